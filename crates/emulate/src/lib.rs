@@ -1,0 +1,1 @@
+//! Links in real time, between namespaces or loopback sockets.

@@ -1,0 +1,1 @@
+//! One link as a state machine: rate, delay, queue, loss and their schedules.

@@ -1,0 +1,1 @@
+//! The cores driven with real sockets, TLS and files.

@@ -1,0 +1,1 @@
+//! How much to send and where: schedulers and controllers.

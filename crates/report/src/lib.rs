@@ -1,0 +1,1 @@
+//! Tables, confidence intervals and plots.

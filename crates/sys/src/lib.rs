@@ -1,0 +1,1 @@
+//! The kernel's side: TUN devices, namespaces, socket options.

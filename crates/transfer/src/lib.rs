@@ -1,0 +1,1 @@
+//! A file transfer over several paths as a state machine.

@@ -1,0 +1,1 @@
+//! Formats: parse and emit, nothing else.
