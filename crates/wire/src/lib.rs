@@ -1,1 +1,12 @@
 //! Formats: parse and emit, nothing else.
+//!
+//! [`frame`] is the transfer protocol that runs over each path's TLS connection. Nothing here keeps state or allocates
+//! according to what a peer merely announces.
+#![no_std]
+
+extern crate alloc;
+
+pub mod frame;
+mod reader;
+
+pub use frame::{Frame, WireError};

@@ -1,0 +1,539 @@
+//! The frames of the transfer protocol, version 1.
+//!
+//! Every frame is one octet of kind, four of body length (big-endian, at most [`MAX_BODY`]), and the body. All integers
+//! are big-endian. Positions are offsets in the transfer's linear layout.
+//!
+//! The sender opens the first path with [`Hello`], one [`File`] a file and [`Frame::ManifestEnd`]; the receiver answers
+//! [`Welcome`], any number of [`Frame::Have`] and [`Frame::Ready`]. Every further path opens with [`Frame::Join`] and may carry data
+//! right behind it. Data is acknowledged on the path it came on.
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use crate::reader::Reader;
+
+/// The protocol version that this code speaks.
+pub const VERSION: u16 = 1;
+/// Octets before a frame's body.
+pub const HEADER: usize = 5;
+/// The most data that one [`Data`] frame carries: one block.
+pub const MAX_PAYLOAD: usize = 256 * 1024;
+/// The longest body of any frame.
+pub const MAX_BODY: usize = MAX_PAYLOAD + 64;
+/// The longest file name.
+pub const MAX_NAME: usize = 4096;
+/// The longest text in an [`Frame::Abort`].
+pub const MAX_TEXT: usize = 1024;
+/// The most ranges in one [`Frame::Ack`] or [`Frame::Have`].
+pub const MAX_RANGES: usize = 4096;
+/// The most addresses in a [`Welcome`].
+pub const MAX_ADDRESSES: usize = 64;
+
+/// A session's name, drawn by the receiver.
+pub type SessionId = [u8; 16];
+
+/// Why bytes are no frame. The peer broke the protocol, or is no peer of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WireError {
+    /// A kind that this version does not know.
+    #[error("frame kind {0} is unknown")]
+    Kind(u8),
+    /// A body longer than the kind may have.
+    #[error("a {frame} frame announces {length} bytes")]
+    TooLong {
+        /// Which.
+        frame: &'static str,
+        /// What it says.
+        length: usize,
+    },
+    /// The body ends before its fields do.
+    #[error("a {frame} frame is cut short")]
+    Truncated {
+        /// Which.
+        frame: &'static str,
+    },
+    /// The body goes on after its fields.
+    #[error("a {frame} frame is too long by its own account")]
+    Trailing {
+        /// Which.
+        frame: &'static str,
+    },
+    /// A field has a value that it cannot have.
+    #[error("a {frame} frame has a bad {field}")]
+    Field {
+        /// Which.
+        frame: &'static str,
+        /// Which field of it.
+        field: &'static str,
+    },
+}
+
+/// What the sender says first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// [`VERSION`].
+    pub version: u16,
+    /// The token's secret, where there is one.
+    pub secret: Option<[u8; 16]>,
+    /// What is asked of the receiver.
+    pub wishes: Wishes,
+}
+
+/// What a sender asks of the receiver.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent switches, one bit each on the wire")]
+pub struct Wishes {
+    /// Forget earlier attempts.
+    pub restart: bool,
+    /// Replace existing targets.
+    pub overwrite: bool,
+    /// Read each file back from disk before it is renamed.
+    pub verify: bool,
+    /// Say what would happen, write nothing.
+    pub dry_run: bool,
+}
+
+/// One file of the manifest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct File<'a> {
+    /// Its name, in the sender's bytes.
+    pub name: &'a [u8],
+    /// Its size in bytes.
+    pub size: u64,
+    /// Modification time, nanoseconds since 1970.
+    pub mtime: i64,
+    /// Permission bits.
+    pub mode: u32,
+}
+
+/// What the receiver says first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Welcome {
+    /// [`VERSION`].
+    pub version: u16,
+    /// The session's name, for the other paths to join.
+    pub session: SessionId,
+    /// Further addresses under which this receiver may be reached, most useful first.
+    pub addresses: Vec<SocketAddr>,
+}
+
+/// Data of the transfer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Data<'a> {
+    /// Where the payload lies in the layout.
+    pub position: u64,
+    /// The chaining value of the block that begins at `position`, when one begins there.
+    pub block_hash: Option<[u8; 32]>,
+    /// The bytes.
+    pub payload: &'a [u8],
+}
+
+/// A range of the layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// Its first position.
+    pub start: u64,
+    /// Its length in bytes.
+    pub len: u64,
+}
+
+/// Why a side gives up; decides the other side's exit code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AbortCode {
+    /// Not authenticated or not allowed.
+    Refused,
+    /// The target exists.
+    Exists,
+    /// The disk is too small.
+    NoSpace,
+    /// The disk failed.
+    Disk,
+    /// Hashes do not match, or the source changed.
+    Integrity,
+    /// The peer broke the protocol.
+    Protocol,
+    /// A person or a signal stopped it; what arrived is kept.
+    Stopped,
+    /// The session named in a Join is unknown here.
+    NoSession,
+}
+
+const ABORT_CODES: [AbortCode; 8] = [
+    AbortCode::Refused,
+    AbortCode::Exists,
+    AbortCode::NoSpace,
+    AbortCode::Disk,
+    AbortCode::Integrity,
+    AbortCode::Protocol,
+    AbortCode::Stopped,
+    AbortCode::NoSession,
+];
+
+/// Anything that travels.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Frame<'a> {
+    /// First on the first path.
+    Hello(Hello),
+    /// First on every further path: which session it belongs to.
+    Join(SessionId),
+    /// A file of the manifest.
+    File(File<'a>),
+    /// The manifest is complete: how many files it has.
+    ManifestEnd(u32),
+    /// The receiver's answer to [`Hello`].
+    Welcome(Welcome),
+    /// Verified ranges that the receiver holds from an earlier attempt.
+    Have(Vec<Range>),
+    /// All `Have`s are said; data may come.
+    Ready,
+    /// The receiver's answer to `Join`.
+    Joined,
+    /// Data.
+    Data(Data<'a>),
+    /// Ranges that arrived and are written.
+    Ack(Vec<Range>),
+    /// A range whose block did not match its hash: it is wanted again.
+    Refused(Range),
+    /// A file is complete: its index and its BLAKE3 root.
+    FileDone(u32, [u8; 32]),
+    /// Everything is complete, synced and renamed; how long syncing took, in microseconds.
+    Done(u64),
+    /// Are you there? The peer answers with the same number.
+    Ping(u64),
+    /// I am.
+    Pong(u64),
+    /// The side that says it gives up, and why, in its own words.
+    Abort(AbortCode, String),
+}
+
+impl<'a> Frame<'a> {
+    /// Reads one frame off the front of `input`: the frame and its length, or `None` if more bytes are needed. The
+    /// announced length is checked before anybody waits for it.
+    ///
+    /// # Errors
+    /// [`WireError`] when the bytes can be no frame, whatever follows.
+    pub fn parse(input: &'a [u8]) -> Result<Option<(Frame<'a>, usize)>, WireError> {
+        let Some((header, rest)) = input.split_first_chunk::<HEADER>() else {
+            return match input.first() {
+                Some(kind) => Kind::of(*kind).map(|_| None),
+                None => Ok(None),
+            };
+        };
+        let [kind, length @ ..] = *header;
+        let kind = Kind::of(kind)?;
+        let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
+        if length > kind.max_body() {
+            return Err(WireError::TooLong { frame: kind.name(), length });
+        }
+        match rest.get(..length) {
+            Some(body) => Ok(Some((parse_body(kind, body)?, HEADER + length))),
+            None => Ok(None),
+        }
+    }
+
+    /// How many bytes the frame at the front of `input` has in all, as soon as its header is there.
+    ///
+    /// # Errors
+    /// As [`Frame::parse`].
+    pub fn length(input: &[u8]) -> Result<Option<usize>, WireError> {
+        let Some(header) = input.first_chunk::<HEADER>() else { return Ok(None) };
+        let [kind, length @ ..] = *header;
+        let kind = Kind::of(kind)?;
+        let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
+        if length > kind.max_body() {
+            return Err(WireError::TooLong { frame: kind.name(), length });
+        }
+        Ok(Some(HEADER + length))
+    }
+
+    /// Appends the frame to `out`.
+    ///
+    /// # Panics
+    /// If the caller exceeds a limit of this module (payload, name, ranges, addresses).
+    pub fn emit(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.extend_from_slice(&[self.kind() as u8, 0, 0, 0, 0]);
+        self.emit_body(out);
+        let length = out.len() - start - HEADER;
+        assert!(length <= self.kind().max_body(), "a {} frame of {length} bytes", self.kind().name());
+        let length = u32::try_from(length).expect("below MAX_BODY");
+        out[start + 1..start + HEADER].copy_from_slice(&length.to_be_bytes());
+    }
+
+    fn kind(&self) -> Kind {
+        match self {
+            Frame::Hello(_) => Kind::Hello,
+            Frame::Join(_) => Kind::Join,
+            Frame::File(_) => Kind::File,
+            Frame::ManifestEnd(_) => Kind::ManifestEnd,
+            Frame::Welcome(_) => Kind::Welcome,
+            Frame::Have(_) => Kind::Have,
+            Frame::Ready => Kind::Ready,
+            Frame::Joined => Kind::Joined,
+            Frame::Data(_) => Kind::Data,
+            Frame::Ack(_) => Kind::Ack,
+            Frame::Refused(_) => Kind::Refused,
+            Frame::FileDone(..) => Kind::FileDone,
+            Frame::Done(_) => Kind::Done,
+            Frame::Ping(_) => Kind::Ping,
+            Frame::Pong(_) => Kind::Pong,
+            Frame::Abort(..) => Kind::Abort,
+        }
+    }
+
+    fn emit_body(&self, out: &mut Vec<u8>) {
+        match self {
+            Frame::Hello(hello) => emit_hello(hello, out),
+            Frame::Join(session) => out.extend_from_slice(session),
+            Frame::File(file) => {
+                out.extend_from_slice(&file.size.to_be_bytes());
+                out.extend_from_slice(&file.mtime.to_be_bytes());
+                out.extend_from_slice(&file.mode.to_be_bytes());
+                out.extend_from_slice(file.name);
+            }
+            Frame::ManifestEnd(files) => out.extend_from_slice(&files.to_be_bytes()),
+            Frame::Welcome(welcome) => {
+                out.extend_from_slice(&welcome.version.to_be_bytes());
+                out.extend_from_slice(&welcome.session);
+                for address in &welcome.addresses {
+                    let ip = match address.ip() {
+                        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+                        IpAddr::V6(ip) => ip,
+                    };
+                    out.extend_from_slice(&ip.octets());
+                    out.extend_from_slice(&address.port().to_be_bytes());
+                }
+            }
+            Frame::Have(ranges) | Frame::Ack(ranges) => ranges.iter().for_each(|range| emit_range(*range, out)),
+            Frame::Ready | Frame::Joined => {}
+            Frame::Data(data) => {
+                out.extend_from_slice(&DataHeader::fields(data.position, data.block_hash.as_ref()));
+                if let Some(hash) = &data.block_hash {
+                    out.extend_from_slice(hash);
+                }
+                out.extend_from_slice(data.payload);
+            }
+            Frame::Refused(range) => emit_range(*range, out),
+            Frame::FileDone(index, root) => {
+                out.extend_from_slice(&index.to_be_bytes());
+                out.extend_from_slice(root);
+            }
+            Frame::Done(number) | Frame::Ping(number) | Frame::Pong(number) => {
+                out.extend_from_slice(&number.to_be_bytes());
+            }
+            Frame::Abort(code, text) => {
+                let code = ABORT_CODES.iter().position(|c| c == code).expect("every code is listed");
+                out.push(u8::try_from(code).expect("few codes"));
+                let end = (0..=text.len().min(MAX_TEXT)).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0);
+                out.extend_from_slice(&text.as_bytes()[..end]);
+            }
+        }
+    }
+}
+
+/// A [`Data`] frame without its payload, for a driver that puts the payload behind it itself.
+pub struct DataHeader;
+
+impl DataHeader {
+    /// The longest header.
+    pub const MAX: usize = HEADER + 9 + 32;
+
+    /// Appends everything before the payload of `payload_len` bytes.
+    ///
+    /// # Panics
+    /// If the payload is longer than [`MAX_PAYLOAD`].
+    pub fn emit(position: u64, block_hash: Option<&[u8; 32]>, payload_len: usize, out: &mut Vec<u8>) {
+        assert!(payload_len <= MAX_PAYLOAD, "a payload of {payload_len} bytes");
+        let length = 9 + block_hash.map_or(0, |hash| hash.len()) + payload_len;
+        out.push(Kind::Data as u8);
+        out.extend_from_slice(&u32::try_from(length).expect("below MAX_BODY").to_be_bytes());
+        out.extend_from_slice(&Self::fields(position, block_hash));
+        if let Some(hash) = block_hash {
+            out.extend_from_slice(hash);
+        }
+    }
+
+    fn fields(position: u64, block_hash: Option<&[u8; 32]>) -> [u8; 9] {
+        let mut fields = [0; 9];
+        fields[0] = u8::from(block_hash.is_some());
+        fields[1..].copy_from_slice(&position.to_be_bytes());
+        fields
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Hello = 1,
+    Join,
+    File,
+    ManifestEnd,
+    Welcome,
+    Have,
+    Ready,
+    Joined,
+    Data,
+    Ack,
+    Refused,
+    FileDone,
+    Done,
+    Ping,
+    Pong,
+    Abort,
+}
+
+const KINDS: [(Kind, &str, usize); 16] = [
+    (Kind::Hello, "Hello", 64),
+    (Kind::Join, "Join", 16),
+    (Kind::File, "File", 20 + MAX_NAME),
+    (Kind::ManifestEnd, "ManifestEnd", 4),
+    (Kind::Welcome, "Welcome", 18 + MAX_ADDRESSES * 18),
+    (Kind::Have, "Have", MAX_RANGES * 16),
+    (Kind::Ready, "Ready", 0),
+    (Kind::Joined, "Joined", 0),
+    (Kind::Data, "Data", MAX_BODY),
+    (Kind::Ack, "Ack", MAX_RANGES * 16),
+    (Kind::Refused, "Refused", 16),
+    (Kind::FileDone, "FileDone", 36),
+    (Kind::Done, "Done", 8),
+    (Kind::Ping, "Ping", 8),
+    (Kind::Pong, "Pong", 8),
+    (Kind::Abort, "Abort", 1 + MAX_TEXT),
+];
+
+impl Kind {
+    fn of(octet: u8) -> Result<Kind, WireError> {
+        KINDS.get(usize::from(octet).wrapping_sub(1)).map(|(kind, ..)| *kind).ok_or(WireError::Kind(octet))
+    }
+
+    fn name(self) -> &'static str {
+        KINDS[self as usize - 1].1
+    }
+
+    fn max_body(self) -> usize {
+        KINDS[self as usize - 1].2
+    }
+}
+
+fn emit_hello(hello: &Hello, out: &mut Vec<u8>) {
+    out.extend_from_slice(&hello.version.to_be_bytes());
+    let Wishes { restart, overwrite, verify, dry_run } = hello.wishes;
+    out.push(u8::from(restart) | u8::from(overwrite) << 1 | u8::from(verify) << 2 | u8::from(dry_run) << 3);
+    if let Some(secret) = &hello.secret {
+        out.extend_from_slice(secret);
+    }
+}
+
+fn emit_range(range: Range, out: &mut Vec<u8>) {
+    out.extend_from_slice(&range.start.to_be_bytes());
+    out.extend_from_slice(&range.len.to_be_bytes());
+}
+
+fn parse_body(kind: Kind, body: &[u8]) -> Result<Frame<'_>, WireError> {
+    let frame = kind.name();
+    let mut reader = Reader::new(frame, body);
+    let parsed = match kind {
+        Kind::Hello => Frame::Hello(parse_hello(&mut reader)?),
+        Kind::Join => Frame::Join(reader.array()?),
+        Kind::File => {
+            let (size, mtime, mode) = (reader.u64()?, reader.i64()?, reader.u32()?);
+            let name = reader.rest();
+            if name.is_empty() {
+                return Err(WireError::Field { frame, field: "name" });
+            }
+            Frame::File(File { name, size, mtime, mode })
+        }
+        Kind::ManifestEnd => Frame::ManifestEnd(reader.u32()?),
+        Kind::Welcome => {
+            let (version, session) = (reader.u16()?, reader.array()?);
+            let mut addresses = Vec::new();
+            while !reader.is_empty() {
+                let ip = Ipv6Addr::from(reader.array::<16>()?);
+                let ip = ip.to_ipv4_mapped().map_or(IpAddr::V6(ip), IpAddr::V4);
+                addresses.push(SocketAddr::new(ip, reader.u16()?));
+            }
+            Frame::Welcome(Welcome { version, session, addresses })
+        }
+        Kind::Have => Frame::Have(parse_ranges(&mut reader)?),
+        Kind::Ready => Frame::Ready,
+        Kind::Joined => Frame::Joined,
+        Kind::Data => {
+            let has_hash = match reader.u8()? {
+                0 => false,
+                1 => true,
+                _ => return Err(WireError::Field { frame, field: "flag" }),
+            };
+            let position = reader.u64()?;
+            let block_hash = if has_hash { Some(reader.array()?) } else { None };
+            let payload = reader.rest();
+            if payload.is_empty() || payload.len() > MAX_PAYLOAD {
+                return Err(WireError::Field { frame, field: "payload length" });
+            }
+            Frame::Data(Data { position, block_hash, payload })
+        }
+        Kind::Ack => Frame::Ack(parse_ranges(&mut reader)?),
+        Kind::Refused => Frame::Refused(parse_range(&mut reader)?),
+        Kind::FileDone => Frame::FileDone(reader.u32()?, reader.array()?),
+        Kind::Done => Frame::Done(reader.u64()?),
+        Kind::Ping => Frame::Ping(reader.u64()?),
+        Kind::Pong => Frame::Pong(reader.u64()?),
+        Kind::Abort => {
+            let code = usize::from(reader.u8()?);
+            let code = *ABORT_CODES.get(code).ok_or(WireError::Field { frame, field: "code" })?;
+            // A peer's words reach a terminal: control characters are taken out.
+            let text = String::from_utf8_lossy(reader.rest());
+            Frame::Abort(code, text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>())
+        }
+    };
+    reader.finish(parsed)
+}
+
+fn parse_hello(reader: &mut Reader<'_>) -> Result<Hello, WireError> {
+    let version = reader.u16()?;
+    let bits = reader.u8()?;
+    if bits > 0b1111 {
+        return Err(WireError::Field { frame: "Hello", field: "wishes" });
+    }
+    let bit = |n: u8| bits & (1 << n) != 0;
+    let wishes = Wishes { restart: bit(0), overwrite: bit(1), verify: bit(2), dry_run: bit(3) };
+    let secret = if reader.is_empty() { None } else { Some(reader.array()?) };
+    Ok(Hello { version, secret, wishes })
+}
+
+fn parse_range(reader: &mut Reader<'_>) -> Result<Range, WireError> {
+    let (start, len) = (reader.u64()?, reader.u64()?);
+    if len == 0 || start.checked_add(len).is_none() {
+        return Err(WireError::Field { frame: "range", field: "length" });
+    }
+    Ok(Range { start, len })
+}
+
+fn parse_ranges(reader: &mut Reader<'_>) -> Result<Vec<Range>, WireError> {
+    let mut ranges = Vec::new();
+    while !reader.is_empty() {
+        ranges.push(parse_range(reader)?);
+    }
+    Ok(ranges)
+}
+
+impl core::fmt::Display for AbortCode {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            AbortCode::Refused => "refused",
+            AbortCode::Exists => "the target exists",
+            AbortCode::NoSpace => "no space",
+            AbortCode::Disk => "disk error",
+            AbortCode::Integrity => "integrity",
+            AbortCode::Protocol => "protocol",
+            AbortCode::Stopped => "stopped",
+            AbortCode::NoSession => "unknown session",
+        })
+    }
+}
+
+impl From<&Frame<'_>> for String {
+    /// The frame's kind, for messages.
+    fn from(frame: &Frame<'_>) -> String {
+        frame.kind().name().to_string()
+    }
+}
