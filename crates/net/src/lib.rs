@@ -1,1 +1,19 @@
 //! The cores driven with real sockets, TLS and files.
+//!
+//! [`send`] and [`receive`] are whole transfers; both tell what happens through [`Event`]s.
+
+mod error;
+mod event;
+mod identity;
+mod options;
+mod receive;
+mod send;
+
+pub use error::Error;
+pub use event::{Event, Events, PathEvent, PathProgress, PathState, Progress, Summary};
+pub use identity::{Fingerprint, Identity, Token};
+pub use options::{
+    CongestionControl, Credential, DEFAULT_PORT, PathClass, PathSpec, ReceiveOptions, Remote, SendOptions,
+};
+pub use receive::receive;
+pub use send::send;

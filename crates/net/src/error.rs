@@ -1,0 +1,125 @@
+//! Everything that ends a transfer, sorted by who must act; each has a documented exit code.
+
+use std::io;
+use std::path::PathBuf;
+
+use units::Bytes;
+
+use crate::Fingerprint;
+
+/// Why a transfer ended without success. The text names the thing and says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The call makes no sense as it stands.
+    #[error("{0}")]
+    Usage(String),
+    /// A file to be sent is not there or not readable.
+    #[error("cannot read {path}: {source}", path = path.display())]
+    Source {
+        /// Which.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The file to be sent changed while it was being sent.
+    #[error("{path} changed while it was being sent; run the same command again to send it as it is now", path = path.display())]
+    SourceChanged {
+        /// Which.
+        path: PathBuf,
+    },
+    /// Whoever answered does not hold the key that the token or the pin names.
+    #[error("the host at {address} has another key than the token says ({found}); is the address right? nothing was sent")]
+    WrongPeer {
+        /// Where.
+        address: String,
+        /// The key that answered.
+        found: Fingerprint,
+    },
+    /// The other side refused us.
+    #[error("the receiver refused: {reason}")]
+    Refused {
+        /// In its words.
+        reason: String,
+    },
+    /// No path could be used at all.
+    #[error("no usable path to {to}: {why}")]
+    NoPath {
+        /// The target.
+        to: String,
+        /// What was tried and how each failed.
+        why: String,
+    },
+    /// The network failed and stayed so; what arrived is kept.
+    #[error("every path was lost ({why}); {done} of {total} are safe at the receiver: run the same command again to go on from there")]
+    Interrupted {
+        /// The last failures.
+        why: String,
+        /// What is journaled.
+        done: Bytes,
+        /// Of how much.
+        total: Bytes,
+    },
+    /// The bytes that arrived are not those that were sent, repeatedly.
+    #[error("{what} does not match its BLAKE3 hash ({detail}); the target was not touched")]
+    Integrity {
+        /// Which file or block.
+        what: String,
+        /// How it was found.
+        detail: String,
+    },
+    /// The receiving disk refused.
+    #[error("cannot {action} {path}: {source}; what arrived so far is kept", path = path.display())]
+    Disk {
+        /// "write", "rename", …
+        action: &'static str,
+        /// Which file.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The receiving disk is too small.
+    #[error("{need} are needed at {path} but only {free} are free; make room and run the same command again", path = path.display())]
+    NoSpace {
+        /// Where.
+        path: PathBuf,
+        /// What the transfer needs.
+        need: Bytes,
+        /// What there is.
+        free: Bytes,
+    },
+    /// The target is already there.
+    #[error("{path} exists already at the receiver; --overwrite replaces it", path = path.display())]
+    Exists {
+        /// Which.
+        path: PathBuf,
+    },
+    /// The other side does not speak our protocol as written.
+    #[error("the peer broke the protocol: {0}")]
+    Protocol(String),
+    /// The local system refused something that everything depends on (sockets, keys, configuration).
+    #[error("cannot {action}: {source}")]
+    System {
+        /// What was being done to what.
+        action: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    /// The process's exit code, as the manual page documents it.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Error::Usage(_) => 2,
+            Error::Source { .. } => 3,
+            Error::WrongPeer { .. } | Error::Refused { .. } => 4,
+            Error::NoPath { .. } => 5,
+            Error::Interrupted { .. } => 6,
+            Error::SourceChanged { .. } | Error::Integrity { .. } => 7,
+            Error::Disk { .. } | Error::NoSpace { .. } | Error::Exists { .. } => 8,
+            Error::Protocol(_) => 9,
+            Error::System { .. } => 10,
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! What a transfer tells whoever watches it: the progress display, the JSON stream, the tests.
+
+use std::net::SocketAddr;
+
+use units::{Bytes, PathId, Rate, Span};
+
+use crate::Fingerprint;
+
+/// Where events go. Unbounded, because a transfer never waits for its display.
+pub type Events = tokio::sync::mpsc::UnboundedSender<Event>;
+
+/// Something happened in a transfer.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// The receiver is reachable at these addresses; all of them share one port.
+    Listening {
+        /// Addresses that a sender may name, most useful first.
+        addresses: Vec<SocketAddr>,
+    },
+    /// Both sides know each other and what is to be sent.
+    Started {
+        /// The other side's key.
+        peer: Fingerprint,
+        /// Files in the transfer.
+        files: usize,
+        /// Bytes of all files.
+        total: Bytes,
+        /// Of these, bytes that an earlier attempt already brought over.
+        resumed: Bytes,
+    },
+    /// A path changed its state.
+    Path(PathEvent),
+    /// A regular report, several times a second.
+    Progress(Progress),
+    /// A file is complete: verified, synced and under its final name.
+    FileDone {
+        /// Its name as announced.
+        name: String,
+        /// Its size.
+        size: Bytes,
+        /// BLAKE3 of its contents, in hex; what `b3sum` prints.
+        blake3: String,
+    },
+    /// Something worth a line to a person that ends nothing.
+    Notice {
+        /// The sentence.
+        text: String,
+    },
+}
+
+/// A path's state changed, and why.
+#[derive(Clone, Debug)]
+pub struct PathEvent {
+    /// Which path; a fresh connection over the same interface and address is a new path of the same name.
+    pub path: PathId,
+    /// What a person calls it: the interface, and the remote address where there are several.
+    pub name: String,
+    /// What it is now.
+    pub state: PathState,
+    /// Why it changed, as a clause; empty where the state says it all.
+    pub why: String,
+}
+
+/// What a path is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathState {
+    /// A connection is being opened.
+    Connecting,
+    /// It carries data.
+    Active,
+    /// It is open and carries nothing by choice (class, shared bottleneck).
+    Standby,
+    /// Data was sent and nothing comes back; others took over its work.
+    Stalled,
+    /// Its connection is gone; a fresh one is being tried.
+    Lost,
+    /// Given up for this transfer.
+    Dropped,
+}
+
+/// A transfer at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Progress {
+    /// Since the first connection attempt.
+    pub elapsed: Span,
+    /// Acknowledged by the receiver (at the receiver: received), earlier attempts included.
+    pub done: Bytes,
+    /// All there is.
+    pub total: Bytes,
+    /// Recent rate of all paths together.
+    pub rate: Rate,
+    /// Expected time to the end.
+    pub eta: Option<Span>,
+    /// Sent more than once so far.
+    pub repeated: Bytes,
+    /// Rate of all paths over the best rate that any single path would have given, where both are known.
+    pub gain: Option<f64>,
+    /// Each path.
+    pub paths: Vec<PathProgress>,
+}
+
+/// A path at one moment.
+#[derive(Clone, Debug)]
+pub struct PathProgress {
+    /// Which.
+    pub path: PathId,
+    /// As in [`PathEvent`].
+    pub name: String,
+    /// What it is doing.
+    pub state: PathState,
+    /// Its ends, once connected.
+    pub local: Option<SocketAddr>,
+    /// The other end.
+    pub remote: SocketAddr,
+    /// Recent rate.
+    pub rate: Rate,
+    /// Smoothed round-trip time as the kernel sees it.
+    pub rtt: Span,
+    /// Bytes acknowledged over it.
+    pub done: Bytes,
+    /// Share of all bytes of this session that it carried, 0 to 1.
+    pub share: f64,
+    /// The kernel's congestion control on it.
+    pub congestion_control: String,
+    /// TCP segments sent again.
+    pub retransmits: u64,
+}
+
+/// How a transfer ended well.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    /// Files completed.
+    pub files: usize,
+    /// Bytes of all files.
+    pub total: Bytes,
+    /// Bytes that this session moved (earlier attempts not counted, repeats not counted).
+    pub moved: Bytes,
+    /// Bytes sent more than once in this session.
+    pub repeated: Bytes,
+    /// From the first connection attempt to the last verified byte.
+    pub elapsed: Span,
+    /// Time spent in the final sync to disk.
+    pub sync: Span,
+    /// When each path got its last first-arriving byte, as a span from the start; for idle time.
+    pub finished_at: Vec<(String, Span)>,
+    /// Paths at the end.
+    pub paths: Vec<PathProgress>,
+}

@@ -1,0 +1,179 @@
+//! What a caller asks of a transfer.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use units::Rate;
+
+use crate::{Fingerprint, Identity, Token};
+
+/// Where the receiver is: a name or an address, and a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remote {
+    /// Host name or address literal (without brackets).
+    pub host: String,
+    /// TCP port.
+    pub port: u16,
+}
+
+/// The port used where none is named.
+pub const DEFAULT_PORT: u16 = 7707;
+
+impl FromStr for Remote {
+    type Err = String;
+
+    /// `host`, `host:port`, `192.0.2.1:7707`, `2001:db8::1`, `[2001:db8::1]:7707`.
+    fn from_str(text: &str) -> Result<Remote, String> {
+        let bad = || format!("'{text}' is not HOST or HOST:PORT");
+        if let Ok(address) = text.parse::<SocketAddr>() {
+            return Ok(Remote { host: address.ip().to_string(), port: address.port() });
+        }
+        let bare = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(text);
+        if let Ok(address) = bare.parse::<IpAddr>() {
+            return Ok(Remote { host: address.to_string(), port: DEFAULT_PORT });
+        }
+        let (host, port) = match text.rsplit_once(':') {
+            Some((host, port)) => (host, port.parse().map_err(|_| bad())?),
+            None => (text, DEFAULT_PORT),
+        };
+        if host.is_empty() || host.contains(|c: char| c.is_whitespace() || c == ':' || c == '/') {
+            return Err(bad());
+        }
+        Ok(Remote { host: host.to_string(), port })
+    }
+}
+
+impl std::fmt::Display for Remote {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.host.contains(':') {
+            write!(f, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "{}:{}", self.host, self.port)
+        }
+    }
+}
+
+/// When a path is used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PathClass {
+    /// Always.
+    #[default]
+    Primary,
+    /// Only when the primaries are full.
+    Overflow,
+    /// Only when the primaries are dead.
+    Backup,
+}
+
+/// A path that the caller names: `IF[,class=…][,max=…][,to=ADDR[:PORT]]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathSpec {
+    /// Interface name, or a local address.
+    pub interface: String,
+    /// When to use it.
+    pub class: PathClass,
+    /// Upper bound of its rate.
+    pub max: Option<Rate>,
+    /// Another remote address for this path than the session's.
+    pub to: Option<Remote>,
+}
+
+impl FromStr for PathSpec {
+    type Err = String;
+    fn from_str(text: &str) -> Result<PathSpec, String> {
+        let mut parts = text.split(',');
+        let interface = parts.next().unwrap_or_default().trim().to_string();
+        if interface.is_empty() {
+            return Err(format!("'{text}' names no interface; write for example wlan0 or wlan0,class=backup"));
+        }
+        let mut spec = PathSpec { interface, class: PathClass::Primary, max: None, to: None };
+        for part in parts {
+            match part.split_once('=').map(|(key, value)| (key.trim(), value.trim())) {
+                Some(("class", "primary")) => spec.class = PathClass::Primary,
+                Some(("class", "overflow")) => spec.class = PathClass::Overflow,
+                Some(("class", "backup")) => spec.class = PathClass::Backup,
+                Some(("class", other)) => {
+                    return Err(format!("class '{other}' is not primary, overflow or backup"));
+                }
+                Some(("max", rate)) => spec.max = Some(rate.parse::<Rate>().map_err(|e| e.to_string())?),
+                Some(("to", remote)) => spec.to = Some(remote.parse()?),
+                _ => return Err(format!("'{part}' is not class=…, max=RATE or to=ADDRESS")),
+            }
+        }
+        Ok(spec)
+    }
+}
+
+/// How the sender knows the receiver, and the receiver the sender.
+#[derive(Clone, Debug)]
+pub enum Credential {
+    /// A token that the receiver printed: its key, and a secret to show it once.
+    Token(Token),
+    /// A key known from before; the receiver has ours in its `authorized_peers`.
+    Pinned(Fingerprint),
+}
+
+/// The kernel's congestion control on the paths.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum CongestionControl {
+    /// CUBIC, and BBR on a path that loses packets without a queue.
+    #[default]
+    Auto,
+    /// The one named, on every path.
+    Named(String),
+}
+
+/// What `send` is asked to do.
+#[derive(Clone, Debug)]
+pub struct SendOptions {
+    /// Regular files.
+    pub sources: Vec<PathBuf>,
+    /// The receiver.
+    pub to: Remote,
+    /// How it is known.
+    pub credential: Credential,
+    /// Our key.
+    pub identity: Identity,
+    /// Paths to use; empty: every unmetered interface with a route.
+    pub paths: Vec<PathSpec>,
+    /// Interfaces to leave out.
+    pub no_paths: Vec<String>,
+    /// Block scheduler by name (`policy::sched::by_name`).
+    pub scheduler: String,
+    /// Congestion control.
+    pub congestion_control: CongestionControl,
+    /// Upper bound of the total rate.
+    pub max_rate: Option<Rate>,
+    /// Read everything back from the receiver's disk, and hash what an earlier attempt brought over.
+    pub verify: bool,
+    /// Forget what an earlier attempt brought over.
+    pub restart: bool,
+    /// Replace targets that exist.
+    pub overwrite: bool,
+    /// Agree on everything, send nothing.
+    pub dry_run: bool,
+    /// How long to keep trying when every path is gone.
+    pub patience: units::Span,
+}
+
+/// What `receive` is asked to do.
+#[derive(Clone, Debug)]
+pub struct ReceiveOptions {
+    /// Where files go.
+    pub directory: PathBuf,
+    /// Addresses to listen on; empty: every one, IPv6 and IPv4.
+    pub listen: Vec<SocketAddr>,
+    /// Port for the default addresses; 0 takes a free one.
+    pub port: u16,
+    /// Our key.
+    pub identity: Identity,
+    /// The one-time secret that a sender must show; the CLI prints it as part of the token.
+    pub token: Option<Token>,
+    /// Keys that may send without a token.
+    pub authorized: Vec<Fingerprint>,
+    /// Serve one transfer after the other instead of ending after the first.
+    pub keep: bool,
+    /// Replace targets that exist, whatever the sender asks.
+    pub overwrite: bool,
+}
