@@ -1,1 +1,10 @@
 //! The kernel's side: TUN devices, namespaces, socket options.
+//!
+//! This is the only crate with unsafe code. Each piece of it says why it is sound.
+#![allow(unsafe_code)]
+
+pub mod netlink;
+pub mod netns;
+pub mod poll;
+pub mod sockopt;
+pub mod tun;

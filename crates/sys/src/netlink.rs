@@ -1,0 +1,150 @@
+//! Addresses, routes and rules, by rtnetlink: nothing here needs `ip` to be installed.
+
+use std::io;
+use std::net::IpAddr;
+
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+};
+use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage, AddressScope};
+use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
+use netlink_packet_route::route::{
+    RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
+};
+use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use netlink_sys::protocols::NETLINK_ROUTE;
+use netlink_sys::{Socket, SocketAddr};
+
+/// A connection to the kernel's routing, in the namespace where it was opened.
+#[derive(Debug)]
+pub struct Netlink {
+    socket: Socket,
+    sequence: u32,
+}
+
+impl Netlink {
+    /// Connects, in the namespace of the calling thread.
+    ///
+    /// # Errors
+    /// If the kernel has no rtnetlink.
+    pub fn open() -> io::Result<Netlink> {
+        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        socket.bind_auto()?;
+        socket.connect(&SocketAddr::new(0, 0))?;
+        Ok(Netlink { socket, sequence: 0 })
+    }
+
+    /// The index of the device called `name`.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn index(&self, name: &str) -> io::Result<u32> {
+        let socket = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::DGRAM, None)?;
+        Ok(rustix::net::netdevice::name_to_index(socket, name)?)
+    }
+
+    /// Brings the device up.
+    ///
+    /// # Errors
+    /// As the kernel says.
+    pub fn set_up(&mut self, index: u32) -> io::Result<()> {
+        self.set_link(index, Vec::new())
+    }
+
+    /// Brings the device up with this MTU in bytes and this many packets of transmit queue.
+    ///
+    /// # Errors
+    /// As the kernel says.
+    pub fn set_up_with(&mut self, index: u32, mtu: u32, queue: u32) -> io::Result<()> {
+        self.set_link(index, vec![LinkAttribute::Mtu(mtu), LinkAttribute::TxQueueLen(queue)])
+    }
+
+    /// Gives the device an address, usable at once (no duplicate address detection).
+    ///
+    /// # Errors
+    /// As the kernel says; `AlreadyExists` if it has it.
+    pub fn add_address(&mut self, index: u32, address: IpAddr, prefix: u8) -> io::Result<()> {
+        let mut message = AddressMessage::default();
+        message.header.family = family(address);
+        message.header.prefix_len = prefix;
+        message.header.index = index;
+        message.header.scope = AddressScope::Universe;
+        if address.is_ipv6() {
+            message.header.flags = AddressHeaderFlags::Nodad;
+        }
+        message.attributes = vec![AddressAttribute::Local(address), AddressAttribute::Address(address)];
+        self.request(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL)
+    }
+
+    /// Lets `table` (1 to 252) lead everything of the family of `like` out through the device.
+    ///
+    /// # Errors
+    /// As the kernel says.
+    pub fn add_default_route(&mut self, table: u8, index: u32, like: IpAddr) -> io::Result<()> {
+        let mut message = RouteMessage::default();
+        message.header = RouteHeader {
+            address_family: family(like),
+            table,
+            protocol: RouteProtocol::Static,
+            scope: RouteScope::Link,
+            kind: RouteType::Unicast,
+            ..RouteHeader::default()
+        };
+        message.attributes = vec![RouteAttribute::Oif(index)];
+        self.request(RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | NLM_F_EXCL)
+    }
+
+    /// Lets packets from `source` look up `table` before the main one.
+    ///
+    /// # Errors
+    /// As the kernel says.
+    pub fn add_rule(&mut self, source: IpAddr, table: u8) -> io::Result<()> {
+        let mut message = RuleMessage::default();
+        message.header.family = family(source);
+        message.header.src_len = if source.is_ipv4() { 32 } else { 128 };
+        message.header.table = table;
+        message.header.action = RuleAction::ToTable;
+        message.attributes = vec![RuleAttribute::Source(source), RuleAttribute::Priority(1_000 + u32::from(table))];
+        self.request(RouteNetlinkMessage::NewRule(message), NLM_F_CREATE | NLM_F_EXCL)
+    }
+
+    fn set_link(&mut self, index: u32, attributes: Vec<LinkAttribute>) -> io::Result<()> {
+        let mut message = LinkMessage::default();
+        message.header.index = index;
+        message.header.flags = LinkFlags::Up;
+        message.header.change_mask = LinkFlags::Up;
+        message.attributes = attributes;
+        self.request(RouteNetlinkMessage::SetLink(message), 0)
+    }
+
+    fn request(&mut self, message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
+        let what = format!("{message:?}");
+        self.sequence += 1;
+        let mut header = NetlinkHeader::default();
+        header.flags = NLM_F_REQUEST | NLM_F_ACK | flags;
+        header.sequence_number = self.sequence;
+        let mut message = NetlinkMessage::new(header, NetlinkPayload::from(message));
+        message.finalize();
+        let mut bytes = vec![0; message.buffer_len()];
+        message.serialize(&mut bytes);
+        self.socket.send(&bytes, 0)?;
+        let (answer, _) = self.socket.recv_from_full()?;
+        let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer)
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
+        match answer.payload {
+            NetlinkPayload::Error(error) if error.code.is_some() => {
+                let error = error.to_io();
+                Err(io::Error::new(error.kind(), format!("{error} ({what})")))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn family(address: IpAddr) -> AddressFamily {
+    match address {
+        IpAddr::V4(_) => AddressFamily::Inet,
+        IpAddr::V6(_) => AddressFamily::Inet6,
+    }
+}

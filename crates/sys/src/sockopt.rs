@@ -1,0 +1,183 @@
+//! Socket options that no library wraps: the kernel's view of a TCP connection, and what is not yet sent.
+
+use std::io;
+use std::mem::{MaybeUninit, size_of};
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
+
+/// What the kernel knows of a TCP connection (`TCP_INFO`, tcp(7)); only what Anabranch uses.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TcpInfo {
+    /// Smoothed round-trip time.
+    pub rtt: Duration,
+    /// Lowest round-trip time seen.
+    pub min_rtt: Duration,
+    /// Segments sent and neither acknowledged nor given up.
+    pub unacked: u32,
+    /// Retransmission timeouts in a row without progress.
+    pub timeouts: u32,
+    /// Segments sent again since the beginning.
+    pub retransmits: u64,
+    /// Data segments sent since the beginning.
+    pub data_segments_out: u64,
+    /// Payload bytes that the peer's kernel acknowledged.
+    pub bytes_acked: u64,
+    /// Payload bytes handed to the network and not yet sent.
+    pub unsent: u64,
+    /// The most recent delivery rate in bytes a second; zero if there is none.
+    pub delivery_rate: u64,
+    /// Whether the rate was held down by a lack of data to send.
+    pub app_limited: bool,
+    /// Congestion window in segments.
+    pub cwnd: u32,
+    /// Largest segment to be sent, in bytes.
+    pub mss: u32,
+}
+
+/// Reads `TCP_INFO`.
+///
+/// # Errors
+/// What getsockopt says: the socket is no TCP socket.
+pub fn tcp_info(socket: &impl AsFd) -> io::Result<TcpInfo> {
+    let mut raw = MaybeUninit::<RawTcpInfo>::zeroed();
+    let mut length = libc::socklen_t::try_from(size_of::<RawTcpInfo>()).expect("a few hundred bytes");
+    // SAFETY: the kernel writes at most `length` bytes into `raw`, which is that large; every bit pattern, zeroes that an
+    // older kernel leaves included, is a valid RawTcpInfo.
+    let raw = unsafe {
+        let fd = socket.as_fd().as_raw_fd();
+        let result =
+            libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, raw.as_mut_ptr().cast(), &raw mut length);
+        if result != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        raw.assume_init()
+    };
+    Ok(TcpInfo {
+        rtt: Duration::from_micros(raw.rtt.into()),
+        min_rtt: Duration::from_micros(if raw.min_rtt == u32::MAX { 0 } else { raw.min_rtt.into() }),
+        unacked: raw.unacked,
+        timeouts: raw.retransmits.into(),
+        retransmits: raw.total_retrans.into(),
+        data_segments_out: raw.data_segs_out.into(),
+        bytes_acked: raw.bytes_acked,
+        unsent: raw.notsent_bytes.into(),
+        delivery_rate: raw.delivery_rate,
+        // The first bit-field after the window scales.
+        app_limited: raw.delivery_rate_app_limited & 1 != 0,
+        cwnd: raw.snd_cwnd,
+        mss: raw.snd_mss,
+    })
+}
+
+/// Payload bytes in the socket's send buffer that were never sent (`SIOCOUTQNSD`): they can still be overtaken by a decision not
+/// to send more.
+///
+/// # Errors
+/// What ioctl says.
+pub fn unsent(socket: &impl AsFd) -> io::Result<u64> {
+    const SIOCOUTQNSD: libc::Ioctl = 0x894b;
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: SIOCOUTQNSD writes one int, to a place that holds one.
+    let result = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), SIOCOUTQNSD, &raw mut bytes) };
+    if result == 0 { Ok(u64::try_from(bytes).unwrap_or(0)) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Lets the socket count as writable only while less than `bytes` are not yet sent (`TCP_NOTSENT_LOWAT`).
+///
+/// # Errors
+/// What setsockopt says.
+pub fn set_unsent_low_water(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
+    set_option(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, bytes)
+}
+
+/// Paces the socket to `bytes` a second (`SO_MAX_PACING_RATE`); TCP paces itself, no queueing discipline is needed.
+///
+/// # Errors
+/// What setsockopt says.
+pub fn set_max_pacing_rate(socket: &impl AsFd, bytes: u64) -> io::Result<()> {
+    set_option(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, bytes)
+}
+
+fn set_option<T: Copy>(socket: &impl AsFd, level: libc::c_int, name: libc::c_int, value: T) -> io::Result<()> {
+    let length = libc::socklen_t::try_from(size_of::<T>()).expect("a few bytes");
+    // SAFETY: the kernel reads `length` bytes of `value`, which is an integer of that size.
+    let result =
+        unsafe { libc::setsockopt(socket.as_fd().as_raw_fd(), level, name, (&raw const value).cast(), length) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// `struct tcp_info` of linux/tcp.h up to the fields used; libc's own ends before them.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct RawTcpInfo {
+    state: u8,
+    ca_state: u8,
+    retransmits: u8,
+    probes: u8,
+    backoff: u8,
+    options: u8,
+    window_scales: u8,
+    delivery_rate_app_limited: u8,
+    rto: u32,
+    ato: u32,
+    snd_mss: u32,
+    rcv_mss: u32,
+    unacked: u32,
+    sacked: u32,
+    lost: u32,
+    retrans: u32,
+    fackets: u32,
+    last_data_sent: u32,
+    last_ack_sent: u32,
+    last_data_recv: u32,
+    last_ack_recv: u32,
+    pmtu: u32,
+    rcv_ssthresh: u32,
+    rtt: u32,
+    rttvar: u32,
+    snd_ssthresh: u32,
+    snd_cwnd: u32,
+    advmss: u32,
+    reordering: u32,
+    rcv_rtt: u32,
+    rcv_space: u32,
+    total_retrans: u32,
+    pacing_rate: u64,
+    max_pacing_rate: u64,
+    bytes_acked: u64,
+    bytes_received: u64,
+    segs_out: u32,
+    segs_in: u32,
+    notsent_bytes: u32,
+    min_rtt: u32,
+    data_segs_in: u32,
+    data_segs_out: u32,
+    delivery_rate: u64,
+    busy_time: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn the_kernels_view_of_a_connection() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        client.write_all(&[0; 10_000]).unwrap();
+        server.read_exact(&mut [0; 10_000]).unwrap();
+        server.write_all(b"x").unwrap();
+        client.read_exact(&mut [0]).unwrap();
+        let info = tcp_info(&client).unwrap();
+        assert_eq!(info.bytes_acked, 10_001, "the SYN counts as one");
+        assert_eq!((info.unsent, info.retransmits, info.timeouts), (0, 0, 0));
+        assert!(info.rtt > Duration::ZERO && info.rtt < Duration::from_secs(1), "{info:?}");
+        assert!((500..=65_535).contains(&info.mss), "{info:?}");
+        assert_eq!(unsent(&client).unwrap(), 0);
+        set_unsent_low_water(&client, 16_384).unwrap();
+        set_max_pacing_rate(&client, 1_000_000).unwrap();
+    }
+}

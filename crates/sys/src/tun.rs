@@ -1,0 +1,76 @@
+//! TUN devices: whole IP packets in and out.
+
+use std::ffi::c_char;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::OpenOptionsExt;
+
+/// A TUN device without offload: each read is one IP packet as it would be on the wire, each write too. Reads and writes do
+/// not block. The device is gone when this is dropped.
+#[derive(Debug)]
+pub struct Tun {
+    file: File,
+    name: String,
+}
+
+impl Tun {
+    /// Makes a device called `name` in the namespace of the calling thread (see [`crate::netns::NetNs::run`]).
+    ///
+    /// # Errors
+    /// `PermissionDenied` without `CAP_NET_ADMIN` in the namespace, `InvalidInput` for a name that no device can have.
+    pub fn create(name: &str) -> io::Result<Tun> {
+        let path = "/dev/net/tun";
+        let file = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path);
+        let file = file.map_err(|error| io::Error::new(error.kind(), format!("{path}: {error}")))?;
+        let mut request = request(name)?;
+        let flags = libc::IFF_TUN | libc::IFF_NO_PI;
+        request.ifr_ifru.ifru_flags = libc::c_short::try_from(flags).expect("0x1001 fits");
+        // SAFETY: TUNSETIFF reads and writes one ifreq, which lives through the call.
+        let result = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &raw mut request) };
+        if result < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Tun { file, name: name.to_owned() })
+    }
+
+    /// The device's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Takes the next packet that the kernel sent out through the device.
+    ///
+    /// # Errors
+    /// `WouldBlock` if there is none.
+    pub fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        (&self.file).read(buffer)
+    }
+
+    /// Hands the kernel a packet, as if it had come in through the device.
+    ///
+    /// # Errors
+    /// If the device is down, or the packet no IP.
+    pub fn send(&self, packet: &[u8]) -> io::Result<()> {
+        (&self.file).write(packet).map(drop)
+    }
+}
+
+impl AsFd for Tun {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+fn request(name: &str) -> io::Result<libc::ifreq> {
+    // SAFETY: an ifreq is plain integers and arrays of them; all zero is a valid one.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    if name.is_empty() || name.len() >= request.ifr_name.len() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("no device can be called '{name}'")));
+    }
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = c_char::from_ne_bytes([from]);
+    }
+    Ok(request)
+}
