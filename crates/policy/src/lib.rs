@@ -1,1 +1,11 @@
-//! How much to send and where: schedulers and controllers.
+//! How much to send and where.
+//!
+//! [`sched`] holds the block schedulers: they decide how many bytes of a file each path carries, knowing nothing but
+//! bytes, paths and times. Which bytes those are is the business of the transfer core above.
+#![no_std]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod sched;

@@ -1,0 +1,60 @@
+//! Algorithm A: shares in proportion to the bandwidths at the start, never touched again.
+
+use units::{Bytes, PathId, Rate, Time};
+
+use super::start::Start;
+use super::{BlockScheduler, Mobility, Options, Plan, View, scale};
+
+/// Algorithm A (paper, section 2.A): after the start phase the rest is divided once in proportion to the measured
+/// bandwidths.
+///
+/// Bytes of a path that died come back to the pool; they are divided among the others by their present rates, since
+/// nothing else would ever send them.
+#[derive(Clone, Debug)]
+pub struct Static {
+    start: Start,
+    divided: bool,
+}
+
+impl Static {
+    /// With these options: the start phase's only.
+    #[must_use]
+    pub fn new(options: &Options) -> Static {
+        Static { start: Start::new(options), divided: false }
+    }
+
+    /// A path's part of the pool.
+    fn share(&self, now: Time, view: &View<'_>, path: PathId) -> Bytes {
+        let sum: Rate = view.paths.iter().map(|path| self.start.rate(now, path)).sum();
+        let own = view.path(path).map_or(Rate::ZERO, |path| self.start.rate(now, path));
+        if sum == Rate::ZERO { Bytes::ZERO } else { scale(view.pool, own.as_f64() / sum.as_f64()) }
+    }
+}
+
+impl BlockScheduler for Static {
+    fn name(&self) -> &'static str {
+        "static"
+    }
+
+    fn mobility(&self) -> Mobility {
+        Mobility::Fixed
+    }
+
+    fn handle_idle(&mut self, now: Time, view: &View<'_>, path: PathId) -> Bytes {
+        if !self.divided {
+            return self.start.block(view);
+        }
+        // What is in the pool after the division came back from a path that died.
+        let alone = view.paths.iter().all(|other| other.id == path || other.acked == Bytes::ZERO);
+        if alone { view.pool } else { self.share(now, view, path).max(Bytes(16_000)) }
+    }
+
+    fn handle_progress(&mut self, now: Time, view: &View<'_>) -> Option<Plan> {
+        if self.divided || !self.start.is_over(now, view) {
+            return None;
+        }
+        self.divided = true;
+        let tasks = view.paths.iter().map(|path| (path.id, path.left + self.share(now, view, path.id))).collect();
+        Some(Plan { tasks })
+    }
+}

@@ -1,0 +1,29 @@
+//! What a peer can get wrong.
+
+use crate::Extent;
+
+/// The peer broke the protocol: its connections are to be closed with this as the reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PeerError {
+    /// An extent of no bytes.
+    #[error("an empty extent at {0}")]
+    Empty(u64),
+    /// An extent that lies outside every file, or crosses a file's end.
+    #[error("{0} does not lie within one file")]
+    OutsideFile(Extent),
+    /// A data extent that crosses a block boundary.
+    #[error("{0} crosses a block boundary")]
+    CrossesBlock(Extent),
+    /// A data extent that neither starts nor ends where extents may: at multiples of 4 KiB and at a file's end.
+    #[error("{0} is not aligned to 4 KiB")]
+    Misaligned(Extent),
+    /// A block that no file has.
+    #[error("there is no block {0}")]
+    UnknownBlock(u64),
+    /// Two different hashes for one block.
+    #[error("a second, different hash for block {0}")]
+    ConflictingHash(u64),
+    /// An acknowledgement or a refusal of bytes that were never sent.
+    #[error("{0} was never sent")]
+    NeverSent(Extent),
+}
