@@ -7,7 +7,6 @@ use std::time::Duration;
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 
 /// Waits for many descriptors at once. Readiness is level-triggered.
-#[derive(Debug)]
 pub struct Poller {
     epoll: OwnedFd,
     events: Vec<epoll::Event>,
@@ -31,6 +30,12 @@ pub struct Ready {
     pub readable: bool,
     /// Writing will not block; it may report an error.
     pub writable: bool,
+}
+
+impl std::fmt::Debug for Poller {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Poller").field("epoll", &self.epoll).finish_non_exhaustive()
+    }
 }
 
 impl Poller {

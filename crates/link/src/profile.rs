@@ -1,0 +1,151 @@
+//! What one direction of a link is like.
+
+use alloc::vec::Vec;
+
+use units::{Bytes, Rate, Span};
+
+use crate::impair::Loss;
+use crate::rate::RatePlan;
+
+/// One direction of a link. Times in it count from the start of the link's schedule.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Profile {
+    /// Bits a second of packet bytes, over time. At zero, packets wait.
+    pub rate: RatePlan,
+    /// One-way delay, after the last bit went out.
+    pub delay: Span,
+    /// How much may wait. The packet on the wire counts until its last bit went out; an idle link always takes one.
+    pub queue: Limit,
+    /// Larger packets are dropped without a word; `None`: any size.
+    pub mtu: Option<Bytes>,
+    /// Random loss, drawn as a packet arrives; a lost packet takes neither queue nor wire time.
+    pub loss: Loss,
+    /// When everything is discarded that arrives at the link, or leaves its queue.
+    pub blackouts: Vec<Blackout>,
+    /// The probability that a packet is queued twice.
+    pub duplicate: f64,
+    /// Packets that others overtake.
+    pub reorder: Option<Reorder>,
+    /// The probability that a packet is flagged as damaged on delivery.
+    pub corrupt: f64,
+}
+
+impl Profile {
+    /// A clean link with a queue of 128 KiB.
+    #[must_use]
+    pub fn new(rate: Rate, delay: Span) -> Profile {
+        Profile {
+            rate: RatePlan::constant(rate),
+            delay,
+            queue: Limit::Bytes(Bytes::kib(128)),
+            mtu: None,
+            loss: Loss::None,
+            blackouts: Vec::new(),
+            duplicate: 0.0,
+            reorder: None,
+            corrupt: 0.0,
+        }
+    }
+
+    /// Whether a blackout covers the moment `at` after the schedule's start.
+    #[must_use]
+    pub fn is_black(&self, at: Span) -> bool {
+        self.blackouts.iter().any(|blackout| blackout.covers(at))
+    }
+}
+
+/// How much a queue holds before arrivals are dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// A number of bytes.
+    Bytes(Bytes),
+    /// A number of packets.
+    Packets(u64),
+}
+
+/// Packets that are held back, so that later ones overtake them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Reorder {
+    /// The probability that it happens to a packet.
+    pub probability: f64,
+    /// How much longer that packet travels.
+    pub delay: Span,
+}
+
+/// A time in which the link discards everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Blackout {
+    /// Its begin, after the schedule's start.
+    pub from: Span,
+    /// Its end (exclusive), after the schedule's start; `None`: for ever.
+    pub to: Option<Span>,
+    /// It comes again this long after each begin.
+    pub every: Option<Span>,
+}
+
+impl Blackout {
+    /// Whether the moment `at` after the schedule's start lies within.
+    #[must_use]
+    pub fn covers(&self, at: Span) -> bool {
+        self.phase(at).is_some_and(|(phase, _)| self.to.is_none_or(|to| phase < to - self.from))
+    }
+
+    /// The first begin or end after `at`; `None` if there is none to come.
+    #[must_use]
+    pub fn next_edge(&self, at: Span) -> Option<Span> {
+        let Some((phase, begin)) = self.phase(at) else { return Some(self.from) };
+        let to = self.to?;
+        let length = to - self.from;
+        if phase < length {
+            return Some(begin + length);
+        }
+        self.every.map(|every| begin + every)
+    }
+
+    /// How far `at` lies behind the latest begin, and when that was; `None` before the first.
+    fn phase(&self, at: Span) -> Option<(Span, Span)> {
+        if at < self.from {
+            return None;
+        }
+        let since = at - self.from;
+        let phase = match self.every {
+            Some(every) if every > Span::ZERO => Span::from_nanos(since.as_nanos() % every.as_nanos()),
+            _ => since,
+        };
+        Some((phase, at - phase))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn s(n: u64) -> Span {
+        Span::from_secs(n)
+    }
+
+    #[test]
+    fn a_single_blackout_has_two_edges() {
+        let blackout = Blackout { from: s(2), to: Some(s(5)), every: None };
+        assert!(!blackout.covers(s(1)) && blackout.covers(s(2)) && blackout.covers(s(4)) && !blackout.covers(s(5)));
+        assert_eq!(blackout.next_edge(s(0)), Some(s(2)));
+        assert_eq!(blackout.next_edge(s(2)), Some(s(5)));
+        assert_eq!(blackout.next_edge(s(5)), None);
+    }
+
+    #[test]
+    fn a_flapping_link_is_black_every_other_second() {
+        let flap = Blackout { from: s(1), to: Some(s(2)), every: Some(s(2)) };
+        let black: Vec<bool> = (0..6).map(|n| flap.covers(s(n))).collect();
+        assert_eq!(black, [false, true, false, true, false, true]);
+        assert_eq!(flap.next_edge(s(1)), Some(s(2)));
+        assert_eq!(flap.next_edge(s(2)), Some(s(3)));
+    }
+
+    #[test]
+    fn for_ever_has_no_end() {
+        let dead = Blackout { from: s(1), to: None, every: None };
+        assert!(dead.covers(s(1_000_000)));
+        assert_eq!(dead.next_edge(s(1)), None);
+    }
+}

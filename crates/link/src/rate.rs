@@ -1,0 +1,212 @@
+//! Rates over time: piecewise constant, listed in advance or redrawn from a seed.
+
+use alloc::vec::Vec;
+
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use units::{Rate, Seed, Span, Time};
+
+/// A rate over time, known in advance as soon as the seed is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RatePlan {
+    /// The rate until the first change, and before the schedule starts.
+    pub base: Rate,
+    /// Later rates, in order of time.
+    pub changes: Vec<Change>,
+    /// Scales the rate by a fresh random factor again and again.
+    pub redraw: Option<Redraw>,
+}
+
+/// From `at` after the schedule's start on, the rate is `rate`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// When, after the schedule's start.
+    pub at: Span,
+    /// The rate from then on.
+    pub rate: Rate,
+}
+
+/// A factor drawn uniformly from `from..to` at the start and every `every` after it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Redraw {
+    /// Time between draws.
+    pub every: Span,
+    /// The smallest factor.
+    pub from: f64,
+    /// The largest factor.
+    pub to: f64,
+    /// Where the draws come from; both directions of a link may share it.
+    pub seed: Seed,
+}
+
+impl RatePlan {
+    /// Always `rate`.
+    #[must_use]
+    pub fn constant(rate: Rate) -> RatePlan {
+        RatePlan { base: rate, changes: Vec::new(), redraw: None }
+    }
+
+    /// Whether the rate never changes.
+    #[must_use]
+    pub fn is_constant(&self) -> bool {
+        self.changes.is_empty() && self.redraw.is_none()
+    }
+
+    /// A cursor over the pieces. Until [`RateCursor::start`], the first piece has no end.
+    #[must_use]
+    pub fn cursor(&self) -> RateCursor {
+        RateCursor::new(self.clone())
+    }
+}
+
+/// Walks a [`RatePlan`] piece by piece.
+#[derive(Clone, Debug)]
+pub struct RateCursor {
+    plan: RatePlan,
+    rng: Option<Xoshiro256PlusPlus>,
+    factor: f64,
+    base: Rate,
+    next_change: usize,
+    next_redraw: Span,
+    epoch: Option<Time>,
+    rate: Rate,
+    until: Option<Time>,
+}
+
+impl RateCursor {
+    fn new(plan: RatePlan) -> RateCursor {
+        let mut cursor = RateCursor {
+            rng: plan.redraw.map(|redraw| Xoshiro256PlusPlus::seed_from_u64(redraw.seed.0)),
+            factor: 1.0,
+            base: plan.base,
+            next_change: 0,
+            next_redraw: plan.redraw.map_or(Span::ZERO, |redraw| redraw.every),
+            epoch: None,
+            rate: plan.base,
+            until: None,
+            plan,
+        };
+        cursor.draw();
+        cursor.settle();
+        cursor
+    }
+
+    /// The plan's time zero is `at`.
+    pub fn start(&mut self, at: Time) {
+        self.epoch = Some(at);
+        self.settle();
+    }
+
+    /// When the schedule started.
+    #[must_use]
+    pub fn epoch(&self) -> Option<Time> {
+        self.epoch
+    }
+
+    /// The current piece's rate.
+    #[must_use]
+    pub fn rate(&self) -> Rate {
+        self.rate
+    }
+
+    /// The current piece's end (exclusive); `None`: none known.
+    #[must_use]
+    pub fn until(&self) -> Option<Time> {
+        self.until
+    }
+
+    /// Goes on to the piece that holds `now`; never back.
+    pub fn seek(&mut self, now: Time) {
+        while self.until.is_some_and(|until| until <= now) {
+            self.advance();
+        }
+    }
+
+    /// Goes on to the next piece.
+    pub fn advance(&mut self) {
+        let (Some(epoch), Some(until)) = (self.epoch, self.until) else { return };
+        let at = until - epoch;
+        while let Some(change) = self.plan.changes.get(self.next_change).filter(|change| change.at <= at) {
+            self.base = change.rate;
+            self.next_change += 1;
+        }
+        if let Some(redraw) = self.plan.redraw
+            && self.next_redraw <= at
+        {
+            self.draw();
+            self.next_redraw += redraw.every;
+        }
+        self.settle();
+    }
+
+    fn draw(&mut self) {
+        let (Some(redraw), Some(rng)) = (self.plan.redraw, &mut self.rng) else { return };
+        self.factor = redraw.from + (redraw.to - redraw.from) * unit(rng);
+    }
+
+    fn settle(&mut self) {
+        self.rate = match self.plan.redraw {
+            Some(_) => Rate::from_bits_f64(self.base.as_f64() * self.factor),
+            None => self.base,
+        };
+        let change = self.plan.changes.get(self.next_change).map(|change| change.at);
+        let redraw = self.plan.redraw.map(|_| self.next_redraw);
+        let next = match (change, redraw) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        self.until = self.epoch.zip(next).map(|(epoch, next)| epoch + next);
+    }
+}
+
+/// A number from 0 (inclusive) to 1 (exclusive), from the upper 53 bits.
+#[expect(clippy::cast_precision_loss, reason = "53 bits are exact")]
+fn unit(rng: &mut Xoshiro256PlusPlus) -> f64 {
+    (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    #[test]
+    fn pieces_follow_the_list() {
+        let plan = RatePlan {
+            changes: vec![
+                Change { at: Span::from_secs(2), rate: Rate::ZERO },
+                Change { at: Span::from_secs(3), rate: Rate::mbit(4) },
+            ],
+            ..RatePlan::constant(Rate::mbit(8))
+        };
+        let mut cursor = plan.cursor();
+        assert_eq!((cursor.rate(), cursor.until()), (Rate::mbit(8), None), "it waits for its start");
+        let start = Time::from_nanos(500);
+        cursor.start(start);
+        assert_eq!(cursor.until(), Some(start + Span::from_secs(2)));
+        cursor.advance();
+        assert_eq!((cursor.rate(), cursor.until()), (Rate::ZERO, Some(start + Span::from_secs(3))));
+        cursor.seek(start + Span::from_secs(9));
+        assert_eq!((cursor.rate(), cursor.until()), (Rate::mbit(4), None));
+    }
+
+    #[test]
+    fn redraws_stay_within_bounds_and_repeat() {
+        let redraw = Redraw { every: Span::from_secs(1), from: 0.2, to: 1.0, seed: Seed(3) };
+        let plan = RatePlan { redraw: Some(redraw), ..RatePlan::constant(Rate::mbit(10)) };
+        let draw = || -> Vec<u64> {
+            let mut cursor = plan.cursor();
+            cursor.start(Time::ZERO);
+            (0..100)
+                .map(|n| {
+                    cursor.seek(Time::ZERO + Span::from_secs(n));
+                    cursor.rate().as_bits()
+                })
+                .collect()
+        };
+        let rates = draw();
+        assert!(rates.iter().all(|rate| (2_000_000..10_000_000).contains(rate)));
+        assert!(rates.windows(2).all(|pair| pair[0] != pair[1]));
+        assert_eq!(rates, draw());
+    }
+}
