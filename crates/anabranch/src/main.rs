@@ -1,2 +1,28 @@
 //! The command line.
-fn main() {}
+
+mod cli;
+mod commands;
+mod dirs;
+mod peers;
+mod sanitize;
+mod token;
+mod transfer;
+mod watch;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    if let Some(refusal) = token::refuse_in_arguments(std::env::args_os().skip(1)) {
+        eprintln!("anabranch: {refusal}");
+        return ExitCode::from(2);
+    }
+    match commands::run(cli::Cli::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(ended) => {
+            eprintln!("anabranch: {ended}");
+            ExitCode::from(ended.exit_code())
+        }
+    }
+}

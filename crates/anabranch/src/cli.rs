@@ -1,0 +1,57 @@
+//! What the command line looks like; each command's arguments stand with the command.
+
+use clap::{Parser, Subcommand};
+
+use crate::commands::{generate, keys, receive, send};
+
+/// How a process ends, for `--help`, the manual page and docs/exit-codes.md (a test holds the three together).
+pub(crate) const EXIT_CODES: &[(u8, &str)] = &[
+    (0, "success: every byte is at the receiver, verified and synced"),
+    (2, "usage: the command line, the configuration file or the token makes no sense"),
+    (3, "a source is missing or not readable"),
+    (4, "authentication: the receiver has another key than the token says, or refused this sender"),
+    (5, "no usable path to the receiver; trying again later may help"),
+    (6, "every path was lost; what arrived is kept, and the same command goes on from there"),
+    (7, "integrity: the source changed underway, or bytes did not match their hash"),
+    (8, "the receiving disk: full, failing, or the target exists"),
+    (9, "the peer broke the protocol"),
+    (10, "the local system refused something: sockets, keys, configuration"),
+    (130, "interrupted (SIGINT); what arrived is kept"),
+    (143, "terminated (SIGTERM); what arrived is kept"),
+];
+
+/// Bulk data over every path there is between two places.
+#[derive(Debug, Parser)]
+#[command(name = "anabranch", version, about, after_long_help = after_long_help())]
+pub(crate) struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Wait for a transfer and write its files
+    Receive(receive::Args),
+    /// Send files over every path to a receiver
+    Send(send::Args),
+    /// Show this host's key; say which hosts may send or receive without a token
+    Keys(keys::Args),
+    /// Print a completion script for a shell
+    Completions(generate::CompletionsArgs),
+    /// Print the manual, or write its pages into a folder
+    Man(generate::ManArgs),
+}
+
+fn after_long_help() -> String {
+    let mut text = String::from("Exit codes:\n");
+    for (code, meaning) in EXIT_CODES {
+        text.push_str(&format!("  {code:>3}  {meaning}\n"));
+    }
+    text.push_str(
+        "\nA token never travels in arguments, where other users of the machine could read it: paste it at the prompt, \
+         pipe it in, or set ANABRANCH_TOKEN.",
+    );
+    text
+}

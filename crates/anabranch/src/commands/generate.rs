@@ -1,0 +1,78 @@
+//! `completions` and `man`: what packagers need, from the command line's own definition.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use clap::CommandFactory;
+use clap_complete::Shell;
+use net::Error;
+
+use crate::cli::Cli;
+
+/// Arguments of `completions`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct CompletionsArgs {
+    /// Which shell's
+    shell: Shell,
+}
+
+/// Arguments of `man`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ManArgs {
+    /// Write a page for each command into DIR instead of printing the main one
+    #[arg(value_name = "DIR")]
+    directory: Option<PathBuf>,
+}
+
+/// `anabranch completions`.
+///
+/// # Errors
+/// [`Error::System`] if standard output can't be written.
+pub(crate) fn completions(args: &CompletionsArgs) -> Result<(), Error> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "anabranch", &mut script);
+    print(&script)
+}
+
+/// `anabranch man`.
+///
+/// # Errors
+/// [`Error::System`] if a page can't be written.
+pub(crate) fn man(args: &ManArgs) -> Result<(), Error> {
+    let mut command = Cli::command();
+    command.build();
+    let Some(directory) = &args.directory else {
+        return print(&page(&command)?);
+    };
+    let failed = |action: &str, path: &Path| {
+        let action = format!("{action} {}", path.display());
+        move |source| Error::System { action, source }
+    };
+    fs::create_dir_all(directory).map_err(failed("make the folder", directory))?;
+    let mut commands = vec![command];
+    while let Some(command) = commands.pop() {
+        let name = command.get_display_name().unwrap_or_else(|| command.get_name()).to_string();
+        let path = directory.join(format!("{name}.1"));
+        fs::write(&path, page(&command)?).map_err(failed("write", &path))?;
+        commands.extend(command.get_subcommands().filter(|sub| sub.get_name() != "help").cloned());
+    }
+    Ok(())
+}
+
+fn page(command: &clap::Command) -> Result<Vec<u8>, Error> {
+    let mut page = Vec::new();
+    let rendered = clap_mangen::Man::new(command.clone()).render(&mut page);
+    rendered.map_err(|source| Error::System { action: "render the manual".into(), source })?;
+    Ok(page)
+}
+
+/// To standard output; a reader that has seen enough is no error.
+fn print(text: &[u8]) -> Result<(), Error> {
+    match io::stdout().lock().write_all(text) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Error::System { action: "write to standard output".into(), source: error })
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,106 @@
+//! `keys`: this host's key, and whom it trusts.
+
+use clap::Subcommand;
+use net::{Error, Fingerprint, Identity};
+
+use crate::dirs::Dirs;
+use crate::peers::{List, Peer};
+
+/// Arguments of `keys`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// What to do; without it, show this host's fingerprint
+    #[command(subcommand)]
+    action: Option<Action>,
+}
+
+/// What `keys` can do.
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Show this host's fingerprint, making a key if there is none
+    Show,
+    /// Show every host that is trusted
+    List,
+    /// Trust a host's key
+    #[command(subcommand)]
+    Trust(Trust),
+    /// Trust a host's key no longer
+    #[command(subcommand)]
+    Remove(Remove),
+}
+
+/// Whom to trust.
+#[derive(Debug, Subcommand)]
+enum Trust {
+    /// Send to HOST without a token
+    Receiver {
+        /// As given to 'send --to', without the port
+        host: String,
+        /// What 'anabranch keys' shows there
+        fingerprint: Fingerprint,
+    },
+    /// Let the host of this key send here without a token
+    Sender {
+        /// What 'anabranch keys' shows there
+        fingerprint: Fingerprint,
+        /// What to call it
+        name: Option<String>,
+    },
+}
+
+/// Whom to forget.
+#[derive(Debug, Subcommand)]
+enum Remove {
+    /// Forget a receiver's key
+    Receiver {
+        /// Its host or fingerprint
+        which: String,
+    },
+    /// Take a sender's permission back
+    Sender {
+        /// Its name or fingerprint
+        which: String,
+    },
+}
+
+/// `anabranch keys`.
+///
+/// # Errors
+/// Those of reading and writing the key and the lists; [`Error::Usage`] if there is nobody to remove.
+pub(crate) fn run(args: Args) -> Result<(), Error> {
+    let dirs = Dirs::from_env();
+    match args.action.unwrap_or(Action::Show) {
+        Action::Show => println!("{}", Identity::load_or_generate(&dirs.key())?.fingerprint()),
+        Action::List => {
+            for (list, kind) in [(List::Receivers, "receiver"), (List::Senders, "sender")] {
+                for Peer { name, fingerprint } in list.load(&dirs)? {
+                    println!("{}", format!("{kind:8}  {fingerprint}  {name}").trim_end());
+                }
+            }
+        }
+        Action::Trust(Trust::Receiver { host, fingerprint }) => {
+            List::Receivers.add(&dirs, Peer { name: one_word(&host)?, fingerprint })?;
+        }
+        Action::Trust(Trust::Sender { fingerprint, name }) => {
+            let name = name.as_deref().map(one_word).transpose()?.unwrap_or_default();
+            List::Senders.add(&dirs, Peer { name, fingerprint })?;
+        }
+        Action::Remove(Remove::Receiver { which }) => removed(List::Receivers.remove(&dirs, &which)?, &which)?,
+        Action::Remove(Remove::Sender { which }) => removed(List::Senders.remove(&dirs, &which)?, &which)?,
+    }
+    Ok(())
+}
+
+fn one_word(name: &str) -> Result<String, Error> {
+    if name.is_empty() || name.contains(|c: char| c.is_whitespace() || c.is_control() || c == '#') {
+        return Err(Error::Usage("a peer's name is one word without '#'".into()));
+    }
+    Ok(name.to_string())
+}
+
+fn removed(count: usize, which: &str) -> Result<(), Error> {
+    if count == 0 {
+        return Err(Error::Usage(format!("nobody of the name or fingerprint '{which}' is on the list")));
+    }
+    Ok(())
+}

@@ -1,0 +1,23 @@
+//! The commands, each with its arguments.
+
+pub(crate) mod generate;
+pub(crate) mod keys;
+pub(crate) mod receive;
+pub(crate) mod send;
+
+use crate::cli::{Cli, Command};
+use crate::transfer::Ended;
+
+/// Does what the command line asks.
+///
+/// # Errors
+/// Whatever ends the command without success.
+pub(crate) fn run(cli: Cli) -> Result<(), Ended> {
+    match cli.command {
+        Command::Receive(args) => receive::run(args),
+        Command::Send(args) => send::run(args),
+        Command::Keys(args) => keys::run(args).map_err(Ended::from),
+        Command::Completions(args) => generate::completions(&args).map_err(Ended::from),
+        Command::Man(args) => generate::man(&args).map_err(Ended::from),
+    }
+}

@@ -1,0 +1,99 @@
+//! `receive`: waits for a transfer and writes its files.
+
+use std::fs;
+use std::io::Write;
+use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use net::{DEFAULT_PORT, Error, Identity, ReceiveOptions, Token};
+
+use crate::dirs::Dirs;
+use crate::peers::List;
+use crate::transfer::{self, Ended};
+use crate::watch;
+
+/// Arguments of `receive`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Where the files go
+    #[arg(value_name = "DIR", default_value = ".")]
+    directory: PathBuf,
+    /// An address to listen on; may be repeated [default: every address]
+    #[arg(long, value_name = "ADDR[:PORT]", value_parser = listen_address)]
+    listen: Vec<Listen>,
+    /// The port; 0 takes a free one [default: 7707]
+    #[arg(long)]
+    port: Option<u16>,
+    /// Serve one transfer after the other instead of ending after the first
+    #[arg(long)]
+    keep: bool,
+    /// Replace files that exist, whatever the sender asks
+    #[arg(long)]
+    overwrite: bool,
+    /// Make no token: only senders named by 'anabranch keys trust sender' are served
+    #[arg(long, conflicts_with = "token_out")]
+    no_token: bool,
+    /// Write the token to FILE as well, readable by the owner only
+    #[arg(long, value_name = "FILE")]
+    token_out: Option<PathBuf>,
+    #[command(flatten)]
+    watch: watch::Args,
+}
+
+/// An address to listen on; without a port, that of `--port`.
+#[derive(Clone, Copy, Debug)]
+struct Listen {
+    address: IpAddr,
+    port: Option<u16>,
+}
+
+fn listen_address(text: &str) -> Result<Listen, String> {
+    if let Ok(address) = text.parse::<SocketAddr>() {
+        return Ok(Listen { address: address.ip(), port: Some(address.port()) });
+    }
+    let bare = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(text);
+    let address = bare.parse().map_err(|_| format!("'{text}' is not ADDRESS or ADDRESS:PORT"))?;
+    Ok(Listen { address, port: None })
+}
+
+/// `anabranch receive`.
+///
+/// # Errors
+/// Those of the transfer.
+pub(crate) fn run(args: Args) -> Result<(), Ended> {
+    let dirs = Dirs::from_env();
+    let identity = Identity::load_or_generate(&dirs.key())?;
+    let authorized: Vec<_> = List::Senders.load(&dirs)?.into_iter().map(|peer| peer.fingerprint).collect();
+    if args.no_token && authorized.is_empty() {
+        let text = "--no-token, but nobody is trusted: 'anabranch keys trust sender FINGERPRINT' names whom to serve";
+        return Err(Error::Usage(text.into()).into());
+    }
+    let token = if args.no_token { None } else { Some(Token::generate(&identity)?) };
+    if let (Some(path), Some(token)) = (&args.token_out, &token) {
+        write_secret(path, &token.reveal())?;
+    }
+    let port = args.port.unwrap_or(DEFAULT_PORT);
+    let options = ReceiveOptions {
+        directory: args.directory,
+        listen: args.listen.iter().map(|l| SocketAddr::new(l.address, l.port.unwrap_or(port))).collect(),
+        port,
+        identity,
+        token: token.clone(),
+        authorized,
+        keep: args.keep,
+        overwrite: args.overwrite,
+    };
+    let watcher = args.watch.receiving(token);
+    transfer::run(watcher, |events| net::receive(options, events)).map(drop)
+}
+
+/// Writes aside and renames, so that whoever waits for the file never reads half a token, and an old file's wider permissions
+/// are not inherited.
+fn write_secret(path: &Path, secret: &str) -> Result<(), Error> {
+    let mut aside = path.as_os_str().to_owned();
+    aside.push(format!(".new-{}", std::process::id()));
+    let file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&aside);
+    let written = file.and_then(|mut file| writeln!(file, "{secret}")).and_then(|()| fs::rename(&aside, path));
+    written.map_err(|source| Error::System { action: format!("write the token to {}", path.display()), source })
+}

@@ -1,0 +1,147 @@
+//! `send`: files to a receiver, over every path.
+
+use std::fs::File;
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use net::{CongestionControl, Credential, Error, Identity, PathSpec, Remote, SendOptions};
+use units::{Rate, Span};
+
+use crate::dirs::Dirs;
+use crate::peers::List;
+use crate::token::TokenSource;
+use crate::transfer::{self, Ended};
+use crate::watch;
+
+/// How long to keep trying when every path is gone, unless told otherwise.
+const PATIENCE: Span = Span::from_secs(120);
+
+/// Arguments of `send`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Files to send
+    #[arg(required = true, value_name = "PATH")]
+    sources: Vec<PathBuf>,
+    /// The receiver, as 'anabranch receive' prints it
+    #[arg(long, value_name = "HOST[:PORT]")]
+    to: Remote,
+    /// A path to use: interface or local address; may be repeated [default: every unmetered interface with a route]
+    #[arg(long = "path", value_name = "IF[,class=primary|overflow|backup][,max=RATE][,to=ADDR]")]
+    paths: Vec<PathSpec>,
+    /// An interface to leave out; may be repeated
+    #[arg(long = "no-path", value_name = "IF")]
+    no_paths: Vec<String>,
+    /// How the bytes are divided among the paths [default: self-adaptive]
+    #[arg(long, value_enum)]
+    scheduler: Option<Scheduler>,
+    /// The kernel's congestion control: auto, or a name such as cubic or bbr [default: auto]
+    #[arg(long, value_name = "NAME", value_parser = congestion_control)]
+    congestion_control: Option<CongestionControl>,
+    /// Never faster than this, all paths together
+    #[arg(long, value_name = "RATE")]
+    max_rate: Option<Rate>,
+    /// Read everything back from the receiver's disk, and hash what an earlier attempt brought over
+    #[arg(long)]
+    verify: bool,
+    /// Forget what an earlier attempt brought over
+    #[arg(long)]
+    restart: bool,
+    /// Replace files that exist at the receiver
+    #[arg(long)]
+    overwrite: bool,
+    /// Agree on everything, send nothing
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+    /// How long to keep trying when every path is gone [default: 2 min]
+    #[arg(long, value_name = "TIME")]
+    patience: Option<Span>,
+    #[command(flatten)]
+    token: TokenSource,
+    #[command(flatten)]
+    watch: watch::Args,
+}
+
+/// The block schedulers, by the names that `policy` knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Scheduler {
+    /// Tasks follow the measured rates all through the transfer
+    #[default]
+    SelfAdaptive,
+    /// Equal blocks, one after the other, to whichever path is free
+    AdjustableBlock,
+    /// One share a path, fixed at the start
+    Static,
+}
+
+impl Scheduler {
+    /// As `policy::sched::by_name` has it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Scheduler::SelfAdaptive => "self-adaptive",
+            Scheduler::AdjustableBlock => "adjustable-block",
+            Scheduler::Static => "static",
+        }
+    }
+}
+
+/// `anabranch send`.
+///
+/// # Errors
+/// Those of the transfer.
+pub(crate) fn run(args: Args) -> Result<(), Ended> {
+    // Before anybody is asked for a token.
+    for path in &args.sources {
+        readable(path)?;
+    }
+    let dirs = Dirs::from_env();
+    let identity = Identity::load_or_generate(&dirs.key())?;
+    let credential = credential(&args.token, &args.to, &dirs)?;
+    let options = SendOptions {
+        sources: args.sources,
+        to: args.to,
+        credential,
+        identity,
+        paths: args.paths,
+        no_paths: args.no_paths,
+        scheduler: args.scheduler.unwrap_or_default().name().to_string(),
+        congestion_control: args.congestion_control.unwrap_or_default(),
+        max_rate: args.max_rate,
+        verify: args.verify,
+        restart: args.restart,
+        overwrite: args.overwrite,
+        dry_run: args.dry_run,
+        patience: args.patience.unwrap_or(PATIENCE),
+    };
+    let watcher = args.watch.watcher();
+    transfer::run(watcher, |events| net::send(options, events)).map(drop)
+}
+
+fn readable(path: &std::path::Path) -> Result<(), Error> {
+    let opened = File::open(path).and_then(|file| file.metadata());
+    let metadata = opened.map_err(|source| Error::Source { path: path.to_path_buf(), source })?;
+    if metadata.is_file() {
+        return Ok(());
+    }
+    let what = if metadata.is_dir() { "a folder; name the files in it" } else { "no regular file" };
+    Err(Error::Usage(format!("{} is {what}", path.display())))
+}
+
+/// The token that is given, or the receiver's key if it is known, or else a token that is asked for.
+fn credential(source: &TokenSource, to: &Remote, dirs: &Dirs) -> Result<Credential, Error> {
+    if let Some(token) = source.given()? {
+        return Ok(Credential::Token(token));
+    }
+    let known = List::Receivers.load(dirs)?.into_iter().find(|peer| peer.name == to.host);
+    if let Some(peer) = known {
+        return Ok(Credential::Pinned(peer.fingerprint));
+    }
+    TokenSource::ask().map(Credential::Token)
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the shape that clap asks for")]
+fn congestion_control(text: &str) -> Result<CongestionControl, String> {
+    Ok(match text {
+        "auto" => CongestionControl::Auto,
+        name => CongestionControl::Named(name.to_string()),
+    })
+}

@@ -1,0 +1,51 @@
+//! Text of the other side's choosing, made safe for a terminal.
+
+use std::borrow::Cow;
+
+/// Longest piece of foreign text that is shown.
+const LIMIT: usize = 240;
+
+/// `text` without anything that moves the cursor, changes colours, reverses the writing direction or hides: such characters
+/// appear as `\u{…}`. What is too long is cut.
+pub(crate) fn clean(text: &str) -> Cow<'_, str> {
+    if text.chars().all(harmless) && text.chars().nth(LIMIT).is_none() {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::new();
+    for (n, c) in text.chars().enumerate() {
+        if n == LIMIT {
+            out.push('…');
+            break;
+        }
+        if harmless(c) { out.push(c) } else { out.extend(c.escape_default()) }
+    }
+    Cow::Owned(out)
+}
+
+fn harmless(c: char) -> bool {
+    let hidden = matches!(c, '\u{00ad}' | '\u{061c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}');
+    !c.is_control() && !hidden
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_pass() {
+        assert!(matches!(clean("Übersicht 2024 – 東京.pdf"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn escape_sequences_do_not() {
+        assert_eq!(clean("a\u{1b}[2Jb\r\n"), "a\\u{1b}[2Jb\\r\\n");
+        assert_eq!(clean("gpj.\u{202e}exe"), "gpj.\\u{202e}exe");
+        assert_eq!(clean("\u{9b}31m"), "\\u{9b}31m");
+    }
+
+    #[test]
+    fn length_is_bounded() {
+        assert_eq!(clean(&"x".repeat(1_000)).chars().count(), LIMIT + 1);
+    }
+}

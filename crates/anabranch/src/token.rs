@@ -1,0 +1,118 @@
+//! How a token gets in: environment, standard input, a file or a prompt; never an argument.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::{self, BufRead, IsTerminal};
+use std::path::PathBuf;
+
+use net::{Error, Token};
+
+/// The environment variable that holds a token.
+pub(crate) const VARIABLE: &str = "ANABRANCH_TOKEN";
+
+/// Where the caller says the token is.
+#[derive(Debug, Default, clap::Args)]
+pub(crate) struct TokenSource {
+    /// Read the token from FILE
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Read the token from standard input
+    #[arg(long, conflicts_with = "token_file")]
+    token_stdin: bool,
+}
+
+impl TokenSource {
+    /// The token that a flag or the environment gives; `None` if neither does.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if what is there is no token, [`Error::System`] if it can't be read.
+    pub(crate) fn given(&self) -> Result<Option<Token>, Error> {
+        if let Some(path) = &self.token_file {
+            let action = format!("read the token from {}", path.display());
+            let text = fs::read_to_string(path).map_err(|source| Error::System { action, source })?;
+            return parse(&text).map(Some);
+        }
+        if self.token_stdin {
+            return from_stdin().map(Some);
+        }
+        match env::var(VARIABLE) {
+            Ok(text) if !text.trim().is_empty() => parse(&text).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// Asks for it: a prompt without echo, or, if standard input is no terminal, its first line.
+    ///
+    /// # Errors
+    /// As [`TokenSource::given`].
+    pub(crate) fn ask() -> Result<Token, Error> {
+        if !io::stdin().is_terminal() {
+            return from_stdin();
+        }
+        let text =
+            rpassword::prompt_password("Token (the line beginning with ab1- that 'anabranch receive' printed): ");
+        parse(&text.map_err(|source| Error::System { action: "read the token".into(), source })?)
+    }
+}
+
+fn from_stdin() -> Result<Token, Error> {
+    let mut line = String::new();
+    let read = io::stdin().lock().read_line(&mut line);
+    read.map_err(|source| Error::System { action: "read the token from standard input".into(), source })?;
+    if line.trim().is_empty() {
+        return Err(Error::Usage(format!(
+            "there is no token on standard input: pipe it in, set {VARIABLE}, or use --token-file"
+        )));
+    }
+    parse(&line)
+}
+
+fn parse(text: &str) -> Result<Token, Error> {
+    text.parse().map_err(Error::Usage)
+}
+
+/// The sentence to refuse with if one of the arguments looks like a token. It does not repeat the argument.
+pub(crate) fn refuse_in_arguments(arguments: impl IntoIterator<Item = OsString>) -> Option<String> {
+    arguments.into_iter().any(|argument| looks_like_token(&argument)).then(|| {
+        format!(
+            "a token must not be an argument: every user of this machine can read it there. Paste it at the prompt, pipe \
+             it in, or set {VARIABLE}; and since it was seen, stop the receiver and start it again for a fresh one. (A \
+             file of such a name: write ./ab1-…)"
+        )
+    })
+}
+
+fn looks_like_token(argument: &OsStr) -> bool {
+    let text = argument.to_string_lossy().to_ascii_lowercase();
+    text.split(['=', ',', ' ']).any(|part| {
+        part.strip_prefix("ab1-")
+            .is_some_and(|body| body.len() >= 8 && body.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(argument: &str) -> bool {
+        refuse_in_arguments([OsString::from("send"), OsString::from(argument)]).is_some()
+    }
+
+    #[test]
+    fn tokens_are_refused_wherever_they_stand() {
+        let token = Token::generate(&net::Identity::generate().unwrap()).unwrap().reveal();
+        assert!(refused(&token));
+        assert!(refused(&token[..40]));
+        assert!(refused(&token.to_uppercase()));
+        assert!(refused(&format!("--token={token}")));
+        assert!(!refuse_in_arguments([OsString::from(&token)]).unwrap().contains(&token[..12]));
+    }
+
+    #[test]
+    fn other_arguments_pass() {
+        for argument in ["ab1-notes.txt", "./ab1-abcdefghijkl", "ab1-", "--to", "grab1-abcdefghijkl"] {
+            assert!(!refused(argument), "{argument}");
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! A transfer and what watches it: the runtime, the display's thread, the signals.
+
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+use net::{Error, Event, Events, Summary};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::watch::Watcher;
+
+/// Why a command ended without success.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// Something failed.
+    Failed(Error),
+    /// A signal asked for it; this is its number.
+    Signal(u8),
+}
+
+impl Ended {
+    /// The process's exit code; for a signal, 128 and its number, as shells have it.
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            Ended::Failed(error) => error.exit_code(),
+            Ended::Signal(number) => 128 + number,
+        }
+    }
+}
+
+impl From<Error> for Ended {
+    fn from(error: Error) -> Ended {
+        Ended::Failed(error)
+    }
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Ended::Failed(error) => f.write_str(&crate::sanitize::clean(&error.to_string())),
+            Ended::Signal(_) => f.write_str("stopped; what arrived is kept, and the same command goes on from there"),
+        }
+    }
+}
+
+/// Runs the transfer that `start` begins until it or a signal ends it. The display has a thread of its own: a terminal that
+/// blocks does not hold up the data.
+///
+/// # Errors
+/// The transfer's own, or the signal.
+pub(crate) fn run<F>(mut watcher: Box<dyn Watcher>, start: impl FnOnce(Events) -> F) -> Result<Summary, Ended>
+where
+    F: Future<Output = Result<Summary, Error>>,
+{
+    let (events, mut heard) = tokio::sync::mpsc::unbounded_channel::<Event>();
+    let display = std::thread::spawn(move || {
+        while let Some(event) = heard.blocking_recv() {
+            watcher.event(&event);
+        }
+        watcher
+    });
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(system)?;
+    let result = runtime.block_on(async {
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(system)?;
+        let mut terminate = signal(SignalKind::terminate()).map_err(system)?;
+        tokio::select! {
+            result = start(events) => result.map_err(Ended::from),
+            _ = interrupt.recv() => Err(Ended::Signal(2)),
+            _ = terminate.recv() => Err(Ended::Signal(15)),
+        }
+    });
+    // Ends what the transfer spawned, and with it the last sender of events.
+    runtime.shutdown_timeout(Duration::from_secs(5));
+    let mut watcher = display.join().expect("the display does not panic");
+    watcher.end(&result);
+    result
+}
+
+fn system(source: io::Error) -> Ended {
+    Error::System { action: "start the runtime".into(), source }.into()
+}

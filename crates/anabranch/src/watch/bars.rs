@@ -1,0 +1,97 @@
+//! Bars on a terminal: one for each path, one for all.
+
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use net::{Event, PathState, Progress, Summary};
+use units::PathId;
+
+use super::{Watcher, text};
+use crate::sanitize::clean;
+use crate::transfer::Ended;
+
+/// The display; nothing is drawn before the transfer starts.
+pub(crate) struct Bars {
+    all: MultiProgress,
+    total: Option<ProgressBar>,
+    paths: Vec<(PathId, ProgressBar)>,
+}
+
+impl Bars {
+    pub(crate) fn new() -> Bars {
+        Bars {
+            all: MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(10)),
+            total: None,
+            paths: Vec::new(),
+        }
+    }
+
+    /// A line that stays, above the bars.
+    pub(crate) fn note(&self, line: &str) {
+        // The terminal going away does not end a transfer.
+        let _ = self.all.println(line);
+    }
+
+    /// Takes the bars away.
+    pub(crate) fn clear(&mut self) {
+        for (_, bar) in self.paths.drain(..) {
+            bar.finish_and_clear();
+        }
+        if let Some(bar) = self.total.take() {
+            bar.finish_and_clear();
+        }
+        let _ = self.all.clear();
+    }
+
+    fn progress(&mut self, progress: &Progress) {
+        let total = self.total.get_or_insert_with(|| {
+            let style = "{wide_bar:.cyan/dim}  {msg}";
+            let style = ProgressStyle::with_template(style).expect("the template is constant").progress_chars("━╸─");
+            self.all.add(ProgressBar::new(progress.total.0).with_style(style))
+        });
+        total.set_length(progress.total.0);
+        total.set_position(progress.done.0);
+        total.set_message(text::total(progress));
+        // A path that is gone leaves; its successor has a number of its own.
+        self.paths.retain(|(id, bar)| {
+            let stays = progress.paths.iter().any(|path| path.path == *id && shown(path.state));
+            if !stays {
+                bar.finish_and_clear();
+                self.all.remove(bar);
+            }
+            stays
+        });
+        let width = progress.paths.iter().map(|path| path.name.chars().count()).max().unwrap_or(0).min(40);
+        for path in progress.paths.iter().filter(|path| shown(path.state)) {
+            let known = self.paths.iter().position(|(id, _)| *id == path.path);
+            let index = known.unwrap_or_else(|| {
+                let style = ProgressStyle::with_template("{wide_msg}").expect("the template is constant");
+                let bar = self.all.insert_before(&*total, ProgressBar::new(100).with_style(style));
+                self.paths.push((path.path, bar));
+                self.paths.len() - 1
+            });
+            self.paths[index].1.set_message(text::path_row(path, width));
+        }
+    }
+}
+
+fn shown(state: PathState) -> bool {
+    !matches!(state, PathState::Dropped)
+}
+
+impl Watcher for Bars {
+    fn event(&mut self, event: &Event) {
+        match event {
+            Event::Started { .. } => {
+                self.clear();
+                self.note(&text::started(event));
+            }
+            Event::Path(event) if !event.why.is_empty() => self.note(&text::path_event(event)),
+            Event::Notice { text } => self.note(&clean(text)),
+            Event::Progress(progress) => self.progress(progress),
+            Event::Path(_) | Event::Listening { .. } | Event::FileDone { .. } => {}
+        }
+    }
+
+    fn end(&mut self, _: &Result<Summary, Ended>) {
+        self.clear();
+    }
+}

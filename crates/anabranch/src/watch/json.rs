@@ -1,0 +1,188 @@
+//! The JSON stream: an object a line on standard output. docs/json.md has every event and key, and a test holds it to it.
+
+use std::io::{self, Write};
+
+use net::{Event, PathProgress, Summary, Token};
+use serde::Serialize;
+
+use super::{Watcher, text};
+use crate::transfer::Ended;
+
+/// Raised when a key changes its meaning or goes away; a new key or event does not raise it.
+const VERSION: u32 = 1;
+
+/// Writes events to `out`.
+pub(super) struct Json<W = io::Stdout> {
+    out: W,
+}
+
+/// A line. Sizes are bytes, rates bits a second, times seconds.
+#[derive(Debug, Serialize)]
+struct Line<'a> {
+    v: u32,
+    #[serde(flatten)]
+    body: Body<'a>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+enum Body<'a> {
+    Token {
+        token: String,
+    },
+    Listening {
+        addresses: Vec<String>,
+    },
+    Started {
+        peer: String,
+        files: usize,
+        total: u64,
+        resumed: u64,
+    },
+    Path {
+        path: u32,
+        name: &'a str,
+        state: &'static str,
+        why: &'a str,
+    },
+    Progress {
+        elapsed: f64,
+        done: u64,
+        total: u64,
+        rate: u64,
+        eta: Option<f64>,
+        repeated: u64,
+        gain: Option<f64>,
+        paths: Vec<PathLine<'a>>,
+    },
+    FileDone {
+        name: &'a str,
+        size: u64,
+        blake3: &'a str,
+    },
+    Notice {
+        text: &'a str,
+    },
+    Summary {
+        files: usize,
+        total: u64,
+        moved: u64,
+        repeated: u64,
+        elapsed: f64,
+        sync: f64,
+        finished_at: Vec<Finish<'a>>,
+        paths: Vec<PathLine<'a>>,
+    },
+    Error {
+        exit: u8,
+        text: String,
+    },
+}
+
+#[derive(Debug, Serialize)]
+struct PathLine<'a> {
+    path: u32,
+    name: &'a str,
+    state: &'static str,
+    local: Option<String>,
+    remote: String,
+    rate: u64,
+    rtt: f64,
+    done: u64,
+    share: f64,
+    congestion_control: &'a str,
+    retransmits: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Finish<'a> {
+    name: &'a str,
+    at: f64,
+}
+
+impl Json {
+    /// To standard output; the token, if there is one, is the first event.
+    pub(super) fn new(token: Option<&Token>) -> Json {
+        let mut json = Json { out: io::stdout() };
+        if let Some(token) = token {
+            json.write(Body::Token { token: token.reveal() });
+        }
+        json
+    }
+}
+
+impl<W: Write> Json<W> {
+    fn write(&mut self, body: Body<'_>) {
+        let line = serde_json::to_string(&Line { v: VERSION, body }).expect("numbers and strings have a JSON form");
+        // A reader that went away does not end a transfer.
+        let _ = writeln!(self.out, "{line}").and_then(|()| self.out.flush());
+    }
+}
+
+impl<W: Write + Send> Watcher for Json<W> {
+    fn event(&mut self, event: &Event) {
+        self.write(body(event));
+    }
+
+    fn end(&mut self, result: &Result<Summary, Ended>) {
+        self.write(match result {
+            Ok(summary) => Body::Summary {
+                files: summary.files,
+                total: summary.total.0,
+                moved: summary.moved.0,
+                repeated: summary.repeated.0,
+                elapsed: summary.elapsed.as_secs_f64(),
+                sync: summary.sync.as_secs_f64(),
+                finished_at: finishes(summary),
+                paths: summary.paths.iter().map(path_line).collect(),
+            },
+            Err(ended) => Body::Error { exit: ended.exit_code(), text: ended.to_string() },
+        });
+    }
+}
+
+fn body(event: &Event) -> Body<'_> {
+    match event {
+        Event::Listening { addresses } => {
+            Body::Listening { addresses: addresses.iter().map(ToString::to_string).collect() }
+        }
+        Event::Started { peer, files, total, resumed } => {
+            Body::Started { peer: peer.to_string(), files: *files, total: total.0, resumed: resumed.0 }
+        }
+        Event::Path(event) => {
+            Body::Path { path: event.path.0, name: &event.name, state: text::state(event.state), why: &event.why }
+        }
+        Event::Progress(progress) => Body::Progress {
+            elapsed: progress.elapsed.as_secs_f64(),
+            done: progress.done.0,
+            total: progress.total.0,
+            rate: progress.rate.as_bits(),
+            eta: progress.eta.map(units::Span::as_secs_f64),
+            repeated: progress.repeated.0,
+            gain: progress.gain,
+            paths: progress.paths.iter().map(path_line).collect(),
+        },
+        Event::FileDone { name, size, blake3 } => Body::FileDone { name, size: size.0, blake3 },
+        Event::Notice { text } => Body::Notice { text },
+    }
+}
+
+fn path_line(path: &PathProgress) -> PathLine<'_> {
+    PathLine {
+        path: path.path.0,
+        name: &path.name,
+        state: text::state(path.state),
+        local: path.local.map(|local| local.to_string()),
+        remote: path.remote.to_string(),
+        rate: path.rate.as_bits(),
+        rtt: path.rtt.as_secs_f64(),
+        done: path.done.0,
+        share: path.share,
+        congestion_control: &path.congestion_control,
+        retransmits: path.retransmits,
+    }
+}
+
+fn finishes(summary: &Summary) -> Vec<Finish<'_>> {
+    summary.finished_at.iter().map(|(name, at)| Finish { name, at: at.as_secs_f64() }).collect()
+}

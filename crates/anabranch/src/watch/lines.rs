@@ -1,0 +1,111 @@
+//! Results on standard output, and progress as a line a second on standard error.
+
+use std::io::{self, IsTerminal, Write};
+use std::net::SocketAddr;
+
+use net::{Event, PathState, Summary, Token};
+use units::Span;
+
+use super::{Watcher, text};
+use crate::sanitize::clean;
+use crate::transfer::Ended;
+
+/// Standard output: where to send and with which token, a line for each file, the summary.
+pub(super) struct Results {
+    token: Option<Token>,
+    /// For people; otherwise one keyword and one value a line.
+    terminal: bool,
+}
+
+impl Results {
+    pub(super) fn new(token: Option<Token>) -> Results {
+        Results { token, terminal: io::stdout().is_terminal() }
+    }
+
+    fn listening(&self, addresses: &[SocketAddr]) -> String {
+        let mut lines = Vec::new();
+        let command = addresses.first().map(|first| format!("anabranch send PATH… --to {first}"));
+        if self.terminal {
+            lines.push("On the sending machine run".to_string());
+            lines.extend(command.map(|command| format!("\n    {command}\n")));
+            if let [_, more @ ..] = addresses
+                && !more.is_empty()
+            {
+                let more: Vec<String> = more.iter().map(ToString::to_string).collect();
+                lines.push(format!("(or to {})", more.join(", ")));
+            }
+            if self.token.is_some() {
+                lines.push("and paste this token, good for one sender:\n".to_string());
+            }
+        } else {
+            lines.extend(addresses.iter().map(|address| format!("listening {address}")));
+            lines.extend(command.map(|command| format!("command {command}")));
+        }
+        // On a line of its own in either case, so that it can be copied or found by its prefix.
+        lines.extend(self.token.as_ref().map(Token::reveal));
+        lines.join("\n")
+    }
+}
+
+impl Watcher for Results {
+    fn event(&mut self, event: &Event) {
+        match event {
+            Event::Listening { addresses } => {
+                say(&self.listening(addresses));
+                if self.terminal {
+                    say("");
+                }
+            }
+            // As b3sum prints it, so that its output can be compared.
+            Event::FileDone { name, blake3, .. } => say(&format!("{}  {}", clean(blake3), clean(name))),
+            Event::Started { .. } | Event::Path(_) | Event::Progress(_) | Event::Notice { .. } => {}
+        }
+    }
+
+    fn end(&mut self, result: &Result<Summary, Ended>) {
+        if let Ok(summary) = result {
+            say(&text::summary(summary));
+        }
+    }
+}
+
+/// To standard output at once; a reader that went away does not end a transfer.
+fn say(line: &str) {
+    let mut out = io::stdout().lock();
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}
+
+/// Standard error: a line about a second, and one for whatever happens to a path.
+#[derive(Debug, Default)]
+pub(super) struct Plain {
+    /// When the last progress line was written.
+    last: Option<Span>,
+}
+
+impl Watcher for Plain {
+    fn event(&mut self, event: &Event) {
+        match event {
+            Event::Started { .. } => {
+                self.last = None;
+                tell(&text::started(event));
+            }
+            Event::Path(event) if event.state != PathState::Connecting => tell(&text::path_event(event)),
+            Event::Notice { text } => tell(&clean(text)),
+            Event::Progress(progress) => {
+                if self.last.is_none_or(|last| progress.elapsed - last >= Span::from_secs(1)) {
+                    self.last = Some(progress.elapsed);
+                    tell(&text::plain(progress));
+                }
+            }
+            Event::Path(_) | Event::Listening { .. } | Event::FileDone { .. } => {}
+        }
+    }
+
+    fn end(&mut self, _: &Result<Summary, Ended>) {}
+}
+
+fn tell(line: &str) {
+    if !line.is_empty() {
+        let _ = writeln!(io::stderr().lock(), "{line}");
+    }
+}

@@ -1,0 +1,94 @@
+//! Watching a transfer: bars, lines, JSON, or nothing.
+
+mod bars;
+mod json;
+mod lines;
+mod text;
+
+use std::io::{self, IsTerminal};
+
+use clap::ValueEnum;
+use net::{Event, Summary, Token};
+
+use crate::transfer::Ended;
+
+/// Told of everything that happens, in order, and once of the end.
+pub(crate) trait Watcher: Send {
+    /// Something happened.
+    fn event(&mut self, event: &Event);
+    /// It is over. What failed is printed by the caller; here only what a success has to say.
+    fn end(&mut self, result: &Result<Summary, Ended>);
+}
+
+/// How a transfer is shown.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// How progress is shown on standard error [default: auto]
+    #[arg(long, value_enum)]
+    progress: Option<Style>,
+    /// Write what happens to standard output as JSON, an object a line (docs/json.md)
+    #[arg(long)]
+    json: bool,
+}
+
+/// How progress is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Style {
+    /// Bars on a terminal, lines elsewhere; nothing with --json
+    #[default]
+    Auto,
+    /// A bar for each path and one for all
+    Bar,
+    /// A line a second
+    Plain,
+    /// Nothing
+    None,
+}
+
+impl Args {
+    /// For `send`.
+    pub(crate) fn watcher(self) -> Box<dyn Watcher> {
+        self.build(None)
+    }
+
+    /// For `receive`, which announces its token.
+    pub(crate) fn receiving(self, token: Option<Token>) -> Box<dyn Watcher> {
+        self.build(token)
+    }
+
+    fn build(self, token: Option<Token>) -> Box<dyn Watcher> {
+        let style = self.progress.unwrap_or_default();
+        let mut all: Vec<Box<dyn Watcher>> = Vec::new();
+        if self.json {
+            all.push(Box::new(json::Json::new(token.as_ref())));
+        } else {
+            all.push(Box::new(lines::Results::new(token)));
+        }
+        match style {
+            Style::Auto if self.json => {}
+            Style::Auto if io::stderr().is_terminal() => all.push(Box::new(bars::Bars::new())),
+            Style::Auto | Style::Plain => all.push(Box::new(lines::Plain::default())),
+            Style::Bar => all.push(Box::new(bars::Bars::new())),
+            Style::None => {}
+        }
+        Box::new(Several(all))
+    }
+}
+
+/// The results on standard output and the progress on standard error: bars must be gone before results are printed, so the
+/// last is told of the end first.
+struct Several(Vec<Box<dyn Watcher>>);
+
+impl Watcher for Several {
+    fn event(&mut self, event: &Event) {
+        for watcher in self.0.iter_mut().rev() {
+            watcher.event(event);
+        }
+    }
+
+    fn end(&mut self, result: &Result<Summary, Ended>) {
+        for watcher in self.0.iter_mut().rev() {
+            watcher.end(result);
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! What people read about a transfer, as plain strings: the same for bars and lines, and testable without a terminal.
+
+use net::{Event, PathEvent, PathProgress, PathState, Progress, Summary};
+use units::{Bytes, Span};
+
+use crate::sanitize::clean;
+
+/// A state's name.
+pub(crate) fn state(state: PathState) -> &'static str {
+    match state {
+        PathState::Connecting => "connecting",
+        PathState::Active => "active",
+        PathState::Standby => "standby",
+        PathState::Stalled => "stalled",
+        PathState::Lost => "lost",
+        PathState::Dropped => "dropped",
+    }
+}
+
+/// "path wlan0: lost (no answer for 3 s)".
+pub(crate) fn path_event(event: &PathEvent) -> String {
+    let mut line = format!("path {}: {}", clean(&event.name), state(event.state));
+    if !event.why.is_empty() {
+        line.push_str(&format!(" ({})", clean(&event.why)));
+    }
+    line
+}
+
+/// "0:07", "1:02:03".
+pub(crate) fn clock(span: Span) -> String {
+    let secs = (span + Span::from_millis(500)).as_nanos() / 1_000_000_000;
+    let (hours, minutes, seconds) = (secs / 3_600, secs / 60 % 60, secs % 60);
+    if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes}:{seconds:02}") }
+}
+
+/// A share of 0 to 1 in whole per cent; 100 only when there is nothing left.
+pub(crate) fn percent(part: Bytes, whole: Bytes) -> u64 {
+    if whole == Bytes::ZERO {
+        100
+    } else {
+        u64::try_from(u128::from(part.0) * 100 / u128::from(whole.0)).unwrap_or(100)
+    }
+}
+
+/// All of a transfer in a line: "12.3 MB of 24.0 MB   51 %  46.8 Mbit/s  1.9 x the best path  ETA 0:02".
+pub(crate) fn total(progress: &Progress) -> String {
+    let Progress { done, total, rate, .. } = progress;
+    let mut line = format!("{done} of {total}  {:>3} %  {rate}", percent(*done, *total));
+    if let Some(gain) = progress.gain {
+        line.push_str(&format!("  {gain:.1} x the best path"));
+    }
+    match progress.eta {
+        Some(eta) if done < total => line.push_str(&format!("  ETA {}", clock(eta))),
+        _ => {}
+    }
+    if progress.repeated > Bytes::ZERO {
+        line.push_str(&format!("  {} repeated", progress.repeated));
+    }
+    line
+}
+
+/// A path in a few words: "wlan0 23.4 Mbit/s", with its state where it is not active.
+pub(crate) fn path_brief(path: &PathProgress) -> String {
+    match path.state {
+        PathState::Active => format!("{} {}", clean(&path.name), path.rate),
+        other => format!("{} {}", clean(&path.name), state(other)),
+    }
+}
+
+/// The last line: "24.0 MB in 4.2 s, 45.7 Mbit/s; wlan0 51 %, eth0 49 %; nothing repeated".
+pub(crate) fn summary(summary: &Summary) -> String {
+    let Summary { files, total, moved, repeated, elapsed, sync, .. } = summary;
+    let files = if *files == 1 { "1 file".to_string() } else { format!("{files} files") };
+    if *moved == Bytes::ZERO {
+        return format!("{files}, {total}: nothing had to be sent");
+    }
+    let mut line = format!("{files}, {moved} in {}, {}", seconds(*elapsed), *moved / *elapsed);
+    if moved < total {
+        line.push_str(&format!(" ({} were there already)", *total - *moved));
+    }
+    if *sync >= Span::from_millis(100) {
+        line.push_str(&format!(", then {} to sync", seconds(*sync)));
+    }
+    let shares: Vec<String> = shares(summary).iter().map(|(name, share)| format!("{name} {share:.0} %")).collect();
+    if !shares.is_empty() {
+        line.push_str(&format!("; {}", shares.join(", ")));
+    }
+    let repeated = if *repeated == Bytes::ZERO { "nothing".to_string() } else { repeated.to_string() };
+    line.push_str(&format!("; {repeated} repeated"));
+    line
+}
+
+/// Each path's part of all bytes in per cent; connections over the same path that followed each other count as one.
+pub(crate) fn shares(summary: &Summary) -> Vec<(String, f64)> {
+    let all: Bytes = summary.paths.iter().map(|path| path.done).sum();
+    let mut shares: Vec<(String, f64)> = Vec::new();
+    for path in summary.paths.iter().filter(|path| path.done > Bytes::ZERO) {
+        let name = clean(&path.name).into_owned();
+        let share = path.done.as_f64() * 100.0 / all.as_f64();
+        match shares.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, sum)) => *sum += share,
+            None => shares.push((name, share)),
+        }
+    }
+    shares
+}
+
+fn seconds(span: Span) -> String {
+    if span < Span::from_secs(100) { format!("{:.1} s", span.as_secs_f64()) } else { clock(span) }
+}
+
+/// A line of progress for a log: "0:03  12.3 MB of 24.0 MB   51 %  46.8 Mbit/s | wlan0 23.4 Mbit/s, eth0 lost".
+pub(crate) fn plain(progress: &Progress) -> String {
+    let paths: Vec<String> = progress.paths.iter().map(path_brief).collect();
+    format!("{}  {} | {}", clock(progress.elapsed), total(progress), paths.join(", "))
+}
+
+/// "3 files, 24.0 MB, with the host of key abcd…; 12.0 MB are there already".
+pub(crate) fn started(event: &Event) -> String {
+    let Event::Started { peer, files, total, resumed } = event else {
+        return String::new();
+    };
+    let files = if *files == 1 { "1 file".to_string() } else { format!("{files} files") };
+    let mut line = format!("{files}, {total}, peer {peer}");
+    if *resumed > Bytes::ZERO {
+        line.push_str(&format!("; {resumed} are there already"));
+    }
+    line
+}
+
+/// How wide the bar of a path's share is.
+const SHARE_WIDTH: usize = 16;
+
+/// A path's row among the bars: name, share as a bar and in per cent, rate, RTT, and its state where it is not active.
+pub(crate) fn path_row(path: &PathProgress, name_width: usize) -> String {
+    let name: String = clean(&path.name).chars().take(name_width.max(1)).collect();
+    let share = path.share.clamp(0.0, 1.0);
+    let bar = bar(share, SHARE_WIDTH);
+    let rtt = if path.rtt == Span::ZERO { "-".into() } else { format!("{:.1} ms", path.rtt.as_secs_f64() * 1e3) };
+    let row = format!(
+        "{name:name_width$}  {bar} {:>3.0} %  {:>12}  rtt {rtt:>9}  {}",
+        share * 100.0,
+        path.rate.to_string(),
+        state(path.state)
+    );
+    row
+}
+
+/// `share` of `width` cells filled.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "a few cells")]
+fn bar(share: f64, width: usize) -> String {
+    let full = ((share * width as f64).round() as usize).min(width);
+    format!("{}{}", "━".repeat(full), "─".repeat(width - full))
+}
