@@ -1,1 +1,14 @@
-//! Links in real time, between namespaces or loopback sockets.
+//! Links in real time: between network namespaces, or between sockets on loopback.
+//!
+//! [`Emulation::namespaces`] joins two network namespaces by the links of a network file, over TUN devices: whole kernel stacks
+//! run through it. It checks itself, and its [`report::Report`] says whether the run counts.
+
+pub mod cli;
+mod driver;
+mod engine;
+mod namespaces;
+mod nat;
+mod packet;
+pub mod report;
+
+pub use namespaces::{Emulation, EmulationError, address, address_v6, gain_privilege};

@@ -1,0 +1,233 @@
+//! `anabranch emulate`: the command line.
+
+use std::io;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use link::config::{ConfigError, Network, TCP_PAYLOAD_SHARE};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::{Handle, Signals};
+use sys::netns;
+use thiserror::Error;
+use units::{Bytes, ParseError};
+
+use crate::namespaces::{Emulation, EmulationError, gain_privilege};
+use crate::report::Report;
+
+/// The exit code of a run that does not count, with `--strict`.
+pub const EXIT_INVALID: u8 = 70;
+/// How long the far command has to end after SIGTERM.
+const GRACE: Duration = Duration::from_secs(3);
+/// How long the far command has to listen.
+const LISTEN_LIMIT: Duration = Duration::from_secs(15);
+
+/// Runs a command over emulated links.
+///
+/// Two network namespaces, near and far, are joined by the links of NETWORK, each a device called like the link in both, with
+/// the addresses 10.77.i.1 near and 10.77.i.2 far (fd77:i::1 and ::2) for the link number i. COMMAND runs near, and finds
+/// ANABRANCH_FAR (the first far address), ANABRANCH_LINKS, ANABRANCH_NEAR_ADDRS and ANABRANCH_FAR_ADDRS in its environment. The
+/// schedule's clock starts with the first SYN or the first TCP or UDP payload.
+#[derive(Args, Clone, Debug)]
+pub struct EmulateArgs {
+    /// The network file.
+    pub network: PathBuf,
+    /// Run by `sh -c` in the far namespace, before COMMAND; it gets SIGTERM when COMMAND ends.
+    #[arg(long, value_name = "SHELL COMMAND")]
+    pub far: Option<String>,
+    /// Start COMMAND once something listens on this TCP port in the far namespace.
+    #[arg(long, value_name = "PORT", requires = "far")]
+    pub far_listens: Option<u16>,
+    /// Write what happened, as JSON.
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+    /// Exit with 70 if the emulator did not keep its own bounds.
+    #[arg(long)]
+    pub strict: bool,
+    /// The amount of data that schedules are relative to, in place of the file's `bytes`.
+    #[arg(long, value_name = "BYTES")]
+    pub bytes: Option<Bytes>,
+    /// Print the seconds that all links together need for this much TCP payload, and do nothing else.
+    #[arg(long, value_name = "BYTES")]
+    pub ideal: Option<Bytes>,
+    /// The command to run near, and its arguments.
+    #[arg(last = true, value_name = "COMMAND", required_unless_present = "ideal")]
+    pub command: Vec<String>,
+}
+
+/// Why there was no run.
+#[derive(Debug, Error)]
+pub enum CliError {
+    /// The network file is wrong.
+    #[error("{0}")]
+    Config(#[from] ConfigError),
+    /// The network could not be built.
+    #[error("{0}")]
+    Emulation(#[from] EmulationError),
+    /// An amount of data is none.
+    #[error("{0}")]
+    Amount(#[from] ParseError),
+    /// The links never carry that much.
+    #[error("{0}: the links never carry that much")]
+    Never(Bytes),
+    /// A command could not be run, or a file not be written.
+    #[error("{doing}: {error}")]
+    World {
+        /// What was being done, to what.
+        doing: String,
+        /// What the system said.
+        #[source]
+        error: io::Error,
+    },
+    /// Nothing listens in the far namespace.
+    #[error("nothing in the far namespace listens on port {0} after {limit} s", limit = LISTEN_LIMIT.as_secs())]
+    NobodyListens(u16),
+}
+
+fn doing(doing: impl Into<String>) -> impl FnOnce(io::Error) -> CliError {
+    let doing = doing.into();
+    move |error| CliError::World { doing, error }
+}
+
+/// Runs the subcommand and returns the exit code: the command's own, 128 and the signal if one ended it, or [`EXIT_INVALID`].
+/// To be called before the process has a second thread, for an unprivileged user's sake.
+///
+/// # Errors
+/// If there was no run; the caller prints it and exits with a code of its own.
+pub fn run(args: &EmulateArgs) -> Result<u8, CliError> {
+    let network = Network::read(&args.network, args.bytes)?;
+    if let Some(bytes) = args.ideal {
+        let ideal = network.ideal(bytes, TCP_PAYLOAD_SHARE).ok_or(CliError::Never(bytes))?;
+        println!("{:.6}", ideal.as_secs_f64());
+        return Ok(0);
+    }
+    gain_privilege()?;
+    let emulation = Emulation::namespaces(&network)?;
+    let far = args.far.as_ref().map(|command| Far::start(&emulation, command)).transpose()?;
+    if let (Some(far), Some(port)) = (&far, args.far_listens) {
+        far.wait_until_listening(&emulation, port)?;
+    }
+    let status = run_near(&emulation, &args.command)?;
+    if let Some(far) = far {
+        far.end();
+    }
+    let report = emulation.finish()?;
+    let code = conclude(args, &report)?;
+    Ok(code.unwrap_or_else(|| exit_code(status)))
+}
+
+/// Writes the report; returns an exit code if the run does not count.
+fn conclude(args: &EmulateArgs, report: &Report) -> Result<Option<u8>, CliError> {
+    if let Some(path) = &args.report {
+        let text = serde_json::to_string_pretty(report).expect("a report has only plain fields");
+        std::fs::write(path, text + "\n").map_err(doing(format!("writing {}", path.display())))?;
+    }
+    for why in &report.why {
+        eprintln!("emulate: this run does not count: {why}");
+    }
+    Ok((!report.valid && args.strict).then_some(EXIT_INVALID))
+}
+
+fn run_near(emulation: &Emulation, command: &[String]) -> Result<ExitStatus, CliError> {
+    let (program, arguments) = command.split_first().expect("clap requires one");
+    let mut command = Command::new(program);
+    command.args(arguments);
+    emulation.place(&mut command, emulation.near()).map_err(doing("entering the near namespace"))?;
+    netns::die_with_parent(&mut command, Signal::TERM);
+    // Taken before the child is there, so that none gets lost.
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(doing("handling signals"))?;
+    let handle = signals.handle();
+    let mut child = command.spawn().map_err(doing(format!("running {program}")))?;
+    let pid = pid(&child);
+    let forward = thread::spawn(move || forward(&mut signals, pid));
+    let status = child.wait().map_err(doing(format!("waiting for {program}")));
+    stop_forwarding(&handle, forward);
+    status
+}
+
+/// A terminal sends SIGINT to the child as well, so that it is only survived; the others are handed on.
+fn forward(signals: &mut Signals, pid: Pid) {
+    for signal in signals.forever() {
+        let signal = match signal {
+            SIGTERM => Signal::TERM,
+            SIGHUP => Signal::HUP,
+            _ => continue,
+        };
+        // It may have ended by itself.
+        let _ = kill_process(pid, signal);
+    }
+}
+
+fn stop_forwarding(handle: &Handle, forward: thread::JoinHandle<()>) {
+    handle.close();
+    // It has nothing to say.
+    let _ = forward.join();
+}
+
+fn pid(child: &Child) -> Pid {
+    Pid::from_child(child)
+}
+
+fn exit_code(status: ExitStatus) -> u8 {
+    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+    u8::try_from(code).unwrap_or(u8::MAX)
+}
+
+/// The far command, in a process group of its own.
+struct Far {
+    child: Option<Child>,
+}
+
+impl Far {
+    fn start(emulation: &Emulation, shell_command: &str) -> Result<Far, CliError> {
+        let mut command = Command::new("sh");
+        command.args(["-c", shell_command]).process_group(0);
+        emulation.place(&mut command, emulation.far()).map_err(doing("entering the far namespace"))?;
+        netns::die_with_parent(&mut command, Signal::TERM);
+        let child = command.spawn().map_err(doing("running sh"))?;
+        Ok(Far { child: Some(child) })
+    }
+
+    fn wait_until_listening(&self, emulation: &Emulation, port: u16) -> Result<(), CliError> {
+        let limit = Instant::now() + LISTEN_LIMIT;
+        while !emulation.far_listens(port)? {
+            if Instant::now() > limit {
+                return Err(CliError::NobodyListens(port));
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+
+    fn end(mut self) {
+        self.terminate();
+    }
+
+    /// SIGTERM to the whole group; SIGKILL after the grace.
+    fn terminate(&mut self) {
+        let Some(mut child) = self.child.take() else { return };
+        let group = pid(&child);
+        let send = |signal| {
+            // The group may be gone.
+            let _ = kill_process_group(group, signal);
+        };
+        send(Signal::TERM);
+        let limit = Instant::now() + GRACE;
+        while matches!(child.try_wait(), Ok(None)) && Instant::now() < limit {
+            thread::sleep(Duration::from_millis(2));
+        }
+        send(Signal::KILL);
+        // Killed, it ends.
+        let _ = child.wait();
+    }
+}
+
+impl Drop for Far {
+    fn drop(&mut self) {
+        self.terminate();
+    }
+}

@@ -1,0 +1,216 @@
+//! What the emulator reads in packets, and the few bytes that it changes.
+
+use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
+
+use etherparse::{NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
+
+/// A TCP segment or UDP datagram.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct View {
+    pub(crate) source: SocketAddr,
+    pub(crate) destination: SocketAddr,
+    pub(crate) transport: Transport,
+    /// Where the transport header begins.
+    header: usize,
+    /// Where its checksum stands.
+    checksum: usize,
+    pub(crate) payload: Range<usize>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Transport {
+    Tcp { syn: bool },
+    Udp,
+}
+
+impl View {
+    /// Reads a packet; `None` if it is neither TCP nor UDP.
+    pub(crate) fn of(packet: &[u8]) -> Option<View> {
+        let sliced = SlicedPacket::from_ip(packet).ok()?;
+        let (source, destination): (IpAddr, IpAddr) = match &sliced.net {
+            Some(NetSlice::Ipv4(ip)) => (ip.header().source_addr().into(), ip.header().destination_addr().into()),
+            Some(NetSlice::Ipv6(ip)) => (ip.header().source_addr().into(), ip.header().destination_addr().into()),
+            _ => return None,
+        };
+        let (transport, ports, slice, payload, checksum) = match &sliced.transport {
+            Some(TransportSlice::Tcp(tcp)) => {
+                let ports = (tcp.source_port(), tcp.destination_port());
+                (Transport::Tcp { syn: tcp.syn() }, ports, tcp.slice(), tcp.payload(), 16)
+            }
+            Some(TransportSlice::Udp(udp)) => {
+                let ports = (udp.source_port(), udp.destination_port());
+                (Transport::Udp, ports, udp.slice(), udp.payload(), 6)
+            }
+            _ => return None,
+        };
+        // Both are parts of `packet`.
+        let header = slice.as_ptr().addr() - packet.as_ptr().addr();
+        let begin = payload.as_ptr().addr() - packet.as_ptr().addr();
+        Some(View {
+            source: SocketAddr::new(source, ports.0),
+            destination: SocketAddr::new(destination, ports.1),
+            transport,
+            header,
+            checksum: header + checksum,
+            payload: begin..begin + payload.len(),
+        })
+    }
+
+    pub(crate) fn has_payload(&self) -> bool {
+        !self.payload.is_empty()
+    }
+
+    /// Whether an application is behind it, rather than a kernel's housekeeping: it asks for a connection or carries data.
+    pub(crate) fn is_traffic(&self) -> bool {
+        self.has_payload() || self.transport == Transport::Tcp { syn: true }
+    }
+}
+
+/// Flips a bit in the middle of the payload and repairs the checksum, as a broken middlebox would. A packet without payload
+/// stays as it is. Returns whether it changed anything.
+pub(crate) fn corrupt(packet: &mut [u8]) -> bool {
+    let Some(view) = View::of(packet).filter(View::has_payload) else { return false };
+    let at = view.payload.start + view.payload.len() / 2;
+    let old = packet[at];
+    packet[at] ^= 0x10;
+    let sum = u16::from_be_bytes([packet[view.checksum], packet[view.checksum + 1]]);
+    // UDP over IPv4 may go without a checksum: zero.
+    if sum != 0 {
+        let is_high = (at - view.header).is_multiple_of(2);
+        let word = |byte: u8| if is_high { u16::from(byte) << 8 } else { u16::from(byte) };
+        let sum = update(sum, word(old), word(packet[at]));
+        packet[view.checksum..view.checksum + 2].copy_from_slice(&sum.to_be_bytes());
+    }
+    true
+}
+
+/// The checksum after a word of the data changed (RFC 1624, equation 3: HC' = ~(~HC + ~m + m')).
+fn update(sum: u16, old: u16, new: u16) -> u16 {
+    let mut total = u32::from(!sum) + u32::from(!old) + u32::from(new);
+    total = (total & 0xffff) + (total >> 16);
+    total = (total & 0xffff) + (total >> 16);
+    !u16::try_from(total).expect("folded to 16 bits")
+}
+
+/// The ICMP "host unreachable" that a router at `router` answers the packet with.
+pub(crate) fn host_unreachable(packet: &[u8]) -> Option<Vec<u8>> {
+    let sliced = SlicedPacket::from_ip(packet).ok()?;
+    let mut answer = Vec::new();
+    match sliced.net? {
+        NetSlice::Ipv4(ip) => {
+            let header = ip.header();
+            // RFC 792: the header and the first 64 bits of the data.
+            let quoted = &packet[..packet.len().min(header.slice().len() + 8)];
+            let unreachable =
+                etherparse::Icmpv4Type::DestinationUnreachable(etherparse::icmpv4::DestUnreachableHeader::Host);
+            PacketBuilder::ipv4(router(header.destination()), header.source(), 64)
+                .icmpv4(unreachable)
+                .write(&mut answer, quoted)
+                .ok()?;
+        }
+        NetSlice::Ipv6(ip) => {
+            let header = ip.header();
+            // RFC 4443, section 3.1: as much as fits into the minimum MTU.
+            let quoted = &packet[..packet.len().min(1_280 - 48)];
+            let unreachable =
+                etherparse::Icmpv6Type::DestinationUnreachable(etherparse::icmpv6::DestUnreachableCode::Address);
+            PacketBuilder::ipv6(router(header.destination()), header.source(), 64)
+                .icmpv6(unreachable)
+                .write(&mut answer, quoted)
+                .ok()?;
+        }
+        NetSlice::Arp(_) => return None,
+    }
+    Some(answer)
+}
+
+/// The address in the destination's subnet that the answer comes from: nobody else has it.
+fn router<const N: usize>(mut destination: [u8; N]) -> [u8; N] {
+    destination[N - 1] = 254;
+    destination
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) const NEAR: [u8; 4] = [10, 77, 1, 1];
+    pub(crate) const FAR: [u8; 4] = [10, 77, 1, 2];
+
+    pub(crate) fn udp(from: ([u8; 4], u16), to: ([u8; 4], u16), payload: &[u8]) -> Vec<u8> {
+        let mut packet = Vec::new();
+        let builder = PacketBuilder::ipv4(from.0, to.0, 64).udp(from.1, to.1);
+        builder.write(&mut packet, payload).expect("a vector takes anything");
+        packet
+    }
+
+    pub(crate) fn tcp(from: ([u8; 4], u16), to: ([u8; 4], u16), syn: bool, payload: &[u8]) -> Vec<u8> {
+        let mut packet = Vec::new();
+        let builder = PacketBuilder::ipv4(from.0, to.0, 64).tcp(from.1, to.1, 1, 1_000);
+        let builder = if syn { builder.syn() } else { builder.ack(1) };
+        builder.write(&mut packet, payload).expect("a vector takes anything");
+        packet
+    }
+
+    fn checksum_is_right(packet: &[u8]) -> bool {
+        let sliced = SlicedPacket::from_ip(packet).expect("an IP packet");
+        let Some(NetSlice::Ipv4(ip)) = &sliced.net else { panic!("IPv4") };
+        let (source, destination) = (ip.header().source(), ip.header().destination());
+        match &sliced.transport {
+            Some(TransportSlice::Udp(udp)) => {
+                let sum = udp.to_header().calc_checksum_ipv4_raw(source, destination, udp.payload());
+                sum.expect("short enough") == udp.checksum()
+            }
+            Some(TransportSlice::Tcp(tcp)) => {
+                let sum = tcp.to_header().calc_checksum_ipv4_raw(source, destination, tcp.payload());
+                sum.expect("short enough") == tcp.checksum()
+            }
+            _ => panic!("TCP or UDP"),
+        }
+    }
+
+    #[test]
+    fn reads_tcp_and_udp() {
+        let packet = tcp((NEAR, 5_000), (FAR, 80), true, b"");
+        let view = View::of(&packet).expect("TCP");
+        assert_eq!(view.transport, Transport::Tcp { syn: true });
+        assert_eq!(view.source, SocketAddr::from((NEAR, 5_000)));
+        assert!(view.is_traffic() && !view.has_payload());
+        let packet = udp((NEAR, 5_000), (FAR, 53), b"hello");
+        let view = View::of(&packet).expect("UDP");
+        assert_eq!(&packet[view.payload.clone()], b"hello");
+        assert!(!View::of(&tcp((NEAR, 1), (FAR, 2), false, b"")).expect("TCP").is_traffic());
+    }
+
+    #[test]
+    fn corruption_changes_one_byte_and_the_checksum_stays_right() {
+        for len in 1..40u8 {
+            let payload: Vec<u8> = (0..len).collect();
+            for clean in [udp((NEAR, 1), (FAR, 2), &payload), tcp((NEAR, 1), (FAR, 2), false, &payload)] {
+                let mut packet = clean.clone();
+                assert!(corrupt(&mut packet));
+                let view = View::of(&packet).expect("still one");
+                let differ = packet[view.payload.clone()].iter().zip(&payload).filter(|(a, b)| a != b).count();
+                assert_eq!(differ, 1);
+                assert!(checksum_is_right(&packet), "{len} bytes");
+            }
+        }
+    }
+
+    #[test]
+    fn a_packet_without_payload_is_not_corrupted() {
+        let mut packet = tcp((NEAR, 1), (FAR, 2), true, b"");
+        assert!(!corrupt(&mut packet));
+    }
+
+    #[test]
+    fn unreachable_goes_back_to_the_source() {
+        let answer = host_unreachable(&tcp((NEAR, 1), (FAR, 2), true, b"")).expect("IPv4");
+        let sliced = SlicedPacket::from_ip(&answer).expect("an IP packet");
+        let Some(NetSlice::Ipv4(ip)) = sliced.net else { panic!("IPv4") };
+        assert_eq!(ip.header().destination(), NEAR);
+        assert_eq!(ip.header().source(), [10, 77, 1, 254]);
+        assert!(matches!(sliced.transport, Some(TransportSlice::Icmpv4(_))));
+    }
+}
