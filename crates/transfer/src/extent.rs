@@ -141,7 +141,6 @@ impl ExtentSet {
     }
 
     /// The parts of the extent that are in the set, in order.
-    #[must_use]
     pub fn within(&self, extent: Extent) -> impl Iterator<Item = Extent> + '_ {
         let before = self.ends.range(..extent.start).next_back();
         before
@@ -152,7 +151,6 @@ impl ExtentSet {
     }
 
     /// The parts of the extent that are not in the set, in order.
-    #[must_use]
     pub fn gaps(&self, extent: Extent) -> impl Iterator<Item = Extent> + '_ {
         let mut at = extent.start;
         self.within(extent)

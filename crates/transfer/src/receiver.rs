@@ -73,8 +73,8 @@ impl Receiver {
     /// block counts as missing. The chaining values of those blocks, if a file's hash is wanted, are to be given to
     /// [`Receiver::handle_journalled`].
     #[must_use]
-    pub fn new(layout: &Layout, have: ExtentSet) -> Receiver {
-        let have = layout.whole_blocks(&have);
+    pub fn new(layout: &Layout, have: &ExtentSet) -> Receiver {
+        let have = layout.whole_blocks(have);
         let roots = (0..layout.files().len())
             .filter(|&file| layout.files()[file].size == Bytes::ZERO)
             .map(|file| (file, crate::digest::empty_root()))

@@ -1,101 +1,378 @@
 //! The sending side: which bytes go by which path, and when.
+//!
+//! A missing byte is in exactly one place: the *pool* (assigned to nobody), a path's *task* (assigned, not sent), or a
+//! path's *held* set (sent, not acknowledged). [`BlockScheduler`]s say how large tasks should be. With one that lets data
+//! move, the sender adds what the paper lacks:
+//!
+//! - a path that runs dry takes from the one that would finish last ([`tasks`]);
+//! - a path gets nothing that it would deliver later than everything else ([`finish`]);
+//! - a path with nothing to send copies what others would deliver late ([`endgame`]);
+//! - a path that hangs loses its task, and others copy what it holds ([`stall`]);
+//! - a path whose bottleneck another path fills already is held back ([`bottleneck`]).
 
+mod bottleneck;
+mod endgame;
+mod finish;
+mod lane;
+mod meter;
+mod path;
+mod stall;
+mod tasks;
 mod types;
 
 use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use policy::sched::BlockScheduler;
-use units::{PathId, Time};
+use units::{Bytes, PathId, Rate, Span, Time};
 
+use crate::layout::{BLOCK, GRAIN};
 use crate::{Extent, ExtentSet, Layout, PeerError};
+use bottleneck::{Detector, Order};
+use meter::as_rate;
+use path::Path;
 pub use types::{Class, PathReport, PathState, PathTraits, Sample, SenderConfig, SenderEvent, Totals, Transmit, Why};
+
+/// Largest extent for a path that has proven nothing: its first acknowledgement shall come soon.
+const PROVING_EXTENT: u64 = 16 * 1024;
+/// How soon a path asks again that only time can bring something to do.
+const LOOK_AGAIN: Span = Span::from_millis(10);
 
 /// The sending side of a transfer.
 #[derive(Debug)]
 pub struct Sender {
     layout: Layout,
-    acked: ExtentSet,
-    scheduler: Box<dyn BlockScheduler + Send>,
     config: SenderConfig,
+    scheduler: Box<dyn BlockScheduler + Send>,
+    /// What the receiver has, from earlier sessions too.
+    acked: ExtentSet,
+    /// What was sent at least once in this session.
+    sent: ExtentSet,
+    pool: ExtentSet,
+    paths: BTreeMap<PathId, Path>,
+    /// Rates of former connections by group, bytes a second.
+    learnt: BTreeMap<u32, f64>,
+    total: Bytes,
+    duplicates: u64,
+    adjustments: u64,
+    detector: Detector,
+    events: VecDeque<SenderEvent>,
+    wakes: VecDeque<PathId>,
+    complete: bool,
 }
 
 impl Sender {
-    /// A sender of everything in `layout` but what the receiver has.
+    /// A sender of everything in `layout` but `have`, what the receiver has verified. What of `have` is not a whole
+    /// block is sent again, as the receiver does not keep it either.
     #[must_use]
     pub fn new(
         layout: &Layout,
-        have: ExtentSet,
+        have: &ExtentSet,
         scheduler: Box<dyn BlockScheduler + Send>,
         config: SenderConfig,
     ) -> Sender {
-        Sender { layout: layout.clone(), acked: have, scheduler, config }
+        let acked = layout.whole_blocks(have);
+        let mut pool = layout.all();
+        for extent in acked.iter() {
+            pool.remove(extent);
+        }
+        let total = pool.total();
+        let mut sender = Sender {
+            layout: layout.clone(),
+            config,
+            scheduler,
+            acked,
+            sent: ExtentSet::new(),
+            pool,
+            paths: BTreeMap::new(),
+            learnt: BTreeMap::new(),
+            total,
+            duplicates: 0,
+            adjustments: 0,
+            detector: Detector::default(),
+            events: VecDeque::new(),
+            wakes: VecDeque::new(),
+            complete: false,
+        };
+        sender.check_complete();
+        sender
     }
-    /// A path opened.
+
+    /// A path opened. Ids are never used again; one that is known is ignored.
     pub fn handle_path_open(&mut self, now: Time, path: PathId, traits: PathTraits) {
-        let _ = (now, path, traits);
+        if self.paths.contains_key(&path) {
+            return;
+        }
+        let rate = self.learnt.get(&traits.group).copied().unwrap_or(0.0);
+        self.paths.insert(path, Path::new(now, path, traits, rate));
+        self.events.push_back(SenderEvent::PathState { path, state: PathState::Proving, why: Why::Opened });
+        self.reconsider(now);
+        self.wake_all();
     }
-    /// A path's connection is gone.
+
+    /// A path's connection is gone: what it had goes to the others at once.
     pub fn handle_path_lost(&mut self, now: Time, path: PathId) {
-        let _ = (now, path);
+        let Some(mut lost) = self.paths.remove(&path) else { return };
+        if lost.proven && lost.rate(now) > 0.0 {
+            self.learnt.insert(lost.traits.group, lost.meter.settled());
+        }
+        self.detector.handle_gone(path);
+        self.inherit(lost.task.take_all(), lost.held.iter().collect());
+        self.reconsider(now);
+        self.adjust(now);
+        self.obey(now);
     }
-    /// An acknowledgement arrived by this path.
+
+    /// An acknowledgement arrived by this path. It may cover several extents, repeat itself, name what another path sent,
+    /// or come by a path that was reported lost.
     ///
     /// # Errors
-    /// If the extent is not in a file or was never sent.
+    /// If the extent does not lie within one file, or part of it was never sent; nothing changes then.
     pub fn handle_acked(&mut self, now: Time, path: PathId, extent: Extent) -> Result<(), PeerError> {
-        let _ = (now, path, extent);
+        self.layout.check(extent)?;
+        if self.acked.gaps(extent).any(|piece| !self.sent.contains(piece)) {
+            return Err(PeerError::NeverSent(extent));
+        }
+        for piece in self.acked.insert(extent) {
+            self.credit(path, piece);
+        }
+        let progress = self.paths.get_mut(&path).is_some_and(|path| path.handle_delivered(now, extent, &self.acked));
+        if progress {
+            self.handle_progress(now, path, true);
+            self.wake(path);
+        }
+        if self.check_complete() {
+            return Ok(());
+        }
+        self.adjust(now);
+        self.reconsider(now);
         Ok(())
     }
-    /// The kernel's view of a path, every 20 to 100 ms.
+
+    /// The kernel's view of a path, best every 20 to 100 ms. For an unknown path it is ignored.
     pub fn handle_sample(&mut self, now: Time, path: PathId, sample: Sample) {
-        let _ = (now, path, sample);
+        self.note_sample(now, path, sample);
+        if let Some(path) = self.paths.get(&path).filter(|path| path.is_active())
+            && self.config.bottlenecks
+            && self.is_recallable()
+        {
+            let delay = (sample.rtt - sample.min_rtt).as_secs_f64();
+            self.detector.handle_delay(now, path.id, delay, path.delivered);
+        }
+        self.obey(now);
     }
-    /// The receiver found a block's hash wrong.
+
+    /// The receiver found a block's hash wrong: what of it was acknowledged is sent again. Saying so twice is harmless.
     ///
     /// # Errors
-    /// If the extent is not in a file or was never sent.
+    /// If the extent does not lie within one file.
     pub fn handle_refused(&mut self, now: Time, extent: Extent) -> Result<(), PeerError> {
-        let _ = (now, extent);
+        self.layout.check(extent)?;
+        for piece in self.acked.remove(extent) {
+            // What an earlier session had verified is not part of this one's total until it is refused.
+            self.total += Bytes(self.sent.gaps(piece).map(|unsent| unsent.len).sum());
+            self.pool.insert(piece);
+        }
+        if !self.pool.is_empty() {
+            self.complete = false;
+            self.adjust(now);
+            self.wake_all();
+        }
         Ok(())
     }
-    /// What shall this path do? At most `max` bytes.
-    pub fn poll_transmit(&mut self, now: Time, path: PathId, max: units::Bytes) -> Transmit {
-        let _ = (now, path, max);
-        Transmit::Wait { until: None }
+
+    /// What shall this path do? At most `max` bytes, rounded down to 4 KiB but no less than that. A path that is not
+    /// known any more waits forever.
+    pub fn poll_transmit(&mut self, now: Time, path: PathId, max: Bytes) -> Transmit {
+        let most = (max.0 / GRAIN * GRAIN).clamp(GRAIN, BLOCK);
+        if self.complete {
+            self.set_waiting(path);
+            return Transmit::Complete;
+        }
+        match self.next_extent(now, path, most) {
+            Ok(extent) => Transmit::Data(extent),
+            Err(until) => {
+                self.set_waiting(path);
+                Transmit::Wait { until }
+            }
+        }
     }
-    /// A path that waits and should ask again.
+
+    /// A path that was told to wait and should ask again, each once.
     pub fn poll_wake(&mut self) -> Option<PathId> {
-        None
+        self.wakes.pop_front()
     }
+
     /// The next event.
     pub fn poll_event(&mut self) -> Option<SenderEvent> {
-        None
+        self.events.pop_front()
     }
-    /// When [`Sender::handle_deadline`] is due.
+
+    /// When [`Sender::handle_deadline`] is due; may change with every call.
     #[must_use]
-    pub fn poll_deadline(&self) -> Option<Time> {
-        None
+    pub fn poll_deadline(&self, now: Time) -> Option<Time> {
+        if self.complete {
+            return None;
+        }
+        let stalls = self.paths.values().filter_map(|path| self.stall_time(now, path));
+        stalls.chain(self.detector.deadline()).min()
     }
-    /// Time has come.
+
+    /// Time has come: finds paths that hang, ends tests.
     pub fn handle_deadline(&mut self, now: Time) {
-        let _ = now;
+        let ids: Vec<PathId> = self.paths.keys().copied().collect();
+        for id in ids {
+            self.check_stall(now, id);
+        }
+        self.obey(now);
     }
-    /// The paths as they stand.
+
+    /// The paths as they stand, by id.
     #[must_use]
     pub fn paths(&self, now: Time) -> Vec<PathReport> {
-        let _ = now;
-        Vec::new()
+        self.paths.values().map(|path| path.report(now)).collect()
     }
+
     /// The transfer as it stands.
     #[must_use]
     pub fn totals(&self, now: Time) -> Totals {
-        let _ = now;
-        unreachable!()
+        let rate: Rate = self.paths.values().filter(|path| path.is_active()).map(|path| as_rate(path.rate(now))).sum();
+        let remaining = self.remaining();
+        Totals {
+            total: self.total,
+            acked: self.total - remaining,
+            pool: self.pool.total(),
+            tasks: self.paths.values().map(|path| path.task.bytes()).sum(),
+            in_flight: self.paths.values().map(|path| path.held.total()).sum(),
+            duplicates: Bytes(self.duplicates),
+            rate,
+            eta: (rate > Rate::ZERO).then(|| remaining / rate),
+        }
     }
+
     /// Whether everything is acknowledged.
     #[must_use]
     pub fn is_complete(&self) -> bool {
-        self.acked.total() >= self.layout.total() && self.config.duplicate && self.scheduler.name().is_empty()
+        self.complete
+    }
+
+    /// Bytes that the receiver does not have.
+    fn remaining(&self) -> Bytes {
+        self.layout.total() - self.acked.total()
+    }
+
+    /// The next extent for a path, or when to look again.
+    fn next_extent(&mut self, now: Time, id: PathId, most: u64) -> Result<Extent, Option<Time>> {
+        let path = self.paths.get(&id).filter(|path| path.is_usable()).ok_or(None)?;
+        let mut most = most;
+        if !path.proven {
+            most = most.min(PROVING_EXTENT);
+            if path.outstanding() + most > self.config.proving.0 && self.is_recallable() {
+                return Err(None);
+            }
+        }
+        if path.task.is_empty() {
+            self.refill(now, id);
+        }
+        let look_again = Some(now + LOOK_AGAIN);
+        let path = self.paths.get(&id).ok_or(None)?;
+        let Some((_, first)) = path.task.front() else {
+            if !self.is_recallable() {
+                return Err(None);
+            }
+            return self.next_copy(now, id, most).ok_or(look_again);
+        };
+        if self.is_recallable() {
+            most = self.worthwhile(now, id, most);
+            if most == 0 {
+                return Err(look_again);
+            }
+        }
+        let path = self.paths.get_mut(&id).ok_or(None)?;
+        // Cut on the grain of positions, and never across a block.
+        let block_end = (first.start / BLOCK + 1) * BLOCK;
+        let end = (first.start + most) / GRAIN * GRAIN;
+        let extent = path.task.pop_front(end.min(block_end).max(first.start + 1) - first.start).ok_or(None)?;
+        path.handle_sent(now, extent);
+        path.held.insert(extent);
+        let again: u64 = extent.len - self.sent.insert(extent).iter().map(|piece| piece.len).sum::<u64>();
+        self.duplicates += again;
+        Ok(extent)
+    }
+
+    /// Books a newly acknowledged piece: it leaves wherever it was.
+    fn credit(&mut self, by: PathId, piece: Extent) {
+        let mut found = 0;
+        if let Some(path) = self.paths.get_mut(&by) {
+            path.acked += piece.len;
+            found += path.held.remove(piece).iter().map(|part| part.len).sum::<u64>();
+        }
+        for path in self.paths.values_mut() {
+            if found == piece.len {
+                return;
+            }
+            found += path.held.remove(piece).iter().map(|part| part.len).sum::<u64>();
+            found += path.task.remove(piece).map_or(0, |removed| removed.bytes);
+        }
+        if found < piece.len {
+            self.pool.remove(piece);
+        }
+    }
+
+    fn check_complete(&mut self) -> bool {
+        if !self.complete && self.remaining() == Bytes::ZERO {
+            self.complete = true;
+            self.events.push_back(SenderEvent::Complete);
+            self.wake_all();
+        }
+        self.complete
+    }
+
+    /// Carries out what the detector of shared bottlenecks wants.
+    fn obey(&mut self, now: Time) {
+        if !self.config.bottlenecks || !self.is_recallable() || self.complete {
+            return;
+        }
+        let active: Vec<(PathId, u64, Span)> = self
+            .paths
+            .values()
+            .filter(|path| path.is_active())
+            .map(|path| (path.id, path.delivered, path.rtt()))
+            .collect();
+        let remaining = self.totals(now).eta.unwrap_or(Span::ZERO);
+        let Some(order) = self.detector.poll(now, &active, remaining) else { return };
+        match order {
+            Order::Pause { weak, strong } => {
+                self.set_state(weak, PathState::Standby, Why::TestingBottleneck(strong));
+                self.surrender(weak);
+            }
+            Order::Hold { weak, strong, gain } => {
+                self.set_state(weak, PathState::Standby, Why::SharedBottleneck(strong, gain));
+            }
+            Order::Resume { weak, strong } => self.restore(weak, Why::OwnBottleneck(strong)),
+            Order::Retry { weak } => self.restore(weak, Why::Retest),
+            Order::Release { weak, strong } => self.restore(weak, Why::PeerGone(strong)),
+        }
+    }
+
+    fn set_waiting(&mut self, id: PathId) {
+        if let Some(path) = self.paths.get_mut(&id) {
+            path.waiting = true;
+        }
+    }
+
+    fn wake(&mut self, id: PathId) {
+        if let Some(path) = self.paths.get_mut(&id).filter(|path| path.waiting) {
+            path.waiting = false;
+            self.wakes.push_back(id);
+        }
+    }
+
+    fn wake_all(&mut self) {
+        for path in self.paths.values_mut().filter(|path| path.waiting) {
+            path.waiting = false;
+            self.wakes.push_back(path.id);
+        }
     }
 }

@@ -1,0 +1,329 @@
+//! Do two paths share a bottleneck?
+//!
+//! Two flows through one queue see that queue's delay, so their round-trip times rise and fall together. That alone proves
+//! nothing (two queues may be filled in the same rhythm), therefore a suspicion is tested: the slower path pauses, and
+//! if the other one gains much of what it carried, both drew from the same source. One flow's share is then enough.
+
+use alloc::collections::{BTreeMap, VecDeque};
+
+use units::{PathId, Rate, Span, Time};
+
+use super::meter::as_rate;
+
+/// Delays are averaged over bins of this length, aligned in time.
+const BIN: Span = Span::from_millis(100);
+/// How many bins are compared.
+const BINS: usize = 64;
+/// How many bins both paths must have.
+const ENOUGH: usize = 48;
+/// Correlation from which on a test is worth its cost.
+const SUSPICIOUS: f64 = 0.85;
+/// Delays that move by less than this many seconds (standard deviation) say nothing.
+const STIRRING: f64 = 0.002;
+/// The part of the paused path's rate that the other must gain.
+const GAIN: f64 = 0.4;
+/// The first wait after a test that found nothing; doubles each time.
+const BACK_OFF: Span = Span::from_secs(10);
+/// The first wait until a path that is held back is tried again; doubles each time.
+const RETEST: Span = Span::from_secs(30);
+
+/// One bin of a path.
+#[derive(Clone, Copy, Debug)]
+struct Bin {
+    index: u64,
+    sum: f64,
+    count: f64,
+    /// Stream offset delivered by then.
+    delivered: u64,
+}
+
+/// A test that runs, or what it found.
+#[derive(Clone, Copy, Debug)]
+enum Test {
+    /// `weak` pauses.
+    Running { weak: PathId, strong: PathId, settled: Option<(Time, u64)>, settle_at: Time, until: Time, before: Before },
+    /// `weak` is held back until then.
+    Shared { weak: PathId, strong: PathId, until: Time },
+}
+
+/// Rates before the test, bytes a second.
+#[derive(Clone, Copy, Debug)]
+struct Before {
+    weak: f64,
+    strong: f64,
+}
+
+/// What is remembered of a pair of paths.
+#[derive(Clone, Copy, Debug)]
+struct Pair {
+    not_before: Time,
+    tests: u32,
+    found: u32,
+}
+
+/// What the sender shall do with a path.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Order {
+    /// `weak` pauses while `strong` is watched.
+    Pause { weak: PathId, strong: PathId },
+    /// `weak` goes on: nothing shared.
+    Resume { weak: PathId, strong: PathId },
+    /// `weak` stays paused, `strong` gained that much.
+    Hold { weak: PathId, strong: PathId, gain: Rate },
+    /// `weak` is tried again after a long pause.
+    Retry { weak: PathId },
+    /// `strong` is gone: `weak` goes on.
+    Release { weak: PathId, strong: PathId },
+}
+
+/// Watches the paths' delays.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Detector {
+    bins: BTreeMap<PathId, VecDeque<Bin>>,
+    pairs: BTreeMap<(PathId, PathId), Pair>,
+    test: Option<Test>,
+    released: Option<Order>,
+}
+
+impl Detector {
+    /// A path's queueing delay (in seconds), and what it has delivered.
+    pub(super) fn handle_delay(&mut self, now: Time, path: PathId, delay: f64, delivered: u64) {
+        let index = now.as_nanos() / BIN.as_nanos();
+        let bins = self.bins.entry(path).or_default();
+        match bins.back_mut() {
+            Some(bin) if bin.index == index => {
+                bin.sum += delay;
+                bin.count += 1.0;
+                bin.delivered = delivered;
+            }
+            _ => bins.push_back(Bin { index, sum: delay, count: 1.0, delivered }),
+        }
+        if bins.len() > BINS {
+            bins.pop_front();
+        }
+    }
+
+    /// A path is gone or stalled.
+    pub(super) fn handle_gone(&mut self, path: PathId) {
+        self.bins.remove(&path);
+        if let Some(Test::Running { weak, strong, .. } | Test::Shared { weak, strong, .. }) = self.test
+            && (weak == path || strong == path)
+        {
+            self.test = None;
+            self.released = (strong == path).then_some(Order::Release { weak, strong });
+        }
+    }
+
+    /// When [`Detector::poll`] has something to do by itself.
+    pub(super) fn deadline(&self) -> Option<Time> {
+        match self.test {
+            Some(Test::Running { settled: None, settle_at, .. }) => Some(settle_at),
+            Some(Test::Running { until, .. } | Test::Shared { until, .. }) => Some(until),
+            None => None,
+        }
+    }
+
+    /// What to do now. `active` are the paths that carry data, with what they have delivered and their round-trip time;
+    /// `remaining` is how long the transfer will still take: a test must not cost much of it.
+    pub(super) fn poll(&mut self, now: Time, active: &[(PathId, u64, Span)], remaining: Span) -> Option<Order> {
+        if let Some(order) = self.released.take() {
+            return Some(order);
+        }
+        match &mut self.test {
+            Some(Test::Running { weak, strong, settled, settle_at, until, before }) => {
+                let &(_, delivered, _) = active.iter().find(|path| path.0 == *strong)?;
+                match *settled {
+                    None if now >= *settle_at => *settled = Some((now, delivered)),
+                    Some((since, offset)) if now >= *until => {
+                        let elapsed = (now - since).as_secs_f64().max(1e-3);
+                        let rate = units::Bytes(delivered - offset).as_f64() / elapsed;
+                        let (weak, strong, gain) = (*weak, *strong, rate - before.strong);
+                        let shared = gain >= GAIN * before.weak;
+                        return Some(self.conclude(now, weak, strong, shared, gain));
+                    }
+                    _ => {}
+                }
+                None
+            }
+            Some(Test::Shared { weak, until, .. }) if now >= *until => {
+                let weak = *weak;
+                self.test = None;
+                self.bins.clear();
+                Some(Order::Retry { weak })
+            }
+            Some(Test::Shared { .. }) => None,
+            None => self.suspect(now, active, remaining),
+        }
+    }
+
+    fn conclude(&mut self, now: Time, weak: PathId, strong: PathId, shared: bool, gain: f64) -> Order {
+        let pair = self.pairs.entry(key(weak, strong)).or_insert(Pair { not_before: now, tests: 0, found: 0 });
+        self.bins.clear();
+        if shared {
+            let until = now + RETEST * (1 << pair.found.min(6));
+            pair.found += 1;
+            pair.tests = 0;
+            pair.not_before = until;
+            self.test = Some(Test::Shared { weak, strong, until });
+            return Order::Hold { weak, strong, gain: as_rate(gain) };
+        }
+        pair.not_before = now + BACK_OFF * (1 << pair.tests.min(8));
+        pair.tests += 1;
+        self.test = None;
+        Order::Resume { weak, strong }
+    }
+
+    /// Begins a test if two paths' delays move together.
+    fn suspect(&mut self, now: Time, active: &[(PathId, u64, Span)], remaining: Span) -> Option<Order> {
+        for (i, &(a, _, rtt_a)) in active.iter().enumerate() {
+            for &(b, _, rtt_b) in &active[i + 1..] {
+                let pause = Span::from_secs(1).max(rtt_a.max(rtt_b) * 10);
+                let early = self.pairs.get(&key(a, b)).is_some_and(|pair| now < pair.not_before);
+                if early || remaining < pause * 10 {
+                    continue;
+                }
+                let Some((rate_a, rate_b)) = self.move_together(a, b) else { continue };
+                let ((weak, strong), before) = if rate_a < rate_b {
+                    ((a, b), Before { weak: rate_a, strong: rate_b })
+                } else {
+                    ((b, a), Before { weak: rate_b, strong: rate_a })
+                };
+                let settle_at = now + (pause / 2).min(rtt_a.max(rtt_b) * 3);
+                self.test = Some(Test::Running { weak, strong, settled: None, settle_at, until: now + pause, before });
+                return Some(Order::Pause { weak, strong });
+            }
+        }
+        None
+    }
+
+    /// Both paths' mean rates over the bins they have in common, if there are enough and their delays correlate.
+    fn move_together(&self, a: PathId, b: PathId) -> Option<(f64, f64)> {
+        let (bins_a, bins_b) = (self.bins.get(&a)?, self.bins.get(&b)?);
+        let mut sums = Moments::default();
+        let mut others = bins_b.iter().peekable();
+        for bin in bins_a {
+            while others.peek().is_some_and(|other| other.index < bin.index) {
+                others.next();
+            }
+            if let Some(other) = others.peek().filter(|other| other.index == bin.index) {
+                sums.add(bin.sum / bin.count, other.sum / other.count);
+            }
+        }
+        let enough = sums.count >= units::Bytes(ENOUGH as u64).as_f64();
+        (enough && sums.correlation()? >= SUSPICIOUS).then(|| (mean_rate(bins_a), mean_rate(bins_b)))
+    }
+}
+
+fn key(a: PathId, b: PathId) -> (PathId, PathId) {
+    (a.min(b), a.max(b))
+}
+
+/// Bytes a second over all bins.
+fn mean_rate(bins: &VecDeque<Bin>) -> f64 {
+    let (Some(first), Some(last)) = (bins.front(), bins.back()) else { return 0.0 };
+    let elapsed = (BIN * (last.index - first.index)).as_secs_f64();
+    if elapsed > 0.0 { units::Bytes(last.delivered - first.delivered).as_f64() / elapsed } else { 0.0 }
+}
+
+/// Sums for the correlation of two series.
+#[derive(Clone, Copy, Debug, Default)]
+struct Moments {
+    count: f64,
+    x: f64,
+    y: f64,
+    xx: f64,
+    yy: f64,
+    xy: f64,
+}
+
+impl Moments {
+    fn add(&mut self, x: f64, y: f64) {
+        self.count += 1.0;
+        self.x += x;
+        self.y += y;
+        self.xx += x * x;
+        self.yy += y * y;
+        self.xy += x * y;
+    }
+
+    /// Pearson's coefficient, or `None` if one of the series hardly moves.
+    fn correlation(&self) -> Option<f64> {
+        let n = self.count;
+        let (vx, vy) = (self.xx / n - (self.x / n) * (self.x / n), self.yy / n - (self.y / n) * (self.y / n));
+        if vx < STIRRING * STIRRING || vy < STIRRING * STIRRING {
+            return None;
+        }
+        Some((self.xy / n - self.x / n * (self.y / n)) / libm::sqrt(vx * vy))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: PathId = PathId(1);
+    const B: PathId = PathId(2);
+    const RTT: Span = Span::from_millis(20);
+    const LONG: Span = Span::from_secs(1_000);
+
+    fn at(millis: u64) -> Time {
+        Time::ZERO + Span::from_millis(millis)
+    }
+
+    /// Two flows of one queue with a rhythm of 1.1 s, or of two queues with rhythms of their own.
+    fn feed(detector: &mut Detector, together: bool, from: u64, upto: u64) {
+        for millis in (from..upto).step_by(50) {
+            let wave = |period: u64| 0.02 * units::Bytes(millis % period).as_f64() / units::Bytes(period).as_f64();
+            detector.handle_delay(at(millis), A, wave(1_100), millis * 3_000);
+            detector.handle_delay(at(millis), B, wave(if together { 1_100 } else { 700 }), millis * 2_000);
+        }
+    }
+
+    fn paths(a: u64, b: u64) -> [(PathId, u64, Span); 2] {
+        [(A, a, RTT), (B, b, RTT)]
+    }
+
+    #[test]
+    fn a_shared_queue_is_found() {
+        let mut detector = Detector::default();
+        feed(&mut detector, true, 0, 6_000);
+        let order = detector.poll(at(6_000), &paths(18_000_000, 12_000_000), LONG);
+        assert_eq!(order, Some(Order::Pause { weak: B, strong: A }));
+        let settle = detector.deadline().expect("a test runs");
+        assert_eq!(detector.poll(settle, &paths(18_100_000, 12_000_000), LONG), None);
+        let end = detector.deadline().expect("a test runs");
+        let gained = 18_100_000 + (end - settle).as_millis() * 5_000;
+        let order = detector.poll(end, &paths(gained, 12_000_000), LONG);
+        assert!(matches!(order, Some(Order::Hold { weak: B, strong: A, .. })), "{order:?}");
+        detector.handle_gone(A);
+        assert_eq!(detector.poll(end, &[], LONG), Some(Order::Release { weak: B, strong: A }));
+    }
+
+    #[test]
+    fn an_innocent_pair_is_left_alone_ever_longer() {
+        let mut detector = Detector::default();
+        let mut now = 0;
+        let mut pauses = alloc::vec::Vec::new();
+        while now < 120_000 {
+            feed(&mut detector, true, now, now + 100);
+            now += 100;
+            match detector.poll(at(now), &paths(now * 3_000, 0), LONG) {
+                Some(Order::Pause { .. }) => pauses.push(now / 1_000),
+                Some(order) => assert_eq!(order, Order::Resume { weak: B, strong: A }),
+                None => {}
+            }
+        }
+        assert_eq!(pauses.len(), 4, "{pauses:?}");
+        assert!(pauses.windows(3).all(|p| p[2] - p[1] > (p[1] - p[0]) * 3 / 2), "{pauses:?}");
+    }
+
+    #[test]
+    fn different_rhythms_and_short_transfers_are_not_tested() {
+        let mut detector = Detector::default();
+        feed(&mut detector, false, 0, 20_000);
+        assert_eq!(detector.poll(at(20_000), &paths(0, 0), LONG), None);
+        let mut detector = Detector::default();
+        feed(&mut detector, true, 0, 20_000);
+        assert_eq!(detector.poll(at(20_000), &paths(0, 0), Span::from_secs(5)), None);
+    }
+}

@@ -1,0 +1,171 @@
+//! What the sender knows of one path.
+
+use units::{Bytes, PathId, Span, Time};
+
+use super::lane::Lane;
+use super::meter::{Meter, as_rate};
+use super::types::{PathReport, PathState, PathTraits, Sample, Why};
+use crate::{Extent, ExtentSet};
+
+/// One path: its task, its pipe, its pace.
+#[derive(Clone, Debug)]
+pub(super) struct Path {
+    pub(super) id: PathId,
+    pub(super) traits: PathTraits,
+    pub(super) state: PathState,
+    pub(super) why: Why,
+    pub(super) opened: Time,
+    /// Assigned, not sent.
+    pub(super) task: Lane,
+    /// Sent on this connection and not acknowledged *by it*: what occupies the pipe, of use or not.
+    pub(super) pipe: Lane,
+    /// The part of the pipe that nobody acknowledged and this path answers for. A byte in flight on several paths is in
+    /// exactly one path's `held`.
+    pub(super) held: ExtentSet,
+    /// Stream offset up to which this connection is known to have delivered.
+    pub(super) delivered: u64,
+    /// Bytes that reached the receiver by this path first.
+    pub(super) acked: u64,
+    pub(super) copies: u64,
+    pub(super) meter: Meter,
+    /// When the first byte was sent.
+    pub(super) first_sent: Option<Time>,
+    /// When the path last made progress, or began to have something outstanding.
+    pub(super) progress: Time,
+    pub(super) proven: bool,
+    pub(super) sample: Option<Sample>,
+    /// Least time from sending to acknowledgement, and the one being taken: up to which offset, sent when.
+    least_rtt: Option<Span>,
+    timing: Option<(u64, Time)>,
+    /// It was told to wait.
+    pub(super) waiting: bool,
+}
+
+impl Path {
+    pub(super) fn new(now: Time, id: PathId, traits: PathTraits, rate: f64) -> Path {
+        Path {
+            id,
+            traits,
+            state: PathState::Proving,
+            why: Why::Opened,
+            opened: now,
+            task: Lane::new(),
+            pipe: Lane::new(),
+            held: ExtentSet::new(),
+            delivered: 0,
+            acked: 0,
+            copies: 0,
+            meter: Meter::seeded(rate),
+            first_sent: None,
+            progress: now,
+            proven: false,
+            sample: None,
+            least_rtt: traits.rtt,
+            timing: None,
+            waiting: false,
+        }
+    }
+
+    /// Whether it may carry data.
+    pub(super) fn is_usable(&self) -> bool {
+        matches!(self.state, PathState::Proving | PathState::Active)
+    }
+
+    /// Whether it may carry data and its rate is known.
+    pub(super) fn is_active(&self) -> bool {
+        self.state == PathState::Active
+    }
+
+    /// Bytes on their way, of use or not.
+    pub(super) fn outstanding(&self) -> u64 {
+        self.pipe.next_offset() - self.delivered
+    }
+
+    /// Bytes a second.
+    pub(super) fn rate(&self, now: Time) -> f64 {
+        self.meter.rate(now)
+    }
+
+    /// The smoothed round-trip time, queues included; zero if unknown.
+    pub(super) fn rtt(&self) -> Span {
+        match self.sample {
+            Some(sample) if sample.rtt > Span::ZERO => sample.rtt,
+            _ => self.least_rtt.unwrap_or(Span::ZERO),
+        }
+    }
+
+    /// The least time there and back, without queues; zero if unknown.
+    pub(super) fn base_rtt(&self) -> Span {
+        match self.sample {
+            Some(sample) if sample.min_rtt > Span::ZERO => sample.min_rtt,
+            _ => self.least_rtt.unwrap_or(Span::ZERO),
+        }
+    }
+
+    /// Seconds until a byte arrives that is the `ahead`-th of those outstanding, the last one `extra` bytes beyond what is
+    /// outstanding. Unacknowledged bytes include those whose acknowledgement is on its way back: half a round trip's worth.
+    pub(super) fn arrival(&self, now: Time, ahead: u64) -> f64 {
+        let rate = self.rate(now);
+        if rate <= 0.0 {
+            return f64::INFINITY;
+        }
+        let one_way = self.base_rtt().as_secs_f64() / 2.0;
+        let queue = Bytes(ahead).as_f64() / rate;
+        (queue - one_way).max(one_way)
+    }
+
+    /// Records that an extent goes out.
+    pub(super) fn handle_sent(&mut self, now: Time, extent: Extent) {
+        if self.outstanding() == 0 {
+            self.progress = now;
+        }
+        self.first_sent.get_or_insert(now);
+        self.pipe.push_back(extent);
+        self.timing.get_or_insert((self.pipe.next_offset(), now));
+    }
+
+    /// The receiver acknowledged an extent by this connection. Returns whether that was progress.
+    pub(super) fn handle_delivered(&mut self, now: Time, extent: Extent, acked: &ExtentSet) -> bool {
+        let Some(removed) = self.pipe.remove(extent) else { return false };
+        let before = self.delivered;
+        self.delivered = self.delivered.max(removed.upto);
+        // A connection delivers in order: what lies before and is acknowledged by whomever is not on its way any more.
+        while let Some((offset, front)) = self.pipe.front() {
+            if offset + front.len > self.delivered || !acked.contains(front) {
+                break;
+            }
+            self.pipe.remove(front);
+        }
+        if let Some((offset, sent)) = self.timing
+            && self.delivered >= offset
+        {
+            let taken = now - sent;
+            self.least_rtt = Some(self.least_rtt.map_or(taken, |least| least.min(taken)));
+            self.timing = None;
+        }
+        let bytes = Bytes(self.delivered - before).as_f64();
+        let first_sent = self.first_sent.unwrap_or(self.opened);
+        self.meter.handle_delivered(now, bytes, self.rtt(), first_sent);
+        if self.outstanding() == 0 {
+            self.meter.handle_idle();
+        }
+        self.progress = now;
+        true
+    }
+
+    /// What it looks like from outside.
+    pub(super) fn report(&self, now: Time) -> PathReport {
+        PathReport {
+            id: self.id,
+            state: self.state,
+            why: self.why,
+            traits: self.traits,
+            rate: as_rate(self.rate(now)),
+            rtt: self.rtt(),
+            acked: Bytes(self.acked),
+            task: self.task.bytes(),
+            in_flight: Bytes(self.outstanding()),
+            copies: Bytes(self.copies),
+        }
+    }
+}

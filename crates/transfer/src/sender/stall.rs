@@ -1,0 +1,135 @@
+//! Paths that hang, and paths that are held back.
+
+use units::{PathId, Span, Time};
+
+use super::Sender;
+use super::path::Path;
+use super::types::{Class, PathState, Sample, SenderEvent, Why};
+
+impl Sender {
+    /// How long a path may go without progress.
+    fn patience(&self, now: Time, path: &Path) -> Span {
+        // Acknowledgements come per frame: on a slow path one may take longer than any round trip. Where the kernel's
+        // counters are known they tell of progress in between.
+        let rate = path.rate(now);
+        let frame = if path.sample.is_some() || rate <= 0.0 { 0.0 } else { 2.0 * 65_536.0 / rate };
+        self.config.stall_after.max(path.rtt() * 4).max(Span::from_secs_f64(frame).min(Span::from_secs(5)))
+    }
+
+    /// When this path counts as stalled unless it makes progress.
+    pub(super) fn stall_time(&self, now: Time, path: &Path) -> Option<Time> {
+        let watched = path.state != PathState::Stalled && path.outstanding() > 0;
+        watched.then(|| path.progress + self.patience(now, path))
+    }
+
+    /// Looks whether a path hangs.
+    pub(super) fn check_stall(&mut self, now: Time, id: PathId) {
+        let Some(path) = self.paths.get(&id) else { return };
+        if path.state == PathState::Stalled || path.outstanding() == 0 {
+            return;
+        }
+        let timeouts = path.sample.map_or(0, |sample| sample.timeouts);
+        if timeouts >= self.config.stall_timeouts {
+            self.stall(now, id, Why::Timeouts(timeouts));
+        } else if self.stall_time(now, path).is_some_and(|time| now >= time) {
+            self.stall(now, id, Why::NoProgress(now - path.progress));
+        }
+    }
+
+    fn stall(&mut self, now: Time, id: PathId, why: Why) {
+        self.set_state(id, PathState::Stalled, why);
+        self.surrender(id);
+        self.detector.handle_gone(id);
+        self.reconsider(now);
+        self.adjust(now);
+        self.wake_all();
+    }
+
+    /// A path made progress. `acked` says that the receiver itself acknowledged something by it.
+    pub(super) fn handle_progress(&mut self, now: Time, id: PathId, acked: bool) {
+        let Some(path) = self.paths.get_mut(&id) else { return };
+        path.progress = now;
+        let was_proven = path.proven;
+        path.proven |= acked;
+        match path.state {
+            PathState::Stalled => {
+                let state = if path.proven { PathState::Active } else { PathState::Proving };
+                self.set_state(id, state, Why::Recovered);
+                self.reconsider(now);
+                self.wake_all();
+            }
+            PathState::Proving if acked && !was_proven => {
+                self.set_state(id, PathState::Active, Why::Proven);
+                self.reconsider(now);
+            }
+            PathState::Proving | PathState::Active | PathState::Standby => {}
+        }
+    }
+
+    /// Takes the kernel's view of a path.
+    pub(super) fn note_sample(&mut self, now: Time, id: PathId, sample: Sample) {
+        let Some(path) = self.paths.get_mut(&id) else { return };
+        let before = path.sample.map_or(sample.kernel_acked, |before| before.kernel_acked);
+        path.sample = Some(sample);
+        if sample.kernel_acked > before && sample.timeouts == 0 {
+            self.handle_progress(now, id, false);
+        }
+        self.check_stall(now, id);
+    }
+
+    pub(super) fn set_state(&mut self, id: PathId, state: PathState, why: Why) {
+        let Some(path) = self.paths.get_mut(&id) else { return };
+        if (path.state, path.why) != (state, why) {
+            path.state = state;
+            path.why = why;
+            self.events.push_back(SenderEvent::PathState { path: id, state, why });
+        }
+    }
+
+    /// Lets a path that was held back carry data again.
+    pub(super) fn restore(&mut self, id: PathId, why: Why) {
+        let Some(path) = self.paths.get(&id).filter(|path| path.state == PathState::Standby) else { return };
+        let state = if path.proven { PathState::Active } else { PathState::Proving };
+        self.set_state(id, state, why);
+        self.wake_all();
+    }
+
+    /// Which classes are needed? Backups while no other path is alive; overflow paths while the primaries alone need
+    /// long, or none is alive.
+    pub(super) fn reconsider(&mut self, now: Time) {
+        let alive = |class: Class| {
+            let held_back = |path: &Path| path.state == PathState::Standby && !matches!(path.why, Why::NotNeeded(_));
+            self.paths.values().any(|path| path.traits.class == class && (path.is_usable() || held_back(path)))
+        };
+        let primaries = alive(Class::Primary);
+        let needs_help = !primaries || self.needs_overflow(now);
+        let others = primaries
+            || self.paths.values().any(|p| p.traits.class == Class::Overflow && p.state != PathState::Stalled);
+        let ids: alloc::vec::Vec<(PathId, Class)> =
+            self.paths.values().map(|path| (path.id, path.traits.class)).collect();
+        for (id, class) in ids {
+            let needed = match class {
+                Class::Primary => continue,
+                Class::Overflow => needs_help,
+                Class::Backup => !others,
+            };
+            let Some(path) = self.paths.get(&id) else { continue };
+            if needed && path.why == Why::NotNeeded(class) {
+                self.restore(id, Why::Needed(class));
+            } else if !needed && path.is_usable() {
+                self.set_state(id, PathState::Standby, Why::NotNeeded(class));
+                self.surrender(id);
+            }
+        }
+    }
+
+    /// Whether the primaries alone would need too long for what is left; once they do, until it is half of that.
+    fn needs_overflow(&self, now: Time) -> bool {
+        let helping =
+            self.paths.values().any(|path| path.traits.class == Class::Overflow && path.is_usable() && path.proven);
+        let rate: f64 =
+            self.paths.values().filter(|path| path.traits.class == Class::Primary).map(|path| path.rate(now)).sum();
+        let allowed = self.config.overflow_after.as_secs_f64() / if helping { 2.0 } else { 1.0 };
+        rate > 0.0 && self.remaining().as_f64() / rate > allowed
+    }
+}
