@@ -5,6 +5,7 @@
 mod error;
 mod event;
 mod identity;
+pub mod interfaces;
 mod options;
 mod receive;
 mod send;

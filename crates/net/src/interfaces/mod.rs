@@ -1,0 +1,178 @@
+//! Which local paths there are towards a host.
+//!
+//! [`discover`] asks the kernel over netlink, without privilege, for its interfaces, their addresses, and for each address
+//! whether a packet from it to the target would leave by that interface. That costs a few system calls an interface, so
+//! it may be repeated every second to notice interfaces that come and go.
+
+mod kind;
+mod netlink;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, Ipv6Addr};
+
+use units::Rate;
+
+use crate::{Error, PathClass};
+use kind::Traits;
+use netlink::{Address, Link, Netlink, Route, Unreachable};
+
+/// What [`discover`] found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Discovery {
+    /// Paths that a transfer may use, in the order of the kernel's interface numbers.
+    pub usable: Vec<LocalPath>,
+    /// The other interfaces, and why they are none.
+    pub unusable: Vec<Unusable>,
+}
+
+/// A local end of a path: an interface and the address to send from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalPath {
+    /// The interface's name.
+    pub interface: String,
+    /// Its number; the scope of a link-local address.
+    pub index: u32,
+    /// The source address, of the target's family.
+    pub address: IpAddr,
+    /// Data over it probably costs money: a modem, or a telephone on USB.
+    pub metered: bool,
+    /// When to use it unless the caller says otherwise: a metered path is a backup.
+    pub class: PathClass,
+    /// The link's nominal speed, where its driver knows one.
+    pub speed: Option<Rate>,
+}
+
+/// An interface that is no path to the target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unusable {
+    /// The interface's name.
+    pub interface: String,
+    /// Why, as the rest of a sentence that begins with the name: "is down".
+    pub why: String,
+}
+
+/// The local paths towards `target`: one for each interface that is up, has an address of the target's family and a route, and
+/// a further one where another address of the same interface takes another gateway. A target on this machine has one
+/// path, the loopback.
+///
+/// # Errors
+/// [`Error::System`] if the kernel can't be asked.
+pub fn discover(target: IpAddr) -> Result<Discovery, Error> {
+    let target = target.to_canonical();
+    let failed = |source| Error::System { action: "ask the kernel for its network interfaces".into(), source };
+    let mut netlink = Netlink::open().map_err(failed)?;
+    let links = netlink.links().map_err(failed)?;
+    let mut addresses: BTreeMap<u32, Vec<Address>> = BTreeMap::new();
+    for address in netlink.addresses(target).map_err(failed)? {
+        addresses.entry(address.index).or_default().push(address);
+    }
+    // Where the kernel itself would send to the target.
+    let natural = netlink.route(target, None, None).map_err(failed)?.ok();
+    let mut found = Discovery::default();
+    for link in &links {
+        let addresses = addresses.get(&link.index).map_or(&[][..], Vec::as_slice);
+        let judged = judge(&mut netlink, link, &links, addresses, target, natural.as_ref()).map_err(failed)?;
+        match judged {
+            Ok(sources) => {
+                let Traits { metered, speed } = Traits::of(&link.name);
+                found.usable.extend(sources.into_iter().map(|address| LocalPath {
+                    interface: link.name.clone(),
+                    index: link.index,
+                    address,
+                    metered,
+                    class: if metered { PathClass::Backup } else { PathClass::Primary },
+                    speed,
+                }));
+            }
+            Err(why) => found.unusable.push(Unusable { interface: link.name.clone(), why }),
+        }
+    }
+    Ok(found)
+}
+
+/// The addresses of `link` to send from, one for each way out; or why there is none.
+fn judge(
+    netlink: &mut Netlink,
+    link: &Link,
+    links: &[Link],
+    addresses: &[Address],
+    target: IpAddr,
+    natural: Option<&Route>,
+) -> io::Result<Result<Vec<IpAddr>, String>> {
+    if let Some(Route { local: true, source, .. }) = natural {
+        return Ok(if link.loopback {
+            Ok(vec![source.unwrap_or(target)])
+        } else {
+            Err(format!("is not needed: {target} is this machine"))
+        });
+    }
+    if let Some(why) = excluded(link, links, natural) {
+        return Ok(Err(why));
+    }
+    let link_local = is_link_local(target);
+    let mut candidates: Vec<&Address> = addresses
+        .iter()
+        .filter(|address| is_link_local(address.address) == link_local || address.address.is_ipv4())
+        .collect();
+    if candidates.is_empty() {
+        let owner = links.iter().find(|other| Some(other.index) == link.controller);
+        let family = if target.is_ipv4() { "IPv4" } else { "IPv6" };
+        return Ok(Err(match owner {
+            Some(owner) => format!("belongs to {}", owner.name),
+            None if link_local => "has no link-local IPv6 address".into(),
+            None => format!("has no {family} address"),
+        }));
+    }
+    // The address that the kernel would choose comes first, deprecated ones last.
+    let chosen = netlink.route(target, None, Some(link.index))?.ok().and_then(|route| route.source);
+    candidates.sort_by_key(|address| (address.deprecated, Some(address.address) != chosen));
+    let mut ways: Vec<(Option<IpAddr>, IpAddr)> = Vec::new();
+    let mut why = None;
+    for candidate in candidates {
+        match netlink.matched_route(target, candidate.address, link.index)? {
+            Ok(route) => {
+                if !ways.iter().any(|(gateway, _)| *gateway == route.gateway) {
+                    ways.push((route.gateway, candidate.address));
+                }
+            }
+            Err(reason) => why = why.or(Some(reason)),
+        }
+    }
+    if !ways.is_empty() {
+        return Ok(Ok(ways.into_iter().map(|(_, source)| source).collect()));
+    }
+    Ok(Err(match why {
+        Some(Unreachable::Forbidden) => format!("has a route to {target} that forbids it"),
+        Some(Unreachable::Elsewhere(index)) => {
+            let name = links.iter().find(|other| other.index == index).map_or("another interface", |other| &other.name);
+            format!("sends to {target} by way of {name}")
+        }
+        Some(Unreachable::NoRoute) | None => format!("has no route to {target}"),
+    }))
+}
+
+/// What rules an interface out before its routes are looked at.
+fn excluded(link: &Link, links: &[Link], natural: Option<&Route>) -> Option<String> {
+    if link.loopback {
+        return Some("is the loopback and reaches this machine only".into());
+    }
+    if !link.up {
+        return Some("is down".into());
+    }
+    if !link.carrier {
+        return Some("is up but has no carrier".into());
+    }
+    // A container's own address is reached by way of its bridge, and then that is the path.
+    let members = links.iter().filter(|member| member.controller == Some(link.index));
+    let way_there = natural.is_some_and(|route| route.interface == Some(link.index));
+    (!way_there && kind::is_container_bridge(link, members))
+        .then(|| "is a bridge for containers or virtual machines".into())
+}
+
+fn is_link_local(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(_) => false,
+        IpAddr::V6(address) => Ipv6Addr::is_unicast_link_local(&address),
+    }
+}

@@ -1,0 +1,156 @@
+//! Path discovery in a network of the test's own: a user namespace if there is no privilege.
+
+use std::env;
+use std::net::IpAddr;
+use std::process::Command;
+
+use net::PathClass;
+use net::interfaces::{Discovery, LocalPath, discover};
+
+/// Set in the copy of this program that runs inside the namespace.
+const INSIDE: &str = "ANABRANCH_TEST_INSIDE";
+
+/// Runs `test` again inside a fresh network that `setup` (a shell script) made; there, returns true.
+fn in_own_network(test: &str, setup: &str) -> bool {
+    if env::var_os(INSIDE).is_some() {
+        return true;
+    }
+    let unshare = |program: &str, arguments: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--net", program]).args(arguments).env(INSIDE, "1");
+        command.output()
+    };
+    let possible = unshare("ip", &["link", "show"]).is_ok_and(|output| output.status.success());
+    if !possible {
+        assert!(env::var("CI").as_deref() != Ok("true"), "skipped where CI=true: no network namespace can be made");
+        println!("SKIPPED: {test}: no network namespace can be made");
+        return false;
+    }
+    let program = env::current_exe().unwrap();
+    let script = format!("set -e\nip link set lo up\n{setup}\nexec \"$0\" --exact {test} --nocapture");
+    let output = unshare("sh", &["-c", &script, program.to_str().unwrap()]).unwrap();
+    let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "inside the namespace:\n{text}");
+    assert!(text.contains("1 passed"), "the test did not run inside:\n{text}");
+    false
+}
+
+fn found(target: &str) -> Discovery {
+    discover(target.parse().unwrap()).unwrap()
+}
+
+fn paths(found: &Discovery) -> Vec<(&str, String)> {
+    found.usable.iter().map(|path| (path.interface.as_str(), path.address.to_string())).collect()
+}
+
+fn why<'a>(found: &'a Discovery, interface: &str) -> &'a str {
+    let unusable = found.unusable.iter().find(|unusable| unusable.interface == interface);
+    unusable.map_or("(not listed)", |unusable| &unusable.why)
+}
+
+#[test]
+fn the_loopback_is_the_one_path_to_this_machine() {
+    for target in ["127.0.0.1", "127.77.0.3"] {
+        let found = found(target);
+        let interfaces: Vec<&str> = found.usable.iter().map(|path| path.interface.as_str()).collect();
+        assert_eq!(interfaces, ["lo"], "{found:?}");
+    }
+}
+
+#[test]
+fn default_routes_and_what_has_none() {
+    if !in_own_network(
+        "default_routes_and_what_has_none",
+        "
+        ip link add a0 type veth peer name a1; ip link add b0 type veth peer name b1
+        ip link add down0 type veth peer name down1; ip link add bare0 type veth peer name bare1
+        ip link add lost0 type veth peer name lost1; ip link add br-test type bridge; ip link add docker0 type bridge
+        for i in a0 a1 b0 b1 bare0 bare1 lost0 br-test docker0 ; do ip link set $i up; done
+        ip link add port0 type veth peer name port1; ip link set port0 master docker0 up; ip link set port1 up
+        ip addr add 10.1.0.1/24 dev a0; ip addr add 10.1.0.9/24 dev a0
+        ip addr add 10.2.0.1/24 dev b0; ip addr add 10.3.0.1/24 dev down0; ip addr add 10.4.0.1/24 dev bare0
+        ip addr add 10.5.0.1/24 dev lost0; ip addr add 172.17.0.1/16 dev docker0
+        ip route add default via 10.1.0.254 dev a0; ip route add default via 10.2.0.254 dev b0 metric 200
+        ip route add 192.0.2.128/25 dev docker0
+        ",
+    ) {
+        return;
+    }
+    let outside = found("192.0.2.7");
+    assert_eq!(paths(&outside), [("a0", "10.1.0.1".into()), ("b0", "10.2.0.1".into())], "{outside:#?}");
+    assert_eq!(why(&outside, "lo"), "is the loopback and reaches this machine only");
+    assert_eq!(why(&outside, "down0"), "is down");
+    assert_eq!(why(&outside, "lost0"), "is up but has no carrier");
+    assert_eq!(why(&outside, "bare0"), "has no route to 192.0.2.7");
+    assert_eq!(why(&outside, "docker0"), "is a bridge for containers or virtual machines");
+    assert_eq!(why(&outside, "port0"), "belongs to docker0");
+    assert_eq!(why(&outside, "port1"), "has no IPv4 address");
+    // What the kernel reaches by the bridge is reached by the bridge.
+    let container = found("172.17.0.2");
+    assert!(paths(&container).contains(&("docker0", "172.17.0.1".into())), "{container:#?}");
+    // The neighbour of a0 is reached by b0 too, through its gateway.
+    assert_eq!(paths(&found("10.1.0.77")), [("a0", "10.1.0.1".into()), ("b0", "10.2.0.1".into())]);
+    // An address of this machine.
+    let own = found("10.1.0.1");
+    assert_eq!(paths(&own), [("lo", "10.1.0.1".into())], "{own:#?}");
+    // No IPv6 anywhere.
+    assert!(found("2001:db8::1").usable.is_empty());
+    let LocalPath { metered, class, .. } = &outside.usable[0];
+    assert_eq!((*metered, *class), (false, PathClass::Primary));
+}
+
+#[test]
+fn policy_rules_by_source_address() {
+    if !in_own_network(
+        "policy_rules_by_source_address",
+        "
+        for i in 1 2 3; do
+            ip link add p$i type veth peer name q$i; ip link set p$i up; ip link set q$i up
+            ip addr add 10.77.$i.1/32 dev p$i
+            ip rule add from 10.77.$i.1 lookup $i
+            ip route add default dev p$i table $i
+        done
+        ip addr add 10.77.3.9/32 dev p3; ip rule add from 10.77.3.9 lookup 9
+        ip route add default via inet 10.77.3.254 dev p3 onlink table 9
+        ip route add 10.88.0.0/16 dev p1
+        ip route add unreachable 198.51.100.0/24 table 2
+        ",
+    ) {
+        return;
+    }
+    let found = found("10.88.1.1");
+    let expected = [("p1", "10.77.1.1"), ("p2", "10.77.2.1"), ("p3", "10.77.3.1"), ("p3", "10.77.3.9")];
+    let expected: Vec<(&str, String)> = expected.map(|(name, address)| (name, address.to_string())).into();
+    assert_eq!(paths(&found), expected, "{found:#?}");
+    let partial = discover("198.51.100.1".parse::<IpAddr>().unwrap()).unwrap();
+    assert_eq!(partial.usable.len(), 3, "{partial:#?}");
+    assert!(why(&partial, "p2").contains("198.51.100.1"), "{partial:#?}");
+}
+
+#[test]
+fn ipv6_global_and_link_local() {
+    if !in_own_network(
+        "ipv6_global_and_link_local",
+        "
+        for i in 1 2; do
+            ip link add p$i type veth peer name q$i; ip link set p$i addrgenmode none; ip link set q$i up; ip link set p$i up
+            ip addr add 2001:db8:$i::1/64 dev p$i nodad; ip addr add fe80::$i/64 dev p$i nodad
+        done
+        ip addr add 2001:db8:1::2/64 dev p1 nodad
+        ip -6 route add default via 2001:db8:1::fe dev p1; ip -6 route add default via 2001:db8:2::fe dev p2 metric 2048
+        ip link add p3 type veth peer name q3; ip link set p3 addrgenmode none; ip link set q3 up; ip link set p3 up
+        ip addr add fe80::3/64 dev p3 nodad
+        ",
+    ) {
+        return;
+    }
+    let outside = found("2001:db8:ffff::1");
+    let interfaces: Vec<&str> = outside.usable.iter().map(|path| path.interface.as_str()).collect();
+    assert_eq!(interfaces, ["p1", "p2"], "{outside:#?}");
+    assert_eq!(why(&outside, "p3"), "has no IPv6 address");
+    let neighbour = found("fe80::77");
+    let expected = [("p1", "fe80::1"), ("p2", "fe80::2"), ("p3", "fe80::3")];
+    let mut of_ours = paths(&neighbour);
+    of_ours.retain(|(name, _)| name.starts_with('p'));
+    assert_eq!(of_ours, expected.map(|(name, address)| (name, address.to_string())), "{neighbour:#?}");
+}
