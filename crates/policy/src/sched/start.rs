@@ -28,11 +28,17 @@ impl Start {
         self.block.unwrap_or(Bytes(64_000).max(Bytes(view.total.0 / 400)))
     }
 
-    /// Whether enough was assigned. The phase cannot end before some rate is known: a division would be a guess.
+    /// Whether the phase is over: enough was assigned, and every path's bandwidth is known. A path that delivers nothing
+    /// is waited for a while longer only, but without any rate a division would be a guess.
     pub(super) fn is_over(&self, now: Time, view: &View<'_>) -> bool {
-        let all_known = view.paths.iter().all(|path| self.known.iter().any(|(id, _)| *id == path.id));
-        let enough = all_known || view.total - view.pool >= scale(view.total, self.fraction);
-        enough && view.paths.iter().any(|path| self.rate(now, path) > Rate::ZERO)
+        let known = view.paths.iter().filter(|path| self.rate(now, path) > Rate::ZERO).count();
+        if view.paths.iter().all(|path| self.known.iter().any(|(id, _)| *id == path.id)) {
+            return known > 0;
+        }
+        let assigned = view.total - view.pool;
+        let enough = scale(view.total, self.fraction);
+        let patience = Bytes(self.block(view).0.saturating_mul(2 * view.paths.len() as u64));
+        assigned >= enough && (known == view.paths.len() || (known > 0 && assigned >= Bytes(enough.0 * 2) + patience))
     }
 
     /// A path's bandwidth: what was given beforehand, or `BWS`, its average since it opened.

@@ -30,7 +30,7 @@ impl Sender {
             })
             .max_by(|a, b| a.0.total_cmp(&b.0))?;
         let here = path.arrival(now, path.outstanding() + extent.len);
-        if here + (expected * MARGIN).max(LEAST_MARGIN) >= expected {
+        if expected.is_finite() && here + (expected * MARGIN).max(LEAST_MARGIN) >= expected {
             return None;
         }
         self.events.push_back(SenderEvent::Duplicated { extent, holder, by: id });

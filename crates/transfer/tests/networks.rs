@@ -1,0 +1,111 @@
+//! Whole transfers in virtual time over the networks that bars name.
+#![allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, missing_docs, unreachable_pub)]
+
+mod harness;
+
+use harness::tcp::LinkSpec;
+use harness::{Outcome, World, ideal, run};
+use policy::sched::Options;
+
+fn link(mbit: f64, delay_ms: u64, queue_kib: u64) -> LinkSpec {
+    LinkSpec::new(mbit, delay_ms, queue_kib)
+}
+
+/// Runs, and holds the fraction of the ideal against a bar.
+#[track_caller]
+fn reaches(name: &str, bytes: u64, links: &[LinkSpec], bar: f64) -> Outcome {
+    let outcome = run(bytes, links);
+    let fraction = ideal(bytes, links) / outcome.seconds;
+    println!("{name}: {fraction:.4} of the ideal, {:.3} s, {} sent twice", outcome.seconds, outcome.duplicates);
+    assert!(fraction >= bar, "{name}: {fraction:.4} of the ideal, {:.3} s", outcome.seconds);
+    outcome
+}
+
+/// The three links of sar1 and sar2: the third falls when 48 Mbit/s would have carried 90 % of the bytes.
+fn sar(bytes: u64, third: f64) -> Vec<LinkSpec> {
+    let change = 0.9 * bytes as f64 * 8.0 / 48e6;
+    vec![link(8.0, 5, 64), link(16.0, 5, 64), link(24.0, 5, 64).then(change, third)]
+}
+
+#[test]
+fn static_networks() {
+    reaches("equal", 60_000_000, &[link(50.0, 10, 128), link(50.0, 10, 128)], 0.97);
+    reaches("three", 40_000_000, &[link(8.0, 10, 64), link(16.0, 10, 64), link(24.0, 10, 64)], 0.97);
+    reaches("wifi-lte", 60_000_000, &[link(50.0, 5, 128), link(20.0, 30, 256)], 0.97);
+    reaches("skew", 40_000_000, &[link(5.0, 50, 64), link(2.0, 200, 100)], 0.97);
+    reaches("bdp", 400_000_000, &[link(80.0, 50, 1_000), link(80.0, 50, 1_000)], 0.97);
+}
+
+#[test]
+fn sar_networks() {
+    reaches("sar1", 40_000_000, &sar(40_000_000, 8.0), 0.97);
+    reaches("sar2", 40_000_000, &sar(40_000_000, 2.0), 0.97);
+}
+
+#[test]
+fn blackout() {
+    let links = [link(30.0, 10, 128).then(2.13, 0.0).then(12.27, 30.0), link(20.0, 30, 128)];
+    reaches("blackout", 40_000_000, &links, 0.95);
+}
+
+#[test]
+fn fluctuate() {
+    for seed in 1..=3u64 {
+        let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let mut draw = || {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            0.2 + 0.8 * (random >> 11) as f64 / (1u64 << 53) as f64
+        };
+        let specs = [(5.0, 50, 64, 3), (2.0, 200, 100, 10), (0.5, 150, 32, 6), (1.0, 100, 32, 20), (10.0, 25, 64, 5)];
+        let links: Vec<LinkSpec> = specs
+            .iter()
+            .map(|&(mbit, delay, queue, every)| {
+                let mut spec = link(mbit * draw(), delay, queue);
+                for at in (every..120).step_by(every) {
+                    spec = spec.then(at as f64, mbit * draw());
+                }
+                spec
+            })
+            .collect();
+        reaches(&format!("fluctuate, seed {seed}"), 20_000_000, &links, 0.94);
+    }
+}
+
+/// A bad second path costs at most 2 % of what the good one takes alone.
+#[test]
+fn second_paths_do_no_harm() {
+    let bytes = 96_000_000;
+    let good = link(50.0, 10, 128);
+    let alone = run(bytes, std::slice::from_ref(&good)).seconds;
+    let flapping =
+        (1..60).fold(link(10.0, 500, 64), |spec, at| spec.then(f64::from(at), if at % 2 == 0 { 10.0 } else { 0.0 }));
+    let seconds = [
+        ("lossy and slow", LinkSpec { loss: 0.05, ..link(1.0, 300, 64) }),
+        ("dead after opening", link(0.0, 10, 64)),
+        ("one way", LinkSpec { returns: false, ..link(50.0, 10, 64) }),
+        ("a tenth of a megabit", link(0.1, 10, 16)),
+        ("flapping", flapping),
+        ("dies for good", link(50.0, 10, 128).then(1.0, 0.0)),
+    ];
+    for (name, second) in seconds {
+        let both = run(bytes, &[good.clone(), second]);
+        println!("{name}: {:.3} s, alone {alone:.3} s, {} sent twice", both.seconds, both.duplicates);
+        assert!(both.seconds <= alone * 1.01, "{name}: {:.3} s, alone {alone:.3} s", both.seconds);
+    }
+}
+
+/// Two connections over one link carry what one does, and one of them ends on standby.
+#[test]
+fn a_shared_bottleneck_gets_one_flow() {
+    let bytes = 200_000_000;
+    let shared = [link(50.0, 10, 128)];
+    let alone = run(bytes, &shared);
+    let both = World::new("self-adaptive", Options::default(), bytes, &shared, &[0, 0]).run();
+    println!("shared: {:.3} s, alone {:.3} s, {} sent twice", both.seconds, alone.seconds, both.duplicates);
+    for event in both.events.iter().filter(|(_, e)| matches!(e, transfer::SenderEvent::PathState { .. })) {
+        println!("  {event:?}");
+    }
+    assert!(both.seconds <= alone.seconds * 1.02, "{:.3} s, alone {:.3} s", both.seconds, alone.seconds);
+}
