@@ -1,8 +1,9 @@
 //! What the command line looks like; each command's arguments stand with the command.
 
 use clap::{Parser, Subcommand};
+use emulate::cli::EmulateArgs;
 
-use crate::commands::{generate, keys, receive, send};
+use crate::commands::{generate, keys, paths, receive, send};
 
 /// How a process ends, for `--help`, the manual page and docs/exit-codes.md (a test holds the three together).
 pub(crate) const EXIT_CODES: &[(u8, &str)] = &[
@@ -36,6 +37,10 @@ pub(crate) enum Command {
     Receive(receive::Args),
     /// Send files over every path to a receiver
     Send(send::Args),
+    /// Show which paths there are, and why a device is none
+    Paths(paths::Args),
+    /// Run a command over emulated links between two network namespaces
+    Emulate(EmulateArgs),
     /// Show this host's key; say which hosts may send or receive without a token
     Keys(keys::Args),
     /// Print a completion script for a shell

@@ -2,6 +2,7 @@
 
 mod cli;
 mod commands;
+mod config;
 mod dirs;
 mod peers;
 mod sanitize;
@@ -21,7 +22,9 @@ fn main() -> ExitCode {
     match commands::run(cli::Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(ended) => {
-            eprintln!("anabranch: {ended}");
+            if let Some(message) = ended.message() {
+                eprintln!("anabranch: {message}");
+            }
             ExitCode::from(ended.exit_code())
         }
     }

@@ -1,6 +1,5 @@
 //! A transfer and what watches it: the runtime, the display's thread, the signals.
 
-use std::fmt;
 use std::io;
 use std::time::Duration;
 
@@ -16,6 +15,8 @@ pub(crate) enum Ended {
     Failed(Error),
     /// A signal asked for it; this is its number.
     Signal(u8),
+    /// A command that was run ended with this code and has said why.
+    Code(u8),
 }
 
 impl Ended {
@@ -24,6 +25,18 @@ impl Ended {
         match self {
             Ended::Failed(error) => error.exit_code(),
             Ended::Signal(number) => 128 + number,
+            Ended::Code(code) => *code,
+        }
+    }
+}
+
+impl Ended {
+    /// What to tell the user; nothing where somebody else has.
+    pub(crate) fn message(&self) -> Option<String> {
+        match self {
+            Ended::Failed(error) => Some(crate::sanitize::clean(&error.to_string()).into_owned()),
+            Ended::Signal(_) => Some("stopped; what arrived is kept, and the same command goes on from there".into()),
+            Ended::Code(_) => None,
         }
     }
 }
@@ -31,15 +44,6 @@ impl Ended {
 impl From<Error> for Ended {
     fn from(error: Error) -> Ended {
         Ended::Failed(error)
-    }
-}
-
-impl fmt::Display for Ended {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Ended::Failed(error) => f.write_str(&crate::sanitize::clean(&error.to_string())),
-            Ended::Signal(_) => f.write_str("stopped; what arrived is kept, and the same command goes on from there"),
-        }
     }
 }
 

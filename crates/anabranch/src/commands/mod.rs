@@ -2,8 +2,13 @@
 
 pub(crate) mod generate;
 pub(crate) mod keys;
+pub(crate) mod paths;
 pub(crate) mod receive;
 pub(crate) mod send;
+
+use std::io;
+
+use net::Error;
 
 use crate::cli::{Cli, Command};
 use crate::transfer::Ended;
@@ -16,8 +21,21 @@ pub(crate) fn run(cli: Cli) -> Result<(), Ended> {
     match cli.command {
         Command::Receive(args) => receive::run(args),
         Command::Send(args) => send::run(args),
+        Command::Paths(args) => paths::run(&args).map_err(Ended::from),
+        Command::Emulate(args) => emulated(&args),
         Command::Keys(args) => keys::run(args).map_err(Ended::from),
         Command::Completions(args) => generate::completions(&args).map_err(Ended::from),
         Command::Man(args) => generate::man(&args).map_err(Ended::from),
+    }
+}
+
+/// `emulate` ends as the command did that it ran.
+fn emulated(args: &emulate::cli::EmulateArgs) -> Result<(), Ended> {
+    match emulate::cli::run(args) {
+        Ok(0) => Ok(()),
+        Ok(code) => Err(Ended::Code(code)),
+        Err(error) => {
+            Err(Error::System { action: "emulate the network".into(), source: io::Error::other(error) }.into())
+        }
     }
 }

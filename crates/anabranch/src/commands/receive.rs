@@ -5,9 +5,11 @@ use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use net::{DEFAULT_PORT, Error, Identity, ReceiveOptions, Token};
 
+use crate::config::{self, Config};
 use crate::dirs::Dirs;
 use crate::peers::List;
 use crate::transfer::{self, Ended};
@@ -16,11 +18,11 @@ use crate::watch;
 /// Arguments of `receive`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Where the files go
-    #[arg(value_name = "DIR", default_value = ".")]
-    directory: PathBuf,
+    /// Where the files go [default: the current folder]
+    #[arg(value_name = "DIR")]
+    directory: Option<PathBuf>,
     /// An address to listen on; may be repeated [default: every address]
-    #[arg(long, value_name = "ADDR[:PORT]", value_parser = listen_address)]
+    #[arg(long, value_name = "ADDR[:PORT]")]
     listen: Vec<Listen>,
     /// The port; 0 takes a free one [default: 7707]
     #[arg(long)]
@@ -37,24 +39,32 @@ pub(crate) struct Args {
     /// Write the token to FILE as well, readable by the owner only
     #[arg(long, value_name = "FILE")]
     token_out: Option<PathBuf>,
+    /// Defaults from FILE [default: config.toml in $XDG_CONFIG_HOME/anabranch]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     #[command(flatten)]
     watch: watch::Args,
 }
 
 /// An address to listen on; without a port, that of `--port`.
-#[derive(Clone, Copy, Debug)]
-struct Listen {
-    address: IpAddr,
-    port: Option<u16>,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Listen {
+    pub(crate) address: IpAddr,
+    pub(crate) port: Option<u16>,
 }
 
-fn listen_address(text: &str) -> Result<Listen, String> {
-    if let Ok(address) = text.parse::<SocketAddr>() {
-        return Ok(Listen { address: address.ip(), port: Some(address.port()) });
+impl FromStr for Listen {
+    type Err = String;
+
+    /// `192.0.2.1`, `192.0.2.1:7707`, `2001:db8::1`, `[2001:db8::1]:7707`.
+    fn from_str(text: &str) -> Result<Listen, String> {
+        if let Ok(address) = text.parse::<SocketAddr>() {
+            return Ok(Listen { address: address.ip(), port: Some(address.port()) });
+        }
+        let bare = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(text);
+        let address = bare.parse().map_err(|_| format!("'{text}' is not ADDRESS or ADDRESS:PORT"))?;
+        Ok(Listen { address, port: None })
     }
-    let bare = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(text);
-    let address = bare.parse().map_err(|_| format!("'{text}' is not ADDRESS or ADDRESS:PORT"))?;
-    Ok(Listen { address, port: None })
 }
 
 /// `anabranch receive`.
@@ -63,6 +73,7 @@ fn listen_address(text: &str) -> Result<Listen, String> {
 /// Those of the transfer.
 pub(crate) fn run(args: Args) -> Result<(), Ended> {
     let dirs = Dirs::from_env();
+    let config = Config::load(args.config.as_deref(), &dirs)?;
     let identity = Identity::load_or_generate(&dirs.key())?;
     let authorized: Vec<_> = List::Senders.load(&dirs)?.into_iter().map(|peer| peer.fingerprint).collect();
     if args.no_token && authorized.is_empty() {
@@ -73,18 +84,19 @@ pub(crate) fn run(args: Args) -> Result<(), Ended> {
     if let (Some(path), Some(token)) = (&args.token_out, &token) {
         write_secret(path, &token.reveal())?;
     }
-    let port = args.port.unwrap_or(DEFAULT_PORT);
+    let port = args.port.or(config.receive.port).unwrap_or(DEFAULT_PORT);
+    let listen = if args.listen.is_empty() { &config.receive.listen } else { &args.listen };
     let options = ReceiveOptions {
-        directory: args.directory,
-        listen: args.listen.iter().map(|l| SocketAddr::new(l.address, l.port.unwrap_or(port))).collect(),
+        directory: args.directory.or(config.receive.directory).unwrap_or_else(|| PathBuf::from(".")),
+        listen: config::listen_on(listen, port),
         port,
         identity,
         token: token.clone(),
         authorized,
-        keep: args.keep,
+        keep: args.keep || config.receive.keep,
         overwrite: args.overwrite,
     };
-    let watcher = args.watch.receiving(token);
+    let watcher = args.watch.receiving(config.progress, token);
     transfer::run(watcher, |events| net::receive(options, events)).map(drop)
 }
 

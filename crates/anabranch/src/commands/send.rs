@@ -7,6 +7,7 @@ use clap::ValueEnum;
 use net::{CongestionControl, Credential, Error, Identity, PathSpec, Remote, SendOptions};
 use units::{Rate, Span};
 
+use crate::config::Config;
 use crate::dirs::Dirs;
 use crate::peers::List;
 use crate::token::TokenSource;
@@ -55,6 +56,9 @@ pub(crate) struct Args {
     /// How long to keep trying when every path is gone [default: 2 min]
     #[arg(long, value_name = "TIME")]
     patience: Option<Span>,
+    /// Defaults from FILE [default: config.toml in $XDG_CONFIG_HOME/anabranch]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     #[command(flatten)]
     token: TokenSource,
     #[command(flatten)]
@@ -94,6 +98,7 @@ pub(crate) fn run(args: Args) -> Result<(), Ended> {
         readable(path)?;
     }
     let dirs = Dirs::from_env();
+    let config = Config::load(args.config.as_deref(), &dirs)?;
     let identity = Identity::load_or_generate(&dirs.key())?;
     let credential = credential(&args.token, &args.to, &dirs)?;
     let options = SendOptions {
@@ -101,18 +106,18 @@ pub(crate) fn run(args: Args) -> Result<(), Ended> {
         to: args.to,
         credential,
         identity,
-        paths: args.paths,
-        no_paths: args.no_paths,
-        scheduler: args.scheduler.unwrap_or_default().name().to_string(),
-        congestion_control: args.congestion_control.unwrap_or_default(),
-        max_rate: args.max_rate,
-        verify: args.verify,
+        paths: if args.paths.is_empty() { config.send.paths } else { args.paths },
+        no_paths: [config.send.no_paths, args.no_paths].concat(),
+        scheduler: args.scheduler.or(config.send.scheduler).unwrap_or_default().name().to_string(),
+        congestion_control: args.congestion_control.or(config.send.congestion_control).unwrap_or_default(),
+        max_rate: args.max_rate.or(config.send.max_rate),
+        verify: args.verify || config.send.verify,
         restart: args.restart,
         overwrite: args.overwrite,
         dry_run: args.dry_run,
-        patience: args.patience.unwrap_or(PATIENCE),
+        patience: args.patience.or(config.send.patience).unwrap_or(PATIENCE),
     };
-    let watcher = args.watch.watcher();
+    let watcher = args.watch.watcher(config.progress);
     transfer::run(watcher, |events| net::send(options, events)).map(drop)
 }
 
@@ -138,8 +143,8 @@ fn credential(source: &TokenSource, to: &Remote, dirs: &Dirs) -> Result<Credenti
     TokenSource::ask().map(Credential::Token)
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "the shape that clap asks for")]
-fn congestion_control(text: &str) -> Result<CongestionControl, String> {
+#[expect(clippy::unnecessary_wraps, reason = "the shape that parsers have")]
+pub(crate) fn congestion_control(text: &str) -> Result<CongestionControl, String> {
     Ok(match text {
         "auto" => CongestionControl::Auto,
         name => CongestionControl::Named(name.to_string()),

@@ -136,7 +136,7 @@ impl<W: Write + Send> Watcher for Json<W> {
                 finished_at: finishes(summary),
                 paths: summary.paths.iter().map(path_line).collect(),
             },
-            Err(ended) => Body::Error { exit: ended.exit_code(), text: ended.to_string() },
+            Err(ended) => Body::Error { exit: ended.exit_code(), text: ended.message().unwrap_or_default() },
         });
     }
 }

@@ -47,17 +47,17 @@ pub(crate) enum Style {
 
 impl Args {
     /// For `send`.
-    pub(crate) fn watcher(self) -> Box<dyn Watcher> {
-        self.build(None)
+    pub(crate) fn watcher(self, default: Option<Style>) -> Box<dyn Watcher> {
+        self.build(default, None)
     }
 
     /// For `receive`, which announces its token.
-    pub(crate) fn receiving(self, token: Option<Token>) -> Box<dyn Watcher> {
-        self.build(token)
+    pub(crate) fn receiving(self, default: Option<Style>, token: Option<Token>) -> Box<dyn Watcher> {
+        self.build(default, token)
     }
 
-    fn build(self, token: Option<Token>) -> Box<dyn Watcher> {
-        let style = self.progress.unwrap_or_default();
+    fn build(self, default: Option<Style>, token: Option<Token>) -> Box<dyn Watcher> {
+        let style = self.progress.or(default).unwrap_or_default();
         let mut all: Vec<Box<dyn Watcher>> = Vec::new();
         if self.json {
             all.push(Box::new(json::Json::new(token.as_ref())));

@@ -6,6 +6,9 @@
 
 mod kind;
 mod netlink;
+mod probe;
+
+pub use probe::connect_time;
 
 use std::collections::BTreeMap;
 use std::io;

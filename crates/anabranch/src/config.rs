@@ -1,0 +1,219 @@
+//! The configuration file: defaults for what the command line leaves out.
+
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use clap::ValueEnum;
+use net::{CongestionControl, Error, PathSpec};
+use toml::de::{DeTable, DeValue};
+use units::{Rate, Span};
+
+use crate::commands::receive::Listen;
+use crate::commands::send::{Scheduler, congestion_control};
+use crate::dirs::Dirs;
+use crate::watch::Style;
+
+/// Everything that the file may say; what it does not say is `None` or empty.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Config {
+    pub(crate) progress: Option<Style>,
+    pub(crate) send: Send,
+    pub(crate) receive: Receive,
+}
+
+/// `[send]`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Send {
+    pub(crate) paths: Vec<PathSpec>,
+    pub(crate) no_paths: Vec<String>,
+    pub(crate) scheduler: Option<Scheduler>,
+    pub(crate) congestion_control: Option<CongestionControl>,
+    pub(crate) max_rate: Option<Rate>,
+    pub(crate) patience: Option<Span>,
+    pub(crate) verify: bool,
+}
+
+/// `[receive]`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Receive {
+    pub(crate) directory: Option<PathBuf>,
+    pub(crate) listen: Vec<Listen>,
+    pub(crate) port: Option<u16>,
+    pub(crate) keep: bool,
+}
+
+type Setter = fn(&mut Config, &DeValue<'_>) -> Result<(), String>;
+
+/// Every key: its table (empty for the top), its name, and what it sets.
+const KEYS: &[(&str, &str, Setter)] = &[
+    ("", "progress", |c, v| set(&mut c.progress, choice(v))),
+    ("send", "paths", |c, v| list(v).map(|paths| c.send.paths = paths)),
+    ("send", "no-paths", |c, v| list(v).map(|paths| c.send.no_paths = paths)),
+    ("send", "scheduler", |c, v| set(&mut c.send.scheduler, choice(v))),
+    ("send", "congestion-control", |c, v| set(&mut c.send.congestion_control, text(v).and_then(congestion_control))),
+    ("send", "max-rate", |c, v| set(&mut c.send.max_rate, parsed(v))),
+    ("send", "patience", |c, v| set(&mut c.send.patience, parsed(v))),
+    ("send", "verify", |c, v| flag(v).map(|on| c.send.verify = on)),
+    ("receive", "directory", |c, v| set(&mut c.receive.directory, parsed(v))),
+    ("receive", "listen", |c, v| list(v).map(|addresses| c.receive.listen = addresses)),
+    ("receive", "port", |c, v| set(&mut c.receive.port, port(v))),
+    ("receive", "keep", |c, v| flag(v).map(|on| c.receive.keep = on)),
+];
+
+impl Config {
+    /// Reads `named`, or the default file if none is named; that one need not exist.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] with file, line and key if a line can't be understood, [`Error::System`] if the file can't be read.
+    pub(crate) fn load(named: Option<&Path>, dirs: &Dirs) -> Result<Config, Error> {
+        let default = dirs.config_file();
+        let path = named.unwrap_or(&default);
+        match fs::read_to_string(path) {
+            Ok(text) => Config::parse(&text).map_err(|why| Error::Usage(format!("{}, {why}", path.display()))),
+            Err(error) if named.is_none() && error.kind() == io::ErrorKind::NotFound => Ok(Config::default()),
+            Err(source) => Err(Error::System { action: format!("read {}", path.display()), source }),
+        }
+    }
+
+    /// The error is "line N: …".
+    fn parse(source: &str) -> Result<Config, String> {
+        let line = |offset: usize| source.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1;
+        let document = DeTable::parse(source)
+            .map_err(|e| format!("line {}: {}", line(e.span().map_or(0, |span| span.start)), e.message()))?;
+        let mut config = Config::default();
+        let mut pending = vec![(String::new(), document.get_ref())];
+        while let Some((table, entries)) = pending.pop() {
+            for (key, value) in entries {
+                let at = |why: String| format!("line {}: {why}", line(key.span().start));
+                let name: &str = key.get_ref();
+                let setter = KEYS.iter().find(|(of, known, _)| *of == table && *known == name);
+                if let Some((_, _, setter)) = setter {
+                    setter(&mut config, value.get_ref()).map_err(|why| at(format!("{name}: {why}")))?;
+                    continue;
+                }
+                match value.get_ref() {
+                    DeValue::Table(inner) if table.is_empty() && KEYS.iter().any(|(of, ..)| *of == name) => {
+                        pending.push((name.to_string(), inner));
+                    }
+                    _ => return Err(at(unknown(&table, name))),
+                }
+            }
+        }
+        Ok(config)
+    }
+}
+
+/// "unknown key 'schedular' in [send]; did you mean 'scheduler'?"
+fn unknown(table: &str, name: &str) -> String {
+    let place = if table.is_empty() { String::new() } else { format!(" in [{table}]") };
+    let tables = KEYS.iter().map(|(of, ..)| *of).filter(|of| table.is_empty() && !of.is_empty());
+    let here = KEYS.iter().filter(|(of, ..)| *of == table).map(|(_, known, _)| *known).chain(tables);
+    let nearest = here.map(|known| (strsim::damerau_levenshtein(known, name), known)).min();
+    let hint = match nearest {
+        Some((distance, known)) if distance <= known.len() / 2 => format!("; did you mean '{known}'?"),
+        _ => match KEYS.iter().find(|(of, known, _)| *known == name && !of.is_empty()) {
+            Some((of, ..)) => format!("; it belongs into [{of}]"),
+            None => String::new(),
+        },
+    };
+    format!("unknown key '{name}'{place}{hint}")
+}
+
+fn set<T>(place: &mut Option<T>, value: Result<T, String>) -> Result<(), String> {
+    value.map(|value| *place = Some(value))
+}
+
+fn text<'a>(value: &'a DeValue<'_>) -> Result<&'a str, String> {
+    value.as_str().ok_or_else(|| "a text in quotes is needed".to_string())
+}
+
+fn parsed<T: FromStr<Err: ToString>>(value: &DeValue<'_>) -> Result<T, String> {
+    text(value)?.parse().map_err(|e: T::Err| e.to_string())
+}
+
+fn choice<T: ValueEnum>(value: &DeValue<'_>) -> Result<T, String> {
+    let given = text(value)?;
+    T::from_str(given, false).map_err(|_| {
+        let known: Vec<String> =
+            T::value_variants().iter().filter_map(T::to_possible_value).map(|v| v.get_name().to_string()).collect();
+        format!("'{given}' is none of {}", known.join(", "))
+    })
+}
+
+fn list<T: FromStr<Err: ToString>>(value: &DeValue<'_>) -> Result<Vec<T>, String> {
+    let items = value.as_array().ok_or("a list is needed, such as [\"wlan0\", \"eth0\"]")?;
+    items.iter().map(|item| parsed(item.get_ref())).collect()
+}
+
+fn flag(value: &DeValue<'_>) -> Result<bool, String> {
+    value.as_bool().ok_or_else(|| "true or false is needed".to_string())
+}
+
+fn port(value: &DeValue<'_>) -> Result<u16, String> {
+    let number = value.as_integer().and_then(|number| u16::from_str_radix(number.as_str(), number.radix()).ok());
+    number.ok_or_else(|| "a port from 0 to 65535 is needed".to_string())
+}
+
+/// Addresses to listen on, with `port` where they name none.
+pub(crate) fn listen_on(addresses: &[Listen], port: u16) -> Vec<SocketAddr> {
+    addresses.iter().map(|listen| SocketAddr::new(listen.address, listen.port.unwrap_or(port))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_is_read() {
+        let config = Config::parse(
+            r#"
+            progress = "plain"
+            [send]
+            paths = ["wlan0", "wwan0,class=backup,max=5 Mbit/s"]
+            no-paths = ["tun0"]
+            scheduler = "adjustable-block"
+            congestion-control = "bbr"
+            max-rate = "80 Mbit/s"
+            patience = "10 min"
+            verify = true
+            [receive]
+            directory = "/srv/in"
+            listen = ["192.0.2.1", "[2001:db8::1]:9000"]
+            port = 7000
+            keep = true
+            "#,
+        )
+        .unwrap();
+        assert_eq!(config.send.paths[1].max, Some(Rate::mbit(5)));
+        assert_eq!(config.send.congestion_control, Some(CongestionControl::Named("bbr".into())));
+        assert_eq!(config.send.patience, Some(Span::from_secs(600)));
+        let listen = listen_on(&config.receive.listen, config.receive.port.unwrap());
+        assert_eq!(listen, ["192.0.2.1:7000".parse().unwrap(), "[2001:db8::1]:9000".parse().unwrap()]);
+        assert_eq!(Config::parse(""), Ok(Config::default()));
+    }
+
+    #[test]
+    fn every_mistake_names_its_line() {
+        for (source, expected) in [
+            ("[send]\n\nschedular = 'static'", "line 3: unknown key 'schedular' in [send]; did you mean 'scheduler'?"),
+            ("[sned]\nverify = true", "line 1: unknown key 'sned'; did you mean 'send'?"),
+            ("scheduler = 'static'", "line 1: unknown key 'scheduler'; it belongs into [send]"),
+            ("[send]\nquality = 1", "line 2: unknown key 'quality' in [send]"),
+            ("[send]\nverify = 'yes'", "line 2: verify: true or false is needed"),
+            ("\nprogress = 'bars'", "line 2: progress: 'bars' is none of auto, bar, plain, none"),
+            ("[receive]\nport = 70000", "line 2: port: a port from 0 to 65535 is needed"),
+            ("[send]\nmax-rate = 5", "line 2: max-rate: a text in quotes is needed"),
+            (
+                "[send]\npaths = ['wlan0,class=spare']",
+                "line 2: paths: class 'spare' is not primary, overflow or backup",
+            ),
+        ] {
+            assert_eq!(Config::parse(source), Err(expected.to_string()), "{source}");
+        }
+        let error = Config::parse("[send]\nverify = \n").unwrap_err();
+        assert!(error.starts_with("line 2: "), "{error}");
+    }
+}
