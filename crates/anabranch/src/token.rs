@@ -13,6 +13,7 @@ pub(crate) const VARIABLE: &str = "ANABRANCH_TOKEN";
 
 /// Where the caller says the token is.
 #[derive(Debug, Default, clap::Args)]
+#[group(skip)]
 pub(crate) struct TokenSource {
     /// Read the token from FILE
     #[arg(long, value_name = "FILE")]

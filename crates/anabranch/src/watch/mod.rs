@@ -22,6 +22,7 @@ pub(crate) trait Watcher: Send {
 
 /// How a transfer is shown.
 #[derive(Debug, clap::Args)]
+#[group(skip)]
 pub(crate) struct Args {
     /// How progress is shown on standard error [default: auto]
     #[arg(long, value_enum)]
