@@ -1,6 +1,7 @@
 //! `anabranch emulate`: the command line.
 
 use std::io;
+use std::net::SocketAddr;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
@@ -14,8 +15,9 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 use sys::netns;
 use thiserror::Error;
-use units::{Bytes, ParseError};
+use units::Bytes;
 
+use crate::loopback::{Loopback, LoopbackError, Protocol};
 use crate::namespaces::{Emulation, EmulationError, gain_privilege};
 use crate::report::Report;
 
@@ -42,6 +44,16 @@ pub struct EmulateArgs {
     /// Start COMMAND once something listens on this TCP port in the far namespace.
     #[arg(long, value_name = "PORT", requires = "far")]
     pub far_listens: Option<u16>,
+    /// Without privilege, on loopback: the link number i listens on 127.77.0.i, with the port of --forward, and forwards to there.
+    /// COMMAND finds the addresses in `ANABRANCH_FAR_ADDRS`, with ports.
+    #[arg(long, requires = "forward", conflicts_with_all = ["far", "far_listens"])]
+    pub loopback: bool,
+    /// Where --loopback forwards to.
+    #[arg(long, value_name = "ADDRESS:PORT", requires = "loopback")]
+    pub forward: Option<SocketAddr>,
+    /// What --loopback forwards.
+    #[arg(long, value_name = "PROTOCOL", default_value = "tcp", requires = "loopback")]
+    pub protocol: Protocol,
     /// Write what happened, as JSON.
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
@@ -68,9 +80,9 @@ pub enum CliError {
     /// The network could not be built.
     #[error("{0}")]
     Emulation(#[from] EmulationError),
-    /// An amount of data is none.
+    /// The links on loopback could not be started.
     #[error("{0}")]
-    Amount(#[from] ParseError),
+    Loopback(#[from] LoopbackError),
     /// The links never carry that much.
     #[error("{0}: the links never carry that much")]
     Never(Bytes),
@@ -105,13 +117,18 @@ pub fn run(args: &EmulateArgs) -> Result<u8, CliError> {
         println!("{:.6}", ideal.as_secs_f64());
         return Ok(0);
     }
+    if let Some(forward) = args.forward {
+        return run_on_loopback(args, &network, forward);
+    }
     gain_privilege()?;
     let emulation = Emulation::namespaces(&network)?;
     let far = args.far.as_ref().map(|command| Far::start(&emulation, command)).transpose()?;
     if let (Some(far), Some(port)) = (&far, args.far_listens) {
         far.wait_until_listening(&emulation, port)?;
     }
-    let status = run_near(&emulation, &args.command)?;
+    let mut command = command(&args.command);
+    emulation.place(&mut command, emulation.near()).map_err(doing("entering the near namespace"))?;
+    let status = run_command(command)?;
     if let Some(far) = far {
         far.end();
     }
@@ -132,11 +149,32 @@ fn conclude(args: &EmulateArgs, report: &Report) -> Result<Option<u8>, CliError>
     Ok((!report.valid && args.strict).then_some(EXIT_INVALID))
 }
 
-fn run_near(emulation: &Emulation, command: &[String]) -> Result<ExitStatus, CliError> {
-    let (program, arguments) = command.split_first().expect("clap requires one");
+fn run_on_loopback(args: &EmulateArgs, network: &Network, forward: SocketAddr) -> Result<u8, CliError> {
+    let loopback = Loopback::start(network, forward, args.protocol)?;
+    let addresses: Vec<String> = loopback.addresses().iter().map(ToString::to_string).collect();
+    let names: Vec<&str> = network.links.iter().map(|link| link.name.as_str()).collect();
+    let mut command = command(&args.command);
+    command
+        .env("ANABRANCH_NETWORK", &network.name)
+        .env("ANABRANCH_FAR", &addresses[0])
+        .env("ANABRANCH_LINKS", names.join(" "))
+        .env("ANABRANCH_FAR_ADDRS", addresses.join(","));
+    let status = run_command(command)?;
+    let report = loopback.finish()?;
+    let code = conclude(args, &report)?;
+    Ok(code.unwrap_or_else(|| exit_code(status)))
+}
+
+fn command(words: &[String]) -> Command {
+    let (program, arguments) = words.split_first().expect("clap requires one");
     let mut command = Command::new(program);
     command.args(arguments);
-    emulation.place(&mut command, emulation.near()).map_err(doing("entering the near namespace"))?;
+    command
+}
+
+/// Runs the command to its end, and hands signals on to it.
+fn run_command(mut command: Command) -> Result<ExitStatus, CliError> {
+    let program = command.get_program().to_string_lossy().into_owned();
     netns::die_with_parent(&mut command, Signal::TERM);
     // Taken before the child is there, so that none gets lost.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(doing("handling signals"))?;

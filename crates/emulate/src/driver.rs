@@ -40,7 +40,7 @@ const WAKER_KEY: u64 = u64::MAX;
 /// Runs the engine on the devices, by port index, until told to stop.
 pub(crate) fn run(engine: Engine, devices: &[Tun], control: &Arc<Control>) -> io::Result<Outcome> {
     let realtime = prefer_this_thread();
-    let mut poller = Poller::new()?;
+    let poller = Poller::new()?;
     let readable = Interest { readable: true, writable: false };
     for (key, device) in (0..).zip(devices) {
         poller.add(device, key, readable)?;

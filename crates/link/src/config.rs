@@ -19,7 +19,7 @@
 //! # Ok::<(), link::config::ConfigError>(())
 //! ```
 //!
-//! `docs/networks.md` lists every key. A key that is not known is an error, and so is a value that makes no sense.
+//! `bench/networks/README.md` lists every key. A key that is not known is an error, and so is a value that makes no sense.
 
 mod error;
 mod parse;

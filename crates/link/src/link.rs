@@ -197,6 +197,12 @@ impl<P> Link<P> {
         [leaving, flying, late].into_iter().flatten().min()
     }
 
+    /// When the packet on the wire leaves, and the queue gets shorter; `None` if it is empty, or the rate zero for ever.
+    #[must_use]
+    pub fn next_departure(&self) -> Option<Time> {
+        self.departure
+    }
+
     /// The next packet that has arrived at the far end by `now`, in order of arrival.
     pub fn poll_deliver(&mut self, now: Time) -> Option<Delivery<P>> {
         self.advance(now);

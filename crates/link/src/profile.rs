@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use units::{Bytes, Rate, Span};
 
 use crate::impair::Loss;
-use crate::rate::RatePlan;
+use crate::rate::{Change, RatePlan};
 
 /// One direction of a link. Times in it count from the start of the link's schedule.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,6 +45,32 @@ impl Profile {
             reorder: None,
             corrupt: 0.0,
         }
+    }
+
+    /// The same link, but what comes in a blackout waits for its end instead of being discarded: the rate is zero meanwhile.
+    /// Blackouts that repeat do so for `horizon`.
+    #[must_use]
+    pub fn holding(&self, horizon: Span) -> Profile {
+        let mut edges: Vec<Span> = self.rate.changes.iter().map(|change| change.at).collect();
+        for blackout in &self.blackouts {
+            let mut at = Span::ZERO;
+            if blackout.covers(at) {
+                edges.push(at);
+            }
+            while let Some(edge) = blackout.next_edge(at).filter(|edge| *edge <= horizon) {
+                edges.push(edge);
+                at = edge;
+            }
+        }
+        edges.sort_unstable();
+        edges.dedup();
+        let base = |at: Span| {
+            let latest = self.rate.changes.iter().rev().find(|change| change.at <= at);
+            latest.map_or(self.rate.base, |change| change.rate)
+        };
+        let change = |at: Span| Change { at, rate: if self.is_black(at) { Rate::ZERO } else { base(at) } };
+        let rate = RatePlan { changes: edges.into_iter().map(change).collect(), ..self.rate.clone() };
+        Profile { rate, blackouts: Vec::new(), ..self.clone() }
     }
 
     /// Whether a blackout covers the moment `at` after the schedule's start.
@@ -140,6 +166,19 @@ mod tests {
         assert_eq!(black, [false, true, false, true, false, true]);
         assert_eq!(flap.next_edge(s(1)), Some(s(2)));
         assert_eq!(flap.next_edge(s(2)), Some(s(3)));
+    }
+
+    #[test]
+    fn holding_makes_blackouts_standstills() {
+        let blackouts = alloc::vec![Blackout { from: s(1), to: Some(s(2)), every: Some(s(3)) }];
+        let changes = alloc::vec![Change { at: s(2), rate: Rate::mbit(4) }];
+        let mut profile = Profile { blackouts, ..Profile::new(Rate::mbit(8), Span::ZERO) };
+        profile.rate.changes = changes;
+        let held = profile.holding(s(5));
+        let rates: Vec<(u64, u64)> =
+            held.rate.changes.iter().map(|c| (c.at.as_millis() / 1_000, c.rate.as_bits() / 1_000_000)).collect();
+        assert_eq!(rates, [(1, 0), (2, 4), (4, 0), (5, 4)]);
+        assert!(held.blackouts.is_empty());
     }
 
     #[test]

@@ -1,15 +1,16 @@
 //! Waiting for descriptors with a time limit in nanoseconds, and being a thread that wakes up in time.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 
 /// Waits for many descriptors at once. Readiness is level-triggered.
+#[derive(Debug)]
 pub struct Poller {
     epoll: OwnedFd,
-    events: Vec<epoll::Event>,
 }
 
 /// What to wait for.
@@ -32,19 +33,13 @@ pub struct Ready {
     pub writable: bool,
 }
 
-impl std::fmt::Debug for Poller {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Poller").field("epoll", &self.epoll).finish_non_exhaustive()
-    }
-}
-
 impl Poller {
     /// An empty set.
     ///
     /// # Errors
     /// If there are no descriptors left.
     pub fn new() -> io::Result<Poller> {
-        Ok(Poller { epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?, events: Vec::with_capacity(64) })
+        Ok(Poller { epoll: epoll::create(epoll::CreateFlags::CLOEXEC)? })
     }
 
     /// Adds a descriptor. It must be removed, or closed in all its copies, before it is added again.
@@ -76,19 +71,19 @@ impl Poller {
     ///
     /// # Errors
     /// As `epoll_pwait2`, which Linux has since 5.11.
-    pub fn wait(&mut self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()> {
+    pub fn wait(&self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()> {
         ready.clear();
-        self.events.clear();
         let timeout = timeout.map(|timeout| Timespec {
             tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: i64::from(timeout.subsec_nanos()),
         });
-        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut self.events), timeout.as_ref()) {
-            Ok(_) => {}
+        let mut space = [const { MaybeUninit::<epoll::Event>::uninit() }; 64];
+        let events = match epoll::wait(&self.epoll, &mut space[..], timeout.as_ref()) {
+            Ok((events, _)) => events,
             Err(rustix::io::Errno::INTR) => return Ok(()),
             Err(error) => return Err(error.into()),
-        }
-        ready.extend(self.events.iter().map(|event| {
+        };
+        ready.extend(events.iter().map(|event| {
             let flags = event.flags;
             let failed = flags.intersects(epoll::EventFlags::ERR | epoll::EventFlags::HUP);
             Ready {

@@ -1,0 +1,207 @@
+//! The links of a network, with their clock and tallies, for what travels between sockets.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use link::config::Network;
+use link::{Link, Outcome, Profile, Tally};
+use sys::poll::thread_cpu_time;
+use units::{Bytes, Span, Time};
+
+use crate::report::{DirectionReport, Drops, Histogram, LinkReport, Report, seconds};
+
+/// A direction of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Lane {
+    pub(super) link: usize,
+    pub(super) is_down: bool,
+}
+
+impl Lane {
+    fn index(self) -> usize {
+        2 * self.link + usize::from(self.is_down)
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Lines<T> {
+    network: Network,
+    lanes: Vec<Line<T>>,
+    epoch: Instant,
+    cpu: Duration,
+    started: Option<Time>,
+    busy: Histogram,
+}
+
+#[derive(Debug)]
+struct Line<T> {
+    link: Link<Item<T>>,
+    through: usize,
+    delivered: Tally,
+    late: Histogram,
+    first: Option<Time>,
+    last: Option<Time>,
+}
+
+#[derive(Clone, Debug)]
+struct Item<T> {
+    lane: Lane,
+    item: T,
+}
+
+/// Something that arrived at the other end.
+#[derive(Debug)]
+pub(super) struct Arrival<T> {
+    pub(super) lane: Lane,
+    pub(super) is_corrupted: bool,
+    pub(super) item: T,
+}
+
+impl<T: Clone> Lines<T> {
+    /// The links, each with its profile passed through `adapt`.
+    pub(super) fn new(network: &Network, adapt: impl Fn(&Profile) -> Profile) -> Lines<T> {
+        let mut lanes = Vec::new();
+        for (index, link) in network.links.iter().enumerate() {
+            for (side, direction, name) in [(0, &link.up, "up"), (1, &link.down, "down")] {
+                lanes.push(Line {
+                    link: Link::unstarted(adapt(&direction.profile), network.stream(link, name)),
+                    through: 2 * link.shares.unwrap_or(index) + side,
+                    delivered: Tally::default(),
+                    late: Histogram::new(),
+                    first: None,
+                    last: None,
+                });
+            }
+        }
+        Lines {
+            network: network.clone(),
+            lanes,
+            epoch: Instant::now(),
+            cpu: Duration::ZERO,
+            started: None,
+            busy: Histogram::new(),
+        }
+    }
+
+    /// To be called first on the thread that runs the links.
+    pub(super) fn enter_thread(&mut self) {
+        self.cpu = thread_cpu_time();
+    }
+
+    pub(super) fn now(&self) -> Time {
+        Time::ZERO + Span::from(self.epoch.elapsed())
+    }
+
+    /// Starts the schedule, if it did not.
+    pub(super) fn start(&mut self, now: Time) {
+        if self.started.is_none() {
+            self.started = Some(now);
+            for lane in &mut self.lanes {
+                lane.link.start(now);
+            }
+        }
+    }
+
+    pub(super) fn profile(&self, lane: Lane) -> &Profile {
+        self.lanes[self.lanes[lane.index()].through].link.profile()
+    }
+
+    pub(super) fn has_room(&mut self, lane: Lane, bytes: Bytes) -> bool {
+        let now = self.now();
+        let through = self.lanes[lane.index()].through;
+        self.lanes[through].link.has_room(now, bytes)
+    }
+
+    /// When the lane's queue gets shorter.
+    pub(super) fn next_departure(&self, lane: Lane) -> Option<Time> {
+        self.lanes[self.lanes[lane.index()].through].link.next_departure()
+    }
+
+    pub(super) fn enqueue(&mut self, lane: Lane, bytes: Bytes, item: T) -> Outcome {
+        let now = self.now();
+        self.start(now);
+        let line = &mut self.lanes[lane.index()];
+        line.first.get_or_insert(now);
+        let through = line.through;
+        self.lanes[through].link.enqueue(now, bytes, Item { lane, item })
+    }
+
+    pub(super) fn poll_deadline(&self) -> Option<Time> {
+        self.lanes.iter().filter_map(|lane| lane.link.poll_deadline()).min()
+    }
+
+    pub(super) fn poll_arrival(&mut self) -> Option<Arrival<T>> {
+        let now = self.now();
+        for index in 0..self.lanes.len() {
+            let link = &mut self.lanes[index].link;
+            if link.poll_deadline().is_none_or(|deadline| deadline > now) {
+                continue;
+            }
+            let Some(delivery) = link.poll_deliver(now) else { continue };
+            let Item { lane, item } = delivery.packet;
+            let line = &mut self.lanes[lane.index()];
+            line.delivered.packets += 1;
+            line.delivered.bytes += delivery.bytes;
+            line.late.record(now - delivery.at);
+            line.last = Some(delivery.at);
+            return Some(Arrival { lane, is_corrupted: delivery.is_corrupted, item });
+        }
+        None
+    }
+
+    /// Notes how long the thread was busy before it waits again.
+    pub(super) fn record_busy(&mut self, since: Time) {
+        let now = self.now();
+        self.busy.record(now - since);
+    }
+
+    pub(super) fn report(&self) -> Report {
+        let cpu = thread_cpu_time().saturating_sub(self.cpu);
+        let lane = |link, is_down| self.direction(Lane { link, is_down });
+        let links = self.network.links.iter().enumerate().map(|(index, link)| LinkReport {
+            name: link.name.clone(),
+            up: lane(index, false),
+            down: lane(index, true),
+        });
+        let mut report = Report {
+            network: self.network.name.clone(),
+            seconds: seconds(self.started, Some(self.now())).unwrap_or(0.0),
+            first_payload_s: seconds(self.started, self.lanes.iter().filter_map(|lane| lane.first).min()),
+            last_payload_s: seconds(self.started, self.lanes.iter().filter_map(|lane| lane.last).max()),
+            cpu_share: cpu.as_secs_f64() / self.epoch.elapsed().as_secs_f64().max(1e-9),
+            busy_us: self.busy.quantiles(),
+            links: links.collect(),
+            ..Report::default()
+        };
+        report.judge();
+        report
+    }
+
+    fn direction(&self, lane: Lane) -> DirectionReport {
+        let line = &self.lanes[lane.index()];
+        let counters = line.link.counters();
+        DirectionReport {
+            packets: line.delivered.packets,
+            bytes: line.delivered.bytes.0,
+            dropped: Drops {
+                queue: counters.dropped_queue,
+                loss: counters.dropped_loss,
+                blackout: counters.dropped_blackout,
+                mtu: counters.dropped_mtu,
+                ..Drops::default()
+            },
+            duplicated: counters.duplicated,
+            reordered: counters.reordered,
+            corrupted: counters.corrupted,
+            max_queue_bytes: counters.max_queue.0,
+            late_us: line.late.quantiles(),
+            first_payload_s: seconds(self.started, line.first),
+            last_payload_s: seconds(self.started, line.last),
+        }
+    }
+}
+
+/// Whether an error on a socket only says "later".
+pub(super) fn is_later(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted | io::ErrorKind::NotConnected)
+}
