@@ -41,6 +41,12 @@ pub enum Error {
         /// In its words.
         reason: String,
     },
+    /// The sender gave up.
+    #[error("the sender gave up: {reason}; what arrived is kept, run the same commands again to go on from there")]
+    Stopped {
+        /// In its words.
+        reason: String,
+    },
     /// No path could be used at all.
     #[error("no usable path to {to}: {why}")]
     NoPath {
@@ -115,7 +121,7 @@ impl Error {
             Error::Source { .. } => 3,
             Error::WrongPeer { .. } | Error::Refused { .. } => 4,
             Error::NoPath { .. } => 5,
-            Error::Interrupted { .. } => 6,
+            Error::Interrupted { .. } | Error::Stopped { .. } => 6,
             Error::SourceChanged { .. } | Error::Integrity { .. } => 7,
             Error::Disk { .. } | Error::NoSpace { .. } | Error::Exists { .. } => 8,
             Error::Protocol(_) => 9,

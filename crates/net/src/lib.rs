@@ -2,6 +2,8 @@
 //!
 //! [`send`] and [`receive`] are whole transfers; both tell what happens through [`Event`]s.
 
+mod clock;
+mod conn;
 mod error;
 mod event;
 mod identity;
@@ -9,6 +11,7 @@ pub mod interfaces;
 mod options;
 mod receive;
 mod send;
+mod tls;
 
 pub use error::Error;
 pub use event::{Event, Events, PathEvent, PathProgress, PathState, Progress, Summary};

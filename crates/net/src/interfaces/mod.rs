@@ -94,6 +94,28 @@ pub fn discover(target: IpAddr) -> Result<Discovery, Error> {
     Ok(found)
 }
 
+/// The addresses under which other hosts may reach this one, global ones of IPv4 first: those of every interface that is up and no
+/// loopback or container bridge. None if the kernel can't be asked.
+#[must_use]
+pub fn own_addresses() -> Vec<IpAddr> {
+    let ask = || -> io::Result<Vec<IpAddr>> {
+        let mut netlink = Netlink::open()?;
+        let links = netlink.links()?;
+        let mut own = Vec::new();
+        for family in [IpAddr::from([0; 4]), IpAddr::from([0; 16])] {
+            for Address { index, address, deprecated } in netlink.addresses(family)? {
+                let link = links.iter().find(|link| link.index == index);
+                let reachable = link.is_some_and(|link| excluded(link, &links, None).is_none());
+                if reachable && !deprecated && !is_link_local(address) {
+                    own.push(address);
+                }
+            }
+        }
+        Ok(own)
+    };
+    ask().unwrap_or_default()
+}
+
 /// The addresses of `link` to send from, one for each way out; or why there is none.
 fn judge(
     netlink: &mut Netlink,

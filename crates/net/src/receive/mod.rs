@@ -1,12 +1,224 @@
 //! The receiving side of a transfer.
+//!
+//! [`receive`] listens, lets senders in ([`door`]) and waits for the outcome of their sessions. Each path has a task ([`path`]) that
+//! writes what arrives into the session's files ([`target`]).
 
-use crate::{Error, Events, ReceiveOptions, Summary};
+mod door;
+mod path;
+mod session;
+mod target;
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+use units::{Bytes, Rate, Span, Time};
+
+use crate::{Error, Event, Events, PathProgress, PathState, Progress, ReceiveOptions, Summary};
+use door::Door;
+use session::Session;
+
+/// Progress is told this often.
+const TICK: Duration = Duration::from_millis(100);
+/// What is journaled is brought to the disk this often.
+const SYNC_EVERY: Duration = Duration::from_secs(1);
+/// How long to wait for the sender's goodbye after everything is done.
+const GOODBYE: Duration = Duration::from_secs(3);
 
 /// Receives one transfer (or, with `keep`, one after the other) into the directory of `options`; `events` hears what happens.
 ///
 /// # Errors
 /// Anything of [`Error`].
 pub async fn receive(options: ReceiveOptions, events: Events) -> Result<Summary, Error> {
-    drop((options, events));
-    Err(Error::Usage("not yet".into()))
+    let keep = options.keep;
+    let listeners = listen(&options)?;
+    let addresses = reachable(&listeners);
+    let door = Arc::new(Door::new(options, events.clone())?);
+    let _closing = Closing(Arc::clone(&door));
+    let mut accepting = JoinSet::new();
+    for listener in listeners {
+        let door = Arc::clone(&door);
+        accepting.spawn(async move {
+            loop {
+                match listener.accept().await {
+                    Ok((stream, from)) => door.admit(stream, from),
+                    // Out of descriptors, most likely: the next attempt may find some.
+                    Err(_) => sleep(Duration::from_millis(50)).await,
+                }
+            }
+        });
+    }
+    let _ = events.send(Event::Listening { addresses });
+    loop {
+        let outcome = attend(&door).await;
+        if !keep {
+            return outcome;
+        }
+        match outcome {
+            Ok(summary) => {
+                let text = format!("{} received; waiting for the next transfer", summary.total);
+                let _ = events.send(Event::Notice { text });
+            }
+            Err(error) => {
+                let _ = events.send(Event::Notice { text: error.to_string() });
+            }
+        }
+        door.forget_session();
+    }
+}
+
+/// Ends every connection when the receiver is dropped.
+struct Closing(Arc<Door>);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+/// Waits for a session and its end.
+async fn attend(door: &Arc<Door>) -> Result<Summary, Error> {
+    let mut rates = Rates::default();
+    let mut next_sync = Instant::now() + SYNC_EVERY;
+    loop {
+        let Some(session) = door.session() else {
+            door.opened.notified().await;
+            continue;
+        };
+        tokio::select! {
+            () = session.over.notified() => {}
+            () = sleep(TICK) => {}
+        }
+        if let Some(error) = session.failure_to_report() {
+            return Err(error);
+        }
+        let _ = door.events.send(Event::Progress(rates.progress(&session)));
+        if let Some((at, sync)) = session.completed() {
+            let goodbye = async {
+                while session.open_paths() > 0 {
+                    session.over.notified().await;
+                }
+            };
+            let _ = timeout(GOODBYE, goodbye).await;
+            return Ok(summary(&session, &mut rates, at, sync));
+        }
+        if Instant::now() >= next_sync {
+            let syncing = Arc::clone(&session);
+            let synced = tokio::task::spawn_blocking(move || syncing.sync()).await.expect("syncing does not panic");
+            if let Err(error) = synced {
+                let _ = session.fail(error);
+            }
+            next_sync = Instant::now() + SYNC_EVERY;
+        }
+    }
+}
+
+fn summary(session: &Session, rates: &mut Rates, at: Time, sync: Span) -> Summary {
+    let progress = rates.progress(session);
+    let began = rates.began.unwrap_or(Time::ZERO);
+    let carried = session.carried().into_iter();
+    Summary {
+        files: session.layout.files().len(),
+        total: session.layout.total(),
+        moved: session.received(),
+        repeated: Bytes::ZERO,
+        elapsed: at - began,
+        sync,
+        finished_at: carried.map(|(name, carried)| (name, (Time::ZERO + carried.last) - began)).collect(),
+        paths: progress.paths,
+    }
+}
+
+/// Turns counts into rates for the display.
+#[derive(Default)]
+struct Rates {
+    session: Option<wire::frame::SessionId>,
+    began: Option<Time>,
+    last: Option<Time>,
+    seen: std::collections::BTreeMap<String, (Bytes, f64)>,
+}
+
+impl Rates {
+    fn progress(&mut self, session: &Session) -> Progress {
+        let now = session.clock.now();
+        if self.session != Some(session.id) {
+            *self = Rates { session: Some(session.id), began: Some(now), ..Rates::default() };
+        }
+        let began = *self.began.get_or_insert(now);
+        let span = now - self.last.replace(now).unwrap_or(began);
+        let received = session.received();
+        let mut paths = Vec::new();
+        for (name, carried) in session.carried() {
+            let (before, rate) = self.seen.entry(name.clone()).or_default();
+            if span > Span::ZERO {
+                let recent = ((carried.bytes - *before) / span).as_f64();
+                *rate += 0.2 * (recent - *rate);
+                *before = carried.bytes;
+            }
+            paths.push(PathProgress {
+                path: units::PathId(u32::try_from(paths.len()).expect("a handful of paths")),
+                remote: SocketAddr::new(name.parse().unwrap_or(Ipv4Addr::UNSPECIFIED.into()), 0),
+                name,
+                state: PathState::Active,
+                local: None,
+                rate: Rate::from_bits_f64(*rate),
+                rtt: Span::ZERO,
+                done: carried.bytes,
+                share: carried.bytes.as_f64() / Bytes(received.0.max(1)).as_f64(),
+                congestion_control: String::new(),
+                retransmits: 0,
+            });
+        }
+        let total = session.layout.total();
+        let done = session.resumed() + received;
+        let rate: Rate = paths.iter().map(|path| path.rate).sum();
+        let eta = (rate > Rate::ZERO).then(|| (total - done) / rate);
+        Progress { elapsed: now - began, done, total, rate, eta, repeated: Bytes::ZERO, gain: None, paths }
+    }
+}
+
+/// Opens the listening sockets.
+fn listen(options: &ReceiveOptions) -> Result<Vec<TcpListener>, Error> {
+    if !options.listen.is_empty() {
+        return options.listen.iter().map(|address| bind(*address, false)).collect();
+    }
+    // One socket for both families where the system has both, else IPv4 alone.
+    let both = bind(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), options.port), true);
+    let listener = both.or_else(|_| bind(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), options.port), false))?;
+    Ok(vec![listener])
+}
+
+fn bind(address: SocketAddr, both_families: bool) -> Result<TcpListener, Error> {
+    let open = || -> std::io::Result<TcpListener> {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+        socket.set_reuse_address(true)?;
+        if address.is_ipv6() {
+            socket.set_only_v6(!both_families)?;
+        }
+        socket.bind(&address.into())?;
+        socket.listen(1_024)?;
+        TcpListener::from_std(socket.into())
+    };
+    open().map_err(|source| Error::System { action: format!("listen on {address}"), source })
+}
+
+/// The addresses that a sender may name.
+fn reachable(listeners: &[TcpListener]) -> Vec<SocketAddr> {
+    let mut addresses = Vec::new();
+    for bound in listeners.iter().filter_map(|listener| listener.local_addr().ok()) {
+        if !bound.ip().is_unspecified() {
+            addresses.push(bound);
+            continue;
+        }
+        for address in crate::interfaces::own_addresses() {
+            if bound.is_ipv6() || address.is_ipv4() {
+                addresses.push(SocketAddr::new(address, bound.port()));
+            }
+        }
+    }
+    addresses
 }

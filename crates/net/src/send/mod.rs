@@ -1,6 +1,28 @@
 //! The sending side of a transfer.
+//!
+//! [`send`] opens the files, plans the paths, and conducts sessions until one of them completes. Each path has a task of its own
+//! ([`keeper`]) that opens its connection, brings it into the session, and replaces it when it dies; the connection's own loop is in
+//! [`path`].
 
-use crate::{Error, Events, SendOptions, Summary};
+mod conduct;
+mod connect;
+mod control;
+mod keeper;
+mod limit;
+mod path;
+mod plan;
+mod session;
+mod source;
+
+use std::sync::Arc;
+
+use crate::clock::Clock;
+use crate::tls::ClientTls;
+use crate::{Credential, Error, Event, Events, SendOptions, Summary};
+
+pub(crate) use connect::tune;
+use conduct::{Conductor, Ended};
+use source::Source;
 
 /// Sends the files of `options` over every path; `events` hears what happens. Dropping the future stops the transfer; what
 /// the receiver has verified stays journaled there.
@@ -8,6 +30,30 @@ use crate::{Error, Events, SendOptions, Summary};
 /// # Errors
 /// Anything of [`Error`].
 pub async fn send(options: SendOptions, events: Events) -> Result<Summary, Error> {
-    drop((options, events));
-    Err(Error::Usage("not yet".into()))
+    if policy::sched::by_name(&options.scheduler, policy::sched::Options::default()).is_none() {
+        let names = policy::sched::NAMES.join(", ");
+        return Err(Error::Usage(format!("there is no scheduler '{}'; there are {names}", options.scheduler)));
+    }
+    let mut options = options;
+    let source = Arc::new(Source::open(&options.sources)?);
+    let pin = match &options.credential {
+        Credential::Token(token) => token.fingerprint,
+        Credential::Pinned(fingerprint) => *fingerprint,
+    };
+    let tls = ClientTls::new(&options.identity, pin)?;
+    let plans: Vec<_> = plan::plan(&options).await?.into_iter().map(Arc::new).collect();
+    let clock = Clock::start();
+    loop {
+        let conductor = Conductor::new(Arc::new(options.clone()), Arc::clone(&source), tls.clone(), clock, events.clone());
+        match conductor.conduct(plans.clone()).await? {
+            Ended::Complete(summary) => return Ok(summary),
+            // The receiver was started again: agree anew, and go on from what it has. What this run already replaced or
+            // restarted is not to be thrown away again.
+            Ended::SessionGone => {
+                options.restart = false;
+                let text = "the receiver was restarted: agreeing on the transfer again".to_string();
+                let _ = events.send(Event::Notice { text });
+            }
+        }
+    }
 }

@@ -1,0 +1,246 @@
+//! One path's connection: a TCP socket, TLS over it, frames over that.
+
+use std::io::{self, BufRead, Read, Write};
+use std::time::Duration;
+
+use rustls::Connection;
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+use wire::{Frame, WireError};
+
+use crate::Fingerprint;
+use crate::tls::peer_fingerprint;
+
+/// A TLS connection that carries frames. Reading and writing are separate `try_*` steps, so that one task can do both.
+pub(crate) struct Conn {
+    stream: TcpStream,
+    tls: Connection,
+    /// Decrypted bytes; those before `parsed` are done with.
+    inbox: Vec<u8>,
+    parsed: usize,
+    /// For frames on their way into TLS.
+    scratch: Vec<u8>,
+    closed: bool,
+}
+
+/// Why a connection is of no more use.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConnError {
+    /// The network, in the kernel's words.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// TLS: corrupted records, a wrong key, another protocol.
+    #[error("TLS: {0}")]
+    Tls(#[from] rustls::Error),
+    /// The peer sent what is no frame.
+    #[error("the peer broke the protocol: {0}")]
+    Wire(#[from] WireError),
+    /// The peer sent a frame that has no place here.
+    #[error("the peer sent a {0} frame where none belongs")]
+    Unexpected(String),
+    /// The peer closed.
+    #[error("the peer closed the connection")]
+    Closed,
+    /// Nothing came in time.
+    #[error("no answer within {0:?}")]
+    Silent(Duration),
+}
+
+impl Conn {
+    /// Wraps a connected socket; nothing is sent before [`Conn::handshake`].
+    pub(crate) fn new(stream: TcpStream, tls: Connection) -> Conn {
+        Conn { stream, tls, inbox: Vec::new(), parsed: 0, scratch: Vec::new(), closed: false }
+    }
+
+    /// The socket, for its options.
+    pub(crate) fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+
+    /// The peer's key; known after the handshake.
+    pub(crate) fn peer(&self) -> Option<Fingerprint> {
+        peer_fingerprint(&self.tls)
+    }
+
+    /// Runs the TLS handshake to its end.
+    pub(crate) async fn handshake(&mut self) -> Result<(), ConnError> {
+        while self.tls.is_handshaking() || self.tls.wants_write() {
+            if !self.try_flush()? {
+                self.stream.writable().await?;
+            } else if self.tls.is_handshaking() {
+                self.stream.readable().await?;
+                self.try_fill(usize::MAX)?;
+                if self.closed {
+                    return Err(ConnError::Closed);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts a frame on its way; it leaves with the next flush.
+    pub(crate) fn push(&mut self, frame: &Frame<'_>) {
+        self.scratch.clear();
+        frame.emit(&mut self.scratch);
+        self.tls.writer().write_all(&self.scratch).expect("the TLS buffer has no limit");
+    }
+
+    /// Puts a frame on its way that the caller has in two parts, without copying them together.
+    pub(crate) fn push_parts(&mut self, header: &[u8], payload: &[u8]) {
+        let parts = [io::IoSlice::new(header), io::IoSlice::new(payload)];
+        let taken = self.tls.writer().write_vectored(&parts).expect("the TLS buffer has no limit");
+        assert_eq!(taken, header.len() + payload.len(), "the TLS buffer has no limit");
+    }
+
+    /// Whether bytes wait to be written.
+    pub(crate) fn wants_write(&self) -> bool {
+        self.tls.wants_write()
+    }
+
+    /// Writes what the kernel takes; true when nothing is left.
+    pub(crate) fn try_flush(&mut self) -> Result<bool, ConnError> {
+        while self.tls.wants_write() {
+            match self.tls.write_tls(&mut Socket(&self.stream)) {
+                Ok(0) => return Err(ConnError::Closed),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Reads what has arrived, at most about `limit` bytes of plaintext at a time; returns how many bytes came, zero when
+    /// there is nothing or the peer closed ([`Conn::is_closed`]).
+    pub(crate) fn try_fill(&mut self, limit: usize) -> Result<usize, ConnError> {
+        if self.parsed == self.inbox.len() {
+            self.inbox.clear();
+            self.parsed = 0;
+        }
+        let before = self.inbox.len();
+        while !self.closed && self.inbox.len() - before < limit {
+            match self.tls.read_tls(&mut Socket(&self.stream)) {
+                Ok(0) => self.closed = true,
+                Ok(_) => {
+                    let state = match self.tls.process_new_packets() {
+                        Ok(state) => state,
+                        Err(error) => {
+                            // The alert tells the peer why; if it can't be sent, the closed socket does.
+                            let _ = self.tls.write_tls(&mut Socket(&self.stream));
+                            return Err(error.into());
+                        }
+                    };
+                    let mut waiting = state.plaintext_bytes_to_read();
+                    while waiting > 0 {
+                        let mut reader = self.tls.reader();
+                        let chunk = reader.fill_buf()?;
+                        let length = chunk.len();
+                        self.inbox.extend_from_slice(chunk);
+                        reader.consume(length);
+                        waiting -= length;
+                    }
+                    if state.peer_has_closed() {
+                        self.closed = true;
+                    }
+                    if self.tls.is_handshaking() {
+                        break;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(self.inbox.len() - before)
+    }
+
+    /// Whether the peer has sent its last byte.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// The next complete frame of what was read, borrowed until the next call.
+    pub(crate) fn next_frame(&mut self) -> Result<Option<Frame<'_>>, ConnError> {
+        match Frame::length(&self.inbox[self.parsed..])? {
+            Some(length) if self.parsed + length <= self.inbox.len() => {
+                let start = self.parsed;
+                self.parsed += length;
+                Ok(Frame::parse(&self.inbox[start..])?.map(|(frame, _)| frame))
+            }
+            _ => {
+                self.inbox.drain(..self.parsed);
+                self.parsed = 0;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Waits until the socket has something to read, or can take something where bytes wait to be written.
+    pub(crate) async fn ready(&self) -> Result<(), ConnError> {
+        let interest = if self.wants_write() { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
+        self.stream.ready(interest).await?;
+        Ok(())
+    }
+
+    /// Sends everything that waits.
+    pub(crate) async fn flush(&mut self) -> Result<(), ConnError> {
+        while !self.try_flush()? {
+            self.stream.writable().await?;
+        }
+        Ok(())
+    }
+
+    /// Waits for one frame and hands it to `read`.
+    pub(crate) async fn receive<T>(
+        &mut self,
+        read: impl FnMut(Frame<'_>) -> Result<T, ConnError>,
+    ) -> Result<T, ConnError> {
+        self.receive_within(wire::frame::MAX_BODY, read).await
+    }
+
+    /// As [`Conn::receive`], reading at most about `limit` bytes at a time.
+    pub(crate) async fn receive_within<T>(
+        &mut self,
+        limit: usize,
+        mut read: impl FnMut(Frame<'_>) -> Result<T, ConnError>,
+    ) -> Result<T, ConnError> {
+        loop {
+            if let Some(frame) = self.next_frame()? {
+                return read(frame);
+            }
+            if self.closed {
+                return Err(ConnError::Closed);
+            }
+            self.stream.readable().await?;
+            self.try_fill(limit)?;
+        }
+    }
+
+    /// Says goodbye in TLS's own way; whether it arrives does not matter.
+    pub(crate) fn close(&mut self) {
+        self.tls.send_close_notify();
+        let _ = self.try_flush();
+    }
+}
+
+/// A socket as rustls wants it; each call is one system call.
+struct Socket<'a>(&'a TcpStream);
+
+impl Read for Socket<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.try_read(buffer)
+    }
+}
+
+impl Write for Socket<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.try_write(bytes)
+    }
+
+    fn write_vectored(&mut self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        self.0.try_write_vectored(slices)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

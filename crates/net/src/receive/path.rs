@@ -1,0 +1,99 @@
+//! One open path at the receiver: data in, acknowledgements out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+use wire::Frame;
+
+use super::session::Session;
+use crate::conn::{Conn, ConnError};
+
+/// A sender that says nothing for this long is gone: it pings every second.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// Serves one path of `session` until it closes; `name` is what the path is called in reports.
+pub(crate) async fn serve(conn: &mut Conn, session: &Arc<Session>, name: &str) -> Result<(), ConnError> {
+    let (number, mailbox) = session.join();
+    let _membership = Membership { session, number };
+    let mut last_heard = Instant::now();
+    let mut acks = Vec::new();
+    loop {
+        if conn.try_fill(2 * wire::frame::MAX_BODY)? > 0 {
+            last_heard = Instant::now();
+        }
+        let mut pong = None;
+        while let Some(frame) = conn.next_frame()? {
+            match frame {
+                // A failed session takes no more; the mailbox holds the reason.
+                Frame::Data(_) if session.has_failed() => {}
+                Frame::Data(data) => match session.handle_data(name, &data) {
+                    Ok(range) => acks.push(range),
+                    Err(_) if session.has_failed() => {}
+                    Err(error) => return Err(error),
+                },
+                Frame::Ping(number) => pong = Some(number),
+                Frame::Pong(_) => {}
+                Frame::Abort(_, text) => {
+                    let error = crate::Error::Stopped { reason: text };
+                    return Err(session.fail(error));
+                }
+                other => return Err(ConnError::Unexpected(String::from(&other))),
+            }
+        }
+        for ranges in acks.chunks(wire::frame::MAX_RANGES) {
+            conn.push(&Frame::Ack(ranges.to_vec()));
+        }
+        acks.clear();
+        if let Some(number) = pong {
+            conn.push(&Frame::Pong(number));
+        }
+        let frames = mailbox.take();
+        if !frames.is_empty() {
+            conn.push_parts(&frames, &[]);
+        }
+        conn.try_flush()?;
+        finish_files(session);
+        if conn.is_closed() {
+            return Ok(());
+        }
+        tokio::select! {
+            ready = conn.ready() => ready?,
+            () = mailbox.full.notified() => {}
+            () = session.closing.notified() => {
+                conn.close();
+                return Ok(());
+            }
+            () = sleep_until(last_heard + SILENCE) => return Err(ConnError::Silent(SILENCE)),
+        }
+    }
+}
+
+/// Starts finishing whatever became whole, away from the paths: a disk may take its time.
+pub(crate) fn finish_files(session: &Arc<Session>) {
+    let ready = session.take_finished();
+    if ready.is_empty() {
+        return;
+    }
+    let session = Arc::clone(session);
+    tokio::task::spawn_blocking(move || {
+        for (file, root) in ready {
+            if let Err(error) = session.finish(file, root) {
+                let _ = session.fail(error);
+                return;
+            }
+        }
+    });
+}
+
+/// Leaves the session however the path ends.
+struct Membership<'a> {
+    session: &'a Session,
+    number: u32,
+}
+
+impl Drop for Membership<'_> {
+    fn drop(&mut self) {
+        self.session.leave(self.number);
+    }
+}

@@ -1,0 +1,377 @@
+//! Conducts one session: starts a keeper for each path, turns the core's events into actions, and knows when it is over.
+
+use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use tokio::sync::{Notify, mpsc};
+use tokio::task::JoinSet;
+use tokio::time::{Duration, Instant, sleep_until, timeout};
+use transfer::{SenderEvent, Why};
+use units::{Bytes, PathId, Rate, Span, Time};
+
+use super::keeper::{Keeper, Shop};
+use super::limit::Limit;
+use super::plan::{Plan, default_plans, guessed_plans, resolve};
+use super::session::{Agreement, Entrance, Report, Session};
+use super::source::Source;
+use crate::clock::Clock;
+use crate::tls::ClientTls;
+use crate::{Error, Event, Events, PathEvent, PathProgress, PathState, Progress, SendOptions, Summary};
+
+/// How a session ended without an error.
+pub(crate) enum Ended {
+    Complete(Summary),
+    SessionGone,
+}
+
+/// Conducts one session.
+pub(crate) struct Conductor {
+    options: Arc<SendOptions>,
+    source: Arc<Source>,
+    clock: Clock,
+    events: Events,
+    shop: Arc<Shop>,
+    reports: mpsc::UnboundedReceiver<Report>,
+    keepers: JoinSet<()>,
+    plans: Vec<Arc<Plan>>,
+    /// Rings for the stalled connection of each plan.
+    stalled: Vec<Arc<Notify>>,
+    stop: Vec<Arc<Notify>>,
+    session: Option<Arc<Session>>,
+    began: Time,
+    resumed: Bytes,
+    /// When some path was last open or the session began.
+    alive: Time,
+}
+
+/// Progress is told this often.
+const TICK: Duration = Duration::from_millis(100);
+/// Interfaces are looked at this often.
+const LOOK_AROUND: Span = Span::from_secs(2);
+
+impl Conductor {
+    pub(crate) fn new(
+        options: Arc<SendOptions>,
+        source: Arc<Source>,
+        tls: ClientTls,
+        clock: Clock,
+        events: Events,
+    ) -> Conductor {
+        let (sender, reports) = mpsc::unbounded_channel();
+        let entrance = Entrance::new(Arc::clone(&options), Arc::clone(&source), clock, sender);
+        let total_limit = options.max_rate.map(|rate| Arc::new(Limit::new(rate)));
+        let shop =
+            Arc::new(Shop { entrance, tls, events: events.clone(), total_limit, next_path: AtomicU32::new(0), last_failure: Mutex::default() });
+        let now = clock.now();
+        Conductor {
+            options,
+            source,
+            clock,
+            events,
+            shop,
+            reports,
+            keepers: JoinSet::new(),
+            plans: Vec::new(),
+            stalled: Vec::new(),
+            stop: Vec::new(),
+            session: None,
+            began: now,
+            resumed: Bytes::ZERO,
+            alive: now,
+        }
+    }
+
+    /// Runs until the transfer is complete, or cannot be.
+    pub(crate) async fn conduct(mut self, plans: Vec<Arc<Plan>>) -> Result<Ended, Error> {
+        for plan in plans {
+            self.hire(plan);
+        }
+        let mut next_tick = Instant::now();
+        let mut next_look = self.clock.now() + LOOK_AROUND;
+        loop {
+            let deadline = self.session.as_ref().and_then(|session| session.core().poll_deadline(self.clock.now()));
+            let wake = deadline.map_or(next_tick, |time| next_tick.min(self.clock.instant(time)));
+            let kicked = async {
+                match &self.session {
+                    Some(session) => session.kick.notified().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                report = self.reports.recv() => {
+                    let report = report.expect("the shop holds a sender");
+                    if let Some(ended) = self.handle(report).await? {
+                        return Ok(ended);
+                    }
+                }
+                () = kicked => {}
+                () = sleep_until(wake) => {}
+            }
+            self.drain_core();
+            let now = self.clock.now();
+            if Instant::now() >= next_tick {
+                next_tick = Instant::now() + TICK;
+                self.tick(now)?;
+            }
+            if now >= next_look {
+                next_look = now + LOOK_AROUND;
+                self.look_around().await;
+            }
+        }
+    }
+
+    fn hire(&mut self, plan: Arc<Plan>) {
+        let group = u32::try_from(self.plans.len()).expect("a handful of paths");
+        let (stalled, stop) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let keeper = Keeper {
+            shop: Arc::clone(&self.shop),
+            plan: Arc::clone(&plan),
+            group,
+            stalled: Arc::clone(&stalled),
+            stop: Arc::clone(&stop),
+        };
+        self.plans.push(plan);
+        self.stalled.push(stalled);
+        self.stop.push(stop);
+        self.keepers.spawn(keeper.keep());
+    }
+
+    async fn handle(&mut self, report: Report) -> Result<Option<Ended>, Error> {
+        match report {
+            Report::Established(session, agreement) => {
+                self.establish(session, &agreement)?;
+                if self.options.dry_run {
+                    return Ok(Some(Ended::Complete(self.summary(Span::ZERO))));
+                }
+            }
+            Report::FileDone(file, root) => self.file_done(file, root)?,
+            Report::Done(micros) => {
+                let summary = self.summary(Span::from_micros(micros));
+                self.source.check_unchanged()?;
+                self.say_goodbye().await;
+                return Ok(Some(Ended::Complete(summary)));
+            }
+            Report::SessionGone => return Ok(Some(Ended::SessionGone)),
+            Report::Fatal(error) => return Err(error),
+        }
+        Ok(None)
+    }
+
+    fn establish(&mut self, session: Arc<Session>, agreement: &Agreement) -> Result<(), Error> {
+        let layout = self.source.layout();
+        self.resumed = agreement.resumed;
+        let _ = self.events.send(Event::Started {
+            peer: agreement.peer,
+            files: layout.files().len(),
+            total: layout.total(),
+            resumed: agreement.resumed,
+        });
+        for plan in &self.plans {
+            plan.learn(&agreement.addresses);
+        }
+        for guess in guessed_plans(&self.plans, &agreement.addresses) {
+            self.hire(Arc::new(guess));
+        }
+        self.session = Some(session);
+        if self.options.verify && agreement.resumed > Bytes::ZERO {
+            // What an earlier attempt sent was read from the file as it was then.
+            let text = "hashing the whole source, because a part of it was sent by an earlier attempt".to_string();
+            let _ = self.events.send(Event::Notice { text });
+        }
+        Ok(())
+    }
+
+    /// Tells the paths what the core decided.
+    fn drain_core(&mut self) {
+        let Some(session) = self.session.clone() else { return };
+        let now = self.clock.now();
+        let mut core = session.core();
+        if core.poll_deadline(now).is_some_and(|deadline| deadline <= now) {
+            core.handle_deadline(now);
+        }
+        session.wake(&mut core);
+        let mut changes = Vec::new();
+        while let Some(event) = core.poll_event() {
+            if let SenderEvent::PathState { path, state, why } = event {
+                changes.push((path, state, why));
+            }
+        }
+        drop(core);
+        for (path, state, why) in changes {
+            self.path_changed(&session, path, state, why);
+        }
+    }
+
+    fn path_changed(&self, session: &Session, path: PathId, state: transfer::PathState, why: Why) {
+        let Some(facts) = session.paths().get(&path).cloned() else { return };
+        if state == transfer::PathState::Stalled
+            && let Some(plan) = self.plans.iter().position(|plan| Arc::ptr_eq(plan, &facts.plan))
+        {
+            self.stalled[plan].notify_one();
+        }
+        let event = PathEvent {
+            path,
+            name: facts.plan.name.clone(),
+            state: shown(state),
+            why: self.in_words(session, why),
+        };
+        let _ = self.events.send(Event::Path(event));
+    }
+
+    /// The reason with the paths' names in place of their numbers.
+    fn in_words(&self, session: &Session, why: Why) -> String {
+        let text = why.to_string();
+        let (Why::TestingBottleneck(other)
+        | Why::SharedBottleneck(other, _)
+        | Why::OwnBottleneck(other)
+        | Why::PeerGone(other)) = why
+        else {
+            return text;
+        };
+        match session.paths().get(&other) {
+            Some(facts) => text.replace(&other.to_string(), &facts.plan.name),
+            None => text,
+        }
+    }
+
+    fn tick(&mut self, now: Time) -> Result<(), Error> {
+        let progress = self.progress(now);
+        let open = self.session.as_ref().is_some_and(|session| !session.paths().is_empty());
+        if open {
+            self.alive = now;
+        }
+        let _ = self.events.send(Event::Progress(progress));
+        if now - self.alive > self.options.patience {
+            return Err(self.interrupted(now));
+        }
+        Ok(())
+    }
+
+    fn interrupted(&self, now: Time) -> Error {
+        let last = self.shop.last_failure.lock().expect("no panic while held").clone();
+        let why = format!("none was open for {:.0} s; {last}", (now - self.alive).as_secs_f64());
+        match &self.session {
+            None => Error::NoPath { to: self.options.to.to_string(), why },
+            Some(session) => {
+                let total = self.source.layout().total();
+                let done = self.resumed + session.core().totals(now).acked;
+                Error::Interrupted { why, done, total }
+            }
+        }
+    }
+
+    /// Takes in interfaces that came up since.
+    async fn look_around(&mut self) {
+        if !self.options.paths.is_empty() {
+            return;
+        }
+        let Ok(remotes) = resolve(&self.options.to).await else { return };
+        let Ok(found) = default_plans(&self.options, &remotes) else { return };
+        for plan in found {
+            if self.plans.iter().all(|known| known.name != plan.name) {
+                self.hire(Arc::new(plan));
+            }
+        }
+    }
+
+    fn file_done(&self, index: u32, root: [u8; 32]) -> Result<(), Error> {
+        let index = usize::try_from(index).expect("32 bits fit");
+        let Some(file) = self.source.layout().files().get(index) else {
+            return Err(Error::Protocol(format!("file {index} is done, but there are not that many")));
+        };
+        let name = String::from_utf8_lossy(&file.name).into_owned();
+        let mut ours = self.source.root(index);
+        if ours.is_none() && self.options.verify {
+            ours = Some(self.source.hash(index)?);
+        }
+        if let Some(ours) = ours
+            && ours.0 != root
+        {
+            let detail = format!(
+                "the receiver has BLAKE3 {}, the source {ours}; the source changed between two attempts: send it again with --restart",
+                transfer::Cv(root)
+            );
+            return Err(Error::Integrity { what: name, detail });
+        }
+        let blake3 = transfer::Cv(root).to_string();
+        let _ = self.events.send(Event::FileDone { name, size: file.size, blake3 });
+        Ok(())
+    }
+
+    /// Closes the connections in order, for a moment.
+    async fn say_goodbye(&mut self) {
+        self.stop.iter().for_each(|stop| stop.notify_one());
+        let all = async { while self.keepers.join_next().await.is_some() {} };
+        let _ = timeout(Duration::from_millis(100), all).await;
+    }
+
+    fn progress(&self, now: Time) -> Progress {
+        let total = self.source.layout().total();
+        let Some(session) = self.session.clone() else {
+            return Progress { elapsed: now - self.began, total, ..Progress::default() };
+        };
+        let (totals, reports) = {
+            let core = session.core();
+            (core.totals(now), core.paths(now))
+        };
+        let facts = session.paths().clone();
+        let moved = totals.acked.0.max(1);
+        let paths: Vec<PathProgress> = reports
+            .iter()
+            .filter_map(|report| {
+                let facts = facts.get(&report.id)?;
+                let kernel = facts.kernel.lock().expect("no panic while held").clone();
+                let done = report.acked + Bytes(facts.plan.carried.load(Ordering::Relaxed));
+                Some(PathProgress {
+                    path: report.id,
+                    name: facts.plan.name.clone(),
+                    state: shown(report.state),
+                    local: facts.local,
+                    remote: facts.remote,
+                    rate: report.rate,
+                    rtt: kernel.rtt,
+                    done,
+                    share: done.as_f64() / Bytes(moved).as_f64(),
+                    congestion_control: kernel.congestion_control,
+                    retransmits: kernel.retransmits,
+                })
+            })
+            .collect();
+        let best = paths.iter().map(|path| path.rate).max().unwrap_or_default();
+        let gain = (paths.len() > 1 && best > Rate::ZERO).then(|| totals.rate.as_f64() / best.as_f64());
+        Progress {
+            elapsed: now - self.began,
+            done: self.resumed + totals.acked,
+            total,
+            rate: totals.rate,
+            eta: totals.eta,
+            repeated: totals.duplicates,
+            gain,
+            paths,
+        }
+    }
+
+    fn summary(&self, sync: Span) -> Summary {
+        let now = self.clock.now();
+        let progress = self.progress(now);
+        let layout = self.source.layout();
+        Summary {
+            files: layout.files().len(),
+            total: layout.total(),
+            moved: progress.done - self.resumed,
+            repeated: progress.repeated,
+            elapsed: (now - self.began) - sync,
+            sync,
+            finished_at: Vec::new(),
+            paths: progress.paths,
+        }
+    }
+}
+
+fn shown(state: transfer::PathState) -> PathState {
+    match state {
+        transfer::PathState::Proving | transfer::PathState::Active => PathState::Active,
+        transfer::PathState::Stalled => PathState::Stalled,
+        transfer::PathState::Standby => PathState::Standby,
+    }
+}

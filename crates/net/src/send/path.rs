@@ -1,0 +1,255 @@
+//! One open path: data out, acknowledgements in, and what the kernel says about it.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::Notify;
+use tokio::time::sleep_until;
+use transfer::{Extent, Sample, Transmit};
+use units::{Bytes, PathId, Rate, Span, Time};
+use wire::Frame;
+use wire::frame::{AbortCode, DataHeader, Range};
+
+use super::control::Control;
+use super::limit::Limit;
+use super::plan::Plan;
+use super::session::{Report, Session, refusal};
+use crate::Error;
+use crate::conn::{Conn, ConnError};
+
+/// What is known of an open path from outside the core.
+pub(crate) struct PathFacts {
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) local: Option<SocketAddr>,
+    pub(crate) remote: SocketAddr,
+    /// Rings when the core may have something for this path.
+    pub(crate) wake: Notify,
+    /// What the kernel said last, for the display.
+    pub(crate) kernel: Mutex<KernelFacts>,
+}
+
+/// What the kernel said last.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct KernelFacts {
+    pub(crate) congestion_control: String,
+    pub(crate) retransmits: u64,
+    pub(crate) rtt: Span,
+}
+
+/// Looking at the kernel's counters this often is cheap and catches a stall within a blink.
+const SAMPLE_EVERY: Span = Span::from_millis(25);
+/// How much unsent data a socket may hold, as time at the path's rate: it covers our wake-ups, and no more, since what the kernel
+/// holds can't be given to another path.
+const UNSENT: Span = Span::from_millis(30);
+/// Bounds of that amount.
+const UNSENT_LEAST: Bytes = Bytes::kib(8);
+const UNSENT_MOST: Bytes = Bytes::mib(2);
+/// A silent path is asked for a sign of life this often.
+const PING_EVERY: Span = Span::from_secs(1);
+
+/// Carries data until the connection ends; `limits` are upper bounds of its rate.
+pub(crate) struct Carrier<'a> {
+    pub(crate) id: PathId,
+    pub(crate) session: &'a Session,
+    pub(crate) facts: &'a PathFacts,
+    pub(crate) limits: Vec<Arc<Limit>>,
+    pub(crate) control: Control,
+    conn: Conn,
+    buffer: Vec<u8>,
+    header: Vec<u8>,
+    rate: Rate,
+    next_sample: Time,
+    next_ping: Time,
+}
+
+impl<'a> Carrier<'a> {
+    pub(crate) fn new(
+        id: PathId,
+        session: &'a Session,
+        facts: &'a PathFacts,
+        limits: Vec<Arc<Limit>>,
+        control: Control,
+        conn: Conn,
+    ) -> Carrier<'a> {
+        let now = session.clock.now();
+        Carrier {
+            id,
+            session,
+            facts,
+            limits,
+            control,
+            conn,
+            buffer: Vec::new(),
+            header: Vec::new(),
+            rate: Rate::ZERO,
+            next_sample: now,
+            next_ping: now + PING_EVERY,
+        }
+    }
+
+    /// Runs until the connection fails, or until `stop` rings: then the peer is told goodbye.
+    pub(crate) async fn run(mut self, stop: &Notify) -> Result<(), ConnError> {
+        loop {
+            self.take_in()?;
+            let wait = self.send()?;
+            let now = self.session.clock.now();
+            if now >= self.next_sample {
+                self.sample(now)?;
+            }
+            if now >= self.next_ping {
+                self.next_ping = now + PING_EVERY;
+                self.conn.push(&Frame::Ping(now.as_nanos()));
+                self.conn.try_flush()?;
+            }
+            let until = wait.unwrap_or(self.next_sample).min(self.next_sample);
+            tokio::select! {
+                ready = self.conn.ready() => ready?,
+                () = self.facts.wake.notified() => {}
+                () = sleep_until(self.session.clock.instant(until)) => {}
+                () = stop.notified() => {
+                    self.conn.close();
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Takes in what arrived.
+    fn take_in(&mut self) -> Result<(), ConnError> {
+        if self.conn.try_fill(wire::frame::MAX_BODY)? > 0 {
+            self.next_ping = self.session.clock.now() + PING_EVERY;
+        }
+        let session = self.session;
+        let mut pong = None;
+        while let Some(frame) = self.conn.next_frame()? {
+            match frame {
+                Frame::Ack(ranges) => acknowledge(session, self.id, &ranges)?,
+                Frame::Refused(range) => {
+                    let now = session.clock.now();
+                    let mut core = session.core();
+                    core.handle_refused(now, Extent::new(range.start, range.len)).map_err(unexpected)?;
+                    session.wake(&mut core);
+                }
+                Frame::Ping(number) => pong = Some(number),
+                Frame::Joined | Frame::Pong(_) => {}
+                Frame::FileDone(file, root) => report(session, Report::FileDone(file, root)),
+                Frame::Done(micros) => report(session, Report::Done(micros)),
+                Frame::Abort(code, text) => {
+                    report(session, refusal(code, text));
+                    return Err(ConnError::Closed);
+                }
+                other => return Err(ConnError::Unexpected(String::from(&other))),
+            }
+        }
+        if let Some(number) = pong {
+            self.conn.push(&Frame::Pong(number));
+        }
+        if self.conn.is_closed() { Err(ConnError::Closed) } else { Ok(()) }
+    }
+
+    /// Sends as long as the core has something and the kernel takes it; says when to try again if neither socket nor core will.
+    fn send(&mut self) -> Result<Option<Time>, ConnError> {
+        // Now and then the acknowledgements want a turn.
+        for _ in 0..8 {
+            if !self.conn.try_flush()? {
+                return Ok(None);
+            }
+            let now = self.session.clock.now();
+            if let Some(until) = self.limits.iter().filter_map(|limit| limit.until(now)).max() {
+                return Ok(Some(until));
+            }
+            let room = (self.rate * UNSENT).clamp(UNSENT_LEAST, UNSENT_MOST);
+            let unsent = Bytes(sys::sockopt::unsent(self.conn.stream())?);
+            if unsent >= room {
+                let drain = (unsent - Bytes(room.0 / 2)) / self.rate;
+                return Ok(Some(now + drain.clamp(Span::from_millis(1), Span::from_millis(40))));
+            }
+            let transmit = {
+                let mut core = self.session.core();
+                let transmit = core.poll_transmit(now, self.id, Bytes(room.0 / 2));
+                self.session.wake(&mut core);
+                transmit
+            };
+            match transmit {
+                Transmit::Data(extent) => self.send_extent(extent)?,
+                Transmit::Wait { until } => return Ok(until),
+                Transmit::Complete => return Ok(None),
+            }
+        }
+        Ok(Some(self.session.clock.now()))
+    }
+
+    fn send_extent(&mut self, extent: Extent) -> Result<(), ConnError> {
+        let (range, cv) = match self.session.source.read(extent, &mut self.buffer) {
+            Ok(read) => read,
+            Err(error) => {
+                let code = match error {
+                    Error::SourceChanged { .. } => AbortCode::Integrity,
+                    _ => AbortCode::Stopped,
+                };
+                self.conn.push(&Frame::Abort(code, "the sender cannot read its file any more".into()));
+                self.conn.try_flush()?;
+                report(self.session, Report::Fatal(error));
+                return Err(ConnError::Closed);
+            }
+        };
+        self.header.clear();
+        DataHeader::emit(extent.start, cv.as_ref().map(|cv| &cv.0), range.len(), &mut self.header);
+        self.conn.push_parts(&self.header, &self.buffer[range]);
+        let now = self.session.clock.now();
+        self.limits.iter().for_each(|limit| limit.spend(now, Bytes(extent.len)));
+        Ok(())
+    }
+
+    /// Looks at the kernel's counters and tells the core.
+    fn sample(&mut self, now: Time) -> Result<(), ConnError> {
+        let info = sys::sockopt::tcp_info(self.conn.stream())?;
+        let sample = Sample {
+            rtt: Span::from(info.rtt),
+            min_rtt: Span::from(info.min_rtt),
+            delivery_rate: (info.delivery_rate > 0).then(|| Rate::from_bytes(info.delivery_rate)),
+            kernel_acked: Bytes(info.bytes_acked),
+            timeouts: info.timeouts,
+            unsent: Bytes(info.unsent),
+        };
+        {
+            let mut core = self.session.core();
+            core.handle_sample(now, self.id, sample);
+            self.session.wake(&mut core);
+        }
+        // Falls slowly: one low sample must not starve the socket.
+        let faded = Rate::from_bits(self.rate.as_bits() / 8 * 7);
+        self.rate = sample.delivery_rate.unwrap_or(Rate::ZERO).max(faded).max(Rate::kbit(100));
+        self.control.look(self.conn.stream(), &info, &self.facts.plan.name);
+        let mut kernel = self.facts.kernel.lock().expect("no panic while held");
+        kernel.retransmits = info.retransmits;
+        kernel.rtt = sample.rtt;
+        if kernel.congestion_control != self.control.name() {
+            kernel.congestion_control = self.control.name().to_string();
+        }
+        self.next_sample = now + SAMPLE_EVERY;
+        Ok(())
+    }
+}
+
+fn acknowledge(session: &Session, path: PathId, ranges: &[Range]) -> Result<(), ConnError> {
+    let now = session.clock.now();
+    let mut core = session.core();
+    for range in ranges {
+        core.handle_acked(now, path, Extent::new(range.start, range.len)).map_err(unexpected)?;
+    }
+    session.wake(&mut core);
+    if core.is_complete() {
+        session.kick.notify_one();
+    }
+    Ok(())
+}
+
+fn unexpected(error: transfer::PeerError) -> ConnError {
+    ConnError::Unexpected(error.to_string())
+}
+
+/// Tells the conductor; when nobody listens any more, the session is over anyway.
+fn report(session: &Session, report: Report) {
+    let _ = session.reports.send(report);
+}

@@ -1,0 +1,210 @@
+//! Which paths a transfer uses: from what local address, by what device, to where.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Mutex;
+use std::sync::atomic::AtomicU64;
+
+use units::Rate;
+
+use crate::interfaces::{LocalPath, discover};
+use crate::{Error, PathClass, PathSpec, Remote, SendOptions};
+
+/// One path, before and between its connections.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    /// What a person calls it.
+    pub(crate) name: String,
+    /// The device to bind to; `None` for loopback, which needs no binding.
+    pub(crate) device: Option<String>,
+    /// The local address to bind to.
+    pub(crate) local: IpAddr,
+    /// Remote addresses to try, best first; more may be learnt from the receiver.
+    remotes: Mutex<Vec<SocketAddr>>,
+    /// Whether the caller fixed the remote address.
+    fixed: bool,
+    /// When it is used.
+    pub(crate) class: PathClass,
+    /// Upper bound of its rate.
+    pub(crate) max: Option<Rate>,
+    /// Whether it is only a guess from addresses that the receiver announced, to be given up if it never answers.
+    pub(crate) guessed: bool,
+    /// Bytes that its former connections carried.
+    pub(crate) carried: AtomicU64,
+}
+
+/// The most paths that a transfer tries at once.
+const MAX_PATHS: usize = 16;
+
+impl Plan {
+    /// The remote address for connection attempt number `attempt`.
+    pub(crate) fn remote(&self, attempt: usize) -> SocketAddr {
+        let remotes = self.remotes.lock().expect("no panic while held");
+        remotes[attempt % remotes.len()]
+    }
+
+    /// Ranks the addresses that the receiver announced: one that shares more leading bits with the local address is more likely at
+    /// the other end of the same line.
+    pub(crate) fn learn(&self, announced: &[SocketAddr]) {
+        if self.fixed {
+            return;
+        }
+        let mut remotes = self.remotes.lock().expect("no panic while held");
+        for address in announced {
+            if address.is_ipv4() == self.local.is_ipv4() && !remotes.contains(address) {
+                remotes.push(*address);
+            }
+        }
+        remotes.sort_by_key(|remote| std::cmp::Reverse(common_prefix(self.local, remote.ip())));
+        remotes.truncate(4);
+    }
+}
+
+/// The paths that `options` ask for.
+///
+/// # Errors
+/// [`Error::NoPath`] if there is none, [`Error::Usage`] if a named one can't be.
+pub(crate) async fn plan(options: &SendOptions) -> Result<Vec<Plan>, Error> {
+    let default = resolve(&options.to).await?;
+    if options.paths.is_empty() {
+        return default_plans(options, &default);
+    }
+    let mut plans = Vec::new();
+    for spec in &options.paths {
+        let remotes = match &spec.to {
+            Some(remote) => resolve(remote).await?,
+            None => default.clone(),
+        };
+        plans.push(named_plan(spec, &remotes)?);
+    }
+    distinguish(&mut plans);
+    Ok(plans)
+}
+
+/// Every unmetered interface that reaches one of the `remotes`; metered ones as backups.
+pub(crate) fn default_plans(options: &SendOptions, remotes: &[SocketAddr]) -> Result<Vec<Plan>, Error> {
+    let mut plans: Vec<Plan> = Vec::new();
+    let mut why = Vec::new();
+    for remote in remotes {
+        let found = discover(remote.ip())?;
+        why.extend(found.unusable.iter().map(|device| format!("{}: {}", device.interface, device.why)));
+        for local in found.usable {
+            let excluded = options.no_paths.iter().any(|name| *name == local.interface);
+            // One path an interface, in the family that comes first.
+            if !excluded && plans.iter().all(|plan| plan.name != local.interface) && plans.len() < MAX_PATHS {
+                plans.push(Plan::over(&local, vec![*remote], false, local.class, None));
+            }
+        }
+    }
+    if plans.is_empty() {
+        why.sort();
+        why.dedup();
+        let why = if why.is_empty() { "no interface is up and has a route".into() } else { why.join("; ") };
+        return Err(Error::NoPath { to: options.to.to_string(), why });
+    }
+    Ok(plans)
+}
+
+/// Paths to announced addresses that no present plan leads to, from the local address nearest to each.
+pub(crate) fn guessed_plans(plans: &[std::sync::Arc<Plan>], announced: &[SocketAddr]) -> Vec<Plan> {
+    let mut guesses: Vec<Plan> = Vec::new();
+    for address in announced {
+        let known = plans.iter().any(|plan| plan.remote(0) == *address);
+        let fixed = plans.iter().any(|plan| plan.fixed);
+        if known || fixed || plans.len() + guesses.len() >= MAX_PATHS || address.ip().is_loopback() {
+            continue;
+        }
+        let Ok(found) = discover(address.ip()) else { continue };
+        let nearest = found.usable.into_iter().filter(|local| plans.iter().any(|plan| plan.name == local.interface));
+        let Some(local) = nearest.max_by_key(|local| common_prefix(local.address, address.ip())) else { continue };
+        // The receiver's second address is worth a path only where it is not this host's other end of a present one.
+        if plans.len() < announced.iter().filter(|a| a.is_ipv4() == address.is_ipv4()).count() {
+            let mut guess = Plan::over(&local, vec![*address], true, local.class, None);
+            guess.guessed = true;
+            guess.name = format!("{}>{}", guess.name, address.ip());
+            guesses.push(guess);
+        }
+    }
+    guesses
+}
+
+/// The addresses of a host, as the system resolves them.
+pub(crate) async fn resolve(remote: &Remote) -> Result<Vec<SocketAddr>, Error> {
+    let unreachable = |why: String| Error::NoPath { to: remote.to_string(), why };
+    let found = tokio::net::lookup_host((remote.host.as_str(), remote.port)).await;
+    let found: Vec<SocketAddr> = found.map_err(|error| unreachable(format!("the name does not resolve: {error}")))?.collect();
+    if found.is_empty() { Err(unreachable("the name has no address".into())) } else { Ok(found) }
+}
+
+impl Plan {
+    fn over(local: &LocalPath, remotes: Vec<SocketAddr>, fixed: bool, class: PathClass, max: Option<Rate>) -> Plan {
+        let device = (!local.address.is_loopback()).then(|| local.interface.clone());
+        Plan {
+            name: local.interface.clone(),
+            device,
+            local: local.address,
+            remotes: Mutex::new(remotes),
+            fixed,
+            class,
+            max,
+            guessed: false,
+            carried: AtomicU64::new(0),
+        }
+    }
+}
+
+fn named_plan(spec: &PathSpec, remotes: &[SocketAddr]) -> Result<Plan, Error> {
+    let mut why = format!("there is no interface or local address {}", spec.interface);
+    for remote in remotes {
+        let found = discover(remote.ip())?;
+        let address = spec.interface.parse::<IpAddr>().ok();
+        let wanted = |local: &LocalPath| local.interface == spec.interface || Some(local.address) == address;
+        if let Some(local) = found.usable.iter().find(|local| wanted(local)) {
+            return Ok(Plan::over(local, vec![*remote], spec.to.is_some(), spec.class, spec.max));
+        }
+        if let Some(device) = found.unusable.iter().find(|device| device.interface == spec.interface) {
+            why = format!("{} cannot reach {}: {}", spec.interface, remote.ip(), device.why);
+        }
+    }
+    Err(Error::Usage(format!("{why}; 'anabranch paths' lists what there is")))
+}
+
+/// Gives paths over one interface names that tell them apart.
+fn distinguish(plans: &mut [Plan]) {
+    let names: Vec<String> = plans.iter().map(|plan| plan.name.clone()).collect();
+    for plan in plans.iter_mut() {
+        if names.iter().filter(|name| **name == plan.name).count() > 1 {
+            plan.name = format!("{}>{}", plan.name, plan.remote(0).ip());
+        }
+    }
+}
+
+/// How many leading bits two addresses share; none if they are of two families.
+fn common_prefix(a: IpAddr, b: IpAddr) -> u32 {
+    match (a, b) {
+        (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
+        (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_other_end_of_the_same_line_comes_first() {
+        let local = LocalPath {
+            interface: "lte".into(),
+            index: 2,
+            address: "10.77.2.1".parse().unwrap(),
+            metered: false,
+            class: PathClass::Primary,
+            speed: None,
+        };
+        let plan = Plan::over(&local, vec!["10.77.1.2:1".parse().unwrap()], false, PathClass::Primary, None);
+        plan.learn(&["10.77.2.2:1".parse().unwrap(), "[fd77:2::2]:1".parse().unwrap()]);
+        assert_eq!(plan.remote(0), "10.77.2.2:1".parse().unwrap());
+        assert_eq!(plan.remote(1), "10.77.1.2:1".parse().unwrap());
+        assert_eq!(plan.remote(2), "10.77.2.2:1".parse().unwrap());
+    }
+}

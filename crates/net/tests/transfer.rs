@@ -1,0 +1,295 @@
+//! Whole transfers over real sockets on loopback.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use net::{
+    CongestionControl, Credential, Error, Event, Events, Identity, PathClass, PathSpec, ReceiveOptions, Remote,
+    SendOptions, Summary, Token,
+};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use units::{Rate, Span};
+
+/// A directory of the test's own.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        let path = std::env::temp_dir().join(format!("anabranch-transfer-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).expect("a scratch directory");
+        Scratch(path)
+    }
+
+    /// A file of `size` bytes that differ from block to block.
+    fn file(&self, name: &str, size: usize) -> PathBuf {
+        let path = self.0.join(name);
+        let mut state = 1u64;
+        let content: Vec<u8> = (0..size)
+            .map(|_| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                state.to_be_bytes()[0]
+            })
+            .collect();
+        fs::write(&path, content).expect("a source file");
+        path
+    }
+
+    fn inbox(&self) -> PathBuf {
+        self.0.join("inbox")
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn receive_options(scratch: &Scratch, identity: &Identity, token: &Token) -> ReceiveOptions {
+    ReceiveOptions {
+        directory: scratch.inbox(),
+        listen: vec!["127.0.0.1:0".parse().expect("an address")],
+        port: 0,
+        identity: identity.clone(),
+        token: Some(token.clone()),
+        authorized: Vec::new(),
+        keep: false,
+        overwrite: false,
+    }
+}
+
+fn send_options(sources: &[&Path], port: u16, token: &Token) -> SendOptions {
+    SendOptions {
+        sources: sources.iter().map(|path| path.to_path_buf()).collect(),
+        to: Remote { host: "127.0.0.1".into(), port },
+        credential: Credential::Token(token.clone()),
+        identity: Identity::generate().expect("a key"),
+        paths: Vec::new(),
+        no_paths: Vec::new(),
+        scheduler: "self-adaptive".into(),
+        congestion_control: CongestionControl::Auto,
+        max_rate: None,
+        verify: false,
+        restart: false,
+        overwrite: false,
+        dry_run: false,
+        patience: Span::from_secs(5),
+    }
+}
+
+/// A receiver that runs: its port, its outcome, what it told.
+struct Receiving {
+    port: u16,
+    task: tokio::task::JoinHandle<Result<Summary, Error>>,
+    events: mpsc::UnboundedReceiver<Event>,
+}
+
+impl Receiving {
+    async fn start(options: ReceiveOptions) -> Receiving {
+        let (sender, mut events) = mpsc::unbounded_channel();
+        let task = tokio::spawn(net::receive(options, sender));
+        let Some(Event::Listening { addresses }) = events.recv().await else { panic!("it does not listen") };
+        Receiving { port: addresses[0].port(), task, events }
+    }
+
+    async fn outcome(self) -> Result<Summary, Error> {
+        timeout(Duration::from_secs(30), self.task).await.expect("it ends").expect("it does not panic")
+    }
+}
+
+async fn send(options: SendOptions) -> Result<Summary, Error> {
+    let (events, _) = unheard();
+    timeout(Duration::from_secs(30), net::send(options, events)).await.expect("it ends")
+}
+
+fn unheard() -> (Events, mpsc::UnboundedReceiver<Event>) {
+    mpsc::unbounded_channel()
+}
+
+fn parties() -> (Identity, Token) {
+    let identity = Identity::generate().expect("a key");
+    let token = Token::generate(&identity).expect("a token");
+    (identity, token)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_of_all_sizes_arrive_whole() {
+    let scratch = Scratch::new("sizes");
+    let (identity, token) = parties();
+    let sizes = [0, 1, 4_095, 4_096, 262_143, 262_144, 262_145, 5_000_001];
+    let files: Vec<PathBuf> = sizes.iter().map(|size| scratch.file(&format!("f{size}"), *size)).collect();
+    let receiving = Receiving::start(receive_options(&scratch, &identity, &token)).await;
+    let sources: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
+    let sent = send(send_options(&sources, receiving.port, &token)).await.expect("sent");
+    let received = receiving.outcome().await.expect("received");
+    assert_eq!((sent.files, received.files), (sizes.len(), sizes.len()));
+    assert_eq!(received.moved, received.total);
+    for (file, size) in files.iter().zip(sizes) {
+        let arrived = fs::read(scratch.inbox().join(file.file_name().expect("a name"))).expect("it arrived");
+        assert_eq!(arrived.len(), size);
+        assert!(arrived == fs::read(file).expect("the source"), "{size} bytes differ");
+    }
+    assert_eq!(fs::read_dir(scratch.inbox()).expect("the inbox").count(), sizes.len(), "nothing else is left there");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn several_paths_share_one_file() {
+    let scratch = Scratch::new("paths");
+    let (identity, token) = parties();
+    let file = scratch.file("data", 20_000_000);
+    let mut options = receive_options(&scratch, &identity, &token);
+    options.listen = vec!["0.0.0.0:0".parse().expect("an address")];
+    let receiving = Receiving::start(options).await;
+    let mut options = send_options(&[&file], receiving.port, &token);
+    options.paths = (1..=3)
+        .map(|i| PathSpec {
+            interface: "lo".into(),
+            class: PathClass::Primary,
+            max: Some(Rate::mbit(50)),
+            to: Some(Remote { host: format!("127.0.7.{i}"), port: receiving.port }),
+        })
+        .collect();
+    let sent = send(options).await.expect("sent");
+    receiving.outcome().await.expect("received");
+    assert_eq!(fs::read(scratch.inbox().join("data")).expect("arrived"), fs::read(&file).expect("source"));
+    assert_eq!(sent.paths.len(), 3);
+    assert!(sent.paths.iter().all(|path| path.share > 0.2), "{:?}", sent.paths);
+    let rate = sent.moved / sent.elapsed;
+    assert!(rate < Rate::mbit(160), "the bounds hold: {rate}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_token_is_refused() {
+    let scratch = Scratch::new("token");
+    let (identity, token) = parties();
+    let file = scratch.file("data", 10);
+    let receiving = Receiving::start(receive_options(&scratch, &identity, &token)).await;
+    let other = Token::generate(&identity).expect("a token");
+    let error = send(send_options(&[&file], receiving.port, &other)).await.expect_err("refused");
+    assert!(matches!(error, Error::Refused { .. }), "{error}");
+    let stranger = Token::generate(&Identity::generate().expect("a key")).expect("a token");
+    let error = send(send_options(&[&file], receiving.port, &stranger)).await.expect_err("not the host");
+    assert!(matches!(error, Error::WrongPeer { found, .. } if found == identity.fingerprint()), "{error}");
+    // The right one still gets in, and then it is used up for others.
+    send(send_options(&[&file], receiving.port, &token)).await.expect("sent");
+    receiving.outcome().await.expect("received");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_authorized_key_needs_no_token() {
+    let scratch = Scratch::new("authorized");
+    let (identity, token) = parties();
+    let file = scratch.file("data", 10);
+    let mut options = send_options(&[&file], 0, &token);
+    options.credential = Credential::Pinned(identity.fingerprint());
+    let mut receive = receive_options(&scratch, &identity, &token);
+    receive.token = None;
+    receive.authorized = vec![options.identity.fingerprint()];
+    let receiving = Receiving::start(receive).await;
+    options.to.port = receiving.port;
+    send(options).await.expect("sent");
+    receiving.outcome().await.expect("received");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_existing_target_stays_unless_told_otherwise() {
+    let scratch = Scratch::new("exists");
+    let (identity, token) = parties();
+    let file = scratch.file("data", 1_000);
+    fs::create_dir_all(scratch.inbox()).expect("the inbox");
+    fs::write(scratch.inbox().join("data"), "old").expect("an old file");
+    let receiving = Receiving::start(receive_options(&scratch, &identity, &token)).await;
+    let mut options = send_options(&[&file], receiving.port, &token);
+    let error = send(options.clone()).await.expect_err("it exists");
+    assert_eq!(error.exit_code(), 8, "{error}");
+    assert_eq!(fs::read(scratch.inbox().join("data")).expect("still there"), b"old");
+    options.overwrite = true;
+    send(options).await.expect("replaced");
+    receiving.outcome().await.expect("received");
+    assert_eq!(fs::read(scratch.inbox().join("data")).expect("there"), fs::read(&file).expect("source"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stopped_sender_goes_on_where_it_was() {
+    let scratch = Scratch::new("resume");
+    let (identity, token) = parties();
+    let file = scratch.file("data", 20_000_000);
+    let receiving = Receiving::start(receive_options(&scratch, &identity, &token)).await;
+    let mut options = send_options(&[&file], receiving.port, &token);
+    options.max_rate = Some(Rate::mbit(80));
+    let (events, _heard) = unheard();
+    // A second at 10 MB/s, and then the sender is gone.
+    let cut = timeout(Duration::from_secs(1), net::send(options.clone(), events)).await;
+    assert!(cut.is_err(), "it was to be interrupted");
+    options.max_rate = None;
+    let sent = send(options).await.expect("sent");
+    receiving.outcome().await.expect("received");
+    assert_eq!(fs::read(scratch.inbox().join("data")).expect("arrived"), fs::read(&file).expect("source"));
+    assert!((5_000_000..17_000_000).contains(&sent.moved.0), "{} were sent again or still missing", sent.moved);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restarted_receiver_is_found_again() {
+    let scratch = Scratch::new("receiver");
+    let (identity, token) = parties();
+    let file = scratch.file("data", 20_000_000);
+    let receiving = Receiving::start(receive_options(&scratch, &identity, &token)).await;
+    let port = receiving.port;
+    let mut options = send_options(&[&file], port, &token);
+    options.max_rate = Some(Rate::mbit(80));
+    let sending = tokio::spawn(send(options));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    receiving.task.abort();
+    drop(receiving.events);
+    let mut again = receive_options(&scratch, &identity, &token);
+    again.listen = vec![format!("127.0.0.1:{port}").parse().expect("an address")];
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let receiving = Receiving::start(again).await;
+    let sent = sending.await.expect("no panic").expect("sent");
+    receiving.outcome().await.expect("received");
+    assert!(sent.moved.0 < 17_000_000, "{} were sent again", sent.moved);
+    assert_eq!(fs::read(scratch.inbox().join("data")).expect("arrived"), fs::read(&file).expect("source"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_source_that_changes_is_noticed() {
+    let scratch = Scratch::new("changing");
+    let (identity, token) = parties();
+    let file = scratch.file("data", 20_000_000);
+    let receiving = Receiving::start(receive_options(&scratch, &identity, &token)).await;
+    let mut options = send_options(&[&file], receiving.port, &token);
+    options.max_rate = Some(Rate::mbit(80));
+    let sending = tokio::spawn(send(options));
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    fs::OpenOptions::new().append(true).open(&file).and_then(|mut f| std::io::Write::write_all(&mut f, b"more")).expect("grown");
+    let error = sending.await.expect("no panic").expect_err("it changed");
+    assert!(matches!(error, Error::SourceChanged { .. }), "{error}");
+    assert!(!scratch.inbox().join("data").exists());
+    receiving.task.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dry_run_leaves_nothing() {
+    let scratch = Scratch::new("dry");
+    let (identity, token) = parties();
+    let file = scratch.file("data", 1_000);
+    let receiving = Receiving::start(receive_options(&scratch, &identity, &token)).await;
+    let mut options = send_options(&[&file], receiving.port, &token);
+    options.dry_run = true;
+    send(options).await.expect("agreed");
+    assert_eq!(fs::read_dir(scratch.inbox()).expect("the inbox").count(), 0);
+    receiving.task.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_there_is_said_in_time() {
+    let scratch = Scratch::new("nobody");
+    let (_, token) = parties();
+    let file = scratch.file("data", 10);
+    let mut options = send_options(&[&file], 1, &token);
+    options.patience = Span::from_secs(1);
+    let error = send(options).await.expect_err("nobody listens");
+    assert!(matches!(&error, Error::NoPath { why, .. } if why.contains("refused")), "{error}");
+}
