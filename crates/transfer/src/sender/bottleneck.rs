@@ -22,6 +22,8 @@ const SUSPICIOUS: f64 = 0.85;
 const STIRRING: f64 = 0.002;
 /// The part of the paused path's rate that the other must gain.
 const GAIN: f64 = 0.4;
+/// A test's longest pause is at most this fraction (one over it) of what the transfer will still take.
+const COST: u64 = 20;
 /// The first wait after a test that found nothing; doubles each time.
 const BACK_OFF: Span = Span::from_secs(10);
 /// The first wait until a path that is held back is tried again; doubles each time.
@@ -41,7 +43,15 @@ struct Bin {
 #[derive(Clone, Copy, Debug)]
 enum Test {
     /// `weak` pauses.
-    Running { weak: PathId, strong: PathId, settled: Option<(Time, u64)>, settle_at: Time, until: Time, before: Before },
+    Running {
+        weak: PathId,
+        strong: PathId,
+        settled: Option<(Time, u64)>,
+        settle_at: Time,
+        glance_at: Option<Time>,
+        until: Time,
+        before: Before,
+    },
     /// `weak` is held back until then.
     Shared { weak: PathId, strong: PathId, until: Time },
 }
@@ -118,6 +128,7 @@ impl Detector {
     pub(super) fn deadline(&self) -> Option<Time> {
         match self.test {
             Some(Test::Running { settled: None, settle_at, .. }) => Some(settle_at),
+            Some(Test::Running { glance_at: Some(at), .. }) => Some(at),
             Some(Test::Running { until, .. } | Test::Shared { until, .. }) => Some(until),
             None => None,
         }
@@ -130,16 +141,24 @@ impl Detector {
             return Some(order);
         }
         match &mut self.test {
-            Some(Test::Running { weak, strong, settled, settle_at, until, before }) => {
-                let &(_, delivered, _) = active.iter().find(|path| path.0 == *strong)?;
+            Some(Test::Running { weak, strong, settled, settle_at, glance_at, until, before }) => {
+                let Some(&(_, delivered, _)) = active.iter().find(|path| path.0 == *strong) else {
+                    let (weak, strong) = (*weak, *strong);
+                    self.test = None;
+                    return Some(Order::Release { weak, strong });
+                };
                 match *settled {
                     None if now >= *settle_at => *settled = Some((now, delivered)),
-                    Some((since, offset)) if now >= *until => {
+                    Some((since, offset)) if now >= glance_at.unwrap_or(*until) => {
                         let elapsed = (now - since).as_secs_f64().max(1e-3);
                         let rate = units::Bytes(delivered - offset).as_f64() / elapsed;
                         let (weak, strong, gain) = (*weak, *strong, rate - before.strong);
-                        let shared = gain >= GAIN * before.weak;
-                        return Some(self.conclude(now, weak, strong, shared, gain));
+                        // Through a queue that does not run empty the other's gain shows at once: a test without a
+                        // trace of it need not go on.
+                        if glance_at.take().is_none() || gain < GAIN / 2.0 * before.weak {
+                            let shared = gain >= GAIN * before.weak;
+                            return Some(self.conclude(now, weak, strong, shared, gain));
+                        }
                     }
                     _ => {}
                 }
@@ -179,7 +198,7 @@ impl Detector {
             for &(b, _, rtt_b) in &active[i + 1..] {
                 let pause = Span::from_secs(1).max(rtt_a.max(rtt_b) * 10);
                 let early = self.pairs.get(&key(a, b)).is_some_and(|pair| now < pair.not_before);
-                if early || remaining < pause * 10 {
+                if early || remaining < pause * COST {
                     continue;
                 }
                 let Some((rate_a, rate_b)) = self.move_together(a, b) else { continue };
@@ -188,8 +207,18 @@ impl Detector {
                 } else {
                     ((b, a), Before { weak: rate_b, strong: rate_a })
                 };
-                let settle_at = now + (pause / 2).min(rtt_a.max(rtt_b) * 3);
-                self.test = Some(Test::Running { weak, strong, settled: None, settle_at, until: now + pause, before });
+                let rtt = rtt_a.max(rtt_b);
+                let settle_at = now + (rtt * 2).clamp(Span::from_millis(50), pause / 2);
+                let glance_at = Some(settle_at + (rtt * 2).max(Span::from_millis(200)));
+                self.test = Some(Test::Running {
+                    weak,
+                    strong,
+                    settled: None,
+                    settle_at,
+                    glance_at,
+                    until: now + pause,
+                    before,
+                });
                 return Some(Order::Pause { weak, strong });
             }
         }
@@ -291,9 +320,12 @@ mod tests {
         assert_eq!(order, Some(Order::Pause { weak: B, strong: A }));
         let settle = detector.deadline().expect("a test runs");
         assert_eq!(detector.poll(settle, &paths(18_100_000, 12_000_000), LONG), None);
+        let glance = detector.deadline().expect("a test runs");
+        let gained = |at: Time| 18_100_000 + (at - settle).as_millis() * 5_000;
+        assert_eq!(detector.poll(glance, &paths(gained(glance), 12_000_000), LONG), None);
         let end = detector.deadline().expect("a test runs");
-        let gained = 18_100_000 + (end - settle).as_millis() * 5_000;
-        let order = detector.poll(end, &paths(gained, 12_000_000), LONG);
+        assert!(end > glance);
+        let order = detector.poll(end, &paths(gained(end), 12_000_000), LONG);
         assert!(matches!(order, Some(Order::Hold { weak: B, strong: A, .. })), "{order:?}");
         detector.handle_gone(A);
         assert_eq!(detector.poll(end, &[], LONG), Some(Order::Release { weak: B, strong: A }));

@@ -1,6 +1,6 @@
 //! A connection in the manner of TCP over one link with a drop-tail queue, packet by packet, in virtual time.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use transfer::{Extent, ExtentSet};
 use units::{Bytes, Rate, Span, Time};
@@ -122,6 +122,10 @@ pub struct Connection {
     next: u64,
     /// Unacknowledged packets by sequence number; retransmitted ones again.
     flight: BTreeMap<u64, Flying>,
+    /// The packets of `flight` in the order they left, and those given up; both may hold some that are through.
+    order: VecDeque<(Time, u64)>,
+    lost: BTreeSet<u64>,
+    flying: u64,
     una: u64,
     window: f64,
     threshold: f64,
@@ -137,7 +141,6 @@ pub struct Connection {
 struct Flying {
     len: u64,
     sent: Time,
-    lost: bool,
 }
 
 impl Connection {
@@ -149,6 +152,9 @@ impl Connection {
             written: 0,
             next: 0,
             flight: BTreeMap::new(),
+            order: VecDeque::new(),
+            lost: BTreeSet::new(),
+            flying: 0,
             una: 0,
             window: 10.0 * PAYLOAD as f64,
             threshold: f64::INFINITY,
@@ -183,23 +189,24 @@ impl Connection {
     /// Packets that may leave: retransmissions first.
     pub fn departures(&mut self, now: Time) -> Vec<(u64, u64)> {
         let mut out = Vec::new();
-        let mut flying: u64 = self.flight.values().filter(|f| !f.lost).map(|f| f.len).sum();
-        let lost: Vec<u64> = self.flight.iter().filter(|(_, f)| f.lost).map(|(&seq, _)| seq).collect();
-        for seq in lost {
-            let flight = self.flight.get_mut(&seq).expect("it is there");
-            if (flying + flight.len) as f64 > self.window.max(PAYLOAD as f64) {
+        while let Some(&seq) = self.lost.first() {
+            let flight = self.flight.get_mut(&seq).expect("lost packets are in flight");
+            if (self.flying + flight.len) as f64 > self.window.max(PAYLOAD as f64) {
                 break;
             }
-            *flight = Flying { len: flight.len, sent: now, lost: false };
-            flying += flight.len;
+            self.lost.remove(&seq);
+            flight.sent = now;
             out.push((seq, flight.len));
+            self.flying += flight.len;
+            self.order.push_back((now, seq));
         }
-        while self.next < self.written && (flying + PAYLOAD) as f64 <= self.window.max(PAYLOAD as f64) {
+        while self.next < self.written && (self.flying + PAYLOAD) as f64 <= self.window.max(PAYLOAD as f64) {
             let len = PAYLOAD.min(self.written - self.next);
-            self.flight.insert(self.next, Flying { len, sent: now, lost: false });
+            self.flight.insert(self.next, Flying { len, sent: now });
+            self.order.push_back((now, self.next));
             out.push((self.next, len));
             self.next += len;
-            flying += len;
+            self.flying += len;
         }
         if !out.is_empty() && self.timer.as_nanos() == u64::MAX {
             self.timer = now + self.timeout();
@@ -221,6 +228,9 @@ impl Connection {
     /// A selective acknowledgement of one packet.
     pub fn acknowledge(&mut self, now: Time, packet: Packet) {
         let Some(flying) = self.flight.remove(&packet.seq) else { return };
+        if !self.lost.remove(&packet.seq) {
+            self.flying -= flying.len;
+        }
         let rtt = now - packet.sent;
         self.srtt = if self.srtt == Span::ZERO { rtt } else { (self.srtt * 7 + rtt) / 8 };
         self.min_rtt = if self.min_rtt == Span::ZERO { rtt } else { self.min_rtt.min(rtt) };
@@ -228,11 +238,11 @@ impl Connection {
         self.una = self.flight.keys().next().copied().unwrap_or(self.next);
         // Sent well before a packet that has arrived: lost.
         let mut loss = false;
-        for other in self.flight.values_mut() {
-            if !other.lost && other.sent + self.srtt / 8 < packet.sent {
-                other.lost = true;
-                loss = true;
-            }
+        while let Some(&(sent, seq)) = self.order.front()
+            && sent + self.srtt / 8 < packet.sent
+        {
+            self.order.pop_front();
+            loss |= self.give_up(sent, seq);
         }
         if loss && packet.seq >= self.recover {
             self.recover = self.next;
@@ -252,7 +262,19 @@ impl Connection {
         self.threshold = (self.window / 2.0).max(2.0 * PAYLOAD as f64);
         self.window = PAYLOAD as f64;
         self.recover = self.next;
-        self.flight.values_mut().for_each(|flying| flying.lost = true);
+        while let Some((sent, seq)) = self.order.pop_front() {
+            self.give_up(sent, seq);
+        }
         self.timer = now + self.timeout();
+    }
+
+    /// Counts a packet as lost if it has not arrived since it left then.
+    fn give_up(&mut self, sent: Time, seq: u64) -> bool {
+        let Some(flying) = self.flight.get(&seq).filter(|flying| flying.sent == sent) else { return false };
+        if self.lost.insert(seq) {
+            self.flying -= flying.len;
+            return true;
+        }
+        false
     }
 }

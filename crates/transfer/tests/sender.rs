@@ -1,0 +1,380 @@
+//! Sender and receiver against each other under any order of deliveries, acknowledgements, losses and deaths of paths.
+//! A failing case prints its operations and the seed file to replay it.
+#![allow(missing_docs)]
+
+use std::collections::VecDeque;
+
+use policy::sched::{NAMES, Options, by_name};
+use proptest::prelude::*;
+use transfer::{
+    BLOCK, Class, Cv, Extent, ExtentSet, FileEntry, Layout, PathState, PathTraits, PeerError, Receiver, Sample, Sender,
+    SenderConfig, SenderEvent, Transmit, Verdict,
+};
+use units::{Bytes, PathId, Span, Time};
+
+#[derive(Clone, Debug)]
+enum Op {
+    Open {
+        class: Class,
+        group: u32,
+    },
+    Lose {
+        path: usize,
+    },
+    Transmit {
+        path: usize,
+        max: u64,
+    },
+    /// The next data of a path reaches the receiver, which acknowledges it.
+    Deliver {
+        path: usize,
+    },
+    /// The receiver's next message by that path reaches the sender.
+    Hear {
+        path: usize,
+    },
+    /// The same, but the message turns up on another path.
+    HearElsewhere {
+        path: usize,
+        by: usize,
+    },
+    /// The last acknowledgement heard comes again.
+    HearAgain {
+        path: usize,
+    },
+    Sample {
+        path: usize,
+        timeouts: u32,
+        moved: bool,
+    },
+    /// The next block that is complete hashes wrong.
+    Corrupt,
+    Pass {
+        millis: u64,
+    },
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let path = 0usize..6;
+    prop_oneof![
+        1 => (0u32..8, 0u32..3).prop_map(|(class, group)| Op::Open {
+            class: match class { 0 => Class::Overflow, 1 => Class::Backup, _ => Class::Primary },
+            group,
+        }),
+        1 => path.clone().prop_map(|path| Op::Lose { path }),
+        8 => (path.clone(), 0u64..300_000).prop_map(|(path, max)| Op::Transmit { path, max }),
+        8 => path.clone().prop_map(|path| Op::Deliver { path }),
+        8 => path.clone().prop_map(|path| Op::Hear { path }),
+        1 => (path.clone(), path.clone()).prop_map(|(path, by)| Op::HearElsewhere { path, by }),
+        1 => path.clone().prop_map(|path| Op::HearAgain { path }),
+        2 => (path, 0u32..4, any::<bool>()).prop_map(|(path, timeouts, moved)| Op::Sample { path, timeouts, moved }),
+        1 => Just(Op::Corrupt),
+        4 => (0u64..900).prop_map(|millis| Op::Pass { millis }),
+    ]
+}
+
+/// What the receiver says.
+#[derive(Clone, Copy, Debug)]
+enum Word {
+    Acked(Extent),
+    Refused(Extent),
+}
+
+/// A path as the test sees it: what is on its way in each direction.
+#[derive(Debug)]
+struct Pipe {
+    id: PathId,
+    there: VecDeque<Extent>,
+    back: VecDeque<Word>,
+    kernel: u64,
+}
+
+struct World {
+    now: Time,
+    layout: Layout,
+    sender: Sender,
+    receiver: Receiver,
+    pipes: Vec<Pipe>,
+    opened: u32,
+    last_heard: Option<Extent>,
+    corrupt: bool,
+    /// Bytes handed to the application for each position of the layout, less those refused.
+    delivered: ExtentSet,
+    /// Refusals the sender may not have heard: repeated on every path that opens.
+    refusals: Vec<Extent>,
+}
+
+fn layout() -> Layout {
+    let file = |name: &str, size| FileEntry { name: name.into(), size: Bytes(size), mtime_nanos: 0, mode: 0o600 };
+    let files =
+        vec![file("a", 5 * BLOCK + 5_000), file("b", 3), file("c", 0), file("d", BLOCK), file("e", 2 * BLOCK - 1)];
+    Layout::new(files).expect("good files")
+}
+
+impl World {
+    fn new(scheduler: &str, had: &[u64]) -> World {
+        let layout = layout();
+        let have: ExtentSet = had.iter().filter_map(|&block| layout.block_extent(block)).collect();
+        let scheduler = by_name(scheduler, Options::default()).expect("a known name");
+        World {
+            now: Time::ZERO,
+            sender: Sender::new(&layout, &have, scheduler, SenderConfig::default()),
+            receiver: Receiver::new(&layout, &have),
+            layout,
+            pipes: Vec::new(),
+            opened: 0,
+            last_heard: None,
+            corrupt: false,
+            delivered: have,
+            refusals: Vec::new(),
+        }
+    }
+
+    fn open(&mut self, class: Class, group: u32) {
+        let id = PathId(self.opened);
+        self.opened += 1;
+        self.sender.handle_path_open(self.now, id, PathTraits { class, group, rtt: None });
+        let back = self.refusals.iter().map(|&extent| Word::Refused(extent)).collect();
+        self.pipes.push(Pipe { id, there: VecDeque::new(), back, kernel: 0 });
+    }
+
+    fn apply(&mut self, op: &Op) {
+        let count = self.pipes.len();
+        let pick = |path: usize| (count > 0).then(|| path % count.max(1));
+        match *op {
+            Op::Open { class, group } if count < 6 => self.open(class, group),
+            Op::Open { .. } => {}
+            Op::Lose { path } => {
+                if let Some(path) = pick(path) {
+                    let pipe = self.pipes.remove(path);
+                    self.sender.handle_path_lost(self.now, pipe.id);
+                }
+            }
+            Op::Transmit { path, max } => {
+                if let Some(path) = pick(path) {
+                    self.transmit(path, max);
+                }
+            }
+            Op::Deliver { path } => {
+                if let Some(path) = pick(path) {
+                    self.deliver(path);
+                }
+            }
+            Op::Hear { path } => {
+                if let Some(path) = pick(path) {
+                    self.hear(path, path);
+                }
+            }
+            Op::HearElsewhere { path, by } => {
+                // Refusals must stay behind the acknowledgements of their path, so only those are moved.
+                if let (Some(path), Some(by)) = (pick(path), pick(by))
+                    && self.refusals.is_empty()
+                {
+                    self.hear(path, by);
+                }
+            }
+            Op::HearAgain { path } => {
+                if let (Some(path), Some(extent)) = (pick(path), self.last_heard)
+                    && self.refusals.is_empty()
+                {
+                    self.sender.handle_acked(self.now, self.pipes[path].id, extent).expect("it was sent");
+                }
+            }
+            Op::Sample { path, timeouts, moved } => {
+                if let Some(path) = pick(path) {
+                    let pipe = &mut self.pipes[path];
+                    pipe.kernel += u64::from(moved) * 1_448;
+                    let sample = Sample {
+                        rtt: Span::from_millis(30),
+                        min_rtt: Span::from_millis(20),
+                        kernel_acked: Bytes(pipe.kernel),
+                        timeouts,
+                        ..Sample::default()
+                    };
+                    self.sender.handle_sample(self.now, pipe.id, sample);
+                }
+            }
+            Op::Corrupt => self.corrupt = true,
+            Op::Pass { millis } => self.pass(millis),
+        }
+        self.check();
+    }
+
+    fn pass(&mut self, millis: u64) {
+        self.now += Span::from_millis(millis);
+        if self.sender.poll_deadline(self.now).is_some_and(|deadline| deadline <= self.now) {
+            self.sender.handle_deadline(self.now);
+            let next = self.sender.poll_deadline(self.now);
+            assert!(next.is_none_or(|next| next > self.now), "the deadline {next:?} stays in the past at {}", self.now);
+        }
+    }
+
+    fn transmit(&mut self, path: usize, max: u64) -> bool {
+        let Transmit::Data(extent) = self.sender.poll_transmit(self.now, self.pipes[path].id, Bytes(max)) else {
+            return false;
+        };
+        self.layout.check_data(extent).expect("the receiver accepts what the sender sends");
+        assert!(extent.len <= max.max(4_096), "{} bytes where {max} were asked for", extent.len);
+        self.pipes[path].there.push_back(extent);
+        true
+    }
+
+    fn deliver(&mut self, path: usize) -> bool {
+        let Some(extent) = self.pipes[path].there.pop_front() else { return false };
+        let fresh = self.receiver.handle_data(extent).expect("a good extent");
+        for piece in fresh.pieces {
+            assert_eq!(self.delivered.insert(piece), [piece], "{piece} was delivered twice");
+            self.receiver.handle_written(piece).expect("a good piece");
+        }
+        self.pipes[path].back.push_back(Word::Acked(extent));
+        self.receiver.handle_hash(extent.start / BLOCK, Cv([1; 32])).expect("a good hash");
+        while let Some(block) = self.receiver.poll_verify() {
+            let ok = !core::mem::take(&mut self.corrupt);
+            match self.receiver.handle_verified(block.index, ok) {
+                Verdict::Verified { .. } => assert!(ok),
+                Verdict::Refuse(extent) => {
+                    assert!(!ok);
+                    self.delivered.remove(extent);
+                    self.refusals.push(extent);
+                    self.pipes.iter_mut().for_each(|pipe| pipe.back.push_back(Word::Refused(extent)));
+                }
+            }
+        }
+        true
+    }
+
+    fn hear(&mut self, path: usize, by: usize) -> bool {
+        let Some(word) = self.pipes[path].back.pop_front() else { return false };
+        let id = self.pipes[by].id;
+        match word {
+            Word::Acked(extent) => {
+                self.sender.handle_acked(self.now, id, extent).expect("it was sent");
+                self.last_heard = Some(extent);
+            }
+            Word::Refused(extent) => self.sender.handle_refused(self.now, extent).expect("a good extent"),
+        }
+        true
+    }
+
+    fn check(&mut self) {
+        let totals = self.sender.totals(self.now);
+        let sum = totals.pool + totals.tasks + totals.in_flight + totals.acked;
+        assert_eq!(sum, totals.total, "bytes appeared or vanished: {totals:?}");
+        while self.sender.poll_event().is_some() {}
+        while self.sender.poll_wake().is_some() {}
+    }
+
+    /// A good path opens, and everything must come through.
+    fn finish(&mut self) {
+        self.open(Class::Primary, 9);
+        let good = self.pipes.len() - 1;
+        for _ in 0..5_000 {
+            if self.receiver.is_complete() && self.sender.is_complete() {
+                assert_eq!(self.delivered.total(), self.layout.total());
+                return;
+            }
+            while self.transmit(good, 65_536) {}
+            while self.deliver(good) {}
+            while self.hear(good, good) {}
+            self.check();
+            self.pass(20);
+        }
+        panic!("the transfer hangs: {:?} {:?}", self.sender.totals(self.now), self.sender.paths(self.now));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_byte_once_whatever_happens(
+        ops in proptest::collection::vec(op(), 0..250),
+        had in proptest::collection::vec(0u64..10, 0..3),
+    ) {
+        let mut world = World::new(NAMES[0], &had);
+        ops.iter().for_each(|op| world.apply(op));
+        world.finish();
+    }
+
+    /// The other schedulers never move data off a living path: everything comes through once the bad paths are dead.
+    #[test]
+    fn fixed_tasks_come_through_when_bad_paths_die(
+        name in 1usize..3,
+        ops in proptest::collection::vec(op(), 0..150),
+    ) {
+        let mut world = World::new(NAMES[name], &[]);
+        ops.iter().for_each(|op| world.apply(op));
+        while !world.pipes.is_empty() {
+            world.apply(&Op::Lose { path: 0 });
+        }
+        world.finish();
+    }
+}
+
+fn only_path() -> (World, Extent) {
+    let mut world = World::new(NAMES[0], &[]);
+    world.open(Class::Primary, 0);
+    assert!(world.transmit(0, 65_536));
+    let first = world.pipes[0].there[0];
+    (world, first)
+}
+
+#[test]
+fn what_was_never_sent_cannot_be_acknowledged() {
+    let (mut world, first) = only_path();
+    let unsent = Extent::new(first.end(), 4_096);
+    let mut acked = |extent| world.sender.handle_acked(world.now, PathId(0), extent);
+    assert_eq!(acked(unsent), Err(PeerError::NeverSent(unsent)));
+    let both = Extent::new(first.start, first.len + 4_096);
+    assert_eq!(acked(both), Err(PeerError::NeverSent(both)));
+    assert_eq!(acked(Extent::new(0, 0)), Err(PeerError::Empty(0)));
+    let far = Extent::new(1 << 50, 4_096);
+    assert_eq!(acked(far), Err(PeerError::OutsideFile(far)));
+    assert_eq!(acked(first), Ok(()));
+    assert_eq!(world.sender.totals(world.now).acked, Bytes(first.len));
+}
+
+#[test]
+fn an_unproven_path_gets_little() {
+    let (mut world, _) = only_path();
+    while world.transmit(0, 65_536) {}
+    let sent: u64 = world.pipes[0].there.iter().map(|extent| extent.len).sum();
+    assert_eq!(sent, 64 * 1024);
+}
+
+#[test]
+fn a_backup_is_used_only_while_nobody_else_is_alive() {
+    let (mut world, _) = only_path();
+    world.open(Class::Backup, 1);
+    assert!(!world.transmit(1, 65_536));
+    assert_eq!(world.sender.paths(world.now)[1].state, PathState::Standby);
+    world.apply(&Op::Lose { path: 0 });
+    assert!(world.transmit(0, 65_536), "the backup is alone");
+    world.open(Class::Primary, 2);
+    assert!(!world.transmit(0, 65_536), "a primary is back");
+}
+
+#[test]
+fn a_silent_path_stalls_and_recovers() {
+    let (mut world, first) = only_path();
+    while world.sender.poll_event().is_some() {}
+    let deadline = world.sender.poll_deadline(world.now).expect("something is outstanding");
+    world.now = deadline;
+    world.sender.handle_deadline(deadline);
+    let Some(SenderEvent::PathState { state, why, .. }) = world.sender.poll_event() else { panic!("no event") };
+    assert_eq!((state, why.to_string().as_str()), (PathState::Stalled, "no progress for 600.000 ms"));
+    assert!(!world.transmit(0, 65_536));
+    world.sender.handle_acked(world.now, PathId(0), first).expect("it was sent");
+    assert_eq!(world.sender.paths(world.now)[0].state, PathState::Active);
+    assert!(world.transmit(0, 65_536));
+}
+
+#[test]
+fn an_empty_layout_is_complete_at_once() {
+    let layout = Layout::new(Vec::new()).expect("no files");
+    let scheduler = by_name(NAMES[0], Options::default()).expect("a known name");
+    let mut sender = Sender::new(&layout, &ExtentSet::new(), scheduler, SenderConfig::default());
+    assert!(sender.is_complete());
+    assert_eq!(sender.poll_event(), Some(SenderEvent::Complete));
+    assert_eq!(sender.poll_transmit(Time::ZERO, PathId(0), Bytes(1)), Transmit::Complete);
+}

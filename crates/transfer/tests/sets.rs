@@ -1,0 +1,207 @@
+//! Sets and layouts against models that are small, dull and obviously right.
+#![allow(missing_docs)]
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+use transfer::{
+    BLOCK, Cv, Extent, ExtentSet, FileEntry, GRAIN, Layout, LayoutError, PeerError, Place, Receiver, Verdict,
+};
+use units::Bytes;
+
+#[derive(Clone, Debug)]
+enum Op {
+    Insert(Extent),
+    Remove(Extent),
+    PopFront(u64),
+}
+
+fn extent() -> impl Strategy<Value = Extent> {
+    (0u64..200, 0u64..40).prop_map(|(start, len)| Extent::new(start, len))
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        4 => extent().prop_map(Op::Insert),
+        3 => extent().prop_map(Op::Remove),
+        1 => (0u64..30).prop_map(Op::PopFront),
+    ]
+}
+
+fn bytes(pieces: impl IntoIterator<Item = Extent>) -> Vec<u64> {
+    pieces.into_iter().flat_map(|piece| piece.start..piece.end()).collect()
+}
+
+proptest! {
+    #[test]
+    fn a_set_is_its_bytes(ops in proptest::collection::vec(op(), 0..60), probe in extent()) {
+        let (mut set, mut model) = (ExtentSet::new(), BTreeSet::new());
+        for op in ops {
+            match op {
+                Op::Insert(extent) => {
+                    let fresh: Vec<u64> = (extent.start..extent.end()).filter(|at| model.insert(*at)).collect();
+                    prop_assert_eq!(bytes(set.insert(extent)), fresh);
+                }
+                Op::Remove(extent) => {
+                    let gone: Vec<u64> = (extent.start..extent.end()).filter(|at| model.remove(at)).collect();
+                    prop_assert_eq!(bytes(set.remove(extent)), gone);
+                }
+                Op::PopFront(most) => {
+                    let popped = bytes(set.pop_front(most));
+                    prop_assert_eq!(popped.is_empty(), most == 0 || model.is_empty());
+                    prop_assert_eq!(&popped, &model.iter().copied().take(popped.len()).collect::<Vec<_>>());
+                    popped.iter().for_each(|at| { model.remove(at); });
+                }
+            }
+            prop_assert_eq!(bytes(set.iter()), model.iter().copied().collect::<Vec<_>>());
+            prop_assert_eq!(set.total(), Bytes(model.len() as u64));
+            let pieces: Vec<Extent> = set.iter().collect();
+            prop_assert!(pieces.windows(2).all(|pair| pair[0].end() < pair[1].start), "{:?} touch", pieces);
+        }
+        let (inside, outside): (Vec<u64>, Vec<u64>) = (probe.start..probe.end()).partition(|at| model.contains(at));
+        prop_assert_eq!(set.contains(probe), outside.is_empty());
+        prop_assert_eq!(set.intersects(probe), !inside.is_empty());
+        prop_assert_eq!(bytes(set.within(probe)), inside);
+        prop_assert_eq!(bytes(set.gaps(probe)), outside);
+    }
+
+    #[test]
+    fn whole_blocks_are_what_the_set_has_whole(extents in proptest::collection::vec((0u64..14, 0u64..8, 1u64..40), 0..12)) {
+        let layout = layout();
+        let set: ExtentSet = extents
+            .iter()
+            .map(|&(block, eighth, len)| Extent::new(block * BLOCK + eighth * BLOCK / 8, len * BLOCK / 8))
+            .collect();
+        let expected: ExtentSet =
+            (0..layout.blocks()).filter_map(|b| layout.block_extent(b)).filter(|&e| set.contains(e)).collect();
+        prop_assert_eq!(layout.whole_blocks(&set), expected);
+    }
+
+    /// Whatever a peer sends is taken or refused, never a panic; what is taken is claimed once.
+    #[test]
+    fn a_receiver_survives_any_peer(
+        ops in proptest::collection::vec((0u8..4, 0u64..4_000_000, 0u64..300_000, 0u8..2), 0..80),
+        wild in any::<(u64, u64)>(),
+    ) {
+        let layout = layout();
+        let mut receiver = Receiver::new(&layout, &ExtentSet::new());
+        let mut model = BTreeSet::new();
+        prop_assert!(receiver.handle_data(Extent::new(wild.0 | 1 << 40, wild.1)).is_err());
+        let _ = receiver.handle_hash(wild.0, Cv([0; 32]));
+        for (kind, start, len, fill) in ops {
+            let (start, len) = if kind < 2 { (start / GRAIN * GRAIN, len / GRAIN * GRAIN) } else { (start, len) };
+            match receiver.handle_data(Extent::new(start, len)) {
+                Ok(fresh) => {
+                    for piece in fresh.pieces {
+                        for at in (piece.start..piece.end()).step_by(4_096) {
+                            prop_assert!(model.insert(at), "{} claimed twice", at);
+                        }
+                        receiver.handle_written(piece).expect("a claimed piece");
+                    }
+                }
+                Err(error) => prop_assert!(!error.to_string().is_empty()),
+            }
+            let _ = receiver.handle_hash(start / BLOCK, Cv([fill; 32]));
+            while let Some(block) = receiver.poll_verify() {
+                let whole = (block.extent.start..block.extent.end()).step_by(4_096).all(|at| model.contains(&at));
+                prop_assert!(whole, "{:?} is not complete", block);
+                if let Verdict::Refuse(extent) = receiver.handle_verified(block.index, fill == 0) {
+                    (extent.start..extent.end()).step_by(4_096).for_each(|at| { model.remove(&at); });
+                }
+            }
+        }
+    }
+}
+
+fn file(name: &[u8], size: u64) -> FileEntry {
+    FileEntry { name: name.to_vec(), size: Bytes(size), mtime_nanos: 0, mode: 0o644 }
+}
+
+fn layout() -> Layout {
+    Layout::new(vec![file(b"a", 2 * BLOCK), file(b"empty", 0), file(b"b", BLOCK + 10), file(b"c", 7 * BLOCK)])
+        .expect("good")
+}
+
+#[test]
+fn positions_and_places() {
+    let layout = layout();
+    assert_eq!(layout.total(), Bytes(10 * BLOCK + 10));
+    assert_eq!(layout.blocks(), 11);
+    assert_eq!(layout.locate(2 * BLOCK), Some(Place { file: 2, offset: 0 }));
+    assert_eq!(layout.locate(3 * BLOCK + 9), Some(Place { file: 2, offset: BLOCK + 9 }));
+    assert_eq!(layout.locate(3 * BLOCK + 10), None);
+    assert_eq!(layout.locate(4 * BLOCK), Some(Place { file: 3, offset: 0 }));
+    assert_eq!(layout.locate(11 * BLOCK), None);
+    assert_eq!(layout.block_extent(3), Some(Extent::new(3 * BLOCK, 10)));
+    assert_eq!(layout.block_extent(11), None);
+    assert_eq!(layout.block_extent(u64::MAX), None);
+    assert_eq!(layout.file_extent(1).map(|extent| extent.len), Some(0));
+}
+
+#[test]
+fn extents_that_no_sender_may_send() {
+    let layout = layout();
+    let check = |start, len| layout.check_data(Extent::new(start, len)).err();
+    assert_eq!(check(0, BLOCK), None);
+    assert_eq!(check(3 * BLOCK, 10), None);
+    assert_eq!(check(0, 0), Some(PeerError::Empty(0)));
+    assert_eq!(check(0, BLOCK + GRAIN), Some(PeerError::CrossesBlock(Extent::new(0, BLOCK + GRAIN))));
+    assert_eq!(check(3 * BLOCK, 11), Some(PeerError::OutsideFile(Extent::new(3 * BLOCK, 11))));
+    assert_eq!(check(1, GRAIN), Some(PeerError::Misaligned(Extent::new(1, GRAIN))));
+    assert_eq!(check(0, GRAIN - 1), Some(PeerError::Misaligned(Extent::new(0, GRAIN - 1))));
+    assert_eq!(check(u64::MAX, u64::MAX), Some(PeerError::OutsideFile(Extent::new(u64::MAX, u64::MAX))));
+}
+
+#[test]
+fn names_that_could_leave_the_folder_or_collide() {
+    let make = |names: &[&[u8]]| Layout::new(names.iter().map(|name| file(name, 1)).collect()).err();
+    for bad in [&b""[..], b"/etc/passwd", b"a//b", b"a/", b"..", b"a/../../b", b"./a", b"a\0b"] {
+        assert_eq!(make(&[b"ok", bad]), Some(LayoutError::Name(1)), "{}", String::from_utf8_lossy(bad));
+    }
+    assert_eq!(make(&[&[b'x'; 4_097]]), Some(LayoutError::Name(0)));
+    assert_eq!(make(&[b"a", b"b", b"a"]), Some(LayoutError::Taken(2)));
+    assert_eq!(make(&[b"a/b", b"a!", b"a"]), Some(LayoutError::Taken(0)), "a file where a folder is needed");
+    assert_eq!(make(&[b"a/b", b"a/c", b"ab", b"...", b"a!"]), None);
+    let huge = Layout::new(vec![file(b"a", 1 << 55), file(b"b", 1 << 56)]);
+    assert_eq!(huge, Err(LayoutError::TooLarge(1)));
+}
+
+#[test]
+fn a_receiver_verifies_refuses_and_knows_the_hash() {
+    let data: Vec<u8> = (0..BLOCK + 10).map(|at| u8::try_from(at % 250).expect("small")).collect();
+    let layout = Layout::new(vec![file(b"f", BLOCK + 10), file(b"empty", 0)]).expect("good");
+    let (size, cut) = (BLOCK + 10, 256 * 1024);
+    let cvs =
+        [transfer::digest::block_cv(size, 0, &data[..cut]), transfer::digest::block_cv(size, BLOCK, &data[cut..])];
+    let mut receiver = Receiver::new(&layout, &[Extent::new(BLOCK, 10)].into_iter().collect());
+    assert_eq!(receiver.handle_journalled(1, cvs[1]), Ok(None));
+    assert_eq!(receiver.handle_journalled(0, cvs[0]), Err(PeerError::UnknownBlock(0)));
+    let whole = Extent::new(0, BLOCK);
+    for good in [false, true] {
+        assert_eq!(receiver.handle_data(whole).expect("good").pieces, [whole]);
+        assert_eq!(receiver.handle_data(whole).expect("good").duplicate, Bytes(BLOCK));
+        receiver.handle_written(whole).expect("good");
+        assert_eq!(receiver.poll_verify(), None, "its hash is unknown");
+        assert_eq!(receiver.handle_hash(0, cvs[0]), Ok(()));
+        assert_eq!(receiver.handle_hash(0, cvs[1]), Err(PeerError::ConflictingHash(0)));
+        let block = receiver.poll_verify().expect("complete");
+        assert_eq!((block.expected, receiver.poll_verify()), (cvs[0], None));
+        let root = Cv(*blake3::hash(&data).as_bytes());
+        let expected = if good { Verdict::Verified { finished: Some((0, root)) } } else { Verdict::Refuse(whole) };
+        assert_eq!(receiver.handle_verified(0, good), expected);
+        assert_eq!(receiver.is_complete(), good);
+        assert_eq!(receiver.root(0), good.then_some(root));
+    }
+    assert_eq!(receiver.root(1), Some(transfer::digest::empty_root()));
+    assert_eq!((receiver.received(), receiver.refused()), (Bytes(BLOCK), 1));
+}
+
+#[test]
+fn abandoned_pieces_may_come_again() {
+    let mut receiver = Receiver::new(&layout(), &ExtentSet::new());
+    let extent = Extent::new(0, 8_192);
+    receiver.handle_data(extent).expect("good");
+    receiver.handle_written(Extent::new(0, 4_096)).expect("good");
+    receiver.handle_abandoned(extent);
+    assert_eq!(receiver.handle_data(extent).expect("good").pieces, [Extent::new(4_096, 4_096)]);
+}
