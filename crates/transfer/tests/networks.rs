@@ -109,3 +109,17 @@ fn a_shared_bottleneck_gets_one_flow() {
     }
     assert!(both.seconds <= alone.seconds * 1.02, "{:.3} s, alone {:.3} s", both.seconds, alone.seconds);
 }
+
+/// Bytes each path has in its task after each adjustment on sar2, in tenths of a megabyte. The first line is eq. 2 after the
+/// start phase; the third path's task vanishes after its fall.
+#[test]
+fn golden_tasks_on_sar2() {
+    let outcome = run(40_000_000, &sar(40_000_000, 2.0));
+    let lines: Vec<String> = outcome
+        .adjustments
+        .iter()
+        .map(|tasks| tasks.iter().map(|task| format!("{:>4}", task.0 / 100_000)).collect::<Vec<_>>().join(" "))
+        .collect();
+    let golden = include_str!("golden/sar2.txt");
+    assert_eq!(lines.join("\n"), golden.trim_end_matches('\n'), "tasks by path after each adjustment");
+}

@@ -378,3 +378,54 @@ fn an_empty_layout_is_complete_at_once() {
     assert_eq!(sender.poll_event(), Some(SenderEvent::Complete));
     assert_eq!(sender.poll_transmit(Time::ZERO, PathId(0), Bytes(1)), Transmit::Complete);
 }
+
+/// Found by `every_byte_once_whatever_happens`: a small rest in the task of a path whose driver never asks again.
+#[test]
+fn a_task_whose_driver_never_asks_is_taken() {
+    let (mut world, _) = only_path();
+    world.open(Class::Primary, 1);
+    assert!(world.transmit(1, 4_096));
+    assert!(world.deliver(1) && world.hear(1, 1));
+    assert!(world.sender.paths(world.now)[1].task > Bytes::ZERO);
+    world.finish();
+}
+
+/// A million extents and a gigabyte a second: the core takes a small part of a processor.
+#[test]
+fn many_extents_are_no_burden() {
+    let size = 100_000 * BLOCK;
+    let file = FileEntry { name: b"f".to_vec(), size: Bytes(size), mtime_nanos: 0, mode: 0o600 };
+    let layout = Layout::new(vec![file]).expect("a good file");
+    let have: ExtentSet = (0..100_000).step_by(2).map(|block| Extent::new(block * BLOCK, BLOCK)).collect();
+    let scheduler = by_name(NAMES[0], Options::default()).expect("a known name");
+    let mut sender = Sender::new(&layout, &have, scheduler, SenderConfig::default());
+    let mut now = Time::ZERO;
+    for path in 0..4 {
+        sender.handle_path_open(now, PathId(path), PathTraits { group: path, ..PathTraits::default() });
+    }
+    let begun = std::time::Instant::now();
+    let mut frames = 0u32;
+    let mut flying = VecDeque::new();
+    while !sender.is_complete() {
+        now += Span::from_micros(50);
+        for path in 0..4 {
+            if let Transmit::Data(extent) = sender.poll_transmit(now, PathId(path), Bytes::kib(64)) {
+                flying.push_back((PathId(path), extent));
+            }
+        }
+        while flying.len() > 40 || (!flying.is_empty() && frames.is_multiple_of(64)) {
+            let (path, extent) = flying.pop_front().expect("not empty");
+            sender.handle_acked(now, path, extent).expect("it was sent");
+            frames += 1;
+        }
+        if flying.len() < 4 {
+            while let Some((path, extent)) = flying.pop_front() {
+                sender.handle_acked(now, path, extent).expect("it was sent");
+                frames += 1;
+            }
+        }
+    }
+    let each = begun.elapsed() / frames;
+    println!("{each:?} a frame, {frames} frames");
+    assert!(each < std::time::Duration::from_micros(200), "{each:?} a frame");
+}

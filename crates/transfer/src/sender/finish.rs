@@ -19,7 +19,7 @@ impl Sender {
         let mut paths: Vec<(f64, f64)> = self
             .paths
             .values()
-            .filter(|path| path.is_active() && path.rate(now) > 0.0)
+            .filter(|path| path.is_active() && path.rate(now) > 0.0 && path.is_attended(now, self.config.stall_after))
             .map(|path| (path.arrival(now, path.outstanding()), path.rate(now)))
             .collect();
         paths.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -58,7 +58,9 @@ impl Sender {
         }
         // Rounding may leave a rest that fits nowhere: it goes by the path that is through with it first.
         let through = |path: &super::path::Path| path.arrival(now, path.outstanding() + most);
-        let first = self.paths.values().filter(|other| other.is_active()).map(through).fold(f64::INFINITY, f64::min);
+        let others =
+            self.paths.values().filter(|other| other.is_active() && other.is_attended(now, self.config.stall_after));
+        let first = others.map(through).fold(f64::INFINITY, f64::min);
         if through(path) <= first { most } else { 0 }
     }
 }

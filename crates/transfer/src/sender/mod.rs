@@ -264,11 +264,13 @@ impl Sender {
 
     /// The next extent for a path, or when to look again.
     fn next_extent(&mut self, now: Time, id: PathId, most: u64) -> Result<Extent, Option<Time>> {
-        let path = self.paths.get(&id).filter(|path| path.is_usable()).ok_or(None)?;
+        let recallable = self.is_recallable();
+        let path = self.paths.get_mut(&id).filter(|path| path.is_usable()).ok_or(None)?;
+        path.asked = now;
         let mut most = most;
         if !path.proven {
             most = most.min(PROVING_EXTENT);
-            if path.outstanding() + most > self.config.proving.0 && self.is_recallable() {
+            if path.outstanding() + most > self.config.proving.0 && recallable {
                 return Err(None);
             }
         }
@@ -278,12 +280,12 @@ impl Sender {
         let look_again = Some(now + LOOK_AGAIN);
         let path = self.paths.get(&id).ok_or(None)?;
         let Some((_, first)) = path.task.front() else {
-            if !self.is_recallable() {
+            if !recallable {
                 return Err(None);
             }
             return self.next_copy(now, id, most).ok_or(look_again);
         };
-        if self.is_recallable() {
+        if recallable {
             most = self.worthwhile(now, id, most);
             if most == 0 {
                 return Err(look_again);

@@ -37,6 +37,8 @@ pub(super) struct Path {
     /// Least time from sending to acknowledgement, and the one being taken: up to which offset, sent when.
     least_rtt: Option<Span>,
     timing: Option<(u64, Time)>,
+    /// When it last asked what to do.
+    pub(super) asked: Time,
     /// It was told to wait.
     pub(super) waiting: bool,
 }
@@ -62,6 +64,7 @@ impl Path {
             sample: None,
             least_rtt: traits.rtt,
             timing: None,
+            asked: now,
             waiting: false,
         }
     }
@@ -112,6 +115,11 @@ impl Path {
         let one_way = self.base_rtt().as_secs_f64() / 2.0;
         let queue = Bytes(ahead).as_f64() / rate;
         (queue - one_way).max(one_way)
+    }
+
+    /// Whether its driver can be counted on: bytes are on their way, or it asked for some not long ago.
+    pub(super) fn is_attended(&self, now: Time, patience: Span) -> bool {
+        self.outstanding() > 0 || now - self.asked <= patience
     }
 
     /// Records that an extent goes out.

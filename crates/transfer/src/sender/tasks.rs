@@ -135,7 +135,11 @@ impl Sender {
             .paths
             .values()
             .filter(|other| other.id != id && !other.task.is_empty())
-            .map(|other| (other.arrival(now, other.outstanding() + other.task.bytes().0), other))
+            .map(|other| {
+                let attended = other.is_attended(now, self.config.stall_after);
+                let finish = other.arrival(now, other.outstanding() + other.task.bytes().0);
+                (if attended { finish } else { f64::INFINITY }, other)
+            })
             .max_by(|a, b| a.0.total_cmp(&b.0));
         let Some((finish, donor)) = last else { return };
         let task = donor.task.bytes().0;
@@ -145,7 +149,10 @@ impl Sender {
         } else if donor_rate <= 0.0 || finish.is_infinite() {
             task
         } else {
-            floor((finish - ready) / (1.0 / own_rate + 1.0 / donor_rate))
+            let even = floor((finish - ready) / (1.0 / own_rate + 1.0 / donor_rate));
+            // Less than can be cut off: better here if it arrives earlier.
+            let least = if path.arrival(now, path.outstanding() + GRAIN) < finish { GRAIN } else { 0 };
+            even.max(least)
         };
         let from = donor.id;
         if amount < GRAIN {
