@@ -3,7 +3,7 @@
 use clap::{Parser, Subcommand};
 use emulate::cli::EmulateArgs;
 
-use crate::commands::{generate, keys, paths, receive, send};
+use crate::commands::{demo, generate, keys, paths, receive, send};
 
 /// How a process ends, for `--help`, the manual page and docs/exit-codes.md (a test holds the three together).
 pub(crate) const EXIT_CODES: &[(u8, &str)] = &[
@@ -23,7 +23,7 @@ pub(crate) const EXIT_CODES: &[(u8, &str)] = &[
 
 /// Bulk data over every path there is between two places.
 #[derive(Debug, Parser)]
-#[command(name = "anabranch", version, about, after_long_help = after_long_help())]
+#[command(name = "anabranch", version, about, disable_help_subcommand = true, after_long_help = after_long_help())]
 pub(crate) struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -39,6 +39,8 @@ pub(crate) enum Command {
     Send(send::Args),
     /// Show which paths there are, and why a device is none
     Paths(paths::Args),
+    /// Watch one file move over three emulated paths, under each scheduler
+    Demo(demo::Args),
     /// Run a command over emulated links between two network namespaces
     Emulate(EmulateArgs),
     /// Show this host's key; say which hosts may send or receive without a token

@@ -8,7 +8,7 @@ use clap::CommandFactory;
 use clap_complete::Shell;
 use net::Error;
 
-use crate::cli::Cli;
+use crate::cli::{Cli, EXIT_CODES};
 
 /// Arguments of `completions`.
 #[derive(Debug, clap::Args)]
@@ -62,9 +62,28 @@ pub(crate) fn man(args: &ManArgs) -> Result<(), Error> {
 
 fn page(command: &clap::Command) -> Result<Vec<u8>, Error> {
     let mut page = Vec::new();
-    let rendered = clap_mangen::Man::new(command.clone()).render(&mut page);
+    let man = clap_mangen::Man::new(command.clone());
+    let rendered = man.render_title(&mut page).and_then(|()| man.render_name_section(&mut page));
+    let rendered = rendered.and_then(|()| man.render_synopsis_section(&mut page));
+    let rendered = rendered.and_then(|()| man.render_description_section(&mut page));
+    let rendered = rendered.and_then(|()| man.render_options_section(&mut page));
+    let rendered = match command.has_subcommands() {
+        true => rendered.and_then(|()| man.render_subcommands_section(&mut page)),
+        false => rendered,
+    };
+    let rendered = rendered.and_then(|()| page.write_all(exit_status().as_bytes()));
     rendered.map_err(|source| Error::System { action: "render the manual".into(), source })?;
     Ok(page)
+}
+
+/// The exit codes as a section in roff.
+fn exit_status() -> String {
+    let mut section = String::from(".SH \"EXIT STATUS\"\n");
+    for (code, meaning) in EXIT_CODES {
+        // A leading full stop or quote would be a request; no meaning begins so.
+        section.push_str(&format!(".TP\n.B {code}\n{}\n", meaning.replace('-', "\\-")));
+    }
+    section
 }
 
 /// To standard output; a reader that has seen enough is no error.

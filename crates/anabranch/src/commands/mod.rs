@@ -1,5 +1,6 @@
 //! The commands, each with its arguments.
 
+pub(crate) mod demo;
 pub(crate) mod generate;
 pub(crate) mod keys;
 pub(crate) mod paths;
@@ -22,6 +23,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Ended> {
         Command::Receive(args) => receive::run(args),
         Command::Send(args) => send::run(args),
         Command::Paths(args) => paths::run(&args).map_err(Ended::from),
+        Command::Demo(args) => demo::run(&args),
         Command::Emulate(args) => emulated(&args),
         Command::Keys(args) => keys::run(args).map_err(Ended::from),
         Command::Completions(args) => generate::completions(&args).map_err(Ended::from),

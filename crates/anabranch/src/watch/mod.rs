@@ -3,7 +3,7 @@
 mod bars;
 mod json;
 mod lines;
-mod text;
+pub(crate) mod text;
 
 use std::io::{self, IsTerminal};
 
@@ -65,14 +65,19 @@ impl Args {
         } else {
             all.push(Box::new(lines::Results::new(token)));
         }
-        match style {
-            Style::Auto if self.json => {}
-            Style::Auto if io::stderr().is_terminal() => all.push(Box::new(bars::Bars::new())),
-            Style::Auto | Style::Plain => all.push(Box::new(lines::Plain::default())),
-            Style::Bar => all.push(Box::new(bars::Bars::new())),
-            Style::None => {}
-        }
+        let style = if self.json && style == Style::Auto { Style::None } else { style };
+        all.push(progress(Some(style)));
         Box::new(Several(all))
+    }
+}
+
+/// Progress alone, on standard error.
+pub(crate) fn progress(style: Option<Style>) -> Box<dyn Watcher> {
+    match style.unwrap_or_default() {
+        Style::Auto if io::stderr().is_terminal() => Box::new(bars::Bars::new()),
+        Style::Bar => Box::new(bars::Bars::new()),
+        Style::Auto | Style::Plain => Box::new(lines::Plain::default()),
+        Style::None => Box::new(Several(Vec::new())),
     }
 }
 

@@ -1,0 +1,270 @@
+//! `demo`: three emulated paths, one file, each scheduler in turn; without privilege, in one process.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use emulate::{Loopback, Protocol};
+use link::config::{Network, TCP_PAYLOAD_SHARE};
+use net::{
+    CongestionControl, Credential, Error, Event, Events, Identity, PathClass, PathSpec, ReceiveOptions, Remote,
+    SendOptions, Summary, Token,
+};
+use report::{Align, Table};
+use units::{Bytes, Span};
+
+use super::send::Scheduler;
+use crate::transfer::{self, Ended};
+use crate::watch::{self, Style, Watcher, text};
+
+/// The third path falls when 48 Mbit/s would have carried nine tenths of the file.
+const NETWORK: &str = r#"
+    name = "demo"
+    [[link]]
+    name = "one"
+    rate = "8 Mbit/s"
+    delay = "5 ms"
+    queue = "64 KiB"
+    [[link]]
+    name = "two"
+    rate = "16 Mbit/s"
+    delay = "5 ms"
+    queue = "64 KiB"
+    [[link]]
+    name = "three"
+    rate = "24 Mbit/s"
+    delay = "5 ms"
+    queue = "64 KiB"
+    schedule = [{ at = { fraction = 0.9, rate = "48 Mbit/s" }, rate = "2 Mbit/s" }]
+"#;
+/// What the paths are called on the screen.
+const LABELS: [&str; 3] = ["one, 8 Mbit/s", "two, 16 Mbit/s", "three, 24 to 2 Mbit/s"];
+const SIZE: Bytes = Bytes(24_000_000);
+const NAME: &str = "demo.bin";
+
+/// Arguments of `demo`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// How progress is shown on standard error [default: auto]
+    #[arg(long, value_enum)]
+    progress: Option<Style>,
+}
+
+/// `anabranch demo`.
+///
+/// # Errors
+/// Those of the transfers; [`Error::Integrity`] if what arrived differs from what was sent.
+pub(crate) fn run(args: &Args) -> Result<(), Ended> {
+    let network = Network::parse(NETWORK, "the demo's network", Some(SIZE)).map_err(|e| emulation(&e))?;
+    let ideal = network.ideal(SIZE, TCP_PAYLOAD_SHARE).expect("the links carry something at all times");
+    let folder = Scratch::new()?;
+    let source = folder.0.join(NAME);
+    write_source(&source).map_err(disk("write", &source))?;
+    println!("{SIZE} over three emulated paths of 8, 16 and 24 Mbit/s; the third falls to 2 when 90 % would be done.");
+    let mut runs = Vec::new();
+    for (name, scheduler) in
+        [("A", Scheduler::Static), ("B", Scheduler::AdjustableBlock), ("SAR", Scheduler::SelfAdaptive)]
+    {
+        println!("\n{name}: {}", scheduler.name());
+        let target = folder.0.join(scheduler.name());
+        fs::create_dir(&target).map_err(disk("make", &target))?;
+        let watcher = Relabelled(watch::progress(args.progress));
+        let summary =
+            transfer::run(Box::new(watcher), |events| transfer_once(&network, scheduler, &source, &target, events))?;
+        verify(&source, &target.join(NAME))?;
+        println!("{}; the copy is identical", text::summary(&relabelled(&summary)));
+        runs.push((name, scheduler, summary));
+    }
+    println!("\n{}", table(&runs, ideal));
+    println!(
+        "ideal: the time in which the three links together carry the file. idle: paths without work before the end."
+    );
+    Ok(())
+}
+
+/// A receiver and a sender of this process, with the links between them.
+async fn transfer_once(
+    network: &Network,
+    scheduler: Scheduler,
+    source: &Path,
+    target: &Path,
+    events: Events,
+) -> Result<Summary, Error> {
+    let receiver = Identity::generate()?;
+    let token = Token::generate(&receiver)?;
+    let options = ReceiveOptions {
+        directory: target.to_path_buf(),
+        listen: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))],
+        port: 0,
+        identity: receiver,
+        token: Some(token.clone()),
+        authorized: Vec::new(),
+        keep: false,
+        overwrite: false,
+    };
+    let (tell, mut heard) = tokio::sync::mpsc::unbounded_channel();
+    let receiving = tokio::spawn(net::receive(options, tell));
+    let address = loop {
+        match heard.recv().await {
+            Some(Event::Listening { addresses }) => break addresses.first().copied(),
+            Some(_) => {}
+            None => break None,
+        }
+    };
+    let Some(address) = address else {
+        receiving.await.expect("the receiver does not panic")?;
+        return Err(Error::Usage("the receiver ended before it listened".into()));
+    };
+    let links = Loopback::start(network, address, Protocol::Tcp).map_err(|e| emulation(&e))?;
+    let remotes: Vec<Remote> =
+        links.addresses().iter().map(|at| Remote { host: at.ip().to_string(), port: at.port() }).collect();
+    let path =
+        |to: &Remote| PathSpec { interface: "lo".into(), class: PathClass::Primary, max: None, to: Some(to.clone()) };
+    let options = SendOptions {
+        sources: vec![source.to_path_buf()],
+        to: remotes[0].clone(),
+        credential: Credential::Token(token),
+        identity: Identity::generate()?,
+        paths: remotes.iter().map(path).collect(),
+        no_paths: Vec::new(),
+        scheduler: scheduler.name().into(),
+        congestion_control: CongestionControl::Auto,
+        max_rate: None,
+        verify: false,
+        restart: false,
+        overwrite: false,
+        dry_run: false,
+        patience: Span::from_secs(10),
+    };
+    let summary = net::send(options, events).await?;
+    receiving.await.expect("the receiver does not panic")?;
+    Ok(summary)
+}
+
+fn table(runs: &[(&str, Scheduler, Summary)], ideal: Span) -> Table {
+    let titles = ["time", "ideal", "ideal/time", "idle", "repeated", "saved to A", "saved to B"];
+    let columns = [("scheduler", Align::Left)].into_iter().chain(titles.map(|title| (title, Align::Right)));
+    let mut table = Table::new(columns);
+    let seconds = |span: Span| format!("{:.2} s", span.as_secs_f64());
+    for (name, scheduler, summary) in runs {
+        let time = summary.elapsed;
+        let saved = |to: &str| {
+            let other = runs.iter().find(|(other, ..)| *other == to && other != name);
+            other.map_or_else(String::new, |(.., other)| {
+                format!("{:.0} %", 100.0 * (1.0 - time.as_secs_f64() / other.elapsed.as_secs_f64()))
+            })
+        };
+        table.row([
+            format!("{name} {}", scheduler.name()),
+            seconds(time),
+            seconds(ideal),
+            format!("{:.2}", ideal.as_secs_f64() / time.as_secs_f64()),
+            seconds(idle(summary)),
+            summary.repeated.to_string(),
+            saved("A"),
+            saved("B"),
+        ]);
+    }
+    table
+}
+
+/// How long paths had nothing left to carry before the end, all paths added up.
+fn idle(summary: &Summary) -> Span {
+    let mut last: Vec<(&str, Span)> = Vec::new();
+    for (name, at) in &summary.finished_at {
+        match last.iter_mut().find(|(known, _)| known == name) {
+            Some((_, known)) => *known = (*known).max(*at),
+            None => last.push((name, *at)),
+        }
+    }
+    let idle = last.iter().map(|(_, at)| summary.elapsed - *at);
+    idle.fold(Span::ZERO, |sum, span| sum + span)
+}
+
+/// Shows the paths by the names of the emulated links instead of loopback addresses.
+struct Relabelled(Box<dyn Watcher>);
+
+impl Watcher for Relabelled {
+    fn event(&mut self, event: &Event) {
+        let mut event = event.clone();
+        match &mut event {
+            Event::Path(event) => event.name = label(&event.name),
+            Event::Progress(progress) => progress.paths.iter_mut().for_each(|path| path.name = label(&path.name)),
+            _ => {}
+        }
+        self.0.event(&event);
+    }
+
+    fn end(&mut self, result: &Result<Summary, Ended>) {
+        self.0.end(result);
+    }
+}
+
+fn relabelled(summary: &Summary) -> Summary {
+    let mut summary = summary.clone();
+    summary.paths.iter_mut().for_each(|path| path.name = label(&path.name));
+    summary
+}
+
+fn label(name: &str) -> String {
+    let link = (1..).zip(LABELS).find(|(n, _)| name.contains(&format!("127.77.0.{n}")));
+    link.map_or_else(|| name.to_string(), |(_, label)| label.to_string())
+}
+
+/// Bytes that do not repeat: a linear congruential generator's.
+fn write_source(path: &Path) -> io::Result<()> {
+    let mut state: u64 = 0x5ee5_1d3a;
+    let mut block = vec![0; 1 << 16];
+    let mut file = File::create(path)?;
+    let mut left = usize::try_from(SIZE.0).expect("24 MB");
+    while left > 0 {
+        for word in block.chunks_exact_mut(8) {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            word.copy_from_slice(&(state ^ (state >> 29)).to_le_bytes());
+        }
+        let part = left.min(block.len());
+        file.write_all(&block[..part])?;
+        left -= part;
+    }
+    Ok(())
+}
+
+/// Compares the copy byte by byte, whatever the transfer says about it.
+fn verify(source: &Path, copy: &Path) -> Result<(), Error> {
+    let read = |path: &Path| {
+        let mut bytes = Vec::new();
+        File::open(path).and_then(|mut file| file.read_to_end(&mut bytes)).map_err(disk("read", path)).map(|_| bytes)
+    };
+    if read(source)? == read(copy)? {
+        return Ok(());
+    }
+    Err(Error::Integrity { what: copy.display().to_string(), detail: "it differs from the source".into() })
+}
+
+/// A folder of its own, removed whatever happens.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Result<Scratch, Error> {
+        let path = std::env::temp_dir().join(format!("anabranch-demo-{}", std::process::id()));
+        fs::create_dir(&path).map_err(disk("make", &path))?;
+        Ok(Scratch(path))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What can't be removed from a temporary folder is left to the system.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn disk(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
+    let path = path.to_path_buf();
+    move |source| Error::Disk { action, path, source }
+}
+
+fn emulation(error: &dyn std::error::Error) -> Error {
+    Error::System { action: "emulate the paths".into(), source: io::Error::other(error.to_string()) }
+}
