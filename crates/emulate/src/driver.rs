@@ -65,8 +65,11 @@ pub(crate) fn run(engine: Engine, devices: &[Tun], control: &Arc<Control>) -> io
         let timeout = driver.engine.poll_deadline().map(|deadline| Duration::from(deadline - now));
         poller.wait(&mut ready, timeout)?;
         woken = driver.now();
-        let mut pending: Vec<usize> =
-            ready.iter().filter(|ready| ready.key != WAKER_KEY).filter_map(|ready| usize::try_from(ready.key).ok()).collect();
+        let mut pending: Vec<usize> = ready
+            .iter()
+            .filter(|ready| ready.key != WAKER_KEY)
+            .filter_map(|ready| usize::try_from(ready.key).ok())
+            .collect();
         while !pending.is_empty() {
             pending.retain(|index| driver.receive(*index));
             driver.transmit();

@@ -72,8 +72,10 @@ impl Loopback {
     pub fn start(network: &Network, forward: SocketAddr, protocol: Protocol) -> Result<Loopback, LoopbackError> {
         check(network, protocol)?;
         let doing = |doing: String| move |error| LoopbackError::World { doing, error };
-        let addresses: Vec<SocketAddr> =
-            (1..).zip(&network.links).map(|(n, _)| SocketAddr::from((Ipv4Addr::new(127, 77, 0, n), forward.port()))).collect();
+        let addresses: Vec<SocketAddr> = (1..)
+            .zip(&network.links)
+            .map(|(n, _)| SocketAddr::from((Ipv4Addr::new(127, 77, 0, n), forward.port())))
+            .collect();
         let waker = Waker::new().map_err(doing("making an eventfd".into()))?;
         let control = Arc::new(Control { waker, stop: AtomicBool::new(false) });
         let builder = thread::Builder::new().name("links".into());
@@ -153,7 +155,8 @@ fn unsupported(link: &LinkSpec, protocol: Protocol) -> Option<&'static str> {
     }
     let both = [&link.up, &link.down];
     let any = |asks: fn(&Direction) -> bool| both.iter().any(|direction| asks(direction));
-    let is_black_hole = |direction: &Direction| direction.profile.mtu.is_some_and(|mtu| mtu < Bytes(u64::from(link.device_mtu)));
+    let is_black_hole =
+        |direction: &Direction| direction.profile.mtu.is_some_and(|mtu| mtu < Bytes(u64::from(link.device_mtu)));
     if any(|direction| direction.profile.loss != Loss::None) {
         Some("loss")
     } else if any(|direction| direction.profile.duplicate > 0.0) {

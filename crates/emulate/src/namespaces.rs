@@ -242,8 +242,7 @@ fn build(index: usize, link: &LinkSpec, side: Side) -> io::Result<Tun> {
     netlink.set_up_with(device, link.device_mtu, DEVICE_QUEUE)?;
     let is_far = side == Side::Far;
     let table = FIRST_TABLE + number(index) - 1;
-    let addresses: [(IpAddr, u8); 2] =
-        [(address(index, is_far).into(), 24), (address_v6(index, is_far).into(), 64)];
+    let addresses: [(IpAddr, u8); 2] = [(address(index, is_far).into(), 24), (address_v6(index, is_far).into(), 64)];
     for (address, prefix) in addresses {
         let is_there = netlink.add_address(device, address, prefix);
         match is_there {

@@ -32,7 +32,8 @@ impl Nat {
 
     /// Whether the packet passes at `now`, and remembers that it did.
     pub(crate) fn passes(&mut self, now: Time, view: &View, is_outbound: bool) -> bool {
-        let (inside, outside) = if is_outbound { (view.source, view.destination) } else { (view.destination, view.source) };
+        let (inside, outside) =
+            if is_outbound { (view.source, view.destination) } else { (view.destination, view.source) };
         let flow = Flow { is_tcp: view.transport != Transport::Udp, inside, outside };
         let is_alive = self.last_seen.get(&flow).is_some_and(|last| now - *last <= self.idle);
         let opens = is_outbound && matches!(view.transport, Transport::Udp | Transport::Tcp { syn: true });

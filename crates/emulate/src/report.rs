@@ -124,7 +124,10 @@ impl Report {
         let limit = MAX_LATENESS.as_micros();
         let mut check = |what: String, quantiles: Quantiles| {
             if quantiles.count >= MIN_SAMPLES && quantiles.p99 > limit {
-                why.push(format!("{what}: one time in a hundred more than {} µs, the bound is {limit} µs", quantiles.p99));
+                why.push(format!(
+                    "{what}: one time in a hundred more than {} µs, the bound is {limit} µs",
+                    quantiles.p99
+                ));
             }
         };
         for link in &self.links {
@@ -214,7 +217,10 @@ mod tests {
         assert!(report.valid);
         let mut late = Report::default();
         let late_us = Quantiles { p50: 1, p99: 1_500, max: 2_000, count: 1_000 };
-        late.links.push(LinkReport { up: DirectionReport { late_us, ..DirectionReport::default() }, ..LinkReport::default() });
+        late.links.push(LinkReport {
+            up: DirectionReport { late_us, ..DirectionReport::default() },
+            ..LinkReport::default()
+        });
         late.judge();
         let mut dropped = Report { tun_drops: 1, ..Report::default() };
         dropped.judge();

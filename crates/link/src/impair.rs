@@ -110,8 +110,7 @@ impl Odd {
 impl Dice {
     pub(crate) fn new(profile: &Profile, seed: Seed) -> Dice {
         let reorder = profile.reorder.map_or(0.0, |reorder| reorder.probability);
-        let is_random =
-            profile.loss != Loss::None || profile.duplicate > 0.0 || profile.corrupt > 0.0 || reorder > 0.0;
+        let is_random = profile.loss != Loss::None || profile.duplicate > 0.0 || profile.corrupt > 0.0 || reorder > 0.0;
         let odds = is_random.then(|| Odds {
             loss: match profile.loss {
                 Loss::None => LossOdds::Bernoulli(Odd::Never),

@@ -106,7 +106,9 @@ pub fn is_privileged() -> bool {
     const CAP_SYS_ADMIN: u32 = 21;
     let Ok(status) = fs::read_to_string("/proc/self/status") else { return false };
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    effective.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).is_some_and(|bits| bits >> CAP_SYS_ADMIN & 1 == 1)
+    effective
+        .and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok())
+        .is_some_and(|bits| bits >> CAP_SYS_ADMIN & 1 == 1)
 }
 
 /// Moves the whole process into a user namespace of its own, in which it is root. It must have a single thread.
@@ -130,4 +132,3 @@ pub fn die_with_parent(command: &mut Command, signal: rustix::process::Signal) {
         command.pre_exec(move || Ok(rustix::process::set_parent_process_death_signal(Some(signal))?));
     }
 }
-

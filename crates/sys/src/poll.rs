@@ -31,6 +31,8 @@ pub struct Ready {
     pub readable: bool,
     /// Writing will not block; it may report an error.
     pub writable: bool,
+    /// It failed or was closed on both sides; this is reported whatever was asked for, until it is removed.
+    pub hung_up: bool,
 }
 
 impl Poller {
@@ -90,6 +92,7 @@ impl Poller {
                 key: event.data.u64(),
                 readable: failed || flags.intersects(epoll::EventFlags::IN | epoll::EventFlags::RDHUP),
                 writable: failed || flags.contains(epoll::EventFlags::OUT),
+                hung_up: failed,
             }
         }));
         Ok(())

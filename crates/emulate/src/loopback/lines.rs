@@ -203,5 +203,5 @@ impl<T: Clone> Lines<T> {
 
 /// Whether an error on a socket only says "later".
 pub(super) fn is_later(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted | io::ErrorKind::NotConnected)
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }

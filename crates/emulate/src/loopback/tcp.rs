@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use link::config::Network;
-use socket2::{Domain, SockAddr, Socket, Type};
+use socket2::{Domain, SockAddr, SockRef, Socket, Type};
 use sys::poll::{Interest, Poller, Ready};
 use units::{Bytes, Span};
 
@@ -70,6 +70,9 @@ struct Connection {
     far: Option<TcpStream>,
     up: Half,
     down: Half,
+    /// Sockets that hung up are not watched: it would be reported again and again.
+    has_near_hung_up: bool,
+    has_far_hung_up: bool,
 }
 
 /// One direction of a connection.
@@ -144,6 +147,10 @@ impl Proxy {
         let is_far = event.key % 2 == 1;
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let link = connection.link;
+        if event.hung_up && !connection.hang_up(&self.poller, is_far) {
+            self.abort(id);
+            return;
+        }
         // Each socket is the source of one half and the destination of the other.
         let source = if is_far { &mut connection.down } else { &mut connection.up };
         if event.readable && !source.is_waiting && !source.has_ended {
@@ -165,7 +172,7 @@ impl Proxy {
             if added.is_err() {
                 continue;
             }
-            let connection = Connection { link, near, far: None, up: Half::default(), down: Half::default() };
+            let connection = Connection::new(link, near);
             self.connections.insert(id, connection);
             self.lines.enqueue(Lane { link, is_down: false }, Bytes(SEGMENT_HEADERS as u64), (id, Chunk::Open));
             self.watch(id);
@@ -178,9 +185,7 @@ impl Proxy {
             let (id, chunk) = arrival.item;
             let Some(connection) = self.connections.get_mut(&id) else { continue };
             match chunk {
-                Chunk::Reset => {
-                    self.connections.remove(&id);
-                }
+                Chunk::Reset => self.abort(id),
                 Chunk::Open => match open(self.forward, &self.poller, FIRST + 2 * id + 1) {
                     Ok(far) => {
                         connection.far = Some(far);
@@ -260,8 +265,19 @@ impl Proxy {
     /// Writes what arrived, as far as the destination takes it.
     fn flush(&mut self, id: u64, is_down: bool) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
-        if !connection.flush(is_down) || (connection.up.is_done && connection.down.is_done) {
+        if !connection.flush(is_down) {
+            self.abort(id);
+        } else if connection.up.is_done && connection.down.is_done {
             self.connections.remove(&id);
+        }
+    }
+
+    /// Ends a connection so that both applications see that it failed.
+    fn abort(&mut self, id: u64) {
+        let Some(connection) = self.connections.remove(&id) else { return };
+        for socket in [Some(&connection.near), connection.far.as_ref()].into_iter().flatten() {
+            // Without it, the other side would see an orderly end.
+            let _ = SockRef::from(socket).set_linger(Some(Duration::ZERO));
         }
     }
 
@@ -274,8 +290,11 @@ impl Proxy {
         };
         let near = interest(&connection.up, &connection.down);
         let far = interest(&connection.down, &connection.up);
-        let mut changed = self.poller.modify(&connection.near, FIRST + 2 * id, near);
-        if let Some(socket) = &connection.far {
+        let mut changed = Ok(());
+        if !connection.has_near_hung_up {
+            changed = self.poller.modify(&connection.near, FIRST + 2 * id, near);
+        }
+        if let Some(socket) = connection.far.as_ref().filter(|_| !connection.has_far_hung_up) {
             changed = changed.and(self.poller.modify(socket, FIRST + 2 * id + 1, far));
         }
         changed.expect("both sockets were added, and are open as long as the connection is there");
@@ -318,6 +337,33 @@ fn open(forward: SocketAddr, poller: &Poller, key: u64) -> io::Result<TcpStream>
 }
 
 impl Connection {
+    fn new(link: usize, near: TcpStream) -> Connection {
+        Connection {
+            link,
+            near,
+            far: None,
+            up: Half::default(),
+            down: Half::default(),
+            has_near_hung_up: false,
+            has_far_hung_up: false,
+        }
+    }
+
+    /// A socket hung up: what it sent before can still be read. Returns false if nothing can come of the connection.
+    fn hang_up(&mut self, poller: &Poller, is_far: bool) -> bool {
+        let (flag, socket, source, destination) = if is_far {
+            (&mut self.has_far_hung_up, self.far.as_ref(), &self.down, &self.up)
+        } else {
+            (&mut self.has_near_hung_up, Some(&self.near), &self.up, &self.down)
+        };
+        if let Some(socket) = socket.filter(|_| !*flag) {
+            // It is watched until here; a failure would only mean that it is not.
+            let _ = poller.remove(socket);
+        }
+        *flag = true;
+        !source.has_ended || destination.is_done
+    }
+
     fn half(&mut self, is_down: bool) -> &mut Half {
         if is_down { &mut self.down } else { &mut self.up }
     }

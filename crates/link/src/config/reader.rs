@@ -67,7 +67,6 @@ impl<'a> Section<'a> {
         Section { path, ..self }
     }
 
-
     /// Fails on a key that is not among `known`.
     pub(super) fn allow(&self, known: &[&'static str]) -> Result<(), ConfigError> {
         for (table, path) in &self.layers {
