@@ -31,9 +31,9 @@ const LISTEN_LIMIT: Duration = Duration::from_secs(15);
 /// Runs a command over emulated links.
 ///
 /// Two network namespaces, near and far, are joined by the links of NETWORK, each a device called like the link in both, with
-/// the addresses 10.77.i.1 near and 10.77.i.2 far (fd77:i::1 and ::2) for the link number i. COMMAND runs near, and finds
-/// ANABRANCH_FAR (the first far address), ANABRANCH_LINKS, ANABRANCH_NEAR_ADDRS and ANABRANCH_FAR_ADDRS in its environment. The
-/// schedule's clock starts with the first SYN or the first TCP or UDP payload.
+/// the addresses `10.77.i.1` near and `10.77.i.2` far (`fd77:i::1` and `fd77:i::2`) for the link number i. COMMAND runs near, and
+/// finds `ANABRANCH_FAR` (the first far address), `ANABRANCH_LINKS`, `ANABRANCH_NEAR_ADDRS` and `ANABRANCH_FAR_ADDRS` in its
+/// environment. The schedule's clock starts with the first SYN or the first TCP or UDP payload.
 #[derive(Args, Clone, Debug)]
 pub struct EmulateArgs {
     /// The network file.
@@ -96,7 +96,7 @@ pub enum CliError {
         error: io::Error,
     },
     /// Nothing listens in the far namespace.
-    #[error("nothing in the far namespace listens on port {0} after {limit} s", limit = LISTEN_LIMIT.as_secs())]
+    #[error("the far command ended, or listens on no port {0} after {limit} s", limit = LISTEN_LIMIT.as_secs())]
     NobodyListens(u16),
 }
 
@@ -122,8 +122,8 @@ pub fn run(args: &EmulateArgs) -> Result<u8, CliError> {
     }
     gain_privilege()?;
     let emulation = Emulation::namespaces(&network)?;
-    let far = args.far.as_ref().map(|command| Far::start(&emulation, command)).transpose()?;
-    if let (Some(far), Some(port)) = (&far, args.far_listens) {
+    let mut far = args.far.as_ref().map(|command| Far::start(&emulation, command)).transpose()?;
+    if let (Some(far), Some(port)) = (&mut far, args.far_listens) {
         far.wait_until_listening(&emulation, port)?;
     }
     let mut command = command(&args.command);
@@ -230,10 +230,11 @@ impl Far {
         Ok(Far { child: Some(child) })
     }
 
-    fn wait_until_listening(&self, emulation: &Emulation, port: u16) -> Result<(), CliError> {
+    fn wait_until_listening(&mut self, emulation: &Emulation, port: u16) -> Result<(), CliError> {
         let limit = Instant::now() + LISTEN_LIMIT;
         while !emulation.far_listens(port)? {
-            if Instant::now() > limit {
+            let has_ended = self.child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(Some(_))));
+            if has_ended || Instant::now() > limit {
                 return Err(CliError::NobodyListens(port));
             }
             thread::sleep(Duration::from_millis(5));

@@ -41,8 +41,8 @@ pub struct Emulation {
 pub enum EmulationError {
     /// The caller may not make namespaces.
     #[error(
-        "making network namespaces needs root, or unprivileged user namespaces (sysctl user.max_user_namespaces, and on some \
-         systems kernel.apparmor_restrict_unprivileged_userns): {0}; without either there is --loopback"
+        "making network namespaces and devices needs root, or unprivileged user namespaces (sysctl user.max_user_namespaces, and on \
+         some systems kernel.apparmor_restrict_unprivileged_userns) and a /dev/net/tun for all: {0}; without there is --loopback"
     )]
     NotPermitted(#[source] io::Error),
     /// The world failed.
@@ -97,7 +97,10 @@ impl Emulation {
             prepare(ns).map_err(doing("preparing a network namespace"))?;
             for (index, link) in network.links.iter().enumerate() {
                 let device = ns.run(|| build(index, link, side)).and_then(|built| built);
-                let device = device.map_err(doing(format!("making the device {}", link.name)))?;
+                let device = device.map_err(|error| match error.kind() {
+                    io::ErrorKind::PermissionDenied => EmulationError::NotPermitted(error),
+                    _ => EmulationError::World { doing: format!("making the device {}", link.name), error },
+                })?;
                 devices.push((Port { link: index, side }.index(), device));
             }
         }

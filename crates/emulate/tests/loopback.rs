@@ -71,6 +71,46 @@ fn a_refused_connection_is_reset() {
 }
 
 #[test]
+fn a_reset_stays_a_reset() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let forward = listener.local_addr().expect("bound");
+    let network = network("rate = '40 Mbit/s'\ndelay = '1 ms'");
+    let loopback = Loopback::start(&network, forward, Protocol::Tcp).expect("the links start");
+    let mut stream = connect(loopback.addresses()[0]);
+    stream.write_all(b"half of it").expect("it takes it");
+    let (mut far, _) = listener.accept().expect("a connection");
+    far.set_read_timeout(Some(LIMIT)).expect("a socket");
+    let mut got = [0; 10];
+    far.read_exact(&mut got).expect("in time");
+    socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO)).expect("a socket");
+    drop(stream);
+    let error = far.read(&mut got).expect_err("no orderly end");
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+}
+
+#[test]
+fn an_idle_half_open_connection_costs_nothing() {
+    // The client has ended and gone; the server thinks.
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let forward = listener.local_addr().expect("bound");
+    let network = network("rate = '40 Mbit/s'\ndelay = '1 ms'");
+    let loopback = Loopback::start(&network, forward, Protocol::Tcp).expect("the links start");
+    let stream = connect(loopback.addresses()[0]);
+    let (mut far, _) = listener.accept().expect("a connection");
+    far.set_read_timeout(Some(LIMIT)).expect("a socket");
+    drop(stream);
+    assert_eq!(far.read(&mut [0; 1]).expect("in time"), 0);
+    // Answers to a client that is gone: it resets, and the server hears of it.
+    let end = Instant::now() + LIMIT;
+    while far.write_all(b"x").is_ok() {
+        assert!(Instant::now() < end, "it never heard");
+        thread::yield_now();
+    }
+    let report = loopback.finish().expect("it ran");
+    assert!(report.links[0].down.packets >= 1);
+}
+
+#[test]
 fn no_byte_moves_in_a_blackout() {
     let forward = server(|got| got);
     let network = network("rate = '40 Mbit/s'\ndelay = '1 ms'\nblackout = [{ from = '0 s', to = '300 ms' }]");

@@ -48,6 +48,7 @@ impl Loss {
 
 /// What happens to one packet.
 #[derive(Clone, Copy, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "four draws, independent of each other")]
 pub(crate) struct Fate {
     pub(crate) lost: bool,
     pub(crate) duplicated: bool,

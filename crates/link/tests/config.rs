@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use link::config::{Carry, Network, TCP_PAYLOAD_SHARE, Unreachable};
-use link::{Limit, Loss};
+use link::{GilbertElliott, Limit, Loss};
 use units::{Bytes, Rate, Span};
 
 const LINK: &str = "[[link]]\nname = 'wifi'\nrate = '50 Mbit/s'\ndelay = '5 ms'\nqueue = '128 KiB'\n";
@@ -35,7 +35,8 @@ fn every_key_has_its_meaning() {
     assert_eq!((up.rate.base, down.rate.base), (Rate::mbit(10), Rate::mbit(50)));
     assert_eq!((up.queue, down.queue), (Limit::Bytes(Bytes::kib(128)), Limit::Packets(100)));
     assert_eq!((up.mtu, down.mtu), (Some(Bytes(9_000)), Some(Bytes(1_280))));
-    assert!(matches!(up.loss, Loss::GilbertElliott(model) if model.good_to_bad == 0.1 && model.bad == 1.0));
+    let model = GilbertElliott { good_to_bad: 0.1, bad_to_good: 0.5, good: 0.0, bad: 1.0 };
+    assert_eq!(up.loss, Loss::GilbertElliott(model));
     assert_eq!(down.loss, Loss::None);
     assert_eq!((link.up.carry, link.down.carry), (Carry::NoPayload, Carry::All));
     assert_eq!(up.rate.changes[0].rate, Rate::ZERO);

@@ -51,6 +51,9 @@ impl NetNs {
     }
 
     /// Lets the child run in the namespace.
+    ///
+    /// # Errors
+    /// If there are no descriptors left.
     pub fn enter_on_spawn(&self, command: &mut Command) -> io::Result<()> {
         let fd = self.fd.try_clone()?;
         let enter = move || enter(fd.as_fd());

@@ -145,6 +145,7 @@ impl AsFd for Waker {
 
 /// Asks the kernel to wake the calling thread to the nanosecond, and before ordinary threads where the process may ask for that
 /// (`CAP_SYS_NICE`). Returns whether it may.
+#[must_use]
 pub fn prefer_this_thread() -> bool {
     // A failure leaves the usual 50 µs of slack.
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));

@@ -24,8 +24,7 @@ impl Tun {
         let file = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path);
         let file = file.map_err(|error| io::Error::new(error.kind(), format!("{path}: {error}")))?;
         let mut request = request(name)?;
-        let flags = libc::IFF_TUN | libc::IFF_NO_PI;
-        request.ifr_ifru.ifru_flags = libc::c_short::try_from(flags).expect("0x1001 fits");
+        request.ifr_ifru.ifru_flags = FLAGS;
         // SAFETY: TUNSETIFF reads and writes one ifreq, which lives through the call.
         let result = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &raw mut request) };
         if result < 0 {
@@ -62,6 +61,9 @@ impl AsFd for Tun {
         self.file.as_fd()
     }
 }
+
+#[expect(clippy::cast_possible_truncation, reason = "0x1001")]
+const FLAGS: libc::c_short = (libc::IFF_TUN | libc::IFF_NO_PI) as libc::c_short;
 
 fn request(name: &str) -> io::Result<libc::ifreq> {
     // SAFETY: an ifreq is plain integers and arrays of them; all zero is a valid one.

@@ -26,7 +26,7 @@ impl Lane {
 #[derive(Debug)]
 pub(super) struct Lines<T> {
     network: Network,
-    lanes: Vec<Line<T>>,
+    directions: Vec<One<T>>,
     epoch: Instant,
     cpu: Duration,
     started: Option<Time>,
@@ -34,7 +34,7 @@ pub(super) struct Lines<T> {
 }
 
 #[derive(Debug)]
-struct Line<T> {
+struct One<T> {
     link: Link<Item<T>>,
     through: usize,
     delivered: Tally,
@@ -60,10 +60,10 @@ pub(super) struct Arrival<T> {
 impl<T: Clone> Lines<T> {
     /// The links, each with its profile passed through `adapt`.
     pub(super) fn new(network: &Network, adapt: impl Fn(&Profile) -> Profile) -> Lines<T> {
-        let mut lanes = Vec::new();
+        let mut directions = Vec::new();
         for (index, link) in network.links.iter().enumerate() {
             for (side, direction, name) in [(0, &link.up, "up"), (1, &link.down, "down")] {
-                lanes.push(Line {
+                directions.push(One {
                     link: Link::unstarted(adapt(&direction.profile), network.stream(link, name)),
                     through: 2 * link.shares.unwrap_or(index) + side,
                     delivered: Tally::default(),
@@ -75,7 +75,7 @@ impl<T: Clone> Lines<T> {
         }
         Lines {
             network: network.clone(),
-            lanes,
+            directions,
             epoch: Instant::now(),
             cpu: Duration::ZERO,
             started: None,
@@ -96,54 +96,54 @@ impl<T: Clone> Lines<T> {
     pub(super) fn start(&mut self, now: Time) {
         if self.started.is_none() {
             self.started = Some(now);
-            for lane in &mut self.lanes {
+            for lane in &mut self.directions {
                 lane.link.start(now);
             }
         }
     }
 
     pub(super) fn profile(&self, lane: Lane) -> &Profile {
-        self.lanes[self.lanes[lane.index()].through].link.profile()
+        self.directions[self.directions[lane.index()].through].link.profile()
     }
 
     pub(super) fn has_room(&mut self, lane: Lane, bytes: Bytes) -> bool {
         let now = self.now();
-        let through = self.lanes[lane.index()].through;
-        self.lanes[through].link.has_room(now, bytes)
+        let through = self.directions[lane.index()].through;
+        self.directions[through].link.has_room(now, bytes)
     }
 
     /// When the lane's queue gets shorter.
     pub(super) fn next_departure(&self, lane: Lane) -> Option<Time> {
-        self.lanes[self.lanes[lane.index()].through].link.next_departure()
+        self.directions[self.directions[lane.index()].through].link.next_departure()
     }
 
     pub(super) fn enqueue(&mut self, lane: Lane, bytes: Bytes, item: T) -> Outcome {
         let now = self.now();
         self.start(now);
-        let line = &mut self.lanes[lane.index()];
-        line.first.get_or_insert(now);
-        let through = line.through;
-        self.lanes[through].link.enqueue(now, bytes, Item { lane, item })
+        let one = &mut self.directions[lane.index()];
+        one.first.get_or_insert(now);
+        let through = one.through;
+        self.directions[through].link.enqueue(now, bytes, Item { lane, item })
     }
 
     pub(super) fn poll_deadline(&self) -> Option<Time> {
-        self.lanes.iter().filter_map(|lane| lane.link.poll_deadline()).min()
+        self.directions.iter().filter_map(|lane| lane.link.poll_deadline()).min()
     }
 
     pub(super) fn poll_arrival(&mut self) -> Option<Arrival<T>> {
         let now = self.now();
-        for index in 0..self.lanes.len() {
-            let link = &mut self.lanes[index].link;
+        for index in 0..self.directions.len() {
+            let link = &mut self.directions[index].link;
             if link.poll_deadline().is_none_or(|deadline| deadline > now) {
                 continue;
             }
             let Some(delivery) = link.poll_deliver(now) else { continue };
             let Item { lane, item } = delivery.packet;
-            let line = &mut self.lanes[lane.index()];
-            line.delivered.packets += 1;
-            line.delivered.bytes += delivery.bytes;
-            line.late.record(now - delivery.at);
-            line.last = Some(delivery.at);
+            let one = &mut self.directions[lane.index()];
+            one.delivered.packets += 1;
+            one.delivered.bytes += delivery.bytes;
+            one.late.record(now - delivery.at);
+            one.last = Some(delivery.at);
             return Some(Arrival { lane, is_corrupted: delivery.is_corrupted, item });
         }
         None
@@ -166,8 +166,8 @@ impl<T: Clone> Lines<T> {
         let mut report = Report {
             network: self.network.name.clone(),
             seconds: seconds(self.started, Some(self.now())).unwrap_or(0.0),
-            first_payload_s: seconds(self.started, self.lanes.iter().filter_map(|lane| lane.first).min()),
-            last_payload_s: seconds(self.started, self.lanes.iter().filter_map(|lane| lane.last).max()),
+            first_payload_s: seconds(self.started, self.directions.iter().filter_map(|lane| lane.first).min()),
+            last_payload_s: seconds(self.started, self.directions.iter().filter_map(|lane| lane.last).max()),
             cpu_share: cpu.as_secs_f64() / self.epoch.elapsed().as_secs_f64().max(1e-9),
             busy_us: self.busy.quantiles(),
             links: links.collect(),
@@ -178,11 +178,11 @@ impl<T: Clone> Lines<T> {
     }
 
     fn direction(&self, lane: Lane) -> DirectionReport {
-        let line = &self.lanes[lane.index()];
-        let counters = line.link.counters();
+        let one = &self.directions[lane.index()];
+        let counters = one.link.counters();
         DirectionReport {
-            packets: line.delivered.packets,
-            bytes: line.delivered.bytes.0,
+            packets: one.delivered.packets,
+            bytes: one.delivered.bytes.0,
             dropped: Drops {
                 queue: counters.dropped_queue,
                 loss: counters.dropped_loss,
@@ -194,9 +194,9 @@ impl<T: Clone> Lines<T> {
             reordered: counters.reordered,
             corrupted: counters.corrupted,
             max_queue_bytes: counters.max_queue.0,
-            late_us: line.late.quantiles(),
-            first_payload_s: seconds(self.started, line.first),
-            last_payload_s: seconds(self.started, line.last),
+            late_us: one.late.quantiles(),
+            first_payload_s: seconds(self.started, one.first),
+            last_payload_s: seconds(self.started, one.last),
         }
     }
 }

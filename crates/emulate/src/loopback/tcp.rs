@@ -378,25 +378,24 @@ impl Connection {
             if is_down { (&mut self.down, Some(&mut self.near)) } else { (&mut self.up, self.far.as_mut()) };
         let Some(destination) = destination else { return true };
         while let Some(chunk) = half.unread.front() {
-            match chunk {
-                Chunk::Data(data) => match destination.write(&data[half.offset..]) {
-                    Ok(n) => {
-                        half.offset += n;
-                        half.unread_bytes -= n;
-                        if half.offset == data.len() {
-                            half.offset = 0;
-                            half.unread.pop_front();
-                        }
+            let Chunk::Data(data) = chunk else {
+                half.unread.pop_front();
+                half.is_done = true;
+                // The other side may have closed already.
+                let _ = destination.shutdown(Shutdown::Write);
+                continue;
+            };
+            match destination.write(&data[half.offset..]) {
+                Ok(n) => {
+                    half.offset += n;
+                    half.unread_bytes -= n;
+                    if half.offset == data.len() {
+                        half.offset = 0;
+                        half.unread.pop_front();
                     }
-                    Err(error) if is_later(&error) => return true,
-                    Err(_) => return false,
-                },
-                _ => {
-                    half.unread.pop_front();
-                    half.is_done = true;
-                    // The other side may have closed already.
-                    let _ = destination.shutdown(Shutdown::Write);
                 }
+                Err(error) if is_later(&error) => return true,
+                Err(_) => return false,
             }
         }
         true

@@ -131,9 +131,10 @@ impl Proxy {
                 }
             }
             // What a socket does not take is lost, as with any datagram.
-            let _ = match arrival.lane.is_down {
-                true => self.sockets[flow.link].send_to(&data, flow.client),
-                false => flow.upstream.send(&data),
+            let _ = if arrival.lane.is_down {
+                self.sockets[flow.link].send_to(&data, flow.client)
+            } else {
+                flow.upstream.send(&data)
             };
         }
     }

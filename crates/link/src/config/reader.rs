@@ -45,7 +45,7 @@ pub(super) struct Section<'a> {
 pub(super) struct Value<'a> {
     source: Source<'a>,
     path: String,
-    value: &'a Spanned<DeValue<'a>>,
+    node: &'a Spanned<DeValue<'a>>,
 }
 
 impl<'a> Section<'a> {
@@ -85,7 +85,7 @@ impl<'a> Section<'a> {
     pub(super) fn get(&self, key: &str) -> Option<Value<'a>> {
         self.layers.iter().find_map(|(table, path)| {
             let value = table.get(key)?;
-            Some(Value { source: self.source, path: join(path, key), value })
+            Some(Value { source: self.source, path: join(path, key), node: value })
         })
     }
 
@@ -100,33 +100,33 @@ impl<'a> Section<'a> {
 
 impl<'a> Value<'a> {
     pub(super) fn error(&self, problem: Problem) -> ConfigError {
-        self.source.error(Some(self.value.span().start), &self.path, problem)
+        self.source.error(Some(self.node.span().start), &self.path, problem)
     }
 
     fn wants(&self, wanted: &'static str) -> ConfigError {
-        self.error(Problem::Type { wanted, found: self.value.get_ref().type_str() })
+        self.error(Problem::Type { wanted, found: self.node.get_ref().type_str() })
     }
 
     pub(super) fn text(&self) -> Result<&'a str, ConfigError> {
-        self.value.get_ref().as_str().ok_or_else(|| self.wants("a string"))
+        self.node.get_ref().as_str().ok_or_else(|| self.wants("a string"))
     }
 
     /// A number with a unit.
     pub(super) fn quantity<T: FromStr<Err = ParseError>>(&self) -> Result<T, ConfigError> {
         let wants = || self.wants("a string with a number and a unit");
-        let text = self.value.get_ref().as_str().ok_or_else(wants)?;
+        let text = self.node.get_ref().as_str().ok_or_else(wants)?;
         text.parse().map_err(|error| self.error(Problem::Quantity(error)))
     }
 
     pub(super) fn integer(&self) -> Result<u64, ConfigError> {
-        let integer = self.value.get_ref().as_integer().ok_or_else(|| self.wants("a whole number"))?;
+        let integer = self.node.get_ref().as_integer().ok_or_else(|| self.wants("a whole number"))?;
         let problem = Problem::Sense("wants a whole number that is not negative");
         u64::from_str_radix(integer.as_str(), integer.radix()).map_err(|_| self.error(problem))
     }
 
     /// A number from 0 to 1.
     pub(super) fn probability(&self) -> Result<f64, ConfigError> {
-        let text = match self.value.get_ref() {
+        let text = match self.node.get_ref() {
             DeValue::Integer(integer) => integer.as_str(),
             DeValue::Float(float) => float.as_str(),
             _ => return Err(self.wants("a number from 0 to 1")),
@@ -146,25 +146,25 @@ impl<'a> Value<'a> {
 
     /// The error that this word is none of `words`.
     pub(super) fn unknown<'w>(&self, words: impl Iterator<Item = &'w str>) -> ConfigError {
-        let found = self.value.get_ref().as_str().unwrap_or_default();
+        let found = self.node.get_ref().as_str().unwrap_or_default();
         let nearest = nearest(found, words).map(ToString::to_string);
         self.error(Problem::UnknownWord { found: found.to_owned(), nearest })
     }
 
     pub(super) fn is_table(&self) -> bool {
-        self.value.get_ref().is_table()
+        self.node.get_ref().is_table()
     }
 
     pub(super) fn section(&self) -> Result<Section<'a>, ConfigError> {
-        let table = self.value.get_ref().as_table().ok_or_else(|| self.wants("a table"))?;
+        let table = self.node.get_ref().as_table().ok_or_else(|| self.wants("a table"))?;
         let path = self.path.clone();
-        let offset = self.value.span().start;
+        let offset = self.node.span().start;
         Ok(Section { source: self.source, layers: vec![(table, path.clone())], path, offset })
     }
 
     pub(super) fn list(&self) -> Result<Vec<Value<'a>>, ConfigError> {
-        let array = self.value.get_ref().as_array().ok_or_else(|| self.wants("a list"))?;
-        let value = |value| Value { source: self.source, path: self.path.clone(), value };
+        let array = self.node.get_ref().as_array().ok_or_else(|| self.wants("a list"))?;
+        let value = |node| Value { source: self.source, path: self.path.clone(), node };
         Ok(array.iter().map(value).collect())
     }
 }
