@@ -39,7 +39,7 @@ const NETWORK: &str = r#"
     schedule = [{ at = { fraction = 0.9, rate = "48 Mbit/s" }, rate = "2 Mbit/s" }]
 "#;
 /// What the paths are called on the screen.
-const LABELS: [&str; 3] = ["one, 8 Mbit/s", "two, 16 Mbit/s", "three, 24 to 2 Mbit/s"];
+const LABELS: [&str; 3] = ["one", "two", "three"];
 const SIZE: Bytes = Bytes(24_000_000);
 const NAME: &str = "demo.bin";
 
@@ -61,7 +61,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Ended> {
     let folder = Scratch::new()?;
     let source = folder.0.join(NAME);
     write_source(&source).map_err(disk("write", &source))?;
-    println!("{SIZE} over three emulated paths of 8, 16 and 24 Mbit/s; the third falls to 2 when 90 % would be done.");
+    println!("{SIZE} over three emulated paths: one, two and three, of 8, 16 and 24 Mbit/s.");
+    println!("The third falls to 2 Mbit/s at the moment when 90 % would be done.");
     let mut runs = Vec::new();
     for (name, scheduler) in
         [("A", Scheduler::Static), ("B", Scheduler::AdjustableBlock), ("SAR", Scheduler::SelfAdaptive)]
@@ -76,7 +77,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Ended> {
         println!("{}; the copy is identical", text::summary(&relabelled(&summary)));
         runs.push((name, scheduler, summary));
     }
-    println!("\n{}", table(&runs, ideal));
+    print!("\n{}\n", table(&runs, ideal));
     println!(
         "ideal: the time in which the three links together carry the file. idle: paths without work before the end."
     );
@@ -143,16 +144,16 @@ async fn transfer_once(
 }
 
 fn table(runs: &[(&str, Scheduler, Summary)], ideal: Span) -> Table {
-    let titles = ["time", "ideal", "ideal/time", "idle", "repeated", "saved to A", "saved to B"];
+    let titles = ["time", "ideal", "ideal/time", "idle", "repeated", "against A", "against B"];
     let columns = [("scheduler", Align::Left)].into_iter().chain(titles.map(|title| (title, Align::Right)));
     let mut table = Table::new(columns);
     let seconds = |span: Span| format!("{:.2} s", span.as_secs_f64());
     for (name, scheduler, summary) in runs {
         let time = summary.elapsed;
-        let saved = |to: &str| {
+        let against = |to: &str| {
             let other = runs.iter().find(|(other, ..)| *other == to && other != name);
             other.map_or_else(String::new, |(.., other)| {
-                format!("{:.0} %", 100.0 * (1.0 - time.as_secs_f64() / other.elapsed.as_secs_f64()))
+                format!("{:+.0} %", 100.0 * (time.as_secs_f64() / other.elapsed.as_secs_f64() - 1.0))
             })
         };
         table.row([
@@ -162,8 +163,8 @@ fn table(runs: &[(&str, Scheduler, Summary)], ideal: Span) -> Table {
             format!("{:.2}", ideal.as_secs_f64() / time.as_secs_f64()),
             seconds(idle(summary)),
             summary.repeated.to_string(),
-            saved("A"),
-            saved("B"),
+            against("A"),
+            against("B"),
         ]);
     }
     table

@@ -13,6 +13,7 @@ pub(crate) struct Bars {
     all: MultiProgress,
     total: Option<ProgressBar>,
     paths: Vec<(PathId, ProgressBar)>,
+    troubles: text::Troubles,
 }
 
 impl Bars {
@@ -21,6 +22,7 @@ impl Bars {
             all: MultiProgress::with_draw_target(ProgressDrawTarget::stderr_with_hz(10)),
             total: None,
             paths: Vec::new(),
+            troubles: text::Troubles::default(),
         }
     }
 
@@ -84,10 +86,14 @@ impl Watcher for Bars {
                 self.clear();
                 self.note(&text::started(event));
             }
-            Event::Path(event) if !event.why.is_empty() => self.note(&text::path_event(event)),
+            Event::Path(event) => {
+                if let Some(line) = self.troubles.line(event) {
+                    self.note(&line);
+                }
+            }
             Event::Notice { text } => self.note(&clean(text)),
             Event::Progress(progress) => self.progress(progress),
-            Event::Path(_) | Event::Listening { .. } | Event::FileDone { .. } => {}
+            Event::Listening { .. } | Event::FileDone { .. } => {}
         }
     }
 

@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 use std::net::SocketAddr;
 
-use net::{Event, PathState, Summary, Token};
+use net::{Event, Summary, Token};
 use units::Span;
 
 use super::{Watcher, text};
@@ -80,6 +80,7 @@ fn say(line: &str) {
 pub(super) struct Plain {
     /// When the last progress line was written.
     last: Option<Span>,
+    troubles: text::Troubles,
 }
 
 impl Watcher for Plain {
@@ -89,15 +90,16 @@ impl Watcher for Plain {
                 self.last = None;
                 tell(&text::started(event));
             }
-            Event::Path(event) if event.state != PathState::Connecting => tell(&text::path_event(event)),
+            Event::Path(event) => tell(&self.troubles.line(event).unwrap_or_default()),
             Event::Notice { text } => tell(&clean(text)),
             Event::Progress(progress) => {
-                if self.last.is_none_or(|last| progress.elapsed - last >= Span::from_secs(1)) {
+                let due = self.last.is_none_or(|last| progress.elapsed - last >= Span::from_secs(1));
+                if due && !progress.paths.is_empty() {
                     self.last = Some(progress.elapsed);
                     tell(&text::plain(progress));
                 }
             }
-            Event::Path(_) | Event::Listening { .. } | Event::FileDone { .. } => {}
+            Event::Listening { .. } | Event::FileDone { .. } => {}
         }
     }
 

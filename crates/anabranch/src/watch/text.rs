@@ -17,8 +17,31 @@ pub(crate) fn state(state: PathState) -> &'static str {
     }
 }
 
+/// Which changes of paths are worth a line: trouble with its reason, and its end.
+#[derive(Debug, Default)]
+pub(crate) struct Troubles {
+    /// Names of paths that are in trouble.
+    names: Vec<String>,
+}
+
+impl Troubles {
+    /// The line to show, if any.
+    pub(crate) fn line(&mut self, event: &PathEvent) -> Option<String> {
+        let known = self.names.iter().position(|name| *name == event.name);
+        match (event.state, known) {
+            (PathState::Connecting, _) | (PathState::Active, None) => return None,
+            (PathState::Active, Some(index)) => {
+                self.names.swap_remove(index);
+            }
+            (_, Some(_)) => {}
+            (_, None) => self.names.push(event.name.clone()),
+        }
+        Some(path_event(event))
+    }
+}
+
 /// "path wlan0: lost (no answer for 3 s)".
-pub(crate) fn path_event(event: &PathEvent) -> String {
+fn path_event(event: &PathEvent) -> String {
     let mut line = format!("path {}: {}", clean(&event.name), state(event.state));
     if !event.why.is_empty() {
         line.push_str(&format!(" ({})", clean(&event.why)));
