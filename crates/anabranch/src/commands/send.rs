@@ -41,7 +41,7 @@ pub(crate) struct Args {
     /// Never faster than this, all paths together
     #[arg(long, value_name = "RATE")]
     max_rate: Option<Rate>,
-    /// Read everything back from the receiver's disk, and hash what an earlier attempt brought over
+    /// Read each file back from the receiver's disk before it gets its name
     #[arg(long)]
     verify: bool,
     /// Forget what an earlier attempt brought over

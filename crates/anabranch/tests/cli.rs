@@ -1,0 +1,278 @@
+//! The command line as a user meets it: the built binary, its output, its exit codes.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A folder of the test's own, which is also the program's home.
+struct Home(PathBuf);
+
+impl Home {
+    fn new() -> Home {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let n = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("anabranch-cli-{}-{n}", std::process::id()));
+        fs::create_dir(&path).unwrap();
+        Home(path)
+    }
+
+    fn file(&self, name: &str, contents: &[u8]) -> PathBuf {
+        let path = self.0.join(name);
+        fs::write(&path, contents).unwrap();
+        path
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_anabranch"));
+        command.args(arguments).env("ANABRANCH_HOME", &self.0).env_remove("ANABRANCH_TOKEN").stdin(Stdio::null());
+        command.current_dir(&self.0);
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> (i32, String, String) {
+        text(&self.command(arguments).output().unwrap())
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Ended with the test, whatever becomes of it.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn text(output: &Output) -> (i32, String, String) {
+    let string = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    (output.status.code().unwrap_or(-1), string(&output.stdout), string(&output.stderr))
+}
+
+/// A receiver on a free port of 127.0.0.1, and what it printed before it waits: address and token.
+fn receiver(home: &Home, directory: &Path, more: &[&str]) -> (Running, String, String) {
+    let directory = directory.to_str().unwrap();
+    let arguments = [&["receive", directory, "--listen", "127.0.0.1", "--port", "0"], more].concat();
+    let mut child = home.command(&arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let child = Running(child);
+    let mut address = String::new();
+    loop {
+        let line = lines.next().expect("it prints a token before it ends").unwrap();
+        if let Some(listening) = line.strip_prefix("listening ") {
+            address = listening.to_string();
+        }
+        if line.starts_with("ab1-") {
+            // Whatever it still prints must find a reader.
+            std::thread::spawn(move || lines.for_each(drop));
+            return (child, address, line);
+        }
+    }
+}
+
+#[test]
+fn usage_errors_end_with_2() {
+    let home = Home::new();
+    let file = home.file("data", b"x");
+    let file = file.to_str().unwrap();
+    for arguments in [
+        &["sned"][..],
+        &["send", file],
+        &["send", file, "--to", "a b"],
+        &["send", file, "--to", "host", "--path", "wlan0,class=spare"],
+        &["send", file, "--to", "host", "--max-rate", "fast"],
+        &["send", file, "--to", "host", "--scheduler", "random"],
+        &["send", home.0.to_str().unwrap(), "--to", "host"],
+        &["receive", "--port", "70000"],
+        &["receive", "--no-token"],
+        &["keys", "trust", "sender", "not-a-fingerprint"],
+        &["keys", "remove", "receiver", "nobody"],
+    ] {
+        let (code, stdout, stderr) = home.run(arguments);
+        assert_eq!(code, 2, "{arguments:?}: {stderr}");
+        assert!(stdout.is_empty() && !stderr.is_empty(), "{arguments:?}: {stdout}");
+    }
+}
+
+#[test]
+fn a_missing_source_ends_with_3_before_a_token_is_asked_for() {
+    let home = Home::new();
+    let (code, _, stderr) = home.run(&["send", "/no/such/file", "--to", "host"]);
+    assert_eq!(code, 3, "{stderr}");
+    assert!(stderr.contains("/no/such/file"), "{stderr}");
+}
+
+#[test]
+fn a_token_in_arguments_is_refused_and_not_repeated() {
+    let home = Home::new();
+    let file = home.file("data", b"x");
+    let token = format!("ab1-{}", "k".repeat(77));
+    for argument in [token.clone(), format!("--token={token}"), format!("--token-file={token}")] {
+        let (code, stdout, stderr) = home.run(&["send", file.to_str().unwrap(), "--to", "127.0.0.1", &argument]);
+        assert_eq!(code, 2, "{stderr}");
+        assert!(stderr.contains("must not be an argument"), "{stderr}");
+        assert!(!stderr.contains("kkk") && !stdout.contains("kkk"), "{stderr}");
+    }
+}
+
+#[test]
+fn a_bad_token_is_not_repeated() {
+    let home = Home::new();
+    let file = home.file("data", b"x");
+    let mut command = home.command(&["send", file.to_str().unwrap(), "--to", "127.0.0.1:1"]);
+    let (code, _, stderr) = text(&command.env("ANABRANCH_TOKEN", "ab1-secretsecret").output().unwrap());
+    assert_eq!(code, 2, "{stderr}");
+    assert!(!stderr.contains("secretsecret"), "{stderr}");
+    let (code, _, stderr) = home.run(&["send", file.to_str().unwrap(), "--to", "127.0.0.1:1"]);
+    assert_eq!(code, 2, "nothing on standard input: {stderr}");
+}
+
+#[test]
+fn a_typo_in_the_configuration_names_line_and_key() {
+    let home = Home::new();
+    home.file("config.toml", b"[send]\nverify = true\nschedular = 'static'\n");
+    let file = home.file("data", b"x");
+    let (code, _, stderr) = home.run(&["send", file.to_str().unwrap(), "--to", "host"]);
+    assert_eq!(code, 2);
+    assert!(stderr.contains("config.toml, line 3") && stderr.contains("'scheduler'"), "{stderr}");
+}
+
+#[test]
+fn keys_are_stable_and_lists_are_kept() {
+    let home = Home::new();
+    let (code, own, _) = home.run(&["keys"]);
+    assert_eq!((code, own.trim().len()), (0, 52), "{own}");
+    assert_eq!(home.run(&["keys", "show"]).1, own);
+    assert_eq!(home.run(&["keys", "trust", "receiver", "nas.example", own.trim()]).0, 0);
+    assert_eq!(home.run(&["keys", "trust", "sender", own.trim(), "laptop"]).0, 0);
+    let (_, list, _) = home.run(&["keys", "list"]);
+    assert_eq!(list.lines().count(), 2, "{list}");
+    assert!(list.contains("nas.example") && list.contains("laptop"), "{list}");
+    assert_eq!(home.run(&["keys", "remove", "sender", "laptop"]).0, 0);
+    assert_eq!(home.run(&["keys", "remove", "receiver", own.trim()]).0, 0);
+    assert_eq!(home.run(&["keys", "list"]).1, "");
+}
+
+#[test]
+fn completions_and_manual_render() {
+    let home = Home::new();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let (code, script, stderr) = home.run(&["completions", shell]);
+        assert_eq!(code, 0, "{stderr}");
+        assert!(script.contains("congestion-control"), "{shell}");
+    }
+    let pages = home.0.join("man");
+    assert_eq!(home.run(&["man", pages.to_str().unwrap()]).0, 0);
+    for page in ["anabranch.1", "anabranch-send.1", "anabranch-receive.1", "anabranch-keys-trust-sender.1"] {
+        let text = fs::read_to_string(pages.join(page)).unwrap_or_else(|e| panic!("{page}: {e}"));
+        assert!(text.contains("EXIT STATUS") && text.contains(".TH"), "{page}");
+    }
+    let (_, printed, _) = home.run(&["man"]);
+    assert_eq!(printed, fs::read_to_string(pages.join("anabranch.1")).unwrap());
+}
+
+#[test]
+fn the_exit_codes_are_documented_alike() {
+    let home = Home::new();
+    let (_, help, _) = home.run(&["--help"]);
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/exit-codes.md");
+    let page = fs::read_to_string(page).unwrap();
+    let mut rows = 0;
+    for row in page.lines().filter(|row| row.starts_with("| ") && !row.contains("meaning")) {
+        let (code, meaning) = row.trim_matches(['|', ' ']).split_once(" | ").unwrap();
+        let line = format!("{code:>5}  {meaning}");
+        assert!(help.lines().any(|printed| printed.trim_end() == line), "--help has no line '{line}'");
+        rows += 1;
+    }
+    assert_eq!(rows, 12);
+}
+
+#[test]
+fn a_file_arrives_and_the_summary_says_so() {
+    let home = Home::new();
+    let contents: Vec<u8> = (0..1_000_000_u32).flat_map(u32::to_le_bytes).collect();
+    let source = home.file("numbers", &contents);
+    let target = home.0.join("in");
+    fs::create_dir(&target).unwrap();
+    let (mut receiver, address, token) = receiver(&home, &target, &[]);
+    let mut command = home.command(&["send", source.to_str().unwrap(), "--to", &address, "--progress", "plain"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    writeln!(child.stdin.take().unwrap(), "{token}").unwrap();
+    let (code, stdout, stderr) = text(&child.wait_with_output().unwrap());
+    assert_eq!(code, 0, "{stderr}");
+    assert!(stdout.contains("numbers") && stdout.contains("1 file, 4.0 MB in "), "{stdout}");
+    assert!(!stdout.contains(&token) && !stderr.contains(&token));
+    assert!(receiver.0.wait().unwrap().success());
+    assert_eq!(fs::read(target.join("numbers")).unwrap(), contents);
+}
+
+#[test]
+fn json_is_json() {
+    let home = Home::new();
+    let source = home.file("data", &[7; 300_000]);
+    let target = home.0.join("in");
+    fs::create_dir(&target).unwrap();
+    let (_receiver, address, token) = receiver(&home, &target, &[]);
+    let mut command = home.command(&["send", source.to_str().unwrap(), "--to", &address, "--json"]);
+    let (code, stdout, stderr) = text(&command.env("ANABRANCH_TOKEN", token).output().unwrap());
+    assert_eq!(code, 0, "{stderr}");
+    let events: Vec<serde_json::Value> = stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(events.iter().all(|event| event["v"] == 1));
+    assert!(events.iter().any(|event| event["event"] == "started" && event["total"] == 300_000), "{stdout}");
+    let last = events.last().unwrap();
+    assert_eq!((&last["event"], &last["moved"]), (&"summary".into(), &300_000.into()), "{stdout}");
+    assert_eq!(stderr, "", "progress is off");
+}
+
+#[test]
+fn a_token_file_is_private_and_good_for_the_wrong_receiver_nowhere() {
+    use std::os::unix::fs::PermissionsExt;
+    let home = Home::new();
+    let other = Home::new();
+    let source = home.file("data", b"x");
+    let target = home.0.join("in");
+    fs::create_dir(&target).unwrap();
+    let out = home.0.join("token");
+    let (_first, _, token) = receiver(&home, &target, &["--token-out", out.to_str().unwrap()]);
+    assert_eq!(fs::read_to_string(&out).unwrap().trim(), token);
+    assert_eq!(fs::metadata(&out).unwrap().permissions().mode() & 0o777, 0o600);
+    // Another host at the address that was meant.
+    let (_second, address, _) = receiver(&other, &target, &[]);
+    let file = format!("--token-file={}", out.display());
+    let (code, _, stderr) = home.run(&["send", source.to_str().unwrap(), "--to", &address, &file]);
+    assert_eq!(code, 4, "{stderr}");
+    assert!(!target.join("data").exists());
+}
+
+#[test]
+fn signals_end_with_128_and_their_number() {
+    let home = Home::new();
+    for (signal, expected) in [("INT", 130), ("TERM", 143)] {
+        let (mut receiver, _, _) = receiver(&home, &home.0, &[]);
+        let id = receiver.0.id().to_string();
+        assert!(Command::new("kill").args(["-s", signal, &id]).status().unwrap().success());
+        assert_eq!(receiver.0.wait().unwrap().code(), Some(expected));
+    }
+}
+
+#[test]
+fn nobody_there_ends_with_5() {
+    let home = Home::new();
+    let source = home.file("data", b"x");
+    let token = {
+        let (_receiver, _, token) = receiver(&home, &home.0, &[]);
+        token
+    };
+    let mut command = home.command(&["send", source.to_str().unwrap(), "--to", "127.0.0.1:1", "--patience", "1 s"]);
+    let (code, _, stderr) = text(&command.env("ANABRANCH_TOKEN", token).output().unwrap());
+    assert_eq!(code, 5, "{stderr}");
+    assert_eq!(home.run(&["paths", "--probe", "127.0.0.1:1"]).0, 5);
+}
