@@ -1,6 +1,8 @@
 //! The schedulers against the paper's experiments in a fluid model: no delays, no queues, every byte acknowledged as it
 //! is sent. Figures in the comments are the paper's and its exact ideals.
 
+#![allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::unwrap_used)]
+
 use policy::sched::{BlockScheduler, Options, PathView, View, by_name};
 use units::{Bytes, PathId, Rate, Span, Time};
 

@@ -50,7 +50,9 @@ proptest! {
                     let popped = bytes(set.pop_front(most));
                     prop_assert_eq!(popped.is_empty(), most == 0 || model.is_empty());
                     prop_assert_eq!(&popped, &model.iter().copied().take(popped.len()).collect::<Vec<_>>());
-                    popped.iter().for_each(|at| { model.remove(at); });
+                    for at in &popped {
+                        model.remove(at);
+                    }
                 }
             }
             prop_assert_eq!(bytes(set.iter()), model.iter().copied().collect::<Vec<_>>());
@@ -106,7 +108,9 @@ proptest! {
                 let whole = (block.extent.start..block.extent.end()).step_by(4_096).all(|at| model.contains(&at));
                 prop_assert!(whole, "{:?} is not complete", block);
                 if let Verdict::Refuse(extent) = receiver.handle_verified(block.index, fill == 0) {
-                    (extent.start..extent.end()).step_by(4_096).for_each(|at| { model.remove(&at); });
+                    for at in (extent.start..extent.end()).step_by(4_096) {
+                        model.remove(&at);
+                    }
                 }
             }
         }

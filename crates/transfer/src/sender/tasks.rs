@@ -151,11 +151,11 @@ impl Sender {
         } else {
             let even = floor((finish - ready) / (1.0 / own_rate + 1.0 / donor_rate));
             // Less than can be cut off: better here if it arrives earlier.
-            let least = if path.arrival(now, path.outstanding() + GRAIN) < finish { GRAIN } else { 0 };
-            even.max(least)
+            let rest = if path.arrival(now, path.outstanding() + GRAIN) < finish { GRAIN } else { 0 };
+            even.max(rest)
         };
         let from = donor.id;
-        if amount < GRAIN {
+        if amount < GRAIN.min(task) {
             return;
         }
         let bytes = self.move_tail(from, id, amount.min(task));

@@ -17,7 +17,7 @@ use tcp::{Connection, Link, LinkSpec, Packet};
 const CHUNK: u64 = 64 * 1024;
 const SOCKET: u64 = 128 * 1024;
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Event {
     /// The head of a link's queue is through.
     Served(usize),
@@ -324,7 +324,7 @@ impl World {
 pub fn ideal(bytes: u64, links: &[LinkSpec]) -> f64 {
     let (mut low, mut high) = (0.0, 10_000.0);
     for _ in 0..100 {
-        let middle = (low + high) / 2.0;
+        let middle = f64::midpoint(low, high);
         let carried: f64 = links.iter().map(|link| link.capacity(middle)).sum();
         if carried < bytes as f64 { low = middle } else { high = middle }
     }
