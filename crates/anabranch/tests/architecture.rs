@@ -1,4 +1,5 @@
 //! docs/architecture.md says which part may use which; the crates' manifests are held to it.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -20,12 +21,11 @@ fn documented() -> BTreeMap<String, BTreeSet<String>> {
         // The list ends where two spaces begin the description.
         let rest = rest.trim_start();
         let (uses, _) = rest.split_once("  ").unwrap_or((rest, ""));
-        let uses = match uses.strip_prefix("-> ") {
-            Some(list) => list.split(',').map(|part| part.trim().to_string()).collect(),
-            None => {
-                assert_eq!(uses, "uses nothing", "in the row of {name}");
-                BTreeSet::new()
-            }
+        let uses = if let Some(list) = uses.strip_prefix("-> ") {
+            list.split(',').map(|part| part.trim().to_string()).collect()
+        } else {
+            assert_eq!(uses, "uses nothing", "in the row of {name}");
+            BTreeSet::new()
         };
         parts.insert(name.to_string(), uses);
     }
@@ -71,8 +71,10 @@ fn nothing_points_upwards() {
     // Taking away whatever uses only what is gone already must take away everything.
     let mut gone: BTreeSet<&String> = BTreeSet::new();
     loop {
-        let next: Vec<_> =
-            documented.iter().filter(|(part, uses)| !gone.contains(part) && uses.iter().all(|u| gone.contains(u))).collect();
+        let next: Vec<_> = documented
+            .iter()
+            .filter(|(part, uses)| !gone.contains(part) && uses.iter().all(|u| gone.contains(u)))
+            .collect();
         if next.is_empty() {
             break;
         }

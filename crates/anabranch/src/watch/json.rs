@@ -13,7 +13,7 @@ const VERSION: u32 = 1;
 
 /// Writes events to `out`.
 pub(super) struct Json<W = io::Stdout> {
-    out: W,
+    pub(super) out: W,
 }
 
 /// A line. Sizes are bytes, rates bits a second, times seconds.
@@ -105,13 +105,17 @@ impl Json {
     pub(super) fn new(token: Option<&Token>) -> Json {
         let mut json = Json { out: io::stdout() };
         if let Some(token) = token {
-            json.write(Body::Token { token: token.reveal() });
+            json.token(token);
         }
         json
     }
 }
 
 impl<W: Write> Json<W> {
+    pub(super) fn token(&mut self, token: &Token) {
+        self.write(Body::Token { token: token.reveal() });
+    }
+
     fn write(&mut self, body: Body<'_>) {
         let line = serde_json::to_string(&Line { v: VERSION, body }).expect("numbers and strings have a JSON form");
         // A reader that went away does not end a transfer.

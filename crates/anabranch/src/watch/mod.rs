@@ -5,6 +5,9 @@ mod json;
 mod lines;
 pub(crate) mod text;
 
+#[cfg(test)]
+mod tests;
+
 use std::io::{self, IsTerminal};
 
 use clap::ValueEnum;

@@ -103,11 +103,11 @@ pub fn own_addresses() -> Vec<IpAddr> {
         let links = netlink.links()?;
         let mut own = Vec::new();
         for family in [IpAddr::from([0; 4]), IpAddr::from([0; 16])] {
-            for Address { index, address, deprecated } in netlink.addresses(family)? {
+            for Address { index, ip, deprecated } in netlink.addresses(family)? {
                 let link = links.iter().find(|link| link.index == index);
                 let reachable = link.is_some_and(|link| excluded(link, &links, None).is_none());
-                if reachable && !deprecated && !is_link_local(address) {
-                    own.push(address);
+                if reachable && !deprecated && !is_link_local(ip) {
+                    own.push(ip);
                 }
             }
         }
@@ -136,10 +136,8 @@ fn judge(
         return Ok(Err(why));
     }
     let link_local = is_link_local(target);
-    let mut candidates: Vec<&Address> = addresses
-        .iter()
-        .filter(|address| is_link_local(address.address) == link_local || address.address.is_ipv4())
-        .collect();
+    let mut candidates: Vec<&Address> =
+        addresses.iter().filter(|address| is_link_local(address.ip) == link_local || address.ip.is_ipv4()).collect();
     if candidates.is_empty() {
         let owner = links.iter().find(|other| Some(other.index) == link.controller);
         let family = if target.is_ipv4() { "IPv4" } else { "IPv6" };
@@ -151,14 +149,14 @@ fn judge(
     }
     // The address that the kernel would choose comes first, deprecated ones last.
     let chosen = netlink.route(target, None, Some(link.index))?.ok().and_then(|route| route.source);
-    candidates.sort_by_key(|address| (address.deprecated, Some(address.address) != chosen));
+    candidates.sort_by_key(|address| (address.deprecated, Some(address.ip) != chosen));
     let mut ways: Vec<(Option<IpAddr>, IpAddr)> = Vec::new();
     let mut why = None;
     for candidate in candidates {
-        match netlink.matched_route(target, candidate.address, link.index)? {
+        match netlink.matched_route(target, candidate.ip, link.index)? {
             Ok(route) => {
                 if !ways.iter().any(|(gateway, _)| *gateway == route.gateway) {
-                    ways.push((route.gateway, candidate.address));
+                    ways.push((route.gateway, candidate.ip));
                 }
             }
             Err(reason) => why = why.or(Some(reason)),

@@ -31,7 +31,7 @@ pub(super) struct Link {
 #[derive(Clone, Debug)]
 pub(super) struct Address {
     pub(super) index: u32,
-    pub(super) address: IpAddr,
+    pub(super) ip: IpAddr,
     /// Still valid, but not for anything new if there is another.
     pub(super) deprecated: bool,
 }
@@ -94,7 +94,7 @@ impl Netlink {
                 RouteNetlinkMessage::NewAddress(message) => address(&message),
                 _ => None,
             })
-            .filter(|address| address.address.is_ipv4() == target.is_ipv4())
+            .filter(|address| address.ip.is_ipv4() == target.is_ipv4())
             .collect())
     }
 
@@ -247,7 +247,7 @@ fn address(message: &AddressMessage) -> Option<Address> {
         return None;
     }
     let deprecated = flags.contains(AddressFlags::Deprecated);
-    Some(Address { index: message.header.index, address: own.or(other)?, deprecated })
+    Some(Address { index: message.header.index, ip: own.or(other)?, deprecated })
 }
 
 /// The kernel's answer to a lookup; of several next hops, that of `interface`.

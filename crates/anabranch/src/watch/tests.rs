@@ -1,0 +1,161 @@
+//! What is shown, word by word, and the JSON stream against docs/json.md.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use net::{Error, Event, PathEvent, PathProgress, PathState, Progress, Summary};
+use serde_json::Value;
+use units::{Bytes, PathId, Rate, Span};
+
+use super::{Watcher, json, text};
+use crate::transfer::Ended;
+
+fn path(n: u32, name: &str, state: PathState, mbit: u64, share: f64) -> PathProgress {
+    PathProgress {
+        path: PathId(n),
+        name: name.into(),
+        state,
+        local: Some("192.0.2.1:40000".parse().unwrap()),
+        remote: "192.0.2.2:7707".parse().unwrap(),
+        rate: Rate::mbit(mbit),
+        rtt: Span::from_micros(12_340),
+        done: Bytes(9_000_000),
+        share,
+        congestion_control: "cubic".into(),
+        retransmits: 3,
+    }
+}
+
+fn progress() -> Progress {
+    Progress {
+        elapsed: Span::from_millis(3_200),
+        done: Bytes(12_300_000),
+        total: Bytes(24_000_000),
+        rate: Rate::mbit(46),
+        eta: Some(Span::from_secs(62)),
+        repeated: Bytes(1_500),
+        gain: Some(1.94),
+        paths: vec![path(0, "wlan0", PathState::Active, 24, 0.73), path(1, "wwan0", PathState::Lost, 0, 0.27)],
+    }
+}
+
+fn summary() -> Summary {
+    Summary {
+        files: 1,
+        total: Bytes(24_000_000),
+        moved: Bytes(18_000_000),
+        repeated: Bytes::ZERO,
+        elapsed: Span::from_secs(4),
+        sync: Span::from_millis(250),
+        finished_at: vec![("wlan0".into(), Span::from_secs(4))],
+        paths: vec![path(0, "wlan0", PathState::Active, 24, 0.5), path(2, "wlan0", PathState::Active, 24, 0.5)],
+    }
+}
+
+fn lost(why: &str) -> PathEvent {
+    PathEvent { path: PathId(1), name: "wwan0".into(), state: PathState::Lost, why: why.into() }
+}
+
+#[test]
+fn lines_word_by_word() {
+    assert_eq!(
+        text::plain(&progress()),
+        "0:03  12.3 MB of 24.0 MB   51 %  46.0 Mbit/s  1.9 x the best path  ETA 1:02  1.5 kB repeated | wlan0 24.0 Mbit/s, wwan0 lost"
+    );
+    assert_eq!(
+        text::summary(&summary()),
+        "1 file, 18.0 MB in 4.0 s, 36.0 Mbit/s (6.0 MB were there already), then 0.2 s to sync; wlan0 100 %; nothing repeated"
+    );
+    let nothing = Summary { files: 2, total: Bytes(10), ..Summary::default() };
+    assert_eq!(text::summary(&nothing), "2 files, 10 B: nothing had to be sent");
+}
+
+#[test]
+fn bars_word_by_word() {
+    let rows: Vec<String> = progress().paths.iter().map(|path| text::path_row(path, 6)).collect();
+    assert_eq!(
+        rows,
+        [
+            "wlan0   ━━━━━━━━━━━━────  73 %   24.0 Mbit/s  rtt   12.3 ms  active",
+            "wwan0   ━━━━────────────  27 %       0 bit/s  rtt   12.3 ms  lost",
+        ]
+    );
+}
+
+#[test]
+fn trouble_and_its_end_are_told_once() {
+    let mut troubles = text::Troubles::default();
+    let active = PathEvent { state: PathState::Active, why: "opened again".into(), ..lost("") };
+    assert_eq!(troubles.line(&active), None);
+    assert_eq!(troubles.line(&lost("reset by peer")), Some("path wwan0: lost (reset by peer)".into()));
+    assert_eq!(troubles.line(&PathEvent { state: PathState::Connecting, ..lost("") }), None);
+    assert_eq!(troubles.line(&active), Some("path wwan0: active (opened again)".into()));
+    assert_eq!(troubles.line(&active), None);
+}
+
+#[test]
+fn clocks_and_shares() {
+    assert_eq!(text::clock(Span::from_millis(59_600)), "1:00");
+    assert_eq!(text::clock(Span::from_secs(3_723)), "1:02:03");
+    assert_eq!(text::percent(Bytes(999), Bytes(1_000)), 99);
+    assert_eq!(text::percent(Bytes::ZERO, Bytes::ZERO), 100);
+}
+
+#[test]
+fn names_of_peers_do_not_reach_the_terminal_raw() {
+    assert!(!text::path_row(&path(0, "a\u{1b}[2J", PathState::Active, 1, 0.0), 40).contains('\u{1b}'));
+    assert!(
+        !text::plain(&Progress { paths: vec![path(0, "\u{7}", PathState::Active, 1, 0.0)], ..progress() })
+            .contains('\u{7}')
+    );
+}
+
+/// Each section's keys in docs/json.md.
+fn documented() -> BTreeMap<String, BTreeSet<String>> {
+    let page = include_str!("../../../../docs/json.md");
+    let section = |section: &str| {
+        let (title, body) = section.split_once('\n').unwrap();
+        let keys = body.lines().filter_map(|row| row.strip_prefix("| `")).filter_map(|row| row.split_once('`'));
+        (title.trim().to_string(), keys.map(|(key, _)| key.to_string()).collect())
+    };
+    page.split("\n## ").skip(1).map(section).collect()
+}
+
+fn keys(value: &Value) -> BTreeSet<String> {
+    value.as_object().unwrap().keys().filter(|key| !matches!(key.as_str(), "v" | "event")).cloned().collect()
+}
+
+#[test]
+fn every_event_has_the_keys_that_are_documented() {
+    let identity = net::Identity::generate().unwrap();
+    let token = net::Token::generate(&identity).unwrap();
+    let mut json = json::Json { out: Vec::new() };
+    json.token(&token);
+    for event in [
+        Event::Listening { addresses: vec!["192.0.2.1:7707".parse().unwrap()] },
+        Event::Started { peer: identity.fingerprint(), files: 1, total: Bytes(1), resumed: Bytes(0) },
+        Event::Path(lost("reset by peer")),
+        Event::Progress(progress()),
+        Event::FileDone { name: "a\nb".into(), size: Bytes(1), blake3: "00".into() },
+        Event::Notice { text: "a sentence".into() },
+    ] {
+        json.event(&event);
+    }
+    json.end(&Ok(summary()));
+    json.end(&Err(Ended::Failed(Error::Usage("no".into()))));
+    let stream = String::from_utf8(json.out).unwrap();
+    let documented = documented();
+    let mut seen = BTreeSet::new();
+    for line in stream.lines() {
+        let value: Value = serde_json::from_str(line).unwrap();
+        let event = value["event"].as_str().unwrap();
+        assert_eq!(value["v"], 1);
+        assert_eq!(keys(&value), documented[event], "{event}");
+        for path in value["paths"].as_array().into_iter().flatten() {
+            assert_eq!(keys(path), documented["Each path"]);
+        }
+        seen.insert(event.to_string());
+    }
+    let all: BTreeSet<String> = documented.into_keys().filter(|title| title != "Each path").collect();
+    assert_eq!(seen, all, "each documented event is written once");
+    assert!(stream.contains(&format!("\"token\":\"{}\"", token.reveal())));
+}
