@@ -1,4 +1,5 @@
 //! What the command line looks like; each command's arguments stand with the command.
+#![expect(clippy::format_push_string, reason = "a few short lines, and easier to read")]
 
 use clap::{Parser, Subcommand};
 use emulate::cli::EmulateArgs;

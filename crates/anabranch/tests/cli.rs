@@ -218,7 +218,7 @@ fn a_file_arrives_and_the_summary_says_so() {
 #[test]
 fn json_is_json() {
     let home = Home::new();
-    let source = home.file("data", &[7; 300_000]);
+    let source = home.file("data", &vec![7; 300_000]);
     let target = home.0.join("in");
     fs::create_dir(&target).unwrap();
     let (_receiver, address, token) = receiver(&home, &target, &[]);

@@ -30,9 +30,9 @@ fn in_own_network(test: &str, setup: &str) -> bool {
     let program = env::current_exe().unwrap();
     let script = format!("set -e\nip link set lo up\n{setup}\nexec \"$0\" --exact {test} --nocapture");
     let output = unshare("sh", &["-c", &script, program.to_str().unwrap()]).unwrap();
-    let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "inside the namespace:\n{text}");
-    assert!(text.contains("1 passed"), "the test did not run inside:\n{text}");
+    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "inside the namespace:\n{said}");
+    assert!(said.contains("1 passed"), "the test did not run inside:\n{said}");
     false
 }
 

@@ -1,4 +1,5 @@
 //! `completions` and `man`: what packagers need, from the command line's own definition.
+#![expect(clippy::format_push_string, reason = "a few short lines, and easier to read")]
 
 use std::fs;
 use std::io::{self, Write};
@@ -67,9 +68,10 @@ fn page(command: &clap::Command) -> Result<Vec<u8>, Error> {
     let rendered = rendered.and_then(|()| man.render_synopsis_section(&mut page));
     let rendered = rendered.and_then(|()| man.render_description_section(&mut page));
     let rendered = rendered.and_then(|()| man.render_options_section(&mut page));
-    let rendered = match command.has_subcommands() {
-        true => rendered.and_then(|()| man.render_subcommands_section(&mut page)),
-        false => rendered,
+    let rendered = if command.has_subcommands() {
+        rendered.and_then(|()| man.render_subcommands_section(&mut page))
+    } else {
+        rendered
     };
     let rendered = rendered.and_then(|()| page.write_all(exit_status().as_bytes()));
     rendered.map_err(|source| Error::System { action: "render the manual".into(), source })?;

@@ -39,7 +39,7 @@ pub(crate) struct Args {
     /// Write the token to FILE as well, readable by the owner only
     #[arg(long, value_name = "FILE")]
     token_out: Option<PathBuf>,
-    /// Defaults from FILE [default: config.toml in $XDG_CONFIG_HOME/anabranch]
+    /// Defaults from FILE [default: anabranch/config.toml in the user's configuration folder]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]

@@ -19,6 +19,7 @@ const PATIENCE: Span = Span::from_secs(120);
 
 /// Arguments of `send`.
 #[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(crate) struct Args {
     /// Files to send
     #[arg(required = true, value_name = "PATH")]
@@ -56,7 +57,7 @@ pub(crate) struct Args {
     /// How long to keep trying when every path is gone [default: 2 min]
     #[arg(long, value_name = "TIME")]
     patience: Option<Span>,
-    /// Defaults from FILE [default: config.toml in $XDG_CONFIG_HOME/anabranch]
+    /// Defaults from FILE [default: anabranch/config.toml in the user's configuration folder]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]

@@ -1,4 +1,5 @@
 //! What people read about a transfer, as plain strings: the same for bars and lines, and testable without a terminal.
+#![expect(clippy::format_push_string, reason = "a few short lines, and easier to read")]
 
 use net::{Event, PathEvent, PathProgress, PathState, Progress, Summary};
 use units::{Bytes, Span};
