@@ -141,7 +141,7 @@ impl Conductor {
             Report::Established(session, agreement) => {
                 self.establish(session, &agreement)?;
                 if self.options.dry_run {
-                    return Ok(Some(Ended::Complete(self.summary(Span::ZERO))));
+                    return Ok(Some(Ended::Complete(Summary { moved: Bytes::ZERO, ..self.summary(Span::ZERO) })));
                 }
             }
             Report::FileDone(file, root) => self.file_done(file, root)?,
@@ -358,7 +358,7 @@ impl Conductor {
         Summary {
             files: layout.files().len(),
             total: layout.total(),
-            moved: progress.done - self.resumed,
+            moved: layout.total() - self.resumed,
             repeated: progress.repeated,
             elapsed: (now - self.began) - sync,
             sync,

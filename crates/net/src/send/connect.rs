@@ -26,14 +26,19 @@ pub(crate) struct Opened {
     pub(crate) remote: SocketAddr,
 }
 
-/// The wait before a further attempt while earlier ones are under way.
+/// The wait before a further attempt while earlier ones are under way: how soon a line that comes back is noticed.
 const STAGGER: Duration = Duration::from_millis(400);
+/// Attempts at that pace: half a minute. Then they become rarer.
+const BRISK: usize = 75;
 /// The longest wait between attempts on a path that never answers.
 const LONGEST_STAGGER: Duration = Duration::from_secs(5);
-/// How long one attempt may take.
+/// How long most attempts wait for an answer to their SYN; every fourth waits as long as the whole may take, for lines that are
+/// merely slow.
+const SYN_PATIENCE: Duration = Duration::from_secs(1);
+/// How long one attempt may take in all.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Attempts under way at once.
-const AT_ONCE: usize = 3;
+const AT_ONCE: usize = 8;
 /// A segment that fits every line that carries IPv6 (MTU 1280), with room for options.
 const SMALL_SEGMENT: u32 = 1_180;
 
@@ -60,7 +65,11 @@ pub(crate) async fn open(
             number += 1;
         }
         tokio::select! {
-            () = sleep(stagger) => stagger = (stagger * 5 / 4).min(LONGEST_STAGGER),
+            () = sleep(stagger) => {
+                if number > BRISK {
+                    stagger = (stagger * 5 / 4).min(LONGEST_STAGGER);
+                }
+            }
             Some(result) = attempts.join_next() => match result.expect("an attempt does not panic") {
                 Ok(opened) => return Ok(opened),
                 Err((remote, error)) => {
@@ -75,7 +84,9 @@ pub(crate) async fn open(
                         return Err(Error::NoPath { to: remote.to_string(), why: error.to_string() });
                     }
                     // A refusal comes at once: do not ask again at once.
-                    sleep(stagger).await;
+                    if !matches!(error, ConnError::Silent(_)) {
+                        sleep(stagger).await;
+                    }
                 }
             },
         }
@@ -90,7 +101,9 @@ async fn attempt(
 ) -> Result<Opened, (SocketAddr, ConnError)> {
     let remote = plan.remote(number);
     let opening = async {
-        let stream = connect(plan, control, remote, number % 2 == 1).await?;
+        let syn_patience = if number % 4 == 0 { PATIENCE } else { SYN_PATIENCE };
+        let connecting = connect(plan, control, remote, number % 2 == 1);
+        let stream = timeout(syn_patience, connecting).await.map_err(|_| ConnError::Silent(syn_patience))??;
         let local = stream.local_addr().ok();
         let connection = tls.connection().map_err(|error| ConnError::Io(std::io::Error::other(error)))?;
         let mut conn = Conn::new(stream, connection);
