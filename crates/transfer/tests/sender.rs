@@ -427,3 +427,26 @@ fn many_extents_are_no_burden() {
     println!("{each:?} a frame, {frames} frames");
     assert!(each < std::time::Duration::from_micros(200), "{each:?} a frame");
 }
+
+/// Found by `every_byte_once_whatever_happens`: everything is in flight on a path that hangs, and the only other one has
+/// proven nothing yet.
+#[test]
+fn a_new_path_rescues_what_hangs() {
+    let (mut world, _) = only_path();
+    assert!(world.deliver(0) && world.hear(0, 0));
+    while world.transmit(0, 262_144) {}
+    world.pass(700);
+    assert_eq!(world.sender.paths(world.now)[0].state, PathState::Stalled);
+    world.finish();
+}
+
+/// Found by `every_byte_once_whatever_happens`: the acknowledgement of a delivered extent went by a path that died.
+#[test]
+fn a_lost_acknowledgement_is_made_up_for() {
+    let (mut world, _) = only_path();
+    assert!(world.transmit(0, 65_536));
+    assert!(world.deliver(0) && world.deliver(0));
+    world.pipes[0].back.pop_front();
+    assert!(world.hear(0, 0));
+    world.finish();
+}

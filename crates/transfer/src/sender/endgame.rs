@@ -19,11 +19,14 @@ impl Sender {
         if !self.config.duplicate {
             return None;
         }
-        let path = self.paths.get(&id).filter(|path| path.is_active() && path.rate(now) > 0.0)?;
+        let path = self.paths.get(&id).filter(|path| path.is_usable())?;
+        // One that has proven nothing may only rescue what hangs: otherwise nobody might ever send it.
+        let known = path.is_active() && path.rate(now) > 0.0;
         let (expected, extent, holder) = self
             .paths
             .values()
             .filter(|holder| holder.id != id && !holder.held.is_empty())
+            .filter(|holder| known || holder.state == PathState::Stalled)
             .filter_map(|holder| {
                 let extent = last_uncopied(holder, path, most)?;
                 Some((self.expected(now, id, extent), extent, holder.id))

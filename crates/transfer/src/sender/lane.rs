@@ -57,6 +57,11 @@ impl Lane {
         self.by_offset.first_key_value().map(|(&offset, &extent)| (offset, extent))
     }
 
+    /// Everything from the head to the tail, with offsets.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, Extent)> + '_ {
+        self.by_offset.iter().map(|(&offset, &extent)| (offset, extent))
+    }
+
     /// Everything from the tail to the head, with offsets.
     pub(super) fn iter_back(&self) -> impl Iterator<Item = (u64, Extent)> + '_ {
         self.by_offset.iter().rev().map(|(&offset, &extent)| (offset, extent))

@@ -118,7 +118,7 @@ impl Sender {
             self.learnt.insert(lost.traits.group, lost.meter.settled());
         }
         self.detector.handle_gone(path);
-        self.inherit(lost.task.take_all(), lost.held.iter().collect());
+        self.inherit(now, lost.task.take_all(), lost.held.iter().collect());
         self.reconsider(now);
         self.adjust(now);
         self.obey(now);
@@ -137,7 +137,7 @@ impl Sender {
         for piece in self.acked.insert(extent) {
             self.credit(path, piece);
         }
-        let progress = self.paths.get_mut(&path).is_some_and(|path| path.handle_delivered(now, extent, &self.acked));
+        let progress = self.paths.get_mut(&path).is_some_and(|path| path.handle_delivered(now, extent));
         if progress {
             self.handle_progress(now, path, true);
             self.wake(path);
@@ -174,6 +174,7 @@ impl Sender {
             self.total += Bytes(self.sent.gaps(piece).map(|unsent| unsent.len).sum());
             self.pool.insert(piece);
         }
+        self.paths.values_mut().for_each(Path::prune);
         if !self.pool.is_empty() {
             self.complete = false;
             self.adjust(now);

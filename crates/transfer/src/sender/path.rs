@@ -1,5 +1,7 @@
 //! What the sender knows of one path.
 
+use alloc::vec::Vec;
+
 use units::{Bytes, PathId, Span, Time};
 
 use super::lane::Lane;
@@ -84,6 +86,12 @@ impl Path {
         self.pipe.next_offset() - self.delivered
     }
 
+    /// Whether an acknowledgement is still to come. One may be missing although everything behind it was acknowledged, if
+    /// it went by another path that died.
+    pub(super) fn awaits(&self) -> bool {
+        self.outstanding() > 0 || !self.held.is_empty()
+    }
+
     /// Bytes a second.
     pub(super) fn rate(&self, now: Time) -> f64 {
         self.meter.rate(now)
@@ -124,7 +132,7 @@ impl Path {
 
     /// Records that an extent goes out.
     pub(super) fn handle_sent(&mut self, now: Time, extent: Extent) {
-        if self.outstanding() == 0 {
+        if !self.awaits() {
             self.progress = now;
         }
         self.first_sent.get_or_insert(now);
@@ -133,17 +141,11 @@ impl Path {
     }
 
     /// The receiver acknowledged an extent by this connection. Returns whether that was progress.
-    pub(super) fn handle_delivered(&mut self, now: Time, extent: Extent, acked: &ExtentSet) -> bool {
+    pub(super) fn handle_delivered(&mut self, now: Time, extent: Extent) -> bool {
         let Some(removed) = self.pipe.remove(extent) else { return false };
         let before = self.delivered;
         self.delivered = self.delivered.max(removed.upto);
-        // A connection delivers in order: what lies before and is acknowledged by whomever is not on its way any more.
-        while let Some((offset, front)) = self.pipe.front() {
-            if offset + front.len > self.delivered || !acked.contains(front) {
-                break;
-            }
-            self.pipe.remove(front);
-        }
+        self.prune();
         if let Some((offset, sent)) = self.timing
             && self.delivered >= offset
         {
@@ -159,6 +161,22 @@ impl Path {
         }
         self.progress = now;
         true
+    }
+
+    /// Forgets what is not on its way any more: a connection delivers in order, so what lies before the last delivery and is
+    /// not waited for was acknowledged by way of another path, whatever became of it since.
+    pub(super) fn prune(&mut self) {
+        let passed: Vec<Extent> = self
+            .pipe
+            .iter()
+            .take_while(|(offset, _)| *offset < self.delivered)
+            .map(|(offset, extent)| Extent::new(extent.start, extent.len.min(self.delivered - offset)))
+            .collect();
+        for extent in passed {
+            for gap in self.held.gaps(extent).collect::<Vec<_>>() {
+                self.pipe.remove(gap);
+            }
+        }
     }
 
     /// What it looks like from outside.

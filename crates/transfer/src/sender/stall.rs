@@ -18,14 +18,14 @@ impl Sender {
 
     /// When this path counts as stalled unless it makes progress.
     pub(super) fn stall_time(&self, now: Time, path: &Path) -> Option<Time> {
-        let watched = path.state != PathState::Stalled && path.outstanding() > 0;
+        let watched = path.state != PathState::Stalled && path.awaits();
         watched.then(|| path.progress + self.patience(now, path))
     }
 
     /// Looks whether a path hangs.
     pub(super) fn check_stall(&mut self, now: Time, id: PathId) {
         let Some(path) = self.paths.get(&id) else { return };
-        if path.state == PathState::Stalled || path.outstanding() == 0 {
+        if path.state == PathState::Stalled || !path.awaits() {
             return;
         }
         let timeouts = path.sample.map_or(0, |sample| sample.timeouts);

@@ -178,7 +178,7 @@ impl Sender {
     }
 
     /// A path that is gone: its task and what it held go to the pool, unless another path carries a copy.
-    pub(super) fn inherit(&mut self, mut task: Vec<Extent>, held: Vec<Extent>) {
+    pub(super) fn inherit(&mut self, now: Time, mut task: Vec<Extent>, held: Vec<Extent>) {
         for extent in held {
             let mut rest = alloc::vec![extent];
             for heir in self.paths.values_mut().filter(|path| path.state != PathState::Stalled) {
@@ -186,6 +186,9 @@ impl Sender {
                 for piece in rest {
                     let carried = heir.pipe.within(piece);
                     missing.extend(carried.gaps(piece));
+                    if !carried.is_empty() && !heir.awaits() {
+                        heir.progress = now;
+                    }
                     for copy in carried.iter() {
                         heir.held.insert(copy);
                     }
