@@ -6,6 +6,7 @@ mod harness;
 use harness::tcp::LinkSpec;
 use harness::{Outcome, World, ideal, run};
 use policy::sched::Options;
+use transfer::{PathState, SenderEvent, Why};
 
 fn link(mbit: f64, delay_ms: u64, queue_kib: u64) -> LinkSpec {
     LinkSpec::new(mbit, delay_ms, queue_kib)
@@ -40,6 +41,18 @@ fn static_networks() {
 fn sar_networks() {
     reaches("sar1", 40_000_000, &sar(40_000_000, 8.0), 0.97);
     reaches("sar2", 40_000_000, &sar(40_000_000, 2.0), 0.97);
+}
+
+/// The paper's smallest file: all paths finish together, judged by each path's last byte that arrived first.
+#[test]
+fn nobody_idles_in_the_papers_cases() {
+    for third in [8.0, 2.0] {
+        let outcome = reaches("sar at full scale", 101_500_000, &sar(101_500_000, third), 0.98);
+        let first = outcome.last_first.iter().copied().fold(f64::INFINITY, f64::min);
+        let idle = (outcome.seconds - first) / outcome.seconds;
+        println!("idle ratio {idle:.4}");
+        assert!(idle <= 0.01, "idle ratio {idle:.4}");
+    }
 }
 
 #[test]
@@ -104,9 +117,11 @@ fn a_shared_bottleneck_gets_one_flow() {
     let alone = run(bytes, &shared);
     let both = World::new("self-adaptive", Options::default(), bytes, &shared, &[0, 0]).run();
     println!("shared: {:.3} s, alone {:.3} s, {} sent twice", both.seconds, alone.seconds, both.duplicates);
-    for event in both.events.iter().filter(|(_, e)| matches!(e, transfer::SenderEvent::PathState { .. })) {
-        println!("  {event:?}");
-    }
+    let held = both.events.iter().find_map(|(at, event)| match event {
+        SenderEvent::PathState { state: PathState::Standby, why: Why::SharedBottleneck(..), .. } => Some(*at),
+        _ => None,
+    });
+    assert!(held.is_some_and(|at| at.as_secs_f64() < 10.0), "held back at {held:?}");
     assert!(both.seconds <= alone.seconds * 1.02, "{:.3} s, alone {:.3} s", both.seconds, alone.seconds);
 }
 

@@ -37,13 +37,13 @@ pub struct Sample {
     pub rtt: Span,
     /// The least round-trip time seen.
     pub min_rtt: Span,
-    /// The kernel's delivery rate, if it has one.
+    /// The kernel's delivery rate, if it has one. Not used for decisions: those go by what the receiver acknowledged.
     pub delivery_rate: Option<Rate>,
     /// Bytes the other kernel has acknowledged since the connection opened, overhead included.
     pub kernel_acked: Bytes,
     /// Consecutive retransmission timeouts.
     pub timeouts: u32,
-    /// Bytes in the socket buffer that were never sent.
+    /// Bytes in the socket buffer that were never sent. Not used for decisions: the driver bounds them.
     pub unsent: Bytes,
 }
 
