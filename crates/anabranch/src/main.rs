@@ -1,4 +1,5 @@
 //! The command line.
+#![allow(rustdoc::broken_intra_doc_links, reason = "the arguments' descriptions are help texts, not Markdown")]
 
 mod cli;
 mod commands;

@@ -22,6 +22,16 @@ pub(crate) fn clean(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// A sentence without the numbers that the standard library adds to the kernel's words: " (os error 111)".
+pub(crate) fn plainly(text: &str) -> String {
+    let mut parts = text.split(" (os error ");
+    let mut out = parts.next().unwrap_or_default().to_string();
+    for part in parts {
+        out.push_str(part.split_once(')').map_or(part, |(_, rest)| rest));
+    }
+    out
+}
+
 fn harmless(c: char) -> bool {
     let hidden = matches!(c, '\u{00ad}' | '\u{061c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
         | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}');
@@ -42,6 +52,12 @@ mod tests {
         assert_eq!(clean("a\u{1b}[2Jb\r\n"), "a\\u{1b}[2Jb\\r\\n");
         assert_eq!(clean("gpj.\u{202e}exe"), "gpj.\\u{202e}exe");
         assert_eq!(clean("\u{9b}31m"), "\\u{9b}31m");
+    }
+
+    #[test]
+    fn error_numbers_go() {
+        assert_eq!(plainly("lo: refused (os error 111); wlan0: down (os error 100)"), "lo: refused; wlan0: down");
+        assert_eq!(plainly("nothing (of note)"), "nothing (of note)");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::time::Duration;
 use net::{Error, Event, Events, Summary};
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::sanitize;
 use crate::watch::Watcher;
 
 /// Why a command ended without success.
@@ -34,7 +35,7 @@ impl Ended {
     /// What to tell the user; nothing where somebody else has.
     pub(crate) fn message(&self) -> Option<String> {
         match self {
-            Ended::Failed(error) => Some(crate::sanitize::clean(&error.to_string()).into_owned()),
+            Ended::Failed(error) => Some(sanitize::clean(&sanitize::plainly(&error.to_string())).into_owned()),
             Ended::Signal(_) => Some("stopped; what arrived is kept, and the same command goes on from there".into()),
             Ended::Code(_) => None,
         }

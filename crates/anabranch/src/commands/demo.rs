@@ -78,9 +78,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Ended> {
         runs.push((name, scheduler, summary));
     }
     print!("\n{}\n", table(&runs, ideal));
-    println!(
-        "ideal: the time in which the three links together carry the file. idle: paths without work before the end."
-    );
+    println!("ideal: the time in which the three links together carry the file");
+    println!("idle: how long paths had nothing left to carry before the end, all added up");
+    println!("against A, B: time compared with that scheduler's");
     Ok(())
 }
 
@@ -161,7 +161,7 @@ fn table(runs: &[(&str, Scheduler, Summary)], ideal: Span) -> Table {
             seconds(time),
             seconds(ideal),
             format!("{:.2}", ideal.as_secs_f64() / time.as_secs_f64()),
-            seconds(idle(summary)),
+            idle(summary).map_or_else(|| "-".to_string(), seconds),
             summary.repeated.to_string(),
             against("A"),
             against("B"),
@@ -170,8 +170,8 @@ fn table(runs: &[(&str, Scheduler, Summary)], ideal: Span) -> Table {
     table
 }
 
-/// How long paths had nothing left to carry before the end, all paths added up.
-fn idle(summary: &Summary) -> Span {
+/// How long paths had nothing left to carry before the end, all paths added up; `None` where the transfer does not tell.
+fn idle(summary: &Summary) -> Option<Span> {
     let mut last: Vec<(&str, Span)> = Vec::new();
     for (name, at) in &summary.finished_at {
         match last.iter_mut().find(|(known, _)| known == name) {
@@ -180,7 +180,7 @@ fn idle(summary: &Summary) -> Span {
         }
     }
     let idle = last.iter().map(|(_, at)| summary.elapsed - *at);
-    idle.fold(Span::ZERO, |sum, span| sum + span)
+    (!summary.finished_at.is_empty()).then(|| idle.fold(Span::ZERO, |sum, span| sum + span))
 }
 
 /// Shows the paths by the names of the emulated links instead of loopback addresses.

@@ -9,6 +9,8 @@ use net::{Error, PathClass, Remote};
 use report::{Align, Table};
 use units::Span;
 
+use crate::sanitize::plainly;
+
 /// Addresses that stand for the rest of the world: reserved for documentation (RFC 5737, RFC 3849), so that only a default
 /// route leads to them.
 const ELSEWHERE: [IpAddr; 2] =
@@ -74,7 +76,7 @@ fn probe(remote: &Remote) -> Result<(), Error> {
         for path in &discovery.usable {
             let time = runtime.block_on(best(path, *to));
             reached |= time.is_ok();
-            let time = time.map_or_else(|e| plainly(&e), |time| format!("{:.1} ms", time.as_secs_f64() * 1e3));
+            let time = time.map_or_else(|e| said(&e), |time| format!("{:.1} ms", time.as_secs_f64() * 1e3));
             table.row(cells(path).into_iter().chain([to.to_string(), time]));
         }
     }
@@ -94,10 +96,9 @@ async fn best(path: &LocalPath, to: SocketAddr) -> io::Result<Span> {
     Ok(best)
 }
 
-/// An error without its number.
-fn plainly(error: &io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error").next().unwrap_or_default().to_lowercase()
+/// An error as a table's cell.
+fn said(error: &io::Error) -> String {
+    plainly(&error.to_string()).to_lowercase()
 }
 
 fn cells(path: &LocalPath) -> Vec<String> {

@@ -44,12 +44,17 @@ impl Bars {
     }
 
     fn progress(&mut self, progress: &Progress) {
+        if progress.paths.is_empty() && self.total.is_none() {
+            return;
+        }
+        // Everything is set before a bar is added, since adding it draws it.
         let total = self.total.get_or_insert_with(|| {
             let style = "{wide_bar:.cyan/dim}  {msg}";
             let style = ProgressStyle::with_template(style).expect("the template is constant").progress_chars("━╸─");
-            self.all.add(ProgressBar::new(progress.total.0).with_style(style))
+            let bar = ProgressBar::hidden().with_style(style).with_message(text::total(progress));
+            bar.set_length(progress.total.0);
+            self.all.add(bar)
         });
-        total.set_length(progress.total.0);
         total.set_position(progress.done.0);
         total.set_message(text::total(progress));
         // A path that is gone leaves; its successor has a number of its own.
@@ -63,14 +68,14 @@ impl Bars {
         });
         let width = progress.paths.iter().map(|path| path.name.chars().count()).max().unwrap_or(0).min(40);
         for path in progress.paths.iter().filter(|path| shown(path.state)) {
-            let known = self.paths.iter().position(|(id, _)| *id == path.path);
-            let index = known.unwrap_or_else(|| {
-                let style = ProgressStyle::with_template("{wide_msg}").expect("the template is constant");
-                let bar = self.all.insert_before(&*total, ProgressBar::new(100).with_style(style));
-                self.paths.push((path.path, bar));
-                self.paths.len() - 1
-            });
-            self.paths[index].1.set_message(text::path_row(path, width));
+            let row = text::path_row(path, width);
+            if let Some((_, bar)) = self.paths.iter().find(|(id, _)| *id == path.path) {
+                bar.set_message(row);
+                continue;
+            }
+            let style = ProgressStyle::with_template("{wide_msg}").expect("the template is constant");
+            let bar = ProgressBar::hidden().with_style(style).with_message(row);
+            self.paths.push((path.path, self.all.insert_before(&*total, bar)));
         }
     }
 }
