@@ -28,7 +28,9 @@ pub enum Error {
         path: PathBuf,
     },
     /// Whoever answered does not hold the key that the token or the pin names.
-    #[error("the host at {address} has another key than the token says ({found}); is the address right? nothing was sent")]
+    #[error(
+        "the host at {address} has another key than the token says ({found}); is the address right? nothing was sent"
+    )]
     WrongPeer {
         /// Where.
         address: String,
@@ -56,7 +58,9 @@ pub enum Error {
         why: String,
     },
     /// The network failed and stayed so; what arrived is kept.
-    #[error("every path was lost ({why}); {done} of {total} are safe at the receiver: run the same command again to go on from there")]
+    #[error(
+        "every path was lost ({why}); {done} of {total} are safe at the receiver: run the same command again to go on from there"
+    )]
     Interrupted {
         /// The last failures.
         why: String,

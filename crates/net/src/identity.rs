@@ -18,7 +18,7 @@ use rustls::sign::CertifiedKey;
 
 use crate::Error;
 
-/// SHA-256 over a public key's SubjectPublicKeyInfo: what pins a host.
+/// SHA-256 over a public key's `SubjectPublicKeyInfo`: what pins a host.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint([u8; 32]);
 
@@ -42,11 +42,13 @@ pub struct Token {
 const TOKEN_PREFIX: &str = "ab1-";
 
 impl Fingerprint {
-    /// Of a SubjectPublicKeyInfo in DER.
+    /// Of a `SubjectPublicKeyInfo` in DER.
     #[must_use]
     pub fn of_spki(der: &[u8]) -> Fingerprint {
         let hash = digest::digest(&digest::SHA256, der);
-        Fingerprint(hash.as_ref().try_into().expect("SHA-256 has 32 bytes"))
+        let mut octets = [0; 32];
+        octets.copy_from_slice(hash.as_ref());
+        Fingerprint(octets)
     }
 
     /// Its octets.
@@ -142,7 +144,8 @@ impl Identity {
             action: "use the host's key".into(),
             source: io::Error::new(io::ErrorKind::InvalidData, detail),
         };
-        let pair = Ed25519KeyPair::from_pkcs8_maybe_unchecked(pkcs8).map_err(|e| bad(format!("not an Ed25519 key: {e}")))?;
+        let pair =
+            Ed25519KeyPair::from_pkcs8_maybe_unchecked(pkcs8).map_err(|e| bad(format!("not an Ed25519 key: {e}")))?;
         let spki = pair.public_key().as_der().map_err(|e| bad(e.to_string()))?;
         let spki: &[u8] = spki.as_ref();
         let der = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(pkcs8.to_vec()));

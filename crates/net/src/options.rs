@@ -126,6 +126,7 @@ pub enum CongestionControl {
 
 /// What `send` is asked to do.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "one a flag of the command line")]
 pub struct SendOptions {
     /// Regular files.
     pub sources: Vec<PathBuf>,

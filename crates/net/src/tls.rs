@@ -10,8 +10,8 @@ use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls13_sig
 use rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{
-    CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, DistinguishedName, OtherError, ServerConfig,
-    ServerConnection, SignatureScheme,
+    CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, DistinguishedName, OtherError,
+    ServerConfig, ServerConnection, SignatureScheme,
 };
 
 use crate::{Error, Fingerprint, Identity};
@@ -64,9 +64,7 @@ impl ServerTls {
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(configuration)?
             .with_client_cert_verifier(Arc::new(AnyKey { algorithms }))
-            .with_cert_resolver(Arc::new(rustls::server::AlwaysResolvesServerRawPublicKeys::new(
-                identity.certified(),
-            )));
+            .with_cert_resolver(Arc::new(rustls::server::AlwaysResolvesServerRawPublicKeys::new(identity.certified())));
         config.alpn_protocols = vec![ALPN.to_vec()];
         config.send_tls13_tickets = 0;
         Ok(ServerTls(Arc::new(config)))

@@ -263,7 +263,11 @@ async fn a_source_that_changes_is_noticed() {
     options.max_rate = Some(Rate::mbit(80));
     let sending = tokio::spawn(send(options));
     tokio::time::sleep(Duration::from_millis(500)).await;
-    fs::OpenOptions::new().append(true).open(&file).and_then(|mut f| std::io::Write::write_all(&mut f, b"more")).expect("grown");
+    fs::OpenOptions::new()
+        .append(true)
+        .open(&file)
+        .and_then(|mut f| std::io::Write::write_all(&mut f, b"more"))
+        .expect("grown");
     let error = sending.await.expect("no panic").expect_err("it changed");
     assert!(matches!(error, Error::SourceChanged { .. }), "{error}");
     assert!(!scratch.inbox().join("data").exists());

@@ -40,13 +40,13 @@ pub struct TcpInfo {
 /// What getsockopt says: the socket is no TCP socket.
 pub fn tcp_info(socket: &impl AsFd) -> io::Result<TcpInfo> {
     let mut raw = MaybeUninit::<RawTcpInfo>::zeroed();
-    let mut length = libc::socklen_t::try_from(size_of::<RawTcpInfo>()).expect("a few hundred bytes");
+    #[expect(clippy::cast_possible_truncation, reason = "a few hundred bytes")]
+    let mut length = size_of::<RawTcpInfo>() as libc::socklen_t;
     // SAFETY: the kernel writes at most `length` bytes into `raw`, which is that large; every bit pattern, zeroes that an
     // older kernel leaves included, is a valid RawTcpInfo.
     let raw = unsafe {
         let fd = socket.as_fd().as_raw_fd();
-        let result =
-            libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, raw.as_mut_ptr().cast(), &raw mut length);
+        let result = libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, raw.as_mut_ptr().cast(), &raw mut length);
         if result != 0 {
             return Err(io::Error::last_os_error());
         }
@@ -99,7 +99,8 @@ pub fn set_max_pacing_rate(socket: &impl AsFd, bytes: u64) -> io::Result<()> {
 }
 
 fn set_option<T: Copy>(socket: &impl AsFd, level: libc::c_int, name: libc::c_int, value: T) -> io::Result<()> {
-    let length = libc::socklen_t::try_from(size_of::<T>()).expect("a few bytes");
+    #[expect(clippy::cast_possible_truncation, reason = "a few bytes")]
+    let length = size_of::<T>() as libc::socklen_t;
     // SAFETY: the kernel reads `length` bytes of `value`, which is an integer of that size.
     let result =
         unsafe { libc::setsockopt(socket.as_fd().as_raw_fd(), level, name, (&raw const value).cast(), length) };

@@ -143,16 +143,15 @@ impl Door {
             other => Err(ConnError::Unexpected(String::from(&other))),
         });
         match first.await? {
-            First::Join(id) => match self.session().filter(|session| session.id == id && session.peer == peer) {
-                Some(session) => {
+            First::Join(id) => {
+                if let Some(session) = self.session().filter(|session| session.id == id && session.peer == peer) {
                     conn.push(&Frame::Joined);
                     Ok((conn, Entry::Join(session)))
-                }
-                None => {
+                } else {
                     let text = "this receiver knows no such session".to_string();
                     Err(refuse(&mut conn, AbortCode::NoSession, text).await)
                 }
-            },
+            }
             First::Hello(hello) => match self.may_send(&hello, peer) {
                 Ok(()) => Ok((conn, Entry::Hello(hello, peer))),
                 Err(reason) => Err(refuse(&mut conn, AbortCode::Refused, reason).await),
@@ -252,7 +251,9 @@ impl Door {
                 Frame::ManifestEnd(count) => Ok(Some(count)),
                 other => Err(ConnError::Unexpected(String::from(&other))),
             });
-            if let Some(count) = timeout(STRANGER_PATIENCE, end).await.map_err(|_| ConnError::Silent(STRANGER_PATIENCE))?? {
+            if let Some(count) =
+                timeout(STRANGER_PATIENCE, end).await.map_err(|_| ConnError::Silent(STRANGER_PATIENCE))??
+            {
                 if usize::try_from(count) != Ok(files.len()) || files.is_empty() {
                     return Err(ConnError::Unexpected("manifest that does not add up".into()));
                 }

@@ -41,6 +41,8 @@ struct Members {
     mailboxes: BTreeMap<u32, Arc<Mailbox>>,
     /// Frames that every path, later ones included, is told.
     announcements: Vec<u8>,
+    /// Blocks that were refused and did not come again yet: a sender that lost the path of the refusal must hear it on the next.
+    refused: ExtentSet,
     finished: usize,
     sync: Span,
     outcome: Outcome,
@@ -144,6 +146,9 @@ impl Session {
         members.next += 1;
         let mailbox = Arc::new(Mailbox::default());
         mailbox.put(&members.announcements);
+        for extent in members.refused.iter() {
+            mailbox.put_frame(&refusal(extent));
+        }
         members.mailboxes.insert(number, Arc::clone(&mailbox));
         (number, mailbox)
     }
@@ -214,7 +219,12 @@ impl Session {
             (core.handle_verified(block.index, ok), core.refused())
         };
         match verdict {
-            Verdict::Verified { .. } => Ok(()),
+            Verdict::Verified { .. } => {
+                if refusals > 0 {
+                    self.members().refused.remove(block.extent);
+                }
+                Ok(())
+            }
             Verdict::Refuse(extent) => {
                 let path = target.path().display();
                 let text = format!("block {in_file} of {path} does not match its hash: asking for it again");
@@ -224,7 +234,8 @@ impl Session {
                     let detail = format!("{refusals} blocks came with another content than the sender hashed");
                     return Err(self.fail(Error::Integrity { what, detail }));
                 }
-                self.tell_all(&Frame::Refused(Range { start: extent.start, len: extent.len }), false);
+                self.members().refused.insert(extent);
+                self.tell_all(&refusal(extent), false);
                 Ok(())
             }
         }
@@ -344,10 +355,20 @@ impl Mailbox {
         }
     }
 
+    fn put_frame(&self, frame: &Frame<'_>) {
+        let mut bytes = Vec::new();
+        frame.emit(&mut bytes);
+        self.put(&bytes);
+    }
+
     /// Everything that was put in.
     pub(crate) fn take(&self) -> Vec<u8> {
         std::mem::take(&mut self.frames.lock().expect("no panic while held"))
     }
+}
+
+fn refusal(extent: Extent) -> Frame<'static> {
+    Frame::Refused(Range { start: extent.start, len: extent.len })
 }
 
 fn broken(error: transfer::PeerError) -> ConnError {

@@ -58,7 +58,8 @@ impl Directory {
 
     /// Bytes that the file system has left for us.
     pub(crate) fn free(&self) -> Result<Bytes, Error> {
-        let stat = rustix::fs::fstatvfs(&self.fd).map_err(|errno| self.failed("ask for free space in", b"", errno.into()))?;
+        let stat =
+            rustix::fs::fstatvfs(&self.fd).map_err(|errno| self.failed("ask for free space in", b"", errno.into()))?;
         Ok(Bytes(stat.f_bavail.saturating_mul(stat.f_frsize)))
     }
 
@@ -109,11 +110,8 @@ impl Directory {
             session,
         };
         let failed = |source| self.failed("read the journal of", &name, source);
-        let (journal, held) = if restart {
-            (None, Vec::new())
-        } else {
-            reopen(&journal_file, &file, &header, alive).map_err(failed)?
-        };
+        let (journal, held) =
+            if restart { (None, Vec::new()) } else { reopen(&journal_file, &file, &header, alive).map_err(failed)? };
         let format = match journal {
             Some(format) => format,
             None => begin(&journal_file, &file, &header).map_err(|source| self.failed("begin", &name, source))?,

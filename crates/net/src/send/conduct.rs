@@ -1,7 +1,8 @@
 //! Conducts one session: starts a keeper for each path, turns the core's events into actions, and knows when it is over.
 
-use std::sync::{Arc, Mutex};
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
@@ -40,6 +41,8 @@ pub(crate) struct Conductor {
     session: Option<Arc<Session>>,
     began: Time,
     resumed: Bytes,
+    /// Files that the receiver has finished.
+    done: BTreeSet<usize>,
     /// When some path was last open or the session began.
     alive: Time,
 }
@@ -60,8 +63,14 @@ impl Conductor {
         let (sender, reports) = mpsc::unbounded_channel();
         let entrance = Entrance::new(Arc::clone(&options), Arc::clone(&source), clock, sender);
         let total_limit = options.max_rate.map(|rate| Arc::new(Limit::new(rate)));
-        let shop =
-            Arc::new(Shop { entrance, tls, events: events.clone(), total_limit, next_path: AtomicU32::new(0), last_failure: Mutex::default() });
+        let shop = Arc::new(Shop {
+            entrance,
+            tls,
+            events: events.clone(),
+            total_limit,
+            next_path: AtomicU32::new(0),
+            last_failure: Mutex::default(),
+        });
         let now = clock.now();
         Conductor {
             options,
@@ -77,6 +86,7 @@ impl Conductor {
             session: None,
             began: now,
             resumed: Bytes::ZERO,
+            done: BTreeSet::new(),
             alive: now,
         }
     }
@@ -139,12 +149,12 @@ impl Conductor {
     async fn handle(&mut self, report: Report) -> Result<Option<Ended>, Error> {
         match report {
             Report::Established(session, agreement) => {
-                self.establish(session, &agreement)?;
+                self.establish(session, &agreement);
                 if self.options.dry_run {
                     return Ok(Some(Ended::Complete(Summary { moved: Bytes::ZERO, ..self.summary(Span::ZERO) })));
                 }
             }
-            Report::FileDone(file, root) => self.file_done(file, root)?,
+            Report::FileDone(file, root) => self.file_done(file, root).await?,
             Report::Done(micros) => {
                 let summary = self.summary(Span::from_micros(micros));
                 self.source.check_unchanged()?;
@@ -157,7 +167,7 @@ impl Conductor {
         Ok(None)
     }
 
-    fn establish(&mut self, session: Arc<Session>, agreement: &Agreement) -> Result<(), Error> {
+    fn establish(&mut self, session: Arc<Session>, agreement: &Agreement) {
         let layout = self.source.layout();
         self.resumed = agreement.resumed;
         let _ = self.events.send(Event::Started {
@@ -173,12 +183,6 @@ impl Conductor {
             self.hire(Arc::new(guess));
         }
         self.session = Some(session);
-        if self.options.verify && agreement.resumed > Bytes::ZERO {
-            // What an earlier attempt sent was read from the file as it was then.
-            let text = "hashing the whole source, because a part of it was sent by an earlier attempt".to_string();
-            let _ = self.events.send(Event::Notice { text });
-        }
-        Ok(())
     }
 
     /// Tells the paths what the core decided.
@@ -209,17 +213,13 @@ impl Conductor {
         {
             self.stalled[plan].notify_one();
         }
-        let event = PathEvent {
-            path,
-            name: facts.plan.name.clone(),
-            state: shown(state),
-            why: self.in_words(session, why),
-        };
+        let event =
+            PathEvent { path, name: facts.plan.name.clone(), state: shown(state), why: Self::in_words(session, why) };
         let _ = self.events.send(Event::Path(event));
     }
 
     /// The reason with the paths' names in place of their numbers.
-    fn in_words(&self, session: &Session, why: Why) -> String {
+    fn in_words(session: &Session, why: Why) -> String {
         let text = why.to_string();
         let (Why::TestingBottleneck(other)
         | Why::SharedBottleneck(other, _)
@@ -274,15 +274,24 @@ impl Conductor {
         }
     }
 
-    fn file_done(&self, index: u32, root: [u8; 32]) -> Result<(), Error> {
+    /// Compares the receiver's hash of a file with ours.
+    async fn file_done(&mut self, index: u32, root: [u8; 32]) -> Result<(), Error> {
         let index = usize::try_from(index).expect("32 bits fit");
         let Some(file) = self.source.layout().files().get(index) else {
             return Err(Error::Protocol(format!("file {index} is done, but there are not that many")));
         };
+        if !self.done.insert(index) {
+            return Ok(());
+        }
         let name = String::from_utf8_lossy(&file.name).into_owned();
         let mut ours = self.source.root(index);
         if ours.is_none() && self.options.verify {
-            ours = Some(self.source.hash(index)?);
+            // An earlier attempt sent a part of it, as it was then: only reading all of it tells whether it still is.
+            let text = format!("hashing all of {name}, because a part of it was sent by an earlier attempt");
+            let _ = self.events.send(Event::Notice { text });
+            let source = Arc::clone(&self.source);
+            let hashed = tokio::task::spawn_blocking(move || source.hash(index)).await;
+            ours = Some(hashed.expect("hashing does not panic")?);
         }
         if let Some(ours) = ours
             && ours.0 != root

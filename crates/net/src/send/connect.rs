@@ -34,7 +34,7 @@ const BRISK: usize = 75;
 const LONGEST_STAGGER: Duration = Duration::from_secs(5);
 /// How long most attempts wait for an answer to their SYN; every fourth waits as long as the whole may take, for lines that are
 /// merely slow.
-const SYN_PATIENCE: Duration = Duration::from_secs(1);
+const SYN_PATIENCE: Duration = Duration::from_secs(2);
 /// How long one attempt may take in all.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Attempts under way at once.
@@ -101,7 +101,7 @@ async fn attempt(
 ) -> Result<Opened, (SocketAddr, ConnError)> {
     let remote = plan.remote(number);
     let opening = async {
-        let syn_patience = if number % 4 == 0 { PATIENCE } else { SYN_PATIENCE };
+        let syn_patience = if number.is_multiple_of(4) { PATIENCE } else { SYN_PATIENCE };
         let connecting = connect(plan, control, remote, number % 2 == 1);
         let stream = timeout(syn_patience, connecting).await.map_err(|_| ConnError::Silent(syn_patience))??;
         let local = stream.local_addr().ok();
@@ -136,7 +136,9 @@ async fn connect(
     };
     let chosen = socket.set_tcp_congestion(name.as_bytes());
     if let (Err(error), CongestionControl::Named(name)) = (chosen, control) {
-        let why = format!("congestion control {name}: {error}; net.ipv4.tcp_allowed_congestion_control lists what is allowed");
+        let why = format!(
+            "congestion control {name}: {error}; net.ipv4.tcp_allowed_congestion_control lists what is allowed"
+        );
         return Err(std::io::Error::new(error.kind(), why).into());
     }
     tune(&socket)?;

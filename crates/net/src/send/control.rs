@@ -21,9 +21,7 @@ pub(crate) struct Control {
 impl Control {
     pub(crate) fn new(choice: &CongestionControl, events: Events) -> Control {
         match choice {
-            CongestionControl::Auto => {
-                Control { name: "cubic".into(), watch: Some(LossWatch::default()), events }
-            }
+            CongestionControl::Auto => Control { name: "cubic".into(), watch: Some(LossWatch::default()), events },
             CongestionControl::Named(name) => Control { name: name.clone(), watch: None, events },
         }
     }
@@ -40,7 +38,10 @@ impl Control {
         let text = match SockRef::from(socket).set_tcp_congestion(b"bbr") {
             Ok(()) => {
                 self.name = "bbr".into();
-                format!("{path} loses {:.2} % of its packets without a queue: BBR takes over from CUBIC there", share * 100.0)
+                format!(
+                    "{path} loses {:.2} % of its packets without a queue: BBR takes over from CUBIC there",
+                    share * 100.0
+                )
             }
             Err(error) => format!(
                 "{path} loses {:.2} % of its packets without a queue and BBR would carry more, but it may not be used ({error}); as root: \

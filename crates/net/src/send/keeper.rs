@@ -1,7 +1,7 @@
 //! Keeps one path open: connects, brings the connection into the session, and replaces it when it dies or stalls.
 
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::Notify;
 use tokio::time::{Duration, sleep};

@@ -42,12 +42,11 @@ mod tests {
         let limit = Limit::new(Rate::mbit(8));
         let (mut now, mut sent) = (Time::ZERO, Bytes::ZERO);
         while now < Time::ZERO + Span::from_secs(10) {
-            match limit.until(now) {
-                Some(until) => now = until,
-                None => {
-                    limit.spend(now, Bytes(65_536));
-                    sent += Bytes(65_536);
-                }
+            if let Some(until) = limit.until(now) {
+                now = until;
+            } else {
+                limit.spend(now, Bytes(65_536));
+                sent += Bytes(65_536);
             }
         }
         assert!((10_000_000..10_200_000).contains(&sent.0), "{sent} in ten seconds at 1 MB/s");

@@ -20,8 +20,8 @@ use crate::clock::Clock;
 use crate::tls::ClientTls;
 use crate::{Credential, Error, Event, Events, SendOptions, Summary};
 
-pub(crate) use connect::tune;
 use conduct::{Conductor, Ended};
+pub(crate) use connect::tune;
 use source::Source;
 
 /// Sends the files of `options` over every path; `events` hears what happens. Dropping the future stops the transfer; what
@@ -44,7 +44,8 @@ pub async fn send(options: SendOptions, events: Events) -> Result<Summary, Error
     let plans: Vec<_> = plan::plan(&options).await?.into_iter().map(Arc::new).collect();
     let clock = Clock::start();
     loop {
-        let conductor = Conductor::new(Arc::new(options.clone()), Arc::clone(&source), tls.clone(), clock, events.clone());
+        let conductor =
+            Conductor::new(Arc::new(options.clone()), Arc::clone(&source), tls.clone(), clock, events.clone());
         match conductor.conduct(plans.clone()).await? {
             Ended::Complete(summary) => return Ok(summary),
             // The receiver was started again: agree anew, and go on from what it has. What this run already replaced or

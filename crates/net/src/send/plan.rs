@@ -88,7 +88,7 @@ pub(crate) fn default_plans(options: &SendOptions, remotes: &[SocketAddr]) -> Re
         let found = discover(remote.ip())?;
         why.extend(found.unusable.iter().map(|device| format!("{}: {}", device.interface, device.why)));
         for local in found.usable {
-            let excluded = options.no_paths.iter().any(|name| *name == local.interface);
+            let excluded = options.no_paths.contains(&local.interface);
             // One path an interface, in the family that comes first.
             if !excluded && plans.iter().all(|plan| plan.name != local.interface) && plans.len() < MAX_PATHS {
                 plans.push(Plan::over(&local, vec![*remote], false, local.class, None));
@@ -131,7 +131,8 @@ pub(crate) fn guessed_plans(plans: &[std::sync::Arc<Plan>], announced: &[SocketA
 pub(crate) async fn resolve(remote: &Remote) -> Result<Vec<SocketAddr>, Error> {
     let unreachable = |why: String| Error::NoPath { to: remote.to_string(), why };
     let found = tokio::net::lookup_host((remote.host.as_str(), remote.port)).await;
-    let found: Vec<SocketAddr> = found.map_err(|error| unreachable(format!("the name does not resolve: {error}")))?.collect();
+    let found: Vec<SocketAddr> =
+        found.map_err(|error| unreachable(format!("the name does not resolve: {error}")))?.collect();
     if found.is_empty() { Err(unreachable("the name has no address".into())) } else { Ok(found) }
 }
 

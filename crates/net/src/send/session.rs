@@ -232,8 +232,7 @@ impl Entrance {
         conn.push(&Frame::Hello(Hello { version: VERSION, secret, wishes }));
         let files = self.source.layout().files();
         for file in files {
-            let file =
-                File { name: &file.name, size: file.size.0, mtime: file.mtime_nanos, mode: file.mode };
+            let file = File { name: &file.name, size: file.size.0, mtime: file.mtime_nanos, mode: file.mode };
             conn.push(&Frame::File(file));
         }
         conn.push(&Frame::ManifestEnd(u32::try_from(files.len()).expect("a layout holds fewer files")));
@@ -248,7 +247,11 @@ enum Turn {
 
 /// What an [`Frame::Abort`] of the receiver means for the transfer.
 pub(crate) fn refusal(code: AbortCode, text: String) -> Report {
-    let remote = |action| Error::Disk { action, path: "the receiver's disk".into(), source: std::io::Error::other(text.clone()) };
+    let remote = |action| Error::Disk {
+        action,
+        path: "the receiver's disk".into(),
+        source: std::io::Error::other(text.clone()),
+    };
     Report::Fatal(match code {
         AbortCode::NoSession => return Report::SessionGone,
         AbortCode::Refused => Error::Refused { reason: text },

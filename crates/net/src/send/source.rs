@@ -62,7 +62,8 @@ impl Source {
             let merge = Mutex::new(Merge::new(metadata.len()));
             files.push(OpenFile { path: path.clone(), file, seen: Stamp::of(&metadata), merge });
         }
-        let layout = Layout::new(entries).map_err(|error| Error::Usage(format!("these files cannot go together: {error}")))?;
+        let layout =
+            Layout::new(entries).map_err(|error| Error::Usage(format!("these files cannot go together: {error}")))?;
         Ok(Source { layout, files })
     }
 
@@ -145,8 +146,7 @@ impl OpenFile {
     }
 
     fn check_unchanged(&self) -> Result<(), Error> {
-        let metadata =
-            self.file.metadata().map_err(|source| Error::Source { path: self.path.clone(), source })?;
+        let metadata = self.file.metadata().map_err(|source| Error::Source { path: self.path.clone(), source })?;
         if Stamp::of(&metadata) == self.seen { Ok(()) } else { Err(Error::SourceChanged { path: self.path.clone() }) }
     }
 }
