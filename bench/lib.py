@@ -7,10 +7,16 @@ A measurement is a script under bench/bars/. It imports this file:
     import lib
 """
 
+import argparse
+import concurrent.futures
+import contextlib
+import filecmp
 import json
 import os
 import pathlib
 import re
+import shlex
+import shutil
 import statistics
 import subprocess
 import sys
@@ -67,6 +73,10 @@ class Run:
                 return json.loads(line)
         raise Failed(f"no JSON in the output:\n{self.stdout}\n{self.stderr}")
 
+    def events(self):
+        """All JSON objects of the near command's output."""
+        return [json.loads(line) for line in self.stdout.splitlines() if line.startswith("{")]
+
     def payload_seconds(self):
         """From the first packet with payload to the last."""
         return self.report["last_payload_s"] - self.report["first_payload_s"]
@@ -122,6 +132,144 @@ def fraction(net, bytes, seconds):
     return ideal(net, bytes) / seconds
 
 
+@dataclass
+class Transfer:
+    """One file over one emulated network, whoever carried it.
+
+    `seconds` runs from the first packet (the first connect()) to the moment when the sender hears that the receiving application
+    has the last byte, verified if the protocol verifies. `packets` is what the emulator saw: from the first packet with payload
+    to the last, handshakes and farewells included.
+    """
+
+    seconds: float
+    packets: float
+    details: dict
+
+    def mbit_s(self, bytes):
+        return bytes * 8 / self.seconds / 1e6
+
+
+CLOCK = (
+    "clock: from the first connect() to the sender's knowledge that the receiving application has all (ours: verified; syncing apart).\n"
+    "In brackets, for comparison: from the first to the last packet with payload that the emulator saw."
+)
+
+
+def timeout_for(net, bytes):
+    """Far more than a transfer should take."""
+    return 4 * ideal(net, bytes) + 60
+
+
+def by_mptcp(net, bytes, congestion_control):
+    """`bytes` over kernel MPTCP."""
+    peer = str(PEERS / "mptcp")
+    near = [sys.executable, peer, "send", "--bytes", bytes, "--cc", congestion_control]
+    far = shlex.join([sys.executable, peer, "recv"])
+    run = emulate(net, near, far=f"exec {far}", listens=7708, bytes=bytes, timeout=timeout_for(net, bytes))
+    return Transfer(run.json()["seconds"], run.payload_seconds(), {"congestion_control": congestion_control})
+
+
+def by_us(net, source, links=None, bulk=None, options=()):
+    """The file `source` over our own program; what arrived is compared with what was sent.
+
+    Only over the first `links` of the network, if given; with a bulk TCP flow on the link number `bulk`, if given.
+    """
+    size = source.stat().st_size
+    peer = str(PEERS / "ours")
+    with scratch(size) as folder:
+        token, target = folder / "token", folder / "target"
+        target.mkdir()
+        common = ["--program", anabranch(), "--token", str(token)]
+        receiver = [sys.executable, peer, "receive", *common, "--folder", str(target)]
+        near = [sys.executable, peer, "send", *common, "--source", source, "--home", folder / "near"]
+        if links is not None:
+            near += ["--links", links]
+        if bulk is not None:
+            receiver.append("--bulk")
+            near += ["--bulk", bulk]
+        if options:
+            near += ["--", *options]
+        log = folder / "receiver.log"
+        # A token of an earlier attempt would be the wrong one.
+        far = f"rm -f {token}; ANABRANCH_HOME={folder / 'far'} exec {shlex.join(receiver)} >{log} 2>&1"
+        try:
+            run = emulate(net, near, far=far, listens=7707, bytes=size, timeout=timeout_for(net, size))
+        except Failed as error:
+            raise Failed(f"{error}\nthe receiver said:\n{log.read_text() if log.exists() else '(nothing)'}") from error
+        if not filecmp.cmp(source, target / source.name, shallow=False):
+            raise Failed(f"{net}: what arrived is not what was sent")
+    details = {event["event"]: event for event in run.events()}
+    details["notices"] = [event["text"] for event in run.events() if event["event"] == "notice"]
+    details["path_events"] = [event for event in run.events() if event["event"] == "path"]
+    return Transfer(details["summary"]["elapsed"], run.payload_seconds(), details)
+
+
+def controllers(transfer):
+    """Which congestion control carried how much of each path, as "name cubic 40 %"."""
+    paths = transfer.details["summary"]["paths"]
+    return ", ".join(f"{path['name']} {path['congestion_control'] or '?'} {path['share'] or 0:.0%}" for path in paths)
+
+
+@contextlib.contextmanager
+def scratch(size):
+    """A folder for `size` bytes that goes away again: in memory if there is plenty, so that no disk slows anybody down."""
+    memory = pathlib.Path("/dev/shm")
+    roomy = memory.is_dir() and shutil.disk_usage(memory).free > 4 * size + (1 << 30) and memory_available() > 4 * size + (1 << 30)
+    with tempfile.TemporaryDirectory(prefix="anabranch-", dir=memory if roomy else None) as directory:
+        yield pathlib.Path(directory)
+
+
+def memory_available():
+    """What the kernel could give to new programs and tmpfs, in bytes."""
+    text = pathlib.Path("/proc/meminfo").read_text()
+    return int(re.search(r"MemAvailable: +(\d+)", text)[1]) * 1024
+
+
+def write_random(path, size):
+    """A file that does not compress."""
+    with open(path, "wb") as file, open("/dev/urandom", "rb") as random:
+        while size > 0:
+            size -= file.write(random.read(min(size, 1 << 20)))
+
+
+@contextlib.contextmanager
+def source_file(size):
+    """A file of random bytes to be sent, for as long as the context lasts."""
+    with scratch(size) as folder:
+        path = folder / "data.bin"
+        write_random(path, size)
+        yield path
+
+
+def arguments(docstring, only=(), runs=None, jobs=None):
+    """The options that measurements have in common; parse_args() is left to the caller, who may add more."""
+    parser = argparse.ArgumentParser(description=docstring, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="a fraction of the data and of the runs: a trial, not a measurement")
+    if only:
+        parser.add_argument("--only", metavar="NAME", action="append", choices=only, help=f"of {', '.join(only)}; may be repeated")
+    if runs is not None:
+        parser.add_argument("--runs", type=int, help=f"of which the median counts [default: {runs}]")
+    if jobs is not None:
+        parser.add_argument("--jobs", type=int, default=jobs, help="networks at the same time [default: %(default)s]")
+    return parser
+
+
+def in_parallel(jobs, tasks):
+    """Calls each task, `jobs` at a time; returns what they returned, in their order. The first failure ends it."""
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        futures = [pool.submit(task) for task in tasks]
+        try:
+            return [future.result() for future in futures]
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def say(text):
+    """A line of the running account."""
+    print(text, flush=True)
+
+
 def median(values):
     """The median of some figures."""
     return statistics.median(values)
@@ -136,6 +284,9 @@ class Bars:
 
     def at_least(self, name, figure, wanted, unit=""):
         self._add(name, figure, f">= {wanted:g}", figure >= wanted, unit)
+
+    def above(self, name, figure, wanted, unit=""):
+        self._add(name, figure, f"> {wanted:g}", figure > wanted, unit)
 
     def at_most(self, name, figure, wanted, unit=""):
         self._add(name, figure, f"<= {wanted:g}", figure <= wanted, unit)
