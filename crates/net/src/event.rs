@@ -141,7 +141,7 @@ pub struct Summary {
     pub elapsed: Span,
     /// Time spent in the final sync to disk.
     pub sync: Span,
-    /// At the receiver: when each path brought its last new byte, as a span from the start; for idle time.
+    /// When each path that was used brought its last new byte, as a span from the start; for idle time.
     pub finished_at: Vec<(String, Span)>,
     /// Paths at the end.
     pub paths: Vec<PathProgress>,

@@ -332,7 +332,8 @@ fn what_was_never_sent_cannot_be_acknowledged() {
     assert_eq!(acked(Extent::new(0, 0)), Err(PeerError::Empty(0)));
     let far = Extent::new(1 << 50, 4_096);
     assert_eq!(acked(far), Err(PeerError::OutsideFile(far)));
-    assert_eq!(acked(first), Ok(()));
+    assert_eq!(acked(first), Ok(Bytes(first.len)));
+    assert_eq!(acked(first), Ok(Bytes::ZERO));
     assert_eq!(world.sender.totals(world.now).acked, Bytes(first.len));
 }
 

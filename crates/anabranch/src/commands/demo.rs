@@ -79,7 +79,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Ended> {
     }
     print!("\n{}\n", table(&runs, ideal));
     println!("ideal: the time in which the three links together carry the file");
-    println!("idle: how long paths had nothing left to carry before the end, all added up");
+    println!("idle: how long the first path to finish waited for the last");
     println!("against A, B: time compared with that scheduler's");
     Ok(())
 }
@@ -170,7 +170,7 @@ fn table(runs: &[(&str, Scheduler, Summary)], ideal: Span) -> Table {
     table
 }
 
-/// How long paths had nothing left to carry before the end, all paths added up; `None` where the transfer does not tell.
+/// Between the first and the last path's end, as the paper counts it; `None` where the transfer does not tell.
 fn idle(summary: &Summary) -> Option<Span> {
     let mut last: Vec<(&str, Span)> = Vec::new();
     for (name, at) in &summary.finished_at {
@@ -179,8 +179,8 @@ fn idle(summary: &Summary) -> Option<Span> {
             None => last.push((name, *at)),
         }
     }
-    let idle = last.iter().map(|(_, at)| summary.elapsed - *at);
-    (!summary.finished_at.is_empty()).then(|| idle.fold(Span::ZERO, |sum, span| sum + span))
+    let ends = || last.iter().map(|(_, at)| *at);
+    Some(ends().max()? - ends().min()?)
 }
 
 /// Shows the paths by the names of the emulated links instead of loopback addresses.

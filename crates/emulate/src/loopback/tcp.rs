@@ -23,8 +23,9 @@ const SEGMENT_HEADERS: usize = 52;
 /// A chunk takes at most about so long on the wire, so that the connections of a link alternate.
 const CHUNK_TIME: Span = Span::from_millis(2);
 const MAX_CHUNK_SEGMENTS: u64 = 44;
-/// What the kernel may take from a sender before the link has room: little, for else a path seems faster than it is.
-const RECEIVE_BUFFER: usize = 64 << 10;
+/// What the kernel may take from a sender before the link has room: little, for else a path seems faster than it is. The kernel
+/// doubles it.
+const RECEIVE_BUFFER: usize = 16 << 10;
 /// What a receiver may leave unread before its connection is no longer read from.
 const MAX_UNREAD: usize = 256 << 10;
 const WAKER_KEY: u64 = u64::MAX;
@@ -34,8 +35,10 @@ const FIRST: u64 = 1 << 32;
 pub(super) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
     socket.set_reuse_address(true)?;
-    // Before listen, so that connections advertise it.
+    // Before listen, so that connections advertise it. Segments as small as a real link's, since loopback's are larger than
+    // the buffer and would wait for it to be empty.
     socket.set_recv_buffer_size(RECEIVE_BUFFER)?;
+    socket.set_tcp_mss(u32::try_from(SEGMENT).expect("a small number"))?;
     socket.bind(&SockAddr::from(address))?;
     socket.listen(128)?;
     socket.set_nonblocking(true)?;

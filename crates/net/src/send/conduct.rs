@@ -13,6 +13,7 @@ use units::{Bytes, PathId, Rate, Span, Time};
 use super::keeper::{Keeper, Shop};
 use super::limit::Limit;
 use super::plan::{Plan, default_plans, guessed_plans, resolve};
+use super::rates::Rates;
 use super::session::{Agreement, Entrance, Report, Session};
 use super::source::Source;
 use crate::clock::Clock;
@@ -43,12 +44,15 @@ pub(crate) struct Conductor {
     resumed: Bytes,
     /// Files that the receiver has finished.
     done: BTreeSet<usize>,
+    rates: Rates,
     /// When some path was last open or the session began.
     alive: Time,
 }
 
 /// Progress is told this often.
 const TICK: Duration = Duration::from_millis(100);
+/// How long to try where nobody ever answered.
+const FIRST_CONTACT: Span = Span::from_secs(15);
 /// Interfaces are looked at this often.
 const LOOK_AROUND: Span = Span::from_secs(2);
 
@@ -87,6 +91,7 @@ impl Conductor {
             began: now,
             resumed: Bytes::ZERO,
             done: BTreeSet::new(),
+            rates: Rates::default(),
             alive: now,
         }
     }
@@ -235,13 +240,18 @@ impl Conductor {
     }
 
     fn tick(&mut self, now: Time) -> Result<(), Error> {
-        let progress = self.progress(now);
+        let mut progress = self.progress(now);
+        self.rates.apply(now, &mut progress);
         let open = self.session.as_ref().is_some_and(|session| !session.paths().is_empty());
         if open {
             self.alive = now;
         }
         let _ = self.events.send(Event::Progress(progress));
-        if now - self.alive > self.options.patience {
+        let patience = match self.session {
+            Some(_) => self.options.patience,
+            None => self.options.patience.min(FIRST_CONTACT),
+        };
+        if now - self.alive > patience {
             return Err(self.interrupted(now));
         }
         Ok(())
@@ -337,7 +347,7 @@ impl Conductor {
                     state: shown(report.state),
                     local: facts.local,
                     remote: facts.remote,
-                    rate: report.rate,
+                    rate: Rate::ZERO,
                     rtt: kernel.rtt,
                     done,
                     share: done.as_f64() / Bytes(moved).as_f64(),
@@ -346,18 +356,23 @@ impl Conductor {
                 })
             })
             .collect();
-        let best = paths.iter().map(|path| path.rate).max().unwrap_or_default();
-        let gain = (paths.len() > 1 && best > Rate::ZERO).then(|| totals.rate.as_f64() / best.as_f64());
         Progress {
             elapsed: now - self.began,
             done: self.resumed + totals.acked,
             total,
-            rate: totals.rate,
-            eta: totals.eta,
+            rate: Rate::ZERO,
+            eta: None,
             repeated: totals.duplicates,
-            gain,
+            gain: None,
             paths,
         }
+    }
+
+    /// When each path brought its last new byte.
+    fn finished_at(&self) -> Vec<(String, Span)> {
+        let last = |plan: &Arc<Plan>| Time::from_nanos(plan.last_new.load(Ordering::Relaxed));
+        let used = self.plans.iter().filter(|plan| last(plan) > Time::ZERO);
+        used.map(|plan| (plan.name.clone(), last(plan) - self.began)).collect()
     }
 
     fn summary(&self, sync: Span) -> Summary {
@@ -371,7 +386,7 @@ impl Conductor {
             repeated: progress.repeated,
             elapsed: (now - self.began) - sync,
             sync,
-            finished_at: Vec::new(),
+            finished_at: self.finished_at(),
             paths: progress.paths,
         }
     }

@@ -11,6 +11,7 @@ mod keeper;
 mod limit;
 mod path;
 mod plan;
+mod rates;
 mod session;
 mod source;
 

@@ -1,6 +1,7 @@
 //! One open path: data out, acknowledgements in, and what the kernel says about it.
 
 use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::Notify;
@@ -123,7 +124,7 @@ impl<'a> Carrier<'a> {
         let mut pong = None;
         while let Some(frame) = self.conn.next_frame()? {
             match frame {
-                Frame::Ack(ranges) => acknowledge(session, self.id, &ranges)?,
+                Frame::Ack(ranges) => acknowledge(session, self.id, self.facts, &ranges)?,
                 Frame::Refused(range) => {
                     let now = session.clock.now();
                     let mut core = session.core();
@@ -232,11 +233,14 @@ impl<'a> Carrier<'a> {
     }
 }
 
-fn acknowledge(session: &Session, path: PathId, ranges: &[Range]) -> Result<(), ConnError> {
+fn acknowledge(session: &Session, path: PathId, facts: &PathFacts, ranges: &[Range]) -> Result<(), ConnError> {
     let now = session.clock.now();
     let mut core = session.core();
     for range in ranges {
-        core.handle_acked(now, path, Extent::new(range.start, range.len)).map_err(unexpected)?;
+        let fresh = core.handle_acked(now, path, Extent::new(range.start, range.len)).map_err(unexpected)?;
+        if fresh > Bytes::ZERO {
+            facts.plan.last_new.store(now.as_nanos(), Ordering::Relaxed);
+        }
     }
     session.wake(&mut core);
     if core.is_complete() {

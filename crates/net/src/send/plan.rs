@@ -30,6 +30,8 @@ pub(crate) struct Plan {
     pub(crate) guessed: bool,
     /// Bytes that its former connections carried.
     pub(crate) carried: AtomicU64,
+    /// When it last brought something new over, in nanoseconds of the transfer's clock; zero if never.
+    pub(crate) last_new: AtomicU64,
 }
 
 /// The most paths that a transfer tries at once.
@@ -149,6 +151,7 @@ impl Plan {
             max,
             guessed: false,
             carried: AtomicU64::new(0),
+            last_new: AtomicU64::new(0),
         }
     }
 }

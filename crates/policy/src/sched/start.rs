@@ -28,8 +28,9 @@ impl Start {
         self.block.unwrap_or(Bytes(64_000).max(Bytes(view.total.0 / 400)))
     }
 
-    /// Whether the phase is over: enough was assigned, and every path's bandwidth is known. A path that delivers nothing
-    /// is waited for a while longer only, but without any rate a division would be a guess.
+    /// Whether the phase is over: enough was assigned and arrived, and every path's bandwidth is known. What is assigned
+    /// alone says nothing where buffers on the way swallow it. A path that delivers nothing is waited for a while longer
+    /// only, but without any rate a division would be a guess.
     pub(super) fn is_over(&self, now: Time, view: &View<'_>) -> bool {
         let known = view.paths.iter().filter(|path| self.rate(now, path) > Rate::ZERO).count();
         if view.paths.iter().all(|path| self.known.iter().any(|(id, _)| *id == path.id)) {
@@ -37,6 +38,10 @@ impl Start {
         }
         let assigned = view.total - view.pool;
         let enough = scale(view.total, self.fraction);
+        let arrived: Bytes = view.paths.iter().map(|path| path.acked).sum();
+        if arrived < enough && assigned < Bytes(enough.0.saturating_mul(4)) {
+            return false;
+        }
         let patience = Bytes(self.block(view).0.saturating_mul(2 * view.paths.len() as u64));
         assigned >= enough && (known == view.paths.len() || (known > 0 && assigned >= Bytes(enough.0 * 2) + patience))
     }

@@ -125,16 +125,18 @@ impl Sender {
     }
 
     /// An acknowledgement arrived by this path. It may cover several extents, repeat itself, name what another path sent,
-    /// or come by a path that was reported lost.
+    /// or come by a path that was reported lost. Returns how many bytes were new.
     ///
     /// # Errors
     /// If the extent does not lie within one file, or part of it was never sent; nothing changes then.
-    pub fn handle_acked(&mut self, now: Time, path: PathId, extent: Extent) -> Result<(), PeerError> {
+    pub fn handle_acked(&mut self, now: Time, path: PathId, extent: Extent) -> Result<Bytes, PeerError> {
         self.layout.check(extent)?;
         if self.acked.gaps(extent).any(|piece| !self.sent.contains(piece)) {
             return Err(PeerError::NeverSent(extent));
         }
+        let mut fresh = Bytes::ZERO;
         for piece in self.acked.insert(extent) {
+            fresh += Bytes(piece.len);
             self.credit(path, piece);
         }
         let progress = self.paths.get_mut(&path).is_some_and(|path| path.handle_delivered(now, extent));
@@ -143,11 +145,11 @@ impl Sender {
             self.wake(path);
         }
         if self.check_complete() {
-            return Ok(());
+            return Ok(fresh);
         }
         self.adjust(now);
         self.reconsider(now);
-        Ok(())
+        Ok(fresh)
     }
 
     /// The kernel's view of a path, best every 20 to 100 ms. For an unknown path it is ignored.
