@@ -84,7 +84,7 @@ class Run:
         return self.report["last_payload_s"] - self.report["first_payload_s"]
 
 
-def emulate(net, near, far=None, listens=None, bytes=None, timeout=180, check=True, attempts=3, env=None):
+def emulate(net, near, far=None, listens=None, bytes=None, timeout=180, check=True, attempts=5, env=None):
     """Runs `near` (a list) over the network, with `far` (a shell command) at the other end.
 
     near starts once something listens on the TCP port `listens` in the far namespace. A run in which the emulator did not keep
@@ -113,8 +113,8 @@ def emulate(net, near, far=None, listens=None, bytes=None, timeout=180, check=Tr
             raise Failed(f"{net}: exit code {run.code}: {' '.join(map(str, near))}\n{run.stdout}\n{run.stderr}")
         if run.valid:
             return run
-        print(f"{net}: repeated, the run does not count: {'; '.join(run.report['why'])}", file=sys.stderr)
-    raise Failed(f"{net}: no run of {attempts} counts")
+        print(f"{network(net).stem}: repeated, the run does not count: {'; '.join(run.report['why'])}", file=sys.stderr)
+    raise Failed(f"{network(net).stem}: no run of {attempts} counts")
 
 
 def ideal(net, bytes):
@@ -420,7 +420,11 @@ class Ends:
 
 
 def arguments(docstring, only=(), runs=None, jobs=None):
-    """The options that measurements have in common; parse_args() is left to the caller, who may add more."""
+    """The options that measurements have in common; parse_args() is left to the caller, who may add more.
+
+    From here on SIGTERM ends the script in order, so that nothing that it made is left behind.
+    """
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     parser = argparse.ArgumentParser(description=docstring, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a fraction of the data and of the runs: a trial, not a measurement")
     if only:
@@ -433,14 +437,17 @@ def arguments(docstring, only=(), runs=None, jobs=None):
 
 
 def in_parallel(jobs, tasks):
-    """Calls each task, `jobs` at a time; returns what they returned, in their order. The first failure ends it."""
-    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        futures = [pool.submit(task) for task in tasks]
+    """Calls each task, `jobs` at a time; returns what they returned, in their order, with Failed in place of what failed."""
+
+    def attempt(task):
         try:
-            return [future.result() for future in futures]
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+            return task()
+        except Failed as error:
+            say(f"failed: {error}")
+            return error
+
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        return list(pool.map(attempt, tasks))
 
 
 def say(text):
@@ -475,6 +482,10 @@ class Bars:
     def true(self, name, figure, wanted, ok):
         """A bar whose figure is a word."""
         self.lines.append((name, str(figure), str(wanted), ok))
+
+    def failed(self, name):
+        """A bar without a figure."""
+        self.true(name, "failed", "a figure", False)
 
     def _add(self, name, figure, wanted, ok, unit):
         self.lines.append((name, f"{figure:.4g}{unit}", wanted + unit, ok))
