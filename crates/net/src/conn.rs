@@ -6,6 +6,7 @@ use std::time::Duration;
 use rustls::Connection;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
+use wire::frame::HEADER;
 use wire::{Frame, WireError};
 
 use crate::Fingerprint;
@@ -151,6 +152,13 @@ impl Conn {
             }
         }
         Ok(self.inbox.len() - before)
+    }
+
+    /// How many bytes are still missing of the frame that has begun to arrive; a header's worth if none has.
+    pub(crate) fn missing(&self) -> Result<usize, ConnError> {
+        let waiting = self.inbox.len() - self.parsed;
+        let length = Frame::length(&self.inbox[self.parsed..])?.unwrap_or(HEADER);
+        Ok(length.saturating_sub(waiting).max(1))
     }
 
     /// Whether the peer has sent its last byte.

@@ -12,6 +12,9 @@ use crate::conn::{Conn, ConnError};
 /// A sender that says nothing for this long is gone: it pings every second.
 const SILENCE: Duration = Duration::from_secs(30);
 
+/// Frames read before the acknowledgements leave.
+const FRAMES_A_TURN: usize = 4;
+
 /// Serves one path of `session` until it closes; `name` is what the path is called in reports.
 pub(crate) async fn serve(conn: &mut Conn, session: &Arc<Session>, name: &str) -> Result<(), ConnError> {
     let (number, mailbox) = session.join();
@@ -19,26 +22,30 @@ pub(crate) async fn serve(conn: &mut Conn, session: &Arc<Session>, name: &str) -
     let mut last_heard = Instant::now();
     let mut acks = Vec::new();
     loop {
-        if conn.try_fill(2 * wire::frame::MAX_BODY)? > 0 {
-            last_heard = Instant::now();
-        }
         let mut pong = None;
-        while let Some(frame) = conn.next_frame()? {
-            match frame {
-                // A failed session takes no more; the mailbox holds the reason.
-                Frame::Data(_) if session.has_failed() => {}
-                Frame::Data(data) => match session.handle_data(name, &data) {
-                    Ok(range) => acks.push(range),
-                    Err(_) if session.has_failed() => {}
-                    Err(error) => return Err(error),
-                },
-                Frame::Ping(number) => pong = Some(number),
-                Frame::Pong(_) => {}
-                Frame::Abort(_, text) => {
-                    let error = crate::Error::Stopped { reason: text };
-                    return Err(session.fail(error));
+        // One frame at a time: what is read beyond it would have to be moved.
+        for _ in 0..FRAMES_A_TURN {
+            if conn.try_fill(conn.missing()?)? == 0 {
+                break;
+            }
+            last_heard = Instant::now();
+            while let Some(frame) = conn.next_frame()? {
+                match frame {
+                    // A failed session takes no more; the mailbox holds the reason.
+                    Frame::Data(_) if session.has_failed() => {}
+                    Frame::Data(data) => match session.handle_data(name, &data) {
+                        Ok(range) => acks.push(range),
+                        Err(_) if session.has_failed() => {}
+                        Err(error) => return Err(error),
+                    },
+                    Frame::Ping(number) => pong = Some(number),
+                    Frame::Pong(_) => {}
+                    Frame::Abort(_, text) => {
+                        let error = crate::Error::Stopped { reason: text };
+                        return Err(session.fail(error));
+                    }
+                    other => return Err(ConnError::Unexpected(String::from(&other))),
                 }
-                other => return Err(ConnError::Unexpected(String::from(&other))),
             }
         }
         for ranges in acks.chunks(wire::frame::MAX_RANGES) {

@@ -44,7 +44,7 @@ const SAMPLE_EVERY: Span = Span::from_millis(25);
 const UNSENT: Span = Span::from_millis(30);
 /// Bounds of that amount.
 const UNSENT_LEAST: Bytes = Bytes::kib(8);
-const UNSENT_MOST: Bytes = Bytes::mib(2);
+const UNSENT_MOST: Bytes = Bytes::mib(1);
 /// A silent path is asked for a sign of life this often.
 const PING_EVERY: Span = Span::from_secs(1);
 
