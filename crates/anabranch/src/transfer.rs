@@ -48,6 +48,9 @@ impl From<Error> for Ended {
     }
 }
 
+/// How long a transfer may still take to end when a signal comes.
+const AT_ITS_END: Duration = Duration::from_millis(100);
+
 /// Runs the transfer that `start` begins until it or a signal ends it. The display has a thread of its own: a terminal that
 /// blocks does not hold up the data.
 ///
@@ -68,10 +71,21 @@ where
     let result = runtime.block_on(async {
         let mut interrupt = signal(SignalKind::interrupt()).map_err(system)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(system)?;
+        let transfer = start(events);
+        tokio::pin!(transfer);
+        let signal = async {
+            tokio::select! {
+                _ = interrupt.recv() => 2,
+                _ = terminate.recv() => 15,
+            }
+        };
         tokio::select! {
-            result = start(events) => result.map_err(Ended::from),
-            _ = interrupt.recv() => Err(Ended::Signal(2)),
-            _ = terminate.recv() => Err(Ended::Signal(15)),
+            result = &mut transfer => result.map_err(Ended::from),
+            // A receiver that is told to stop by whoever saw the sender end may be about to end by itself, with all it was to get.
+            number = signal => match tokio::time::timeout(AT_ITS_END, transfer).await {
+                Ok(result) => result.map_err(Ended::from),
+                Err(_) => Err(Ended::Signal(number)),
+            },
         }
     });
     // Ends what the transfer spawned, and with it the last sender of events.

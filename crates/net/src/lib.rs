@@ -20,4 +20,4 @@ pub use options::{
     CongestionControl, Credential, DEFAULT_PORT, PathClass, PathSpec, ReceiveOptions, Remote, SendOptions,
 };
 pub use receive::receive;
-pub use send::send;
+pub use send::{Carries, PathProbe, probe, send};

@@ -288,6 +288,49 @@ async fn a_dry_run_leaves_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_probe_says_what_a_path_carries() {
+    let scratch = Scratch::new("probe");
+    let (identity, token) = parties();
+    let receiving = Receiving::start(receive_options(&scratch, &identity, &token)).await;
+    let probes = net::probe(&send_options(&[], receiving.port, &token)).await.expect("it answers");
+    let carries = probes[0].carries.as_ref().expect("it carries something");
+    assert!(carries.rate > Rate::mbit(50), "{carries:?}");
+    assert_eq!(fs::read_dir(scratch.inbox()).expect("the inbox").count(), 0, "nothing is left of it");
+    // The same token is still good for the transfer itself.
+    receiving.task.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ipv6_carries_as_well() {
+    let scratch = Scratch::new("ipv6");
+    let (identity, token) = parties();
+    let file = scratch.file("data", 1_000_000);
+    let mut options = receive_options(&scratch, &identity, &token);
+    options.listen = vec!["[::1]:0".parse().expect("an address")];
+    let receiving = Receiving::start(options).await;
+    let mut options = send_options(&[&file], receiving.port, &token);
+    options.to.host = "::1".into();
+    send(options).await.expect("sent");
+    receiving.outcome().await.expect("received");
+    assert_eq!(fs::read(scratch.inbox().join("data")).expect("arrived"), fs::read(&file).expect("source"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn silent_strangers_keep_nobody_out() {
+    let scratch = Scratch::new("strangers");
+    let (identity, token) = parties();
+    let file = scratch.file("data", 100_000);
+    let receiving = Receiving::start(receive_options(&scratch, &identity, &token)).await;
+    let mut strangers = Vec::new();
+    for _ in 0..200 {
+        strangers.push(tokio::net::TcpStream::connect(("127.0.0.1", receiving.port)).await.expect("a connection"));
+    }
+    send(send_options(&[&file], receiving.port, &token)).await.expect("sent");
+    receiving.outcome().await.expect("received");
+    drop(strangers);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn nobody_there_is_said_in_time() {
     let scratch = Scratch::new("nobody");
     let (_, token) = parties();

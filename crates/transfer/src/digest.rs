@@ -131,7 +131,9 @@ impl Merge {
         if block >= self.blocks {
             return Err(MergeError::NoSuchBlock(block));
         }
-        if self.root.is_some() || (0..=self.blocks.ilog2()).any(|level| self.nodes.contains_key(&(level, block >> level))) {
+        if self.root.is_some()
+            || (0..=self.blocks.ilog2()).any(|level| self.nodes.contains_key(&(level, block >> level)))
+        {
             return Err(MergeError::Again(block));
         }
         let (mut level, mut index, mut cv) = (0, block, cv);

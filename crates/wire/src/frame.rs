@@ -205,6 +205,8 @@ pub enum Frame<'a> {
     Pong(u64),
     /// The side that says it gives up, and why, in its own words.
     Abort(AbortCode, String),
+    /// Bytes to measure a path with, in a dry run only; answered by [`Frame::Pong`] with all bytes that came so far.
+    Probe(&'a [u8]),
 }
 
 impl<'a> Frame<'a> {
@@ -279,6 +281,7 @@ impl<'a> Frame<'a> {
             Frame::Ping(_) => Kind::Ping,
             Frame::Pong(_) => Kind::Pong,
             Frame::Abort(..) => Kind::Abort,
+            Frame::Probe(_) => Kind::Probe,
         }
     }
 
@@ -314,6 +317,7 @@ impl<'a> Frame<'a> {
                 }
                 out.extend_from_slice(data.payload);
             }
+            Frame::Probe(payload) => out.extend_from_slice(payload),
             Frame::Refused(range) => emit_range(*range, out),
             Frame::FileDone(index, root) => {
                 out.extend_from_slice(&index.to_be_bytes());
@@ -380,9 +384,10 @@ enum Kind {
     Ping,
     Pong,
     Abort,
+    Probe,
 }
 
-const KINDS: [(Kind, &str, usize); 16] = [
+const KINDS: [(Kind, &str, usize); 17] = [
     (Kind::Hello, "Hello", 64),
     (Kind::Join, "Join", 16),
     (Kind::File, "File", 20 + MAX_NAME),
@@ -399,6 +404,7 @@ const KINDS: [(Kind, &str, usize); 16] = [
     (Kind::Ping, "Ping", 8),
     (Kind::Pong, "Pong", 8),
     (Kind::Abort, "Abort", 1 + MAX_TEXT),
+    (Kind::Probe, "Probe", MAX_PAYLOAD),
 ];
 
 impl Kind {
@@ -475,6 +481,7 @@ fn parse_body(kind: Kind, body: &[u8]) -> Result<Frame<'_>, WireError> {
         Kind::Refused => Frame::Refused(parse_range(&mut reader)?),
         Kind::FileDone => Frame::FileDone(reader.u32()?, reader.array()?),
         Kind::Done => Frame::Done(reader.u64()?),
+        Kind::Probe => Frame::Probe(reader.rest()),
         Kind::Ping => Frame::Ping(reader.u64()?),
         Kind::Pong => Frame::Pong(reader.u64()?),
         Kind::Abort => {

@@ -39,6 +39,7 @@ fn every_kind_comes_back_as_it_went() {
         Frame::Ping(1),
         Frame::Pong(1),
         Frame::Abort(AbortCode::NoSpace, "too small".into()),
+        Frame::Probe(b"anything"),
     ];
     for frame in &frames {
         let bytes = emitted(frame);

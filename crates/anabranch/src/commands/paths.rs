@@ -5,11 +5,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 use net::interfaces::{Discovery, LocalPath, connect_time, discover};
-use net::{Error, PathClass, Remote};
+use net::{CongestionControl, Credential, Error, Identity, PathClass, PathSpec, Remote, SendOptions};
 use report::{Align, Table};
 use units::Span;
 
-use crate::sanitize::plainly;
+use super::send::known_credential;
+use crate::dirs::Dirs;
+use crate::sanitize::{clean, plainly};
+use crate::token::TokenSource;
 
 /// Addresses that stand for the rest of the world: reserved for documentation (RFC 5737, RFC 3849), so that only a default
 /// route leads to them.
@@ -23,9 +26,15 @@ const PROBES: usize = 3;
 /// Arguments of `paths`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Show the paths to this host, and how long a connection over each takes to open
+    /// Show the paths to this host and how long a connection over each takes to open; with its token, or if its key is
+    /// known, also what each carries (two seconds of data a path)
     #[arg(long, value_name = "HOST[:PORT]")]
     probe: Option<Remote>,
+    /// A path to probe: interface or local address; may be repeated [default: every one there is]
+    #[arg(long = "path", value_name = "IF[,to=ADDR]", requires = "probe")]
+    paths: Vec<PathSpec>,
+    #[command(flatten)]
+    token: TokenSource,
 }
 
 /// `anabranch paths`.
@@ -35,9 +44,64 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
     match &args.probe {
         None => show(&ELSEWHERE.iter().map(|target| discover(*target)).collect::<Result<Vec<_>, _>>()?),
-        Some(remote) => probe(remote)?,
+        Some(remote) => {
+            let dirs = Dirs::from_env();
+            match known_credential(&args.token, remote, &dirs)? {
+                Some(credential) => measure(args, remote, credential, &dirs)?,
+                None => probe(remote)?,
+            }
+        }
     }
     Ok(())
+}
+
+/// Paths to one host that runs a receiver, each with what it carries.
+fn measure(args: &Args, remote: &Remote, credential: Credential, dirs: &Dirs) -> Result<(), Error> {
+    let options = SendOptions {
+        sources: Vec::new(),
+        to: remote.clone(),
+        credential,
+        identity: Identity::load_or_generate(&dirs.key())?,
+        paths: args.paths.clone(),
+        no_paths: Vec::new(),
+        scheduler: super::send::Scheduler::default().name().to_string(),
+        congestion_control: CongestionControl::Auto,
+        max_rate: None,
+        verify: false,
+        restart: false,
+        overwrite: false,
+        dry_run: true,
+        patience: Span::ZERO,
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|source| Error::System { action: "start the runtime".into(), source })?;
+    let probes = runtime.block_on(net::probe(&options))?;
+    let mut table = Table::new([
+        ("path", Align::Left),
+        ("from", Align::Left),
+        ("to", Align::Left),
+        ("round trip", Align::Right),
+        ("carries", Align::Right),
+        ("sent again", Align::Right),
+    ]);
+    for probe in &probes {
+        let from = probe.local.map_or_else(String::new, |local| local.ip().to_string());
+        let found = match &probe.carries {
+            Ok(carries) => [
+                format!("{:.1} ms", carries.rtt.as_secs_f64() * 1e3),
+                carries.rate.to_string(),
+                format!("{:.2} %", carries.loss * 100.0),
+            ],
+            Err(why) => ["-".into(), format!("nothing: {}", plainly(&clean(why))), "-".into()],
+        };
+        table.row([probe.name.clone(), from, probe.remote.to_string()].into_iter().chain(found));
+    }
+    print!("{table}");
+    if probes.iter().any(|probe| probe.carries.is_ok()) {
+        return Ok(());
+    }
+    let why = "no path carries anything; is a receiver running there, and its port open?";
+    Err(Error::NoPath { to: remote.to_string(), why: why.into() })
 }
 
 /// Paths to anywhere, of both families.

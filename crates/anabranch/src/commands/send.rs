@@ -134,14 +134,22 @@ fn readable(path: &std::path::Path) -> Result<(), Error> {
 
 /// The token that is given, or the receiver's key if it is known, or else a token that is asked for.
 fn credential(source: &TokenSource, to: &Remote, dirs: &Dirs) -> Result<Credential, Error> {
+    match known_credential(source, to, dirs)? {
+        Some(credential) => Ok(credential),
+        None => TokenSource::ask().map(Credential::Token),
+    }
+}
+
+/// The token that is given, or the receiver's key if it is known.
+///
+/// # Errors
+/// Those of reading either.
+pub(super) fn known_credential(source: &TokenSource, to: &Remote, dirs: &Dirs) -> Result<Option<Credential>, Error> {
     if let Some(token) = source.given()? {
-        return Ok(Credential::Token(token));
+        return Ok(Some(Credential::Token(token)));
     }
     let known = List::Receivers.load(dirs)?.into_iter().find(|peer| peer.name == to.host);
-    if let Some(peer) = known {
-        return Ok(Credential::Pinned(peer.fingerprint));
-    }
-    TokenSource::ask().map(Credential::Token)
+    Ok(known.map(|peer| Credential::Pinned(peer.fingerprint)))
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "the shape that parsers have")]

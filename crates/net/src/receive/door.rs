@@ -204,8 +204,7 @@ impl Door {
         if wishes.dry_run {
             conn.push(&Frame::Ready);
             conn.flush().await?;
-            // The sender has what it wanted to know when it closes.
-            let _ = conn.receive(|_| Ok(())).await;
+            answer_probes(conn).await?;
             return Ok(None);
         }
         if let Err(text) = self.supersede(peer).await {
@@ -350,6 +349,24 @@ impl Door {
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().expect("no panic while held")
+    }
+}
+
+/// Counts what a dry run sends to measure its path, until it closes.
+async fn answer_probes(conn: &mut Conn) -> Result<(), ConnError> {
+    let mut bytes = 0;
+    loop {
+        let counted = conn.receive(|frame| match frame {
+            Frame::Probe(payload) => Ok(payload.len() as u64),
+            other => Err(ConnError::Unexpected(String::from(&other))),
+        });
+        match timeout(STRANGER_PATIENCE, counted).await {
+            Ok(Ok(count)) => bytes += count,
+            Ok(Err(ConnError::Closed)) | Err(_) => return Ok(()),
+            Ok(Err(error)) => return Err(error),
+        }
+        conn.push(&Frame::Pong(bytes));
+        conn.flush().await?;
     }
 }
 

@@ -11,6 +11,7 @@ mod keeper;
 mod limit;
 mod path;
 mod plan;
+mod probe;
 mod rates;
 mod session;
 mod source;
@@ -23,6 +24,7 @@ use crate::{Credential, Error, Event, Events, SendOptions, Summary};
 
 use conduct::{Conductor, Ended};
 pub(crate) use connect::tune;
+pub use probe::{Carries, PathProbe, probe};
 use source::Source;
 
 /// Sends the files of `options` over every path; `events` hears what happens. Dropping the future stops the transfer; what

@@ -1,0 +1,163 @@
+//! What each path carries, measured one path after the other in a dry run.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, timeout};
+use units::{Bytes, Rate, Span};
+use wire::Frame;
+use wire::frame::{File, Hello, VERSION, Wishes};
+
+use super::connect::{self, Opened};
+use super::plan::{Plan, plan};
+use crate::conn::{Conn, ConnError};
+use crate::tls::ClientTls;
+use crate::{CongestionControl, Credential, Error, SendOptions};
+
+/// One path as [`probe`] found it.
+#[derive(Clone, Debug)]
+pub struct PathProbe {
+    /// What a person calls it.
+    pub name: String,
+    /// The local end, if the path opened.
+    pub local: Option<SocketAddr>,
+    /// The remote end.
+    pub remote: SocketAddr,
+    /// What it carries; or why nothing, as a clause.
+    pub carries: Result<Carries, String>,
+}
+
+/// What a path carries.
+#[derive(Clone, Copy, Debug)]
+pub struct Carries {
+    /// The least round-trip time.
+    pub rtt: Span,
+    /// The rate at which the receiver took data, at the end of the measurement.
+    pub rate: Rate,
+    /// TCP segments sent again, of every segment sent; 0 to 1.
+    pub loss: f64,
+}
+
+/// How long data is sent over a path.
+const LENGTH: Duration = Duration::from_secs(2);
+/// The part of that after which the rate counts: slow start is over.
+const SETTLED: Duration = Duration::from_secs(1);
+/// How long a path may take to open, and to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Data sent at once, and what the kernel may hold unsent.
+const CHUNK: usize = 32 * 1024;
+const UNSENT: u64 = 128 * 1024;
+
+/// Measures each path of `options` alone, one after the other, two seconds each. Sources, and whatever else concerns files, do not matter.
+///
+/// # Errors
+/// Those of finding paths; [`Error::WrongPeer`] if somebody else answers. What one path fails of is in its [`PathProbe`].
+pub async fn probe(options: &SendOptions) -> Result<Vec<PathProbe>, Error> {
+    let pin = match &options.credential {
+        Credential::Token(token) => token.fingerprint,
+        Credential::Pinned(fingerprint) => *fingerprint,
+    };
+    let tls = ClientTls::new(&options.identity, pin)?;
+    let plans: Vec<_> = plan(options).await?.into_iter().map(Arc::new).collect();
+    let mut announced = Vec::new();
+    let mut probes = Vec::new();
+    for plan in &plans {
+        probes.push(probe_path(plan, &tls, options, &mut announced).await?);
+    }
+    // A path may lead to another address of the receiver only, and that is known once some path has answered.
+    for (plan, found) in plans.iter().zip(&mut probes) {
+        if found.carries.is_err() && !announced.is_empty() {
+            *found = probe_path(plan, &tls, options, &mut announced).await?;
+        }
+    }
+    Ok(probes)
+}
+
+async fn probe_path(
+    plan: &Arc<Plan>,
+    tls: &ClientTls,
+    options: &SendOptions,
+    announced: &mut Vec<SocketAddr>,
+) -> Result<PathProbe, Error> {
+    plan.learn(announced);
+    let mut why = format!("no answer within {PATIENCE:?}");
+    let mut found =
+        PathProbe { name: plan.name.clone(), local: None, remote: plan.remote(0), carries: Err(String::new()) };
+    let opening = connect::open(plan, tls, &CongestionControl::Auto, Some(2), |error| why = error.to_string());
+    let opened = timeout(PATIENCE, opening).await;
+    found.carries = match opened {
+        Ok(Ok(Opened { mut conn, local, remote })) => {
+            (found.local, found.remote) = (local, remote);
+            let measured = timeout(PATIENCE, measure(&mut conn, options, announced)).await;
+            measured.unwrap_or(Err(ConnError::Silent(PATIENCE))).map_err(|error| error.to_string())
+        }
+        Ok(Err(error @ Error::WrongPeer { .. })) => return Err(error),
+        Ok(Err(_)) | Err(_) => Err(why),
+    };
+    Ok(found)
+}
+
+/// Agrees on a dry run of an empty file, then sends for a while and counts what is answered.
+async fn measure(
+    conn: &mut Conn,
+    options: &SendOptions,
+    announced: &mut Vec<SocketAddr>,
+) -> Result<Carries, ConnError> {
+    let secret = match &options.credential {
+        Credential::Token(token) => Some(*token.secret()),
+        Credential::Pinned(_) => None,
+    };
+    // An existing file of that name is none of a dry run's business.
+    let wishes = Wishes { dry_run: true, overwrite: true, ..Wishes::default() };
+    conn.push(&Frame::Hello(Hello { version: VERSION, secret, wishes }));
+    conn.push(&Frame::File(File { name: b"probe", size: 0, mtime: 0, mode: 0o600 }));
+    conn.push(&Frame::ManifestEnd(1));
+    conn.flush().await?;
+    let mut ready = |frame: Frame<'_>| match frame {
+        Frame::Welcome(welcome) => {
+            *announced = welcome.addresses;
+            Ok(false)
+        }
+        Frame::Ready => Ok(true),
+        Frame::Abort(_, text) => Err(ConnError::Io(std::io::Error::other(text))),
+        other => Err(ConnError::Unexpected(String::from(&other))),
+    };
+    while !conn.receive(&mut ready).await? {}
+    let payload = vec![0; CHUNK];
+    let start = Instant::now();
+    let mut settled: Option<(Instant, u64)> = None;
+    let mut last = (start, 0);
+    while start.elapsed() < LENGTH {
+        if conn.try_flush()? && sys::sockopt::unsent(conn.stream())? < UNSENT {
+            conn.push(&Frame::Probe(&payload));
+            continue;
+        }
+        tokio::select! {
+            ready = conn.ready() => ready?,
+            () = sleep(Duration::from_millis(2)) => {}
+        }
+        conn.try_fill(CHUNK)?;
+        while let Some(frame) = conn.next_frame()? {
+            if let Frame::Pong(bytes) = frame {
+                last = (Instant::now(), bytes);
+            }
+        }
+        if settled.is_none() && start.elapsed() >= SETTLED {
+            settled = Some(last);
+        }
+        if conn.is_closed() {
+            return Err(ConnError::Closed);
+        }
+    }
+    let info = sys::sockopt::tcp_info(conn.stream())?;
+    let (since, before) = settled.unwrap_or((start, 0));
+    let span = Span::from(last.0.saturating_duration_since(since));
+    conn.close();
+    if span == Span::ZERO {
+        return Err(ConnError::Silent(LENGTH.saturating_sub(SETTLED)));
+    }
+    #[expect(clippy::cast_precision_loss, reason = "a share")]
+    let loss = info.retransmits as f64 / info.data_segments_out.max(1) as f64;
+    Ok(Carries { rtt: Span::from(info.min_rtt), rate: Bytes(last.1 - before) / span, loss })
+}
