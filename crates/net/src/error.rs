@@ -87,6 +87,12 @@ pub enum Error {
         /// What the kernel said.
         source: io::Error,
     },
+    /// The receiver's disk or its contents stand in the way; seen from the sender.
+    #[error("the receiver cannot take it: {reason}")]
+    Receiver {
+        /// In its words.
+        reason: String,
+    },
     /// The receiving disk is too small.
     #[error("{need} are needed at {path} but only {free} are free; make room and run the same command again", path = path.display())]
     NoSpace {
@@ -127,7 +133,7 @@ impl Error {
             Error::NoPath { .. } => 5,
             Error::Interrupted { .. } | Error::Stopped { .. } => 6,
             Error::SourceChanged { .. } | Error::Integrity { .. } => 7,
-            Error::Disk { .. } | Error::NoSpace { .. } | Error::Exists { .. } => 8,
+            Error::Disk { .. } | Error::Receiver { .. } | Error::NoSpace { .. } | Error::Exists { .. } => 8,
             Error::Protocol(_) => 9,
             Error::System { .. } => 10,
         }

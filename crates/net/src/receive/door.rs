@@ -73,9 +73,12 @@ impl Door {
         self.state().session.clone()
     }
 
-    /// Forgets the session.
-    pub(crate) fn forget_session(&self) {
-        self.state().session = None;
+    /// Forgets a session that is over, unless another one has taken its place.
+    pub(crate) fn forget(&self, over: &Session) {
+        let mut state = self.state();
+        if state.session.as_ref().is_some_and(|session| session.id == over.id) {
+            state.session = None;
+        }
     }
 
     /// Ends every connection.

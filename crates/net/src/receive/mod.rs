@@ -26,6 +26,8 @@ use session::Session;
 const TICK: Duration = Duration::from_millis(100);
 /// What is journaled is brought to the disk this often.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
+/// How long the sender may take to hear why its transfer failed.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 /// How long to wait for the sender's goodbye after everything is done.
 const GOODBYE: Duration = Duration::from_secs(3);
 
@@ -67,7 +69,6 @@ pub async fn receive(options: ReceiveOptions, events: Events) -> Result<Summary,
                 let _ = events.send(Event::Notice { text: error.to_string() });
             }
         }
-        door.forget_session();
     }
 }
 
@@ -94,16 +95,15 @@ async fn attend(door: &Arc<Door>) -> Result<Summary, Error> {
             () = sleep(TICK) => {}
         }
         if let Some(error) = session.failure_to_report() {
+            // The sender hears why before its connections are cut.
+            let _ = timeout(LAST_WORDS, goodbye(&session)).await;
+            door.forget(&session);
             return Err(error);
         }
         let _ = door.events.send(Event::Progress(rates.progress(&session)));
         if let Some((at, sync)) = session.completed() {
-            let goodbye = async {
-                while session.open_paths() > 0 {
-                    session.over.notified().await;
-                }
-            };
-            let _ = timeout(GOODBYE, goodbye).await;
+            let _ = timeout(GOODBYE, goodbye(&session)).await;
+            door.forget(&session);
             return Ok(summary(&session, &mut rates, at, sync));
         }
         if Instant::now() >= next_sync {
@@ -117,9 +117,16 @@ async fn attend(door: &Arc<Door>) -> Result<Summary, Error> {
     }
 }
 
+/// Waits until the sender has closed every path.
+async fn goodbye(session: &Session) {
+    while session.open_paths() > 0 {
+        session.over.notified().await;
+    }
+}
+
 fn summary(session: &Session, rates: &mut Rates, at: Time, sync: Span) -> Summary {
     let progress = rates.progress(session);
-    let began = rates.began.unwrap_or(Time::ZERO);
+    let began = session.began;
     let carried = session.carried().into_iter();
     Summary {
         files: session.layout.files().len(),
@@ -137,7 +144,6 @@ fn summary(session: &Session, rates: &mut Rates, at: Time, sync: Span) -> Summar
 #[derive(Default)]
 struct Rates {
     session: Option<wire::frame::SessionId>,
-    began: Option<Time>,
     last: Option<Time>,
     seen: std::collections::BTreeMap<String, (Bytes, f64)>,
 }
@@ -146,9 +152,9 @@ impl Rates {
     fn progress(&mut self, session: &Session) -> Progress {
         let now = session.clock.now();
         if self.session != Some(session.id) {
-            *self = Rates { session: Some(session.id), began: Some(now), ..Rates::default() };
+            *self = Rates { session: Some(session.id), ..Rates::default() };
         }
-        let began = *self.began.get_or_insert(now);
+        let began = session.began;
         let span = now - self.last.replace(now).unwrap_or(began);
         let received = session.received();
         let mut paths = Vec::new();

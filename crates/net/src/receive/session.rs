@@ -22,6 +22,8 @@ pub(crate) struct Session {
     pub(crate) layout: Layout,
     pub(crate) wishes: Wishes,
     pub(crate) clock: Clock,
+    /// When it was agreed on.
+    pub(crate) began: Time,
     pub(crate) events: Events,
     directory: Arc<Directory>,
     targets: Vec<Target>,
@@ -111,6 +113,7 @@ impl Session {
             layout,
             wishes,
             clock,
+            began: clock.now(),
             events,
             directory,
             targets,

@@ -247,15 +247,10 @@ enum Turn {
 
 /// What an [`Frame::Abort`] of the receiver means for the transfer.
 pub(crate) fn refusal(code: AbortCode, text: String) -> Report {
-    let remote = |action| Error::Disk {
-        action,
-        path: "the receiver's disk".into(),
-        source: std::io::Error::other(text.clone()),
-    };
     Report::Fatal(match code {
         AbortCode::NoSession => return Report::SessionGone,
         AbortCode::Refused => Error::Refused { reason: text },
-        AbortCode::Exists | AbortCode::NoSpace | AbortCode::Disk => remote("write to"),
+        AbortCode::Exists | AbortCode::NoSpace | AbortCode::Disk => Error::Receiver { reason: text },
         AbortCode::Integrity => Error::Integrity { what: "the transfer".into(), detail: text },
         AbortCode::Protocol => Error::Protocol(text),
         AbortCode::Stopped => Error::Refused { reason: format!("it was stopped: {text}") },
