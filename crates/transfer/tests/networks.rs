@@ -112,7 +112,7 @@ fn second_paths_do_no_harm() {
 /// Two connections over one link carry what one does, and one of them ends on standby.
 #[test]
 fn a_shared_bottleneck_gets_one_flow() {
-    let bytes = 200_000_000;
+    let bytes = 1_000_000_000;
     let shared = [link(50.0, 10, 128)];
     let alone = run(bytes, &shared);
     let both = World::new("self-adaptive", Options::default(), bytes, &shared, &[0, 0]).run();

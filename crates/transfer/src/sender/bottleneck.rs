@@ -1,10 +1,14 @@
 //! Do two paths share a bottleneck?
 //!
-//! Two flows through one queue see that queue's delay, so their round-trip times rise and fall together. That alone proves
-//! nothing (two queues may be filled in the same rhythm), therefore a suspicion is tested: the slower path pauses, and
-//! if the other one gains much of what it carried, both drew from the same source. One flow's share is then enough.
+//! Two flows through one queue see that queue's delay, so their round-trip times rise and fall together; and what one of them
+//! gains, the other loses, so their rates move against each other. Two lines alike that were filled at the same moment
+//! show the first sign too, but not the second; two flows in lockstep through one queue do not show the second either.
+//! Neither proves anything, therefore a suspicion is tested: the slower path pauses, and if the other one gains much of
+//! what it carried, both drew from the same source. One flow's share is then enough. A weak suspicion is tested only
+//! where the pause is nothing beside what the transfer will still take.
 
 use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
 
 use units::{PathId, Rate, Span, Time};
 
@@ -18,12 +22,20 @@ const BINS: usize = 64;
 const ENOUGH: usize = 48;
 /// Correlation from which on a test is worth its cost.
 const SUSPICIOUS: f64 = 0.85;
+/// Correlation of the rates down to which it is: one gains what the other loses.
+const OPPOSED: f64 = -0.4;
+/// Rates are averaged over so many bins.
+const RATE_BINS: usize = 5;
+/// Rates that move by less than this fraction of their mean (standard deviation) say nothing.
+const WAVERING: f64 = 0.02;
 /// Delays that move by less than this many seconds (standard deviation) say nothing.
 const STIRRING: f64 = 0.002;
 /// The part of the paused path's rate that the other must gain.
 const GAIN: f64 = 0.4;
-/// A test's longest pause is at most this fraction (one over it) of what the transfer will still take.
+/// A test's longest pause is at most this fraction (one over it) of what the transfer will still take...
 const COST: u64 = 20;
+/// ... and this one where the rates do not move against each other.
+const COST_IN_STEP: u64 = 100;
 /// The first wait after a test that found nothing; doubles each time.
 const BACK_OFF: Span = Span::from_secs(10);
 /// The first wait until a path that is held back is tried again; doubles each time.
@@ -84,6 +96,15 @@ pub(super) enum Order {
     Retry { weak: PathId },
     /// `strong` is gone: `weak` goes on.
     Release { weak: PathId, strong: PathId },
+}
+
+/// Two paths whose delays go together.
+#[derive(Clone, Copy, Debug)]
+struct Suspicion {
+    /// Their mean rates, bytes a second.
+    rates: (f64, f64),
+    /// What one gains, the other loses.
+    opposed: bool,
 }
 
 /// Watches the paths' delays.
@@ -201,15 +222,19 @@ impl Detector {
                 if early || remaining < pause * COST {
                     continue;
                 }
-                let Some((rate_a, rate_b)) = self.move_together(a, b) else { continue };
+                let Some(Suspicion { rates: (rate_a, rate_b), opposed }) = self.move_together(a, b) else { continue };
+                if !opposed && remaining < pause * COST_IN_STEP {
+                    continue;
+                }
                 let ((weak, strong), before) = if rate_a < rate_b {
                     ((a, b), Before { weak: rate_a, strong: rate_b })
                 } else {
                     ((b, a), Before { weak: rate_b, strong: rate_a })
                 };
                 let rtt = rtt_a.max(rtt_b);
-                let settle_at = now + (rtt * 2).clamp(Span::from_millis(50), pause / 2);
-                let glance_at = Some(settle_at + (rtt * 2).max(Span::from_millis(200)));
+                // What the weak path's kernel holds is still under way for a round trip.
+                let settle_at = now + (rtt * 5 / 4).clamp(Span::from_millis(50), pause / 2);
+                let glance_at = Some(settle_at + rtt.max(Span::from_millis(150)));
                 self.test = Some(Test::Running {
                     weak,
                     strong,
@@ -225,21 +250,32 @@ impl Detector {
         None
     }
 
-    /// Both paths' mean rates over the bins they have in common, if there are enough and their delays correlate.
-    fn move_together(&self, a: PathId, b: PathId) -> Option<(f64, f64)> {
+    /// What speaks for a shared queue, if the paths have enough bins in common and their delays go together.
+    fn move_together(&self, a: PathId, b: PathId) -> Option<Suspicion> {
         let (bins_a, bins_b) = (self.bins.get(&a)?, self.bins.get(&b)?);
-        let mut sums = Moments::default();
+        let mut delays = Moments::default();
+        let mut delivered = Vec::new();
         let mut others = bins_b.iter().peekable();
         for bin in bins_a {
             while others.peek().is_some_and(|other| other.index < bin.index) {
                 others.next();
             }
             if let Some(other) = others.peek().filter(|other| other.index == bin.index) {
-                sums.add(bin.sum / bin.count, other.sum / other.count);
+                delays.add(bin.sum / bin.count, other.sum / other.count);
+                delivered.push((bin.delivered, other.delivered));
             }
         }
-        let enough = sums.count >= units::Bytes(ENOUGH as u64).as_f64();
-        (enough && sums.correlation()? >= SUSPICIOUS).then(|| (mean_rate(bins_a), mean_rate(bins_b)))
+        if delivered.len() < ENOUGH || delays.correlation(STIRRING, STIRRING)? < SUSPICIOUS {
+            return None;
+        }
+        let mut rates = Moments::default();
+        for (before, after) in delivered.iter().zip(&delivered[RATE_BINS..]) {
+            rates.add(units::Bytes(after.0 - before.0).as_f64(), units::Bytes(after.1 - before.1).as_f64());
+        }
+        let (mean_a, mean_b) = rates.means();
+        let opposed =
+            rates.correlation(mean_a * WAVERING, mean_b * WAVERING).is_some_and(|correlation| correlation <= OPPOSED);
+        Some(Suspicion { rates: (mean_rate(bins_a), mean_rate(bins_b)), opposed })
     }
 }
 
@@ -275,11 +311,15 @@ impl Moments {
         self.xy += x * y;
     }
 
-    /// Pearson's coefficient, or `None` if one of the series hardly moves.
-    fn correlation(&self) -> Option<f64> {
+    fn means(&self) -> (f64, f64) {
+        (self.x / self.count, self.y / self.count)
+    }
+
+    /// Pearson's coefficient, or `None` if one of the series hardly moves: its standard deviation is below the least given.
+    fn correlation(&self, least_x: f64, least_y: f64) -> Option<f64> {
         let n = self.count;
         let (vx, vy) = (self.xx / n - (self.x / n) * (self.x / n), self.yy / n - (self.y / n) * (self.y / n));
-        if vx < STIRRING * STIRRING || vy < STIRRING * STIRRING {
+        if vx < least_x * least_x || vy < least_y * least_y || vx * vy <= 0.0 {
             return None;
         }
         Some((self.xy / n - self.x / n * (self.y / n)) / libm::sqrt(vx * vy))
@@ -299,12 +339,24 @@ mod tests {
         Time::ZERO + Span::from_millis(millis)
     }
 
-    /// Two flows of one queue with a rhythm of 1.1 s, or of two queues with rhythms of their own.
-    fn feed(detector: &mut Detector, together: bool, from: u64, upto: u64) {
+    /// How two flows may look.
+    #[derive(Clone, Copy, PartialEq)]
+    enum Look {
+        /// One queue, whose room goes back and forth between them.
+        OneQueue,
+        /// Two queues that are filled in the same rhythm; each flow has all of its own line.
+        InStep,
+        /// Two queues with rhythms of their own.
+        Apart,
+    }
+
+    fn feed(detector: &mut Detector, look: Look, from: u64, upto: u64) {
         for millis in (from..upto).step_by(50) {
             let wave = |period: u64| 0.02 * units::Bytes(millis % period).as_f64() / units::Bytes(period).as_f64();
-            detector.handle_delay(at(millis), A, wave(1_100), millis * 3_000);
-            detector.handle_delay(at(millis), B, wave(if together { 1_100 } else { 700 }), millis * 2_000);
+            let give = if look == Look::OneQueue { (millis % 4_400).abs_diff(2_200) * 500 } else { 0 };
+            detector.handle_delay(at(millis), A, wave(1_100), millis * 3_000 + give);
+            let rhythm = if look == Look::Apart { 700 } else { 1_100 };
+            detector.handle_delay(at(millis), B, wave(rhythm), 2_000_000 + millis * 2_000 - give);
         }
     }
 
@@ -315,7 +367,7 @@ mod tests {
     #[test]
     fn a_shared_queue_is_found() {
         let mut detector = Detector::default();
-        feed(&mut detector, true, 0, 6_000);
+        feed(&mut detector, Look::OneQueue, 0, 6_000);
         let order = detector.poll(at(6_000), &paths(18_000_000, 12_000_000), LONG);
         assert_eq!(order, Some(Order::Pause { weak: B, strong: A }));
         let settle = detector.deadline().expect("a test runs");
@@ -335,9 +387,9 @@ mod tests {
     fn an_innocent_pair_is_left_alone_ever_longer() {
         let mut detector = Detector::default();
         let mut now = 0;
-        let mut pauses = alloc::vec::Vec::new();
+        let mut pauses = Vec::new();
         while now < 120_000 {
-            feed(&mut detector, true, now, now + 100);
+            feed(&mut detector, Look::OneQueue, now, now + 100);
             now += 100;
             match detector.poll(at(now), &paths(now * 3_000, 0), LONG) {
                 Some(Order::Pause { .. }) => pauses.push(now / 1_000),
@@ -350,12 +402,21 @@ mod tests {
     }
 
     #[test]
+    fn two_lines_filled_in_step_are_tested_only_where_it_costs_nothing() {
+        let mut detector = Detector::default();
+        feed(&mut detector, Look::InStep, 0, 20_000);
+        assert_eq!(detector.poll(at(20_000), &paths(0, 0), Span::from_secs(90)), None);
+        let order = detector.poll(at(20_000), &paths(0, 0), LONG);
+        assert_eq!(order, Some(Order::Pause { weak: B, strong: A }), "a long transfer can afford it");
+    }
+
+    #[test]
     fn different_rhythms_and_short_transfers_are_not_tested() {
         let mut detector = Detector::default();
-        feed(&mut detector, false, 0, 20_000);
+        feed(&mut detector, Look::Apart, 0, 20_000);
         assert_eq!(detector.poll(at(20_000), &paths(0, 0), LONG), None);
         let mut detector = Detector::default();
-        feed(&mut detector, true, 0, 20_000);
+        feed(&mut detector, Look::OneQueue, 0, 20_000);
         assert_eq!(detector.poll(at(20_000), &paths(0, 0), Span::from_secs(5)), None);
     }
 }
