@@ -21,6 +21,8 @@ pub(crate) struct Conn {
     parsed: usize,
     /// For frames on their way into TLS.
     scratch: Vec<u8>,
+    /// What was read from the socket and not yet taken by TLS.
+    raw: Raw,
     closed: bool,
 }
 
@@ -50,7 +52,7 @@ pub(crate) enum ConnError {
 impl Conn {
     /// Wraps a connected socket; nothing is sent before [`Conn::handshake`].
     pub(crate) fn new(stream: TcpStream, tls: Connection) -> Conn {
-        Conn { stream, tls, inbox: Vec::new(), parsed: 0, scratch: Vec::new(), closed: false }
+        Conn { stream, tls, inbox: Vec::new(), parsed: 0, scratch: Vec::new(), raw: Raw::default(), closed: false }
     }
 
     /// The socket, for its options.
@@ -69,7 +71,7 @@ impl Conn {
             if !self.try_flush()? {
                 self.stream.writable().await?;
             } else if self.tls.is_handshaking() {
-                self.stream.readable().await?;
+                self.readable().await?;
                 self.try_fill(usize::MAX)?;
                 if self.closed {
                     return Err(ConnError::Closed);
@@ -120,7 +122,7 @@ impl Conn {
         }
         let before = self.inbox.len();
         while !self.closed && self.inbox.len() - before < limit {
-            match self.tls.read_tls(&mut Socket(&self.stream)) {
+            match self.tls.read_tls(&mut self.raw.over(&self.stream)) {
                 Ok(0) => self.closed = true,
                 Ok(_) => {
                     let state = match self.tls.process_new_packets() {
@@ -184,9 +186,16 @@ impl Conn {
 
     /// Waits until the socket has something to read, or can take something where bytes wait to be written.
     pub(crate) async fn ready(&self) -> Result<(), ConnError> {
+        if !self.raw.is_empty() {
+            return Ok(());
+        }
         let interest = if self.wants_write() { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
         self.stream.ready(interest).await?;
         Ok(())
+    }
+
+    async fn readable(&self) -> io::Result<()> {
+        if self.raw.is_empty() { self.stream.readable().await } else { Ok(()) }
     }
 
     /// Sends everything that waits.
@@ -218,7 +227,7 @@ impl Conn {
             if self.closed {
                 return Err(ConnError::Closed);
             }
-            self.stream.readable().await?;
+            self.readable().await?;
             self.try_fill(limit)?;
         }
     }
@@ -227,6 +236,51 @@ impl Conn {
     pub(crate) fn close(&mut self) {
         self.tls.send_close_notify();
         let _ = self.try_flush();
+    }
+}
+
+/// A buffer before TLS, which by itself reads a record at a time: each read makes the kernel acknowledge, and that costs more than
+/// the copy.
+#[derive(Default)]
+struct Raw {
+    bytes: Vec<u8>,
+    start: usize,
+    end: usize,
+}
+
+/// Read from the socket at once, at first, and at most; a read that fills the buffer doubles it.
+const RAW_FIRST: usize = 16 * 1024;
+const RAW_MOST: usize = 256 * 1024;
+
+impl Raw {
+    fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    fn over<'a>(&'a mut self, stream: &'a TcpStream) -> RawReader<'a> {
+        RawReader { raw: self, stream }
+    }
+}
+
+struct RawReader<'a> {
+    raw: &'a mut Raw,
+    stream: &'a TcpStream,
+}
+
+impl Read for RawReader<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.raw.is_empty() {
+            let room = self.raw.bytes.len();
+            if self.raw.end == room && room < RAW_MOST {
+                self.raw.bytes.resize((room * 2).max(RAW_FIRST), 0);
+            }
+            (self.raw.start, self.raw.end) = (0, 0);
+            self.raw.end = self.stream.try_read(&mut self.raw.bytes)?;
+        }
+        let length = buffer.len().min(self.raw.end - self.raw.start);
+        buffer[..length].copy_from_slice(&self.raw.bytes[self.raw.start..self.raw.start + length]);
+        self.raw.start += length;
+        Ok(length)
     }
 }
 
