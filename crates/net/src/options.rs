@@ -114,6 +114,24 @@ pub enum Credential {
     Pinned(Fingerprint),
 }
 
+impl Credential {
+    /// The receiver's key.
+    pub(crate) fn pin(&self) -> Fingerprint {
+        match self {
+            Credential::Token(token) => token.fingerprint,
+            Credential::Pinned(fingerprint) => *fingerprint,
+        }
+    }
+
+    /// What to show the receiver once its key is verified.
+    pub(crate) fn secret(&self) -> Option<[u8; 16]> {
+        match self {
+            Credential::Token(token) => Some(*token.secret()),
+            Credential::Pinned(_) => None,
+        }
+    }
+}
+
 /// The kernel's congestion control on the paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum CongestionControl {

@@ -124,6 +124,22 @@ fn configuration(error: rustls::Error) -> Error {
     Error::System { action: "set up TLS".into(), source: std::io::Error::other(error) }
 }
 
+/// Checks that the peer holds the key that it shows.
+fn verify_possession(
+    message: &[u8],
+    key: &CertificateDer<'_>,
+    signature: &DigitallySignedStruct,
+    algorithms: &WebPkiSupportedAlgorithms,
+) -> Result<HandshakeSignatureValid, rustls::Error> {
+    let key = SubjectPublicKeyInfoDer::from(key.as_ref());
+    verify_tls13_signature_with_raw_key(message, &key, signature, algorithms)
+}
+
+/// TLS 1.2 is not offered, so nobody can get here with it.
+fn only_tls13() -> rustls::Error {
+    rustls::PeerIncompatible::ServerDoesNotSupportTls12Or13.into()
+}
+
 /// Accepts one key, and no other.
 #[derive(Debug)]
 struct Pinned {
@@ -154,7 +170,7 @@ impl ServerCertVerifier for Pinned {
         _key: &CertificateDer<'_>,
         _signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Err(rustls::PeerIncompatible::ServerDoesNotSupportTls12Or13.into())
+        Err(only_tls13())
     }
 
     fn verify_tls13_signature(
@@ -163,12 +179,7 @@ impl ServerCertVerifier for Pinned {
         key: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature_with_raw_key(
-            message,
-            &SubjectPublicKeyInfoDer::from(key.as_ref()),
-            signature,
-            &self.algorithms,
-        )
+        verify_possession(message, key, signature, &self.algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
@@ -206,7 +217,7 @@ impl ClientCertVerifier for AnyKey {
         _key: &CertificateDer<'_>,
         _signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Err(rustls::PeerIncompatible::ServerDoesNotSupportTls12Or13.into())
+        Err(only_tls13())
     }
 
     fn verify_tls13_signature(
@@ -215,12 +226,7 @@ impl ClientCertVerifier for AnyKey {
         key: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature_with_raw_key(
-            message,
-            &SubjectPublicKeyInfoDer::from(key.as_ref()),
-            signature,
-            &self.algorithms,
-        )
+        verify_possession(message, key, signature, &self.algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use crate::clock::Clock;
 use crate::tls::ClientTls;
-use crate::{Credential, Error, Event, Events, SendOptions, Summary};
+use crate::{Error, Event, Events, SendOptions, Summary};
 
 use conduct::{Conductor, Ended};
 pub(crate) use connect::tune;
@@ -39,11 +39,7 @@ pub async fn send(options: SendOptions, events: Events) -> Result<Summary, Error
     }
     let mut options = options;
     let source = Arc::new(Source::open(&options.sources)?);
-    let pin = match &options.credential {
-        Credential::Token(token) => token.fingerprint,
-        Credential::Pinned(fingerprint) => *fingerprint,
-    };
-    let tls = ClientTls::new(&options.identity, pin)?;
+    let tls = ClientTls::new(&options.identity, options.credential.pin())?;
     let plans: Vec<_> = plan::plan(&options).await?.into_iter().map(Arc::new).collect();
     let clock = Clock::start();
     loop {

@@ -13,7 +13,7 @@ use super::connect::{self, Opened};
 use super::plan::{Plan, plan};
 use crate::conn::{Conn, ConnError};
 use crate::tls::ClientTls;
-use crate::{CongestionControl, Credential, Error, SendOptions};
+use crate::{CongestionControl, Error, SendOptions};
 
 /// One path as [`probe`] found it.
 #[derive(Clone, Debug)]
@@ -54,11 +54,7 @@ const UNSENT: u64 = 128 * 1024;
 /// # Errors
 /// Those of finding paths; [`Error::WrongPeer`] if somebody else answers. What one path fails of is in its [`PathProbe`].
 pub async fn probe(options: &SendOptions) -> Result<Vec<PathProbe>, Error> {
-    let pin = match &options.credential {
-        Credential::Token(token) => token.fingerprint,
-        Credential::Pinned(fingerprint) => *fingerprint,
-    };
-    let tls = ClientTls::new(&options.identity, pin)?;
+    let tls = ClientTls::new(&options.identity, options.credential.pin())?;
     let plans: Vec<_> = plan(options).await?.into_iter().map(Arc::new).collect();
     let mut announced = Vec::new();
     let mut probes = Vec::new();
@@ -104,13 +100,9 @@ async fn measure(
     options: &SendOptions,
     announced: &mut Vec<SocketAddr>,
 ) -> Result<Carries, ConnError> {
-    let secret = match &options.credential {
-        Credential::Token(token) => Some(*token.secret()),
-        Credential::Pinned(_) => None,
-    };
     // An existing file of that name is none of a dry run's business.
     let wishes = Wishes { dry_run: true, overwrite: true, ..Wishes::default() };
-    conn.push(&Frame::Hello(Hello { version: VERSION, secret, wishes }));
+    conn.push(&Frame::Hello(Hello { version: VERSION, secret: options.credential.secret(), wishes }));
     conn.push(&Frame::File(File { name: b"probe", size: 0, mtime: 0, mode: 0o600 }));
     conn.push(&Frame::ManifestEnd(1));
     conn.flush().await?;

@@ -15,7 +15,7 @@ use super::path::PathFacts;
 use super::source::Source;
 use crate::clock::Clock;
 use crate::conn::{Conn, ConnError};
-use crate::{Credential, Error, SendOptions};
+use crate::{Error, SendOptions};
 
 /// One agreed session.
 pub(crate) struct Session {
@@ -219,17 +219,13 @@ impl Entrance {
 
     fn push_hello(&self, conn: &mut Conn) {
         let options = &self.options;
-        let secret = match &options.credential {
-            Credential::Token(token) => Some(*token.secret()),
-            Credential::Pinned(_) => None,
-        };
         let wishes = Wishes {
             restart: options.restart,
             overwrite: options.overwrite,
             verify: options.verify,
             dry_run: options.dry_run,
         };
-        conn.push(&Frame::Hello(Hello { version: VERSION, secret, wishes }));
+        conn.push(&Frame::Hello(Hello { version: VERSION, secret: options.credential.secret(), wishes }));
         let files = self.source.layout().files();
         for file in files {
             let file = File { name: &file.name, size: file.size.0, mtime: file.mtime_nanos, mode: file.mode };
