@@ -20,7 +20,22 @@ const ONE_DIES: &str = r#"
     blackout = [{ from = "1.2 s" }]
 "#;
 
-/// Two links that differ tenfold; the slow one loses packets.
+/// Two links alike.
+const EQUAL: &str = r#"
+    name = "equal"
+    [[link]]
+    name = "wifi"
+    rate = "20 Mbit/s"
+    delay = "10 ms"
+    queue = "64 KiB"
+    [[link]]
+    name = "lte"
+    rate = "20 Mbit/s"
+    delay = "10 ms"
+    queue = "64 KiB"
+"#;
+
+/// Two links that differ tenfold.
 const UNEQUAL: &str = r#"
     name = "unequal"
     [[link]]
@@ -118,6 +133,27 @@ fn a_path_that_dies_leaves_its_work_to_the_other() {
     assert!(events.contains("\"stalled\""), "{events}");
     let carried = |name: &str| events.lines().any(|line| line.contains("\"summary\"") && line.contains(name));
     assert!(carried("wifi"), "{events}");
+}
+
+#[test]
+fn an_interface_that_comes_up_midway_joins_in() {
+    if !privileged() {
+        return;
+    }
+    let scratch = Scratch::new("joins");
+    fs::write(scratch.at("data"), content(16_000_000)).expect("a file");
+    // The device's own table loses its route with the device.
+    let near = format!(
+        "ip link set lte down; (sleep 1; ip link set lte up; ip route add default dev lte table 2) & \
+         exec $ANABRANCH send {} --to $TO --token-file $TOKEN --json",
+        scratch.at("data").display()
+    );
+    let output = scratch.run(EQUAL, &near);
+    let events = said(&output);
+    assert!(output.status.success(), "{events}");
+    assert!(same(&scratch.at("data"), &scratch.at("inbox/data")));
+    let joined = |line: &&str| line.contains("\"path\"") && line.contains("\"lte\"") && line.contains("\"active\"");
+    assert!(events.lines().any(|line| joined(&line)), "{events}");
 }
 
 #[test]

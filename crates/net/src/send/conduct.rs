@@ -1,6 +1,7 @@
 //! Conducts one session: starts a keeper for each path, turns the core's events into actions, and knows when it is over.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -42,6 +43,8 @@ pub(crate) struct Conductor {
     session: Option<Arc<Session>>,
     began: Time,
     resumed: Bytes,
+    /// The receiver's addresses, as it told them.
+    announced: Vec<SocketAddr>,
     /// Files that the receiver has finished.
     done: BTreeSet<usize>,
     rates: Rates,
@@ -90,6 +93,7 @@ impl Conductor {
             session: None,
             began: now,
             resumed: Bytes::ZERO,
+            announced: Vec::new(),
             done: BTreeSet::new(),
             rates: Rates::default(),
             alive: now,
@@ -181,8 +185,9 @@ impl Conductor {
             total: layout.total(),
             resumed: agreement.resumed,
         });
+        self.announced.clone_from(&agreement.addresses);
         for plan in &self.plans {
-            plan.learn(&agreement.addresses);
+            plan.learn(&self.announced);
         }
         for guess in guessed_plans(&self.plans, &agreement.addresses) {
             self.hire(Arc::new(guess));
@@ -279,6 +284,7 @@ impl Conductor {
         let Ok(found) = default_plans(&self.options, &remotes) else { return };
         for plan in found {
             if self.plans.iter().all(|known| known.name != plan.name) {
+                plan.learn(&self.announced);
                 self.hire(Arc::new(plan));
             }
         }
