@@ -9,9 +9,9 @@
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::net::{IpAddr, Ipv6Addr, SocketAddr};
+use core::net::{IpAddr, SocketAddr};
 
-use crate::reader::Reader;
+mod parse;
 
 /// The protocol version that this code speaks.
 pub const VERSION: u16 = 1;
@@ -229,7 +229,7 @@ impl<'a> Frame<'a> {
             return Err(WireError::TooLong { frame: kind.name(), length });
         }
         match rest.get(..length) {
-            Some(body) => Ok(Some((parse_body(kind, body)?, HEADER + length))),
+            Some(body) => Ok(Some((parse::body(kind, body)?, HEADER + length))),
             None => Ok(None),
         }
     }
@@ -433,94 +433,6 @@ fn emit_hello(hello: &Hello, out: &mut Vec<u8>) {
 fn emit_range(range: Range, out: &mut Vec<u8>) {
     out.extend_from_slice(&range.start.to_be_bytes());
     out.extend_from_slice(&range.len.to_be_bytes());
-}
-
-fn parse_body(kind: Kind, body: &[u8]) -> Result<Frame<'_>, WireError> {
-    let frame = kind.name();
-    let mut reader = Reader::new(frame, body);
-    let parsed = match kind {
-        Kind::Hello => Frame::Hello(parse_hello(&mut reader)?),
-        Kind::Join => Frame::Join(reader.array()?),
-        Kind::File => {
-            let (size, mtime, mode) = (reader.u64()?, reader.i64()?, reader.u32()?);
-            let name = reader.rest();
-            if name.is_empty() {
-                return Err(WireError::Field { frame, field: "name" });
-            }
-            Frame::File(File { name, size, mtime, mode })
-        }
-        Kind::ManifestEnd => Frame::ManifestEnd(reader.u32()?),
-        Kind::Welcome => {
-            let (version, session) = (reader.u16()?, reader.array()?);
-            let mut addresses = Vec::new();
-            while !reader.is_empty() {
-                let ip = Ipv6Addr::from(reader.array::<16>()?);
-                let ip = ip.to_ipv4_mapped().map_or(IpAddr::V6(ip), IpAddr::V4);
-                addresses.push(SocketAddr::new(ip, reader.u16()?));
-            }
-            Frame::Welcome(Welcome { version, session, addresses })
-        }
-        Kind::Have => Frame::Have(parse_ranges(&mut reader)?),
-        Kind::Ready => Frame::Ready,
-        Kind::Joined => Frame::Joined,
-        Kind::Data => {
-            let has_hash = match reader.u8()? {
-                0 => false,
-                1 => true,
-                _ => return Err(WireError::Field { frame, field: "flag" }),
-            };
-            let position = reader.u64()?;
-            let block_hash = if has_hash { Some(reader.array()?) } else { None };
-            let payload = reader.rest();
-            if payload.is_empty() || payload.len() > MAX_PAYLOAD {
-                return Err(WireError::Field { frame, field: "payload length" });
-            }
-            Frame::Data(Data { position, block_hash, payload })
-        }
-        Kind::Ack => Frame::Ack(parse_ranges(&mut reader)?),
-        Kind::Refused => Frame::Refused(parse_range(&mut reader)?),
-        Kind::FileDone => Frame::FileDone(reader.u32()?, reader.array()?),
-        Kind::Done => Frame::Done(reader.u64()?),
-        Kind::Probe => Frame::Probe(reader.rest()),
-        Kind::Ping => Frame::Ping(reader.u64()?),
-        Kind::Pong => Frame::Pong(reader.u64()?),
-        Kind::Abort => {
-            let code = usize::from(reader.u8()?);
-            let code = *ABORT_CODES.get(code).ok_or(WireError::Field { frame, field: "code" })?;
-            // A peer's words reach a terminal: control characters are taken out.
-            let text = String::from_utf8_lossy(reader.rest());
-            Frame::Abort(code, text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>())
-        }
-    };
-    reader.finish(parsed)
-}
-
-fn parse_hello(reader: &mut Reader<'_>) -> Result<Hello, WireError> {
-    let version = reader.u16()?;
-    let bits = reader.u8()?;
-    if bits > 0b1111 {
-        return Err(WireError::Field { frame: "Hello", field: "wishes" });
-    }
-    let bit = |n: u8| bits & (1 << n) != 0;
-    let wishes = Wishes { restart: bit(0), overwrite: bit(1), verify: bit(2), dry_run: bit(3) };
-    let secret = if reader.is_empty() { None } else { Some(reader.array()?) };
-    Ok(Hello { version, secret, wishes })
-}
-
-fn parse_range(reader: &mut Reader<'_>) -> Result<Range, WireError> {
-    let (start, len) = (reader.u64()?, reader.u64()?);
-    if len == 0 || start.checked_add(len).is_none() {
-        return Err(WireError::Field { frame: "range", field: "length" });
-    }
-    Ok(Range { start, len })
-}
-
-fn parse_ranges(reader: &mut Reader<'_>) -> Result<Vec<Range>, WireError> {
-    let mut ranges = Vec::new();
-    while !reader.is_empty() {
-        ranges.push(parse_range(reader)?);
-    }
-    Ok(ranges)
 }
 
 impl core::fmt::Display for AbortCode {

@@ -1,0 +1,98 @@
+//! Reading frames' bodies: nothing is believed, nothing is allocated beyond what is there.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use super::{ABORT_CODES, Data, File, Frame, Hello, Kind, MAX_PAYLOAD, Range, Welcome, Wishes};
+use crate::WireError;
+use crate::reader::Reader;
+
+/// Reads the body of a frame of this kind.
+pub(super) fn body(kind: Kind, body: &[u8]) -> Result<Frame<'_>, WireError> {
+    let frame = kind.name();
+    let mut reader = Reader::new(frame, body);
+    let parsed = match kind {
+        Kind::Hello => Frame::Hello(hello(&mut reader)?),
+        Kind::Join => Frame::Join(reader.array()?),
+        Kind::File => {
+            let (size, mtime, mode) = (reader.u64()?, reader.i64()?, reader.u32()?);
+            let name = reader.rest();
+            if name.is_empty() {
+                return Err(WireError::Field { frame, field: "name" });
+            }
+            Frame::File(File { name, size, mtime, mode })
+        }
+        Kind::ManifestEnd => Frame::ManifestEnd(reader.u32()?),
+        Kind::Welcome => {
+            let (version, session) = (reader.u16()?, reader.array()?);
+            let mut addresses = Vec::new();
+            while !reader.is_empty() {
+                let ip = Ipv6Addr::from(reader.array::<16>()?);
+                let ip = ip.to_ipv4_mapped().map_or(IpAddr::V6(ip), IpAddr::V4);
+                addresses.push(SocketAddr::new(ip, reader.u16()?));
+            }
+            Frame::Welcome(Welcome { version, session, addresses })
+        }
+        Kind::Have => Frame::Have(ranges(&mut reader)?),
+        Kind::Ready => Frame::Ready,
+        Kind::Joined => Frame::Joined,
+        Kind::Data => {
+            let has_hash = match reader.u8()? {
+                0 => false,
+                1 => true,
+                _ => return Err(WireError::Field { frame, field: "flag" }),
+            };
+            let position = reader.u64()?;
+            let block_hash = if has_hash { Some(reader.array()?) } else { None };
+            let payload = reader.rest();
+            if payload.is_empty() || payload.len() > MAX_PAYLOAD {
+                return Err(WireError::Field { frame, field: "payload length" });
+            }
+            Frame::Data(Data { position, block_hash, payload })
+        }
+        Kind::Ack => Frame::Ack(ranges(&mut reader)?),
+        Kind::Refused => Frame::Refused(range(&mut reader)?),
+        Kind::FileDone => Frame::FileDone(reader.u32()?, reader.array()?),
+        Kind::Done => Frame::Done(reader.u64()?),
+        Kind::Probe => Frame::Probe(reader.rest()),
+        Kind::Ping => Frame::Ping(reader.u64()?),
+        Kind::Pong => Frame::Pong(reader.u64()?),
+        Kind::Abort => {
+            let code = usize::from(reader.u8()?);
+            let code = *ABORT_CODES.get(code).ok_or(WireError::Field { frame, field: "code" })?;
+            // A peer's words reach a terminal: control characters are taken out.
+            let text = String::from_utf8_lossy(reader.rest());
+            Frame::Abort(code, text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>())
+        }
+    };
+    reader.finish(parsed)
+}
+
+fn hello(reader: &mut Reader<'_>) -> Result<Hello, WireError> {
+    let version = reader.u16()?;
+    let bits = reader.u8()?;
+    if bits > 0b1111 {
+        return Err(WireError::Field { frame: "Hello", field: "wishes" });
+    }
+    let bit = |n: u8| bits & (1 << n) != 0;
+    let wishes = Wishes { restart: bit(0), overwrite: bit(1), verify: bit(2), dry_run: bit(3) };
+    let secret = if reader.is_empty() { None } else { Some(reader.array()?) };
+    Ok(Hello { version, secret, wishes })
+}
+
+fn range(reader: &mut Reader<'_>) -> Result<Range, WireError> {
+    let (start, len) = (reader.u64()?, reader.u64()?);
+    if len == 0 || start.checked_add(len).is_none() {
+        return Err(WireError::Field { frame: "range", field: "length" });
+    }
+    Ok(Range { start, len })
+}
+
+fn ranges(reader: &mut Reader<'_>) -> Result<Vec<Range>, WireError> {
+    let mut all = Vec::new();
+    while !reader.is_empty() {
+        all.push(range(reader)?);
+    }
+    Ok(all)
+}
