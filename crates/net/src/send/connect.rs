@@ -45,7 +45,7 @@ const SMALL_SEGMENT: u32 = 1_180;
 /// Tries to open `plan` until it succeeds; `failed` hears of each failure.
 ///
 /// # Errors
-/// [`Error::WrongPeer`] at once when the peer holds another key; otherwise this goes on until it is dropped, or fails with the last
+/// [`Error::WrongPeer`] at once when the peer at the named address holds another key; otherwise this goes on until it is dropped, or fails with the last
 /// failure after `most` of them.
 pub(crate) async fn open(
     plan: &Arc<Plan>,
@@ -73,8 +73,11 @@ pub(crate) async fn open(
             Some(result) = attempts.join_next() => match result.expect("an attempt does not panic") {
                 Ok(opened) => return Ok(opened),
                 Err((remote, error)) => {
+                    // An address that the receiver announced may belong to somebody else where we are: only a wrong key at the
+                    // address that was named says that something is wrong.
                     if let ConnError::Tls(tls) = &error
                         && let Some(found) = wrong_key(tls)
+                        && remote == plan.named
                     {
                         return Err(Error::WrongPeer { address: remote.to_string(), found });
                     }

@@ -18,6 +18,8 @@ pub(crate) struct Plan {
     pub(crate) device: Option<String>,
     /// The local address to bind to.
     pub(crate) local: IpAddr,
+    /// The remote address that the caller named, or a name of the caller's resolved to.
+    pub(crate) named: SocketAddr,
     /// Remote addresses to try, best first; more may be learnt from the receiver.
     remotes: Mutex<Vec<SocketAddr>>,
     /// Whether the caller fixed the remote address.
@@ -93,7 +95,7 @@ pub(crate) fn default_plans(options: &SendOptions, remotes: &[SocketAddr]) -> Re
             let excluded = options.no_paths.contains(&local.interface);
             // One path an interface, in the family that comes first.
             if !excluded && plans.iter().all(|plan| plan.name != local.interface) && plans.len() < MAX_PATHS {
-                plans.push(Plan::over(&local, vec![*remote], false, local.class, None));
+                plans.push(Plan::over(&local, *remote, false, local.class, None));
             }
         }
     }
@@ -120,7 +122,7 @@ pub(crate) fn guessed_plans(plans: &[std::sync::Arc<Plan>], announced: &[SocketA
         let Some(local) = nearest.max_by_key(|local| common_prefix(local.address, address.ip())) else { continue };
         // The receiver's second address is worth a path only where it is not this host's other end of a present one.
         if plans.len() < announced.iter().filter(|a| a.is_ipv4() == address.is_ipv4()).count() {
-            let mut guess = Plan::over(&local, vec![*address], true, local.class, None);
+            let mut guess = Plan::over(&local, *address, true, local.class, None);
             guess.guessed = true;
             guess.name = format!("{}>{}", guess.name, address.ip());
             guesses.push(guess);
@@ -139,13 +141,14 @@ pub(crate) async fn resolve(remote: &Remote) -> Result<Vec<SocketAddr>, Error> {
 }
 
 impl Plan {
-    fn over(local: &LocalPath, remotes: Vec<SocketAddr>, fixed: bool, class: PathClass, max: Option<Rate>) -> Plan {
+    fn over(local: &LocalPath, named: SocketAddr, fixed: bool, class: PathClass, max: Option<Rate>) -> Plan {
         let device = (!local.address.is_loopback()).then(|| local.interface.clone());
         Plan {
             name: local.interface.clone(),
             device,
             local: local.address,
-            remotes: Mutex::new(remotes),
+            named,
+            remotes: Mutex::new(vec![named]),
             fixed,
             class,
             max,
@@ -163,7 +166,7 @@ fn named_plan(spec: &PathSpec, remotes: &[SocketAddr]) -> Result<Plan, Error> {
         let address = spec.interface.parse::<IpAddr>().ok();
         let wanted = |local: &LocalPath| local.interface == spec.interface || Some(local.address) == address;
         if let Some(local) = found.usable.iter().find(|local| wanted(local)) {
-            return Ok(Plan::over(local, vec![*remote], spec.to.is_some(), spec.class, spec.max));
+            return Ok(Plan::over(local, *remote, spec.to.is_some(), spec.class, spec.max));
         }
         if let Some(device) = found.unusable.iter().find(|device| device.interface == spec.interface) {
             why = format!("{} cannot reach {}: {}", spec.interface, remote.ip(), device.why);
@@ -205,7 +208,7 @@ mod tests {
             class: PathClass::Primary,
             speed: None,
         };
-        let plan = Plan::over(&local, vec!["10.77.1.2:1".parse().unwrap()], false, PathClass::Primary, None);
+        let plan = Plan::over(&local, "10.77.1.2:1".parse().unwrap(), false, PathClass::Primary, None);
         plan.learn(&["10.77.2.2:1".parse().unwrap(), "[fd77:2::2]:1".parse().unwrap()]);
         assert_eq!(plan.remote(0), "10.77.2.2:1".parse().unwrap());
         assert_eq!(plan.remote(1), "10.77.1.2:1".parse().unwrap());
