@@ -130,7 +130,12 @@ impl Dice {
         Dice { rng: Xoshiro256PlusPlus::seed_from_u64(seed.0), odds, is_bad: false }
     }
 
+    #[inline]
     pub(crate) fn roll(&mut self) -> Fate {
+        if self.odds.is_none() { Fate::default() } else { self.draw() }
+    }
+
+    fn draw(&mut self) -> Fate {
         let Some(odds) = &self.odds else { return Fate::default() };
         let rng = &mut self.rng;
         let lost = match odds.loss {

@@ -192,6 +192,7 @@ impl<P> Link<P> {
     /// The next moment when [`Link::poll_deliver`] may have something. It is never too late; it can be too early, when a blackout
     /// or a hold-back comes between.
     #[must_use]
+    #[inline]
     pub fn poll_deadline(&self) -> Option<Time> {
         match &self.line {
             Line::Fixed(line) => line.poll_deadline(),
@@ -209,6 +210,7 @@ impl<P> Link<P> {
     }
 
     /// The next packet that has arrived at the far end by `now`, in order of arrival.
+    #[inline]
     pub fn poll_deliver(&mut self, now: Time) -> Option<Delivery<P>> {
         let delivery = match &mut self.line {
             Line::Fixed(line) => line.poll_deliver(now),
@@ -222,6 +224,7 @@ impl<P> Link<P> {
         Some(delivery)
     }
 
+    #[inline]
     fn admit(&mut self, now: Time, waiting: Waiting<P>) -> Outcome {
         if !self.fits(waiting.bytes) {
             self.counters.dropped_queue += 1;
@@ -235,6 +238,7 @@ impl<P> Link<P> {
         Outcome::Queued
     }
 
+    #[inline]
     fn fits(&self, bytes: Bytes) -> bool {
         let waiting = self.waiting();
         if waiting.packets == 0 {
@@ -246,6 +250,7 @@ impl<P> Link<P> {
         }
     }
 
+    #[inline]
     fn waiting(&self) -> Tally {
         match &self.line {
             Line::Fixed(line) => line.waiting(),
@@ -254,6 +259,7 @@ impl<P> Link<P> {
     }
 
     /// Lets packets leave that were through by `now`.
+    #[inline]
     fn advance(&mut self, now: Time) {
         match &mut self.line {
             Line::Fixed(line) => line.advance(now),
@@ -261,6 +267,7 @@ impl<P> Link<P> {
         }
     }
 
+    #[inline]
     fn is_black(&self, now: Time) -> bool {
         match &self.line {
             Line::Fixed(_) => false,
@@ -271,6 +278,7 @@ impl<P> Link<P> {
 
 impl<P: Clone> Link<P> {
     /// Offers a packet of `bytes` at `now`.
+    #[inline]
     pub fn enqueue(&mut self, now: Time, bytes: Bytes, packet: P) -> Outcome {
         self.advance(now);
         self.counters.offered.packets += 1;

@@ -99,14 +99,15 @@ fn dumbbell(senders: u64) -> Result<Sim<Segment, End>, TopologyError> {
     let window = (300 / senders).max(1);
     let mut flows = (0..).zip(routes);
     let mut receiver = None;
-    net.build(Seed(1), |_| match receiver.take() {
-        Some(route) => End::Receiver { route, expected: 0 },
-        None => {
-            let (n, (there, back)) = flows.next().expect("a flow for each pair");
-            receiver = Some(back);
-            let deadline = Time::ZERO + Span::from_secs(1) * n / senders;
-            End::Sender { route: there, window, next: 0, acknowledged: 0, deadline }
+    // Senders and receivers take turns.
+    net.build(Seed(1), |_| {
+        if let Some(route) = receiver.take() {
+            return End::Receiver { route, expected: 0 };
         }
+        let (n, (there, back)) = flows.next().expect("a flow for each pair");
+        receiver = Some(back);
+        let deadline = Time::ZERO + Span::from_secs(1) * n / senders;
+        End::Sender { route: there, window, next: 0, acknowledged: 0, deadline }
     })
 }
 

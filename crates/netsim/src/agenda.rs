@@ -15,6 +15,9 @@ pub(crate) const MAX_OWNERS: usize = 1 << OWNER_BITS;
 /// From this time on, nothing happens.
 pub(crate) const END: Time = Time::from_nanos((1 << TIME_BITS) - 1);
 
+/// Behind every key.
+const NEVER: u128 = u128::MAX;
+
 /// Children of a node in the heap: four keys are a cache line.
 const ARITY: usize = 4;
 
@@ -25,7 +28,9 @@ const ARITY: usize = 4;
 /// of the same link, and sinking one key costs half of a removal and an insertion.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Agenda {
+    /// The first `len` are the heap; behind them, [`NEVER`] completes the last family of children, so that sinking needs no special case.
     keys: Vec<u128>,
+    len: usize,
     has_hole: bool,
     admitted: u64,
 }
@@ -45,8 +50,12 @@ impl Agenda {
             self.has_hole = false;
             self.sink(key);
         } else {
-            self.keys.push(key);
-            self.rise(self.keys.len() - 1, key);
+            if self.len == self.keys.len() {
+                // The top alone, or a family.
+                self.keys.extend_from_slice(&[NEVER; ARITY][..if self.len == 0 { 1 } else { ARITY }]);
+            }
+            self.len += 1;
+            self.rise(self.len - 1, key);
         }
     }
 
@@ -57,7 +66,10 @@ impl Agenda {
         if self.has_hole {
             self.close_hole();
         }
-        let key = *self.keys.first()?;
+        if self.len == 0 {
+            return None;
+        }
+        let key = self.keys[0];
         let at = Time::from_nanos((key >> (NUMBER_BITS + OWNER_BITS)) as u64);
         if at > until {
             return None;
@@ -68,9 +80,9 @@ impl Agenda {
 
     fn close_hole(&mut self) {
         self.has_hole = false;
-        if let Some(last) = self.keys.pop()
-            && !self.keys.is_empty()
-        {
+        self.len -= 1;
+        let last = std::mem::replace(&mut self.keys[self.len], NEVER);
+        if self.len > 0 {
             self.sink(last);
         }
     }
@@ -80,23 +92,18 @@ impl Agenda {
     fn sink(&mut self, key: u128) {
         let keys = self.keys.as_mut_slice();
         let mut hole = 0;
-        loop {
-            let first = hole * ARITY + 1;
-            let (child, least) = if let Some(&[a, b, c, d]) = keys.get(first..first + ARITY) {
-                // Two rounds of a tournament: the compiler makes them conditional moves.
-                let (i, x) = if b < a { (1, b) } else { (0, a) };
-                let (j, y) = if d < c { (3, d) } else { (2, c) };
-                if y < x { (first + j, y) } else { (first + i, x) }
-            } else {
-                let rest = keys.get(first..).unwrap_or_default();
-                let Some((i, least)) = rest.iter().copied().enumerate().min_by_key(|(_, key)| *key) else { break };
-                (first + i, least)
-            };
-            if key < least {
+        let mut first = 1;
+        while let Some(&[a, b, c, d]) = keys.get(first..first + ARITY) {
+            // Two rounds of a tournament: the compiler makes them conditional moves.
+            let (i, x) = if b < a { (1, b) } else { (0, a) };
+            let (j, y) = if d < c { (3, d) } else { (2, c) };
+            let (least, key_there) = if y < x { (j, y) } else { (i, x) };
+            if key < key_there {
                 break;
             }
-            keys[hole] = least;
-            hole = child;
+            keys[hole] = key_there;
+            hole = first + least;
+            first = hole * ARITY + 1;
         }
         keys[hole] = key;
     }

@@ -270,12 +270,12 @@ impl Topology {
             at = wire.to;
             path.push(link);
         }
-        if path.is_empty() || self.nodes[at as usize].host.is_none() {
+        if path.is_empty() {
+            return Err(TopologyError::NoRoute { from: from.into(), to: from.into() });
+        }
+        if self.nodes[at as usize].host.is_none() {
             let user = format!("the end of the route from '{from}'");
-            return match path.is_empty() {
-                true => Err(TopologyError::NoRoute { from: from.into(), to: from.into() }),
-                false => Err(TopologyError::NotAHost { user, name: self.name_of(at) }),
-            };
+            return Err(TopologyError::NotAHost { user, name: self.name_of(at) });
         }
         self.add_route(&path)
     }

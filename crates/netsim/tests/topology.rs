@@ -1,4 +1,5 @@
 //! Routes, and what newcomers get wrong.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
 

@@ -26,7 +26,7 @@ impl Packet for Numbered {
 /// Sends what its plan says, in order of time, and logs what it receives.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Planned {
-    pub(crate) plan: Vec<(Time, Route, Numbered)>,
+    pub(crate) plan: Plan,
     pub(crate) sent: usize,
     pub(crate) heard: Vec<(u64, u64)>,
 }
@@ -59,12 +59,11 @@ pub(crate) fn packet(number: u64, size: u64) -> Numbered {
     Numbered { number, size, answer: None }
 }
 
+/// What a host sends, and when.
+pub(crate) type Plan = Vec<(Time, Route, Numbered)>;
+
 /// A simulation in which each host has the plan that was made for it.
-pub(crate) fn planned(
-    net: &Topology,
-    seed: Seed,
-    mut plans: Vec<(HostId, Vec<(Time, Route, Numbered)>)>,
-) -> Sim<Numbered, Planned> {
+pub(crate) fn planned(net: &Topology, seed: Seed, mut plans: Vec<(HostId, Plan)>) -> Sim<Numbered, Planned> {
     net.build(seed, |site| {
         let found = plans.iter().position(|(id, _)| *id == site.id);
         Planned { plan: found.map(|at| plans.swap_remove(at).1).unwrap_or_default(), ..Planned::default() }
