@@ -1,5 +1,7 @@
 //! Random impairments: which packet is lost, doubled, held back, damaged.
 
+use alloc::boxed::Box;
+
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use units::Seed;
@@ -59,9 +61,14 @@ pub(crate) struct Fate {
 /// Draws fates from one stream.
 #[derive(Clone, Debug)]
 pub(crate) struct Dice {
+    /// `None` where nothing is random: the fast path. Boxed, since most links of a simulation are like that, and small.
+    random: Option<Box<Random>>,
+}
+
+#[derive(Clone, Debug)]
+struct Random {
     rng: Xoshiro256PlusPlus,
-    /// `None` where nothing is random: the fast path.
-    odds: Option<Odds>,
+    odds: Odds,
     is_bad: bool,
 }
 
@@ -112,7 +119,7 @@ impl Dice {
     pub(crate) fn new(profile: &Profile, seed: Seed) -> Dice {
         let reorder = profile.reorder.map_or(0.0, |reorder| reorder.probability);
         let is_random = profile.loss != Loss::None || profile.duplicate > 0.0 || profile.corrupt > 0.0 || reorder > 0.0;
-        let odds = is_random.then(|| Odds {
+        let odds = || Odds {
             loss: match profile.loss {
                 Loss::None => LossOdds::Bernoulli(Odd::Never),
                 Loss::Bernoulli(p) => LossOdds::Bernoulli(Odd::new(p)),
@@ -126,19 +133,26 @@ impl Dice {
             duplicate: Odd::new(profile.duplicate),
             corrupt: Odd::new(profile.corrupt),
             reorder: Odd::new(reorder),
-        });
-        Dice { rng: Xoshiro256PlusPlus::seed_from_u64(seed.0), odds, is_bad: false }
+        };
+        let rng = || Xoshiro256PlusPlus::seed_from_u64(seed.0);
+        Dice { random: is_random.then(|| Box::new(Random { rng: rng(), odds: odds(), is_bad: false })) }
     }
 
+    #[inline]
     pub(crate) fn roll(&mut self) -> Fate {
-        let Some(odds) = &self.odds else { return Fate::default() };
-        let rng = &mut self.rng;
+        self.random.as_mut().map_or_else(Fate::default, |random| random.roll())
+    }
+}
+
+impl Random {
+    fn roll(&mut self) -> Fate {
+        let Random { rng, odds, is_bad } = self;
         let lost = match odds.loss {
             LossOdds::Bernoulli(odd) => odd.draw(rng),
             LossOdds::GilbertElliott { good_to_bad, bad_to_good, good, bad } => {
-                let step = if self.is_bad { bad_to_good } else { good_to_bad };
-                self.is_bad ^= step.draw(rng);
-                if self.is_bad { bad.draw(rng) } else { good.draw(rng) }
+                let step = if *is_bad { bad_to_good } else { good_to_bad };
+                *is_bad ^= step.draw(rng);
+                if *is_bad { bad.draw(rng) } else { good.draw(rng) }
             }
         };
         if lost {

@@ -27,11 +27,13 @@ extern crate std;
 
 #[cfg(feature = "toml")]
 pub mod config;
+mod fixed;
 mod impair;
 mod link;
 mod profile;
 mod rate;
 pub mod schedule;
+mod varying;
 
 pub use impair::{GilbertElliott, Loss};
 pub use link::{Counters, Delivery, Link, Outcome, Tally};

@@ -1,12 +1,13 @@
 //! The link itself.
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::boxed::Box;
 
 use units::{Bytes, Rate, Seed, Span, Time};
 
+use crate::fixed::Fixed;
 use crate::impair::Dice;
 use crate::profile::{Limit, Profile};
-use crate::rate::RateCursor;
+use crate::varying::Varying;
 
 /// One direction of a link that carries packets of type `P`.
 ///
@@ -14,22 +15,13 @@ use crate::rate::RateCursor;
 /// link catches up, with exact times, whenever it is called.
 #[derive(Clone, Debug)]
 pub struct Link<P> {
-    profile: Profile,
-    rates: RateCursor,
-    dice: Dice,
-    /// Packets whose last bit did not go out yet; the first is on the wire.
-    waiting: VecDeque<Waiting<P>>,
-    queued: Bytes,
-    /// When the first of `waiting` leaves; `None` if the rate stays zero, or if there is none.
-    departure: Option<Time>,
-    /// Bit-nanoseconds that the wire had left over when the last packet left within a nanosecond.
-    credit: u64,
-    /// Packets on the way, in order of arrival.
-    flying: VecDeque<Delivery<P>>,
-    /// Packets held back, by arrival and admission.
-    late: BTreeMap<(Time, u64), Delivery<P>>,
-    admitted: u64,
+    line: Line<P>,
+    queue: Limit,
+    mtu: Option<Bytes>,
     counters: Counters,
+    dice: Dice,
+    /// Boxed, since a simulation touches the rest at every hop and this hardly ever.
+    profile: Box<Profile>,
 }
 
 /// What became of a packet that was offered.
@@ -102,16 +94,26 @@ impl Counters {
     }
 }
 
+/// What the packets are on: the one that the profile asks for, both with the same results where both can do it.
 #[derive(Clone, Debug)]
-struct Waiting<P> {
-    bytes: Bytes,
-    is_corrupted: bool,
-    extra_delay: Span,
-    packet: P,
+enum Line<P> {
+    /// The rate never changes and packets leave in order: every time is known as a packet comes.
+    Fixed(Fixed<P>),
+    /// Everything else. Boxed: it is several times as large.
+    Varying(Box<Varying<P>>),
+}
+
+/// A packet that found room.
+#[derive(Clone, Debug)]
+pub(crate) struct Waiting<P> {
+    pub(crate) bytes: Bytes,
+    pub(crate) is_corrupted: bool,
+    pub(crate) extra_delay: Span,
+    pub(crate) packet: P,
 }
 
 /// Bits × ns/s of one byte: at a rate of r bit/s, a nanosecond does r of these.
-const WORK_PER_BYTE: u64 = 8_000_000_000;
+pub(crate) const WORK_PER_BYTE: u64 = 8_000_000_000;
 
 impl<P> Link<P> {
     /// A link whose schedule starts at [`Time::ZERO`]. Random draws come from `seed`.
@@ -126,26 +128,22 @@ impl<P> Link<P> {
     #[must_use]
     pub fn unstarted(profile: Profile, seed: Seed) -> Link<P> {
         Link {
-            rates: profile.rate.cursor(),
-            dice: Dice::new(&profile, seed),
-            profile,
-            waiting: VecDeque::new(),
-            queued: Bytes::ZERO,
-            departure: None,
-            credit: 0,
-            flying: VecDeque::new(),
-            late: BTreeMap::new(),
-            admitted: 0,
+            line: match Fixed::new(&profile) {
+                Some(fixed) => Line::Fixed(fixed),
+                None => Line::Varying(Box::new(Varying::new(&profile))),
+            },
+            queue: profile.queue,
+            mtu: profile.mtu,
             counters: Counters::default(),
+            dice: Dice::new(&profile, seed),
+            profile: Box::new(profile),
         }
     }
 
     /// The schedule's time zero is `now`. A packet on the wire leaves as it would have.
     pub fn start(&mut self, now: Time) {
-        self.advance(now);
-        self.rates.start(now);
-        if self.departure.is_none() && !self.waiting.is_empty() {
-            self.begin_service(now);
+        if let Line::Varying(line) = &mut self.line {
+            line.start(now, &self.profile, &mut self.counters);
         }
     }
 
@@ -164,7 +162,16 @@ impl<P> Link<P> {
     /// What waits at `now`, the packet on the wire included.
     pub fn queue(&mut self, now: Time) -> Tally {
         self.advance(now);
-        Tally { packets: self.waiting.len() as u64, bytes: self.queued }
+        self.waiting()
+    }
+
+    /// Packets inside: those that wait and those on the way, as of the last call.
+    #[must_use]
+    pub fn held(&self) -> u64 {
+        match &self.line {
+            Line::Fixed(line) => line.held(),
+            Line::Varying(line) => line.held(),
+        }
     }
 
     /// Whether a packet of this size would find room at `now`.
@@ -176,147 +183,102 @@ impl<P> Link<P> {
     /// The rate at `now`, zero in a blackout. It may look at most as far back as the last call.
     #[must_use]
     pub fn rate(&self, now: Time) -> Rate {
-        if self.is_black(now) {
-            return Rate::ZERO;
+        match &self.line {
+            Line::Fixed(_) => self.profile.rate.base,
+            Line::Varying(line) => line.rate(now, &self.profile),
         }
-        let mut rates = self.profile.rate.cursor();
-        if let Some(epoch) = self.rates.epoch() {
-            rates.start(epoch);
-        }
-        rates.seek(now);
-        rates.rate()
     }
 
     /// The next moment when [`Link::poll_deliver`] may have something. It is never too late; it can be too early, when a blackout
     /// or a hold-back comes between.
     #[must_use]
+    #[inline]
     pub fn poll_deadline(&self) -> Option<Time> {
-        let leaving = self.departure.map(|at| at + self.profile.delay);
-        let flying = self.flying.front().map(|delivery| delivery.at);
-        let late = self.late.first_key_value().map(|((at, _), _)| *at);
-        [leaving, flying, late].into_iter().flatten().min()
+        match &self.line {
+            Line::Fixed(line) => line.poll_deadline(),
+            Line::Varying(line) => line.poll_deadline(self.profile.delay),
+        }
     }
 
     /// When the packet on the wire leaves, and the queue gets shorter; `None` if it is empty, or the rate zero for ever.
     #[must_use]
     pub fn next_departure(&self) -> Option<Time> {
-        self.departure
+        match &self.line {
+            Line::Fixed(line) => line.next_departure(),
+            Line::Varying(line) => line.next_departure(),
+        }
     }
 
     /// The next packet that has arrived at the far end by `now`, in order of arrival.
+    #[inline]
     pub fn poll_deliver(&mut self, now: Time) -> Option<Delivery<P>> {
-        self.advance(now);
-        let flying = self.flying.front().map(|delivery| delivery.at);
-        let late = self.late.first_key_value().map(|((at, _), _)| *at);
-        let delivery = match (flying, late) {
-            (Some(first), Some(held)) if held < first && held <= now => self.late.pop_first()?.1,
-            (None, Some(held)) if held <= now => self.late.pop_first()?.1,
-            (Some(first), _) if first <= now => self.flying.pop_front()?,
-            _ => return None,
-        };
+        let delivery = match &mut self.line {
+            Line::Fixed(line) => line.poll_deliver(now),
+            Line::Varying(line) => {
+                line.advance(now, &self.profile, &mut self.counters);
+                line.poll_deliver(now)
+            }
+        }?;
         self.counters.delivered.packets += 1;
         self.counters.delivered.bytes += delivery.bytes;
         Some(delivery)
     }
 
+    #[inline]
     fn admit(&mut self, now: Time, waiting: Waiting<P>) -> Outcome {
         if !self.fits(waiting.bytes) {
             self.counters.dropped_queue += 1;
             return Outcome::DroppedQueue;
         }
-        self.queued += waiting.bytes;
-        self.counters.max_queue = self.counters.max_queue.max(self.queued);
-        self.waiting.push_back(waiting);
-        if self.waiting.len() == 1 {
-            self.credit = 0;
-            self.begin_service(now);
+        match &mut self.line {
+            Line::Fixed(line) => line.push(now, waiting),
+            Line::Varying(line) => line.push(now, waiting),
         }
+        self.counters.max_queue = self.counters.max_queue.max(self.waiting().bytes);
         Outcome::Queued
     }
 
+    #[inline]
     fn fits(&self, bytes: Bytes) -> bool {
-        if self.waiting.is_empty() {
+        let waiting = self.waiting();
+        if waiting.packets == 0 {
             return true;
         }
-        match self.profile.queue {
-            Limit::Bytes(limit) => self.queued + bytes <= limit,
-            Limit::Packets(limit) => (self.waiting.len() as u64) < limit,
+        match self.queue {
+            Limit::Bytes(limit) => waiting.bytes + bytes <= limit,
+            Limit::Packets(limit) => waiting.packets < limit,
         }
     }
 
-    fn is_black(&self, at: Time) -> bool {
-        !self.profile.blackouts.is_empty() && self.rates.epoch().is_some_and(|epoch| self.profile.is_black(at - epoch))
+    #[inline]
+    fn waiting(&self) -> Tally {
+        match &self.line {
+            Line::Fixed(line) => line.waiting(),
+            Line::Varying(line) => line.waiting(),
+        }
     }
 
-    /// Moves packets that left by `now` from the queue to the way.
+    /// Lets packets leave that were through by `now`.
+    #[inline]
     fn advance(&mut self, now: Time) {
-        while let Some(at) = self.departure.filter(|at| *at <= now) {
-            let waiting = self.waiting.pop_front().expect("a departure is of the first packet");
-            self.queued -= waiting.bytes;
-            if self.waiting.is_empty() {
-                self.departure = None;
-            } else {
-                self.begin_service(at);
-            }
-            self.depart(at, waiting);
+        match &mut self.line {
+            Line::Fixed(line) => line.advance(now),
+            Line::Varying(line) => line.advance(now, &self.profile, &mut self.counters),
         }
     }
 
-    fn depart(&mut self, at: Time, waiting: Waiting<P>) {
-        if self.is_black(at) {
-            self.counters.dropped_blackout += 1;
-            return;
-        }
-        let Waiting { bytes, is_corrupted, extra_delay, packet } = waiting;
-        let arrival = at + self.profile.delay + extra_delay;
-        let delivery = Delivery { at: arrival, bytes, is_corrupted, packet };
-        if extra_delay == Span::ZERO {
-            self.flying.push_back(delivery);
-        } else {
-            self.admitted += 1;
-            self.late.insert((arrival, self.admitted), delivery);
-        }
-    }
-
-    /// Puts the first waiting packet on the wire at `now` and computes when its last bit goes out, exactly, through all rates
-    /// between: the wire does `rate` bit-nanoseconds a nanosecond, and what it does beyond the packet's end within the last
-    /// nanosecond is the next packet's.
-    fn begin_service(&mut self, now: Time) {
-        let bytes = self.waiting.front().map_or(Bytes::ZERO, |first| first.bytes);
-        let work = bytes.0.checked_mul(WORK_PER_BYTE).expect("a packet is below 2 GiB");
-        let Some(mut needed) = work.checked_sub(self.credit) else {
-            // A tiny packet that fits whole into the rest of the nanosecond.
-            self.credit -= work;
-            self.departure = Some(now);
-            return;
-        };
-        let mut from = now;
-        self.rates.seek(now);
-        loop {
-            let rate = self.rates.rate().as_bits();
-            let nanos = if rate == 0 { u64::MAX } else { needed.div_ceil(rate) };
-            match self.rates.until() {
-                Some(until) if nanos > (until - from).as_nanos() => {
-                    needed -= (until - from).as_nanos() * rate;
-                    from = until;
-                    self.rates.advance();
-                }
-                _ if rate == 0 => {
-                    self.departure = None;
-                    return;
-                }
-                _ => {
-                    self.credit = nanos * rate - needed;
-                    self.departure = Some(from + Span::from_nanos(nanos));
-                    return;
-                }
-            }
+    #[inline]
+    fn is_black(&self, now: Time) -> bool {
+        match &self.line {
+            Line::Fixed(_) => false,
+            Line::Varying(line) => line.is_black(now, &self.profile),
         }
     }
 }
 
 impl<P: Clone> Link<P> {
     /// Offers a packet of `bytes` at `now`.
+    #[inline]
     pub fn enqueue(&mut self, now: Time, bytes: Bytes, packet: P) -> Outcome {
         self.advance(now);
         self.counters.offered.packets += 1;
@@ -325,7 +287,7 @@ impl<P: Clone> Link<P> {
             self.counters.dropped_blackout += 1;
             return Outcome::DroppedBlackout;
         }
-        if self.profile.mtu.is_some_and(|mtu| bytes > mtu) {
+        if self.mtu.is_some_and(|mtu| bytes > mtu) {
             self.counters.dropped_mtu += 1;
             return Outcome::DroppedMtu;
         }

@@ -1,6 +1,6 @@
 //! The link against a model that is slow and plain, and against what must hold whatever it does.
 
-use link::{Blackout, GilbertElliott, Limit, Link, Loss, Outcome, Profile, RatePlan, Redraw, Reorder};
+use link::{Blackout, Change, GilbertElliott, Limit, Link, Loss, Outcome, Profile, RatePlan, Redraw, Reorder};
 use proptest::prelude::*;
 use units::{Bytes, Rate, Seed, Span, Time};
 
@@ -60,12 +60,16 @@ fn limits() -> impl Strategy<Value = Limit> {
 proptest! {
     #[test]
     fn drop_tail_agrees_with_the_model(
-        rate in 100_000..40_000_000_000u64, delay in 0..100_000_000u64, limit in limits(), ops in ops(),
+        rate in 100_000..40_000_000_000u64, delay in 0..100_000_000u64, limit in limits(), general: bool, ops in ops(),
     ) {
-        let profile = Profile {
+        let mut profile = Profile {
             queue: limit,
             ..Profile::new(Rate::from_bits(rate), Span::from_nanos(delay))
         };
+        if general {
+            // A change that never comes keeps the link off its fast path.
+            profile.rate.changes.push(Change { at: Span::from_secs(1_000_000_000), rate: Rate::ZERO });
+        }
         let mut link = Link::new(profile, Seed(1));
         let mut model = Model { rate: u128::from(rate), delay, limit, taken: Vec::new() };
         let mut now = 0;
@@ -80,6 +84,7 @@ proptest! {
                 }
                 Op::Deliver => delivered.extend(link.poll_deliver(Time::from_nanos(now))),
             }
+            prop_assert_eq!(link.held(), (model.taken.len() - delivered.len()) as u64);
             let waiting: u64 = model.departures().filter(|(at, _)| *at > now).map(|(_, bytes)| bytes).sum();
             prop_assert_eq!(link.queue(Time::from_nanos(now)).bytes, Bytes(waiting));
         }

@@ -1,0 +1,70 @@
+//! What the simulator asks of packets and hosts.
+
+use units::{Bytes, Time};
+
+use crate::Route;
+
+/// A packet: what its headers say, without payload bytes. Packets are copied at each hop, so [`crate::Sim`] takes types of at most
+/// 64 bytes.
+pub trait Packet: Copy {
+    /// Its size on the wire, headers included.
+    fn size(&self) -> Bytes;
+
+    /// A number that stands for its content in the [digest](crate::Digest) of the run. It must not depend on the machine or the
+    /// process: no addresses, no `std` hasher.
+    fn digest(&self) -> u64;
+}
+
+/// A host: a state machine without sockets, clock or randomness of its own.
+///
+/// After each call the simulator takes the packets out of [`Out`] and looks at the deadline; before the first, at
+/// [`Time::ZERO`], at the deadline only. A deadline in the past is one at once.
+pub trait Host<P> {
+    /// A packet has come.
+    fn handle_packet(&mut self, now: Time, packet: P, out: &mut Out<P>);
+
+    /// When [`Host::handle_deadline`] wants to be called next; asked after each call of the other two. It may move in either
+    /// direction: a later one costs nothing, an earlier one an event.
+    fn poll_deadline(&self) -> Option<Time>;
+
+    /// The deadline has come. It must move on: a host whose deadline stays at one instant for
+    /// [a million calls](crate::Sim::run_until) is a bug that would hang the simulation.
+    fn handle_deadline(&mut self, now: Time, out: &mut Out<P>);
+}
+
+/// Where a host puts packets to be sent.
+#[derive(Clone, Debug)]
+pub struct Out<P> {
+    packets: Vec<(Route, P)>,
+}
+
+impl<P> Out<P> {
+    /// Without packets. Tests of a host make their own; a simulation brings one.
+    #[must_use]
+    pub fn new() -> Out<P> {
+        Out { packets: Vec::new() }
+    }
+
+    /// Sends `packet` along `route`, which must begin at this host, behind those sent before.
+    #[inline]
+    pub fn send(&mut self, route: Route, packet: P) {
+        self.packets.push((route, packet));
+    }
+
+    /// Takes out all packets, in the order in which they were sent.
+    pub fn drain(&mut self) -> impl Iterator<Item = (Route, P)> + '_ {
+        self.packets.drain(..)
+    }
+
+    /// Whether nothing is to be sent.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.packets.is_empty()
+    }
+}
+
+impl<P> Default for Out<P> {
+    fn default() -> Out<P> {
+        Out::new()
+    }
+}

@@ -1,0 +1,376 @@
+//! Which hosts, routers and links there are.
+
+use std::collections::HashMap;
+
+use link::{Link, Profile};
+use thiserror::Error;
+use units::{Seed, Span};
+
+use crate::agenda::MAX_OWNERS;
+use crate::jitter::Jitter;
+use crate::net::{Net, Port};
+use crate::routes::{self, Edge, Route};
+use crate::{Host, Packet, Sim};
+
+/// A host of a topology, counted from zero in the order in which they were added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HostId(pub(crate) u32);
+
+/// One direction of a link of a topology, counted from zero in the order in which they were added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LinkId(pub(crate) u32);
+
+impl HostId {
+    /// Its number.
+    #[must_use]
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl LinkId {
+    /// Its number.
+    #[must_use]
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// What a host's state machine is made from.
+#[derive(Clone, Copy, Debug)]
+pub struct Site<'a> {
+    /// Which host it is.
+    pub id: HostId,
+    /// Its name.
+    pub name: &'a str,
+    /// The seed of its random stream, `host/NAME` of the run's.
+    pub seed: Seed,
+}
+
+/// What is wrong with a topology. All of these are for whoever wrote it.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum TopologyError {
+    /// A name is taken.
+    #[error("there are two nodes named '{0}': every host and router needs a name of its own")]
+    DuplicateNode(String),
+    /// A name is taken.
+    #[error("there are two links named '{0}': every link needs a name of its own, since its random stream has it")]
+    DuplicateLink(String),
+    /// A name that no host and no router has.
+    #[error("{user} names the node '{name}', which does not exist{}", hint(nearest.as_deref()))]
+    UnknownNode {
+        /// What names it.
+        user: String,
+        /// The name.
+        name: String,
+        /// The one that comes nearest.
+        nearest: Option<String>,
+    },
+    /// A name that no link has.
+    #[error("the route from '{from}' names the link '{name}', which does not exist{}", hint(nearest.as_deref()))]
+    UnknownLink {
+        /// Where the route begins.
+        from: String,
+        /// The name.
+        name: String,
+        /// The one that comes nearest.
+        nearest: Option<String>,
+    },
+    /// Something that only a host can be or have.
+    #[error("{user}: '{name}' is a router, and only hosts send and receive")]
+    NotAHost {
+        /// What needs a host.
+        user: String,
+        /// The router.
+        name: String,
+    },
+    /// No links lead there.
+    #[error("there is no route from '{from}' to '{to}': no links lead there through routers (hosts do not forward)")]
+    NoRoute {
+        /// Where it would begin.
+        from: String,
+        /// Where it would end.
+        to: String,
+    },
+    /// A link that does not begin where the one before it ends.
+    #[error("the route from '{from}' takes the link '{link}', which begins at '{begin}', but is at '{at}' by then")]
+    BrokenRoute {
+        /// Where the route begins.
+        from: String,
+        /// The link.
+        link: String,
+        /// Where the link begins.
+        begin: String,
+        /// Where the route has come to.
+        at: String,
+    },
+    /// A route that goes on behind a host.
+    #[error("the route from '{from}' leads through the host '{host}', and hosts do not forward")]
+    ThroughHost {
+        /// Where the route begins.
+        from: String,
+        /// The host.
+        host: String,
+    },
+    /// More than the agenda can tell apart.
+    #[error("{0} links and hosts are too many: a simulation holds {MAX_OWNERS}")]
+    TooLarge(usize),
+}
+
+fn hint(nearest: Option<&str>) -> String {
+    nearest.map_or_else(String::new, |name| format!("; did you mean '{name}'?"))
+}
+
+/// Hosts, routers, links and routes, by name.
+#[derive(Clone, Debug, Default)]
+pub struct Topology {
+    nodes: Vec<Node>,
+    links: Vec<Wire>,
+    /// The nodes that are hosts.
+    hosts: Vec<u32>,
+    node_by_name: HashMap<String, u32>,
+    link_by_name: HashMap<String, u32>,
+    /// The links of all routes, one route behind the other.
+    hops: Vec<u32>,
+}
+
+#[derive(Clone, Debug)]
+struct Node {
+    name: String,
+    host: Option<HostId>,
+    jitter: Span,
+    out: Vec<Edge>,
+}
+
+#[derive(Clone, Debug)]
+struct Wire {
+    name: String,
+    from: u32,
+    to: u32,
+    profile: Profile,
+}
+
+impl Topology {
+    /// Nothing yet.
+    #[must_use]
+    pub fn new() -> Topology {
+        Topology::default()
+    }
+
+    /// Adds a host: something that sends and receives, and does not forward.
+    ///
+    /// # Errors
+    /// If a node has that name.
+    pub fn host(&mut self, name: &str) -> Result<HostId, TopologyError> {
+        let id = HostId(index(self.hosts.len())?);
+        let node = self.node(name, Some(id))?;
+        self.hosts.push(node);
+        Ok(id)
+    }
+
+    /// Adds a router: something that forwards, without delay or queue of its own.
+    ///
+    /// # Errors
+    /// If a node has that name.
+    pub fn router(&mut self, name: &str) -> Result<(), TopologyError> {
+        self.node(name, None).map(|_| ())
+    }
+
+    /// Adds one direction of a link between two nodes.
+    ///
+    /// # Errors
+    /// If a link has that name, or a node does not exist.
+    pub fn link(&mut self, name: &str, from: &str, to: &str, profile: Profile) -> Result<LinkId, TopologyError> {
+        let user = || format!("the link '{name}'");
+        let (from, to) = (self.find(from, user)?, self.find(to, user)?);
+        if self.link_by_name.contains_key(name) {
+            return Err(TopologyError::DuplicateLink(name.into()));
+        }
+        let link = index(self.links.len())?;
+        self.link_by_name.insert(name.into(), link);
+        self.nodes[from as usize].out.push(Edge { link, to, delay: profile.delay });
+        self.links.push(Wire { name: name.into(), from, to, profile });
+        Ok(LinkId(link))
+    }
+
+    /// Adds both directions of a link, `NAME/up` from the first node to the second and `NAME/down` back, alike.
+    ///
+    /// # Errors
+    /// As for [`Topology::link`].
+    pub fn duplex(
+        &mut self,
+        name: &str,
+        from: &str,
+        to: &str,
+        profile: &Profile,
+    ) -> Result<(LinkId, LinkId), TopologyError> {
+        let up = self.link(&format!("{name}/up"), from, to, profile.clone())?;
+        let down = self.link(&format!("{name}/down"), to, from, profile.clone())?;
+        Ok((up, down))
+    }
+
+    /// Delays each packet that the host sends by a time drawn uniformly from zero to `most`, in order: the remedy against phase
+    /// effects at drop-tail queues, where without noise one flow gets all the drops. The transmission time of a packet
+    /// at the bottleneck is a good bound. Zero, as without this, turns it off.
+    ///
+    /// # Errors
+    /// If there is no such host.
+    pub fn jitter(&mut self, host: &str, most: Span) -> Result<(), TopologyError> {
+        let (node, _) = self.find_host(host, || format!("the jitter of '{host}'"))?;
+        self.nodes[node as usize].jitter = most;
+        Ok(())
+    }
+
+    /// The route with the fewest links from one host to another, among those the one with the least delay; of equals, the one
+    /// whose links were added first. It stays as it is, whatever is added later.
+    ///
+    /// # Errors
+    /// If a host does not exist, or no links lead there.
+    pub fn route(&mut self, from: &str, to: &str) -> Result<Route, TopologyError> {
+        let user = || format!("the route from '{from}' to '{to}'");
+        let (start, _) = self.find_host(from, user)?;
+        let (end, _) = self.find_host(to, user)?;
+        let nodes = &self.nodes;
+        let edges = |node: u32| {
+            // Hosts do not forward; leaving them out keeps this fast where a router has thousands.
+            let forwards = move |edge: &&Edge| edge.to == end || nodes[edge.to as usize].host.is_none();
+            nodes[node as usize].out.iter().filter(forwards)
+        };
+        let path = routes::shortest(start, end, nodes.len(), edges)
+            .ok_or_else(|| TopologyError::NoRoute { from: from.into(), to: to.into() })?;
+        self.add_route(&path)
+    }
+
+    /// The route from a host over these links, to whichever host the last of them leads.
+    ///
+    /// # Errors
+    /// If the host or a link does not exist, a link does not begin where the one before it ends, or a host lies between.
+    pub fn route_via(&mut self, from: &str, links: &[&str]) -> Result<Route, TopologyError> {
+        let (start, _) = self.find_host(from, || format!("the route from '{from}'"))?;
+        let mut at = start;
+        let mut path = Vec::with_capacity(links.len());
+        for name in links {
+            if at != start && self.nodes[at as usize].host.is_some() {
+                return Err(TopologyError::ThroughHost { from: from.into(), host: self.name_of(at) });
+            }
+            let link = *self.link_by_name.get(*name).ok_or_else(|| TopologyError::UnknownLink {
+                from: from.into(),
+                name: (*name).into(),
+                nearest: nearest(name, self.links.iter().map(|link| &link.name)),
+            })?;
+            let wire = &self.links[link as usize];
+            if wire.from != at {
+                return Err(TopologyError::BrokenRoute {
+                    from: from.into(),
+                    link: (*name).into(),
+                    begin: self.name_of(wire.from),
+                    at: self.name_of(at),
+                });
+            }
+            at = wire.to;
+            path.push(link);
+        }
+        if path.is_empty() {
+            return Err(TopologyError::NoRoute { from: from.into(), to: from.into() });
+        }
+        if self.nodes[at as usize].host.is_none() {
+            let user = format!("the end of the route from '{from}'");
+            return Err(TopologyError::NotAHost { user, name: self.name_of(at) });
+        }
+        self.add_route(&path)
+    }
+
+    /// Which host has this name.
+    ///
+    /// # Errors
+    /// If none has.
+    pub fn host_id(&self, name: &str) -> Result<HostId, TopologyError> {
+        self.find_host(name, || "somebody".into()).map(|(_, id)| id)
+    }
+
+    /// The name of a link.
+    ///
+    /// # Panics
+    /// If the link is of another topology.
+    #[must_use]
+    pub fn link_name(&self, link: LinkId) -> &str {
+        &self.links[link.index()].name
+    }
+
+    /// Makes a simulation of it, at [`Time::ZERO`](units::Time::ZERO), with a host from `make` for each site, in their order.
+    ///
+    /// # Errors
+    /// If it has more links and hosts than a simulation holds.
+    pub fn build<P: Packet, H: Host<P>>(
+        &self,
+        seed: Seed,
+        mut make: impl FnMut(Site<'_>) -> H,
+    ) -> Result<Sim<P, H>, TopologyError> {
+        let owners = self.links.len() + 2 * self.hosts.len();
+        if owners > MAX_OWNERS {
+            return Err(TopologyError::TooLarge(self.links.len() + self.hosts.len()));
+        }
+        let host_of = |node: u32| self.nodes[node as usize].host.map(|id| id.0);
+        let port = |wire: &Wire| {
+            let link = Link::new(wire.profile.clone(), seed.stream(&format!("link/{}", wire.name)));
+            Port::new(link, host_of(wire.from), host_of(wire.to))
+        };
+        let ports = self.links.iter().map(port).collect();
+        let sites = || self.hosts.iter().map(|node| &self.nodes[*node as usize]);
+        let jitter = |node: &Node| {
+            let stream = || seed.stream(&format!("jitter/{}", node.name));
+            (node.jitter > Span::ZERO).then(|| Jitter::new(node.jitter, stream()))
+        };
+        let jitters = sites().map(jitter).collect();
+        let hosts = sites().zip(0..).map(|(node, id)| {
+            let seed = seed.stream(&format!("host/{}", node.name));
+            make(Site { id: HostId(id), name: &node.name, seed })
+        });
+        Ok(Sim::new(Net::new(ports, self.hops.clone(), jitters), hosts.collect()))
+    }
+
+    fn node(&mut self, name: &str, host: Option<HostId>) -> Result<u32, TopologyError> {
+        if self.node_by_name.contains_key(name) {
+            return Err(TopologyError::DuplicateNode(name.into()));
+        }
+        let node = index(self.nodes.len())?;
+        self.node_by_name.insert(name.into(), node);
+        self.nodes.push(Node { name: name.into(), host, jitter: Span::ZERO, out: Vec::new() });
+        Ok(node)
+    }
+
+    fn find(&self, name: &str, user: impl Fn() -> String) -> Result<u32, TopologyError> {
+        self.node_by_name.get(name).copied().ok_or_else(|| TopologyError::UnknownNode {
+            user: user(),
+            name: name.into(),
+            nearest: nearest(name, self.nodes.iter().map(|node| &node.name)),
+        })
+    }
+
+    fn find_host(&self, name: &str, user: impl Fn() -> String) -> Result<(u32, HostId), TopologyError> {
+        let node = self.find(name, &user)?;
+        let host = self.nodes[node as usize].host;
+        host.map(|id| (node, id)).ok_or_else(|| TopologyError::NotAHost { user: user(), name: name.into() })
+    }
+
+    fn name_of(&self, node: u32) -> String {
+        self.nodes[node as usize].name.clone()
+    }
+
+    fn add_route(&mut self, path: &[u32]) -> Result<Route, TopologyError> {
+        let route = Route(index(self.hops.len() + path.len())? - index(path.len())?);
+        self.hops.extend_from_slice(path);
+        Ok(route)
+    }
+}
+
+fn index(n: usize) -> Result<u32, TopologyError> {
+    u32::try_from(n).map_err(|_| TopologyError::TooLarge(n))
+}
+
+/// The name that looks most like it, if one does.
+fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a String>) -> Option<String> {
+    let likeness = |other: &String| strsim::jaro_winkler(name, other);
+    let best = names.map(|other| (likeness(other), other)).max_by(|a, b| a.0.total_cmp(&b.0));
+    best.filter(|(likeness, _)| *likeness > 0.7).map(|(_, other)| other.clone())
+}

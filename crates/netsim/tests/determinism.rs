@@ -1,0 +1,177 @@
+//! The same seed, the same run; and nothing appears or vanishes.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::{Numbered, Planned, ns, packet, planned};
+use link::{Blackout, Counters, Limit, Loss, Profile, RatePlan, Redraw, Reorder};
+use netsim::{Digest, Event, Sim, Topology};
+use proptest::prelude::*;
+use units::{Rate, Seed, Span, Time};
+
+/// A line with everything that draws.
+fn noisy(rate: Rate) -> Profile {
+    Profile {
+        queue: Limit::Packets(20),
+        loss: Loss::Bernoulli(0.05),
+        duplicate: 0.02,
+        corrupt: 0.02,
+        reorder: Some(Reorder { probability: 0.1, delay: Span::from_millis(3) }),
+        rate: RatePlan {
+            redraw: Some(Redraw { every: Span::from_millis(20), from: 0.5, to: 1.0, seed: Seed(9) }),
+            ..RatePlan::constant(rate)
+        },
+        ..Profile::new(rate, Span::from_millis(5))
+    }
+}
+
+/// `pairs` of hosts that exchange packets over a common noisy line and one clean line; half of the senders jitter.
+fn crowd(pairs: u64, seed: Seed) -> Sim<Numbered, Planned> {
+    let mut net = Topology::new();
+    net.router("left").unwrap();
+    net.router("right").unwrap();
+    net.duplex("line", "left", "right", &noisy(Rate::mbit(20))).unwrap();
+    let clean = Profile::new(Rate::mbit(1_000), Span::from_micros(100));
+    let mut plans = Vec::new();
+    for n in 0..pairs {
+        let (near, far) = (format!("near {n}"), format!("far {n}"));
+        let host = net.host(&near).unwrap();
+        net.host(&far).unwrap();
+        net.duplex(&near, &near, "left", &clean).unwrap();
+        net.duplex(&far, "right", &far, &clean).unwrap();
+        let (there, back) = (net.route(&near, &far).unwrap(), net.route(&far, &near).unwrap());
+        if n % 2 == 1 {
+            net.jitter(&near, Span::from_micros(600)).unwrap();
+        }
+        let ping = |i: u64| Numbered { answer: Some(back), ..packet(n * 1_000_000 + i, 100 + i * 37 % 1_400) };
+        plans.push((host, (0..400).map(|i| (ns(i * 900_000 + n * 7), there, ping(i))).collect()));
+    }
+    planned(&net, seed, plans)
+}
+
+fn run(seed: Seed) -> Digest {
+    let mut sim = crowd(4, seed);
+    sim.run_until(ns(2_000_000_000));
+    sim.digest()
+}
+
+#[test]
+fn the_digest_is_golden() {
+    // The same in debug and in release, and on every machine. Whoever changes it changes every figure: deliberately, or not at all.
+    assert_eq!(run(Seed(1)).to_string(), "550e70f29619ee36");
+    assert_eq!(run(Seed(1)), run(Seed(1)));
+    assert_ne!(run(Seed(1)), run(Seed(2)));
+}
+
+#[test]
+fn looking_on_and_stopping_on_the_way_change_nothing() {
+    let mut sim = crowd(4, Seed(1));
+    let mut seen = 0u64;
+    for n in 1..=200u64 {
+        sim.run_traced(ns(n * 10_000_000), &mut |_: Time, _: Event<'_, Numbered>| seen += 1);
+    }
+    assert!(seen > 10_000);
+    assert_eq!(sim.digest(), run(Seed(1)));
+}
+
+/// What the noisy links drew, and what the hosts heard, of a network of `first` and perhaps more.
+fn draws(more: bool) -> (Counters, Vec<(u64, u64)>) {
+    let mut net = Topology::new();
+    if more {
+        net.host("other near").unwrap();
+        net.host("other far").unwrap();
+        net.link("other", "other near", "other far", noisy(Rate::mbit(5))).unwrap();
+        net.jitter("other near", Span::from_millis(1)).unwrap();
+    }
+    let near = net.host("near").unwrap();
+    let far = net.host("far").unwrap();
+    let link = net.link("first", "near", "far", noisy(Rate::mbit(10))).unwrap();
+    net.jitter("near", Span::from_millis(1)).unwrap();
+    let route = net.route("near", "far").unwrap();
+    let plan = |route| (0..500).map(|i| (ns(i * 1_000_000), route, packet(i, 1_000))).collect::<Vec<_>>();
+    let mut plans = vec![(near, plan(route))];
+    if more {
+        let route = net.route("other near", "other far").unwrap();
+        plans.push((net.host_id("other near").unwrap(), plan(route)));
+    }
+    let mut sim = planned(&net, Seed(3), plans);
+    sim.run_until(ns(3_000_000_000));
+    (*sim.counters(link), sim.host(far).heard.clone())
+}
+
+#[test]
+fn a_component_more_leaves_the_draws_of_the_others_alone() {
+    let (counters, heard) = draws(false);
+    assert!(counters.dropped_loss > 5 && counters.reordered > 5 && counters.corrupted > 1 && counters.duplicated > 1);
+    assert_eq!(draws(true), (counters, heard));
+}
+
+#[test]
+fn each_host_has_a_seed_of_its_own() {
+    let seeds = |names: &[&str]| {
+        let mut net = Topology::new();
+        for name in names {
+            net.host(name).unwrap();
+        }
+        let mut seeds = Vec::new();
+        net.build(Seed(1), |site| {
+            seeds.push((site.name.to_string(), site.seed));
+            Planned::default()
+        })
+        .unwrap();
+        seeds
+    };
+    assert_eq!(seeds(&["a", "b"])[1], seeds(&["c", "b", "a"])[1]);
+    assert_eq!(seeds(&["b"])[0].1, Seed(1).stream("host/b"));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn every_packet_is_delivered_dropped_or_under_way(
+        seed: u64, pairs in 1..5u64, queue in 1..30u64, loss in 0.0..0.5f64, dark: bool, redraw: bool, hold: bool, stop in 0..600u64,
+    ) {
+        let mut profile = noisy(Rate::mbit(10));
+        profile.queue = Limit::Packets(queue);
+        profile.loss = Loss::Bernoulli(loss);
+        if !redraw {
+            profile.rate = RatePlan::constant(Rate::mbit(10));
+        }
+        if !hold {
+            profile.reorder = None;
+        }
+        if dark {
+            let (from, to) = (Span::from_millis(30), Some(Span::from_millis(50)));
+            profile.blackouts = vec![Blackout { from, to, every: Some(Span::from_millis(100)) }];
+        }
+        let mut net = Topology::new();
+        net.router("left").unwrap();
+        net.router("right").unwrap();
+        net.duplex("line", "left", "right", &profile).unwrap();
+        let mut plans = Vec::new();
+        for n in 0..pairs {
+            let (near, far) = (format!("near {n}"), format!("far {n}"));
+            let host = net.host(&near).unwrap();
+            net.host(&far).unwrap();
+            net.duplex(&near, &near, "left", &Profile::new(Rate::mbit(100), Span::from_millis(1))).unwrap();
+            net.duplex(&far, "right", &far, &Profile::new(Rate::mbit(100), Span::from_millis(1))).unwrap();
+            let (there, back) = (net.route(&near, &far).unwrap(), net.route(&far, &near).unwrap());
+            net.jitter(&near, Span::from_millis(n)).unwrap();
+            let ping = Numbered { answer: Some(back), ..packet(n, 1_200) };
+            plans.push((host, (0..200u64).map(|i| (ns(i * 1_500_000), there, ping)).collect()));
+        }
+        let mut sim = planned(&net, Seed(seed), plans);
+        let mut check = |until: Time| {
+            sim.run_until(until);
+            let totals = sim.totals();
+            let made: u64 = sim.all_counters().map(|counters| counters.duplicated).sum();
+            let dropped: u64 = sim.all_counters().map(Counters::dropped).sum();
+            let heard: usize = sim.hosts().iter().map(|host| host.heard.len()).sum();
+            assert_eq!(totals.delivered, heard as u64);
+            assert_eq!(totals.sent + made, totals.delivered + totals.damaged + dropped + sim.held());
+            sim.held()
+        };
+        check(ns(stop * 1_000_000));
+        prop_assert_eq!(check(ns(20_000_000_000)), 0, "all is over by then");
+    }
+}
