@@ -5,20 +5,20 @@ use alloc::vec::Vec;
 use units::{Rate, Seed};
 
 use crate::instance::Selection;
-use crate::random::Draws;
+use crate::random::{Draws, unit_of};
 
-/// After so many draws of relays that are in use, the rest is weighed one by one.
-const DRAWS: usize = 32;
+/// After so many draws in vain, which happens where a source uses most of the capacity there is, the rest is weighed one by one.
+const DRAWS: usize = 64;
 
 /// How sources choose among the relays.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Choice {
     /// Each with equal probability.
     Uniform,
-    /// In proportion to the relays' capacities, as estimated.
+    /// In proportion to the relays' capacities, as each source estimates them.
     Proportional {
-        /// The largest relative error of an estimate. Each relay's error is drawn once, uniformly up to this, of random sign: the
-        /// paper defines the magnitude only.
+        /// The largest relative error of an estimate, at most 1. Each source's error about each relay is drawn once, uniformly up to
+        /// this, of random sign: the paper defines the magnitude only.
         error: f64,
     },
 }
@@ -28,6 +28,8 @@ pub enum Choice {
 pub struct Chooser {
     weights: Vec<f64>,
     cumulative: Vec<f64>,
+    error: f64,
+    estimates: Seed,
     draws: Draws,
 }
 
@@ -39,19 +41,23 @@ impl Chooser {
     /// If no relay can be chosen.
     #[must_use]
     pub fn new(choice: Choice, capacities: &[Rate], seed: Seed) -> Chooser {
-        let mut errors = Draws::new(seed.stream("estimates"));
-        let estimate = |capacity: &Rate| match choice {
-            Choice::Uniform => 1.0,
-            Choice::Proportional { error } => capacity.as_f64() * (1.0 + error * (2.0 * errors.unit() - 1.0)),
+        let (weights, error): (Vec<f64>, f64) = match choice {
+            Choice::Uniform => (capacities.iter().map(|_| 1.0).collect(), 0.0),
+            Choice::Proportional { error } => (capacities.iter().map(|rate| rate.as_f64()).collect(), error),
         };
-        let weights: Vec<f64> = capacities.iter().map(estimate).collect();
         let running = |sum: &mut f64, weight: &f64| {
             *sum += weight;
             Some(*sum)
         };
         let cumulative: Vec<f64> = weights.iter().scan(0.0, running).collect();
         assert!(cumulative.last().is_some_and(|&sum| sum > 0.0), "no relay to choose");
-        Chooser { weights, cumulative, draws: Draws::new(seed.stream("choices")) }
+        Chooser {
+            weights,
+            cumulative,
+            error,
+            estimates: seed.stream("estimates"),
+            draws: Draws::new(seed.stream("choices")),
+        }
     }
 
     /// The first choice of all sources: `paths` distinct relays each.
@@ -61,34 +67,53 @@ impl Chooser {
     /// If there are fewer relays than that.
     #[must_use]
     pub fn select(&mut self, sources: usize, paths: usize) -> Selection {
-        let mut relays = Vec::with_capacity(sources * paths);
-        for source in 0..sources {
-            for _ in 0..paths {
-                let other = self.draw_other(&relays[source * paths..]);
-                relays.push(other.expect("a relay for each of a source's paths"));
-            }
-        }
-        Selection::new(paths, relays)
+        Selection::new(paths, (0..sources).flat_map(|source| self.choose(source, paths)).collect())
     }
 
-    /// A relay that is not among the used ones; drawing several in turn is sampling without replacement.
-    pub fn draw_other(&mut self, used: &[usize]) -> Option<usize> {
+    /// So many distinct relays for a source, by sampling without replacement.
+    ///
+    /// # Panics
+    ///
+    /// If there are fewer relays than that.
+    #[must_use]
+    pub fn choose(&mut self, source: usize, paths: usize) -> Vec<usize> {
+        let mut relays = Vec::with_capacity(paths);
+        for _ in 0..paths {
+            relays.push(self.draw_other(source, &relays).expect("a relay for each of a source's paths"));
+        }
+        relays
+    }
+
+    /// A relay for a source that is not among those it uses.
+    pub fn draw_other(&mut self, source: usize, used: &[usize]) -> Option<usize> {
         let sum = *self.cumulative.last()?;
         for _ in 0..DRAWS {
+            // Drawn by the true weight and taken with a probability in proportion to the estimate's error, relays come out by
+            // the estimate; so nobody needs a table of all sources' estimates.
             let point = self.draws.unit() * sum;
             let relay = self.cumulative.partition_point(|&end| end <= point).min(self.weights.len() - 1);
-            if !used.contains(&relay) && self.weights[relay] > 0.0 {
+            let is_taken = self.error == 0.0 || self.draws.unit() * (1.0 + self.error) < self.bias(source, relay);
+            if is_taken && !used.contains(&relay) && self.weights[relay] > 0.0 {
                 return Some(relay);
             }
         }
-        let others: Vec<usize> =
-            (0..self.weights.len()).filter(|relay| !used.contains(relay) && self.weights[*relay] > 0.0).collect();
-        let mut left = self.draws.unit() * others.iter().map(|&relay| self.weights[relay]).sum::<f64>();
-        let found = others.iter().find(|&&relay| {
-            left -= self.weights[relay];
+        let estimate = |relay: usize| (relay, self.weights[relay] * self.bias(source, relay));
+        let others: Vec<(usize, f64)> = (0..self.weights.len())
+            .filter(|relay| !used.contains(relay))
+            .map(estimate)
+            .filter(|(_, weight)| *weight > 0.0)
+            .collect();
+        let mut left = self.draws.unit() * others.iter().map(|(_, weight)| weight).sum::<f64>();
+        let found = others.iter().find(|(_, weight)| {
+            left -= weight;
             left < 0.0
         });
-        found.or(others.last()).copied()
+        found.or(others.last()).map(|&(relay, _)| relay)
+    }
+
+    /// What the source's estimate of the relay's capacity is of the true one.
+    fn bias(&self, source: usize, relay: usize) -> f64 {
+        1.0 + self.error * (2.0 * unit_of(self.estimates, source, relay) - 1.0)
     }
 }
 
@@ -114,12 +139,12 @@ pub fn reselect(rule: Reselect, selection: &mut Selection, satisfied: &[bool], r
             let rates = &rates[source * k..][..k];
             let least = (0..k).min_by(|&a, &b| rates[a].total_cmp(&rates[b]));
             // Whoever uses all relays keeps them.
-            if let (Some(least), Some(other)) = (least, chooser.draw_other(selection.of(source))) {
+            if let (Some(least), Some(other)) = (least, chooser.draw_other(source, selection.of(source))) {
                 selection.of_mut(source)[least] = other;
             }
         } else {
-            let fresh = chooser.select(1, k);
-            selection.of_mut(source).copy_from_slice(fresh.relays());
+            let fresh = chooser.choose(source, k);
+            selection.of_mut(source).copy_from_slice(&fresh);
         }
     }
 }
@@ -154,6 +179,18 @@ mod tests {
     }
 
     #[test]
+    fn estimates_err_and_last() {
+        let mut chooser = Chooser::new(Choice::Proportional { error: 0.5 }, &[Rate::mbit(1); 2], Seed(1));
+        for source in 0..20 {
+            let bias = [chooser.bias(source, 0), chooser.bias(source, 1)];
+            assert!(bias.iter().all(|bias| (0.5..1.5).contains(bias)), "{bias:?}");
+            let wanted = bias[0] / (bias[0] + bias[1]);
+            let got = (0..4_000).filter(|_| chooser.choose(source, 1) == [0]).map(|_| 1.0 / 4_000.0).sum::<f64>();
+            assert!((got - wanted).abs() < 0.03, "{got} of {wanted}");
+        }
+    }
+
+    #[test]
     fn rare_relays_are_found_when_all_are_needed() {
         let capacities = [Rate::mbit(1_000), Rate::from_bits(1), Rate::from_bits(1)];
         let mut chooser = Chooser::new(Choice::Proportional { error: 0.5 }, &capacities, Seed(1));
@@ -163,7 +200,7 @@ mod tests {
             relays.sort_unstable();
             assert_eq!(relays, [0, 1, 2]);
         }
-        assert_eq!(chooser.draw_other(&[0, 1, 2]), None);
+        assert_eq!(chooser.draw_other(0, &[0, 1, 2]), None);
     }
 
     #[test]

@@ -25,3 +25,18 @@ impl Draws {
         usize::try_from(wide >> 64).expect("below n")
     }
 }
+
+/// Uniform in [0, 1), always the same for a pair of indices.
+#[expect(clippy::cast_precision_loss, reason = "53 bits are exact")]
+pub(crate) fn unit_of(seed: Seed, row: usize, column: usize) -> f64 {
+    let word = mix(mix(seed.0 ^ row as u64) ^ column as u64);
+    (word >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+/// A step of SplitMix64 (G. L. Steele, D. Lea, C. H. Flood, "Fast splittable pseudorandom number generators", 2014).
+fn mix(word: u64) -> u64 {
+    let word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ (word >> 31)
+}
