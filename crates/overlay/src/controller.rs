@@ -164,9 +164,9 @@ impl Controller {
     }
 
     fn normalise(&mut self) {
-        let sum: f64 = self.paths.iter().map(|path| path.probability).sum();
+        let factor = 1.0 / self.paths.iter().map(|path| path.probability).sum::<f64>();
         for path in &mut self.paths {
-            path.probability = (path.probability / sum).max(LEAST_PROBABILITY);
+            path.probability = (path.probability * factor).max(LEAST_PROBABILITY);
         }
     }
 
