@@ -1,6 +1,6 @@
 //! The paper's Fig. 3, and Theorems 1 and 3.
 
-use overlay::search::{Search, search_in};
+use overlay::search::{Search, Stop, search_in};
 use overlay::study::{Demands, Setting, control, run};
 use overlay::{Config, Detect, Initial, Instance, Reselect, Selection, Sharing, max_min, optimum};
 use units::{Rate, Seed};
@@ -72,6 +72,32 @@ fn k_reselection_finds_what_was_planted() {
         let found = search_in(&search, &instance, Seed(seed));
         assert!(found.iterations.is_some(), "seed {seed}: {found:?}");
         assert!((found.last - 1.0).abs() < 1e-12);
+    }
+}
+
+/// The paper's Fig. 7 in the small: reselection by those who lack something ends, reselection by all does not.
+#[test]
+fn skewed_relays_are_sorted_out_by_those_who_lack_something() {
+    let skewed = |supply| Setting { skew: 1.0, supply, ..Setting::default() };
+    for seed in 0..5 {
+        for rule in [Reselect::Paths, Reselect::Least] {
+            let found = overlay::search::run(&Search::optimal(skewed(1.6), rule), Seed(seed));
+            assert!((0.6..0.85).contains(&found.first), "seed {seed}: {found:?}");
+            assert!((3..100).contains(&found.iterations.unwrap_or(1_000)), "{rule:?}, seed {seed}: {found:?}");
+        }
+        let baseline = Search { cap: 100, ..Search::optimal(skewed(1.8), Reselect::Everything) };
+        assert_eq!(overlay::search::run(&baseline, Seed(seed)).iterations, None, "seed {seed}");
+    }
+}
+
+/// What sources themselves find ends the search, within what they tolerate.
+#[test]
+fn controlled_sources_end_their_search() {
+    let setting = Setting { supply: 1.8, ..Setting::default() };
+    for rule in [Reselect::Paths, Reselect::Least] {
+        let search = Search { stop: Stop::Satisfied, ..Search::controlled(setting.clone(), rule) };
+        let found = overlay::search::run(&search, Seed(3));
+        assert!(found.iterations.is_some() && found.last >= 0.99, "{rule:?}: {found:?}");
     }
 }
 
