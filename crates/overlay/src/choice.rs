@@ -1,0 +1,222 @@
+//! Path choice and reselection (the paper's section 5).
+
+use alloc::vec::Vec;
+
+use units::{Rate, Seed};
+
+use crate::instance::Selection;
+use crate::random::{Draws, unit_of};
+
+/// After so many draws in vain, which happens where a source uses most of the capacity there is, the rest is weighed one by one.
+const DRAWS: usize = 64;
+
+/// How sources choose among the relays.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Choice {
+    /// Each with equal probability.
+    Uniform,
+    /// In proportion to the relays' capacities, as each source estimates them.
+    Proportional {
+        /// The largest relative error of an estimate, at most 1. Each source's error about each relay is drawn once, uniformly up to
+        /// this, of random sign: the paper defines the magnitude only.
+        error: f64,
+    },
+}
+
+/// Draws relays.
+#[derive(Clone, Debug)]
+pub struct Chooser {
+    weights: Vec<f64>,
+    cumulative: Vec<f64>,
+    error: f64,
+    estimates: Seed,
+    draws: Draws,
+}
+
+impl Chooser {
+    /// Chooses among relays of these capacities.
+    ///
+    /// # Panics
+    ///
+    /// If no relay can be chosen.
+    #[must_use]
+    pub fn new(choice: Choice, capacities: &[Rate], seed: Seed) -> Chooser {
+        let (weights, error): (Vec<f64>, f64) = match choice {
+            Choice::Uniform => (capacities.iter().map(|_| 1.0).collect(), 0.0),
+            Choice::Proportional { error } => (capacities.iter().map(|rate| rate.as_f64()).collect(), error),
+        };
+        let running = |sum: &mut f64, weight: &f64| {
+            *sum += weight;
+            Some(*sum)
+        };
+        let cumulative: Vec<f64> = weights.iter().scan(0.0, running).collect();
+        assert!(cumulative.last().is_some_and(|&sum| sum > 0.0), "no relay to choose");
+        Chooser {
+            weights,
+            cumulative,
+            error,
+            estimates: seed.stream("estimates"),
+            draws: Draws::new(seed.stream("choices")),
+        }
+    }
+
+    /// The first choice of all sources: `paths` distinct relays each.
+    ///
+    /// # Panics
+    ///
+    /// If there are fewer relays than that.
+    #[must_use]
+    pub fn select(&mut self, sources: usize, paths: usize) -> Selection {
+        Selection::new(paths, (0..sources).flat_map(|source| self.choose(source, paths)).collect())
+    }
+
+    /// So many distinct relays for a source, by sampling without replacement.
+    ///
+    /// # Panics
+    ///
+    /// If there are fewer relays than that.
+    #[must_use]
+    pub fn choose(&mut self, source: usize, paths: usize) -> Vec<usize> {
+        let mut relays = Vec::with_capacity(paths);
+        for _ in 0..paths {
+            relays.push(self.draw_other(source, &relays).expect("a relay for each of a source's paths"));
+        }
+        relays
+    }
+
+    /// A relay for a source that is not among those it uses.
+    pub fn draw_other(&mut self, source: usize, used: &[usize]) -> Option<usize> {
+        let sum = *self.cumulative.last()?;
+        for _ in 0..DRAWS {
+            // Drawn by the true weight and taken with a probability in proportion to the estimate's error, relays come out by
+            // the estimate; so nobody needs a table of all sources' estimates.
+            let point = self.draws.unit() * sum;
+            let relay = self.cumulative.partition_point(|&end| end <= point).min(self.weights.len() - 1);
+            let is_taken = self.error == 0.0 || self.draws.unit() * (1.0 + self.error) < self.bias(source, relay);
+            if is_taken && !used.contains(&relay) && self.weights[relay] > 0.0 {
+                return Some(relay);
+            }
+        }
+        let estimate = |relay: usize| (relay, self.weights[relay] * self.bias(source, relay));
+        let others: Vec<(usize, f64)> = (0..self.weights.len())
+            .filter(|relay| !used.contains(relay))
+            .map(estimate)
+            .filter(|(_, weight)| *weight > 0.0)
+            .collect();
+        let mut left = self.draws.unit() * others.iter().map(|(_, weight)| weight).sum::<f64>();
+        let found = others.iter().find(|(_, weight)| {
+            left -= weight;
+            left < 0.0
+        });
+        found.or(others.last()).map(|&(relay, _)| relay)
+    }
+
+    /// What the source's estimate of the relay's capacity is of the true one.
+    fn bias(&self, source: usize, relay: usize) -> f64 {
+        1.0 + self.error * (2.0 * unit_of(self.estimates, source, relay) - 1.0)
+    }
+}
+
+/// Which paths are drawn anew while demands are not met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reselect {
+    /// All paths of the sources whose demand is not met: k-reselection.
+    Paths,
+    /// The path that carries least of each such source, for one that it does not use: 1-reselection.
+    Least,
+    /// All paths of all sources: the paper's baseline.
+    Everything,
+}
+
+/// Draws paths anew; `satisfied` has an entry a source, `rates` what arrives of each path.
+pub fn reselect(rule: Reselect, selection: &mut Selection, satisfied: &[bool], rates: &[f64], chooser: &mut Chooser) {
+    let k = selection.paths();
+    for (source, &satisfied) in satisfied.iter().enumerate() {
+        if satisfied && rule != Reselect::Everything {
+            continue;
+        }
+        if rule == Reselect::Least {
+            let rates = &rates[source * k..][..k];
+            let least = (0..k).min_by(|&a, &b| rates[a].total_cmp(&rates[b]));
+            // Whoever uses all relays keeps them.
+            if let (Some(least), Some(other)) = (least, chooser.draw_other(source, selection.of(source))) {
+                selection.of_mut(source)[least] = other;
+            }
+        } else {
+            let fresh = chooser.choose(source, k);
+            selection.of_mut(source).copy_from_slice(&fresh);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    #[test]
+    fn choices_are_distinct_and_proportional() {
+        let capacities = [Rate::mbit(6), Rate::mbit(3), Rate::mbit(1)];
+        let mut chooser = Chooser::new(Choice::Proportional { error: 0.0 }, &capacities, Seed(1));
+        let selection = chooser.select(20_000, 2);
+        let mut first = [0.0_f64; 3];
+        let mut pairs = [0.0_f64; 3];
+        for source in 0..selection.sources() {
+            let &[a, b] = selection.of(source) else { panic!("two paths") };
+            assert_ne!(a, b);
+            first[a] += 1.0 / 20_000.0;
+            pairs[3 - a - b] += 1.0 / 20_000.0;
+        }
+        for (got, wanted) in first.into_iter().zip([0.6, 0.3, 0.1]) {
+            assert!((got - wanted).abs() < 0.015, "{first:?}");
+        }
+        // Left out is the third with .6 * .3/.4 + .3 * .6/.7, and so on.
+        for (got, wanted) in
+            pairs.into_iter().zip([0.3 / 9.0 + 0.1 * 0.3 / 0.7, 0.6 * 0.25 + 0.1 * 6.0 / 9.0, 0.707_14])
+        {
+            assert!((got - wanted).abs() < 0.015, "{pairs:?}");
+        }
+    }
+
+    #[test]
+    fn estimates_err_and_last() {
+        let mut chooser = Chooser::new(Choice::Proportional { error: 0.5 }, &[Rate::mbit(1); 2], Seed(1));
+        for source in 0..20 {
+            let bias = [chooser.bias(source, 0), chooser.bias(source, 1)];
+            assert!(bias.iter().all(|bias| (0.5..1.5).contains(bias)), "{bias:?}");
+            let wanted = bias[0] / (bias[0] + bias[1]);
+            let got = (0..4_000).filter(|_| chooser.choose(source, 1) == [0]).map(|_| 1.0 / 4_000.0).sum::<f64>();
+            assert!((got - wanted).abs() < 0.03, "{got} of {wanted}");
+        }
+    }
+
+    #[test]
+    fn rare_relays_are_found_when_all_are_needed() {
+        let capacities = [Rate::mbit(1_000), Rate::from_bits(1), Rate::from_bits(1)];
+        let mut chooser = Chooser::new(Choice::Proportional { error: 0.5 }, &capacities, Seed(1));
+        let selection = chooser.select(10, 3);
+        for source in 0..10 {
+            let mut relays = selection.of(source).to_vec();
+            relays.sort_unstable();
+            assert_eq!(relays, [0, 1, 2]);
+        }
+        assert_eq!(chooser.draw_other(0, &[0, 1, 2]), None);
+    }
+
+    #[test]
+    fn each_rule_moves_what_it_says() {
+        let mut chooser = Chooser::new(Choice::Uniform, &[Rate::mbit(1); 50], Seed(1));
+        let before = Selection::new(2, vec![0, 1, 2, 3]);
+        let mut after = before.clone();
+        reselect(Reselect::Least, &mut after, &[true, false], &[0.0, 0.0, 5.0, 4.0], &mut chooser);
+        assert_eq!((after.of(0), after.of(1)[0]), (before.of(0), 2));
+        assert_ne!(after.of(1)[1], 3);
+        let mut after = before.clone();
+        reselect(Reselect::Paths, &mut after, &[true, false], &[0.0; 4], &mut chooser);
+        assert_eq!(after.of(0), before.of(0));
+        assert_ne!(after.of(1), before.of(1));
+        let mut after = before.clone();
+        reselect(Reselect::Everything, &mut after, &[true, true], &[0.0; 4], &mut chooser);
+        assert_ne!(after.of(0), before.of(0));
+    }
+}

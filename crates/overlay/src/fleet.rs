@@ -1,0 +1,95 @@
+//! All sources of an instance under rate control, over fluid relays.
+
+use alloc::format;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use units::Seed;
+
+use crate::controller::{Config, Controller, Seen};
+use crate::fluid::{Fluid, Sharing};
+use crate::instance::{Instance, Selection};
+use crate::maxmin::max_min;
+
+/// The rates that sources begin with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Initial {
+    /// Nothing.
+    Zero,
+    /// [`max_min`] rates.
+    MaxMin,
+}
+
+/// Sources, their relays, and the rates of the last control interval. All intervals are aligned.
+#[derive(Clone, Debug)]
+pub struct Fleet {
+    sources: Vec<Controller>,
+    selection: Selection,
+    fluid: Fluid,
+    sent: Vec<f64>,
+    received: Vec<f64>,
+}
+
+impl Fleet {
+    /// Sources that have not begun; each draws from a stream of its own.
+    #[must_use]
+    pub fn new(
+        instance: &Instance,
+        selection: &Selection,
+        config: &Config,
+        initial: Initial,
+        sharing: Sharing,
+        seed: Seed,
+    ) -> Fleet {
+        let k = selection.paths();
+        let sent = match initial {
+            Initial::Zero => vec![0.0; selection.relays().len()],
+            Initial::MaxMin => max_min(instance, selection),
+        };
+        let source = |(index, &demand)| {
+            Controller::new(*config, demand, &sent[index * k..][..k], seed.stream(&format!("source/{index}")))
+        };
+        Fleet {
+            sources: instance.demands.iter().enumerate().map(source).collect(),
+            selection: selection.clone(),
+            fluid: Fluid::new(sharing, instance, selection),
+            received: sent.clone(),
+            sent,
+        }
+    }
+
+    /// One control interval of every source; returns what arrives in it from all of them together, in bit/s.
+    pub fn step(&mut self) -> f64 {
+        let k = self.selection.paths();
+        for (index, source) in self.sources.iter_mut().enumerate() {
+            let seen = source.probed().map(|probed| Seen {
+                received: self.received[index * k + probed],
+                overloaded: self.fluid.is_overloaded(self.selection.of(index)[probed]),
+            });
+            source.handle_interval(seen);
+            for (slot, rate) in self.sent[index * k..][..k].iter_mut().zip(source.rates()) {
+                *slot = rate;
+            }
+        }
+        self.fluid.handle_rates(&self.sent, &mut self.received);
+        self.received.iter().sum()
+    }
+
+    /// The rates that are set, y, one a path, in bit/s.
+    #[must_use]
+    pub fn sent(&self) -> &[f64] {
+        &self.sent
+    }
+
+    /// The rates that arrive, x, one a path, in bit/s.
+    #[must_use]
+    pub fn received(&self) -> &[f64] {
+        &self.received
+    }
+
+    /// The sources.
+    #[must_use]
+    pub fn sources(&self) -> &[Controller] {
+        &self.sources
+    }
+}

@@ -1,0 +1,56 @@
+//! Many sources, each with a demand, deliver over a few relays each: rate control and path choice.
+//!
+//! Source and section of each rule: "Application-layer multipath data transfer via TCP: Schemes and performance tradeoffs"
+//! (2007), called *the paper* throughout. Each source alone, from what it measures, shifts its rates between its paths
+//! ([`Controller`]) and draws other paths where its demand is not met ([`Reselect`]).
+//!
+//! | module | subject |
+//! |---|---|
+//! | [`Controller`] | one source's rates, a control interval at a time; knows no network |
+//! | [`max_min`] | initial rates |
+//! | [`Fluid`] | what relays deliver of the rates that are set |
+//! | [`optimum()`] | the most that any control could deliver, as a maximum flow |
+//! | [`Chooser`], [`reselect()`] | path choice and reselection |
+//! | [`study`], [`search`] | the paper's numerical study: rate control alone, and with reselection |
+//!
+//! Rates that somebody states (demands, capacities) are [`units::Rate`]. Rates that the control computes with are real numbers
+//! in bit/s: an increment may be a fraction of a bit, and a rounded one would bias the probing.
+//!
+//! The network is the paper's evaluation setting: one receiver, one relay a path, and only the hop from the relay to the
+//! receiver binds. Several hops and several destinations need a linear program in place of the flow; there is none here.
+//!
+//! ```
+//! use overlay::{Config, Fleet, Initial, Instance, Selection, Sharing};
+//! use units::{Rate, Seed};
+//!
+//! // Two sources on two relays; the second can use only the second relay.
+//! let instance = Instance { demands: vec![Rate::mbit(6); 2], capacities: vec![Rate::mbit(6); 2] };
+//! let selection = Selection::new(2, vec![0, 1, 1, 0]);
+//! let mut fleet = Fleet::new(&instance, &selection, &Config::aiad(0.01), Initial::Zero, Sharing::MaxMin, Seed(1));
+//! let reached = (0..500).map(|_| fleet.step()).last().expect("500 intervals");
+//! assert!(reached > 0.95 * 12e6);
+//! ```
+#![no_std]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod choice;
+mod controller;
+mod fleet;
+mod fluid;
+mod instance;
+mod maxmin;
+mod optimum;
+mod random;
+pub mod search;
+pub mod study;
+
+pub use choice::{Choice, Chooser, Reselect, reselect};
+pub use controller::{Config, Controller, Detect, Seen};
+pub use fleet::{Fleet, Initial};
+pub use fluid::{Fluid, Sharing};
+pub use instance::{Instance, Selection};
+pub use maxmin::max_min;
+pub use optimum::{Optimum, optimum};

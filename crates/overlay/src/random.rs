@@ -1,0 +1,42 @@
+//! Draws from one component's stream.
+
+use rand_core::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use units::Seed;
+
+/// A stream of draws.
+#[derive(Clone, Debug)]
+pub(crate) struct Draws(Xoshiro256PlusPlus);
+
+impl Draws {
+    pub(crate) fn new(seed: Seed) -> Draws {
+        Draws(Xoshiro256PlusPlus::seed_from_u64(seed.0))
+    }
+
+    /// Uniform in [0, 1), with 53 random bits.
+    #[expect(clippy::cast_precision_loss, reason = "53 bits are exact")]
+    pub(crate) fn unit(&mut self) -> f64 {
+        (self.0.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// Uniform in 0..`n`; `n` is a count of things in memory, against which the bias of 2⁻⁶⁴·n is nothing.
+    pub(crate) fn below(&mut self, n: usize) -> usize {
+        let wide = u128::from(self.0.next_u64()) * n as u128;
+        usize::try_from(wide >> 64).expect("below n")
+    }
+}
+
+/// Uniform in [0, 1), always the same for a pair of indices.
+#[expect(clippy::cast_precision_loss, reason = "53 bits are exact")]
+pub(crate) fn unit_of(seed: Seed, row: usize, column: usize) -> f64 {
+    let word = mix(mix(seed.0 ^ row as u64) ^ column as u64);
+    (word >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+/// A step of SplitMix64 (G. L. Steele, D. Lea, C. H. Flood, "Fast splittable pseudorandom number generators", 2014).
+fn mix(word: u64) -> u64 {
+    let word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ (word >> 31)
+}

@@ -1,0 +1,158 @@
+//! The paper's numerical study of rate control (section 6): a setting and a seed give an outcome.
+
+use alloc::vec::Vec;
+
+use units::{Rate, Seed};
+
+use crate::choice::{Choice, Chooser};
+use crate::controller::Config;
+use crate::fleet::{Fleet, Initial};
+use crate::fluid::Sharing;
+use crate::instance::{Instance, Selection};
+use crate::optimum::optimum;
+use crate::random::Draws;
+
+/// What sources have to deliver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Demands {
+    /// All the same.
+    Equal(Rate),
+    /// Each one of these, with equal probability.
+    OneOf(Vec<Rate>),
+}
+
+/// A setting of the study; what is random in it comes from a run's seed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Setting {
+    /// Number of sources.
+    pub sources: usize,
+    /// Number of relays.
+    pub relays: u32,
+    /// Relay j of 1, 2, … has a capacity in proportion to `j` to the power of -b: this is b.
+    pub skew: f64,
+    /// All capacities together over all demands together, f.
+    pub supply: f64,
+    /// What sources have to deliver.
+    pub demands: Demands,
+    /// Paths a source, k.
+    pub paths: usize,
+    /// How they are chosen.
+    pub choice: Choice,
+    /// The rate control.
+    pub control: Config,
+    /// The rates it begins with.
+    pub initial: Initial,
+    /// How relays divide what they have.
+    pub sharing: Sharing,
+    /// Control intervals a run.
+    pub intervals: usize,
+    /// Over how many of the last ones the value is averaged.
+    pub settled: usize,
+    /// Relative distance from the value within which a run counts as converged.
+    pub band: f64,
+}
+
+/// The paper's setting in the middle of its ranges: 100 sources of 1.2 Mbit/s, 100 relays, b 0.5, f 1, two paths chosen
+/// uniformly, AIAD from max-min rates with ε 0.01, 10,000 intervals of which the last 5,000 count, within 2 %.
+impl Default for Setting {
+    fn default() -> Setting {
+        Setting {
+            sources: 100,
+            relays: 100,
+            skew: 0.5,
+            supply: 1.0,
+            demands: Demands::Equal(Rate::kbit(1_200)),
+            paths: 2,
+            choice: Choice::Uniform,
+            control: Config::aiad(0.01),
+            initial: Initial::MaxMin,
+            sharing: Sharing::MaxMin,
+            intervals: 10_000,
+            settled: 5_000,
+            band: 0.02,
+        }
+    }
+}
+
+impl Setting {
+    /// The sources and relays of a run.
+    #[must_use]
+    pub fn instance(&self, seed: Seed) -> Instance {
+        let mut draws = Draws::new(seed.stream("demands"));
+        let demand = |_| match &self.demands {
+            Demands::Equal(rate) => *rate,
+            Demands::OneOf(rates) => rates[draws.below(rates.len())],
+        };
+        let demands: Vec<Rate> = (0..self.sources).map(demand).collect();
+        let supply = self.supply * demands.iter().copied().sum::<Rate>().as_f64();
+        let share = |relay: u32| libm::pow(f64::from(relay), -self.skew);
+        let shares: f64 = (1..=self.relays).map(share).sum();
+        let capacities = (1..=self.relays).map(|relay| Rate::from_bits_f64(supply * share(relay) / shares)).collect();
+        Instance { demands, capacities }
+    }
+
+    /// What draws the paths of a run.
+    #[must_use]
+    pub fn chooser(&self, instance: &Instance, seed: Seed) -> Chooser {
+        Chooser::new(self.choice, &instance.capacities, seed.stream("paths"))
+    }
+
+    /// The sources of a run under rate control.
+    #[must_use]
+    pub fn fleet(&self, instance: &Instance, selection: &Selection, seed: Seed) -> Fleet {
+        Fleet::new(instance, selection, &self.control, self.initial, self.sharing, seed)
+    }
+}
+
+/// What became of a run. Rates are shares of all demands together: the paper's normalised aggregate source rate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// The most that any control could reach over the run's paths.
+    pub optimum: f64,
+    /// The rate in each control interval.
+    pub rates: Vec<f64>,
+    /// The convergence value: the mean of the last intervals.
+    pub value: f64,
+    /// The convergence time: the interval, counted from 1, from which on all rates are within the band around the value; `None` if the
+    /// last one is not.
+    pub time: Option<usize>,
+}
+
+impl Outcome {
+    /// How far the value is below the optimum, relative to it; zero where nothing can be reached.
+    #[must_use]
+    pub fn gap(&self) -> f64 {
+        if self.optimum > 0.0 { 1.0 - self.value / self.optimum } else { 0.0 }
+    }
+}
+
+/// One run of rate control over the paths of a first choice.
+#[must_use]
+pub fn run(setting: &Setting, seed: Seed) -> Outcome {
+    let instance = setting.instance(seed);
+    let selection = setting.chooser(&instance, seed).select(setting.sources, setting.paths);
+    control(setting, &instance, &selection, seed)
+}
+
+/// As [`run`], for given sources, relays and paths.
+#[must_use]
+pub fn control(setting: &Setting, instance: &Instance, selection: &Selection, seed: Seed) -> Outcome {
+    let demand = instance.demand().as_f64();
+    let mut fleet = setting.fleet(instance, selection, seed);
+    let rates: Vec<f64> = (0..setting.intervals).map(|_| fleet.step() / demand).collect();
+    let value = mean(&rates[rates.len().saturating_sub(setting.settled)..]);
+    let is_outside = |rate: &f64| (rate - value).abs() > setting.band * value;
+    let time = rates.iter().rposition(is_outside).map_or(1, |last| last + 2);
+    Outcome {
+        optimum: optimum(instance, selection).rate.as_f64() / demand,
+        value,
+        time: (time <= rates.len()).then_some(time),
+        rates,
+    }
+}
+
+/// The mean; zero of nothing.
+fn mean(samples: &[f64]) -> f64 {
+    let (sum, count) = samples.iter().fold((0.0, 0.0), |(sum, count), sample| (sum + sample, count + 1.0));
+    if count > 0.0 { sum / count } else { 0.0 }
+}
