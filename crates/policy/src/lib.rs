@@ -1,5 +1,7 @@
 //! How much to send and where.
 //!
+//! [`cc`] holds the congestion controllers: how much each subflow may have in flight.
+//!
 //! [`sched`] holds the block schedulers: they decide how many bytes of a file each path carries, knowing nothing but
 //! bytes, paths and times. Which bytes those are is the business of the transfer core above.
 #![no_std]
@@ -8,4 +10,5 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod cc;
 pub mod sched;

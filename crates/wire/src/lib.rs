@@ -8,5 +8,6 @@ extern crate alloc;
 
 pub mod frame;
 mod reader;
+pub mod tcp;
 
 pub use frame::{Frame, WireError};

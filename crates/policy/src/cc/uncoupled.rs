@@ -1,0 +1,181 @@
+//! One instance of a single-path algorithm for each subflow.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::fmt;
+
+use units::{Bytes, SubflowId, Time};
+
+use super::{Acked, Allowance, Congestion, Controller, Lost, Sent, Start};
+
+/// A congestion controller that knows one path only. The methods mean what those of [`Controller`] mean.
+pub trait SinglePath: Clone + fmt::Debug + Send + 'static {
+    /// The name by which it is chosen.
+    const NAME: &'static str;
+
+    /// The path opens: forget everything but the settings.
+    fn handle_start(&mut self, now: Time, start: &Start);
+
+    /// A packet left.
+    fn handle_sent(&mut self, _now: Time, _sent: &Sent) {}
+
+    /// Bytes arrived.
+    fn handle_acked(&mut self, now: Time, acked: &Acked);
+
+    /// A packet is taken for lost.
+    fn handle_lost(&mut self, _now: Time, _lost: &Lost) {}
+
+    /// Congestion, at most once a window of data.
+    fn handle_congestion(&mut self, now: Time, congestion: &Congestion);
+
+    /// The retransmission timer ran out.
+    fn handle_timeout(&mut self, now: Time, in_flight: Bytes);
+
+    /// The last congestion event or timeout was none.
+    fn handle_undo(&mut self, _now: Time) {}
+
+    /// Sending again after an idle time.
+    fn handle_idle_restart(&mut self, _now: Time) {}
+
+    /// Slow start is over by delay.
+    fn handle_slow_start_end(&mut self, _now: Time) {}
+
+    /// When [`SinglePath::handle_deadline`] wants to be called.
+    fn poll_deadline(&self) -> Option<Time> {
+        None
+    }
+
+    /// The deadline has come.
+    fn handle_deadline(&mut self, _now: Time) {}
+
+    /// What the path may do.
+    fn allowance(&self) -> Allowance;
+
+    /// The slow start threshold in bytes.
+    fn threshold(&self) -> Option<Bytes> {
+        None
+    }
+
+    /// Whether the sender should do proportional rate reduction.
+    fn wants_rate_reduction(&self) -> bool {
+        true
+    }
+}
+
+/// Lifts a [`SinglePath`] algorithm: each subflow has its own copy of the one given, and none knows of the others.
+#[derive(Clone, Debug)]
+pub struct Uncoupled<S> {
+    fresh: S,
+    subflows: Vec<(SubflowId, S)>,
+}
+
+impl<S: SinglePath> Uncoupled<S> {
+    /// Without subflows; each will begin as a copy of `fresh`.
+    #[must_use]
+    pub fn new(fresh: S) -> Uncoupled<S> {
+        Uncoupled { fresh, subflows: Vec::new() }
+    }
+
+    /// The algorithm of one subflow.
+    #[must_use]
+    pub fn get(&self, id: SubflowId) -> Option<&S> {
+        self.subflows.iter().find(|(other, _)| *other == id).map(|(_, path)| path)
+    }
+
+    #[inline]
+    fn path(&mut self, id: SubflowId) -> Option<&mut S> {
+        self.subflows.iter_mut().find(|(other, _)| *other == id).map(|(_, path)| path)
+    }
+}
+
+impl<S: SinglePath> Controller for Uncoupled<S> {
+    fn name(&self) -> &'static str {
+        S::NAME
+    }
+
+    fn handle_add(&mut self, now: Time, id: SubflowId, start: &Start) {
+        let mut path = self.fresh.clone();
+        path.handle_start(now, start);
+        self.subflows.push((id, path));
+    }
+
+    fn handle_remove(&mut self, _now: Time, id: SubflowId) {
+        self.subflows.retain(|(other, _)| *other != id);
+    }
+
+    fn handle_sent(&mut self, now: Time, id: SubflowId, sent: &Sent) {
+        if let Some(path) = self.path(id) {
+            path.handle_sent(now, sent);
+        }
+    }
+
+    fn handle_acked(&mut self, now: Time, id: SubflowId, acked: &Acked) {
+        if let Some(path) = self.path(id) {
+            path.handle_acked(now, acked);
+        }
+    }
+
+    fn handle_lost(&mut self, now: Time, id: SubflowId, lost: &Lost) {
+        if let Some(path) = self.path(id) {
+            path.handle_lost(now, lost);
+        }
+    }
+
+    fn handle_congestion(&mut self, now: Time, id: SubflowId, congestion: &Congestion) {
+        if let Some(path) = self.path(id) {
+            path.handle_congestion(now, congestion);
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time, id: SubflowId, in_flight: Bytes) {
+        if let Some(path) = self.path(id) {
+            path.handle_timeout(now, in_flight);
+        }
+    }
+
+    fn handle_undo(&mut self, now: Time, id: SubflowId) {
+        if let Some(path) = self.path(id) {
+            path.handle_undo(now);
+        }
+    }
+
+    fn handle_idle_restart(&mut self, now: Time, id: SubflowId) {
+        if let Some(path) = self.path(id) {
+            path.handle_idle_restart(now);
+        }
+    }
+
+    fn handle_slow_start_end(&mut self, now: Time, id: SubflowId) {
+        if let Some(path) = self.path(id) {
+            path.handle_slow_start_end(now);
+        }
+    }
+
+    fn poll_deadline(&self) -> Option<Time> {
+        self.subflows.iter().filter_map(|(_, path)| path.poll_deadline()).min()
+    }
+
+    fn handle_deadline(&mut self, now: Time) {
+        for (_, path) in &mut self.subflows {
+            if path.poll_deadline().is_some_and(|at| at <= now) {
+                path.handle_deadline(now);
+            }
+        }
+    }
+
+    fn allowance(&self, id: SubflowId) -> Allowance {
+        self.get(id).map_or_else(|| Allowance::window(Bytes::ZERO), SinglePath::allowance)
+    }
+
+    fn threshold(&self, id: SubflowId) -> Option<Bytes> {
+        self.get(id).and_then(SinglePath::threshold)
+    }
+
+    fn wants_rate_reduction(&self) -> bool {
+        self.fresh.wants_rate_reduction()
+    }
+
+    fn boxed_clone(&self) -> Box<dyn Controller> {
+        Box::new(self.clone())
+    }
+}

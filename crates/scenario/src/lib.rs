@@ -1,0 +1,1 @@
+//! Scenario files: networks, flows and measures in TOML, run in the simulator.

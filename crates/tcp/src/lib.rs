@@ -1,0 +1,1 @@
+//! A plain TCP endpoint as a state machine: baseline and foreground of simulations.
