@@ -23,13 +23,14 @@
 
 mod error;
 mod parse;
-mod reader;
+pub mod reader;
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use std::path::Path;
 
 pub use error::{ConfigError, Problem};
+pub use parse::{LINE_KEYS, line};
 use units::{Bytes, Seed, Span};
 
 use crate::profile::Profile;

@@ -50,6 +50,8 @@ pub enum Problem {
     },
     /// The value makes no sense here.
     Sense(&'static str),
+    /// The value makes no sense here, in words that depend on it.
+    Because(String),
 }
 
 impl fmt::Display for ConfigError {
@@ -69,7 +71,7 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Problem::Read(error) => write!(f, "{error}"),
-            Problem::Syntax(message) => write!(f, "{message}"),
+            Problem::Syntax(message) | Problem::Because(message) => write!(f, "{message}"),
             Problem::UnknownKey { nearest: Some(nearest) } => write!(f, "no such key; did you mean `{nearest}`?"),
             Problem::UnknownKey { nearest: None } => write!(f, "no such key"),
             Problem::Missing => write!(f, "is missing"),

@@ -91,6 +91,19 @@ fn link(section: &Section<'_>, seed: Seed, bytes: Option<Bytes>, earlier: &[Link
     })
 }
 
+/// The keys that [`line`] reads.
+pub const LINE_KEYS: &[&str] = DIRECTION_KEYS;
+
+/// Both directions of a link in a file of another kind: what `rate`, `delay`, `queue` and so on of this section say, with `up` and `down` to
+/// tell the directions apart. The section's keys must have been checked. `mtu` is the largest packet.
+///
+/// # Errors
+/// The first key that makes no sense.
+pub fn line(section: &Section<'_>, seed: Seed, mtu: u32) -> Result<(Profile, Profile)> {
+    let build = Build { seed, bytes: None, device_mtu: mtu };
+    Ok((build.direction(section, "up")?.profile, build.direction(section, "down")?.profile))
+}
+
 fn name(value: &Value<'_>, earlier: &[LinkSpec]) -> Result<String> {
     let name = value.text()?;
     let is_plain = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');

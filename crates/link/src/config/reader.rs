@@ -1,4 +1,4 @@
-//! Reading TOML tables key by key, with the place of each for messages.
+//! Reading TOML tables key by key, with the place of each for messages; scenario files are read with it too.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -14,14 +14,18 @@ use units::ParseError;
 use super::error::{ConfigError, Problem};
 
 /// The file that is being read.
-#[derive(Clone, Copy)]
-pub(super) struct Source<'a> {
-    pub(super) file: &'a str,
-    pub(super) text: &'a str,
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a> {
+    /// Its name, as messages give it.
+    pub file: &'a str,
+    /// All of it.
+    pub text: &'a str,
 }
 
 impl Source<'_> {
-    pub(super) fn error(&self, offset: Option<usize>, key: &str, problem: Problem) -> ConfigError {
+    /// The error that something is wrong with `key`, which stands at this byte.
+    #[must_use]
+    pub fn error(&self, offset: Option<usize>, key: &str, problem: Problem) -> ConfigError {
         let line = offset.map(|offset| {
             let before = self.text.get(..offset).unwrap_or(self.text);
             before.matches('\n').count() + 1
@@ -31,8 +35,8 @@ impl Source<'_> {
 }
 
 /// One table, or an override of one: keys are looked up in the first layer that has them.
-#[derive(Clone)]
-pub(super) struct Section<'a> {
+#[derive(Clone, Debug)]
+pub struct Section<'a> {
     source: Source<'a>,
     /// The key that leads here, empty for the file itself.
     path: String,
@@ -41,26 +45,30 @@ pub(super) struct Section<'a> {
 }
 
 /// A value and where it stands.
-#[derive(Clone)]
-pub(super) struct Value<'a> {
+#[derive(Clone, Debug)]
+pub struct Value<'a> {
     source: Source<'a>,
     path: String,
     node: &'a Spanned<DeValue<'a>>,
 }
 
 impl<'a> Section<'a> {
-    pub(super) fn root(source: Source<'a>, table: &'a DeTable<'a>) -> Section<'a> {
+    /// The file itself.
+    #[must_use]
+    pub fn root(source: Source<'a>, table: &'a DeTable<'a>) -> Section<'a> {
         Section { source, path: String::new(), offset: 0, layers: vec![(table, String::new())] }
     }
 
     /// This section with `over` before it.
-    pub(super) fn overridden(&self, over: &Section<'a>) -> Section<'a> {
+    #[must_use]
+    pub fn overridden(&self, over: &Section<'a>) -> Section<'a> {
         let layers = over.layers.iter().chain(&self.layers).cloned().collect();
         Section { layers, ..self.clone() }
     }
 
     /// Another name in messages for what is in this section.
-    pub(super) fn renamed(mut self, path: String) -> Section<'a> {
+    #[must_use]
+    pub fn renamed(mut self, path: String) -> Section<'a> {
         for layer in &mut self.layers {
             layer.1.clone_from(&path);
         }
@@ -68,7 +76,10 @@ impl<'a> Section<'a> {
     }
 
     /// Fails on a key that is not among `known`.
-    pub(super) fn allow(&self, known: &[&'static str]) -> Result<(), ConfigError> {
+    ///
+    /// # Errors
+    /// The first such key, with the nearest one known.
+    pub fn allow(&self, known: &[&'static str]) -> Result<(), ConfigError> {
         for (table, path) in &self.layers {
             for key in table.keys() {
                 let name: &str = key.get_ref();
@@ -82,24 +93,34 @@ impl<'a> Section<'a> {
         Ok(())
     }
 
-    pub(super) fn get(&self, key: &str) -> Option<Value<'a>> {
+    /// What stands under a key.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<Value<'a>> {
         self.layers.iter().find_map(|(table, path)| {
             let value = table.get(key)?;
             Some(Value { source: self.source, path: join(path, key), node: value })
         })
     }
 
-    pub(super) fn require(&self, key: &str) -> Result<Value<'a>, ConfigError> {
+    /// What stands under a key that has to be there.
+    ///
+    /// # Errors
+    /// If it is not.
+    pub fn require(&self, key: &str) -> Result<Value<'a>, ConfigError> {
         self.get(key).ok_or_else(|| self.error(key, Problem::Missing))
     }
 
-    pub(super) fn error(&self, key: &str, problem: Problem) -> ConfigError {
+    /// The error that something is wrong with a key of this section, which may be missing.
+    #[must_use]
+    pub fn error(&self, key: &str, problem: Problem) -> ConfigError {
         self.source.error(Some(self.offset), &join(&self.path, key), problem)
     }
 }
 
 impl<'a> Value<'a> {
-    pub(super) fn error(&self, problem: Problem) -> ConfigError {
+    /// The error that something is wrong with this value.
+    #[must_use]
+    pub fn error(&self, problem: Problem) -> ConfigError {
         self.source.error(Some(self.node.span().start), &self.path, problem)
     }
 
@@ -107,25 +128,67 @@ impl<'a> Value<'a> {
         self.error(Problem::Type { wanted, found: self.node.get_ref().type_str() })
     }
 
-    pub(super) fn text(&self) -> Result<&'a str, ConfigError> {
+    /// A string.
+    ///
+    /// # Errors
+    /// If it is something else.
+    pub fn text(&self) -> Result<&'a str, ConfigError> {
         self.node.get_ref().as_str().ok_or_else(|| self.wants("a string"))
     }
 
     /// A number with a unit.
-    pub(super) fn quantity<T: FromStr<Err = ParseError>>(&self) -> Result<T, ConfigError> {
+    ///
+    /// # Errors
+    /// If it is something else.
+    pub fn quantity<T: FromStr<Err = ParseError>>(&self) -> Result<T, ConfigError> {
         let wants = || self.wants("a string with a number and a unit");
         let text = self.node.get_ref().as_str().ok_or_else(wants)?;
         text.parse().map_err(|error| self.error(Problem::Quantity(error)))
     }
 
-    pub(super) fn integer(&self) -> Result<u64, ConfigError> {
+    /// A whole number, not negative.
+    ///
+    /// # Errors
+    /// If it is something else.
+    pub fn integer(&self) -> Result<u64, ConfigError> {
         let integer = self.node.get_ref().as_integer().ok_or_else(|| self.wants("a whole number"))?;
         let problem = Problem::Sense("wants a whole number that is not negative");
         u64::from_str_radix(integer.as_str(), integer.radix()).map_err(|_| self.error(problem))
     }
 
+    /// A number.
+    ///
+    /// # Errors
+    /// If it is something else, or not finite.
+    pub fn number(&self) -> Result<f64, ConfigError> {
+        let text = match self.node.get_ref() {
+            DeValue::Integer(integer) => integer.as_str(),
+            DeValue::Float(float) => float.as_str(),
+            _ => return Err(self.wants("a number")),
+        };
+        let number = text.parse::<f64>().ok().filter(|number| number.is_finite());
+        number.ok_or_else(|| self.error(Problem::Sense("wants a finite number")))
+    }
+
+    /// Yes or no.
+    ///
+    /// # Errors
+    /// If it is something else.
+    pub fn boolean(&self) -> Result<bool, ConfigError> {
+        self.node.get_ref().as_bool().ok_or_else(|| self.wants("true or false"))
+    }
+
+    /// Whether it is a string.
+    #[must_use]
+    pub fn is_text(&self) -> bool {
+        self.node.get_ref().is_str()
+    }
+
     /// A number from 0 to 1.
-    pub(super) fn probability(&self) -> Result<f64, ConfigError> {
+    ///
+    /// # Errors
+    /// If it is something else.
+    pub fn probability(&self) -> Result<f64, ConfigError> {
         let text = match self.node.get_ref() {
             DeValue::Integer(integer) => integer.as_str(),
             DeValue::Float(float) => float.as_str(),
@@ -136,7 +199,10 @@ impl<'a> Value<'a> {
     }
 
     /// One of several words.
-    pub(super) fn word<T: Copy>(&self, words: &[(&'static str, T)]) -> Result<T, ConfigError> {
+    ///
+    /// # Errors
+    /// If it is something else.
+    pub fn word<T: Copy>(&self, words: &[(&'static str, T)]) -> Result<T, ConfigError> {
         let found = self.text()?;
         if let Some((_, value)) = words.iter().find(|(word, _)| *word == found) {
             return Ok(*value);
@@ -145,24 +211,35 @@ impl<'a> Value<'a> {
     }
 
     /// The error that this word is none of `words`.
-    pub(super) fn unknown<'w>(&self, words: impl Iterator<Item = &'w str>) -> ConfigError {
+    #[must_use]
+    pub fn unknown<'w>(&self, words: impl Iterator<Item = &'w str>) -> ConfigError {
         let found = self.node.get_ref().as_str().unwrap_or_default();
         let nearest = nearest(found, words).map(ToString::to_string);
         self.error(Problem::UnknownWord { found: found.to_owned(), nearest })
     }
 
-    pub(super) fn is_table(&self) -> bool {
+    /// Whether it is a table.
+    #[must_use]
+    pub fn is_table(&self) -> bool {
         self.node.get_ref().is_table()
     }
 
-    pub(super) fn section(&self) -> Result<Section<'a>, ConfigError> {
+    /// A table.
+    ///
+    /// # Errors
+    /// If it is something else.
+    pub fn section(&self) -> Result<Section<'a>, ConfigError> {
         let table = self.node.get_ref().as_table().ok_or_else(|| self.wants("a table"))?;
         let path = self.path.clone();
         let offset = self.node.span().start;
         Ok(Section { source: self.source, layers: vec![(table, path.clone())], path, offset })
     }
 
-    pub(super) fn list(&self) -> Result<Vec<Value<'a>>, ConfigError> {
+    /// A list.
+    ///
+    /// # Errors
+    /// If it is something else.
+    pub fn list(&self) -> Result<Vec<Value<'a>>, ConfigError> {
         let array = self.node.get_ref().as_array().ok_or_else(|| self.wants("a list"))?;
         let value = |node| Value { source: self.source, path: self.path.clone(), node };
         Ok(array.iter().map(value).collect())
