@@ -1,1 +1,20 @@
-//! What every reliable transport needs once: round-trip times, loss detection, rate reduction, pacing.
+//! What every reliable transport needs once: round-trip times, loss detection by time, rate reduction, pacing, and the end of slow
+//! start by delay.
+//!
+//! All of it counts bytes and knows no sequence numbers, so that TCP and transports with packet numbers of their own share it.
+#![no_std]
+
+#[cfg(test)]
+extern crate std;
+
+mod hystart;
+mod pacer;
+mod rack;
+mod rate_reduction;
+mod rtt;
+
+pub use hystart::{HyStart, Verdict};
+pub use pacer::Pacer;
+pub use rack::Rack;
+pub use rate_reduction::RateReduction;
+pub use rtt::RoundTrip;

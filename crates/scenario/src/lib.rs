@@ -1,1 +1,46 @@
 //! Scenario files: networks, flows and measures in TOML, run in the simulator.
+//!
+//! ```
+//! use scenario::{Document, Looks};
+//!
+//! let text = r#"
+//!     name = "one flow"
+//!     duration = "10 s"
+//!     warmup = "2 s"
+//!     [[link]]
+//!     name = "bottleneck"
+//!     between = ["near", "far"]
+//!     rate = "10 Mbit/s"
+//!     delay = "10 ms"
+//!     queue = "20 packets"
+//!     [[flow]]
+//!     name = "bulk"
+//!     from = "near"
+//!     to = "far"
+//!     controller = "reno"
+//! "#;
+//! let scenario = Document::new(text, "one-flow.toml")?.scenario(&[])?;
+//! let run = scenario.run(scenario.seed, Looks::default())?;
+//! let goodput = run.measure("all", "", "goodput").expect("it is always measured");
+//! assert!(goodput > 9.0, "{goodput} Mbit/s");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! [`Document`] reads files, [`Scenario::run`] runs one seed, [`sweep`] all combinations of a sweep's values and seeds over all processors.
+
+mod build;
+mod draw;
+mod error;
+pub mod file;
+pub mod host;
+mod measure;
+mod packet;
+mod run;
+pub mod sweep;
+
+pub use build::{Built, Ends};
+pub use error::ScenarioError;
+pub use file::{Document, Scenario, Setting};
+pub use measure::{MEASURES, Measure};
+pub use packet::{Ecn, Packet};
+pub use run::{FlowSeries, Looks, Run, Series};

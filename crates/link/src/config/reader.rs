@@ -110,6 +110,18 @@ impl<'a> Section<'a> {
         self.get(key).ok_or_else(|| self.error(key, Problem::Missing))
     }
 
+    /// All keys and what stands under them, in the file's order if nothing overrides them.
+    pub fn entries(&self) -> impl Iterator<Item = (String, Value<'a>)> {
+        let source = self.source;
+        self.layers.iter().flat_map(move |(table, path)| {
+            table.iter().map(move |(key, node)| {
+                let key = key.get_ref().to_string();
+                let path = join(path, &key);
+                (key, Value { source, path, node })
+            })
+        })
+    }
+
     /// The error that something is wrong with a key of this section, which may be missing.
     #[must_use]
     pub fn error(&self, key: &str, problem: Problem) -> ConfigError {
@@ -168,6 +180,20 @@ impl<'a> Value<'a> {
         };
         let number = text.parse::<f64>().ok().filter(|number| number.is_finite());
         number.ok_or_else(|| self.error(Problem::Sense("wants a finite number")))
+    }
+
+    /// A string, a number, or true or false, as text.
+    ///
+    /// # Errors
+    /// If it is something else.
+    pub fn literal(&self) -> Result<String, ConfigError> {
+        match self.node.get_ref() {
+            DeValue::String(text) => Ok(text.to_string()),
+            DeValue::Integer(integer) => Ok(integer.to_string()),
+            DeValue::Float(float) => Ok(float.to_string()),
+            DeValue::Boolean(boolean) => Ok(boolean.to_string()),
+            _ => Err(self.wants("a string, a number, or true or false")),
+        }
     }
 
     /// Yes or no.
@@ -254,8 +280,8 @@ fn join(path: &str, key: &str) -> String {
     }
 }
 
-/// The candidate with the fewest edits to `word`, if it takes fewer than half of its letters.
-fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+/// The candidate with the fewest edits to `word`, if it takes at most half of its letters.
+pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let scored = candidates.map(|candidate| (distance(word, candidate), candidate));
     let (edits, best) = scored.min_by_key(|(edits, _)| *edits)?;
     (edits * 2 <= best.len().max(word.len())).then_some(best)

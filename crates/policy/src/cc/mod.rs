@@ -10,16 +10,33 @@
 //! Windows are kept as real numbers of bytes; [`Allowance::window`] is that number rounded down, which admits the same packets. A sender may send
 //! while `in flight + MSS <= max(window, MSS)`.
 
+mod balia;
+mod coupled;
+mod cubic;
+mod fast;
+mod lia;
+mod names;
+mod olia;
 mod reno;
 mod uncoupled;
+mod vegas;
+mod window;
 
 use alloc::boxed::Box;
 use core::fmt;
 
 use units::{Bytes, Rate, Span, SubflowId, Time};
 
+pub use balia::Balia;
+pub use coupled::{Coupled, Member, Rule};
+pub use cubic::Cubic;
+pub use fast::{Fast, FastOptions};
+pub use lia::Lia;
+pub use names::{Known, NAMES, UnknownController, by_name};
+pub use olia::Olia;
 pub use reno::Reno;
 pub use uncoupled::{SinglePath, Uncoupled};
+pub use vegas::{Vegas, VegasOptions};
 
 /// A subflow that joins the connection.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,0 +1,115 @@
+//! The end of slow start by delay (`HyStart++`, RFC 9406).
+
+use units::Span;
+
+const MIN_THRESHOLD: Span = Span::from_millis(4);
+const MAX_THRESHOLD: Span = Span::from_millis(16);
+/// Samples of a round before its delay counts.
+const SAMPLES: u32 = 8;
+/// Rounds of conservative slow start before it is over.
+const ROUNDS: u32 = 5;
+/// How much slower the window grows in them.
+const DIVISOR: u32 = 4;
+
+/// What to do about slow start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Grow by what was acknowledged over this divisor.
+    Grow(u32),
+    /// Slow start is over.
+    Stop,
+}
+
+/// Watches round-trip times in slow start.
+#[derive(Clone, Copy, Debug)]
+pub struct HyStart {
+    round: u64,
+    previous: Option<Span>,
+    current: Option<Span>,
+    samples: u32,
+    conservative: Option<Conservative>,
+}
+
+/// Conservative slow start.
+#[derive(Clone, Copy, Debug)]
+struct Conservative {
+    /// The round's least delay when it began.
+    baseline: Span,
+    rounds: u32,
+}
+
+impl HyStart {
+    /// Before the first sample.
+    #[must_use]
+    pub fn new() -> HyStart {
+        HyStart { round: 0, previous: None, current: None, samples: 0, conservative: None }
+    }
+
+    /// An acknowledgement in slow start with this round-trip time; `round` counts round trips.
+    pub fn handle_sample(&mut self, rtt: Span, round: u64) -> Verdict {
+        if round != self.round {
+            self.round = round;
+            self.previous = self.current.take();
+            self.samples = 0;
+            if let Some(conservative) = &mut self.conservative {
+                conservative.rounds += 1;
+            }
+        }
+        if self.conservative.is_some_and(|conservative| conservative.rounds >= ROUNDS) {
+            return Verdict::Stop;
+        }
+        let current = self.current.map_or(rtt, |current| current.min(rtt));
+        self.current = Some(current);
+        self.samples += 1;
+        if self.samples >= SAMPLES {
+            match (self.conservative, self.previous) {
+                (None, Some(previous)) => {
+                    let eighth = Span::from_nanos(previous.as_nanos() / 8);
+                    if current >= previous + eighth.clamp(MIN_THRESHOLD, MAX_THRESHOLD) {
+                        self.conservative = Some(Conservative { baseline: current, rounds: 0 });
+                    }
+                }
+                // The delay fell again: it was jitter, not a queue.
+                (Some(Conservative { baseline, .. }), _) if current < baseline => self.conservative = None,
+                _ => {}
+            }
+        }
+        Verdict::Grow(if self.conservative.is_some() { DIVISOR } else { 1 })
+    }
+}
+
+impl Default for HyStart {
+    fn default() -> HyStart {
+        HyStart::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round(hystart: &mut HyStart, round: u64, ms: u64) -> Verdict {
+        (0..SAMPLES).map(|_| hystart.handle_sample(Span::from_millis(ms), round)).last().expect("some samples")
+    }
+
+    #[test]
+    fn a_queue_ends_slow_start_after_five_rounds() {
+        let mut hystart = HyStart::new();
+        assert_eq!(round(&mut hystart, 1, 40), Verdict::Grow(1));
+        // An eighth of 40 ms is 5 ms.
+        assert_eq!(round(&mut hystart, 2, 44), Verdict::Grow(1));
+        assert_eq!(round(&mut hystart, 3, 50), Verdict::Grow(4));
+        for n in 4..8 {
+            assert_eq!(round(&mut hystart, n, 55), Verdict::Grow(4));
+        }
+        assert_eq!(round(&mut hystart, 8, 55), Verdict::Stop);
+    }
+
+    #[test]
+    fn jitter_does_not() {
+        let mut hystart = HyStart::new();
+        round(&mut hystart, 1, 40);
+        assert_eq!(round(&mut hystart, 2, 60), Verdict::Grow(4));
+        assert_eq!(round(&mut hystart, 3, 41), Verdict::Grow(1));
+    }
+}

@@ -1,0 +1,127 @@
+//! Round-trip times and the retransmission timeout (RFC 6298).
+
+use units::Span;
+
+/// No timeout is longer (RFC 6298, section 2.5, allows 60 s and more).
+const MAX_RTO: Span = Span::from_secs(60);
+/// Before the first sample (RFC 6298, section 2.1).
+const INITIAL_RTO: Span = Span::from_secs(1);
+
+/// Smoothed round-trip time, its variation, and the timeout that follows.
+#[derive(Clone, Copy, Debug)]
+pub struct RoundTrip {
+    floor: Span,
+    smoothed: Option<Span>,
+    variation: Span,
+    min: Span,
+    latest: Span,
+    /// Doublings of the timeout since the last sample (section 5.5).
+    backoff: u32,
+}
+
+impl RoundTrip {
+    /// Without samples. No timeout will be shorter than `floor`: RFC 6298 says 1 s, everybody uses 200 ms.
+    #[must_use]
+    pub fn new(floor: Span) -> RoundTrip {
+        let none = Span::ZERO;
+        RoundTrip { floor, smoothed: None, variation: none, min: none, latest: none, backoff: 0 }
+    }
+
+    /// Takes in a sample (section 2, equations 2.2 and 2.3), which ends a backoff.
+    #[inline]
+    pub fn handle_sample(&mut self, sample: Span) {
+        self.latest = sample;
+        self.backoff = 0;
+        let Some(smoothed) = self.smoothed else {
+            self.smoothed = Some(sample);
+            self.variation = Span::from_nanos(sample.as_nanos() / 2);
+            self.min = sample;
+            return;
+        };
+        let (smoothed, sample, variation) = (smoothed.as_nanos(), sample.as_nanos(), self.variation.as_nanos());
+        self.variation = Span::from_nanos(variation - variation / 4 + smoothed.abs_diff(sample) / 4);
+        self.smoothed = Some(Span::from_nanos(smoothed - smoothed / 8 + sample / 8));
+        self.min = self.min.min(self.latest);
+    }
+
+    /// The timer ran out: the timeout doubles until the next sample (section 5.5).
+    pub fn handle_timeout(&mut self) {
+        self.backoff = (self.backoff + 1).min(16);
+    }
+
+    /// The timeout had been for nothing.
+    pub fn handle_undo(&mut self) {
+        self.backoff = 0;
+    }
+
+    /// The smoothed round-trip time; `None` before the first sample.
+    #[must_use]
+    pub fn smoothed(&self) -> Option<Span> {
+        self.smoothed
+    }
+
+    /// The smallest sample; zero before the first.
+    #[must_use]
+    pub fn min(&self) -> Span {
+        self.min
+    }
+
+    /// The latest sample; zero before the first.
+    #[must_use]
+    pub fn latest(&self) -> Span {
+        self.latest
+    }
+
+    /// The variation (`RTTVAR`).
+    #[must_use]
+    pub fn variation(&self) -> Span {
+        self.variation
+    }
+
+    /// The retransmission timeout: `SRTT + 4 RTTVAR`, not below the floor, doubled for each timeout since the last sample.
+    #[must_use]
+    pub fn timeout(&self) -> Span {
+        let base = match self.smoothed {
+            None => INITIAL_RTO.max(self.floor),
+            Some(smoothed) => Span::from_nanos(smoothed.as_nanos() + 4 * self.variation.as_nanos()).max(self.floor),
+        };
+        Span::from_nanos(base.as_nanos().saturating_mul(1 << self.backoff)).min(MAX_RTO)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rules_of_rfc_6298() {
+        let ms = Span::from_millis;
+        let mut rtt = RoundTrip::new(ms(200));
+        assert_eq!(rtt.timeout(), ms(1_000));
+        rtt.handle_sample(ms(100));
+        // SRTT = R, RTTVAR = R/2.
+        assert_eq!((rtt.smoothed(), rtt.variation(), rtt.timeout()), (Some(ms(100)), ms(50), ms(300)));
+        rtt.handle_sample(ms(180));
+        // RTTVAR = 3/4 * 50 + 1/4 * 80, SRTT = 7/8 * 100 + 1/8 * 180.
+        assert_eq!((rtt.variation(), rtt.smoothed()), (Span::from_micros(57_500), Some(ms(110))));
+        assert_eq!(rtt.timeout(), ms(340));
+        rtt.handle_timeout();
+        rtt.handle_timeout();
+        assert_eq!(rtt.timeout(), ms(1_360));
+        for _ in 0..100 {
+            rtt.handle_timeout();
+        }
+        assert_eq!(rtt.timeout(), MAX_RTO);
+        rtt.handle_sample(ms(110));
+        assert!(rtt.timeout() < ms(340) && rtt.min() == ms(100));
+    }
+
+    #[test]
+    fn the_floor_holds() {
+        let mut rtt = RoundTrip::new(Span::from_millis(200));
+        for _ in 0..50 {
+            rtt.handle_sample(Span::from_millis(1));
+        }
+        assert_eq!(rtt.timeout(), Span::from_millis(200));
+    }
+}

@@ -1,0 +1,227 @@
+//! From a [`Scenario`] and a seed to a simulation.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use netsim::{HostId, LinkId, Route, Sim, Topology, TopologyError};
+use policy::cc::{self, Controller, Reno, Uncoupled};
+use rand_core::SeedableRng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use tcp::Endpoint;
+use units::{Bytes, Seed, Span, SubflowId, Time};
+
+use crate::draw;
+use crate::file::{FlowSpec, LinkSpec, Scenario, Source, Start, TcpSpec, Transport};
+use crate::host::{Agent, Connection, Feed, Node, Subflow, UdpSink, UdpSource};
+use crate::packet::Packet;
+
+/// The packet whose time on the slowest link is the bound of the jitter that a flow has by default.
+const FULL: Bytes = Bytes(1_500);
+
+/// A simulation, and where in it a scenario's flows and links are.
+#[derive(Clone, Debug)]
+pub struct Built {
+    /// The simulation, at time zero.
+    pub sim: Sim<Packet, Node>,
+    /// Each flow's ends.
+    pub flows: Vec<Ends>,
+    /// Each link's directions.
+    pub links: Vec<(LinkId, LinkId)>,
+}
+
+/// Where a flow's ends are: a host, and which of its agents.
+#[derive(Clone, Copy, Debug)]
+pub struct Ends {
+    /// The sender.
+    pub from: (HostId, usize),
+    /// The receiver.
+    pub to: (HostId, usize),
+    /// When it begins.
+    pub start: Time,
+}
+
+/// Agents and slots of a host that is being made.
+#[derive(Debug, Default)]
+struct Draft {
+    agents: Vec<Agent>,
+    slots: Vec<(u32, u32)>,
+}
+
+impl Draft {
+    /// The numbers that the next agent and its first slot will have.
+    fn next(&self) -> (usize, u32) {
+        (self.agents.len(), index(self.slots.len()))
+    }
+
+    fn add(&mut self, agent: Agent, slots: usize) {
+        let number = index(self.agents.len());
+        self.slots.extend((0..slots).map(|subflow| (number, index(subflow))));
+        self.agents.push(agent);
+    }
+}
+
+impl Scenario {
+    /// Makes the simulation of the run with this seed.
+    ///
+    /// # Errors
+    /// If there is no way for a flow.
+    ///
+    /// # Panics
+    /// Never: the file's reader checked what this relies on.
+    pub fn build(&self, seed: Seed) -> Result<Built, TopologyError> {
+        let mut topology = Topology::new();
+        let hosts: BTreeSet<&String> = self.flows.iter().flat_map(|flow| [&flow.from, &flow.to]).collect();
+        let mut known = BTreeSet::new();
+        let mut drafts: BTreeMap<&str, (HostId, Draft)> = BTreeMap::new();
+        for node in self.links.iter().flat_map(|link| &link.between) {
+            if !known.insert(node) {
+                continue;
+            }
+            if hosts.contains(node) {
+                drafts.insert(node, (topology.host(node)?, Draft::default()));
+            } else {
+                topology.router(node)?;
+            }
+        }
+        let mut links = Vec::with_capacity(self.links.len());
+        for LinkSpec { name, between: [a, b], up, down } in &self.links {
+            let up = topology.link(&format!("{name}/up"), a, b, up.clone())?;
+            let down = topology.link(&format!("{name}/down"), b, a, down.clone())?;
+            links.push((up, down));
+        }
+        let mut flows = Vec::with_capacity(self.flows.len());
+        for flow in &self.flows {
+            flows.push(self.add(flow, seed.stream(&format!("flow/{}", flow.name)), &mut topology, &mut drafts)?);
+        }
+        let mut nodes: BTreeMap<&str, Node> =
+            drafts.into_iter().map(|(name, (_, draft))| (name, Node::new(draft.agents, draft.slots))).collect();
+        let sim = topology.build(seed, |site| nodes.remove(site.name).unwrap_or_default())?;
+        Ok(Built { sim, flows, links })
+    }
+
+    fn add(
+        &self,
+        flow: &FlowSpec,
+        seed: Seed,
+        topology: &mut Topology,
+        drafts: &mut BTreeMap<&str, (HostId, Draft)>,
+    ) -> Result<Ends, TopologyError> {
+        let start = match flow.start {
+            Start::At(at) => Time::ZERO + at,
+            Start::Within(from, to) => {
+                draw::within(&mut Xoshiro256PlusPlus::seed_from_u64(seed.stream("start").0), from, to)
+            }
+        };
+        let stop = flow.stop.map(|stop| Time::ZERO + stop);
+        let place = |drafts: &BTreeMap<&str, (HostId, Draft)>, node: &str| {
+            let (host, draft) = &drafts[node];
+            let (agent, slot) = draft.next();
+            (*host, agent, slot)
+        };
+        let (from_host, from_agent, from_slot) = place(drafts, &flow.from);
+        let (to_host, to_agent, to_slot) = place(drafts, &flow.to);
+        let (sender, receiver, slots) = match &flow.transport {
+            Transport::Udp(spec) => {
+                let route = topology.route(&flow.from, &flow.to)?;
+                let source = UdpSource::new(*spec, route, to_slot, start, stop, seed.stream("udp"));
+                (Agent::UdpSource(source), Agent::UdpSink(UdpSink::default()), 1)
+            }
+            Transport::Tcp(spec) => {
+                let ways = self.ways(flow, spec, topology)?;
+                let slots = ways.len();
+                let (sender, receiver) = tcp(spec, &ways, (from_slot, to_slot), start, stop, seed);
+                (Agent::Tcp(Box::new(sender)), Agent::Tcp(Box::new(receiver)), slots)
+            }
+        };
+        let jitter = flow.jitter.unwrap_or_else(|| self.slowest_packet());
+        topology.jitter(&flow.from, jitter)?;
+        drafts.get_mut(flow.from.as_str()).expect("every flow's nodes are hosts").1.add(sender, slots);
+        drafts.get_mut(flow.to.as_str()).expect("every flow's nodes are hosts").1.add(receiver, slots);
+        Ok(Ends { from: (from_host, from_agent), to: (to_host, to_agent), start })
+    }
+
+    /// Each subflow's way there and back.
+    fn ways(
+        &self,
+        flow: &FlowSpec,
+        spec: &TcpSpec,
+        topology: &mut Topology,
+    ) -> Result<Vec<(Route, Route)>, TopologyError> {
+        let mut ways = Vec::with_capacity(spec.subflows.len());
+        for links in &spec.subflows {
+            if links.is_empty() {
+                ways.push((topology.route(&flow.from, &flow.to)?, topology.route(&flow.to, &flow.from)?));
+                continue;
+            }
+            let there = self.oriented(links, &flow.from);
+            let back: Vec<String> = there.iter().rev().map(|name| reversed(name)).collect();
+            let there: Vec<&str> = there.iter().map(String::as_str).collect();
+            let back: Vec<&str> = back.iter().map(String::as_str).collect();
+            ways.push((topology.route_via(&flow.from, &there)?, topology.route_via(&flow.to, &back)?));
+        }
+        Ok(ways)
+    }
+
+    /// The links with their directions, as one goes over them from `start`. A name that has a direction keeps it.
+    fn oriented(&self, links: &[String], start: &str) -> Vec<String> {
+        let mut at = start;
+        let mut names = Vec::with_capacity(links.len());
+        for name in links {
+            let Some(link) = self.links.iter().find(|link| link.name == *name) else {
+                names.push(name.clone());
+                continue;
+            };
+            let [a, b] = &link.between;
+            let (direction, next) = if at == b { ("down", a) } else { ("up", b) };
+            names.push(format!("{name}/{direction}"));
+            at = next;
+        }
+        names
+    }
+
+    /// What a full packet takes on the slowest link.
+    fn slowest_packet(&self) -> Span {
+        let rates = self.links.iter().flat_map(|link| [link.up.rate.base, link.down.rate.base]);
+        let slowest = rates.filter(|rate| *rate > units::Rate::ZERO).min();
+        slowest.map_or(Span::ZERO, |rate| FULL / rate)
+    }
+}
+
+/// Both ends of a TCP flow. The one that sends the bulk opens it, but for pages, where the reader does.
+fn tcp(
+    spec: &TcpSpec,
+    ways: &[(Route, Route)],
+    (from_slot, to_slot): (u32, u32),
+    start: Time,
+    stop: Option<Time>,
+    seed: Seed,
+) -> (Connection, Connection) {
+    let reader_opens = matches!(spec.source, Source::Web(_));
+    let (mut there, mut back) = (Vec::new(), Vec::new());
+    for (number, (out, home)) in (0..).zip(ways) {
+        let id = SubflowId(number);
+        let client = Endpoint::client(spec.config.clone(), id);
+        let server = Endpoint::server(spec.config.clone(), id);
+        let (sender, receiver) = if reader_opens { (server, client) } else { (client, server) };
+        there.push(Subflow::new(sender, *out, to_slot + number));
+        back.push(Subflow::new(receiver, *home, from_slot + number));
+    }
+    let (sender, receiver) = Feed::pair(&spec.source, start, seed.stream("source"));
+    let controller = cc::by_name(&spec.controller).expect("the file's reader checked the name");
+    let plain: Box<dyn Controller> = Box::new(Uncoupled::new(Reno::default()));
+    let opens = Some(start);
+    (
+        Connection::new(controller, there, sender, opens.filter(|_| !reader_opens), stop),
+        Connection::new(plain, back, receiver, opens.filter(|_| reader_opens), None),
+    )
+}
+
+fn reversed(link: &str) -> String {
+    match link.strip_suffix("/up") {
+        Some(name) => format!("{name}/down"),
+        None => format!("{}/up", link.trim_end_matches("/down")),
+    }
+}
+
+fn index(n: usize) -> u32 {
+    u32::try_from(n).expect("the simulator refuses more than 16 million hosts and links long before")
+}

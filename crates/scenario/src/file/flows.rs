@@ -1,0 +1,284 @@
+//! The flows of a scenario file.
+
+use link::config::Problem;
+use link::config::reader::{Section, Value};
+use tcp::Detection;
+use units::{Bytes, Span};
+
+use super::parse::{Numbered, Result, count, numbered, positive};
+use super::{FlowSpec, LinkSpec, Source, Start, TcpSpec, Transport, UdpSpec, Web};
+
+const KEYS: &[&str] = &["name", "count", "from", "to", "start", "stop", "jitter", "transport"];
+const TCP_KEYS: &[&str] = &["controller", "source", "tcp", "via", "subflows"];
+const UDP_KEYS: &[&str] = &["rate", "packet", "on_off"];
+const ENDPOINT_KEYS: &[&str] = &[
+    "mss",
+    "headers",
+    "initial_window",
+    "initial_threshold",
+    "min_rto",
+    "receive_buffer",
+    "delayed_ack",
+    "detection",
+    "ecn",
+    "pacing",
+    "hystart",
+    "rate_reduction",
+    "timestamps",
+];
+
+pub(super) fn flows(list: &Value<'_>, links: &[LinkSpec]) -> Result<Vec<FlowSpec>> {
+    let mut flows: Vec<FlowSpec> = Vec::new();
+    for value in list.list()? {
+        let section = value.section()?;
+        let name = section.require("name")?;
+        let section = section.renamed(format!("flow.{}", name.text()?.trim_end_matches('*')));
+        let names = Numbered::read(&section, &name)?;
+        for number in names.numbers() {
+            let flow = flow(&section, &names, number, links)?;
+            if flows.iter().any(|other| other.name == flow.name) {
+                return Err(name.error(Problem::Sense("is the name of an earlier flow too")));
+            }
+            flows.push(flow);
+        }
+    }
+    if flows.is_empty() {
+        return Err(list.error(Problem::Sense("wants at least one flow")));
+    }
+    Ok(flows)
+}
+
+fn flow(section: &Section<'_>, names: &Numbered, number: u32, links: &[LinkSpec]) -> Result<FlowSpec> {
+    let is_udp = section.get("transport").map_or(Ok(false), |value| value.word(&[("tcp", false), ("udp", true)]))?;
+    let own = if is_udp { UDP_KEYS } else { TCP_KEYS };
+    section.allow(&KEYS.iter().chain(own).copied().collect::<Vec<_>>())?;
+    let stop: Option<Span> = section.get("stop").map(|value| value.quantity()).transpose()?;
+    let jitter = match section.get("jitter") {
+        None => None,
+        Some(value) if value.is_text() && value.text()? == "off" => Some(Span::ZERO),
+        Some(value) => Some(value.quantity()?),
+    };
+    let from = node(&section.require("from")?, number, links)?;
+    let to_value = section.require("to")?;
+    let to = node(&to_value, number, links)?;
+    if from == to {
+        return Err(to_value.error(Problem::Sense("is where the flow begins")));
+    }
+    Ok(FlowSpec {
+        name: names.name(number),
+        group: names.group(),
+        from,
+        to,
+        start: section.get("start").map_or(Ok(Start::At(Span::ZERO)), |value| start(&value, names, number))?,
+        stop,
+        jitter,
+        transport: if is_udp { Transport::Udp(udp(section)?) } else { Transport::Tcp(tcp(section, number, links)?) },
+    })
+}
+
+/// A node that some link leads to.
+fn node(value: &Value<'_>, number: u32, links: &[LinkSpec]) -> Result<String> {
+    let name = numbered(value, number)?;
+    let nodes = || links.iter().flat_map(|link| &link.between);
+    if nodes().any(|node| *node == name) {
+        return Ok(name);
+    }
+    let nearest = link::config::reader::nearest(&name, nodes().map(String::as_str)).map(ToOwned::to_owned);
+    Err(value.error(Problem::UnknownWord { found: name, nearest }))
+}
+
+/// "2 s"; `{ from = "0 s", to = "1 s" }` at random; `{ spread = "1 s" }`: the flows of the entry one after the other.
+fn start(value: &Value<'_>, names: &Numbered, number: u32) -> Result<Start> {
+    if !value.is_table() {
+        return value.quantity().map(Start::At);
+    }
+    let section = value.section()?;
+    section.allow(&["from", "to", "spread"])?;
+    if let Some(spread) = section.get("spread") {
+        section.allow(&["spread"])?;
+        let spread: Span = spread.quantity()?;
+        let nanos = u128::from(spread.as_nanos()) * u128::from(number.max(1) - 1) / u128::from(names.count());
+        return Ok(Start::At(Span::from_nanos(u64::try_from(nanos).expect("less than the spread"))));
+    }
+    let from = section.require("from")?.quantity()?;
+    let to = section.require("to")?;
+    let latest = to.quantity()?;
+    if latest < from {
+        return Err(to.error(Problem::Sense("is earlier than `from`")));
+    }
+    Ok(Start::Within(from, latest))
+}
+
+fn tcp(section: &Section<'_>, number: u32, links: &[LinkSpec]) -> Result<TcpSpec> {
+    let controller = match section.get("controller") {
+        None => "cubic".to_owned(),
+        Some(value) => {
+            let name = value.text()?;
+            policy::cc::by_name(name).map_err(|error| value.error(Problem::Because(error.to_string())))?;
+            name.to_owned()
+        }
+    };
+    let config = section.get("tcp").map_or(Ok(tcp::Config::default()), |value| endpoint(&value.section()?))?;
+    Ok(TcpSpec {
+        controller,
+        config,
+        subflows: subflows(section, number, links)?,
+        source: section.get("source").map_or(Ok(Source::Bulk), |value| source(&value))?,
+    })
+}
+
+fn subflows(section: &Section<'_>, number: u32, links: &[LinkSpec]) -> Result<Vec<Vec<String>>> {
+    let way = |value: &Value<'_>| -> Result<Vec<String>> {
+        let mut names = Vec::new();
+        for value in value.list()? {
+            let name = numbered(&value, number)?;
+            let plain = name.trim_end_matches("/up").trim_end_matches("/down");
+            if !links.iter().any(|link| link.name == plain) {
+                let known = links.iter().map(|link| link.name.as_str());
+                let nearest = link::config::reader::nearest(plain, known).map(ToOwned::to_owned);
+                return Err(value.error(Problem::UnknownWord { found: name, nearest }));
+            }
+            names.push(name);
+        }
+        Ok(names)
+    };
+    match (section.get("via"), section.get("subflows")) {
+        (Some(_), Some(value)) => Err(value.error(Problem::Sense("and `via` exclude each other"))),
+        (Some(via), None) => Ok(vec![way(&via)?]),
+        (None, None) => Ok(vec![Vec::new()]),
+        (None, Some(value)) => {
+            let list = value.list()?;
+            if list.is_empty() {
+                return Err(value.error(Problem::Sense("wants at least one way, a list of links")));
+            }
+            list.iter().map(way).collect()
+        }
+    }
+}
+
+fn endpoint(section: &Section<'_>) -> Result<tcp::Config> {
+    section.allow(ENDPOINT_KEYS)?;
+    let mut config = tcp::Config::default();
+    if let Some(value) = section.get("mss") {
+        config.mss = value.quantity()?;
+        if !(64..=9_000).contains(&config.mss.0) {
+            return Err(value.error(Problem::Sense("wants 64 to 9000 bytes")));
+        }
+        config.initial_window = Bytes(10 * config.mss.0);
+    }
+    if let Some(value) = section.get("headers") {
+        config.headers = value.quantity()?;
+    }
+    if let Some(value) = section.get("initial_window") {
+        config.initial_window = Bytes(u64::from(count(&value)?) * config.mss.0);
+    }
+    if let Some(value) = section.get("initial_threshold") {
+        config.initial_threshold = Some(value.quantity()?);
+    }
+    if let Some(value) = section.get("min_rto") {
+        config.min_rto = positive(&value)?;
+    }
+    if let Some(value) = section.get("receive_buffer") {
+        config.receive_buffer = value.quantity()?;
+    }
+    if let Some(value) = section.get("delayed_ack") {
+        config.delayed_ack = if value.is_text() && value.text()? == "off" { None } else { Some(positive(&value)?) };
+    }
+    if let Some(value) = section.get("detection") {
+        config.detection = value.word(&[
+            ("reno", Detection::Reno),
+            ("newreno", Detection::NewReno),
+            ("sack", Detection::Sack),
+            ("rack", Detection::Rack),
+        ])?;
+    }
+    for (key, slot) in [
+        ("ecn", &mut config.ecn),
+        ("pacing", &mut config.pacing),
+        ("hystart", &mut config.hystart),
+        ("rate_reduction", &mut config.rate_reduction),
+        ("timestamps", &mut config.timestamps),
+    ] {
+        if let Some(value) = section.get(key) {
+            *slot = value.boolean()?;
+        }
+    }
+    Ok(config)
+}
+
+fn source(value: &Value<'_>) -> Result<Source> {
+    if value.is_text() {
+        return value.word(&[("bulk", ())]).map(|()| Source::Bulk);
+    }
+    let section = value.section()?;
+    section.allow(&["file", "stream", "web", "trace"])?;
+    if let Some(file) = section.get("file") {
+        return file.quantity().map(Source::File);
+    }
+    if let Some(stream) = section.get("stream") {
+        return stream.quantity().map(Source::Stream);
+    }
+    if let Some(web) = section.get("web") {
+        return self::web(&web.section()?).map(Source::Web);
+    }
+    if let Some(trace) = section.get("trace") {
+        return writes(&trace).map(Source::Trace);
+    }
+    Err(value.error(Problem::Sense("wants \"bulk\", or one of `file`, `stream`, `web` and `trace`")))
+}
+
+fn web(section: &Section<'_>) -> Result<Web> {
+    section.allow(&["mean", "shape", "think"])?;
+    let shape = match section.get("shape") {
+        None => 1.2,
+        Some(value) => {
+            let shape = value.number()?;
+            if shape <= 1.0 {
+                return Err(value.error(Problem::Sense("wants more than 1: below, a Pareto distribution has no mean")));
+            }
+            shape
+        }
+    };
+    let mean = section.get("mean").map_or(Ok(Bytes(30_000)), |value| value.quantity())?;
+    let think = section.get("think").map_or(Ok(Span::from_secs(1)), |value| value.quantity())?;
+    Ok(Web { mean, shape, think })
+}
+
+/// A list of `{ at = "1 s", bytes = "10 kB" }`.
+fn writes(value: &Value<'_>) -> Result<Vec<(Span, Bytes)>> {
+    let mut writes: Vec<(Span, Bytes)> = Vec::new();
+    for value in value.list()? {
+        let section = value.section()?;
+        section.allow(&["at", "bytes"])?;
+        let at = section.require("at")?;
+        let write = (at.quantity()?, section.require("bytes")?.quantity()?);
+        if writes.last().is_some_and(|last| last.0 > write.0) {
+            return Err(at.error(Problem::Sense("is earlier than the entry before it")));
+        }
+        writes.push(write);
+    }
+    Ok(writes)
+}
+
+fn udp(section: &Section<'_>) -> Result<UdpSpec> {
+    let rate = section.require("rate")?;
+    let packet = section.get("packet").map_or(Ok(Bytes(1_500)), |value| value.quantity())?;
+    let spec = UdpSpec {
+        rate: rate.quantity()?,
+        packet,
+        on_off: section.get("on_off").map(|value| on_off(&value)).transpose()?,
+    };
+    if spec.rate == units::Rate::ZERO {
+        return Err(rate.error(Problem::Sense("wants more than nothing")));
+    }
+    if !(28..=65_535).contains(&packet.0) {
+        return Err(section.error("packet", Problem::Sense("wants 28 to 65535 bytes, headers included")));
+    }
+    Ok(spec)
+}
+
+fn on_off(value: &Value<'_>) -> Result<(Span, Span)> {
+    let section = value.section()?;
+    section.allow(&["on", "off"])?;
+    Ok((positive(&section.require("on")?)?, positive(&section.require("off")?)?))
+}

@@ -1,0 +1,149 @@
+//! Scenario files: what is simulated, written by a person in TOML.
+//!
+//! [`Document`] is a file's text with its parameters; [`Document::scenario`] reads it with some of them changed. `docs/scenarios.md` lists
+//! every key.
+
+mod flows;
+mod parse;
+mod substitute;
+
+use link::Profile;
+pub use link::config::{ConfigError, Problem};
+use units::{Bytes, Rate, Seed, Span};
+
+pub use substitute::{Document, Setting};
+
+/// Everything that one simulation needs but the seed.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Its name.
+    pub name: String,
+    /// The first seed; run `n` has the seed plus `n`.
+    pub seed: Seed,
+    /// How many runs.
+    pub runs: u32,
+    /// How long a run is.
+    pub duration: Span,
+    /// The distance between two points of a plot.
+    pub sample: Span,
+    /// The times over which measures are taken, at least one.
+    pub windows: Vec<Window>,
+    /// The links, both directions each.
+    pub links: Vec<LinkSpec>,
+    /// The flows, one by one.
+    pub flows: Vec<FlowSpec>,
+}
+
+/// A time over which measures are taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Its name.
+    pub name: String,
+    /// Its begin.
+    pub from: Span,
+    /// Its end.
+    pub to: Span,
+}
+
+/// A link between two nodes.
+#[derive(Clone, Debug)]
+pub struct LinkSpec {
+    /// Its name; its directions are `NAME/up`, from the first node to the second, and `NAME/down`.
+    pub name: String,
+    /// Which nodes.
+    pub between: [String; 2],
+    /// From the first to the second.
+    pub up: Profile,
+    /// Back.
+    pub down: Profile,
+}
+
+/// Somebody who sends to somebody.
+#[derive(Clone, Debug)]
+pub struct FlowSpec {
+    /// Its name.
+    pub name: String,
+    /// The name without a number: flows of one entry of the file have it in common.
+    pub group: String,
+    /// The host that sends the bulk of the data.
+    pub from: String,
+    /// The host that receives it.
+    pub to: String,
+    /// When it begins.
+    pub start: Start,
+    /// When it stops sending; `None`: never.
+    pub stop: Option<Span>,
+    /// At most so much delay before each packet that its sender sends, against phase effects; `None`: the time of a packet at the
+    /// slowest link on its way.
+    pub jitter: Option<Span>,
+    /// How.
+    pub transport: Transport,
+}
+
+/// When a flow begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// At this time.
+    At(Span),
+    /// At a time drawn uniformly, from the flow's own random stream.
+    Within(Span, Span),
+}
+
+/// How a flow sends.
+#[derive(Clone, Debug)]
+pub enum Transport {
+    /// Over TCP.
+    Tcp(TcpSpec),
+    /// UDP datagrams, regardless of what becomes of them.
+    Udp(UdpSpec),
+}
+
+/// A TCP flow.
+#[derive(Clone, Debug)]
+pub struct TcpSpec {
+    /// The controller's name and parameters, as `policy::cc::by_name` reads them.
+    pub controller: String,
+    /// What the endpoints can do.
+    pub config: tcp::Config,
+    /// The names of the links of each subflow's way there; empty for the shortest one.
+    pub subflows: Vec<Vec<String>>,
+    /// What it has to send.
+    pub source: Source,
+}
+
+/// What there is to send.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Source {
+    /// More than can be sent.
+    Bulk,
+    /// A number of bytes, and the end.
+    File(Bytes),
+    /// So much a second, written every 10 ms.
+    Stream(Rate),
+    /// Requests and answers of random size, with thinking between.
+    Web(Web),
+    /// Writes at given times.
+    Trace(Vec<(Span, Bytes)>),
+}
+
+/// Somebody who reads pages: asks, waits for the answer, thinks, asks again.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Web {
+    /// The mean size of an answer, Pareto-distributed.
+    pub mean: Bytes,
+    /// The Pareto distribution's shape, above 1; below 2 it has no variance.
+    pub shape: f64,
+    /// The mean time to think, exponentially distributed.
+    pub think: Span,
+}
+
+/// A UDP flow.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct UdpSpec {
+    /// Bits a second of whole packets, while it is on.
+    pub rate: Rate,
+    /// The size of a packet, headers included.
+    pub packet: Bytes,
+    /// Mean times on and off, exponentially distributed; `None`: always on.
+    pub on_off: Option<(Span, Span)>,
+}

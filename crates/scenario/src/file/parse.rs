@@ -1,0 +1,188 @@
+//! From TOML to a [`Scenario`]: everything but the flows.
+
+use link::Profile;
+use link::config::reader::{Section, Value};
+use link::config::{self, ConfigError, Problem};
+use units::{Seed, Span};
+
+use super::{LinkSpec, Scenario, Window, flows};
+
+pub(super) type Result<T, E = ConfigError> = std::result::Result<T, E>;
+
+/// The keys of a file.
+pub(super) const TOP_KEYS: &[&str] =
+    &["name", "about", "seed", "runs", "duration", "warmup", "sample", "window", "parameters", "sweep", "link", "flow"];
+/// The largest packet; scenarios have no devices whose MTU would matter.
+const MTU: u32 = 65_535;
+/// More would be a typo: the agenda has room for 16 million links and hosts.
+const MOST: u64 = 1_000_000;
+
+pub(super) fn scenario(root: &Section<'_>) -> Result<Scenario> {
+    root.allow(TOP_KEYS)?;
+    if let Some(about) = root.get("about") {
+        about.text()?;
+    }
+    let name = root.require("name")?.text()?.to_owned();
+    let seed = Seed(root.get("seed").map_or(Ok(1), |value| value.integer())?);
+    let runs = root.get("runs").map_or(Ok(1), |value| count(&value))?;
+    let duration = positive(&root.require("duration")?)?;
+    let windows = windows(root, duration)?;
+    let sample = root.get("sample").map_or(Ok(Span::from_millis(100)), |value| positive(&value))?;
+    let links = links(&root.require("link")?, seed)?;
+    let flows = flows::flows(&root.require("flow")?, &links)?;
+    Ok(Scenario { name, seed, runs, duration, sample, windows, links, flows })
+}
+
+/// The sweep of a file: keys with their values as text.
+pub(super) fn sweep(root: &Section<'_>) -> Result<Vec<(String, Vec<String>)>> {
+    let Some(value) = root.get("sweep") else { return Ok(Vec::new()) };
+    let mut sweep = Vec::new();
+    for (key, value) in value.section()?.entries() {
+        let values: Vec<String> = value.list()?.iter().map(Value::literal).collect::<Result<_>>()?;
+        if values.is_empty() {
+            return Err(value.error(Problem::Sense("wants at least one value")));
+        }
+        sweep.push((key, values));
+    }
+    Ok(sweep)
+}
+
+fn windows(root: &Section<'_>, duration: Span) -> Result<Vec<Window>> {
+    let warmup: Span = root.get("warmup").map_or(Ok(Span::ZERO), |value| value.quantity())?;
+    if warmup >= duration {
+        return Err(root.error("warmup", Problem::Sense("is not shorter than the `duration`")));
+    }
+    let mut windows = vec![Window { name: "steady".into(), from: warmup, to: duration }];
+    let Some(list) = root.get("window") else { return Ok(windows) };
+    for value in list.list()? {
+        let section = value.section()?;
+        section.allow(&["name", "from", "to"])?;
+        let name = section.require("name")?;
+        let (from, to) = (section.require("from")?.quantity()?, section.require("to")?);
+        let window = Window { name: name.text()?.to_owned(), from, to: to.quantity()? };
+        if windows.iter().any(|other| other.name == window.name) {
+            return Err(name
+                .error(Problem::Sense("is the name of an earlier window too; `steady` is from `warmup` to the end")));
+        }
+        if window.to <= window.from || window.to > duration {
+            return Err(to.error(Problem::Sense("is not between `from` and the `duration`")));
+        }
+        windows.push(window);
+    }
+    Ok(windows)
+}
+
+fn links(list: &Value<'_>, seed: Seed) -> Result<Vec<LinkSpec>> {
+    let keys: Vec<&'static str> = ["name", "between", "count", "up", "down"].into_iter().chain(line_keys()).collect();
+    let mut links: Vec<LinkSpec> = Vec::new();
+    for value in list.list()? {
+        let section = value.section()?;
+        section.allow(&keys)?;
+        let name = section.require("name")?;
+        let section = section.renamed(format!("link.{}", name.text()?.trim_end_matches('*')));
+        for which in ["up", "down"] {
+            if let Some(over) = section.get(which) {
+                over.section()?.allow(&line_keys().collect::<Vec<_>>())?;
+            }
+        }
+        let between = section.require("between")?;
+        let ends = between.list()?;
+        let [first, second] = ends.as_slice() else {
+            return Err(between.error(Problem::Sense("wants two nodes, for example [\"sender\", \"router\"]")));
+        };
+        let names = Numbered::read(&section, &name)?;
+        for number in names.numbers() {
+            let name_now = names.name(number);
+            if links.iter().any(|link| link.name == name_now) {
+                return Err(name.error(Problem::Sense("is the name of an earlier link too")));
+            }
+            let link_seed = seed.stream(&format!("link/{name_now}/rate"));
+            let (up, down): (Profile, Profile) = config::line(&section, link_seed, MTU)?;
+            let ends = [numbered(first, number)?, numbered(second, number)?];
+            if ends[0] == ends[1] {
+                return Err(between.error(Problem::Sense("leads back to where it begins")));
+            }
+            links.push(LinkSpec { name: name_now, between: ends, up, down });
+        }
+    }
+    if links.is_empty() {
+        return Err(list.error(Problem::Sense("wants at least one link")));
+    }
+    Ok(links)
+}
+
+/// What of network files makes sense here.
+fn line_keys() -> impl Iterator<Item = &'static str> {
+    config::LINE_KEYS.iter().copied().filter(|key| *key != "carry")
+}
+
+/// An entry that stands for one thing, or with a `*` in its name and a `count` for several.
+pub(super) struct Numbered {
+    pattern: String,
+    count: Option<u32>,
+}
+
+impl Numbered {
+    pub(super) fn read(section: &Section<'_>, name: &Value<'_>) -> Result<Numbered> {
+        let pattern = name.text()?.to_owned();
+        let stars = pattern.matches('*').count();
+        let is_plain = pattern.chars().all(|c| c.is_alphanumeric() || "-_*".contains(c));
+        if pattern.is_empty() || !is_plain {
+            return Err(name.error(Problem::Sense("wants letters, digits, '-' and '_', and at most one '*'")));
+        }
+        let count = section.get("count").map(|value| self::count(&value)).transpose()?;
+        match (stars, count) {
+            (0, None | Some(1)) | (1, Some(_)) => Ok(Numbered { pattern, count }),
+            (1, None) => {
+                Err(section.error("count", Problem::Sense("is missing: how many are meant by the '*' in the name?")))
+            }
+            (0, Some(_)) => Err(name.error(Problem::Sense("stands for several: put a '*' where the number goes"))),
+            _ => Err(name.error(Problem::Sense("has more than one '*'"))),
+        }
+    }
+
+    /// The numbers; one zero for a single thing.
+    pub(super) fn numbers(&self) -> std::ops::RangeInclusive<u32> {
+        if self.pattern.contains('*') { 1..=self.count.unwrap_or(1) } else { 0..=0 }
+    }
+
+    pub(super) fn count(&self) -> u32 {
+        self.count.unwrap_or(1)
+    }
+
+    pub(super) fn name(&self, number: u32) -> String {
+        self.pattern.replace('*', &number.to_string())
+    }
+
+    pub(super) fn group(&self) -> String {
+        self.pattern.replace('*', "")
+    }
+}
+
+/// A node's or a link's name, with the number in the place of a `*`.
+pub(super) fn numbered(value: &Value<'_>, number: u32) -> Result<String> {
+    let text = value.text()?;
+    if text.is_empty() {
+        return Err(value.error(Problem::Sense("is an empty name")));
+    }
+    if text.contains('*') && number == 0 {
+        return Err(value.error(Problem::Sense("has a '*', and the entry's own name has none")));
+    }
+    Ok(text.replace('*', &number.to_string()))
+}
+
+pub(super) fn count(value: &Value<'_>) -> Result<u32> {
+    let number = value.integer()?;
+    if !(1..=MOST).contains(&number) {
+        return Err(value.error(Problem::Sense("wants a whole number from 1 to 1000000")));
+    }
+    Ok(u32::try_from(number).expect("checked above"))
+}
+
+pub(super) fn positive(value: &Value<'_>) -> Result<Span> {
+    let span: Span = value.quantity()?;
+    if span == Span::ZERO {
+        return Err(value.error(Problem::Sense("wants more than no time")));
+    }
+    Ok(span)
+}

@@ -1,0 +1,225 @@
+//! A scenario file's text, its parameters, and values set from outside.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use link::config::reader::{Section, Source, nearest};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::{ConfigError, Problem, Scenario, parse};
+
+/// The text of a scenario file.
+#[derive(Clone, Debug)]
+pub struct Document {
+    file: String,
+    text: String,
+    sweep: Vec<(String, Vec<String>)>,
+}
+
+/// A value in place of the file's: a key and TOML text.
+///
+/// The key is a parameter, or a path to a value: `duration`, `link.bottleneck.queue`, `flow.bulk.controller`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Setting {
+    /// Which value.
+    pub key: String,
+    /// A TOML value; text that is none is taken for a string.
+    pub value: String,
+}
+
+impl Setting {
+    /// Reads "link.bottleneck.rate=50 Mbit/s".
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Setting> {
+        let (key, value) = text.split_once('=')?;
+        let (key, value) = (key.trim(), value.trim());
+        (!key.is_empty() && !value.is_empty()).then(|| Setting { key: key.to_owned(), value: value.to_owned() })
+    }
+}
+
+impl Document {
+    /// Reads a file. Files that it names are relative to it.
+    ///
+    /// # Errors
+    /// If it cannot be read, is no TOML, or makes no sense.
+    pub fn load(path: &Path) -> Result<Document, ConfigError> {
+        let file = path.display().to_string();
+        match std::fs::read_to_string(path) {
+            Ok(text) => Document::new(&text, &file),
+            Err(error) => Err(ConfigError { file, line: None, key: String::new(), problem: Problem::Read(error) }),
+        }
+    }
+
+    /// Takes a file's text, and the name by which messages call it.
+    ///
+    /// # Errors
+    /// If it is no TOML, or makes no sense with the first values of its sweep.
+    pub fn new(text: &str, file: &str) -> Result<Document, ConfigError> {
+        let mut document = Document { file: file.to_owned(), text: text.to_owned(), sweep: Vec::new() };
+        let table = document.table()?;
+        document.sweep = parse::sweep(&Section::root(document.source(), &table))?;
+        document.scenario(&document.points()[0])?;
+        Ok(document)
+    }
+
+    /// What the file says it is to be run with: all combinations of its sweep's values, at least one.
+    #[must_use]
+    pub fn points(&self) -> Vec<Vec<Setting>> {
+        let mut points = vec![Vec::new()];
+        for (key, values) in &self.sweep {
+            let mut more = Vec::with_capacity(points.len() * values.len());
+            for point in &points {
+                for value in values {
+                    let mut point: Vec<Setting> = point.clone();
+                    point.push(Setting { key: key.clone(), value: value.clone() });
+                    more.push(point);
+                }
+            }
+            points = more;
+        }
+        points
+    }
+
+    /// The name by which messages call the file.
+    #[must_use]
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// The file's text.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// What the file describes, with some values changed. Of two settings of one key, the later counts.
+    ///
+    /// # Errors
+    /// The first thing that makes no sense, with its line and the nearest name that is known.
+    pub fn scenario(&self, settings: &[Setting]) -> Result<Scenario, ConfigError> {
+        let values: Vec<DeValue<'_>> = settings.iter().map(|setting| value(&setting.value)).collect();
+        let mut table = self.table()?;
+        let mut parameters: BTreeMap<String, DeValue<'_>> = BTreeMap::new();
+        if let Some((_, node)) = table.remove_entry("parameters") {
+            let DeValue::Table(entries) = node.into_inner() else {
+                return Err(self.error("parameters", Problem::Type { wanted: "a table", found: "something else" }));
+            };
+            for (name, value) in entries {
+                parameters.insert(name.into_inner().into_owned(), value.into_inner());
+            }
+        }
+        for (setting, value) in settings.iter().zip(values) {
+            if let Some(slot) = parameters.get_mut(&setting.key) {
+                *slot = value;
+            } else {
+                let parts: Vec<&str> = setting.key.split('.').collect();
+                if parts.len() == 1 && !parse::TOP_KEYS.contains(&parts[0]) {
+                    let names = parameters.keys().cloned().chain(parse::TOP_KEYS.iter().map(ToString::to_string));
+                    return Err(self.unknown(&setting.key, parts[0], &names.collect::<Vec<_>>()));
+                }
+                self.set(&mut table, &setting.key, &parts, value)?;
+            }
+        }
+        let source = self.source();
+        for (_, node) in &mut table {
+            replace(node, &parameters, source)?;
+        }
+        table.remove("sweep");
+        parse::scenario(&Section::root(source, &table))
+    }
+
+    fn source(&self) -> Source<'_> {
+        Source { file: &self.file, text: &self.text }
+    }
+
+    fn error(&self, key: &str, problem: Problem) -> ConfigError {
+        self.source().error(None, key, problem)
+    }
+
+    fn table(&self) -> Result<DeTable<'_>, ConfigError> {
+        let parsed = DeTable::parse(&self.text).map_err(|error| {
+            let offset = error.span().map(|span| span.start);
+            self.source().error(offset, "", Problem::Syntax(error.message().to_owned()))
+        })?;
+        Ok(parsed.into_inner())
+    }
+
+    /// Puts `value` where the `rest` of `key` says, seen from `table`.
+    fn set<'a>(
+        &self,
+        table: &mut DeTable<'a>,
+        key: &str,
+        rest: &[&str],
+        value: DeValue<'a>,
+    ) -> Result<(), ConfigError> {
+        let (part, rest) = rest.split_first().expect("a split has at least one part, and only all but the last go on");
+        if rest.is_empty() {
+            if let Some(node) = table.get_mut(*part) {
+                *node.get_mut() = value;
+            } else {
+                // A key that the file leaves out; reading finds out whether there is one. Errors point at the table.
+                let span = table.values().next().map_or(0..0, Spanned::span);
+                let name = Spanned::new(span.clone(), Cow::Owned((*part).to_owned()));
+                table.insert(name, Spanned::new(span, value));
+            }
+            return Ok(());
+        }
+        let names: Vec<String> = table.keys().map(|key| key.get_ref().to_string()).collect();
+        let Some(node) = table.get_mut(*part) else { return Err(self.unknown(key, part, &names)) };
+        match node.get_mut() {
+            DeValue::Table(inner) => self.set(inner, key, rest, value),
+            // `link.bottleneck.rate`: of a list of tables, the one of that name.
+            DeValue::Array(entries) if rest.len() > 1 => {
+                let wanted = rest[0].trim_end_matches('*');
+                let names: Vec<String> = entries.iter().filter_map(name_of).collect();
+                let found = entries.iter_mut().find(|entry| name_of(entry).as_deref() == Some(wanted));
+                match found.map(Spanned::get_mut) {
+                    Some(DeValue::Table(inner)) => self.set(inner, key, &rest[1..], value),
+                    _ => Err(self.unknown(key, wanted, &names)),
+                }
+            }
+            _ => Err(self.error(key, Problem::Because(format!("`{part}` holds no keys of its own")))),
+        }
+    }
+
+    fn unknown(&self, key: &str, name: &str, names: &[String]) -> ConfigError {
+        let nearest = nearest(name, names.iter().map(String::as_str)).map(ToOwned::to_owned);
+        self.error(key, Problem::UnknownWord { found: name.to_owned(), nearest })
+    }
+}
+
+/// The name of a link or flow in a list, without its star.
+fn name_of(entry: &Spanned<DeValue<'_>>) -> Option<String> {
+    Some(entry.get_ref().as_table()?.get("name")?.get_ref().as_str()?.trim_end_matches('*').to_owned())
+}
+
+/// A TOML value; text that is none is a string.
+fn value(text: &str) -> DeValue<'_> {
+    DeValue::parse(text).map_or_else(|_| DeValue::String(Cow::Borrowed(text)), Spanned::into_inner)
+}
+
+/// Puts parameters in the place of strings "$name".
+fn replace<'a>(
+    node: &mut Spanned<DeValue<'a>>,
+    parameters: &BTreeMap<String, DeValue<'a>>,
+    source: Source<'_>,
+) -> Result<(), ConfigError> {
+    let start = node.span().start;
+    match node.get_mut() {
+        DeValue::Table(table) => table.iter_mut().try_for_each(|(_, node)| replace(node, parameters, source)),
+        DeValue::Array(array) => array.iter_mut().try_for_each(|node| replace(node, parameters, source)),
+        value => {
+            let Some(name) = value.as_str().and_then(|text| text.strip_prefix('$')) else { return Ok(()) };
+            let Some(parameter) = parameters.get(name) else {
+                let nearest = nearest(name, parameters.keys().map(String::as_str));
+                let problem =
+                    Problem::UnknownWord { found: format!("${name}"), nearest: nearest.map(|n| format!("${n}")) };
+                return Err(source.error(Some(start), "parameters", problem));
+            };
+            *value = parameter.clone();
+            Ok(())
+        }
+    }
+}

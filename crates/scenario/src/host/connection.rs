@@ -1,0 +1,204 @@
+//! One end of a TCP flow: endpoints, the controller that they share, and the application.
+
+use netsim::{Out, Route};
+use policy::cc::Controller;
+use tcp::Endpoint;
+use units::{Bytes, Span, SubflowId, Time};
+use wire::tcp::Segment;
+
+use crate::host::Feed;
+use crate::packet::{Ecn, Packet};
+
+/// One TCP connection of a flow that may have several, each on a way of its own.
+#[derive(Clone, Debug)]
+pub struct Subflow {
+    /// The endpoint.
+    pub endpoint: Endpoint,
+    /// The way to the other end.
+    pub route: Route,
+    /// The slot there.
+    pub slot: u32,
+    /// Payload handed to the endpoint.
+    written: Bytes,
+}
+
+impl Subflow {
+    /// An endpoint that sends along `route` to `slot` of the host at its end.
+    #[must_use]
+    pub fn new(endpoint: Endpoint, route: Route, slot: u32) -> Subflow {
+        Subflow { endpoint, route, slot, written: Bytes::ZERO }
+    }
+}
+
+/// One end of a TCP flow.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    controller: Box<dyn Controller>,
+    subflows: Vec<Subflow>,
+    feed: Feed,
+    /// When it opens its subflows; `None`: it did, or the other end does.
+    opens: Option<Time>,
+    /// When it stops writing.
+    stop: Option<Time>,
+    is_closed: bool,
+    received: Bytes,
+}
+
+impl Connection {
+    /// An end whose subflows share `controller`. It opens them at `opens`, or waits for the other end to.
+    #[must_use]
+    pub fn new(
+        controller: Box<dyn Controller>,
+        subflows: Vec<Subflow>,
+        feed: Feed,
+        opens: Option<Time>,
+        stop: Option<Time>,
+    ) -> Connection {
+        Connection { controller, subflows, feed, opens, stop, is_closed: false, received: Bytes::ZERO }
+    }
+
+    /// Its subflows.
+    #[must_use]
+    pub fn subflows(&self) -> &[Subflow] {
+        &self.subflows
+    }
+
+    /// The application.
+    #[must_use]
+    pub fn feed(&self) -> &Feed {
+        &self.feed
+    }
+
+    /// The window of all subflows together.
+    #[must_use]
+    pub fn window(&self) -> Bytes {
+        (0..self.subflows.len()).map(|index| self.controller.allowance(id(index)).window).sum()
+    }
+
+    /// The window of one subflow.
+    #[must_use]
+    pub fn subflow_window(&self, index: usize) -> Bytes {
+        self.controller.allowance(id(index)).window
+    }
+
+    /// The largest smoothed round-trip time of its subflows.
+    #[must_use]
+    pub fn smoothed_rtt(&self) -> Option<Span> {
+        self.subflows.iter().filter_map(|subflow| subflow.endpoint.smoothed_rtt()).max()
+    }
+
+    /// Payload that arrived in order, of all subflows.
+    #[must_use]
+    pub fn received(&self) -> Bytes {
+        self.subflows.iter().map(|subflow| subflow.endpoint.received()).sum()
+    }
+
+    /// A segment came for one of the subflows.
+    pub(crate) fn handle_segment(
+        &mut self,
+        now: Time,
+        index: usize,
+        segment: &Segment,
+        ecn: Ecn,
+        out: &mut Out<Packet>,
+    ) {
+        let subflow = &mut self.subflows[index];
+        let before = subflow.endpoint.received();
+        subflow.endpoint.handle_segment(now, segment, ecn == Ecn::Marked, self.controller.as_mut());
+        while subflow.endpoint.poll_event().is_some() {}
+        let more = subflow.endpoint.received() - before;
+        if more > Bytes::ZERO {
+            self.received += more;
+            self.feed.handle_received(now, self.received);
+        }
+        self.write(now, index);
+        self.send(now, index, out);
+        self.send_changed(now, out);
+    }
+
+    /// Its deadline has come.
+    pub(crate) fn handle_deadline(&mut self, now: Time, out: &mut Out<Packet>) {
+        if self.opens.is_some_and(|at| at <= now) {
+            self.opens = None;
+            for subflow in &mut self.subflows {
+                subflow.endpoint.open(now, self.controller.as_mut());
+            }
+        }
+        if self.controller.poll_deadline().is_some_and(|at| at <= now) {
+            self.controller.handle_deadline(now);
+        }
+        for index in 0..self.subflows.len() {
+            let endpoint = &mut self.subflows[index].endpoint;
+            if endpoint.poll_deadline().is_some_and(|at| at <= now) {
+                endpoint.handle_deadline(now, self.controller.as_mut());
+            }
+            self.write(now, index);
+            self.send(now, index, out);
+        }
+        self.send_changed(now, out);
+    }
+
+    /// When something is due by itself.
+    #[inline]
+    pub(crate) fn poll_deadline(&self) -> Option<Time> {
+        let endpoints = self.subflows.iter().filter_map(|subflow| subflow.endpoint.poll_deadline());
+        let others = [self.opens, self.feed.poll_deadline(), self.controller.poll_deadline()];
+        endpoints.chain(others.into_iter().flatten()).min()
+    }
+
+    /// Lets the application write as much as the subflow can soon send: data is bound late, so that it goes where there is room.
+    #[inline]
+    fn write(&mut self, now: Time, index: usize) {
+        if self.is_closed || self.opens.is_some() {
+            return;
+        }
+        let is_over = self.stop.is_some_and(|stop| stop <= now);
+        if !is_over {
+            let subflow = &mut self.subflows[index];
+            let window = self.controller.allowance(id(index)).window;
+            // Twice the window lies ahead of what is acknowledged: the next acknowledgements never find nothing to send.
+            let wanted = subflow.endpoint.acked() + window + window + AHEAD;
+            let bytes = self.feed.write(now, self.received, wanted - subflow.written);
+            if bytes > Bytes::ZERO {
+                subflow.written += bytes;
+                subflow.endpoint.write(bytes);
+            }
+        }
+        if is_over || self.feed.is_finished() {
+            self.is_closed = true;
+            for subflow in &mut self.subflows {
+                subflow.endpoint.close();
+            }
+        }
+    }
+
+    #[inline]
+    fn send(&mut self, now: Time, index: usize, out: &mut Out<Packet>) {
+        let Subflow { endpoint, route, slot, .. } = &mut self.subflows[index];
+        while let Some(transmit) = endpoint.poll_send(now, self.controller.as_mut()) {
+            let bytes = u16::try_from(transmit.bytes.0).expect("the file's reader bounds the MSS");
+            let ecn = if transmit.is_ecn_capable { Ecn::Capable } else { Ecn::Incapable };
+            out.send(*route, Packet::Tcp { slot: *slot, bytes, ecn, segment: transmit.segment });
+        }
+    }
+
+    /// A coupled controller may have given other subflows more.
+    #[inline]
+    fn send_changed(&mut self, now: Time, out: &mut Out<Packet>) {
+        while let Some(SubflowId(index)) = self.controller.poll_changed() {
+            let index = index as usize;
+            if index < self.subflows.len() {
+                self.write(now, index);
+                self.send(now, index, out);
+            }
+        }
+    }
+}
+
+/// What is written beyond two windows: ten packets.
+const AHEAD: Bytes = Bytes(15_000);
+
+/// Subflows are numbered as they stand in the file.
+fn id(index: usize) -> SubflowId {
+    SubflowId(u32::try_from(index).expect("a file names a handful"))
+}

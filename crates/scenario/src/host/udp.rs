@@ -1,0 +1,94 @@
+//! UDP: a source that sends regardless, and a sink that counts.
+
+use netsim::{Out, Route};
+use rand_core::SeedableRng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use units::{Bytes, Seed, Span, Time};
+
+use crate::Packet;
+use crate::draw::exponential;
+use crate::file::UdpSpec;
+
+/// Sends packets of one size at a constant rate, always or in bursts of random length.
+#[derive(Clone, Debug)]
+pub struct UdpSource {
+    spec: UdpSpec,
+    route: Route,
+    slot: u32,
+    stop: Option<Time>,
+    next: Time,
+    /// Until when it is on; `None`: always.
+    on_until: Option<Time>,
+    rng: Xoshiro256PlusPlus,
+    sent: u64,
+}
+
+impl UdpSource {
+    /// A source that begins at `start`, with datagrams to `slot` of the host where `route` ends.
+    #[must_use]
+    pub fn new(spec: UdpSpec, route: Route, slot: u32, start: Time, stop: Option<Time>, seed: Seed) -> UdpSource {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed.0);
+        let on_until = spec.on_off.map(|(on, _)| start + exponential(&mut rng, on));
+        UdpSource { spec, route, slot, stop, next: start, on_until, rng, sent: 0 }
+    }
+
+    /// How many datagrams it sent.
+    #[must_use]
+    pub fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// When it sends next.
+    #[must_use]
+    pub fn poll_deadline(&self) -> Option<Time> {
+        self.stop.is_none_or(|stop| self.next < stop).then_some(self.next)
+    }
+
+    /// Sends what is due.
+    ///
+    /// # Panics
+    /// If packets are larger than 65535 bytes, which the file's reader refuses.
+    pub fn handle_deadline(&mut self, now: Time, out: &mut Out<Packet>) {
+        if let (Some(until), Some((on, off))) = (self.on_until, self.spec.on_off)
+            && now >= until
+        {
+            self.next = now + exponential(&mut self.rng, off);
+            self.on_until = Some(self.next + exponential(&mut self.rng, on));
+            return;
+        }
+        let bytes = u16::try_from(self.spec.packet.0).expect("the file's reader checked");
+        out.send(self.route, Packet::Udp { slot: self.slot, bytes, sent_at: now, number: self.sent });
+        self.sent += 1;
+        // At least a nanosecond, or it would be due for ever.
+        self.next = now + (self.spec.packet / self.spec.rate).max(Span::from_nanos(1));
+    }
+}
+
+/// Counts what arrives.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct UdpSink {
+    received: Bytes,
+    datagrams: u64,
+    delay: Span,
+}
+
+impl UdpSink {
+    /// A datagram came.
+    pub fn handle_datagram(&mut self, now: Time, bytes: u16, sent_at: Time) {
+        self.received += Bytes(u64::from(bytes));
+        self.datagrams += 1;
+        self.delay += now - sent_at;
+    }
+
+    /// Bytes on the wire that arrived.
+    #[must_use]
+    pub fn received(&self) -> Bytes {
+        self.received
+    }
+
+    /// The mean delay from sender to here; `None` before the first datagram.
+    #[must_use]
+    pub fn mean_delay(&self) -> Option<Span> {
+        (self.datagrams > 0).then(|| Span::from_nanos(self.delay.as_nanos() / self.datagrams))
+    }
+}

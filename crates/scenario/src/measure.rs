@@ -1,0 +1,265 @@
+//! What is measured in a run.
+
+use units::{Rate, Span, Time};
+
+use crate::build::Built;
+use crate::file::{FlowSpec, Scenario, Transport, Window};
+use crate::host::{Agent, Request};
+use crate::run::{received, receiver, sender};
+
+/// A measured value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measure {
+    /// Of what kind the thing is: `flow`, `group`, `link` or `all`.
+    pub scope: &'static str,
+    /// The flow, the group of flows, or the direction of a link; empty for `all`.
+    pub of: String,
+    /// The window of time.
+    pub window: String,
+    /// What was measured.
+    pub name: &'static str,
+    /// Its unit.
+    pub unit: &'static str,
+    /// How much.
+    pub value: f64,
+}
+
+/// Every measure there is: name, unit, meaning.
+pub const MEASURES: &[(&str, &str, &str)] = &[
+    (
+        "goodput",
+        "Mbit/s",
+        "payload that arrived in order at the receiving application; for UDP, packets with their headers",
+    ),
+    ("window", "packets", "the sender's window, of all subflows together, its mean over time"),
+    ("rtt", "ms", "the smoothed round-trip time, the largest of the subflows, its mean over time"),
+    ("delay", "ms", "of UDP: the mean one-way delay since the start"),
+    ("retransmissions", "packets", "sent again, of all subflows together"),
+    ("timeouts", "", "how often the retransmission timer ran out"),
+    ("requests", "", "files, writes or pages that arrived completely"),
+    ("completion", "s", "from asking or writing to the last byte's arrival, its mean"),
+    ("completion_p95", "s", "the same, the 95th percentile"),
+    ("jain", "", "Jain's index of the goodputs: 1 is equal, 1/n is one alone"),
+    ("throughput", "Mbit/s", "packets that left the link, with their headers"),
+    ("utilisation", "", "the throughput over the link's first rate"),
+    ("queue", "packets", "what waits, the packet on the wire not counted, its mean over time"),
+    ("drops", "packets", "dropped by a full queue or by the queue's management"),
+    ("losses", "packets", "lost at random, in blackouts, or for their size"),
+];
+
+/// What is noted while a run goes on.
+pub(crate) struct Books {
+    windows: Vec<Book>,
+    /// Payload of a packet, for each flow.
+    packets: Vec<f64>,
+}
+
+/// One window.
+struct Book {
+    window: Window,
+    is_open: bool,
+    /// How often it was looked at.
+    looks: f64,
+    flows: Vec<FlowBook>,
+    links: Vec<LinkBook>,
+}
+
+/// A flow in one window: counters less what they were at its begin, and sums over the looks.
+#[derive(Clone, Default)]
+struct FlowBook {
+    received: Counter,
+    retransmitted: Counter,
+    timeouts: Counter,
+    window: f64,
+    rtt: f64,
+}
+
+/// A link's direction in one window.
+#[derive(Clone, Default)]
+struct LinkBook {
+    delivered: Counter,
+    drops: Counter,
+    losses: Counter,
+    queue: f64,
+}
+
+/// A counter at the begin of a window and at its end.
+#[derive(Clone, Copy, Default)]
+struct Counter {
+    begin: u64,
+    end: u64,
+}
+
+impl Counter {
+    fn note(&mut self, value: u64, is_first: bool) {
+        if is_first {
+            self.begin = value;
+        }
+        self.end = value;
+    }
+
+    fn gained(self) -> f64 {
+        float(self.end - self.begin)
+    }
+}
+
+impl Books {
+    pub(crate) fn new(scenario: &Scenario, built: &Built) -> Books {
+        let book = |window: &Window| Book {
+            window: window.clone(),
+            is_open: false,
+            looks: 0.0,
+            flows: vec![FlowBook::default(); built.flows.len()],
+            links: vec![LinkBook::default(); built.links.len() * 2],
+        };
+        Books {
+            windows: scenario.windows.iter().map(book).collect(),
+            packets: scenario.flows.iter().map(packet_size).collect(),
+        }
+    }
+
+    /// Notes how things stand at `at`: what windows begin and end with, and what their means are made of.
+    pub(crate) fn look(&mut self, built: &mut Built, at: Span) {
+        let packets = &self.packets;
+        for book in self.windows.iter_mut().filter(|book| book.window.from <= at && at <= book.window.to) {
+            book.look(built, packets);
+        }
+    }
+
+    /// All measures.
+    pub(crate) fn close(self, scenario: &Scenario, built: &Built) -> Vec<Measure> {
+        let mut measures = Vec::new();
+        for book in self.windows {
+            book.close(scenario, built, &mut measures);
+        }
+        measures
+    }
+}
+
+impl Book {
+    fn look(&mut self, built: &mut Built, packets: &[f64]) {
+        let is_first = !std::mem::replace(&mut self.is_open, true);
+        // The look at the begin is of the time before.
+        let weight = if is_first { 0.0 } else { 1.0 };
+        self.looks += weight;
+        for ((book, ends), packet) in self.flows.iter_mut().zip(&built.flows).zip(packets) {
+            book.received.note(received(built, ends).0, is_first);
+            if let Agent::Tcp(sender) = sender(built, ends) {
+                let stats = || sender.subflows().iter().map(|subflow| subflow.endpoint.stats());
+                book.retransmitted.note(stats().map(|stats| stats.retransmitted).sum(), is_first);
+                book.timeouts.note(stats().map(|stats| stats.timeouts).sum(), is_first);
+                book.window += weight * sender.window().as_f64() / packet;
+                book.rtt += weight * sender.smoothed_rtt().map_or(0.0, Span::as_secs_f64);
+            }
+        }
+        let ids = built.links.iter().flat_map(|(up, down)| [*up, *down]);
+        for (book, id) in self.links.iter_mut().zip(ids) {
+            let counters = built.sim.counters(id);
+            book.delivered.note(counters.delivered.bytes.0, is_first);
+            book.drops.note(counters.dropped_queue, is_first);
+            book.losses.note(counters.dropped() - counters.dropped_queue, is_first);
+            book.queue += weight * float(built.sim.queue(id).packets.saturating_sub(1));
+        }
+    }
+
+    fn close(&self, scenario: &Scenario, built: &Built, measures: &mut Vec<Measure>) {
+        let seconds = (self.window.to - self.window.from).as_secs_f64();
+        let mut put = |scope, of: &str, name: &'static str, value: f64| {
+            let unit = MEASURES.iter().find(|known| known.0 == name).expect("every measure is listed").1;
+            measures.push(Measure { scope, of: of.to_owned(), window: self.window.name.clone(), name, unit, value });
+        };
+        let goodput = |book: &FlowBook| book.received.gained() * 8.0 / 1e6 / seconds;
+        for ((flow, book), ends) in scenario.flows.iter().zip(&self.flows).zip(&built.flows) {
+            put("flow", &flow.name, "goodput", goodput(book));
+            match receiver(built, ends) {
+                Agent::Tcp(connection) => {
+                    put("flow", &flow.name, "window", book.window / self.looks);
+                    put("flow", &flow.name, "rtt", book.rtt / self.looks * 1e3);
+                    put("flow", &flow.name, "retransmissions", book.retransmitted.gained());
+                    put("flow", &flow.name, "timeouts", book.timeouts.gained());
+                    requests(&self.window, connection.feed().requests(), |name, value| {
+                        put("flow", &flow.name, name, value);
+                    });
+                }
+                Agent::UdpSink(sink) => {
+                    if let Some(delay) = sink.mean_delay() {
+                        put("flow", &flow.name, "delay", delay.as_secs_f64() * 1e3);
+                    }
+                }
+                Agent::UdpSource(_) => {}
+            }
+        }
+        let mut groups: Vec<&str> = scenario.flows.iter().map(|flow| flow.group.as_str()).collect();
+        groups.dedup();
+        let named = || scenario.flows.iter().zip(&self.flows);
+        for group in groups {
+            let goodputs: Vec<f64> =
+                named().filter(|(flow, _)| flow.group == group).map(|(_, book)| goodput(book)).collect();
+            put("group", group, "goodput", goodputs.iter().sum());
+            put("group", group, "jain", jain(&goodputs));
+        }
+        let goodputs: Vec<f64> = self.flows.iter().map(goodput).collect();
+        put("all", "", "goodput", goodputs.iter().sum());
+        put("all", "", "jain", jain(&goodputs));
+        for (link, books) in scenario.links.iter().zip(self.links.chunks_exact(2)) {
+            for ((direction, profile), book) in [("up", &link.up), ("down", &link.down)].into_iter().zip(books) {
+                let of = format!("{}/{direction}", link.name);
+                let throughput = book.delivered.gained() * 8.0 / 1e6 / seconds;
+                put("link", &of, "throughput", throughput);
+                if profile.rate.base > Rate::ZERO {
+                    put("link", &of, "utilisation", throughput * 1e6 / profile.rate.base.as_f64());
+                }
+                put("link", &of, "queue", book.queue / self.looks);
+                put("link", &of, "drops", book.drops.gained());
+                put("link", &of, "losses", book.losses.gained());
+            }
+        }
+    }
+}
+
+/// What arrived completely within the window.
+fn requests(window: &Window, requests: &[Request], mut put: impl FnMut(&'static str, f64)) {
+    let (from, to) = (Time::ZERO + window.from, Time::ZERO + window.to);
+    let done = requests.iter().filter(|request| request.done > from && request.done <= to);
+    let mut times: Vec<f64> = done.map(|request| (request.done - request.at).as_secs_f64()).collect();
+    if times.is_empty() {
+        return;
+    }
+    times.sort_by(f64::total_cmp);
+    put("requests", float(times.len() as u64));
+    put("completion", times.iter().sum::<f64>() / float(times.len() as u64));
+    put("completion_p95", times[(times.len() * 95).div_ceil(100) - 1]);
+}
+
+/// Jain's index: the square of the sum over n times the sum of squares; 1 if nothing was carried.
+fn jain(values: &[f64]) -> f64 {
+    let sum: f64 = values.iter().sum();
+    let squares: f64 = values.iter().map(|value| value * value).sum();
+    if squares == 0.0 { 1.0 } else { sum * sum / (float(values.len() as u64) * squares) }
+}
+
+/// Payload of a full packet.
+pub(crate) fn packet_size(flow: &FlowSpec) -> f64 {
+    match &flow.transport {
+        Transport::Tcp(spec) => spec.config.mss.as_f64(),
+        Transport::Udp(spec) => spec.packet.as_f64(),
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "exact below 2^53")]
+fn float(n: u64) -> f64 {
+    n as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jains_index() {
+        assert!((jain(&[1.0, 1.0, 1.0, 1.0]) - 1.0).abs() < 1e-12);
+        assert!((jain(&[5.0, 0.0, 0.0, 0.0]) - 0.25).abs() < 1e-12);
+        // Chiu and Jain's own example of shares 1, 3, 5.
+        assert!((jain(&[1.0, 3.0, 5.0]) - 81.0 / 105.0).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,72 @@
+//! What travels over simulated links.
+
+use units::{Bytes, Time};
+use wire::tcp::Segment;
+
+/// A packet: who gets it, what it says, how large it is.
+#[derive(Clone, Copy, Debug)]
+pub enum Packet {
+    /// A TCP segment.
+    Tcp {
+        /// The slot of the receiving host to which it goes.
+        slot: u32,
+        /// Its size on the wire.
+        bytes: u16,
+        /// Whether routers may mark it, and whether one did.
+        ecn: Ecn,
+        /// The segment.
+        segment: Segment,
+    },
+    /// A UDP datagram.
+    Udp {
+        /// The slot of the receiving host to which it goes.
+        slot: u32,
+        /// Its size on the wire.
+        bytes: u16,
+        /// When it was sent.
+        sent_at: Time,
+        /// Counts its flow's datagrams.
+        number: u64,
+    },
+}
+
+/// Explicit congestion notification (RFC 3168).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ecn {
+    /// Not ECN-capable: it can only be dropped.
+    Incapable,
+    /// ECN-capable.
+    Capable,
+    /// Congestion experienced.
+    Marked,
+}
+
+impl Packet {
+    /// The slot of the receiving host.
+    #[must_use]
+    pub fn slot(&self) -> u32 {
+        match self {
+            Packet::Tcp { slot, .. } | Packet::Udp { slot, .. } => *slot,
+        }
+    }
+}
+
+impl netsim::Packet for Packet {
+    #[inline]
+    fn size(&self) -> Bytes {
+        match self {
+            Packet::Tcp { bytes, .. } | Packet::Udp { bytes, .. } => Bytes(u64::from(*bytes)),
+        }
+    }
+
+    #[inline]
+    fn digest(&self) -> u64 {
+        match self {
+            Packet::Tcp { slot, segment, ecn, .. } => {
+                let flags = u64::from(segment.flags.0) | (*ecn as u64) << 8 | u64::from(segment.sack_count) << 16;
+                segment.seq ^ segment.ack.rotate_left(21) ^ u64::from(*slot).rotate_left(42) ^ flags << 48
+            }
+            Packet::Udp { slot, number, .. } => number ^ u64::from(*slot).rotate_left(42),
+        }
+    }
+}

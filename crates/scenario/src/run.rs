@@ -1,0 +1,184 @@
+//! One run of a scenario: from a seed to measures.
+
+use netsim::{Digest, NoTrace, Totals, Trace};
+use units::{Bytes, Seed, Span, Time};
+
+use crate::ScenarioError;
+use crate::build::{Built, Ends};
+use crate::file::Scenario;
+use crate::host::Agent;
+use crate::measure::{Books, Measure};
+use crate::packet::Packet;
+
+/// How often windows and queues are looked at for their means.
+const LOOK: Span = Span::from_millis(10);
+
+/// What came of one run.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// Its seed.
+    pub seed: Seed,
+    /// Everything measured, in the file's order.
+    pub measures: Vec<Measure>,
+    /// What to draw, if that was asked for.
+    pub series: Option<Series>,
+    /// A hash over everything that happened.
+    pub digest: Digest,
+    /// What happened, counted.
+    pub totals: Totals,
+}
+
+/// Values over time, one sample after the other.
+#[derive(Clone, Debug, Default)]
+pub struct Series {
+    /// When, in seconds; a sample covers the time since the one before.
+    pub at: Vec<f64>,
+    /// For each flow, what it was like.
+    pub flows: Vec<FlowSeries>,
+    /// For each link, what waited in its two directions, in packets.
+    pub queues: Vec<[Vec<f64>; 2]>,
+}
+
+/// A flow over time.
+#[derive(Clone, Debug, Default)]
+pub struct FlowSeries {
+    /// Payload received, in Mbit/s.
+    pub goodput: Vec<f64>,
+    /// The window of all its subflows, in packets; nothing for UDP.
+    pub window: Vec<f64>,
+    /// The largest smoothed round-trip time of its subflows, in ms; nothing for UDP.
+    pub rtt: Vec<f64>,
+}
+
+/// What to do beside measuring.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Looks {
+    /// Whether to keep series.
+    pub series: bool,
+}
+
+impl Run {
+    /// A measure over the steady window, from `warmup` to the end.
+    #[must_use]
+    pub fn measure(&self, scope: &str, of: &str, name: &str) -> Option<f64> {
+        self.measure_in("steady", scope, of, name)
+    }
+
+    /// A measure over a window of the file's.
+    #[must_use]
+    pub fn measure_in(&self, window: &str, scope: &str, of: &str, name: &str) -> Option<f64> {
+        let is_it = |m: &&Measure| m.scope == scope && m.of == of && m.name == name && m.window == window;
+        self.measures.iter().find(is_it).map(|measure| measure.value)
+    }
+}
+
+impl Scenario {
+    /// Runs the scenario once.
+    ///
+    /// # Errors
+    /// If there is no way for a flow.
+    pub fn run(&self, seed: Seed, looks: Looks) -> Result<Run, ScenarioError> {
+        self.run_traced(seed, looks, &mut NoTrace)
+    }
+
+    /// Runs the scenario once while `trace` looks on; it changes nothing.
+    ///
+    /// # Errors
+    /// If there is no way for a flow.
+    pub fn run_traced<T: Trace<Packet>>(&self, seed: Seed, looks: Looks, trace: &mut T) -> Result<Run, ScenarioError> {
+        let mut built = self.build(seed)?;
+        let mut books = Books::new(self, &built);
+        let mut series = looks.series.then(|| Sampler::new(self, &built));
+        let mut stops: Vec<Span> = vec![self.duration];
+        stops.extend(self.windows.iter().flat_map(|window| [window.from, window.to]));
+        stops.extend(every(LOOK, self.duration));
+        if looks.series {
+            stops.extend(every(self.sample, self.duration));
+        }
+        stops.sort_unstable();
+        stops.dedup();
+        for at in stops {
+            built.sim.run_traced(Time::ZERO + at, trace);
+            books.look(&mut built, at);
+            if let Some(series) = &mut series
+                && at.as_nanos() % self.sample.as_nanos() == 0
+                && at > Span::ZERO
+            {
+                series.take(&mut built, at);
+            }
+        }
+        Ok(Run {
+            seed,
+            measures: books.close(self, &built),
+            series: series.map(|sampler| sampler.series),
+            digest: built.sim.digest(),
+            totals: built.sim.totals(),
+        })
+    }
+}
+
+/// The multiples of a span up to an end.
+fn every(step: Span, end: Span) -> impl Iterator<Item = Span> {
+    (1..).map(move |n| Span::from_nanos(step.as_nanos().saturating_mul(n))).take_while(move |at| *at <= end)
+}
+
+/// Keeps series.
+struct Sampler {
+    series: Series,
+    before: Vec<Bytes>,
+    since: Span,
+    mss: Vec<f64>,
+}
+
+impl Sampler {
+    fn new(scenario: &Scenario, built: &Built) -> Sampler {
+        let series = Series {
+            at: Vec::new(),
+            flows: vec![FlowSeries::default(); built.flows.len()],
+            queues: vec![[Vec::new(), Vec::new()]; built.links.len()],
+        };
+        let mss = scenario.flows.iter().map(crate::measure::packet_size).collect();
+        Sampler { series, before: vec![Bytes::ZERO; built.flows.len()], since: Span::ZERO, mss }
+    }
+
+    fn take(&mut self, built: &mut Built, at: Span) {
+        self.series.at.push(at.as_secs_f64());
+        for (index, ends) in built.flows.iter().enumerate() {
+            let received = received(built, ends);
+            let flow = &mut self.series.flows[index];
+            let rate = (received - self.before[index]) / (at - self.since);
+            flow.goodput.push(rate.as_f64() / 1e6);
+            self.before[index] = received;
+            if let Agent::Tcp(sender) = sender(built, ends) {
+                flow.window.push(sender.window().as_f64() / self.mss[index]);
+                flow.rtt.push(sender.smoothed_rtt().map_or(0.0, |rtt| rtt.as_secs_f64() * 1e3));
+            }
+        }
+        for (queues, (up, down)) in self.series.queues.iter_mut().zip(&built.links) {
+            for (queue, link) in queues.iter_mut().zip([up, down]) {
+                #[expect(clippy::cast_precision_loss, reason = "a queue of 2^53 packets fits no memory")]
+                queue.push(built.sim.queue(*link).packets as f64);
+            }
+        }
+        self.since = at;
+    }
+}
+
+/// The agent that sends a flow's bulk.
+pub(crate) fn sender<'a>(built: &'a Built, ends: &Ends) -> &'a Agent {
+    &built.sim.host(ends.from.0).agents()[ends.from.1]
+}
+
+/// The agent that receives it.
+pub(crate) fn receiver<'a>(built: &'a Built, ends: &Ends) -> &'a Agent {
+    &built.sim.host(ends.to.0).agents()[ends.to.1]
+}
+
+/// Payload (of UDP: bytes on the wire) that arrived.
+pub(crate) fn received(built: &Built, ends: &Ends) -> Bytes {
+    match receiver(built, ends) {
+        Agent::Tcp(connection) => connection.received(),
+        Agent::UdpSink(sink) => sink.received(),
+        Agent::UdpSource(_) => Bytes::ZERO,
+    }
+}

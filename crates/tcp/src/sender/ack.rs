@@ -1,0 +1,347 @@
+//! Acknowledgements: what they deliver, what they say is lost, when recovery begins and ends.
+
+use policy::cc::{Acked, Congestion, Controller, Lost, Signal};
+use recovery::{HyStart, RateReduction, Verdict};
+use units::{Bytes, Rate, Span, Time};
+use wire::tcp::{Flags, SackBlock, Segment};
+
+use super::scoreboard::{Record, State};
+use super::{Phase, Sender, stamp_of};
+use crate::Detection;
+
+/// Duplicate acknowledgements that mean a loss.
+const DUPLICATES: u64 = 3;
+
+/// What one acknowledgement delivered.
+#[derive(Clone, Copy, Debug, Default)]
+struct Harvest {
+    /// Payload.
+    bytes: u64,
+    /// The latest sent of the delivered packets.
+    newest: Option<Record>,
+    /// The round-trip time of the latest sent of those that were sent once.
+    rtt: Option<Span>,
+}
+
+impl Sender {
+    /// An acknowledgement came.
+    pub(crate) fn handle_ack<C: Controller + ?Sized>(&mut self, now: Time, segment: &Segment, cc: &mut C) {
+        if segment.ack > self.next {
+            // Of what was never sent: a liar, or another connection's.
+            return;
+        }
+        let window_end = segment.ack + u64::from(segment.window);
+        let has_moved_window = window_end != self.window_end;
+        self.window_end = self.window_end.max(window_end);
+        let was_lost = self.stats.lost;
+        let highest = self.board.highest();
+        let old_una = self.una;
+        let has_advanced = segment.ack > self.una;
+        let was_in_recovery = matches!(self.phase, Phase::Recovery { .. });
+        let harvest = self.harvest(now, segment, highest);
+        let is_duplicate = !has_advanced
+            && segment.ack == old_una
+            && segment.span() == 0
+            && !self.board.is_empty()
+            && (!has_moved_window || segment.sack_count > 0);
+        if let Some(rtt) = harvest.rtt.or_else(|| self.echoed(now, segment, has_advanced)) {
+            self.rtt.handle_sample(rtt);
+        }
+        if has_advanced || harvest.bytes > 0 {
+            self.has_probed = false;
+        }
+        if has_advanced {
+            self.undo_if_spurious(now, segment, cc);
+        }
+        if self.config.detection.is_selective() {
+            self.detect(now, cc);
+        } else {
+            self.count_duplicates(now, is_duplicate, has_advanced, old_una, cc);
+        }
+        if segment.flags.has(Flags::ECE) && self.una > self.marked_until && matches!(self.phase, Phase::Open) {
+            self.stats.marks += 1;
+            self.marked_until = self.next;
+            self.owes_cwr = true;
+            cc.handle_congestion(now, self.id, &Congestion { signal: Signal::Mark, in_flight: self.flight_size() });
+        }
+        let new_losses = self.stats.lost > was_lost;
+        self.leave(has_advanced, harvest.bytes, !new_losses);
+        if harvest.bytes > 0 {
+            let ce_bytes = if segment.flags.has(Flags::ECE) { harvest.bytes } else { 0 };
+            self.tell(now, &harvest, was_in_recovery, Bytes(ce_bytes), cc);
+        }
+        if has_advanced || harvest.bytes > 0 {
+            self.arm(now, true);
+        } else if has_moved_window {
+            self.arm(now, false);
+        }
+    }
+
+    /// Takes out of the scoreboard what is acknowledged.
+    #[inline]
+    fn harvest(&mut self, now: Time, segment: &Segment, highest: u64) -> Harvest {
+        let mut harvest = Harvest::default();
+        let is_rack = self.config.detection == Detection::Rack;
+        let Sender { board, rack, rtt, .. } = self;
+        let min_rtt = rtt.min();
+        let mut each = |record: Record| {
+            if record.state == State::Delivered {
+                return;
+            }
+            harvest.bytes += record.payload();
+            if harvest.newest.is_none_or(|newest| (newest.sent_at, newest.seq) <= (record.sent_at, record.seq)) {
+                harvest.newest = Some(record);
+                if !record.is_repeated {
+                    harvest.rtt = Some(now - record.sent_at);
+                }
+            }
+            if is_rack {
+                rack.handle_delivered(now, record.sent_at, record.end(), record.is_repeated, min_rtt);
+                if !record.is_repeated && record.end() < highest {
+                    rack.handle_reordering();
+                }
+            }
+        };
+        if segment.ack > self.una {
+            board.advance(segment.ack, &mut each);
+        }
+        let mut is_spurious = false;
+        for (index, block) in segment.sacked().iter().enumerate() {
+            let from = segment.ack.saturating_add_signed(i64::from(block.from));
+            let to = from + u64::from(block.len);
+            if index == 0 && (block.from < 0 || segment.sacked().get(1).is_some_and(|next| covers(*next, *block))) {
+                // It came twice (RFC 2883): a retransmission was for nothing.
+                is_spurious = true;
+            } else if from >= segment.ack && to <= self.next {
+                board.select(from, to, &mut each);
+            }
+        }
+        if is_spurious {
+            self.rack.handle_spurious();
+        }
+        self.una = self.una.max(segment.ack);
+        if harvest.bytes > 0 {
+            self.delivered += harvest.bytes;
+            self.delivered_at = now;
+        }
+        harvest
+    }
+
+    /// A round-trip time from the timestamps, where all that was acknowledged had been sent more than once.
+    fn echoed(&self, now: Time, segment: &Segment, has_advanced: bool) -> Option<Span> {
+        let is_usable = self.config.timestamps && has_advanced && segment.timestamp_echo != 0;
+        is_usable.then(|| Span::from_micros(u64::from(stamp_of(now).wrapping_sub(segment.timestamp_echo))))
+    }
+
+    /// The Eifel algorithm (RFC 3522): the answer is to the original, not to what was sent again.
+    fn undo_if_spurious<C: Controller + ?Sized>(&mut self, now: Time, segment: &Segment, cc: &mut C) {
+        let Some(repeated_at) = self.repeated_at.filter(|_| self.config.timestamps) else { return };
+        let is_older = segment.timestamp_echo.wrapping_sub(repeated_at).cast_signed() < 0;
+        match self.phase {
+            Phase::Recovery { .. } | Phase::Timeout { .. } if is_older => {
+                self.phase = Phase::Open;
+                self.board.find_all();
+                self.rtt.handle_undo();
+                self.stats.undone += 1;
+                cc.handle_undo(now, self.id);
+            }
+            _ => {}
+        }
+        self.repeated_at = None;
+    }
+
+    /// Selective acknowledgements: RFC 6675's rule, or RACK's.
+    pub(super) fn detect<C: Controller + ?Sized>(&mut self, now: Time, cc: &mut C) {
+        let before = (self.stats.lost, self.in_flight());
+        let Sender { board, stats, id, .. } = self;
+        let mut lose = |record: Record| {
+            stats.lost += 1;
+            let lost = Lost { bytes: Bytes(record.payload()), in_flight_at_sending: record.in_flight };
+            cc.handle_lost(now, *id, &lost);
+        };
+        if self.config.detection == Detection::Sack {
+            if board.selected > 0 {
+                let end = board.lost_below(self.config.mss.0);
+                board.judge(end, &mut lose);
+            }
+        } else {
+            let is_urgent = !matches!(self.phase, Phase::Open) || board.selected >= DUPLICATES * self.config.mss.0;
+            let smoothed = self.rtt.smoothed().unwrap_or_default();
+            let window = self.rack.window(self.rtt.min(), smoothed, is_urgent);
+            self.rack_due = None;
+            while let Some((sent_at, seq)) = self.log.front().copied() {
+                let Some(record) = board
+                    .find(seq)
+                    .filter(|record| record.seq == seq && record.sent_at == sent_at && record.state == State::InFlight)
+                else {
+                    self.log.pop_front();
+                    continue;
+                };
+                match self.rack.lost_at(sent_at, record.end(), window) {
+                    Some(at) if at <= now => {
+                        if let Some(record) = board.lose(seq) {
+                            lose(record);
+                        }
+                        self.log.pop_front();
+                    }
+                    Some(at) => {
+                        self.rack_due = Some(at);
+                        break;
+                    }
+                    None => break,
+                }
+            }
+        }
+        if self.stats.lost > before.0 {
+            self.enter_recovery(now, before.1, cc);
+        }
+    }
+
+    /// Three duplicates are a loss; in recovery, `NewReno` takes a partial acknowledgement for another.
+    fn count_duplicates<C: Controller + ?Sized>(
+        &mut self,
+        now: Time,
+        is_duplicate: bool,
+        has_advanced: bool,
+        old_una: u64,
+        cc: &mut C,
+    ) {
+        let in_flight = self.in_flight();
+        if has_advanced {
+            // What the duplicates stood for is in the cumulative acknowledgement now, all but what it uncovered.
+            let packets = (self.una - old_una).div_ceil(self.config.mss.0);
+            self.duplicates = self.duplicates.saturating_sub(packets.saturating_sub(1));
+            if self.board.is_empty() {
+                self.duplicates = 0;
+            }
+            let is_partial = matches!(self.phase, Phase::Recovery { end, .. } if self.una < end);
+            if is_partial && self.config.detection == Detection::NewReno {
+                self.lose_first(now, cc);
+            } else if is_partial {
+                // Reno is satisfied with any.
+                self.phase = Phase::Open;
+            }
+            if matches!(self.phase, Phase::Open) {
+                self.duplicates = 0;
+            }
+        } else if is_duplicate {
+            self.duplicates = (self.duplicates + 1).min(self.board.in_flight / self.config.mss.0.max(1));
+            if self.duplicates == DUPLICATES && matches!(self.phase, Phase::Open) {
+                self.lose_first(now, cc);
+                self.enter_recovery(now, in_flight, cc);
+            }
+        }
+    }
+
+    fn lose_first<C: Controller + ?Sized>(&mut self, now: Time, cc: &mut C) {
+        if let Some(record) = self.board.lose(self.una) {
+            self.stats.lost += 1;
+            let lost = Lost { bytes: Bytes(record.payload()), in_flight_at_sending: record.in_flight };
+            cc.handle_lost(now, self.id, &lost);
+        }
+    }
+
+    /// Something is lost. Once a window, the controller is told. `in_flight` is what was before.
+    fn enter_recovery<C: Controller + ?Sized>(&mut self, now: Time, in_flight: Bytes, cc: &mut C) {
+        if !matches!(self.phase, Phase::Open) {
+            return;
+        }
+        self.stats.recoveries += 1;
+        self.repeated_at = None;
+        cc.handle_congestion(now, self.id, &Congestion { signal: Signal::Loss, in_flight: self.flight_size() });
+        let target = cc.allowance(self.id).window;
+        let wants = self.config.rate_reduction && self.config.detection.is_selective() && cc.wants_rate_reduction();
+        let reduction = wants.then(|| RateReduction::new(in_flight, target, self.config.mss));
+        self.phase = Phase::Recovery { end: self.next, reduction, is_first_sent: false };
+        self.marked_until = self.next;
+    }
+
+    /// Payload sent and not acknowledged cumulatively (`FlightSize`).
+    pub(super) fn flight_size(&self) -> Bytes {
+        Bytes(self.next - self.una)
+    }
+
+    /// Ends recovery, or goes on with it.
+    fn leave(&mut self, has_advanced: bool, delivered: u64, is_safe: bool) {
+        let in_flight = self.in_flight();
+        match &mut self.phase {
+            Phase::Recovery { end, .. } | Phase::Timeout { end } if self.una >= *end => {
+                self.phase = Phase::Open;
+                self.duplicates = 0;
+            }
+            Phase::Recovery { reduction: Some(reduction), .. } => {
+                reduction.handle_acked(Bytes(delivered), in_flight, has_advanced && is_safe);
+            }
+            _ => {}
+        }
+    }
+
+    /// Tells the controller what was delivered.
+    fn tell<C: Controller + ?Sized>(
+        &mut self,
+        now: Time,
+        harvest: &Harvest,
+        in_recovery: bool,
+        ce_bytes: Bytes,
+        cc: &mut C,
+    ) {
+        let Some(newest) = harvest.newest else { return };
+        if newest.delivered >= self.round_end {
+            self.round += 1;
+            self.round_end = self.delivered;
+        }
+        let smoothed_rtt = self.rtt.smoothed().unwrap_or_default();
+        self.watch_slow_start(now, harvest.rtt, cc);
+        self.first_sent_at = newest.sent_at;
+        let interval = (now - newest.delivered_at).max(newest.sent_at - newest.first_sent_at);
+        let delivery_rate = (interval >= self.rtt.min() && interval > Span::ZERO)
+            .then(|| -> Rate { Bytes(self.delivered - newest.delivered) / interval });
+        let acked = Acked {
+            bytes: Bytes(harvest.bytes),
+            in_flight: self.in_flight(),
+            sent_at: newest.sent_at,
+            window_at_sending: newest.window,
+            rtt: harvest.rtt,
+            smoothed_rtt,
+            min_rtt: self.rtt.min(),
+            one_way_delay: None,
+            delivery_rate,
+            round: self.round,
+            ce_bytes,
+            is_app_limited: newest.is_app_limited,
+            in_recovery,
+            slow_start_divisor: self.slow_start_divisor,
+        };
+        cc.handle_acked(now, self.id, &acked);
+    }
+
+    /// Ends slow start by delay, or at the configured threshold.
+    fn watch_slow_start<C: Controller + ?Sized>(&mut self, now: Time, rtt: Option<Span>, cc: &mut C) {
+        if !self.has_threshold
+            && self.config.initial_threshold.is_some_and(|least| cc.allowance(self.id).window >= least)
+        {
+            self.has_threshold = true;
+            cc.handle_slow_start_end(now, self.id);
+        }
+        let (Some(hystart), Some(rtt)) = (&mut self.hystart, rtt) else { return };
+        let window = cc.allowance(self.id).window;
+        if cc.threshold(self.id).is_some_and(|threshold| window >= threshold) {
+            // It is over; after a timeout there is another.
+            *hystart = HyStart::new();
+            self.slow_start_divisor = 1;
+            return;
+        }
+        match hystart.handle_sample(rtt, self.round) {
+            Verdict::Grow(divisor) => self.slow_start_divisor = divisor,
+            Verdict::Stop => {
+                self.slow_start_divisor = 1;
+                cc.handle_slow_start_end(now, self.id);
+            }
+        }
+    }
+}
+
+fn covers(outer: SackBlock, inner: SackBlock) -> bool {
+    let end = |block: SackBlock| i64::from(block.from) + i64::from(block.len);
+    outer.from <= inner.from && end(inner) <= end(outer)
+}

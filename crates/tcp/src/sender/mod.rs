@@ -1,0 +1,382 @@
+//! The sending half.
+
+mod ack;
+mod scoreboard;
+mod timer;
+
+use alloc::collections::VecDeque;
+
+use policy::cc::{Allowance, Controller, Sent, Start, State as Choke};
+use recovery::{HyStart, Pacer, Rack, RateReduction, RoundTrip};
+use units::{Bytes, Rate, Span, SubflowId, Time};
+use wire::tcp::{Flags, Segment};
+
+use crate::{Config, Detection};
+use scoreboard::{Record, Scoreboard, State};
+use timer::Timer;
+
+/// What happened so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Packets with payload or a FIN, retransmissions included.
+    pub sent: u64,
+    /// Retransmissions.
+    pub retransmitted: u64,
+    /// Packets taken for lost.
+    pub lost: u64,
+    /// Fast recoveries.
+    pub recoveries: u64,
+    /// Retransmission timeouts.
+    pub timeouts: u64,
+    /// Probes of the tail (RFC 8985, section 7).
+    pub probes: u64,
+    /// Recoveries and timeouts that were undone, since nothing had been lost.
+    pub undone: u64,
+    /// Reductions because of a mark (ECN).
+    pub marks: u64,
+}
+
+/// The sending half. Positions begin at 1, behind the SYN.
+#[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, each with its own begin and end")]
+pub(crate) struct Sender {
+    id: SubflowId,
+    config: Config,
+    board: Scoreboard,
+    /// The first position not acknowledged (`SND.UNA`).
+    una: u64,
+    /// The next position to be sent for the first time (`SND.NXT`).
+    next: u64,
+    /// Behind the last byte that the application wrote.
+    written: u64,
+    is_closing: bool,
+    has_sent_fin: bool,
+    /// The end of the receiver's window.
+    window_end: u64,
+    rtt: RoundTrip,
+    rack: Rack,
+    /// Every transmission in its order, for RACK: when, and which position.
+    log: VecDeque<(Time, u64)>,
+    phase: Phase,
+    /// Duplicate acknowledgements, without selective ones: packets that left the network.
+    duplicates: u64,
+    /// No reduction for a mark before this position is acknowledged.
+    marked_until: u64,
+    owes_cwr: bool,
+    timer: Option<Timer>,
+    /// When RACK takes the next packet for lost.
+    rack_due: Option<Time>,
+    /// A probe of the tail is out, and unanswered.
+    has_probed: bool,
+    pacer: Pacer,
+    /// When pacing, or a choke, lets the next packet out.
+    held_until: Option<Time>,
+    hystart: Option<HyStart>,
+    slow_start_divisor: u32,
+    /// The least threshold of the configuration was applied.
+    has_threshold: bool,
+    /// For the delivery rate: payload delivered, when the latest was, and when the first packet of the flight was sent.
+    delivered: u64,
+    delivered_at: Time,
+    first_sent_at: Time,
+    /// Packets are limited by the application until so much is delivered.
+    app_limited_until: u64,
+    round: u64,
+    round_end: u64,
+    last_sent_at: Time,
+    /// The payload of the first retransmission since the last reduction went out at this time of the timestamps' clock.
+    repeated_at: Option<u32>,
+    stats: Stats,
+}
+
+/// What the sender does about losses.
+#[derive(Clone, Copy, Debug)]
+enum Phase {
+    /// Nothing.
+    Open,
+    /// Fast recovery, until `end` is acknowledged.
+    Recovery { end: u64, reduction: Option<RateReduction>, is_first_sent: bool },
+    /// After a timeout, until `end` is acknowledged: slow start over what was lost.
+    Timeout { end: u64 },
+}
+
+impl Sender {
+    pub(crate) fn new(config: Config, id: SubflowId) -> Sender {
+        let hystart = config.hystart.then(HyStart::new);
+        Sender {
+            id,
+            rtt: RoundTrip::new(config.min_rto),
+            board: Scoreboard::default(),
+            una: 1,
+            next: 1,
+            written: 1,
+            is_closing: false,
+            has_sent_fin: false,
+            window_end: 1,
+            rack: Rack::default(),
+            log: VecDeque::new(),
+            phase: Phase::Open,
+            duplicates: 0,
+            marked_until: 0,
+            owes_cwr: false,
+            timer: None,
+            rack_due: None,
+            has_probed: false,
+            pacer: Pacer::new(),
+            held_until: None,
+            hystart,
+            slow_start_divisor: 1,
+            has_threshold: config.initial_threshold.is_none(),
+            delivered: 0,
+            delivered_at: Time::ZERO,
+            first_sent_at: Time::ZERO,
+            app_limited_until: 0,
+            round: 0,
+            round_end: 0,
+            last_sent_at: Time::ZERO,
+            repeated_at: None,
+            stats: Stats::default(),
+            config,
+        }
+    }
+
+    /// The connection is open: `rtt` is that of the handshake, if it is known; the peer's window ends at `window_end`.
+    pub(crate) fn handle_open<C: Controller + ?Sized>(
+        &mut self,
+        now: Time,
+        rtt: Option<Span>,
+        window_end: u64,
+        cc: &mut C,
+    ) {
+        if let Some(rtt) = rtt {
+            self.rtt.handle_sample(rtt);
+        }
+        self.window_end = window_end;
+        self.delivered_at = now;
+        self.first_sent_at = now;
+        self.last_sent_at = now;
+        cc.handle_add(now, self.id, &Start { mss: self.config.mss, initial_window: self.config.initial_window });
+    }
+
+    pub(crate) fn write(&mut self, bytes: Bytes) {
+        self.written = self.written.saturating_add(bytes.0);
+    }
+
+    pub(crate) fn close(&mut self) {
+        self.is_closing = true;
+    }
+
+    /// Whether the peer has acknowledged our FIN.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.has_sent_fin && self.una == self.next
+    }
+
+    pub(crate) fn acked(&self) -> Bytes {
+        Bytes(self.una.min(self.written) - 1)
+    }
+
+    /// The next position to be sent for the first time.
+    #[inline]
+    pub(crate) fn next(&self) -> u64 {
+        self.next
+    }
+
+    #[inline]
+    pub(crate) fn in_flight(&self) -> Bytes {
+        Bytes(self.board.in_flight.saturating_sub(self.duplicates * self.config.mss.0))
+    }
+
+    pub(crate) fn rtt(&self) -> &RoundTrip {
+        &self.rtt
+    }
+
+    pub(crate) fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// The next data segment, without what the receiving half adds to it.
+    #[inline]
+    pub(crate) fn poll_send<C: Controller + ?Sized>(&mut self, now: Time, cc: &mut C) -> Option<Segment> {
+        let allowance = cc.allowance(self.id);
+        self.held_until = None;
+        if !self.may_send(now, &allowance, cc) {
+            return None;
+        }
+        let (seq, span, is_fin) = if let Some(lost) = self.board.first_lost() {
+            (lost.seq, lost.span, lost.is_fin)
+        } else {
+            let Some((span, is_fin)) = self.fresh() else {
+                if self.board.is_empty() {
+                    // Perhaps the window is closed, and a probe is due some time.
+                    self.arm(now, false);
+                }
+                return None;
+            };
+            (self.next, span, is_fin)
+        };
+        Some(self.transmit(now, seq, span, is_fin, &allowance, cc))
+    }
+
+    /// Whether window, budget and pacing let a packet out.
+    #[inline]
+    fn may_send<C: Controller + ?Sized>(&mut self, now: Time, allowance: &Allowance, cc: &C) -> bool {
+        let mss = self.config.mss;
+        if self.board.lost == 0 && self.next == self.written && (self.has_sent_fin || !self.is_closing) {
+            self.note_idle(allowance);
+            return false;
+        }
+        if let Choke::Choked { probe_at } = allowance.state
+            && (probe_at > now || self.board.in_flight > 0)
+        {
+            self.held_until = Some(probe_at).filter(|at| *at > now);
+            return false;
+        }
+        let in_flight = self.in_flight();
+        match self.phase {
+            // The first retransmission goes out whatever the window says.
+            Phase::Recovery { is_first_sent: false, .. } if self.board.lost > 0 => return true,
+            Phase::Recovery { reduction: Some(reduction), .. } => {
+                if !reduction.allows(mss) {
+                    return false;
+                }
+            }
+            _ => {
+                if in_flight + mss > allowance.window.max(mss) {
+                    return false;
+                }
+            }
+        }
+        let Some((rate, burst)) = self.pacing(allowance, cc) else { return true };
+        self.pacer.set(rate, burst);
+        let at = self.pacer.ready_at(now);
+        self.held_until = Some(at).filter(|at| *at > now);
+        self.held_until.is_none()
+    }
+
+    /// The rate at which to send, and in what bursts; `None`: as acknowledgements come.
+    #[inline]
+    fn pacing<C: Controller + ?Sized>(&self, allowance: &Allowance, cc: &C) -> Option<(Rate, Bytes)> {
+        let mss = self.config.mss;
+        if let Some(rate) = allowance.pacing {
+            return Some((rate, allowance.burst.max(mss)));
+        }
+        let is_below_one = allowance.window < mss;
+        if !self.config.pacing && !is_below_one {
+            return None;
+        }
+        let smoothed = self.rtt.smoothed()?;
+        if is_below_one {
+            // Less than a packet a round trip.
+            return Some((allowance.window.max(Bytes(1)) / smoothed.max(Span::from_micros(1)), Bytes(1)));
+        }
+        let is_slow_start = cc.threshold(self.id).is_none_or(|threshold| allowance.window < threshold);
+        Some((Pacer::rate_of_window(allowance.window, smoothed, is_slow_start), Bytes(10 * mss.0)))
+    }
+
+    /// Nothing to send although there may be room: what follows is limited by the application.
+    #[inline]
+    fn note_idle(&mut self, allowance: &Allowance) {
+        if self.in_flight() + self.config.mss <= allowance.window {
+            self.app_limited_until = (self.delivered + self.board.in_flight).max(1);
+        }
+    }
+
+    /// The size of the next packet of new data, and whether it is the FIN.
+    #[inline]
+    fn fresh(&self) -> Option<(u32, bool)> {
+        let room = self.window_end.saturating_sub(self.next);
+        let waiting = self.written - self.next;
+        let full = self.config.mss.0;
+        if waiting == 0 {
+            return (self.is_closing && !self.has_sent_fin).then_some((1, true));
+        }
+        let len = waiting.min(room).min(full);
+        // Small packets only for the end of what there is, or into a small window (RFC 1122, section 4.2.3.4).
+        let is_whole = len == full || len == waiting || (len > 0 && self.board.is_empty());
+        (len > 0 && is_whole).then(|| (u32::try_from(len).expect("at most an MSS"), false))
+    }
+
+    /// Notes that a packet leaves, and makes its segment.
+    fn transmit<C: Controller + ?Sized>(
+        &mut self,
+        now: Time,
+        seq: u64,
+        span: u32,
+        is_fin: bool,
+        allowance: &Allowance,
+        cc: &mut C,
+    ) -> Segment {
+        let is_retransmission = seq < self.next;
+        if self.board.in_flight == 0 {
+            if !is_retransmission && self.board.is_empty() && now - self.last_sent_at > self.rtt.timeout() {
+                cc.handle_idle_restart(now, self.id);
+            }
+            // A new flight begins.
+            self.first_sent_at = now;
+            self.delivered_at = now;
+        }
+        let payload = u64::from(span) - u64::from(is_fin);
+        let stamp = Record {
+            seq,
+            span,
+            is_fin,
+            state: State::InFlight,
+            is_repeated: is_retransmission,
+            is_app_limited: self.app_limited_until > self.delivered,
+            sent_at: now,
+            window: allowance.window,
+            in_flight: Bytes(self.in_flight().0 + payload),
+            delivered: self.delivered,
+            delivered_at: self.delivered_at,
+            first_sent_at: self.first_sent_at,
+        };
+        if is_retransmission {
+            self.stats.retransmitted += 1;
+            if self.repeated_at.is_none() {
+                self.repeated_at = Some(stamp_of(now));
+            }
+            self.board.repeat(seq);
+            if let Some(record) = self.board.find(seq) {
+                *record = Record { state: record.state, ..stamp };
+            }
+        } else {
+            self.board.push(stamp);
+            self.next = seq + u64::from(span);
+            self.has_sent_fin |= is_fin;
+        }
+        if self.config.detection == Detection::Rack {
+            self.log.push_back((now, seq));
+        }
+        if let Phase::Recovery { reduction, is_first_sent, .. } = &mut self.phase {
+            *is_first_sent = true;
+            if let Some(reduction) = reduction {
+                reduction.handle_sent(Bytes(payload.max(1)));
+            }
+        }
+        self.stats.sent += 1;
+        self.last_sent_at = now;
+        if self.config.pacing || allowance.pacing.is_some() || allowance.window < self.config.mss {
+            self.pacer.handle_sent(now, Bytes(payload) + self.config.headers);
+        }
+        let in_flight = self.in_flight();
+        cc.handle_sent(now, self.id, &Sent { bytes: Bytes(payload), in_flight, is_retransmission });
+        self.arm(now, false);
+        let mut flags = Flags::default();
+        if is_fin {
+            flags = flags.with(Flags::FIN);
+        }
+        if self.owes_cwr && !is_retransmission {
+            self.owes_cwr = false;
+            flags = flags.with(Flags::CWR);
+        }
+        let len = u16::try_from(payload).expect("an MSS fits");
+        Segment { seq, len, flags, ..Segment::default() }
+    }
+}
+
+/// The clock of timestamps: microseconds, which wrap after 71 minutes.
+pub(crate) fn stamp_of(now: Time) -> u32 {
+    #[expect(clippy::cast_possible_truncation, reason = "it wraps by design")]
+    let stamp = (now.as_nanos() / 1_000) as u32;
+    stamp
+}

@@ -1,0 +1,272 @@
+//! What is in flight, lost or delivered.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use units::{Bytes, Time};
+
+/// A packet that was sent and is not yet acknowledged cumulatively.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Record {
+    /// Its first position.
+    pub(super) seq: u64,
+    /// Payload, and one for a FIN.
+    pub(super) span: u32,
+    pub(super) is_fin: bool,
+    pub(super) state: State,
+    /// Whether it was sent more than once.
+    pub(super) is_repeated: bool,
+    pub(super) is_app_limited: bool,
+    /// When it was sent last.
+    pub(super) sent_at: Time,
+    /// The window then.
+    pub(super) window: Bytes,
+    /// What was in flight then, itself included.
+    pub(super) in_flight: Bytes,
+    /// For the delivery rate (draft-cheng-iccrg-delivery-rate-estimation): what was delivered when it was sent, when the latest of that was,
+    /// and when the first packet of that flight had been sent.
+    pub(super) delivered: u64,
+    pub(super) delivered_at: Time,
+    pub(super) first_sent_at: Time,
+}
+
+/// Where a packet is supposed to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// Under way.
+    InFlight,
+    /// At the receiver, selectively acknowledged.
+    Delivered,
+    /// Nowhere: to be sent again.
+    Lost,
+}
+
+impl Record {
+    pub(super) fn end(&self) -> u64 {
+        self.seq + u64::from(self.span)
+    }
+
+    pub(super) fn payload(&self) -> u64 {
+        u64::from(self.span) - u64::from(self.is_fin)
+    }
+}
+
+/// Records from the first unacknowledged position to the next to be sent, without gaps.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Scoreboard {
+    records: VecDeque<Record>,
+    /// What the receiver holds beyond the cumulative acknowledgement, in order, apart from each other.
+    ranges: Vec<(u64, u64)>,
+    /// Sum over records in flight.
+    pub(super) in_flight: u64,
+    /// Sum over lost records.
+    pub(super) lost: u64,
+    /// Sum over `ranges`.
+    pub(super) selected: u64,
+    /// No lost record begins below.
+    repeat_from: u64,
+    /// Every record below has been judged by what was delivered beyond it.
+    judged: u64,
+}
+
+impl Scoreboard {
+    pub(super) fn push(&mut self, record: Record) {
+        self.in_flight += u64::from(record.span);
+        self.records.push_back(record);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    pub(super) fn front(&self) -> Option<&Record> {
+        self.records.front()
+    }
+
+    pub(super) fn back(&self) -> Option<&Record> {
+        self.records.back()
+    }
+
+    /// The record that holds this position.
+    pub(super) fn find(&mut self, seq: u64) -> Option<&mut Record> {
+        let index = self.records.partition_point(|record| record.end() <= seq);
+        self.records.get_mut(index)
+    }
+
+    /// Takes out what is acknowledged cumulatively and hands each record over, with the state it had.
+    #[inline]
+    pub(super) fn advance(&mut self, una: u64, mut each: impl FnMut(Record)) {
+        while let Some(record) = self.records.front().copied() {
+            if record.end() > una {
+                break;
+            }
+            match record.state {
+                State::InFlight => self.in_flight -= u64::from(record.span),
+                State::Lost => self.lost -= u64::from(record.span),
+                State::Delivered => {}
+            }
+            self.records.pop_front();
+            each(record);
+        }
+        if !self.ranges.is_empty() {
+            while let Some(&(from, to)) = self.ranges.first() {
+                if from >= una {
+                    break;
+                }
+                self.selected -= to.min(una) - from;
+                if to <= una {
+                    self.ranges.remove(0);
+                } else {
+                    self.ranges[0].0 = una;
+                }
+            }
+        }
+    }
+
+    /// The receiver holds this range; hands over each record that it had not told of.
+    pub(super) fn select(&mut self, from: u64, to: u64, mut each: impl FnMut(Record)) {
+        let (from, to) = (from.max(self.front().map_or(from, |record| record.seq)), to);
+        if from >= to || self.back().is_none_or(|last| to > last.end()) {
+            return;
+        }
+        // The parts of it that are new.
+        let mut at = from;
+        let first = self.ranges.partition_point(|range| range.1 < from);
+        let mut last = first;
+        let mut merged = (from, to);
+        while let Some(&range) = self.ranges.get(last).filter(|range| range.0 <= to) {
+            if at < range.0 {
+                self.deliver(at, range.0, &mut each);
+            }
+            at = at.max(range.1);
+            merged = (merged.0.min(range.0), merged.1.max(range.1));
+            self.selected -= range.1 - range.0;
+            last += 1;
+        }
+        if at < to {
+            self.deliver(at, to, &mut each);
+        }
+        self.selected += merged.1 - merged.0;
+        self.ranges.splice(first..last, [merged]);
+    }
+
+    fn deliver(&mut self, from: u64, to: u64, each: &mut impl FnMut(Record)) {
+        let mut index = self.records.partition_point(|record| record.end() <= from);
+        while let Some(record) = self.records.get_mut(index).filter(|record| record.end() <= to) {
+            let before = *record;
+            match record.state {
+                State::InFlight => self.in_flight -= u64::from(record.span),
+                State::Lost => self.lost -= u64::from(record.span),
+                State::Delivered => {}
+            }
+            record.state = State::Delivered;
+            if before.state != State::Delivered {
+                each(before);
+            }
+            index += 1;
+        }
+    }
+
+    /// Marks the record at `seq` as lost if it is in flight. Gives it as it was.
+    pub(super) fn lose(&mut self, seq: u64) -> Option<Record> {
+        let record = self.find(seq)?;
+        if record.state != State::InFlight {
+            return None;
+        }
+        record.state = State::Lost;
+        let record = *record;
+        self.in_flight -= u64::from(record.span);
+        self.lost += u64::from(record.span);
+        self.repeat_from = self.repeat_from.min(record.seq);
+        Some(record)
+    }
+
+    /// Marks everything in flight as lost, and hands it over.
+    pub(super) fn lose_all(&mut self, mut each: impl FnMut(Record)) {
+        for record in self.records.iter_mut().filter(|record| record.state == State::InFlight) {
+            record.state = State::Lost;
+            self.lost += u64::from(record.span);
+            each(*record);
+        }
+        self.in_flight = 0;
+        self.repeat_from = 0;
+    }
+
+    /// Nothing was lost: what waits to be sent again, and never was, is in flight after all.
+    pub(super) fn find_all(&mut self) {
+        for record in self.records.iter_mut().filter(|record| record.state == State::Lost && !record.is_repeated) {
+            record.state = State::InFlight;
+            self.in_flight += u64::from(record.span);
+            self.lost -= u64::from(record.span);
+        }
+    }
+
+    /// The first lost record.
+    pub(super) fn first_lost(&mut self) -> Option<&mut Record> {
+        if self.lost == 0 {
+            return None;
+        }
+        let mut index = self.records.partition_point(|record| record.end() <= self.repeat_from);
+        while self.records.get(index).is_some_and(|record| record.state != State::Lost) {
+            index += 1;
+        }
+        let record = self.records.get_mut(index)?;
+        self.repeat_from = record.seq;
+        Some(record)
+    }
+
+    /// The lost record at `seq` is under way again.
+    pub(super) fn repeat(&mut self, seq: u64) {
+        if let Some(record) = self.find(seq) {
+            let (span, was_lost) = (u64::from(record.span), record.state == State::Lost);
+            record.state = State::InFlight;
+            record.is_repeated = true;
+            if was_lost {
+                self.in_flight += span;
+                self.lost -= span;
+            }
+        }
+    }
+
+    /// The position below which a packet is lost by RFC 6675's rule (`IsLost`): three ranges, or more than two packets' worth, have arrived
+    /// beyond it.
+    pub(super) fn lost_below(&self, mss: u64) -> u64 {
+        let mut beyond = 0;
+        for (count, (from, to)) in self.ranges.iter().rev().enumerate() {
+            if beyond + (to - from) > 2 * mss {
+                return to - (2 * mss - beyond).min(to - from);
+            }
+            beyond += to - from;
+            if count == 2 {
+                return *from;
+            }
+        }
+        0
+    }
+
+    /// Marks as lost what is in flight below `end` for the first time, and hands it over.
+    pub(super) fn judge(&mut self, end: u64, mut each: impl FnMut(Record)) {
+        let una = self.front().map_or(0, |record| record.seq);
+        let from = self.judged.max(una);
+        if end <= from {
+            return;
+        }
+        let mut index = self.records.partition_point(|record| record.end() <= from);
+        while let Some(record) = self.records.get_mut(index).filter(|record| record.end() <= end) {
+            if record.state == State::InFlight && !record.is_repeated {
+                record.state = State::Lost;
+                self.in_flight -= u64::from(record.span);
+                self.lost += u64::from(record.span);
+                self.repeat_from = self.repeat_from.min(record.seq);
+                each(*record);
+            }
+            self.judged = record.end();
+            index += 1;
+        }
+    }
+
+    /// The highest position that was selectively acknowledged; 0 if none is.
+    pub(super) fn highest(&self) -> u64 {
+        self.ranges.last().map_or(0, |range| range.1)
+    }
+}

@@ -1,0 +1,119 @@
+//! Timers: retransmission, the probe of the tail, reordering, the closed window.
+
+use policy::cc::Controller;
+use units::{Span, Time};
+use wire::tcp::Segment;
+
+use super::scoreboard::State;
+use super::{Phase, Sender};
+use crate::Detection;
+
+/// What to do when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Timer {
+    pub(super) at: Time,
+    pub(super) kind: Kind,
+}
+
+/// What the timer is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Retransmission timeout (RFC 6298).
+    Retransmission,
+    /// A probe of the tail (RFC 8985, section 7).
+    Tail,
+    /// The window is closed: a probe asks whether it still is (RFC 9293, section 3.8.6.1).
+    Window,
+}
+
+impl Sender {
+    /// Sets the timer after something was sent, or, with `is_restart`, acknowledged.
+    #[inline]
+    pub(super) fn arm(&mut self, now: Time, is_restart: bool) {
+        if self.board.is_empty() {
+            let is_closed = self.next < self.written && self.window_end <= self.next;
+            if is_closed && !is_restart && self.timer.is_some() {
+                return;
+            }
+            self.timer = is_closed.then(|| Timer { at: now + self.rtt.timeout(), kind: Kind::Window });
+            return;
+        }
+        if !is_restart && self.timer.is_some_and(|timer| timer.kind == Kind::Retransmission) {
+            return;
+        }
+        let timeout = self.rtt.timeout();
+        self.timer = Some(Timer { at: now + timeout, kind: Kind::Retransmission });
+        if self.config.detection == Detection::Rack
+            && matches!(self.phase, Phase::Open)
+            && let Some(smoothed) = self.rtt.smoothed()
+        {
+            // One packet alone may wait for a delayed acknowledgement.
+            let is_alone = self.board.front().map(|record| record.seq) == self.board.back().map(|record| record.seq);
+            let extra = if is_alone { self.config.delayed_ack.unwrap_or_default() } else { Span::ZERO };
+            let probe = smoothed + smoothed + extra;
+            if probe < timeout && !self.has_probed {
+                self.timer = Some(Timer { at: now + probe, kind: Kind::Tail });
+            }
+        }
+    }
+
+    /// When the sender has to be looked at.
+    #[inline]
+    pub(crate) fn poll_deadline(&self) -> Option<Time> {
+        let never = Time::from_nanos(u64::MAX);
+        let timer = self.timer.map_or(never, |timer| timer.at);
+        let at = timer.min(self.rack_due.unwrap_or(never)).min(self.held_until.unwrap_or(never));
+        (at < never).then_some(at)
+    }
+
+    /// Does what is due. Gives the segment of a probe.
+    pub(crate) fn handle_deadline<C: Controller + ?Sized>(&mut self, now: Time, cc: &mut C) -> Option<Segment> {
+        if self.rack_due.is_some_and(|at| at <= now) {
+            self.rack_due = None;
+            self.detect(now, cc);
+        }
+        let timer = self.timer.filter(|timer| timer.at <= now)?;
+        self.timer = None;
+        match timer.kind {
+            Kind::Retransmission => {
+                self.time_out(now, cc);
+                None
+            }
+            Kind::Tail => self.probe_tail(now, cc),
+            Kind::Window => {
+                // Nothing, of long ago: the answer says where the window ends by now.
+                self.rtt.handle_timeout();
+                self.timer = Some(Timer { at: now + self.rtt.timeout(), kind: Kind::Window });
+                Some(Segment { seq: self.una - 1, ..Segment::default() })
+            }
+        }
+    }
+
+    fn time_out<C: Controller + ?Sized>(&mut self, now: Time, cc: &mut C) {
+        self.rtt.handle_timeout();
+        self.stats.timeouts += 1;
+        let flight = self.flight_size();
+        let stats = &mut self.stats;
+        self.board.lose_all(|_| stats.lost += 1);
+        self.log.clear();
+        self.rack_due = None;
+        self.duplicates = 0;
+        self.repeated_at = None;
+        self.phase = Phase::Timeout { end: self.next };
+        self.marked_until = self.next;
+        cc.handle_timeout(now, self.id, flight);
+        self.timer = Some(Timer { at: now + self.rtt.timeout(), kind: Kind::Retransmission });
+    }
+
+    /// Sends the last packet again, so that an acknowledgement comes that says what is missing.
+    fn probe_tail<C: Controller + ?Sized>(&mut self, now: Time, cc: &mut C) -> Option<Segment> {
+        self.has_probed = true;
+        self.stats.probes += 1;
+        let last = *self.board.back()?;
+        self.timer = Some(Timer { at: now + self.rtt.timeout(), kind: Kind::Retransmission });
+        (last.state == State::InFlight).then(|| {
+            let allowance = cc.allowance(self.id);
+            self.transmit(now, last.seq, last.span, last.is_fin, &allowance, cc)
+        })
+    }
+}
