@@ -221,7 +221,7 @@ impl Sender {
     #[inline]
     fn may_send<C: Controller + ?Sized>(&mut self, now: Time, allowance: &Allowance, cc: &C) -> bool {
         let mss = self.config.mss;
-        if self.board.lost == 0 && self.next == self.written && (self.has_sent_fin || !self.is_closing) {
+        if self.board.lost == 0 && self.unsent() == 0 && (self.has_sent_fin || !self.is_closing) {
             self.note_idle(allowance);
             return false;
         }
@@ -281,11 +281,17 @@ impl Sender {
         }
     }
 
+    /// Written, and never sent. The FIN has a position of its own behind the last byte.
+    #[inline]
+    fn unsent(&self) -> u64 {
+        self.written.saturating_sub(self.next)
+    }
+
     /// The size of the next packet of new data, and whether it is the FIN.
     #[inline]
     fn fresh(&self) -> Option<(u32, bool)> {
         let room = self.window_end.saturating_sub(self.next);
-        let waiting = self.written - self.next;
+        let waiting = self.unsent();
         let full = self.config.mss.0;
         if waiting == 0 {
             return (self.is_closing && !self.has_sent_fin).then_some((1, true));
