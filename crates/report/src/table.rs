@@ -4,6 +4,8 @@ use std::fmt;
 
 use unicode_width::UnicodeWidthStr;
 
+use crate::markup::escape;
+
 /// Which side of its column a cell stands on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
@@ -43,6 +45,21 @@ impl Table {
         assert!(row.len() <= self.columns.len(), "{} cells in {} columns", row.len(), self.columns.len());
         row.resize(self.columns.len(), String::new());
         self.rows.push(row);
+    }
+
+    /// The table for a page.
+    #[must_use]
+    pub fn html(&self) -> String {
+        let cells = |tag: &str, cells: &mut dyn Iterator<Item = &String>| {
+            let cell = |(text, (_, align)): (&String, &(String, Align))| {
+                let class = if *align == Align::Right { " class=\"number\"" } else { "" };
+                format!("<{tag}{class}>{}</{tag}>", escape(text))
+            };
+            format!("<tr>{}</tr>\n", cells.zip(&self.columns).map(cell).collect::<String>())
+        };
+        let head = cells("th", &mut self.columns.iter().map(|(title, _)| title));
+        let rows: String = self.rows.iter().map(|row| cells("td", &mut row.iter())).collect();
+        format!("<table>\n<thead>{head}</thead>\n<tbody>\n{rows}</tbody>\n</table>\n")
     }
 
     fn line(&self, f: &mut fmt::Formatter<'_>, cells: &[String], widths: &[usize]) -> fmt::Result {

@@ -35,6 +35,7 @@ pub mod file;
 pub mod host;
 mod measure;
 mod packet;
+pub mod pcap;
 mod run;
 pub mod sweep;
 

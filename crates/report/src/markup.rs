@@ -1,0 +1,27 @@
+//! Texts inside markup.
+
+/// `text` so that HTML and XML take it for text, between tags and inside quoted attributes.
+pub(crate) fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in printable(text).chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+/// `text` on one line, and without what XML cannot hold at all: control characters become the replacement character.
+pub(crate) fn printable(text: &str) -> String {
+    let printable = |c: char| match c {
+        '\t' | '\n' | '\r' => ' ',
+        c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => '\u{fffd}',
+        c => c,
+    };
+    text.chars().map(printable).collect()
+}

@@ -1,0 +1,208 @@
+//! Figures: panels of lines, points with error bars and distributions, drawn as SVG.
+//!
+//! The same data gives the same bytes. A label has the same colour in every panel of a figure; what is compared with (a paper, a theory)
+//! is dashed and grey. Values that cannot be drawn (not finite, or not above zero on a logarithmic axis) leave a gap.
+//!
+//! ```
+//! use report::plot::{Axis, Figure, Panel, Series};
+//! let figure = Figure::new("One flow").panel(
+//!     Panel::new(Axis::new("time", "s"), Axis::new("window", "packets"))
+//!         .series(Series::line("Reno", [(0.0, 2.0), (1.0, 4.0), (2.0, 2.0)]))
+//!         .series(Series::level("theory", 3.0)),
+//! );
+//! assert!(figure.svg().starts_with("<svg "));
+//! ```
+
+mod axis;
+mod curve;
+mod draw;
+mod png;
+
+pub use axis::{Axis, number};
+pub(crate) use draw::{FIXED_INKS, PALETTE};
+pub use png::PngError;
+
+use crate::stats::Mean;
+
+/// One picture: a title, and panels one below the other. Neighbours whose x axes are equal share its range and its label.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figure {
+    title: String,
+    width: u32,
+    panels: Vec<Panel>,
+}
+
+impl Figure {
+    /// A figure without panels, 840 pixels wide. An empty title takes no room.
+    #[must_use]
+    pub fn new(title: impl Into<String>) -> Figure {
+        Figure { title: title.into(), width: 840, panels: Vec::new() }
+    }
+
+    /// Adds a panel below the others.
+    #[must_use]
+    pub fn panel(mut self, panel: Panel) -> Figure {
+        self.panels.push(panel);
+        self
+    }
+
+    /// The figure's width in pixels, at least 320.
+    #[must_use]
+    pub fn width(mut self, pixels: u32) -> Figure {
+        self.width = pixels.clamp(320, 10_000);
+        self
+    }
+
+    /// The title.
+    #[must_use]
+    pub fn title(&self) -> &str {
+        &self.title
+    }
+
+    /// The picture as an SVG document, which stands as well inside an HTML page.
+    #[must_use]
+    pub fn svg(&self) -> String {
+        draw::figure(self)
+    }
+
+    /// The picture as PNG, `scale` pixels for each of the SVG's; needs the feature `png`.
+    ///
+    /// # Errors
+    /// If the feature is not compiled in, or the picture becomes too large for memory.
+    pub fn png(&self, scale: f32) -> Result<Vec<u8>, PngError> {
+        png::render(&self.svg(), scale)
+    }
+}
+
+/// A pair of axes with what is drawn between them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Panel {
+    title: String,
+    x: Axis,
+    y: Axis,
+    height: u32,
+    series: Vec<Series>,
+}
+
+impl Panel {
+    /// An empty panel, its plot 220 pixels high.
+    #[must_use]
+    pub fn new(x: Axis, y: Axis) -> Panel {
+        Panel { title: String::new(), x, y, height: 220, series: Vec::new() }
+    }
+
+    /// A title, smaller than the figure's.
+    #[must_use]
+    pub fn title(mut self, title: impl Into<String>) -> Panel {
+        self.title = title.into();
+        self
+    }
+
+    /// The height between the axes' ends in pixels, at least 60.
+    #[must_use]
+    pub fn height(mut self, pixels: u32) -> Panel {
+        self.height = pixels.clamp(60, 5_000);
+        self
+    }
+
+    /// Adds a series. The later ones lie above the earlier.
+    #[must_use]
+    pub fn series(mut self, series: Series) -> Panel {
+        self.series.push(series);
+        self
+    }
+}
+
+/// Data under one label.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Series {
+    label: String,
+    shape: Shape,
+    reference: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Shape {
+    Line(Vec<(f64, f64)>),
+    Points { points: Vec<(f64, Mean)>, joined: bool },
+    Level(f64),
+}
+
+impl Series {
+    /// A line through `points`.
+    #[must_use]
+    pub fn line(label: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Series {
+        Series::of(label, Shape::Line(points.into_iter().collect()))
+    }
+
+    /// A staircase: each value holds until the next point. For queues and windows, which jump.
+    #[must_use]
+    pub fn steps(label: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Series {
+        Series::of(label, Shape::Line(curve::steps(points)))
+    }
+
+    /// Means over a parameter, with their confidence intervals as bars.
+    #[must_use]
+    pub fn means(label: impl Into<String>, points: impl IntoIterator<Item = (f64, Mean)>) -> Series {
+        Series::of(label, Shape::Points { points: points.into_iter().collect(), joined: false })
+    }
+
+    /// Single values as markers.
+    #[must_use]
+    pub fn points(label: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Series {
+        let alone = |(x, value)| (x, Mean { value, half_width: None, samples: 1 });
+        Series::means(label, points.into_iter().map(alone))
+    }
+
+    /// The share of `samples` that is at most x.
+    #[must_use]
+    pub fn cdf(label: impl Into<String>, samples: &[f64]) -> Series {
+        Series::of(label, Shape::Line(curve::distribution(samples, false)))
+    }
+
+    /// The share of `samples` that is above x: with a logarithmic y axis it shows the tail.
+    #[must_use]
+    pub fn ccdf(label: impl Into<String>, samples: &[f64]) -> Series {
+        Series::of(label, Shape::Line(curve::distribution(samples, true)))
+    }
+
+    /// A horizontal line over the whole panel, dashed: what a paper or a theory says.
+    #[must_use]
+    pub fn level(label: impl Into<String>, y: f64) -> Series {
+        Series::of(label, Shape::Level(y)).reference()
+    }
+
+    /// What the others are compared with: dashed and grey.
+    #[must_use]
+    pub fn reference(mut self) -> Series {
+        self.reference = true;
+        self
+    }
+
+    /// A thin line through the markers, to lead the eye.
+    #[must_use]
+    pub fn joined(mut self) -> Series {
+        if let Shape::Points { joined, .. } = &mut self.shape {
+            *joined = true;
+        }
+        self
+    }
+
+    fn of(label: impl Into<String>, shape: Shape) -> Series {
+        Series { label: label.into(), shape, reference: false }
+    }
+
+    /// All that the axes must make room for.
+    fn extent(&self) -> impl Iterator<Item = (Option<f64>, f64)> + '_ {
+        let (line, points, level) = match &self.shape {
+            Shape::Line(line) => (line.as_slice(), [].as_slice(), None),
+            Shape::Points { points, .. } => ([].as_slice(), points.as_slice(), None),
+            Shape::Level(y) => ([].as_slice(), [].as_slice(), Some((None, *y))),
+        };
+        let bars = points.iter().flat_map(|(x, mean)| {
+            let half = mean.half_width.filter(|half| half.is_finite()).unwrap_or(0.0);
+            [-half, 0.0, half].map(|off| (Some(*x), mean.value + off))
+        });
+        line.iter().map(|(x, y)| (Some(*x), *y)).chain(bars).chain(level)
+    }
+}

@@ -1,0 +1,465 @@
+//! The picture: `plotters` emits the SVG, in tenths of a pixel, since it knows whole numbers only.
+
+use std::collections::BTreeMap;
+
+use plotters::coord::Shift;
+use plotters::element::{Circle, DashedPathElement, Drawable, PathElement, PointCollection, Polygon, Rectangle, Text};
+use plotters::prelude::{DrawingArea, FontStyle, FontTransform, IntoDrawingArea, IntoFont, RGBColor, SVGBackend};
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+use plotters::style::{Color, ShapeStyle, TextStyle};
+use unicode_width::UnicodeWidthStr;
+
+use super::axis::{Ruler, Tick};
+use super::curve::{self, Pixel};
+use super::{Figure, Panel, Series, Shape};
+use crate::markup;
+
+/// The colours of series on white, and of the same series on black: Okabe and Ito's, which those with any common colour blindness tell
+/// apart; without their yellow, which white swallows.
+pub(crate) const PALETTE: [(Ink, Ink); 6] = [
+    ((0x00, 0x72, 0xB2), (0x4F, 0xA8, 0xE0)),
+    ((0xD5, 0x5E, 0x00), (0xF0, 0x7C, 0x2A)),
+    ((0x00, 0x9E, 0x73), (0x1F, 0xC2, 0x95)),
+    ((0xCC, 0x79, 0xA7), (0xE0, 0x98, 0xC0)),
+    ((0xE6, 0x9F, 0x00), (0xF2, 0xB8, 0x3A)),
+    ((0x56, 0xB4, 0xE9), (0x9C, 0xD6, 0xF8)),
+];
+
+/// The same for all that is no series.
+pub(crate) const FIXED_INKS: [(Ink, Ink); 6] = [
+    (PAPER, (0x18, 0x1A, 0x1D)),
+    (TEXT, (0xE4, 0xE4, 0xE4)),
+    (FRAME, (0x8A, 0x8D, 0x91)),
+    (GRID, (0x3A, 0x3D, 0x41)),
+    (FINE_GRID, (0x28, 0x2B, 0x2E)),
+    (REFERENCE, (0xB4, 0xB4, 0xB4)),
+];
+
+pub(crate) type Ink = (u8, u8, u8);
+
+const PAPER: Ink = (0xFF, 0xFF, 0xFF);
+const TEXT: Ink = (0x22, 0x22, 0x22);
+const FRAME: Ink = (0x77, 0x77, 0x77);
+const GRID: Ink = (0xDE, 0xDE, 0xDE);
+const FINE_GRID: Ink = (0xF0, 0xF0, 0xF0);
+const REFERENCE: Ink = (0x55, 0x55, 0x55);
+
+const TITLE_SIZE: f64 = 16.0;
+const PANEL_TITLE_SIZE: f64 = 13.0;
+const LABEL_SIZE: f64 = 12.0;
+const TICK_SIZE: f64 = 11.0;
+const LEGEND_ROW: f64 = 18.0;
+const SWATCH: f64 = 24.0;
+/// Right of the plots: room for half of the last tick's label.
+const RIGHT: f64 = 24.0;
+/// Dash and gap of the first reference, the second and so on.
+const DASHES: [(f64, f64); 3] = [(7.0, 4.0), (2.5, 3.0), (12.0, 4.0)];
+
+pub(super) fn figure(figure: &Figure) -> String {
+    let layout = Layout::new(figure);
+    let mut svg = String::new();
+    {
+        let backend = SVGBackend::with_string(
+            &mut svg,
+            (tenths(layout.width).unsigned_abs(), tenths(layout.height).unsigned_abs()),
+        );
+        let canvas = Canvas { area: backend.into_drawing_area() };
+        canvas.rectangle((0.0, 0.0), (layout.width, layout.height), PAPER);
+        if !figure.title.is_empty() {
+            let style = Lettering { size: TITLE_SIZE, bold: true, ..Lettering::default() };
+            canvas.text(&figure.title, (layout.width / 2.0, 20.0), style);
+        }
+        let styles = Styles::new(figure);
+        for (panel, place) in figure.panels.iter().zip(&layout.panels) {
+            place.draw(panel, &canvas, &styles);
+        }
+        canvas.area.present().expect("memory takes all that is written");
+    }
+    header(&svg, figure, &layout)
+}
+
+/// What `plotters` puts first gives way to a header with the true size, a name for those who cannot see, and round corners of lines.
+fn header(svg: &str, figure: &Figure, layout: &Layout) -> String {
+    let body = svg.split_once('>').map_or("", |(_, body)| body);
+    let (width, height) = (layout.width, layout.height);
+    let name = if figure.title.is_empty() { "figure" } else { &figure.title };
+    let name = markup::escape(name);
+    format!(
+        "<svg width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {} {}\" xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" \
+         aria-label=\"{name}\" stroke-linejoin=\"round\">\n<title>{name}</title>{body}",
+        tenths(width),
+        tenths(height),
+    )
+}
+
+/// Where everything goes, in pixels.
+struct Layout {
+    width: f64,
+    height: f64,
+    panels: Vec<Place>,
+}
+
+struct Place {
+    /// The upper left corner of the plot.
+    origin: Pixel,
+    size: Pixel,
+    x: Ruler,
+    y: Ruler,
+    x_ticks: Vec<Tick>,
+    y_ticks: Vec<Tick>,
+    x_label: bool,
+    top: f64,
+    /// Where the rotated label of the y axis is centred.
+    y_label: f64,
+}
+
+impl Layout {
+    fn new(figure: &Figure) -> Layout {
+        let width = f64::from(figure.width);
+        let rulers: Vec<(Ruler, Ruler)> = (0..figure.panels.len()).map(|at| rulers(&figure.panels, at)).collect();
+        let heights = figure.panels.iter().map(|panel| f64::from(panel.height));
+        let y_ticks: Vec<Vec<Tick>> =
+            rulers.iter().zip(heights).map(|((_, y), height)| y.ticks(whole(height / 27.0).clamp(2, 12))).collect();
+        let widest =
+            y_ticks.iter().flatten().map(|tick| text_width(tick.label.as_deref(), TICK_SIZE)).fold(0.0, f64::max);
+        let left = (34.0 + widest).ceil();
+        let plot_width = (width - left - RIGHT).max(40.0);
+        let mut down = if figure.title.is_empty() { 8.0 } else { 40.0 };
+        let mut panels = Vec::new();
+        for (at, (panel, ((x, y), y_ticks))) in figure.panels.iter().zip(rulers.into_iter().zip(y_ticks)).enumerate() {
+            let top = down;
+            if !panel.title.is_empty() {
+                down += 20.0;
+            }
+            let rows = legend(panel, plot_width).last().map_or(0.0, |(_, (_, row))| row + 1.0);
+            down += rows * LEGEND_ROW + 8.0;
+            let height = f64::from(panel.height);
+            let origin = (left, down);
+            let x_label = figure.panels.get(at + 1).is_none_or(|next| next.x != panel.x) && !panel.x.text().is_empty();
+            let x_ticks = x.ticks(whole(plot_width / 85.0).clamp(2, 12));
+            down += height + 20.0 + if x_label { 20.0 } else { 0.0 } + 8.0;
+            let size = (plot_width, height);
+            panels.push(Place { origin, size, x, y, x_ticks, y_ticks, x_label, top, y_label: 14.0 });
+        }
+        Layout { width, height: down.max(40.0), panels }
+    }
+}
+
+/// The axes of a panel; the x axis is that of all neighbours with an equal one.
+fn rulers(panels: &[Panel], at: usize) -> (Ruler, Ruler) {
+    let panel = &panels[at];
+    let run = panels.chunk_by(|a, b| a.x == b.x).scan(0, |end, run| {
+        *end += run.len();
+        Some((*end, run))
+    });
+    let run = run.into_iter().find(|(end, _)| at < *end).map_or([].as_slice(), |(_, run)| run);
+    let series = || run.iter().flat_map(|panel| &panel.series);
+    // Markers at the edge would be cut in half.
+    let markers = series().any(|series| matches!(series.shape, Shape::Points { .. }));
+    let x = series().flat_map(Series::extent).filter_map(|(x, _)| x);
+    let x = panel.x.ruler(x, if markers { 0.04 } else { 0.0 }, false);
+    let y = panel.series.iter().flat_map(Series::extent).map(|(_, y)| y);
+    (x, panel.y.ruler(y, 0.05, true))
+}
+
+/// The entries of the legend, and where: pixels from the left, and the row.
+fn legend(panel: &Panel, width: f64) -> Vec<(&Series, (f64, f64))> {
+    let (mut across, mut row) = (0.0, 0.0);
+    let mut entries = Vec::new();
+    for series in panel.series.iter().filter(|series| !series.label.is_empty()) {
+        let needs = SWATCH + 6.0 + text_width(Some(&series.label), LABEL_SIZE);
+        if across > 0.0 && across + needs > width {
+            (across, row) = (0.0, row + 1.0);
+        }
+        entries.push((series, (across, row)));
+        across += needs + 18.0;
+    }
+    entries
+}
+
+impl Place {
+    fn draw(&self, panel: &Panel, canvas: &Canvas<'_>, styles: &Styles<'_>) {
+        let ((left, top), (width, height)) = (self.origin, self.size);
+        if !panel.title.is_empty() {
+            let style = Lettering { size: PANEL_TITLE_SIZE, bold: true, across: HPos::Left, ..Lettering::default() };
+            canvas.text(&panel.title, (left, self.top + 10.0), style);
+        }
+        self.grid(canvas);
+        for (nth, series) in panel.series.iter().enumerate() {
+            self.series(series, canvas, styles.of(panel, nth));
+        }
+        // The axes above whatever lies on them.
+        canvas.line(&[(left, top), (left, top + height), (left + width, top + height)], 1.0, FRAME);
+        self.labels(panel, canvas);
+        let rows = top - 8.0 - legend(panel, width).last().map_or(0.0, |(_, (_, row))| row + 1.0) * LEGEND_ROW;
+        for (series, (across, row)) in legend(panel, width) {
+            let nth = panel.series.iter().position(|other| std::ptr::eq(other, series)).unwrap_or(0);
+            let middle = rows + row * LEGEND_ROW + LEGEND_ROW / 2.0;
+            swatch(series, canvas, styles.of(panel, nth), (left + across, middle));
+            let style = Lettering { across: HPos::Left, ..Lettering::default() };
+            canvas.text(&series.label, (left + across + SWATCH + 6.0, middle), style);
+        }
+    }
+
+    fn grid(&self, canvas: &Canvas<'_>) {
+        let ((left, top), (width, height)) = (self.origin, self.size);
+        // The fine lines below the others.
+        for fine in [true, false] {
+            let ink = if fine { FINE_GRID } else { GRID };
+            let chosen = |tick: &&Tick| tick.label.is_none() == fine;
+            for tick in self.x_ticks.iter().filter(chosen) {
+                let x = left + self.x.place(tick.value) * width;
+                canvas.line(&[(x, top), (x, top + height)], 1.0, ink);
+            }
+            for tick in self.y_ticks.iter().filter(chosen) {
+                let y = top + (1.0 - self.y.place(tick.value)) * height;
+                canvas.line(&[(left, y), (left + width, y)], 1.0, ink);
+            }
+        }
+    }
+
+    fn labels(&self, panel: &Panel, canvas: &Canvas<'_>) {
+        let ((left, top), (width, height)) = (self.origin, self.size);
+        let style = Lettering { size: TICK_SIZE, ..Lettering::default() };
+        let mut free = f64::NEG_INFINITY;
+        for tick in &self.x_ticks {
+            let Some(label) = &tick.label else { continue };
+            let x = left + self.x.place(tick.value) * width;
+            canvas.line(&[(x, top + height), (x, top + height + 4.0)], 1.0, FRAME);
+            let half = text_width(Some(label), TICK_SIZE) / 2.0;
+            // On logarithmic axes 5 and 10 come close; what would overlap is left out.
+            if x - half > free {
+                canvas.text(label, (x, top + height + 13.0), style);
+                free = x + half + 4.0;
+            }
+        }
+        let mut free = f64::INFINITY;
+        for tick in &self.y_ticks {
+            let Some(label) = &tick.label else { continue };
+            let y = top + (1.0 - self.y.place(tick.value)) * height;
+            canvas.line(&[(left - 4.0, y), (left, y)], 1.0, FRAME);
+            if y < free {
+                canvas.text(label, (left - 7.0, y), Lettering { across: HPos::Right, ..style });
+                free = y - TICK_SIZE - 2.0;
+            }
+        }
+        if self.x_label {
+            canvas.text(&panel.x.text(), (left + width / 2.0, top + height + 31.0), Lettering::default());
+        }
+        let style = Lettering { upwards: true, ..Lettering::default() };
+        canvas.text(&panel.y.text(), (self.y_label, top + height / 2.0), style);
+    }
+
+    /// Where a value is drawn, relative to the plot; `None` if it has no place on the axes.
+    fn pixel(&self, panel_x: f64, panel_y: f64) -> Pixel {
+        (self.x.place(panel_x) * self.size.0, (1.0 - self.y.place(panel_y)) * self.size.1)
+    }
+
+    fn series(&self, series: &Series, canvas: &Canvas<'_>, style: Look) {
+        match &series.shape {
+            Shape::Line(points) => self.path(points, canvas, style, 1.6),
+            Shape::Level(y) => {
+                let at = self.pixel(0.0, *y).1;
+                if (0.0..=self.size.1).contains(&at) {
+                    self.stroke(&[(0.0, at), (self.size.0, at)], canvas, style, 1.6);
+                }
+            }
+            Shape::Points { points, joined } => {
+                if *joined {
+                    let line: Vec<(f64, f64)> = points.iter().map(|(x, mean)| (*x, mean.value)).collect();
+                    self.path(&line, canvas, style, 1.0);
+                }
+                for (x, mean) in points {
+                    self.bar(*x, mean.value, mean.half_width, canvas, style);
+                }
+            }
+        }
+    }
+
+    fn path(&self, points: &[(f64, f64)], canvas: &Canvas<'_>, style: Look, width: f64) {
+        let pixels: Vec<Pixel> = points.iter().map(|(x, y)| self.pixel(*x, *y)).collect();
+        // What has no place on the axes leaves a gap.
+        for run in pixels.split(|(x, y)| !x.is_finite() || !y.is_finite()) {
+            for piece in curve::clip(&curve::thin(run), self.size) {
+                self.stroke(&piece, canvas, style, width);
+            }
+        }
+    }
+
+    fn bar(&self, x: f64, value: f64, half: Option<f64>, canvas: &Canvas<'_>, style: Look) {
+        let (across, down) = self.pixel(x, value);
+        if !(0.0..=self.size.0).contains(&across) || !down.is_finite() {
+            return;
+        }
+        if let Some(half) = half.filter(|half| half.is_finite()) {
+            // Below zero a logarithmic axis has nothing: the bar goes on to its end.
+            let end = |value: f64| self.pixel(x, value).1;
+            let (upper, lower) = (end(value + half), end(value - half));
+            let (upper, lower) = (upper, if lower.is_finite() { lower } else { f64::INFINITY });
+            let inside = |y: &f64| (0.0..=self.size.1).contains(y);
+            let bounds = (upper.clamp(0.0, self.size.1), lower.clamp(0.0, self.size.1));
+            if bounds.0 < bounds.1 {
+                self.stroke(&[(across, bounds.0), (across, bounds.1)], canvas, style.solid(), 1.4);
+            }
+            for cap in [upper, lower].into_iter().filter(inside) {
+                self.stroke(&[(across - 4.0, cap), (across + 4.0, cap)], canvas, style.solid(), 1.4);
+            }
+        }
+        if (0.0..=self.size.1).contains(&down) {
+            canvas.marker(style, (self.origin.0 + across, self.origin.1 + down));
+        }
+    }
+
+    fn stroke(&self, line: &[Pixel], canvas: &Canvas<'_>, style: Look, width: f64) {
+        let moved: Vec<Pixel> = line.iter().map(|(x, y)| (self.origin.0 + x, self.origin.1 + y)).collect();
+        canvas.stroke(&moved, style, width);
+    }
+}
+
+fn swatch(series: &Series, canvas: &Canvas<'_>, style: Look, (x, y): Pixel) {
+    let points = matches!(series.shape, Shape::Points { .. });
+    if !matches!(series.shape, Shape::Points { joined: false, .. }) {
+        canvas.stroke(&[(x, y), (x + SWATCH, y)], style, if points { 1.0 } else { 2.2 });
+    }
+    if points {
+        canvas.marker(style, (x + SWATCH / 2.0, y));
+    }
+}
+
+/// How a series is drawn.
+#[derive(Clone, Copy)]
+struct Look {
+    ink: Ink,
+    dash: Option<(f64, f64)>,
+    marker: usize,
+}
+
+impl Look {
+    fn solid(self) -> Look {
+        Look { dash: None, ..self }
+    }
+}
+
+/// Colours by label, the same in all panels.
+struct Styles<'a> {
+    numbers: BTreeMap<&'a str, usize>,
+}
+
+impl<'a> Styles<'a> {
+    fn new(figure: &'a Figure) -> Styles<'a> {
+        let mut numbers = BTreeMap::new();
+        for series in figure.panels.iter().flat_map(|panel| &panel.series).filter(|series| !series.reference) {
+            let next = numbers.len();
+            numbers.entry(series.label.as_str()).or_insert(next);
+        }
+        Styles { numbers }
+    }
+
+    fn of(&self, panel: &Panel, nth: usize) -> Look {
+        let series = &panel.series[nth];
+        if series.reference {
+            let earlier = panel.series[..nth].iter().filter(|other| other.reference).count();
+            return Look { ink: REFERENCE, dash: Some(DASHES[earlier % DASHES.len()]), marker: 3 + earlier };
+        }
+        let number = self.numbers.get(series.label.as_str()).copied().unwrap_or(0);
+        // A second round of colours has dots, so that it is told from the first.
+        let dash = (number >= PALETTE.len()).then_some((1.6, 2.4));
+        Look { ink: PALETTE[number % PALETTE.len()].0, dash, marker: number }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Lettering {
+    size: f64,
+    bold: bool,
+    upwards: bool,
+    across: HPos,
+}
+
+impl Default for Lettering {
+    fn default() -> Lettering {
+        Lettering { size: LABEL_SIZE, bold: false, upwards: false, across: HPos::Center }
+    }
+}
+
+struct Canvas<'a> {
+    area: DrawingArea<SVGBackend<'a>, Shift>,
+}
+
+impl Canvas<'_> {
+    fn draw<'b, E>(&self, element: &'b E)
+    where
+        &'b E: PointCollection<'b, (i32, i32)>,
+        E: for<'c> Drawable<SVGBackend<'c>>,
+    {
+        self.area.draw(element).expect("memory takes all that is written");
+    }
+
+    fn rectangle(&self, from: Pixel, to: Pixel, ink: Ink) {
+        self.draw(&Rectangle::new([place(from), place(to)], colour(ink).filled()));
+    }
+
+    fn line(&self, points: &[Pixel], width: f64, ink: Ink) {
+        let points: Vec<(i32, i32)> = points.iter().map(|point| place(*point)).collect();
+        self.draw(&PathElement::new(points, stroke(width, ink)));
+    }
+
+    fn stroke(&self, points: &[Pixel], style: Look, width: f64) {
+        let Some((dash, gap)) = style.dash else { return self.line(points, width, style.ink) };
+        let mut places: Vec<(i32, i32)> = points.iter().map(|point| place(*point)).collect();
+        places.dedup();
+        self.draw(&DashedPathElement::new(places.into_iter(), tenths(dash), tenths(gap), stroke(width, style.ink)));
+    }
+
+    fn marker(&self, style: Look, (x, y): Pixel) {
+        let filled = colour(style.ink).filled();
+        let corners = |corners: &[Pixel]| corners.iter().map(|(dx, dy)| place((x + dx, y + dy))).collect::<Vec<_>>();
+        match style.marker % 4 {
+            0 => self.draw(&Circle::new(place((x, y)), tenths(3.6), filled)),
+            1 => self.rectangle((x - 3.3, y - 3.3), (x + 3.3, y + 3.3), style.ink),
+            2 => self.draw(&Polygon::new(corners(&[(-4.2, 3.4), (4.2, 3.4), (0.0, -4.2)]), filled)),
+            _ => self.draw(&Polygon::new(corners(&[(-4.4, 0.0), (0.0, 4.4), (4.4, 0.0), (0.0, -4.4)]), filled)),
+        }
+    }
+
+    fn text(&self, text: &str, at: Pixel, style: Lettering) {
+        if text.is_empty() {
+            return;
+        }
+        // The backend divides the size by 1.24: what it takes is the height of a line, not the font's size.
+        let font = ("sans-serif", style.size * 12.4).into_font();
+        let font = if style.bold { font.style(FontStyle::Bold) } else { font };
+        let font = if style.upwards { font.transform(FontTransform::Rotate270) } else { font };
+        let ink = colour(TEXT);
+        let style = TextStyle::from(font).color(&ink).pos(Pos::new(style.across, VPos::Center));
+        self.draw(&Text::new(markup::printable(text), place(at), style));
+    }
+}
+
+fn colour((red, green, blue): Ink) -> RGBColor {
+    RGBColor(red, green, blue)
+}
+
+fn stroke(width: f64, ink: Ink) -> ShapeStyle {
+    colour(ink).stroke_width(tenths(width).unsigned_abs())
+}
+
+fn place((x, y): Pixel) -> (i32, i32) {
+    (tenths(x), tenths(y))
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "a picture is small, and what is not is clipped before")]
+fn tenths(pixels: f64) -> i32 {
+    (pixels * 10.0).round() as i32
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a picture is small")]
+fn whole(n: f64) -> u32 {
+    n as u32
+}
+
+/// About how wide a text is: without the reader's typeface nobody knows. Wide ones, such as DejaVu and Verdana, take this much.
+#[expect(clippy::cast_precision_loss, reason = "texts are short")]
+fn text_width(text: Option<&str>, size: f64) -> f64 {
+    text.map_or(0, UnicodeWidthStr::width) as f64 * size * 0.6
+}
