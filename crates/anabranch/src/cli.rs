@@ -4,7 +4,7 @@
 use clap::{Parser, Subcommand};
 use emulate::cli::EmulateArgs;
 
-use crate::commands::{demo, generate, keys, paths, receive, send};
+use crate::commands::{demo, generate, keys, paths, receive, send, simulate};
 
 /// How a process ends, for `--help`, the manual page and docs/exit-codes.md (a test holds the three together).
 pub(crate) const EXIT_CODES: &[(u8, &str)] = &[
@@ -44,6 +44,8 @@ pub(crate) enum Command {
     Demo(demo::Args),
     /// Run a command over emulated links between two network namespaces
     Emulate(EmulateArgs),
+    /// Run a scenario file in the simulator: topology, flows, controllers, sweeps
+    Simulate(simulate::Args),
     /// Show this host's key; say which hosts may send or receive without a token
     Keys(keys::Args),
     /// Print a completion script for a shell

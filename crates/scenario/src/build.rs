@@ -26,6 +26,8 @@ pub struct Built {
     pub flows: Vec<Ends>,
     /// Each link's directions.
     pub links: Vec<(LinkId, LinkId)>,
+    /// Which flow and which of its subflows each connection is.
+    pub connections: Vec<(usize, usize)>,
 }
 
 /// Where a flow's ends are: a host, and which of its agents.
@@ -39,23 +41,20 @@ pub struct Ends {
     pub start: Time,
 }
 
-/// Agents and slots of a host that is being made.
+/// Agents of a host that is being made, and the connections that end there.
 #[derive(Debug, Default)]
 struct Draft {
     agents: Vec<Agent>,
-    slots: Vec<(u32, u32)>,
+    ends: Vec<(u32, u32, u32)>,
 }
 
 impl Draft {
-    /// The numbers that the next agent and its first slot will have.
-    fn next(&self) -> (usize, u32) {
-        (self.agents.len(), index(self.slots.len()))
-    }
-
-    fn add(&mut self, agent: Agent, slots: usize) {
-        let number = index(self.agents.len());
-        self.slots.extend((0..slots).map(|subflow| (number, index(subflow))));
+    /// Adds an agent with `count` connections, the first of which has the number `first`. Gives the agent's number.
+    fn add(&mut self, agent: Agent, first: u32, count: usize) -> usize {
+        let number = self.agents.len();
+        self.ends.extend((0..count).map(|subflow| (first + index(subflow), index(number), index(subflow))));
         self.agents.push(agent);
+        number
     }
 }
 
@@ -89,22 +88,29 @@ impl Scenario {
             links.push((up, down));
         }
         let mut flows = Vec::with_capacity(self.flows.len());
-        for flow in &self.flows {
-            flows.push(self.add(flow, seed.stream(&format!("flow/{}", flow.name)), &mut topology, &mut drafts)?);
+        let mut connections = Vec::new();
+        for (number, flow) in self.flows.iter().enumerate() {
+            let first = index(connections.len());
+            let flow_seed = seed.stream(&format!("flow/{}", flow.name));
+            let (ends, count) = self.add(flow, flow_seed, first, &mut topology, &mut drafts)?;
+            connections.extend((0..count).map(|subflow| (number, subflow)));
+            flows.push(ends);
         }
         let mut nodes: BTreeMap<&str, Node> =
-            drafts.into_iter().map(|(name, (_, draft))| (name, Node::new(draft.agents, draft.slots))).collect();
+            drafts.into_iter().map(|(name, (_, draft))| (name, Node::new(draft.agents, &draft.ends))).collect();
         let sim = topology.build(seed, |site| nodes.remove(site.name).unwrap_or_default())?;
-        Ok(Built { sim, flows, links })
+        Ok(Built { sim, flows, links, connections })
     }
 
+    /// Adds both ends of a flow, whose first connection has the number `first`. Gives where they are, and how many connections it has.
     fn add(
         &self,
         flow: &FlowSpec,
         seed: Seed,
+        first: u32,
         topology: &mut Topology,
         drafts: &mut BTreeMap<&str, (HostId, Draft)>,
-    ) -> Result<Ends, TopologyError> {
+    ) -> Result<(Ends, usize), TopologyError> {
         let start = match flow.start {
             Start::At(at) => Time::ZERO + at,
             Start::Within(from, to) => {
@@ -112,31 +118,26 @@ impl Scenario {
             }
         };
         let stop = flow.stop.map(|stop| Time::ZERO + stop);
-        let place = |drafts: &BTreeMap<&str, (HostId, Draft)>, node: &str| {
-            let (host, draft) = &drafts[node];
-            let (agent, slot) = draft.next();
-            (*host, agent, slot)
-        };
-        let (from_host, from_agent, from_slot) = place(drafts, &flow.from);
-        let (to_host, to_agent, to_slot) = place(drafts, &flow.to);
-        let (sender, receiver, slots) = match &flow.transport {
+        let (sender, receiver, count) = match &flow.transport {
             Transport::Udp(spec) => {
                 let route = topology.route(&flow.from, &flow.to)?;
-                let source = UdpSource::new(*spec, route, to_slot, start, stop, seed.stream("udp"));
+                let source = UdpSource::new(*spec, route, first, start, stop, seed.stream("udp"));
                 (Agent::UdpSource(source), Agent::UdpSink(UdpSink::default()), 1)
             }
             Transport::Tcp(spec) => {
                 let ways = self.ways(flow, spec, topology)?;
-                let slots = ways.len();
-                let (sender, receiver) = tcp(spec, &ways, (from_slot, to_slot), start, stop, seed);
-                (Agent::Tcp(Box::new(sender)), Agent::Tcp(Box::new(receiver)), slots)
+                let (sender, receiver) = tcp(spec, &ways, first, start, stop, seed);
+                (Agent::Tcp(Box::new(sender)), Agent::Tcp(Box::new(receiver)), ways.len())
             }
         };
         let jitter = flow.jitter.unwrap_or_else(|| self.slowest_packet());
         topology.jitter(&flow.from, jitter)?;
-        drafts.get_mut(flow.from.as_str()).expect("every flow's nodes are hosts").1.add(sender, slots);
-        drafts.get_mut(flow.to.as_str()).expect("every flow's nodes are hosts").1.add(receiver, slots);
-        Ok(Ends { from: (from_host, from_agent), to: (to_host, to_agent), start })
+        let mut place = |node: &str, agent: Agent| {
+            let (host, draft) = drafts.get_mut(node).expect("every flow's nodes are hosts");
+            (*host, draft.add(agent, first, count))
+        };
+        let ends = Ends { from: place(&flow.from, sender), to: place(&flow.to, receiver), start };
+        Ok((ends, count))
     }
 
     /// Each subflow's way there and back.
@@ -190,7 +191,7 @@ impl Scenario {
 fn tcp(
     spec: &TcpSpec,
     ways: &[(Route, Route)],
-    (from_slot, to_slot): (u32, u32),
+    first: u32,
     start: Time,
     stop: Option<Time>,
     seed: Seed,
@@ -202,8 +203,8 @@ fn tcp(
         let client = Endpoint::client(spec.config.clone(), id);
         let server = Endpoint::server(spec.config.clone(), id);
         let (sender, receiver) = if reader_opens { (server, client) } else { (client, server) };
-        there.push(Subflow::new(sender, *out, to_slot + number));
-        back.push(Subflow::new(receiver, *home, from_slot + number));
+        there.push(Subflow::new(sender, *out, first + number));
+        back.push(Subflow::new(receiver, *home, first + number));
     }
     let (sender, receiver) = Feed::pair(&spec.source, start, seed.stream("source"));
     let controller = cc::by_name(&spec.controller).expect("the file's reader checked the name");

@@ -36,8 +36,10 @@ pub mod host;
 mod measure;
 mod packet;
 pub mod pcap;
+pub mod results;
 mod run;
 pub mod sweep;
+pub mod watch;
 
 pub use build::{Built, Ends};
 pub use error::ScenarioError;

@@ -8,8 +8,8 @@ use wire::tcp::Segment;
 pub enum Packet {
     /// A TCP segment.
     Tcp {
-        /// The slot of the receiving host to which it goes.
-        slot: u32,
+        /// Which connection of the scenario's it belongs to.
+        connection: u32,
         /// Its size on the wire.
         bytes: u16,
         /// Whether routers may mark it, and whether one did.
@@ -19,8 +19,8 @@ pub enum Packet {
     },
     /// A UDP datagram.
     Udp {
-        /// The slot of the receiving host to which it goes.
-        slot: u32,
+        /// Which connection of the scenario's it belongs to.
+        connection: u32,
         /// Its size on the wire.
         bytes: u16,
         /// When it was sent.
@@ -42,11 +42,11 @@ pub enum Ecn {
 }
 
 impl Packet {
-    /// The slot of the receiving host.
+    /// Which connection of the scenario's it belongs to: subflows and UDP flows are counted in the file's order.
     #[must_use]
-    pub fn slot(&self) -> u32 {
+    pub fn connection(&self) -> u32 {
         match self {
-            Packet::Tcp { slot, .. } | Packet::Udp { slot, .. } => *slot,
+            Packet::Tcp { connection, .. } | Packet::Udp { connection, .. } => *connection,
         }
     }
 }
@@ -62,11 +62,11 @@ impl netsim::Packet for Packet {
     #[inline]
     fn digest(&self) -> u64 {
         match self {
-            Packet::Tcp { slot, segment, ecn, .. } => {
+            Packet::Tcp { connection, segment, ecn, .. } => {
                 let flags = u64::from(segment.flags.0) | (*ecn as u64) << 8 | u64::from(segment.sack_count) << 16;
-                segment.seq ^ segment.ack.rotate_left(21) ^ u64::from(*slot).rotate_left(42) ^ flags << 48
+                segment.seq ^ segment.ack.rotate_left(21) ^ u64::from(*connection).rotate_left(42) ^ flags << 48
             }
-            Packet::Udp { slot, number, .. } => number ^ u64::from(*slot).rotate_left(42),
+            Packet::Udp { connection, number, .. } => number ^ u64::from(*connection).rotate_left(42),
         }
     }
 }

@@ -138,7 +138,12 @@ fn run(case: &Case) -> [End; 2] {
                 for _ in 0..copies {
                     let extra = if dice.hits(case.weather.reordering) { dice.next() % 50 } else { 0 };
                     sent += 1;
-                    air.push((now + Span::from_millis(case.weather.delay_ms + extra), sent, 1 - side, transmit.segment));
+                    air.push((
+                        now + Span::from_millis(case.weather.delay_ms + extra),
+                        sent,
+                        1 - side,
+                        transmit.segment,
+                    ));
                 }
             }
         }
@@ -161,8 +166,7 @@ fn cases() -> impl Strategy<Value = Case> {
     let weather = (0..150u32, 0..100u32, 0..200u32, 1..60u64, any::<u64>()).prop_map(
         |(loss, duplication, reordering, delay_ms, seed)| Weather { loss, duplication, reordering, delay_ms, seed },
     );
-    let detection =
-        prop::sample::select(vec![Detection::Reno, Detection::NewReno, Detection::Sack, Detection::Rack]);
+    let detection = prop::sample::select(vec![Detection::Reno, Detection::NewReno, Detection::Sack, Detection::Rack]);
     let controller = prop::sample::select(vec!["reno", "cubic", "vegas", "fast(alpha=20)", "lia", "olia", "balia"]);
     let buffer = prop::sample::select(vec![3_000u64, 20_000, 1_000_000]);
     let sizes = (prop_oneof![Just(0u64), 1..200_000u64], prop_oneof![Just(0u64), 1..20_000u64]);

@@ -6,6 +6,7 @@ pub(crate) mod keys;
 pub(crate) mod paths;
 pub(crate) mod receive;
 pub(crate) mod send;
+pub(crate) mod simulate;
 
 use std::io;
 
@@ -25,6 +26,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Ended> {
         Command::Paths(args) => paths::run(&args).map_err(Ended::from),
         Command::Demo(args) => demo::run(&args),
         Command::Emulate(args) => emulated(&args),
+        Command::Simulate(args) => simulate::run(&args).map_err(Ended::from),
         Command::Keys(args) => keys::run(args).map_err(Ended::from),
         Command::Completions(args) => generate::completions(&args).map_err(Ended::from),
         Command::Man(args) => generate::man(&args).map_err(Ended::from),

@@ -16,17 +16,17 @@ pub struct Subflow {
     pub endpoint: Endpoint,
     /// The way to the other end.
     pub route: Route,
-    /// The slot there.
-    pub slot: u32,
+    /// Its number among the scenario's connections.
+    pub connection: u32,
     /// Payload handed to the endpoint.
     written: Bytes,
 }
 
 impl Subflow {
-    /// An endpoint that sends along `route` to `slot` of the host at its end.
+    /// An endpoint that sends along `route`; `connection` is its number among the scenario's.
     #[must_use]
-    pub fn new(endpoint: Endpoint, route: Route, slot: u32) -> Subflow {
-        Subflow { endpoint, route, slot, written: Bytes::ZERO }
+    pub fn new(endpoint: Endpoint, route: Route, connection: u32) -> Subflow {
+        Subflow { endpoint, route, connection, written: Bytes::ZERO }
     }
 }
 
@@ -174,11 +174,11 @@ impl Connection {
 
     #[inline]
     fn send(&mut self, now: Time, index: usize, out: &mut Out<Packet>) {
-        let Subflow { endpoint, route, slot, .. } = &mut self.subflows[index];
+        let Subflow { endpoint, route, connection, .. } = &mut self.subflows[index];
         while let Some(transmit) = endpoint.poll_send(now, self.controller.as_mut()) {
             let bytes = u16::try_from(transmit.bytes.0).expect("the file's reader bounds the MSS");
             let ecn = if transmit.is_ecn_capable { Ecn::Capable } else { Ecn::Incapable };
-            out.send(*route, Packet::Tcp { slot: *slot, bytes, ecn, segment: transmit.segment });
+            out.send(*route, Packet::Tcp { connection: *connection, bytes, ecn, segment: transmit.segment });
         }
     }
 

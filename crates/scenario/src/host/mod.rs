@@ -37,23 +37,31 @@ impl Agent {
     }
 }
 
-/// A host: agents, and for each slot that packets are addressed to, which agent and which subflow of it that is.
+/// A host: agents, and for each connection that ends here, which agent and which subflow of it that is.
 #[derive(Clone, Debug, Default)]
 pub struct Node {
     agents: Vec<Agent>,
-    slots: Vec<(u32, u32)>,
+    /// By the connection's number, less that of the first.
+    connections: Vec<(u32, u32)>,
+    first: u32,
     deadlines: Vec<Time>,
     /// The least of the deadlines.
     next: Time,
 }
 
 impl Node {
-    /// A host with these agents; `slots` name each slot's agent and subflow.
+    /// A host with these agents; `ends` are the connections that end here, in order: number, agent and subflow.
     #[must_use]
-    pub fn new(agents: Vec<Agent>, slots: Vec<(u32, u32)>) -> Node {
+    pub fn new(agents: Vec<Agent>, ends: &[(u32, u32, u32)]) -> Node {
         let deadlines: Vec<Time> = agents.iter().map(|agent| agent.poll_deadline().unwrap_or(NEVER)).collect();
         let next = deadlines.iter().copied().min().unwrap_or(NEVER);
-        Node { agents, slots, deadlines, next }
+        let first = ends.first().map_or(0, |end| end.0);
+        let count = ends.last().map_or(0, |end| end.0 - first + 1);
+        let mut connections = vec![(u32::MAX, 0); count as usize];
+        for (number, agent, subflow) in ends {
+            connections[(number - first) as usize] = (*agent, *subflow);
+        }
+        Node { agents, connections, first, deadlines, next }
     }
 
     /// Its agents.
@@ -78,14 +86,14 @@ impl Node {
 impl netsim::Host<Packet> for Node {
     #[inline]
     fn handle_packet(&mut self, now: Time, packet: Packet, out: &mut Out<Packet>) {
-        let (agent, subflow) = self.slots[packet.slot() as usize];
+        let (agent, subflow) = self.connections[(packet.connection() - self.first) as usize];
         let agent = agent as usize;
         match (&mut self.agents[agent], packet) {
             (Agent::Tcp(connection), Packet::Tcp { segment, ecn, .. }) => {
                 connection.handle_segment(now, subflow as usize, &segment, ecn, out);
             }
             (Agent::UdpSink(sink), Packet::Udp { bytes, sent_at, .. }) => sink.handle_datagram(now, bytes, sent_at),
-            _ => unreachable!("slots are given out by the transport of their flow"),
+            _ => unreachable!("connections are numbered by the transport of their flow"),
         }
         self.rearm(agent);
     }

@@ -14,7 +14,7 @@ use crate::file::UdpSpec;
 pub struct UdpSource {
     spec: UdpSpec,
     route: Route,
-    slot: u32,
+    connection: u32,
     stop: Option<Time>,
     next: Time,
     /// Until when it is on; `None`: always.
@@ -24,12 +24,12 @@ pub struct UdpSource {
 }
 
 impl UdpSource {
-    /// A source that begins at `start`, with datagrams to `slot` of the host where `route` ends.
+    /// A source that begins at `start`, with datagrams of this connection.
     #[must_use]
-    pub fn new(spec: UdpSpec, route: Route, slot: u32, start: Time, stop: Option<Time>, seed: Seed) -> UdpSource {
+    pub fn new(spec: UdpSpec, route: Route, connection: u32, start: Time, stop: Option<Time>, seed: Seed) -> UdpSource {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed.0);
         let on_until = spec.on_off.map(|(on, _)| start + exponential(&mut rng, on));
-        UdpSource { spec, route, slot, stop, next: start, on_until, rng, sent: 0 }
+        UdpSource { spec, route, connection, stop, next: start, on_until, rng, sent: 0 }
     }
 
     /// How many datagrams it sent.
@@ -57,7 +57,7 @@ impl UdpSource {
             return;
         }
         let bytes = u16::try_from(self.spec.packet.0).expect("the file's reader checked");
-        out.send(self.route, Packet::Udp { slot: self.slot, bytes, sent_at: now, number: self.sent });
+        out.send(self.route, Packet::Udp { connection: self.connection, bytes, sent_at: now, number: self.sent });
         self.sent += 1;
         // At least a nanosecond, or it would be due for ever.
         self.next = now + (self.spec.packet / self.spec.rate).max(Span::from_nanos(1));

@@ -1,0 +1,177 @@
+//! `simulate`: runs a scenario file, over all its values and seeds, on all processors.
+
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::thread::available_parallelism;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use net::Error;
+use scenario::results::{ResultsError, Store, summary};
+use scenario::sweep::Plan;
+use scenario::watch::{Capture, EventLog, figure};
+use scenario::{Document, Looks, Measure, Scenario, ScenarioError, Setting};
+
+/// Arguments of `simulate`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The scenario file
+    scenario: PathBuf,
+    /// Change a value of the file: a parameter, or a path such as link.bottleneck.queue or flow.bulk.controller
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = setting)]
+    settings: Vec<Setting>,
+    /// How many seeds to run, in place of the file's `runs`
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    seeds: Option<u32>,
+    /// How many runs at the same time [default: one a processor]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    jobs: Option<u16>,
+    /// Keep every run in this folder, and write all measures as a tidy table; a sweep that was interrupted goes on from there
+    #[arg(long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
+    /// Throw away what the folder of --out holds
+    #[arg(long, requires = "out")]
+    restart: bool,
+    /// The format of the table: csv, or parquet if this build has it
+    #[arg(long, value_name = "FORMAT", default_value = "csv", value_parser = ["csv", "parquet"], requires = "out")]
+    format: String,
+    /// Draw the first run over time: FILE.svg, or FILE.png if this build has it
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+    /// Write what the senders of the first run send and receive, for Wireshark
+    #[arg(long, value_name = "FILE")]
+    pcap: Option<PathBuf>,
+    /// Write every event of the first run as CSV
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// Print the digest of each run: the same seed gives the same one, on every machine
+    #[arg(long)]
+    digests: bool,
+}
+
+fn setting(text: &str) -> Result<Setting, String> {
+    Setting::parse(text).ok_or_else(|| "wants KEY=VALUE, for example link.bottleneck.rate=50 Mbit/s".into())
+}
+
+/// `anabranch simulate`.
+///
+/// # Errors
+/// [`Error::Usage`] if the scenario makes no sense; [`Error::System`] if a file cannot be written.
+pub(crate) fn run(args: &Args) -> Result<(), Error> {
+    let document = Document::load(&args.scenario).map_err(|error| Error::Usage(error.to_string()))?;
+    let plan = Plan::new(&document, &args.settings, args.seeds).map_err(|error| wrong(args, &error))?;
+    let store = args
+        .out
+        .as_deref()
+        .map(|folder| Store::open(folder, &document, &args.settings, args.restart).map_err(refused))
+        .transpose()?;
+    let results = sweep(args, &plan, store.as_ref())?;
+    print!("{}", summary(&plan, &results));
+    if let Some(store) = &store {
+        let path = store.write_table(&plan, &results, &args.format).map_err(refused)?;
+        eprintln!(
+            "{} measures of {} runs: {}",
+            results.iter().map(Vec::len).sum::<usize>(),
+            results.len(),
+            path.display()
+        );
+    }
+    let first = &plan.jobs()[0];
+    look(args, plan.scenario(first), first.seed)
+}
+
+/// Does the runs that are not done.
+fn sweep(args: &Args, plan: &Plan, store: Option<&Store>) -> Result<Vec<Vec<Measure>>, Error> {
+    let jobs = plan.jobs();
+    let results: Vec<Option<Vec<Measure>>> =
+        jobs.iter().map(|job| store.filter(|_| !args.digests).and_then(|store| store.load(job))).collect();
+    let known: Vec<bool> = results.iter().map(Option::is_some).collect();
+    let done = known.iter().filter(|known| **known).count();
+    if done > 0 {
+        eprintln!("{done} of {} runs are there already", jobs.len());
+    }
+    let bar = if io::stderr().is_terminal() { ProgressBar::new(jobs.len() as u64) } else { ProgressBar::hidden() };
+    let style =
+        ProgressStyle::with_template("{bar:40} {pos}/{len} runs, {eta} left").expect("a template that is tested");
+    bar.set_style(style);
+    bar.set_position(done as u64);
+    let threads = match args.jobs {
+        Some(jobs) => usize::from(jobs),
+        None => available_parallelism().map_or(1, usize::from),
+    };
+    let state = Mutex::new((results, None));
+    let swept = plan.run(
+        threads,
+        Looks::default(),
+        |number| !known[number],
+        |number, run| {
+            let mut state = state.lock().expect("nobody panics while holding this");
+            if args.digests {
+                println!("{} seed {}", run.digest, run.seed);
+            }
+            bar.inc(1);
+            let kept = store.map_or(Ok(()), |store| store.save(&jobs[number], &run.measures));
+            state.0[number] = Some(run.measures);
+            state.1 = kept.err();
+            state.1.is_none()
+        },
+    );
+    bar.finish_and_clear();
+    swept.map_err(|error| wrong(args, &error))?;
+    let (results, failure) = state.into_inner().expect("all threads have ended");
+    match failure {
+        Some(error) => Err(refused(error)),
+        None => Ok(results.into_iter().map(|run| run.expect("all runs are done")).collect()),
+    }
+}
+
+/// Draws, captures and logs the first run, as asked.
+fn look(args: &Args, scenario: &Scenario, seed: units::Seed) -> Result<(), Error> {
+    let wrong = |error: ScenarioError| self::wrong(args, &error);
+    if let Some(path) = &args.plot {
+        let run = scenario.run(seed, Looks { series: true }).map_err(wrong)?;
+        let series = run.series.expect("they were asked for");
+        let figure = figure(scenario, &series, &format!("{}, seed {seed}", scenario.name));
+        let content = match path.extension().and_then(|extension| extension.to_str()) {
+            Some("png") => figure.png(2.0).map_err(|error| Error::Usage(error.to_string()))?,
+            Some("svg") => figure.svg().into_bytes(),
+            _ => return Err(Error::Usage(format!("{}: a plot's name ends in .svg or .png", path.display()))),
+        };
+        report::write(path, content).map_err(|error| refused(error.into()))?;
+    }
+    if let Some(path) = &args.pcap {
+        let failed = |source| Error::System { action: format!("write {}", path.display()), source };
+        let built = scenario.build(seed).map_err(|error| wrong(error.into()))?;
+        let mut capture = Capture::new(create(path)?, &built).map_err(failed)?;
+        scenario.run_traced(seed, Looks::default(), &mut capture).map_err(wrong)?;
+        capture.finish().map_err(failed)?;
+    }
+    if let Some(path) = &args.trace {
+        let failed = |source| Error::System { action: format!("write {}", path.display()), source };
+        let mut log = EventLog::new(create(path)?, scenario).map_err(failed)?;
+        scenario.run_traced(seed, Looks::default(), &mut log).map_err(wrong)?;
+        log.finish().map_err(failed)?;
+    }
+    Ok(())
+}
+
+fn create(path: &Path) -> Result<BufWriter<File>, Error> {
+    let file = File::create(path);
+    file.map(BufWriter::new).map_err(|source| Error::System { action: format!("write {}", path.display()), source })
+}
+
+/// A scenario that cannot be run; the file's own messages name it already.
+fn wrong(args: &Args, error: &ScenarioError) -> Error {
+    Error::Usage(match error {
+        ScenarioError::File(error) => error.to_string(),
+        ScenarioError::Topology(error) => format!("{}: {error}", args.scenario.display()),
+    })
+}
+
+fn refused(error: ResultsError) -> Error {
+    match error {
+        ResultsError::Other(_) => Error::Usage(error.to_string()),
+        error => Error::System { action: "keep the results".into(), source: io::Error::other(error) },
+    }
+}

@@ -1,0 +1,219 @@
+//! What a sweep yields: kept run by run as it comes, then a table for people and a tidy one for programs.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use report::tidy::{Key, Kind, Measure as Column, Schema, TidyError, Value, Writer};
+use report::{Align, Table, WriteError};
+use thiserror::Error;
+use units::Seed;
+
+use crate::file::{Document, Setting};
+use crate::measure::{MEASURES, Measure};
+use crate::sweep::{Job, Plan};
+
+/// Why results cannot be kept. All of these are for whoever chose the folder.
+#[derive(Debug, Error)]
+pub enum ResultsError {
+    /// The folder holds something else.
+    #[error(
+        "{} holds the results of another scenario, or of other settings: choose another folder, or start afresh with --restart",
+        .0.display()
+    )]
+    Other(PathBuf),
+    /// A file cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// What the kernel said.
+        source: std::io::Error,
+    },
+    /// The folder cannot be made or emptied.
+    #[error("cannot make the folder {}: {source}", path.display())]
+    Folder {
+        /// Which.
+        path: PathBuf,
+        /// What the kernel said.
+        source: std::io::Error,
+    },
+    /// A file cannot be written.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// A table cannot be written.
+    #[error(transparent)]
+    Tidy(#[from] TidyError),
+}
+
+/// A folder with a file for each run that is done: a sweep that is interrupted goes on from there.
+#[derive(Debug)]
+pub struct Store {
+    folder: PathBuf,
+}
+
+impl Store {
+    /// Opens a folder, or makes it. `restart` throws away what it holds.
+    ///
+    /// # Errors
+    /// If it holds the results of something else, or cannot be made.
+    pub fn open(
+        folder: &Path,
+        document: &Document,
+        settings: &[Setting],
+        restart: bool,
+    ) -> Result<Store, ResultsError> {
+        let runs = folder.join("runs");
+        let marker = folder.join("scenario.toml");
+        let mut text = format!("# Of {}, version {}.\n", document.file(), env!("CARGO_PKG_VERSION"));
+        for Setting { key, value } in settings {
+            writeln!(text, "# {key} = {value}").expect("memory takes all that is written");
+        }
+        text.push_str(document.text());
+        let made = |source| ResultsError::Folder { path: runs.clone(), source };
+        match std::fs::read_to_string(&marker) {
+            Ok(known) if known == text || restart => {}
+            Ok(_) => return Err(ResultsError::Other(folder.to_owned())),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(source) => return Err(ResultsError::Read { path: marker, source }),
+        }
+        if restart && runs.exists() {
+            std::fs::remove_dir_all(&runs).map_err(made)?;
+        }
+        std::fs::create_dir_all(&runs).map_err(made)?;
+        report::write(&marker, text)?;
+        Ok(Store { folder: folder.to_owned() })
+    }
+
+    /// What a run yielded, if it is done. A file that is not whole is none.
+    #[must_use]
+    pub fn load(&self, job: &Job) -> Option<Vec<Measure>> {
+        let text = std::fs::read_to_string(self.path(job)).ok()?;
+        let mut lines = text.lines();
+        (lines.next() == Some(&header(job))).then_some(())?;
+        lines.map(parse).collect()
+    }
+
+    /// Keeps what a run yielded.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn save(&self, job: &Job, measures: &[Measure]) -> Result<(), ResultsError> {
+        let mut text = header(job);
+        text.push('\n');
+        for Measure { scope, of, window, name, value, .. } in measures {
+            writeln!(text, "{scope}\t{of}\t{window}\t{name}\t{value}").expect("memory takes all that is written");
+        }
+        Ok(report::write(self.path(job), text)?)
+    }
+
+    /// Writes everything as one tidy table, `measures.csv` or `measures.parquet`.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn write_table(&self, plan: &Plan, results: &[Vec<Measure>], extension: &str) -> Result<PathBuf, ResultsError> {
+        let path = self.folder.join("measures").with_extension(extension);
+        let mut names: Vec<&String> = Vec::new();
+        for setting in plan.jobs().iter().flat_map(|job| &job.point) {
+            if !names.contains(&&setting.key) {
+                names.push(&setting.key);
+            }
+        }
+        let swept = names.iter().map(|name| Key::new(*name, Kind::Text, "", "a value of the sweep"));
+        let own = [
+            Key::new("seed", Kind::Integer, "", "the run's seed"),
+            Key::new("window", Kind::Text, "", "the time over which it was measured"),
+            Key::new("scope", Kind::Text, "", "flow, group of flows, link, or all"),
+            Key::new("of", Kind::Text, "", "which flow, group, or direction of a link"),
+        ];
+        let columns = MEASURES.iter().map(|(name, unit, meaning)| Column::new(*name, *unit, *meaning));
+        let mut writer = Writer::create(&path, Schema::new(swept.chain(own), columns))?;
+        for (job, measures) in plan.jobs().iter().zip(results) {
+            let find = |name: &String| job.point.iter().find(|setting| setting.key == *name);
+            let point: Vec<Value> =
+                names.iter().map(|name| find(name).map_or(Value::Missing, |s| Value::from(s.value.as_str()))).collect();
+            for measure in measures {
+                let mut keys = point.clone();
+                keys.push(Value::Integer(job.seed.0.cast_signed()));
+                keys.extend([measure.window.as_str(), measure.scope, measure.of.as_str()].map(Value::from));
+                writer.row(&keys, measure.name, measure.value)?;
+            }
+        }
+        writer.finish()?;
+        Ok(path)
+    }
+
+    fn path(&self, job: &Job) -> PathBuf {
+        // The name only has to be the same for the same run and another for another: the first line says whose it is.
+        let stream = Seed(job.seed.0).stream(&header(job));
+        self.folder.join("runs").join(format!("{:016x}.tsv", stream.0))
+    }
+}
+
+/// Which run a file is of.
+fn header(job: &Job) -> String {
+    let mut text = format!("# seed {}", job.seed);
+    for Setting { key, value } in &job.point {
+        write!(text, ", {key} = {}", value.escape_default()).expect("memory takes all that is written");
+    }
+    text
+}
+
+fn parse(line: &str) -> Option<Measure> {
+    let mut parts = line.split('\t');
+    let scope = parts.next()?;
+    let scope = ["flow", "group", "link", "all"].into_iter().find(|known| *known == scope)?;
+    let (of, window, name) = (parts.next()?.to_owned(), parts.next()?.to_owned(), parts.next()?);
+    let (name, unit, _) = MEASURES.iter().find(|known| known.0 == name)?;
+    Some(Measure { scope, of, window, name, unit, value: parts.next()?.parse().ok()? })
+}
+
+/// The means of a sweep over the steady window, a row a point, thing and measure: groups of flows, everything together, and links that are
+/// busy.
+#[must_use]
+pub fn summary(plan: &Plan, results: &[Vec<Measure>]) -> Table {
+    type Place<'a> = (&'a str, &'a str, &'a str, &'a str);
+    let mut table = Table::new([
+        ("", Align::Left),
+        ("of", Align::Left),
+        ("measure", Align::Left),
+        ("mean", Align::Right),
+        ("95 %", Align::Right),
+        ("unit", Align::Left),
+    ]);
+    let mut start = 0;
+    while start < plan.jobs().len() {
+        let point = &plan.jobs()[start].point;
+        let runs = plan.jobs()[start..].iter().take_while(|job| job.point == *point).count();
+        let mut samples: BTreeMap<usize, (Place<'_>, Vec<f64>)> = BTreeMap::new();
+        let mut order: BTreeMap<Place<'_>, usize> = BTreeMap::new();
+        for measures in &results[start..start + runs] {
+            for m in measures.iter().filter(|m| m.window == "steady" && m.scope != "flow") {
+                let place = (m.scope, m.of.as_str(), m.name, m.unit);
+                let next = order.len();
+                let number = *order.entry(place).or_insert(next);
+                samples.entry(number).or_insert((place, Vec::new())).1.push(m.value);
+            }
+        }
+        let busy = |of: &str| {
+            let number = order.get(&("link", of, "utilisation", ""));
+            let values = number.and_then(|number| samples.get(number));
+            values.is_some_and(|(_, values)| values.iter().any(|value| *value > 0.3))
+        };
+        let label: Vec<String> = point.iter().map(|Setting { key, value }| format!("{key} = {value}")).collect();
+        for (scope, of, name, unit, values) in samples.values().map(|((a, b, c, d), values)| (*a, *b, *c, *d, values)) {
+            let is_alone = scope == "all" && order.keys().filter(|place| place.0 == "group").count() == 2;
+            if (scope == "link" && (!busy(of) || name == "throughput")) || is_alone {
+                continue;
+            }
+            let mean = report::mean(values).expect("every place has a value");
+            let of = if scope == "all" { "all flows" } else { of };
+            let width = mean.half_width.map_or_else(String::new, |half| format!("± {}", report::plot::number(half)));
+            let cells =
+                [label.join(", "), of.into(), name.into(), report::plot::number(mean.value), width, unit.into()];
+            table.row(cells);
+        }
+        start += runs;
+    }
+    table
+}

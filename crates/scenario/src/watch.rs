@@ -1,0 +1,184 @@
+//! Looking on while a scenario runs: captures of packets, events as a table, curves over time.
+
+use std::io::{self, Write};
+use std::net::Ipv4Addr;
+
+use link::Outcome;
+use netsim::{Event, HostId, Trace};
+use report::plot::{Axis, Figure, Panel, Series as Curve};
+use units::Time;
+
+use crate::build::Built;
+use crate::file::Scenario;
+use crate::packet::{Ecn, Packet};
+use crate::pcap::{self, Pcap, Ports};
+use crate::run::Series;
+
+/// Writes what the sending hosts of flows send and receive, as a capture at their interfaces would.
+#[derive(Debug)]
+pub struct Capture<W> {
+    pcap: Pcap<W>,
+    /// Each connection's sender and receiver.
+    ends: Vec<(HostId, HostId)>,
+    error: Option<io::Error>,
+}
+
+impl<W: Write> Capture<W> {
+    /// Begins a capture of a simulation made from the scenario.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn new(writer: W, built: &Built) -> io::Result<Capture<W>> {
+        let ends = |(flow, _): &(usize, usize)| (built.flows[*flow].from.0, built.flows[*flow].to.0);
+        Ok(Capture { pcap: Pcap::new(writer)?, ends: built.connections.iter().map(ends).collect(), error: None })
+    }
+
+    /// Ends it.
+    ///
+    /// # Errors
+    /// The first that occurred in writing.
+    pub fn finish(self) -> io::Result<()> {
+        self.error.map_or(Ok(()), Err)
+    }
+
+    fn write(&mut self, at: Time, packet: &Packet, is_outward: bool) -> io::Result<()> {
+        let (near, far) = self.ends[packet.connection() as usize];
+        let (source, target) = if is_outward { (near, far) } else { (far, near) };
+        // The receiver's port is a well-known one, so that tools tell the directions apart.
+        let port = u16::try_from(10_000 + packet.connection() % 50_000).expect("below 60000");
+        let ports = if is_outward { Ports { from: port, to: 80 } } else { Ports { from: 80, to: port } };
+        match packet {
+            Packet::Tcp { segment, ecn, .. } => {
+                self.pcap.mark(match ecn {
+                    Ecn::Incapable => pcap::Ecn::NotCapable,
+                    Ecn::Capable => pcap::Ecn::Capable,
+                    Ecn::Marked => pcap::Ecn::Marked,
+                });
+                self.pcap.write_tcp(at, address(source), address(target), ports, segment)
+            }
+            Packet::Udp { bytes, .. } => {
+                self.pcap.mark(pcap::Ecn::NotCapable);
+                let payload = bytes.saturating_sub(28);
+                self.pcap.write_udp(at, address(source), address(target), ports, payload)
+            }
+        }
+    }
+}
+
+impl<W: Write> Trace<Packet> for Capture<W> {
+    fn record(&mut self, at: Time, event: Event<'_, Packet>) {
+        let (host, packet, is_sent) = match event {
+            Event::Sent { host, packet } => (host, packet, true),
+            Event::Delivered { host, packet } => (host, packet, false),
+            _ => return,
+        };
+        if self.error.is_none() && self.ends[packet.connection() as usize].0 == host {
+            self.error = self.write(at, packet, is_sent).err();
+        }
+    }
+}
+
+/// Hosts are 10.0.0.1 and so on, in the order in which the file's links name them.
+fn address(host: HostId) -> Ipv4Addr {
+    let number = u32::try_from(host.index() + 1).unwrap_or(u32::MAX) & 0x00ff_ffff;
+    Ipv4Addr::from(0x0a00_0000 | number)
+}
+
+/// Writes every event as a line of CSV: time in seconds, what, where, and the packet.
+#[derive(Debug)]
+pub struct EventLog<W> {
+    writer: W,
+    links: Vec<String>,
+    error: Option<io::Error>,
+}
+
+impl<W: Write> EventLog<W> {
+    /// Begins a log.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn new(mut writer: W, scenario: &Scenario) -> io::Result<EventLog<W>> {
+        writeln!(writer, "time_s,event,at,flow_connection,bytes,seq,ack,flags")?;
+        let links = scenario.links.iter().flat_map(|link| ["up", "down"].map(|way| format!("{}/{way}", link.name)));
+        Ok(EventLog { writer, links: links.collect(), error: None })
+    }
+
+    /// Ends it.
+    ///
+    /// # Errors
+    /// The first that occurred in writing.
+    pub fn finish(mut self) -> io::Result<()> {
+        self.error.map_or_else(|| self.writer.flush(), Err)
+    }
+
+    fn write(&mut self, at: Time, event: Event<'_, Packet>) -> io::Result<()> {
+        let link = |id: netsim::LinkId| self.links[id.index()].clone();
+        let host = |id: HostId| format!("host{}", id.index());
+        let (what, place, packet) = match event {
+            Event::Sent { host: id, packet } => ("sent", host(id), packet),
+            Event::Delivered { host: id, packet } => ("delivered", host(id), packet),
+            Event::Offered { link: id, packet, outcome } => {
+                let what = match outcome {
+                    Outcome::Queued => "queued",
+                    Outcome::DroppedQueue => "dropped",
+                    _ => "lost",
+                };
+                (what, link(id), packet)
+            }
+            Event::Passed { link: id, packet, is_corrupted } => {
+                (if is_corrupted { "corrupted" } else { "passed" }, link(id), packet)
+            }
+            Event::Deadline { .. } => return Ok(()),
+        };
+        let size = netsim::Packet::size(packet).0;
+        let connection = packet.connection();
+        let time = at.as_nanos();
+        let (seconds, nanos) = (time / 1_000_000_000, time % 1_000_000_000);
+        write!(self.writer, "{seconds}.{nanos:09},{what},{place},{connection},{size},")?;
+        match packet {
+            Packet::Tcp { segment, .. } => {
+                writeln!(self.writer, "{},{},{:#04x}", segment.seq, segment.ack, segment.flags.0)
+            }
+            Packet::Udp { number, .. } => writeln!(self.writer, "{number},,"),
+        }
+    }
+}
+
+impl<W: Write> Trace<Packet> for EventLog<W> {
+    fn record(&mut self, at: Time, event: Event<'_, Packet>) {
+        if self.error.is_none() {
+            self.error = self.write(at, event).err();
+        }
+    }
+}
+
+/// At most so many flows are drawn one by one.
+const MOST_CURVES: usize = 8;
+
+/// Throughput, window, round-trip time and queues over time.
+#[must_use]
+pub fn figure(scenario: &Scenario, series: &Series, title: &str) -> Figure {
+    let curve = |name: &str, values: &[f64]| Curve::line(name, series.at.iter().copied().zip(values.iter().copied()));
+    let flows = || scenario.flows.iter().zip(&series.flows).take(MOST_CURVES);
+    let time = || Axis::new("time", "s");
+    let mut goodput = Panel::new(time(), Axis::new("goodput", "Mbit/s"));
+    let mut window = Panel::new(time(), Axis::new("window", "packets"));
+    let mut rtt = Panel::new(time(), Axis::new("round-trip time", "ms"));
+    for (flow, data) in flows() {
+        goodput = goodput.series(curve(&flow.name, &data.goodput));
+        if !data.window.is_empty() {
+            window = window.series(curve(&flow.name, &data.window));
+            rtt = rtt.series(curve(&flow.name, &data.rtt));
+        }
+    }
+    let mut queue = Panel::new(time(), Axis::new("queue", "packets"));
+    for (link, data) in scenario.links.iter().zip(&series.queues) {
+        for (way, values) in ["up", "down"].into_iter().zip(data) {
+            // A link where hardly anything ever waits is no curve.
+            if values.iter().any(|packets| *packets > 2.0) {
+                queue = queue.series(curve(&format!("{}/{way}", link.name), values));
+            }
+        }
+    }
+    Figure::new(title).panel(goodput).panel(window).panel(rtt).panel(queue)
+}
