@@ -245,7 +245,8 @@ impl Verdict {
     /// The table for a page.
     #[must_use]
     pub fn html(&self) -> String {
-        let head = TITLES.map(|(title, _)| format!("<th>{title}</th>")).concat();
+        let side = |align| if align == Align::Right { " class=\"number\"" } else { "" };
+        let head = TITLES.map(|(title, align)| format!("<th{}>{title}</th>", side(align))).concat();
         let mut html = format!("<table class=\"verdict\">\n<thead><tr>{head}</tr></thead>\n<tbody>\n");
         for row in &self.rows {
             let class = match row.outcome() {
@@ -255,8 +256,7 @@ impl Verdict {
             };
             let _ = write!(html, "<tr class=\"{class}\">");
             for (cell, (_, align)) in row.cells().iter().zip(TITLES) {
-                let class = if align == Align::Right { " class=\"number\"" } else { "" };
-                let _ = write!(html, "<td{class}>{}</td>", escape(cell));
+                let _ = write!(html, "<td{}>{}</td>", side(align), escape(cell));
             }
             html += "</tr>\n";
         }
