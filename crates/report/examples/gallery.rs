@@ -3,8 +3,10 @@
 use std::error::Error;
 use std::path::Path;
 
+use report::page::Page;
 use report::plot::{Axis, Figure, Panel, Series};
-use report::{mean, write};
+use report::verdict::{Expected, Row, Tolerance, Verdict};
+use report::{Align, Table, mean, write};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let directory = std::env::args().nth(1).unwrap_or_else(|| ".".into());
@@ -14,7 +16,41 @@ fn main() -> Result<(), Box<dyn Error>> {
             write(Path::new(&directory).join(name).with_extension("png"), figure.png(2.0)?)?;
         }
     }
+    write(Path::new(&directory).join("index.html"), page().html())?;
     Ok(())
+}
+
+fn page() -> Page {
+    let mut page = Page::new("The gallery");
+    page.text("One figure of each kind, and the tables of a reproduction. The numbers are made up.");
+    page.heading("Two flows");
+    page.figure(&time(), "Throughput, window, queue and delay over one run.", [("SVG", "time.svg")]);
+    page.heading("Over a parameter");
+    page.figure(&parameter(), "Means of four runs with 95 % confidence intervals.", [("SVG", "parameter.svg")]);
+    let ten = Tolerance::relative(0.1);
+    page.verdict(
+        &Verdict::new([
+            Row::new(
+                "window at p = 10⁻⁴",
+                "packets",
+                "√(3/2p)",
+                Expected::Value(122.5),
+                ten,
+                mean(&[118.0, 121.0, 120.0]),
+            ),
+            Row::new("window at p = 10⁻²", "packets", "√(3/2p)", Expected::Value(12.25), ten, mean(&[9.5, 9.7, 9.6]))
+                .because("timeouts, which the theory leaves out"),
+            Row::new("Jain’s index", "", "the bar", Expected::AtLeast(0.98), Tolerance::NONE, mean(&[0.991, 0.993])),
+        ]),
+        "Reno",
+    );
+    page.heading("Distributions");
+    page.figure(&distribution(), "Completion times, and their tail.", [("SVG", "distribution.svg")]);
+    let mut table = Table::new([("beside", Align::Left), ("median (ms)", Align::Right)]);
+    table.row(["nothing", "21"]);
+    table.row(["Harp", "23"]);
+    page.table(&table, "Medians");
+    page
 }
 
 fn saw(period: f64, high: f64) -> impl Iterator<Item = (f64, f64)> {

@@ -147,7 +147,7 @@ mod tests {
         let path = place.path().join("table.csv");
         write(&path, "old").unwrap();
         let mut output = Output::create(&path).unwrap();
-        output.write(&[b'x'; 2 * BUFFER]).unwrap();
+        output.write(&vec![b'x'; 2 * BUFFER]).unwrap();
         drop(output);
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "old");
         write(&path, "new").unwrap();

@@ -66,9 +66,11 @@ impl Page {
 
     /// Adds a list of links, each a text and an address.
     pub fn links<'a>(&mut self, links: impl IntoIterator<Item = (&'a str, &'a str)>) {
-        let items: String =
-            links.into_iter().map(|(text, address)| format!("<li>{}</li>\n", anchor(text, address))).collect();
-        let _ = writeln!(self.body, "<ul>\n{items}</ul>");
+        self.body += "<ul>\n";
+        for (text, address) in links {
+            let _ = writeln!(self.body, "<li>{}</li>", anchor(text, address));
+        }
+        self.body += "</ul>\n";
     }
 
     /// The whole page. [`write`](crate::write()) puts it into a file.
@@ -102,7 +104,8 @@ impl Page {
 }
 
 fn anchors<'a>(links: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
-    links.into_iter().map(|(text, address)| format!(" {}", anchor(text, address))).collect()
+    let anchors: Vec<String> = links.into_iter().map(|(text, address)| anchor(text, address)).collect();
+    if anchors.is_empty() { String::new() } else { format!(" {}", anchors.join(" · ")) }
 }
 
 /// A link; only the text if the address would run something.
@@ -179,7 +182,7 @@ mod tests {
         let shown = EVIL.replace('\u{1}', "\u{fffd}");
         let texts = tree
             .descendants()
-            .filter(|node| node.is_text())
+            .filter(roxmltree::Node::is_text)
             .filter(|node| node.text().unwrap().contains(&shown))
             .count();
         assert!(texts >= 16, "{texts}");

@@ -182,15 +182,19 @@ impl Writer {
     ///
     /// # Errors
     /// If either cannot be written.
-    pub fn finish(mut self) -> Result<(), TidyError> {
+    pub fn finish(self) -> Result<(), TidyError> {
+        let Writer { path, schema, mut output, format } = self;
         // The schema first: a table without one cannot be.
-        crate::file::write(schema_path(&self.path), self.schema.json())?;
-        #[cfg(feature = "parquet")]
-        if let Format::Parquet(columns) = &mut self.format {
-            let failed = |reason| TidyError::Parquet { path: self.path.clone(), reason };
-            self.output.write(&columns.encode(&self.schema).map_err(failed)?)?;
-        }
-        Ok(self.output.finish()?)
+        crate::file::write(schema_path(&path), schema.json())?;
+        let rest = match format {
+            Format::Csv => Vec::new(),
+            #[cfg(feature = "parquet")]
+            Format::Parquet(columns) => {
+                columns.encode(&schema).map_err(|reason| TidyError::Parquet { path, reason })?
+            }
+        };
+        output.write(&rest)?;
+        Ok(output.finish()?)
     }
 }
 

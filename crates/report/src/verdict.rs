@@ -9,7 +9,7 @@
 //! assert!(verdict.passes());
 //! ```
 
-use std::fmt;
+use std::fmt::{self, Write};
 
 use crate::markup::escape;
 use crate::plot::number;
@@ -234,10 +234,10 @@ impl Verdict {
             (self.count(Outcome::Pass), self.count(Outcome::Differs), self.count(Outcome::Missing));
         let mut text = format!("{pass} of {} agree", self.rows.len());
         if differs > 0 {
-            text += &format!(", {differs} {}", if differs == 1 { "differs" } else { "differ" });
+            let _ = write!(text, ", {differs} {}", if differs == 1 { "differs" } else { "differ" });
         }
         if missing > 0 {
-            text += &format!(", {missing} missing");
+            let _ = write!(text, ", {missing} missing");
         }
         text
     }
@@ -245,7 +245,8 @@ impl Verdict {
     /// The table for a page.
     #[must_use]
     pub fn html(&self) -> String {
-        let head = TITLES.map(|(title, _)| format!("<th>{title}</th>")).concat();
+        let side = |align| if align == Align::Right { " class=\"number\"" } else { "" };
+        let head = TITLES.map(|(title, align)| format!("<th{}>{title}</th>", side(align))).concat();
         let mut html = format!("<table class=\"verdict\">\n<thead><tr>{head}</tr></thead>\n<tbody>\n");
         for row in &self.rows {
             let class = match row.outcome() {
@@ -253,10 +254,9 @@ impl Verdict {
                 Outcome::Differs => "differs",
                 Outcome::Missing => "missing",
             };
-            html += &format!("<tr class=\"{class}\">");
+            let _ = write!(html, "<tr class=\"{class}\">");
             for (cell, (_, align)) in row.cells().iter().zip(TITLES) {
-                let class = if align == Align::Right { " class=\"number\"" } else { "" };
-                html += &format!("<td{class}>{}</td>", escape(cell));
+                let _ = write!(html, "<td{}>{}</td>", side(align), escape(cell));
             }
             html += "</tr>\n";
         }
@@ -291,6 +291,7 @@ impl fmt::Display for Verdict {
 mod tests {
     use super::*;
 
+    #[expect(clippy::unnecessary_wraps, reason = "as `mean` yields it")]
     fn ours(value: f64, half_width: f64) -> Option<Mean> {
         Some(Mean { value, half_width: Some(half_width), samples: 10 })
     }

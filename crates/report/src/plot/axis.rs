@@ -70,7 +70,7 @@ impl Axis {
         }
         let data_low = low;
         // A single value gets room on both sides.
-        if low == high {
+        if low >= high {
             let room = if low == 0.0 { 1.0 } else { low.abs() / 2.0 };
             (low, high) = (low - room, high + room);
         }

@@ -408,7 +408,7 @@ impl Canvas<'_> {
         let Some((dash, gap)) = style.dash else { return self.line(points, width, style.ink) };
         let mut places: Vec<(i32, i32)> = points.iter().map(|point| place(*point)).collect();
         places.dedup();
-        self.draw(&DashedPathElement::new(places.into_iter(), tenths(dash), tenths(gap), stroke(width, style.ink)));
+        self.draw(&DashedPathElement::new(places, tenths(dash), tenths(gap), stroke(width, style.ink)));
     }
 
     fn marker(&self, style: Look, (x, y): Pixel) {
@@ -458,7 +458,7 @@ fn whole(n: f64) -> u32 {
     n as u32
 }
 
-/// About how wide a text is: without the reader's typeface nobody knows. Wide ones, such as DejaVu and Verdana, take this much.
+/// About how wide a text is: without the reader's typeface nobody knows. Wide ones, such as `DejaVu` and Verdana, take this much.
 #[expect(clippy::cast_precision_loss, reason = "texts are short")]
 fn text_width(text: Option<&str>, size: f64) -> f64 {
     text.map_or(0, UnicodeWidthStr::width) as f64 * size * 0.6

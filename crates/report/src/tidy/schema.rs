@@ -101,8 +101,7 @@ impl Schema {
     }
 
     /// The schema as JSON: `columns` (name, type, unit, meaning) and `measures` (name, unit, meaning).
-    #[must_use]
-    pub fn json(&self) -> String {
+    pub(super) fn json(&self) -> String {
         let keys = self.keys.iter().map(|key| Column {
             name: &key.name,
             r#type: key.kind,

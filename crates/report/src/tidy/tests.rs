@@ -99,13 +99,12 @@ fn tables_that_cannot_be() {
     }
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_is_named() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("table.csv");
-    if std::os::unix::fs::symlink("/dev/full", &path).is_err() || !Path::new("/dev/full").exists() {
-        return;
-    }
+    std::os::unix::fs::symlink("/dev/full", &path).unwrap();
     let mut writer = Writer::create(&path, schema()).unwrap();
     let row = [Value::Missing, Value::from("x"), Value::Missing];
     // More than is gathered in memory: the error comes while writing, not only at the end.
