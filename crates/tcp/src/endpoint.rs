@@ -135,7 +135,7 @@ impl Endpoint {
     ) {
         if self.state != State::Open {
             self.handle_opening(now, segment, cc);
-            if self.state != State::Open {
+            if self.state != State::Open || segment.flags.has(Flags::SYN) {
                 return;
             }
         } else if segment.flags.has(Flags::SYN) {

@@ -1,7 +1,7 @@
 //! The flows of a scenario file.
 
 use link::config::Problem;
-use link::config::reader::{Section, Value};
+use link::config::reader::{Section, Value, nearest};
 use tcp::Detection;
 use units::{Bytes, Span};
 
@@ -83,7 +83,7 @@ fn node(value: &Value<'_>, number: u32, links: &[LinkSpec]) -> Result<String> {
     if nodes().any(|node| *node == name) {
         return Ok(name);
     }
-    let nearest = link::config::reader::nearest(&name, nodes().map(String::as_str)).map(ToOwned::to_owned);
+    let nearest = nearest(&name, nodes().map(String::as_str)).map(ToOwned::to_owned);
     Err(value.error(Problem::UnknownWord { found: name, nearest }))
 }
 
@@ -114,7 +114,13 @@ fn tcp(section: &Section<'_>, number: u32, links: &[LinkSpec]) -> Result<TcpSpec
         None => "cubic".to_owned(),
         Some(value) => {
             let name = value.text()?;
-            policy::cc::by_name(name).map_err(|error| value.error(Problem::Because(error.to_string())))?;
+            policy::cc::by_name(name).map_err(|error| {
+                let known = policy::cc::NAMES.iter().map(|known| known.name);
+                let plain = name.split('(').next().unwrap_or_default().trim();
+                let nearest = nearest(plain, known).filter(|nearest| *nearest != plain);
+                let hint = nearest.map_or_else(String::new, |nearest| format!("; did you mean '{nearest}'?"));
+                value.error(Problem::Because(format!("{error}{hint}")))
+            })?;
             name.to_owned()
         }
     };
@@ -135,7 +141,7 @@ fn subflows(section: &Section<'_>, number: u32, links: &[LinkSpec]) -> Result<Ve
             let plain = name.trim_end_matches("/up").trim_end_matches("/down");
             if !links.iter().any(|link| link.name == plain) {
                 let known = links.iter().map(|link| link.name.as_str());
-                let nearest = link::config::reader::nearest(plain, known).map(ToOwned::to_owned);
+                let nearest = nearest(plain, known).map(ToOwned::to_owned);
                 return Err(value.error(Problem::UnknownWord { found: name, nearest }));
             }
             names.push(name);

@@ -116,8 +116,13 @@ impl Document {
             } else {
                 let parts: Vec<&str> = setting.key.split('.').collect();
                 if parts.len() == 1 && !parse::TOP_KEYS.contains(&parts[0]) {
-                    let names = parameters.keys().cloned().chain(parse::TOP_KEYS.iter().map(ToString::to_string));
-                    return Err(self.unknown(&setting.key, parts[0], &names.collect::<Vec<_>>()));
+                    let names: Vec<String> =
+                        parameters.keys().cloned().chain(parse::TOP_KEYS.iter().map(ToString::to_string)).collect();
+                    if nearest(parts[0], names.iter().map(String::as_str)).is_none() {
+                        let problem = format!("is no key and no parameter; the parameters are: {}", list(&parameters));
+                        return Err(self.error(&setting.key, Problem::Because(problem)));
+                    }
+                    return Err(self.unknown(&setting.key, parts[0], &names));
                 }
                 self.set(&mut table, &setting.key, &parts, value)?;
             }
@@ -195,6 +200,11 @@ fn name_of(entry: &Spanned<DeValue<'_>>) -> Option<String> {
     Some(entry.get_ref().as_table()?.get("name")?.get_ref().as_str()?.trim_end_matches('*').to_owned())
 }
 
+fn list(parameters: &BTreeMap<String, DeValue<'_>>) -> String {
+    let names: Vec<&str> = parameters.keys().map(String::as_str).collect();
+    names.join(", ")
+}
+
 /// A TOML value; text that is none is a string.
 fn value(text: &str) -> DeValue<'_> {
     DeValue::parse(text).map_or_else(|_| DeValue::String(Cow::Borrowed(text)), Spanned::into_inner)
@@ -213,9 +223,13 @@ fn replace<'a>(
         value => {
             let Some(name) = value.as_str().and_then(|text| text.strip_prefix('$')) else { return Ok(()) };
             let Some(parameter) = parameters.get(name) else {
-                let nearest = nearest(name, parameters.keys().map(String::as_str));
-                let problem =
-                    Problem::UnknownWord { found: format!("${name}"), nearest: nearest.map(|n| format!("${n}")) };
+                let nearest = nearest(name, parameters.keys().map(String::as_str)).map(|nearest| format!("${nearest}"));
+                let problem = match nearest {
+                    Some(_) => Problem::UnknownWord { found: format!("${name}"), nearest },
+                    None => {
+                        Problem::Because(format!("there is no parameter '${name}'; there are: {}", list(parameters)))
+                    }
+                };
                 return Err(source.error(Some(start), "parameters", problem));
             };
             *value = parameter.clone();

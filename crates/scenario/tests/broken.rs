@@ -1,0 +1,151 @@
+//! Scenario files with a mistake each: the message names the line, the key, and what would be right.
+
+use proptest::prelude::*;
+use scenario::{Document, Setting};
+
+const GOOD: &str = r#"name = "good"
+runs = 2
+duration = "2 s"
+warmup = "1 s"
+window = [{ name = "all", from = "0 s", to = "2 s" }]
+
+[parameters]
+n = 2
+controller = "reno"
+
+[sweep]
+controller = ["reno", "cubic"]
+
+[[link]]
+name = "bottleneck"
+between = ["left", "right"]
+rate = "10 Mbit/s"
+delay = "5 ms"
+queue = "20 packets"
+
+[[link]]
+name = "near*"
+count = "$n"
+between = ["sender*", "left"]
+rate = "100 Mbit/s"
+delay = "1 ms"
+queue = "100 KiB"
+
+[[flow]]
+name = "tcp*"
+count = "$n"
+from = "sender*"
+to = "right"
+start = { spread = "100 ms" }
+controller = "$controller"
+tcp = { detection = "sack", delayed_ack = "off" }
+
+[[flow]]
+name = "cbr"
+transport = "udp"
+from = "sender1"
+to = "right"
+rate = "1 Mbit/s"
+on_off = { on = "1 s", off = "1 s" }
+"#;
+
+/// What is replaced by what, and what the message must say.
+const MISTAKES: &[(&str, &str, &[&str])] = &[
+    ("duration = \"2 s\"", "duraton = \"2 s\"", &["broken.toml:3", "duraton", "did you mean `duration`"]),
+    ("duration = \"2 s\"\n", "", &["duration", "is missing"]),
+    ("duration = \"2 s\"", "duration = 2", &["broken.toml:3", "duration", "a string with a number and a unit"]),
+    ("duration = \"2 s\"", "duration = \"2 sec\"", &["broken.toml:3", "'2 sec' is not a"]),
+    ("warmup = \"1 s\"", "warmup = \"3 s\"", &["warmup", "not shorter than the `duration`"]),
+    ("to = \"2 s\" }]", "to = \"9 s\" }]", &["broken.toml:5", "window.to", "not between"]),
+    ("runs = 2", "runs = 0", &["broken.toml:2", "runs", "from 1 to 1000000"]),
+    ("runs = 2", "runs = 2\nruns = 3", &["broken.toml:3", "duplicate key"]),
+    ("[[link]]\nname = \"near*\"", "[link]\nname = \"near*\"", &["broken.toml:"]),
+    ("rate = \"10 Mbit/s\"", "rate = \"10 Mbps\"", &["broken.toml:17", "link.bottleneck.rate", "50 Mbit/s"]),
+    ("queue = \"20 packets\"", "queue = \"20\"", &["broken.toml:19", "link.bottleneck.queue"]),
+    ("queue = \"20 packets\"\n", "", &["link.bottleneck.queue", "is missing"]),
+    ("delay = \"5 ms\"", "dealy = \"5 ms\"", &["broken.toml:18", "did you mean `delay`"]),
+    ("between = [\"left\", \"right\"]", "between = [\"left\"]", &["broken.toml:16", "wants two nodes"]),
+    ("between = [\"left\", \"right\"]", "between = [\"left\", \"left\"]", &["broken.toml:16", "leads back"]),
+    ("name = \"near*\"", "name = \"near\"", &["put a '*'"]),
+    ("name = \"near*\"\ncount = \"$n\"", "name = \"near*\"", &["link.near.count", "is missing"]),
+    ("count = \"$n\"\nbetween", "count = \"$m\"\nbetween", &["broken.toml:23", "no parameter '$m'", "controller, n"]),
+    ("to = \"right\"\nstart", "to = \"rigth\"\nstart", &["broken.toml:33", "flow.tcp.to", "did you mean 'right'"]),
+    ("to = \"right\"\nrate", "to = \"sender1\"\nrate", &["flow.cbr.to", "where the flow begins"]),
+    (
+        "controller = \"$controller\"",
+        "controller = \"renu\"",
+        &["broken.toml:35", "no controller 'renu'", "did you mean 'reno'"],
+    ),
+    ("controller = \"$controller\"", "controller = \"vegas(delta=1)\"", &["no setting 'delta'", "alpha, beta"]),
+    ("detection = \"sack\"", "detection = \"sac\"", &["broken.toml:36", "detection", "did you mean 'sack'"]),
+    ("delayed_ack = \"off\"", "delayedack = \"off\"", &["did you mean `delayed_ack`"]),
+    ("transport = \"udp\"", "transport = \"upd\"", &["broken.toml:40", "did you mean 'udp'"]),
+    ("rate = \"1 Mbit/s\"", "source = \"bulk\"", &["flow.cbr.source", "no such key"]),
+    ("on = \"1 s\",", "", &["on_off.on", "is missing"]),
+    ("controller = [\"reno\", \"cubic\"]", "controler = [\"reno\"]", &["controler", "did you mean 'controller'"]),
+    ("controller = [\"reno\", \"cubic\"]", "controller = []", &["sweep.controller", "at least one value"]),
+    ("name = \"tcp*\"", "name = \"cbr*\"\nstop = 3", &["flow.cbr.stop"]),
+];
+
+#[test]
+fn the_good_one_is() {
+    let document = Document::new(GOOD, "good.toml").expect("nothing is wrong with it");
+    assert_eq!(document.points().len(), 2);
+    let scenario = document.scenario(&[]).expect("nothing is wrong with it");
+    assert_eq!((scenario.flows.len(), scenario.links.len()), (3, 3));
+    scenario.build(scenario.seed).expect("its links lead everywhere");
+}
+
+#[test]
+fn every_mistake_has_a_message_that_helps() {
+    for (right, wrong, wanted) in MISTAKES {
+        assert!(GOOD.contains(right), "no such text: {right}");
+        let text = GOOD.replacen(right, wrong, 1);
+        let error = match Document::new(&text, "broken.toml") {
+            Err(error) => error.to_string(),
+            Ok(_) => panic!("{wrong:?} was taken for right"),
+        };
+        for part in *wanted {
+            assert!(error.contains(part), "{wrong:?} gives\n    {error}\nwithout\n    {part}");
+        }
+    }
+}
+
+#[test]
+fn settings_reach_everything() {
+    let document = Document::new(GOOD, "good.toml").expect("nothing is wrong with it");
+    let set = |text: &str| document.scenario(&[Setting::parse(text).expect("a setting")]);
+    assert_eq!(set("n=7").expect("a parameter").flows.len(), 8);
+    assert_eq!(set("duration=9 s").expect("a key").duration, units::Span::from_secs(9));
+    let scenario = set("link.bottleneck.rate=3 Mbit/s").expect("a path");
+    assert_eq!(scenario.links[0].up.rate.base, units::Rate::mbit(3));
+    assert!(set("link.near.loss=0.5").is_ok(), "a key that the file leaves out");
+    for (text, wanted) in [
+        ("m=7", "the parameters are: controller, n"),
+        ("contoller=7", "did you mean 'controller'"),
+        ("link.botleneck.rate=3 Mbit/s", "did you mean 'bottleneck'"),
+        ("lnk.bottleneck.rate=3 Mbit/s", "did you mean 'link'"),
+        ("link.bottleneck.rat=3 Mbit/s", "did you mean `rate`"),
+        ("n.x=3", "not known"),
+        ("name.x=3", "no keys of its own"),
+    ] {
+        let error = set(text).expect_err(text).to_string();
+        assert!(error.contains(wanted), "{text} gives {error}");
+    }
+}
+
+proptest! {
+    /// Whatever happens to the text, there is a scenario or a message, and never a panic.
+    #[test]
+    fn any_edit_gives_a_scenario_or_a_message(
+        at in 0..GOOD.len(),
+        cut in 0..40usize,
+        paste in prop_oneof![".{0,12}", r#"[\[\]={}"$*,.#0-9a-z \n-]{0,24}"#],
+    ) {
+        let end = (at + cut).min(GOOD.len());
+        let text = format!("{}{paste}{}", &GOOD[..at], &GOOD[end..]);
+        if let Err(error) = Document::new(&text, "edited.toml") {
+            prop_assert!(error.to_string().starts_with("edited.toml"));
+        }
+    }
+}

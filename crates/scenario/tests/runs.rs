@@ -1,0 +1,218 @@
+//! Runs: the same seed gives the same digest, whatever looks on and whatever else is there; nothing gets lost without being counted.
+
+use netsim::{Event, Trace};
+use scenario::file::Scenario;
+use scenario::sweep::Plan;
+use scenario::{Document, Looks, Packet, Setting};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use units::{Seed, Time};
+
+/// Everything that there is, on a network that loses packets.
+const MIXED: &str = r#"
+name = "mixed"
+runs = 3
+duration = "3 s"
+
+[parameters]
+controller = "cubic"
+
+[sweep]
+controller = ["reno", "cubic", "vegas", "fast(alpha=20)", "lia", "olia", "balia"]
+
+[[link]]
+name = "first"
+between = ["left", "right"]
+rate = "10 Mbit/s"
+delay = "5 ms"
+queue = "20 packets"
+loss = 0.002
+
+[[link]]
+name = "second"
+between = ["left", "right"]
+rate = "5 Mbit/s"
+delay = "20 ms"
+queue = "32 KiB"
+duplicate = 0.001
+reorder = { probability = 0.01, delay = "3 ms" }
+
+[[link]]
+name = "near"
+between = ["sender", "left"]
+rate = "100 Mbit/s"
+delay = "1 ms"
+queue = "100 KiB"
+
+[[link]]
+name = "far"
+between = ["right", "receiver"]
+rate = "100 Mbit/s"
+delay = "1 ms"
+queue = "100 KiB"
+
+[[flow]]
+name = "striped"
+from = "sender"
+to = "receiver"
+controller = "$controller"
+subflows = [["near", "first", "far"], ["near", "second", "far"]]
+
+[[flow]]
+name = "pages"
+from = "sender"
+to = "receiver"
+source = { web = { mean = "20 kB", think = "50 ms" } }
+
+[[flow]]
+name = "file"
+from = "receiver"
+to = "sender"
+source = { file = "300 kB" }
+start = "500 ms"
+
+[[flow]]
+name = "replayed"
+from = "receiver"
+to = "sender"
+source = { trace = [{ at = "100 ms", bytes = "5 kB" }, { at = "900 ms", bytes = "70 kB" }] }
+
+[[flow]]
+name = "feed"
+from = "sender"
+to = "receiver"
+source = { stream = "800 kbit/s" }
+tcp = { ecn = true, pacing = true, hystart = true }
+
+[[flow]]
+name = "bursts"
+transport = "udp"
+from = "sender"
+to = "receiver"
+rate = "2 Mbit/s"
+on_off = { on = "100 ms", off = "100 ms" }
+"#;
+
+fn mixed(controller: &str) -> Scenario {
+    let document = Document::new(MIXED, "mixed.toml").expect("nothing is wrong with it");
+    let setting = Setting { key: "controller".into(), value: controller.into() };
+    document.scenario(&[setting]).expect("nothing is wrong with it")
+}
+
+/// Counts, and changes nothing.
+#[derive(Default)]
+struct Counts(BTreeMap<&'static str, u64>);
+
+impl Trace<Packet> for Counts {
+    fn record(&mut self, _: Time, event: Event<'_, Packet>) {
+        let what = match event {
+            Event::Sent { .. } => "sent",
+            Event::Delivered { .. } => "delivered",
+            Event::Offered { .. } => "offered",
+            Event::Passed { .. } => "passed",
+            Event::Deadline { .. } => "deadline",
+        };
+        *self.0.entry(what).or_default() += 1;
+    }
+}
+
+/// Golden digests: a change here means that every figure changes, and has to be deliberate. They are the same in debug and release builds and on
+/// every machine.
+#[test]
+fn digests_are_what_they_were() {
+    let digest = |controller: &str| {
+        let run = mixed(controller).run(Seed(1), Looks::default()).expect("there is a way for every flow");
+        format!("{controller} {}", run.digest)
+    };
+    let digests: Vec<String> =
+        ["reno", "cubic", "vegas", "fast(alpha=20)", "lia", "olia", "balia"].map(digest).into_iter().collect();
+    let golden = include_str!("golden/digests.txt");
+    assert_eq!(digests.join("\n"), golden.trim(), "digests differ from tests/golden/digests.txt");
+}
+
+#[test]
+fn looking_on_changes_nothing() {
+    let scenario = mixed("olia");
+    let plain = scenario.run(Seed(7), Looks::default()).expect("it runs");
+    let drawn = scenario.run(Seed(7), Looks { series: true }).expect("it runs");
+    let mut counts = Counts::default();
+    let traced = scenario.run_traced(Seed(7), Looks::default(), &mut counts).expect("it runs");
+    assert_eq!((plain.digest, &plain.measures), (drawn.digest, &drawn.measures));
+    assert_eq!((plain.digest, plain.totals), (traced.digest, traced.totals));
+    assert_eq!(counts.0["sent"], plain.totals.sent);
+    assert_eq!(counts.0["delivered"], plain.totals.delivered);
+    let series = drawn.series.expect("it was asked for");
+    assert_eq!(series.at.len(), 30);
+}
+
+#[test]
+fn a_sweep_gives_the_same_whatever_the_jobs() {
+    let document = Document::new(MIXED, "mixed.toml").expect("nothing is wrong with it");
+    let plan = Plan::new(&document, &[], Some(2)).expect("it runs");
+    assert_eq!(plan.jobs().len(), 14);
+    let digests = |threads: usize| {
+        let found = Mutex::new(BTreeMap::new());
+        let keep = |number, run: scenario::Run| {
+            found.lock().expect("nobody panics").insert(number, run.digest);
+            true
+        };
+        plan.run(threads, Looks::default(), |_| true, keep).expect("it runs");
+        found.into_inner().expect("all threads have ended")
+    };
+    let alone = digests(1);
+    assert_eq!(alone.len(), 14);
+    assert_eq!(alone, digests(5));
+}
+
+#[test]
+fn another_flow_leaves_the_draws_of_the_others_alone() {
+    let starts = |text: &str| -> Vec<Time> {
+        let scenario = Document::new(text, "starts.toml").expect("fine").scenario(&[]).expect("fine");
+        scenario.build(Seed(5)).expect("fine").flows.iter().map(|ends| ends.start).collect()
+    };
+    let flow = |name: &str| {
+        format!(
+            "[[flow]]\nname = \"{name}\"\nfrom = \"sender\"\nto = \"receiver\"\nstart = {{ from = \"0 s\", to = \"1 s\" }}\n"
+        )
+    };
+    let head = MIXED.split("[[flow]]").next().expect("the links");
+    let two = starts(&format!("{head}{}{}", flow("a"), flow("b")));
+    let three = starts(&format!("{head}{}{}{}", flow("a"), flow("new"), flow("b")));
+    assert_eq!((two[0], two[1]), (three[0], three[2]));
+    assert_ne!(two[0], two[1]);
+}
+
+#[test]
+fn every_packet_is_delivered_dropped_or_on_its_way() {
+    let scenario = mixed("lia");
+    for seed in 1..6 {
+        let mut built = scenario.build(Seed(seed)).expect("there is a way for every flow");
+        for step in 1..=30u64 {
+            built.sim.run_until(Time::ZERO + units::Span::from_millis(step * 100));
+            let totals = built.sim.totals();
+            let dropped: u64 = built.sim.all_counters().map(link::Counters::dropped).sum();
+            let copies: u64 = built.sim.all_counters().map(|counters| counters.duplicated).sum();
+            assert_eq!(
+                totals.sent + copies,
+                totals.delivered + totals.damaged + dropped + built.sim.held(),
+                "seed {seed}, {step}00 ms"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_is_asked_for_arrives_and_takes_its_time() {
+    let run = mixed("reno").run(Seed(3), Looks::default()).expect("it runs");
+    let of = |flow: &str, name: &str| run.measure("flow", flow, name).unwrap_or_else(|| panic!("{flow} has no {name}"));
+    assert!((of("file", "requests") - 1.0).abs() < 1e-9);
+    assert!((of("replayed", "requests") - 2.0).abs() < 1e-9);
+    assert!(of("pages", "requests") > 5.0);
+    // 300 kB take 160 ms at 15 Mbit/s and two round trips of 14 ms at least.
+    assert!(of("file", "completion") > 0.19, "{}", of("file", "completion"));
+    // An on-off source is on half of the time.
+    assert!((of("bursts", "goodput") - 1.0).abs() < 0.7, "{}", of("bursts", "goodput"));
+    assert!((of("feed", "goodput") - 0.8).abs() < 0.1, "{}", of("feed", "goodput"));
+    let used = run.measure("link", "second/up", "utilisation").expect("a link has one");
+    assert!(used > 0.5, "the second subflow uses the second link: {used}");
+}
