@@ -10,8 +10,10 @@ use crate::host::Agent;
 use crate::measure::{Books, Measure};
 use crate::packet::Packet;
 
-/// How often windows and queues are looked at for their means.
+/// How often windows and queues are looked at for their means, in a small scenario.
 const LOOK: Span = Span::from_millis(10);
+/// How many flows and links a scenario may have before they are looked at less often: the looks must not cost more than the run.
+const SMALL: u64 = 32;
 
 /// What came of one run.
 #[derive(Clone, Debug)]
@@ -91,7 +93,8 @@ impl Scenario {
         let mut series = looks.series.then(|| Sampler::new(self, &built));
         let mut stops: Vec<Span> = vec![self.duration];
         stops.extend(self.windows.iter().flat_map(|window| [window.from, window.to]));
-        stops.extend(every(LOOK, self.duration));
+        let things = (self.flows.len() + self.links.len()) as u64;
+        stops.extend(every(LOOK * things.div_ceil(SMALL), self.duration));
         if looks.series {
             stops.extend(every(self.sample, self.duration));
         }

@@ -45,7 +45,7 @@ pub(crate) struct Args {
     /// Write every event of the first run as CSV
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Print the digest of each run: the same seed gives the same one, on every machine
+    /// Print the digest of each run, which is the same on every machine, and its hops, packets carried by links
     #[arg(long)]
     digests: bool,
 }
@@ -108,7 +108,7 @@ fn sweep(args: &Args, plan: &Plan, store: Option<&Store>) -> Result<Vec<Vec<Meas
         |number, run| {
             let mut state = state.lock().expect("nobody panics while holding this");
             if args.digests {
-                println!("{} seed {}", run.digest, run.seed);
+                println!("{} seed {}, {} hops", run.digest, run.seed, run.totals.hops);
             }
             bar.inc(1);
             let kept = store.map_or(Ok(()), |store| store.save(&jobs[number], &run.measures));
