@@ -149,3 +149,19 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_scenarios_that_come_along_are_right() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios");
+    let mut count = 0;
+    for entry in std::fs::read_dir(folder).expect("they are there") {
+        let path = entry.expect("it can be read").path();
+        let document = Document::load(&path).unwrap_or_else(|error| panic!("{error}"));
+        for point in document.points() {
+            let scenario = document.scenario(&point).unwrap_or_else(|error| panic!("{error}"));
+            scenario.build(scenario.seed).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        }
+        count += 1;
+    }
+    assert!(count >= 2);
+}

@@ -1,0 +1,110 @@
+//! `simulate` as a user meets it.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const SCENARIO: &str = r#"
+name = "small"
+runs = 3
+duration = "2 s"
+warmup = "1 s"
+
+[parameters]
+controller = "reno"
+
+[[link]]
+name = "bottleneck"
+between = ["near", "far"]
+rate = "10 Mbit/s"
+delay = "5 ms"
+queue = "20 packets"
+
+[[flow]]
+name = "bulk"
+from = "near"
+to = "far"
+controller = "$controller"
+"#;
+
+fn folder(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = fs::remove_dir_all(&path);
+    fs::create_dir_all(&path).unwrap();
+    fs::write(path.join("small.toml"), SCENARIO).unwrap();
+    path
+}
+
+fn simulate(folder: &Path, arguments: &[&str]) -> (i32, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_anabranch"));
+    let output = command.current_dir(folder).arg("simulate").args(arguments).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn a_sweep_prints_means_and_goes_on_after_an_interruption() {
+    let folder = folder("simulate-sweep");
+    let (code, table, said) = simulate(&folder, &["small.toml", "--out", "out"]);
+    assert_eq!(code, 0, "{said}");
+    assert!(table.contains("goodput") && table.contains("±") && table.contains("Mbit/s"), "{table}");
+    let whole = fs::read_to_string(folder.join("out/measures.csv")).unwrap();
+    assert!(whole.starts_with("seed,window,scope,of,measure,value,unit\n1,steady,flow,bulk,goodput,"), "{whole}");
+    assert!(folder.join("out/measures.schema.json").exists());
+    // One run is missing, one is cut off in the middle of a line.
+    let mut runs: Vec<PathBuf> = fs::read_dir(folder.join("out/runs")).unwrap().map(|f| f.unwrap().path()).collect();
+    runs.sort();
+    assert_eq!(runs.len(), 3);
+    fs::remove_file(&runs[0]).unwrap();
+    let text = fs::read_to_string(&runs[1]).unwrap();
+    fs::write(&runs[1], &text[..text.rfind('\t').unwrap()]).unwrap();
+    let (code, again, said) = simulate(&folder, &["small.toml", "--out", "out", "--jobs", "1"]);
+    assert_eq!((code, &again), (0, &table));
+    assert!(said.contains("1 of 3 runs are there already"), "{said}");
+    assert_eq!(fs::read_to_string(folder.join("out/measures.csv")).unwrap(), whole);
+    // Other settings do not mix with these.
+    let (code, _, said) = simulate(&folder, &["small.toml", "--out", "out", "--set", "controller=cubic"]);
+    assert_eq!(code, 2);
+    assert!(said.contains("--restart"), "{said}");
+    let arguments = ["small.toml", "--out", "out", "--set", "controller=cubic", "--restart", "--seeds", "1"];
+    assert_eq!(simulate(&folder, &arguments).0, 0);
+}
+
+#[test]
+fn the_first_run_is_drawn_captured_and_logged() {
+    let folder = folder("simulate-look");
+    let arguments =
+        ["small.toml", "--seeds", "1", "--plot", "p.svg", "--pcap", "p.pcap", "--trace", "p.csv", "--digests"];
+    let (code, out, said) = simulate(&folder, &arguments);
+    assert_eq!(code, 0, "{said}");
+    assert!(out.lines().next().unwrap().ends_with(" hops"), "{out}");
+    let svg = fs::read_to_string(folder.join("p.svg")).unwrap();
+    for label in ["goodput (Mbit/s)", "window (packets)", "queue (packets)", "bulk", "bottleneck/up"] {
+        assert!(svg.contains(label), "the plot lacks {label}");
+    }
+    let capture = fs::read(folder.join("p.pcap")).unwrap();
+    assert_eq!(&capture[..4], [0xa1, 0xb2, 0x3c, 0x4d]);
+    let log = fs::read_to_string(folder.join("p.csv")).unwrap();
+    let sent = log.lines().filter(|line| line.contains(",sent,")).count();
+    let passed = log.lines().filter(|line| line.contains(",passed,")).count();
+    assert!(sent > 1_000 && passed > 1_000 && passed <= sent, "{sent} sent, {passed} passed");
+    assert!(log.contains(",dropped,bottleneck/up,"), "Reno fills the queue");
+}
+
+#[test]
+fn mistakes_end_with_2_and_a_hint() {
+    let folder = folder("simulate-mistakes");
+    let wrong = |arguments: &[&str], wanted: &str| {
+        let (code, _, said) = simulate(&folder, arguments);
+        assert_eq!(code, 2, "{said}");
+        assert!(said.contains(wanted), "{said}");
+    };
+    wrong(&["missing.toml"], "missing.toml");
+    wrong(&["small.toml", "--set", "contoller=reno"], "did you mean 'controller'");
+    wrong(&["small.toml", "--set", "controller"], "KEY=VALUE");
+    wrong(&["small.toml", "--set", "controller=renu"], "small.toml:21");
+    wrong(&["small.toml", "--seeds", "1", "--plot", "p.jpg"], ".svg or .png");
+    fs::write(folder.join("split.toml"), SCENARIO.replace("to = \"far\"", "to = \"off\"")).unwrap();
+    wrong(&["split.toml"], "split.toml:20");
+}
