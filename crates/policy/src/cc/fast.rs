@@ -1,0 +1,187 @@
+//! FAST (Wei, Jin, Low and Hegde, "FAST TCP: Motivation, Architecture, Algorithms, Performance", 2006), as the ns-2 module of
+//! CUBIN lab does it: α packets of one's own in the queue, approached in proportion to the distance.
+
+use units::{Bytes, Span, Time};
+
+use super::window::{Rounds, Window, seconds};
+use super::{Acked, Allowance, Congestion, SinglePath, Start};
+
+/// Below this round-trip time increments are applied at once: acknowledgements come in bursts there.
+const LEAST_PACED_RTT: f64 = 0.004;
+/// Up to this window, in packets, increments are applied at once, at most doubling it.
+const LEAST_PACED_WINDOW: f64 = 4.0;
+
+/// FAST's parameters.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FastOptions {
+    /// α: packets that the flow keeps in the queue. Practice was about 8, 20, 200 for 10, 100, 1000 Mbit/s.
+    pub alpha: f64,
+    /// γ: how far to go towards the target at once, above 0 and up to 1.
+    pub gamma: f64,
+    /// While the queueing delay is below this, the window grows by a packet an acknowledged packet.
+    pub threshold: Span,
+    /// The window moves once in so many round trips. The ns-2 module and Linux: every other one.
+    pub every: u64,
+    /// Increments are cut to whole packets as in the ns-2 module, which then rests one or two packets short of α. Otherwise fractions count.
+    pub whole: bool,
+}
+
+impl Default for FastOptions {
+    fn default() -> FastOptions {
+        FastOptions { alpha: 100.0, gamma: 0.5, threshold: Span::from_micros(750), every: 2, whole: false }
+    }
+}
+
+/// FAST's window.
+#[derive(Clone, Debug)]
+pub struct Fast {
+    options: FastOptions,
+    window: Window,
+    /// `baseRTT`: the smallest round-trip time so far, seconds. It never expires, hence a flow that finds a queue counts it as path.
+    base: f64,
+    /// `avgRTT`: the moving average, seconds; `None` before the first sample.
+    average: Option<f64>,
+    rounds: Rounds,
+    increment: Increment,
+}
+
+/// An increase that is handed out over the acknowledgements of a round trip, so that it causes no burst (the module's `fast_pace`).
+#[derive(Clone, Copy, Debug, Default)]
+struct Increment {
+    /// Packets still to add.
+    left: f64,
+    /// Packets to add for each acknowledged one.
+    step: f64,
+    /// Acknowledged packets since a whole one was added, times `step`.
+    due: f64,
+}
+
+impl Fast {
+    /// With parameters of one's own. Values outside their ranges become the nearest useful ones.
+    #[must_use]
+    pub fn new(options: FastOptions) -> Fast {
+        let options = FastOptions { gamma: options.gamma.clamp(0.0, 1.0), every: options.every.max(1), ..options };
+        Fast {
+            options,
+            window: Window::default(),
+            base: f64::INFINITY,
+            average: None,
+            rounds: Rounds::default(),
+            increment: Increment::default(),
+        }
+    }
+
+    fn handle_rtt(&mut self, rtt: f64) {
+        self.base = self.base.min(rtt);
+        let weight = (3.0 / self.window.packets()).min(0.25);
+        let average = self.average.unwrap_or(rtt);
+        self.average = Some(average + weight * (rtt - average));
+    }
+
+    /// Equation 1 of the MPFAST paper, in packets, from the window `old` that the acknowledged packet was sent under.
+    fn target(&self, old: f64, average: f64) -> f64 {
+        let FastOptions { alpha, gamma, .. } = self.options;
+        let window = self.window.packets();
+        ((1.0 - gamma) * window + gamma * (old * self.base / average + alpha)).min(2.0 * window).max(2.0)
+    }
+
+    fn update(&mut self, old: f64, average: f64) {
+        let (window, target) = (self.window.packets(), self.target(old, average));
+        let change = target - window;
+        self.increment = Increment::default();
+        if change < 0.0 {
+            self.window.set(target * self.window.mss());
+            return;
+        }
+        let change = if self.options.whole { libm::floor(change) } else { change };
+        if window <= LEAST_PACED_WINDOW || self.base < LEAST_PACED_RTT {
+            self.window.add(change * self.window.mss());
+        } else {
+            self.increment = Increment { left: change, step: change / window, due: 0.0 };
+        }
+    }
+
+    /// Hands out what is due of the last increase.
+    fn pace(&mut self, packets: f64) {
+        let increment = &mut self.increment;
+        increment.due += packets * increment.step;
+        let due = if self.options.whole { libm::floor(increment.due + 1e-9) } else { increment.due };
+        let due = due.min(increment.left);
+        increment.due -= due;
+        increment.left -= due;
+        self.window.add(due * self.window.mss());
+    }
+
+    fn forget_increment(&mut self) {
+        self.increment = Increment::default();
+        self.rounds.restart();
+    }
+}
+
+impl Default for Fast {
+    fn default() -> Fast {
+        Fast::new(FastOptions::default())
+    }
+}
+
+impl SinglePath for Fast {
+    const NAME: &'static str = "fast";
+
+    fn handle_start(&mut self, _now: Time, start: &Start) {
+        *self = Fast { window: Window::new(start, 2.0), ..Fast::new(self.options) };
+    }
+
+    fn handle_acked(&mut self, _now: Time, acked: &Acked) {
+        self.window.handle_progress();
+        if acked.in_recovery {
+            // No delay is trusted in recovery.
+            return;
+        }
+        if let Some(rtt) = acked.rtt.and_then(seconds) {
+            self.handle_rtt(rtt);
+        }
+        let Some(average) = self.average else { return };
+        if acked.is_app_limited {
+            return;
+        }
+        let packets = acked.bytes.as_f64() / self.window.mss();
+        let is_round_over = self.rounds.is_over(acked.round, self.options.every);
+        if average - self.base < self.options.threshold.as_secs_f64() {
+            self.increment = Increment::default();
+            self.window.add(packets.min(self.window.packets()) * self.window.mss());
+        } else if is_round_over {
+            let old = acked.window_at_sending.as_f64() / self.window.mss();
+            self.update(old, average);
+        } else {
+            self.pace(packets);
+        }
+    }
+
+    fn handle_congestion(&mut self, _now: Time, _congestion: &Congestion) {
+        self.window.cut(self.window.size() / 2.0);
+        self.forget_increment();
+    }
+
+    fn handle_timeout(&mut self, _now: Time, _in_flight: Bytes) {
+        self.window.time_out(self.window.size() / 2.0);
+        self.forget_increment();
+    }
+
+    fn handle_undo(&mut self, _now: Time) {
+        self.window.undo();
+    }
+
+    fn handle_idle_restart(&mut self, _now: Time) {
+        self.window.restart();
+        self.forget_increment();
+    }
+
+    fn allowance(&self) -> Allowance {
+        self.window.allowance()
+    }
+
+    /// Where the last cut led; FAST itself has no slow start.
+    fn threshold(&self) -> Option<Bytes> {
+        self.window.threshold()
+    }
+}
