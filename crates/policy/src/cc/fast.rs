@@ -1,5 +1,7 @@
 //! FAST (Wei, Jin, Low and Hegde, "FAST TCP: Motivation, Architecture, Algorithms, Performance", 2006), as the ns-2 module of
 //! CUBIN lab does it: α packets of one's own in the queue, approached in proportion to the distance.
+//!
+//! Windows are real numbers here and rest at α. The module counts increments and windows in whole packets and rests one to three below.
 
 use units::{Bytes, Span, Time};
 
@@ -22,13 +24,11 @@ pub struct FastOptions {
     pub threshold: Span,
     /// The window moves once in so many round trips. The ns-2 module and Linux: every other one.
     pub every: u64,
-    /// Increments are cut to whole packets as in the ns-2 module, which then rests one or two packets short of α. Otherwise fractions count.
-    pub whole: bool,
 }
 
 impl Default for FastOptions {
     fn default() -> FastOptions {
-        FastOptions { alpha: 100.0, gamma: 0.5, threshold: Span::from_micros(750), every: 2, whole: false }
+        FastOptions { alpha: 100.0, gamma: 0.5, threshold: Span::from_micros(750), every: 2 }
     }
 }
 
@@ -52,8 +52,6 @@ struct Increment {
     left: f64,
     /// Packets to add for each acknowledged one.
     step: f64,
-    /// Acknowledged packets since a whole one was added, times `step`.
-    due: f64,
 }
 
 impl Fast {
@@ -93,22 +91,17 @@ impl Fast {
             self.window.set(target * self.window.mss());
             return;
         }
-        let change = if self.options.whole { libm::floor(change) } else { change };
         if window <= LEAST_PACED_WINDOW || self.base < LEAST_PACED_RTT {
             self.window.add(change * self.window.mss());
         } else {
-            self.increment = Increment { left: change, step: change / window, due: 0.0 };
+            self.increment = Increment { left: change, step: change / window };
         }
     }
 
     /// Hands out what is due of the last increase.
     fn pace(&mut self, packets: f64) {
-        let increment = &mut self.increment;
-        increment.due += packets * increment.step;
-        let due = if self.options.whole { libm::floor(increment.due + 1e-9) } else { increment.due };
-        let due = due.min(increment.left);
-        increment.due -= due;
-        increment.left -= due;
+        let due = (packets * self.increment.step).min(self.increment.left);
+        self.increment.left -= due;
         self.window.add(due * self.window.mss());
     }
 

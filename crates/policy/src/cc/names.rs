@@ -80,11 +80,6 @@ pub const NAMES: &[Known] = &[
                 summary: "queueing delay up to which the window doubles",
             },
             Parameter { name: "every", default: "2", summary: "round trips from one step to the next, 1 to 1000" },
-            Parameter {
-                name: "whole",
-                default: "false",
-                summary: "whether steps up are cut to whole packets, as in ns-2: true or false",
-            },
         ],
         make: fast,
     },
@@ -301,7 +296,6 @@ fn fast(settings: &Settings<'_>) -> Result<Box<dyn Controller>, UnknownControlle
         gamma: settings.number("gamma", |gamma| gamma > 0.0 && gamma <= 1.0)?,
         threshold: settings.get("threshold", |_: &Span| true)?,
         every: settings.get("every", |every| (1..=1000).contains(every))?,
-        whole: settings.get("whole", |_| true)?,
     };
     Ok(Box::new(Uncoupled::new(Fast::new(options))))
 }

@@ -6,9 +6,12 @@
 //! * the paper's backlog `w (rtt - base) / rtt`, as ns-2 does, which at one bottleneck is the flow's own queue. Linux divides by `base`,
 //!   which is more where the queue is no small part of the round trip: asked for 100 packets on 834, Linux rests at 90;
 //! * the smallest round-trip time of each round, as Linux does (ns-2: the mean), so that the flow's own bursts do not count;
-//! * whole packets of backlog, rounded down as in Linux: the window rests while the backlog is in `alpha..beta + 1`;
-//! * slow start that doubles every round trip and ends in one step at the bandwidth-delay product plus one packet, as in Linux
-//!   (the paper and ns-2 double every other round trip and end by a cut of an eighth).
+//! * backlogs as real numbers, so that the window rests between `alpha` and `beta` (Linux rounds them down, ns-2 to the nearest);
+//! * slow start that doubles every other round trip, as the paper and ns-2 do, and judges by the delays of packets that were sent in
+//!   the round between, when no burst stands in the queue. (Linux doubles in each round and so judges by delays that are a doubling
+//!   old: it fills a buffer of one bandwidth-delay product before it sees a queue. ns-2 judges by the doubling's own bursts and
+//!   ends early on long paths.)
+//! * slow start that ends at the bandwidth-delay product plus one packet, as in Linux (ns-2: an eighth less, then step by step).
 
 use units::{Bytes, Time};
 
@@ -46,6 +49,8 @@ pub struct Vegas {
     /// The smallest round-trip time of the round, seconds.
     smallest: f64,
     samples: u32,
+    /// In slow start: whether this is a round in which the window grows.
+    is_growing: bool,
 }
 
 impl Vegas {
@@ -59,35 +64,48 @@ impl Vegas {
             rounds: Rounds::default(),
             smallest: f64::INFINITY,
             samples: 0,
+            is_growing: true,
         }
     }
 
-    /// Once a round trip. Returns whether the acknowledgement may still be used for slow start.
-    fn end_round(&mut self) -> bool {
-        let (samples, rtt) = (self.samples, self.smallest);
-        self.begin_round();
-        let (mss, window) = (self.window.mss(), self.window.packets());
-        if samples <= FEW {
-            if !self.window.is_in_slow_start() {
-                self.window.add(mss);
-            }
-            return true;
-        }
-        let backlog = libm::floor(window * (rtt - self.base) / rtt + 1e-9);
-        let VegasOptions { alpha, beta, gamma } = self.options;
+    /// Once a round trip.
+    fn end_round(&mut self) {
         if self.window.is_in_slow_start() {
-            if backlog <= gamma {
-                return true;
-            }
-            self.window.set(self.window.size().min((window * self.base / rtt + 1.0) * mss));
-            self.window.lower_threshold(self.window.size() - mss);
-        } else if backlog > beta {
+            self.is_growing = !self.is_growing;
+        } else if self.samples <= FEW {
+            self.window.add(self.window.mss());
+        } else {
+            self.adjust();
+        }
+        self.begin_round();
+    }
+
+    /// In slow start, in rounds with growth: their samples are of packets that were sent in the round without. Three are enough, for the smallest counts.
+    fn slow_start(&mut self, acked: &Acked) {
+        if self.samples <= FEW || self.backlog(self.smallest) <= self.options.gamma {
+            self.window.slow_start(acked);
+            return;
+        }
+        let (pipe, mss) = (self.window.size() * self.base / self.smallest, self.window.mss());
+        self.window.set(self.window.size().min(pipe + mss));
+        self.window.lower_threshold(self.window.size() - mss);
+    }
+
+    /// Congestion avoidance.
+    fn adjust(&mut self) {
+        let backlog = self.backlog(self.smallest);
+        let mss = self.window.mss();
+        if backlog > self.options.beta {
             self.window.add(-mss);
             self.window.lower_threshold(self.window.size() - mss);
-        } else if backlog < alpha {
+        } else if backlog < self.options.alpha {
             self.window.add(mss);
         }
-        false
+    }
+
+    /// Packets of one's own in the queue.
+    fn backlog(&self, rtt: f64) -> f64 {
+        self.window.packets() * (rtt - self.base) / rtt
     }
 
     fn begin_round(&mut self) {
@@ -119,13 +137,15 @@ impl SinglePath for Vegas {
             self.begin_round();
             return;
         }
-        let may_slow_start = !self.rounds.is_over(acked.round, 1) || self.end_round();
+        if self.rounds.is_over(acked.round, 1) {
+            self.end_round();
+        }
         if let Some(rtt) = rtt {
             self.smallest = self.smallest.min(rtt);
             self.samples = self.samples.saturating_add(1);
         }
-        if may_slow_start {
-            self.window.slow_start(acked);
+        if self.window.is_in_slow_start() && self.is_growing {
+            self.slow_start(acked);
         }
     }
 
@@ -135,6 +155,7 @@ impl SinglePath for Vegas {
 
     fn handle_timeout(&mut self, _now: Time, in_flight: Bytes) {
         self.window.time_out(in_flight.as_f64() / 2.0);
+        self.is_growing = true;
     }
 
     fn handle_undo(&mut self, _now: Time) {
@@ -145,6 +166,7 @@ impl SinglePath for Vegas {
         self.window.restart();
         self.rounds.restart();
         self.begin_round();
+        self.is_growing = true;
     }
 
     fn handle_slow_start_end(&mut self, _now: Time) {
