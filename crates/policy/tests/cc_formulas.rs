@@ -146,6 +146,24 @@ fn cubic_follows_its_curve() {
 }
 
 #[test]
+fn cubic_makes_room_when_it_shrinks() {
+    for (name, plateau) in [("cubic", 0.85 * 70.0), ("cubic(fast_convergence=false)", 70.0)] {
+        let mut cubic = One::new(name, 100);
+        cubic.cut(100_000);
+        // From 70 packets, before the plateau of 100 was reached again.
+        assert_eq!(cubic.cut(70_000), 49_000);
+        cubic.ack(MSS);
+        // Long enough for the curve to be on its plateau, where the window stays but for a hair; a flight of small steps to get there.
+        let k = f64::cbrt((plateau - 49.0) / 0.4);
+        cubic.now = Time::ZERO + Span::from_secs_f64(k - 0.1);
+        for _ in 0..1_000 {
+            cubic.ack(MSS);
+        }
+        near(f64::from(u32::try_from(cubic.window()).expect("small")), plateau * 1_000.0, 100.0);
+    }
+}
+
+#[test]
 fn cubic_begins_with_the_middle_of_the_curve_after_a_timeout() {
     let mut cubic = One::new("cubic", 100);
     assert_eq!((cubic.time_out(100_000), cubic.threshold()), (1_000, Some(70_000)));
@@ -245,6 +263,9 @@ fn olia_moves_to_the_best_path() {
     let paths = [path(20.0, 0.1, 1.0), path(20.4, 0.1, 1.0), path(9.6, 0.1, 50.0)];
     near(Olia.growth(&paths, 0), 2_000.0 / 250_000.0 - 1.0 / 6.0 / 20.0, 1e-12);
     near(Olia.growth(&paths, 2), 960.0 / 250_000.0 + 1.0 / 3.0 / 9.6, 1e-12);
+    // Best by l/rtt² (1e4 against 7500), though not by l/rtt, and the largest: nothing to move. Σ w/rtt = 250.
+    let unequal = [path(20.0, 0.1, 100.0), path(10.0, 0.2, 300.0)];
+    near(Olia.growth(&unequal, 1), 250.0 / 62_500.0, 1e-12);
     // Alone it is Reno.
     near(Olia.growth(&paths[..1], 0), 1.0 / 20.0, 1e-12);
 }

@@ -80,7 +80,7 @@ impl Fast {
     fn target(&self, old: f64, average: f64) -> f64 {
         let FastOptions { alpha, gamma, .. } = self.options;
         let window = self.window.packets();
-        ((1.0 - gamma) * window + gamma * (old * self.base / average + alpha)).min(2.0 * window).max(2.0)
+        ((1.0 - gamma) * window + gamma * (old * self.base / average + alpha)).min(2.0 * window)
     }
 
     fn update(&mut self, old: f64, average: f64) {

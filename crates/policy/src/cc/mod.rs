@@ -11,7 +11,17 @@
 //! while `in flight + MSS <= max(window, MSS)`. Whatever a controller is told, its windows stay between its floor (one MSS; two for
 //! [`Vegas`] and [`Fast`]) and [`MAX_WINDOW`].
 //!
-//! [`by_name`] makes the controllers of [`NAMES`].
+//! [`by_name`] makes the controllers of [`NAMES`]:
+//!
+//! | name | type | source |
+//! |---|---|---|
+//! | `cubic` | [`Uncoupled`]`<`[`Cubic`]`>` | RFC 9438 |
+//! | `reno` | [`Uncoupled`]`<`[`Reno`]`>` | RFC 5681 |
+//! | `vegas` | [`Uncoupled`]`<`[`Vegas`]`>` | Brakmo and Peterson 1995; ns-2 and Linux |
+//! | `fast` | [`Uncoupled`]`<`[`Fast`]`>` | Wei, Jin, Low and Hegde 2006; the ns-2 module |
+//! | `lia` | [`Coupled`]`<`[`Lia`]`>` | RFC 6356 |
+//! | `olia` | [`Coupled`]`<`[`Olia`]`>` | draft-khalili-mptcp-congestion-control; Linux |
+//! | `balia` | [`Coupled`]`<`[`Balia`]`>` | draft-walid-mptcp-congestion-control; Linux |
 
 mod balia;
 mod coupled;
