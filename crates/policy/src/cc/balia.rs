@@ -1,30 +1,31 @@
-//! BALIA: balanced linked adaptation (Peng, Walid, Hwang, Low 2013, draft-walid-mptcp-congestion-control): friendly, responsive, and steady.
+//! BALIA: balanced linked adaptation (draft-walid-mptcp-congestion-control-04).
 
-use super::coupled::{Member, Rule};
+use super::coupled::{Coupling, PathState};
 
-/// BALIA's rule.
+/// Between LIA's friendliness and OLIA's responsiveness: both increase and decrease depend on how much slower a path is than the fastest.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Balia;
 
-/// The path's rate in packets a second, and how much faster the fastest is (`alpha` of the draft).
-fn rate(members: &[Member], index: usize) -> Option<(f64, f64, f64)> {
-    let rates = || members.iter().filter_map(Member::path).map(|(window, rtt)| window / rtt);
-    let (window, rtt) = members[index].path()?;
-    let own = window / rtt;
-    Some((own, rates().fold(0.0, f64::max) / own, rates().sum()))
+impl Balia {
+    /// `α_r = max x / x_r`: 1 on the fastest path, more on others.
+    fn alpha(paths: &[PathState], at: usize) -> f64 {
+        paths.iter().map(PathState::rate).fold(0.0, f64::max) / paths[at].rate()
+    }
 }
 
-impl Rule for Balia {
+impl Coupling for Balia {
     const NAME: &'static str = "balia";
 
-    /// `x / (rtt (sum x)^2) x (1 + a)/2 x (4 + a)/5`.
-    fn growth(&self, members: &[Member], index: usize) -> f64 {
-        let (Some((own, ahead, sum)), Some(rtt)) = (rate(members, index), members[index].rtt) else { return 0.0 };
-        own / (rtt * sum * sum) * f64::midpoint(1.0, ahead) * (4.0 + ahead) / 5.0
+    /// Section 3: `x_r / (rtt_r (Σx)²) · (1 + α_r)/2 · (4 + α_r)/5` packets for each acknowledged packet.
+    fn growth(&self, paths: &[PathState], at: usize) -> f64 {
+        let path = &paths[at];
+        let rate: f64 = paths.iter().map(PathState::rate).sum();
+        let alpha = Balia::alpha(paths, at);
+        path.mss * path.rate() / (path.rtt * rate * rate) * (1.0 + alpha) / 2.0 * (4.0 + alpha) / 5.0
     }
 
-    /// Half, and up to three quarters on the slower paths.
-    fn cut(&self, members: &[Member], index: usize) -> f64 {
-        rate(members, index).map_or(0.5, |(_, ahead, _)| 0.5 * ahead.min(1.5))
+    /// Section 3: the window loses `w/2 · min(α_r, 1.5)`.
+    fn remainder(&self, paths: &[PathState], at: usize) -> f64 {
+        1.0 - Balia::alpha(paths, at).min(1.5) / 2.0
     }
 }

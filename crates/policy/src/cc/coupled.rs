@@ -1,4 +1,4 @@
-//! What the coupled loss-based algorithms have in common: Reno on each subflow, but for how much it grows and how deep it is cut.
+//! The frame of the coupled algorithms for loss: each is two formulas over the windows and round-trip times of all subflows.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -9,137 +9,195 @@ use units::{Bytes, SubflowId, Time};
 use super::window::{Window, seconds};
 use super::{Acked, Allowance, Congestion, Controller, Start};
 
-/// What a rule sees of a subflow.
-#[derive(Clone, Copy, Debug)]
-pub struct Member {
-    pub(super) id: SubflowId,
-    pub(super) window: Window,
-    /// Smoothed round-trip time in seconds; `None` before the first sample.
-    pub(super) rtt: Option<f64>,
-    /// Bytes acknowledged since the last loss, and between the last two.
-    pub(super) since_loss: f64,
-    pub(super) between_losses: f64,
+/// A subflow as a [`Coupling`] sees it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PathState {
+    /// Payload of one packet, bytes.
+    pub mss: f64,
+    /// Window in bytes; in recovery that is the threshold already.
+    pub window: f64,
+    /// Smoothed round-trip time in seconds; above zero.
+    pub rtt: f64,
+    /// Bytes acknowledged since the last congestion, or between the last two if that is more.
+    pub between_losses: f64,
 }
 
-impl Member {
-    /// Its window in packets, in recovery and slow start too, and its smoothed round-trip time in seconds; `None` before the first sample.
+impl PathState {
+    /// Bytes a second.
     #[must_use]
-    pub fn path(&self) -> Option<(f64, f64)> {
-        Some((self.window.packets(), self.rtt?))
+    pub fn rate(&self) -> f64 {
+        self.window / self.rtt
     }
 }
 
-/// How a coupled algorithm differs from Reno.
-pub trait Rule: Clone + fmt::Debug + Send + 'static {
+/// Two formulas that couple the subflows of a connection. `paths` has the subflows with a known round-trip time, `paths[at]` is the one concerned.
+pub trait Coupling: Clone + fmt::Debug + Send + 'static {
     /// The name by which it is chosen.
     const NAME: &'static str;
 
-    /// By how many packets the window of `members[index]` grows in congestion avoidance for each packet acknowledged.
-    fn growth(&self, members: &[Member], index: usize) -> f64;
+    /// By how many bytes the window grows in congestion avoidance for **each acknowledged byte**.
+    fn growth(&self, paths: &[PathState], at: usize) -> f64;
 
-    /// What part of the window is taken away by congestion.
-    fn cut(&self, _members: &[Member], _index: usize) -> f64 {
+    /// The share of what was in flight that remains after congestion.
+    fn remainder(&self, _paths: &[PathState], _at: usize) -> f64 {
         0.5
     }
 }
 
-/// The subflows of a connection under one rule.
+/// A [`Coupling`] with the windows it rules: slow start and timeouts are Reno's, subflow by subflow.
 #[derive(Clone, Debug)]
-pub struct Coupled<R> {
-    rule: R,
-    members: Vec<Member>,
+pub struct Coupled<C> {
+    coupling: C,
+    subflows: Vec<Subflow>,
+    /// Filled anew for each formula; kept for its memory.
+    states: Vec<PathState>,
 }
 
-impl<R: Rule> Coupled<R> {
+#[derive(Clone, Debug)]
+struct Subflow {
+    id: SubflowId,
+    window: Window,
+    /// Seconds.
+    rtt: Option<f64>,
+    losses: Losses,
+    /// The distances before the last congestion.
+    before: Option<Losses>,
+}
+
+/// Bytes acknowledged since the last congestion and between the last two.
+#[derive(Clone, Copy, Debug, Default)]
+struct Losses {
+    since: f64,
+    between: f64,
+}
+
+impl<C: Coupling> Coupled<C> {
     /// Without subflows.
     #[must_use]
-    pub fn new(rule: R) -> Coupled<R> {
-        Coupled { rule, members: Vec::new() }
+    pub fn new(coupling: C) -> Coupled<C> {
+        Coupled { coupling, subflows: Vec::new(), states: Vec::new() }
     }
 
-    fn index(&self, id: SubflowId) -> Option<usize> {
-        self.members.iter().position(|member| member.id == id)
+    fn position(&self, id: SubflowId) -> Option<usize> {
+        self.subflows.iter().position(|subflow| subflow.id == id)
     }
 
-    fn member(&mut self, id: SubflowId) -> Option<&mut Member> {
-        self.members.iter_mut().find(|member| member.id == id)
+    fn subflow(&mut self, id: SubflowId) -> Option<&mut Subflow> {
+        self.subflows.iter_mut().find(|subflow| subflow.id == id)
+    }
+
+    /// `formula` for the subflow at `at`, or `alone` while its round-trip time is not known.
+    fn formula(&mut self, at: usize, alone: f64, formula: fn(&C, &[PathState], usize) -> f64) -> f64 {
+        let Some(rtt) = self.subflows[at].rtt else { return alone };
+        self.states.clear();
+        self.states.extend(self.subflows.iter().filter_map(Subflow::state));
+        let among = self.subflows[..at].iter().filter(|subflow| subflow.rtt.is_some()).count();
+        debug_assert!(self.states[among].rtt.total_cmp(&rtt).is_eq(), "the states are in the order of the subflows");
+        formula(&self.coupling, &self.states, among)
+    }
+
+    fn remainder(&mut self, at: usize) -> f64 {
+        self.formula(at, 0.5, C::remainder)
     }
 }
 
-impl<R: Rule> Controller for Coupled<R> {
+impl Subflow {
+    fn state(&self) -> Option<PathState> {
+        let between_losses = self.losses.since.max(self.losses.between);
+        Some(PathState { mss: self.window.mss(), window: self.window.size(), rtt: self.rtt?, between_losses })
+    }
+
+    fn note_loss(&mut self) {
+        self.before = Some(self.losses);
+        // Two losses with nothing between them are one.
+        if self.losses.since > 0.0 {
+            self.losses = Losses { since: 0.0, between: self.losses.since };
+        }
+    }
+}
+
+impl<C: Coupling> Controller for Coupled<C> {
     fn name(&self) -> &'static str {
-        R::NAME
+        C::NAME
     }
 
     fn handle_add(&mut self, _now: Time, id: SubflowId, start: &Start) {
-        self.members.retain(|member| member.id != id);
-        let window = Window::new(start);
-        self.members.push(Member { id, window, rtt: None, since_loss: 0.0, between_losses: 0.0 });
+        let window = Window::new(start, 1.0);
+        self.subflows.push(Subflow { id, window, rtt: None, losses: Losses::default(), before: None });
     }
 
     fn handle_remove(&mut self, _now: Time, id: SubflowId) {
-        self.members.retain(|member| member.id != id);
+        self.subflows.retain(|subflow| subflow.id != id);
     }
 
     fn handle_acked(&mut self, _now: Time, id: SubflowId, acked: &Acked) {
-        let Some(index) = self.index(id) else { return };
-        let member = &mut self.members[index];
-        if acked.rtt.is_some() || member.rtt.is_none() {
-            member.rtt = Some(seconds(acked.smoothed_rtt));
-        }
-        let bytes = acked.bytes.as_f64();
-        member.since_loss += bytes;
+        let Some(at) = self.position(id) else { return };
+        let subflow = &mut self.subflows[at];
+        subflow.window.handle_progress();
+        subflow.rtt = seconds(acked.smoothed_rtt).or(subflow.rtt);
+        subflow.losses.since += acked.bytes.as_f64();
         if acked.in_recovery || acked.is_app_limited {
             return;
         }
-        if member.window.is_slow_start() {
-            // Slow start is not coupled (RFC 6356, section 3).
-            member.window.grow_slowly(acked);
-            return;
+        let left = subflow.window.slow_start(acked);
+        if left > 0.0 {
+            let reno = subflow.window.mss() / subflow.window.size();
+            let growth = self.formula(at, reno, C::growth);
+            let window = &mut self.subflows[at].window;
+            window.add(growth * left);
+            if growth < 0.0 {
+                // Or the window would leap back in slow start.
+                window.lower_threshold(window.size());
+            }
         }
-        let growth = self.rule.growth(&self.members, index);
-        self.members[index].window.add(growth * bytes);
     }
 
     fn handle_congestion(&mut self, _now: Time, id: SubflowId, congestion: &Congestion) {
-        let Some(index) = self.index(id) else { return };
-        let left = 1.0 - self.rule.cut(&self.members, index).clamp(0.0, 0.9);
-        let member = &mut self.members[index];
-        member.between_losses = core::mem::take(&mut member.since_loss);
-        member.window.cut_to(congestion.in_flight.as_f64().min(member.window.bytes) * left);
+        let Some(at) = self.position(id) else { return };
+        let remainder = self.remainder(at);
+        let subflow = &mut self.subflows[at];
+        subflow.note_loss();
+        subflow.window.cut(congestion.in_flight.as_f64() * remainder);
     }
 
     fn handle_timeout(&mut self, _now: Time, id: SubflowId, in_flight: Bytes) {
-        if let Some(member) = self.member(id) {
-            member.between_losses = core::mem::take(&mut member.since_loss);
-            member.window.collapse(in_flight.as_f64() / 2.0);
+        let Some(at) = self.position(id) else { return };
+        let remainder = self.remainder(at);
+        let subflow = &mut self.subflows[at];
+        if subflow.window.time_out(in_flight.as_f64() * remainder) {
+            subflow.note_loss();
         }
     }
 
     fn handle_undo(&mut self, _now: Time, id: SubflowId) {
-        if let Some(member) = self.member(id) {
-            member.window.undo();
+        if let Some(subflow) = self.subflow(id) {
+            subflow.window.undo();
+            if let Some(before) = subflow.before.take() {
+                let since =
+                    if subflow.losses.between > 0.0 { before.since + subflow.losses.since } else { before.since };
+                subflow.losses = Losses { since, between: before.between };
+            }
         }
     }
 
     fn handle_idle_restart(&mut self, _now: Time, id: SubflowId) {
-        if let Some(member) = self.member(id) {
-            member.window.restart();
+        if let Some(subflow) = self.subflow(id) {
+            subflow.window.restart();
         }
     }
 
     fn handle_slow_start_end(&mut self, _now: Time, id: SubflowId) {
-        if let Some(member) = self.member(id) {
-            member.window.end_slow_start();
+        if let Some(subflow) = self.subflow(id) {
+            subflow.window.end_slow_start();
         }
     }
 
     fn allowance(&self, id: SubflowId) -> Allowance {
-        self.index(id).map_or_else(|| Allowance::window(Bytes::ZERO), |index| self.members[index].window.allowance())
+        self.position(id).map_or_else(|| Allowance::window(Bytes::ZERO), |at| self.subflows[at].window.allowance())
     }
 
     fn threshold(&self, id: SubflowId) -> Option<Bytes> {
-        self.index(id).and_then(|index| self.members[index].window.threshold())
+        self.subflows[self.position(id)?].window.threshold()
     }
 
     fn boxed_clone(&self) -> Box<dyn Controller> {

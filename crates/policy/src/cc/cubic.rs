@@ -1,76 +1,119 @@
-//! CUBIC (RFC 9438): the window as a cubic function of the time since the last congestion.
+//! CUBIC (RFC 9438). Windows are counted in packets (segments) here, as in the RFC.
 
-use units::{Bytes, Span, Time};
+use units::{Bytes, Time};
 
-use super::window::{Window, seconds};
+use super::window::{Window, elapsed};
 use super::{Acked, Allowance, Congestion, SinglePath, Start};
 
-/// How fast it grows, in packets per second cubed (section 4.1).
-const C: f64 = 0.4;
-/// What is left of the window after congestion.
-const BETA: f64 = 0.7;
-/// Growth of the Reno-friendly estimate, in packets a round trip (section 4.3).
-const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
-
-/// CUBIC's window.
-#[derive(Clone, Debug, Default)]
-pub struct Cubic {
-    window: Window,
-    /// The window before the last congestion, in packets (`W_max`).
-    max: f64,
-    epoch: Option<Epoch>,
-    before: Option<(f64, Option<Epoch>)>,
+/// CUBIC's constants.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CubicOptions {
+    /// C, in packets a second³ (RFC 9438, section 5): above 0.
+    pub c: f64,
+    /// β: what is left of the window after congestion, between 0 and 1 (section 4.6).
+    pub beta: f64,
+    /// Whether a flow that shrinks makes more room than it must (section 4.7).
+    pub fast_convergence: bool,
 }
 
-/// Congestion avoidance since the last congestion. Windows in packets, times in seconds.
+impl Default for CubicOptions {
+    fn default() -> CubicOptions {
+        CubicOptions { c: 0.4, beta: 0.7, fast_convergence: true }
+    }
+}
+
+/// CUBIC's window.
+#[derive(Clone, Debug)]
+pub struct Cubic {
+    options: CubicOptions,
+    window: Window,
+    curve: Curve,
+    /// The curve before the last cut.
+    before: Option<Curve>,
+}
+
+/// What CUBIC knows beside its window.
+#[derive(Clone, Copy, Debug, Default)]
+struct Curve {
+    /// `W_max`: the window before the last cut, perhaps lowered by fast convergence; `None` before the first one and after a timeout.
+    plateau: Option<f64>,
+    /// `cwnd_prior`: the window before the last cut.
+    prior: f64,
+    /// The present stage of congestion avoidance; `None` until its first acknowledgement.
+    epoch: Option<Epoch>,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Epoch {
-    since: Time,
-    /// When the window reaches `max` again (`K`).
+    /// t: seconds since the stage began, without those in which the application had nothing to send (section 5.8).
+    age: f64,
+    /// When `age` was brought up to date.
+    at: Time,
+    /// K: the age at which the curve reaches the plateau, seconds.
     k: f64,
-    /// The plateau; the window at the beginning if there was no cut.
-    max: f64,
-    /// What Reno would have (`W_est`).
-    reno: f64,
-    /// The window before the cut (`cwnd_prior`).
-    prior: f64,
+    /// `W_max` of the stage.
+    plateau: f64,
+    /// `W_est`: Reno's window.
+    estimate: f64,
 }
 
 impl Cubic {
-    fn begin(&self, now: Time) -> Epoch {
-        let packets = self.window.packets();
-        // After a timeout, or slow start without loss, there is no plateau to come back to (section 4.8).
-        let max = self.max.max(packets);
-        Epoch { since: now, k: libm::cbrt((max - packets) / C), max, reno: packets, prior: max }
+    /// With constants of one's own. Values outside their ranges become the nearest useful ones.
+    #[must_use]
+    pub fn new(options: CubicOptions) -> Cubic {
+        let options = CubicOptions { c: options.c.clamp(1e-6, 1e6), beta: options.beta.clamp(0.01, 0.99), ..options };
+        Cubic { options, window: Window::default(), curve: Curve::default(), before: None }
     }
 
-    fn cut(&mut self, in_flight: Bytes) -> f64 {
-        self.before = Some((self.max, self.epoch));
-        let packets = self.window.packets();
-        // Fast convergence (section 4.7): a shrinking share is given up sooner.
-        self.max = if packets < self.max { packets * (1.0 + BETA) / 2.0 } else { packets };
-        self.epoch = None;
-        // Of what is in flight, not of a window that was not filled (section 4.6).
-        in_flight.as_f64().min(self.window.bytes) * BETA
-    }
+    /// Sections 4.2 to 4.5, for `packets` packets acknowledged.
+    fn avoid_congestion(&mut self, now: Time, acked: &Acked, packets: f64) {
+        let CubicOptions { c, beta, .. } = self.options;
+        let window = self.window.packets();
+        let prior = self.curve.prior;
+        let epoch = self.curve.epoch.get_or_insert_with(|| Epoch::begin(now, window, self.curve.plateau, c));
+        epoch.age += elapsed(epoch.at, now);
+        epoch.at = now;
 
-    fn avoid(&mut self, now: Time, acked: &Acked) {
-        let packets = self.window.packets();
-        let delivered = acked.bytes.as_f64() / self.window.mss;
-        let rtt = seconds(acked.smoothed_rtt);
-        let mut epoch = self.epoch.unwrap_or_else(|| self.begin(now));
-        let t = (now - epoch.since).as_secs_f64();
-        let at = |t: f64| C * (t - epoch.k) * (t - epoch.k) * (t - epoch.k) + epoch.max;
-        let alpha = if epoch.reno >= epoch.prior { 1.0 } else { ALPHA };
-        epoch.reno += alpha * delivered / packets;
-        if at(t) < epoch.reno {
-            // Reno would be faster (section 4.3).
-            self.window.add((epoch.reno - packets).max(0.0) * self.window.mss);
+        // α is 1 once the estimate has got back to where the last cut was: Reno's own pace (section 4.3).
+        let alpha = if epoch.estimate >= prior { 1.0 } else { 3.0 * (1.0 - beta) / (1.0 + beta) };
+        epoch.estimate += alpha * packets / window;
+
+        let grown = if epoch.curve(c, epoch.age) < epoch.estimate {
+            epoch.estimate.max(window)
         } else {
-            let target = at(t + rtt).clamp(packets, 1.5 * packets);
-            self.window.add((target - packets) / packets * delivered * self.window.mss);
-        }
-        self.epoch = Some(epoch);
+            let target = epoch.curve(c, epoch.age + acked.smoothed_rtt.as_secs_f64());
+            window + (target.max(window).min(1.5 * window) - window) * packets / window
+        };
+        self.window.set(grown * self.window.mss());
+    }
+
+    /// Sections 4.6 and 4.7.
+    fn note_cut(&mut self) {
+        self.before = Some(self.curve);
+        let window = self.window.packets();
+        let is_shrinking = self.options.fast_convergence && self.curve.plateau.is_some_and(|plateau| window < plateau);
+        let plateau = if is_shrinking { window * (1.0 + self.options.beta) / 2.0 } else { window };
+        self.curve = Curve { plateau: Some(plateau), prior: window, epoch: None };
+    }
+}
+
+impl Epoch {
+    /// Without a plateau (slow start ended without loss, or after a timeout) the curve begins at its middle (sections 4.8 and 4.10).
+    fn begin(now: Time, window: f64, plateau: Option<f64>, c: f64) -> Epoch {
+        let plateau = plateau.unwrap_or(window).max(window);
+        Epoch { age: 0.0, at: now, k: libm::cbrt((plateau - window) / c), plateau, estimate: window }
+    }
+
+    /// `W_cubic(t)` in packets (equation 1).
+    fn curve(&self, c: f64, t: f64) -> f64 {
+        let x = t - self.k;
+        c * x * x * x + self.plateau
+    }
+}
+
+impl Default for Cubic {
+    fn default() -> Cubic {
+        Cubic::new(CubicOptions::default())
     }
 }
 
@@ -78,50 +121,51 @@ impl SinglePath for Cubic {
     const NAME: &'static str = "cubic";
 
     fn handle_start(&mut self, _now: Time, start: &Start) {
-        *self = Cubic { window: Window::new(start), ..Cubic::default() };
+        *self = Cubic { window: Window::new(start, 1.0), ..Cubic::new(self.options) };
     }
 
     fn handle_acked(&mut self, now: Time, acked: &Acked) {
-        if acked.is_app_limited {
-            // Time without enough to send does not count (section 5.8).
-            if let Some(epoch) = &mut self.epoch {
-                epoch.since += now - acked.sent_at.max(epoch.since).min(now);
+        self.window.handle_progress();
+        if acked.in_recovery || acked.is_app_limited {
+            if let Some(epoch) = &mut self.curve.epoch {
+                epoch.at = now;
             }
             return;
         }
-        if acked.in_recovery {
-            return;
-        }
-        if self.window.is_slow_start() {
-            self.window.grow_slowly(acked);
-        } else {
-            self.avoid(now, acked);
+        let left = self.window.slow_start(acked);
+        if left > 0.0 {
+            self.avoid_congestion(now, acked, left / self.window.mss());
         }
     }
 
     fn handle_congestion(&mut self, _now: Time, congestion: &Congestion) {
-        let bytes = self.cut(congestion.in_flight);
-        self.window.cut_to(bytes);
+        self.note_cut();
+        self.window.cut(congestion.in_flight.as_f64() * self.options.beta);
     }
 
     fn handle_timeout(&mut self, _now: Time, in_flight: Bytes) {
-        let bytes = self.cut(in_flight);
-        self.window.collapse(bytes);
-        // No concave way back up (section 4.8): congestion avoidance begins where slow start ends.
-        self.max = 0.0;
+        let window = self.window.packets();
+        if self.window.time_out(in_flight.as_f64() * self.options.beta) {
+            self.before = Some(self.curve);
+            self.curve = Curve { plateau: None, prior: window, epoch: None };
+        }
     }
 
-    fn handle_undo(&mut self, _now: Time) {
+    fn handle_undo(&mut self, now: Time) {
         self.window.undo();
-        if let Some((max, epoch)) = self.before.take() {
-            self.max = max;
-            self.epoch = epoch;
+        if let Some(mut curve) = self.before.take() {
+            // Section 4.9.2: as if it had not been; the time in between does not count, or the window would leap.
+            if let Some(epoch) = &mut curve.epoch {
+                epoch.at = now;
+            }
+            self.curve = curve;
         }
     }
 
     fn handle_idle_restart(&mut self, _now: Time) {
         self.window.restart();
-        self.epoch = None;
+        // A new stage: the old curve has nothing to do with the window that slow start leads to.
+        self.curve.epoch = None;
     }
 
     fn handle_slow_start_end(&mut self, _now: Time) {
@@ -134,14 +178,5 @@ impl SinglePath for Cubic {
 
     fn threshold(&self) -> Option<Bytes> {
         self.window.threshold()
-    }
-}
-
-impl Cubic {
-    /// How long from `now` until the window is what it was before the last congestion; `None` outside of congestion avoidance.
-    #[must_use]
-    pub fn time_to_plateau(&self, now: Time) -> Option<Span> {
-        let epoch = self.epoch?;
-        Some(Span::from_secs_f64((epoch.k - (now - epoch.since).as_secs_f64()).max(0.0)))
     }
 }

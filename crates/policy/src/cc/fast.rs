@@ -1,76 +1,119 @@
-//! FAST TCP (Jin, Wei, Low 2004; the public ns-2 module for details): `alpha` packets of each flow in the queue.
+//! FAST (Wei, Jin, Low and Hegde, "FAST TCP: Motivation, Architecture, Algorithms, Performance", 2006), as the ns-2 module of
+//! CUBIN lab does it: α packets of one's own in the queue, approached in proportion to the distance.
+//!
+//! Windows are real numbers here and rest at α. The module counts increments and windows in whole packets and rests one to three below.
 
 use units::{Bytes, Span, Time};
 
-use super::window::{Window, seconds};
+use super::window::{Rounds, Window, seconds};
 use super::{Acked, Allowance, Congestion, SinglePath, Start};
 
-/// FAST's settings.
+/// Below this round-trip time increments are applied at once: acknowledgements come in bursts there.
+const LEAST_PACED_RTT: f64 = 0.004;
+/// Up to this window, in packets, increments are applied at once, at most doubling it.
+const LEAST_PACED_WINDOW: f64 = 4.0;
+
+/// FAST's parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FastOptions {
-    /// Packets of this flow in the queue. All flows' together must fit into the buffer.
+    /// α: packets that the flow keeps in the queue. Practice was about 8, 20, 200 for 10, 100, 1000 Mbit/s.
     pub alpha: f64,
-    /// How much of the way to the target an update goes, 0 to 1.
+    /// γ: how far to go towards the target at once, above 0 and up to 1.
     pub gamma: f64,
-    /// Below this queueing delay the window doubles every round trip.
+    /// While the queueing delay is below this, the window grows by a packet an acknowledged packet.
     pub threshold: Span,
+    /// The window moves once in so many round trips. The ns-2 module and Linux: every other one.
+    pub every: u64,
 }
 
 impl Default for FastOptions {
     fn default() -> FastOptions {
-        FastOptions { alpha: 200.0, gamma: 0.5, threshold: Span::from_micros(750) }
+        FastOptions { alpha: 100.0, gamma: 0.5, threshold: Span::from_micros(750), every: 2 }
     }
 }
 
 /// FAST's window.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Fast {
     options: FastOptions,
     window: Window,
-    /// Averaged round-trip time, in seconds.
+    /// `baseRTT`: the smallest round-trip time so far, seconds. It never expires, hence a flow that finds a queue counts it as path.
+    base: f64,
+    /// `avgRTT`: the moving average, seconds; `None` before the first sample.
     average: Option<f64>,
-    round: u64,
-    /// Whether this round's end brings an update: every other one does, so that the effect of the last is seen.
-    updates: bool,
-    /// What is still to be added, spread over the acknowledgements to come.
-    pending: Pending,
+    rounds: Rounds,
+    increment: Increment,
 }
 
-/// An increase under way, in packets.
+/// An increase that is handed out over the acknowledgements of a round trip, so that it causes no burst (the module's `fast_pace`).
 #[derive(Clone, Copy, Debug, Default)]
-struct Pending {
+struct Increment {
+    /// Packets still to add.
     left: f64,
-    /// How much for each packet acknowledged.
+    /// Packets to add for each acknowledged one.
     step: f64,
 }
 
 impl Fast {
-    /// With settings of one's own.
+    /// With parameters of one's own. Values outside their ranges become the nearest useful ones.
     #[must_use]
     pub fn new(options: FastOptions) -> Fast {
-        Fast { options, ..Fast::default() }
-    }
-
-    /// One step towards `alpha` packets in the queue, from what the window was when the packet just acknowledged was sent (`old`).
-    fn update(&mut self, average: f64, base: f64, old: f64) {
-        let FastOptions { alpha, gamma, .. } = self.options;
-        let packets = self.window.packets();
-        let target = (1.0 - gamma) * packets + gamma * (old * base / average + alpha);
-        let target = target.clamp(2.0, 2.0 * packets);
-        let delta = target - packets;
-        if delta <= 0.0 {
-            self.pending = Pending::default();
-            self.window.add(delta * self.window.mss);
-        } else {
-            // At most doubling, over a round trip.
-            self.pending = Pending { left: delta, step: delta / packets };
+        let options = FastOptions { gamma: options.gamma.clamp(0.0, 1.0), every: options.every.max(1), ..options };
+        Fast {
+            options,
+            window: Window::default(),
+            base: f64::INFINITY,
+            average: None,
+            rounds: Rounds::default(),
+            increment: Increment::default(),
         }
     }
 
-    fn continue_update(&mut self, delivered: f64) {
-        let step = (self.pending.step * delivered).min(self.pending.left);
-        self.pending.left -= step;
-        self.window.add(step * self.window.mss);
+    fn handle_rtt(&mut self, rtt: f64) {
+        self.base = self.base.min(rtt);
+        let weight = (3.0 / self.window.packets()).min(0.25);
+        let average = self.average.unwrap_or(rtt);
+        self.average = Some(average + weight * (rtt - average));
+    }
+
+    /// Equation 1 of the MPFAST paper, in packets, from the window `old` that the acknowledged packet was sent under.
+    fn target(&self, old: f64, average: f64) -> f64 {
+        let FastOptions { alpha, gamma, .. } = self.options;
+        let window = self.window.packets();
+        ((1.0 - gamma) * window + gamma * (old * self.base / average + alpha)).min(2.0 * window)
+    }
+
+    fn update(&mut self, old: f64, average: f64) {
+        let (window, target) = (self.window.packets(), self.target(old, average));
+        let change = target - window;
+        self.increment = Increment::default();
+        if change < 0.0 {
+            self.window.set(target * self.window.mss());
+            return;
+        }
+        if window <= LEAST_PACED_WINDOW || self.base < LEAST_PACED_RTT {
+            self.window.add(change * self.window.mss());
+        } else {
+            self.increment = Increment { left: change, step: change / window };
+        }
+    }
+
+    /// Hands out what is due of the last increase.
+    fn pace(&mut self, packets: f64) {
+        let due = (packets * self.increment.step).min(self.increment.left);
+        self.increment.left -= due;
+        self.window.add(due * self.window.mss());
+    }
+
+    fn forget_increment(&mut self) {
+        self.increment = Increment::default();
+        self.rounds.restart();
+    }
+}
+
+impl Default for Fast {
+    fn default() -> Fast {
+        Fast::new(FastOptions::default())
     }
 }
 
@@ -78,48 +121,43 @@ impl SinglePath for Fast {
     const NAME: &'static str = "fast";
 
     fn handle_start(&mut self, _now: Time, start: &Start) {
-        *self = Fast { options: self.options, window: Window::new(start), ..Fast::default() };
+        *self = Fast { window: Window::new(start, 2.0), ..Fast::new(self.options) };
     }
 
     fn handle_acked(&mut self, _now: Time, acked: &Acked) {
-        let packets = self.window.packets();
-        if let Some(rtt) = acked.rtt {
-            let rtt = seconds(rtt);
-            let weight = (3.0 / packets).min(0.25);
-            self.average = Some(self.average.map_or(rtt, |average| average + weight * (rtt - average)));
+        self.window.handle_progress();
+        if acked.in_recovery {
+            // No delay is trusted in recovery.
+            return;
+        }
+        if let Some(rtt) = acked.rtt.and_then(seconds) {
+            self.handle_rtt(rtt);
         }
         let Some(average) = self.average else { return };
-        if acked.in_recovery || acked.is_app_limited {
+        if acked.is_app_limited {
             return;
         }
-        let base = seconds(acked.min_rtt).min(average);
-        let delivered = acked.bytes.as_f64() / self.window.mss;
-        if average - base < self.options.threshold.as_secs_f64() {
-            // Multiplicative increase: a packet for each acknowledged.
-            self.pending = Pending::default();
-            self.window.add(delivered * self.window.mss);
-            self.round = acked.round;
-            return;
+        let packets = acked.bytes.as_f64() / self.window.mss();
+        let is_round_over = self.rounds.is_over(acked.round, self.options.every);
+        if average - self.base < self.options.threshold.as_secs_f64() {
+            self.increment = Increment::default();
+            self.window.add(packets.min(self.window.packets()) * self.window.mss());
+        } else if is_round_over {
+            let old = acked.window_at_sending.as_f64() / self.window.mss();
+            self.update(old, average);
+        } else {
+            self.pace(packets);
         }
-        if acked.round != self.round {
-            self.round = acked.round;
-            self.updates = !self.updates;
-            if self.updates {
-                self.update(average, base, acked.window_at_sending.as_f64() / self.window.mss);
-            }
-        }
-        self.continue_update(delivered);
     }
 
-    fn handle_congestion(&mut self, _now: Time, congestion: &Congestion) {
-        self.pending = Pending::default();
-        self.window.cut_to(congestion.in_flight.as_f64() / 2.0);
+    fn handle_congestion(&mut self, _now: Time, _congestion: &Congestion) {
+        self.window.cut(self.window.size() / 2.0);
+        self.forget_increment();
     }
 
-    fn handle_timeout(&mut self, _now: Time, in_flight: Bytes) {
-        self.pending = Pending::default();
-        self.window.collapse(in_flight.as_f64() / 2.0);
-        self.window.add(self.window.mss);
+    fn handle_timeout(&mut self, _now: Time, _in_flight: Bytes) {
+        self.window.time_out(self.window.size() / 2.0);
+        self.forget_increment();
     }
 
     fn handle_undo(&mut self, _now: Time) {
@@ -128,9 +166,15 @@ impl SinglePath for Fast {
 
     fn handle_idle_restart(&mut self, _now: Time) {
         self.window.restart();
+        self.forget_increment();
     }
 
     fn allowance(&self) -> Allowance {
         self.window.allowance()
+    }
+
+    /// Where the last cut led; FAST itself has no slow start.
+    fn threshold(&self) -> Option<Bytes> {
+        self.window.threshold()
     }
 }

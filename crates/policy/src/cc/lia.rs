@@ -1,22 +1,21 @@
-//! LIA: linked increases (RFC 6356). Together no more than one Reno on the best path, and some traffic off the congested ones.
+//! LIA: linked increases (RFC 6356).
 
-use super::coupled::{Member, Rule};
+use super::coupled::{Coupling, PathState};
 
-/// LIA's rule.
+/// The connection takes as much as one flow on its best path would; no subflow grows faster than Reno.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Lia;
 
-impl Rule for Lia {
+impl Coupling for Lia {
     const NAME: &'static str = "lia";
 
-    /// `min(alpha / total, 1 / window)` with `alpha = total max(w/rtt^2) / (sum w/rtt)^2` (section 3, equations 1 and 2).
-    fn growth(&self, members: &[Member], index: usize) -> f64 {
-        let (mut best, mut sum) = (0.0f64, 0.0);
-        for (window, rtt) in members.iter().filter_map(Member::path) {
-            best = best.max(window / (rtt * rtt));
-            sum += window / rtt;
-        }
-        let alone = 1.0 / members[index].window.packets();
-        if sum > 0.0 { (best / (sum * sum)).min(alone) } else { alone }
+    /// `min(α / Σw, 1 / w_i)` MSS for each acknowledged byte (RFC 6356, section 3), with the α of equation 2.
+    fn growth(&self, paths: &[PathState], at: usize) -> f64 {
+        let path = &paths[at];
+        let total: f64 = paths.iter().map(|path| path.window).sum();
+        let rate: f64 = paths.iter().map(PathState::rate).sum();
+        let best = paths.iter().map(|path| path.rate() / path.rtt).fold(0.0, f64::max);
+        let alpha = total * best / (rate * rate);
+        path.mss * (alpha / total).min(1.0 / path.window)
     }
 }

@@ -8,7 +8,20 @@
 //! delay (`HyStart++`) and samples rates; the *controller* decides windows and pacing.
 //!
 //! Windows are kept as real numbers of bytes; [`Allowance::window`] is that number rounded down, which admits the same packets. A sender may send
-//! while `in flight + MSS <= max(window, MSS)`.
+//! while `in flight + MSS <= max(window, MSS)`. Whatever a controller is told, its windows stay between its floor (one MSS; two for
+//! [`Vegas`] and [`Fast`]) and [`MAX_WINDOW`].
+//!
+//! [`by_name`] makes the controllers of [`NAMES`]:
+//!
+//! | name | type | source |
+//! |---|---|---|
+//! | `cubic` | [`Uncoupled`]`<`[`Cubic`]`>` | RFC 9438 |
+//! | `reno` | [`Uncoupled`]`<`[`Reno`]`>` | RFC 5681 |
+//! | `vegas` | [`Uncoupled`]`<`[`Vegas`]`>` | Brakmo and Peterson 1995; ns-2 and Linux |
+//! | `fast` | [`Uncoupled`]`<`[`Fast`]`>` | Wei, Jin, Low and Hegde 2006; the ns-2 module |
+//! | `lia` | [`Coupled`]`<`[`Lia`]`>` | RFC 6356 |
+//! | `olia` | [`Coupled`]`<`[`Olia`]`>` | draft-khalili-mptcp-congestion-control; Linux |
+//! | `balia` | [`Coupled`]`<`[`Balia`]`>` | draft-walid-mptcp-congestion-control; Linux |
 
 mod balia;
 mod coupled;
@@ -28,15 +41,18 @@ use core::fmt;
 use units::{Bytes, Rate, Span, SubflowId, Time};
 
 pub use balia::Balia;
-pub use coupled::{Coupled, Member, Rule};
-pub use cubic::Cubic;
+pub use coupled::{Coupled, Coupling, PathState};
+pub use cubic::{Cubic, CubicOptions};
 pub use fast::{Fast, FastOptions};
 pub use lia::Lia;
-pub use names::{Known, NAMES, UnknownController, by_name};
+pub use names::{Known, NAMES, Parameter, UnknownController, by_name};
 pub use olia::Olia;
 pub use reno::Reno;
 pub use uncoupled::{SinglePath, Uncoupled};
 pub use vegas::{Vegas, VegasOptions};
+
+/// No window grows beyond this: 1 TiB, at 100 ms of round trip 88 Tbit/s.
+pub const MAX_WINDOW: Bytes = Bytes(1 << 40);
 
 /// A subflow that joins the connection.
 #[derive(Clone, Copy, Debug, PartialEq)]

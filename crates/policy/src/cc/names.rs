@@ -1,91 +1,217 @@
-//! Controllers by name, with settings, as people write them: `vegas(alpha=1,beta=3)`.
+//! Controllers by name, as they are written in scenario files: `fast(alpha=100, threshold=0.75 ms)`.
 
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
+use core::str::FromStr;
 
 use units::Span;
 
-use super::{Balia, Controller, Coupled, Cubic, Fast, FastOptions, Lia, Olia, Reno, Uncoupled, Vegas, VegasOptions};
+use super::{
+    Balia, Controller, Coupled, Cubic, CubicOptions, Fast, FastOptions, Lia, Olia, Reno, Uncoupled, Vegas, VegasOptions,
+};
 
-/// A controller that can be chosen by name.
-#[derive(Clone, Copy, Debug)]
+/// A controller that [`by_name`] knows.
+#[derive(Debug)]
 pub struct Known {
-    /// Its name.
+    /// What it is called.
     pub name: &'static str,
-    /// Its settings, with what they are unless told otherwise.
-    pub settings: &'static [(&'static str, &'static str)],
-    /// What it is.
-    pub about: &'static str,
+    /// What it does, in a line.
+    pub summary: &'static str,
+    /// What may stand in parentheses behind the name.
+    pub parameters: &'static [Parameter],
+    make: fn(&Settings<'_>) -> Result<Box<dyn Controller>, UnknownController>,
 }
 
-const fn known(name: &'static str, settings: &'static [(&'static str, &'static str)], about: &'static str) -> Known {
-    Known { name, settings, about }
+/// A parameter of a [`Known`] controller.
+#[derive(Debug)]
+pub struct Parameter {
+    /// What stands before the equals sign.
+    pub name: &'static str,
+    /// The value if it is not given, written as one would give it.
+    pub default: &'static str,
+    /// What it is, with its unit and its range.
+    pub summary: &'static str,
 }
 
-/// Every controller there is.
+/// All controllers, the one in common use first.
 pub const NAMES: &[Known] = &[
-    known("reno", &[], "additive increase, halving (RFC 5681)"),
-    known("cubic", &[], "a cubic function of the time since the last loss (RFC 9438)"),
-    known("vegas", &[("alpha", "2"), ("beta", "4"), ("gamma", "1")], "alpha to beta packets in the queue"),
-    known(
-        "fast",
-        &[("alpha", "200"), ("gamma", "0.5"), ("threshold", "750 us")],
-        "alpha packets in the queue, at any speed",
-    ),
-    known("lia", &[], "coupled: linked increases (RFC 6356)"),
-    known("olia", &[], "coupled: opportunistic linked increases"),
-    known("balia", &[], "coupled: balanced linked adaptation"),
+    Known {
+        name: "cubic",
+        summary: "grows by a cubic function of the time since the last loss; what most hosts use (RFC 9438)",
+        parameters: &[
+            Parameter { name: "c", default: "0.4", summary: "steepness in packets a second cubed, above 0" },
+            Parameter { name: "beta", default: "0.7", summary: "what a loss leaves of the window, 0.1 to 0.95" },
+            Parameter {
+                name: "fast_convergence",
+                default: "true",
+                summary: "whether a shrinking flow makes room: true or false",
+            },
+        ],
+        make: cubic,
+    },
+    Known {
+        name: "reno",
+        summary: "one packet more a round trip, half at a loss (RFC 5681)",
+        parameters: &[],
+        make: |_| Ok(Box::new(Uncoupled::new(Reno::default()))),
+    },
+    Known {
+        name: "vegas",
+        summary: "keeps a few packets in the queue by one packet more or less a round trip",
+        parameters: &[
+            Parameter { name: "alpha", default: "2", summary: "least backlog in packets, 0 or more" },
+            Parameter { name: "beta", default: "4", summary: "largest backlog in packets, alpha or more" },
+            Parameter { name: "gamma", default: "1", summary: "backlog that ends slow start, packets, 0 or more" },
+        ],
+        make: vegas,
+    },
+    Known {
+        name: "fast",
+        summary: "keeps alpha packets in the queue by steps in proportion to the distance",
+        parameters: &[
+            Parameter { name: "alpha", default: "100", summary: "packets in the queue, above 0" },
+            Parameter { name: "gamma", default: "0.5", summary: "size of the steps, above 0, up to 1" },
+            Parameter {
+                name: "threshold",
+                default: "0.75 ms",
+                summary: "queueing delay up to which the window doubles",
+            },
+            Parameter { name: "every", default: "2", summary: "round trips from one step to the next, 1 to 1000" },
+        ],
+        make: fast,
+    },
+    Known {
+        name: "lia",
+        summary: "subflows together no more than one flow on the best path (RFC 6356)",
+        parameters: &[],
+        make: |_| Ok(Box::new(Coupled::new(Lia))),
+    },
+    Known {
+        name: "olia",
+        summary: "as lia, and off the paths that lose more (draft-khalili-mptcp-congestion-control)",
+        parameters: &[],
+        make: |_| Ok(Box::new(Coupled::new(Olia))),
+    },
+    Known {
+        name: "balia",
+        summary: "between lia and olia: friendly and quick to follow changes (draft-walid-mptcp-congestion-control)",
+        parameters: &[],
+        make: |_| Ok(Box::new(Coupled::new(Balia))),
+    },
 ];
 
-/// Why there is no such controller.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The controller that `text` describes: a name of [`NAMES`], and in parentheses the parameters that differ from their defaults.
+///
+/// ```
+/// assert_eq!(policy::cc::by_name("vegas(alpha=2, beta=4)")?.name(), "vegas");
+/// let error = policy::cc::by_name("cubik").unwrap_err();
+/// assert!(error.to_string().contains("did you mean 'cubic'?"));
+/// # Ok::<(), policy::cc::UnknownController>(())
+/// ```
+///
+/// # Errors
+///
+/// When there is no such controller, when it has no such parameter, or when a value is none for it.
+pub fn by_name(text: &str) -> Result<Box<dyn Controller>, UnknownController> {
+    let malformed = || UnknownController::Malformed { text: text.to_owned() };
+    let trimmed = text.trim();
+    let (name, inside) = match trimmed.split_once('(') {
+        Some((name, rest)) => (name.trim_end(), rest.strip_suffix(')').ok_or_else(malformed)?),
+        None => (trimmed, ""),
+    };
+    let known = NAMES.iter().find(|known| known.name.eq_ignore_ascii_case(name)).ok_or_else(|| {
+        let nearest = nearest(name, NAMES.iter().map(|known| known.name));
+        UnknownController::Name { found: name.to_owned(), nearest }
+    })?;
+
+    let mut settings = Settings { known, given: Vec::new() };
+    for item in inside.split(',').map(str::trim).filter(|item| !item.is_empty()) {
+        let (key, value) = item.split_once('=').ok_or_else(malformed)?;
+        let (key, value) = (key.trim(), value.trim());
+        let Some(parameter) = known.parameters.iter().find(|parameter| parameter.name == key) else {
+            let nearest = nearest(key, known.parameters.iter().map(|parameter| parameter.name));
+            return Err(UnknownController::Parameter { controller: known, found: key.to_owned(), nearest });
+        };
+        if settings.given.iter().any(|(other, _)| *other == parameter.name) {
+            return Err(UnknownController::Twice { controller: known, parameter });
+        }
+        settings.given.push((parameter.name, value));
+    }
+    (known.make)(&settings)
+}
+
+/// Why [`by_name`] made no controller. Its text says what would have been understood.
+#[derive(Clone, Debug)]
 pub enum UnknownController {
-    /// No controller has this name.
-    Name(String),
-    /// This controller has no such setting.
-    Setting {
-        /// The controller.
-        controller: &'static str,
-        /// The setting.
-        setting: String,
+    /// There is none of that name.
+    Name {
+        /// What was written.
+        found: String,
+        /// What may have been meant.
+        nearest: Option<&'static str>,
     },
-    /// The value makes no sense.
+    /// The controller has no such parameter.
+    Parameter {
+        /// The controller.
+        controller: &'static Known,
+        /// What was written.
+        found: String,
+        /// What may have been meant.
+        nearest: Option<&'static str>,
+    },
+    /// The value is none for the parameter.
     Value {
         /// The controller.
-        controller: &'static str,
-        /// The setting.
-        setting: &'static str,
-        /// What is there.
-        value: String,
+        controller: &'static Known,
+        /// The parameter.
+        parameter: &'static Parameter,
+        /// What was written.
+        found: String,
     },
-    /// The parentheses do not match, or a setting has no value.
-    Syntax(String),
+    /// The parameter is given more than once.
+    Twice {
+        /// The controller.
+        controller: &'static Known,
+        /// The parameter.
+        parameter: &'static Parameter,
+    },
+    /// The text is not of the form `name(parameter=value, …)`.
+    Malformed {
+        /// What was written.
+        text: String,
+    },
 }
 
 impl fmt::Display for UnknownController {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            UnknownController::Name(name) => {
-                write!(f, "there is no controller '{name}'; there are ")?;
+            UnknownController::Name { found, nearest } => {
+                write!(f, "there is no congestion controller '{found}'")?;
+                did_you_mean(f, *nearest)?;
+                f.write_str("; there are ")?;
                 list(f, NAMES.iter().map(|known| known.name))
             }
-            UnknownController::Setting { controller, setting } => {
-                let settings = settings(controller);
-                write!(f, "'{controller}' has no setting '{setting}'; it has ")?;
-                if settings.is_empty() { write!(f, "none") } else { list(f, settings.iter().map(|entry| entry.0)) }
+            UnknownController::Parameter { controller, found, nearest } => {
+                write!(f, "'{}' has no parameter '{found}'", controller.name)?;
+                did_you_mean(f, *nearest)?;
+                parameters(f, controller)
             }
-            UnknownController::Value { controller, setting, value } => {
-                let usual = settings(controller).iter().find(|entry| entry.0 == *setting).map_or("", |entry| entry.1);
+            UnknownController::Value { controller, parameter, found } => {
                 write!(
                     f,
-                    "'{value}' makes no sense as {setting} of '{controller}'; unless told otherwise it is {usual}"
-                )
+                    "'{found}' is no value for '{}' of '{}': it is {}",
+                    parameter.name, controller.name, parameter.summary
+                )?;
+                parameters(f, controller)
             }
-            UnknownController::Syntax(text) => {
-                write!(f, "'{text}' is not written like 'reno' or 'vegas(alpha=1,beta=3)'")
+            UnknownController::Twice { controller, parameter } => {
+                write!(f, "'{}' of '{}' is given twice", parameter.name, controller.name)
+            }
+            UnknownController::Malformed { text } => {
+                write!(f, "'{text}' is not a controller: write a name, or name(parameter=value, ...)")
             }
         }
     }
@@ -93,95 +219,175 @@ impl fmt::Display for UnknownController {
 
 impl core::error::Error for UnknownController {}
 
+fn did_you_mean(f: &mut fmt::Formatter<'_>, nearest: Option<&str>) -> fmt::Result {
+    nearest.map_or(Ok(()), |nearest| write!(f, "; did you mean '{nearest}'?"))
+}
+
+fn parameters(f: &mut fmt::Formatter<'_>, controller: &Known) -> fmt::Result {
+    if controller.parameters.is_empty() {
+        return f.write_str("; it has none");
+    }
+    f.write_str("; by default it is ")?;
+    write!(f, "{controller}")
+}
+
+/// The name with all parameters at their defaults, as [`by_name`] reads it.
+impl fmt::Display for Known {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)?;
+        for (i, Parameter { name, default, .. }) in self.parameters.iter().enumerate() {
+            write!(f, "{}{name}={default}", if i == 0 { "(" } else { ", " })?;
+        }
+        f.write_str(if self.parameters.is_empty() { "" } else { ")" })
+    }
+}
+
 fn list<'a>(f: &mut fmt::Formatter<'_>, names: impl Iterator<Item = &'a str>) -> fmt::Result {
-    for (n, name) in names.enumerate() {
-        write!(f, "{}{name}", if n == 0 { "" } else { ", " })?;
+    for (i, name) in names.enumerate() {
+        write!(f, "{}{name}", if i == 0 { "" } else { ", " })?;
     }
     Ok(())
 }
 
-fn settings(controller: &str) -> &'static [(&'static str, &'static str)] {
-    NAMES.iter().find(|known| known.name == controller).map_or(&[], |known| known.settings)
-}
-
-/// A controller without subflows.
-///
-/// ```
-/// assert_eq!(policy::cc::by_name("vegas(alpha=1,beta=3)").map(|controller| controller.name()), Ok("vegas"));
-/// let error = policy::cc::by_name("fast(beta=1)").expect_err("there is none");
-/// assert_eq!(error.to_string(), "'fast' has no setting 'beta'; it has alpha, gamma, threshold");
-/// ```
-///
-/// # Errors
-/// If there is none of this name, or it has no such setting, or the value makes no sense.
-pub fn by_name(text: &str) -> Result<Box<dyn Controller>, UnknownController> {
-    let text = text.trim();
-    let (name, inside) = match text.split_once('(') {
-        None => (text, ""),
-        Some((name, rest)) => {
-            (name.trim(), rest.strip_suffix(')').ok_or_else(|| UnknownController::Syntax(text.to_owned()))?)
-        }
-    };
-    let known = NAMES.iter().find(|known| known.name == name);
-    let Known { name: controller, settings, .. } = *known.ok_or_else(|| UnknownController::Name(name.to_owned()))?;
-    let mut given: Vec<(&'static str, &str)> = Vec::new();
-    for part in inside.split(',').filter(|part| !part.trim().is_empty()) {
-        let (key, value) = part.split_once('=').ok_or_else(|| UnknownController::Syntax(text.to_owned()))?;
-        let setting = settings.iter().find(|setting| setting.0 == key.trim());
-        let unknown = || UnknownController::Setting { controller, setting: key.trim().to_owned() };
-        given.push((setting.ok_or_else(unknown)?.0, value.trim()));
-    }
-    let read = Settings { controller, given };
-    Ok(match controller {
-        "cubic" => Box::new(Uncoupled::new(Cubic::default())),
-        "vegas" => {
-            let usual = VegasOptions::default();
-            Box::new(Uncoupled::new(Vegas::new(VegasOptions {
-                alpha: read.number("alpha", 0.0, usual.alpha)?,
-                beta: read.number("beta", 0.0, usual.beta)?,
-                gamma: read.number("gamma", 0.0, usual.gamma)?,
-            })))
-        }
-        "fast" => {
-            let usual = FastOptions::default();
-            let gamma = read.number("gamma", 0.0, usual.gamma)?;
-            Box::new(Uncoupled::new(Fast::new(FastOptions {
-                alpha: read.number("alpha", 1.0, usual.alpha)?,
-                gamma: gamma.min(1.0),
-                threshold: read.span("threshold", usual.threshold)?,
-            })))
-        }
-        "lia" => Box::new(Coupled::new(Lia)),
-        "olia" => Box::new(Coupled::new(Olia)),
-        "balia" => Box::new(Coupled::new(Balia)),
-        _ => Box::new(Uncoupled::new(Reno::default())),
-    })
-}
-
-/// The settings that were given, each a known one.
+/// The parameters that were given.
 struct Settings<'a> {
-    controller: &'static str,
+    known: &'static Known,
     given: Vec<(&'static str, &'a str)>,
 }
 
 impl Settings<'_> {
-    /// The last one counts.
-    fn find(&self, setting: &'static str) -> Option<&str> {
-        self.given.iter().rev().find(|given| given.0 == setting).map(|given| given.1)
+    /// The value of a parameter of the controller, given or by default, if it can be read and `is_valid`.
+    fn get<T: FromStr>(&self, name: &str, is_valid: impl Fn(&T) -> bool) -> Result<T, UnknownController> {
+        let parameters = self.known.parameters;
+        let parameter = parameters.iter().find(|parameter| parameter.name == name).expect("asked for by its own maker");
+        let given = self.given.iter().find(|(other, _)| *other == name);
+        let text = given.map_or(parameter.default, |(_, text)| text);
+        let invalid = || UnknownController::Value { controller: self.known, parameter, found: text.to_owned() };
+        text.parse().ok().filter(is_valid).ok_or_else(invalid)
     }
 
-    fn wrong(&self, setting: &'static str, value: &str) -> UnknownController {
-        UnknownController::Value { controller: self.controller, setting, value: value.to_owned() }
+    fn number(&self, name: &str, is_valid: impl Fn(f64) -> bool) -> Result<f64, UnknownController> {
+        self.get(name, |n: &f64| n.is_finite() && is_valid(*n))
+    }
+}
+
+fn cubic(settings: &Settings<'_>) -> Result<Box<dyn Controller>, UnknownController> {
+    let options = CubicOptions {
+        c: settings.number("c", |c| c > 0.0)?,
+        beta: settings.number("beta", |beta| (0.1..=0.95).contains(&beta))?,
+        fast_convergence: settings.get("fast_convergence", |_| true)?,
+    };
+    Ok(Box::new(Uncoupled::new(Cubic::new(options))))
+}
+
+fn vegas(settings: &Settings<'_>) -> Result<Box<dyn Controller>, UnknownController> {
+    let alpha = settings.number("alpha", |alpha| alpha >= 0.0)?;
+    let options = VegasOptions {
+        alpha,
+        beta: settings.number("beta", |beta| beta >= alpha)?,
+        gamma: settings.number("gamma", |gamma| gamma >= 0.0)?,
+    };
+    Ok(Box::new(Uncoupled::new(Vegas::new(options))))
+}
+
+fn fast(settings: &Settings<'_>) -> Result<Box<dyn Controller>, UnknownController> {
+    let options = FastOptions {
+        alpha: settings.number("alpha", |alpha| alpha > 0.0)?,
+        gamma: settings.number("gamma", |gamma| gamma > 0.0 && gamma <= 1.0)?,
+        threshold: settings.get("threshold", |_: &Span| true)?,
+        every: settings.get("every", |every| (1..=1000).contains(every))?,
+    };
+    Ok(Box::new(Uncoupled::new(Fast::new(options))))
+}
+
+/// The candidate with the fewest edits, unless more than half of it would have to change.
+fn nearest(word: &str, candidates: impl Iterator<Item = &'static str>) -> Option<&'static str> {
+    let word = word.to_ascii_lowercase();
+    let (edits, best) = candidates.map(|candidate| (distance(&word, candidate), candidate)).min_by_key(|(n, _)| *n)?;
+    (edits * 2 <= best.len().max(word.len())).then_some(best)
+}
+
+/// Levenshtein's edit distance.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(x != *y);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    fn error(text: &str) -> String {
+        by_name(text).expect_err("an error").to_string()
     }
 
-    fn number(&self, setting: &'static str, least: f64, usual: f64) -> Result<f64, UnknownController> {
-        let Some(value) = self.find(setting) else { return Ok(usual) };
-        let number = value.parse::<f64>().ok().filter(|number| number.is_finite() && *number >= least);
-        number.ok_or_else(|| self.wrong(setting, value))
+    #[test]
+    fn every_name_makes_its_controller() {
+        for known in NAMES {
+            assert_eq!(by_name(known.name).expect(known.name).name(), known.name);
+            // The defaults as they are printed can be read back, and are those of the options.
+            let defaults = known.to_string();
+            let (bare, full) = (by_name(known.name), by_name(&defaults));
+            assert_eq!(alloc::format!("{bare:?}"), alloc::format!("{full:?}"));
+        }
+        assert_eq!(
+            alloc::format!("{:?}", by_name("cubic")),
+            alloc::format!("Ok({:?})", Uncoupled::new(Cubic::default()))
+        );
+        assert_eq!(
+            alloc::format!("{:?}", by_name("vegas")),
+            alloc::format!("Ok({:?})", Uncoupled::new(Vegas::default()))
+        );
+        assert_eq!(
+            alloc::format!("{:?}", by_name("fast")),
+            alloc::format!("Ok({:?})", Uncoupled::new(Fast::default()))
+        );
     }
 
-    fn span(&self, setting: &'static str, usual: Span) -> Result<Span, UnknownController> {
-        let Some(value) = self.find(setting) else { return Ok(usual) };
-        value.parse().map_err(|_| self.wrong(setting, value))
+    #[test]
+    fn parameters_are_read() {
+        let options =
+            FastOptions { alpha: 20.0, threshold: Span::from_micros(1_500), every: 1, ..FastOptions::default() };
+        let found = by_name(" FAST ( alpha = 20, threshold=1.5 ms,every=1 ) ").expect("well written");
+        assert_eq!(alloc::format!("{found:?}"), alloc::format!("{:?}", Uncoupled::new(Fast::new(options))));
+        assert!(by_name("reno()").is_ok());
+    }
+
+    #[test]
+    fn errors_say_what_would_do() {
+        let names = "there are cubic, reno, vegas, fast, lia, olia, balia";
+        assert_eq!(
+            error("vagas"),
+            alloc::format!("there is no congestion controller 'vagas'; did you mean 'vegas'?; {names}")
+        );
+        assert_eq!(error("quantum"), alloc::format!("there is no congestion controller 'quantum'; {names}"));
+        assert_eq!(
+            error("vegas(alhpa=2)"),
+            "'vegas' has no parameter 'alhpa'; did you mean 'alpha'?; by default it is vegas(alpha=2, beta=4, gamma=1)"
+        );
+        assert_eq!(error("reno(beta=0.5)"), "'reno' has no parameter 'beta'; it has none");
+        assert_eq!(
+            error("vegas(alpha=10)"),
+            "'4' is no value for 'beta' of 'vegas': it is largest backlog in packets, alpha or more; \
+             by default it is vegas(alpha=2, beta=4, gamma=1)"
+        );
+        assert!(error("fast(threshold=0.75)").starts_with("'0.75' is no value for 'threshold' of 'fast'"));
+        assert!(error("cubic(c=nan)").starts_with("'nan' is no value for 'c' of 'cubic'"));
+        assert!(error("fast(gamma=0)").starts_with("'0' is no value for 'gamma'"));
+        assert_eq!(error("fast(every=1,every=2)"), "'every' of 'fast' is given twice");
+        for text in ["vegas(alpha", "vegas(alpha)", "vegas)(", ""] {
+            assert!(by_name(text).is_err(), "{text}");
+        }
     }
 }

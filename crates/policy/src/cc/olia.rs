@@ -1,54 +1,51 @@
-//! OLIA: opportunistic linked increases (Khalili et al. 2012, draft-khalili-mptcp-congestion-control): Pareto-optimal, and still responsive.
+//! OLIA: opportunistic linked increases (draft-khalili-mptcp-congestion-control-05).
 
-use super::coupled::{Member, Rule};
+use super::coupled::{Coupling, PathState};
 
-/// OLIA's rule.
+/// Like LIA no more than one flow, but it also moves the windows off paths that lose more than the best ones.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Olia;
 
-/// Two windows, or two paths' qualities, that differ by less than this are equal: floats hardly ever are.
-const TOLERANCE: f64 = 1e-9;
+impl Olia {
+    /// `l_r / rtt_r²`, by which paths are the best (set B).
+    fn merit(path: &PathState) -> f64 {
+        path.between_losses / (path.rtt * path.rtt)
+    }
 
-impl Rule for Olia {
-    const NAME: &'static str = "olia";
+    /// ε of section 3: above zero on the best paths with small windows, below on the paths with the largest window, as long as these sets differ.
+    fn epsilon(paths: &[PathState], at: usize) -> f64 {
+        // Windows are compared in whole packets, as where the algorithm comes from: two real numbers are never the same.
+        let window = |path: &PathState| libm::floor(path.window / path.mss);
+        let largest = paths.iter().map(window).fold(0.0, f64::max);
+        let best = paths.iter().map(Olia::merit).fold(0.0, f64::max);
+        let is_largest = |path: &PathState| window(path) >= largest;
+        let is_left_behind = |path: &PathState| !is_largest(path) && Olia::merit(path) >= best;
 
-    /// `(w/rtt^2) / (sum w/rtt)^2 + alpha/w`, where alpha moves traffic from the largest windows to the best paths.
-    fn growth(&self, members: &[Member], index: usize) -> f64 {
-        let sum: f64 = members.iter().filter_map(Member::path).map(|(window, rtt)| window / rtt).sum();
-        let Some((window, rtt)) = members[index].path() else { return 0.0 };
-        if sum <= 0.0 {
-            return 0.0;
+        let left_behind = paths.iter().filter(|path| is_left_behind(path)).count();
+        if left_behind == 0 {
+            0.0
+        } else if is_left_behind(&paths[at]) {
+            1.0 / count(paths.len() * left_behind)
+        } else if is_largest(&paths[at]) {
+            -1.0 / count(paths.len() * paths.iter().filter(|path| is_largest(path)).count())
+        } else {
+            0.0
         }
-        window / (rtt * rtt) / (sum * sum) + shift(members, index) / window
     }
 }
 
-/// The draft's alpha for one path.
-fn shift(members: &[Member], index: usize) -> f64 {
-    let quality = |member: &Member| {
-        let sent = member.since_loss.max(member.between_losses);
-        member.path().map_or(0.0, |(_, rtt)| sent / (rtt * rtt))
-    };
-    let largest = members.iter().map(|member| member.window.packets()).fold(0.0, f64::max);
-    let best = members.iter().map(quality).fold(0.0, f64::max);
-    let is_largest = |member: &Member| member.window.packets() >= largest * (1.0 - TOLERANCE);
-    let is_collected = |member: &Member| quality(member) >= best * (1.0 - TOLERANCE) && !is_largest(member);
-    let collected = count(members.iter().filter(|member| is_collected(member)).count());
-    if collected == 0.0 {
-        return 0.0;
-    }
-    let paths = count(members.len());
-    let member = &members[index];
-    if is_collected(member) {
-        1.0 / (paths * collected)
-    } else if is_largest(member) {
-        -1.0 / (paths * count(members.iter().filter(|member| is_largest(member)).count()))
-    } else {
-        0.0
-    }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a handful of paths")]
+#[expect(clippy::cast_precision_loss, reason = "a number of subflows")]
 fn count(n: usize) -> f64 {
     n as f64
+}
+
+impl Coupling for Olia {
+    const NAME: &'static str = "olia";
+
+    /// Section 3: `(w_r / rtt_r²) / (Σ w_p / rtt_p)² + ε_r / w_r` packets for each acknowledged packet. It may be negative.
+    fn growth(&self, paths: &[PathState], at: usize) -> f64 {
+        let path = &paths[at];
+        let rate: f64 = paths.iter().map(PathState::rate).sum();
+        path.mss * (path.rate() / path.rtt / (rate * rate) + Olia::epsilon(paths, at) / path.window)
+    }
 }

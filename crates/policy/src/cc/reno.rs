@@ -5,7 +5,7 @@ use units::{Bytes, Time};
 use super::window::Window;
 use super::{Acked, Allowance, Congestion, SinglePath, Start};
 
-/// Reno's window.
+/// Reno's window: one MSS more a round trip, half at congestion. `NewReno` and SACK differ in recovery only, which is the sender's.
 #[derive(Clone, Debug, Default)]
 pub struct Reno {
     window: Window,
@@ -15,27 +15,25 @@ impl SinglePath for Reno {
     const NAME: &'static str = "reno";
 
     fn handle_start(&mut self, _now: Time, start: &Start) {
-        self.window = Window::new(start);
+        self.window = Window::new(start, 1.0);
     }
 
     fn handle_acked(&mut self, _now: Time, acked: &Acked) {
+        self.window.handle_progress();
         if acked.in_recovery || acked.is_app_limited {
             return;
         }
-        if self.window.is_slow_start() {
-            self.window.grow_slowly(acked);
-        } else {
-            // One MSS a round trip (equation 3, for any number of bytes).
-            self.window.add(self.window.mss * acked.bytes.as_f64() / self.window.bytes);
-        }
+        let bytes = self.window.slow_start(acked);
+        // RFC 5681, equation 3, with bytes counted (RFC 3465).
+        self.window.add(self.window.mss() * bytes / self.window.size());
     }
 
     fn handle_congestion(&mut self, _now: Time, congestion: &Congestion) {
-        self.window.cut_to(congestion.in_flight.as_f64() / 2.0);
+        self.window.cut(congestion.in_flight.as_f64() / 2.0);
     }
 
     fn handle_timeout(&mut self, _now: Time, in_flight: Bytes) {
-        self.window.collapse(in_flight.as_f64() / 2.0);
+        self.window.time_out(in_flight.as_f64() / 2.0);
     }
 
     fn handle_undo(&mut self, _now: Time) {

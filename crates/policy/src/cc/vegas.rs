@@ -1,74 +1,122 @@
-//! Vegas (Brakmo and Peterson 1995): a few packets in the queue, and no more.
+//! Vegas: a few packets of one's own in the queue, no more and no less (Brakmo and Peterson, "TCP Vegas: End to End Congestion
+//! Avoidance on a Global Internet", 1995).
+//!
+//! Implementations differ; this one takes
+//!
+//! * the paper's backlog `w (rtt - base) / rtt`, as ns-2 does, which at one bottleneck is the flow's own queue. Linux divides by `base`,
+//!   which is more where the queue is no small part of the round trip: asked for 100 packets on 834, Linux rests at 90;
+//! * the smallest round-trip time of each round, as Linux does (ns-2: the mean), so that the flow's own bursts do not count;
+//! * backlogs as real numbers, so that the window rests between `alpha` and `beta` (Linux rounds them down, ns-2 to the nearest);
+//! * slow start that doubles every other round trip, as the paper and ns-2 do, and judges by the delays of packets that were sent in
+//!   the round between, when no burst stands in the queue. (Linux doubles in each round and so judges by delays that are a doubling
+//!   old: it fills a buffer of one bandwidth-delay product before it sees a queue. ns-2 judges by the doubling's own bursts and
+//!   ends early on long paths.)
+//! * slow start that ends at the bandwidth-delay product plus one packet, as in Linux (ns-2: an eighth less, then step by step).
 
-use units::{Bytes, Span, Time};
+use units::{Bytes, Time};
 
-use super::window::{Window, seconds};
+use super::window::{Rounds, Window, seconds};
 use super::{Acked, Allowance, Congestion, SinglePath, Start};
 
-/// Vegas's settings, in packets in the queue.
+/// Samples in a round up to which it says nothing: Reno's step is taken then, as in Linux.
+const FEW: u32 = 2;
+
+/// Vegas' bounds, all in packets of backlog.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct VegasOptions {
-    /// With fewer, the window grows.
+    /// α: with less than this, one packet more a round trip. Linux: 2, ns-2: 1.
     pub alpha: f64,
-    /// With more, it shrinks.
+    /// β: with more than this, one packet less. Linux: 4, ns-2: 3.
     pub beta: f64,
-    /// With more, slow start is over.
+    /// γ: with more than this, slow start ends.
     pub gamma: f64,
 }
 
-/// As in Linux.
 impl Default for VegasOptions {
     fn default() -> VegasOptions {
         VegasOptions { alpha: 2.0, beta: 4.0, gamma: 1.0 }
     }
 }
 
-/// Vegas's window.
-#[derive(Clone, Debug, Default)]
+/// Vegas' window.
+#[derive(Clone, Debug)]
 pub struct Vegas {
     options: VegasOptions,
     window: Window,
-    round: Round,
-    /// Slow start grows in every other round, so that the comparison is of a round at one rate.
-    grows: bool,
-}
-
-/// What the round trip in progress showed.
-#[derive(Clone, Copy, Debug, Default)]
-struct Round {
-    number: u64,
-    least: Option<Span>,
+    /// The smallest round-trip time so far, seconds.
+    base: f64,
+    rounds: Rounds,
+    /// The smallest round-trip time of the round, seconds.
+    smallest: f64,
     samples: u32,
+    /// In slow start: whether this is a round in which the window grows.
+    is_growing: bool,
 }
 
 impl Vegas {
-    /// With settings of one's own.
+    /// With bounds of one's own.
     #[must_use]
     pub fn new(options: VegasOptions) -> Vegas {
-        Vegas { options, ..Vegas::default() }
+        Vegas {
+            options,
+            window: Window::default(),
+            base: f64::INFINITY,
+            rounds: Rounds::default(),
+            smallest: f64::INFINITY,
+            samples: 0,
+            is_growing: true,
+        }
     }
 
-    /// Once a round trip: compares what is expected with what is.
-    fn compare(&mut self, least: Span, base: Span) {
-        let (least, base) = (seconds(least), seconds(base));
-        let packets = self.window.packets();
-        // Packets in the queue: (expected - actual) x base.
-        let queued = packets * (least - base) / least;
-        let VegasOptions { alpha, beta, gamma } = self.options;
-        let mss = self.window.mss;
-        if self.window.is_slow_start() {
-            if queued > gamma {
-                // As much as the path holds without a queue, and one packet.
-                let holds = (packets * base / least + 1.0).min(packets);
-                self.window.add((holds.max(2.0) - packets) * mss);
-                self.window.end_slow_start();
-            }
-            self.grows = !self.grows;
-        } else if queued > beta {
-            self.window.add(if packets - 1.0 < 2.0 { 0.0 } else { -mss });
-        } else if queued < alpha {
+    /// Once a round trip.
+    fn end_round(&mut self) {
+        if self.window.is_in_slow_start() {
+            self.is_growing = !self.is_growing;
+        } else if self.samples <= FEW {
+            self.window.add(self.window.mss());
+        } else {
+            self.adjust();
+        }
+        self.begin_round();
+    }
+
+    /// In slow start, in rounds with growth: their samples are of packets that were sent in the round without. Three are enough, for the smallest counts.
+    fn slow_start(&mut self, acked: &Acked) {
+        if self.samples <= FEW || self.backlog(self.smallest) <= self.options.gamma {
+            self.window.slow_start(acked);
+            return;
+        }
+        let (pipe, mss) = (self.window.size() * self.base / self.smallest, self.window.mss());
+        self.window.set(self.window.size().min(pipe + mss));
+        self.window.lower_threshold(self.window.size() - mss);
+    }
+
+    /// Congestion avoidance.
+    fn adjust(&mut self) {
+        let backlog = self.backlog(self.smallest);
+        let mss = self.window.mss();
+        if backlog > self.options.beta {
+            self.window.add(-mss);
+            self.window.lower_threshold(self.window.size() - mss);
+        } else if backlog < self.options.alpha {
             self.window.add(mss);
         }
+    }
+
+    /// Packets of one's own in the queue.
+    fn backlog(&self, rtt: f64) -> f64 {
+        self.window.packets() * (rtt - self.base) / rtt
+    }
+
+    fn begin_round(&mut self) {
+        self.smallest = f64::INFINITY;
+        self.samples = 0;
+    }
+}
+
+impl Default for Vegas {
+    fn default() -> Vegas {
+        Vegas::new(VegasOptions::default())
     }
 }
 
@@ -76,34 +124,38 @@ impl SinglePath for Vegas {
     const NAME: &'static str = "vegas";
 
     fn handle_start(&mut self, _now: Time, start: &Start) {
-        *self = Vegas { options: self.options, window: Window::new(start), round: Round::default(), grows: true };
+        *self = Vegas { window: Window::new(start, 2.0), ..Vegas::new(self.options) };
     }
 
     fn handle_acked(&mut self, _now: Time, acked: &Acked) {
-        if let Some(rtt) = acked.rtt {
-            self.round.least = Some(self.round.least.map_or(rtt, |least| least.min(rtt)));
-            self.round.samples += 1;
+        self.window.handle_progress();
+        let rtt = acked.rtt.and_then(seconds);
+        self.base = self.base.min(rtt.unwrap_or(f64::INFINITY));
+        if acked.in_recovery || acked.is_app_limited {
+            // Half-empty and emptying windows tell no backlog: the next full round does.
+            self.rounds.restart();
+            self.begin_round();
+            return;
         }
-        if acked.round != self.round.number {
-            let over = core::mem::replace(&mut self.round, Round { number: acked.round, ..Round::default() });
-            if acked.in_recovery || acked.is_app_limited {
-                return;
-            }
-            if let Some(least) = over.least {
-                self.compare(least, acked.min_rtt);
-            }
+        if self.rounds.is_over(acked.round, 1) {
+            self.end_round();
         }
-        if self.window.is_slow_start() && self.grows && !acked.in_recovery && !acked.is_app_limited {
-            self.window.grow_slowly(acked);
+        if let Some(rtt) = rtt {
+            self.smallest = self.smallest.min(rtt);
+            self.samples = self.samples.saturating_add(1);
+        }
+        if self.window.is_in_slow_start() && self.is_growing {
+            self.slow_start(acked);
         }
     }
 
     fn handle_congestion(&mut self, _now: Time, congestion: &Congestion) {
-        self.window.cut_to(congestion.in_flight.as_f64() / 2.0);
+        self.window.cut(congestion.in_flight.as_f64() / 2.0);
     }
 
     fn handle_timeout(&mut self, _now: Time, in_flight: Bytes) {
-        self.window.collapse(in_flight.as_f64() / 2.0);
+        self.window.time_out(in_flight.as_f64() / 2.0);
+        self.is_growing = true;
     }
 
     fn handle_undo(&mut self, _now: Time) {
@@ -112,6 +164,9 @@ impl SinglePath for Vegas {
 
     fn handle_idle_restart(&mut self, _now: Time) {
         self.window.restart();
+        self.rounds.restart();
+        self.begin_round();
+        self.is_growing = true;
     }
 
     fn handle_slow_start_end(&mut self, _now: Time) {

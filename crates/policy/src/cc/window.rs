@@ -1,88 +1,142 @@
-//! A window in real numbers of bytes, with the slow start that loss-based algorithms share (RFC 5681).
+//! What the window-based algorithms have in common: the window itself, slow start, cuts and their undoing.
 
-use units::{Bytes, Span};
+use units::{Bytes, Span, Time};
 
-use super::{Acked, Allowance, Start};
+use super::{Acked, Allowance, MAX_WINDOW, Start};
 
-/// Window and slow start threshold.
-#[derive(Clone, Copy, Debug, Default)]
+/// How many MSS one acknowledgement may add in slow start: the `L` of RFC 9406, section 4.2, for senders that may not pace.
+const SLOW_START_LIMIT: f64 = 8.0;
+
+/// A window with its threshold. It stays finite, at or above its floor and at or below [`MAX_WINDOW`], whatever is done to it.
+#[derive(Clone, Debug)]
 pub(super) struct Window {
-    pub(super) mss: f64,
-    /// Bytes, at least one MSS.
-    pub(super) bytes: f64,
+    mss: f64,
+    size: f64,
+    floor: f64,
     /// `None` before the first congestion: slow start without bound.
-    pub(super) threshold: Option<f64>,
+    threshold: Option<f64>,
     initial: f64,
-    /// Both, before the last cut.
+    /// Size and threshold before the last cut.
     before: Option<(f64, Option<f64>)>,
+    /// The timer ran out and nothing has been acknowledged since.
+    is_backing_off: bool,
 }
 
 impl Window {
-    pub(super) fn new(start: &Start) -> Window {
-        let mss = start.mss.as_f64().max(1.0);
-        let initial = start.initial_window.as_f64().max(mss);
-        Window { mss, bytes: initial, threshold: None, initial, before: None }
+    /// A window that never falls below `floor` MSS.
+    pub(super) fn new(start: &Start, floor: f64) -> Window {
+        let mss = start.mss.as_f64().clamp(1.0, MAX_WINDOW.as_f64() / 4.0);
+        let floor = floor * mss;
+        let initial = within(start.initial_window.as_f64(), floor);
+        Window { mss, size: initial, floor, threshold: None, initial, before: None, is_backing_off: false }
     }
 
-    /// In packets.
+    /// One packet, in bytes.
+    pub(super) fn mss(&self) -> f64 {
+        self.mss
+    }
+
+    /// The window in bytes.
+    pub(super) fn size(&self) -> f64 {
+        self.size
+    }
+
+    /// The window in packets.
     pub(super) fn packets(&self) -> f64 {
-        self.bytes / self.mss
+        self.size / self.mss
     }
 
-    pub(super) fn is_slow_start(&self) -> bool {
-        self.threshold.is_none_or(|threshold| self.bytes < threshold)
+    pub(super) fn is_in_slow_start(&self) -> bool {
+        self.threshold.is_none_or(|threshold| self.size < threshold)
     }
 
-    /// Slow start: what was acknowledged, two packets at most, since acknowledgements are delayed (RFC 3465).
-    pub(super) fn grow_slowly(&mut self, acked: &Acked) {
-        let most = 2.0 * self.mss;
-        self.add(acked.bytes.as_f64().min(most) / f64::from(acked.slow_start_divisor.max(1)));
+    /// Sets the window, in bytes.
+    pub(super) fn set(&mut self, size: f64) {
+        self.size = within(size, self.floor);
     }
 
-    /// Grows by so many bytes, or shrinks; nonsense is ignored.
+    /// Adds to the window, in bytes.
     pub(super) fn add(&mut self, bytes: f64) {
-        if bytes.is_finite() {
-            // A window of 2^53 bytes is not reached by anything real.
-            self.bytes = (self.bytes + bytes).clamp(self.mss, 9e15);
+        self.set(self.size + bytes);
+    }
+
+    /// Call it for every acknowledgement: the next timeout is then a new one.
+    pub(super) fn handle_progress(&mut self) {
+        self.is_backing_off = false;
+    }
+
+    /// Slow start (RFC 5681, section 3.1). Returns how many of the acknowledged bytes are left for congestion avoidance: none below
+    /// the threshold, all above it, what goes beyond it on the way.
+    pub(super) fn slow_start(&mut self, acked: &Acked) -> f64 {
+        let bytes = acked.bytes.as_f64();
+        if !self.is_in_slow_start() {
+            return bytes;
         }
+        let divisor = f64::from(acked.slow_start_divisor.max(1));
+        let growth = bytes.min(SLOW_START_LIMIT * self.mss) / divisor;
+        let room = self.threshold.map_or(f64::INFINITY, |threshold| threshold - self.size);
+        if growth <= room {
+            self.add(growth);
+            return 0.0;
+        }
+        self.add(room);
+        (growth - room) * divisor
     }
 
-    /// Congestion: window and threshold become this, at least two packets (RFC 5681, equation 4).
-    pub(super) fn cut_to(&mut self, bytes: f64) {
-        self.before = Some((self.bytes, self.threshold));
-        let bytes = bytes.max(2.0 * self.mss).min(9e15);
-        self.threshold = Some(bytes);
-        self.bytes = bytes;
+    /// Congestion: window and threshold become `target` bytes, two MSS at least (RFC 5681, equation 4).
+    pub(super) fn cut(&mut self, target: f64) {
+        self.before = Some((self.size, self.threshold));
+        let target = self.threshold_of(target);
+        self.threshold = Some(target);
+        self.set(target);
     }
 
-    /// A timeout: this is the threshold, and the window one packet.
-    pub(super) fn collapse(&mut self, threshold: f64) {
-        self.cut_to(threshold);
-        self.bytes = self.mss;
+    /// The timer ran out: the window falls to one packet, or to its floor. When it runs out again for the same packet,
+    /// the threshold stays (RFC 5681, section 3.1), and an undo leads back to before the first time. Returns whether this is the first time.
+    pub(super) fn time_out(&mut self, target: f64) -> bool {
+        let is_first = !self.is_backing_off;
+        if is_first {
+            self.before = Some((self.size, self.threshold));
+            self.threshold = Some(self.threshold_of(target));
+        }
+        self.is_backing_off = true;
+        self.set(self.mss);
+        is_first
+    }
+
+    fn threshold_of(&self, target: f64) -> f64 {
+        within(target, (2.0 * self.mss).max(self.floor))
     }
 
     /// The last cut was for nothing.
     pub(super) fn undo(&mut self) {
-        if let Some((bytes, threshold)) = self.before.take() {
-            self.bytes = self.bytes.max(bytes);
+        if let Some((size, threshold)) = self.before.take() {
+            self.size = self.size.max(size);
             self.threshold = threshold;
+            self.is_backing_off = false;
         }
     }
 
-    /// After an idle time (RFC 5681, section 4.1).
+    /// After an idle time, begin with no more than the initial window (RFC 5681, section 4.1).
     pub(super) fn restart(&mut self) {
-        self.bytes = self.bytes.min(self.initial);
+        self.size = self.size.min(self.initial);
     }
 
-    /// Slow start is over.
+    /// Slow start ends here.
     pub(super) fn end_slow_start(&mut self) {
-        if self.is_slow_start() {
-            self.threshold = Some(self.bytes);
+        if self.is_in_slow_start() {
+            self.threshold = Some(self.size);
         }
+    }
+
+    /// Keeps the threshold at `bytes` or below, so that small steps down do not lead back into slow start.
+    pub(super) fn lower_threshold(&mut self, bytes: f64) {
+        let bytes = self.threshold_of(bytes);
+        self.threshold = Some(self.threshold.map_or(bytes, |threshold| threshold.min(bytes)));
     }
 
     pub(super) fn allowance(&self) -> Allowance {
-        Allowance::window(whole(self.bytes))
+        Allowance::window(whole(self.size))
     }
 
     pub(super) fn threshold(&self) -> Option<Bytes> {
@@ -90,13 +144,57 @@ impl Window {
     }
 }
 
-/// Rounded down.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float cast saturates")]
-fn whole(bytes: f64) -> Bytes {
-    Bytes(bytes as u64)
+/// The least window there is: what a path has before it opens.
+impl Default for Window {
+    fn default() -> Window {
+        Window::new(&Start { mss: Bytes(1), initial_window: Bytes(1) }, 1.0)
+    }
 }
 
-/// A round-trip time in seconds that formulas can divide by.
-pub(super) fn seconds(rtt: Span) -> f64 {
-    rtt.as_secs_f64().max(1e-6)
+/// `size` between `floor` and [`MAX_WINDOW`]; what is not a number counts as the floor.
+fn within(size: f64, floor: f64) -> f64 {
+    size.max(floor).min(MAX_WINDOW.as_f64())
+}
+
+/// Whole bytes, rounded down.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float cast saturates")]
+fn whole(bytes: f64) -> Bytes {
+    // A window that is a whole number of packets but for rounding errors admits them all.
+    Bytes((bytes + 1e-6) as u64)
+}
+
+/// A round-trip time in seconds, for formulas that divide by it: `None` for zero, which says nothing.
+pub(super) fn seconds(rtt: Span) -> Option<f64> {
+    (rtt > Span::ZERO).then(|| rtt.as_secs_f64())
+}
+
+/// Counts round trips on behalf of algorithms that act once in so many of them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Rounds {
+    last: Option<u64>,
+}
+
+impl Rounds {
+    /// Whether `every` rounds have passed since this was last true. The first acknowledgement begins the count.
+    pub(super) fn is_over(&mut self, round: u64, every: u64) -> bool {
+        let Some(last) = self.last else {
+            self.last = Some(round);
+            return false;
+        };
+        let is_over = round.saturating_sub(last) >= every;
+        if is_over {
+            self.last = Some(round);
+        }
+        is_over
+    }
+
+    /// Begins to count anew with the next acknowledgement.
+    pub(super) fn restart(&mut self) {
+        self.last = None;
+    }
+}
+
+/// Seconds between two instants.
+pub(super) fn elapsed(from: Time, to: Time) -> f64 {
+    to.since(from).as_secs_f64()
 }

@@ -114,13 +114,7 @@ fn tcp(section: &Section<'_>, number: u32, links: &[LinkSpec]) -> Result<TcpSpec
         None => "cubic".to_owned(),
         Some(value) => {
             let name = value.text()?;
-            policy::cc::by_name(name).map_err(|error| {
-                let known = policy::cc::NAMES.iter().map(|known| known.name);
-                let plain = name.split('(').next().unwrap_or_default().trim();
-                let nearest = nearest(plain, known).filter(|nearest| *nearest != plain);
-                let hint = nearest.map_or_else(String::new, |nearest| format!("; did you mean '{nearest}'?"));
-                value.error(Problem::Because(format!("{error}{hint}")))
-            })?;
+            policy::cc::by_name(name).map_err(|error| value.error(Problem::Because(error.to_string())))?;
             name.to_owned()
         }
     };

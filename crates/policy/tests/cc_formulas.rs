@@ -1,0 +1,319 @@
+//! The formulas with numbers worked out by hand from the papers and RFCs.
+
+use policy::cc::{
+    Acked, Balia, Congestion, Controller, Coupled, Coupling, Lia, Olia, PathState, Signal, Start, by_name,
+};
+use units::{Bytes, Span, SubflowId, Time};
+
+const ID: SubflowId = SubflowId(1);
+const MSS: u64 = 1_000;
+
+fn near(found: f64, expected: f64, tolerance: f64) {
+    assert!((found - expected).abs() <= tolerance, "found {found}, expected {expected}");
+}
+
+fn acked(bytes: u64, rtt: Span, round: u64) -> Acked {
+    Acked {
+        bytes: Bytes(bytes),
+        in_flight: Bytes::ZERO,
+        sent_at: Time::ZERO,
+        window_at_sending: Bytes::ZERO,
+        rtt: Some(rtt),
+        smoothed_rtt: rtt,
+        min_rtt: rtt,
+        one_way_delay: None,
+        delivery_rate: None,
+        round,
+        ce_bytes: Bytes::ZERO,
+        is_app_limited: false,
+        in_recovery: false,
+        slow_start_divisor: 1,
+    }
+}
+
+/// A controller with one subflow of packets of 1000 bytes.
+struct One {
+    controller: Box<dyn Controller>,
+    now: Time,
+    round: u64,
+}
+
+impl One {
+    fn new(name: &str, packets: u64) -> One {
+        let mut controller = by_name(name).expect("known");
+        controller.handle_add(Time::ZERO, ID, &Start { mss: Bytes(MSS), initial_window: Bytes(packets * MSS) });
+        One { controller, now: Time::ZERO, round: 0 }
+    }
+
+    fn ack(&mut self, bytes: u64) -> u64 {
+        self.controller.handle_acked(self.now, ID, &acked(bytes, Span::from_millis(100), self.round));
+        self.window()
+    }
+
+    fn cut(&mut self, in_flight: u64) -> u64 {
+        let congestion = Congestion { signal: Signal::Loss, in_flight: Bytes(in_flight) };
+        self.controller.handle_congestion(self.now, ID, &congestion);
+        self.window()
+    }
+
+    fn time_out(&mut self, in_flight: u64) -> u64 {
+        self.controller.handle_timeout(self.now, ID, Bytes(in_flight));
+        self.window()
+    }
+
+    fn undo(&mut self) -> u64 {
+        self.controller.handle_undo(self.now, ID);
+        self.window()
+    }
+
+    /// A round trip of ten packets that took so many milliseconds each, sent under `old` packets of window.
+    fn round(&mut self, millis: u64, old: u64) -> u64 {
+        self.round += 1;
+        for _ in 0..10 {
+            let window_at_sending = Bytes(old * MSS);
+            let acked = Acked { window_at_sending, ..acked(MSS, Span::from_millis(millis), self.round) };
+            self.controller.handle_acked(self.now, ID, &acked);
+        }
+        self.window()
+    }
+
+    fn window(&self) -> u64 {
+        self.controller.allowance(ID).window.0
+    }
+
+    fn threshold(&self) -> Option<u64> {
+        self.controller.threshold(ID).map(|threshold| threshold.0)
+    }
+}
+
+#[test]
+fn reno_grows_and_halves() {
+    let mut reno = One::new("reno", 10);
+    assert_eq!((reno.window(), reno.threshold()), (10_000, None));
+    assert_eq!(reno.ack(MSS), 11_000);
+    // RFC 9406: L = 8, and a quarter in conservative slow start.
+    assert_eq!(reno.ack(20 * MSS), 19_000);
+    reno.controller.handle_acked(
+        Time::ZERO,
+        ID,
+        &Acked { slow_start_divisor: 4, ..acked(MSS, Span::from_millis(100), 0) },
+    );
+    assert_eq!(reno.window(), 19_250);
+    // RFC 5681, equations 4 and 3.
+    assert_eq!(reno.cut(10_000), 5_000);
+    assert_eq!(reno.ack(MSS), 5_200);
+    let idle = Acked { is_app_limited: true, ..acked(MSS, Span::from_millis(100), 0) };
+    reno.controller.handle_acked(Time::ZERO, ID, &idle);
+    assert_eq!(reno.window(), 5_200);
+    assert_eq!(reno.undo(), 19_250);
+    assert_eq!(reno.threshold(), None);
+}
+
+#[test]
+fn reno_times_out() {
+    let mut reno = One::new("reno", 10);
+    reno.cut(10_000);
+    assert_eq!((reno.time_out(5_200), reno.threshold()), (1_000, Some(2_600)));
+    // Again, for the same packet: the threshold stays.
+    assert_eq!((reno.time_out(1_000), reno.threshold()), (1_000, Some(2_600)));
+    assert_eq!(reno.ack(MSS), 2_000);
+    // 600 bytes to the threshold, then 1000 * 400 / 2600.
+    assert_eq!(reno.ack(MSS), 2_753);
+    assert_eq!((reno.time_out(1_000), reno.threshold()), (1_000, Some(2_000)), "two MSS at least");
+    assert_eq!(reno.time_out(1_000), 1_000);
+    assert_eq!(reno.undo(), 2_753, "back to before the first of the two");
+    reno.controller.handle_idle_restart(Time::ZERO, ID);
+    assert_eq!(reno.window(), 2_753, "no more than the initial window: less may stay");
+}
+
+#[test]
+fn cubic_follows_its_curve() {
+    let mut cubic = One::new("cubic", 100);
+    assert_eq!((cubic.cut(100_000), cubic.threshold()), (70_000, Some(70_000)));
+    // K = (30 / 0.4)^(1/3) = 4.2172 s. At t = 0 the curve is at 70, Reno's estimate at 70 + (0.9 / 1.7) / 70.
+    assert_eq!(cubic.ack(MSS), 70_007);
+    // t = 1 s: the target is 0.4 (1.1 - 4.2172)^3 + 100 = 87.884, of which a seventieth is taken.
+    cubic.now = Time::ZERO + Span::from_secs(1);
+    near(f64::from(u32::try_from(cubic.ack(MSS)).expect("small")), 70_262.9, 2.0);
+    // The application had nothing to send for ten seconds: they do not count. t = 1 s again, one step more.
+    cubic.now += Span::from_secs(10);
+    let idle = Acked { is_app_limited: true, ..acked(MSS, Span::from_millis(100), 0) };
+    cubic.controller.handle_acked(cubic.now, ID, &idle);
+    near(f64::from(u32::try_from(cubic.ack(MSS)).expect("small")), 70_513.7, 2.0);
+    // Far beyond the plateau the target is half as much again, so the window grows by half a packet.
+    cubic.now += Span::from_secs(100);
+    near(f64::from(u32::try_from(cubic.ack(MSS)).expect("small")), 71_013.7, 2.0);
+}
+
+#[test]
+fn cubic_makes_room_when_it_shrinks() {
+    for (name, plateau) in [("cubic", 0.85 * 70.0), ("cubic(fast_convergence=false)", 70.0)] {
+        let mut cubic = One::new(name, 100);
+        cubic.cut(100_000);
+        // From 70 packets, before the plateau of 100 was reached again.
+        assert_eq!(cubic.cut(70_000), 49_000);
+        cubic.ack(MSS);
+        // Long enough for the curve to be on its plateau, where the window stays but for a hair; a flight of small steps to get there.
+        let k = f64::cbrt((plateau - 49.0) / 0.4);
+        cubic.now = Time::ZERO + Span::from_secs_f64(k - 0.1);
+        for _ in 0..1_000 {
+            cubic.ack(MSS);
+        }
+        near(f64::from(u32::try_from(cubic.window()).expect("small")), plateau * 1_000.0, 100.0);
+    }
+}
+
+#[test]
+fn cubic_begins_with_the_middle_of_the_curve_after_a_timeout() {
+    let mut cubic = One::new("cubic", 100);
+    assert_eq!((cubic.time_out(100_000), cubic.threshold()), (1_000, Some(70_000)));
+    for _ in 0..69 {
+        cubic.ack(MSS);
+    }
+    assert_eq!(cubic.window(), 70_000);
+    cubic.ack(MSS);
+    cubic.now = Time::ZERO + Span::from_secs(3);
+    // K = 0: the target is 70 + 0.4 * 3.1^3 = 81.916 (the epoch began at 70.000).
+    near(f64::from(u32::try_from(cubic.ack(MSS)).expect("small")), 70_007.6 + 170.1, 2.0);
+    cubic.undo();
+    assert_eq!(cubic.window(), 100_000);
+    assert_eq!(cubic.threshold(), None);
+}
+
+#[test]
+fn vegas_counts_its_backlog() {
+    let mut vegas = One::new("vegas", 20);
+    vegas.controller.handle_slow_start_end(Time::ZERO, ID);
+    vegas.round(100, 20);
+    // What a round says is known when the next one begins. 20 * 10 / 110 = 1.8 packets: one more.
+    vegas.round(110, 20);
+    assert_eq!(vegas.round(125, 20), 22_000, "and one for the round without queue");
+    // 22 * 25 / 125 = 4.4: one less.
+    assert_eq!(vegas.round(114, 20), 21_000);
+    // 21 * 14 / 114 = 2.6: within.
+    assert_eq!(vegas.round(114, 20), 21_000);
+    assert_eq!(vegas.cut(21_000), 10_500);
+    assert_eq!(vegas.time_out(10_500), 2_000, "two packets at least");
+}
+
+#[test]
+fn vegas_doubles_every_other_round_until_there_is_a_queue() {
+    let mut vegas = One::new("vegas", 20);
+    let windows: Vec<u64> = [100, 100, 100, 100, 160].map(|millis| vegas.round(millis, 0)).into();
+    assert_eq!(windows[..4], [30_000, 30_000, 40_000, 40_000]);
+    // Two packets of growth, then the third sample: 42 * 60 / 160 = 15.75 packets in the queue; 42 * 100 / 160 + 1 = 27.25 remain.
+    assert_eq!(windows[4], 27_250);
+}
+
+#[test]
+fn fast_goes_half_way() {
+    let mut fast = One::new("fast(alpha=20,every=1)", 100);
+    // No queue: a packet an acknowledged packet.
+    assert_eq!(fast.round(100, 100), 110_000);
+    // An average that has come to 200 ms to the third digit; increases and decreases on the way.
+    for _ in 0..100 {
+        fast.round(200, 100);
+    }
+    // Fixed point of w = w/2 + (100 * 100/200 + 20)/2.
+    near(f64::from(u32::try_from(fast.window()).expect("small")), 70_000.0, 300.0);
+    let before = fast.window();
+    // 0.5 w + 0.5 (20 * 0.5 + 20): at once.
+    let expected = before.midpoint(30_000);
+    near(
+        f64::from(u32::try_from(fast.round(200, 20)).expect("small")),
+        f64::from(u32::try_from(expected).expect("small")),
+        300.0,
+    );
+    let before = fast.window();
+    // (50 - 15 = 35 packets more; ten of fifty packets of the round are acknowledged, the first of which decides.
+    let found = fast.round(200, 160) - before;
+    near(f64::from(u32::try_from(found).expect("small")), 25_000.0 * 9.0 / 50.0, 300.0);
+    assert_eq!(fast.cut(0), fast.threshold().expect("cut"));
+    assert_eq!(fast.time_out(0), 2_000);
+}
+
+fn path(window: f64, rtt: f64, between_losses: f64) -> PathState {
+    PathState { mss: 1.0, window, rtt, between_losses }
+}
+
+#[test]
+fn lia_takes_what_the_best_path_would_give() {
+    // Σw = 30, max w/rtt² = 4000, Σ w/rtt = 400: α = 0.75, 0.025 packets a packet on both.
+    let paths = [path(20.0, 0.1, 0.0), path(10.0, 0.05, 0.0)];
+    near(Lia.growth(&paths, 0), 0.025, 1e-12);
+    near(Lia.growth(&paths, 1), 0.025, 1e-12);
+    // One path of 1 packet at 10 ms beside 100 at 1 s: α/Σw = (1 / 0.0001) / 200² = 0.25; Reno's 1/100 is less.
+    let paths = [path(100.0, 1.0, 0.0), path(1.0, 0.01, 0.0)];
+    near(Lia.growth(&paths, 0), 0.01, 1e-12);
+    near(Lia.growth(&paths, 1), 0.25, 1e-12);
+    near(Lia.remainder(&paths, 1), 0.5, 0.0);
+}
+
+#[test]
+fn olia_moves_to_the_best_path() {
+    // Best by l/rtt²: 1e5 against 4e4, and the largest: nothing to move.
+    let paths = [path(20.0, 0.1, 1_000.0), path(10.0, 0.05, 100.0)];
+    near(Olia.growth(&paths, 0), 2_000.0 / 160_000.0, 1e-12);
+    near(Olia.growth(&paths, 1), 4_000.0 / 160_000.0, 1e-12);
+    // The best path has the smaller window: ε = 1/2 and -1/2.
+    let paths = [path(20.0, 0.1, 100.0), path(10.0, 0.05, 1_000.0)];
+    near(Olia.growth(&paths, 0), 0.0125 - 0.5 / 20.0, 1e-12);
+    near(Olia.growth(&paths, 1), 0.025 + 0.5 / 10.0, 1e-12);
+    // Three paths; the best is neither of the two largest: 1/(3·1) and -1/(3·2). Σ w/rtt = 500.
+    let paths = [path(20.0, 0.1, 1.0), path(20.4, 0.1, 1.0), path(9.6, 0.1, 50.0)];
+    near(Olia.growth(&paths, 0), 2_000.0 / 250_000.0 - 1.0 / 6.0 / 20.0, 1e-12);
+    near(Olia.growth(&paths, 2), 960.0 / 250_000.0 + 1.0 / 3.0 / 9.6, 1e-12);
+    // Best by l/rtt² (1e4 against 7500), though not by l/rtt, and the largest: nothing to move. Σ w/rtt = 250.
+    let unequal = [path(20.0, 0.1, 100.0), path(10.0, 0.2, 300.0)];
+    near(Olia.growth(&unequal, 1), 250.0 / 62_500.0, 1e-12);
+    // Alone it is Reno.
+    near(Olia.growth(&paths[..1], 0), 1.0 / 20.0, 1e-12);
+}
+
+#[test]
+fn balia_cuts_slow_paths_deeper() {
+    // x = 200, 100: Σx = 300, α = 1, 2.
+    let paths = [path(20.0, 0.1, 0.0), path(5.0, 0.05, 0.0)];
+    near(Balia.growth(&paths, 0), 200.0 / (0.1 * 90_000.0), 1e-12);
+    near(Balia.growth(&paths, 1), 100.0 / (0.05 * 90_000.0) * 1.5 * 1.2, 1e-12);
+    near(Balia.remainder(&paths, 0), 0.5, 1e-12);
+    near(Balia.remainder(&paths, 1), 0.25, 1e-12);
+    near(Balia.growth(&paths[..1], 0), 1.0 / 20.0, 1e-12);
+}
+
+/// Grows by what OLIA calls `l_r`, in bytes, for each acknowledged byte.
+#[derive(Clone, Debug)]
+struct Probe;
+
+impl Coupling for Probe {
+    const NAME: &'static str = "probe";
+
+    fn growth(&self, paths: &[PathState], at: usize) -> f64 {
+        paths[at].between_losses
+    }
+}
+
+#[test]
+fn distances_between_losses_are_kept() {
+    let controller = Box::new(Coupled::new(Probe));
+    let mut one = One { controller, now: Time::ZERO, round: 0 };
+    one.controller.handle_add(Time::ZERO, ID, &Start { mss: Bytes(MSS), initial_window: Bytes(10 * MSS) });
+    one.controller.handle_slow_start_end(Time::ZERO, ID);
+    let in_recovery = Acked { in_recovery: true, ..acked(5_000, Span::from_millis(100), 0) };
+    let probe = |one: &mut One| {
+        let before = one.window();
+        one.ack(1) - before
+    };
+    one.controller.handle_acked(Time::ZERO, ID, &in_recovery);
+    assert_eq!(probe(&mut one), 5_001, "since the beginning");
+    one.cut(10_000);
+    assert_eq!(probe(&mut one), 5_001, "between the last two");
+    one.cut(10_000);
+    one.cut(10_000);
+    assert_eq!(probe(&mut one), 1, "two at once are one: 1 byte since, 1 byte between");
+    one.controller.handle_acked(Time::ZERO, ID, &in_recovery);
+    assert_eq!(probe(&mut one), 5_002);
+    one.cut(10_000);
+    one.undo();
+    assert_eq!(probe(&mut one), 5_003, "the undone one does not count");
+}

@@ -1,0 +1,246 @@
+//! Whatever a controller is told, in whatever order: it does not panic, and its windows stay within their bounds.
+
+use policy::cc::{Acked, Congestion, Controller, Lost, MAX_WINDOW, NAMES, Sent, Signal, Start, by_name};
+use proptest::prelude::*;
+use units::{Bytes, Span, SubflowId, Time};
+
+#[derive(Clone, Debug)]
+enum Op {
+    Add {
+        mss: u64,
+        initial: u64,
+    },
+    Remove {
+        of: u32,
+    },
+    Sent {
+        of: u32,
+        bytes: u64,
+    },
+    Acked {
+        of: u32,
+        acked: Acked,
+    },
+    /// So many ordinary acknowledgements, so that there is something to break.
+    Progress {
+        of: u32,
+        packets: u16,
+        rtt: Span,
+    },
+    Lost {
+        of: u32,
+        bytes: u64,
+    },
+    Congestion {
+        of: u32,
+        signal: Signal,
+        in_flight: u64,
+    },
+    Timeout {
+        of: u32,
+        in_flight: u64,
+    },
+    Undo {
+        of: u32,
+    },
+    IdleRestart {
+        of: u32,
+    },
+    SlowStartEnd {
+        of: u32,
+    },
+    Wait {
+        span: Span,
+    },
+}
+
+fn amount() -> impl Strategy<Value = u64> {
+    prop_oneof![Just(0), Just(1), Just(1_448), 0..2_000_000_u64, any::<u64>()]
+}
+
+fn span() -> impl Strategy<Value = Span> {
+    prop_oneof![Just(0), Just(1), 0..400_000_000_u64, any::<u64>()].prop_map(Span::from_nanos)
+}
+
+fn acked() -> impl Strategy<Value = Acked> {
+    let numbers = (amount(), amount(), amount(), amount(), 0..20_u64);
+    let delays = (proptest::option::of(span()), span(), span());
+    (numbers, delays, any::<(bool, bool)>(), 0..5_u32).prop_map(|(numbers, delays, flags, slow_start_divisor)| Acked {
+        bytes: Bytes(numbers.0),
+        in_flight: Bytes(numbers.1),
+        sent_at: Time::from_nanos(numbers.2),
+        window_at_sending: Bytes(numbers.3),
+        rtt: delays.0,
+        smoothed_rtt: delays.1,
+        min_rtt: delays.2,
+        one_way_delay: None,
+        delivery_rate: None,
+        round: numbers.4,
+        ce_bytes: Bytes::ZERO,
+        is_app_limited: flags.0,
+        in_recovery: flags.1,
+        slow_start_divisor,
+    })
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let signal = prop_oneof![Just(Signal::Loss), Just(Signal::Mark)];
+    // One more than there are, so that some are not there.
+    let of = 0..5_u32;
+    prop_oneof![
+        2 => (prop_oneof![amount(), Just(1_448)], amount()).prop_map(|(mss, initial)| Op::Add { mss, initial }),
+        1 => of.clone().prop_map(|of| Op::Remove { of }),
+        1 => (of.clone(), amount()).prop_map(|(of, bytes)| Op::Sent { of, bytes }),
+        4 => (of.clone(), acked()).prop_map(|(of, acked)| Op::Acked { of, acked }),
+        4 => (of.clone(), 1..200_u16, span()).prop_map(|(of, packets, rtt)| Op::Progress { of, packets, rtt }),
+        1 => (of.clone(), amount()).prop_map(|(of, bytes)| Op::Lost { of, bytes }),
+        3 => (of.clone(), signal, amount()).prop_map(|(of, signal, in_flight)| Op::Congestion { of, signal, in_flight }),
+        2 => (of.clone(), amount()).prop_map(|(of, in_flight)| Op::Timeout { of, in_flight }),
+        2 => of.clone().prop_map(|of| Op::Undo { of }),
+        1 => of.clone().prop_map(|of| Op::IdleRestart { of }),
+        1 => of.prop_map(|of| Op::SlowStartEnd { of }),
+        2 => span().prop_map(|span| Op::Wait { span }),
+    ]
+}
+
+struct World {
+    controller: Box<dyn Controller>,
+    /// Subflows with their floors.
+    live: Vec<(SubflowId, Bytes)>,
+    added: u32,
+    now: Time,
+    round: u64,
+}
+
+impl World {
+    fn new(controller: &str) -> World {
+        let controller = by_name(controller).expect("a name of the table");
+        World { controller, live: Vec::new(), added: 0, now: Time::ZERO, round: 0 }
+    }
+
+    fn add(&mut self, mss: Bytes, initial_window: Bytes) {
+        let id = SubflowId(self.added);
+        self.added += 1;
+        self.controller.handle_add(self.now, id, &Start { mss, initial_window });
+        let packets = if matches!(self.controller.name(), "vegas" | "fast") { 2 } else { 1 };
+        self.live.push((id, Bytes(mss.0.saturating_mul(packets).clamp(packets, MAX_WINDOW.0 / 4))));
+    }
+
+    /// The `of`th subflow that there is, or one that is not there.
+    fn id(&self, of: u32) -> SubflowId {
+        self.live.get(of as usize).map_or(SubflowId(u32::MAX), |(id, _)| *id)
+    }
+
+    fn apply(&mut self, op: &Op) {
+        let now = self.now;
+        match *op {
+            Op::Add { mss, initial } if self.live.len() < 4 => self.add(Bytes(mss), Bytes(initial)),
+            Op::Add { .. } => {}
+            Op::Remove { of } => {
+                let id = self.id(of);
+                self.live.retain(|(other, _)| *other != id);
+                self.controller.handle_remove(now, id);
+            }
+            Op::Sent { of, bytes } => {
+                let sent = Sent { bytes: Bytes(bytes), in_flight: Bytes(bytes), is_retransmission: false };
+                self.controller.handle_sent(now, self.id(of), &sent);
+            }
+            Op::Acked { of, ref acked } => self.controller.handle_acked(now, self.id(of), acked),
+            Op::Progress { of, packets, rtt } => self.progress(of, packets, rtt),
+            Op::Lost { of, bytes } => {
+                let lost = Lost { bytes: Bytes(bytes), in_flight_at_sending: Bytes(bytes) };
+                self.controller.handle_lost(now, self.id(of), &lost);
+            }
+            Op::Congestion { of, signal, in_flight } => {
+                let congestion = Congestion { signal, in_flight: Bytes(in_flight) };
+                self.controller.handle_congestion(now, self.id(of), &congestion);
+            }
+            Op::Timeout { of, in_flight } => self.controller.handle_timeout(now, self.id(of), Bytes(in_flight)),
+            Op::Undo { of } => self.controller.handle_undo(now, self.id(of)),
+            Op::IdleRestart { of } => self.controller.handle_idle_restart(now, self.id(of)),
+            Op::SlowStartEnd { of } => self.controller.handle_slow_start_end(now, self.id(of)),
+            Op::Wait { span } => self.now += span,
+        }
+    }
+
+    fn progress(&mut self, of: u32, packets: u16, rtt: Span) {
+        let id = self.id(of);
+        for i in 0..packets {
+            if i % 10 == 0 {
+                self.round += 1;
+            }
+            self.now += Span::from_millis(1);
+            let window = self.controller.allowance(id).window;
+            let acked = Acked {
+                bytes: Bytes(1_448),
+                in_flight: window,
+                sent_at: self.now - rtt,
+                window_at_sending: window,
+                rtt: Some(rtt),
+                smoothed_rtt: rtt,
+                min_rtt: rtt,
+                one_way_delay: None,
+                delivery_rate: None,
+                round: self.round,
+                ce_bytes: Bytes::ZERO,
+                is_app_limited: false,
+                in_recovery: false,
+                slow_start_divisor: 1,
+            };
+            self.controller.handle_acked(self.now, id, &acked);
+        }
+    }
+
+    fn check(&self) -> Result<(), TestCaseError> {
+        let controller = &self.controller;
+        for (id, floor) in &self.live {
+            let window = controller.allowance(*id).window;
+            prop_assert!(window >= *floor, "{id}: {window:?} below {floor:?}: {controller:?}");
+            prop_assert!(window <= MAX_WINDOW, "{id}: {window:?}: {controller:?}");
+            if let Some(threshold) = controller.threshold(*id) {
+                prop_assert!(threshold >= *floor && threshold <= MAX_WINDOW, "{id}: {threshold:?}: {controller:?}");
+            }
+        }
+        let text = format!("{controller:?}");
+        prop_assert!(!text.contains("NaN"), "{text}");
+        prop_assert_eq!(controller.allowance(SubflowId(u32::MAX)).window, Bytes::ZERO);
+        Ok(())
+    }
+}
+
+proptest! {
+    #[test]
+    fn windows_stay_within_bounds(ops in proptest::collection::vec(op(), 1..60)) {
+        for known in NAMES {
+            let mut world = World::new(known.name);
+            world.add(Bytes(1_448), Bytes(14_480));
+            world.add(Bytes(1_448), Bytes(14_480));
+            for op in &ops {
+                world.apply(op);
+                world.check()?;
+            }
+        }
+    }
+
+    /// A copy is a copy: it goes on alone, and goes on the same.
+    #[test]
+    fn copies_behave_alike(before in proptest::collection::vec(op(), 1..20), after in proptest::collection::vec(op(), 1..20)) {
+        for known in NAMES {
+            let mut world = World::new(known.name);
+            world.add(Bytes(1_448), Bytes(14_480));
+            for op in &before {
+                world.apply(op);
+            }
+            let frozen = format!("{:?}", world.controller);
+            let mut copy = World { controller: world.controller.boxed_clone(), live: world.live.clone(), ..world };
+            for op in &after {
+                copy.apply(op);
+            }
+            prop_assert_eq!(frozen, format!("{:?}", world.controller));
+            for op in &after {
+                world.apply(op);
+            }
+            prop_assert_eq!(format!("{:?}", copy.controller), format!("{:?}", world.controller));
+        }
+    }
+}

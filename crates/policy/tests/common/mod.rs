@@ -1,0 +1,278 @@
+//! A small model to drive controllers with: links that are one FIFO with a rate, flows that always have something to send, and one
+//! acknowledgement a packet. Lost packets are noticed when their acknowledgement would have come; there are no timeouts. Dull on
+//! purpose: what it shows is the controller's doing. Same input, same output, on every machine.
+
+#![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
+#![allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use policy::cc::{Acked, Congestion, Controller, Lost, Sent, Signal, Start, by_name};
+use units::{Bytes, Rate, Span, SubflowId, Time};
+
+/// All packets have this size, on the wire and for the controller.
+pub const MSS: Bytes = Bytes(1_500);
+
+/// What a link drops beside what does not fit.
+#[derive(Clone, Copy, Debug)]
+pub enum Drops {
+    /// Nothing.
+    None,
+    /// The first packet, and every so manieth after it.
+    Every(u64),
+    /// A share that rises from 0 at `from` waiting packets to `most` at `to`.
+    Red { from: f64, to: f64, most: f64 },
+}
+
+#[derive(Debug)]
+pub struct Link {
+    pub rate: Rate,
+    /// Packets that may wait.
+    pub buffer: f64,
+    pub drops: Drops,
+    free_at: Time,
+    arrivals: u64,
+    random: u64,
+    /// Sum of the queues that packets met since the last [`Model::measure`], and how many packets met them.
+    met: (f64, u64),
+}
+
+impl Link {
+    pub fn new(rate: Rate, buffer: f64, drops: Drops) -> Link {
+        Link { rate, buffer, drops, free_at: Time::ZERO, arrivals: 0, random: 0x9e37_79b9_7f4a_7c15, met: (0.0, 0) }
+    }
+
+    /// Mean queue in packets that packets met.
+    pub fn mean_queue(&self) -> f64 {
+        self.met.0 / self.met.1 as f64
+    }
+
+    fn draw(&mut self) -> f64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        (self.random >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// When the packet would leave, and whether it does.
+    fn enqueue(&mut self, now: Time) -> (Time, bool) {
+        let service = MSS / self.rate;
+        let queue = self.free_at.since(now).as_nanos() as f64 / service.as_nanos() as f64;
+        self.met = (self.met.0 + queue, self.met.1 + 1);
+        self.arrivals += 1;
+        let leaves = self.free_at.max(now) + service;
+        let is_dropped = queue > self.buffer
+            || match self.drops {
+                Drops::None => false,
+                Drops::Every(n) => self.arrivals % n == 1,
+                Drops::Red { from, to, most } => self.draw() < most * ((queue - from) / (to - from)).clamp(0.0, 1.0),
+            };
+        if !is_dropped {
+            self.free_at = leaves;
+        }
+        (leaves, !is_dropped)
+    }
+}
+
+#[derive(Debug)]
+pub struct Subflow {
+    id: SubflowId,
+    link: usize,
+    propagation: Span,
+    in_flight: Bytes,
+    sent: u64,
+    /// Packets that arrived since the last [`Model::measure`].
+    pub delivered: u64,
+    smoothed_rtt: Option<Span>,
+    min_rtt: Span,
+    round: u64,
+    round_end: u64,
+    /// Packets sent before this are no news of congestion.
+    cut_at: Option<Time>,
+    /// The window in whole packets at the end of each round trip.
+    pub curve: Vec<u64>,
+}
+
+#[derive(Debug)]
+pub struct Flow {
+    pub controller: Box<dyn Controller>,
+    pub subflows: Vec<Subflow>,
+}
+
+impl Flow {
+    pub fn delivered(&self) -> u64 {
+        self.subflows.iter().map(|subflow| subflow.delivered).sum()
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    Start { flow: usize, packets: u64 },
+    Answer { flow: usize, subflow: usize, packet: u64, sent_at: Time, window: Bytes, in_flight: Bytes, arrived: bool },
+}
+
+#[derive(Debug, Default)]
+pub struct Model {
+    pub links: Vec<Link>,
+    pub flows: Vec<Flow>,
+    events: BinaryHeap<Reverse<(Time, u64, Event)>>,
+    admitted: u64,
+    measured_from: Time,
+    now: Time,
+}
+
+impl Model {
+    pub fn link(&mut self, link: Link) -> usize {
+        self.links.push(link);
+        self.links.len() - 1
+    }
+
+    /// A flow under the named controller with a subflow on each of `paths`: a link and the propagation delay there and back.
+    pub fn flow(&mut self, controller: &str, paths: &[(usize, Span)], start: Span) -> usize {
+        self.flow_from(10, controller, paths, start)
+    }
+
+    /// The same with an initial window of so many packets.
+    pub fn flow_from(&mut self, packets: u64, controller: &str, paths: &[(usize, Span)], start: Span) -> usize {
+        let subflows = paths.iter().zip(0..).map(|(&(link, propagation), id)| Subflow {
+            id: SubflowId(id),
+            link,
+            propagation,
+            in_flight: Bytes::ZERO,
+            sent: 0,
+            delivered: 0,
+            smoothed_rtt: None,
+            min_rtt: Span::from_nanos(u64::MAX),
+            round: 0,
+            round_end: 0,
+            cut_at: None,
+            curve: Vec::new(),
+        });
+        let controller = by_name(controller).unwrap_or_else(|error| panic!("{error}"));
+        self.flows.push(Flow { controller, subflows: subflows.collect() });
+        let flow = self.flows.len() - 1;
+        self.admit(Time::ZERO + start, Event::Start { flow, packets });
+        flow
+    }
+
+    /// Runs until `until` and forgets what was measured before `from`.
+    pub fn measure(&mut self, from: Span, until: Span) {
+        self.run(from);
+        for link in &mut self.links {
+            link.met = (0.0, 0);
+        }
+        for flow in &mut self.flows {
+            flow.subflows.iter_mut().for_each(|subflow| subflow.delivered = 0);
+        }
+        self.measured_from = self.now;
+        self.run(until);
+    }
+
+    pub fn run(&mut self, until: Span) {
+        let until = Time::ZERO + until;
+        while self.events.peek().is_some_and(|Reverse((at, ..))| *at <= until) {
+            let Some(Reverse((at, _, event))) = self.events.pop() else { break };
+            self.now = at;
+            self.handle(event);
+        }
+        self.now = until;
+    }
+
+    /// Packets a second since the last measurement began.
+    pub fn rate(&self, packets: u64) -> f64 {
+        packets as f64 / self.now.since(self.measured_from).as_secs_f64()
+    }
+
+    fn admit(&mut self, at: Time, event: Event) {
+        self.admitted += 1;
+        self.events.push(Reverse((at, self.admitted, event)));
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Start { flow, packets } => {
+                for at in 0..self.flows[flow].subflows.len() {
+                    let Flow { controller, subflows } = &mut self.flows[flow];
+                    let start = Start { mss: MSS, initial_window: Bytes(packets * MSS.0) };
+                    controller.handle_add(self.now, subflows[at].id, &start);
+                    self.send(flow, at);
+                }
+            }
+            Event::Answer { flow, subflow, arrived: false, sent_at, in_flight, .. } => {
+                self.handle_loss(flow, subflow, sent_at, in_flight);
+                self.send(flow, subflow);
+            }
+            Event::Answer { flow, subflow, packet, sent_at, window, .. } => {
+                self.handle_arrival(flow, subflow, packet, sent_at, window);
+                self.send(flow, subflow);
+            }
+        }
+    }
+
+    fn handle_loss(&mut self, flow: usize, at: usize, sent_at: Time, in_flight_at_sending: Bytes) {
+        let Flow { controller, subflows } = &mut self.flows[flow];
+        let subflow = &mut subflows[at];
+        controller.handle_lost(self.now, subflow.id, &Lost { bytes: MSS, in_flight_at_sending });
+        if subflow.cut_at.is_none_or(|cut_at| sent_at >= cut_at) {
+            subflow.cut_at = Some(self.now);
+            let congestion = Congestion { signal: Signal::Loss, in_flight: subflow.in_flight };
+            controller.handle_congestion(self.now, subflow.id, &congestion);
+        }
+        subflow.in_flight -= MSS;
+    }
+
+    fn handle_arrival(&mut self, flow: usize, at: usize, packet: u64, sent_at: Time, window: Bytes) {
+        let Flow { controller, subflows } = &mut self.flows[flow];
+        let subflow = &mut subflows[at];
+        let rtt = self.now.since(sent_at);
+        let old = subflow.smoothed_rtt.unwrap_or(rtt);
+        let smoothed_rtt = Span::from_nanos((7 * old.as_nanos() + rtt.as_nanos()) / 8);
+        subflow.smoothed_rtt = Some(smoothed_rtt);
+        subflow.min_rtt = subflow.min_rtt.min(rtt);
+        subflow.in_flight -= MSS;
+        subflow.delivered += 1;
+        if packet >= subflow.round_end {
+            subflow.round += 1;
+            subflow.round_end = subflow.sent;
+            subflow.curve.push(controller.allowance(subflow.id).window.0 / MSS.0);
+        }
+        let acked = Acked {
+            bytes: MSS,
+            in_flight: subflow.in_flight,
+            sent_at,
+            window_at_sending: window,
+            rtt: Some(rtt),
+            smoothed_rtt,
+            min_rtt: subflow.min_rtt,
+            one_way_delay: None,
+            delivery_rate: None,
+            round: subflow.round,
+            ce_bytes: Bytes::ZERO,
+            is_app_limited: false,
+            in_recovery: subflow.cut_at.is_some_and(|cut_at| sent_at < cut_at),
+            slow_start_divisor: 1,
+        };
+        controller.handle_acked(self.now, subflow.id, &acked);
+    }
+
+    fn send(&mut self, flow: usize, at: usize) {
+        loop {
+            let Flow { controller, subflows } = &mut self.flows[flow];
+            let subflow = &mut subflows[at];
+            let window = controller.allowance(subflow.id).window;
+            if subflow.in_flight + MSS > window.max(MSS) {
+                return;
+            }
+            subflow.in_flight += MSS;
+            let in_flight = subflow.in_flight;
+            controller.handle_sent(self.now, subflow.id, &Sent { bytes: MSS, in_flight, is_retransmission: false });
+            let packet = subflow.sent;
+            subflow.sent += 1;
+            let (leaves, arrived) = self.links[subflow.link].enqueue(self.now);
+            let answer_at = leaves + subflow.propagation;
+            let sent_at = self.now;
+            self.admit(answer_at, Event::Answer { flow, subflow: at, packet, sent_at, window, in_flight, arrived });
+        }
+    }
+}
