@@ -14,6 +14,8 @@
 //! | `lp` | the same for any routes, as a linear program (feature `lp`, on by default, wants `std`) |
 //! | [`Chooser`], [`reselect()`] | path choice and reselection |
 //! | [`study`], [`search`] | the paper's numerical study: rate control alone, and with reselection |
+//! | [`churn`] | the same while sources come and go and capacities change, against the optimum over time |
+//! | `mesh` | the same over several hops to several destinations (feature `lp`) |
 //!
 //! Rates that somebody states (demands, capacities) are [`units::Rate`]. Rates that the control computes with are real numbers
 //! in bit/s: an increment may be a fraction of a bit, and a rounded one would bias the probing.
@@ -39,6 +41,7 @@ extern crate alloc;
 extern crate std;
 
 mod choice;
+pub mod churn;
 mod controller;
 mod fleet;
 mod fluid;
@@ -46,13 +49,15 @@ mod instance;
 #[cfg(feature = "lp")]
 pub mod lp;
 mod maxmin;
+#[cfg(feature = "lp")]
+pub mod mesh;
 mod optimum;
 mod random;
 mod routes;
 pub mod search;
 pub mod study;
 
-pub use choice::{Choice, Chooser, Reselect, reselect};
+pub use choice::{Choice, Chooser, Reselect, Sample, reselect};
 pub use controller::{Config, Controller, Detect, Seen};
 pub use fleet::{Fleet, Initial};
 pub use fluid::{Fluid, Sharing};

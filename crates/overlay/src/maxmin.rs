@@ -43,7 +43,9 @@ pub(crate) fn fill(
     for link in binding.clone() {
         let paths = members.of(link);
         limits[link] = Limit { left: amounts[link], rising: paths.iter().map(|_| 1.0).sum() };
-        paths.iter().for_each(|&path| rising[path] = true);
+        for &path in paths {
+            rising[path] = true;
+        }
     }
     for link in binding {
         events.extend(limits[link].event().map(|at| Reverse((at, Holds::Link(link)))));

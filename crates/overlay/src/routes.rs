@@ -1,4 +1,4 @@
-//! Paths as lists of links: several hops, several destinations, links that paths share (the paper's section 2, L_sj).
+//! Paths as lists of links: several hops, several destinations, links that paths share (the paper's section 2, `L_sj`).
 
 use alloc::vec;
 use alloc::vec::Vec;

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use units::Seed;
 
-use crate::choice::{Reselect, reselect};
+use crate::choice::{Reselect, Sample, reselect};
 use crate::instance::{Instance, Selection};
 use crate::optimum::{Optimum, optimum};
 use crate::study::Setting;
@@ -40,6 +40,8 @@ pub struct Search {
     pub setting: Setting,
     /// Which paths are drawn anew.
     pub rule: Reselect,
+    /// Whether a source draws two relays where the paper's draws one, and keeps the one that has more to spare.
+    pub two_choices: bool,
     /// How sources come to their rates.
     pub rates: Rates,
     /// A source finds its demand met at this share less than it. The paper does not say; its figures depend on it.
@@ -54,7 +56,15 @@ impl Search {
     /// A search with the optimum as control, up to the paper's 1,000 iterations.
     #[must_use]
     pub fn optimal(setting: Setting, rule: Reselect) -> Search {
-        Search { setting, rule, rates: Rates::Optimal, tolerance: 0.01, stop: Stop::Feasible, cap: 1_000 }
+        Search {
+            setting,
+            rule,
+            two_choices: false,
+            rates: Rates::Optimal,
+            tolerance: 0.01,
+            stop: Stop::Feasible,
+            cap: 1_000,
+        }
     }
 
     /// A search with the setting's rate control: 100 intervals an iteration, of which the last 50 count.
@@ -97,7 +107,9 @@ pub fn search_in(search: &Search, instance: &Instance, seed: Seed) -> Found {
         if is_feasible || satisfied.iter().all(|&is| is) {
             return Found { iterations: Some(iteration), first: first.unwrap_or(last), last };
         }
-        reselect(search.rule, &mut selection, &satisfied, &rates, &mut chooser);
+        let spare = spare(instance, &selection, &rates);
+        let sample = if search.two_choices { Sample::Two(&spare) } else { Sample::One };
+        reselect(search.rule, sample, &mut selection, &satisfied, &rates, &mut chooser);
     }
     Found { iterations: None, first: first.unwrap_or(last), last }
 }
@@ -120,6 +132,13 @@ fn rates(search: &Search, instance: &Instance, selection: &Selection, best: &Opt
             sums.iter().map(|sum| sum / count).collect()
         }
     }
+}
+
+/// What each relay has left when these rates arrive, in bit/s.
+fn spare(instance: &Instance, selection: &Selection, rates: &[f64]) -> Vec<f64> {
+    let mut spare: Vec<f64> = instance.capacities.iter().map(|rate| rate.as_f64()).collect();
+    selection.relays().iter().zip(rates).for_each(|(&relay, rate)| spare[relay] -= rate);
+    spare
 }
 
 /// Which sources find their demand met.
