@@ -338,4 +338,59 @@ mod tests {
         controller.handle_interval(Some(Seen { received: 193.0, overloaded: false, arrived: 1.0 }));
         assert_eq!(rates(&controller), [200.0]);
     }
+
+    #[test]
+    fn the_receivers_word_may_differ_from_what_arrived() {
+        let config = Config { detect: Detect::Receiver(0.01), ..Config::aiad(0.1) };
+        let mut controller = Controller::new(config, Rate::from_bits(1_000), &[0.0], Seed(1));
+        controller.handle_interval(None);
+        // All of the path's own rate arrived, at its neighbours' cost.
+        controller.handle_interval(Some(Seen { received: 100.0, overloaded: false, arrived: 0.98 }));
+        assert_eq!(rates(&controller), [100.0]);
+        controller.handle_interval(Some(Seen { received: 99.0, overloaded: true, arrived: 0.995 }));
+        assert_eq!(rates(&controller), [200.0]);
+    }
+
+    #[test]
+    fn paths_that_fail_again_and_again_are_spared_ever_longer() {
+        let config = Config { pause: 4, ..Config::aiad(0.1) };
+        let mut controller = Controller::new(config, Rate::from_bits(100), &[50.0], Seed(1));
+        let mut probed = Vec::new();
+        for _ in 0..16 {
+            let seen = controller.probed().and(FAILED);
+            controller.handle_interval(seen);
+            probed.push(controller.probed().is_some());
+        }
+        // A failure becomes known one interval after its probe: 1, 2, 4, 4 intervals without one.
+        let at: Vec<usize> = probed.iter().enumerate().filter(|(_, is)| **is).map(|(at, _)| at).collect();
+        assert_eq!(at, [0, 2, 5, 10, 15]);
+        // The last probe comes through: none is left out any more.
+        for _ in 0..3 {
+            let all = all_of(&controller);
+            controller.handle_interval(Some(all));
+            assert!(controller.probed().is_some());
+        }
+        // A term well above zero spares nothing.
+        let config = Config { pause: 4, ..Config::mimd(0.1) };
+        let mut controller = Controller::new(config, Rate::from_bits(100), &[10.0], Seed(1));
+        controller.handle_interval(None);
+        controller.handle_interval(FAILED);
+        assert!(controller.probed().is_some());
+    }
+
+    #[test]
+    fn demands_may_change() {
+        let mut controller = Controller::new(Config::aiad(0.1), Rate::from_bits(100), &[60.0, 20.0], Seed(1));
+        controller.handle_demand(Rate::from_bits(40));
+        assert_eq!(rates(&controller), [30.0, 10.0]);
+        // Gone: no rate, no probe.
+        controller.handle_demand(Rate::ZERO);
+        controller.handle_interval(None);
+        assert_eq!((rates(&controller), controller.probed()), (alloc::vec![0.0, 0.0], None));
+        // Back: as one that begins, with its new increment.
+        controller.handle_demand(Rate::from_bits(200));
+        controller.handle_interval(None);
+        let probed = controller.probed().unwrap();
+        assert_eq!((rates(&controller)[probed], rates(&controller)[1 - probed]), (20.0, 0.0));
+    }
 }

@@ -114,6 +114,9 @@ pub struct Outcome {
     pub rates: Vec<f64>,
     /// The convergence value: the mean of the last intervals.
     pub value: f64,
+    /// What sources set beyond what arrived, in the mean of the last intervals: the price of their probes, of which paths too slow for their
+    /// rates have to rid themselves.
+    pub excess: f64,
     /// The convergence time: the interval, counted from 1, from which on all rates are within the band around the value; `None` if the
     /// last one is not.
     pub time: Option<usize>,
@@ -145,11 +148,19 @@ pub fn control(setting: &Setting, instance: &Instance, selection: &Selection, se
 /// Runs a fleet for as long as the setting says, and sums it up against this optimum in bit/s.
 pub(crate) fn follow(setting: &Setting, mut fleet: Fleet, instance: &Instance, optimum: f64) -> Outcome {
     let demand = instance.demand().as_f64();
-    let rates: Vec<f64> = (0..setting.intervals).map(|_| fleet.step() / demand).collect();
-    let value = mean(&rates[rates.len().saturating_sub(setting.settled)..]);
+    let settled = setting.intervals.saturating_sub(setting.settled);
+    let (mut rates, mut excesses) = (Vec::with_capacity(setting.intervals), Vec::new());
+    for interval in 0..setting.intervals {
+        rates.push(fleet.step() / demand);
+        if interval >= settled {
+            excesses.push(fleet.sent().iter().sum::<f64>() / demand - rates[interval]);
+        }
+    }
+    let value = mean(&rates[settled..]);
     let is_outside = |rate: &f64| (rate - value).abs() > setting.band * value;
     let time = rates.iter().rposition(is_outside).map_or(1, |last| last + 2);
-    Outcome { optimum: optimum / demand, value, time: (time <= rates.len()).then_some(time), rates }
+    let time = (time <= rates.len()).then_some(time);
+    Outcome { optimum: optimum / demand, value, excess: mean(&excesses), time, rates }
 }
 
 /// The mean; zero of nothing.

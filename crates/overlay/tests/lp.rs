@@ -57,17 +57,17 @@ fn bound(instance: &Instance, routes: &Routes) -> f64 {
     let amounts: Vec<f64> = instance.demands.iter().chain(&instance.capacities).map(|rate| rate.as_f64()).collect();
     let prices: Vec<_> = amounts.iter().map(|amount| problem.add_var(amount / 1e6, (0.0, 1.0))).collect();
     let sources = instance.demands.len();
-    let priced = |path: usize| {
+    let limits = |path: usize| {
         let links = routes.of(path).iter().map(|link| sources + link);
         links.chain([path / routes.paths()]).collect::<Vec<_>>()
     };
     for path in 0..routes.count() {
-        let terms: Vec<_> = priced(path).into_iter().map(|at| (prices[at], 1.0)).collect();
+        let terms: Vec<_> = limits(path).into_iter().map(|at| (prices[at], 1.0)).collect();
         problem.add_constraint(&terms, ComparisonOp::Ge, 1.0);
     }
     let solution = problem.solve().expect("prices of one are a solution");
     let prices: Vec<f64> = prices.iter().map(|&price| solution[price].max(0.0)).collect();
-    let cheapest = |path: usize| priced(path).into_iter().map(|at| prices[at]).sum::<f64>();
+    let cheapest = |path: usize| limits(path).into_iter().map(|at| prices[at]).sum::<f64>();
     // Scaled by what the dearest path lacks, the prices keep the rule exactly.
     let scale = (0..routes.count()).map(cheapest).fold(1.0, f64::min);
     prices.iter().zip(&amounts).map(|(price, amount)| price * amount).sum::<f64>() / scale

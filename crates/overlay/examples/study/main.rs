@@ -2,7 +2,12 @@
 //!
 //! Prints a line a quantity: its name, a tab, and the quantity in each run. `bench/bars/overlay-numerics` summarises them and
 //! holds them to what the paper reports.
-#![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a command that prints, and fails by panicking")]
+#![expect(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    clippy::cast_precision_loss,
+    reason = "a command that prints, and fails by panicking"
+)]
 
 mod beyond;
 
@@ -140,10 +145,11 @@ fn spread_4(options: &Options, name: &str, setting: &Setting) {
         let supply = [0.6, 1.0, 1.6, 2.0][usize::try_from(index / 3 % 4).unwrap()];
         let outcome = study::run(&Setting { skew, supply, ..setting.clone() }, Seed(index / 12));
         // A run that does not settle counts with all its intervals.
-        (outcome.gap(), outcome.time.unwrap_or(setting.intervals))
+        [outcome.gap(), outcome.time.unwrap_or(setting.intervals) as f64, outcome.excess]
     });
-    print(&format!("{name} gap"), outcomes.iter().map(|(gap, _)| gap));
-    print(&format!("{name} time"), outcomes.iter().map(|(_, time)| time));
+    for (index, kind) in ["gap", "time", "excess"].into_iter().enumerate() {
+        print(&format!("{name} {kind}"), outcomes.iter().map(|outcome| outcome[index]));
+    }
 }
 
 /// Fig. 4(a): the rate over time from nothing, b 0.5, f 1, for the first seed, against that run's optimum.
