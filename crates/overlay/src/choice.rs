@@ -114,9 +114,9 @@ impl Chooser {
     /// As [`Chooser::draw_other`]; the better one of two where the source learns about them.
     fn draw_better(&mut self, source: usize, used: &[usize], sample: Sample<'_>) -> Option<usize> {
         let first = self.draw_other(source, used)?;
-        let Sample::Two(spare) = sample else { return Some(first) };
+        let Sample::Two(offers) = sample else { return Some(first) };
         let second = self.draw_other(source, used)?;
-        Some(if spare[second] > spare[first] { second } else { first })
+        Some(if offers[second] > offers[first] { second } else { first })
     }
 
     /// What the source's estimate of the relay's capacity is of the true one.
@@ -141,7 +141,7 @@ pub enum Reselect {
 pub enum Sample<'a> {
     /// Nothing: it takes the one it drew (the paper's rule).
     One,
-    /// What each relay has to spare, in bit/s: of two that it drew it takes the one with more. Past the paper, which points at the power of
+    /// What each relay would give to one more path, in bit/s: of two that it drew it takes the one that would give more. Past the paper, which points at the power of
     /// two choices (M. Mitzenmacher, "The power of two choices in randomized load balancing", 2001) for its own randomisation.
     Two(&'a [f64]),
 }
@@ -250,7 +250,7 @@ mod tests {
 
     /// With p of the relays free, two draws find a free one with probability 1 - (1 - p)².
     #[test]
-    fn of_two_the_one_with_more_to_spare() {
+    fn of_two_the_one_that_gives_more() {
         let mut chooser = Chooser::new(Choice::Uniform, &[Rate::mbit(1); 4], Seed(1));
         let mut selection = Selection::new(1, vec![0; 20_000]);
         let (satisfied, rates) = (vec![false; 20_000], vec![0.0; 20_000]);

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use units::Rate;
 
-use crate::instance::Instance;
+use crate::instance::{Instance, Selection};
 use crate::maxmin::fill;
 use crate::routes::{Members, Routes};
 
@@ -148,6 +148,19 @@ fn least(a: f64, b: f64) -> f64 {
     if b < a { b } else { a }
 }
 
+/// What each relay would give to one more path that takes all it gets, under max-min sharing with these rates on the others, in
+/// bit/s: what it has to spare, or an equal share where that is more.
+pub(crate) fn offers(instance: &Instance, selection: &Selection, rates: &[f64]) -> Vec<f64> {
+    let members = Routes::from(selection).members(instance.capacities.len());
+    let offer = |(relay, capacity): (usize, &Rate)| {
+        let mut asked: Vec<f64> = members.of(relay).iter().map(|&path| rates[path]).collect();
+        asked.push(f64::INFINITY);
+        let all: Vec<usize> = (0..asked.len()).collect();
+        fair_level(capacity.as_f64(), &all, &asked)
+    };
+    instance.capacities.iter().enumerate().map(offer).collect()
+}
+
 /// The level at which paths that want more than the capacity together are cut, so that they get the capacity.
 fn fair_level(capacity: f64, paths: &[usize], sent: &[f64]) -> f64 {
     let mut level = capacity / paths.iter().map(|_| 1.0).sum::<f64>();
@@ -171,7 +184,6 @@ fn fair_level(capacity: f64, paths: &[usize], sent: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::instance::Selection;
 
     fn shared(sharing: Sharing, sent: &[f64], capacity: u64) -> Vec<f64> {
         let instance =
@@ -194,5 +206,13 @@ mod tests {
     fn proportional_sharing_scales() {
         assert_eq!(shared(Sharing::Proportional, &[3.0, 4.0, 2.0], 6), [2.0, 8.0 / 3.0, 4.0 / 3.0]);
         assert_eq!(shared(Sharing::Proportional, &[1.0, 2.0], 6), [1.0, 2.0]);
+    }
+
+    #[test]
+    fn a_newcomer_is_offered_what_is_spare_or_an_equal_share() {
+        let instance =
+            Instance { demands: vec![Rate::from_bits(9); 5], capacities: [9, 9, 4].map(Rate::from_bits).to_vec() };
+        let selection = Selection::new(1, vec![0, 0, 1, 1, 1]);
+        assert_eq!(offers(&instance, &selection, &[1.0, 8.0, 1.0, 2.0, 0.0]), [4.0, 6.0, 4.0]);
     }
 }

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use units::Seed;
 
 use crate::choice::{Reselect, Sample, reselect};
+use crate::fluid::offers;
 use crate::instance::{Instance, Selection};
 use crate::optimum::{Optimum, optimum};
 use crate::study::Setting;
@@ -40,7 +41,7 @@ pub struct Search {
     pub setting: Setting,
     /// Which paths are drawn anew.
     pub rule: Reselect,
-    /// Whether a source draws two relays where the paper's draws one, and keeps the one that has more to spare.
+    /// Whether a source draws two relays where the paper's draws one, and keeps the one that would give it more.
     pub two_choices: bool,
     /// How sources come to their rates.
     pub rates: Rates,
@@ -107,8 +108,8 @@ pub fn search_in(search: &Search, instance: &Instance, seed: Seed) -> Found {
         if is_feasible || satisfied.iter().all(|&is| is) {
             return Found { iterations: Some(iteration), first: first.unwrap_or(last), last };
         }
-        let spare = spare(instance, &selection, &rates);
-        let sample = if search.two_choices { Sample::Two(&spare) } else { Sample::One };
+        let offers = offers(instance, &selection, &rates);
+        let sample = if search.two_choices { Sample::Two(&offers) } else { Sample::One };
         reselect(search.rule, sample, &mut selection, &satisfied, &rates, &mut chooser);
     }
     Found { iterations: None, first: first.unwrap_or(last), last }
@@ -132,13 +133,6 @@ fn rates(search: &Search, instance: &Instance, selection: &Selection, best: &Opt
             sums.iter().map(|sum| sum / count).collect()
         }
     }
-}
-
-/// What each relay has left when these rates arrive, in bit/s.
-fn spare(instance: &Instance, selection: &Selection, rates: &[f64]) -> Vec<f64> {
-    let mut spare: Vec<f64> = instance.capacities.iter().map(|rate| rate.as_f64()).collect();
-    selection.relays().iter().zip(rates).for_each(|(&relay, rate)| spare[relay] -= rate);
-    spare
 }
 
 /// Which sources find their demand met.
