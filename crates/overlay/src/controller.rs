@@ -154,10 +154,17 @@ impl Controller {
             self.paths.iter_mut().for_each(|path| path.rate *= demand / sum);
         }
         if before <= 0.0 {
-            let probability = 1.0 / self.paths.iter().map(|_| 1.0).sum::<f64>();
-            self.paths.fill(Path { rate: 0.0, probability, beta: self.config.beta, pause: 0, spared: 0 });
-            self.probed = None;
+            (0..self.paths.len()).for_each(|path| self.handle_path(path));
         }
+    }
+
+    /// This path leads another way from now on: nothing is sent over it yet, and nothing known of it.
+    pub fn handle_path(&mut self, path: usize) {
+        let probability = 1.0 / self.paths.iter().map(|_| 1.0).sum::<f64>();
+        self.paths[path] = Path { rate: 0.0, probability, beta: self.config.beta, pause: 0, spared: 0 };
+        self.normalise();
+        // What was seen of a probe is of the path that it was before.
+        self.probed = self.probed.filter(|&probed| probed != path);
     }
 
     /// The rate set on each path, y, in bit/s.
@@ -392,5 +399,18 @@ mod tests {
         controller.handle_interval(None);
         let probed = controller.probed().unwrap();
         assert_eq!((rates(&controller)[probed], rates(&controller)[1 - probed]), (20.0, 0.0));
+    }
+
+    #[test]
+    fn a_path_that_leads_another_way_begins_anew() {
+        let mut controller = Controller::new(Config::mimd(0.1), Rate::from_bits(100), &[40.0, 40.0], Seed(1));
+        controller.handle_interval(None);
+        let probed = controller.probed().unwrap();
+        let kept = rates(&controller)[1 - probed];
+        controller.handle_path(probed);
+        assert_eq!((rates(&controller)[probed], rates(&controller)[1 - probed]), (0.0, kept));
+        // What was seen before judges nothing: no increment is taken back from either.
+        controller.handle_interval(FAILED);
+        assert!(rates(&controller)[1 - probed] >= kept);
     }
 }

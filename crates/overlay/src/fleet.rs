@@ -88,6 +88,22 @@ impl Fleet {
         self.fluid.handle_capacity(link, capacity);
     }
 
+    /// From the next interval on, these are the paths. Those that lead where they led before keep their rates.
+    ///
+    /// # Panics
+    ///
+    /// If they are not as many a source as before.
+    pub fn handle_paths(&mut self, paths: impl Into<Routes>) {
+        let routes = paths.into();
+        assert_eq!((routes.paths(), routes.count()), (self.k, self.sent.len()), "as many paths as before");
+        for path in 0..routes.count() {
+            if routes.of(path) != self.fluid.routes().of(path) {
+                self.sources[path / self.k].handle_path(path % self.k);
+            }
+        }
+        self.fluid.handle_routes(routes);
+    }
+
     /// The relays (or links).
     #[must_use]
     pub fn fluid(&self) -> &Fluid {

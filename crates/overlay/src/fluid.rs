@@ -58,6 +58,17 @@ impl Fluid {
         self.capacities[link] = capacity.as_f64();
     }
 
+    /// From the next rates on, these are the paths: as many as before.
+    pub(crate) fn handle_routes(&mut self, routes: Routes) {
+        self.members = routes.members(self.capacities.len());
+        self.routes = routes;
+    }
+
+    /// The links of all paths.
+    pub(crate) fn routes(&self) -> &Routes {
+        &self.routes
+    }
+
     /// Fills `received` with what arrives of each path when `sent` is what the sources set, all in bit/s.
     pub fn handle_rates(&mut self, sent: &[f64], received: &mut [f64]) {
         for (link, &capacity) in self.capacities.iter().enumerate() {

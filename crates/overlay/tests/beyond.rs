@@ -1,6 +1,6 @@
 //! What goes past the paper, each beside what it improves on or must agree with.
 
-use overlay::churn::{self, Change, Churn, Course};
+use overlay::churn::{self, Change, Churn, Course, Reselection};
 use overlay::search::{self, Search};
 use overlay::study::{self, Setting};
 use overlay::{Config, Detect, Fluid, Instance, Reselect, Routes, Selection, Sharing, optimum};
@@ -40,15 +40,20 @@ proptest! {
     #[test]
     fn rates_follow_what_changes(
         change in prop_oneof![(0.0..=1.0).prop_map(Change::Sources), (0.0..=1.0).prop_map(Change::Capacities)],
+        reselection in prop::option::of(
+            (prop_oneof![Just(Reselect::Paths), Just(Reselect::Least), Just(Reselect::Everything)], any::<bool>(), 1_usize..20)
+                .prop_map(|(rule, two_choices, every)| Reselection { rule, two_choices, every }),
+        ),
         pause in 0_u32..40,
         detect in prop_oneof![Just(Detect::Throughput(0.0)), Just(Detect::Receiver(0.0)), Just(Detect::Receiver(0.03))],
         seed: u64,
     ) {
         let control = Config { pause, detect, ..Config::mimd(0.01) };
         let setting = Setting { sources: 8, relays: 6, control, intervals: 60, ..Setting::default() };
-        let course = churn::run(&Churn { setting, change, every: 7 }, Seed(seed));
+        let course = churn::run(&Churn { setting, change, every: 7, reselection }, Seed(seed));
         prop_assert_eq!((course.rates.len(), course.recoveries(0.9).count()), (60, 9));
-        for (rate, best) in course.rates.iter().zip(&course.optima) {
+        for ((rate, best), bound) in course.rates.iter().zip(&course.optima).zip(&course.bounds) {
+            prop_assert!(best <= &(bound + 1e-9), "{best} of {bound}");
             prop_assert!((-1e-9..=best * (1.0 + 1e-9) + 1e-9).contains(rate), "{rate} of {best}");
         }
     }
@@ -59,7 +64,7 @@ fn a_change_of_nothing_changes_nothing() {
     let setting = Setting { intervals: 300, settled: 100, ..Setting::default() };
     let still = study::run(&setting, Seed(5));
     for change in [Change::Sources(0.0), Change::Capacities(0.0)] {
-        let course = churn::run(&Churn { setting: setting.clone(), change, every: 50 }, Seed(5));
+        let course = churn::run(&Churn { setting: setting.clone(), change, every: 50, reselection: None }, Seed(5));
         assert_eq!(course.rates, still.rates);
         assert!(course.optima.iter().all(|&best| (best - still.optimum).abs() < 1e-12));
     }
@@ -68,12 +73,14 @@ fn a_change_of_nothing_changes_nothing() {
 #[test]
 fn recoveries_are_counted_from_each_change() {
     let course = Course {
+        bounds: vec![1.0; 8],
         rates: vec![0.0, 0.5, 1.0, 0.9, 0.9, 0.9, 0.5, 0.5],
         optima: [[1.0; 3], [1.0; 3], [0.5; 3]].concat()[..8].to_vec(),
         every: 3,
     };
     assert_eq!(course.recoveries(0.95).collect::<Vec<_>>(), [Some(2), None, Some(0)]);
     assert!((course.kept() - 5.2 / 7.0).abs() < 1e-12);
+    assert!((course.served() - 5.2 / 8.0).abs() < 1e-12);
 }
 
 /// A source that displaces others on a full relay takes that for success; the receiver sees that somebody lacks something.
@@ -105,6 +112,20 @@ fn spared_paths_carry_less_in_vain() {
     let (always, spared) = (outcome(0), outcome(32));
     assert!(spared.excess < always.excess / 2.0, "{} and {}", spared.excess, always.excess);
     assert!(spared.value > always.value - 0.005, "{} and {}", spared.value, always.value);
+}
+
+/// While sources come and go and rates go on, those who draw other paths get what the first ones cannot give.
+#[test]
+fn reselection_goes_on_beside_the_control() {
+    let served = |reselection| {
+        let control = Config { detect: Detect::Receiver(0.0), ..Config::mimd(0.01) };
+        let setting = Setting { control, skew: 1.0, supply: 1.6, intervals: 2_000, ..Setting::default() };
+        let churn = Churn { setting, change: Change::Sources(0.1), every: 400, reselection };
+        (0..3).map(|seed| churn::run(&churn, Seed(seed)).served()).sum::<f64>() / 3.0
+    };
+    let first = served(None);
+    let later = served(Some(Reselection { rule: Reselect::Least, two_choices: true, every: 50 }));
+    assert!(first < 0.85 && later > 0.95, "{first} and {later}");
 }
 
 #[test]

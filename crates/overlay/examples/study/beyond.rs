@@ -1,6 +1,6 @@
 //! What goes past the paper: the linear program, and each improvement beside the paper's rule on the same figures.
 
-use overlay::churn::{self, Change, Churn};
+use overlay::churn::{self, Change, Churn, Reselection};
 use overlay::mesh::{self, Mesh};
 use overlay::search::{self, Search};
 use overlay::study::Setting;
@@ -80,7 +80,7 @@ pub(crate) fn churn(options: &Options) {
         for (rule, paper) in [("AIAD", Config::aiad(0.01)), ("MIMD", Config::mimd(0.01))] {
             for (name, control) in variants(paper) {
                 let setting = Setting { control, intervals: 4_000, ..Setting::default() };
-                let churn = Churn { setting, change, every: 200 };
+                let churn = Churn { setting, change, every: 200, reselection: None };
                 let courses = parallel(options, options.runs, |seed| {
                     let course = churn::run(&churn, Seed(seed));
                     let recoveries: Vec<usize> =
@@ -89,6 +89,30 @@ pub(crate) fn churn(options: &Options) {
                 });
                 print(&format!("churn {kind} {rule} {name} kept"), courses.iter().map(|(kept, _)| kept));
                 print(&format!("churn {kind} {rule} {name} recovery"), courses.iter().flat_map(|(_, times)| times));
+            }
+        }
+    }
+}
+
+/// Sources that come and go, with reselection while rates go on: what arrives of what could over the best paths.
+pub(crate) fn running(options: &Options) {
+    let receiver = Config { detect: Detect::Receiver(0.0), ..Config::mimd(0.01) };
+    for (skew, supply) in [(0.5, 1.2), (1.0, 1.6)] {
+        for (control_name, control) in [("AIAD paper", Config::aiad(0.01)), ("MIMD receiver", receiver)] {
+            let serve = |name: &str, reselection: Option<Reselection>| {
+                let setting = Setting { control, skew, supply, intervals: 4_000, ..Setting::default() };
+                let churn = Churn { setting, change: Change::Sources(0.1), every: 400, reselection };
+                let served = parallel(options, options.runs, |seed| churn::run(&churn, Seed(seed)).served());
+                print(&format!("running b={skew} f={supply} {control_name}, {name}"), served);
+            };
+            serve("no reselection", None);
+            for (rule, rule_name) in [(Reselect::Paths, "k"), (Reselect::Least, "1")] {
+                for (two_choices, drawn) in [(false, "one"), (true, "two")] {
+                    for every in [50, 200] {
+                        let reselection = Reselection { rule, two_choices, every };
+                        serve(&format!("{rule_name}-reselection of {drawn} every {every}"), Some(reselection));
+                    }
+                }
             }
         }
     }

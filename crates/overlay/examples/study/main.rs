@@ -68,10 +68,13 @@ fn main() {
             "signal" => beyond::signal(&options),
             "choices" => beyond::choices(&options),
             "churn" => beyond::churn(&options),
+            "running" => beyond::running(&options),
             "mesh" => beyond::mesh(&options),
             "scale" => scale(),
             other => {
-                panic!("no figure {other}: there are 3, 4, 5, 6, 7, extra, lp, signal, choices, churn, mesh, scale")
+                panic!(
+                    "no figure {other}: there are 3, 4, 5, 6, 7, extra, lp, signal, choices, churn, running, mesh, scale"
+                )
             }
         }
     }
