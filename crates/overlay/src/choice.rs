@@ -111,6 +111,14 @@ impl Chooser {
         found.or(others.last()).map(|&(relay, _)| relay)
     }
 
+    /// As [`Chooser::draw_other`]; the better one of two where the source learns about them.
+    fn draw_better(&mut self, source: usize, used: &[usize], sample: Sample<'_>) -> Option<usize> {
+        let first = self.draw_other(source, used)?;
+        let Sample::Two(offers) = sample else { return Some(first) };
+        let second = self.draw_other(source, used)?;
+        Some(if offers[second] > offers[first] { second } else { first })
+    }
+
     /// What the source's estimate of the relay's capacity is of the true one.
     fn bias(&self, source: usize, relay: usize) -> f64 {
         1.0 + self.error * (2.0 * unit_of(self.estimates, source, relay) - 1.0)
@@ -128,8 +136,25 @@ pub enum Reselect {
     Everything,
 }
 
+/// What a source learns about the relays that it draws.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Sample<'a> {
+    /// Nothing: it takes the one it drew (the paper's rule).
+    One,
+    /// What each relay would give to one more path, in bit/s: of two that it drew it takes the one that would give more. Past the paper, which points at the power of
+    /// two choices (M. Mitzenmacher, "The power of two choices in randomized load balancing", 2001) for its own randomisation.
+    Two(&'a [f64]),
+}
+
 /// Draws paths anew; `satisfied` has an entry a source, `rates` what arrives of each path.
-pub fn reselect(rule: Reselect, selection: &mut Selection, satisfied: &[bool], rates: &[f64], chooser: &mut Chooser) {
+pub fn reselect(
+    rule: Reselect,
+    sample: Sample<'_>,
+    selection: &mut Selection,
+    satisfied: &[bool],
+    rates: &[f64],
+    chooser: &mut Chooser,
+) {
     let k = selection.paths();
     for (source, &satisfied) in satisfied.iter().enumerate() {
         if satisfied && rule != Reselect::Everything {
@@ -139,11 +164,14 @@ pub fn reselect(rule: Reselect, selection: &mut Selection, satisfied: &[bool], r
             let rates = &rates[source * k..][..k];
             let least = (0..k).min_by(|&a, &b| rates[a].total_cmp(&rates[b]));
             // Whoever uses all relays keeps them.
-            if let (Some(least), Some(other)) = (least, chooser.draw_other(source, selection.of(source))) {
+            if let (Some(least), Some(other)) = (least, chooser.draw_better(source, selection.of(source), sample)) {
                 selection.of_mut(source)[least] = other;
             }
         } else {
-            let fresh = chooser.choose(source, k);
+            let mut fresh = Vec::with_capacity(k);
+            for _ in 0..k {
+                fresh.extend(chooser.draw_better(source, &fresh, sample));
+            }
             selection.of_mut(source).copy_from_slice(&fresh);
         }
     }
@@ -208,15 +236,26 @@ mod tests {
         let mut chooser = Chooser::new(Choice::Uniform, &[Rate::mbit(1); 50], Seed(1));
         let before = Selection::new(2, vec![0, 1, 2, 3]);
         let mut after = before.clone();
-        reselect(Reselect::Least, &mut after, &[true, false], &[0.0, 0.0, 5.0, 4.0], &mut chooser);
+        reselect(Reselect::Least, Sample::One, &mut after, &[true, false], &[0.0, 0.0, 5.0, 4.0], &mut chooser);
         assert_eq!((after.of(0), after.of(1)[0]), (before.of(0), 2));
         assert_ne!(after.of(1)[1], 3);
         let mut after = before.clone();
-        reselect(Reselect::Paths, &mut after, &[true, false], &[0.0; 4], &mut chooser);
+        reselect(Reselect::Paths, Sample::One, &mut after, &[true, false], &[0.0; 4], &mut chooser);
         assert_eq!(after.of(0), before.of(0));
         assert_ne!(after.of(1), before.of(1));
         let mut after = before.clone();
-        reselect(Reselect::Everything, &mut after, &[true, true], &[0.0; 4], &mut chooser);
+        reselect(Reselect::Everything, Sample::One, &mut after, &[true, true], &[0.0; 4], &mut chooser);
         assert_ne!(after.of(0), before.of(0));
+    }
+
+    /// With p of the relays free, two draws find a free one with probability 1 - (1 - p)².
+    #[test]
+    fn of_two_the_one_that_gives_more() {
+        let mut chooser = Chooser::new(Choice::Uniform, &[Rate::mbit(1); 4], Seed(1));
+        let mut selection = Selection::new(1, vec![0; 20_000]);
+        let (satisfied, rates) = (vec![false; 20_000], vec![0.0; 20_000]);
+        reselect(Reselect::Paths, Sample::Two(&[0.0, 0.0, 0.0, 5.0]), &mut selection, &satisfied, &rates, &mut chooser);
+        let free = selection.relays().iter().filter(|&&relay| relay == 3).map(|_| 1.0 / 20_000.0).sum::<f64>();
+        assert!((free - 7.0 / 16.0).abs() < 0.015, "{free}");
     }
 }

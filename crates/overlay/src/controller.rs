@@ -13,6 +13,9 @@ use crate::random::Draws;
 /// percent of the aggregate rate.
 const LEAST_PROBABILITY: f64 = 1e-12;
 
+/// An increment term below this is about zero: it adds less than a percent.
+const SMALL_TERM: f64 = 0.01;
+
 /// Shares of rates are sums of floats: a shortfall below this is rounding.
 const ROUNDING: f64 = 1e-9;
 
@@ -24,6 +27,9 @@ pub enum Detect {
     Throughput(f64),
     /// The relay had to deliver more than it can: the perfect detection that the paper's Theorem 1 assumes.
     RelayOverload,
+    /// Of all that sources set over the path's last link together, the receiver got less than the share 1 - θ. No measurement of a path
+    /// alone, so that neither packets that straddle an interval nor a displaced neighbour mislead it (past the paper).
+    Receiver(f64),
 }
 
 /// The constants of the control.
@@ -39,13 +45,16 @@ pub struct Config {
     pub beta: f64,
     /// How failure is found.
     pub detect: Detect,
+    /// For how many intervals a path may be spared after its probes failed again and again: 1, 2, 4, … up to this, as long as its
+    /// increment term is about zero. Zero is the paper's rule: a probe in each interval (past the paper).
+    pub pause: u32,
 }
 
 impl Config {
     /// Additive increase, additive decrease, with the paper's other constants: α 1.1, γ 2, δ 0.
     #[must_use]
     pub const fn aiad(epsilon: f64) -> Config {
-        Config { epsilon, alpha: 1.1, gamma: 2.0, beta: 0.0, detect: Detect::Throughput(0.0) }
+        Config { epsilon, alpha: 1.1, gamma: 2.0, beta: 0.0, detect: Detect::Throughput(0.0), pause: 0 }
     }
 
     /// Multiplicative increase, multiplicative decrease: as [`Config::aiad`], with β(0) = 0.1.
@@ -62,6 +71,8 @@ pub struct Seen {
     pub received: f64,
     /// Whether that path's relay was asked for more than it can deliver; only [`Detect::RelayOverload`] looks at it.
     pub overloaded: bool,
+    /// What share arrived of all that sources set over that path's last link; only [`Detect::Receiver`] looks at it.
+    pub arrived: f64,
 }
 
 /// The rate control of one source.
@@ -84,6 +95,10 @@ struct Path {
     probability: f64,
     /// The increment term, β.
     beta: f64,
+    /// For how many intervals it was last spared.
+    pause: u32,
+    /// For how many more it is.
+    spared: u32,
 }
 
 impl Controller {
@@ -96,7 +111,7 @@ impl Controller {
     pub fn new(config: Config, demand: Rate, initial: &[f64], seed: Seed) -> Controller {
         assert!(!initial.is_empty(), "a source needs a path");
         let count: f64 = initial.iter().map(|_| 1.0).sum();
-        let path = |&rate: &f64| Path { rate, probability: 1.0 / count, beta: config.beta };
+        let path = |&rate: &f64| Path { rate, probability: 1.0 / count, beta: config.beta, pause: 0, spared: 0 };
         Controller {
             config,
             demand: demand.as_f64(),
@@ -110,13 +125,46 @@ impl Controller {
     /// Begins a control interval: judges the last probe by what was `seen` of it, and probes anew. Without anything seen, which is
     /// so before the first interval, the parameters stay.
     pub fn handle_interval(&mut self, seen: Option<Seen>) {
-        let next = match (self.probed, seen) {
-            (Some(probed), Some(seen)) if self.has_failed(probed, seen) => self.adjust_after_failure(probed),
-            (Some(probed), Some(_)) => self.adjust_after_success(probed),
-            _ => self.draw(None),
+        for path in &mut self.paths {
+            path.spared = path.spared.saturating_sub(1);
+        }
+        let failed = match (self.probed, seen) {
+            (Some(probed), Some(seen)) if self.has_failed(probed, seen) => Some(self.adjust_after_failure(probed)),
+            (Some(probed), Some(_)) => {
+                self.adjust_after_success(probed);
+                None
+            }
+            _ => None,
         };
-        self.increase(next);
-        self.probed = Some(next);
+        // A source without a demand rests; so does one all of whose paths are spared.
+        self.probed = if self.demand > 0.0 { self.draw(failed) } else { None };
+        if let Some(probed) = self.probed {
+            self.increase(probed);
+        }
+    }
+
+    /// From now on the source has this demand: zero for one that goes. Rates beyond it shrink in proportion; a source that comes
+    /// (back) begins with nothing, and knows nothing of its paths.
+    pub fn handle_demand(&mut self, demand: Rate) {
+        let (before, demand) = (self.demand, demand.as_f64());
+        self.demand = demand;
+        self.step = self.config.epsilon * demand;
+        let sum: f64 = self.rates().sum();
+        if sum > demand {
+            self.paths.iter_mut().for_each(|path| path.rate *= demand / sum);
+        }
+        if before <= 0.0 {
+            (0..self.paths.len()).for_each(|path| self.handle_path(path));
+        }
+    }
+
+    /// This path leads another way from now on: nothing is sent over it yet, and nothing known of it.
+    pub fn handle_path(&mut self, path: usize) {
+        let probability = 1.0 / self.paths.iter().map(|_| 1.0).sum::<f64>();
+        self.paths[path] = Path { rate: 0.0, probability, beta: self.config.beta, pause: 0, spared: 0 };
+        self.normalise();
+        // What was seen of a probe is of the path that it was before.
+        self.probed = self.probed.filter(|&probed| probed != path);
     }
 
     /// The rate set on each path, y, in bit/s.
@@ -142,25 +190,30 @@ impl Controller {
         match self.config.detect {
             Detect::Throughput(delta) => seen.received < sent * (1.0 - delta - ROUNDING),
             Detect::RelayOverload => seen.overloaded,
+            Detect::Receiver(theta) => seen.arrived < 1.0 - theta - ROUNDING,
         }
     }
 
+    /// Returns the failed path.
     fn adjust_after_failure(&mut self, failed: usize) -> usize {
         let path = &mut self.paths[failed];
         path.rate = ((path.rate - self.step) / (1.0 + path.beta)).max(0.0);
         path.beta /= self.config.gamma;
         path.probability /= 2.0;
+        if path.beta < SMALL_TERM {
+            path.pause = (2 * path.pause).clamp(1, self.config.pause.max(1)).min(self.config.pause);
+            path.spared = path.pause;
+        }
         self.normalise();
-        // With one path only there is no other one to turn to.
-        if self.paths.len() == 1 { failed } else { self.draw(Some(failed)) }
+        failed
     }
 
-    fn adjust_after_success(&mut self, probed: usize) -> usize {
+    fn adjust_after_success(&mut self, probed: usize) {
         let path = &mut self.paths[probed];
         path.beta *= self.config.alpha;
         path.probability = (2.0 * path.probability).min(1.0);
+        path.pause = 0;
         self.normalise();
-        self.draw(None)
     }
 
     fn normalise(&mut self) {
@@ -170,14 +223,16 @@ impl Controller {
         }
     }
 
-    /// A path by the probabilities, other than `except`.
-    fn draw(&mut self, except: Option<usize>) -> usize {
-        let candidates = || self.paths.iter().enumerate().filter(|(index, _)| Some(*index) != except);
+    /// A path by the probabilities, other than the one that has just `failed` if there is another, and none that is spared.
+    fn draw(&mut self, failed: Option<usize>) -> Option<usize> {
+        let except = failed.filter(|_| self.paths.len() > 1);
+        let is_candidate = |(index, path): &(usize, &Path)| Some(*index) != except && path.spared == 0;
+        let candidates = || self.paths.iter().enumerate().filter(is_candidate);
         let sum: f64 = candidates().map(|(_, path)| path.probability).sum();
         let mut left = self.draws.unit() * sum;
-        let mut last = 0;
+        let mut last = None;
         for (index, path) in candidates() {
-            last = index;
+            last = Some(index);
             left -= path.probability;
             if left < 0.0 {
                 break;
@@ -214,7 +269,7 @@ impl Controller {
 mod tests {
     use super::*;
 
-    const FAILED: Option<Seen> = Some(Seen { received: 0.0, overloaded: true });
+    const FAILED: Option<Seen> = Some(Seen { received: 0.0, overloaded: true, arrived: 0.0 });
 
     fn rates(controller: &Controller) -> Vec<f64> {
         controller.rates().collect()
@@ -223,7 +278,7 @@ mod tests {
     /// What arrives if all does.
     fn all_of(controller: &Controller) -> Seen {
         let probed = controller.probed().expect("it began");
-        Seen { received: rates(controller)[probed], overloaded: false }
+        Seen { received: rates(controller)[probed], overloaded: false, arrived: 1.0 }
     }
 
     #[test]
@@ -285,9 +340,77 @@ mod tests {
         let config = Config { detect: Detect::Throughput(0.03), ..Config::aiad(0.1) };
         let mut controller = Controller::new(config, Rate::from_bits(1_000), &[0.0], Seed(1));
         controller.handle_interval(None);
-        controller.handle_interval(Some(Seen { received: 97.5, overloaded: true }));
+        controller.handle_interval(Some(Seen { received: 97.5, overloaded: true, arrived: 0.5 }));
         assert_eq!(rates(&controller), [200.0]);
-        controller.handle_interval(Some(Seen { received: 193.0, overloaded: false }));
+        controller.handle_interval(Some(Seen { received: 193.0, overloaded: false, arrived: 1.0 }));
         assert_eq!(rates(&controller), [200.0]);
+    }
+
+    #[test]
+    fn the_receivers_word_may_differ_from_what_arrived() {
+        let config = Config { detect: Detect::Receiver(0.01), ..Config::aiad(0.1) };
+        let mut controller = Controller::new(config, Rate::from_bits(1_000), &[0.0], Seed(1));
+        controller.handle_interval(None);
+        // All of the path's own rate arrived, at its neighbours' cost.
+        controller.handle_interval(Some(Seen { received: 100.0, overloaded: false, arrived: 0.98 }));
+        assert_eq!(rates(&controller), [100.0]);
+        controller.handle_interval(Some(Seen { received: 99.0, overloaded: true, arrived: 0.995 }));
+        assert_eq!(rates(&controller), [200.0]);
+    }
+
+    #[test]
+    fn paths_that_fail_again_and_again_are_spared_ever_longer() {
+        let config = Config { pause: 4, ..Config::aiad(0.1) };
+        let mut controller = Controller::new(config, Rate::from_bits(100), &[50.0], Seed(1));
+        let mut probed = Vec::new();
+        for _ in 0..16 {
+            let seen = controller.probed().and(FAILED);
+            controller.handle_interval(seen);
+            probed.push(controller.probed().is_some());
+        }
+        // A failure becomes known one interval after its probe: 1, 2, 4, 4 intervals without one.
+        let at: Vec<usize> = probed.iter().enumerate().filter(|(_, is)| **is).map(|(at, _)| at).collect();
+        assert_eq!(at, [0, 2, 5, 10, 15]);
+        // The last probe comes through: none is left out any more.
+        for _ in 0..3 {
+            let all = all_of(&controller);
+            controller.handle_interval(Some(all));
+            assert!(controller.probed().is_some());
+        }
+        // A term well above zero spares nothing.
+        let config = Config { pause: 4, ..Config::mimd(0.1) };
+        let mut controller = Controller::new(config, Rate::from_bits(100), &[10.0], Seed(1));
+        controller.handle_interval(None);
+        controller.handle_interval(FAILED);
+        assert!(controller.probed().is_some());
+    }
+
+    #[test]
+    fn demands_may_change() {
+        let mut controller = Controller::new(Config::aiad(0.1), Rate::from_bits(100), &[60.0, 20.0], Seed(1));
+        controller.handle_demand(Rate::from_bits(40));
+        assert_eq!(rates(&controller), [30.0, 10.0]);
+        // Gone: no rate, no probe.
+        controller.handle_demand(Rate::ZERO);
+        controller.handle_interval(None);
+        assert_eq!((rates(&controller), controller.probed()), (alloc::vec![0.0, 0.0], None));
+        // Back: as one that begins, with its new increment.
+        controller.handle_demand(Rate::from_bits(200));
+        controller.handle_interval(None);
+        let probed = controller.probed().unwrap();
+        assert_eq!((rates(&controller)[probed], rates(&controller)[1 - probed]), (20.0, 0.0));
+    }
+
+    #[test]
+    fn a_path_that_leads_another_way_begins_anew() {
+        let mut controller = Controller::new(Config::mimd(0.1), Rate::from_bits(100), &[40.0, 40.0], Seed(1));
+        controller.handle_interval(None);
+        let probed = controller.probed().unwrap();
+        let kept = rates(&controller)[1 - probed];
+        controller.handle_path(probed);
+        assert_eq!((rates(&controller)[probed], rates(&controller)[1 - probed]), (0.0, kept));
+        // What was seen before judges nothing: no increment is taken back from either.
+        controller.handle_interval(FAILED);
+        assert!(rates(&controller)[1 - probed] >= kept);
     }
 }

@@ -4,12 +4,13 @@ use alloc::format;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use units::Seed;
+use units::{Rate, Seed};
 
 use crate::controller::{Config, Controller, Seen};
 use crate::fluid::{Fluid, Sharing};
-use crate::instance::{Instance, Selection};
+use crate::instance::Instance;
 use crate::maxmin::max_min;
+use crate::routes::Routes;
 
 /// The rates that sources begin with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +25,7 @@ pub enum Initial {
 #[derive(Clone, Debug)]
 pub struct Fleet {
     sources: Vec<Controller>,
-    selection: Selection,
+    k: usize,
     fluid: Fluid,
     sent: Vec<f64>,
     received: Vec<f64>,
@@ -35,24 +36,25 @@ impl Fleet {
     #[must_use]
     pub fn new(
         instance: &Instance,
-        selection: &Selection,
+        paths: impl Into<Routes>,
         config: &Config,
         initial: Initial,
         sharing: Sharing,
         seed: Seed,
     ) -> Fleet {
-        let k = selection.paths();
+        let routes = paths.into();
+        let k = routes.paths();
         let sent = match initial {
-            Initial::Zero => vec![0.0; selection.relays().len()],
-            Initial::MaxMin => max_min(instance, selection),
+            Initial::Zero => vec![0.0; routes.count()],
+            Initial::MaxMin => max_min(instance, &routes),
         };
         let source = |(index, &demand)| {
             Controller::new(*config, demand, &sent[index * k..][..k], seed.stream(&format!("source/{index}")))
         };
         Fleet {
             sources: instance.demands.iter().enumerate().map(source).collect(),
-            selection: selection.clone(),
-            fluid: Fluid::new(sharing, instance, selection),
+            k,
+            fluid: Fluid::new(sharing, instance, routes),
             received: sent.clone(),
             sent,
         }
@@ -60,11 +62,12 @@ impl Fleet {
 
     /// One control interval of every source; returns what arrives in it from all of them together, in bit/s.
     pub fn step(&mut self) -> f64 {
-        let k = self.selection.paths();
+        let k = self.k;
         for (index, source) in self.sources.iter_mut().enumerate() {
             let seen = source.probed().map(|probed| Seen {
                 received: self.received[index * k + probed],
-                overloaded: self.fluid.is_overloaded(self.selection.of(index)[probed]),
+                overloaded: self.fluid.is_overloaded(index * k + probed),
+                arrived: self.fluid.arrived(index * k + probed),
             });
             source.handle_interval(seen);
             for (slot, rate) in self.sent[index * k..][..k].iter_mut().zip(source.rates()) {
@@ -73,6 +76,38 @@ impl Fleet {
         }
         self.fluid.handle_rates(&self.sent, &mut self.received);
         self.received.iter().sum()
+    }
+
+    /// From the next interval on the source has this demand: zero for one that goes.
+    pub fn handle_demand(&mut self, source: usize, demand: Rate) {
+        self.sources[source].handle_demand(demand);
+    }
+
+    /// From the next interval on the relay (or link) has this capacity.
+    pub fn handle_capacity(&mut self, link: usize, capacity: Rate) {
+        self.fluid.handle_capacity(link, capacity);
+    }
+
+    /// From the next interval on, these are the paths. Those that lead where they led before keep their rates.
+    ///
+    /// # Panics
+    ///
+    /// If they are not as many a source as before.
+    pub fn handle_paths(&mut self, paths: impl Into<Routes>) {
+        let routes = paths.into();
+        assert_eq!((routes.paths(), routes.count()), (self.k, self.sent.len()), "as many paths as before");
+        for path in 0..routes.count() {
+            if routes.of(path) != self.fluid.routes().of(path) {
+                self.sources[path / self.k].handle_path(path % self.k);
+            }
+        }
+        self.fluid.handle_routes(routes);
+    }
+
+    /// The relays (or links).
+    #[must_use]
+    pub fn fluid(&self) -> &Fluid {
+        &self.fluid
     }
 
     /// The rates that are set, y, one a path, in bit/s.

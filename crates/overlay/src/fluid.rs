@@ -3,7 +3,11 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::instance::{Instance, Members, Selection};
+use units::Rate;
+
+use crate::instance::{Instance, Selection};
+use crate::maxmin::fill;
+use crate::routes::{Members, Routes};
 
 /// A relay counts as overloaded beyond this excess; a smaller one is the rounding of a sum.
 const ROUNDING: f64 = 1e-9;
@@ -14,35 +18,76 @@ pub enum Sharing {
     /// Max-min: up to an equal share each, and no path more than it asks for. So do TCP connections of equal round-trip time, one a source,
     /// and only so the paper's figures for multiplicative control come out.
     MaxMin,
-    /// In proportion to what each asks for. Then every path of an overloaded relay sees it.
+    /// In proportion to what each asks for. Then every path of an overloaded relay sees it. Over several links, a path gets the smallest
+    /// of its shares, so that the other links have something left over.
     Proportional,
 }
 
-/// The relays.
+/// The relays, or links.
 #[derive(Clone, Debug)]
 pub struct Fluid {
     sharing: Sharing,
     capacities: Vec<f64>,
+    routes: Routes,
     members: Members,
-    overloaded: Vec<bool>,
+    loads: Vec<Load>,
+}
+
+/// What a link had to carry in the last interval.
+#[derive(Clone, Copy, Debug, Default)]
+struct Load {
+    /// What sources set over it together, in bit/s.
+    sent: f64,
+    /// What it delivered of that to the receivers that it leads to.
+    received: f64,
+    overloaded: bool,
 }
 
 impl Fluid {
-    /// The relays of an instance under a selection of paths.
+    /// The relays of an instance under a selection of paths, or its links under routes.
     #[must_use]
-    pub fn new(sharing: Sharing, instance: &Instance, selection: &Selection) -> Fluid {
+    pub fn new(sharing: Sharing, instance: &Instance, paths: impl Into<Routes>) -> Fluid {
+        let routes = paths.into();
         let capacities: Vec<f64> = instance.capacities.iter().map(|rate| rate.as_f64()).collect();
-        let overloaded = vec![false; capacities.len()];
-        Fluid { sharing, members: selection.members(capacities.len()), capacities, overloaded }
+        let loads = vec![Load::default(); capacities.len()];
+        Fluid { sharing, members: routes.members(capacities.len()), capacities, routes, loads }
+    }
+
+    /// From the next rates on, the link has this capacity.
+    pub fn handle_capacity(&mut self, link: usize, capacity: Rate) {
+        self.capacities[link] = capacity.as_f64();
+    }
+
+    /// From the next rates on, these are the paths: as many as before.
+    pub(crate) fn handle_routes(&mut self, routes: Routes) {
+        self.members = routes.members(self.capacities.len());
+        self.routes = routes;
+    }
+
+    /// The links of all paths.
+    pub(crate) fn routes(&self) -> &Routes {
+        &self.routes
     }
 
     /// Fills `received` with what arrives of each path when `sent` is what the sources set, all in bit/s.
     pub fn handle_rates(&mut self, sent: &[f64], received: &mut [f64]) {
-        for (relay, &capacity) in self.capacities.iter().enumerate() {
-            let paths = self.members.of(relay);
-            let sum: f64 = paths.iter().map(|&path| sent[path]).sum();
-            self.overloaded[relay] = sum > capacity * (1.0 + ROUNDING);
-            if sum <= capacity {
+        for (link, &capacity) in self.capacities.iter().enumerate() {
+            let sum: f64 = self.members.of(link).iter().map(|&path| sent[path]).sum();
+            let overloaded = sum > capacity * (1.0 + ROUNDING);
+            self.loads[link] = Load { sent: sum, received: sum.min(capacity), overloaded };
+        }
+        if self.routes.is_flat() {
+            self.share_apart(sent, received);
+        } else {
+            self.share_together(sent, received);
+        }
+    }
+
+    /// Each path has one link: they divide what they have independently.
+    fn share_apart(&self, sent: &[f64], received: &mut [f64]) {
+        for (link, (&capacity, load)) in self.capacities.iter().zip(&self.loads).enumerate() {
+            let paths = self.members.of(link);
+            if load.sent <= capacity {
                 for &path in paths {
                     received[path] = sent[path];
                 }
@@ -57,18 +102,74 @@ impl Fluid {
                 }
                 Sharing::Proportional => {
                     for &path in paths {
-                        received[path] = sent[path] * capacity / sum;
+                        received[path] = sent[path] * capacity / load.sent;
                     }
                 }
             }
         }
     }
 
-    /// Whether the relay was last asked for more than it can deliver.
-    #[must_use]
-    pub fn is_overloaded(&self, relay: usize) -> bool {
-        self.overloaded[relay]
+    /// Back-pressure: a path carries the same over all its links, so that what one link cuts the others have to spare.
+    fn share_together(&mut self, sent: &[f64], received: &mut [f64]) {
+        received.copy_from_slice(sent);
+        match self.sharing {
+            Sharing::MaxMin => {
+                let binding = (0..self.loads.len()).filter(|&link| self.loads[link].sent > self.capacities[link]);
+                fill(&self.capacities, &self.routes, &self.members, binding, received);
+            }
+            Sharing::Proportional => {
+                for (path, rate) in received.iter_mut().enumerate() {
+                    let share =
+                        |&link: &usize| self.capacities[link] / self.loads[link].sent.max(self.capacities[link]);
+                    *rate *= self.routes.of(path).iter().map(share).fold(1.0, least);
+                }
+            }
+        }
+        self.loads.iter_mut().for_each(|load| load.received = 0.0);
+        for (path, &rate) in received.iter().enumerate() {
+            for &link in self.routes.of(path) {
+                self.loads[link].received += rate;
+            }
+        }
     }
+
+    /// Whether a link of the path was last asked for more than it can deliver.
+    #[must_use]
+    pub fn is_overloaded(&self, path: usize) -> bool {
+        self.routes.of(path).iter().any(|&link| self.loads[link].overloaded)
+    }
+
+    /// What share arrived of all that sources set over the path's last link together: what the receiver at its end can tell them.
+    /// One where nothing was set.
+    #[must_use]
+    pub fn arrived(&self, path: usize) -> f64 {
+        let load = self.loads[self.routes.last(path)];
+        if load.sent > 0.0 { load.received / load.sent } else { 1.0 }
+    }
+
+    /// What each link delivered in the last interval, in bit/s.
+    #[must_use]
+    pub fn delivered(&self) -> impl ExactSizeIterator<Item = f64> {
+        self.loads.iter().map(|load| load.received)
+    }
+}
+
+/// The smaller one; a link without capacity of which nothing is asked gives no number, and cuts nothing.
+fn least(a: f64, b: f64) -> f64 {
+    if b < a { b } else { a }
+}
+
+/// What each relay would give to one more path that takes all it gets, under max-min sharing with these rates on the others, in
+/// bit/s: what it has to spare, or an equal share where that is more.
+pub(crate) fn offers(instance: &Instance, selection: &Selection, rates: &[f64]) -> Vec<f64> {
+    let members = Routes::from(selection).members(instance.capacities.len());
+    let offer = |(relay, capacity): (usize, &Rate)| {
+        let mut asked: Vec<f64> = members.of(relay).iter().map(|&path| rates[path]).collect();
+        asked.push(f64::INFINITY);
+        let all: Vec<usize> = (0..asked.len()).collect();
+        fair_level(capacity.as_f64(), &all, &asked)
+    };
+    instance.capacities.iter().enumerate().map(offer).collect()
 }
 
 /// The level at which paths that want more than the capacity together are cut, so that they get the capacity.
@@ -94,7 +195,6 @@ fn fair_level(capacity: f64, paths: &[usize], sent: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use units::Rate;
 
     fn shared(sharing: Sharing, sent: &[f64], capacity: u64) -> Vec<f64> {
         let instance =
@@ -117,5 +217,13 @@ mod tests {
     fn proportional_sharing_scales() {
         assert_eq!(shared(Sharing::Proportional, &[3.0, 4.0, 2.0], 6), [2.0, 8.0 / 3.0, 4.0 / 3.0]);
         assert_eq!(shared(Sharing::Proportional, &[1.0, 2.0], 6), [1.0, 2.0]);
+    }
+
+    #[test]
+    fn a_newcomer_is_offered_what_is_spare_or_an_equal_share() {
+        let instance =
+            Instance { demands: vec![Rate::from_bits(9); 5], capacities: [9, 9, 4].map(Rate::from_bits).to_vec() };
+        let selection = Selection::new(1, vec![0, 0, 1, 1, 1]);
+        assert_eq!(offers(&instance, &selection, &[1.0, 8.0, 1.0, 2.0, 0.0]), [4.0, 6.0, 4.0]);
     }
 }

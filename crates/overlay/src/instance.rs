@@ -1,6 +1,5 @@
 //! Sources with demands, relays with capacities, and which source uses which relays.
 
-use alloc::vec;
 use alloc::vec::Vec;
 
 use units::Rate;
@@ -10,7 +9,7 @@ use units::Rate;
 pub struct Instance {
     /// What each source has to deliver, m.
     pub demands: Vec<Rate>,
-    /// What each relay can deliver to the receiver, a.
+    /// What each relay can deliver to the receiver, a; with [`Routes`](crate::Routes) of several links, what each link can.
     pub capacities: Vec<Rate>,
 }
 
@@ -73,36 +72,5 @@ impl Selection {
     #[must_use]
     pub fn relays(&self) -> &[usize] {
         &self.relays
-    }
-
-    /// Which paths go over each relay.
-    pub(crate) fn members(&self, relays: usize) -> Members {
-        let mut starts = vec![0; relays + 1];
-        for &relay in &self.relays {
-            starts[relay + 1] += 1;
-        }
-        for relay in 0..relays {
-            starts[relay + 1] += starts[relay];
-        }
-        let mut next = starts.clone();
-        let mut paths = vec![0; self.relays.len()];
-        for (path, &relay) in self.relays.iter().enumerate() {
-            paths[next[relay]] = path;
-            next[relay] += 1;
-        }
-        Members { starts, paths }
-    }
-}
-
-/// The paths over each relay, in one block of memory.
-#[derive(Clone, Debug)]
-pub(crate) struct Members {
-    starts: Vec<usize>,
-    paths: Vec<usize>,
-}
-
-impl Members {
-    pub(crate) fn of(&self, relay: usize) -> &[usize] {
-        &self.paths[self.starts[relay]..self.starts[relay + 1]]
     }
 }

@@ -7,17 +7,21 @@
 //! | module | subject |
 //! |---|---|
 //! | [`Controller`] | one source's rates, a control interval at a time; knows no network |
+//! | [`Routes`] | paths over several links, which they may share |
 //! | [`max_min`] | initial rates |
-//! | [`Fluid`] | what relays deliver of the rates that are set |
-//! | [`optimum()`] | the most that any control could deliver, as a maximum flow |
+//! | [`Fluid`] | what relays, or links, deliver of the rates that are set |
+//! | [`optimum()`] | the most that any control could deliver over one link a path, as a maximum flow |
+//! | `lp` | the same for any routes, as a linear program (feature `lp`, on by default, wants `std`) |
 //! | [`Chooser`], [`reselect()`] | path choice and reselection |
 //! | [`study`], [`search`] | the paper's numerical study: rate control alone, and with reselection |
+//! | [`churn`] | the same while sources come and go and capacities change, against the optimum over time |
+//! | `mesh` | the same over several hops to several destinations (feature `lp`) |
 //!
 //! Rates that somebody states (demands, capacities) are [`units::Rate`]. Rates that the control computes with are real numbers
 //! in bit/s: an increment may be a fraction of a bit, and a rounded one would bias the probing.
 //!
-//! The network is the paper's evaluation setting: one receiver, one relay a path, and only the hop from the relay to the
-//! receiver binds. Several hops and several destinations need a linear program in place of the flow; there is none here.
+//! The network is the paper's evaluation setting, one receiver, one relay a path, and only the hop from the relay to the
+//! receiver binds, or any other that [`Routes`] over links describe: several hops, several destinations.
 //!
 //! ```
 //! use overlay::{Config, Fleet, Initial, Instance, Selection, Sharing};
@@ -37,20 +41,27 @@ extern crate alloc;
 extern crate std;
 
 mod choice;
+pub mod churn;
 mod controller;
 mod fleet;
 mod fluid;
 mod instance;
+#[cfg(feature = "lp")]
+pub mod lp;
 mod maxmin;
+#[cfg(feature = "lp")]
+pub mod mesh;
 mod optimum;
 mod random;
+mod routes;
 pub mod search;
 pub mod study;
 
-pub use choice::{Choice, Chooser, Reselect, reselect};
+pub use choice::{Choice, Chooser, Reselect, Sample, reselect};
 pub use controller::{Config, Controller, Detect, Seen};
 pub use fleet::{Fleet, Initial};
 pub use fluid::{Fluid, Sharing};
 pub use instance::{Instance, Selection};
 pub use maxmin::max_min;
 pub use optimum::{Optimum, optimum};
+pub use routes::Routes;

@@ -5,7 +5,8 @@ use alloc::vec::Vec;
 
 use units::Seed;
 
-use crate::choice::{Reselect, reselect};
+use crate::choice::{Reselect, Sample, reselect};
+use crate::fluid::offers;
 use crate::instance::{Instance, Selection};
 use crate::optimum::{Optimum, optimum};
 use crate::study::Setting;
@@ -40,6 +41,8 @@ pub struct Search {
     pub setting: Setting,
     /// Which paths are drawn anew.
     pub rule: Reselect,
+    /// Whether a source draws two relays where the paper's draws one, and keeps the one that would give it more.
+    pub two_choices: bool,
     /// How sources come to their rates.
     pub rates: Rates,
     /// A source finds its demand met at this share less than it. The paper does not say; its figures depend on it.
@@ -54,7 +57,15 @@ impl Search {
     /// A search with the optimum as control, up to the paper's 1,000 iterations.
     #[must_use]
     pub fn optimal(setting: Setting, rule: Reselect) -> Search {
-        Search { setting, rule, rates: Rates::Optimal, tolerance: 0.01, stop: Stop::Feasible, cap: 1_000 }
+        Search {
+            setting,
+            rule,
+            two_choices: false,
+            rates: Rates::Optimal,
+            tolerance: 0.01,
+            stop: Stop::Feasible,
+            cap: 1_000,
+        }
     }
 
     /// A search with the setting's rate control: 100 intervals an iteration, of which the last 50 count.
@@ -97,7 +108,9 @@ pub fn search_in(search: &Search, instance: &Instance, seed: Seed) -> Found {
         if is_feasible || satisfied.iter().all(|&is| is) {
             return Found { iterations: Some(iteration), first: first.unwrap_or(last), last };
         }
-        reselect(search.rule, &mut selection, &satisfied, &rates, &mut chooser);
+        let offers = offers(instance, &selection, &rates);
+        let sample = if search.two_choices { Sample::Two(&offers) } else { Sample::One };
+        reselect(search.rule, sample, &mut selection, &satisfied, &rates, &mut chooser);
     }
     Found { iterations: None, first: first.unwrap_or(last), last }
 }

@@ -11,6 +11,7 @@ use crate::fluid::Sharing;
 use crate::instance::{Instance, Selection};
 use crate::optimum::optimum;
 use crate::random::Draws;
+use crate::routes::Routes;
 
 /// What sources have to deliver.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,8 +100,8 @@ impl Setting {
 
     /// The sources of a run under rate control.
     #[must_use]
-    pub fn fleet(&self, instance: &Instance, selection: &Selection, seed: Seed) -> Fleet {
-        Fleet::new(instance, selection, &self.control, self.initial, self.sharing, seed)
+    pub fn fleet(&self, instance: &Instance, paths: impl Into<Routes>, seed: Seed) -> Fleet {
+        Fleet::new(instance, paths, &self.control, self.initial, self.sharing, seed)
     }
 }
 
@@ -113,6 +114,9 @@ pub struct Outcome {
     pub rates: Vec<f64>,
     /// The convergence value: the mean of the last intervals.
     pub value: f64,
+    /// What sources set beyond what arrived, in the mean of the last intervals: the price of their probes, of which paths too slow for their
+    /// rates have to rid themselves.
+    pub excess: f64,
     /// The convergence time: the interval, counted from 1, from which on all rates are within the band around the value; `None` if the
     /// last one is not.
     pub time: Option<usize>,
@@ -137,22 +141,30 @@ pub fn run(setting: &Setting, seed: Seed) -> Outcome {
 /// As [`run`], for given sources, relays and paths.
 #[must_use]
 pub fn control(setting: &Setting, instance: &Instance, selection: &Selection, seed: Seed) -> Outcome {
+    let best = optimum(instance, selection).rate.as_f64();
+    follow(setting, setting.fleet(instance, selection, seed), instance, best)
+}
+
+/// Runs a fleet for as long as the setting says, and sums it up against this optimum in bit/s.
+pub(crate) fn follow(setting: &Setting, mut fleet: Fleet, instance: &Instance, optimum: f64) -> Outcome {
     let demand = instance.demand().as_f64();
-    let mut fleet = setting.fleet(instance, selection, seed);
-    let rates: Vec<f64> = (0..setting.intervals).map(|_| fleet.step() / demand).collect();
-    let value = mean(&rates[rates.len().saturating_sub(setting.settled)..]);
+    let settled = setting.intervals.saturating_sub(setting.settled);
+    let (mut rates, mut excesses) = (Vec::with_capacity(setting.intervals), Vec::new());
+    for interval in 0..setting.intervals {
+        rates.push(fleet.step() / demand);
+        if interval >= settled {
+            excesses.push(fleet.sent().iter().sum::<f64>() / demand - rates[interval]);
+        }
+    }
+    let value = mean(&rates[settled..]);
     let is_outside = |rate: &f64| (rate - value).abs() > setting.band * value;
     let time = rates.iter().rposition(is_outside).map_or(1, |last| last + 2);
-    Outcome {
-        optimum: optimum(instance, selection).rate.as_f64() / demand,
-        value,
-        time: (time <= rates.len()).then_some(time),
-        rates,
-    }
+    let time = (time <= rates.len()).then_some(time);
+    Outcome { optimum: optimum / demand, value, excess: mean(&excesses), time, rates }
 }
 
 /// The mean; zero of nothing.
-fn mean(samples: &[f64]) -> f64 {
+pub(crate) fn mean(samples: &[f64]) -> f64 {
     let (sum, count) = samples.iter().fold((0.0, 0.0), |(sum, count), sample| (sum + sample, count + 1.0));
     if count > 0.0 { sum / count } else { 0.0 }
 }

@@ -2,7 +2,14 @@
 //!
 //! Prints a line a quantity: its name, a tab, and the quantity in each run. `bench/bars/overlay-numerics` summarises them and
 //! holds them to what the paper reports.
-#![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a command that prints, and fails by panicking")]
+#![expect(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    clippy::cast_precision_loss,
+    reason = "a command that prints, and fails by panicking"
+)]
+
+mod beyond;
 
 use std::env;
 use std::fmt::Display;
@@ -12,7 +19,7 @@ use std::thread;
 use std::time::Instant;
 
 use overlay::search::{self, Search};
-use overlay::study::{self, Setting};
+use overlay::study::{self, Demands, Setting};
 use overlay::{Choice, Config, Detect, Initial, Instance, Reselect, Selection, max_min};
 use units::{Rate, Seed};
 
@@ -49,12 +56,26 @@ fn main() {
     for figure in figures {
         match figure.as_str() {
             "3" => figure_3(),
-            "4" => figure_4(&options),
+            "4" => {
+                figure_4a();
+                figure_4(&options);
+            }
             "5" => figure_5(&options),
             "6" => figure_6(&options),
             "7" => figure_7(&options),
+            "extra" => extra(&options),
+            "lp" => beyond::programme(&options),
+            "signal" => beyond::signal(&options),
+            "choices" => beyond::choices(&options),
+            "churn" => beyond::churn(&options),
+            "running" => beyond::running(&options),
+            "mesh" => beyond::mesh(&options),
             "scale" => scale(),
-            other => panic!("no figure {other}: there are 3, 4, 5, 6, 7, scale"),
+            other => {
+                panic!(
+                    "no figure {other}: there are 3, 4, 5, 6, 7, extra, lp, signal, choices, churn, running, mesh, scale"
+                )
+            }
         }
     }
 }
@@ -116,15 +137,35 @@ fn figure_4(options: &Options) {
     let overload = Config { detect: Detect::RelayOverload, ..Config::aiad(0.001) };
     settings.push(("overload AIAD 0.001".into(), Setting { control: overload, ..Setting::default() }));
     for (name, setting) in settings {
-        let outcomes = parallel(options, 12 * options.runs, |index| {
-            let skew = [0.0, 0.5, 1.0][usize::try_from(index % 3).unwrap()];
-            let supply = [0.6, 1.0, 1.6, 2.0][usize::try_from(index / 3 % 4).unwrap()];
-            let outcome = study::run(&Setting { skew, supply, ..setting.clone() }, Seed(index / 12));
-            // A run that does not settle counts with all its intervals.
-            (outcome.gap(), outcome.time.unwrap_or(setting.intervals))
-        });
-        print(&format!("4 gap {name}"), outcomes.iter().map(|(gap, _)| gap));
-        print(&format!("4 time {name}"), outcomes.iter().map(|(_, time)| time));
+        spread_4(options, &format!("4 {name}"), &setting);
+    }
+}
+
+/// The twelve settings of Fig. 4(b) and (c), each as often as there are runs.
+fn spread_4(options: &Options, name: &str, setting: &Setting) {
+    let outcomes = parallel(options, 12 * options.runs, |index| {
+        let skew = [0.0, 0.5, 1.0][usize::try_from(index % 3).unwrap()];
+        let supply = [0.6, 1.0, 1.6, 2.0][usize::try_from(index / 3 % 4).unwrap()];
+        let outcome = study::run(&Setting { skew, supply, ..setting.clone() }, Seed(index / 12));
+        // A run that does not settle counts with all its intervals.
+        [outcome.gap(), outcome.time.unwrap_or(setting.intervals) as f64, outcome.excess]
+    });
+    for (index, kind) in ["gap", "time", "excess"].into_iter().enumerate() {
+        print(&format!("{name} {kind}"), outcomes.iter().map(|outcome| outcome[index]));
+    }
+}
+
+/// Fig. 4(a): the rate over time from nothing, b 0.5, f 1, for the first seed, against that run's optimum.
+fn figure_4a() {
+    for epsilon in [0.1, 0.01, 0.001] {
+        let setting = Setting { initial: Initial::Zero, control: Config::aiad(epsilon), ..Setting::default() };
+        let outcome = study::run(&setting, Seed(0));
+        print(&format!("4a {epsilon} optimum"), [outcome.optimum]);
+        print(&format!("4a {epsilon} value"), [outcome.value]);
+        print(&format!("4a {epsilon} rates"), outcome.rates.chunks(100).map(|rates| rates[0]));
+        let tail = &outcome.rates[outcome.rates.len() - setting.settled..];
+        let variance = tail.iter().map(|rate| (rate - outcome.value).powi(2)).sum::<f64>();
+        print(&format!("4a {epsilon} noise"), [(variance / tail.iter().map(|_| 1.0).sum::<f64>()).sqrt()]);
     }
 }
 
@@ -176,6 +217,22 @@ fn figure_7(options: &Options) {
         report(&format!("7 controlled {name}-reselection"), &Search::controlled(skewed(1.6), reselect));
     }
     report("7 baseline", &Search::optimal(skewed(1.8), Reselect::Everything));
+}
+
+/// What the paper mentions without a figure: estimates that err, demands that differ, k = 3, a hundred times the demand.
+fn extra(options: &Options) {
+    for skew in [0.0, 0.5, 1.0] {
+        for error in [0.0, 0.1, 0.3, 0.5] {
+            let setting = Setting { skew, choice: Choice::Proportional { error }, ..Setting::default() };
+            rates(options, &format!("extra b={skew} error={error}"), &setting);
+        }
+        let apart = || Demands::OneOf(vec![Rate::mbit(1), Rate::mbit(10), Rate::mbit(100)]);
+        for (demands, name) in [(apart(), "1|10|100 Mbit/s"), (Demands::Equal(Rate::mbit(120)), "120 Mbit/s")] {
+            let setting = Setting { skew, demands, ..Setting::default() };
+            rates(options, &format!("extra b={skew} demand={name}"), &setting);
+        }
+    }
+    spread_4(options, "extra k=3", &Setting { paths: 3, ..Setting::default() });
 }
 
 /// 10,000 sources, 10,000 relays, 1,000 intervals.

@@ -1,0 +1,134 @@
+//! What goes past the paper: the linear program, and each improvement beside the paper's rule on the same figures.
+
+use overlay::churn::{self, Change, Churn, Reselection};
+use overlay::mesh::{self, Mesh};
+use overlay::search::{self, Search};
+use overlay::study::Setting;
+use overlay::{Config, Detect, Reselect, lp, optimum};
+use units::{Rate, Seed};
+
+use crate::{MIXES, Options, parallel, print, spread_4};
+
+/// The longest pause of a spared path, in intervals.
+const PAUSE: u32 = 32;
+
+/// The paper's control, and what each improvement makes of it.
+fn variants(paper: Config) -> [(&'static str, Config); 4] {
+    let receiver = Config { detect: Detect::Receiver(0.0), ..paper };
+    [
+        ("paper", paper),
+        ("receiver", receiver),
+        ("spare", Config { pause: PAUSE, ..paper }),
+        ("both", Config { pause: PAUSE, ..receiver }),
+    ]
+}
+
+/// The linear program beside the maximum flow: how far they are apart, relative to the flow, on random instances of the study.
+pub(crate) fn programme(options: &Options) {
+    let apart = parallel(options, 1_000, |seed| {
+        let (skew, choice, _) = MIXES[usize::try_from(seed % 6).unwrap()];
+        let setting = Setting {
+            sources: usize::try_from(1 + seed % 100).unwrap(),
+            relays: u32::try_from(3 + seed / 7 % 98).unwrap(),
+            paths: usize::try_from(1 + seed % 3).unwrap(),
+            demands: overlay::study::Demands::OneOf(vec![Rate::mbit(1), Rate::mbit(10), Rate::mbit(100)]),
+            skew,
+            choice,
+            ..Setting::default()
+        };
+        let instance = setting.instance(Seed(seed));
+        let selection = setting.chooser(&instance, Seed(seed)).select(setting.sources, setting.paths);
+        let flow = optimum(&instance, &selection).rate.as_f64();
+        (lp::optimum(&instance, &selection).unwrap().rate / flow - 1.0).abs()
+    });
+    print("lp apart", apart);
+}
+
+/// Fig. 4(b) and (c) under other signals of failure, and with paths spared.
+pub(crate) fn signal(options: &Options) {
+    for (rule, paper) in [("AIAD", Config::aiad(0.01)), ("MIMD", Config::mimd(0.01))] {
+        for (name, control) in variants(paper) {
+            let setting = Setting { control, intervals: 4_000, settled: 2_000, ..Setting::default() };
+            spread_4(options, &format!("signal {rule} {name}"), &setting);
+        }
+    }
+}
+
+/// Fig. 7 where it is hard, b = 1 with uniform choice, with two relays drawn for one.
+pub(crate) fn choices(options: &Options) {
+    for supply in [1.4, 1.6, 1.8, 2.0] {
+        let setting = Setting { skew: 1.0, supply, ..Setting::default() };
+        for (rule, name) in [(Reselect::Paths, "k"), (Reselect::Least, "1")] {
+            for (kind, search) in [
+                ("optimal", Search::optimal(setting.clone(), rule)),
+                ("controlled", Search::controlled(setting.clone(), rule)),
+            ] {
+                for (drawn, two_choices) in [("one", false), ("two", true)] {
+                    let search = Search { two_choices, ..search.clone() };
+                    let found = parallel(options, options.runs, |seed| search::run(&search, Seed(seed)).iterations);
+                    let name = format!("choices f={supply} {name}-reselection {kind} {drawn}");
+                    print(&name, found.into_iter().map(|iterations| iterations.unwrap_or(0)));
+                }
+            }
+        }
+    }
+}
+
+/// Sources that come and go, capacities that change: what arrives of the optimum over time, and how soon.
+pub(crate) fn churn(options: &Options) {
+    for (kind, change) in [("sources", Change::Sources(0.1)), ("capacities", Change::Capacities(0.5))] {
+        for (rule, paper) in [("AIAD", Config::aiad(0.01)), ("MIMD", Config::mimd(0.01))] {
+            for (name, control) in variants(paper) {
+                let setting = Setting { control, intervals: 4_000, ..Setting::default() };
+                let churn = Churn { setting, change, every: 200, reselection: None };
+                let courses = parallel(options, options.runs, |seed| {
+                    let course = churn::run(&churn, Seed(seed));
+                    let recoveries: Vec<usize> =
+                        course.recoveries(0.95).map(|time| time.unwrap_or(churn.every)).collect();
+                    (course.kept(), recoveries)
+                });
+                print(&format!("churn {kind} {rule} {name} kept"), courses.iter().map(|(kept, _)| kept));
+                print(&format!("churn {kind} {rule} {name} recovery"), courses.iter().flat_map(|(_, times)| times));
+            }
+        }
+    }
+}
+
+/// Sources that come and go, with reselection while rates go on: what arrives of what could over the best paths.
+pub(crate) fn running(options: &Options) {
+    let receiver = Config { detect: Detect::Receiver(0.0), ..Config::mimd(0.01) };
+    for (skew, supply) in [(0.5, 1.2), (1.0, 1.6)] {
+        for (control_name, control) in [("AIAD paper", Config::aiad(0.01)), ("MIMD receiver", receiver)] {
+            let serve = |name: &str, reselection: Option<Reselection>| {
+                let setting = Setting { control, skew, supply, intervals: 4_000, ..Setting::default() };
+                let churn = Churn { setting, change: Change::Sources(0.1), every: 400, reselection };
+                let served = parallel(options, options.runs, |seed| churn::run(&churn, Seed(seed)).served());
+                print(&format!("running b={skew} f={supply} {control_name}, {name}"), served);
+            };
+            serve("no reselection", None);
+            for (rule, rule_name) in [(Reselect::Paths, "k"), (Reselect::Least, "1")] {
+                for (two_choices, drawn) in [(false, "one"), (true, "two")] {
+                    for every in [50, 200] {
+                        let reselection = Reselection { rule, two_choices, every };
+                        serve(&format!("{rule_name}-reselection of {drawn} every {every}"), Some(reselection));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Several hops and destinations.
+pub(crate) fn mesh(options: &Options) {
+    for (destinations, relays, spread) in [(4, 1, 1.0), (4, 1, 2.0), (1, 2, 1.0), (4, 2, 2.0)] {
+        for (name, control) in variants(Config::aiad(0.01)) {
+            let setting = Setting { control, intervals: 2_000, settled: 1_000, supply: 1.6, ..Setting::default() };
+            let mesh = Mesh { setting, destinations, relays, spread };
+            let outcomes = parallel(options, options.runs, |seed| mesh::run(&mesh, Seed(seed)).unwrap());
+            let name = format!("mesh destinations={destinations} hops={relays} spread={spread} {name}");
+            print(&format!("{name} optimum"), outcomes.iter().map(|outcome| outcome.optimum));
+            print(&format!("{name} gap"), outcomes.iter().map(overlay::study::Outcome::gap));
+            print(&format!("{name} time"), outcomes.iter().map(|outcome| outcome.time.unwrap_or(2_000)));
+        }
+    }
+}
