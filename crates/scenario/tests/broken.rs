@@ -74,9 +74,9 @@ const MISTAKES: &[(&str, &str, &[&str])] = &[
     (
         "controller = \"$controller\"",
         "controller = \"renu\"",
-        &["broken.toml:35", "no controller 'renu'", "did you mean 'reno'"],
+        &["broken.toml:35", "no congestion controller 'renu'", "did you mean 'reno'"],
     ),
-    ("controller = \"$controller\"", "controller = \"vegas(delta=1)\"", &["no setting 'delta'", "alpha, beta"]),
+    ("controller = \"$controller\"", "controller = \"vegas(delta=1)\"", &["no parameter 'delta'", "alpha=2, beta=4"]),
     ("detection = \"sack\"", "detection = \"sac\"", &["broken.toml:36", "detection", "did you mean 'sack'"]),
     ("delayed_ack = \"off\"", "delayedack = \"off\"", &["did you mean `delayed_ack`"]),
     ("transport = \"udp\"", "transport = \"upd\"", &["broken.toml:40", "did you mean 'udp'"]),

@@ -220,7 +220,7 @@ impl fmt::Display for UnknownController {
 impl core::error::Error for UnknownController {}
 
 fn did_you_mean(f: &mut fmt::Formatter<'_>, nearest: Option<&str>) -> fmt::Result {
-    nearest.map_or(Ok(()), |nearest| write!(f, "; did you mean '{nearest}'?"))
+    nearest.map_or(Ok(()), |nearest| write!(f, " (did you mean '{nearest}'?)"))
 }
 
 fn parameters(f: &mut fmt::Formatter<'_>, controller: &Known) -> fmt::Result {
@@ -369,12 +369,12 @@ mod tests {
         let names = "there are cubic, reno, vegas, fast, lia, olia, balia";
         assert_eq!(
             error("vagas"),
-            alloc::format!("there is no congestion controller 'vagas'; did you mean 'vegas'?; {names}")
+            alloc::format!("there is no congestion controller 'vagas' (did you mean 'vegas'?); {names}")
         );
         assert_eq!(error("quantum"), alloc::format!("there is no congestion controller 'quantum'; {names}"));
         assert_eq!(
             error("vegas(alhpa=2)"),
-            "'vegas' has no parameter 'alhpa'; did you mean 'alpha'?; by default it is vegas(alpha=2, beta=4, gamma=1)"
+            "'vegas' has no parameter 'alhpa' (did you mean 'alpha'?); by default it is vegas(alpha=2, beta=4, gamma=1)"
         );
         assert_eq!(error("reno(beta=0.5)"), "'reno' has no parameter 'beta'; it has none");
         assert_eq!(
