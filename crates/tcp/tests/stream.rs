@@ -99,7 +99,7 @@ fn run(case: &Case) -> [End; 2] {
         pacing: case.paces,
         hystart: case.paces,
         receive_buffer: Bytes(case.buffer),
-        timestamps: case.weather.seed % 2 == 0,
+        timestamps: case.weather.seed.is_multiple_of(2),
         ..Config::default()
     };
     let id = SubflowId(3);
