@@ -91,7 +91,7 @@ fn link(section: &Section<'_>, seed: Seed, bytes: Option<Bytes>, earlier: &[Link
     })
 }
 
-/// The keys that [`line`] reads.
+/// The keys that [`line()`] reads.
 pub const LINE_KEYS: &[&str] = DIRECTION_KEYS;
 
 /// Both directions of a link in a file of another kind: what `rate`, `delay`, `queue` and so on of this section say, with `up` and `down` to
