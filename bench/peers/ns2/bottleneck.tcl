@@ -66,7 +66,8 @@ proc begin {} {
     global tcp base o integral before
     for {set i 0} {$i < $o(n)} {incr i} { set base($i) [$tcp($i) set ack_] }
     set before [$integral set sum_]
-    look
+    # Windows are of interest under Vegas only, and looking costs time.
+    if {$o(agent) eq "vegas"} look
 }
 proc finish {} {
     global tcp base o window looks integral before bottleneck
@@ -79,7 +80,7 @@ proc finish {} {
         set sum [expr {$sum + $rate}]
         set squares [expr {$squares + $rate * $rate}]
         set all [expr {$all + $acked * 1448 * 8 / double($o(stop)) / 1e6}]
-        set windows [expr {$windows + $window($i) / double($looks)}]
+        set windows [expr {$windows + $window($i) / double($looks ? $looks : 1)}]
         incr sent [$tcp($i) set ndatapack_]
         incr delivered [$tcp($i) set nackpack_]
     }
