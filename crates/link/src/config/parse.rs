@@ -11,7 +11,7 @@ use units::{Bytes, Rate, Seed, Span};
 use super::error::{ConfigError, Problem};
 use super::reader::{Section, Source, Value};
 use super::{Carry, Direction, LinkSpec, Network, Unreachable};
-use crate::{Blackout, Change, GilbertElliott, Limit, Loss, Profile, RatePlan, Redraw, Reorder};
+use crate::{Aqm, Blackout, Change, GilbertElliott, Limit, Loss, Profile, RatePlan, Redraw, Reorder};
 
 const NETWORK_KEYS: &[&str] = &["name", "seed", "bytes", "link"];
 /// Keys that a direction may override.
@@ -165,6 +165,8 @@ impl Build {
             duplicate: chance("duplicate")?,
             reorder: section.get("reorder").map(|value| reorder(&value)).transpose()?,
             corrupt: chance("corrupt")?,
+            aqm: Aqm::DropTail,
+            jitter: None,
         };
         Ok(Direction { profile, carry })
     }
@@ -173,7 +175,7 @@ impl Build {
         let base = section.require("rate")?.quantity()?;
         let changes = section.get("schedule").map_or(Ok(Vec::new()), |value| self.changes(&value))?;
         let redraw = section.get("redraw").map(|value| self.redraw(&value)).transpose()?;
-        Ok(RatePlan { base, changes, redraw })
+        Ok(RatePlan { changes, redraw, ..RatePlan::constant(base) })
     }
 
     fn changes(&self, value: &Value<'_>) -> Result<Vec<Change>> {
