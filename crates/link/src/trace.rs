@@ -191,7 +191,8 @@ impl RatePlan {
     /// A link that sends at these moments only.
     #[must_use]
     pub fn opportunities(trace: Opportunities) -> RatePlan {
-        RatePlan { opportunities: Some(Arc::new(trace.clone())), ..RatePlan::constant(trace.mean()) }
+        let mean = trace.mean();
+        RatePlan { opportunities: Some(Arc::new(trace)), ..RatePlan::constant(mean) }
     }
 }
 

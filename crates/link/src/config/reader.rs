@@ -6,6 +6,7 @@ use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::str::FromStr;
+use std::path::{Path, PathBuf};
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -89,6 +90,14 @@ impl<'a> Section<'a> {
         })
     }
 
+    /// The value of `key`, unless a layer before the one that has it has `other`; and whether that one has both.
+    pub(super) fn get_before(&self, key: &str, other: &str) -> Option<(Value<'a>, bool)> {
+        let (table, path) =
+            self.layers.iter().find(|(table, _)| table.contains_key(key) || table.contains_key(other))?;
+        let node = table.get(key)?;
+        Some((Value { source: self.source, path: join(path, key), node }, table.contains_key(other)))
+    }
+
     pub(super) fn require(&self, key: &str) -> Result<Value<'a>, ConfigError> {
         self.get(key).ok_or_else(|| self.error(key, Problem::Missing))
     }
@@ -124,14 +133,31 @@ impl<'a> Value<'a> {
         u64::from_str_radix(integer.as_str(), integer.radix()).map_err(|_| self.error(problem))
     }
 
+    pub(super) fn boolean(&self) -> Result<bool, ConfigError> {
+        self.node.get_ref().as_bool().ok_or_else(|| self.wants("true or false"))
+    }
+
+    /// A number without a unit, if it is one.
+    pub(super) fn number(&self) -> Option<f64> {
+        match self.node.get_ref() {
+            DeValue::Integer(integer) => integer.as_str().parse().ok(),
+            DeValue::Float(float) => float.as_str().parse().ok(),
+            _ => None,
+        }
+    }
+
+    /// The path of a file, from the folder of the file that is being read.
+    pub(super) fn file(&self) -> Result<PathBuf, ConfigError> {
+        let name = self.text()?;
+        Ok(Path::new(self.source.file).parent().unwrap_or(Path::new("")).join(name))
+    }
+
     /// A number from 0 to 1.
     pub(super) fn probability(&self) -> Result<f64, ConfigError> {
-        let text = match self.node.get_ref() {
-            DeValue::Integer(integer) => integer.as_str(),
-            DeValue::Float(float) => float.as_str(),
-            _ => return Err(self.wants("a number from 0 to 1")),
-        };
-        let number = text.parse::<f64>().ok().filter(|number| (0.0..=1.0).contains(number));
+        if !matches!(self.node.get_ref(), DeValue::Integer(_) | DeValue::Float(_)) {
+            return Err(self.wants("a number from 0 to 1"));
+        }
+        let number = self.number().filter(|number| (0.0..=1.0).contains(number));
         number.ok_or_else(|| self.error(Problem::Sense("wants a number from 0 to 1")))
     }
 
