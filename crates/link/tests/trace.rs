@@ -59,7 +59,7 @@ fn a_trace_begins_again_with_the_schedule() {
 #[test]
 fn codel_decides_at_the_opportunity() {
     // Nothing leaves for 4 s: at the first opportunity the packets have waited too long, at the first after the interval some go.
-    let times: String = (4_000..5_000).map(|n| format!("{n}\n")).collect();
+    let times: String = (4_000..5_000).map(|n| n.to_string() + "\n").collect();
     let profile = Profile { aqm: Aqm::CoDel(CoDel::default()), ..Profile::new(Rate::ZERO, Span::ZERO) };
     let mut link = Link::new(Profile { rate: plan(&times), queue: link::Limit::Packets(900), ..profile }, Seed(1));
     for _ in 0..900 {
