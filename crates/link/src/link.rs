@@ -299,6 +299,7 @@ impl<P> Link<P> {
     }
 
     /// What RED makes of a packet: [`Outcome::Queued`] if it takes and marks it, `None` if it takes it as it is.
+    #[inline(never)]
     fn judge(&mut self, now: Time, waiting: &Waiting<P>) -> Option<Outcome> {
         let length = self.waiting().packets;
         let has_room = self.fits(waiting.bytes);
@@ -328,6 +329,7 @@ impl<P> Link<P> {
     }
 
     /// There is no room for a packet.
+    #[cold]
     fn overflow(&mut self, now: Time, waiting: Waiting<P>) -> Outcome {
         if let Line::Varying(line) = &mut self.line
             && line.makes_room()
@@ -415,11 +417,18 @@ impl<P: Clone> Link<P> {
         let plain = Waiting { is_ecn_capable, flow, ..Waiting::new(now, bytes, packet) };
         let outcome = self.admit(now, Waiting { is_corrupted: fate.corrupted, extra_delay, ..plain });
         if let Some(packet) = copy {
-            self.counters.duplicated += 1;
-            self.counters.offered.packets += 1;
-            self.counters.offered.bytes += bytes;
-            self.admit(now, Waiting { is_ecn_capable, flow, ..Waiting::new(now, bytes, packet) });
+            self.offer_copy(now, offer, packet);
         }
         outcome
+    }
+
+    /// Offers the copy that duplication made.
+    #[cold]
+    fn offer_copy(&mut self, now: Time, offer: Offer, packet: P) {
+        let Offer { bytes, is_ecn_capable, flow } = offer;
+        self.counters.duplicated += 1;
+        self.counters.offered.packets += 1;
+        self.counters.offered.bytes += bytes;
+        self.admit(now, Waiting { is_ecn_capable, flow, ..Waiting::new(now, bytes, packet) });
     }
 }

@@ -142,6 +142,7 @@ impl<P> Varying<P> {
         }
     }
 
+    #[inline(never)]
     pub(crate) fn push(&mut self, now: Time, waiting: Waiting<P>, counters: &mut Counters) {
         let is_idle = self.waiting().packets == 0;
         self.queue.push(waiting);
