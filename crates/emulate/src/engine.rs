@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use link::config::{Carry, Network, Unreachable};
-use link::{Counters, Link, Tally};
+use link::{Counters, Link, Offer, Tally};
 use units::{Bytes, Time};
 
 use crate::nat::Nat;
@@ -165,7 +165,12 @@ impl Engine {
         }
         let through = pipe.through;
         let carried = Carried { pipe: port.index(), has_payload, data: data.into() };
-        self.pipes[through].link.enqueue(now, Bytes(data.len() as u64), carried);
+        let offer = Offer {
+            bytes: Bytes(data.len() as u64),
+            is_ecn_capable: packet::is_ecn_capable(data),
+            flow: view.as_ref().map_or(0, View::flow),
+        };
+        self.pipes[through].link.offer(now, offer, carried);
     }
 
     /// The next moment when [`Engine::poll_transmit`] may have something.
@@ -188,6 +193,9 @@ impl Engine {
                 let Carried { pipe, has_payload, mut data } = delivery.packet;
                 if delivery.is_corrupted {
                     packet::corrupt(&mut data);
+                }
+                if delivery.is_marked {
+                    packet::mark(&mut data);
                 }
                 let tally = &mut self.pipes[pipe].tally;
                 tally.delivered.packets += 1;
@@ -284,6 +292,21 @@ mod tests {
             assert_eq!(drain(&mut engine), vec![(3, UP); answers]);
             assert_eq!(engine.tally(UP).dropped_unreachable, 1);
         }
+    }
+
+    #[test]
+    fn a_full_queue_marks() {
+        let mut engine = engine("aqm = { kind = 'red', min = 1, max = 100, weight = 1, probability = 1, ecn = true }");
+        let mut capable = udp((NEAR, 1), (FAR, 2), &[0; 1_000]);
+        capable[1] = 0b10;
+        for _ in 0..30 {
+            engine.handle_packet(at(0), UP, &capable);
+        }
+        let sent: Vec<Transmit> = std::iter::from_fn(|| engine.poll_transmit(at(1_000_000))).collect();
+        assert_eq!(sent.len(), 30);
+        let marked = sent.iter().filter(|transmit| transmit.data[1] == 0b11).count();
+        assert!(marked > 0);
+        assert_eq!(engine.counters(UP).marked, marked as u64);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
 use link::config::{Carry, Direction, LinkSpec, Network};
-use link::{Loss, Profile};
+use link::{Aqm, Loss, Profile};
 use sys::poll::Waker;
 use thiserror::Error;
 use units::{Bytes, Span};
@@ -147,14 +147,18 @@ fn unsupported(link: &LinkSpec, protocol: Protocol) -> Option<&'static str> {
     if link.nat_idle.is_some() {
         return Some("nat_idle");
     }
+    let both = [&link.up, &link.down];
+    let any = |asks: fn(&Direction) -> bool| both.iter().any(|direction| asks(direction));
+    // Sockets show no IP headers to mark.
+    if any(|direction| direction.profile.aqm.marks()) {
+        return Some("aqm.ecn");
+    }
     if protocol == Protocol::Udp {
         return None;
     }
     if link.unreachable.is_some() {
         return Some("unreachable");
     }
-    let both = [&link.up, &link.down];
-    let any = |asks: fn(&Direction) -> bool| both.iter().any(|direction| asks(direction));
     let is_black_hole =
         |direction: &Direction| direction.profile.mtu.is_some_and(|mtu| mtu < Bytes(u64::from(link.device_mtu)));
     if any(|direction| direction.profile.loss != Loss::None) {
@@ -163,6 +167,16 @@ fn unsupported(link: &LinkSpec, protocol: Protocol) -> Option<&'static str> {
         Some("duplicate")
     } else if any(|direction| direction.profile.reorder.is_some()) {
         Some("reorder")
+    } else if any(|direction| direction.profile.aqm != Aqm::DropTail) {
+        Some("aqm")
+    } else if any(|direction| direction.profile.jitter.is_some_and(|jitter| jitter.reorders)) {
+        Some("jitter.reorder")
+    } else if any(|direction| {
+        let profile = &direction.profile;
+        profile.rate.opportunities.is_some() && !profile.blackouts.is_empty()
+    }) {
+        // A blackout is a standstill for connections, which a trace of opportunities cannot have.
+        Some("trace with blackout")
     } else if any(|direction| direction.profile.corrupt > 0.0) {
         Some("corrupt")
     } else if any(|direction| direction.carry != Carry::All) {

@@ -296,6 +296,7 @@ fn direction(outcome: &Outcome, port: Port) -> DirectionReport {
         bytes: tally.delivered.bytes.0,
         dropped: Drops {
             queue: counters.dropped_queue,
+            aqm: counters.dropped_aqm,
             loss: counters.dropped_loss,
             blackout: counters.dropped_blackout,
             mtu: counters.dropped_mtu,
@@ -306,6 +307,7 @@ fn direction(outcome: &Outcome, port: Port) -> DirectionReport {
         duplicated: counters.duplicated,
         reordered: counters.reordered,
         corrupted: counters.corrupted,
+        marked: counters.marked,
         max_queue_bytes: counters.max_queue.0,
         late_us: outcome.lateness[port.opposite().index()].quantiles(),
         first_payload_s: seconds(start, tally.first_payload),

@@ -57,6 +57,21 @@ impl View {
         })
     }
 
+    /// A number for its flow: addresses, ports and protocol, hashed by FNV-1a, so that a run repeats.
+    pub(crate) fn flow(&self) -> u64 {
+        let mut hash = 0xcbf2_9ce4_8422_2325u64;
+        let mut mix = |byte: u8| hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        for address in [self.source, self.destination] {
+            match address.ip() {
+                IpAddr::V4(ip) => ip.octets().into_iter().for_each(&mut mix),
+                IpAddr::V6(ip) => ip.octets().into_iter().for_each(&mut mix),
+            }
+            address.port().to_be_bytes().into_iter().for_each(&mut mix);
+        }
+        mix(u8::from(self.transport == Transport::Udp));
+        hash
+    }
+
     pub(crate) fn has_payload(&self) -> bool {
         !self.payload.is_empty()
     }
@@ -83,6 +98,30 @@ pub(crate) fn corrupt(packet: &mut [u8]) -> bool {
         packet[view.checksum..view.checksum + 2].copy_from_slice(&sum.to_be_bytes());
     }
     true
+}
+
+/// Whether the packet says that it can be marked: ECT(0), ECT(1) or already CE (RFC 3168, section 5).
+pub(crate) fn is_ecn_capable(packet: &[u8]) -> bool {
+    match packet {
+        [0x40..=0x4f, tos, ..] => tos & 0b11 != 0,
+        [0x60..=0x6f, class, ..] => class & 0b11_0000 != 0,
+        _ => false,
+    }
+}
+
+/// Marks an IP packet: congestion experienced (RFC 3168, section 5). Repairs the checksum of an IPv4 header.
+pub(crate) fn mark(packet: &mut [u8]) {
+    match packet {
+        [0x40..=0x4f, ..] if packet.len() >= 20 => {
+            let word = |packet: &[u8], at: usize| u16::from_be_bytes([packet[at], packet[at + 1]]);
+            let old = word(packet, 0);
+            packet[1] |= 0b11;
+            let sum = update(word(packet, 10), old, word(packet, 0));
+            packet[10..12].copy_from_slice(&sum.to_be_bytes());
+        }
+        [0x60..=0x6f, class, ..] => *class |= 0b11_0000,
+        _ => {}
+    }
 }
 
 /// The checksum after a word of the data changed (RFC 1624, equation 3: HC' = ~(~HC + ~m + m')).
@@ -196,6 +235,46 @@ pub(crate) mod tests {
                 assert!(checksum_is_right(&packet), "{len} bytes");
             }
         }
+    }
+
+    #[test]
+    fn marks_are_ce_and_the_header_checksum_stays_right() {
+        for ecn in [etherparse::IpEcn::ZERO, etherparse::IpEcn::ONE, etherparse::IpEcn::TWO, etherparse::IpEcn::THREE] {
+            let header = etherparse::Ipv4Header {
+                ecn,
+                dscp: etherparse::IpDscp::try_new(0x2e).expect("6 bits"),
+                ..etherparse::Ipv4Header::new(8, 64, etherparse::IpNumber::UDP, NEAR, FAR).expect("short")
+            };
+            let mut packet = Vec::new();
+            PacketBuilder::ip(etherparse::IpHeaders::Ipv4(header, etherparse::Ipv4Extensions::default()))
+                .udp(1, 2)
+                .write(&mut packet, b"data")
+                .expect("a vector takes anything");
+            assert_eq!(is_ecn_capable(&packet), ecn != etherparse::IpEcn::ZERO);
+            mark(&mut packet);
+            let sliced = SlicedPacket::from_ip(&packet).expect("an IP packet");
+            let Some(NetSlice::Ipv4(ip)) = sliced.net else { panic!("IPv4") };
+            let marked = ip.header().to_header();
+            assert_eq!((marked.ecn, marked.dscp.value()), (etherparse::IpEcn::THREE, 0x2e));
+            assert_eq!(marked.header_checksum, marked.calc_header_checksum());
+        }
+        let mut six = [0u8; 40];
+        six[0] = 0x60;
+        assert!(!is_ecn_capable(&six));
+        six[1] = 0x20;
+        assert!(is_ecn_capable(&six));
+        mark(&mut six);
+        assert_eq!(six[..2], [0x60, 0x30]);
+        mark(&mut []);
+    }
+
+    #[test]
+    fn flows_differ_by_port_and_protocol() {
+        let flow = |packet: &[u8]| View::of(packet).expect("TCP or UDP").flow();
+        let one = flow(&udp((NEAR, 1), (FAR, 2), b"x"));
+        assert_eq!(one, flow(&udp((NEAR, 1), (FAR, 2), b"another")));
+        assert_ne!(one, flow(&udp((NEAR, 3), (FAR, 2), b"x")));
+        assert_ne!(one, flow(&tcp((NEAR, 1), (FAR, 2), false, b"x")));
     }
 
     #[test]

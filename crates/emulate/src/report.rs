@@ -65,6 +65,8 @@ pub struct DirectionReport {
     pub reordered: u64,
     /// Packets damaged.
     pub corrupted: u64,
+    /// Packets that the queue marked: congestion experienced.
+    pub marked: u64,
     /// The most that waited, in bytes, the packet on the wire included.
     pub max_queue_bytes: u64,
     /// How late packets left the emulator, in µs.
@@ -80,6 +82,8 @@ pub struct DirectionReport {
 pub struct Drops {
     /// The queue was full.
     pub queue: u64,
+    /// The queue's management did not want it.
+    pub aqm: u64,
     /// At random.
     pub loss: u64,
     /// The link was dark.

@@ -156,6 +156,7 @@ fn loss_cannot_be_done_to_tcp() {
     let forward = SocketAddr::from(([127, 0, 0, 1], 9));
     let keys = [
         "loss = 0.1",
+        "aqm = 'codel'",
         "duplicate = 0.1",
         "corrupt = 0.1",
         "reorder = { probability = 0.1, delay = '1 ms' }",

@@ -21,6 +21,7 @@
 //!
 //! `bench/networks/README.md` lists every key. A key that is not known is an error, and so is a value that makes no sense.
 
+mod aqm;
 mod error;
 mod parse;
 pub mod reader;

@@ -32,6 +32,7 @@ struct Slot<P> {
     packet: P,
     bytes: u32,
     is_corrupted: bool,
+    is_marked: bool,
 }
 
 /// The wire time of packets of one size: `nanos` and a remainder in bit-nanoseconds, below the rate.
@@ -50,12 +51,15 @@ impl Cost {
 }
 
 impl<P> Fixed<P> {
-    /// `None` if the profile has changes of rate, standstill, blackouts or held-back packets.
+    /// `None` if the profile has changes of rate, standstill, blackouts, held-back packets, jitter, or a queue that decides on
+    /// packets as they leave.
     pub(crate) fn new(profile: &Profile) -> Option<Fixed<P>> {
         let can = profile.rate.is_constant()
             && profile.rate.base > Rate::ZERO
             && profile.blackouts.is_empty()
-            && profile.reorder.is_none();
+            && profile.reorder.is_none()
+            && profile.jitter.is_none()
+            && profile.aqm.decides_on_arrival();
         let rate = profile.rate.base.as_bits();
         can.then(|| Fixed {
             packets: VecDeque::new(),
@@ -71,6 +75,11 @@ impl<P> Fixed<P> {
 
     pub(crate) fn waiting(&self) -> Tally {
         Tally { packets: self.waiting as u64, bytes: self.queued }
+    }
+
+    /// When the last packet leaves, or left.
+    pub(crate) fn free(&self) -> Time {
+        self.free
     }
 
     pub(crate) fn held(&self) -> u64 {
@@ -94,14 +103,14 @@ impl<P> Fixed<P> {
         if self.waiting == self.packets.len() {
             self.advance(now);
         }
-        let Slot { at, packet, bytes, is_corrupted } = self.packets.pop_front()?;
-        Some(Delivery { at, bytes: Bytes(u64::from(bytes)), is_corrupted, packet })
+        let Slot { at, packet, bytes, is_corrupted, is_marked } = self.packets.pop_front()?;
+        Some(Delivery { at, bytes: Bytes(u64::from(bytes)), is_corrupted, is_marked, packet })
     }
 
     /// Takes a packet to the queue's end. [`Fixed::advance`] was called for `now`.
     #[inline]
     pub(crate) fn push(&mut self, now: Time, waiting: Waiting<P>) {
-        let Waiting { bytes, is_corrupted, extra_delay: _, packet } = waiting;
+        let Waiting { bytes, is_corrupted, is_marked, packet, .. } = waiting;
         let size = u32::try_from(bytes.0).expect("a packet is below 2 GiB");
         if size != self.cost.bytes {
             self.cost = Cost::new(size, self.rate);
@@ -122,7 +131,7 @@ impl<P> Fixed<P> {
         self.free += Span::from_nanos(nanos);
         self.queued += bytes;
         self.waiting += 1;
-        self.packets.push_back(Slot { at: self.free + self.delay, packet, bytes: size, is_corrupted });
+        self.packets.push_back(Slot { at: self.free + self.delay, packet, bytes: size, is_corrupted, is_marked });
     }
 
     /// Counts out what left by `now`.

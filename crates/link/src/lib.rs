@@ -1,4 +1,4 @@
-//! One link as a state machine: rate, delay, queue, loss and their schedules.
+//! One link as a state machine: rate, delay, queue and its management, loss and their schedules.
 //!
 //! A [`Link`] is one direction of one link. It knows nothing of protocols, sockets or clocks: the caller hands in
 //! packets with a size and the time, and takes them out again when they arrive at the other end. The emulator drives it
@@ -25,17 +25,23 @@ extern crate alloc;
 #[cfg(any(test, feature = "toml"))]
 extern crate std;
 
+mod aqm;
 #[cfg(feature = "toml")]
 pub mod config;
 mod fixed;
 mod impair;
+mod jitter;
 mod link;
 mod profile;
 mod rate;
 pub mod schedule;
+mod trace;
 mod varying;
 
+pub use aqm::{Aqm, CoDel, FqCoDel, Red};
 pub use impair::{GilbertElliott, Loss};
-pub use link::{Counters, Delivery, Link, Outcome, Tally};
+pub use jitter::{Jitter, Spread};
+pub use link::{Counters, Delivery, Link, Offer, Outcome, Tally};
 pub use profile::{Blackout, Limit, Profile, Reorder};
 pub use rate::{Change, RateCursor, RatePlan, Redraw};
+pub use trace::{OPPORTUNITY, Opportunities, TraceError, TraceProblem};

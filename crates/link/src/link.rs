@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 
 use units::{Bytes, Rate, Seed, Span, Time};
 
+use crate::aqm::{Aqm, RedState, Verdict};
 use crate::fixed::Fixed;
 use crate::impair::Dice;
 use crate::profile::{Limit, Profile};
@@ -20,8 +21,20 @@ pub struct Link<P> {
     mtu: Option<Bytes>,
     counters: Counters,
     dice: Dice,
+    red: Option<Box<RedState>>,
     /// Boxed, since a simulation touches the rest at every hop and this hardly ever.
     profile: Box<Profile>,
+}
+
+/// What a link needs to know of a packet that comes to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// Its size.
+    pub bytes: Bytes,
+    /// Whether it can be marked instead of dropped (ECT, RFC 3168).
+    pub is_ecn_capable: bool,
+    /// Which flow it is of, for queues that treat flows apart. Numbers need not be spread.
+    pub flow: u64,
 }
 
 /// What became of a packet that was offered.
@@ -31,6 +44,8 @@ pub enum Outcome {
     Queued,
     /// The queue is full.
     DroppedQueue,
+    /// The queue's management did not want it.
+    DroppedAqm,
     /// Random loss.
     DroppedLoss,
     /// The link is dark.
@@ -48,6 +63,8 @@ pub struct Delivery<P> {
     pub bytes: Bytes,
     /// Whether the link damaged it; the caller flips the bits.
     pub is_corrupted: bool,
+    /// Whether the queue marked it: congestion experienced (CE, RFC 3168).
+    pub is_marked: bool,
     /// The packet.
     pub packet: P,
 }
@@ -68,8 +85,12 @@ pub struct Counters {
     pub offered: Tally,
     /// All that was taken out at the far end.
     pub delivered: Tally,
-    /// Dropped by a full queue.
+    /// Dropped by a full queue, on arrival or, by FQ-CoDel, from the front.
     pub dropped_queue: u64,
+    /// Dropped by the queue's management, on arrival or when leaving the queue.
+    pub dropped_aqm: u64,
+    /// Marked by the queue's management instead; later losses count too.
+    pub marked: u64,
     /// Dropped at random.
     pub dropped_loss: u64,
     /// Dropped in a blackout, on arrival or when leaving the queue.
@@ -90,7 +111,7 @@ impl Counters {
     /// Packets dropped for any reason.
     #[must_use]
     pub fn dropped(&self) -> u64 {
-        self.dropped_queue + self.dropped_loss + self.dropped_blackout + self.dropped_mtu
+        self.dropped_queue + self.dropped_aqm + self.dropped_loss + self.dropped_blackout + self.dropped_mtu
     }
 }
 
@@ -108,8 +129,30 @@ enum Line<P> {
 pub(crate) struct Waiting<P> {
     pub(crate) bytes: Bytes,
     pub(crate) is_corrupted: bool,
+    pub(crate) is_marked: bool,
+    pub(crate) is_ecn_capable: bool,
     pub(crate) extra_delay: Span,
+    pub(crate) flow: u64,
+    /// When it came.
+    pub(crate) since: Time,
     pub(crate) packet: P,
+}
+
+impl<P> Waiting<P> {
+    /// A packet that comes at `now`, with nothing special about it.
+    #[inline]
+    pub(crate) fn new(now: Time, bytes: Bytes, packet: P) -> Waiting<P> {
+        Waiting {
+            bytes,
+            is_corrupted: false,
+            is_marked: false,
+            is_ecn_capable: false,
+            extra_delay: Span::ZERO,
+            flow: 0,
+            since: now,
+            packet,
+        }
+    }
 }
 
 /// Bits × ns/s of one byte: at a rate of r bit/s, a nanosecond does r of these.
@@ -130,12 +173,16 @@ impl<P> Link<P> {
         Link {
             line: match Fixed::new(&profile) {
                 Some(fixed) => Line::Fixed(fixed),
-                None => Line::Varying(Box::new(Varying::new(&profile))),
+                None => Line::Varying(Box::new(Varying::new(&profile, seed))),
             },
             queue: profile.queue,
             mtu: profile.mtu,
             counters: Counters::default(),
             dice: Dice::new(&profile, seed),
+            red: match profile.aqm {
+                Aqm::Red(red) => Some(Box::new(RedState::new(red, profile.rate.base, seed.stream("aqm")))),
+                Aqm::DropTail | Aqm::CoDel(_) | Aqm::FqCoDel(_) => None,
+            },
             profile: Box::new(profile),
         }
     }
@@ -200,7 +247,14 @@ impl<P> Link<P> {
         }
     }
 
-    /// When the packet on the wire leaves, and the queue gets shorter; `None` if it is empty, or the rate zero for ever.
+    /// RED's average length of the queue, in packets, as of the last arrival; `None` on links without RED.
+    #[must_use]
+    pub fn average_queue(&self) -> Option<f64> {
+        self.red.as_ref().map(|red| red.average())
+    }
+
+    /// When the packet on the wire leaves, and the queue gets shorter; `None` if it is empty, or the rate zero for ever. With delivery
+    /// opportunities it is the next of these, which may carry a part of a packet only.
     #[must_use]
     pub fn next_departure(&self) -> Option<Time> {
         match &self.line {
@@ -225,17 +279,65 @@ impl<P> Link<P> {
     }
 
     #[inline]
-    fn admit(&mut self, now: Time, waiting: Waiting<P>) -> Outcome {
+    fn admit(&mut self, now: Time, mut waiting: Waiting<P>) -> Outcome {
+        if self.red.is_some() {
+            match self.judge(now, &waiting) {
+                None => {}
+                Some(Outcome::Queued) => waiting.is_marked = true,
+                Some(dropped) => return dropped,
+            }
+        }
         if !self.fits(waiting.bytes) {
-            self.counters.dropped_queue += 1;
-            return Outcome::DroppedQueue;
+            return self.overflow(now, waiting);
         }
         match &mut self.line {
             Line::Fixed(line) => line.push(now, waiting),
-            Line::Varying(line) => line.push(now, waiting),
+            Line::Varying(line) => line.push(now, waiting, &mut self.counters),
         }
         self.counters.max_queue = self.counters.max_queue.max(self.waiting().bytes);
         Outcome::Queued
+    }
+
+    /// What RED makes of a packet: [`Outcome::Queued`] if it takes and marks it, `None` if it takes it as it is.
+    #[inline(never)]
+    fn judge(&mut self, now: Time, waiting: &Waiting<P>) -> Option<Outcome> {
+        let length = self.waiting().packets;
+        let has_room = self.fits(waiting.bytes);
+        let free = match &self.line {
+            Line::Fixed(line) => line.free(),
+            Line::Varying(line) => line.free(),
+        };
+        let red = self.red.as_mut()?;
+        let idle = (length == 0).then(|| now.since(free));
+        let verdict = red.handle_arrival(length.saturating_sub(1), idle, waiting.is_ecn_capable);
+        if !has_room {
+            red.handle_overflow();
+            self.counters.dropped_queue += 1;
+            return Some(Outcome::DroppedQueue);
+        }
+        match verdict {
+            Verdict::Take => None,
+            Verdict::Mark => {
+                self.counters.marked += 1;
+                Some(Outcome::Queued)
+            }
+            Verdict::Drop => {
+                self.counters.dropped_aqm += 1;
+                Some(Outcome::DroppedAqm)
+            }
+        }
+    }
+
+    /// There is no room for a packet.
+    #[cold]
+    fn overflow(&mut self, now: Time, waiting: Waiting<P>) -> Outcome {
+        if let Line::Varying(line) = &mut self.line
+            && line.makes_room()
+        {
+            return line.push_and_shed(now, waiting, self.queue, &mut self.counters);
+        }
+        self.counters.dropped_queue += 1;
+        Outcome::DroppedQueue
     }
 
     #[inline]
@@ -277,9 +379,16 @@ impl<P> Link<P> {
 }
 
 impl<P: Clone> Link<P> {
-    /// Offers a packet of `bytes` at `now`.
+    /// Offers a packet of `bytes` at `now` that is not ECN-capable, and of the same flow as all others.
     #[inline]
     pub fn enqueue(&mut self, now: Time, bytes: Bytes, packet: P) -> Outcome {
+        self.offer(now, Offer { bytes, is_ecn_capable: false, flow: 0 }, packet)
+    }
+
+    /// Offers a packet at `now`.
+    #[inline]
+    pub fn offer(&mut self, now: Time, offer: Offer, packet: P) -> Outcome {
+        let Offer { bytes, is_ecn_capable, flow } = offer;
         self.advance(now);
         self.counters.offered.packets += 1;
         self.counters.offered.bytes += bytes;
@@ -305,13 +414,21 @@ impl<P: Clone> Link<P> {
         };
         self.counters.corrupted += u64::from(fate.corrupted);
         let copy = fate.duplicated.then(|| packet.clone());
-        let outcome = self.admit(now, Waiting { bytes, is_corrupted: fate.corrupted, extra_delay, packet });
+        let plain = Waiting { is_ecn_capable, flow, ..Waiting::new(now, bytes, packet) };
+        let outcome = self.admit(now, Waiting { is_corrupted: fate.corrupted, extra_delay, ..plain });
         if let Some(packet) = copy {
-            self.counters.duplicated += 1;
-            self.counters.offered.packets += 1;
-            self.counters.offered.bytes += bytes;
-            self.admit(now, Waiting { bytes, is_corrupted: false, extra_delay: Span::ZERO, packet });
+            self.offer_copy(now, offer, packet);
         }
         outcome
+    }
+
+    /// Offers the copy that duplication made.
+    #[cold]
+    fn offer_copy(&mut self, now: Time, offer: Offer, packet: P) {
+        let Offer { bytes, is_ecn_capable, flow } = offer;
+        self.counters.duplicated += 1;
+        self.counters.offered.packets += 1;
+        self.counters.offered.bytes += bytes;
+        self.admit(now, Waiting { is_ecn_capable, flow, ..Waiting::new(now, bytes, packet) });
     }
 }

@@ -4,7 +4,9 @@ use alloc::vec::Vec;
 
 use units::{Bytes, Rate, Span};
 
+use crate::aqm::Aqm;
 use crate::impair::Loss;
+use crate::jitter::Jitter;
 use crate::rate::{Change, RatePlan};
 
 /// One direction of a link. Times in it count from the start of the link's schedule.
@@ -16,6 +18,8 @@ pub struct Profile {
     pub delay: Span,
     /// How much may wait. The packet on the wire counts until its last bit went out; an idle link always takes one.
     pub queue: Limit,
+    /// Which packets are dropped or marked before the queue is full.
+    pub aqm: Aqm,
     /// Larger packets are dropped without a word; `None`: any size.
     pub mtu: Option<Bytes>,
     /// Random loss, drawn as a packet arrives; a lost packet takes neither queue nor wire time.
@@ -26,6 +30,8 @@ pub struct Profile {
     pub duplicate: f64,
     /// Packets that others overtake.
     pub reorder: Option<Reorder>,
+    /// Delays that differ from packet to packet.
+    pub jitter: Option<Jitter>,
     /// The probability that a packet is flagged as damaged on delivery.
     pub corrupt: f64,
 }
@@ -38,17 +44,19 @@ impl Profile {
             rate: RatePlan::constant(rate),
             delay,
             queue: Limit::Bytes(Bytes::kib(128)),
+            aqm: Aqm::DropTail,
             mtu: None,
             loss: Loss::None,
             blackouts: Vec::new(),
             duplicate: 0.0,
             reorder: None,
+            jitter: None,
             corrupt: 0.0,
         }
     }
 
     /// The same link, but what comes in a blackout waits for its end instead of being discarded: the rate is zero meanwhile.
-    /// Blackouts that repeat do so for `horizon`.
+    /// Blackouts that repeat do so for `horizon`. A link with delivery opportunities keeps those in its blackouts.
     #[must_use]
     pub fn holding(&self, horizon: Span) -> Profile {
         let mut edges: Vec<Span> = self.rate.changes.iter().map(|change| change.at).collect();

@@ -1,10 +1,13 @@
 //! Rates over time: piecewise constant, listed in advance or redrawn from a seed.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use units::{Rate, Seed, Span, Time};
+
+use crate::trace::Opportunities;
 
 /// A rate over time, known in advance as soon as the seed is.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,6 +18,9 @@ pub struct RatePlan {
     pub changes: Vec<Change>,
     /// Scales the rate by a fresh random factor again and again.
     pub redraw: Option<Redraw>,
+    /// The link sends at these moments only; `base` is their mean, and the other two are not looked at.
+    /// [`RatePlan::opportunities`] makes such a plan.
+    pub opportunities: Option<Arc<Opportunities>>,
 }
 
 /// From `at` after the schedule's start on, the rate is `rate`.
@@ -43,13 +49,13 @@ impl RatePlan {
     /// Always `rate`.
     #[must_use]
     pub fn constant(rate: Rate) -> RatePlan {
-        RatePlan { base: rate, changes: Vec::new(), redraw: None }
+        RatePlan { base: rate, changes: Vec::new(), redraw: None, opportunities: None }
     }
 
     /// Whether the rate never changes.
     #[must_use]
     pub fn is_constant(&self) -> bool {
-        self.changes.is_empty() && self.redraw.is_none()
+        self.changes.is_empty() && self.redraw.is_none() && self.opportunities.is_none()
     }
 
     /// A cursor over the pieces. Until [`RateCursor::start`], the first piece has no end.
@@ -59,7 +65,7 @@ impl RatePlan {
     }
 }
 
-/// Walks a [`RatePlan`] piece by piece.
+/// Walks a [`RatePlan`] piece by piece. Delivery opportunities are spread over the time before each.
 #[derive(Clone, Debug)]
 pub struct RateCursor {
     plan: RatePlan,
@@ -68,6 +74,8 @@ pub struct RateCursor {
     base: Rate,
     next_change: usize,
     next_redraw: Span,
+    /// The number of the next moment of the trace.
+    next_moment: u64,
     epoch: Option<Time>,
     rate: Rate,
     until: Option<Time>,
@@ -81,6 +89,7 @@ impl RateCursor {
             base: plan.base,
             next_change: 0,
             next_redraw: plan.redraw.map_or(Span::ZERO, |redraw| redraw.every),
+            next_moment: 0,
             epoch: None,
             rate: plan.base,
             until: None,
@@ -126,6 +135,7 @@ impl RateCursor {
     pub fn advance(&mut self) {
         let (Some(epoch), Some(until)) = (self.epoch, self.until) else { return };
         let at = until - epoch;
+        self.next_moment += 1;
         while let Some(change) = self.plan.changes.get(self.next_change).filter(|change| change.at <= at) {
             self.base = change.rate;
             self.next_change += 1;
@@ -145,6 +155,14 @@ impl RateCursor {
     }
 
     fn settle(&mut self) {
+        if let (Some(trace), Some(epoch)) = (&self.plan.opportunities, self.epoch) {
+            if trace.moment(self.next_moment).0 == Span::ZERO {
+                self.next_moment += 1;
+            }
+            self.rate = trace.rate_before(self.next_moment);
+            self.until = Some(epoch + trace.moment(self.next_moment).0);
+            return;
+        }
         self.rate = match self.plan.redraw {
             Some(_) => Rate::from_bits_f64(self.base.as_f64() * self.factor),
             None => self.base,
@@ -161,7 +179,7 @@ impl RateCursor {
 
 /// A number from 0 (inclusive) to 1 (exclusive), from the upper 53 bits.
 #[expect(clippy::cast_precision_loss, reason = "53 bits are exact")]
-fn unit(rng: &mut Xoshiro256PlusPlus) -> f64 {
+pub(crate) fn unit(rng: &mut Xoshiro256PlusPlus) -> f64 {
     (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64
 }
 

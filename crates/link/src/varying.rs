@@ -1,24 +1,33 @@
-//! A line in general: rates that change, blackouts, packets held back.
+//! A line in general: rates that change, blackouts, packets held back, queues that decide as packets leave.
 
 use alloc::collections::{BTreeMap, VecDeque};
+use alloc::sync::Arc;
 
-use units::{Bytes, Rate, Span, Time};
+use units::{Bytes, Rate, Seed, Span, Time};
 
-use crate::link::{Counters, Delivery, Tally, WORK_PER_BYTE, Waiting};
-use crate::profile::Profile;
+use crate::aqm::Queue;
+use crate::jitter::JitterState;
+use crate::link::{Counters, Delivery, Outcome, Tally, WORK_PER_BYTE, Waiting};
+use crate::profile::{Limit, Profile};
 use crate::rate::RateCursor;
+use crate::trace::Opportunities;
 
 /// The packets of a link, each with what becomes of it once it is first.
 #[derive(Clone, Debug)]
 pub(crate) struct Varying<P> {
     rates: RateCursor,
-    /// Packets whose last bit did not go out yet; the first is on the wire.
-    waiting: VecDeque<Waiting<P>>,
-    queued: Bytes,
-    /// When the first of `waiting` leaves; `None` if the rate stays zero, or if there is none.
+    /// Packets that wait for the wire.
+    queue: Queue<P>,
+    /// The packet on the wire. There is none only if none waits either, or if the line sends at opportunities.
+    serving: Option<Waiting<P>>,
+    /// When `serving` leaves; `None` if the rate stays zero, or if there is none. With opportunities: the next one, if anything waits.
     departure: Option<Time>,
+    /// When the last packet left.
+    free: Time,
     /// Bit-nanoseconds that the wire had left over when the last packet left within a nanosecond.
     credit: u64,
+    slots: Option<Slots>,
+    jitter: Option<JitterState>,
     /// Packets on the way, in order of arrival.
     flying: VecDeque<Delivery<P>>,
     /// Packets held back, by arrival and admission.
@@ -26,14 +35,42 @@ pub(crate) struct Varying<P> {
     admitted: u64,
 }
 
+/// A line that sends at certain moments.
+#[derive(Clone, Debug)]
+struct Slots {
+    trace: Arc<Opportunities>,
+    /// When the trace began.
+    epoch: Time,
+    /// The number of the moment that [`Varying::departure`] is at.
+    next: u64,
+    /// What of the packet on the wire did not go out yet.
+    unsent: u64,
+}
+
+impl Slots {
+    /// Goes to the first moment after `now`.
+    fn seek(&mut self, now: Time) -> Time {
+        self.next = self.trace.after(now.since(self.epoch));
+        self.at()
+    }
+
+    fn at(&self) -> Time {
+        self.epoch + self.trace.moment(self.next).0
+    }
+}
+
 impl<P> Varying<P> {
-    pub(crate) fn new(profile: &Profile) -> Varying<P> {
+    pub(crate) fn new(profile: &Profile, seed: Seed) -> Varying<P> {
+        let slots = |trace: &Arc<Opportunities>| Slots { trace: trace.clone(), epoch: Time::ZERO, next: 0, unsent: 0 };
         Varying {
             rates: profile.rate.cursor(),
-            waiting: VecDeque::new(),
-            queued: Bytes::ZERO,
+            queue: Queue::new(profile, seed.stream("aqm")),
+            serving: None,
             departure: None,
+            free: Time::ZERO,
             credit: 0,
+            slots: profile.rate.opportunities.as_ref().map(slots),
+            jitter: profile.jitter.map(|jitter| JitterState::new(jitter, seed.stream("jitter"))),
             flying: VecDeque::new(),
             late: BTreeMap::new(),
             admitted: 0,
@@ -43,17 +80,32 @@ impl<P> Varying<P> {
     pub(crate) fn start(&mut self, now: Time, profile: &Profile, counters: &mut Counters) {
         self.advance(now, profile, counters);
         self.rates.start(now);
-        if self.departure.is_none() && !self.waiting.is_empty() {
-            self.begin_service(now);
+        if let Some(slots) = &mut self.slots {
+            slots.epoch = now;
+            let next = slots.seek(now);
+            self.departure = self.departure.map(|_| next);
+        } else if self.departure.is_none() && self.serving.is_some() {
+            self.transmit(now);
         }
     }
 
     pub(crate) fn waiting(&self) -> Tally {
-        Tally { packets: self.waiting.len() as u64, bytes: self.queued }
+        let Tally { packets, bytes } = self.queue.tally();
+        let Tally { packets: more, bytes: others } = self.on_wire();
+        Tally { packets: packets + more, bytes: bytes + others }
+    }
+
+    fn on_wire(&self) -> Tally {
+        self.serving.as_ref().map_or(Tally::default(), |serving| Tally { packets: 1, bytes: serving.bytes })
     }
 
     pub(crate) fn held(&self) -> u64 {
-        (self.waiting.len() + self.flying.len() + self.late.len()) as u64
+        self.waiting().packets + (self.flying.len() + self.late.len()) as u64
+    }
+
+    /// When the last packet left; of use while nothing waits.
+    pub(crate) fn free(&self) -> Time {
+        self.free
     }
 
     pub(crate) fn rate(&self, now: Time, profile: &Profile) -> Rate {
@@ -90,13 +142,36 @@ impl<P> Varying<P> {
         }
     }
 
-    pub(crate) fn push(&mut self, now: Time, waiting: Waiting<P>) {
-        self.queued += waiting.bytes;
-        self.waiting.push_back(waiting);
-        if self.waiting.len() == 1 {
+    #[inline(never)]
+    pub(crate) fn push(&mut self, now: Time, waiting: Waiting<P>, counters: &mut Counters) {
+        let is_idle = self.waiting().packets == 0;
+        self.queue.push(waiting);
+        if is_idle {
             self.credit = 0;
-            self.begin_service(now);
+            match &mut self.slots {
+                Some(slots) => self.departure = Some(slots.seek(now)),
+                None => self.serve(now, counters),
+            }
         }
+    }
+
+    /// Whether the queue takes a packet for which there is no room, and drops others.
+    pub(crate) fn makes_room(&self) -> bool {
+        self.queue.makes_room()
+    }
+
+    /// Takes a packet in, and drops packets until `limit` holds. The line is not idle.
+    pub(crate) fn push_and_shed(
+        &mut self,
+        now: Time,
+        waiting: Waiting<P>,
+        limit: Limit,
+        counters: &mut Counters,
+    ) -> Outcome {
+        let flow = waiting.flow;
+        self.push(now, waiting, counters);
+        let is_dropped = self.queue.shed(limit, self.on_wire(), flow, counters);
+        if is_dropped { Outcome::DroppedQueue } else { Outcome::Queued }
     }
 
     pub(crate) fn is_black(&self, at: Time, profile: &Profile) -> bool {
@@ -106,26 +181,55 @@ impl<P> Varying<P> {
     /// Moves packets that left by `now` from the queue to the way.
     pub(crate) fn advance(&mut self, now: Time, profile: &Profile, counters: &mut Counters) {
         while let Some(at) = self.departure.filter(|at| *at <= now) {
-            let waiting = self.waiting.pop_front().expect("a departure is of the first packet");
-            self.queued -= waiting.bytes;
-            if self.waiting.is_empty() {
-                self.departure = None;
+            if self.slots.is_some() {
+                self.use_slot(at, profile, counters);
             } else {
-                self.begin_service(at);
-            }
-            if self.is_black(at, profile) {
-                counters.dropped_blackout += 1;
-            } else {
-                self.depart(at, profile.delay, waiting);
+                self.leave(at, profile, counters);
+                self.serve(at, counters);
             }
         }
     }
 
+    /// The packet on the wire is through.
+    fn leave(&mut self, at: Time, profile: &Profile, counters: &mut Counters) {
+        let waiting = self.serving.take().expect("a departure is of a packet on the wire");
+        self.free = at;
+        if self.is_black(at, profile) {
+            counters.dropped_blackout += 1;
+        } else {
+            self.depart(at, profile.delay, waiting);
+        }
+    }
+
+    /// Sends what the moment `at` of the trace carries, parts of packets too, and goes on to the next.
+    fn use_slot(&mut self, at: Time, profile: &Profile, counters: &mut Counters) {
+        let Some(slots) = &mut self.slots else { return };
+        let mut left = slots.trace.moment(slots.next).1;
+        slots.next += 1;
+        let (next, mut unsent) = (slots.at(), slots.unsent);
+        loop {
+            if self.serving.is_none() {
+                self.serving = self.queue.pop(at, counters);
+                unsent = self.serving.as_ref().map_or(0, |serving| serving.bytes.0);
+            }
+            if self.serving.is_none() || unsent > left {
+                break;
+            }
+            left -= unsent;
+            self.leave(at, profile, counters);
+        }
+        if let Some(slots) = &mut self.slots {
+            slots.unsent = unsent.saturating_sub(left);
+        }
+        self.departure = (self.waiting().packets > 0).then_some(next);
+    }
+
     fn depart(&mut self, at: Time, delay: Span, waiting: Waiting<P>) {
-        let Waiting { bytes, is_corrupted, extra_delay, packet } = waiting;
-        let arrival = at + delay + extra_delay;
-        let delivery = Delivery { at: arrival, bytes, is_corrupted, packet };
-        if extra_delay == Span::ZERO {
+        let Waiting { bytes, is_corrupted, is_marked, extra_delay, packet, .. } = waiting;
+        let usual = at + delay;
+        let arrival = self.jitter.as_mut().map_or(usual, |jitter| jitter.arrival(usual)) + extra_delay;
+        let delivery = Delivery { at: arrival, bytes, is_corrupted, is_marked, packet };
+        if extra_delay == Span::ZERO && !self.jitter.as_ref().is_some_and(JitterState::reorders) {
             self.flying.push_back(delivery);
         } else {
             self.admitted += 1;
@@ -133,11 +237,20 @@ impl<P> Varying<P> {
         }
     }
 
-    /// Puts the first waiting packet on the wire at `now` and computes when its last bit goes out, exactly, through all rates
-    /// between: the wire does `rate` bit-nanoseconds a nanosecond, and what it does beyond the packet's end within the last
+    /// Puts the next packet on the wire at `now`.
+    fn serve(&mut self, now: Time, counters: &mut Counters) {
+        self.serving = self.queue.pop(now, counters);
+        if self.serving.is_some() {
+            self.transmit(now);
+        } else {
+            self.departure = None;
+        }
+    }
+
+    /// Computes when the last bit of the packet on the wire goes out that got there at `now`, exactly, through all rates between: the wire does `rate` bit-nanoseconds a nanosecond, and what it does beyond the packet's end within the last
     /// nanosecond is the next packet's.
-    fn begin_service(&mut self, now: Time) {
-        let bytes = self.waiting.front().map_or(Bytes::ZERO, |first| first.bytes);
+    fn transmit(&mut self, now: Time) {
+        let bytes = self.serving.as_ref().map_or(Bytes::ZERO, |serving| serving.bytes);
         let work = bytes.0.checked_mul(WORK_PER_BYTE).expect("a packet is below 2 GiB");
         let Some(mut needed) = work.checked_sub(self.credit) else {
             // A tiny packet that fits whole into the rest of the nanosecond.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use link::config::{Carry, Network, TCP_PAYLOAD_SHARE, Unreachable};
-use link::{GilbertElliott, Limit, Loss};
+use link::{Aqm, CoDel, FqCoDel, GilbertElliott, Jitter, Limit, Loss, Red, Spread};
 use units::{Bytes, Rate, Span};
 
 const LINK: &str = "[[link]]\nname = 'wifi'\nrate = '50 Mbit/s'\ndelay = '5 ms'\nqueue = '128 KiB'\n";
@@ -64,6 +64,23 @@ fn errors_say_where_and_what_instead() {
         ("reorder = { probability = 0.1 }", "link.wifi.reorder.delay: is missing"),
         ("redraw = { every = '0 s', from = 0, to = 1 }", "link.wifi.redraw.every: wants more than no time"),
         ("rate =", "test.toml:7"),
+        ("aqm = 'codle'", "test.toml:7: link.wifi.aqm: 'codle' is not known here; did you mean 'codel'?"),
+        ("aqm = { min = 5 }", "link.wifi.aqm.kind: is missing"),
+        ("aqm = { kind = 'red', mim = 5 }", "wifi.aqm.mim: no such key; did you mean `min`?"),
+        ("aqm = { kind = 'codel', quantum = 5 }", "wifi.aqm.quantum: no such key"),
+        (
+            "aqm = { kind = 'red', min = 5, max = 4 }",
+            "test.toml:7: link.wifi.aqm.max: `max` wants to be more than `min`",
+        ),
+        ("aqm = { kind = 'red', min = '5 KiB' }", "link.wifi.aqm.min: wants a number of packets"),
+        ("aqm = { kind = 'red', ecn = 1 }", "link.wifi.aqm.ecn: wants true or false, not integer"),
+        ("aqm = { kind = 'fq-codel', queues = 0 }", "link.wifi.aqm.queues: wants 1 to 65536 queues"),
+        ("jitter = 3", "link.wifi.jitter: wants a string with a number and a unit, not integer"),
+        ("jitter = { reorder = true }", "link.wifi.jitter.most: is missing"),
+        ("jitter = { mean = '1 ms' }", "link.wifi.jitter.deviation: is missing"),
+        ("jitter = { most = '1 ms', mean = '1 ms' }", "is of a normal distribution"),
+        ("trace = 'x'", "test.toml:7: link.wifi.trace: stands beside `rate`"),
+        ("up = { trace = 'no-such-file' }", "test.toml:7: link.wifi.up.trace: no-such-file: No such file"),
     ] {
         let text = error(keys);
         let wanted = wanted.replace(": wifi.", ": link.");
@@ -124,4 +141,63 @@ fn ideal_times() {
     // A second link that carries nothing adds nothing.
     assert!((seconds("never-worse-accepts-then-nothing", 40_000_000) - 6.4).abs() < 1e-6);
     assert!((seconds("never-worse-same-bottleneck", 40_000_000) - 6.4).abs() < 1e-6);
+}
+
+#[test]
+fn queues_and_jitter_have_their_meaning() {
+    let up = |keys: &str| parse(keys).expect("all right").links.remove(0).up.profile;
+    // 128 KiB are 87 packets of 1500 bytes.
+    assert_eq!(up("aqm = 'red'").aqm, Aqm::Red(Red::new(87.0 / 6.0, 87.0 / 2.0)));
+    assert_eq!(up("aqm = 'codel'").aqm, Aqm::CoDel(CoDel::default()));
+    assert_eq!(up("aqm = 'fq-codel'").aqm, Aqm::FqCoDel(FqCoDel::default()));
+    assert_eq!((up("aqm = 'drop-tail'").aqm, up("").aqm), (Aqm::DropTail, Aqm::DropTail));
+    let red =
+        "min = '28 packets', max = 84.5, weight = 0.1, probability = 1, gentle = false, ecn = true, mean_packet = 1000";
+    let wanted = Red {
+        weight: 0.1,
+        probability: 1.0,
+        gentle: false,
+        ecn: true,
+        mean_packet: Bytes(1_000),
+        ..Red::new(28.0, 84.5)
+    };
+    assert_eq!(up(&format!("aqm = {{ kind = 'red', {red} }}")).aqm, Aqm::Red(wanted));
+    let (target, interval) = (Span::from_millis(10), Span::from_millis(200));
+    let codel = CoDel { target, interval, ecn: true, mtu: Bytes(9_000) };
+    let keys = "target = '10 ms', interval = '200 ms', ecn = true, mtu = 9000";
+    assert_eq!(up(&format!("aqm = {{ kind = 'codel', {keys} }}")).aqm, Aqm::CoDel(codel));
+    let fair = FqCoDel { codel, quantum: Bytes(300), queues: 16 };
+    assert_eq!(
+        up(&format!("aqm = {{ kind = 'fq-codel', quantum = 300, queues = 16, {keys} }}")).aqm,
+        Aqm::FqCoDel(fair)
+    );
+    let ms = Span::from_millis;
+    let uniform = |reorders| Some(Jitter { spread: Spread::Uniform(ms(3)), reorders });
+    assert_eq!((up("jitter = '3 ms'").jitter, up("").jitter), (uniform(false), None));
+    assert_eq!(up("jitter = { most = '3 ms', reorder = true }").jitter, uniform(true));
+    let normal = Spread::Normal { mean: ms(2), deviation: ms(1) };
+    let wanted = Some(Jitter { spread: normal, reorders: false });
+    assert_eq!(up("jitter = { mean = '2 ms', deviation = '1 ms' }").jitter, wanted);
+}
+
+#[test]
+fn traces_are_read_from_beside_the_network() {
+    let folder = std::env::temp_dir().join(format!("anabranch-trace-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    std::fs::write(folder.join("cell.txt"), "5\n10\n").expect("a file");
+    std::fs::write(folder.join("bad.txt"), "5\nten\n").expect("a file");
+    let file = folder.join("test.toml").display().to_string();
+    let read = |keys: &str| {
+        let text = format!("name = 'test'\n[[link]]\nname = 'cell'\ndelay = '5 ms'\nqueue = '64 KiB'\n{keys}\n");
+        Network::parse(&text, &file, None).map_err(|error| error.to_string())
+    };
+    let link = read("trace = 'cell.txt'\ndown = { rate = '1 Mbit/s' }").expect("all right").links.remove(0);
+    assert_eq!(link.up.profile.rate.opportunities.as_ref().map(|trace| trace.period()), Some(Span::from_millis(10)));
+    assert_eq!(link.up.profile.rate.base, Rate::from_bits(2_400_000));
+    assert_eq!(link.down.profile.rate, link::RatePlan::constant(Rate::mbit(1)), "the direction's own");
+    let bad = read("trace = 'bad.txt'").expect_err("line 2");
+    assert!(bad.contains("test.toml:6: link.cell.trace: ") && bad.contains("bad.txt:2: wants a whole number"), "{bad}");
+    let both = read("trace = 'cell.txt'\nredraw = { every = '1 s', from = 0, to = 1 }").expect_err("both");
+    assert!(both.contains("link.cell.redraw: has no meaning for a rate from a `trace`"), "{both}");
+    std::fs::remove_dir_all(&folder).expect("it was there");
 }

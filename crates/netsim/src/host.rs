@@ -13,6 +13,19 @@ pub trait Packet: Copy {
     /// A number that stands for its content in the [digest](crate::Digest) of the run. It must not depend on the machine or the
     /// process: no addresses, no `std` hasher.
     fn digest(&self) -> u64;
+
+    /// Whether a queue may mark it instead of dropping it (ECT, RFC 3168).
+    fn is_ecn_capable(&self) -> bool {
+        false
+    }
+
+    /// A queue marked it: congestion experienced (CE, RFC 3168). Called at the end of the link, before anybody sees the packet there.
+    fn mark(&mut self) {}
+
+    /// Which flow it is of, for queues that treat flows apart; any numbers.
+    fn flow(&self) -> u64 {
+        0
+    }
 }
 
 /// A host: a state machine without sockets, clock or randomness of its own.

@@ -1,6 +1,6 @@
 //! What lies between the hosts: links, routes, and the agenda.
 
-use link::{Link, Tally};
+use link::{Link, Offer, Tally};
 use units::Time;
 
 use crate::agenda::{Agenda, END};
@@ -160,7 +160,10 @@ impl<P: Packet> Net<P> {
         port.armed = END;
         port.arm(link, &mut self.agenda);
         let delivery = delivery?;
-        let Carried { packet, hop } = delivery.packet;
+        let Carried { mut packet, hop } = delivery.packet;
+        if delivery.is_marked {
+            packet.mark();
+        }
         self.totals.hops += 1;
         self.digest.mix(now.as_nanos(), u64::from(link));
         if T::IS_ON {
@@ -189,7 +192,9 @@ impl<P: Packet> Net<P> {
     fn offer<T: Trace<P>>(&mut self, now: Time, carried: Carried<P>, trace: &mut T) {
         let link = self.hops[carried.hop as usize];
         let port = &mut self.ports[link as usize];
-        let outcome = port.link.enqueue(now, carried.packet.size(), carried);
+        let packet = &carried.packet;
+        let offer = Offer { bytes: packet.size(), is_ecn_capable: packet.is_ecn_capable(), flow: packet.flow() };
+        let outcome = port.link.offer(now, offer, carried);
         port.arm(link, &mut self.agenda);
         if T::IS_ON {
             trace.record(now, Event::Offered { link: LinkId(link), packet: &carried.packet, outcome });

@@ -105,7 +105,7 @@ impl<P: Packet, H: Host<P>> Sim<P, H> {
     }
 
     /// What a link counted. What is left of its queue is not looked at before the next packet comes, so that a link's own drops in a
-    /// blackout can lag behind.
+    /// blackout, and those of CoDel, can lag behind.
     ///
     /// # Panics
     /// If there is no such link.
@@ -129,6 +129,15 @@ impl<P: Packet, H: Host<P>> Sim<P, H> {
     /// If there is no such link.
     pub fn queue(&mut self, link: LinkId) -> Tally {
         self.net.queue(self.now, link)
+    }
+
+    /// RED's average length of a link's queue, in packets; `None` without RED.
+    ///
+    /// # Panics
+    /// If there is no such link.
+    #[must_use]
+    pub fn average_queue(&self, link: LinkId) -> Option<f64> {
+        self.net.link(link).average_queue()
     }
 
     /// The counters of all links, in the topology's order.

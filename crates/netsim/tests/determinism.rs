@@ -4,7 +4,9 @@
 mod common;
 
 use common::{Numbered, Planned, ns, packet, planned};
-use link::{Blackout, Counters, Limit, Loss, Profile, RatePlan, Redraw, Reorder};
+use link::{
+    Aqm, Blackout, CoDel, Counters, FqCoDel, Jitter, Limit, Loss, Profile, RatePlan, Red, Redraw, Reorder, Spread,
+};
 use netsim::{Digest, Event, Sim, Topology};
 use proptest::prelude::*;
 use units::{Rate, Seed, Span, Time};
@@ -76,6 +78,11 @@ fn looking_on_and_stopping_on_the_way_change_nothing() {
 
 /// What the noisy links drew, and what the hosts heard, of a network of `first` and perhaps more.
 fn draws(more: bool) -> (Counters, Vec<(u64, u64)>) {
+    draws_of(noisy, more)
+}
+
+/// As [`draws`], on lines of another kind.
+fn draws_of(noisy: fn(Rate) -> Profile, more: bool) -> (Counters, Vec<(u64, u64)>) {
     let mut net = Topology::new();
     if more {
         net.host("other near").unwrap();
@@ -107,6 +114,20 @@ fn a_component_more_leaves_the_draws_of_the_others_alone() {
 }
 
 #[test]
+fn nor_does_it_touch_those_of_managed_queues_and_jitter() {
+    let managed = |rate: Rate| {
+        let spread = Spread::Normal { mean: Span::from_millis(2), deviation: Span::from_millis(1) };
+        let aqm = Aqm::Red(Red { weight: 0.1, ..Red::new(2.0, 8.0) });
+        // A little too slow for what is sent.
+        let rate = RatePlan::constant(Rate::from_bits(rate.as_bits() * 3 / 4));
+        Profile { aqm, rate, jitter: Some(Jitter { spread, reorders: true }), ..noisy(Rate::mbit(1)) }
+    };
+    let (counters, heard) = draws_of(managed, false);
+    assert!(counters.dropped_aqm > 5 && heard.windows(2).any(|pair| pair[0].1 > pair[1].1));
+    assert_eq!(draws_of(managed, true), (counters, heard));
+}
+
+#[test]
 fn each_host_has_a_seed_of_its_own() {
     let seeds = |names: &[&str]| {
         let mut net = Topology::new();
@@ -130,10 +151,15 @@ proptest! {
     #[test]
     fn every_packet_is_delivered_dropped_or_under_way(
         seed: u64, pairs in 1..5u64, queue in 1..30u64, loss in 0.0..0.5f64, dark: bool, redraw: bool, hold: bool, stop in 0..600u64,
+        aqm in 0..4usize, jitter in prop::option::of(any::<bool>()),
     ) {
         let mut profile = noisy(Rate::mbit(10));
         profile.queue = Limit::Packets(queue);
         profile.loss = Loss::Bernoulli(loss);
+        let codel = CoDel { interval: Span::from_millis(5), ..CoDel::default() };
+        let fair = FqCoDel { codel, queues: 2, ..FqCoDel::default() };
+        profile.aqm = [Aqm::DropTail, Aqm::Red(Red::new(1.0, 5.0)), Aqm::CoDel(codel), Aqm::FqCoDel(fair)][aqm];
+        profile.jitter = jitter.map(|reorders| Jitter { spread: Spread::Uniform(Span::from_millis(4)), reorders });
         if !redraw {
             profile.rate = RatePlan::constant(Rate::mbit(10));
         }

@@ -44,6 +44,7 @@ pub const MEASURES: &[(&str, &str, &str)] = &[
     ("utilisation", "", "the throughput over the link's first rate"),
     ("queue", "packets", "what waits, the packet on the wire not counted, its mean over time"),
     ("drops", "packets", "dropped by a full queue or by the queue's management"),
+    ("marks", "packets", "marked instead of dropped (ECN)"),
     ("losses", "packets", "lost at random, in blackouts, or for their size"),
 ];
 
@@ -79,6 +80,7 @@ struct FlowBook {
 struct LinkBook {
     delivered: Counter,
     drops: Counter,
+    marks: Counter,
     losses: Counter,
     queue: f64,
 }
@@ -156,8 +158,10 @@ impl Book {
         for (book, id) in self.links.iter_mut().zip(ids) {
             let counters = built.sim.counters(id);
             book.delivered.note(counters.delivered.bytes.0, is_first);
-            book.drops.note(counters.dropped_queue, is_first);
-            book.losses.note(counters.dropped() - counters.dropped_queue, is_first);
+            let drops = counters.dropped_queue + counters.dropped_aqm;
+            book.drops.note(drops, is_first);
+            book.marks.note(counters.marked, is_first);
+            book.losses.note(counters.dropped() - drops, is_first);
             book.queue += weight * float(built.sim.queue(id).packets.saturating_sub(1));
         }
     }
@@ -211,6 +215,7 @@ impl Book {
                 }
                 put("link", &of, "queue", book.queue / self.looks);
                 put("link", &of, "drops", book.drops.gained());
+                put("link", &of, "marks", book.marks.gained());
                 put("link", &of, "losses", book.losses.gained());
             }
         }

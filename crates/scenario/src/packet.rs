@@ -69,4 +69,20 @@ impl netsim::Packet for Packet {
             Packet::Udp { connection, number, .. } => number ^ u64::from(*connection).rotate_left(42),
         }
     }
+    #[inline]
+    fn is_ecn_capable(&self) -> bool {
+        matches!(self, Packet::Tcp { ecn: Ecn::Capable | Ecn::Marked, .. })
+    }
+
+    #[inline]
+    fn mark(&mut self) {
+        if let Packet::Tcp { ecn, .. } = self {
+            *ecn = Ecn::Marked;
+        }
+    }
+
+    #[inline]
+    fn flow(&self) -> u64 {
+        u64::from(self.connection())
+    }
 }

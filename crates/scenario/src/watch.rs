@@ -120,7 +120,7 @@ impl<W: Write> EventLog<W> {
             Event::Offered { link: id, packet, outcome } => {
                 let what = match outcome {
                     Outcome::Queued => "queued",
-                    Outcome::DroppedQueue => "dropped",
+                    Outcome::DroppedQueue | Outcome::DroppedAqm => "dropped",
                     _ => "lost",
                 };
                 (what, link(id), packet)

@@ -4,7 +4,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use link::config::Network;
-use link::{Link, Outcome, Profile, Tally};
+use link::{Link, Offer, Outcome, Profile, Tally};
 use sys::poll::thread_cpu_time;
 use units::{Bytes, Span, Time};
 
@@ -117,13 +117,14 @@ impl<T: Clone> Lines<T> {
         self.directions[self.directions[lane.index()].through].link.next_departure()
     }
 
-    pub(super) fn enqueue(&mut self, lane: Lane, bytes: Bytes, item: T) -> Outcome {
+    /// `flow` is for queues that treat flows apart.
+    pub(super) fn enqueue(&mut self, lane: Lane, bytes: Bytes, flow: u64, item: T) -> Outcome {
         let now = self.now();
         self.start(now);
         let one = &mut self.directions[lane.index()];
         one.first.get_or_insert(now);
         let through = one.through;
-        self.directions[through].link.enqueue(now, bytes, Item { lane, item })
+        self.directions[through].link.offer(now, Offer { bytes, is_ecn_capable: false, flow }, Item { lane, item })
     }
 
     pub(super) fn poll_deadline(&self) -> Option<Time> {
@@ -185,6 +186,7 @@ impl<T: Clone> Lines<T> {
             bytes: one.delivered.bytes.0,
             dropped: Drops {
                 queue: counters.dropped_queue,
+                aqm: counters.dropped_aqm,
                 loss: counters.dropped_loss,
                 blackout: counters.dropped_blackout,
                 mtu: counters.dropped_mtu,
@@ -193,6 +195,7 @@ impl<T: Clone> Lines<T> {
             duplicated: counters.duplicated,
             reordered: counters.reordered,
             corrupted: counters.corrupted,
+            marked: counters.marked,
             max_queue_bytes: counters.max_queue.0,
             late_us: one.late.quantiles(),
             first_payload_s: seconds(self.started, one.first),

@@ -177,7 +177,7 @@ impl Proxy {
             }
             let connection = Connection::new(link, near);
             self.connections.insert(id, connection);
-            self.lines.enqueue(Lane { link, is_down: false }, Bytes(SEGMENT_HEADERS as u64), (id, Chunk::Open));
+            self.lines.enqueue(Lane { link, is_down: false }, Bytes(SEGMENT_HEADERS as u64), id, (id, Chunk::Open));
             self.watch(id);
         }
     }
@@ -262,7 +262,7 @@ impl Proxy {
             Chunk::Data(data) => charge(data.len()),
             Chunk::Open | Chunk::End | Chunk::Reset => Bytes(SEGMENT_HEADERS as u64),
         };
-        self.lines.enqueue(Lane { link, is_down }, bytes, (id, chunk));
+        self.lines.enqueue(Lane { link, is_down }, bytes, id, (id, chunk));
     }
 
     /// Writes what arrived, as far as the destination takes it.

@@ -116,7 +116,7 @@ impl Proxy {
     fn send(&mut self, id: u64, lane: Lane, len: usize) {
         if self.carries[lane.link][usize::from(lane.is_down)] {
             let data = self.buffer[..len].into();
-            self.lines.enqueue(lane, Bytes((len + HEADERS) as u64), (id, data));
+            self.lines.enqueue(lane, Bytes((len + HEADERS) as u64), id, (id, data));
         }
     }
 

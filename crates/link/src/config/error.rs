@@ -1,9 +1,12 @@
 //! What is wrong with a network file.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use core::fmt;
 
 use units::ParseError;
+
+use crate::trace::TraceError;
 
 /// What is wrong, and where.
 #[derive(Debug)]
@@ -23,6 +26,20 @@ pub struct ConfigError {
 pub enum Problem {
     /// The file cannot be read.
     Read(std::io::Error),
+    /// The trace that it names cannot be read.
+    ReadTrace {
+        /// Where it was looked for.
+        path: String,
+        /// Why not.
+        error: std::io::Error,
+    },
+    /// The trace that it names is not understood.
+    Trace {
+        /// Where it is.
+        path: String,
+        /// What is wrong with it.
+        error: Box<TraceError>,
+    },
     /// It is no TOML.
     Syntax(String),
     /// There is no such key.
@@ -71,6 +88,8 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Problem::Read(error) => write!(f, "{error}"),
+            Problem::ReadTrace { path, error } => write!(f, "{path}: {error}"),
+            Problem::Trace { path, error } => write!(f, "{path}:{}: {}", error.line, error.problem),
             Problem::Syntax(message) | Problem::Because(message) => write!(f, "{message}"),
             Problem::UnknownKey { nearest: Some(nearest) } => write!(f, "no such key; did you mean `{nearest}`?"),
             Problem::UnknownKey { nearest: None } => write!(f, "no such key"),
@@ -89,7 +108,8 @@ impl fmt::Display for Problem {
 impl std::error::Error for ConfigError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.problem {
-            Problem::Read(error) => Some(error),
+            Problem::Read(error) | Problem::ReadTrace { error, .. } => Some(error),
+            Problem::Trace { error, .. } => Some(&**error),
             Problem::Quantity(error) => Some(error),
             _ => None,
         }

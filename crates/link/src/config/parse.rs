@@ -1,17 +1,19 @@
 //! From TOML to a [`Network`].
 
 use alloc::borrow::ToOwned;
+use alloc::boxed::Box;
 use alloc::format;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use toml::de::DeTable;
 use units::{Bytes, Rate, Seed, Span};
 
+use super::aqm::{aqm, jitter};
 use super::error::{ConfigError, Problem};
 use super::reader::{Section, Source, Value};
 use super::{Carry, Direction, LinkSpec, Network, Unreachable};
-use crate::{Blackout, Change, GilbertElliott, Limit, Loss, Profile, RatePlan, Redraw, Reorder};
+use crate::{Aqm, Blackout, Change, GilbertElliott, Limit, Loss, Profile, RatePlan, Redraw, Reorder};
 
 const NETWORK_KEYS: &[&str] = &["name", "seed", "bytes", "link"];
 /// Keys that a direction may override.
@@ -19,6 +21,9 @@ const DIRECTION_KEYS: &[&str] = &[
     "rate",
     "delay",
     "queue",
+    "aqm",
+    "jitter",
+    "trace",
     "loss",
     "blackhole_above",
     "schedule",
@@ -136,7 +141,7 @@ fn index(value: &Value<'_>, earlier: &[LinkSpec]) -> Result<usize> {
     Ok(index)
 }
 
-fn positive(value: &Value<'_>) -> Result<Span> {
+pub(super) fn positive(value: &Value<'_>) -> Result<Span> {
     let span: Span = value.quantity()?;
     if span == Span::ZERO {
         return Err(value.error(Problem::Sense("wants more than no time")));
@@ -168,10 +173,13 @@ impl Build {
             None => u64::from(self.device_mtu),
         };
         let chance = |key| section.get(key).map_or(Ok(0.0), |value| value.probability());
+        let queue = queue(&section.require("queue")?)?;
         let profile = Profile {
             rate: self.rate(&section)?,
             delay: section.require("delay")?.quantity()?,
-            queue: queue(&section.require("queue")?)?,
+            queue,
+            aqm: section.get("aqm").map_or(Ok(Aqm::DropTail), |value| aqm(&value, queue))?,
+            jitter: section.get("jitter").map(|value| jitter(&value)).transpose()?,
             mtu: Some(Bytes(mtu)),
             loss: section.get("loss").map_or(Ok(Loss::None), |value| loss(&value))?,
             blackouts: section.get("blackout").map_or(Ok(Vec::new()), |value| self.blackouts(&value))?,
@@ -183,10 +191,21 @@ impl Build {
     }
 
     fn rate(&self, section: &Section<'_>) -> Result<RatePlan> {
+        if let Some((value, has_rate)) = section.get_before("trace", "rate") {
+            if has_rate {
+                return Err(value.error(Problem::Sense("stands beside `rate`, and says the same thing")));
+            }
+            for key in ["schedule", "redraw"] {
+                if let Some(other) = section.get(key) {
+                    return Err(other.error(Problem::Sense("has no meaning for a rate from a `trace`")));
+                }
+            }
+            return trace(&value);
+        }
         let base = section.require("rate")?.quantity()?;
         let changes = section.get("schedule").map_or(Ok(Vec::new()), |value| self.changes(&value))?;
         let redraw = section.get("redraw").map(|value| self.redraw(&value)).transpose()?;
-        Ok(RatePlan { base, changes, redraw })
+        Ok(RatePlan { changes, redraw, ..RatePlan::constant(base) })
     }
 
     fn changes(&self, value: &Value<'_>) -> Result<Vec<Change>> {
@@ -260,8 +279,17 @@ impl Build {
     }
 }
 
+/// The name of a file with a trace.
+fn trace(value: &Value<'_>) -> Result<RatePlan> {
+    let file = value.file()?;
+    let path = || file.display().to_string();
+    let text =
+        std::fs::read_to_string(&file).map_err(|error| value.error(Problem::ReadTrace { path: path(), error }))?;
+    RatePlan::from_trace(&text).map_err(|error| value.error(Problem::Trace { path: path(), error: Box::new(error) }))
+}
+
 /// "128 KiB" or "100 packets".
-fn queue(value: &Value<'_>) -> Result<Limit> {
+pub(super) fn queue(value: &Value<'_>) -> Result<Limit> {
     let text = value.text()?;
     let packets = text.trim().strip_suffix("packets").or_else(|| text.trim().strip_suffix("packet"));
     match packets {

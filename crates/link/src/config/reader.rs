@@ -6,6 +6,7 @@ use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::str::FromStr;
+use std::path::{Path, PathBuf};
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -102,6 +103,14 @@ impl<'a> Section<'a> {
         })
     }
 
+    /// The value of `key`, unless a layer before the one that has it has `other`; and whether that one has both.
+    pub(super) fn get_before(&self, key: &str, other: &str) -> Option<(Value<'a>, bool)> {
+        let (table, path) =
+            self.layers.iter().find(|(table, _)| table.contains_key(key) || table.contains_key(other))?;
+        let node = table.get(key)?;
+        Some((Value { source: self.source, path: join(path, key), node }, table.contains_key(other)))
+    }
+
     /// What stands under a key that has to be there.
     ///
     /// # Errors
@@ -173,12 +182,10 @@ impl<'a> Value<'a> {
     /// # Errors
     /// If it is something else, or not finite.
     pub fn number(&self) -> Result<f64, ConfigError> {
-        let text = match self.node.get_ref() {
-            DeValue::Integer(integer) => integer.as_str(),
-            DeValue::Float(float) => float.as_str(),
-            _ => return Err(self.wants("a number")),
-        };
-        let number = text.parse::<f64>().ok().filter(|number| number.is_finite());
+        if !matches!(self.node.get_ref(), DeValue::Integer(_) | DeValue::Float(_)) {
+            return Err(self.wants("a number"));
+        }
+        let number = self.as_number().filter(|number| number.is_finite());
         number.ok_or_else(|| self.error(Problem::Sense("wants a finite number")))
     }
 
@@ -210,17 +217,30 @@ impl<'a> Value<'a> {
         self.node.get_ref().is_str()
     }
 
+    /// A number without a unit, if it is one.
+    pub(super) fn as_number(&self) -> Option<f64> {
+        match self.node.get_ref() {
+            DeValue::Integer(integer) => integer.as_str().parse().ok(),
+            DeValue::Float(float) => float.as_str().parse().ok(),
+            _ => None,
+        }
+    }
+
+    /// The path of a file, from the folder of the file that is being read.
+    pub(super) fn file(&self) -> Result<PathBuf, ConfigError> {
+        let name = self.text()?;
+        Ok(Path::new(self.source.file).parent().unwrap_or(Path::new("")).join(name))
+    }
+
     /// A number from 0 to 1.
     ///
     /// # Errors
     /// If it is something else.
     pub fn probability(&self) -> Result<f64, ConfigError> {
-        let text = match self.node.get_ref() {
-            DeValue::Integer(integer) => integer.as_str(),
-            DeValue::Float(float) => float.as_str(),
-            _ => return Err(self.wants("a number from 0 to 1")),
-        };
-        let number = text.parse::<f64>().ok().filter(|number| (0.0..=1.0).contains(number));
+        if !matches!(self.node.get_ref(), DeValue::Integer(_) | DeValue::Float(_)) {
+            return Err(self.wants("a number from 0 to 1"));
+        }
+        let number = self.as_number().filter(|number| (0.0..=1.0).contains(number));
         number.ok_or_else(|| self.error(Problem::Sense("wants a number from 0 to 1")))
     }
 

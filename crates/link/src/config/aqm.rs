@@ -1,0 +1,151 @@
+//! The keys `aqm` and `jitter`.
+
+use units::{Bytes, Span};
+
+use super::error::{ConfigError, Problem};
+use super::parse::{positive, queue};
+use super::reader::{Section, Value};
+use crate::{Aqm, CoDel, FqCoDel, Jitter, Limit, Red, Spread};
+
+type Result<T, E = ConfigError> = core::result::Result<T, E>;
+
+#[derive(Clone, Copy)]
+enum Kind {
+    DropTail,
+    Red,
+    CoDel,
+    FqCoDel,
+}
+
+const KINDS: &[(&str, Kind)] =
+    &[("drop-tail", Kind::DropTail), ("red", Kind::Red), ("codel", Kind::CoDel), ("fq-codel", Kind::FqCoDel)];
+
+/// What a queue limited in bytes is taken to hold, where packets are to be counted.
+const USUAL_PACKET: u64 = 1_500;
+
+/// "red", or a table. Thresholds of RED that are not given follow from `limit`.
+pub(super) fn aqm(value: &Value<'_>, limit: Limit) -> Result<Aqm> {
+    if !value.is_table() {
+        return Ok(match value.word(KINDS)? {
+            Kind::DropTail => Aqm::DropTail,
+            Kind::Red => Aqm::Red(red(limit)),
+            Kind::CoDel => Aqm::CoDel(CoDel::default()),
+            Kind::FqCoDel => Aqm::FqCoDel(FqCoDel::default()),
+        });
+    }
+    let section = value.section()?;
+    match section.require("kind")?.word(KINDS)? {
+        Kind::DropTail => {
+            section.allow(&["kind"])?;
+            Ok(Aqm::DropTail)
+        }
+        Kind::Red => red_table(&section, limit).map(Aqm::Red),
+        Kind::CoDel => {
+            section.allow(&["kind", "target", "interval", "ecn", "mtu"])?;
+            codel_table(&section).map(Aqm::CoDel)
+        }
+        Kind::FqCoDel => fq_codel_table(&section).map(Aqm::FqCoDel),
+    }
+}
+
+/// RED between a sixth and a half of the queue.
+#[expect(clippy::cast_precision_loss, reason = "a number of packets")]
+fn red(limit: Limit) -> Red {
+    let packets = match limit {
+        Limit::Packets(packets) => packets as f64,
+        Limit::Bytes(bytes) => (bytes.0 / USUAL_PACKET) as f64,
+    };
+    Red::new(packets / 6.0, packets / 2.0)
+}
+
+fn red_table(section: &Section<'_>, limit: Limit) -> Result<Red> {
+    section.allow(&["kind", "min", "max", "weight", "probability", "gentle", "ecn", "mean_packet"])?;
+    let usual = red(limit);
+    let min = section.get("min").map_or(Ok(usual.min), |value| length(&value))?;
+    let max = section.get("max").map_or(Ok(usual.max), |value| length(&value))?;
+    if max <= min {
+        let key = if section.get("max").is_some() { "max" } else { "min" };
+        let place = section.get(key).map(|value| value.error(Problem::Sense("`max` wants to be more than `min`")));
+        return Err(place.unwrap_or_else(|| section.error("min", Problem::Sense("the queue is too short for RED"))));
+    }
+    Ok(Red {
+        min,
+        max,
+        weight: section.get("weight").map_or(Ok(usual.weight), |value| value.probability())?,
+        probability: section.get("probability").map_or(Ok(usual.probability), |value| value.probability())?,
+        gentle: section.get("gentle").map_or(Ok(usual.gentle), |value| value.boolean())?,
+        ecn: section.get("ecn").map_or(Ok(usual.ecn), |value| value.boolean())?,
+        mean_packet: section.get("mean_packet").map_or(Ok(usual.mean_packet), |value| size(&value))?,
+    })
+}
+
+fn codel_table(section: &Section<'_>) -> Result<CoDel> {
+    let usual = CoDel::default();
+    Ok(CoDel {
+        target: section.get("target").map_or(Ok(usual.target), |value| positive(&value))?,
+        interval: section.get("interval").map_or(Ok(usual.interval), |value| positive(&value))?,
+        ecn: section.get("ecn").map_or(Ok(usual.ecn), |value| value.boolean())?,
+        mtu: section.get("mtu").map_or(Ok(usual.mtu), |value| size(&value))?,
+    })
+}
+
+fn fq_codel_table(section: &Section<'_>) -> Result<FqCoDel> {
+    section.allow(&["kind", "target", "interval", "ecn", "mtu", "quantum", "queues"])?;
+    let usual = FqCoDel::default();
+    let queues = |value: &Value<'_>| {
+        let queues = u32::try_from(value.integer()?).ok().filter(|queues| (1..=65_536).contains(queues));
+        queues.ok_or_else(|| value.error(Problem::Sense("wants 1 to 65536 queues")))
+    };
+    Ok(FqCoDel {
+        codel: codel_table(section)?,
+        quantum: section.get("quantum").map_or(Ok(usual.quantum), |value| size(&value))?,
+        queues: section.get("queues").map_or(Ok(usual.queues), |value| queues(&value))?,
+    })
+}
+
+/// A number of packets, which may be broken: 27.5, or "28 packets".
+#[expect(clippy::cast_precision_loss, reason = "a number of packets")]
+fn length(value: &Value<'_>) -> Result<f64> {
+    if let Some(number) = value.as_number() {
+        return Some(number).filter(|n| n.is_finite() && *n >= 0.0).ok_or_else(|| value.error(WANTS_PACKETS));
+    }
+    match queue(value)? {
+        Limit::Packets(packets) => Ok(packets as f64),
+        Limit::Bytes(_) => Err(value.error(WANTS_PACKETS)),
+    }
+}
+
+const WANTS_PACKETS: Problem = Problem::Sense("wants a number of packets, for example 28 or '28 packets'");
+
+/// A number of bytes for a packet.
+fn size(value: &Value<'_>) -> Result<Bytes> {
+    let bytes = value.integer()?;
+    let is_sane = (1..=65_535).contains(&bytes);
+    is_sane.then_some(Bytes(bytes)).ok_or_else(|| value.error(Problem::Sense("wants 1 to 65535 bytes")))
+}
+
+/// "3 ms", or a table.
+pub(super) fn jitter(value: &Value<'_>) -> Result<Jitter> {
+    if !value.is_table() {
+        return Ok(Jitter { spread: Spread::Uniform(value.quantity()?), reorders: false });
+    }
+    let section = value.section()?;
+    section.allow(&["most", "mean", "deviation", "reorder"])?;
+    let spread = match section.get("most") {
+        Some(most) => {
+            let other = section.get("mean").or_else(|| section.get("deviation"));
+            if let Some(other) = other {
+                return Err(other.error(Problem::Sense("is of a normal distribution, and `most` of a uniform one")));
+            }
+            Spread::Uniform(most.quantity()?)
+        }
+        None if section.get("mean").is_none() && section.get("deviation").is_none() => {
+            return Err(section.error("most", Problem::Missing));
+        }
+        None => Spread::Normal {
+            mean: section.get("mean").map_or(Ok(Span::ZERO), |value| value.quantity())?,
+            deviation: section.require("deviation")?.quantity()?,
+        },
+    };
+    Ok(Jitter { spread, reorders: section.get("reorder").map_or(Ok(false), |value| value.boolean())? })
+}

@@ -1,0 +1,273 @@
+//! Managed queues on whole links: what they do to delays, shares and lengths.
+
+use std::collections::BTreeMap;
+
+use link::{Aqm, Change, CoDel, Delivery, FqCoDel, Limit, Link, Offer, Outcome, Profile, Red};
+use proptest::prelude::*;
+use units::{Bytes, Rate, Seed, Span, Time};
+
+/// Numbers from a seed, for arrivals.
+struct Random(u64);
+
+impl Random {
+    #[expect(clippy::cast_precision_loss, reason = "53 bits are exact")]
+    fn unit(&mut self) -> f64 {
+        self.0 = Seed(self.0).stream("next").0;
+        (self.0 >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// Time to the next arrival of a Poisson process with this mean gap.
+    fn gap(&mut self, mean: Span) -> Span {
+        Span::from_secs_f64(-mean.as_secs_f64() * (1.0 - self.unit()).ln())
+    }
+}
+
+fn offer(bytes: u64, flow: u64, is_ecn_capable: bool) -> Offer {
+    Offer { bytes: Bytes(bytes), is_ecn_capable, flow }
+}
+
+fn at(millis: u64) -> Time {
+    Time::ZERO + Span::from_millis(millis)
+}
+
+/// All that has arrived by `now`.
+fn arrived<P: Clone>(link: &mut Link<P>, now: Time) -> Vec<Delivery<P>> {
+    std::iter::from_fn(|| link.poll_deliver(now)).collect()
+}
+
+/// 12 Mbit/s, where a packet of 1500 bytes takes 1 ms.
+fn profile(aqm: Aqm) -> Profile {
+    Profile { aqm, queue: Limit::Packets(1_000), ..Profile::new(Rate::mbit(12), Span::ZERO) }
+}
+
+/// The mean of RED's average length in the second half of a minute of Poisson arrivals at 1.05 times the rate, and the share dropped.
+#[expect(clippy::cast_precision_loss, reason = "small counts")]
+fn red_under_overload(profile: Profile) -> (f64, f64, Link<()>) {
+    let mut link = Link::new(profile, Seed(4));
+    let (mut random, mut now, mut lengths) = (Random(7), Time::ZERO, Vec::new());
+    while now < at(60_000) {
+        now += random.gap(Span::from_micros(952));
+        arrived(&mut link, now);
+        link.offer(now, offer(1_500, 0, true), ());
+        if now > at(30_000) {
+            lengths.push(link.average_queue().expect("it has RED"));
+        }
+    }
+    let mean = lengths.iter().sum::<f64>() / lengths.len() as f64;
+    let counters = *link.counters();
+    (mean, counters.dropped_aqm as f64 / counters.offered.packets as f64, link)
+}
+
+#[test]
+fn red_keeps_the_queue_between_its_thresholds() {
+    let (mean, dropped, link) = red_under_overload(profile(Aqm::Red(Red::new(28.0, 84.0))));
+    // 5 % too many: p evened out to 2p/3 at the average is to be 1 - 1/1.05, where the average is 28 + 56 · 0.71.
+    assert!((28.0..84.0).contains(&mean), "{mean}");
+    assert!((mean - 68.0).abs() < 5.0, "{mean}");
+    assert!((dropped - 0.0476).abs() < 0.006, "{dropped}");
+    assert_eq!((link.counters().dropped_queue, link.counters().marked), (0, 0));
+}
+
+#[test]
+fn red_marks_instead() {
+    // Who marks and drops nothing meets an overload with a longer and longer queue: up to `max`, from where on packets are dropped.
+    let (mean, dropped, link) = red_under_overload(profile(Aqm::Red(Red { ecn: true, ..Red::new(28.0, 84.0) })));
+    assert!(link.counters().marked > 500);
+    assert!(dropped > 0.0 && mean > 80.0, "{dropped} {mean}");
+}
+
+#[test]
+fn red_is_the_same_on_either_line() {
+    let plain = profile(Aqm::Red(Red::new(5.0, 15.0)));
+    let mut general = plain.clone();
+    general.rate.changes.push(Change { at: Span::from_secs(1_000_000_000), rate: Rate::ZERO });
+    let [a, b] = [plain, general].map(red_under_overload);
+    assert_eq!((a.0.to_bits(), a.2.counters()), (b.0.to_bits(), b.2.counters()));
+}
+
+/// A source that adds to its window each round trip of 40 ms and halves it once a round trip when something is lost or marked: what
+/// CoDel is made for. Gives the waiting times in the second half, in ms.
+#[expect(clippy::cast_precision_loss, reason = "small counts")]
+fn aimd_over(aqm: Aqm, is_ecn_capable: bool) -> (Vec<f64>, Link<(u64, Time)>) {
+    const ROUND: Span = Span::from_millis(40);
+    let mut link = Link::new(profile(aqm), Seed(2));
+    // What is known of packets on their way back: when, which, and whether marked.
+    let mut acks: BTreeMap<(Time, u64), bool> = BTreeMap::new();
+    let (mut window, mut inflight, mut next, mut expected) = (10.0f64, 0u64, 0u64, 0u64);
+    let (mut now, mut recover, mut waits) = (Time::ZERO, 0, Vec::new());
+    while now < at(120_000) {
+        while (inflight as f64) < window {
+            if link.offer(now, offer(1_500, 0, is_ecn_capable), (next, now)) == Outcome::Queued {
+                inflight += 1;
+            }
+            next += 1;
+        }
+        let due = link.poll_deadline().into_iter().chain(acks.first_key_value().map(|(key, _)| key.0)).min();
+        now = now.max(due.expect("something is on its way"));
+        for delivery in arrived(&mut link, now) {
+            acks.insert((delivery.at + ROUND, delivery.packet.0), delivery.is_marked);
+            if now > at(60_000) {
+                waits.push((delivery.at - delivery.packet.1).as_secs_f64() * 1e3 - 1.0);
+            }
+        }
+        while let Some(((_, number), is_marked)) = acks.first_key_value().filter(|(key, _)| key.0 <= now) {
+            let (number, is_marked) = (*number, *is_marked);
+            acks.pop_first();
+            let lost = number - expected;
+            expected = number + 1;
+            inflight -= 1 + lost;
+            window += 1.0 / window;
+            if (lost > 0 || is_marked) && number >= recover {
+                recover = next;
+                window = (window / 2.0).max(2.0);
+            }
+        }
+    }
+    (waits, link)
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+#[test]
+fn codel_keeps_the_waiting_time_near_its_target() {
+    let codel = CoDel { ecn: true, ..CoDel::default() };
+    let (waits, link) = aimd_over(Aqm::CoDel(CoDel::default()), false);
+    let waiting = median(waits);
+    assert!((1.0..10.0).contains(&waiting), "{waiting} ms");
+    assert!(link.counters().dropped_aqm > 10 && link.counters().marked == 0);
+    assert!(link.counters().delivered.packets > 100_000, "the link stays busy: {:?}", link.counters());
+    let (waits, link) = aimd_over(Aqm::CoDel(codel), true);
+    let waiting = median(waits);
+    assert!((1.0..10.0).contains(&waiting), "{waiting} ms with marks");
+    assert!(link.counters().marked > 10 && link.counters().dropped() == 0);
+}
+
+/// Greedy flows at twice the rate each, and a sparse one with a small packet each 20 ms: packets delivered by flow, and the sparse
+/// one's longest delay.
+fn share(aqm: Aqm, queue: Limit, greedy: &[u64]) -> (BTreeMap<u64, u64>, Span) {
+    let mut link = Link::new(Profile { queue, ..profile(aqm) }, Seed(3));
+    let (mut bytes, mut longest) = (BTreeMap::new(), Span::ZERO);
+    for tick in 0..20_000u64 {
+        let now = Time::ZERO + Span::from_micros(500) * tick;
+        for delivery in arrived(&mut link, now) {
+            let (flow, sent): (u64, Time) = delivery.packet;
+            *bytes.entry(flow).or_insert(0) += delivery.bytes.0;
+            if flow == 0 {
+                longest = longest.max(delivery.at - sent);
+            }
+        }
+        for (flow, size) in (1..).zip(greedy) {
+            link.offer(now, offer(*size, flow, false), (flow, now));
+        }
+        if tick % 40 == 20 {
+            link.offer(now, offer(100, 0, false), (0, now));
+        }
+    }
+    (bytes, longest)
+}
+
+#[test]
+fn fq_codel_isolates_a_sparse_flow_and_shares_equally() {
+    let fair = Aqm::FqCoDel(FqCoDel::default());
+    let greedy = [1_500, 1_500];
+    let (bytes, delay) = share(fair, Limit::Packets(200), &greedy);
+    // What is on the wire, and no turn of another flow, since none is new then. Its own 100 bytes take 67 us.
+    assert!(delay <= Span::from_micros(1_000 + 67), "{delay:?}");
+    assert_eq!(bytes[&0], 50_000, "none of the sparse flow is lost");
+    #[expect(clippy::cast_precision_loss, reason = "small counts")]
+    let ratio = bytes[&1] as f64 / bytes[&2] as f64;
+    assert!((ratio - 1.0).abs() < 0.01, "{ratio}");
+    // By bytes, not by packets.
+    let (bytes, _) = share(fair, Limit::Bytes(Bytes::kib(256)), &[1_500, 500]);
+    #[expect(clippy::cast_precision_loss, reason = "small counts")]
+    let ratio = bytes[&1] as f64 / bytes[&2] as f64;
+    assert!((ratio - 1.0).abs() < 0.05, "{ratio}");
+    // Without it, the sparse flow waits behind the others.
+    let (_, delay) = share(Aqm::DropTail, Limit::Packets(200), &greedy);
+    assert!(delay > Span::from_millis(100), "{delay:?}");
+}
+
+#[test]
+fn a_full_fair_queue_drops_from_the_longest() {
+    let mut link =
+        Link::new(Profile { queue: Limit::Packets(5), ..profile(Aqm::FqCoDel(FqCoDel::default())) }, Seed(1));
+    for number in 0..5 {
+        assert_eq!(link.offer(Time::ZERO, offer(1_500, 1, false), number), Outcome::Queued);
+    }
+    assert_eq!(link.offer(Time::ZERO, offer(100, 2, false), 9), Outcome::Queued);
+    assert_eq!(link.counters().dropped_queue, 1);
+    let order: Vec<u32> = arrived(&mut link, at(100)).iter().map(|delivery| delivery.packet).collect();
+    // 0 was on the wire; 1 made room; flow 2 is new, behind flow 1 whose turn is not over.
+    assert_eq!(order, [0, 2, 9, 3, 4]);
+}
+
+fn managed() -> impl Strategy<Value = Aqm> {
+    let codel = || {
+        (1..20u64, 1..100u64, any::<bool>()).prop_map(|(target, interval, ecn)| CoDel {
+            target: Span::from_millis(target),
+            interval: Span::from_millis(interval),
+            ecn,
+            ..CoDel::default()
+        })
+    };
+    prop_oneof![
+        Just(Aqm::DropTail),
+        (0.0..10.0f64, 1.0..20.0f64, 0.001..1.0f64, any::<(bool, bool)>()).prop_map(
+            |(min, more, weight, (gentle, ecn))| { Aqm::Red(Red { weight, gentle, ecn, ..Red::new(min, min + more) }) }
+        ),
+        codel().prop_map(Aqm::CoDel),
+        (codel(), 1..5_000u64, 1..8u32).prop_map(|(codel, quantum, queues)| Aqm::FqCoDel(FqCoDel {
+            codel,
+            quantum: Bytes(quantum),
+            queues
+        })),
+    ]
+}
+
+proptest! {
+    /// The model knows of each packet only when it was offered, and that the wire takes its time for each that arrives.
+    #[test]
+    fn a_managed_link_is_a_wire_behind_a_bounded_queue(
+        aqm in managed(), limit in 1..40u64, general: bool, seed: u64,
+        offers in prop::collection::vec((0..3_000u64, 1..1_501u64, 0..5u64, any::<bool>()), 1..300),
+    ) {
+        let mut profile = Profile { queue: Limit::Packets(limit), ..profile(aqm) };
+        if general {
+            profile.rate.changes.push(Change { at: Span::from_secs(1_000_000_000), rate: Rate::ZERO });
+        }
+        let mut link = Link::new(profile, Seed(seed));
+        let (mut now, mut out) = (Time::ZERO, Vec::new());
+        let mut came = Vec::new();
+        for (number, (gap, bytes, flow, capable)) in offers.into_iter().enumerate() {
+            now += Span::from_micros(gap);
+            out.extend(arrived(&mut link, now));
+            link.offer(now, offer(bytes, flow, capable), number);
+            came.push((now, bytes, flow, capable));
+            prop_assert!(link.queue(now).packets <= limit.max(1));
+            let counters = link.counters();
+            let known = counters.delivered.packets + counters.dropped() + link.held();
+            prop_assert_eq!(counters.offered.packets, known);
+        }
+        out.extend(arrived(&mut link, at(1_000_000)));
+        prop_assert_eq!(link.held(), 0);
+        let mut last_of_flow = BTreeMap::new();
+        let mut free = Time::ZERO;
+        for delivery in &out {
+            let (sent, bytes, flow, capable) = came[delivery.packet];
+            prop_assert_eq!(delivery.bytes, Bytes(bytes));
+            // Never before it came and the wire was free, and its own time on the wire.
+            let wire = Span::from_nanos(bytes * 8_000_000_000 / 12_000_000);
+            prop_assert!(delivery.at + Span::from_nanos(1) >= sent.max(free) + wire);
+            free = delivery.at;
+            prop_assert!(!delivery.is_marked || (capable && aqm.marks()));
+            if let Some(before) = last_of_flow.insert(flow, delivery.packet) {
+                prop_assert!(before < delivery.packet, "a flow stays in order");
+            }
+        }
+        let marked = out.iter().filter(|delivery| delivery.is_marked).count();
+        prop_assert_eq!(link.counters().marked, marked as u64);
+    }
+}
