@@ -183,8 +183,7 @@ mod several {
     }
 
     /// To several destinations over one relay a path, control comes as near to the optimum as to one: that is still a flow of one kind.
-    /// Over several relays it does not, and nothing promises it: it lets every source keep its share, while the most would arrive if
-    /// those with the longer ways went without.
+    /// Over several relays it does not, and nothing promises it: the paper's Theorem 1 covers two logical hops and one destination.
     #[test]
     fn several_destinations_are_served_and_several_hops_have_their_price() {
         for seed in (0..5).map(Seed) {

@@ -3,7 +3,7 @@
 use overlay::churn::{self, Change, Churn, Reselection};
 use overlay::mesh::{self, Mesh};
 use overlay::search::{self, Search};
-use overlay::study::Setting;
+use overlay::study::{Demands, Outcome, Setting};
 use overlay::{Config, Detect, Reselect, lp, optimum};
 use units::{Rate, Seed};
 
@@ -31,7 +31,7 @@ pub(crate) fn programme(options: &Options) {
             sources: usize::try_from(1 + seed % 100).unwrap(),
             relays: u32::try_from(3 + seed / 7 % 98).unwrap(),
             paths: usize::try_from(1 + seed % 3).unwrap(),
-            demands: overlay::study::Demands::OneOf(vec![Rate::mbit(1), Rate::mbit(10), Rate::mbit(100)]),
+            demands: Demands::OneOf(vec![Rate::mbit(1), Rate::mbit(10), Rate::mbit(100)]),
             skew,
             choice,
             ..Setting::default()
@@ -118,17 +118,30 @@ pub(crate) fn running(options: &Options) {
     }
 }
 
-/// Several hops and destinations.
+/// Several hops and destinations; and how many sources the optimum leaves with nothing, which tells what it is that control falls short of.
 pub(crate) fn mesh(options: &Options) {
-    for (destinations, relays, spread) in [(4, 1, 1.0), (4, 1, 2.0), (1, 2, 1.0), (4, 2, 2.0)] {
-        for (name, control) in variants(Config::aiad(0.01)) {
-            let setting = Setting { control, intervals: 2_000, settled: 1_000, supply: 1.6, ..Setting::default() };
-            let mesh = Mesh { setting, destinations, relays, spread };
+    for (destinations, relays, spread, supply) in
+        [(4, 1, 1.0, 1.6), (4, 1, 2.0, 1.6), (1, 2, 1.0, 1.6), (4, 2, 2.0, 1.6), (4, 2, 2.0, 3.2), (4, 2, 2.0, 6.4)]
+    {
+        let setting = Setting { intervals: 2_000, settled: 1_000, supply, ..Setting::default() };
+        let name = format!("mesh destinations={destinations} hops={relays} spread={spread} f={supply}");
+        let mesh = Mesh { setting, destinations, relays, spread };
+        print(&format!("{name} starved"), parallel(options, options.runs, |seed| starved(&mesh, Seed(seed))));
+        for (variant, control) in variants(Config::aiad(0.01)) {
+            let mesh = Mesh { setting: Setting { control, ..mesh.setting.clone() }, ..mesh };
             let outcomes = parallel(options, options.runs, |seed| mesh::run(&mesh, Seed(seed)).unwrap());
-            let name = format!("mesh destinations={destinations} hops={relays} spread={spread} {name}");
-            print(&format!("{name} optimum"), outcomes.iter().map(|outcome| outcome.optimum));
-            print(&format!("{name} gap"), outcomes.iter().map(overlay::study::Outcome::gap));
-            print(&format!("{name} time"), outcomes.iter().map(|outcome| outcome.time.unwrap_or(2_000)));
+            print(&format!("{name} {variant} optimum"), outcomes.iter().map(|outcome| outcome.optimum));
+            print(&format!("{name} {variant} gap"), outcomes.iter().map(Outcome::gap));
+            print(&format!("{name} {variant} time"), outcomes.iter().map(|outcome| outcome.time.unwrap_or(2_000)));
         }
     }
+}
+
+/// The share of the sources that the optimum gives less than a tenth of their demand.
+fn starved(mesh: &Mesh, seed: Seed) -> f64 {
+    let (instance, routes) = mesh.network(seed);
+    let best = lp::optimum(&instance, &routes).unwrap();
+    let rates = best.paths.chunks(routes.paths()).map(|paths| paths.iter().sum::<f64>());
+    let starved = rates.zip(&instance.demands).filter(|(rate, demand)| *rate < 0.1 * demand.as_f64());
+    starved.map(|_| 1.0).sum::<f64>() / instance.demands.iter().map(|_| 1.0).sum::<f64>()
 }
