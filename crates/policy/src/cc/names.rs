@@ -9,6 +9,10 @@ use core::str::FromStr;
 
 use units::Span;
 
+use crate::spelling::{self, nearest};
+
+pub use crate::spelling::Parameter;
+
 use super::{
     Balia, Controller, Coupled, Cubic, CubicOptions, Fast, FastOptions, Lia, Olia, Reno, Uncoupled, Vegas, VegasOptions,
 };
@@ -23,17 +27,6 @@ pub struct Known {
     /// What may stand in parentheses behind the name.
     pub parameters: &'static [Parameter],
     make: fn(&Settings<'_>) -> Result<Box<dyn Controller>, UnknownController>,
-}
-
-/// A parameter of a [`Known`] controller.
-#[derive(Debug)]
-pub struct Parameter {
-    /// What stands before the equals sign.
-    pub name: &'static str,
-    /// The value if it is not given, written as one would give it.
-    pub default: &'static str,
-    /// What it is, with its unit and its range.
-    pub summary: &'static str,
 }
 
 /// All controllers, the one in common use first.
@@ -116,11 +109,8 @@ pub const NAMES: &[Known] = &[
 ///
 /// When there is no such controller, when it has no such parameter, or when a value is none for it.
 pub fn by_name(text: &str) -> Result<Box<dyn Controller>, UnknownController> {
-    let malformed = || UnknownController::Malformed { text: text.to_owned() };
-    let trimmed = text.trim();
-    let (name, inside) = match trimmed.split_once('(') {
-        Some((name, rest)) => (name.trim_end(), rest.strip_suffix(')').ok_or_else(malformed)?),
-        None => (trimmed, ""),
+    let Some((name, given)) = spelling::split(text) else {
+        return Err(UnknownController::Malformed { text: text.to_owned() });
     };
     let known = NAMES.iter().find(|known| known.name.eq_ignore_ascii_case(name)).ok_or_else(|| {
         let nearest = nearest(name, NAMES.iter().map(|known| known.name));
@@ -128,9 +118,7 @@ pub fn by_name(text: &str) -> Result<Box<dyn Controller>, UnknownController> {
     })?;
 
     let mut settings = Settings { known, given: Vec::new() };
-    for item in inside.split(',').map(str::trim).filter(|item| !item.is_empty()) {
-        let (key, value) = item.split_once('=').ok_or_else(malformed)?;
-        let (key, value) = (key.trim(), value.trim());
+    for (key, value) in given {
         let Some(parameter) = known.parameters.iter().find(|parameter| parameter.name == key) else {
             let nearest = nearest(key, known.parameters.iter().map(|parameter| parameter.name));
             return Err(UnknownController::Parameter { controller: known, found: key.to_owned(), nearest });
@@ -190,14 +178,14 @@ impl fmt::Display for UnknownController {
         match self {
             UnknownController::Name { found, nearest } => {
                 write!(f, "there is no congestion controller '{found}'")?;
-                did_you_mean(f, *nearest)?;
+                spelling::did_you_mean(f, *nearest)?;
                 f.write_str("; there are ")?;
-                list(f, NAMES.iter().map(|known| known.name))
+                spelling::write_list(f, NAMES.iter().map(|known| known.name))
             }
             UnknownController::Parameter { controller, found, nearest } => {
                 write!(f, "'{}' has no parameter '{found}'", controller.name)?;
-                did_you_mean(f, *nearest)?;
-                parameters(f, controller)
+                spelling::did_you_mean(f, *nearest)?;
+                spelling::write_hint(f, controller.name, controller.parameters)
             }
             UnknownController::Value { controller, parameter, found } => {
                 write!(
@@ -205,7 +193,7 @@ impl fmt::Display for UnknownController {
                     "'{found}' is no value for '{}' of '{}': it is {}",
                     parameter.name, controller.name, parameter.summary
                 )?;
-                parameters(f, controller)
+                spelling::write_hint(f, controller.name, controller.parameters)
             }
             UnknownController::Twice { controller, parameter } => {
                 write!(f, "'{}' of '{}' is given twice", parameter.name, controller.name)
@@ -219,34 +207,11 @@ impl fmt::Display for UnknownController {
 
 impl core::error::Error for UnknownController {}
 
-fn did_you_mean(f: &mut fmt::Formatter<'_>, nearest: Option<&str>) -> fmt::Result {
-    nearest.map_or(Ok(()), |nearest| write!(f, " (did you mean '{nearest}'?)"))
-}
-
-fn parameters(f: &mut fmt::Formatter<'_>, controller: &Known) -> fmt::Result {
-    if controller.parameters.is_empty() {
-        return f.write_str("; it has none");
-    }
-    f.write_str("; by default it is ")?;
-    write!(f, "{controller}")
-}
-
 /// The name with all parameters at their defaults, as [`by_name`] reads it.
 impl fmt::Display for Known {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name)?;
-        for (i, Parameter { name, default, .. }) in self.parameters.iter().enumerate() {
-            write!(f, "{}{name}={default}", if i == 0 { "(" } else { ", " })?;
-        }
-        f.write_str(if self.parameters.is_empty() { "" } else { ")" })
+        spelling::write_defaults(f, self.name, self.parameters)
     }
-}
-
-fn list<'a>(f: &mut fmt::Formatter<'_>, names: impl Iterator<Item = &'a str>) -> fmt::Result {
-    for (i, name) in names.enumerate() {
-        write!(f, "{}{name}", if i == 0 { "" } else { ", " })?;
-    }
-    Ok(())
 }
 
 /// The parameters that were given.
@@ -298,29 +263,6 @@ fn fast(settings: &Settings<'_>) -> Result<Box<dyn Controller>, UnknownControlle
         every: settings.get("every", |every| (1..=1000).contains(every))?,
     };
     Ok(Box::new(Uncoupled::new(Fast::new(options))))
-}
-
-/// The candidate with the fewest edits, unless more than half of it would have to change.
-fn nearest(word: &str, candidates: impl Iterator<Item = &'static str>) -> Option<&'static str> {
-    let word = word.to_ascii_lowercase();
-    let (edits, best) = candidates.map(|candidate| (distance(&word, candidate), candidate)).min_by_key(|(n, _)| *n)?;
-    (edits * 2 <= best.len().max(word.len())).then_some(best)
-}
-
-/// Levenshtein's edit distance.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(x != *y);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]
