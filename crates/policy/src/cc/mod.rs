@@ -19,6 +19,7 @@
 //! | `reno` | [`Uncoupled`]`<`[`Reno`]`>` | RFC 5681 |
 //! | `vegas` | [`Uncoupled`]`<`[`Vegas`]`>` | Brakmo and Peterson 1995; ns-2 and Linux |
 //! | `fast` | [`Uncoupled`]`<`[`Fast`]`>` | Wei, Jin, Low and Hegde 2006; the ns-2 module |
+//! | `waimd` | [`Uncoupled`]`<`[`Waimd`]`>` | `MulTCP`: Crowcroft and Oechslin 1998 |
 //! | `lia` | [`Coupled`]`<`[`Lia`]`>` | RFC 6356 |
 //! | `olia` | [`Coupled`]`<`[`Olia`]`>` | draft-khalili-mptcp-congestion-control; Linux |
 //! | `balia` | [`Coupled`]`<`[`Balia`]`>` | draft-walid-mptcp-congestion-control; Linux |
@@ -33,6 +34,7 @@ mod olia;
 mod reno;
 mod uncoupled;
 mod vegas;
+mod waimd;
 mod window;
 
 use alloc::boxed::Box;
@@ -50,6 +52,7 @@ pub use olia::Olia;
 pub use reno::Reno;
 pub use uncoupled::{SinglePath, Uncoupled};
 pub use vegas::{Vegas, VegasOptions};
+pub use waimd::Waimd;
 
 /// No window grows beyond this: 1 TiB, at 100 ms of round trip 88 Tbit/s.
 pub const MAX_WINDOW: Bytes = Bytes(1 << 40);

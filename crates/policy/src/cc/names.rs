@@ -14,7 +14,8 @@ use crate::spelling::{self, nearest};
 pub use crate::spelling::Parameter;
 
 use super::{
-    Balia, Controller, Coupled, Cubic, CubicOptions, Fast, FastOptions, Lia, Olia, Reno, Uncoupled, Vegas, VegasOptions,
+    Balia, Controller, Coupled, Cubic, CubicOptions, Fast, FastOptions, Lia, Olia, Reno, Uncoupled, Vegas,
+    VegasOptions, Waimd,
 };
 
 /// A controller that [`by_name`] knows.
@@ -75,6 +76,12 @@ pub const NAMES: &[Known] = &[
             Parameter { name: "every", default: "2", summary: "round trips from one step to the next, 1 to 1000" },
         ],
         make: fast,
+    },
+    Known {
+        name: "waimd",
+        summary: "as so many reno flows together (MulTCP, Crowcroft and Oechslin 1998)",
+        parameters: &[Parameter { name: "weight", default: "10", summary: "how many flows' weight, 1 to 1000" }],
+        make: waimd,
     },
     Known {
         name: "lia",
@@ -265,6 +272,11 @@ fn fast(settings: &Settings<'_>) -> Result<Box<dyn Controller>, UnknownControlle
     Ok(Box::new(Uncoupled::new(Fast::new(options))))
 }
 
+fn waimd(settings: &Settings<'_>) -> Result<Box<dyn Controller>, UnknownController> {
+    let weight = settings.number("weight", |weight| (1.0..=1000.0).contains(&weight))?;
+    Ok(Box::new(Uncoupled::new(Waimd::new(weight))))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -295,6 +307,10 @@ mod tests {
             alloc::format!("{:?}", by_name("fast")),
             alloc::format!("Ok({:?})", Uncoupled::new(Fast::default()))
         );
+        assert_eq!(
+            alloc::format!("{:?}", by_name("waimd")),
+            alloc::format!("Ok({:?})", Uncoupled::new(Waimd::default()))
+        );
     }
 
     #[test]
@@ -308,7 +324,7 @@ mod tests {
 
     #[test]
     fn errors_say_what_would_do() {
-        let names = "there are cubic, reno, vegas, fast, lia, olia, balia";
+        let names = "there are cubic, reno, vegas, fast, waimd, lia, olia, balia";
         assert_eq!(
             error("vagas"),
             alloc::format!("there is no congestion controller 'vagas' (did you mean 'vegas'?); {names}")
