@@ -4,14 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use netsim::{HostId, LinkId, Route, Sim, Topology, TopologyError};
 use policy::cc::{self, Controller, Reno, Uncoupled};
+use policy::sched::packet;
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tcp::Endpoint;
 use units::{Bytes, Seed, Span, SubflowId, Time};
 
 use crate::draw;
-use crate::file::{FlowSpec, LinkSpec, Scenario, Source, Start, TcpSpec, Transport};
-use crate::host::{Agent, Connection, Feed, Node, Subflow, UdpSink, UdpSource};
+use crate::file::{FlowSpec, LinkSpec, PtcpSpec, Scenario, Source, Start, TcpSpec, Transport};
+use crate::host::{Agent, Connection, Feed, Node, Striped, Subflow, UdpSink, UdpSource};
 use crate::packet::Packet;
 
 /// The packet whose time on the slowest link is the bound of the jitter that a flow has by default.
@@ -125,9 +126,14 @@ impl Scenario {
                 (Agent::UdpSource(source), Agent::UdpSink(UdpSink::default()), 1)
             }
             Transport::Tcp(spec) => {
-                let ways = self.ways(flow, spec, topology)?;
+                let ways = self.ways(flow, &spec.subflows, topology)?;
                 let (sender, receiver) = tcp(spec, &ways, first, start, stop, seed);
                 (Agent::Tcp(Box::new(sender)), Agent::Tcp(Box::new(receiver)), ways.len())
+            }
+            Transport::Ptcp(spec) => {
+                let ways = self.ways(flow, &spec.subflows, topology)?;
+                let (sender, receiver) = ptcp(spec, &ways, first, start, stop, seed);
+                (Agent::Ptcp(Box::new(sender)), Agent::Ptcp(Box::new(receiver)), ways.len())
             }
         };
         let jitter = flow.jitter.unwrap_or_else(|| self.slowest_packet());
@@ -144,11 +150,11 @@ impl Scenario {
     fn ways(
         &self,
         flow: &FlowSpec,
-        spec: &TcpSpec,
+        subflows: &[Vec<String>],
         topology: &mut Topology,
     ) -> Result<Vec<(Route, Route)>, TopologyError> {
-        let mut ways = Vec::with_capacity(spec.subflows.len());
-        for links in &spec.subflows {
+        let mut ways = Vec::with_capacity(subflows.len());
+        for links in subflows {
             if links.is_empty() {
                 ways.push((topology.route(&flow.from, &flow.to)?, topology.route(&flow.to, &flow.from)?));
                 continue;
@@ -213,6 +219,33 @@ fn tcp(
     (
         Connection::new(controller, there, sender, opens.filter(|_| !reader_opens), stop),
         Connection::new(plain, back, receiver, opens.filter(|_| reader_opens), None),
+    )
+}
+
+/// Both ends of a flow over a striped connection. The one that sends the bulk opens it, but for pages, where the reader does.
+fn ptcp(
+    spec: &PtcpSpec,
+    ways: &[(Route, Route)],
+    first: u32,
+    start: Time,
+    stop: Option<Time>,
+    seed: Seed,
+) -> (Striped, Striped) {
+    let reader_opens = matches!(spec.source, Source::Web(_));
+    let (there, back): (Vec<Route>, Vec<Route>) = ways.iter().copied().unzip();
+    let (sender, receiver) = Feed::pair(&spec.source, start, seed.stream("source"));
+    let end = |is_client: bool| {
+        let controller = cc::by_name(&spec.controller).expect("the file's reader checked the name");
+        let scheduler = packet::by_name(&spec.scheduler).expect("the file's reader checked the name");
+        let name = if is_client { "client" } else { "server" };
+        let tokens = Box::new(Xoshiro256PlusPlus::seed_from_u64(seed.stream(name).0));
+        let make = if is_client { ptcp::Connection::client } else { ptcp::Connection::server };
+        make(spec.config.clone(), controller, scheduler, tokens)
+    };
+    let opens = Some(start);
+    (
+        Striped::new(end(!reader_opens), there, first, sender, opens.filter(|_| !reader_opens), stop),
+        Striped::new(end(reader_opens), back, first, receiver, opens.filter(|_| reader_opens), None),
     )
 }
 

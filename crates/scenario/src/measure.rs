@@ -5,7 +5,7 @@ use units::{Rate, Span, Time};
 use crate::build::Built;
 use crate::file::{FlowSpec, Scenario, Transport, Window};
 use crate::host::{Agent, Request};
-use crate::run::{received, receiver, sender};
+use crate::run::{received, receiver, sender_state};
 
 /// A measured value.
 #[derive(Clone, Debug, PartialEq)]
@@ -146,12 +146,11 @@ impl Book {
         self.looks += weight;
         for ((book, ends), packet) in self.flows.iter_mut().zip(&built.flows).zip(packets) {
             book.received.note(received(built, ends).0, is_first);
-            if let Agent::Tcp(sender) = sender(built, ends) {
-                let stats = || sender.subflows().iter().map(|subflow| subflow.endpoint.stats());
-                book.retransmitted.note(stats().map(|stats| stats.retransmitted).sum(), is_first);
-                book.timeouts.note(stats().map(|stats| stats.timeouts).sum(), is_first);
-                book.window += weight * sender.window().as_f64() / packet;
-                book.rtt += weight * sender.smoothed_rtt().map_or(0.0, Span::as_secs_f64);
+            if let Some(state) = sender_state(built, ends) {
+                book.retransmitted.note(state.retransmitted, is_first);
+                book.timeouts.note(state.timeouts, is_first);
+                book.window += weight * state.window.as_f64() / packet;
+                book.rtt += weight * state.rtt.map_or(0.0, Span::as_secs_f64);
             }
         }
         let ids = built.links.iter().flat_map(|(up, down)| [*up, *down]);
@@ -175,22 +174,25 @@ impl Book {
         let goodput = |book: &FlowBook| book.received.gained() * 8.0 / 1e6 / seconds;
         for ((flow, book), ends) in scenario.flows.iter().zip(&self.flows).zip(&built.flows) {
             put("flow", &flow.name, "goodput", goodput(book));
+            let feed = match receiver(built, ends) {
+                Agent::Tcp(connection) => Some(connection.feed()),
+                Agent::Ptcp(striped) => Some(striped.feed()),
+                Agent::UdpSink(_) | Agent::UdpSource(_) => None,
+            };
+            if let Some(feed) = feed {
+                put("flow", &flow.name, "window", book.window / self.looks);
+                put("flow", &flow.name, "rtt", book.rtt / self.looks * 1e3);
+                put("flow", &flow.name, "retransmissions", book.retransmitted.gained());
+                put("flow", &flow.name, "timeouts", book.timeouts.gained());
+                requests(&self.window, feed.requests(), |name, value| put("flow", &flow.name, name, value));
+            }
             match receiver(built, ends) {
-                Agent::Tcp(connection) => {
-                    put("flow", &flow.name, "window", book.window / self.looks);
-                    put("flow", &flow.name, "rtt", book.rtt / self.looks * 1e3);
-                    put("flow", &flow.name, "retransmissions", book.retransmitted.gained());
-                    put("flow", &flow.name, "timeouts", book.timeouts.gained());
-                    requests(&self.window, connection.feed().requests(), |name, value| {
-                        put("flow", &flow.name, name, value);
-                    });
-                }
                 Agent::UdpSink(sink) => {
                     if let Some(delay) = sink.mean_delay() {
                         put("flow", &flow.name, "delay", delay.as_secs_f64() * 1e3);
                     }
                 }
-                Agent::UdpSource(_) => {}
+                Agent::Tcp(_) | Agent::Ptcp(_) | Agent::UdpSource(_) => {}
             }
         }
         let mut groups: Vec<&str> = scenario.flows.iter().map(|flow| flow.group.as_str()).collect();
@@ -247,6 +249,7 @@ fn jain(values: &[f64]) -> f64 {
 pub(crate) fn packet_size(flow: &FlowSpec) -> f64 {
     match &flow.transport {
         Transport::Tcp(spec) => spec.config.mss.as_f64(),
+        Transport::Ptcp(spec) => spec.config.max_datagram.as_f64(),
         Transport::Udp(spec) => spec.packet.as_f64(),
     }
 }

@@ -1,5 +1,7 @@
 //! The flows of a scenario file.
 
+mod striped;
+
 use link::config::Problem;
 use link::config::reader::{Section, Value, nearest};
 use tcp::Detection;
@@ -10,6 +12,7 @@ use super::{FlowSpec, LinkSpec, Source, Start, TcpSpec, Transport, UdpSpec, Web}
 
 const KEYS: &[&str] = &["name", "count", "from", "to", "start", "stop", "jitter", "transport"];
 const TCP_KEYS: &[&str] = &["controller", "source", "tcp", "via", "subflows"];
+const PTCP_KEYS: &[&str] = &["controller", "scheduler", "source", "ptcp", "via", "subflows"];
 const UDP_KEYS: &[&str] = &["rate", "packet", "on_off"];
 const ENDPOINT_KEYS: &[&str] = &[
     "mss",
@@ -26,6 +29,13 @@ const ENDPOINT_KEYS: &[&str] = &[
     "rate_reduction",
     "timestamps",
 ];
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Tcp,
+    Ptcp,
+    Udp,
+}
 
 pub(super) fn flows(list: &Value<'_>, links: &[LinkSpec]) -> Result<Vec<FlowSpec>> {
     let mut flows: Vec<FlowSpec> = Vec::new();
@@ -49,8 +59,13 @@ pub(super) fn flows(list: &Value<'_>, links: &[LinkSpec]) -> Result<Vec<FlowSpec
 }
 
 fn flow(section: &Section<'_>, names: &Numbered, number: u32, links: &[LinkSpec]) -> Result<FlowSpec> {
-    let is_udp = section.get("transport").map_or(Ok(false), |value| value.word(&[("tcp", false), ("udp", true)]))?;
-    let own = if is_udp { UDP_KEYS } else { TCP_KEYS };
+    let kinds = [("tcp", Kind::Tcp), ("ptcp", Kind::Ptcp), ("udp", Kind::Udp)];
+    let kind = section.get("transport").map_or(Ok(Kind::Tcp), |value| value.word(&kinds))?;
+    let own = match kind {
+        Kind::Tcp => TCP_KEYS,
+        Kind::Ptcp => PTCP_KEYS,
+        Kind::Udp => UDP_KEYS,
+    };
     section.allow(&KEYS.iter().chain(own).copied().collect::<Vec<_>>())?;
     let stop: Option<Span> = section.get("stop").map(|value| value.quantity()).transpose()?;
     let jitter = match section.get("jitter") {
@@ -72,7 +87,11 @@ fn flow(section: &Section<'_>, names: &Numbered, number: u32, links: &[LinkSpec]
         start: section.get("start").map_or(Ok(Start::At(Span::ZERO)), |value| start(&value, names, number))?,
         stop,
         jitter,
-        transport: if is_udp { Transport::Udp(udp(section)?) } else { Transport::Tcp(tcp(section, number, links)?) },
+        transport: match kind {
+            Kind::Tcp => Transport::Tcp(tcp(section, number, links)?),
+            Kind::Ptcp => Transport::Ptcp(striped::ptcp(section, number, links)?),
+            Kind::Udp => Transport::Udp(udp(section)?),
+        },
     })
 }
 
@@ -110,14 +129,7 @@ fn start(value: &Value<'_>, names: &Numbered, number: u32) -> Result<Start> {
 }
 
 fn tcp(section: &Section<'_>, number: u32, links: &[LinkSpec]) -> Result<TcpSpec> {
-    let controller = match section.get("controller") {
-        None => "cubic".to_owned(),
-        Some(value) => {
-            let name = value.text()?;
-            policy::cc::by_name(name).map_err(|error| value.error(Problem::Because(error.to_string())))?;
-            name.to_owned()
-        }
-    };
+    let controller = controller(section, "cubic")?;
     let config = section.get("tcp").map_or(Ok(tcp::Config::default()), |value| endpoint(&value.section()?))?;
     Ok(TcpSpec {
         controller,
@@ -125,6 +137,13 @@ fn tcp(section: &Section<'_>, number: u32, links: &[LinkSpec]) -> Result<TcpSpec
         subflows: subflows(section, number, links)?,
         source: section.get("source").map_or(Ok(Source::Bulk), |value| source(&value))?,
     })
+}
+
+fn controller(section: &Section<'_>, usual: &str) -> Result<String> {
+    let Some(value) = section.get("controller") else { return Ok(usual.to_owned()) };
+    let name = value.text()?;
+    policy::cc::by_name(name).map_err(|error| value.error(Problem::Because(error.to_string())))?;
+    Ok(name.to_owned())
 }
 
 fn subflows(section: &Section<'_>, number: u32, links: &[LinkSpec]) -> Result<Vec<Vec<String>>> {

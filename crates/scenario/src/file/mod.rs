@@ -94,6 +94,8 @@ pub enum Start {
 pub enum Transport {
     /// Over TCP.
     Tcp(TcpSpec),
+    /// Over a striped connection.
+    Ptcp(PtcpSpec),
     /// UDP datagrams, regardless of what becomes of them.
     Udp(UdpSpec),
 }
@@ -106,6 +108,21 @@ pub struct TcpSpec {
     /// What the endpoints can do.
     pub config: tcp::Config,
     /// The names of the links of each subflow's way there; empty for the shortest one.
+    pub subflows: Vec<Vec<String>>,
+    /// What it has to send.
+    pub source: Source,
+}
+
+/// A flow over a striped connection.
+#[derive(Clone, Debug)]
+pub struct PtcpSpec {
+    /// The controller's name and parameters, as `policy::cc::by_name` reads them.
+    pub controller: String,
+    /// The packet scheduler's name and parameters, as `policy::sched::packet::by_name` reads them.
+    pub scheduler: String,
+    /// What both ends can do.
+    pub config: ptcp::Config,
+    /// The names of the links of each path's way there; empty for the shortest one.
     pub subflows: Vec<Vec<String>>,
     /// What it has to send.
     pub source: Source,
