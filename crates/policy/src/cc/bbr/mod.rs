@@ -118,7 +118,7 @@ impl FullPipe {
     }
 }
 
-/// BBR's model, state and control parameters. Volumes are in bytes; where they are bounds, [`UNBOUNDED`] is none.
+/// BBR's model, state and control parameters. Volumes are in bytes; bounds that do not bind are the largest number.
 #[derive(Clone, Debug)]
 pub struct Bbr {
     /// As given, and as it has become by draws.
