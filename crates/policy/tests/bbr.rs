@@ -256,6 +256,26 @@ fn losses_and_marks_lower_the_short_term_bounds() {
 }
 
 #[test]
+fn a_mark_ends_startup_and_undoing_resumes_it() {
+    let mut bbr = by_name("bbr").expect("known");
+    bbr.handle_add(Time::ZERO, ID, &Start { mss: Bytes(1_000), initial_window: Bytes(10_000) });
+    let mut steady = Steady { bbr, now: Time::ZERO, in_flight: 100_000 };
+    steady.run(150, |_| {});
+    let before = steady.allowance();
+    assert_eq!(before.pacing, Some(Rate::from_bits(277 * 99 * 8_000_000 / 10_000)));
+    let congestion = Congestion { signal: Signal::Mark, in_flight: Bytes(100_000) };
+    steady.bbr.handle_congestion(steady.now, ID, &congestion);
+    let mut undone = Steady { bbr: steady.bbr.clone(), ..steady };
+    steady.run(1, |acked| acked.in_flight = Bytes(150_000));
+    assert_eq!(steady.allowance().pacing, Some(Rate::from_bits(50 * 99 * 8_000_000 / 10_000)), "Drain");
+    assert_eq!(steady.bbr.threshold(ID), Some(Bytes(100_000)));
+    undone.run(1, |acked| acked.in_flight = Bytes(150_000));
+    undone.bbr.handle_undo(undone.now, ID);
+    undone.run(1, |_| {});
+    assert_eq!((undone.allowance().pacing, undone.bbr.threshold(ID)), (before.pacing, None));
+}
+
+#[test]
 fn a_timeout_leaves_a_packet_and_undoing_brings_the_window_back() {
     let mut steady = Steady::new();
     let before = steady.allowance().window;

@@ -157,7 +157,8 @@ pub enum State {
 pub struct Allowance {
     /// Payload bytes in flight; the sender treats less than one MSS as one MSS, and paces.
     pub window: Bytes,
-    /// The rate of sending; `None`: as acknowledgements come, or by a rule of the sender's own.
+    /// The rate of sending, counted as [`Acked::delivery_rate`] is: in payload, without headers. `None`: as acknowledgements come, or by a
+    /// rule of the sender's own.
     pub pacing: Option<Rate>,
     /// How much may be sent at once when paced.
     pub burst: Bytes,

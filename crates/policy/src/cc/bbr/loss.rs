@@ -128,13 +128,18 @@ impl Bbr {
             && self.loss.events >= STARTUP_LOSSES
             && is_too_high(sample.lost, sample.in_flight_at_sending)
         {
-            self.loss.undo_state = Some(State::Startup);
-            self.full_pipe.is_reached = true;
-            self.probe.inflight_long = self.bdp(100).max(self.loss.inflight_latest);
+            self.end_startup();
         }
         if self.loss.is_round_start {
             self.loss.events = 0;
         }
+    }
+
+    /// Startup has filled the pipe and more.
+    fn end_startup(&mut self) {
+        self.loss.undo_state = Some(State::Startup);
+        self.full_pipe.is_reached = true;
+        self.probe.inflight_long = self.bdp(100).max(self.loss.inflight_latest);
     }
 
     /// `HandleLostPacket` (section 5.5.10.2).
@@ -160,7 +165,9 @@ impl Bbr {
     /// A mark says what a loss rate beyond the threshold does.
     pub(super) fn handle_mark(&mut self, now: Time, in_flight: u64) {
         self.note_loss();
-        if self.probe.is_sampling {
+        if self.state == State::Startup {
+            self.end_startup();
+        } else if self.probe.is_sampling {
             self.handle_too_high(now, in_flight, self.is_app_limited);
         }
     }

@@ -7,13 +7,14 @@
 //!   For a lost packet, of whose time of sending nothing is known, `P.lost` is that of the packet last acknowledged, which left a little
 //!   later: losses in between count as earlier ones. Its `P.tx_in_flight` is known.
 //! * Packets that a retransmission timeout takes for lost are not named one by one; what was in flight counts as lost.
-//! * Losses are taken to be detected selectively (`C.has_selective_acks`). The lost ranges of a round trip are counted, as in Linux, by the
+//! * Losses are taken to be detected selectively (`C.has_selective_acks`). A sender that cannot, such as `NewReno`, shows one loss a round trip
+//!   however many there were; BBR then overruns short queues and should not be used. The lost ranges of a round trip are counted, as in Linux, by the
 //!   acknowledgements that revealed losses.
 //! * `C.is_cwnd_limited`: in this round trip or the one before, a packet left that filled the window.
 //! * `BBR.offload_budget` is one send quantum (section 5.5.8.2): a simulated host has no segmentation offload.
 //! * A cycle without bandwidth samples leaves the bandwidth filter alone, as in Linux.
-//! * The draft does not say what marks mean. Here a mark (RFC 3168), which a sender reports once a window, is answered like a loss beyond
-//!   the threshold: it ends a probe, and otherwise lowers the short-term bounds.
+//! * Marks (ECN) have to count as congestion, and the draft leaves open how (section 3.7). Here a mark, which a sender reports once a window, is
+//!   answered like losses beyond the threshold: it ends Startup or a probe, and otherwise lowers the short-term bounds.
 //! * The seed alone would have flows with the same one probe at the same time; the time is mixed into each draw.
 
 mod filters;
