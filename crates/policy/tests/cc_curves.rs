@@ -54,6 +54,7 @@ fn curves_alone() {
         ("vegas", "vegas"),
         ("fast", "fast(alpha=20)"),
         ("waimd", "waimd(weight=4)"),
+        ("bbr", "bbr"),
     ];
     for (name, controller) in controllers {
         let mut model = Model::default();

@@ -19,12 +19,14 @@
 //! | `reno` | [`Uncoupled`]`<`[`Reno`]`>` | RFC 5681 |
 //! | `vegas` | [`Uncoupled`]`<`[`Vegas`]`>` | Brakmo and Peterson 1995; ns-2 and Linux |
 //! | `fast` | [`Uncoupled`]`<`[`Fast`]`>` | Wei, Jin, Low and Hegde 2006; the ns-2 module |
+//! | `bbr` | [`Uncoupled`]`<`[`Bbr`]`>` | BBR version 3, draft-ietf-ccwg-bbr-06 |
 //! | `waimd` | [`Uncoupled`]`<`[`Waimd`]`>` | `MulTCP`: Crowcroft and Oechslin 1998 |
 //! | `lia` | [`Coupled`]`<`[`Lia`]`>` | RFC 6356 |
 //! | `olia` | [`Coupled`]`<`[`Olia`]`>` | draft-khalili-mptcp-congestion-control; Linux |
 //! | `balia` | [`Coupled`]`<`[`Balia`]`>` | draft-walid-mptcp-congestion-control; Linux |
 
 mod balia;
+mod bbr;
 mod coupled;
 mod cubic;
 mod fast;
@@ -43,6 +45,7 @@ use core::fmt;
 use units::{Bytes, Rate, Span, SubflowId, Time};
 
 pub use balia::Balia;
+pub use bbr::Bbr;
 pub use coupled::{Coupled, Coupling, PathState};
 pub use cubic::{Cubic, CubicOptions};
 pub use fast::{Fast, FastOptions};
@@ -154,7 +157,8 @@ pub enum State {
 pub struct Allowance {
     /// Payload bytes in flight; the sender treats less than one MSS as one MSS, and paces.
     pub window: Bytes,
-    /// The rate of sending; `None`: as acknowledgements come, or by a rule of the sender's own.
+    /// The rate of sending, counted as [`Acked::delivery_rate`] is: in payload, without headers. `None`: as acknowledgements come, or by a
+    /// rule of the sender's own.
     pub pacing: Option<Rate>,
     /// How much may be sent at once when paced.
     pub burst: Bytes,

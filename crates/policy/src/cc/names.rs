@@ -7,14 +7,14 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::str::FromStr;
 
-use units::Span;
+use units::{Seed, Span};
 
 use crate::spelling::{self, nearest};
 
 pub use crate::spelling::Parameter;
 
 use super::{
-    Balia, Controller, Coupled, Cubic, CubicOptions, Fast, FastOptions, Lia, Olia, Reno, Uncoupled, Vegas,
+    Balia, Bbr, Controller, Coupled, Cubic, CubicOptions, Fast, FastOptions, Lia, Olia, Reno, Uncoupled, Vegas,
     VegasOptions, Waimd,
 };
 
@@ -76,6 +76,16 @@ pub const NAMES: &[Known] = &[
             Parameter { name: "every", default: "2", summary: "round trips from one step to the next, 1 to 1000" },
         ],
         make: fast,
+    },
+    Known {
+        name: "bbr",
+        summary: "sends at the bandwidth it measures, with little in the queue (BBR version 3, draft-ietf-ccwg-bbr)",
+        parameters: &[Parameter {
+            name: "seed",
+            default: "1",
+            summary: "of the random waits between probes, a whole number",
+        }],
+        make: bbr,
     },
     Known {
         name: "waimd",
@@ -272,6 +282,11 @@ fn fast(settings: &Settings<'_>) -> Result<Box<dyn Controller>, UnknownControlle
     Ok(Box::new(Uncoupled::new(Fast::new(options))))
 }
 
+fn bbr(settings: &Settings<'_>) -> Result<Box<dyn Controller>, UnknownController> {
+    let seed = settings.get("seed", |_: &u64| true)?;
+    Ok(Box::new(Uncoupled::new(Bbr::new(Seed(seed)))))
+}
+
 fn waimd(settings: &Settings<'_>) -> Result<Box<dyn Controller>, UnknownController> {
     let weight = settings.number("weight", |weight| (1.0..=1000.0).contains(&weight))?;
     Ok(Box::new(Uncoupled::new(Waimd::new(weight))))
@@ -324,7 +339,7 @@ mod tests {
 
     #[test]
     fn errors_say_what_would_do() {
-        let names = "there are cubic, reno, vegas, fast, waimd, lia, olia, balia";
+        let names = "there are cubic, reno, vegas, fast, bbr, waimd, lia, olia, balia";
         assert_eq!(
             error("vagas"),
             alloc::format!("there is no congestion controller 'vagas' (did you mean 'vegas'?); {names}")
