@@ -21,6 +21,8 @@ pub(super) struct Flow {
     sent: u64,
     /// The receive buffer that we said we could use.
     asked: u64,
+    /// When it was last doubled because the window was in the way.
+    doubled_at: Option<Time>,
     /// Data that came, counted by the highest offset of each stream.
     arrived: u64,
     /// Data that applications have read.
@@ -40,6 +42,7 @@ impl Flow {
             limit: first,
             sent: 0,
             asked: first,
+            doubled_at: None,
             arrived: 0,
             read: 0,
             unread: 0,
@@ -177,6 +180,23 @@ impl Connection {
             self.flow.asked = needed;
             self.queue_need();
         }
+    }
+
+    /// Paths had room, and the window was in the way: a larger one is asked for, twice as large each time, until the peer grants no more.
+    /// Returns whether it does not.
+    pub(super) fn handle_blocked(&mut self, now: Time) -> bool {
+        let rtts = || self.paths.iter().filter_map(|path| path.subflow()?.rtt().smoothed());
+        let (Some(fastest), Some(slowest)) = (rtts().min(), rtts().max()) else { return false };
+        let under_way: u64 = self.sending.values().map(|sending| sending.next() - sending.delivered()).sum();
+        let granted = under_way + self.flow.credit();
+        let is_refused = granted < self.flow.asked / 2;
+        let wait = if is_refused { slowest } else { fastest + fastest };
+        if self.flow.doubled_at.is_none_or(|at| now - at > wait) {
+            self.flow.doubled_at = Some(now);
+            self.flow.asked = self.flow.asked.max(granted.saturating_mul(2));
+            self.queue_need();
+        }
+        is_refused && self.flow.doubled_at.is_some_and(|at| now - at > slowest)
     }
 
     pub(super) fn queue_need(&mut self) {

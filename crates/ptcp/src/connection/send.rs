@@ -31,7 +31,8 @@ impl Connection {
             if let Some(transmit) = self.poll_chore(now) {
                 return Some(transmit);
             }
-            self.has_chores = false;
+            // What found no room waits for it.
+            self.has_chores = !self.controls.is_empty() || !self.datagrams.is_empty();
         }
         if self.state == State::Open { self.poll_data(now) } else { None }
     }
@@ -250,35 +251,36 @@ impl Connection {
         if !has_room {
             return None;
         }
+        let mut is_refused = false;
         if is_blocked {
             self.scheduler.handle_blocked(now);
+            is_refused = self.handle_blocked(now);
         }
         if self.config.reinject || self.scheduler.is_redundant() {
             for index in 0..self.paths.len() {
                 let path = &self.paths[index];
                 let has_room = |view: &PathView| view.has_room && Some(view.id) == path.subflow().map(Subflow::id);
                 if self.views.iter().any(has_room)
-                    && let Some((stream, piece)) = self.owed_by_others(now, index, is_blocked)
+                    && let Some((stream, piece)) = self.owed_by_others(now, index, is_refused)
                 {
                     let reply = self.reply(self.paths[index].id);
                     return Some(self.transmit_piece(now, index, stream, piece, reply));
                 }
             }
         }
-        if !is_blocked {
-            for view in self.views.iter().filter(|view| view.has_room) {
-                let found = self.paths.iter_mut().filter_map(super::Path::subflow_mut);
-                if let Some(subflow) = found.into_iter().find(|subflow| subflow.id() == view.id) {
-                    subflow.note_idle();
-                }
+        // Neither windows that the application leaves unused nor those that the peer's buffer does may grow.
+        for view in self.views.iter().filter(|view| view.has_room) {
+            let mut open = self.paths.iter_mut().filter_map(super::Path::subflow_mut);
+            if let Some(subflow) = open.find(|subflow| subflow.id() == view.id) {
+                subflow.note_idle();
             }
         }
         None
     }
 
     /// What another path has sent and this one could deliver sooner (opportunistic retransmission, Raiciu et al. 2012). If
-    /// flow control waits for it, the path that holds it up is slowed down, where it is very slow.
-    fn owed_by_others(&mut self, now: Time, index: usize, is_blocked: bool) -> Option<(u32, Piece)> {
+    /// flow control waits for it and the peer has no larger buffer, the path that holds it up is slowed down, where it is very slow.
+    fn owed_by_others(&mut self, now: Time, index: usize, is_refused: bool) -> Option<(u32, Piece)> {
         let is_redundant = self.scheduler.is_redundant();
         let Connection { paths, sending, controller, .. } = self;
         let own = paths[index].subflow()?.rtt().smoothed().unwrap_or_default();
@@ -310,7 +312,7 @@ impl Connection {
                 break;
             }
         }
-        if is_blocked && theirs.as_nanos() > SLOWER * own.as_nanos() {
+        if is_refused && theirs.as_nanos() > SLOWER * own.as_nanos() {
             subflow.penalise(now, controller.as_mut());
         }
         Some((stream, piece))
