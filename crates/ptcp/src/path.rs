@@ -12,6 +12,8 @@ const FIRST_WAIT: Span = Span::from_millis(500);
 const LONGEST_WAIT: Span = Span::from_millis(4_000);
 /// How often a path is asked whether it carries packets of a size.
 const SIZE_TRIES: u32 = 3;
+/// For how long the least size will do after large packets seem to have been lost for their size.
+const SIZE_REST: Span = Span::from_secs(10);
 /// A size this near to the largest that works is not worth a probe.
 const SIZE_STEP: u64 = 20;
 /// Bytes that may be sent for each byte received before the address is known to be the peer's (RFC 9000, section 8.1).
@@ -100,6 +102,8 @@ pub(crate) struct SizeProbe {
     ceiling: u64,
     /// What is being asked: token, size, tries, when to ask again.
     pub(crate) asked: Option<(u64, u64, u32, Time)>,
+    /// Nothing is asked before.
+    not_before: Time,
     is_first: bool,
 }
 
@@ -114,7 +118,12 @@ impl Path {
             is_deaf: false,
             heard_at: None,
             datagram: config.datagram.min(config.max_datagram),
-            size: SizeProbe { ceiling: config.max_datagram.0 + SIZE_STEP, asked: None, is_first: true },
+            size: SizeProbe {
+                ceiling: config.max_datagram.0 + SIZE_STEP,
+                asked: None,
+                not_before: Time::ZERO,
+                is_first: true,
+            },
             allowed: if is_proven { None } else { Some(0) },
         }
     }
@@ -193,7 +202,7 @@ impl Path {
 
     fn ask_size(&mut self, now: Time, wait: Span, token: impl FnOnce() -> u64) -> Option<(u64, u64)> {
         let low = self.datagram.0;
-        if low + SIZE_STEP >= self.size.ceiling {
+        if low + SIZE_STEP >= self.size.ceiling || now < self.size.not_before {
             return None;
         }
         // The largest first: on most paths it is the answer.
@@ -220,17 +229,20 @@ impl Path {
         }
     }
 
-    /// Large packets do not arrive any more, it seems: begin anew from the least size.
-    pub(crate) fn reset_size(&mut self, config: &Config) {
+    /// Large packets do not arrive any more, it seems: begin anew from the least size, after a while.
+    pub(crate) fn reset_size(&mut self, now: Time, config: &Config) {
         if self.datagram > config.datagram {
-            self.size = SizeProbe { ceiling: self.datagram.0 + SIZE_STEP, asked: None, is_first: false };
+            let ceiling = self.datagram.0 + SIZE_STEP;
+            self.size = SizeProbe { ceiling, asked: None, not_before: now + SIZE_REST, is_first: true };
             self.datagram = config.datagram;
         }
     }
 
     /// When [`Path::poll_size`] has something to ask.
     pub(crate) fn size_at(&self) -> Option<Time> {
-        self.size.asked.map(|(_, _, _, at)| at)
+        let asks_again = self.size.asked.map(|(_, _, _, at)| at);
+        let begins = Some(self.size.not_before).filter(|at| *at > Time::ZERO && self.size.is_first);
+        asks_again.or(begins).filter(|_| self.is_live())
     }
 }
 

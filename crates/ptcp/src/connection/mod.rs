@@ -217,12 +217,12 @@ impl Connection {
         assert!(self.is_client, "the client opens paths");
         let id = self.next_path;
         self.next_path = id.checked_add(1).filter(|next| *next < u16::MAX).expect("fewer paths than numbers");
-        let is_first = self.paths.is_empty();
         let (token, at) = match self.state {
             State::Open => (Some(self.tokens.next()), Some(now)),
-            _ => (None, is_first.then_some(now)),
+            _ => (None, None),
         };
         self.paths.push(Path::new(id, &self.config, Opening::new(token, at), true));
+        self.open_over_some_path(now);
         self.has_chores = true;
         id
     }
@@ -230,6 +230,7 @@ impl Connection {
     /// A path is gone: what it carried goes elsewhere, and the peer is told.
     pub fn retire_path(&mut self, now: Time, id: u16) {
         if self.drop_path(now, id) {
+            self.open_over_some_path(now);
             self.controls.push_back(Control::Retire { path: id });
             self.has_chores = true;
         }

@@ -4,7 +4,7 @@ use units::{Span, Time};
 use wire::ptcp::{Body, Flight, MIN_FULL, Packet};
 
 use super::{Connection, Event, State, Transmit, subflow_id};
-use crate::path::{Life, Opening};
+use crate::path::{Life, Opening, Path};
 use crate::subflow::Subflow;
 
 impl Connection {
@@ -29,9 +29,6 @@ impl Connection {
             }
             (Flight::Finish, false, State::Opening) => {
                 self.flights.push_back((path, Flight::Done));
-                if let Some(path) = self.path_mut(path) {
-                    path.allowed = None;
-                }
                 self.begin(now, path);
             }
             (Flight::Finish, false, State::Open) => self.flights.push_back((path, Flight::Done)),
@@ -45,7 +42,14 @@ impl Connection {
     fn begin(&mut self, now: Time, path: u16) {
         self.state = State::Open;
         self.events.push_back(Event::Opened);
-        self.begin_path(now, path);
+        let token = self.tokens.next();
+        let Some(Path { life: Life::Opening(opening), .. }) = self.path_mut(path) else { return };
+        if opening.tries > 0 {
+            self.begin_path(now, path);
+        } else {
+            // The end of the handshake came over another path than what it answers: that address is not proven.
+            (opening.token, opening.at) = (Some(token), Some(now));
+        }
     }
 
     /// A path carries data from now on.
@@ -94,13 +98,21 @@ impl Connection {
             {
                 finish.handle_sent(now);
             }
+            if flight == Flight::Answer
+                && let Some(Path { life: Life::Opening(opening), .. }) = self.path_mut(path)
+            {
+                opening.handle_sent(now);
+                // The client asks again, if it has to.
+                opening.at = None;
+            }
             return self.emit(now, path, Body::Flight(flight)).or_else(|| self.poll_opening(now));
         }
         if let Some(finish) = &mut self.finish
             && finish.at.is_some_and(|at| at <= now)
         {
             finish.handle_sent(now);
-            let path = self.paths.iter().find(|path| path.subflow().is_some())?.id;
+            let usable = self.paths.iter().filter(|path| !path.is_retired());
+            let path = usable.min_by_key(|path| path.subflow().is_none())?.id;
             return self.emit(now, path, Body::Flight(Flight::Finish));
         }
         for index in 0..self.paths.len() {
@@ -138,6 +150,22 @@ impl Connection {
             }
         }
         None
+    }
+
+    /// Some path has to carry the handshake.
+    pub(super) fn open_over_some_path(&mut self, now: Time) {
+        if self.state != State::Opening || !self.is_client {
+            return;
+        }
+        let mut openings = self.paths.iter_mut().filter_map(|path| match &mut path.life {
+            Life::Opening(opening) => Some(opening),
+            _ => None,
+        });
+        let Some(first) = openings.next() else { return };
+        if first.at.is_none() && openings.all(|other| other.at.is_none()) {
+            first.at = Some(now);
+        }
+        self.has_chores = true;
     }
 
     /// The handshake goes on over another path as well, one more each time that there was no answer.

@@ -166,12 +166,12 @@ impl Connection {
             return self.poll_idle(now, has_room, credit);
         }
         if !has_room {
-            self.note_wake();
+            self.note_wake(now);
             return None;
         }
         let backlog = self.backlog(credit);
         let Some(picked) = self.scheduler.pick(now, &self.views, &backlog) else {
-            self.note_wake();
+            self.note_wake(now);
             return None;
         };
         let id = self.views[picked].id;
@@ -224,8 +224,10 @@ impl Connection {
     }
 
     /// Something is to be sent and paths are paced: when the first of them lets a packet out.
-    fn note_wake(&mut self) {
-        self.wake = self.paths.iter().filter_map(|path| path.subflow()?.held_until()).min();
+    fn note_wake(&mut self, now: Time) {
+        let held = self.paths.iter().filter_map(|path| path.subflow()?.held_until());
+        // Those that were not looked at say how it was before.
+        self.wake = held.filter(|at| *at > now).min();
     }
 
     /// What was sent before goes first; new data of streams in turns.
@@ -303,11 +305,14 @@ impl Connection {
                 }
             }
         }
-        let (other, offset, stream, piece) = best?;
+        let (other, _, stream, piece) = best?;
+        let Piece { offset, len, is_last } = piece;
+        let owed = Binding::Data { stream, offset, len, is_last };
         let Life::Open(subflow) = &mut paths[other].life else { return None };
         let theirs = subflow.rtt().smoothed().unwrap_or_default();
         for (_, binding, is_unbound) in subflow.bound() {
-            if matches!(binding, Binding::Data { stream: of, offset: at, .. } if of == stream && at == offset) {
+            // Several may begin there: the rest of a piece of which part arrived is one of its own.
+            if binding == owed {
                 *is_unbound = true;
                 break;
             }
@@ -348,7 +353,7 @@ impl Connection {
     /// The fastest path with room.
     fn best_with_room(&mut self, now: Time) -> Option<usize> {
         if !self.look(now) {
-            self.note_wake();
+            self.note_wake(now);
             return None;
         }
         let best = self.views.iter().filter(|view| view.has_room).min_by_key(|view| view.smoothed_rtt)?.id;

@@ -79,7 +79,7 @@ impl Connection {
         }
         if count == 2 {
             let Connection { paths, config, .. } = self;
-            paths[index].reset_size(config);
+            paths[index].reset_size(now, config);
         }
         // Perhaps the acknowledgements are lost, on the way that we named for them.
         let Some(reply) = reply else { return };
