@@ -59,10 +59,14 @@ pub enum Event {
         /// Which.
         path: u16,
     },
-    /// More of a stream can be read, or its end.
+    /// More of a stream has arrived in order, or its end.
     Readable {
         /// Which.
         stream: u32,
+        /// Everything before it can be read.
+        end: u64,
+        /// Whether that is all of the stream.
+        is_whole: bool,
     },
     /// A stream that we finished has arrived completely.
     Delivered {
@@ -334,7 +338,7 @@ impl Connection {
         self.state == State::Closed
     }
 
-    /// What has arrived of a stream in order.
+    /// What has arrived of a stream in order; zero once all of it has been read.
     #[must_use]
     pub fn received(&self, stream: u32) -> Bytes {
         Bytes(self.receiving.get(&stream).map_or(0, RecvStream::next))

@@ -199,11 +199,12 @@ impl Connection {
             receiving.handle_piece(offset, u64::from(len), is_last).map_err(|breach| breach_of(stream, breach))?;
         let (read, is_more) = (receiving.read() - read, receiving.next() > next || receiving.is_done());
         let unread_after = receiving.unread();
+        let (end, is_whole) = (receiving.next(), receiving.is_whole());
         if !self.flow.handle_arrived(grown) {
             return Err(PeerError::Window { stream });
         }
         if is_more {
-            self.events.push_back(Event::Readable { stream });
+            self.events.push_back(Event::Readable { stream, end, is_whole });
         }
         self.note_unread(unread, unread_after);
         self.count_read(stream, read);

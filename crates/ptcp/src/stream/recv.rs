@@ -103,6 +103,11 @@ impl RecvStream {
         self.next - self.read
     }
 
+    /// Whether all of it has arrived.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.end == Some(self.next)
+    }
+
     pub(crate) fn is_done(&self) -> bool {
         self.end == Some(self.read)
     }

@@ -7,6 +7,7 @@ use recovery::{HyStart, RateReduction, Verdict};
 use units::{Bytes, Rate, Span, Time};
 use wire::ptcp::{Ack, PacketRange};
 
+use super::timer::TIMEOUT_AFTER;
 use super::{Late, Outcome, Phase, Record, State, Subflow};
 
 /// Packets delivered beyond a lost one before reordering is ruled out (RFC 8985, section 6.2).
@@ -69,7 +70,15 @@ impl<B: Copy> Subflow<B> {
         }
         let rtt = self.sample(now, ack, &harvest);
         self.largest = self.largest.max(Some(ack.largest));
-        self.expired = 0;
+        if core::mem::take(&mut self.expired) >= TIMEOUT_AFTER {
+            // A path that carried nothing at all and is back was not congested but away: it begins anew, with the threshold of before.
+            cc.handle_undo(now, self.id);
+            cc.handle_idle_restart(now, self.id);
+            self.phase = Phase::Open;
+            self.epoch += 1;
+            // The probes that were lost meanwhile say nothing of congestion.
+            self.forgiven = self.next;
+        }
         if harvest.has_late {
             self.rack.handle_spurious();
         }
@@ -217,7 +226,7 @@ impl<B: Copy> Subflow<B> {
         }
         let Some(last_lost) = last_lost else { return };
         let is_new = match self.phase {
-            Phase::Open => true,
+            Phase::Open => last_lost >= self.forgiven,
             Phase::Recovery { end, .. } => last_lost >= end,
         };
         if is_new {

@@ -72,6 +72,8 @@ pub(crate) struct Subflow<B> {
     phase: Phase,
     /// Counts the congestion events, so that an undo concerns the right one.
     epoch: u32,
+    /// Losses below are no congestion.
+    forgiven: u64,
     /// Packets lost in this epoch that have not turned up.
     missing: u32,
     hystart: Option<HyStart>,
@@ -176,6 +178,7 @@ impl<B: Copy> Subflow<B> {
             rack_due: None,
             phase: Phase::Open,
             epoch: 0,
+            forgiven: 0,
             missing: 0,
             hystart: config.hystart.then(HyStart::new),
             slow_start_divisor: 1,

@@ -10,7 +10,10 @@ use super::{Outcome, Phase, State, Subflow};
 /// The wait for the first answer on a path whose round-trip time is not known.
 const FIRST: Span = Span::from_millis(500);
 /// Probes of a silent path are no farther apart, so that it is in use again soon after its return.
-const MAX_PROBE: Span = Span::from_millis(1_000);
+const MAX_PROBE: Span = Span::from_millis(250);
+
+/// After so many probes without an answer, everything under way is lost.
+pub(super) const TIMEOUT_AFTER: u32 = 2;
 
 /// What a timer was for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +78,7 @@ impl<B: Copy> Subflow<B> {
         self.stats.probes += 1;
         // The next one counts from here, whether a probe could be sent or not.
         self.last_eliciting_at = Some(now);
-        if self.expired == 2 {
+        if self.expired == TIMEOUT_AFTER {
             self.time_out(now, cc, outcomes);
         }
         Some(Expiry::Probe { count: self.expired })

@@ -146,6 +146,7 @@ fn controller(section: &Section<'_>, usual: &str) -> Result<String> {
     Ok(name.to_owned())
 }
 
+/// The ways of a flow's subflows; with `subflows = "each"`, one over each link that joins its hosts.
 fn subflows(section: &Section<'_>, number: u32, links: &[LinkSpec]) -> Result<Vec<Vec<String>>> {
     let way = |value: &Value<'_>| -> Result<Vec<String>> {
         let mut names = Vec::new();
@@ -165,6 +166,17 @@ fn subflows(section: &Section<'_>, number: u32, links: &[LinkSpec]) -> Result<Ve
         (Some(_), Some(value)) => Err(value.error(Problem::Sense("and `via` exclude each other"))),
         (Some(via), None) => Ok(vec![way(&via)?]),
         (None, None) => Ok(vec![Vec::new()]),
+        (None, Some(value)) if value.is_text() => {
+            value.word(&[("each", ())])?;
+            let (from, to) = (section.require("from")?, section.require("to")?);
+            let ends = [numbered(&from, number)?, numbered(&to, number)?];
+            let joins = |link: &&LinkSpec| ends.iter().all(|end| link.between.contains(end));
+            let each: Vec<_> = links.iter().filter(joins).map(|link| vec![link.name.clone()]).collect();
+            if each.is_empty() {
+                return Err(value.error(Problem::Sense("wants links that join the flow's hosts, and there are none")));
+            }
+            Ok(each)
+        }
         (None, Some(value)) => {
             let list = value.list()?;
             if list.is_empty() {

@@ -4,6 +4,7 @@
 //! every key.
 
 mod flows;
+mod network;
 mod parse;
 mod substitute;
 

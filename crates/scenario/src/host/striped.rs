@@ -82,8 +82,8 @@ impl Striped {
         let outcome = self.connection.handle_packet(now, path, packet, ecn == Ecn::Marked);
         outcome.expect("both ends are ours");
         while let Some(event) = self.connection.poll_event() {
-            if let Event::Readable { stream: STREAM } = event {
-                self.received = self.connection.received(STREAM).max(self.received);
+            if let Event::Readable { stream: STREAM, end, .. } = event {
+                self.received = Bytes(end);
                 self.feed.handle_received(now, self.received);
             }
         }
