@@ -46,6 +46,10 @@ impl Network {
     /// # Errors
     ///
     /// If it has more links and hosts than a simulation holds.
+    ///
+    /// # Panics
+    ///
+    /// If the selection names relays or sources that the instance does not have.
     pub fn new(
         setting: &Setting,
         instance: &Instance,

@@ -47,9 +47,14 @@ mod tests {
         let at = |n: u64| Some(Time::from_nanos(n));
         let mut deadlines = Deadlines::new(3);
         assert_eq!(deadlines.next(), None);
-        for (part, to, least) in
-            [(0, at(5), at(5)), (1, at(3), at(3)), (1, at(9), at(5)), (0, None, at(9)), (2, at(9), at(9)), (1, None, at(9))]
-        {
+        for (part, to, least) in [
+            (0, at(5), at(5)),
+            (1, at(3), at(3)),
+            (1, at(9), at(5)),
+            (0, None, at(9)),
+            (2, at(9), at(9)),
+            (1, None, at(9)),
+        ] {
             deadlines.set(part, to);
             assert_eq!(deadlines.next(), least);
         }

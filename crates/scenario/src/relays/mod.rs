@@ -100,8 +100,14 @@ impl Setting {
         let (interval, packet) = (10, Bytes(500));
         let detect = Detect::Packets { delta: 0.03, allowance: packet / (rtt * interval) };
         let control = Config { detect, ..Config::aiad(0.01) };
-        let study =
-            study::Setting { demands, control, intervals: 1_000, settled: 500, band: 0.05, ..study::Setting::default() };
+        let study = study::Setting {
+            demands,
+            control,
+            intervals: 1_000,
+            settled: 500,
+            band: 0.05,
+            ..study::Setting::default()
+        };
         Setting { study, rtt, interval, packet, window: 20, queue: 50, ahead: 2 }
     }
 

@@ -5,7 +5,7 @@ use overlay::study::convergence;
 use overlay::{Instance, Selection, optimum};
 use units::{Bytes, Seed};
 
-use super::{Network, Setting};
+use super::{Network, Relay, Setting, Source};
 
 /// What became of a run. Rates without a unit are shares of all demands together: the paper's normalised aggregate source rate.
 #[derive(Clone, Debug, PartialEq)]
@@ -87,15 +87,16 @@ pub fn control(
         rates.push(share(now - received));
         received = now;
         if interval >= first {
-            excess += network.sources().flat_map(|source| source.rates()).sum::<f64>() / demand - rates[interval];
+            excess += network.sources().flat_map(Source::rates).sum::<f64>() / demand - rates[interval];
         }
     }
     let count: f64 = rates[first..].iter().map(|_| 1.0).sum();
     let mean = |sum: f64| if count > 0.0 { sum / count } else { 0.0 };
     let value = mean(rates[first..].iter().sum());
-    let (sent, again, timeouts) = network.relays().flat_map(|relay| relay.stats()).fold((0, 0, 0), |sum, stats| {
-        (sum.0 + stats.sent, sum.1 + stats.retransmitted, sum.2 + stats.timeouts)
-    });
+    let (sent, again, timeouts) = network
+        .relays()
+        .flat_map(Relay::stats)
+        .fold((0, 0, 0), |sum, stats| (sum.0 + stats.sent, sum.1 + stats.retransmitted, sum.2 + stats.timeouts));
     let capacity = setting.wire(instance.capacity()).as_f64() * (setting.period().as_secs_f64() * count);
     let paths = network.receiver().received().zip(settled).map(|(now, before)| mean(share(now - before)) * demand);
     #[expect(clippy::cast_precision_loss, reason = "a run has fewer packets than 2^53")]
@@ -110,7 +111,7 @@ pub fn control(
         utilisation: if capacity > 0.0 { (delivered(&network) - carried).as_f64() * 8.0 / capacity } else { 0.0 },
         retransmitted,
         timeouts,
-        held: network.relays().flat_map(|relay| relay.most()).max().unwrap_or_default(),
+        held: network.relays().flat_map(Relay::most).max().unwrap_or_default(),
         digest: network.sim.digest(),
         totals: network.sim.totals(),
     })

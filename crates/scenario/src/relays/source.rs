@@ -41,7 +41,12 @@ struct Path {
 #[derive(Clone, Debug)]
 enum Control {
     /// Round-robin over the paths: one bucket for all, whose turn it is, and what comes after.
-    RoundRobin { bucket: Bucket, turn: usize, config: Config, seed: Seed },
+    RoundRobin {
+        bucket: Bucket,
+        turn: usize,
+        config: Config,
+        seed: Seed,
+    },
     Rates(Controller),
 }
 
