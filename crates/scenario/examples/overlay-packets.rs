@@ -1,8 +1,9 @@
 //! The overlay study at the level of packets: `overlay-packets [OPTION...] [CASE...]`.
 //!
-//! Runs the cases whose names begin with one of those given (whole words: "6 Mbit/s b=1"), or all. `--size` is how many sources and relays there are, `--runs` the number of
-//! seeds; `--window`, `--queue` (packets) and `--intervals` change what the settings say. Prints a line a case and quantity: the case, a tab, the quantity, a tab, and its
-//! value in each run. `bench/bars/overlay-packets` summarises them and holds them to what the paper reports.
+//! Runs the cases whose names begin with one of those given (whole words: "6 Mbit/s b=1"), or all. `--size` is how many sources
+//! and relays there are, `--runs` the number of seeds, `--threads` that of runs at a time; `--window`, `--queue` (packets) and
+//! `--intervals` change what the settings say. Prints a line a case and quantity: the case, a tab, the quantity, a tab, and its value
+//! in each run. `bench/bars/overlay-packets` summarises them and holds them to what the paper reports.
 #![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a command that prints, and fails by panicking")]
 
 use std::env;

@@ -49,12 +49,12 @@ impl Bucket {
         self.tokens -= self.packet;
     }
 
-    /// When there will be a packet's tokens; `now` must be when it was filled last.
+    /// When there will be a packet's tokens.
     #[inline]
-    pub(super) fn due(&self, now: Time) -> Option<Time> {
+    pub(super) fn due(&self) -> Option<Time> {
         let missing = self.packet.saturating_sub(self.tokens);
         let rate = self.rate.as_bits();
-        (rate > 0).then(|| now + Span::from_nanos(missing.div_ceil(rate)))
+        (rate > 0).then(|| self.filled_at + Span::from_nanos(missing.div_ceil(rate)))
     }
 }
 
@@ -71,14 +71,14 @@ mod tests {
         // A packet each 10 ms.
         let mut bucket = Bucket::new(Bytes(500));
         bucket.set(at(0), Rate::kbit(400));
-        assert_eq!((bucket.has_packet(), bucket.due(at(0))), (false, Some(at(10))));
+        assert_eq!((bucket.has_packet(), bucket.due()), (false, Some(at(10))));
         bucket.fill(at(9));
         assert!(!bucket.has_packet());
         bucket.fill(at(10));
         assert!(bucket.has_packet());
         bucket.take();
-        assert_eq!(bucket.due(at(10)), Some(at(20)));
-        assert_eq!(Bucket::new(Bytes(500)).due(at(0)), None);
+        assert_eq!(bucket.due(), Some(at(20)));
+        assert_eq!(Bucket::new(Bytes(500)).due(), None);
     }
 
     #[test]
@@ -88,7 +88,7 @@ mod tests {
         // Three and a half packets; only the half survives.
         bucket.set(at(35), Rate::kbit(800));
         assert!(!bucket.has_packet());
-        assert_eq!(bucket.due(at(35)), Some(at(35) + Span::from_micros(2_500)));
+        assert_eq!(bucket.due(), Some(at(35) + Span::from_micros(2_500)));
     }
 
     #[test]
@@ -97,7 +97,7 @@ mod tests {
         bucket.set(at(0), Rate::from_bits(1_234_567));
         let mut now = at(0);
         for _ in 0..1_000 {
-            now = bucket.due(now).unwrap();
+            now = bucket.due().unwrap();
             bucket.fill(now);
             assert!(bucket.has_packet());
             bucket.take();

@@ -8,7 +8,7 @@ use super::bucket::Bucket;
 use super::hop::Hop;
 use super::packet::Packet;
 
-/// The report that brings the first rates: the one before covers the opening of the connections.
+/// The first report that counts: the one before covers the opening of the connections.
 const FIRST: u64 = 2;
 
 /// A source. Until its first rates are known, it hands one packet after the other to the next of its paths that accepts it; from then on
@@ -105,23 +105,17 @@ impl Source {
     pub(super) fn handle_packet(&mut self, now: Time, number: u32, packet: &Packet, out: &mut Out<Packet>) {
         let path = number as usize % self.paths.len();
         match packet {
-            Packet::Tcp { segment, .. } => {
-                self.paths[path].hop.handle_segment(now, segment);
-                // An acknowledgement makes room for what had to wait.
-                self.write(now);
-                self.send(now, out);
-            }
+            // An acknowledgement makes room for what had to wait.
+            Packet::Tcp { segment, .. } => self.paths[path].hop.handle_segment(now, segment),
             Packet::Report { interval, received, .. } => {
                 self.paths[path].received = [self.paths[path].received[1], *received];
                 // Reports of one interval travel together; the last path's completes them.
-                if path + 1 == self.paths.len() {
-                    self.handle_interval(now, *interval);
-                    self.write(now);
-                    self.send(now, out);
+                if path + 1 == self.paths.len() && *interval >= FIRST {
+                    self.handle_interval(now);
                 }
             }
         }
-        self.rearm(now);
+        self.go_on(now, out);
     }
 
     pub(super) fn handle_deadline(&mut self, now: Time, out: &mut Out<Packet>) {
@@ -134,9 +128,7 @@ impl Source {
         for path in &mut self.paths {
             path.hop.handle_deadline(now);
         }
-        self.write(now);
-        self.send(now, out);
-        self.rearm(now);
+        self.go_on(now, out);
     }
 
     #[inline]
@@ -144,14 +136,21 @@ impl Source {
         self.next
     }
 
+    /// Does what has become possible.
+    #[inline]
+    fn go_on(&mut self, now: Time, out: &mut Out<Packet>) {
+        self.write(now);
+        for path in &mut self.paths {
+            path.hop.send(now, out);
+        }
+        self.rearm();
+    }
+
     /// The reports of an interval are complete.
-    fn handle_interval(&mut self, now: Time, interval: u64) {
+    fn handle_interval(&mut self, now: Time) {
         let rate = |path: &Path| (path.received[1] - path.received[0]).as_f64() * 8.0 / self.period.as_secs_f64();
         match &mut self.control {
             Control::RoundRobin { config, seed, .. } => {
-                if interval < FIRST {
-                    return;
-                }
                 let measured: Vec<f64> = self.paths.iter().map(rate).collect();
                 // Queues may have held back some of the interval before.
                 let excess = (measured.iter().sum::<f64>() / self.demand.as_f64()).max(1.0);
@@ -198,28 +197,21 @@ impl Source {
         }
     }
 
-    #[inline]
-    fn send(&mut self, now: Time, out: &mut Out<Packet>) {
-        for path in &mut self.paths {
-            path.hop.send(now, out);
-        }
-    }
-
     /// Notes when something is due next. A path that accepts nothing now will after an acknowledgement.
     #[inline]
-    fn rearm(&mut self, now: Time) {
+    fn rearm(&mut self) {
         let hops = self.paths.iter().filter_map(|path| path.hop.poll_deadline());
         let mut next = hops.chain(self.opens).min();
         let mut note = |at: Option<Time>| next = next.into_iter().chain(at).min();
         match &self.control {
             Control::RoundRobin { bucket, .. } => {
                 if self.paths.iter().any(|path| path.accepts(self.ahead)) {
-                    note(bucket.due(now));
+                    note(bucket.due());
                 }
             }
             Control::Rates(_) => {
                 for path in self.paths.iter().filter(|path| path.accepts(self.ahead)) {
-                    note(path.bucket.due(now));
+                    note(path.bucket.due());
                 }
             }
         }
