@@ -21,7 +21,7 @@ fn chain(intervals: usize, seed: u64) -> Outcome {
 
 #[test]
 fn four_sources_shift_their_load_until_all_are_served() {
-    let outcome = chain(300, 1);
+    let outcome = chain(200, 1);
     assert!((outcome.optimum - 1.0).abs() < 1e-9);
     assert!(outcome.gap() <= 0.07, "{} of {}", outcome.value, outcome.optimum);
     assert!(outcome.value <= 1.0, "{} is more than sources have", outcome.value);
