@@ -1,6 +1,8 @@
-//! What happens next: a heap of (time, admission number, owner).
+//! What happens next: events by time and admission number.
 
 use units::Time;
+
+use crate::heap::{Heap, NEVER};
 
 /// Bits of a key that name the owner of an event.
 const OWNER_BITS: u32 = 24;
@@ -15,29 +17,80 @@ pub(crate) const MAX_OWNERS: usize = 1 << OWNER_BITS;
 /// From this time on, nothing happens.
 pub(crate) const END: Time = Time::from_nanos((1 << TIME_BITS) - 1);
 
-/// Behind every key.
-const NEVER: u128 = u128::MAX;
-
-/// Children of a node in the heap: four keys are a cache line.
-const ARITY: usize = 4;
+/// Buckets of the wheel: a word of bits for each of 32 words of bits.
+const BUCKETS: usize = 64 * WORDS;
+const WORDS: usize = 32;
+/// The width of a bucket to begin with: 2^13 ns.
+const SHIFT: u32 = 13;
+/// A bucket with more events than this goes to the heap.
+const CROWD: u32 = 16;
+/// After so many events the width of the buckets is looked at.
+const REVIEW: u32 = 4_096;
+/// In place of a node's number.
+const NONE: u32 = u32::MAX;
 
 /// A queue of events, each a key of 128 bits: time, admission number and owner, from the highest bit to the lowest, so that one
 /// comparison gives the order.
 ///
-/// Taking the first leaves a hole at the top, which the next entry fills: as good as every event is followed by another
-/// of the same link, and sinking one key costs half of a removal and an insertion.
-#[derive(Clone, Debug, Default)]
+/// What comes soon is in a wheel of buckets, each a short time wide and a list of a few events (R. Brown, "Calendar queues", 1988); what
+/// comes later is in a heap, which a wheel that is too fine or too coarse, or a thousand events at one instant, falls back on. The width of the buckets follows the events. The order never depends on it.
+#[derive(Clone, Debug)]
 pub(crate) struct Agenda {
-    /// The first `len` are the heap; behind them, [`NEVER`] completes the last family of children, so that sinking needs no special case.
-    keys: Vec<u128>,
-    len: usize,
-    has_hole: bool,
+    /// The first event of each bucket, which is the place of the time's bits above `shift` modulo the buckets.
+    heads: Vec<u32>,
+    /// A bit for each bucket: whether it has events.
+    words: [u64; WORDS],
+    /// A bit for each word: whether it has bits.
+    summary: u32,
+    nodes: Vec<Node>,
+    /// The first of the nodes that are free.
+    free: u32,
+    shift: u32,
+    /// The bucket of the latest event, not modulo the buckets: the wheel holds this one and those behind it.
+    base: u64,
+    later: Heap,
     admitted: u64,
+    review: Review,
+}
+
+/// An event in a bucket, or a free place.
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    key: u128,
+    next: u32,
+}
+
+/// What happened since the last review.
+#[derive(Clone, Copy, Debug, Default)]
+struct Review {
+    /// Events taken from the wheel.
+    taken: u32,
+    /// Other events that were in the same buckets then.
+    beside: u32,
+    /// Events that went to the heap.
+    later: u32,
+}
+
+impl Default for Agenda {
+    fn default() -> Agenda {
+        Agenda {
+            heads: vec![NONE; BUCKETS],
+            words: [0; WORDS],
+            summary: 0,
+            nodes: Vec::new(),
+            free: NONE,
+            shift: SHIFT,
+            base: 0,
+            later: Heap::default(),
+            admitted: 0,
+            review: Review::default(),
+        }
+    }
 }
 
 impl Agenda {
     /// Puts an event of `owner` at `at`; beyond [`END`] it never happens, and is not kept.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn push(&mut self, at: Time, owner: u32) {
         if at >= END {
             return;
@@ -46,81 +99,167 @@ impl Agenda {
             | (u128::from(self.admitted) << OWNER_BITS)
             | u128::from(owner);
         self.admitted += 1;
-        if self.has_hole {
-            self.has_hole = false;
-            self.sink(key);
-        } else {
-            if self.len == self.keys.len() {
-                // The top alone, or a family.
-                self.keys.extend_from_slice(&[NEVER; ARITY][..if self.len == 0 { 1 } else { ARITY }]);
-            }
-            self.len += 1;
-            self.rise(self.len - 1, key);
+        self.put(key);
+    }
+
+    #[inline]
+    fn put(&mut self, key: u128) {
+        let slot = nanos(key) >> self.shift;
+        // Below the base, the difference wraps.
+        if slot.wrapping_sub(self.base) >= BUCKETS as u64 {
+            self.review.later += 1;
+            self.later.push(key);
+            return;
         }
+        let bucket = place(slot);
+        let node = Node { key, next: self.heads[bucket] };
+        self.heads[bucket] = if let Some(free) = self.nodes.get_mut(self.free as usize) {
+            std::mem::replace(&mut self.free, std::mem::replace(free, node).next)
+        } else {
+            self.nodes.push(node);
+            u32::try_from(self.nodes.len() - 1).expect("there are fewer events than this at a time")
+        };
+        self.words[bucket / 64] |= 1 << (bucket % 64);
+        self.summary |= 1 << (bucket / 64);
     }
 
     /// Takes the first event if it is at `until` or before: its time and its owner.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "the bits are split as they were joined")]
     pub(crate) fn pop(&mut self, until: Time) -> Option<(Time, u32)> {
-        if self.has_hole {
-            self.close_hole();
-        }
-        if self.len == 0 {
+        let (key, taken) = loop {
+            let Some(bucket) = self.first_bucket() else { break (NEVER, None) };
+            let head = self.heads[bucket];
+            let (mut first, mut before_first) = (head, NONE);
+            let mut key = self.nodes[head as usize].key;
+            let (mut last, mut next, mut beside) = (head, self.nodes[head as usize].next, 0);
+            while let Some(node) = self.nodes.get(next as usize) {
+                if node.key < key {
+                    (first, before_first, key) = (next, last, node.key);
+                }
+                (last, next) = (next, node.next);
+                beside += 1;
+            }
+            if beside < CROWD {
+                break (key, Some((bucket, first, before_first, beside)));
+            }
+            self.spill(bucket);
+        };
+        let later = self.later.first();
+        let is_later = later < key;
+        let key = key.min(later);
+        let at = Time::from_nanos(nanos(key));
+        if at > until || key == NEVER {
             return None;
         }
-        let key = self.keys[0];
-        let at = Time::from_nanos((key >> (NUMBER_BITS + OWNER_BITS)) as u64);
-        if at > until {
-            return None;
+        // What was put before the latest event is in the heap, and does not turn the wheel back.
+        self.base = self.base.max(at.as_nanos() >> self.shift);
+        match taken {
+            Some((bucket, first, before, beside)) if !is_later => self.take(bucket, first, before, beside),
+            _ => self.later.remove_first(),
         }
-        self.has_hole = true;
         Some((at, key as u32 & (MAX_OWNERS as u32 - 1)))
     }
 
-    fn close_hole(&mut self) {
-        self.has_hole = false;
-        self.len -= 1;
-        let last = std::mem::replace(&mut self.keys[self.len], NEVER);
-        if self.len > 0 {
-            self.sink(last);
+    /// The first bucket that has events.
+    #[inline]
+    fn first_bucket(&self) -> Option<usize> {
+        let from = place(self.base);
+        let word = from / 64;
+        let here = self.words[word] >> (from % 64);
+        if here != 0 {
+            return Some(from + here.trailing_zeros() as usize);
+        }
+        // Those behind, and then round the wheel, the first word's lower part at the end.
+        let ahead = self.summary.rotate_right(word as u32) & !1;
+        let distance = if ahead != 0 { ahead.trailing_zeros() as usize } else { WORDS };
+        let word = (word + distance) % WORDS;
+        (self.words[word] != 0).then(|| word * 64 + self.words[word].trailing_zeros() as usize)
+    }
+
+    /// Takes an event out of its bucket.
+    #[inline]
+    fn take(&mut self, bucket: usize, node: u32, before: u32, beside: u32) {
+        let next = std::mem::replace(&mut self.nodes[node as usize].next, self.free);
+        self.free = node;
+        if let Some(before) = self.nodes.get_mut(before as usize) {
+            before.next = next;
+        } else {
+            self.heads[bucket] = next;
+            if next == NONE {
+                self.clear(bucket);
+            }
+        }
+        self.review.beside += beside;
+        self.review.taken += 1;
+        if self.review.taken == REVIEW {
+            self.adapt();
         }
     }
 
-    /// Puts `key` at the top and moves it down to its place.
     #[inline]
-    fn sink(&mut self, key: u128) {
-        let keys = self.keys.as_mut_slice();
-        let mut hole = 0;
-        let mut first = 1;
-        while let Some(&[a, b, c, d]) = keys.get(first..first + ARITY) {
-            // Two rounds of a tournament: the compiler makes them conditional moves.
-            let (i, x) = if b < a { (1, b) } else { (0, a) };
-            let (j, y) = if d < c { (3, d) } else { (2, c) };
-            let (least, key_there) = if y < x { (j, y) } else { (i, x) };
-            if key < key_there {
-                break;
-            }
-            keys[hole] = key_there;
-            hole = first + least;
-            first = hole * ARITY + 1;
+    fn clear(&mut self, bucket: usize) {
+        let word = &mut self.words[bucket / 64];
+        *word &= !(1 << (bucket % 64));
+        if *word == 0 {
+            self.summary &= !(1 << (bucket / 64));
         }
-        keys[hole] = key;
     }
 
-    /// Puts `key` at `hole` and moves it up to its place.
-    #[inline]
-    fn rise(&mut self, mut hole: usize, key: u128) {
-        while hole > 0 {
-            let parent = (hole - 1) / ARITY;
-            if self.keys[parent] < key {
-                break;
-            }
-            self.keys[hole] = self.keys[parent];
-            hole = parent;
+    /// Moves the events of a bucket to the heap.
+    #[cold]
+    fn spill(&mut self, bucket: usize) {
+        let mut next = std::mem::replace(&mut self.heads[bucket], NONE);
+        self.clear(bucket);
+        while let Some(node) = self.nodes.get_mut(next as usize) {
+            self.later.push(node.key);
+            let after = std::mem::replace(&mut node.next, self.free);
+            self.free = std::mem::replace(&mut next, after);
+            self.review.beside += CROWD;
         }
-        self.keys[hole] = key;
     }
+
+    /// Halves the buckets' width if they are crowded, doubles it if too much lies beyond them.
+    #[cold]
+    fn adapt(&mut self) {
+        let Review { taken, beside, later } = std::mem::take(&mut self.review);
+        let shift = if beside > taken {
+            self.shift.saturating_sub(1)
+        } else if later > taken / 4 && beside < taken / 4 {
+            (self.shift + 1).min(TIME_BITS)
+        } else {
+            return;
+        };
+        let now = self.base << self.shift;
+        for bucket in 0..BUCKETS {
+            self.spill(bucket);
+        }
+        self.shift = shift;
+        self.base = now >> shift;
+        let mut keys = Vec::new();
+        while nanos(self.later.first()) >> shift < self.base + BUCKETS as u64 {
+            keys.push(self.later.first());
+            self.later.remove_first();
+        }
+        for key in keys {
+            self.put(key);
+        }
+        self.review = Review::default();
+    }
+}
+
+/// The time of a key.
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "the time has 56 bits")]
+fn nanos(key: u128) -> u64 {
+    (key >> (NUMBER_BITS + OWNER_BITS)) as u64
+}
+
+/// The bucket of a time's bits above the shift.
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "there are fewer buckets")]
+fn place(slot: u64) -> usize {
+    slot as usize % BUCKETS
 }
 
 #[cfg(test)]
@@ -129,12 +268,17 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        /// Times near and far, many at one instant, and some before those that were taken already.
         #[test]
-        fn it_agrees_with_a_sorted_list(ops in prop::collection::vec(prop::option::of(0..50u64), 1..400)) {
+        fn it_agrees_with_a_sorted_list(
+            ops in prop::collection::vec(prop::option::weighted(0.6, (0..40u64, 0..5u32)), 1..400),
+            step in 0..20u32,
+        ) {
             let mut agenda = Agenda::default();
             let mut model: Vec<(u64, u32)> = Vec::new();
             for (n, op) in (0u32..).zip(ops) {
-                if let Some(at) = op {
+                if let Some((at, zeros)) = op {
+                    let at = at << (zeros * step.min(9));
                     agenda.push(Time::from_nanos(at), n);
                     // Behind all of the same time.
                     model.insert(model.partition_point(|entry| entry.0 <= at), (at, n));
@@ -147,6 +291,35 @@ mod tests {
                 prop_assert_eq!((at.as_nanos(), n), model.remove(0));
             }
             prop_assert!(model.is_empty());
+        }
+
+        /// Each event is followed by another, at distances for which the first width is far too large or too small.
+        #[test]
+        fn the_width_of_the_buckets_changes_nothing(seed in 1..u64::MAX, owners in 1..200u32, bits in 0..40u32) {
+            let (mut agenda, mut heap) = (Agenda::default(), std::collections::BTreeSet::new());
+            let mut state = seed;
+            let mut admitted = 0u64;
+            let mut delay = || {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                // Steps of 16, so that there are ties.
+                (state % (1 << bits)) & !15
+            };
+            let mut push = |agenda: &mut Agenda, heap: &mut std::collections::BTreeSet<_>, now: u64, owner: u32| {
+                let at = now + delay();
+                agenda.push(Time::from_nanos(at), owner);
+                heap.insert((at, admitted, owner));
+                admitted += 1;
+            };
+            for owner in 0..owners {
+                push(&mut agenda, &mut heap, 0, owner);
+            }
+            for _ in 0..20_000 {
+                let (at, _, owner) = heap.pop_first().expect("each is followed by another");
+                prop_assert_eq!(agenda.pop(END), Some((Time::from_nanos(at), owner)));
+                push(&mut agenda, &mut heap, at, owner);
+            }
         }
     }
 

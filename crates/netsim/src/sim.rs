@@ -61,7 +61,8 @@ impl<P: Packet, H: Host<P>> Sim<P, H> {
             self.now = now;
             match owner {
                 Owner::Link(link) => {
-                    if let Some((host, packet)) = self.net.pass(now, link, trace) {
+                    if let Some((host, place)) = self.net.pass(now, link, trace) {
+                        let packet = self.net.take(place);
                         self.hosts[host as usize].handle_packet(now, packet, &mut self.out);
                         self.settle(host, trace);
                     }
@@ -111,7 +112,7 @@ impl<P: Packet, H: Host<P>> Sim<P, H> {
     /// If there is no such link.
     #[must_use]
     pub fn counters(&self, link: LinkId) -> &Counters {
-        self.net.link(link).counters()
+        self.net.counters(link)
     }
 
     /// What a link is like.
@@ -120,7 +121,7 @@ impl<P: Packet, H: Host<P>> Sim<P, H> {
     /// If there is no such link.
     #[must_use]
     pub fn profile(&self, link: LinkId) -> &Profile {
-        self.net.link(link).profile()
+        self.net.profile(link)
     }
 
     /// What waits at a link, the packet on the wire included.
@@ -137,12 +138,12 @@ impl<P: Packet, H: Host<P>> Sim<P, H> {
     /// If there is no such link.
     #[must_use]
     pub fn average_queue(&self, link: LinkId) -> Option<f64> {
-        self.net.link(link).average_queue()
+        self.net.average_queue(link)
     }
 
     /// The counters of all links, in the topology's order.
     pub fn all_counters(&self) -> impl Iterator<Item = &Counters> {
-        self.net.links().map(link::Link::counters)
+        self.net.all_counters()
     }
 
     /// What happened so far.

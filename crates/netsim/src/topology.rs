@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use link::{Link, Profile};
+use link::Profile;
 use thiserror::Error;
 use units::{Seed, Span};
 
@@ -312,8 +312,8 @@ impl Topology {
         }
         let host_of = |node: u32| self.nodes[node as usize].host.map(|id| id.0);
         let port = |wire: &Wire| {
-            let link = Link::new(wire.profile.clone(), seed.stream(&format!("link/{}", wire.name)));
-            Port::new(link, host_of(wire.from), host_of(wire.to))
+            let seed = seed.stream(&format!("link/{}", wire.name));
+            Port::new(&wire.profile, seed, host_of(wire.from), host_of(wire.to))
         };
         let ports = self.links.iter().map(port).collect();
         let sites = || self.hosts.iter().map(|node| &self.nodes[*node as usize]);

@@ -182,10 +182,8 @@ impl Endpoint {
         if self.state != State::Open {
             return self.poll_opening(now);
         }
-        let data = match self.extra.take() {
-            Some(segment) => Some(segment),
-            None => self.sender.poll_send(now, cc),
-        };
+        // Taking what is hardly ever there would copy a segment.
+        let data = if self.extra.is_some() { self.extra.take() } else { self.sender.poll_send(now, cc) };
         let has_data = data.as_ref().is_some_and(|segment| segment.span() > 0);
         let segment = match data {
             Some(segment) => segment,

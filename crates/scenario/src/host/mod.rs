@@ -88,11 +88,11 @@ impl netsim::Host<Packet> for Node {
     fn handle_packet(&mut self, now: Time, packet: Packet, out: &mut Out<Packet>) {
         let (agent, subflow) = self.connections[(packet.connection() - self.first) as usize];
         let agent = agent as usize;
-        match (&mut self.agents[agent], packet) {
+        match (&mut self.agents[agent], &packet) {
             (Agent::Tcp(connection), Packet::Tcp { segment, ecn, .. }) => {
-                connection.handle_segment(now, subflow as usize, &segment, ecn, out);
+                connection.handle_segment(now, subflow as usize, segment, *ecn, out);
             }
-            (Agent::UdpSink(sink), Packet::Udp { bytes, sent_at, .. }) => sink.handle_datagram(now, bytes, sent_at),
+            (Agent::UdpSink(sink), Packet::Udp { bytes, sent_at, .. }) => sink.handle_datagram(now, *bytes, *sent_at),
             _ => unreachable!("connections are numbered by the transport of their flow"),
         }
         self.rearm(agent);

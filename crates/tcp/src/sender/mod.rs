@@ -197,8 +197,12 @@ impl Sender {
     /// The next data segment, without what the receiving half adds to it.
     #[inline]
     pub(crate) fn poll_send<C: Controller + ?Sized>(&mut self, now: Time, cc: &mut C) -> Option<Segment> {
-        let allowance = cc.allowance(self.id);
         self.held_until = None;
+        if self.is_idle() && self.app_limited_until == self.idle_mark() {
+            // As a receiver always is: the controller need not be asked.
+            return None;
+        }
+        let allowance = cc.allowance(self.id);
         if !self.may_send(now, &allowance, cc) {
             return None;
         }
@@ -221,8 +225,10 @@ impl Sender {
     #[inline]
     fn may_send<C: Controller + ?Sized>(&mut self, now: Time, allowance: &Allowance, cc: &C) -> bool {
         let mss = self.config.mss;
-        if self.board.lost == 0 && self.unsent() == 0 && (self.has_sent_fin || !self.is_closing) {
-            self.note_idle(allowance);
+        if self.is_idle() {
+            if self.in_flight() + mss <= allowance.window {
+                self.app_limited_until = self.idle_mark();
+            }
             return false;
         }
         if let Choke::Choked { probe_at } = allowance.state
@@ -273,12 +279,16 @@ impl Sender {
         Some((Pacer::rate_of_window(allowance.window, smoothed, is_slow_start), Bytes(10 * mss.0)))
     }
 
-    /// Nothing to send although there may be room: what follows is limited by the application.
+    /// Whether there is nothing to send.
     #[inline]
-    fn note_idle(&mut self, allowance: &Allowance) {
-        if self.in_flight() + self.config.mss <= allowance.window {
-            self.app_limited_until = (self.delivered + self.board.in_flight).max(1);
-        }
+    fn is_idle(&self) -> bool {
+        self.board.lost == 0 && self.unsent() == 0 && (self.has_sent_fin || !self.is_closing)
+    }
+
+    /// What is to be delivered before packets are no longer limited by the application, if it has nothing to send now.
+    #[inline]
+    fn idle_mark(&self) -> u64 {
+        (self.delivered + self.board.in_flight).max(1)
     }
 
     /// Written, and never sent. The FIN has a position of its own behind the last byte.
