@@ -29,25 +29,27 @@ const REVIEW: u32 = 4_096;
 /// In place of a node's number.
 const NONE: u32 = u32::MAX;
 
-/// A queue of events, each a key of 128 bits: time, admission number and owner, from the highest bit to the lowest, so that one
-/// comparison gives the order.
+/// A queue of events in the order of their times, and of simultaneous ones' admission.
 ///
 /// What comes soon is in a wheel of buckets, each a short time wide and a list of a few events (R. Brown, "Calendar queues", 1988); what
-/// comes later is in a heap, which a wheel that is too fine or too coarse, or a thousand events at one instant, falls back on. The width of the buckets follows the events. The order never depends on it.
+/// comes later is in a heap, which a wheel that is too fine or too coarse, or a thousand events at one instant, falls back on. The width
+/// of the buckets follows the events. The order never depends on it.
 #[derive(Clone, Debug)]
 pub(crate) struct Agenda {
     /// The first event of each bucket, which is the place of the time's bits above `shift` modulo the buckets.
-    heads: Vec<u32>,
+    heads: Box<[u32; BUCKETS]>,
     /// A bit for each bucket: whether it has events.
     words: [u64; WORDS],
     /// A bit for each word: whether it has bits.
     summary: u32,
-    nodes: Vec<Node>,
     /// The first of the nodes that are free.
     free: u32,
+    nodes: Vec<Node>,
     shift: u32,
     /// The bucket of the latest event, not modulo the buckets: the wheel holds this one and those behind it.
     base: u64,
+    /// The time of the first event of the heap; the end of time if it is empty.
+    later_at: u64,
     later: Heap,
     admitted: u64,
     review: Review,
@@ -56,8 +58,32 @@ pub(crate) struct Agenda {
 /// An event in a bucket, or a free place.
 #[derive(Clone, Copy, Debug)]
 struct Node {
-    key: u128,
+    at: u64,
+    number: u64,
+    owner: u32,
     next: u32,
+}
+
+impl Node {
+    /// What orders it in the heap: time, admission number and owner, from the highest bit to the lowest.
+    fn key(&self) -> u128 {
+        (u128::from(self.at) << (NUMBER_BITS + OWNER_BITS))
+            | (u128::from(self.number) << OWNER_BITS)
+            | u128::from(self.owner)
+    }
+}
+
+/// An event in the wheel, and where in it.
+#[derive(Clone, Copy)]
+struct Found {
+    bucket: usize,
+    node: u32,
+    /// The node before it in the bucket, or [`NONE`].
+    before: u32,
+    at: u64,
+    number: u64,
+    /// How many others are in the bucket.
+    beside: u32,
 }
 
 /// What happened since the last review.
@@ -74,13 +100,14 @@ struct Review {
 impl Default for Agenda {
     fn default() -> Agenda {
         Agenda {
-            heads: vec![NONE; BUCKETS],
+            heads: Box::new([NONE; BUCKETS]),
             words: [0; WORDS],
             summary: 0,
-            nodes: Vec::new(),
             free: NONE,
+            nodes: Vec::new(),
             shift: SHIFT,
             base: 0,
+            later_at: u64::MAX,
             later: Heap::default(),
             admitted: 0,
             review: Review::default(),
@@ -95,24 +122,17 @@ impl Agenda {
         if at >= END {
             return;
         }
-        let key = (u128::from(at.as_nanos()) << (NUMBER_BITS + OWNER_BITS))
-            | (u128::from(self.admitted) << OWNER_BITS)
-            | u128::from(owner);
+        let mut node = Node { at: at.as_nanos(), number: self.admitted, owner, next: NONE };
         self.admitted += 1;
-        self.put(key);
-    }
-
-    #[inline]
-    fn put(&mut self, key: u128) {
-        let slot = nanos(key) >> self.shift;
+        let slot = node.at >> self.shift;
         // Below the base, the difference wraps.
         if slot.wrapping_sub(self.base) >= BUCKETS as u64 {
             self.review.later += 1;
-            self.later.push(key);
+            self.postpone(node);
             return;
         }
         let bucket = place(slot);
-        let node = Node { key, next: self.heads[bucket] };
+        node.next = self.heads[bucket];
         self.heads[bucket] = if let Some(free) = self.nodes.get_mut(self.free as usize) {
             std::mem::replace(&mut self.free, std::mem::replace(free, node).next)
         } else {
@@ -123,42 +143,66 @@ impl Agenda {
         self.summary |= 1 << (bucket / 64);
     }
 
+    /// Puts an event into the heap.
+    fn postpone(&mut self, node: Node) {
+        self.later_at = self.later_at.min(node.at);
+        self.later.push(node.key());
+    }
+
     /// Takes the first event if it is at `until` or before: its time and its owner.
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "the bits are split as they were joined")]
     pub(crate) fn pop(&mut self, until: Time) -> Option<(Time, u32)> {
-        let (key, taken) = loop {
-            let Some(bucket) = self.first_bucket() else { break (NEVER, None) };
-            let head = self.heads[bucket];
-            let (mut first, mut before_first) = (head, NONE);
-            let mut key = self.nodes[head as usize].key;
-            let (mut last, mut next, mut beside) = (head, self.nodes[head as usize].next, 0);
-            while let Some(node) = self.nodes.get(next as usize) {
-                if node.key < key {
-                    (first, before_first, key) = (next, last, node.key);
-                }
-                (last, next) = (next, node.next);
-                beside += 1;
-            }
-            if beside < CROWD {
-                break (key, Some((bucket, first, before_first, beside)));
-            }
-            self.spill(bucket);
-        };
-        let later = self.later.first();
-        let is_later = later < key;
-        let key = key.min(later);
-        let at = Time::from_nanos(nanos(key));
-        if at > until || key == NEVER {
+        let Some(found) = self.first() else { return self.pop_later(until) };
+        // Of simultaneous ones either may be the first.
+        if self.later_at <= found.at && nanos_and_number(self.later.first()) < (found.at, found.number) {
+            return self.pop_later(until);
+        }
+        if found.at > until.as_nanos() {
             return None;
         }
-        // What was put before the latest event is in the heap, and does not turn the wheel back.
-        self.base = self.base.max(at.as_nanos() >> self.shift);
-        match taken {
-            Some((bucket, first, before, beside)) if !is_later => self.take(bucket, first, before, beside),
-            _ => self.later.remove_first(),
+        self.base = found.at >> self.shift;
+        let owner = self.take(&found);
+        Some((Time::from_nanos(found.at), owner))
+    }
+
+    /// Takes the first event of the heap.
+    #[inline(never)]
+    #[expect(clippy::cast_possible_truncation, reason = "the bits are split as they were joined")]
+    fn pop_later(&mut self, until: Time) -> Option<(Time, u32)> {
+        let key = self.later.first();
+        let (at, _) = nanos_and_number(key);
+        if key == NEVER || at > until.as_nanos() {
+            return None;
         }
-        Some((at, key as u32 & (MAX_OWNERS as u32 - 1)))
+        self.later.remove_first();
+        let next = self.later.first();
+        self.later_at = if next == NEVER { u64::MAX } else { nanos_and_number(next).0 };
+        // What was put before the latest event is in the heap, and does not turn the wheel back.
+        self.base = self.base.max(at >> self.shift);
+        Some((Time::from_nanos(at), key as u32 & (MAX_OWNERS as u32 - 1)))
+    }
+
+    /// The first event of the wheel.
+    #[inline]
+    fn first(&mut self) -> Option<Found> {
+        loop {
+            let bucket = self.first_bucket()?;
+            let node = self.heads[bucket];
+            let Node { at, number, mut next, .. } = self.nodes[node as usize];
+            let mut found = Found { bucket, node, before: NONE, at, number, beside: 0 };
+            let mut last = node;
+            while let Some(other) = self.nodes.get(next as usize) {
+                if (other.at, other.number) < (found.at, found.number) {
+                    found = Found { node: next, before: last, at: other.at, number: other.number, ..found };
+                }
+                (last, next) = (next, other.next);
+                found.beside += 1;
+            }
+            if found.beside < CROWD {
+                return Some(found);
+            }
+            self.spill(bucket);
+        }
     }
 
     /// The first bucket that has events.
@@ -177,24 +221,27 @@ impl Agenda {
         (self.words[word] != 0).then(|| word * 64 + self.words[word].trailing_zeros() as usize)
     }
 
-    /// Takes an event out of its bucket.
+    /// Takes an event out of its bucket, and gives its owner.
     #[inline]
-    fn take(&mut self, bucket: usize, node: u32, before: u32, beside: u32) {
-        let next = std::mem::replace(&mut self.nodes[node as usize].next, self.free);
-        self.free = node;
-        if let Some(before) = self.nodes.get_mut(before as usize) {
+    fn take(&mut self, found: &Found) -> u32 {
+        let node = &mut self.nodes[found.node as usize];
+        let owner = node.owner;
+        let next = std::mem::replace(&mut node.next, self.free);
+        self.free = found.node;
+        if found.beside == 0 {
+            self.heads[found.bucket] = NONE;
+            self.clear(found.bucket);
+        } else if let Some(before) = self.nodes.get_mut(found.before as usize) {
             before.next = next;
         } else {
-            self.heads[bucket] = next;
-            if next == NONE {
-                self.clear(bucket);
-            }
+            self.heads[found.bucket] = next;
         }
-        self.review.beside += beside;
+        self.review.beside += found.beside;
         self.review.taken += 1;
         if self.review.taken == REVIEW {
             self.adapt();
         }
+        owner
     }
 
     #[inline]
@@ -211,10 +258,10 @@ impl Agenda {
     fn spill(&mut self, bucket: usize) {
         let mut next = std::mem::replace(&mut self.heads[bucket], NONE);
         self.clear(bucket);
-        while let Some(node) = self.nodes.get_mut(next as usize) {
-            self.later.push(node.key);
-            let after = std::mem::replace(&mut node.next, self.free);
-            self.free = std::mem::replace(&mut next, after);
+        while let Some(&node) = self.nodes.get(next as usize) {
+            self.postpone(node);
+            self.nodes[next as usize].next = self.free;
+            self.free = std::mem::replace(&mut next, node.next);
             self.review.beside += CROWD;
         }
     }
@@ -230,29 +277,21 @@ impl Agenda {
         } else {
             return;
         };
-        let now = self.base << self.shift;
         for bucket in 0..BUCKETS {
             self.spill(bucket);
         }
+        self.base = (self.base << self.shift) >> shift;
         self.shift = shift;
-        self.base = now >> shift;
-        let mut keys = Vec::new();
-        while nanos(self.later.first()) >> shift < self.base + BUCKETS as u64 {
-            keys.push(self.later.first());
-            self.later.remove_first();
-        }
-        for key in keys {
-            self.put(key);
-        }
         self.review = Review::default();
     }
 }
 
-/// The time of a key.
+/// The time and the admission number of a key.
 #[inline]
-#[expect(clippy::cast_possible_truncation, reason = "the time has 56 bits")]
-fn nanos(key: u128) -> u64 {
-    (key >> (NUMBER_BITS + OWNER_BITS)) as u64
+#[expect(clippy::cast_possible_truncation, reason = "the bits are split as they were joined")]
+fn nanos_and_number(key: u128) -> (u64, u64) {
+    let number = (key >> OWNER_BITS) as u64 & ((1 << NUMBER_BITS) - 1);
+    ((key >> (NUMBER_BITS + OWNER_BITS)) as u64, number)
 }
 
 /// The bucket of a time's bits above the shift.

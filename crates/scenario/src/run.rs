@@ -169,12 +169,12 @@ impl Sampler {
 
 /// The agent that sends a flow's bulk.
 pub(crate) fn sender<'a>(built: &'a Built, ends: &Ends) -> &'a Agent {
-    &built.sim.host(ends.from.0).agents()[ends.from.1]
+    built.sim.host(ends.from.0).agent(ends.from.1)
 }
 
 /// The agent that receives it.
 pub(crate) fn receiver<'a>(built: &'a Built, ends: &Ends) -> &'a Agent {
-    &built.sim.host(ends.to.0).agents()[ends.to.1]
+    built.sim.host(ends.to.0).agent(ends.to.1)
 }
 
 /// Payload (of UDP: bytes on the wire) that arrived.

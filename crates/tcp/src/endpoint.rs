@@ -1,6 +1,8 @@
 //! One end of a connection: opening, closing, and both halves.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::sync::Arc;
 
 use policy::cc::Controller;
 use units::{Bytes, Span, SubflowId, Time};
@@ -47,7 +49,7 @@ pub struct Endpoint {
     receiver: Receiver,
     state: State,
     /// What a probe or an answer left to be sent.
-    extra: Option<Segment>,
+    extra: Option<Box<Segment>>,
     events: VecDeque<Event>,
     is_finished: bool,
     is_closed: bool,
@@ -73,19 +75,19 @@ enum State {
 }
 
 impl Endpoint {
-    /// The end that opens the connection.
+    /// The end that opens the connection. Many can share one configuration.
     #[must_use]
-    pub fn client(config: Config, subflow: SubflowId) -> Endpoint {
-        Endpoint::new(config, subflow, true)
+    pub fn client(config: impl Into<Arc<Config>>, subflow: SubflowId) -> Endpoint {
+        Endpoint::new(config.into(), subflow, true)
     }
 
     /// The end that waits for it.
     #[must_use]
-    pub fn server(config: Config, subflow: SubflowId) -> Endpoint {
-        Endpoint::new(config, subflow, false)
+    pub fn server(config: impl Into<Arc<Config>>, subflow: SubflowId) -> Endpoint {
+        Endpoint::new(config.into(), subflow, false)
     }
 
-    fn new(config: Config, id: SubflowId, is_client: bool) -> Endpoint {
+    fn new(config: Arc<Config>, id: SubflowId, is_client: bool) -> Endpoint {
         Endpoint {
             id,
             headers: config.headers,
@@ -182,8 +184,10 @@ impl Endpoint {
         if self.state != State::Open {
             return self.poll_opening(now);
         }
-        // Taking what is hardly ever there would copy a segment.
-        let data = if self.extra.is_some() { self.extra.take() } else { self.sender.poll_send(now, cc) };
+        let data = match self.extra.take() {
+            Some(segment) => Some(*segment),
+            None => self.sender.poll_send(now, cc),
+        };
         let has_data = data.as_ref().is_some_and(|segment| segment.span() > 0);
         let segment = match data {
             Some(segment) => segment,
@@ -245,7 +249,7 @@ impl Endpoint {
         if self.state == State::Open
             && let Some(segment) = self.sender.handle_deadline(now, cc)
         {
-            self.extra = Some(segment);
+            self.extra = Some(Box::new(segment));
         }
     }
 

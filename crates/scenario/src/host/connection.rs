@@ -2,6 +2,7 @@
 
 use netsim::{Out, Route};
 use policy::cc::Controller;
+use smallvec::SmallVec;
 use tcp::Endpoint;
 use units::{Bytes, Span, SubflowId, Time};
 use wire::tcp::Segment;
@@ -34,7 +35,7 @@ impl Subflow {
 #[derive(Clone, Debug)]
 pub struct Connection {
     controller: Box<dyn Controller>,
-    subflows: Vec<Subflow>,
+    subflows: SmallVec<[Subflow; 1]>,
     feed: Feed,
     /// When it opens its subflows; `None`: it did, or the other end does.
     opens: Option<Time>,
@@ -54,7 +55,15 @@ impl Connection {
         opens: Option<Time>,
         stop: Option<Time>,
     ) -> Connection {
-        Connection { controller, subflows, feed, opens, stop, is_closed: false, received: Bytes::ZERO }
+        Connection {
+            controller,
+            subflows: subflows.into_iter().collect(),
+            feed,
+            opens,
+            stop,
+            is_closed: false,
+            received: Bytes::ZERO,
+        }
     }
 
     /// Its subflows.

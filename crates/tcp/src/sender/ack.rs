@@ -44,6 +44,16 @@ impl Sender {
         }
         let window_end = segment.ack + u64::from(segment.window);
         let has_moved_window = window_end != self.window_end;
+        if !has_moved_window
+            && segment.ack == self.una
+            && segment.sack_count == 0
+            && !segment.flags.has(Flags::ECE)
+            && self.board.is_empty()
+            && matches!(self.phase, Phase::Open)
+        {
+            // As all data comes to who sends none: it says nothing that is not known.
+            return;
+        }
         self.window_end = self.window_end.max(window_end);
         let was_lost = self.stats.lost;
         let highest = self.board.highest();
@@ -347,7 +357,7 @@ impl Sender {
         let window = cc.allowance(self.id).window;
         if cc.threshold(self.id).is_some_and(|threshold| window >= threshold) {
             // It is over; after a timeout there is another.
-            *hystart = HyStart::new();
+            **hystart = HyStart::new();
             self.slow_start_divisor = 1;
             return;
         }

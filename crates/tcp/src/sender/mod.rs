@@ -4,7 +4,9 @@ mod ack;
 mod scoreboard;
 mod timer;
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::sync::Arc;
 
 use policy::cc::{Allowance, Controller, Sent, Start, State as Choke};
 use recovery::{HyStart, Pacer, Rack, RateReduction, RoundTrip};
@@ -37,56 +39,60 @@ pub struct Stats {
 }
 
 /// The sending half. Positions begin at 1, behind the SYN.
+///
+/// The order of the fields is kept: what each packet and each acknowledgement needs lies together, so that thousands of these in turn take few
+/// lines of the processor's cache.
 #[derive(Clone, Debug)]
+#[repr(C)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts, each with its own begin and end")]
 pub(crate) struct Sender {
-    id: SubflowId,
-    config: Config,
-    board: Scoreboard,
+    config: Arc<Config>,
     /// The first position not acknowledged (`SND.UNA`).
     una: u64,
     /// The next position to be sent for the first time (`SND.NXT`).
     next: u64,
     /// Behind the last byte that the application wrote.
     written: u64,
-    is_closing: bool,
-    has_sent_fin: bool,
     /// The end of the receiver's window.
     window_end: u64,
-    rtt: RoundTrip,
-    rack: Rack,
-    /// Every transmission in its order, for RACK: when, and which position.
-    log: VecDeque<(Time, u64)>,
-    phase: Phase,
     /// Duplicate acknowledgements, without selective ones: packets that left the network.
     duplicates: u64,
-    /// No reduction for a mark before this position is acknowledged.
-    marked_until: u64,
+    /// For the delivery rate: payload delivered, when the latest was, and when the first packet of the flight was sent.
+    delivered: u64,
+    /// Packets are limited by the application until so much is delivered.
+    app_limited_until: u64,
+    id: SubflowId,
+    slow_start_divisor: u32,
+    is_closing: bool,
+    has_sent_fin: bool,
     owes_cwr: bool,
+    /// A probe of the tail is out, and unanswered.
+    has_probed: bool,
+    /// The least threshold of the configuration was applied.
+    has_threshold: bool,
+    board: Scoreboard,
     timer: Option<Timer>,
     /// When RACK takes the next packet for lost.
     rack_due: Option<Time>,
-    /// A probe of the tail is out, and unanswered.
-    has_probed: bool,
-    pacer: Pacer,
     /// When pacing, or a choke, lets the next packet out.
     held_until: Option<Time>,
-    hystart: Option<HyStart>,
-    slow_start_divisor: u32,
-    /// The least threshold of the configuration was applied.
-    has_threshold: bool,
-    /// For the delivery rate: payload delivered, when the latest was, and when the first packet of the flight was sent.
-    delivered: u64,
+    rtt: RoundTrip,
     delivered_at: Time,
     first_sent_at: Time,
-    /// Packets are limited by the application until so much is delivered.
-    app_limited_until: u64,
+    last_sent_at: Time,
     round: u64,
     round_end: u64,
-    last_sent_at: Time,
+    /// No reduction for a mark before this position is acknowledged.
+    marked_until: u64,
+    hystart: Option<Box<HyStart>>,
+    stats: Stats,
+    phase: Phase,
     /// The payload of the first retransmission since the last reduction went out at this time of the timestamps' clock.
     repeated_at: Option<u32>,
-    stats: Stats,
+    rack: Rack,
+    /// Every transmission in its order, for RACK: when, and which position.
+    log: VecDeque<(Time, u64)>,
+    pacer: Pacer,
 }
 
 /// What the sender does about losses.
@@ -101,8 +107,8 @@ enum Phase {
 }
 
 impl Sender {
-    pub(crate) fn new(config: Config, id: SubflowId) -> Sender {
-        let hystart = config.hystart.then(HyStart::new);
+    pub(crate) fn new(config: Arc<Config>, id: SubflowId) -> Sender {
+        let hystart = config.hystart.then(|| Box::new(HyStart::new()));
         Sender {
             id,
             rtt: RoundTrip::new(config.min_rto),
