@@ -17,11 +17,11 @@ pub(crate) const MAX_OWNERS: usize = 1 << OWNER_BITS;
 /// From this time on, nothing happens.
 pub(crate) const END: Time = Time::from_nanos((1 << TIME_BITS) - 1);
 
-/// Buckets of the wheel: a word of bits for each of 32 words of bits.
+/// Buckets of the wheel: a word of bits for each of 64 words of bits.
 const BUCKETS: usize = 64 * WORDS;
-const WORDS: usize = 32;
-/// The width of a bucket to begin with: 2^13 ns.
-const SHIFT: u32 = 13;
+const WORDS: usize = 64;
+/// The width of a bucket to begin with: 2^12 ns.
+const SHIFT: u32 = 12;
 /// A bucket with more events than this goes to the heap.
 const CROWD: u32 = 16;
 /// After so many events the width of the buckets is looked at.
@@ -41,7 +41,7 @@ pub(crate) struct Agenda {
     /// A bit for each bucket: whether it has events.
     words: [u64; WORDS],
     /// A bit for each word: whether it has bits.
-    summary: u32,
+    summary: u64,
     /// The first of the nodes that are free.
     free: u32,
     nodes: Vec<Node>,

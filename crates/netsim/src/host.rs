@@ -48,7 +48,7 @@ pub trait Host<P> {
 /// Where a host puts packets to be sent.
 #[derive(Clone, Debug)]
 pub struct Out<P> {
-    packets: Vec<(Route, P)>,
+    pub(crate) packets: Vec<(Route, P)>,
 }
 
 impl<P> Out<P> {

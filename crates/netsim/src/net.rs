@@ -250,19 +250,19 @@ impl<P: Packet> Net<P> {
         let Ticket { place, hop } = ticket;
         let link = self.hops[hop as usize];
         let port = &mut self.ports[link as usize];
-        let (outcome, deadline) = match &mut port.line {
-            Line::Faithful(line) => {
-                // Only what manages its queue wants to know more than the size, and would have to look for it in the slab.
-                let offer = if line.is_plain() {
-                    Offer { bytes, is_ecn_capable: false, flow: 0 }
-                } else {
-                    offer_of(self.packets.get(place), bytes)
-                };
-                (line.offer(now, offer, ticket), line.poll_deadline())
-            }
-            Line::Lossy(_) => return self.offer_to_lossy(now, ticket, bytes, trace),
+        let Line::Faithful(line) = &mut port.line else { return self.offer_to_lossy(now, ticket, bytes, trace) };
+        // Only what manages its queue wants to know more than the size, and would have to look for it in the slab.
+        let offer = if line.is_plain() {
+            Offer { bytes, is_ecn_capable: false, flow: 0 }
+        } else {
+            offer_of(self.packets.get(place), bytes)
         };
-        port.arm(deadline, link, &mut self.agenda);
+        let outcome = line.offer(now, offer, ticket);
+        if port.armed == END {
+            // Otherwise there is a packet before this one.
+            let deadline = line.poll_deadline();
+            port.arm(deadline, link, &mut self.agenda);
+        }
         if T::IS_ON {
             trace.record(now, Event::Offered { link: LinkId(link), packet: self.packets.get(place), outcome });
         }

@@ -168,9 +168,10 @@ impl<P: Packet, H: Host<P>> Sim<P, H> {
     /// Sends what a host wants to send, and looks at its deadline.
     #[inline]
     fn settle<T: Trace<P>>(&mut self, host: u32, trace: &mut T) {
-        for (route, packet) in self.out.drain() {
+        for &(route, packet) in &self.out.packets {
             self.net.send(self.now, host, route, packet, trace);
         }
+        self.out.packets.clear();
         self.arm(host);
     }
 

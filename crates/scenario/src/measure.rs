@@ -1,5 +1,7 @@
 //! What is measured in a run.
 
+use std::sync::Arc;
+
 use units::{Rate, Span, Time};
 
 use crate::build::Built;
@@ -13,9 +15,9 @@ pub struct Measure {
     /// Of what kind the thing is: `flow`, `group`, `link` or `all`.
     pub scope: &'static str,
     /// The flow, the group of flows, or the direction of a link; empty for `all`.
-    pub of: String,
+    pub of: Arc<str>,
     /// The window of time.
-    pub window: String,
+    pub window: Arc<str>,
     /// What was measured.
     pub name: &'static str,
     /// Its unit.
@@ -168,26 +170,29 @@ impl Book {
 
     fn close(&self, scenario: &Scenario, built: &Built, measures: &mut Vec<Measure>) {
         let seconds = (self.window.to - self.window.from).as_secs_f64();
-        let mut put = |scope, of: &str, name: &'static str, value: f64| {
+        // Names are shared: a large scenario has tens of thousands of measures.
+        let window: Arc<str> = self.window.name.as_str().into();
+        let mut put = |scope, of: &Arc<str>, name: &'static str, value: f64| {
             let unit = MEASURES.iter().find(|known| known.0 == name).expect("every measure is listed").1;
-            measures.push(Measure { scope, of: of.to_owned(), window: self.window.name.clone(), name, unit, value });
+            measures.push(Measure { scope, of: Arc::clone(of), window: Arc::clone(&window), name, unit, value });
         };
         let goodput = |book: &FlowBook| book.received.gained() * 8.0 / 1e6 / seconds;
         for ((flow, book), ends) in scenario.flows.iter().zip(&self.flows).zip(&built.flows) {
-            put("flow", &flow.name, "goodput", goodput(book));
+            let of: Arc<str> = flow.name.as_str().into();
+            put("flow", &of, "goodput", goodput(book));
             match receiver(built, ends) {
                 Agent::Tcp(connection) => {
-                    put("flow", &flow.name, "window", book.window / self.looks);
-                    put("flow", &flow.name, "rtt", book.rtt / self.looks * 1e3);
-                    put("flow", &flow.name, "retransmissions", book.retransmitted.gained());
-                    put("flow", &flow.name, "timeouts", book.timeouts.gained());
+                    put("flow", &of, "window", book.window / self.looks);
+                    put("flow", &of, "rtt", book.rtt / self.looks * 1e3);
+                    put("flow", &of, "retransmissions", book.retransmitted.gained());
+                    put("flow", &of, "timeouts", book.timeouts.gained());
                     requests(&self.window, connection.feed().requests(), |name, value| {
-                        put("flow", &flow.name, name, value);
+                        put("flow", &of, name, value);
                     });
                 }
                 Agent::UdpSink(sink) => {
                     if let Some(delay) = sink.mean_delay() {
-                        put("flow", &flow.name, "delay", delay.as_secs_f64() * 1e3);
+                        put("flow", &of, "delay", delay.as_secs_f64() * 1e3);
                     }
                 }
                 Agent::UdpSource(_) => {}
@@ -199,15 +204,17 @@ impl Book {
         for group in groups {
             let goodputs: Vec<f64> =
                 named().filter(|(flow, _)| flow.group == group).map(|(_, book)| goodput(book)).collect();
-            put("group", group, "goodput", goodputs.iter().sum());
-            put("group", group, "jain", jain(&goodputs));
+            let of: Arc<str> = group.into();
+            put("group", &of, "goodput", goodputs.iter().sum());
+            put("group", &of, "jain", jain(&goodputs));
         }
         let goodputs: Vec<f64> = self.flows.iter().map(goodput).collect();
-        put("all", "", "goodput", goodputs.iter().sum());
-        put("all", "", "jain", jain(&goodputs));
+        let of: Arc<str> = "".into();
+        put("all", &of, "goodput", goodputs.iter().sum());
+        put("all", &of, "jain", jain(&goodputs));
         for (link, books) in scenario.links.iter().zip(self.links.chunks_exact(2)) {
             for ((direction, profile), book) in [("up", &link.up), ("down", &link.down)].into_iter().zip(books) {
-                let of = format!("{}/{direction}", link.name);
+                let of: Arc<str> = format!("{}/{direction}", link.name).into();
                 let throughput = book.delivered.gained() * 8.0 / 1e6 / seconds;
                 put("link", &of, "throughput", throughput);
                 if profile.rate.base > Rate::ZERO {

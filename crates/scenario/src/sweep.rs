@@ -85,30 +85,33 @@ impl Plan {
         let is_over = AtomicBool::new(false);
         let failure = Mutex::new(None);
         let done = Mutex::new(done);
-        std::thread::scope(|scope| {
-            for _ in 0..threads.clamp(1, self.jobs.len().max(1)) {
-                scope.spawn(|| {
-                    while !is_over.load(Ordering::Relaxed) {
-                        let number = next.fetch_add(1, Ordering::Relaxed);
-                        let Some(job) = self.jobs.get(number) else { return };
-                        if !wanted(number) {
-                            continue;
-                        }
-                        match self.scenario(job).run(job.seed, looks) {
-                            Ok(run) => {
-                                let mut done = done.lock().expect("no run panics while it holds this");
-                                if !done(number, run) {
-                                    is_over.store(true, Ordering::Relaxed);
-                                }
-                            }
-                            Err(error) => {
-                                is_over.store(true, Ordering::Relaxed);
-                                failure.lock().expect("nobody panics while holding this").get_or_insert(error);
-                            }
+        let work = || {
+            while !is_over.load(Ordering::Relaxed) {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                let Some(job) = self.jobs.get(number) else { return };
+                if !wanted(number) {
+                    continue;
+                }
+                match self.scenario(job).run(job.seed, looks) {
+                    Ok(run) => {
+                        let mut done = done.lock().expect("no run panics while it holds this");
+                        if !done(number, run) {
+                            is_over.store(true, Ordering::Relaxed);
                         }
                     }
-                });
+                    Err(error) => {
+                        is_over.store(true, Ordering::Relaxed);
+                        failure.lock().expect("nobody panics while holding this").get_or_insert(error);
+                    }
+                }
             }
+        };
+        std::thread::scope(|scope| {
+            // This thread is one of them: the memory that reading the file took is this one's to use again.
+            for _ in 1..threads.min(self.jobs.len()) {
+                scope.spawn(work);
+            }
+            work();
         });
         failure.into_inner().expect("all threads have ended").map_or(Ok(()), Err)
     }
