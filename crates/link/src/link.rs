@@ -1,6 +1,7 @@
 //! The link itself.
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 
 use units::{Bytes, Rate, Seed, Span, Time};
 
@@ -23,8 +24,8 @@ pub struct Link<P> {
     counters: Counters,
     /// `None` where a packet is always offered to the queue: the fast path. Boxed, since most links of a simulation are like that, and small.
     gate: Option<Box<Gate>>,
-    /// Boxed, since a simulation touches the rest at every hop and this hardly ever.
-    profile: Box<Profile>,
+    /// Apart, since a simulation touches the rest at every hop and this hardly ever.
+    profile: Arc<Profile>,
 }
 
 /// What a packet has to pass before the queue.
@@ -189,7 +190,7 @@ pub(crate) const WORK_PER_BYTE: u64 = 8_000_000_000;
 impl<P> Link<P> {
     /// A link whose schedule starts at [`Time::ZERO`]. Random draws come from `seed`.
     #[must_use]
-    pub fn new(profile: Profile, seed: Seed) -> Link<P> {
+    pub fn new(profile: impl Into<Arc<Profile>>, seed: Seed) -> Link<P> {
         let mut link = Link::unstarted(profile, seed);
         link.start(Time::ZERO);
         link
@@ -197,7 +198,8 @@ impl<P> Link<P> {
 
     /// A link that keeps its first rate, and has no blackouts, until [`Link::start`].
     #[must_use]
-    pub fn unstarted(profile: Profile, seed: Seed) -> Link<P> {
+    pub fn unstarted(profile: impl Into<Arc<Profile>>, seed: Seed) -> Link<P> {
+        let profile = profile.into();
         Link {
             line: match Fixed::new(&profile) {
                 Some(fixed) => Line::Fixed(fixed),
@@ -207,7 +209,7 @@ impl<P> Link<P> {
             mtu: profile.mtu.unwrap_or(Bytes(u64::MAX)),
             counters: Counters::default(),
             gate: Gate::new(&profile, seed).map(Box::new),
-            profile: Box::new(profile),
+            profile,
         }
     }
 

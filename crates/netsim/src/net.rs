@@ -1,12 +1,13 @@
 //! What lies between the hosts: links, routes, and the agenda.
 
+use std::sync::Arc;
+
 use link::{Counters, Delivery, Link, Offer, Outcome, Profile, Tally};
 use units::{Bytes, Seed, Time};
 
 use crate::agenda::{Agenda, END};
 use crate::jitter::Jitter;
-use crate::slab::Slab;
-use crate::{Digest, Event, HostId, LinkId, Packet, Route, Trace};
+use crate::{Digest, Event, HostId, LinkId, Out, Packet, Trace};
 
 /// What happened in a whole run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,12 +65,12 @@ pub(crate) struct Port<P> {
 const ROUTER: u32 = u32::MAX;
 
 impl<P> Port<P> {
-    pub(crate) fn new(profile: &Profile, seed: Seed, from: Option<u32>, to: Option<u32>) -> Port<P> {
-        let link = Link::new(profile.clone(), seed);
+    pub(crate) fn new(profile: &Arc<Profile>, seed: Seed, from: Option<u32>, to: Option<u32>) -> Port<P> {
+        let link = Link::new(Arc::clone(profile), seed);
         let line = if link.keeps_what_it_takes() {
             Line::Faithful(link)
         } else {
-            Line::Lossy(Box::new(Link::new(profile.clone(), seed)))
+            Line::Lossy(Box::new(Link::new(Arc::clone(profile), seed)))
         };
         Port { line, armed: END, from: from.unwrap_or(ROUTER), to: to.unwrap_or(ROUTER) }
     }
@@ -108,7 +109,8 @@ pub(crate) enum Owner {
 pub(crate) struct Net<P> {
     agenda: Agenda,
     ports: Vec<Port<P>>,
-    packets: Slab<P>,
+    /// The packets under way, and what the host whose turn it is sends.
+    pub(crate) out: Out<P>,
     /// The links of all routes, one route behind the other.
     hops: Vec<u32>,
     jitters: Vec<Option<Jitter<Ticket>>>,
@@ -121,7 +123,7 @@ impl<P: Packet> Net<P> {
         Net {
             agenda: Agenda::default(),
             ports,
-            packets: Slab::new(),
+            out: Out::new(),
             hops,
             jitters,
             totals: Totals::default(),
@@ -157,25 +159,32 @@ impl<P: Packet> Net<P> {
         self.agenda.push(at, (self.ports.len() + self.jitters.len()) as u32 + host);
     }
 
-    /// A host sends.
+    /// A host sends what it has put out.
     #[inline]
-    pub(crate) fn send<T: Trace<P>>(&mut self, now: Time, host: u32, route: Route, packet: P, trace: &mut T) {
-        let first = self.hops[route.0 as usize];
-        assert_eq!(self.ports[first as usize].from, host, "a host sends along a route that begins elsewhere");
-        self.totals.sent += 1;
-        if T::IS_ON {
-            trace.record(now, Event::Sent { host: HostId(host), packet: &packet });
-        }
-        let bytes = packet.size();
-        let ticket = Ticket { place: self.packets.insert(packet), hop: route.0 };
-        match &mut self.jitters[host as usize] {
-            None => self.offer(now, ticket, bytes, trace),
-            Some(jitter) => {
-                if let Some(at) = jitter.push(now, ticket) {
-                    self.arm_jitter(host, at);
+    pub(crate) fn send<T: Trace<P>>(&mut self, now: Time, host: u32, trace: &mut T) {
+        for index in 0..self.out.sent.len() {
+            let (route, place) = self.out.sent[index];
+            let first = self.hops[route.0 as usize];
+            assert_eq!(self.ports[first as usize].from, host, "a host sends along a route that begins elsewhere");
+            self.totals.sent += 1;
+            let packet = self.out.packets.get(place);
+            if T::IS_ON {
+                trace.record(now, Event::Sent { host: HostId(host), packet });
+            }
+            let ticket = Ticket { place, hop: route.0 };
+            match &mut self.jitters[host as usize] {
+                None => {
+                    let bytes = packet.size();
+                    self.offer(now, ticket, bytes, trace);
+                }
+                Some(jitter) => {
+                    if let Some(at) = jitter.push(now, ticket) {
+                        self.arm_jitter(host, at);
+                    }
                 }
             }
         }
+        self.out.sent.clear();
     }
 
     /// A packet that a host sent was held back long enough.
@@ -186,7 +195,7 @@ impl<P: Packet> Net<P> {
             self.arm_jitter(host, at);
         }
         if let Some(ticket) = ticket {
-            let bytes = self.packets.get(ticket.place).size();
+            let bytes = self.out.packets.get(ticket.place).size();
             self.offer(now, ticket, bytes, trace);
         }
     }
@@ -208,7 +217,7 @@ impl<P: Packet> Net<P> {
                 port.arm(deadline, link, &mut self.agenda);
                 let Delivery { bytes, is_marked, packet: ticket, .. } = delivery?;
                 if is_marked {
-                    self.packets.get_mut(ticket.place).mark();
+                    self.out.packets.get_mut(ticket.place).mark();
                 }
                 (ticket, bytes, false)
             }
@@ -217,11 +226,11 @@ impl<P: Packet> Net<P> {
         self.totals.hops += 1;
         self.digest.mix(now.as_nanos(), u64::from(link));
         if T::IS_ON {
-            let packet = self.packets.get(ticket.place);
+            let packet = self.out.packets.get(ticket.place);
             trace.record(now, Event::Passed { link: LinkId(link), packet, is_corrupted });
         }
         if is_corrupted {
-            self.packets.remove(ticket.place);
+            self.out.packets.remove(ticket.place);
             self.totals.damaged += 1;
             return None;
         }
@@ -229,7 +238,7 @@ impl<P: Packet> Net<P> {
             self.offer(now, Ticket { hop: ticket.hop + 1, ..ticket }, bytes, trace);
             return None;
         }
-        let packet = self.packets.get(ticket.place);
+        let packet = self.out.packets.get(ticket.place);
         self.totals.delivered += 1;
         self.digest.mix(packet.digest(), u64::from(to));
         if T::IS_ON {
@@ -241,7 +250,7 @@ impl<P: Packet> Net<P> {
     /// Takes a packet that has come to its host out of the slab.
     #[inline]
     pub(crate) fn take(&mut self, place: u32) -> P {
-        self.packets.remove(place)
+        self.out.packets.remove(place)
     }
 
     /// Offers a packet of `bytes` to the link where it is.
@@ -255,7 +264,7 @@ impl<P: Packet> Net<P> {
         let offer = if line.is_plain() {
             Offer { bytes, is_ecn_capable: false, flow: 0 }
         } else {
-            offer_of(self.packets.get(place), bytes)
+            offer_of(self.out.packets.get(place), bytes)
         };
         let outcome = line.offer(now, offer, ticket);
         if port.armed == END {
@@ -264,10 +273,10 @@ impl<P: Packet> Net<P> {
             port.arm(deadline, link, &mut self.agenda);
         }
         if T::IS_ON {
-            trace.record(now, Event::Offered { link: LinkId(link), packet: self.packets.get(place), outcome });
+            trace.record(now, Event::Offered { link: LinkId(link), packet: self.out.packets.get(place), outcome });
         }
         if outcome != Outcome::Queued {
-            self.packets.remove(place);
+            self.out.packets.remove(place);
         }
     }
 
@@ -278,7 +287,7 @@ impl<P: Packet> Net<P> {
         let link = self.hops[hop as usize];
         let port = &mut self.ports[link as usize];
         let Line::Lossy(line) = &mut port.line else { return };
-        let packet = self.packets.remove(place);
+        let packet = self.out.packets.remove(place);
         let outcome = line.offer(now, offer_of(&packet, bytes), Carried { packet, hop });
         let deadline = line.poll_deadline();
         port.arm(deadline, link, &mut self.agenda);
@@ -299,7 +308,7 @@ impl<P: Packet> Net<P> {
         if is_marked {
             packet.mark();
         }
-        Some((Ticket { place: self.packets.insert(packet), hop }, bytes, is_corrupted))
+        Some((Ticket { place: self.out.packets.insert(packet), hop }, bytes, is_corrupted))
     }
 
     /// What a link is like.

@@ -14,19 +14,15 @@ impl<P: Copy> Slab<P> {
         Slab { places: Vec::new(), free: Vec::new() }
     }
 
-    /// Puts a packet in, and gives its place.
+    /// Puts a packet in, and gives its place. Inlined, the packet is written where it stays and nowhere before.
     #[inline]
     pub(crate) fn insert(&mut self, packet: P) -> u32 {
-        let Some(place) = self.free.pop() else { return self.grow(packet) };
-        self.places[place as usize] = packet;
-        place
-    }
-
-    #[cold]
-    fn grow(&mut self, packet: P) -> u32 {
-        let place = u32::try_from(self.places.len()).expect("four billion packets fit no memory");
+        if let Some(place) = self.free.pop() {
+            self.places[place as usize] = packet;
+            return place;
+        }
         self.places.push(packet);
-        place
+        u32::try_from(self.places.len() - 1).expect("four billion packets fit no memory")
     }
 
     /// Takes the packet of a place out.

@@ -99,9 +99,9 @@ impl Scenario {
             connections.extend((0..count).map(|subflow| (number, subflow)));
             flows.push(ends);
         }
-        let mut nodes: BTreeMap<&str, Node> =
-            drafts.into_iter().map(|(name, (_, draft))| (name, Node::new(draft.agents, &draft.ends))).collect();
-        let sim = topology.build(seed, |site| nodes.remove(site.name).unwrap_or_default())?;
+        let sim = topology.build(seed, |site| {
+            drafts.remove(site.name).map_or_else(Node::default, |(_, draft)| Node::new(draft.agents, &draft.ends))
+        })?;
         Ok(Built { sim, flows, links, connections })
     }
 

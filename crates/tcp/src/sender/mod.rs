@@ -11,7 +11,7 @@ use alloc::sync::Arc;
 use policy::cc::{Allowance, Controller, Sent, Start, State as Choke};
 use recovery::{HyStart, Pacer, Rack, RateReduction, RoundTrip};
 use units::{Bytes, Rate, Span, SubflowId, Time};
-use wire::tcp::{Flags, Segment};
+use wire::tcp::Flags;
 
 use crate::{Config, Detection};
 use scoreboard::{Record, Scoreboard, State};
@@ -36,6 +36,14 @@ pub struct Stats {
     pub undone: u64,
     /// Reductions because of a mark (ECN).
     pub marks: u64,
+}
+
+/// The sending half's part of a segment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Data {
+    pub(crate) seq: u64,
+    pub(crate) len: u16,
+    pub(crate) flags: Flags,
 }
 
 /// The sending half. Positions begin at 1, behind the SYN.
@@ -202,7 +210,7 @@ impl Sender {
 
     /// The next data segment, without what the receiving half adds to it.
     #[inline]
-    pub(crate) fn poll_send<C: Controller + ?Sized>(&mut self, now: Time, cc: &mut C) -> Option<Segment> {
+    pub(crate) fn poll_send<C: Controller + ?Sized>(&mut self, now: Time, cc: &mut C) -> Option<Data> {
         self.held_until = None;
         if self.is_idle() && self.app_limited_until == self.idle_mark() {
             // As a receiver always is: the controller need not be asked.
@@ -327,7 +335,7 @@ impl Sender {
         is_fin: bool,
         allowance: &Allowance,
         cc: &mut C,
-    ) -> Segment {
+    ) -> Data {
         let is_retransmission = seq < self.next;
         if self.board.in_flight == 0 {
             if !is_retransmission && self.board.is_empty() && now - self.last_sent_at > self.rtt.timeout() {
@@ -392,7 +400,7 @@ impl Sender {
             flags = flags.with(Flags::CWR);
         }
         let len = u16::try_from(payload).expect("an MSS fits");
-        Segment { seq, len, flags, ..Segment::default() }
+        Data { seq, len, flags }
     }
 }
 
