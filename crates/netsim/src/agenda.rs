@@ -215,9 +215,9 @@ impl Agenda {
             return Some(from + here.trailing_zeros() as usize);
         }
         // Those behind, and then round the wheel, the first word's lower part at the end.
-        let ahead = self.summary.rotate_right(word as u32) & !1;
-        let distance = if ahead != 0 { ahead.trailing_zeros() as usize } else { WORDS };
-        let word = (word + distance) % WORDS;
+        let behind = self.summary & (2u64 << word).wrapping_sub(1);
+        let ahead = self.summary & !behind;
+        let word = (if ahead != 0 { ahead } else { behind }).trailing_zeros() as usize % WORDS;
         (self.words[word] != 0).then(|| word * 64 + self.words[word].trailing_zeros() as usize)
     }
 

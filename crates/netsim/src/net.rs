@@ -42,7 +42,11 @@ pub(crate) struct Carried<P> {
 
 /// A link, and how packets travel over it.
 #[derive(Clone, Debug)]
-enum Line<P> {
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all are faithful, and an address less to follow counts at each hop"
+)]
+enum Way<P> {
     /// The packets stay in the slab: whatever the link takes arrives once.
     Faithful(Link<Ticket>),
     /// By value: nobody has to tell the slab what became of them. Boxed, since it is rare, and large.
@@ -52,7 +56,7 @@ enum Line<P> {
 /// A link in its place.
 #[derive(Clone, Debug)]
 pub(crate) struct Port<P> {
-    line: Line<P>,
+    way: Way<P>,
     /// When its entry on the agenda is that counts; [`END`] if it has none.
     armed: Time,
     /// The host where it begins, or [`ROUTER`].
@@ -66,19 +70,19 @@ const ROUTER: u32 = u32::MAX;
 
 impl<P> Port<P> {
     pub(crate) fn new(profile: &Arc<Profile>, seed: Seed, from: Option<u32>, to: Option<u32>) -> Port<P> {
-        let link = Link::new(Arc::clone(profile), seed);
-        let line = if link.keeps_what_it_takes() {
-            Line::Faithful(link)
+        let faithful = Link::new(Arc::clone(profile), seed);
+        let way = if faithful.keeps_what_it_takes() {
+            Way::Faithful(faithful)
         } else {
-            Line::Lossy(Box::new(Link::new(Arc::clone(profile), seed)))
+            Way::Lossy(Box::new(Link::new(Arc::clone(profile), seed)))
         };
-        Port { line, armed: END, from: from.unwrap_or(ROUTER), to: to.unwrap_or(ROUTER) }
+        Port { way, armed: END, from: from.unwrap_or(ROUTER), to: to.unwrap_or(ROUTER) }
     }
 
     fn counters(&self) -> &Counters {
-        match &self.line {
-            Line::Faithful(line) => line.counters(),
-            Line::Lossy(line) => line.counters(),
+        match &self.way {
+            Way::Faithful(way) => way.counters(),
+            Way::Lossy(way) => way.counters(),
         }
     }
 
@@ -210,10 +214,10 @@ impl<P: Packet> Net<P> {
         }
         port.armed = END;
         let to = port.to;
-        let (ticket, bytes, is_corrupted) = match &mut port.line {
-            Line::Faithful(line) => {
-                let delivery = line.poll_deliver(now);
-                let deadline = line.poll_deadline();
+        let (ticket, bytes, is_corrupted) = match &mut port.way {
+            Way::Faithful(way) => {
+                let delivery = way.poll_deliver(now);
+                let deadline = way.poll_deadline();
                 port.arm(deadline, link, &mut self.agenda);
                 let Delivery { bytes, is_marked, packet: ticket, .. } = delivery?;
                 if is_marked {
@@ -221,7 +225,7 @@ impl<P: Packet> Net<P> {
                 }
                 (ticket, bytes, false)
             }
-            Line::Lossy(_) => self.take_from_lossy(now, link)?,
+            Way::Lossy(_) => self.take_from_lossy(now, link)?,
         };
         self.totals.hops += 1;
         self.digest.mix(now.as_nanos(), u64::from(link));
@@ -259,17 +263,17 @@ impl<P: Packet> Net<P> {
         let Ticket { place, hop } = ticket;
         let link = self.hops[hop as usize];
         let port = &mut self.ports[link as usize];
-        let Line::Faithful(line) = &mut port.line else { return self.offer_to_lossy(now, ticket, bytes, trace) };
+        let Way::Faithful(way) = &mut port.way else { return self.offer_to_lossy(now, ticket, bytes, trace) };
         // Only what manages its queue wants to know more than the size, and would have to look for it in the slab.
-        let offer = if line.is_plain() {
+        let offer = if way.is_plain() {
             Offer { bytes, is_ecn_capable: false, flow: 0 }
         } else {
             offer_of(self.out.packets.get(place), bytes)
         };
-        let outcome = line.offer(now, offer, ticket);
+        let outcome = way.offer(now, offer, ticket);
         if port.armed == END {
             // Otherwise there is a packet before this one.
-            let deadline = line.poll_deadline();
+            let deadline = way.poll_deadline();
             port.arm(deadline, link, &mut self.agenda);
         }
         if T::IS_ON {
@@ -286,10 +290,10 @@ impl<P: Packet> Net<P> {
         let Ticket { place, hop } = ticket;
         let link = self.hops[hop as usize];
         let port = &mut self.ports[link as usize];
-        let Line::Lossy(line) = &mut port.line else { return };
+        let Way::Lossy(way) = &mut port.way else { return };
         let packet = self.out.packets.remove(place);
-        let outcome = line.offer(now, offer_of(&packet, bytes), Carried { packet, hop });
-        let deadline = line.poll_deadline();
+        let outcome = way.offer(now, offer_of(&packet, bytes), Carried { packet, hop });
+        let deadline = way.poll_deadline();
         port.arm(deadline, link, &mut self.agenda);
         if T::IS_ON {
             trace.record(now, Event::Offered { link: LinkId(link), packet: &packet, outcome });
@@ -300,9 +304,9 @@ impl<P: Packet> Net<P> {
     #[inline(never)]
     fn take_from_lossy(&mut self, now: Time, link: u32) -> Option<(Ticket, Bytes, bool)> {
         let port = &mut self.ports[link as usize];
-        let Line::Lossy(line) = &mut port.line else { return None };
-        let delivery = line.poll_deliver(now);
-        let deadline = line.poll_deadline();
+        let Way::Lossy(way) = &mut port.way else { return None };
+        let delivery = way.poll_deliver(now);
+        let deadline = way.poll_deadline();
         port.arm(deadline, link, &mut self.agenda);
         let Delivery { bytes, is_marked, is_corrupted, packet: Carried { mut packet, hop }, .. } = delivery?;
         if is_marked {
@@ -313,25 +317,25 @@ impl<P: Packet> Net<P> {
 
     /// What a link is like.
     pub(crate) fn profile(&self, link: LinkId) -> &Profile {
-        match &self.ports[link.index()].line {
-            Line::Faithful(line) => line.profile(),
-            Line::Lossy(line) => line.profile(),
+        match &self.ports[link.index()].way {
+            Way::Faithful(way) => way.profile(),
+            Way::Lossy(way) => way.profile(),
         }
     }
 
     /// RED's average length of a link's queue.
     pub(crate) fn average_queue(&self, link: LinkId) -> Option<f64> {
-        match &self.ports[link.index()].line {
-            Line::Faithful(line) => line.average_queue(),
-            Line::Lossy(line) => line.average_queue(),
+        match &self.ports[link.index()].way {
+            Way::Faithful(way) => way.average_queue(),
+            Way::Lossy(way) => way.average_queue(),
         }
     }
 
     /// What waits at a link.
     pub(crate) fn queue(&mut self, now: Time, link: LinkId) -> Tally {
-        match &mut self.ports[link.index()].line {
-            Line::Faithful(line) => line.queue(now),
-            Line::Lossy(line) => line.queue(now),
+        match &mut self.ports[link.index()].way {
+            Way::Faithful(way) => way.queue(now),
+            Way::Lossy(way) => way.queue(now),
         }
     }
 
@@ -348,9 +352,9 @@ impl<P: Packet> Net<P> {
     /// Packets under way.
     pub(crate) fn held(&self) -> u64 {
         let jittered: u64 = self.jitters.iter().flatten().map(Jitter::held).sum();
-        let on_links = |port: &Port<P>| match &port.line {
-            Line::Faithful(line) => line.held(),
-            Line::Lossy(line) => line.held(),
+        let on_links = |port: &Port<P>| match &port.way {
+            Way::Faithful(way) => way.held(),
+            Way::Lossy(way) => way.held(),
         };
         jittered + self.ports.iter().map(on_links).sum::<u64>()
     }

@@ -130,13 +130,39 @@ impl Books {
         }
     }
 
-    /// All measures.
-    pub(crate) fn close(self, scenario: &Scenario, built: &Built) -> Vec<Measure> {
-        let mut measures = Vec::new();
+    /// All measures. The simulation ends here, lest a large one and its measures take memory at the same time.
+    pub(crate) fn close(self, scenario: &Scenario, built: Built) -> Vec<Measure> {
+        let heard: Vec<Heard> = built.flows.iter().map(|ends| Heard::by(receiver(&built, ends))).collect();
+        drop(built);
+        let each = scenario.flows.len() * FLOW_MEASURES + scenario.links.len() * LINK_MEASURES;
+        let mut measures = Vec::with_capacity(self.windows.len() * each);
         for book in self.windows {
-            book.close(scenario, built, &mut measures);
+            book.close(scenario, &heard, &mut measures);
         }
         measures
+    }
+}
+
+/// About how many measures a flow has.
+const FLOW_MEASURES: usize = 6;
+/// How many measures a link has at most, in both directions together.
+const LINK_MEASURES: usize = 12;
+
+/// What only a flow's receiver knows.
+enum Heard {
+    /// Of TCP: what arrived completely.
+    Requests(Vec<Request>),
+    /// Of UDP: the mean delay, if anything came.
+    Delay(Option<Span>),
+}
+
+impl Heard {
+    fn by(receiver: &Agent) -> Heard {
+        match receiver {
+            Agent::Tcp(connection) => Heard::Requests(connection.feed().requests().to_vec()),
+            Agent::UdpSink(sink) => Heard::Delay(sink.mean_delay()),
+            Agent::UdpSource(_) => Heard::Delay(None),
+        }
     }
 }
 
@@ -168,7 +194,7 @@ impl Book {
         }
     }
 
-    fn close(&self, scenario: &Scenario, built: &Built, measures: &mut Vec<Measure>) {
+    fn close(&self, scenario: &Scenario, heard: &[Heard], measures: &mut Vec<Measure>) {
         let seconds = (self.window.to - self.window.from).as_secs_f64();
         // Names are shared: a large scenario has tens of thousands of measures.
         let window: Arc<str> = self.window.name.as_str().into();
@@ -177,25 +203,21 @@ impl Book {
             measures.push(Measure { scope, of: Arc::clone(of), window: Arc::clone(&window), name, unit, value });
         };
         let goodput = |book: &FlowBook| book.received.gained() * 8.0 / 1e6 / seconds;
-        for ((flow, book), ends) in scenario.flows.iter().zip(&self.flows).zip(&built.flows) {
+        for ((flow, book), heard) in scenario.flows.iter().zip(&self.flows).zip(heard) {
             let of: Arc<str> = flow.name.as_str().into();
             put("flow", &of, "goodput", goodput(book));
-            match receiver(built, ends) {
-                Agent::Tcp(connection) => {
+            match heard {
+                Heard::Requests(done) => {
                     put("flow", &of, "window", book.window / self.looks);
                     put("flow", &of, "rtt", book.rtt / self.looks * 1e3);
                     put("flow", &of, "retransmissions", book.retransmitted.gained());
                     put("flow", &of, "timeouts", book.timeouts.gained());
-                    requests(&self.window, connection.feed().requests(), |name, value| {
+                    requests(&self.window, done, |name, value| {
                         put("flow", &of, name, value);
                     });
                 }
-                Agent::UdpSink(sink) => {
-                    if let Some(delay) = sink.mean_delay() {
-                        put("flow", &of, "delay", delay.as_secs_f64() * 1e3);
-                    }
-                }
-                Agent::UdpSource(_) => {}
+                Heard::Delay(Some(delay)) => put("flow", &of, "delay", delay.as_secs_f64() * 1e3),
+                Heard::Delay(None) => {}
             }
         }
         let mut groups: Vec<&str> = scenario.flows.iter().map(|flow| flow.group.as_str()).collect();

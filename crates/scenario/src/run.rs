@@ -110,13 +110,9 @@ impl Scenario {
                 series.take(&mut built, at);
             }
         }
-        Ok(Run {
-            seed,
-            measures: books.close(self, &built),
-            series: series.map(|sampler| sampler.series),
-            digest: built.sim.digest(),
-            totals: built.sim.totals(),
-        })
+        let (digest, totals) = (built.sim.digest(), built.sim.totals());
+        let series = series.map(|sampler| sampler.series);
+        Ok(Run { seed, measures: books.close(self, built), series, digest, totals })
     }
 }
 

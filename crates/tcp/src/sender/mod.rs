@@ -52,7 +52,6 @@ pub(crate) struct Data {
 /// lines of the processor's cache.
 #[derive(Clone, Debug)]
 #[repr(C)]
-#[expect(clippy::struct_excessive_bools, reason = "independent facts, each with its own begin and end")]
 pub(crate) struct Sender {
     config: Arc<Config>,
     /// The first position not acknowledged (`SND.UNA`).
