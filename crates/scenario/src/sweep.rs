@@ -30,7 +30,7 @@ impl Plan {
     /// The runs of a file with some of its values set, with as many seeds as it says or `runs`. A sweep over a value that is set is not made.
     ///
     /// # Errors
-    /// If a combination makes no sense.
+    /// If a combination makes no sense. That a topology leads nowhere is told by the first run if it is the only combination, or the first.
     pub fn new(document: &Document, settings: &[Setting], runs: Option<u32>) -> Result<Plan, ScenarioError> {
         let mut points: Vec<Vec<Setting>> = Vec::new();
         for mut point in document.points() {
@@ -43,8 +43,10 @@ impl Plan {
         for point in points {
             let all: Vec<Setting> = point.iter().chain(settings).cloned().collect();
             let scenario = document.scenario(&all)?;
-            // A topology that leads nowhere is found before hours of other runs.
-            scenario.build(scenario.seed)?;
+            if !plan.scenarios.is_empty() {
+                // A topology that leads nowhere is found before hours of other runs; the first point's run comes at once.
+                scenario.build(scenario.seed)?;
+            }
             for n in 0..u64::from(runs.unwrap_or(scenario.runs)) {
                 let seed = Seed(scenario.seed.0.wrapping_add(n));
                 plan.jobs.push(Job { point: point.clone(), seed, scenario: plan.scenarios.len() });
