@@ -18,9 +18,21 @@ struct Harvest {
     /// Payload.
     bytes: u64,
     /// The latest sent of the delivered packets.
-    newest: Option<Record>,
+    newest: Option<Newest>,
     /// The round-trip time of the latest sent of those that were sent once.
     rtt: Option<Span>,
+}
+
+/// What is of interest of the record of a delivered packet.
+#[derive(Clone, Copy, Debug)]
+struct Newest {
+    seq: u64,
+    sent_at: Time,
+    window: Bytes,
+    delivered: u64,
+    delivered_at: Time,
+    first_sent_at: Time,
+    is_app_limited: bool,
 }
 
 impl Sender {
@@ -32,6 +44,16 @@ impl Sender {
         }
         let window_end = segment.ack + u64::from(segment.window);
         let has_moved_window = window_end != self.window_end;
+        if !has_moved_window
+            && segment.ack == self.una
+            && segment.sack_count == 0
+            && !segment.flags.has(Flags::ECE)
+            && self.board.is_empty()
+            && matches!(self.phase, Phase::Open)
+        {
+            // As all data comes to who sends none: it says nothing that is not known.
+            return;
+        }
         self.window_end = self.window_end.max(window_end);
         let was_lost = self.stats.lost;
         let highest = self.board.highest();
@@ -84,13 +106,21 @@ impl Sender {
         let is_rack = self.config.detection == Detection::Rack;
         let Sender { board, rack, rtt, .. } = self;
         let min_rtt = rtt.min();
-        let mut each = |record: Record| {
+        let mut each = |record: &Record| {
             if record.state == State::Delivered {
                 return;
             }
             harvest.bytes += record.payload();
             if harvest.newest.is_none_or(|newest| (newest.sent_at, newest.seq) <= (record.sent_at, record.seq)) {
-                harvest.newest = Some(record);
+                harvest.newest = Some(Newest {
+                    seq: record.seq,
+                    sent_at: record.sent_at,
+                    window: record.window,
+                    delivered: record.delivered,
+                    delivered_at: record.delivered_at,
+                    first_sent_at: record.first_sent_at,
+                    is_app_limited: record.is_app_limited,
+                });
                 if !record.is_repeated {
                     harvest.rtt = Some(now - record.sent_at);
                 }
@@ -327,7 +357,7 @@ impl Sender {
         let window = cc.allowance(self.id).window;
         if cc.threshold(self.id).is_some_and(|threshold| window >= threshold) {
             // It is over; after a timeout there is another.
-            *hystart = HyStart::new();
+            **hystart = HyStart::new();
             self.slow_start_divisor = 1;
             return;
         }
