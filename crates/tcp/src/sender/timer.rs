@@ -5,7 +5,7 @@ use units::{Span, Time};
 use wire::tcp::Segment;
 
 use super::scoreboard::State;
-use super::{Phase, Sender};
+use super::{Eifel, Phase, Sender};
 use crate::Detection;
 
 /// What to do when.
@@ -98,7 +98,11 @@ impl Sender {
         self.log.clear();
         self.rack_due = None;
         self.duplicates = 0;
-        self.repeated_at = None;
+        // When the timer runs out again for the same packet, the first retransmission counts.
+        if !matches!((self.phase, self.eifel), (Phase::Timeout { .. }, Eifel::Sent(_))) {
+            self.eifel = Eifel::Armed;
+        }
+        self.recover = self.next;
         self.phase = Phase::Timeout { end: self.next };
         self.marked_until = self.next;
         cc.handle_timeout(now, self.id, flight);
