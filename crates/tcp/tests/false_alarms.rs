@@ -13,6 +13,11 @@ const PACKETS: u64 = 120;
 /// Sends 120 packets over a link that takes a millisecond for each and 20 ms to the other end. `drops` are numbers of packets, the first is 0: each
 /// is lost as often as it is listed.
 fn run(config: Config, drops: &[u64]) -> Stats {
+    run_to_threshold(config, drops).0
+}
+
+/// The same, with the slow start threshold in the end.
+fn run_to_threshold(config: Config, drops: &[u64]) -> (Stats, Option<Bytes>) {
     let mut drops = drops.to_vec();
     let id = SubflowId(1);
     let mut ends = [Endpoint::client(config.clone(), id), Endpoint::server(config, id)];
@@ -56,7 +61,7 @@ fn run(config: Config, drops: &[u64]) -> Stats {
         }
     }
     assert!(drops.is_empty(), "never sent: {drops:?}");
-    *ends[0].stats()
+    (*ends[0].stats(), controllers[0].threshold(id))
 }
 
 fn config(detection: Detection) -> Config {
@@ -107,4 +112,18 @@ fn a_fast_retransmission_restarts_the_timer() {
         let stats = run(small, &[16]);
         assert_eq!((stats.recoveries, stats.timeouts, stats.retransmitted), (1, 0, 1), "{detection:?}: {stats:?}");
     }
+}
+
+/// A retransmission is lost too, and until the timer runs out new data goes on. That is no reason for a large threshold.
+#[test]
+fn a_timeout_reduces_the_window_not_all_that_is_behind_the_gap() {
+    let patient = Config {
+        initial_threshold: Some(Bytes(16 * MSS)),
+        min_rto: Span::from_millis(400),
+        timestamps: false,
+        ..config(Detection::Sack)
+    };
+    let (stats, threshold) = run_to_threshold(patient, &[30, 30]);
+    assert_eq!((stats.recoveries, stats.timeouts), (1, 1), "{stats:?}");
+    assert!(threshold.is_some_and(|threshold| threshold <= Bytes(10 * MSS)), "{threshold:?}");
 }
