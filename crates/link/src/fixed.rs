@@ -73,6 +73,7 @@ impl<P> Fixed<P> {
         })
     }
 
+    #[inline]
     pub(crate) fn waiting(&self) -> Tally {
         Tally { packets: self.waiting as u64, bytes: self.queued }
     }
@@ -86,6 +87,7 @@ impl<P> Fixed<P> {
         self.packets.len() as u64
     }
 
+    #[inline]
     pub(crate) fn poll_deadline(&self) -> Option<Time> {
         self.packets.front().map(|slot| slot.at)
     }
@@ -137,6 +139,12 @@ impl<P> Fixed<P> {
     /// Counts out what left by `now`.
     #[inline]
     pub(crate) fn advance(&mut self, now: Time) {
+        if self.free <= now {
+            // The usual case, without a look at the packets: the wire is idle.
+            self.waiting = 0;
+            self.queued = Bytes::ZERO;
+            return;
+        }
         while self.waiting > 0 {
             let first = &self.packets[self.packets.len() - self.waiting];
             if first.at > now + self.delay {

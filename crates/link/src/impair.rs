@@ -1,7 +1,5 @@
 //! Random impairments: which packet is lost, doubled, held back, damaged.
 
-use alloc::boxed::Box;
-
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use units::Seed;
@@ -61,8 +59,8 @@ pub(crate) struct Fate {
 /// Draws fates from one stream.
 #[derive(Clone, Debug)]
 pub(crate) struct Dice {
-    /// `None` where nothing is random: the fast path. Boxed, since most links of a simulation are like that, and small.
-    random: Option<Box<Random>>,
+    /// `None` where nothing is random.
+    random: Option<Random>,
 }
 
 #[derive(Clone, Debug)]
@@ -135,12 +133,15 @@ impl Dice {
             reorder: Odd::new(reorder),
         };
         let rng = || Xoshiro256PlusPlus::seed_from_u64(seed.0);
-        Dice { random: is_random.then(|| Box::new(Random { rng: rng(), odds: odds(), is_bad: false })) }
+        Dice { random: is_random.then(|| Random { rng: rng(), odds: odds(), is_bad: false }) }
     }
 
-    #[inline]
+    pub(crate) fn is_random(&self) -> bool {
+        self.random.is_some()
+    }
+
     pub(crate) fn roll(&mut self) -> Fate {
-        self.random.as_mut().map_or_else(Fate::default, |random| random.roll())
+        self.random.as_mut().map_or_else(Fate::default, Random::roll)
     }
 }
 

@@ -1,12 +1,13 @@
 //! The link itself.
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 
 use units::{Bytes, Rate, Seed, Span, Time};
 
 use crate::aqm::{Aqm, RedState, Verdict};
 use crate::fixed::Fixed;
-use crate::impair::Dice;
+use crate::impair::{Dice, Fate};
 use crate::profile::{Limit, Profile};
 use crate::varying::Varying;
 
@@ -18,12 +19,32 @@ use crate::varying::Varying;
 pub struct Link<P> {
     line: Line<P>,
     queue: Limit,
-    mtu: Option<Bytes>,
+    /// Larger packets are dropped.
+    mtu: Bytes,
     counters: Counters,
+    /// `None` where a packet is always offered to the queue: the fast path. Boxed, since most links of a simulation are like that, and small.
+    gate: Option<Box<Gate>>,
+    /// Apart, since a simulation touches the rest at every hop and this hardly ever.
+    profile: Arc<Profile>,
+}
+
+/// What a packet has to pass before the queue.
+#[derive(Clone, Debug)]
+struct Gate {
     dice: Dice,
-    red: Option<Box<RedState>>,
-    /// Boxed, since a simulation touches the rest at every hop and this hardly ever.
-    profile: Box<Profile>,
+    red: Option<RedState>,
+}
+
+impl Gate {
+    /// `None` if the profile has nothing of it.
+    fn new(profile: &Profile, seed: Seed) -> Option<Gate> {
+        let dice = Dice::new(profile, seed);
+        let red = match profile.aqm {
+            Aqm::Red(red) => Some(RedState::new(red, profile.rate.base, seed.stream("aqm"))),
+            Aqm::DropTail | Aqm::CoDel(_) | Aqm::FqCoDel(_) => None,
+        };
+        (dice.is_random() || red.is_some()).then_some(Gate { dice, red })
+    }
 }
 
 /// What a link needs to know of a packet that comes to it.
@@ -76,6 +97,14 @@ pub struct Tally {
     pub packets: u64,
     /// How large together.
     pub bytes: Bytes,
+}
+
+impl Tally {
+    #[inline]
+    fn add(&mut self, bytes: Bytes) {
+        self.packets += 1;
+        self.bytes += bytes;
+    }
 }
 
 /// What happened so far. Copies made by duplication are offered too.
@@ -161,7 +190,7 @@ pub(crate) const WORK_PER_BYTE: u64 = 8_000_000_000;
 impl<P> Link<P> {
     /// A link whose schedule starts at [`Time::ZERO`]. Random draws come from `seed`.
     #[must_use]
-    pub fn new(profile: Profile, seed: Seed) -> Link<P> {
+    pub fn new(profile: impl Into<Arc<Profile>>, seed: Seed) -> Link<P> {
         let mut link = Link::unstarted(profile, seed);
         link.start(Time::ZERO);
         link
@@ -169,21 +198,18 @@ impl<P> Link<P> {
 
     /// A link that keeps its first rate, and has no blackouts, until [`Link::start`].
     #[must_use]
-    pub fn unstarted(profile: Profile, seed: Seed) -> Link<P> {
+    pub fn unstarted(profile: impl Into<Arc<Profile>>, seed: Seed) -> Link<P> {
+        let profile = profile.into();
         Link {
             line: match Fixed::new(&profile) {
                 Some(fixed) => Line::Fixed(fixed),
                 None => Line::Varying(Box::new(Varying::new(&profile, seed))),
             },
             queue: profile.queue,
-            mtu: profile.mtu,
+            mtu: profile.mtu.unwrap_or(Bytes(u64::MAX)),
             counters: Counters::default(),
-            dice: Dice::new(&profile, seed),
-            red: match profile.aqm {
-                Aqm::Red(red) => Some(Box::new(RedState::new(red, profile.rate.base, seed.stream("aqm")))),
-                Aqm::DropTail | Aqm::CoDel(_) | Aqm::FqCoDel(_) => None,
-            },
-            profile: Box::new(profile),
+            gate: Gate::new(&profile, seed).map(Box::new),
+            profile,
         }
     }
 
@@ -198,6 +224,21 @@ impl<P> Link<P> {
     #[must_use]
     pub fn profile(&self) -> &Profile {
         &self.profile
+    }
+
+    /// Whether a packet that it takes arrives, once, and as it was but for a mark: what it drops it drops as the packet is offered, and
+    /// tells so.
+    #[must_use]
+    pub fn keeps_what_it_takes(&self) -> bool {
+        let is_faithful = |gate: &Gate| !gate.dice.is_random();
+        matches!(self.line, Line::Fixed(_)) && self.gate.as_deref().is_none_or(is_faithful)
+    }
+
+    /// Whether nothing but its size decides whether a packet is taken, so that the rest of an [`Offer`] says nothing.
+    #[must_use]
+    #[inline]
+    pub fn is_plain(&self) -> bool {
+        matches!(self.line, Line::Fixed(_)) && self.gate.is_none()
     }
 
     /// What happened so far.
@@ -250,7 +291,7 @@ impl<P> Link<P> {
     /// RED's average length of the queue, in packets, as of the last arrival; `None` on links without RED.
     #[must_use]
     pub fn average_queue(&self) -> Option<f64> {
-        self.red.as_ref().map(|red| red.average())
+        Some(self.gate.as_ref()?.red.as_ref()?.average())
     }
 
     /// When the packet on the wire leaves, and the queue gets shorter; `None` if it is empty, or the rate zero for ever. With delivery
@@ -273,20 +314,11 @@ impl<P> Link<P> {
                 line.poll_deliver(now)
             }
         }?;
-        self.counters.delivered.packets += 1;
-        self.counters.delivered.bytes += delivery.bytes;
+        self.counters.delivered.add(delivery.bytes);
         Some(delivery)
     }
 
-    #[inline]
-    fn admit(&mut self, now: Time, mut waiting: Waiting<P>) -> Outcome {
-        if self.red.is_some() {
-            match self.judge(now, &waiting) {
-                None => {}
-                Some(Outcome::Queued) => waiting.is_marked = true,
-                Some(dropped) => return dropped,
-            }
-        }
+    fn admit(&mut self, now: Time, waiting: Waiting<P>) -> Outcome {
         if !self.fits(waiting.bytes) {
             return self.overflow(now, waiting);
         }
@@ -298,16 +330,16 @@ impl<P> Link<P> {
         Outcome::Queued
     }
 
-    /// What RED makes of a packet: [`Outcome::Queued`] if it takes and marks it, `None` if it takes it as it is.
-    #[inline(never)]
+    /// What RED, if there is any, makes of a packet: [`Outcome::Queued`] if it takes and marks it, `None` if it takes it as it is.
     fn judge(&mut self, now: Time, waiting: &Waiting<P>) -> Option<Outcome> {
+        self.gate.as_ref()?.red.as_ref()?;
         let length = self.waiting().packets;
         let has_room = self.fits(waiting.bytes);
         let free = match &self.line {
             Line::Fixed(line) => line.free(),
             Line::Varying(line) => line.free(),
         };
-        let red = self.red.as_mut()?;
+        let red = self.gate.as_mut()?.red.as_mut()?;
         let idle = (length == 0).then(|| now.since(free));
         let verdict = red.handle_arrival(length.saturating_sub(1), idle, waiting.is_ecn_capable);
         if !has_room {
@@ -340,19 +372,10 @@ impl<P> Link<P> {
         Outcome::DroppedQueue
     }
 
-    #[inline]
     fn fits(&self, bytes: Bytes) -> bool {
-        let waiting = self.waiting();
-        if waiting.packets == 0 {
-            return true;
-        }
-        match self.queue {
-            Limit::Bytes(limit) => waiting.bytes + bytes <= limit,
-            Limit::Packets(limit) => waiting.packets < limit,
-        }
+        self.queue.has_room(self.waiting(), bytes)
     }
 
-    #[inline]
     fn waiting(&self) -> Tally {
         match &self.line {
             Line::Fixed(line) => line.waiting(),
@@ -361,7 +384,6 @@ impl<P> Link<P> {
     }
 
     /// Lets packets leave that were through by `now`.
-    #[inline]
     fn advance(&mut self, now: Time) {
         match &mut self.line {
             Line::Fixed(line) => line.advance(now),
@@ -369,7 +391,6 @@ impl<P> Link<P> {
         }
     }
 
-    #[inline]
     fn is_black(&self, now: Time) -> bool {
         match &self.line {
             Line::Fixed(_) => false,
@@ -388,19 +409,51 @@ impl<P: Clone> Link<P> {
     /// Offers a packet at `now`.
     #[inline]
     pub fn offer(&mut self, now: Time, offer: Offer, packet: P) -> Outcome {
+        match &mut self.line {
+            Line::Fixed(line) if self.gate.is_none() => {
+                let bytes = offer.bytes;
+                line.advance(now);
+                self.counters.offered.add(bytes);
+                if bytes > self.mtu {
+                    self.counters.dropped_mtu += 1;
+                    return Outcome::DroppedMtu;
+                }
+                if !self.queue.has_room(line.waiting(), bytes) {
+                    self.counters.dropped_queue += 1;
+                    return Outcome::DroppedQueue;
+                }
+                line.push(now, Waiting::new(now, bytes, packet));
+                self.counters.max_queue = self.counters.max_queue.max(line.waiting().bytes);
+                Outcome::Queued
+            }
+            _ => self.offer_with_care(now, offer, packet),
+        }
+    }
+
+    /// Offers a packet to a link that may do more than queue it.
+    #[inline(never)]
+    fn offer_with_care(&mut self, now: Time, offer: Offer, packet: P) -> Outcome {
         let Offer { bytes, is_ecn_capable, flow } = offer;
         self.advance(now);
-        self.counters.offered.packets += 1;
-        self.counters.offered.bytes += bytes;
+        self.counters.offered.add(bytes);
         if self.is_black(now) {
             self.counters.dropped_blackout += 1;
             return Outcome::DroppedBlackout;
         }
-        if self.mtu.is_some_and(|mtu| bytes > mtu) {
+        if bytes > self.mtu {
             self.counters.dropped_mtu += 1;
             return Outcome::DroppedMtu;
         }
-        let fate = self.dice.roll();
+        if self.gate.is_some() {
+            return self.offer_at_gate(now, offer, packet);
+        }
+        self.admit(now, Waiting { is_ecn_capable, flow, ..Waiting::new(now, bytes, packet) })
+    }
+
+    /// Offers a packet where loss at random or RED may keep it out of the queue.
+    fn offer_at_gate(&mut self, now: Time, offer: Offer, packet: P) -> Outcome {
+        let Offer { bytes, is_ecn_capable, flow } = offer;
+        let fate = self.gate.as_mut().map_or_else(Fate::default, |gate| gate.dice.roll());
         if fate.lost {
             self.counters.dropped_loss += 1;
             return Outcome::DroppedLoss;
@@ -415,20 +468,22 @@ impl<P: Clone> Link<P> {
         self.counters.corrupted += u64::from(fate.corrupted);
         let copy = fate.duplicated.then(|| packet.clone());
         let plain = Waiting { is_ecn_capable, flow, ..Waiting::new(now, bytes, packet) };
-        let outcome = self.admit(now, Waiting { is_corrupted: fate.corrupted, extra_delay, ..plain });
+        let outcome = self.admit_judged(now, Waiting { is_corrupted: fate.corrupted, extra_delay, ..plain });
         if let Some(packet) = copy {
-            self.offer_copy(now, offer, packet);
+            self.counters.duplicated += 1;
+            self.counters.offered.add(bytes);
+            self.admit_judged(now, Waiting { is_ecn_capable, flow, ..Waiting::new(now, bytes, packet) });
         }
         outcome
     }
 
-    /// Offers the copy that duplication made.
-    #[cold]
-    fn offer_copy(&mut self, now: Time, offer: Offer, packet: P) {
-        let Offer { bytes, is_ecn_capable, flow } = offer;
-        self.counters.duplicated += 1;
-        self.counters.offered.packets += 1;
-        self.counters.offered.bytes += bytes;
-        self.admit(now, Waiting { is_ecn_capable, flow, ..Waiting::new(now, bytes, packet) });
+    /// Admits a packet if RED does.
+    fn admit_judged(&mut self, now: Time, mut waiting: Waiting<P>) -> Outcome {
+        match self.judge(now, &waiting) {
+            None => {}
+            Some(Outcome::Queued) => waiting.is_marked = true,
+            Some(dropped) => return dropped,
+        }
+        self.admit(now, waiting)
     }
 }

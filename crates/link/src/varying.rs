@@ -120,6 +120,7 @@ impl<P> Varying<P> {
         rates.rate()
     }
 
+    #[inline(never)]
     pub(crate) fn poll_deadline(&self, delay: Span) -> Option<Time> {
         let leaving = self.departure.map(|at| at + delay);
         let flying = self.flying.front().map(|delivery| delivery.at);

@@ -1,6 +1,8 @@
-//! What happens next: a heap of (time, admission number, owner).
+//! What happens next: events by time and admission number.
 
 use units::Time;
+
+use crate::heap::{Heap, NEVER};
 
 /// Bits of a key that name the owner of an event.
 const OWNER_BITS: u32 = 24;
@@ -15,112 +17,288 @@ pub(crate) const MAX_OWNERS: usize = 1 << OWNER_BITS;
 /// From this time on, nothing happens.
 pub(crate) const END: Time = Time::from_nanos((1 << TIME_BITS) - 1);
 
-/// Behind every key.
-const NEVER: u128 = u128::MAX;
+/// Buckets of the wheel: a word of bits for each of 64 words of bits.
+const BUCKETS: usize = 64 * WORDS;
+const WORDS: usize = 64;
+/// The width of a bucket to begin with: 2^12 ns.
+const SHIFT: u32 = 12;
+/// A bucket with more events than this goes to the heap.
+const CROWD: u32 = 16;
+/// After so many events the width of the buckets is looked at.
+const REVIEW: u32 = 4_096;
+/// In place of a node's number.
+const NONE: u32 = u32::MAX;
 
-/// Children of a node in the heap: four keys are a cache line.
-const ARITY: usize = 4;
-
-/// A queue of events, each a key of 128 bits: time, admission number and owner, from the highest bit to the lowest, so that one
-/// comparison gives the order.
+/// A queue of events in the order of their times, and of simultaneous ones' admission.
 ///
-/// Taking the first leaves a hole at the top, which the next entry fills: as good as every event is followed by another
-/// of the same link, and sinking one key costs half of a removal and an insertion.
-#[derive(Clone, Debug, Default)]
+/// What comes soon is in a wheel of buckets, each a short time wide and a list of a few events (R. Brown, "Calendar queues", 1988); what
+/// comes later is in a heap, which a wheel that is too fine or too coarse, or a thousand events at one instant, falls back on. The width
+/// of the buckets follows the events. The order never depends on it.
+#[derive(Clone, Debug)]
 pub(crate) struct Agenda {
-    /// The first `len` are the heap; behind them, [`NEVER`] completes the last family of children, so that sinking needs no special case.
-    keys: Vec<u128>,
-    len: usize,
-    has_hole: bool,
+    /// The first event of each bucket, which is the place of the time's bits above `shift` modulo the buckets.
+    heads: Box<[u32; BUCKETS]>,
+    /// A bit for each bucket: whether it has events.
+    words: [u64; WORDS],
+    /// A bit for each word: whether it has bits.
+    summary: u64,
+    /// The first of the nodes that are free.
+    free: u32,
+    nodes: Vec<Node>,
+    shift: u32,
+    /// The bucket of the latest event, not modulo the buckets: the wheel holds this one and those behind it.
+    base: u64,
+    /// The time of the first event of the heap; the end of time if it is empty.
+    later_at: u64,
+    later: Heap,
     admitted: u64,
+    review: Review,
+}
+
+/// An event in a bucket, or a free place.
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    at: u64,
+    number: u64,
+    owner: u32,
+    next: u32,
+}
+
+impl Node {
+    /// What orders it in the heap: time, admission number and owner, from the highest bit to the lowest.
+    fn key(&self) -> u128 {
+        (u128::from(self.at) << (NUMBER_BITS + OWNER_BITS))
+            | (u128::from(self.number) << OWNER_BITS)
+            | u128::from(self.owner)
+    }
+}
+
+/// An event in the wheel, and where in it.
+#[derive(Clone, Copy)]
+struct Found {
+    bucket: usize,
+    node: u32,
+    /// The node before it in the bucket, or [`NONE`].
+    before: u32,
+    at: u64,
+    number: u64,
+    /// How many others are in the bucket.
+    beside: u32,
+}
+
+/// What happened since the last review.
+#[derive(Clone, Copy, Debug, Default)]
+struct Review {
+    /// Events taken from the wheel.
+    taken: u32,
+    /// Other events that were in the same buckets then.
+    beside: u32,
+    /// Events that went to the heap.
+    later: u32,
+}
+
+impl Default for Agenda {
+    fn default() -> Agenda {
+        Agenda {
+            heads: Box::new([NONE; BUCKETS]),
+            words: [0; WORDS],
+            summary: 0,
+            free: NONE,
+            nodes: Vec::new(),
+            shift: SHIFT,
+            base: 0,
+            later_at: u64::MAX,
+            later: Heap::default(),
+            admitted: 0,
+            review: Review::default(),
+        }
+    }
 }
 
 impl Agenda {
     /// Puts an event of `owner` at `at`; beyond [`END`] it never happens, and is not kept.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn push(&mut self, at: Time, owner: u32) {
         if at >= END {
             return;
         }
-        let key = (u128::from(at.as_nanos()) << (NUMBER_BITS + OWNER_BITS))
-            | (u128::from(self.admitted) << OWNER_BITS)
-            | u128::from(owner);
+        let mut node = Node { at: at.as_nanos(), number: self.admitted, owner, next: NONE };
         self.admitted += 1;
-        if self.has_hole {
-            self.has_hole = false;
-            self.sink(key);
-        } else {
-            if self.len == self.keys.len() {
-                // The top alone, or a family.
-                self.keys.extend_from_slice(&[NEVER; ARITY][..if self.len == 0 { 1 } else { ARITY }]);
-            }
-            self.len += 1;
-            self.rise(self.len - 1, key);
+        let slot = node.at >> self.shift;
+        // Below the base, the difference wraps.
+        if slot.wrapping_sub(self.base) >= BUCKETS as u64 {
+            self.review.later += 1;
+            self.postpone(node);
+            return;
         }
+        let bucket = place(slot);
+        node.next = self.heads[bucket];
+        self.heads[bucket] = if let Some(free) = self.nodes.get_mut(self.free as usize) {
+            std::mem::replace(&mut self.free, std::mem::replace(free, node).next)
+        } else {
+            self.nodes.push(node);
+            u32::try_from(self.nodes.len() - 1).expect("there are fewer events than this at a time")
+        };
+        self.words[bucket / 64] |= 1 << (bucket % 64);
+        self.summary |= 1 << (bucket / 64);
+    }
+
+    /// Puts an event into the heap.
+    fn postpone(&mut self, node: Node) {
+        self.later_at = self.later_at.min(node.at);
+        self.later.push(node.key());
     }
 
     /// Takes the first event if it is at `until` or before: its time and its owner.
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "the bits are split as they were joined")]
     pub(crate) fn pop(&mut self, until: Time) -> Option<(Time, u32)> {
-        if self.has_hole {
-            self.close_hole();
+        let Some(found) = self.first() else { return self.pop_later(until) };
+        // Of simultaneous ones either may be the first.
+        if self.later_at <= found.at && nanos_and_number(self.later.first()) < (found.at, found.number) {
+            return self.pop_later(until);
         }
-        if self.len == 0 {
+        if found.at > until.as_nanos() {
             return None;
         }
-        let key = self.keys[0];
-        let at = Time::from_nanos((key >> (NUMBER_BITS + OWNER_BITS)) as u64);
-        if at > until {
+        self.base = found.at >> self.shift;
+        let owner = self.take(&found);
+        Some((Time::from_nanos(found.at), owner))
+    }
+
+    /// Takes the first event of the heap.
+    #[inline(never)]
+    #[expect(clippy::cast_possible_truncation, reason = "the bits are split as they were joined")]
+    fn pop_later(&mut self, until: Time) -> Option<(Time, u32)> {
+        let key = self.later.first();
+        let (at, _) = nanos_and_number(key);
+        if key == NEVER || at > until.as_nanos() {
             return None;
         }
-        self.has_hole = true;
-        Some((at, key as u32 & (MAX_OWNERS as u32 - 1)))
+        self.later.remove_first();
+        let next = self.later.first();
+        self.later_at = if next == NEVER { u64::MAX } else { nanos_and_number(next).0 };
+        // What was put before the latest event is in the heap, and does not turn the wheel back.
+        self.base = self.base.max(at >> self.shift);
+        Some((Time::from_nanos(at), key as u32 & (MAX_OWNERS as u32 - 1)))
     }
 
-    fn close_hole(&mut self) {
-        self.has_hole = false;
-        self.len -= 1;
-        let last = std::mem::replace(&mut self.keys[self.len], NEVER);
-        if self.len > 0 {
-            self.sink(last);
-        }
-    }
-
-    /// Puts `key` at the top and moves it down to its place.
+    /// The first event of the wheel.
     #[inline]
-    fn sink(&mut self, key: u128) {
-        let keys = self.keys.as_mut_slice();
-        let mut hole = 0;
-        let mut first = 1;
-        while let Some(&[a, b, c, d]) = keys.get(first..first + ARITY) {
-            // Two rounds of a tournament: the compiler makes them conditional moves.
-            let (i, x) = if b < a { (1, b) } else { (0, a) };
-            let (j, y) = if d < c { (3, d) } else { (2, c) };
-            let (least, key_there) = if y < x { (j, y) } else { (i, x) };
-            if key < key_there {
-                break;
+    fn first(&mut self) -> Option<Found> {
+        loop {
+            let bucket = self.first_bucket()?;
+            let node = self.heads[bucket];
+            let Node { at, number, mut next, .. } = self.nodes[node as usize];
+            let mut found = Found { bucket, node, before: NONE, at, number, beside: 0 };
+            let mut last = node;
+            while let Some(other) = self.nodes.get(next as usize) {
+                if (other.at, other.number) < (found.at, found.number) {
+                    found = Found { node: next, before: last, at: other.at, number: other.number, ..found };
+                }
+                (last, next) = (next, other.next);
+                found.beside += 1;
             }
-            keys[hole] = key_there;
-            hole = first + least;
-            first = hole * ARITY + 1;
+            if found.beside < CROWD {
+                return Some(found);
+            }
+            self.spill(bucket);
         }
-        keys[hole] = key;
     }
 
-    /// Puts `key` at `hole` and moves it up to its place.
+    /// The first bucket that has events.
     #[inline]
-    fn rise(&mut self, mut hole: usize, key: u128) {
-        while hole > 0 {
-            let parent = (hole - 1) / ARITY;
-            if self.keys[parent] < key {
-                break;
-            }
-            self.keys[hole] = self.keys[parent];
-            hole = parent;
+    fn first_bucket(&self) -> Option<usize> {
+        let from = place(self.base);
+        let word = from / 64;
+        let here = self.words[word] >> (from % 64);
+        if here != 0 {
+            return Some(from + here.trailing_zeros() as usize);
         }
-        self.keys[hole] = key;
+        // Those behind, and then round the wheel, the first word's lower part at the end.
+        let behind = self.summary & (2u64 << word).wrapping_sub(1);
+        let ahead = self.summary & !behind;
+        let word = (if ahead != 0 { ahead } else { behind }).trailing_zeros() as usize % WORDS;
+        (self.words[word] != 0).then(|| word * 64 + self.words[word].trailing_zeros() as usize)
     }
+
+    /// Takes an event out of its bucket, and gives its owner.
+    #[inline]
+    fn take(&mut self, found: &Found) -> u32 {
+        let node = &mut self.nodes[found.node as usize];
+        let owner = node.owner;
+        let next = std::mem::replace(&mut node.next, self.free);
+        self.free = found.node;
+        if found.beside == 0 {
+            self.heads[found.bucket] = NONE;
+            self.clear(found.bucket);
+        } else if let Some(before) = self.nodes.get_mut(found.before as usize) {
+            before.next = next;
+        } else {
+            self.heads[found.bucket] = next;
+        }
+        self.review.beside += found.beside;
+        self.review.taken += 1;
+        if self.review.taken == REVIEW {
+            self.adapt();
+        }
+        owner
+    }
+
+    #[inline]
+    fn clear(&mut self, bucket: usize) {
+        let word = &mut self.words[bucket / 64];
+        *word &= !(1 << (bucket % 64));
+        if *word == 0 {
+            self.summary &= !(1 << (bucket / 64));
+        }
+    }
+
+    /// Moves the events of a bucket to the heap.
+    #[cold]
+    fn spill(&mut self, bucket: usize) {
+        let mut next = std::mem::replace(&mut self.heads[bucket], NONE);
+        self.clear(bucket);
+        while let Some(&node) = self.nodes.get(next as usize) {
+            self.postpone(node);
+            self.nodes[next as usize].next = self.free;
+            self.free = std::mem::replace(&mut next, node.next);
+            self.review.beside += CROWD;
+        }
+    }
+
+    /// Halves the buckets' width if they are crowded, doubles it if too much lies beyond them.
+    #[cold]
+    fn adapt(&mut self) {
+        let Review { taken, beside, later } = std::mem::take(&mut self.review);
+        let shift = if beside > taken {
+            self.shift.saturating_sub(1)
+        } else if later > taken / 4 && beside < taken / 4 {
+            (self.shift + 1).min(TIME_BITS)
+        } else {
+            return;
+        };
+        for bucket in 0..BUCKETS {
+            self.spill(bucket);
+        }
+        self.base = (self.base << self.shift) >> shift;
+        self.shift = shift;
+        self.review = Review::default();
+    }
+}
+
+/// The time and the admission number of a key.
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "the bits are split as they were joined")]
+fn nanos_and_number(key: u128) -> (u64, u64) {
+    let number = (key >> OWNER_BITS) as u64 & ((1 << NUMBER_BITS) - 1);
+    ((key >> (NUMBER_BITS + OWNER_BITS)) as u64, number)
+}
+
+/// The bucket of a time's bits above the shift.
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "there are fewer buckets")]
+fn place(slot: u64) -> usize {
+    slot as usize % BUCKETS
 }
 
 #[cfg(test)]
@@ -129,12 +307,17 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        /// Times near and far, many at one instant, and some before those that were taken already.
         #[test]
-        fn it_agrees_with_a_sorted_list(ops in prop::collection::vec(prop::option::of(0..50u64), 1..400)) {
+        fn it_agrees_with_a_sorted_list(
+            ops in prop::collection::vec(prop::option::weighted(0.6, (0..40u64, 0..5u32)), 1..400),
+            step in 0..20u32,
+        ) {
             let mut agenda = Agenda::default();
             let mut model: Vec<(u64, u32)> = Vec::new();
             for (n, op) in (0u32..).zip(ops) {
-                if let Some(at) = op {
+                if let Some((at, zeros)) = op {
+                    let at = at << (zeros * step.min(9));
                     agenda.push(Time::from_nanos(at), n);
                     // Behind all of the same time.
                     model.insert(model.partition_point(|entry| entry.0 <= at), (at, n));
@@ -147,6 +330,35 @@ mod tests {
                 prop_assert_eq!((at.as_nanos(), n), model.remove(0));
             }
             prop_assert!(model.is_empty());
+        }
+
+        /// Each event is followed by another, at distances for which the first width is far too large or too small.
+        #[test]
+        fn the_width_of_the_buckets_changes_nothing(seed in 1..u64::MAX, owners in 1..200u32, bits in 0..40u32) {
+            let (mut agenda, mut heap) = (Agenda::default(), std::collections::BTreeSet::new());
+            let mut state = seed;
+            let mut admitted = 0u64;
+            let mut delay = || {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                // Steps of 16, so that there are ties.
+                (state % (1 << bits)) & !15
+            };
+            let mut push = |agenda: &mut Agenda, heap: &mut std::collections::BTreeSet<_>, now: u64, owner: u32| {
+                let at = now + delay();
+                agenda.push(Time::from_nanos(at), owner);
+                heap.insert((at, admitted, owner));
+                admitted += 1;
+            };
+            for owner in 0..owners {
+                push(&mut agenda, &mut heap, 0, owner);
+            }
+            for _ in 0..20_000 {
+                let (at, _, owner) = heap.pop_first().expect("each is followed by another");
+                prop_assert_eq!(agenda.pop(END), Some((Time::from_nanos(at), owner)));
+                push(&mut agenda, &mut heap, at, owner);
+            }
         }
     }
 

@@ -3,6 +3,7 @@
 use units::{Bytes, Time};
 
 use crate::Route;
+use crate::slab::Slab;
 
 /// A packet: what its headers say, without payload bytes. Packets are copied at each hop, so [`crate::Sim`] takes types of at most
 /// 64 bytes.
@@ -48,35 +49,39 @@ pub trait Host<P> {
 /// Where a host puts packets to be sent.
 #[derive(Clone, Debug)]
 pub struct Out<P> {
-    packets: Vec<(Route, P)>,
+    /// The simulation's packets under way are here too, so that one is written once where it stays.
+    pub(crate) packets: Slab<P>,
+    /// Which of them are to be sent, and along which route, in their order.
+    pub(crate) sent: Vec<(Route, u32)>,
 }
 
-impl<P> Out<P> {
+impl<P: Copy> Out<P> {
     /// Without packets. Tests of a host make their own; a simulation brings one.
     #[must_use]
     pub fn new() -> Out<P> {
-        Out { packets: Vec::new() }
+        Out { packets: Slab::new(), sent: Vec::new() }
     }
 
     /// Sends `packet` along `route`, which must begin at this host, behind those sent before.
     #[inline]
     pub fn send(&mut self, route: Route, packet: P) {
-        self.packets.push((route, packet));
+        self.sent.push((route, self.packets.insert(packet)));
     }
 
     /// Takes out all packets, in the order in which they were sent.
     pub fn drain(&mut self) -> impl Iterator<Item = (Route, P)> + '_ {
-        self.packets.drain(..)
+        let Out { packets, sent } = self;
+        sent.drain(..).map(|(route, place)| (route, packets.remove(place)))
     }
 
     /// Whether nothing is to be sent.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.packets.is_empty()
+        self.sent.is_empty()
     }
 }
 
-impl<P> Default for Out<P> {
+impl<P: Copy> Default for Out<P> {
     fn default() -> Out<P> {
         Out::new()
     }

@@ -61,17 +61,19 @@
 //!
 //! # Speed
 //!
-//! A hop is one event. Each link keeps its packets in a queue of its own and only its first is on the agenda; packets travel by
-//! value, at most a cache line each; a host has one entry on the agenda, which stays where it is when its deadline moves to a
-//! later time.
+//! A hop is one event. Each link keeps its packets in a queue of its own and only its first is on the agenda; packets stay where
+//! they are in a slab, at most a cache line each, while links hand on their numbers; a host has one entry on the agenda, which
+//! stays where it is when its deadline moves to a later time.
 
 mod agenda;
 mod digest;
+mod heap;
 mod host;
 mod jitter;
 mod net;
 mod routes;
 mod sim;
+mod slab;
 mod topology;
 mod trace;
 

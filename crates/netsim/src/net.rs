@@ -1,11 +1,13 @@
 //! What lies between the hosts: links, routes, and the agenda.
 
-use link::{Link, Offer, Tally};
-use units::Time;
+use std::sync::Arc;
+
+use link::{Counters, Delivery, Link, Offer, Outcome, Profile, Tally};
+use units::{Bytes, Seed, Time};
 
 use crate::agenda::{Agenda, END};
 use crate::jitter::Jitter;
-use crate::{Digest, Event, HostId, LinkId, Packet, Route, Trace};
+use crate::{Digest, Event, HostId, LinkId, Out, Packet, Trace};
 
 /// What happened in a whole run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,16 +26,37 @@ pub struct Totals {
 
 /// A packet on its way.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Carried<P> {
-    packet: P,
+pub(crate) struct Ticket {
+    /// Where in the slab it is.
+    place: u32,
     /// Where in the list of all routes' links it is.
     hop: u32,
+}
+
+/// A packet on a link that may lose or copy it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Carried<P> {
+    packet: P,
+    hop: u32,
+}
+
+/// A link, and how packets travel over it.
+#[derive(Clone, Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all are faithful, and an address less to follow counts at each hop"
+)]
+enum Way<P> {
+    /// The packets stay in the slab: whatever the link takes arrives once.
+    Faithful(Link<Ticket>),
+    /// By value: nobody has to tell the slab what became of them. Boxed, since it is rare, and large.
+    Lossy(Box<Link<Carried<P>>>),
 }
 
 /// A link in its place.
 #[derive(Clone, Debug)]
 pub(crate) struct Port<P> {
-    link: Link<Carried<P>>,
+    way: Way<P>,
     /// When its entry on the agenda is that counts; [`END`] if it has none.
     armed: Time,
     /// The host where it begins, or [`ROUTER`].
@@ -46,14 +69,27 @@ pub(crate) struct Port<P> {
 const ROUTER: u32 = u32::MAX;
 
 impl<P> Port<P> {
-    pub(crate) fn new(link: Link<Carried<P>>, from: Option<u32>, to: Option<u32>) -> Port<P> {
-        Port { link, armed: END, from: from.unwrap_or(ROUTER), to: to.unwrap_or(ROUTER) }
+    pub(crate) fn new(profile: &Arc<Profile>, seed: Seed, from: Option<u32>, to: Option<u32>) -> Port<P> {
+        let faithful = Link::new(Arc::clone(profile), seed);
+        let way = if faithful.keeps_what_it_takes() {
+            Way::Faithful(faithful)
+        } else {
+            Way::Lossy(Box::new(Link::new(Arc::clone(profile), seed)))
+        };
+        Port { way, armed: END, from: from.unwrap_or(ROUTER), to: to.unwrap_or(ROUTER) }
     }
 
-    /// Sees to it that there is an entry on the agenda for its first packet.
+    fn counters(&self) -> &Counters {
+        match &self.way {
+            Way::Faithful(way) => way.counters(),
+            Way::Lossy(way) => way.counters(),
+        }
+    }
+
+    /// Sees to it that there is an entry on the agenda for its first packet, which comes out at `deadline`.
     #[inline]
-    fn arm(&mut self, link: u32, agenda: &mut Agenda) {
-        if let Some(at) = self.link.poll_deadline()
+    fn arm(&mut self, deadline: Option<Time>, link: u32, agenda: &mut Agenda) {
+        if let Some(at) = deadline
             && at < self.armed
         {
             self.armed = at;
@@ -77,16 +113,26 @@ pub(crate) enum Owner {
 pub(crate) struct Net<P> {
     agenda: Agenda,
     ports: Vec<Port<P>>,
+    /// The packets under way, and what the host whose turn it is sends.
+    pub(crate) out: Out<P>,
     /// The links of all routes, one route behind the other.
     hops: Vec<u32>,
-    jitters: Vec<Option<Jitter<Carried<P>>>>,
+    jitters: Vec<Option<Jitter<Ticket>>>,
     pub(crate) totals: Totals,
     pub(crate) digest: Digest,
 }
 
 impl<P: Packet> Net<P> {
-    pub(crate) fn new(ports: Vec<Port<P>>, hops: Vec<u32>, jitters: Vec<Option<Jitter<Carried<P>>>>) -> Net<P> {
-        Net { agenda: Agenda::default(), ports, hops, jitters, totals: Totals::default(), digest: Digest::START }
+    pub(crate) fn new(ports: Vec<Port<P>>, hops: Vec<u32>, jitters: Vec<Option<Jitter<Ticket>>>) -> Net<P> {
+        Net {
+            agenda: Agenda::default(),
+            ports,
+            out: Out::new(),
+            hops,
+            jitters,
+            totals: Totals::default(),
+            digest: Digest::START,
+        }
     }
 
     /// The next event until `until`, inclusive.
@@ -117,108 +163,203 @@ impl<P: Packet> Net<P> {
         self.agenda.push(at, (self.ports.len() + self.jitters.len()) as u32 + host);
     }
 
-    /// A host sends.
+    /// A host sends what it has put out.
     #[inline]
-    pub(crate) fn send<T: Trace<P>>(&mut self, now: Time, host: u32, route: Route, packet: P, trace: &mut T) {
-        let carried = Carried { packet, hop: route.0 };
-        let first = self.hops[route.0 as usize];
-        assert_eq!(self.ports[first as usize].from, host, "a host sends along a route that begins elsewhere");
-        self.totals.sent += 1;
-        if T::IS_ON {
-            trace.record(now, Event::Sent { host: HostId(host), packet: &packet });
-        }
-        match &mut self.jitters[host as usize] {
-            None => self.offer(now, carried, trace),
-            Some(jitter) => {
-                if let Some(at) = jitter.push(now, carried) {
-                    self.arm_jitter(host, at);
+    pub(crate) fn send<T: Trace<P>>(&mut self, now: Time, host: u32, trace: &mut T) {
+        for index in 0..self.out.sent.len() {
+            let (route, place) = self.out.sent[index];
+            let first = self.hops[route.0 as usize];
+            assert_eq!(self.ports[first as usize].from, host, "a host sends along a route that begins elsewhere");
+            self.totals.sent += 1;
+            let packet = self.out.packets.get(place);
+            if T::IS_ON {
+                trace.record(now, Event::Sent { host: HostId(host), packet });
+            }
+            let ticket = Ticket { place, hop: route.0 };
+            match &mut self.jitters[host as usize] {
+                None => {
+                    let bytes = packet.size();
+                    self.offer(now, ticket, bytes, trace);
+                }
+                Some(jitter) => {
+                    if let Some(at) = jitter.push(now, ticket) {
+                        self.arm_jitter(host, at);
+                    }
                 }
             }
         }
+        self.out.sent.clear();
     }
 
     /// A packet that a host sent was held back long enough.
     pub(crate) fn release<T: Trace<P>>(&mut self, now: Time, host: u32, trace: &mut T) {
         let Some(jitter) = &mut self.jitters[host as usize] else { return };
-        let (carried, next) = jitter.pop();
+        let (ticket, next) = jitter.pop();
         if let Some(at) = next {
             self.arm_jitter(host, at);
         }
-        if let Some(carried) = carried {
-            self.offer(now, carried, trace);
+        if let Some(ticket) = ticket {
+            let bytes = self.out.packets.get(ticket.place).size();
+            self.offer(now, ticket, bytes, trace);
         }
     }
 
-    /// The first packet of a link has arrived, unless the entry is out of date: to the next link, or to the host that is returned.
+    /// The first packet of a link has arrived, unless the entry is out of date: to the next link, or to a host: which one,
+    /// and where in the slab the packet is.
     #[inline]
-    pub(crate) fn pass<T: Trace<P>>(&mut self, now: Time, link: u32, trace: &mut T) -> Option<(u32, P)> {
+    pub(crate) fn pass<T: Trace<P>>(&mut self, now: Time, link: u32, trace: &mut T) -> Option<(u32, u32)> {
         let port = &mut self.ports[link as usize];
         if port.armed != now {
             return None;
         }
-        let delivery = port.link.poll_deliver(now);
         port.armed = END;
-        port.arm(link, &mut self.agenda);
-        let delivery = delivery?;
-        let Carried { mut packet, hop } = delivery.packet;
-        if delivery.is_marked {
-            packet.mark();
-        }
+        let to = port.to;
+        let (ticket, bytes, is_corrupted) = match &mut port.way {
+            Way::Faithful(way) => {
+                let delivery = way.poll_deliver(now);
+                let deadline = way.poll_deadline();
+                port.arm(deadline, link, &mut self.agenda);
+                let Delivery { bytes, is_marked, packet: ticket, .. } = delivery?;
+                if is_marked {
+                    self.out.packets.get_mut(ticket.place).mark();
+                }
+                (ticket, bytes, false)
+            }
+            Way::Lossy(_) => self.take_from_lossy(now, link)?,
+        };
         self.totals.hops += 1;
         self.digest.mix(now.as_nanos(), u64::from(link));
         if T::IS_ON {
-            let is_corrupted = delivery.is_corrupted;
-            trace.record(now, Event::Passed { link: LinkId(link), packet: &packet, is_corrupted });
+            let packet = self.out.packets.get(ticket.place);
+            trace.record(now, Event::Passed { link: LinkId(link), packet, is_corrupted });
         }
-        if delivery.is_corrupted {
+        if is_corrupted {
+            self.out.packets.remove(ticket.place);
             self.totals.damaged += 1;
             return None;
         }
-        if port.to == ROUTER {
-            self.offer(now, Carried { packet, hop: hop + 1 }, trace);
+        if to == ROUTER {
+            self.offer(now, Ticket { hop: ticket.hop + 1, ..ticket }, bytes, trace);
             return None;
         }
-        let host = port.to;
+        let packet = self.out.packets.get(ticket.place);
         self.totals.delivered += 1;
-        self.digest.mix(packet.digest(), u64::from(host));
+        self.digest.mix(packet.digest(), u64::from(to));
         if T::IS_ON {
-            trace.record(now, Event::Delivered { host: HostId(host), packet: &packet });
+            trace.record(now, Event::Delivered { host: HostId(to), packet });
         }
-        Some((host, packet))
+        Some((to, ticket.place))
     }
 
-    /// Offers a packet to the link where it is.
+    /// Takes a packet that has come to its host out of the slab.
     #[inline]
-    fn offer<T: Trace<P>>(&mut self, now: Time, carried: Carried<P>, trace: &mut T) {
-        let link = self.hops[carried.hop as usize];
+    pub(crate) fn take(&mut self, place: u32) -> P {
+        self.out.packets.remove(place)
+    }
+
+    /// Offers a packet of `bytes` to the link where it is.
+    #[inline]
+    fn offer<T: Trace<P>>(&mut self, now: Time, ticket: Ticket, bytes: Bytes, trace: &mut T) {
+        let Ticket { place, hop } = ticket;
+        let link = self.hops[hop as usize];
         let port = &mut self.ports[link as usize];
-        let packet = &carried.packet;
-        let offer = Offer { bytes: packet.size(), is_ecn_capable: packet.is_ecn_capable(), flow: packet.flow() };
-        let outcome = port.link.offer(now, offer, carried);
-        port.arm(link, &mut self.agenda);
+        let Way::Faithful(way) = &mut port.way else { return self.offer_to_lossy(now, ticket, bytes, trace) };
+        // Only what manages its queue wants to know more than the size, and would have to look for it in the slab.
+        let offer = if way.is_plain() {
+            Offer { bytes, is_ecn_capable: false, flow: 0 }
+        } else {
+            offer_of(self.out.packets.get(place), bytes)
+        };
+        let outcome = way.offer(now, offer, ticket);
+        if port.armed == END {
+            // Otherwise there is a packet before this one.
+            let deadline = way.poll_deadline();
+            port.arm(deadline, link, &mut self.agenda);
+        }
         if T::IS_ON {
-            trace.record(now, Event::Offered { link: LinkId(link), packet: &carried.packet, outcome });
+            trace.record(now, Event::Offered { link: LinkId(link), packet: self.out.packets.get(place), outcome });
+        }
+        if outcome != Outcome::Queued {
+            self.out.packets.remove(place);
         }
     }
 
-    /// The link itself.
-    pub(crate) fn link(&self, link: LinkId) -> &Link<Carried<P>> {
-        &self.ports[link.index()].link
+    /// As [`Net::offer`], to a link that packets travel over by value.
+    #[inline(never)]
+    fn offer_to_lossy<T: Trace<P>>(&mut self, now: Time, ticket: Ticket, bytes: Bytes, trace: &mut T) {
+        let Ticket { place, hop } = ticket;
+        let link = self.hops[hop as usize];
+        let port = &mut self.ports[link as usize];
+        let Way::Lossy(way) = &mut port.way else { return };
+        let packet = self.out.packets.remove(place);
+        let outcome = way.offer(now, offer_of(&packet, bytes), Carried { packet, hop });
+        let deadline = way.poll_deadline();
+        port.arm(deadline, link, &mut self.agenda);
+        if T::IS_ON {
+            trace.record(now, Event::Offered { link: LinkId(link), packet: &packet, outcome });
+        }
+    }
+
+    /// Puts the first packet of a link that packets travel over by value into the slab: its ticket, its size, and whether the link damaged it.
+    #[inline(never)]
+    fn take_from_lossy(&mut self, now: Time, link: u32) -> Option<(Ticket, Bytes, bool)> {
+        let port = &mut self.ports[link as usize];
+        let Way::Lossy(way) = &mut port.way else { return None };
+        let delivery = way.poll_deliver(now);
+        let deadline = way.poll_deadline();
+        port.arm(deadline, link, &mut self.agenda);
+        let Delivery { bytes, is_marked, is_corrupted, packet: Carried { mut packet, hop }, .. } = delivery?;
+        if is_marked {
+            packet.mark();
+        }
+        Some((Ticket { place: self.out.packets.insert(packet), hop }, bytes, is_corrupted))
+    }
+
+    /// What a link is like.
+    pub(crate) fn profile(&self, link: LinkId) -> &Profile {
+        match &self.ports[link.index()].way {
+            Way::Faithful(way) => way.profile(),
+            Way::Lossy(way) => way.profile(),
+        }
+    }
+
+    /// RED's average length of a link's queue.
+    pub(crate) fn average_queue(&self, link: LinkId) -> Option<f64> {
+        match &self.ports[link.index()].way {
+            Way::Faithful(way) => way.average_queue(),
+            Way::Lossy(way) => way.average_queue(),
+        }
     }
 
     /// What waits at a link.
     pub(crate) fn queue(&mut self, now: Time, link: LinkId) -> Tally {
-        self.ports[link.index()].link.queue(now)
+        match &mut self.ports[link.index()].way {
+            Way::Faithful(way) => way.queue(now),
+            Way::Lossy(way) => way.queue(now),
+        }
     }
 
-    /// All links.
-    pub(crate) fn links(&self) -> impl Iterator<Item = &Link<Carried<P>>> {
-        self.ports.iter().map(|port| &port.link)
+    /// What a link counted.
+    pub(crate) fn counters(&self, link: LinkId) -> &Counters {
+        self.ports[link.index()].counters()
+    }
+
+    /// What all links counted.
+    pub(crate) fn all_counters(&self) -> impl Iterator<Item = &Counters> {
+        self.ports.iter().map(Port::counters)
     }
 
     /// Packets under way.
     pub(crate) fn held(&self) -> u64 {
         let jittered: u64 = self.jitters.iter().flatten().map(Jitter::held).sum();
-        jittered + self.links().map(Link::held).sum::<u64>()
+        let on_links = |port: &Port<P>| match &port.way {
+            Way::Faithful(way) => way.held(),
+            Way::Lossy(way) => way.held(),
+        };
+        jittered + self.ports.iter().map(on_links).sum::<u64>()
     }
+}
+
+fn offer_of<P: Packet>(packet: &P, bytes: Bytes) -> Offer {
+    Offer { bytes, is_ecn_capable: packet.is_ecn_capable(), flow: packet.flow() }
 }

@@ -18,7 +18,6 @@ pub struct Sim<P, H> {
     /// When each host's entry on the agenda is that counts; [`END`] if it has none.
     armed: Vec<Time>,
     now: Time,
-    out: Out<P>,
     spin: Spin,
 }
 
@@ -36,7 +35,7 @@ impl<P: Packet, H: Host<P>> Sim<P, H> {
     pub(crate) fn new(net: Net<P>, hosts: Vec<H>) -> Sim<P, H> {
         let () = Self::PACKET_FITS;
         let armed = vec![END; hosts.len()];
-        let mut sim = Sim { net, hosts, armed, now: Time::ZERO, out: Out::new(), spin: Spin::default() };
+        let mut sim = Sim { net, hosts, armed, now: Time::ZERO, spin: Spin::default() };
         for host in (0..).take(sim.hosts.len()) {
             sim.arm(host);
         }
@@ -61,8 +60,9 @@ impl<P: Packet, H: Host<P>> Sim<P, H> {
             self.now = now;
             match owner {
                 Owner::Link(link) => {
-                    if let Some((host, packet)) = self.net.pass(now, link, trace) {
-                        self.hosts[host as usize].handle_packet(now, packet, &mut self.out);
+                    if let Some((host, place)) = self.net.pass(now, link, trace) {
+                        let packet = self.net.take(place);
+                        self.hosts[host as usize].handle_packet(now, packet, &mut self.net.out);
                         self.settle(host, trace);
                     }
                 }
@@ -78,7 +78,7 @@ impl<P: Packet, H: Host<P>> Sim<P, H> {
     /// # Panics
     /// If there is no such host, or it sends along a route that begins elsewhere.
     pub fn with_host<R>(&mut self, host: HostId, act: impl FnOnce(&mut H, Time, &mut Out<P>) -> R) -> R {
-        let result = act(&mut self.hosts[host.index()], self.now, &mut self.out);
+        let result = act(&mut self.hosts[host.index()], self.now, &mut self.net.out);
         self.settle(host.0, &mut NoTrace);
         result
     }
@@ -111,7 +111,7 @@ impl<P: Packet, H: Host<P>> Sim<P, H> {
     /// If there is no such link.
     #[must_use]
     pub fn counters(&self, link: LinkId) -> &Counters {
-        self.net.link(link).counters()
+        self.net.counters(link)
     }
 
     /// What a link is like.
@@ -120,7 +120,7 @@ impl<P: Packet, H: Host<P>> Sim<P, H> {
     /// If there is no such link.
     #[must_use]
     pub fn profile(&self, link: LinkId) -> &Profile {
-        self.net.link(link).profile()
+        self.net.profile(link)
     }
 
     /// What waits at a link, the packet on the wire included.
@@ -137,12 +137,12 @@ impl<P: Packet, H: Host<P>> Sim<P, H> {
     /// If there is no such link.
     #[must_use]
     pub fn average_queue(&self, link: LinkId) -> Option<f64> {
-        self.net.link(link).average_queue()
+        self.net.average_queue(link)
     }
 
     /// The counters of all links, in the topology's order.
     pub fn all_counters(&self) -> impl Iterator<Item = &Counters> {
-        self.net.links().map(link::Link::counters)
+        self.net.all_counters()
     }
 
     /// What happened so far.
@@ -167,8 +167,8 @@ impl<P: Packet, H: Host<P>> Sim<P, H> {
     /// Sends what a host wants to send, and looks at its deadline.
     #[inline]
     fn settle<T: Trace<P>>(&mut self, host: u32, trace: &mut T) {
-        for (route, packet) in self.out.drain() {
-            self.net.send(self.now, host, route, packet, trace);
+        if !self.net.out.is_empty() {
+            self.net.send(self.now, host, trace);
         }
         self.arm(host);
     }
@@ -209,7 +209,7 @@ impl<P: Packet, H: Host<P>> Sim<P, H> {
         if T::IS_ON {
             trace.record(now, Event::Deadline { host: HostId(host) });
         }
-        self.hosts[host as usize].handle_deadline(now, &mut self.out);
+        self.hosts[host as usize].handle_deadline(now, &mut self.net.out);
         self.settle(host, trace);
     }
 }

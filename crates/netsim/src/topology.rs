@@ -1,8 +1,9 @@
 //! Which hosts, routers and links there are.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use link::{Link, Profile};
+use link::Profile;
 use thiserror::Error;
 use units::{Seed, Span};
 
@@ -147,7 +148,7 @@ struct Wire {
     name: String,
     from: u32,
     to: u32,
-    profile: Profile,
+    profile: Arc<Profile>,
 }
 
 impl Topology {
@@ -180,7 +181,14 @@ impl Topology {
     ///
     /// # Errors
     /// If a link has that name, or a node does not exist.
-    pub fn link(&mut self, name: &str, from: &str, to: &str, profile: Profile) -> Result<LinkId, TopologyError> {
+    pub fn link(
+        &mut self,
+        name: &str,
+        from: &str,
+        to: &str,
+        profile: impl Into<Arc<Profile>>,
+    ) -> Result<LinkId, TopologyError> {
+        let profile = profile.into();
         let user = || format!("the link '{name}'");
         let (from, to) = (self.find(from, user)?, self.find(to, user)?);
         if self.link_by_name.contains_key(name) {
@@ -204,8 +212,9 @@ impl Topology {
         to: &str,
         profile: &Profile,
     ) -> Result<(LinkId, LinkId), TopologyError> {
-        let up = self.link(&format!("{name}/up"), from, to, profile.clone())?;
-        let down = self.link(&format!("{name}/down"), to, from, profile.clone())?;
+        let profile = Arc::new(profile.clone());
+        let up = self.link(&format!("{name}/up"), from, to, Arc::clone(&profile))?;
+        let down = self.link(&format!("{name}/down"), to, from, profile)?;
         Ok((up, down))
     }
 
@@ -312,8 +321,8 @@ impl Topology {
         }
         let host_of = |node: u32| self.nodes[node as usize].host.map(|id| id.0);
         let port = |wire: &Wire| {
-            let link = Link::new(wire.profile.clone(), seed.stream(&format!("link/{}", wire.name)));
-            Port::new(link, host_of(wire.from), host_of(wire.to))
+            let seed = seed.stream(&format!("link/{}", wire.name));
+            Port::new(&wire.profile, seed, host_of(wire.from), host_of(wire.to))
         };
         let ports = self.links.iter().map(port).collect();
         let sites = || self.hosts.iter().map(|node| &self.nodes[*node as usize]);

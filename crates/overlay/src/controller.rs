@@ -25,6 +25,14 @@ pub enum Detect {
     /// The receiver got less than the share 1 - δ of what was sent (the paper's rule). Under max-min sharing a source below the
     /// fair level sees success on a full relay, by displacing others.
     Throughput(f64),
+    /// The same where data comes in packets: what the receiver got may lack this rate besides, that of one packet an interval. Without, a
+    /// packet that straddles the interval's end is a failure wherever it is more than the share δ of what was sent.
+    Packets {
+        /// The share δ.
+        delta: f64,
+        /// A packet an interval.
+        allowance: Rate,
+    },
     /// The relay had to deliver more than it can: the perfect detection that the paper's Theorem 1 assumes.
     RelayOverload,
     /// Of all that sources set over the path's last link together, the receiver got less than the share 1 - θ. No measurement of a path
@@ -189,6 +197,9 @@ impl Controller {
         let sent = self.paths[probed].rate;
         match self.config.detect {
             Detect::Throughput(delta) => seen.received < sent * (1.0 - delta - ROUNDING),
+            Detect::Packets { delta, allowance } => {
+                seen.received + allowance.as_f64() < sent * (1.0 - delta - ROUNDING)
+            }
             Detect::RelayOverload => seen.overloaded,
             Detect::Receiver(theta) => seen.arrived < 1.0 - theta - ROUNDING,
         }
@@ -343,6 +354,20 @@ mod tests {
         controller.handle_interval(Some(Seen { received: 97.5, overloaded: true, arrived: 0.5 }));
         assert_eq!(rates(&controller), [200.0]);
         controller.handle_interval(Some(Seen { received: 193.0, overloaded: false, arrived: 1.0 }));
+        assert_eq!(rates(&controller), [200.0]);
+    }
+
+    #[test]
+    fn a_packet_may_straddle_the_intervals_end() {
+        let detect = Detect::Packets { delta: 0.03, allowance: Rate::from_bits(10) };
+        let mut controller =
+            Controller::new(Config { detect, ..Config::aiad(0.1) }, Rate::from_bits(1_000), &[0.0], Seed(1));
+        controller.handle_interval(None);
+        // 87 of 100: no more than 3 % and a packet are missing.
+        controller.handle_interval(Some(Seen { received: 87.0, overloaded: true, arrived: 0.5 }));
+        assert_eq!(rates(&controller), [200.0]);
+        // 183 of 200: they are.
+        controller.handle_interval(Some(Seen { received: 183.0, overloaded: false, arrived: 1.0 }));
         assert_eq!(rates(&controller), [200.0]);
     }
 

@@ -157,10 +157,16 @@ pub(crate) fn follow(setting: &Setting, mut fleet: Fleet, instance: &Instance, o
         }
     }
     let value = mean(&rates[settled..]);
-    let is_outside = |rate: &f64| (rate - value).abs() > setting.band * value;
-    let time = rates.iter().rposition(is_outside).map_or(1, |last| last + 2);
-    let time = (time <= rates.len()).then_some(time);
+    let time = convergence(&rates, value, setting.band);
     Outcome { optimum: optimum / demand, value, excess: mean(&excesses), time, rates }
+}
+
+/// The interval, counted from 1, from which on all rates are within the share `band` of `value`; `None` if the last one is not.
+#[must_use]
+pub fn convergence(rates: &[f64], value: f64, band: f64) -> Option<usize> {
+    let is_outside = |rate: &f64| (rate - value).abs() > band * value;
+    let time = rates.iter().rposition(is_outside).map_or(1, |last| last + 2);
+    (time <= rates.len()).then_some(time)
 }
 
 /// The mean; zero of nothing.

@@ -1,6 +1,7 @@
 //! From a [`Scenario`] and a seed to a simulation.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use netsim::{HostId, LinkId, Route, Sim, Topology, TopologyError};
 use policy::cc::{self, Controller, Reno, Uncoupled};
@@ -88,27 +89,30 @@ impl Scenario {
             let down = topology.link(&format!("{name}/down"), b, a, down.clone())?;
             links.push((up, down));
         }
+        let slowest = self.slowest_packet();
         let mut flows = Vec::with_capacity(self.flows.len());
         let mut connections = Vec::new();
         for (number, flow) in self.flows.iter().enumerate() {
             let first = index(connections.len());
             let flow_seed = seed.stream(&format!("flow/{}", flow.name));
-            let (ends, count) = self.add(flow, flow_seed, first, &mut topology, &mut drafts)?;
+            let jitter = flow.jitter.unwrap_or(slowest);
+            let (ends, count) = self.add(flow, flow_seed, first, jitter, &mut topology, &mut drafts)?;
             connections.extend((0..count).map(|subflow| (number, subflow)));
             flows.push(ends);
         }
-        let mut nodes: BTreeMap<&str, Node> =
-            drafts.into_iter().map(|(name, (_, draft))| (name, Node::new(draft.agents, &draft.ends))).collect();
-        let sim = topology.build(seed, |site| nodes.remove(site.name).unwrap_or_default())?;
+        let sim = topology.build(seed, |site| {
+            drafts.remove(site.name).map_or_else(Node::default, |(_, draft)| Node::new(draft.agents, &draft.ends))
+        })?;
         Ok(Built { sim, flows, links, connections })
     }
 
-    /// Adds both ends of a flow, whose first connection has the number `first`. Gives where they are, and how many connections it has.
+    /// Adds both ends of a flow that sends with this jitter, and whose first connection has the number `first`. Gives where they are, and how many connections it has.
     fn add(
         &self,
         flow: &FlowSpec,
         seed: Seed,
         first: u32,
+        jitter: Span,
         topology: &mut Topology,
         drafts: &mut BTreeMap<&str, (HostId, Draft)>,
     ) -> Result<(Ends, usize), TopologyError> {
@@ -128,7 +132,7 @@ impl Scenario {
             Transport::Tcp(spec) => {
                 let ways = self.ways(flow, &spec.subflows, topology)?;
                 let (sender, receiver) = tcp(spec, &ways, first, start, stop, seed);
-                (Agent::Tcp(Box::new(sender)), Agent::Tcp(Box::new(receiver)), ways.len())
+                (Agent::Tcp(sender), Agent::Tcp(receiver), ways.len())
             }
             Transport::Ptcp(spec) => {
                 let ways = self.ways(flow, &spec.subflows, topology)?;
@@ -136,7 +140,6 @@ impl Scenario {
                 (Agent::Ptcp(Box::new(sender)), Agent::Ptcp(Box::new(receiver)), ways.len())
             }
         };
-        let jitter = flow.jitter.unwrap_or_else(|| self.slowest_packet());
         topology.jitter(&flow.from, jitter)?;
         let mut place = |node: &str, agent: Agent| {
             let (host, draft) = drafts.get_mut(node).expect("every flow's nodes are hosts");
@@ -203,11 +206,12 @@ fn tcp(
     seed: Seed,
 ) -> (Connection, Connection) {
     let reader_opens = matches!(spec.source, Source::Web(_));
+    let config = Arc::new(spec.config.clone());
     let (mut there, mut back) = (Vec::new(), Vec::new());
     for (number, (out, home)) in (0..).zip(ways) {
         let id = SubflowId(number);
-        let client = Endpoint::client(spec.config.clone(), id);
-        let server = Endpoint::server(spec.config.clone(), id);
+        let client = Endpoint::client(Arc::clone(&config), id);
+        let server = Endpoint::server(Arc::clone(&config), id);
         let (sender, receiver) = if reader_opens { (server, client) } else { (client, server) };
         there.push(Subflow::new(sender, *out, first + number));
         back.push(Subflow::new(receiver, *home, first + number));

@@ -36,6 +36,7 @@ pub mod host;
 mod measure;
 mod packet;
 pub mod pcap;
+pub mod relays;
 pub mod results;
 mod run;
 pub mod sweep;

@@ -1,5 +1,7 @@
 //! What is measured in a run.
 
+use std::sync::Arc;
+
 use units::{Rate, Span, Time};
 
 use crate::build::Built;
@@ -13,9 +15,9 @@ pub struct Measure {
     /// Of what kind the thing is: `flow`, `group`, `link` or `all`.
     pub scope: &'static str,
     /// The flow, the group of flows, or the direction of a link; empty for `all`.
-    pub of: String,
+    pub of: Arc<str>,
     /// The window of time.
-    pub window: String,
+    pub window: Arc<str>,
     /// What was measured.
     pub name: &'static str,
     /// Its unit.
@@ -128,13 +130,40 @@ impl Books {
         }
     }
 
-    /// All measures.
-    pub(crate) fn close(self, scenario: &Scenario, built: &Built) -> Vec<Measure> {
-        let mut measures = Vec::new();
+    /// All measures. The simulation ends here, lest a large one and its measures take memory at the same time.
+    pub(crate) fn close(self, scenario: &Scenario, built: Built) -> Vec<Measure> {
+        let heard: Vec<Heard> = built.flows.iter().map(|ends| Heard::by(receiver(&built, ends))).collect();
+        drop(built);
+        let each = scenario.flows.len() * FLOW_MEASURES + scenario.links.len() * LINK_MEASURES;
+        let mut measures = Vec::with_capacity(self.windows.len() * each);
         for book in self.windows {
-            book.close(scenario, built, &mut measures);
+            book.close(scenario, &heard, &mut measures);
         }
         measures
+    }
+}
+
+/// About how many measures a flow has.
+const FLOW_MEASURES: usize = 6;
+/// How many measures a link has at most, in both directions together.
+const LINK_MEASURES: usize = 12;
+
+/// What only a flow's receiver knows.
+enum Heard {
+    /// Of TCP: what arrived completely.
+    Requests(Vec<Request>),
+    /// Of UDP: the mean delay, if anything came.
+    Delay(Option<Span>),
+}
+
+impl Heard {
+    fn by(receiver: &Agent) -> Heard {
+        match receiver {
+            Agent::Tcp(connection) => Heard::Requests(connection.feed().requests().to_vec()),
+            Agent::Ptcp(striped) => Heard::Requests(striped.feed().requests().to_vec()),
+            Agent::UdpSink(sink) => Heard::Delay(sink.mean_delay()),
+            Agent::UdpSource(_) => Heard::Delay(None),
+        }
     }
 }
 
@@ -165,34 +194,30 @@ impl Book {
         }
     }
 
-    fn close(&self, scenario: &Scenario, built: &Built, measures: &mut Vec<Measure>) {
+    fn close(&self, scenario: &Scenario, heard: &[Heard], measures: &mut Vec<Measure>) {
         let seconds = (self.window.to - self.window.from).as_secs_f64();
-        let mut put = |scope, of: &str, name: &'static str, value: f64| {
+        // Names are shared: a large scenario has tens of thousands of measures.
+        let window: Arc<str> = self.window.name.as_str().into();
+        let mut put = |scope, of: &Arc<str>, name: &'static str, value: f64| {
             let unit = MEASURES.iter().find(|known| known.0 == name).expect("every measure is listed").1;
-            measures.push(Measure { scope, of: of.to_owned(), window: self.window.name.clone(), name, unit, value });
+            measures.push(Measure { scope, of: Arc::clone(of), window: Arc::clone(&window), name, unit, value });
         };
         let goodput = |book: &FlowBook| book.received.gained() * 8.0 / 1e6 / seconds;
-        for ((flow, book), ends) in scenario.flows.iter().zip(&self.flows).zip(&built.flows) {
-            put("flow", &flow.name, "goodput", goodput(book));
-            let feed = match receiver(built, ends) {
-                Agent::Tcp(connection) => Some(connection.feed()),
-                Agent::Ptcp(striped) => Some(striped.feed()),
-                Agent::UdpSink(_) | Agent::UdpSource(_) => None,
-            };
-            if let Some(feed) = feed {
-                put("flow", &flow.name, "window", book.window / self.looks);
-                put("flow", &flow.name, "rtt", book.rtt / self.looks * 1e3);
-                put("flow", &flow.name, "retransmissions", book.retransmitted.gained());
-                put("flow", &flow.name, "timeouts", book.timeouts.gained());
-                requests(&self.window, feed.requests(), |name, value| put("flow", &flow.name, name, value));
-            }
-            match receiver(built, ends) {
-                Agent::UdpSink(sink) => {
-                    if let Some(delay) = sink.mean_delay() {
-                        put("flow", &flow.name, "delay", delay.as_secs_f64() * 1e3);
-                    }
+        for ((flow, book), heard) in scenario.flows.iter().zip(&self.flows).zip(heard) {
+            let of: Arc<str> = flow.name.as_str().into();
+            put("flow", &of, "goodput", goodput(book));
+            match heard {
+                Heard::Requests(done) => {
+                    put("flow", &of, "window", book.window / self.looks);
+                    put("flow", &of, "rtt", book.rtt / self.looks * 1e3);
+                    put("flow", &of, "retransmissions", book.retransmitted.gained());
+                    put("flow", &of, "timeouts", book.timeouts.gained());
+                    requests(&self.window, done, |name, value| {
+                        put("flow", &of, name, value);
+                    });
                 }
-                Agent::Tcp(_) | Agent::Ptcp(_) | Agent::UdpSource(_) => {}
+                Heard::Delay(Some(delay)) => put("flow", &of, "delay", delay.as_secs_f64() * 1e3),
+                Heard::Delay(None) => {}
             }
         }
         let mut groups: Vec<&str> = scenario.flows.iter().map(|flow| flow.group.as_str()).collect();
@@ -201,15 +226,17 @@ impl Book {
         for group in groups {
             let goodputs: Vec<f64> =
                 named().filter(|(flow, _)| flow.group == group).map(|(_, book)| goodput(book)).collect();
-            put("group", group, "goodput", goodputs.iter().sum());
-            put("group", group, "jain", jain(&goodputs));
+            let of: Arc<str> = group.into();
+            put("group", &of, "goodput", goodputs.iter().sum());
+            put("group", &of, "jain", jain(&goodputs));
         }
         let goodputs: Vec<f64> = self.flows.iter().map(goodput).collect();
-        put("all", "", "goodput", goodputs.iter().sum());
-        put("all", "", "jain", jain(&goodputs));
+        let of: Arc<str> = "".into();
+        put("all", &of, "goodput", goodputs.iter().sum());
+        put("all", &of, "jain", jain(&goodputs));
         for (link, books) in scenario.links.iter().zip(self.links.chunks_exact(2)) {
             for ((direction, profile), book) in [("up", &link.up), ("down", &link.down)].into_iter().zip(books) {
-                let of = format!("{}/{direction}", link.name);
+                let of: Arc<str> = format!("{}/{direction}", link.name).into();
                 let throughput = book.delivered.gained() * 8.0 / 1e6 / seconds;
                 put("link", &of, "throughput", throughput);
                 if profile.rate.base > Rate::ZERO {

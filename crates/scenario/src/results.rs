@@ -135,7 +135,7 @@ impl Store {
             for measure in measures {
                 let mut keys = point.clone();
                 keys.push(Value::Integer(job.seed.0.cast_signed()));
-                keys.extend([measure.window.as_str(), measure.scope, measure.of.as_str()].map(Value::from));
+                keys.extend([&*measure.window, measure.scope, &*measure.of].map(Value::from));
                 writer.row(&keys, measure.name, measure.value)?;
             }
         }
@@ -163,7 +163,7 @@ fn parse(line: &str) -> Option<Measure> {
     let mut parts = line.split('\t');
     let scope = parts.next()?;
     let scope = ["flow", "group", "link", "all"].into_iter().find(|known| *known == scope)?;
-    let (of, window, name) = (parts.next()?.to_owned(), parts.next()?.to_owned(), parts.next()?);
+    let (of, window, name) = (parts.next()?.into(), parts.next()?.into(), parts.next()?);
     let (name, unit, _) = MEASURES.iter().find(|known| known.0 == name)?;
     Some(Measure { scope, of, window, name, unit, value: parts.next()?.parse().ok()? })
 }
@@ -188,8 +188,8 @@ pub fn summary(plan: &Plan, results: &[Vec<Measure>]) -> Table {
         let mut samples: BTreeMap<usize, (Place<'_>, Vec<f64>)> = BTreeMap::new();
         let mut order: BTreeMap<Place<'_>, usize> = BTreeMap::new();
         for measures in &results[start..start + runs] {
-            for m in measures.iter().filter(|m| m.window == "steady" && m.scope != "flow") {
-                let place = (m.scope, m.of.as_str(), m.name, m.unit);
+            for m in measures.iter().filter(|m| &*m.window == "steady" && m.scope != "flow") {
+                let place = (m.scope, &*m.of, m.name, m.unit);
                 let next = order.len();
                 let number = *order.entry(place).or_insert(next);
                 samples.entry(number).or_insert((place, Vec::new())).1.push(m.value);

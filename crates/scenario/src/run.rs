@@ -69,7 +69,7 @@ impl Run {
     /// A measure over a window of the file's.
     #[must_use]
     pub fn measure_in(&self, window: &str, scope: &str, of: &str, name: &str) -> Option<f64> {
-        let is_it = |m: &&Measure| m.scope == scope && m.of == of && m.name == name && m.window == window;
+        let is_it = |m: &&Measure| m.scope == scope && *m.of == *of && m.name == name && *m.window == *window;
         self.measures.iter().find(is_it).map(|measure| measure.value)
     }
 }
@@ -110,13 +110,9 @@ impl Scenario {
                 series.take(&mut built, at);
             }
         }
-        Ok(Run {
-            seed,
-            measures: books.close(self, &built),
-            series: series.map(|sampler| sampler.series),
-            digest: built.sim.digest(),
-            totals: built.sim.totals(),
-        })
+        let (digest, totals) = (built.sim.digest(), built.sim.totals());
+        let series = series.map(|sampler| sampler.series);
+        Ok(Run { seed, measures: books.close(self, built), series, digest, totals })
     }
 }
 
@@ -169,12 +165,12 @@ impl Sampler {
 
 /// The agent that sends a flow's bulk.
 pub(crate) fn sender<'a>(built: &'a Built, ends: &Ends) -> &'a Agent {
-    &built.sim.host(ends.from.0).agents()[ends.from.1]
+    built.sim.host(ends.from.0).agent(ends.from.1)
 }
 
 /// The agent that receives it.
 pub(crate) fn receiver<'a>(built: &'a Built, ends: &Ends) -> &'a Agent {
-    &built.sim.host(ends.to.0).agents()[ends.to.1]
+    built.sim.host(ends.to.0).agent(ends.to.1)
 }
 
 /// How a flow's sender stands.

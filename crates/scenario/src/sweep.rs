@@ -30,7 +30,7 @@ impl Plan {
     /// The runs of a file with some of its values set, with as many seeds as it says or `runs`. A sweep over a value that is set is not made.
     ///
     /// # Errors
-    /// If a combination makes no sense.
+    /// If a combination makes no sense. That a topology leads nowhere is told by the first run if it is the only combination, or the first.
     pub fn new(document: &Document, settings: &[Setting], runs: Option<u32>) -> Result<Plan, ScenarioError> {
         let mut points: Vec<Vec<Setting>> = Vec::new();
         for mut point in document.points() {
@@ -43,8 +43,10 @@ impl Plan {
         for point in points {
             let all: Vec<Setting> = point.iter().chain(settings).cloned().collect();
             let scenario = document.scenario(&all)?;
-            // A topology that leads nowhere is found before hours of other runs.
-            scenario.build(scenario.seed)?;
+            if !plan.scenarios.is_empty() {
+                // A topology that leads nowhere is found before hours of other runs; the first point's run comes at once.
+                scenario.build(scenario.seed)?;
+            }
             for n in 0..u64::from(runs.unwrap_or(scenario.runs)) {
                 let seed = Seed(scenario.seed.0.wrapping_add(n));
                 plan.jobs.push(Job { point: point.clone(), seed, scenario: plan.scenarios.len() });
@@ -85,30 +87,33 @@ impl Plan {
         let is_over = AtomicBool::new(false);
         let failure = Mutex::new(None);
         let done = Mutex::new(done);
-        std::thread::scope(|scope| {
-            for _ in 0..threads.clamp(1, self.jobs.len().max(1)) {
-                scope.spawn(|| {
-                    while !is_over.load(Ordering::Relaxed) {
-                        let number = next.fetch_add(1, Ordering::Relaxed);
-                        let Some(job) = self.jobs.get(number) else { return };
-                        if !wanted(number) {
-                            continue;
-                        }
-                        match self.scenario(job).run(job.seed, looks) {
-                            Ok(run) => {
-                                let mut done = done.lock().expect("no run panics while it holds this");
-                                if !done(number, run) {
-                                    is_over.store(true, Ordering::Relaxed);
-                                }
-                            }
-                            Err(error) => {
-                                is_over.store(true, Ordering::Relaxed);
-                                failure.lock().expect("nobody panics while holding this").get_or_insert(error);
-                            }
+        let work = || {
+            while !is_over.load(Ordering::Relaxed) {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                let Some(job) = self.jobs.get(number) else { return };
+                if !wanted(number) {
+                    continue;
+                }
+                match self.scenario(job).run(job.seed, looks) {
+                    Ok(run) => {
+                        let mut done = done.lock().expect("no run panics while it holds this");
+                        if !done(number, run) {
+                            is_over.store(true, Ordering::Relaxed);
                         }
                     }
-                });
+                    Err(error) => {
+                        is_over.store(true, Ordering::Relaxed);
+                        failure.lock().expect("nobody panics while holding this").get_or_insert(error);
+                    }
+                }
             }
+        };
+        std::thread::scope(|scope| {
+            // This thread is one of them: the memory that reading the file took is this one's to use again.
+            for _ in 1..threads.min(self.jobs.len()) {
+                scope.spawn(work);
+            }
+            work();
         });
         failure.into_inner().expect("all threads have ended").map_or(Ok(()), Err)
     }

@@ -1,6 +1,7 @@
 //! One end of a connection: opening, closing, and both halves.
 
 use alloc::collections::VecDeque;
+use alloc::sync::Arc;
 
 use policy::cc::Controller;
 use units::{Bytes, Span, SubflowId, Time};
@@ -8,7 +9,7 @@ use wire::tcp::{Flags, Segment};
 
 use crate::Config;
 use crate::receiver::Receiver;
-use crate::sender::{Sender, Stats, stamp_of};
+use crate::sender::{Data, Sender, Stats, stamp_of};
 
 /// How often an unanswered SYN is sent before the connection is given up.
 const SYN_TRIES: u32 = 8;
@@ -47,7 +48,7 @@ pub struct Endpoint {
     receiver: Receiver,
     state: State,
     /// What a probe or an answer left to be sent.
-    extra: Option<Segment>,
+    extra: Option<Data>,
     events: VecDeque<Event>,
     is_finished: bool,
     is_closed: bool,
@@ -73,19 +74,19 @@ enum State {
 }
 
 impl Endpoint {
-    /// The end that opens the connection.
+    /// The end that opens the connection. Many can share one configuration.
     #[must_use]
-    pub fn client(config: Config, subflow: SubflowId) -> Endpoint {
-        Endpoint::new(config, subflow, true)
+    pub fn client(config: impl Into<Arc<Config>>, subflow: SubflowId) -> Endpoint {
+        Endpoint::new(config.into(), subflow, true)
     }
 
     /// The end that waits for it.
     #[must_use]
-    pub fn server(config: Config, subflow: SubflowId) -> Endpoint {
-        Endpoint::new(config, subflow, false)
+    pub fn server(config: impl Into<Arc<Config>>, subflow: SubflowId) -> Endpoint {
+        Endpoint::new(config.into(), subflow, false)
     }
 
-    fn new(config: Config, id: SubflowId, is_client: bool) -> Endpoint {
+    fn new(config: Arc<Config>, id: SubflowId, is_client: bool) -> Endpoint {
         Endpoint {
             id,
             headers: config.headers,
@@ -183,16 +184,15 @@ impl Endpoint {
             return self.poll_opening(now);
         }
         let data = match self.extra.take() {
-            Some(segment) => Some(segment),
+            Some(data) => Some(data),
             None => self.sender.poll_send(now, cc),
         };
-        let has_data = data.as_ref().is_some_and(|segment| segment.span() > 0);
-        let segment = match data {
-            Some(segment) => segment,
-            None if self.receiver.is_due(now) => Segment { seq: self.sender.next(), ..Segment::default() },
+        let data = match data {
+            Some(data) => data,
+            None if self.receiver.is_due(now) => Data { seq: self.sender.next(), len: 0, flags: Flags::default() },
             None => return None,
         };
-        Some(self.finish(now, segment, has_data))
+        Some(self.finish(now, data))
     }
 
     fn poll_opening(&mut self, now: Time) -> Option<Transmit> {
@@ -208,20 +208,22 @@ impl Endpoint {
         let wait = Span::from_secs(1 << tries.min(6));
         let first_at = first_at.or(Some(now));
         self.state = State::Opening { is_client, tries: tries + 1, at: now + wait, first_at, window_end };
-        let mut segment = Segment { flags: Flags::SYN, timestamp: stamp_of(now), ..Segment::default() };
-        if is_client {
+        let segment = if is_client {
+            let mut segment = Segment { flags: Flags::SYN, timestamp: stamp_of(now), ..Segment::default() };
             self.receiver.offer(&mut segment);
+            segment
         } else {
-            self.receiver.acknowledge(&mut segment);
-        }
+            self.receiver.acknowledge().with(0, 0, Flags::SYN, stamp_of(now))
+        };
         Some(Transmit { segment, bytes: self.headers, is_ecn_capable: false })
     }
 
     #[inline]
-    fn finish(&mut self, now: Time, mut segment: Segment, has_data: bool) -> Transmit {
-        segment.timestamp = stamp_of(now);
-        self.receiver.acknowledge(&mut segment);
-        let bytes = self.headers + Bytes(u64::from(segment.len));
+    fn finish(&mut self, now: Time, data: Data) -> Transmit {
+        let Data { seq, len, flags } = data;
+        let segment = self.receiver.acknowledge().with(seq, len, flags, stamp_of(now));
+        let bytes = self.headers + Bytes(u64::from(len));
+        let has_data = len > 0 || flags.has(Flags::FIN);
         Transmit { segment, bytes, is_ecn_capable: self.is_ecn_capable && has_data }
     }
 
@@ -245,9 +247,9 @@ impl Endpoint {
     /// The deadline has come; [`Endpoint::poll_send`] has what follows from it.
     pub fn handle_deadline<C: Controller + ?Sized>(&mut self, now: Time, cc: &mut C) {
         if self.state == State::Open
-            && let Some(segment) = self.sender.handle_deadline(now, cc)
+            && let Some(data) = self.sender.handle_deadline(now, cc)
         {
-            self.extra = Some(segment);
+            self.extra = Some(data);
         }
     }
 

@@ -46,6 +46,27 @@ enum Ack {
     Now,
 }
 
+/// The receiving half's part of a segment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answer {
+    ack: u64,
+    flags: Flags,
+    window: u32,
+    echo: u32,
+    sack: [SackBlock; 3],
+    sack_count: u8,
+}
+
+impl Answer {
+    /// The segment that says this, and what the sending half says.
+    #[inline]
+    pub(crate) fn with(self, seq: u64, len: u16, flags: Flags, timestamp: u32) -> Segment {
+        let Answer { ack, window, echo, sack, sack_count, .. } = self;
+        let flags = flags.with(self.flags);
+        Segment { seq, ack, window, len, flags, sack_count, sack, timestamp, timestamp_echo: echo }
+    }
+}
+
 impl Receiver {
     pub(crate) fn new(config: &Config) -> Receiver {
         Receiver {
@@ -184,32 +205,41 @@ impl Receiver {
         }
     }
 
-    /// Writes what has arrived into a segment that goes out, which settles the acknowledgement.
+    /// What a segment that goes out says of what has arrived, which settles the acknowledgement.
     #[inline]
-    pub(crate) fn acknowledge(&mut self, segment: &mut Segment) {
-        segment.ack = self.next;
-        segment.flags = segment.flags.with(Flags::ACK);
-        if self.is_marked {
-            segment.flags = segment.flags.with(Flags::ECE);
-        }
+    pub(crate) fn acknowledge(&mut self) -> Answer {
+        let marks = if self.is_marked { Flags::ECE } else { Flags::default() };
         let end = self.read + self.buffer;
-        segment.window = u32::try_from(end.saturating_sub(self.next)).unwrap_or(u32::MAX);
-        segment.timestamp_echo = self.echo;
+        let has_more = self.is_selective && (self.duplicate.is_some() || !self.blocks.is_empty());
+        let (sack, sack_count) = if has_more { self.selective() } else { Default::default() };
         self.told = end;
-        if self.is_selective && (self.duplicate.is_some() || !self.blocks.is_empty()) {
-            let blocks = self.duplicate.take().into_iter().chain(self.blocks.iter().copied()).take(3);
-            for (slot, (from, to)) in segment.sack.iter_mut().zip(blocks) {
-                // Blocks lie within a window of the acknowledgement, and windows are below 2^31.
-                let offset = from.cast_signed() - self.next.cast_signed();
-                *slot = SackBlock {
-                    from: i32::try_from(offset).unwrap_or(i32::MIN),
-                    len: u32::try_from(to - from).unwrap_or(u32::MAX),
-                };
-                segment.sack_count += 1;
-            }
-        }
         self.ack = Ack::None;
         self.unacked = 0;
+        Answer {
+            ack: self.next,
+            flags: Flags::ACK.with(marks),
+            window: u32::try_from(end.saturating_sub(self.next)).unwrap_or(u32::MAX),
+            echo: self.echo,
+            sack,
+            sack_count,
+        }
+    }
+
+    /// What arrived beyond the acknowledgement, and how many of the blocks mean something. On its own, so that an answer without stays in registers.
+    #[inline(never)]
+    fn selective(&mut self) -> ([SackBlock; 3], u8) {
+        let (mut sack, mut count) = ([SackBlock::default(); 3], 0);
+        let blocks = self.duplicate.take().into_iter().chain(self.blocks.iter().copied());
+        for (slot, (from, to)) in sack.iter_mut().zip(blocks) {
+            // Blocks lie within a window of the acknowledgement, and windows are below 2^31.
+            let offset = from.cast_signed() - self.next.cast_signed();
+            *slot = SackBlock {
+                from: i32::try_from(offset).unwrap_or(i32::MIN),
+                len: u32::try_from(to - from).unwrap_or(u32::MAX),
+            };
+            count += 1;
+        }
+        (sack, count)
     }
 
     /// Writes the window into a segment that acknowledges nothing.

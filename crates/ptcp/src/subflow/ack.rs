@@ -186,7 +186,9 @@ impl<B: Copy> Subflow<B> {
         // The peer may not make a path look shorter than it is (RFC 9002, section 5.3).
         let waited = Span::from_micros(u64::from(ack.delay) * Ack::DELAY_UNIT).min(self.max_ack_delay);
         let rtt = if raw >= self.rtt.min() + waited { raw - waited } else { raw };
-        self.rtt.handle_sample(rtt);
+        // Samples come with every other packet (RFC 7323, appendix G).
+        let before = self.in_flight + harvest.bytes;
+        self.rtt.handle_sample(rtt, before.div_ceil(2 * self.mss.0));
         Some(rtt)
     }
 

@@ -157,7 +157,7 @@ impl<B: Copy> Subflow<B> {
         cc.handle_add(now, id, &Start { mss, initial_window: Bytes(mss.0 * u64::from(config.initial_window)) });
         let mut round_trip = RoundTrip::new(Span::ZERO);
         if let Some(rtt) = rtt {
-            round_trip.handle_sample(rtt);
+            round_trip.handle_sample(rtt, 1);
         }
         Subflow {
             id,

@@ -2,10 +2,10 @@
 
 /// One direction of a stream.
 #[derive(Default)]
-pub struct Model {
-    pub written: u64,
-    pub is_finished: bool,
-    pub is_reset: bool,
+pub(crate) struct Model {
+    pub(crate) written: u64,
+    pub(crate) is_finished: bool,
+    pub(crate) is_reset: bool,
     /// Which bytes have come, one by one.
     arrived: Vec<bool>,
     complete: u64,
@@ -13,7 +13,7 @@ pub struct Model {
 
 impl Model {
     /// A packet with this piece came, and was accepted.
-    pub fn arrive(&mut self, offset: u64, len: u16) {
+    pub(crate) fn arrive(&mut self, offset: u64, len: u16) {
         let (from, to) = (index(offset), index(offset) + usize::from(len));
         assert!(to as u64 <= self.written, "bytes came that were never written");
         if self.arrived.len() < to {
@@ -26,17 +26,17 @@ impl Model {
     }
 
     /// The connection says how much can be read in order.
-    pub fn check(&self, received: u64) {
+    pub(crate) fn check(&self, received: u64) {
         if !self.is_reset {
             assert!(received <= self.complete, "{received} bytes can be read, {} came without a gap", self.complete);
         }
     }
 
-    pub fn complete(&self) -> u64 {
+    pub(crate) fn complete(&self) -> u64 {
         self.complete
     }
 
-    pub fn is_whole(&self) -> bool {
+    pub(crate) fn is_whole(&self) -> bool {
         self.is_reset || self.complete == self.written
     }
 }

@@ -6,14 +6,14 @@ use units::{Span, Time};
 use wire::ptcp::Packet;
 
 /// Uniform draws (`SplitMix64`), enough for a test.
-pub struct Dice(u64);
+pub(crate) struct Dice(u64);
 
 impl Dice {
-    pub fn new(seed: u64) -> Dice {
+    pub(crate) fn new(seed: u64) -> Dice {
         Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d)
     }
 
-    pub fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -22,22 +22,22 @@ impl Dice {
     }
 
     /// From 0 to below `n`.
-    pub fn below(&mut self, n: u64) -> u64 {
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
         self.next() % n
     }
 
-    pub fn hits(&mut self, thousandths: u64) -> bool {
+    pub(crate) fn hits(&mut self, thousandths: u64) -> bool {
         self.below(1_000) < thousandths
     }
 
     /// One of these.
-    pub fn of<T: Copy>(&mut self, choices: &[T]) -> T {
+    pub(crate) fn of<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[usize::try_from(self.below(choices.len() as u64)).unwrap()]
     }
 }
 
 /// One path, both ways alike but for the times when it is down.
-pub struct Weather {
+pub(crate) struct Weather {
     delay: Span,
     /// Nanoseconds a byte takes.
     byte: u64,
@@ -54,7 +54,7 @@ pub struct Weather {
 }
 
 impl Weather {
-    pub fn draw(dice: &mut Dice, is_first: bool) -> Weather {
+    pub(crate) fn draw(dice: &mut Dice, is_first: bool) -> Weather {
         let ms = |ms| Time::ZERO + Span::from_millis(ms);
         let mild = dice.hits(400);
         let begin = dice.below(2_500);
@@ -81,15 +81,15 @@ impl Weather {
 }
 
 /// A packet under way.
-pub struct Flight {
-    pub path: u16,
-    pub to_server: bool,
-    pub packet: Packet,
-    pub is_corrupt: bool,
+pub(crate) struct Flight {
+    pub(crate) path: u16,
+    pub(crate) to_server: bool,
+    pub(crate) packet: Packet,
+    pub(crate) is_corrupt: bool,
 }
 
 /// All paths, and what is under way on them.
-pub struct Network {
+pub(crate) struct Network {
     dice: Dice,
     weather: Vec<Weather>,
     /// For each path and direction, when the line is free.
@@ -99,16 +99,16 @@ pub struct Network {
 }
 
 impl Network {
-    pub fn new(dice: Dice, weather: Vec<Weather>) -> Network {
+    pub(crate) fn new(dice: Dice, weather: Vec<Weather>) -> Network {
         let free_at = weather.iter().map(|_| [Time::ZERO; 2]).collect();
         Network { dice, weather, free_at, flights: BTreeMap::new(), count: 0 }
     }
 
-    pub fn paths(&self) -> usize {
+    pub(crate) fn paths(&self) -> usize {
         self.weather.len()
     }
 
-    pub fn send(&mut self, now: Time, path: u16, to_server: bool, packet: Packet) {
+    pub(crate) fn send(&mut self, now: Time, path: u16, to_server: bool, packet: Packet) {
         // Paths beyond those of the beginning are new addresses on the same links.
         let index = usize::from(path) % self.weather.len();
         let (weather, way) = (&self.weather[index], usize::from(!to_server));
@@ -140,11 +140,11 @@ impl Network {
         }
     }
 
-    pub fn next_at(&self) -> Option<Time> {
+    pub(crate) fn next_at(&self) -> Option<Time> {
         self.flights.first_key_value().map(|((at, _), _)| *at)
     }
 
-    pub fn arrive(&mut self, now: Time) -> Option<Flight> {
+    pub(crate) fn arrive(&mut self, now: Time) -> Option<Flight> {
         let first = self.flights.first_entry()?;
         (first.key().0 <= now).then(|| first.remove())
     }

@@ -15,7 +15,7 @@ use crate::network::{Dice, Network, Weather};
 /// When everything has to have arrived.
 const BOUND: Time = Time::from_nanos(900_000_000_000);
 
-pub struct Run {
+pub(crate) struct Run {
     dice: Dice,
     network: Network,
     /// Client and server.
@@ -48,7 +48,7 @@ enum Step {
 }
 
 impl Run {
-    pub fn new(seed: u64) -> Run {
+    pub(crate) fn new(seed: u64) -> Run {
         let mut dice = Dice::new(seed);
         let paths = 1 + dice.below(4);
         let weather = (0..paths).map(|n| Weather::draw(&mut dice, n == 0)).collect();
@@ -114,7 +114,7 @@ impl Run {
     }
 
     /// Runs until everything has arrived. Returns a digest of all packets.
-    pub fn finish(mut self) -> u64 {
+    pub(crate) fn finish(mut self) -> u64 {
         let mut steps = self.plan();
         let (mut idle, mut idle_since) = (0, Time::ZERO);
         loop {

@@ -2,6 +2,8 @@
 
 mod striped;
 
+use std::collections::BTreeSet;
+
 use link::config::Problem;
 use link::config::reader::{Section, Value, nearest};
 use tcp::Detection;
@@ -39,14 +41,16 @@ enum Kind {
 
 pub(super) fn flows(list: &Value<'_>, links: &[LinkSpec]) -> Result<Vec<FlowSpec>> {
     let mut flows: Vec<FlowSpec> = Vec::new();
+    let mut known = BTreeSet::new();
+    let nodes: BTreeSet<&str> = links.iter().flat_map(|link| &link.between).map(String::as_str).collect();
     for value in list.list()? {
         let section = value.section()?;
         let name = section.require("name")?;
         let section = section.renamed(format!("flow.{}", name.text()?.trim_end_matches('*')));
         let names = Numbered::read(&section, &name)?;
         for number in names.numbers() {
-            let flow = flow(&section, &names, number, links)?;
-            if flows.iter().any(|other| other.name == flow.name) {
+            let flow = flow(&section, &names, number, links, &nodes)?;
+            if !known.insert(flow.name.clone()) {
                 return Err(name.error(Problem::Sense("is the name of an earlier flow too")));
             }
             flows.push(flow);
@@ -58,7 +62,13 @@ pub(super) fn flows(list: &Value<'_>, links: &[LinkSpec]) -> Result<Vec<FlowSpec
     Ok(flows)
 }
 
-fn flow(section: &Section<'_>, names: &Numbered, number: u32, links: &[LinkSpec]) -> Result<FlowSpec> {
+fn flow(
+    section: &Section<'_>,
+    names: &Numbered,
+    number: u32,
+    links: &[LinkSpec],
+    nodes: &BTreeSet<&str>,
+) -> Result<FlowSpec> {
     let kinds = [("tcp", Kind::Tcp), ("ptcp", Kind::Ptcp), ("udp", Kind::Udp)];
     let kind = section.get("transport").map_or(Ok(Kind::Tcp), |value| value.word(&kinds))?;
     let own = match kind {
@@ -73,9 +83,9 @@ fn flow(section: &Section<'_>, names: &Numbered, number: u32, links: &[LinkSpec]
         Some(value) if value.is_text() && value.text()? == "off" => Some(Span::ZERO),
         Some(value) => Some(value.quantity()?),
     };
-    let from = node(&section.require("from")?, number, links)?;
+    let from = node(&section.require("from")?, number, nodes)?;
     let to_value = section.require("to")?;
-    let to = node(&to_value, number, links)?;
+    let to = node(&to_value, number, nodes)?;
     if from == to {
         return Err(to_value.error(Problem::Sense("is where the flow begins")));
     }
@@ -96,13 +106,12 @@ fn flow(section: &Section<'_>, names: &Numbered, number: u32, links: &[LinkSpec]
 }
 
 /// A node that some link leads to.
-fn node(value: &Value<'_>, number: u32, links: &[LinkSpec]) -> Result<String> {
+fn node(value: &Value<'_>, number: u32, nodes: &BTreeSet<&str>) -> Result<String> {
     let name = numbered(value, number)?;
-    let nodes = || links.iter().flat_map(|link| &link.between);
-    if nodes().any(|node| *node == name) {
+    if nodes.contains(name.as_str()) {
         return Ok(name);
     }
-    let nearest = nearest(&name, nodes().map(String::as_str)).map(ToOwned::to_owned);
+    let nearest = nearest(&name, nodes.iter().copied()).map(ToOwned::to_owned);
     Err(value.error(Problem::UnknownWord { found: name, nearest }))
 }
 

@@ -1,5 +1,7 @@
 //! From TOML to a [`Scenario`]: everything but the flows.
 
+use std::collections::BTreeSet;
+
 use link::Profile;
 use link::config::reader::{Section, Value};
 use link::config::{self, ConfigError, Problem};
@@ -94,6 +96,7 @@ fn windows(root: &Section<'_>, duration: Span) -> Result<Vec<Window>> {
 
 fn links(list: &Value<'_>, seed: Seed, links: &mut Vec<LinkSpec>) -> Result<()> {
     let keys: Vec<&'static str> = ["name", "between", "count", "up", "down"].into_iter().chain(line_keys()).collect();
+    let mut known: BTreeSet<String> = links.iter().map(|link| link.name.clone()).collect();
     for value in list.list()? {
         let section = value.section()?;
         section.allow(&keys)?;
@@ -112,7 +115,7 @@ fn links(list: &Value<'_>, seed: Seed, links: &mut Vec<LinkSpec>) -> Result<()> 
         let names = Numbered::read(&section, &name)?;
         for number in names.numbers() {
             let name_now = names.name(number);
-            if links.iter().any(|link| link.name == name_now) {
+            if !known.insert(name_now.clone()) {
                 return Err(name.error(Problem::Sense("is the name of an earlier link too")));
             }
             let link_seed = seed.stream(&format!("link/{name_now}/rate"));

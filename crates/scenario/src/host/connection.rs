@@ -2,11 +2,12 @@
 
 use netsim::{Out, Route};
 use policy::cc::Controller;
+use smallvec::SmallVec;
 use tcp::Endpoint;
 use units::{Bytes, Span, SubflowId, Time};
 use wire::tcp::Segment;
 
-use crate::host::Feed;
+use crate::host::{Feed, NEVER};
 use crate::packet::{Ecn, Packet};
 
 /// One TCP connection of a flow that may have several, each on a way of its own.
@@ -34,7 +35,7 @@ impl Subflow {
 #[derive(Clone, Debug)]
 pub struct Connection {
     controller: Box<dyn Controller>,
-    subflows: Vec<Subflow>,
+    subflows: SmallVec<[Subflow; 1]>,
     feed: Feed,
     /// When it opens its subflows; `None`: it did, or the other end does.
     opens: Option<Time>,
@@ -54,7 +55,15 @@ impl Connection {
         opens: Option<Time>,
         stop: Option<Time>,
     ) -> Connection {
-        Connection { controller, subflows, feed, opens, stop, is_closed: false, received: Bytes::ZERO }
+        Connection {
+            controller,
+            subflows: subflows.into_iter().collect(),
+            feed,
+            opens,
+            stop,
+            is_closed: false,
+            received: Bytes::ZERO,
+        }
     }
 
     /// Its subflows.
@@ -141,9 +150,14 @@ impl Connection {
     /// When something is due by itself.
     #[inline]
     pub(crate) fn poll_deadline(&self) -> Option<Time> {
-        let endpoints = self.subflows.iter().filter_map(|subflow| subflow.endpoint.poll_deadline());
-        let others = [self.opens, self.feed.poll_deadline(), self.controller.poll_deadline()];
-        endpoints.chain(others.into_iter().flatten()).min()
+        let mut earliest = NEVER;
+        for subflow in &self.subflows {
+            earliest = earliest.min(subflow.endpoint.poll_deadline().unwrap_or(NEVER));
+        }
+        for other in [self.opens, self.feed.poll_deadline(), self.controller.poll_deadline()] {
+            earliest = earliest.min(other.unwrap_or(NEVER));
+        }
+        (earliest < NEVER).then_some(earliest)
     }
 
     /// Lets the application write as much as the subflow can soon send: data is bound late, so that it goes where there is room.
@@ -155,10 +169,14 @@ impl Connection {
         let is_over = self.stop.is_some_and(|stop| stop <= now);
         if !is_over {
             let subflow = &mut self.subflows[index];
-            let window = self.controller.allowance(id(index)).window;
-            // Twice the window lies ahead of what is acknowledged: the next acknowledgements never find nothing to send.
-            let wanted = subflow.endpoint.acked() + window + window + AHEAD;
-            let bytes = self.feed.write(now, self.received, wanted - subflow.written);
+            let room = if self.feed.fills_room() {
+                let window = self.controller.allowance(id(index)).window;
+                // Twice the window lies ahead of what is acknowledged: the next acknowledgements never find nothing to send.
+                subflow.endpoint.acked() + window + window + AHEAD - subflow.written
+            } else {
+                Bytes::ZERO
+            };
+            let bytes = self.feed.write(now, self.received, room);
             if bytes > Bytes::ZERO {
                 subflow.written += bytes;
                 subflow.endpoint.write(bytes);

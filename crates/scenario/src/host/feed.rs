@@ -134,6 +134,12 @@ impl Feed {
         }
     }
 
+    /// Whether what it writes depends on the connection's room.
+    #[must_use]
+    pub fn fills_room(&self) -> bool {
+        matches!(self, Feed::Bulk | Feed::File { .. })
+    }
+
     /// How much it writes at `now` beyond what it wrote before, when `received` bytes have come from the other end, and the connection
     /// could do with `room` more.
     pub fn write(&mut self, now: Time, received: Bytes, room: Bytes) -> Bytes {

@@ -6,6 +6,7 @@ mod striped;
 mod udp;
 
 use netsim::Out;
+use smallvec::{SmallVec, smallvec};
 use units::Time;
 
 use crate::Packet;
@@ -20,10 +21,14 @@ const NEVER: Time = Time::from_nanos(u64::MAX);
 
 /// One end of a flow.
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all are of TCP, and an address less to follow counts at each packet"
+)]
 pub enum Agent {
-    /// Of TCP; boxed, since it is much larger than the others.
-    Tcp(Box<Connection>),
-    /// Of a striped connection.
+    /// Of TCP.
+    Tcp(Connection),
+    /// Of a striped connection; boxed, since it is much larger than the others.
     Ptcp(Box<Striped>),
     /// Sends datagrams.
     UdpSource(UdpSource),
@@ -43,49 +48,66 @@ impl Agent {
 }
 
 /// A host: agents, and for each connection that ends here, which agent and which subflow of it that is.
+///
+/// Most hosts have one agent with one connection; those are in the host itself.
 #[derive(Clone, Debug, Default)]
 pub struct Node {
-    agents: Vec<Agent>,
-    /// By the connection's number, less that of the first.
-    connections: Vec<(u32, u32)>,
-    first: u32,
-    deadlines: Vec<Time>,
-    /// The least of the deadlines.
+    /// The least of the agents' deadlines.
     next: Time,
+    first: u32,
+    /// By the connection's number, less that of the first.
+    connections: SmallVec<[(u32, u32); 1]>,
+    agents: SmallVec<[Seat; 1]>,
+}
+
+/// An agent, and when it wants to be called.
+#[derive(Clone, Debug)]
+struct Seat {
+    deadline: Time,
+    agent: Agent,
 }
 
 impl Node {
     /// A host with these agents; `ends` are the connections that end here, in order: number, agent and subflow.
     #[must_use]
     pub fn new(agents: Vec<Agent>, ends: &[(u32, u32, u32)]) -> Node {
-        let deadlines: Vec<Time> = agents.iter().map(|agent| agent.poll_deadline().unwrap_or(NEVER)).collect();
-        let next = deadlines.iter().copied().min().unwrap_or(NEVER);
+        let seat = |agent: Agent| Seat { deadline: agent.poll_deadline().unwrap_or(NEVER), agent };
+        let agents: SmallVec<[Seat; 1]> = agents.into_iter().map(seat).collect();
+        let next = earliest(&agents);
         let first = ends.first().map_or(0, |end| end.0);
         let count = ends.last().map_or(0, |end| end.0 - first + 1);
-        let mut connections = vec![(u32::MAX, 0); count as usize];
+        let mut connections = smallvec![(u32::MAX, 0); count as usize];
         for (number, agent, subflow) in ends {
             connections[(number - first) as usize] = (*agent, *subflow);
         }
-        Node { agents, connections, first, deadlines, next }
+        Node { next, first, connections, agents }
     }
 
-    /// Its agents.
+    /// One of its agents.
+    ///
+    /// # Panics
+    /// If there is no such agent.
     #[must_use]
-    pub fn agents(&self) -> &[Agent] {
-        &self.agents
+    pub fn agent(&self, index: usize) -> &Agent {
+        &self.agents[index].agent
     }
 
     /// Notes an agent's deadline after something happened to it.
     #[inline]
     fn rearm(&mut self, agent: usize) {
-        let at = self.agents[agent].poll_deadline().unwrap_or(NEVER);
-        let before = std::mem::replace(&mut self.deadlines[agent], at);
+        let seat = &mut self.agents[agent];
+        let at = seat.agent.poll_deadline().unwrap_or(NEVER);
+        let before = std::mem::replace(&mut seat.deadline, at);
         if at <= self.next {
             self.next = at;
         } else if before == self.next {
-            self.next = self.deadlines.iter().copied().min().unwrap_or(NEVER);
+            self.next = earliest(&self.agents);
         }
     }
+}
+
+fn earliest(agents: &[Seat]) -> Time {
+    agents.iter().map(|seat| seat.deadline).min().unwrap_or(NEVER)
 }
 
 impl netsim::Host<Packet> for Node {
@@ -93,15 +115,15 @@ impl netsim::Host<Packet> for Node {
     fn handle_packet(&mut self, now: Time, packet: Packet, out: &mut Out<Packet>) {
         let (agent, subflow) = self.connections[(packet.connection() - self.first) as usize];
         let agent = agent as usize;
-        match (&mut self.agents[agent], packet) {
+        match (&mut self.agents[agent].agent, &packet) {
             (Agent::Tcp(connection), Packet::Tcp { segment, ecn, .. }) => {
-                connection.handle_segment(now, subflow as usize, &segment, ecn, out);
+                connection.handle_segment(now, subflow as usize, segment, *ecn, out);
             }
             (Agent::Ptcp(striped), Packet::Ptcp { packet, ecn, .. }) => {
                 let path = u16::try_from(subflow).expect("paths are numbered in 16 bits");
-                striped.handle_packet(now, path, &packet, ecn, out);
+                striped.handle_packet(now, path, packet, *ecn, out);
             }
-            (Agent::UdpSink(sink), Packet::Udp { bytes, sent_at, .. }) => sink.handle_datagram(now, bytes, sent_at),
+            (Agent::UdpSink(sink), Packet::Udp { bytes, sent_at, .. }) => sink.handle_datagram(now, *bytes, *sent_at),
             _ => unreachable!("connections are numbered by the transport of their flow"),
         }
         self.rearm(agent);
@@ -114,10 +136,11 @@ impl netsim::Host<Packet> for Node {
 
     fn handle_deadline(&mut self, now: Time, out: &mut Out<Packet>) {
         for agent in 0..self.agents.len() {
-            if self.deadlines[agent] > now {
+            let seat = &mut self.agents[agent];
+            if seat.deadline > now {
                 continue;
             }
-            match &mut self.agents[agent] {
+            match &mut seat.agent {
                 Agent::Tcp(connection) => connection.handle_deadline(now, out),
                 Agent::Ptcp(striped) => striped.handle_deadline(now, out),
                 Agent::UdpSource(source) => source.handle_deadline(now, out),

@@ -6,7 +6,7 @@ use units::{Bytes, Rate, Span, Time};
 use wire::tcp::{Flags, SackBlock, Segment};
 
 use super::scoreboard::{Record, State};
-use super::{Phase, Sender, stamp_of};
+use super::{Eifel, Phase, Sender, stamp_of};
 use crate::Detection;
 
 /// Duplicate acknowledgements that mean a loss.
@@ -18,9 +18,21 @@ struct Harvest {
     /// Payload.
     bytes: u64,
     /// The latest sent of the delivered packets.
-    newest: Option<Record>,
+    newest: Option<Newest>,
     /// The round-trip time of the latest sent of those that were sent once.
     rtt: Option<Span>,
+}
+
+/// What is of interest of the record of a delivered packet.
+#[derive(Clone, Copy, Debug)]
+struct Newest {
+    seq: u64,
+    sent_at: Time,
+    window: Bytes,
+    delivered: u64,
+    delivered_at: Time,
+    first_sent_at: Time,
+    is_app_limited: bool,
 }
 
 impl Sender {
@@ -32,12 +44,23 @@ impl Sender {
         }
         let window_end = segment.ack + u64::from(segment.window);
         let has_moved_window = window_end != self.window_end;
+        if !has_moved_window
+            && segment.ack == self.una
+            && segment.sack_count == 0
+            && !segment.flags.has(Flags::ECE)
+            && self.board.is_empty()
+            && matches!(self.phase, Phase::Open)
+        {
+            // As all data comes to who sends none: it says nothing that is not known.
+            return;
+        }
         self.window_end = self.window_end.max(window_end);
         let was_lost = self.stats.lost;
         let highest = self.board.highest();
         let old_una = self.una;
         let has_advanced = segment.ack > self.una;
         let was_in_recovery = matches!(self.phase, Phase::Recovery { .. });
+        let in_flight = self.next - self.una;
         let harvest = self.harvest(now, segment, highest);
         let is_duplicate = !has_advanced
             && segment.ack == old_una
@@ -45,7 +68,9 @@ impl Sender {
             && !self.board.is_empty()
             && (!has_moved_window || segment.sack_count > 0);
         if let Some(rtt) = harvest.rtt.or_else(|| self.echoed(now, segment, has_advanced)) {
-            self.rtt.handle_sample(rtt);
+            // Samples come with every other packet (RFC 7323, appendix G).
+            let expected = in_flight.div_ceil(2 * self.config.mss.0);
+            self.rtt.handle_sample(rtt, expected);
         }
         if has_advanced || harvest.bytes > 0 {
             self.has_probed = false;
@@ -84,13 +109,21 @@ impl Sender {
         let is_rack = self.config.detection == Detection::Rack;
         let Sender { board, rack, rtt, .. } = self;
         let min_rtt = rtt.min();
-        let mut each = |record: Record| {
+        let mut each = |record: &Record| {
             if record.state == State::Delivered {
                 return;
             }
             harvest.bytes += record.payload();
             if harvest.newest.is_none_or(|newest| (newest.sent_at, newest.seq) <= (record.sent_at, record.seq)) {
-                harvest.newest = Some(record);
+                harvest.newest = Some(Newest {
+                    seq: record.seq,
+                    sent_at: record.sent_at,
+                    window: record.window,
+                    delivered: record.delivered,
+                    delivered_at: record.delivered_at,
+                    first_sent_at: record.first_sent_at,
+                    is_app_limited: record.is_app_limited,
+                });
                 if !record.is_repeated {
                     harvest.rtt = Some(now - record.sent_at);
                 }
@@ -135,7 +168,11 @@ impl Sender {
 
     /// The Eifel algorithm (RFC 3522): the answer is to the original, not to what was sent again.
     fn undo_if_spurious<C: Controller + ?Sized>(&mut self, now: Time, segment: &Segment, cc: &mut C) {
-        let Some(repeated_at) = self.repeated_at.filter(|_| self.config.timestamps) else { return };
+        let Eifel::Sent(repeated_at) = self.eifel else { return };
+        self.eifel = Eifel::Decided;
+        if !self.config.timestamps {
+            return;
+        }
         let is_older = segment.timestamp_echo.wrapping_sub(repeated_at).cast_signed() < 0;
         match self.phase {
             Phase::Recovery { .. } | Phase::Timeout { .. } if is_older => {
@@ -147,7 +184,6 @@ impl Sender {
             }
             _ => {}
         }
-        self.repeated_at = None;
     }
 
     /// Selective acknowledgements: RFC 6675's rule, or RACK's.
@@ -225,7 +261,9 @@ impl Sender {
                 self.duplicates = 0;
             }
         } else if is_duplicate {
-            self.duplicates = (self.duplicates + 1).min(self.board.in_flight / self.config.mss.0.max(1));
+            let is_ambiguous = matches!(self.phase, Phase::Open) && self.una <= self.recover;
+            let most = if is_ambiguous { DUPLICATES - 1 } else { u64::MAX };
+            self.duplicates = (self.duplicates + 1).min(self.board.in_flight / self.config.mss.0.max(1)).min(most);
             if self.duplicates == DUPLICATES && matches!(self.phase, Phase::Open) {
                 self.lose_first(now, cc);
                 self.enter_recovery(now, in_flight, cc);
@@ -247,7 +285,8 @@ impl Sender {
             return;
         }
         self.stats.recoveries += 1;
-        self.repeated_at = None;
+        self.eifel = Eifel::Armed;
+        self.recover = self.next;
         cc.handle_congestion(now, self.id, &Congestion { signal: Signal::Loss, in_flight: self.flight_size() });
         let target = cc.allowance(self.id).window;
         let wants = self.config.rate_reduction && self.config.detection.is_selective() && cc.wants_rate_reduction();
@@ -327,7 +366,7 @@ impl Sender {
         let window = cc.allowance(self.id).window;
         if cc.threshold(self.id).is_some_and(|threshold| window >= threshold) {
             // It is over; after a timeout there is another.
-            *hystart = HyStart::new();
+            **hystart = HyStart::new();
             self.slow_start_divisor = 1;
             return;
         }

@@ -4,12 +4,14 @@ mod ack;
 mod scoreboard;
 mod timer;
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::sync::Arc;
 
 use policy::cc::{Allowance, Controller, Sent, Start, State as Choke};
 use recovery::{HyStart, Pacer, Rack, RateReduction, RoundTrip};
 use units::{Bytes, Rate, Span, SubflowId, Time};
-use wire::tcp::{Flags, Segment};
+use wire::tcp::Flags;
 
 use crate::{Config, Detection};
 use scoreboard::{Record, Scoreboard, State};
@@ -36,57 +38,80 @@ pub struct Stats {
     pub marks: u64,
 }
 
+/// The sending half's part of a segment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Data {
+    pub(crate) seq: u64,
+    pub(crate) len: u16,
+    pub(crate) flags: Flags,
+}
+
 /// The sending half. Positions begin at 1, behind the SYN.
+///
+/// The order of the fields is kept: what each packet and each acknowledgement needs lies together, so that thousands of these in turn take few
+/// lines of the processor's cache.
 #[derive(Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "independent facts, each with its own begin and end")]
+#[repr(C)]
 pub(crate) struct Sender {
-    id: SubflowId,
-    config: Config,
-    board: Scoreboard,
+    config: Arc<Config>,
     /// The first position not acknowledged (`SND.UNA`).
     una: u64,
     /// The next position to be sent for the first time (`SND.NXT`).
     next: u64,
     /// Behind the last byte that the application wrote.
     written: u64,
-    is_closing: bool,
-    has_sent_fin: bool,
     /// The end of the receiver's window.
     window_end: u64,
-    rtt: RoundTrip,
-    rack: Rack,
-    /// Every transmission in its order, for RACK: when, and which position.
-    log: VecDeque<(Time, u64)>,
-    phase: Phase,
     /// Duplicate acknowledgements, without selective ones: packets that left the network.
     duplicates: u64,
-    /// No reduction for a mark before this position is acknowledged.
-    marked_until: u64,
+    /// For the delivery rate: payload delivered, when the latest was, and when the first packet of the flight was sent.
+    delivered: u64,
+    /// Packets are limited by the application until so much is delivered.
+    app_limited_until: u64,
+    id: SubflowId,
+    slow_start_divisor: u32,
+    is_closing: bool,
+    has_sent_fin: bool,
     owes_cwr: bool,
+    /// A probe of the tail is out, and unanswered.
+    has_probed: bool,
+    /// The least threshold of the configuration was applied.
+    has_threshold: bool,
+    board: Scoreboard,
     timer: Option<Timer>,
     /// When RACK takes the next packet for lost.
     rack_due: Option<Time>,
-    /// A probe of the tail is out, and unanswered.
-    has_probed: bool,
-    pacer: Pacer,
     /// When pacing, or a choke, lets the next packet out.
     held_until: Option<Time>,
-    hystart: Option<HyStart>,
-    slow_start_divisor: u32,
-    /// The least threshold of the configuration was applied.
-    has_threshold: bool,
-    /// For the delivery rate: payload delivered, when the latest was, and when the first packet of the flight was sent.
-    delivered: u64,
+    rtt: RoundTrip,
     delivered_at: Time,
     first_sent_at: Time,
-    /// Packets are limited by the application until so much is delivered.
-    app_limited_until: u64,
+    last_sent_at: Time,
     round: u64,
     round_end: u64,
-    last_sent_at: Time,
-    /// The payload of the first retransmission since the last reduction went out at this time of the timestamps' clock.
-    repeated_at: Option<u32>,
+    /// No reduction for a mark before this position is acknowledged.
+    marked_until: u64,
+    /// Duplicates of an acknowledgement of no more than this may answer retransmissions that were for nothing (RFC 6582, section 3.2, step 2).
+    recover: u64,
+    hystart: Option<Box<HyStart>>,
     stats: Stats,
+    phase: Phase,
+    eifel: Eifel,
+    rack: Rack,
+    /// Every transmission in its order, for RACK: when, and which position.
+    log: VecDeque<(Time, u64)>,
+    pacer: Pacer,
+}
+
+/// What is known of whether the last reduction was for nothing, by the timestamps (RFC 3522).
+#[derive(Clone, Copy, Debug)]
+enum Eifel {
+    /// Nothing was sent again yet.
+    Armed,
+    /// The first retransmission left at this time of the timestamps' clock.
+    Sent(u32),
+    /// The first acknowledgement after it has decided. Later ones answer packets that were sent before later retransmissions, lost or not.
+    Decided,
 }
 
 /// What the sender does about losses.
@@ -101,8 +126,8 @@ enum Phase {
 }
 
 impl Sender {
-    pub(crate) fn new(config: Config, id: SubflowId) -> Sender {
-        let hystart = config.hystart.then(HyStart::new);
+    pub(crate) fn new(config: Arc<Config>, id: SubflowId) -> Sender {
+        let hystart = config.hystart.then(|| Box::new(HyStart::new()));
         Sender {
             id,
             rtt: RoundTrip::new(config.min_rto),
@@ -134,7 +159,8 @@ impl Sender {
             round: 0,
             round_end: 0,
             last_sent_at: Time::ZERO,
-            repeated_at: None,
+            eifel: Eifel::Decided,
+            recover: 0,
             stats: Stats::default(),
             config,
         }
@@ -149,7 +175,7 @@ impl Sender {
         cc: &mut C,
     ) {
         if let Some(rtt) = rtt {
-            self.rtt.handle_sample(rtt);
+            self.rtt.handle_sample(rtt, 1);
         }
         self.window_end = window_end;
         self.delivered_at = now;
@@ -196,9 +222,13 @@ impl Sender {
 
     /// The next data segment, without what the receiving half adds to it.
     #[inline]
-    pub(crate) fn poll_send<C: Controller + ?Sized>(&mut self, now: Time, cc: &mut C) -> Option<Segment> {
-        let allowance = cc.allowance(self.id);
+    pub(crate) fn poll_send<C: Controller + ?Sized>(&mut self, now: Time, cc: &mut C) -> Option<Data> {
         self.held_until = None;
+        if self.is_idle() && self.app_limited_until == self.idle_mark() {
+            // As a receiver always is: the controller need not be asked.
+            return None;
+        }
+        let allowance = cc.allowance(self.id);
         if !self.may_send(now, &allowance, cc) {
             return None;
         }
@@ -221,8 +251,10 @@ impl Sender {
     #[inline]
     fn may_send<C: Controller + ?Sized>(&mut self, now: Time, allowance: &Allowance, cc: &C) -> bool {
         let mss = self.config.mss;
-        if self.board.lost == 0 && self.unsent() == 0 && (self.has_sent_fin || !self.is_closing) {
-            self.note_idle(allowance);
+        if self.is_idle() {
+            if self.in_flight() + mss <= allowance.window {
+                self.app_limited_until = self.idle_mark();
+            }
             return false;
         }
         if let Choke::Choked { probe_at } = allowance.state
@@ -273,12 +305,16 @@ impl Sender {
         Some((Pacer::rate_of_window(allowance.window, smoothed, is_slow_start), Bytes(10 * mss.0)))
     }
 
-    /// Nothing to send although there may be room: what follows is limited by the application.
+    /// Whether there is nothing to send.
     #[inline]
-    fn note_idle(&mut self, allowance: &Allowance) {
-        if self.in_flight() + self.config.mss <= allowance.window {
-            self.app_limited_until = (self.delivered + self.board.in_flight).max(1);
-        }
+    fn is_idle(&self) -> bool {
+        self.board.lost == 0 && self.unsent() == 0 && (self.has_sent_fin || !self.is_closing)
+    }
+
+    /// What is to be delivered before packets are no longer limited by the application, if it has nothing to send now.
+    #[inline]
+    fn idle_mark(&self) -> u64 {
+        (self.delivered + self.board.in_flight).max(1)
     }
 
     /// Written, and never sent. The FIN has a position of its own behind the last byte.
@@ -311,7 +347,7 @@ impl Sender {
         is_fin: bool,
         allowance: &Allowance,
         cc: &mut C,
-    ) -> Segment {
+    ) -> Data {
         let is_retransmission = seq < self.next;
         if self.board.in_flight == 0 {
             if !is_retransmission && self.board.is_empty() && now - self.last_sent_at > self.rtt.timeout() {
@@ -338,8 +374,8 @@ impl Sender {
         };
         if is_retransmission {
             self.stats.retransmitted += 1;
-            if self.repeated_at.is_none() {
-                self.repeated_at = Some(stamp_of(now));
+            if matches!(self.eifel, Eifel::Armed) {
+                self.eifel = Eifel::Sent(stamp_of(now));
             }
             self.board.repeat(seq);
             if let Some(record) = self.board.find(seq) {
@@ -366,7 +402,8 @@ impl Sender {
         }
         let in_flight = self.in_flight();
         cc.handle_sent(now, self.id, &Sent { bytes: Bytes(payload), in_flight, is_retransmission });
-        self.arm(now, false);
+        // The first missing packet has a whole timeout to arrive in: three duplicates before it may have taken most of a round trip.
+        self.arm(now, is_retransmission && seq == self.una);
         let mut flags = Flags::default();
         if is_fin {
             flags = flags.with(Flags::FIN);
@@ -376,7 +413,7 @@ impl Sender {
             flags = flags.with(Flags::CWR);
         }
         let len = u16::try_from(payload).expect("an MSS fits");
-        Segment { seq, len, flags, ..Segment::default() }
+        Data { seq, len, flags }
     }
 }
 

@@ -95,8 +95,8 @@ impl Scoreboard {
 
     /// Takes out what is acknowledged cumulatively and hands each record over, with the state it had.
     #[inline]
-    pub(super) fn advance(&mut self, una: u64, mut each: impl FnMut(Record)) {
-        while let Some(record) = self.records.front().copied() {
+    pub(super) fn advance(&mut self, una: u64, mut each: impl FnMut(&Record)) {
+        while let Some(record) = self.records.front() {
             if record.end() > una {
                 break;
             }
@@ -105,8 +105,8 @@ impl Scoreboard {
                 State::Lost => self.lost -= u64::from(record.span),
                 State::Delivered => {}
             }
-            self.records.pop_front();
             each(record);
+            self.records.pop_front();
         }
         if !self.ranges.is_empty() {
             while let Some(&(from, to)) = self.ranges.first() {
@@ -124,7 +124,7 @@ impl Scoreboard {
     }
 
     /// The receiver holds this range; hands over each record that it had not told of.
-    pub(super) fn select(&mut self, from: u64, to: u64, mut each: impl FnMut(Record)) {
+    pub(super) fn select(&mut self, from: u64, to: u64, mut each: impl FnMut(&Record)) {
         let (from, to) = (from.max(self.front().map_or(from, |record| record.seq)), to);
         if from >= to || self.back().is_none_or(|last| to > last.end()) {
             return;
@@ -150,18 +150,17 @@ impl Scoreboard {
         self.ranges.splice(first..last, [merged]);
     }
 
-    fn deliver(&mut self, from: u64, to: u64, each: &mut impl FnMut(Record)) {
+    fn deliver(&mut self, from: u64, to: u64, each: &mut impl FnMut(&Record)) {
         let mut index = self.records.partition_point(|record| record.end() <= from);
         while let Some(record) = self.records.get_mut(index).filter(|record| record.end() <= to) {
-            let before = *record;
             match record.state {
                 State::InFlight => self.in_flight -= u64::from(record.span),
                 State::Lost => self.lost -= u64::from(record.span),
                 State::Delivered => {}
             }
-            record.state = State::Delivered;
-            if before.state != State::Delivered {
-                each(before);
+            if record.state != State::Delivered {
+                each(record);
+                record.state = State::Delivered;
             }
             index += 1;
         }

@@ -2,10 +2,10 @@
 
 use policy::cc::Controller;
 use units::{Span, Time};
-use wire::tcp::Segment;
+use wire::tcp::Flags;
 
 use super::scoreboard::State;
-use super::{Phase, Sender};
+use super::{Data, Eifel, Phase, Sender};
 use crate::Detection;
 
 /// What to do when.
@@ -67,7 +67,7 @@ impl Sender {
     }
 
     /// Does what is due. Gives the segment of a probe.
-    pub(crate) fn handle_deadline<C: Controller + ?Sized>(&mut self, now: Time, cc: &mut C) -> Option<Segment> {
+    pub(crate) fn handle_deadline<C: Controller + ?Sized>(&mut self, now: Time, cc: &mut C) -> Option<Data> {
         if self.rack_due.is_some_and(|at| at <= now) {
             self.rack_due = None;
             self.detect(now, cc);
@@ -84,7 +84,7 @@ impl Sender {
                 // Nothing, of long ago: the answer says where the window ends by now.
                 self.rtt.handle_timeout();
                 self.timer = Some(Timer { at: now + self.rtt.timeout(), kind: Kind::Window });
-                Some(Segment { seq: self.una - 1, ..Segment::default() })
+                Some(Data { seq: self.una - 1, len: 0, flags: Flags::default() })
             }
         }
     }
@@ -92,13 +92,18 @@ impl Sender {
     fn time_out<C: Controller + ?Sized>(&mut self, now: Time, cc: &mut C) {
         self.rtt.handle_timeout();
         self.stats.timeouts += 1;
-        let flight = self.flight_size();
+        // Behind a packet that was lost twice, selective acknowledgements let out many windows: they say nothing of what the path holds.
+        let flight = self.flight_size().min(cc.allowance(self.id).window);
         let stats = &mut self.stats;
         self.board.lose_all(|_| stats.lost += 1);
         self.log.clear();
         self.rack_due = None;
         self.duplicates = 0;
-        self.repeated_at = None;
+        // When the timer runs out again for the same packet, the first retransmission counts.
+        if !matches!((self.phase, self.eifel), (Phase::Timeout { .. }, Eifel::Sent(_))) {
+            self.eifel = Eifel::Armed;
+        }
+        self.recover = self.next;
         self.phase = Phase::Timeout { end: self.next };
         self.marked_until = self.next;
         cc.handle_timeout(now, self.id, flight);
@@ -106,7 +111,7 @@ impl Sender {
     }
 
     /// Sends the last packet again, so that an acknowledgement comes that says what is missing.
-    fn probe_tail<C: Controller + ?Sized>(&mut self, now: Time, cc: &mut C) -> Option<Segment> {
+    fn probe_tail<C: Controller + ?Sized>(&mut self, now: Time, cc: &mut C) -> Option<Data> {
         self.has_probed = true;
         self.stats.probes += 1;
         let last = *self.board.back()?;

@@ -1,0 +1,200 @@
+//! From sources, relays and paths to a simulation.
+
+use link::{Limit, Profile};
+use netsim::{HostId, LinkId, Out, Route, Sim, Topology, TopologyError};
+use overlay::{Initial, Instance, Selection};
+use rand_core::SeedableRng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use units::{Bytes, Rate, Seed, Span, Time};
+
+use super::hop::Hop;
+use super::packet::Packet;
+use super::source::Manner;
+use super::{Receiver, Relay, Setting, Source};
+use crate::draw;
+
+/// The rate of links that never bind.
+const AMPLE: Rate = Rate::mbit(1_000);
+
+/// A host.
+#[derive(Clone, Debug)]
+pub enum Node {
+    /// Of a demand.
+    Source(Source),
+    /// Between sources and the receiver.
+    Relay(Relay),
+    /// Where everything goes.
+    Receiver(Receiver),
+}
+
+/// A simulation, and where in it the sources and relays are.
+#[derive(Clone, Debug)]
+pub struct Network {
+    /// The simulation, at time zero.
+    pub sim: Sim<Packet, Node>,
+    /// Each source.
+    pub sources: Vec<HostId>,
+    /// Each relay, and its link to the receiver.
+    pub relays: Vec<(HostId, LinkId)>,
+    /// The receiver.
+    pub receiver: HostId,
+}
+
+impl Network {
+    /// Makes the simulation of a run with this seed.
+    ///
+    /// # Errors
+    ///
+    /// If it has more links and hosts than a simulation holds.
+    ///
+    /// # Panics
+    ///
+    /// If the selection names relays or sources that the instance does not have.
+    pub fn new(
+        setting: &Setting,
+        instance: &Instance,
+        selection: &Selection,
+        seed: Seed,
+    ) -> Result<Network, TopologyError> {
+        let mut topology = Topology::new();
+        let quarter = setting.rtt / 4;
+        let sources = named(&mut topology, "source", selection.sources())?;
+        let relays = named(&mut topology, "relay", instance.capacities.len())?;
+        let receiver = topology.host("receiver")?;
+        let mut links = Vec::with_capacity(relays.len());
+        for (relay, &capacity) in instance.capacities.iter().enumerate() {
+            links.push(second(&mut topology, setting, relay, setting.wire(capacity))?);
+        }
+        let tcp = setting.tcp();
+        let (mut at_sources, mut at_receiver) = (vec![Vec::new(); sources.len()], Vec::new());
+        let mut at_relays = vec![Vec::new(); relays.len()];
+        for (number, &relay) in (0..).zip(selection.relays()) {
+            let source = number as usize / selection.paths();
+            let (near, far) = (format!("source/{source}"), format!("relay/{relay}"));
+            let name = format!("first/{number}");
+            topology.duplex(&name, &near, &far, &Profile::new(AMPLE, quarter))?;
+            let there = topology.route_via(&near, &[&format!("{name}/up")])?;
+            let back = topology.route_via(&far, &[&format!("{name}/down")])?;
+            let on = topology.route_via(&far, &[&format!("second/{relay}/up")])?;
+            let home = topology.route_via("receiver", &[&format!("second/{relay}/down")])?;
+            at_sources[source].push(Hop::client(&tcp, there, 2 * number));
+            let hops = (number, Hop::server(&tcp, back, 2 * number), Hop::client(&tcp, on, 2 * number + 1));
+            at_relays[relay].push(hops);
+            at_receiver.push(Hop::server(&tcp, home, 2 * number + 1));
+        }
+        let mut nodes = Vec::with_capacity(sources.len() + relays.len() + 1);
+        let mut reports = Vec::with_capacity(sources.len());
+        for (source, (hops, &demand)) in at_sources.into_iter().zip(&instance.demands).enumerate() {
+            let manner = manner(setting, demand, source, seed);
+            nodes.push(Node::Source(Source::new(&manner, hops)));
+            reports.push((manner.opens, report(&mut topology, setting, source)?));
+        }
+        let ahead = Bytes(setting.ahead * setting.packet.0);
+        nodes.extend(at_relays.into_iter().map(|paths| Node::Relay(Relay::new(paths, ahead))));
+        nodes.push(Node::Receiver(Receiver::new(at_receiver, &reports, setting.period())));
+        let mut nodes = nodes.into_iter();
+        // Sites come in the order in which hosts were added.
+        let sim = topology.build(seed, |_| nodes.next().expect("a node for each host"))?;
+        Ok(Network { sim, sources, relays: relays.into_iter().zip(links).collect(), receiver })
+    }
+
+    /// The sources.
+    pub fn sources(&self) -> impl Iterator<Item = &Source> {
+        self.sources.iter().map(|&host| match self.sim.host(host) {
+            Node::Source(source) => source,
+            _ => unreachable!("sources are sources"),
+        })
+    }
+
+    /// The relays.
+    pub fn relays(&self) -> impl Iterator<Item = &Relay> {
+        self.relays.iter().map(|&(host, _)| match self.sim.host(host) {
+            Node::Relay(relay) => relay,
+            _ => unreachable!("relays are relays"),
+        })
+    }
+
+    /// The receiver.
+    ///
+    /// # Panics
+    ///
+    /// Never.
+    #[must_use]
+    pub fn receiver(&self) -> &Receiver {
+        match self.sim.host(self.receiver) {
+            Node::Receiver(receiver) => receiver,
+            _ => unreachable!("the receiver is one"),
+        }
+    }
+}
+
+/// Adds hosts, all of one kind.
+fn named(topology: &mut Topology, kind: &str, count: usize) -> Result<Vec<HostId>, TopologyError> {
+    (0..count).map(|index| topology.host(&format!("{kind}/{index}"))).collect()
+}
+
+/// Adds a relay's link to the receiver; gives the direction that binds.
+fn second(topology: &mut Topology, setting: &Setting, relay: usize, rate: Rate) -> Result<LinkId, TopologyError> {
+    let (name, from) = (format!("second/{relay}"), format!("relay/{relay}"));
+    let delay = setting.rtt / 4;
+    let bottleneck = Profile { queue: Limit::Packets(setting.queue), ..Profile::new(rate, delay) };
+    let up = topology.link(&format!("{name}/up"), &from, "receiver", bottleneck)?;
+    topology.link(&format!("{name}/down"), "receiver", &from, Profile::new(AMPLE, delay))?;
+    if rate > Rate::ZERO {
+        topology.jitter(&from, (setting.packet + setting.tcp().headers) / rate)?;
+    }
+    Ok(up)
+}
+
+/// Adds the way of a source's reports.
+fn report(topology: &mut Topology, setting: &Setting, source: usize) -> Result<Route, TopologyError> {
+    let name = format!("report/{source}");
+    topology.link(&name, "receiver", &format!("source/{source}"), Profile::new(AMPLE, setting.rtt / 2))?;
+    topology.route_via("receiver", &[&name])
+}
+
+fn manner(setting: &Setting, demand: Rate, source: usize, seed: Seed) -> Manner {
+    let mut phase = Xoshiro256PlusPlus::seed_from_u64(seed.stream(&format!("phase/{source}")).0);
+    Manner {
+        demand,
+        control: setting.study.control,
+        is_max_min: setting.study.initial == Initial::MaxMin,
+        period: setting.period(),
+        packet: setting.packet,
+        ahead: Bytes(setting.ahead * setting.packet.0),
+        opens: draw::within(&mut phase, Span::ZERO, setting.period()),
+        seed: seed.stream(&format!("source/{source}")),
+    }
+}
+
+impl netsim::Host<Packet> for Node {
+    #[inline]
+    fn handle_packet(&mut self, now: Time, packet: Packet, out: &mut Out<Packet>) {
+        let (path, is_far) = match packet {
+            Packet::Tcp { connection, .. } => (connection / 2, connection % 2 == 1),
+            Packet::Report { path, .. } => (path, false),
+        };
+        match self {
+            Node::Source(source) => source.handle_packet(now, path, &packet, out),
+            Node::Relay(relay) => relay.handle_packet(now, path, is_far, &packet, out),
+            Node::Receiver(receiver) => receiver.handle_packet(now, path, &packet, out),
+        }
+    }
+
+    #[inline]
+    fn poll_deadline(&self) -> Option<Time> {
+        match self {
+            Node::Source(source) => source.poll_deadline(),
+            Node::Relay(relay) => relay.poll_deadline(),
+            Node::Receiver(receiver) => receiver.poll_deadline(),
+        }
+    }
+
+    fn handle_deadline(&mut self, now: Time, out: &mut Out<Packet>) {
+        match self {
+            Node::Source(source) => source.handle_deadline(now, out),
+            Node::Relay(relay) => relay.handle_deadline(now, out),
+            Node::Receiver(receiver) => receiver.handle_deadline(now, out),
+        }
+    }
+}

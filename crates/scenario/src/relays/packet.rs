@@ -1,0 +1,53 @@
+//! What travels between sources, relays and the receiver.
+
+use units::Bytes;
+use wire::tcp::Segment;
+
+/// The size of a report on the wire: two counts, and the headers of a UDP datagram.
+const REPORT: Bytes = Bytes(44);
+
+/// A packet of the overlay.
+#[derive(Clone, Copy, Debug)]
+pub enum Packet {
+    /// A TCP segment of one hop.
+    Tcp {
+        /// Its connection: twice the path's number, and one more on the second hop.
+        connection: u32,
+        /// Its size on the wire.
+        bytes: u16,
+        /// The segment.
+        segment: Segment,
+    },
+    /// What the receiver tells a source about one of its paths at the end of a control interval.
+    Report {
+        /// The path's number.
+        path: u32,
+        /// The intervals that have ended.
+        interval: u64,
+        /// Payload received over the path, since the beginning.
+        received: Bytes,
+    },
+}
+
+impl netsim::Packet for Packet {
+    #[inline]
+    fn size(&self) -> Bytes {
+        match self {
+            Packet::Tcp { bytes, .. } => Bytes(u64::from(*bytes)),
+            Packet::Report { .. } => REPORT,
+        }
+    }
+
+    #[inline]
+    fn digest(&self) -> u64 {
+        match self {
+            Packet::Tcp { connection, segment, .. } => {
+                let flags = u64::from(segment.flags.0) | u64::from(segment.sack_count) << 16;
+                segment.seq ^ segment.ack.rotate_left(21) ^ u64::from(*connection).rotate_left(42) ^ flags << 48
+            }
+            Packet::Report { path, interval, received } => {
+                received.0 ^ interval.rotate_left(42) ^ u64::from(*path).rotate_left(21)
+            }
+        }
+    }
+}
