@@ -15,9 +15,11 @@
 mod error;
 mod folder;
 mod lab;
+mod parallel;
 mod registry;
 mod sweep;
 pub mod theory;
+pub mod wang2007;
 
 pub use error::{StudyError, Unknown};
 pub use folder::Folder;

@@ -6,10 +6,10 @@ use report::verdict::Verdict;
 
 use crate::error::{StudyError, Unknown};
 use crate::lab::Lab;
-use crate::theory;
+use crate::{theory, wang2007};
 
 /// Everything that can be reproduced.
-pub const STUDIES: &[&Study] = &[&theory::STUDY];
+pub const STUDIES: &[&Study] = &[&theory::STUDY, &wang2007::STUDY];
 
 /// A paper, or a theory, and its figures.
 #[derive(Debug)]
