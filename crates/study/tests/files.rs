@@ -25,7 +25,7 @@ fn every_scenario_file_is_read_and_runs() {
         }
         count += 1;
     }
-    assert_eq!(count, 6);
+    assert_eq!(count, 6, "scenario files");
 }
 
 #[test]

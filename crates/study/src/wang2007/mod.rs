@@ -82,3 +82,31 @@ pub const STUDY: Study = Study {
         },
     ],
 };
+
+#[cfg(test)]
+mod tests {
+    use overlay::{search, study};
+    use units::Seed;
+
+    use super::STUDY;
+    use super::settings::Settings;
+
+    #[test]
+    fn every_file_is_read_and_runs() {
+        let files: Vec<_> = STUDY.figures.iter().flat_map(|figure| figure.files).collect();
+        assert_eq!(files.len(), 11);
+        for file in files {
+            let settings = Settings::read(file.text, file.name).unwrap_or_else(|error| panic!("{error}"));
+            for mut case in settings.cases {
+                let setting = &mut case.search.setting;
+                (setting.sources, setting.relays, setting.intervals, setting.settled) = (5, 10, 20, 10);
+                case.search.cap = 3;
+                if case.searches {
+                    assert!(search::run(&case.search, Seed(1)).first > 0.0, "{}", file.name);
+                } else {
+                    assert!(study::run(&case.search.setting, Seed(1)).value > 0.0, "{}", file.name);
+                }
+            }
+        }
+    }
+}
