@@ -142,7 +142,7 @@ pub(super) fn figure_7(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
     for (rule, label) in rules {
         let mut means = Vec::new();
         let mut panel =
-            Panel::new(Axis::new("supply by demand, f", ""), Axis::new("iterations", "").log()).title(label);
+            Panel::new(Axis::new("supply by demand, f", ""), Axis::new("iterations", "").log().from(0.8)).title(label);
         for name in runs.names() {
             let is_it = |case: &&Case| case.name == name && case.search.rule == rule;
             let mut points = Vec::new();
