@@ -19,13 +19,11 @@ fn reproduce(folder: &Path, arguments: &[&str]) -> (i32, String, String) {
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
 }
 
-/// An edited copy of a file that takes a moment instead of a minute.
+/// An edited copy of a file, which leaves out what takes longest.
 fn edited(folder: &Path, edits: &[(&str, &str)]) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../papers/theory/reno-loss.toml");
     let mut text = fs::read_to_string(file).unwrap();
-    for (from, to) in
-        [("\"1000 s\"", "\"120 s\""), ("0.0001, 0.00032, 0.001, 0.0032, 0.01", "0.0032, 0.01")].iter().chain(edits)
-    {
+    for (from, to) in [("0.0001, 0.00032, 0.001, 0.0032, 0.01", "0.0032, 0.01")].iter().chain(edits) {
         assert!(text.contains(from), "{from}");
         text = text.replace(from, to);
     }
@@ -61,7 +59,7 @@ fn a_figure_is_made_with_its_page() {
     assert_eq!(tree.descendants().filter(|node| node.attribute("class") == Some("pass")).count(), 2);
     roxmltree::Document::parse(&read("reno-loss.svg")).unwrap();
     assert!(read("reno-loss.csv").starts_with("loss,seed,window,scope,of,measure,value,unit\n"));
-    assert!(read("reno-loss.toml").contains("\"120 s\""), "the file that was used");
+    assert!(read("reno-loss.toml").contains("loss = [0.0032, 0.01]"), "the file that was used");
 }
 
 #[test]
