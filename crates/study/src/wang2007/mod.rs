@@ -93,22 +93,22 @@ pub const PACKETS: Study = Study {
             tens of intervals.",
     figures: &[
         Figure {
-            name: "1.2-mbit",
+            name: "small",
             title: "Demands of 1.2 Mbit/s",
             about: "A hundred sources and relays, as in the paper; round trips of 40 ms.",
             files: &[File {
-                name: "1.2-mbit.toml",
-                text: include_str!("../../../../papers/wang2007-packets/1.2-mbit.toml"),
+                name: "small.toml",
+                text: include_str!("../../../../papers/wang2007-packets/small.toml"),
             }],
             make: packets::figure,
         },
         Figure {
-            name: "6-mbit",
+            name: "large",
             title: "Demands of 6 Mbit/s",
             about: "Fifty sources and relays; round trips of 20 ms.",
             files: &[File {
-                name: "6-mbit.toml",
-                text: include_str!("../../../../papers/wang2007-packets/6-mbit.toml"),
+                name: "large.toml",
+                text: include_str!("../../../../papers/wang2007-packets/large.toml"),
             }],
             make: packets::figure,
         },
