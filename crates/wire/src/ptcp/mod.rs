@@ -37,6 +37,9 @@ pub const DATA: usize = 18;
 /// The least size of the first packets on a path, so that a path that cannot carry them is not used, and that a liar
 /// cannot make us send more than it sent (RFC 9000, section 8.1).
 pub const MIN_FULL: Bytes = Bytes(1_200);
+/// Octets of a body that fills such a packet.
+#[expect(clippy::cast_possible_truncation, reason = "it is 1,200")]
+const FULL_BODY: usize = MIN_FULL.0 as usize - HEADER - TAG;
 
 /// A packet, without the path that it is sent over. 56 bytes, so that a simulated one fits a cache line with room for its connection and path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -205,10 +208,10 @@ pub enum Flight {
 impl Flight {
     /// Octets of its body.
     #[must_use]
-    pub const fn len(self) -> usize {
+    pub const fn octets(self) -> usize {
         match self {
             // A full packet, by padding.
-            Flight::Hello => MIN_FULL.0 as usize - HEADER - TAG,
+            Flight::Hello => FULL_BODY,
             // Server hello, key, proof and finish with an Ed25519 key, and transport parameters.
             Flight::Answer => 620,
             Flight::Finish => 480,
@@ -264,19 +267,17 @@ impl Packet {
     pub const fn body_len(&self) -> usize {
         match self.body {
             Body::Data(_) => DATA,
-            Body::Datagram { .. } => 2,
+            Body::Datagram { .. } | Body::Retire { .. } => 2,
             Body::Ack(_) => 42,
             Body::StreamWindow { .. } => 12,
-            Body::Need { .. } => 8,
+            Body::Need { .. } | Body::Stop { .. } => 8,
             Body::Reset { .. } => 16,
-            Body::Stop { .. } => 8,
-            Body::Retire { .. } => 2,
             Body::Close { .. } => 4,
             Body::Ping { padding, .. } => 2 + padding as usize,
             // Full packets: whoever answers sends no more than came.
-            Body::Challenge { padding, .. } => MIN_FULL.0 as usize - HEADER - TAG + padding as usize,
-            Body::Response { .. } => MIN_FULL.0 as usize - HEADER - TAG,
-            Body::Flight(flight) => flight.len(),
+            Body::Challenge { padding, .. } => FULL_BODY + padding as usize,
+            Body::Response { .. } => FULL_BODY,
+            Body::Flight(flight) => flight.octets(),
         }
     }
 
