@@ -13,6 +13,7 @@ pub enum Restripe {
 
 /// What a connection can do. Both ends are supposed to agree on the windows; everything else is each end's own business.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub struct Config {
     /// The largest UDP payload to begin with.
     pub datagram: Bytes,

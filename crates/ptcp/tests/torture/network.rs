@@ -32,7 +32,7 @@ impl Dice {
 
     /// One of these.
     pub(crate) fn of<T: Copy>(&mut self, choices: &[T]) -> T {
-        choices[usize::try_from(self.below(choices.len() as u64)).unwrap()]
+        choices[usize::try_from(self.below(choices.len() as u64)).expect("few")]
     }
 }
 
@@ -122,7 +122,7 @@ impl Network {
         let mut at = *free_at + weather.delay;
         let (from, to, more) = weather.spike;
         if from <= now && now < to {
-            at = at + more;
+            at += more;
         }
         let (from, to) = weather.down[way];
         if (from <= at && at < to) || self.dice.hits(weather.loss) {
@@ -130,7 +130,7 @@ impl Network {
         }
         let is_corrupt = self.dice.hits(weather.corruption);
         if self.dice.hits(weather.reordering) {
-            at = at + Span::from_micros(self.dice.below(100_000));
+            at += Span::from_micros(self.dice.below(100_000));
         }
         let copies = 1 + u64::from(self.dice.hits(weather.duplication));
         for copy in 0..copies {

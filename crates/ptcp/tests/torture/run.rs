@@ -39,6 +39,7 @@ struct End {
 }
 
 /// Something that happens at a time.
+#[derive(Clone, Copy)]
 enum Step {
     Open,
     Write(u32, u64),
@@ -67,8 +68,8 @@ impl Run {
         let scheduler = dice.of(&["lowest-rtt", "blest", "ecf", "weighted", "redundant"]);
         let mut end = |is_client: bool| {
             let tokens = Box::new(Xoshiro256PlusPlus::seed_from_u64(dice.next()));
-            let controller = cc::by_name(controller).unwrap();
-            let scheduler = packet::by_name(scheduler).unwrap();
+            let controller = cc::by_name(controller).expect("it is known");
+            let scheduler = packet::by_name(scheduler).expect("it is known");
             let make = if is_client { Connection::client } else { Connection::server };
             let stall = Time::ZERO + Span::from_millis(dice.below(2_000));
             let stall = (stall, stall + Span::from_millis(dice.of(&[0, 0, 300, 3_000])));
@@ -94,10 +95,10 @@ impl Run {
             steps.insert((at, count), (end, step));
         };
         add(Time::ZERO, 0, Step::Open);
-        for number in 0..1 + self.dice.below(4) {
-            let stream = u32::try_from(number).unwrap() * 2;
+        for number in 0..=self.dice.below(4) {
+            let stream = u32::try_from(number).expect("few") * 2;
             let mut at = Span::from_millis(self.dice.below(500));
-            for _ in 0..1 + self.dice.below(4) {
+            for _ in 0..=self.dice.below(4) {
                 add(Time::ZERO + at, 0, Step::Write(stream, self.dice.of(&[0, 1, 1_000, 30_000, 200_000])));
                 at += Span::from_millis(self.dice.below(500));
             }
@@ -170,15 +171,15 @@ impl Run {
                     streams.push(new);
                 }
                 connection.write(stream, Bytes(bytes));
-                sends.get_mut(&stream).unwrap().written += bytes;
+                sends.get_mut(&stream).expect("it is open").written += bytes;
             }
             Step::Finish(stream) => {
                 connection.finish(stream);
-                sends.get_mut(&stream).unwrap().is_finished = true;
+                sends.get_mut(&stream).expect("it is open").is_finished = true;
             }
             Step::Reset(stream) => {
                 connection.reset(stream, 7);
-                sends.get_mut(&stream).unwrap().is_reset = true;
+                sends.get_mut(&stream).expect("it is open").is_reset = true;
             }
             Step::Rebind => {
                 let Some(first) = connection.paths().next() else { return };
@@ -213,7 +214,7 @@ impl Run {
                 assert!(model.is_finished && model.is_whole(), "stream {stream} was said to have arrived");
             }
         }
-        let held = there.sends.values().map(|model| model.complete()).sum::<u64>();
+        let held = there.sends.values().map(Model::complete).sum::<u64>();
         assert!(here.connection.receive_buffer().0 <= self.most, "{held}");
     }
 

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Ack, Body, Data, Flight, HEADER, MIN_FULL, Packet, PacketRange, Reply, TAG};
+use super::{Ack, Body, Data, FULL_BODY, Flight, Packet, PacketRange, Reply};
 use crate::WireError;
 use crate::reader::Reader;
 
@@ -172,7 +172,7 @@ fn parse_body(kind: u8, mut reader: Reader<'_>) -> Result<(Body, &[u8]), WireErr
                 FINISH => Flight::Finish,
                 _ => Flight::Done,
             };
-            reader.bytes(flight.len())?;
+            reader.bytes(flight.octets())?;
             Body::Flight(flight)
         }
         unknown => return Err(WireError::Kind(unknown)),
@@ -182,7 +182,7 @@ fn parse_body(kind: u8, mut reader: Reader<'_>) -> Result<(Body, &[u8]), WireErr
 
 /// The padding of packets that have to be full.
 fn full(reader: &mut Reader<'_>, before: usize) -> Result<(), WireError> {
-    let wanted = usize::try_from(MIN_FULL.0).expect("a packet") - HEADER - TAG - before;
+    let wanted = FULL_BODY - before;
     reader.bytes(wanted).map(|_| ())
 }
 
@@ -316,7 +316,7 @@ mod tests {
             let mut bytes = Vec::new();
             packet.emit(7, path, &mut bytes);
             bytes.resize(bytes.len() + packet.payload_len(), 0xA5);
-            prop_assert_eq!(bytes.len() + TAG, packet.datagram_len());
+            prop_assert_eq!(bytes.len() + crate::ptcp::TAG, packet.datagram_len());
             let parsed = Packet::parse(&bytes, |_| number + late).unwrap();
             prop_assert_eq!((parsed.label, parsed.path, parsed.packet), (7, path, packet));
             prop_assert_eq!(parsed.payload.len(), packet.payload_len());

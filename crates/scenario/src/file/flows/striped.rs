@@ -10,7 +10,7 @@ use crate::file::parse::Result;
 use crate::file::{LinkSpec, PtcpSpec, Source};
 
 /// What a striped connection does unless the file says otherwise.
-const CONTROLLER: &str = "balia";
+const CONTROLLER: &str = "lia";
 const SCHEDULER: &str = "lowest-rtt";
 
 const CONFIG_KEYS: &[&str] = &[
