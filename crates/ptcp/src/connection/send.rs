@@ -291,12 +291,14 @@ impl Connection {
         for (other, path) in paths.iter_mut().enumerate().filter(|(other, _)| *other != index) {
             let Life::Open(subflow) = &mut path.life else { continue };
             let theirs = subflow.rtt().smoothed().unwrap_or_default();
+            let variation = subflow.rtt().variation();
             for (sent_at, binding, _) in subflow.bound().take(LOOK) {
                 let Binding::Data { stream, offset, len, is_last } = binding else { continue };
                 let piece = Piece { offset, len, is_last };
                 let is_owed = sending.get(&stream).is_some_and(|sending| !sending.has_arrived(piece));
-                // When its acknowledgement would come, here and there.
-                let is_sooner = is_redundant || now + own + half(own) < sent_at + theirs;
+                // When its acknowledgement would come, here and there; one that is overdue may never come.
+                let is_overdue = now > sent_at + theirs + variation + variation;
+                let is_sooner = is_redundant || is_overdue || now + own + half(own) < sent_at + theirs;
                 if is_owed && is_sooner && u64::from(len) <= room {
                     if best.is_none_or(|(_, lowest, ..)| offset < lowest) {
                         best = Some((other, offset, stream, piece));

@@ -89,6 +89,8 @@ impl<B: Copy> Subflow<B> {
             && ack.largest >= end
         {
             self.phase = Phase::Open;
+            // What was sent before this recovery began, and is found lost later, belongs to it.
+            self.forgiven = end;
         }
         self.detect(now, cc, outcomes);
         self.note_marks(now, ack, cc);
@@ -257,7 +259,7 @@ impl<B: Copy> Subflow<B> {
         }
         // Of the next epoch, if this loss begins one.
         let is_next = match self.phase {
-            Phase::Open => true,
+            Phase::Open => number >= self.forgiven,
             Phase::Recovery { end, .. } => number >= end,
         };
         let epoch = if is_next { self.epoch + 1 } else { self.epoch };
