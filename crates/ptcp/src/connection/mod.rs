@@ -114,6 +114,8 @@ pub struct Connection {
     flights: VecDeque<(u16, Flight)>,
     /// Which path brought the handshake's end, to be repeated until the peer is heard to have it.
     finish: Option<Opening>,
+    /// Challenges that overtook the handshake's end, and their paths.
+    early: Vec<(u16, Packet)>,
     sending: BTreeMap<u32, SendStream>,
     receiving: BTreeMap<u32, RecvStream>,
     next_stream: u32,
@@ -195,6 +197,7 @@ impl Connection {
             next_path: 0,
             flights: VecDeque::new(),
             finish: None,
+            early: Vec::new(),
             sending: BTreeMap::new(),
             receiving: BTreeMap::new(),
             next_stream: if is_client { 0 } else { SERVER_STREAMS },

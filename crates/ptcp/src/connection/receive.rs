@@ -13,6 +13,9 @@ use crate::subflow::Outcome;
 /// Paths that a connection may have at the same time.
 const MAX_PATHS: usize = 256;
 
+/// Challenges that are kept until the keys are there.
+const MAX_EARLY: usize = 16;
+
 /// What a packet brought for the application: its payload is to be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrived {
@@ -111,11 +114,21 @@ impl Connection {
                 self.state = State::Closing { code, is_told: matches!(packet.body, Body::Close { .. }) };
                 return Ok(Arrived::Nothing);
             }
-            // Nothing else can be read before the keys are there.
-            State::Opening if !matches!(packet.body, Body::Flight(_)) => return Ok(Arrived::Nothing),
+            // Nothing else can be read before the keys are there. A path that asks may not have to ask again for that.
+            State::Opening if !matches!(packet.body, Body::Flight(_)) => {
+                if matches!(packet.body, Body::Challenge { .. }) && self.early.len() < MAX_EARLY {
+                    self.early.push((over, *packet));
+                }
+                return Ok(Arrived::Nothing);
+            }
             State::Opening | State::Open => {}
         }
-        let arrived = self.handle(now, over, packet, is_marked);
+        let mut arrived = self.handle(now, over, packet, is_marked);
+        if self.state == State::Open && !self.early.is_empty() {
+            for (over, packet) in core::mem::take(&mut self.early) {
+                arrived = arrived.and_then(|arrived| self.handle(now, over, &packet, false).map(|_| arrived));
+            }
+        }
         if let Err(error) = arrived {
             self.close(error.code());
         }
