@@ -290,7 +290,8 @@ impl Connection {
         let mut best: Option<(usize, u64, u32, Piece)> = None;
         for (other, path) in paths.iter_mut().enumerate().filter(|(other, _)| *other != index) {
             let Life::Open(subflow) = &mut path.life else { continue };
-            let theirs = subflow.rtt().smoothed().unwrap_or_default();
+            // The average is late where a queue grows.
+            let theirs = subflow.rtt().smoothed().unwrap_or_default().max(subflow.rtt().latest());
             let variation = subflow.rtt().variation();
             for (sent_at, binding, _) in subflow.bound().take(LOOK) {
                 let Binding::Data { stream, offset, len, is_last } = binding else { continue };
