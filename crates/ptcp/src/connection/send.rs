@@ -205,7 +205,7 @@ impl Connection {
             let allowance = controller.allowance(subflow.id());
             views.push(PathView {
                 id: subflow.id(),
-                smoothed_rtt: subflow.rtt().smoothed().unwrap_or_default(),
+                smoothed_rtt: subflow.round_trip(),
                 rtt_variation: subflow.rtt().variation(),
                 mss: subflow.mss(),
                 window: allowance.window,
@@ -285,20 +285,21 @@ impl Connection {
     fn owed_by_others(&mut self, now: Time, index: usize, is_refused: bool) -> Option<(u32, Piece)> {
         let is_redundant = self.scheduler.is_redundant();
         let Connection { paths, sending, controller, .. } = self;
-        let own = paths[index].subflow()?.rtt().smoothed().unwrap_or_default();
+        let own = paths[index].subflow()?.round_trip();
         let room = Packet::room_for_data(paths[index].datagram).0;
         let mut best: Option<(usize, u64, u32, Piece)> = None;
         for (other, path) in paths.iter_mut().enumerate().filter(|(other, _)| *other != index) {
             let Life::Open(subflow) = &mut path.life else { continue };
             // The average is late where a queue grows.
-            let theirs = subflow.rtt().smoothed().unwrap_or_default().max(subflow.rtt().latest());
-            let variation = subflow.rtt().variation();
+            let theirs = subflow.round_trip().max(subflow.rtt().latest());
+            // To wait for longer than a repetition takes gains nothing.
+            let slack = (subflow.rtt().variation() + subflow.rtt().variation()).min(own);
             for (sent_at, binding, _) in subflow.bound().take(LOOK) {
                 let Binding::Data { stream, offset, len, is_last } = binding else { continue };
                 let piece = Piece { offset, len, is_last };
                 let is_owed = sending.get(&stream).is_some_and(|sending| !sending.has_arrived(piece));
                 // When its acknowledgement would come, here and there; one that is overdue may never come.
-                let is_overdue = now > sent_at + theirs + variation + variation;
+                let is_overdue = now > sent_at + theirs + slack;
                 let is_sooner = is_redundant || is_overdue || now + own + half(own) < sent_at + theirs;
                 if is_owed && is_sooner && u64::from(len) <= room {
                     if best.is_none_or(|(_, lowest, ..)| offset < lowest) {
@@ -312,7 +313,7 @@ impl Connection {
         let Piece { offset, len, is_last } = piece;
         let owed = Binding::Data { stream, offset, len, is_last };
         let Life::Open(subflow) = &mut paths[other].life else { return None };
-        let theirs = subflow.rtt().smoothed().unwrap_or_default();
+        let theirs = subflow.round_trip();
         for (_, binding, is_unbound) in subflow.bound() {
             // Several may begin there: the rest of a piece of which part arrived is one of its own.
             if binding == owed {
@@ -373,7 +374,7 @@ impl Connection {
     #[inline]
     pub(super) fn reply_path(&self) -> Option<u16> {
         let live = self.paths.iter().filter(|path| path.is_live() && !path.is_deaf);
-        live.min_by_key(|path| path.subflow().map(|subflow| subflow.rtt().min())).map(|path| path.id)
+        live.min_by_key(|path| path.subflow().map(Subflow::shortest_round_trip)).map(|path| path.id)
     }
 }
 

@@ -213,6 +213,16 @@ impl<B: Copy> Subflow<B> {
         &self.rtt
     }
 
+    /// The smoothed round-trip time; a long one as long as none is known, so that nothing hurries over such a path.
+    pub(crate) fn round_trip(&self) -> Span {
+        self.rtt.smoothed().unwrap_or(timer::FIRST)
+    }
+
+    /// The shortest round-trip time, likewise.
+    pub(crate) fn shortest_round_trip(&self) -> Span {
+        if self.rtt.smoothed().is_some() { self.rtt.min() } else { timer::FIRST }
+    }
+
     pub(crate) fn stats(&self) -> &Stats {
         &self.stats
     }

@@ -8,7 +8,7 @@ use units::{Bytes, Span, Time};
 use super::{Outcome, Phase, State, Subflow};
 
 /// The wait for the first answer on a path whose round-trip time is not known.
-const FIRST: Span = Span::from_millis(500);
+pub(super) const FIRST: Span = Span::from_millis(500);
 /// Probes of a silent path are no farther apart, so that it is in use again soon after its return.
 const MAX_PROBE: Span = Span::from_millis(250);
 
