@@ -378,6 +378,12 @@ impl Connection {
         self.path(path)?.subflow()?.rtt().smoothed()
     }
 
+    /// How long after its last packet a path's acknowledgement is overdue; `None` unless it is open.
+    #[must_use]
+    pub fn probe_timeout(&self, path: u16) -> Option<Span> {
+        Some(self.path(path)?.subflow()?.timeout())
+    }
+
     /// What happened on a path; `None` unless it is open.
     #[must_use]
     pub fn stats(&self, path: u16) -> Option<&Stats> {
