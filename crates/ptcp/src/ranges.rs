@@ -1,63 +1,81 @@
 //! A set of offsets, kept as ranges.
 
-use alloc::collections::BTreeMap;
-use core::ops::Bound;
+use alloc::collections::VecDeque;
 
-/// Disjoint ranges of offsets that do not touch, each `from..to`.
+/// Disjoint ranges of offsets that do not touch, each `from..to`, in order. There are few at a time, and most of what comes goes on where the
+/// last one or the first one ends: a sorted list beats a tree.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ranges {
-    /// Where each begins and ends.
-    ranges: BTreeMap<u64, u64>,
+    ranges: VecDeque<(u64, u64)>,
 }
 
 impl Ranges {
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
     /// How many ranges.
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         self.ranges.len()
     }
 
     /// The range with the lowest offsets.
+    #[inline]
     pub(crate) fn first(&self) -> Option<(u64, u64)> {
-        self.ranges.first_key_value().map(|(from, to)| (*from, *to))
+        self.ranges.front().copied()
     }
 
     /// Whether all of `from..to` is in it.
+    #[inline]
     pub(crate) fn contains(&self, from: u64, to: u64) -> bool {
-        from >= to || self.ranges.range(..=from).next_back().is_some_and(|(_, end)| *end >= to)
+        from >= to || self.around(from).is_some_and(|(_, end)| end >= to)
     }
 
     /// The range that `at` lies in.
+    #[inline]
     pub(crate) fn around(&self, at: u64) -> Option<(u64, u64)> {
-        let (&from, &to) = self.ranges.range(..=at).next_back()?;
-        (at < to).then_some((from, to))
+        let index = self.ending_after(at);
+        self.ranges.get(index).copied().filter(|(from, _)| *from <= at)
+    }
+
+    /// The index of the first range that ends after `at`.
+    #[inline]
+    fn ending_after(&self, at: u64) -> usize {
+        match self.ranges.back() {
+            None => 0,
+            Some(&(_, end)) if end <= at => self.ranges.len(),
+            Some(&(from, _)) if from <= at => self.ranges.len() - 1,
+            Some(_) => self.ranges.partition_point(|(_, end)| *end <= at),
+        }
     }
 
     /// Adds `from..to`; returns how many offsets were new.
+    #[inline]
     pub(crate) fn insert(&mut self, from: u64, to: u64) -> u64 {
         if from >= to {
             return 0;
         }
-        let (mut begin, mut end, mut known) = (from, to, 0);
-        if let Some((&before, &until)) = self.ranges.range(..=from).next_back()
-            && until >= from
+        // The first range that it touches, or the one that it goes before.
+        let first = if from == 0 { 0 } else { self.ending_after(from - 1) };
+        let (mut begin, mut end, mut known, mut touched) = (from, to, 0, 0);
+        while let Some(&(next, until)) = self.ranges.get(first + touched)
+            && next <= to
         {
-            if until >= to {
-                return 0;
+            known += until.min(to).saturating_sub(next.max(from));
+            (begin, end) = (begin.min(next), end.max(until));
+            touched += 1;
+        }
+        match touched {
+            0 => self.ranges.insert(first, (begin, end)),
+            _ => {
+                self.ranges[first] = (begin, end);
+                if touched > 1 {
+                    self.ranges.drain(first + 1..first + touched);
+                }
             }
-            known += until - from;
-            begin = before;
         }
-        let within = (Bound::Excluded(from), Bound::Included(to));
-        while let Some((&next, &until)) = self.ranges.range(within).next() {
-            known += until.min(to) - next;
-            self.ranges.remove(&next);
-            end = end.max(until);
-        }
-        self.ranges.insert(begin, end);
         to - from - known
     }
 
@@ -66,39 +84,42 @@ impl Ranges {
         if from >= to {
             return;
         }
-        if let Some((&before, until)) = self.ranges.range_mut(..from).next_back()
-            && *until > from
+        let mut index = self.ending_after(from);
+        while let Some(&(begin, end)) = self.ranges.get(index)
+            && begin < to
         {
-            let end = core::mem::replace(until, from);
-            debug_assert!(before < from);
-            if end > to {
-                self.ranges.insert(to, end);
-                return;
-            }
-        }
-        while let Some((&next, &until)) = self.ranges.range(from..to).next() {
-            self.ranges.remove(&next);
-            if until > to {
-                self.ranges.insert(to, until);
+            match (begin < from, end > to) {
+                (false, false) => {
+                    self.ranges.remove(index);
+                }
+                (false, true) => self.ranges[index].0 = to,
+                (true, false) => {
+                    self.ranges[index].1 = from;
+                    index += 1;
+                }
+                (true, true) => {
+                    self.ranges[index].1 = from;
+                    self.ranges.insert(index + 1, (to, end));
+                    return;
+                }
             }
         }
     }
 
     /// Calls `each` with the parts of `from..to` that are not in it.
     pub(crate) fn gaps(&self, from: u64, to: u64, mut each: impl FnMut(u64, u64)) {
-        let mut at = match self.ranges.range(..=from).next_back() {
-            Some((_, &until)) => from.max(until),
-            None => from,
-        };
-        while at < to {
-            let Some((&next, &until)) = self.ranges.range(at..to).next() else {
-                each(at, to);
-                return;
-            };
-            if next > at {
-                each(at, next);
+        let mut at = from;
+        for &(begin, end) in self.ranges.range(self.ending_after(from)..) {
+            if begin >= to {
+                break;
             }
-            at = until;
+            if begin > at {
+                each(at, begin);
+            }
+            at = end;
+        }
+        if at < to {
+            each(at, to);
         }
     }
 }
