@@ -159,6 +159,10 @@ impl Connection {
     #[inline]
     fn poll_data(&mut self, now: Time) -> Option<Transmit> {
         self.wake = None;
+        if self.sending.is_empty() {
+            // As at the end that only receives.
+            return None;
+        }
         let credit = self.flow.credit();
         let has_data = self.sending.values().any(|sending| sending.is_ready(credit));
         let has_room = self.look(now);
@@ -200,9 +204,10 @@ impl Connection {
             if subflow.is_silent() && !is_alone {
                 continue;
             }
-            let room = allows && subflow.has_room(now, controller.as_ref());
-            has_room |= room;
             let allowance = controller.allowance(subflow.id());
+            let is_in_slow_start = subflow.is_in_slow_start(&allowance, controller.as_ref());
+            let room = allows && subflow.has_room(now, &allowance, is_in_slow_start);
+            has_room |= room;
             views.push(PathView {
                 id: subflow.id(),
                 smoothed_rtt: subflow.round_trip(),
@@ -211,7 +216,7 @@ impl Connection {
                 window: allowance.window,
                 in_flight: subflow.in_flight(),
                 has_room: room,
-                is_in_slow_start: subflow.is_in_slow_start(&allowance, controller.as_ref()),
+                is_in_slow_start,
             });
         }
         has_room

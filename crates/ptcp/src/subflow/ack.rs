@@ -166,7 +166,7 @@ impl<B: Copy> Subflow<B> {
 
     /// Packets that were taken for lost have arrived.
     fn take_late(&mut self, first: u64, last: u64, harvest: &mut Harvest<B>, outcomes: &mut Vec<Outcome<B>>) {
-        if self.late.is_empty() {
+        if self.late.last_key_value().is_none_or(|(latest, _)| *latest < first) {
             return;
         }
         while let Some((&number, late)) = self.late.range(first..=last).next() {

@@ -234,8 +234,7 @@ impl<B: Copy> Subflow<B> {
 
     /// Whether window, budget and pacing let a full packet out.
     #[inline]
-    pub(crate) fn has_room(&mut self, now: Time, cc: &dyn Controller) -> bool {
-        let allowance = cc.allowance(self.id);
+    pub(crate) fn has_room(&mut self, now: Time, allowance: &Allowance, is_slow_start: bool) -> bool {
         self.held_until = None;
         if let Choke::Choked { probe_at } = allowance.state
             && (probe_at > now || self.in_flight > 0)
@@ -255,7 +254,7 @@ impl<B: Copy> Subflow<B> {
                 }
             }
         }
-        let Some((rate, burst)) = self.pacing(&allowance, cc) else { return true };
+        let Some((rate, burst)) = self.pacing(allowance, is_slow_start) else { return true };
         self.pacer.set(rate, burst);
         let at = self.pacer.ready_at(now);
         self.held_until = Some(at).filter(|at| *at > now);
@@ -264,7 +263,7 @@ impl<B: Copy> Subflow<B> {
 
     /// The rate at which to send, and in what bursts; `None`: as acknowledgements come.
     #[inline]
-    fn pacing(&self, allowance: &Allowance, cc: &dyn Controller) -> Option<(Rate, Bytes)> {
+    fn pacing(&self, allowance: &Allowance, is_slow_start: bool) -> Option<(Rate, Bytes)> {
         if let Some(rate) = allowance.pacing {
             return Some((rate, allowance.burst.max(self.mss)));
         }
@@ -276,7 +275,6 @@ impl<B: Copy> Subflow<B> {
         if is_below_one {
             return Some((allowance.window.max(Bytes(1)) / smoothed.max(Span::from_micros(1)), Bytes(1)));
         }
-        let is_slow_start = self.is_in_slow_start(allowance, cc);
         Some((Pacer::rate_of_window(allowance.window, smoothed, is_slow_start), Bytes(10 * self.mss.0)))
     }
 
