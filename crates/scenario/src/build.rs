@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use netsim::{HostId, LinkId, Route, Sim, Topology, TopologyError};
-use policy::cc::{self, Controller, Reno, Uncoupled};
+use policy::cc::{Controller, Reno, Uncoupled};
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tcp::Endpoint;
@@ -130,7 +130,8 @@ impl Scenario {
             }
             Transport::Tcp(spec) => {
                 let ways = self.ways(flow, spec, topology)?;
-                let (sender, receiver) = tcp(spec, &ways, first, start, stop, seed);
+                let controller = self.controllers.make(&spec.controller).expect("the file's reader checked the name");
+                let (sender, receiver) = tcp(spec, controller, &ways, first, start, stop, seed);
                 (Agent::Tcp(sender), Agent::Tcp(receiver), ways.len())
             }
         };
@@ -193,6 +194,7 @@ impl Scenario {
 /// Both ends of a TCP flow. The one that sends the bulk opens it, but for pages, where the reader does.
 fn tcp(
     spec: &TcpSpec,
+    controller: Box<dyn Controller>,
     ways: &[(Route, Route)],
     first: u32,
     start: Time,
@@ -211,7 +213,6 @@ fn tcp(
         back.push(Subflow::new(receiver, *home, first + number));
     }
     let (sender, receiver) = Feed::pair(&spec.source, start, seed.stream("source"));
-    let controller = cc::by_name(&spec.controller).expect("the file's reader checked the name");
     let plain: Box<dyn Controller> = Box::new(Uncoupled::new(Reno::default()));
     let opens = Some(start);
     (

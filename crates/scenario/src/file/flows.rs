@@ -9,6 +9,7 @@ use units::{Bytes, Span};
 
 use super::parse::{Numbered, Result, count, numbered, positive};
 use super::{FlowSpec, LinkSpec, Source, Start, TcpSpec, Transport, UdpSpec, Web};
+use crate::controllers::Controllers;
 
 const KEYS: &[&str] = &["name", "count", "from", "to", "start", "stop", "jitter", "transport"];
 const TCP_KEYS: &[&str] = &["controller", "source", "tcp", "via", "subflows"];
@@ -29,7 +30,7 @@ const ENDPOINT_KEYS: &[&str] = &[
     "timestamps",
 ];
 
-pub(super) fn flows(list: &Value<'_>, links: &[LinkSpec]) -> Result<Vec<FlowSpec>> {
+pub(super) fn flows(list: &Value<'_>, links: &[LinkSpec], controllers: &Controllers) -> Result<Vec<FlowSpec>> {
     let mut flows: Vec<FlowSpec> = Vec::new();
     let mut known = BTreeSet::new();
     let nodes: BTreeSet<&str> = links.iter().flat_map(|link| &link.between).map(String::as_str).collect();
@@ -39,7 +40,7 @@ pub(super) fn flows(list: &Value<'_>, links: &[LinkSpec]) -> Result<Vec<FlowSpec
         let section = section.renamed(format!("flow.{}", name.text()?.trim_end_matches('*')));
         let names = Numbered::read(&section, &name)?;
         for number in names.numbers() {
-            let flow = flow(&section, &names, number, links, &nodes)?;
+            let flow = flow(&section, &names, number, links, &nodes, controllers)?;
             if !known.insert(flow.name.clone()) {
                 return Err(name.error(Problem::Sense("is the name of an earlier flow too")));
             }
@@ -58,6 +59,7 @@ fn flow(
     number: u32,
     links: &[LinkSpec],
     nodes: &BTreeSet<&str>,
+    controllers: &Controllers,
 ) -> Result<FlowSpec> {
     let is_udp = section.get("transport").map_or(Ok(false), |value| value.word(&[("tcp", false), ("udp", true)]))?;
     let own = if is_udp { UDP_KEYS } else { TCP_KEYS };
@@ -82,7 +84,11 @@ fn flow(
         start: section.get("start").map_or(Ok(Start::At(Span::ZERO)), |value| start(&value, names, number))?,
         stop,
         jitter,
-        transport: if is_udp { Transport::Udp(udp(section)?) } else { Transport::Tcp(tcp(section, number, links)?) },
+        transport: if is_udp {
+            Transport::Udp(udp(section)?)
+        } else {
+            Transport::Tcp(tcp(section, number, links, controllers)?)
+        },
     })
 }
 
@@ -118,12 +124,12 @@ fn start(value: &Value<'_>, names: &Numbered, number: u32) -> Result<Start> {
     Ok(Start::Within(from, latest))
 }
 
-fn tcp(section: &Section<'_>, number: u32, links: &[LinkSpec]) -> Result<TcpSpec> {
+fn tcp(section: &Section<'_>, number: u32, links: &[LinkSpec], controllers: &Controllers) -> Result<TcpSpec> {
     let controller = match section.get("controller") {
         None => "cubic".to_owned(),
         Some(value) => {
             let name = value.text()?;
-            policy::cc::by_name(name).map_err(|error| value.error(Problem::Because(error.to_string())))?;
+            controllers.make(name).map_err(|message| value.error(Problem::Because(message)))?;
             name.to_owned()
         }
     };

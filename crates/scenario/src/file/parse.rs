@@ -8,6 +8,7 @@ use link::config::{self, ConfigError, Problem};
 use units::{Seed, Span};
 
 use super::{LinkSpec, Scenario, Window, flows};
+use crate::controllers::Controllers;
 
 pub(super) type Result<T, E = ConfigError> = std::result::Result<T, E>;
 
@@ -19,7 +20,7 @@ const MTU: u32 = 65_535;
 /// More would be a typo: the agenda has room for 16 million links and hosts.
 const MOST: u64 = 1_000_000;
 
-pub(super) fn scenario(root: &Section<'_>) -> Result<Scenario> {
+pub(super) fn scenario(root: &Section<'_>, controllers: &Controllers) -> Result<Scenario> {
     root.allow(TOP_KEYS)?;
     if let Some(about) = root.get("about") {
         about.text()?;
@@ -31,8 +32,9 @@ pub(super) fn scenario(root: &Section<'_>) -> Result<Scenario> {
     let windows = windows(root, duration)?;
     let sample = root.get("sample").map_or(Ok(Span::from_millis(100)), |value| positive(&value))?;
     let links = links(&root.require("link")?, seed)?;
-    let flows = flows::flows(&root.require("flow")?, &links)?;
-    Ok(Scenario { name, seed, runs, duration, sample, windows, links, flows })
+    let flows = flows::flows(&root.require("flow")?, &links, controllers)?;
+    let controllers = controllers.clone();
+    Ok(Scenario { name, seed, runs, duration, sample, windows, links, flows, controllers })
 }
 
 /// The sweep of a file: keys with their values as text.
