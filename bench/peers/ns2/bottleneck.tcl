@@ -1,7 +1,8 @@
 # One bottleneck in ns-2, for comparison: ns bottleneck.tcl KEY=VALUE...
 #   agent=sack|newreno|vegas  n=FLOWS  seed=N  rtt=MS  queue=PACKETS  stop=S  warm=S  iw=PACKETS  alpha=A  beta=B  random=0|1
+#   red=0|1: RED with a sixth and a half of the queue, weight .002, probability .1, gentle
 # Prints one line of key=value: goodputs in Mbit/s, Jain's index, drops, mean queue and windows in packets, hops.
-array set o {agent sack n 2 seed 1 rtt 20 queue 168 stop 60 warm 20 iw 10 alpha 1 beta 3 random 1}
+array set o {agent sack n 2 seed 1 rtt 20 queue 168 stop 60 warm 20 iw 10 alpha 1 beta 3 random 1 red 0}
 foreach word $argv { set pair [split $word =]; set o([lindex $pair 0]) [lindex $pair 1] }
 remove-all-packet-headers
 add-packet-header IP TCP Flags
@@ -21,9 +22,11 @@ Agent/TCP set minrto_ 0.2
 # Vegas compares round-trip times: it wants a finer clock.
 Agent/TCP set tcpTick_ [expr {$o(agent) eq "vegas" ? 0.0001 : 0.001}]
 
+foreach {key value} [list thresh_ [expr {$o(queue) / 6.0}] maxthresh_ [expr {$o(queue) / 2.0}] q_weight_ 0.002 linterm_ 10 \
+    gentle_ true adaptive_ 0 bytes_ false queue_in_bytes_ false] { Queue/RED set $key $value }
 set left [$ns node]
 set right [$ns node]
-$ns duplex-link $left $right 100Mb [expr {$o(rtt) > 50 ? 1 : 9}]ms DropTail
+$ns duplex-link $left $right 100Mb [expr {$o(rtt) > 50 ? 1 : 9}]ms [expr {$o(red) ? "RED" : "DropTail"}]
 $ns queue-limit $left $right $o(queue)
 $ns queue-limit $right $left 1000000
 set bottleneck [$ns monitor-queue $left $right ""]

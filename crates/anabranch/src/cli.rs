@@ -4,11 +4,12 @@
 use clap::{Parser, Subcommand};
 use emulate::cli::EmulateArgs;
 
-use crate::commands::{demo, generate, keys, paths, receive, send, simulate};
+use crate::commands::{demo, generate, keys, paths, receive, reproduce, send, simulate};
 
 /// How a process ends, for `--help`, the manual page and docs/exit-codes.md (a test holds the three together).
 pub(crate) const EXIT_CODES: &[(u8, &str)] = &[
     (0, "success: every byte is at the receiver, verified and synced"),
+    (1, "reproduce: figures were made, and some differ from the paper's"),
     (2, "usage: the command line, the configuration file or the token makes no sense"),
     (3, "a source is missing or not readable"),
     (4, "authentication: the receiver has another key than the token says, or refused this sender"),
@@ -46,6 +47,8 @@ pub(crate) enum Command {
     Emulate(EmulateArgs),
     /// Run a scenario file in the simulator: topology, flows, controllers, sweeps
     Simulate(simulate::Args),
+    /// Set the figures of a paper, or of a theory, beside ours: tables, pictures, a page
+    Reproduce(reproduce::Args),
     /// Show this host's key; say which hosts may send or receive without a token
     Keys(keys::Args),
     /// Print a completion script for a shell

@@ -1,5 +1,7 @@
 //! Random impairments: which packet is lost, doubled, held back, damaged.
 
+use core::num::NonZeroU64;
+
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use units::Seed;
@@ -15,6 +17,8 @@ pub enum Loss {
     Bernoulli(f64),
     /// In bursts.
     GilbertElliott(GilbertElliott),
+    /// Every so-manyth packet that arrives, and no other: the deterministic loss of response functions.
+    Every(NonZeroU64),
 }
 
 /// The Gilbert-Elliott model: a chain of two states that steps once a packet, each state with a loss probability of its own
@@ -34,10 +38,12 @@ pub struct GilbertElliott {
 impl Loss {
     /// The share of packets lost in the long run.
     #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "a share of 2^-53 is none")]
     pub fn mean(&self) -> f64 {
         match self {
             Loss::None => 0.0,
             Loss::Bernoulli(p) => *p,
+            Loss::Every(every) => 1.0 / every.get() as f64,
             Loss::GilbertElliott(GilbertElliott { good_to_bad, bad_to_good, good, bad }) => {
                 let steps = good_to_bad + bad_to_good;
                 if steps == 0.0 { *good } else { (good * bad_to_good + bad * good_to_bad) / steps }
@@ -82,6 +88,7 @@ struct Odds {
 enum LossOdds {
     Bernoulli(Odd),
     GilbertElliott { good_to_bad: Odd, bad_to_good: Odd, good: Odd, bad: Odd },
+    Every { every: NonZeroU64, left: u64 },
 }
 
 /// A probability as a threshold for 64 random bits; certainty and impossibility take no draw.
@@ -127,6 +134,7 @@ impl Dice {
                     good: Odd::new(model.good),
                     bad: Odd::new(model.bad),
                 },
+                Loss::Every(every) => LossOdds::Every { every, left: every.get() },
             },
             duplicate: Odd::new(profile.duplicate),
             corrupt: Odd::new(profile.corrupt),
@@ -148,12 +156,20 @@ impl Dice {
 impl Random {
     fn roll(&mut self) -> Fate {
         let Random { rng, odds, is_bad } = self;
-        let lost = match odds.loss {
+        let lost = match &mut odds.loss {
             LossOdds::Bernoulli(odd) => odd.draw(rng),
             LossOdds::GilbertElliott { good_to_bad, bad_to_good, good, bad } => {
                 let step = if *is_bad { bad_to_good } else { good_to_bad };
                 *is_bad ^= step.draw(rng);
                 if *is_bad { bad.draw(rng) } else { good.draw(rng) }
+            }
+            LossOdds::Every { every, left } => {
+                *left -= 1;
+                let is_due = *left == 0;
+                if is_due {
+                    *left = every.get();
+                }
+                is_due
             }
         };
         if lost {
@@ -200,6 +216,15 @@ mod tests {
         // After a loss, the next packet is lost with the probability of staying: 1 - 0.25.
         let after: Vec<bool> = lost.windows(2).filter(|pair| pair[0]).map(|pair| pair[1]).collect();
         assert!((share(&after) - 0.75).abs() < 0.02, "{}", share(&after));
+    }
+
+    #[test]
+    fn every_fifth_is_lost() {
+        let every = Loss::Every(NonZeroU64::new(5).unwrap());
+        let lost = losses(every, 12);
+        let at: Vec<usize> = (0..12).filter(|at| lost[*at]).collect();
+        assert_eq!(at, [4, 9]);
+        assert!((every.mean() - 0.2).abs() < 1e-12);
     }
 
     #[test]

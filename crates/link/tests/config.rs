@@ -1,5 +1,6 @@
 //! Network files: what they mean, and what is said about a wrong one.
 
+use std::num::NonZeroU64;
 use std::path::Path;
 
 use link::config::{Carry, Network, TCP_PAYLOAD_SHARE, Unreachable};
@@ -37,6 +38,8 @@ fn every_key_has_its_meaning() {
     assert_eq!((up.mtu, down.mtu), (Some(Bytes(9_000)), Some(Bytes(1_280))));
     let model = GilbertElliott { good_to_bad: 0.1, bad_to_good: 0.5, good: 0.0, bad: 1.0 };
     assert_eq!(up.loss, Loss::GilbertElliott(model));
+    let every = parse("loss = { every = 10000 }").expect("all right").links.remove(0).up.profile.loss;
+    assert_eq!(every, Loss::Every(NonZeroU64::new(10_000).expect("not zero")));
     assert_eq!(down.loss, Loss::None);
     assert_eq!((link.up.carry, link.down.carry), (Carry::NoPayload, Carry::All));
     assert_eq!(up.rate.changes[0].rate, Rate::ZERO);
@@ -47,6 +50,8 @@ fn errors_say_where_and_what_instead() {
     for (keys, wanted) in [
         ("dealy = '5 ms'", "test.toml:7: wifi.dealy: no such key; did you mean `delay`?"),
         ("colour = 'red'", "test.toml:7: wifi.colour: no such key"),
+        ("loss = { every = 0 }", "link.wifi.loss.every: wants a whole number of packets"),
+        ("loss = { every = 5, bad = 1 }", "wifi.loss.bad: no such key"),
         ("loss = 1.5", "test.toml:7: link.wifi.loss: wants a number from 0 to 1"),
         ("mtu = '1500'", "test.toml:7: link.wifi.mtu: wants a whole number, not string"),
         ("mtu = 576", "test.toml:7: link.wifi.mtu: wants 1280 to 65535 bytes"),

@@ -1,4 +1,4 @@
-//! Round-trip times and the retransmission timeout (RFC 6298).
+//! Round-trip times and the retransmission timeout (RFC 6298), with a sample for each acknowledgement (RFC 7323, appendix G).
 
 use units::Span;
 
@@ -27,9 +27,11 @@ impl RoundTrip {
         RoundTrip { floor, smoothed: None, variation: none, min: none, latest: none, backoff: 0 }
     }
 
-    /// Takes in a sample (section 2, equations 2.2 and 2.3), which ends a backoff.
+    /// Takes in a sample (section 2, equations 2.2 and 2.3), which ends a backoff. `expected` is how many samples a round trip has: the gains
+    /// are divided by it, so that the memory is as long as with one a round trip (RFC 7323, appendix G). Otherwise the variation would be that
+    /// between neighbouring packets, next to nothing, and a queue that grows within a round trip would run into the timeout.
     #[inline]
-    pub fn handle_sample(&mut self, sample: Span) {
+    pub fn handle_sample(&mut self, sample: Span, expected: u64) {
         self.latest = sample;
         self.backoff = 0;
         let Some(smoothed) = self.smoothed else {
@@ -38,9 +40,10 @@ impl RoundTrip {
             self.min = sample;
             return;
         };
-        let (smoothed, sample, variation) = (smoothed.as_nanos(), sample.as_nanos(), self.variation.as_nanos());
-        self.variation = Span::from_nanos(variation - variation / 4 + smoothed.abs_diff(sample) / 4);
-        self.smoothed = Some(Span::from_nanos(smoothed - smoothed / 8 + sample / 8));
+        let expected = expected.clamp(1, 1 << 32);
+        let deviation = Span::from_nanos(smoothed.as_nanos().abs_diff(sample.as_nanos()));
+        self.variation = towards(self.variation, deviation, 4 * expected);
+        self.smoothed = Some(towards(smoothed, sample, 8 * expected));
         self.min = self.min.min(self.latest);
     }
 
@@ -89,6 +92,13 @@ impl RoundTrip {
     }
 }
 
+/// One `parts`-th of the way from `old` to `new`.
+#[inline]
+fn towards(old: Span, new: Span, parts: u64) -> Span {
+    let (old, new) = (old.as_nanos(), new.as_nanos());
+    Span::from_nanos(if new >= old { old + (new - old) / parts } else { old - (old - new) / parts })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -98,10 +108,10 @@ mod tests {
         let ms = Span::from_millis;
         let mut rtt = RoundTrip::new(ms(200));
         assert_eq!(rtt.timeout(), ms(1_000));
-        rtt.handle_sample(ms(100));
+        rtt.handle_sample(ms(100), 1);
         // SRTT = R, RTTVAR = R/2.
         assert_eq!((rtt.smoothed(), rtt.variation(), rtt.timeout()), (Some(ms(100)), ms(50), ms(300)));
-        rtt.handle_sample(ms(180));
+        rtt.handle_sample(ms(180), 1);
         // RTTVAR = 3/4 * 50 + 1/4 * 80, SRTT = 7/8 * 100 + 1/8 * 180.
         assert_eq!((rtt.variation(), rtt.smoothed()), (Span::from_micros(57_500), Some(ms(110))));
         assert_eq!(rtt.timeout(), ms(340));
@@ -112,7 +122,7 @@ mod tests {
             rtt.handle_timeout();
         }
         assert_eq!(rtt.timeout(), MAX_RTO);
-        rtt.handle_sample(ms(110));
+        rtt.handle_sample(ms(110), 1);
         assert!(rtt.timeout() < ms(340) && rtt.min() == ms(100));
     }
 
@@ -120,8 +130,25 @@ mod tests {
     fn the_floor_holds() {
         let mut rtt = RoundTrip::new(Span::from_millis(200));
         for _ in 0..50 {
-            rtt.handle_sample(Span::from_millis(1));
+            rtt.handle_sample(Span::from_millis(1), 1);
         }
         assert_eq!(rtt.timeout(), Span::from_millis(200));
+    }
+
+    /// The sawtooth of a queue, 100 packets a round trip: from 150 to 210 ms and back within 20 round trips.
+    #[test]
+    fn many_samples_a_round_trip_do_not_shrink_the_variation() {
+        let mut rtt = RoundTrip::new(Span::from_millis(200));
+        let mut closest = Span::from_secs(60);
+        for packet in 0..20_000_u64 {
+            let phase = packet % 2_000;
+            let queue = if phase < 1_000 { phase } else { 2_000 - phase };
+            let sample = Span::from_micros(150_000 + 60 * queue);
+            if packet > 2_000 {
+                closest = closest.min(Span::from_nanos(rtt.timeout().as_nanos().saturating_sub(sample.as_nanos())));
+            }
+            rtt.handle_sample(sample, 50);
+        }
+        assert!(closest > Span::from_millis(15), "{closest:?}");
     }
 }

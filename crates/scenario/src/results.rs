@@ -113,31 +113,9 @@ impl Store {
     /// If it cannot be written.
     pub fn write_table(&self, plan: &Plan, results: &[Vec<Measure>], extension: &str) -> Result<PathBuf, ResultsError> {
         let path = self.folder.join("measures").with_extension(extension);
-        let mut names: Vec<&String> = Vec::new();
-        for setting in plan.jobs().iter().flat_map(|job| &job.point) {
-            if !names.contains(&&setting.key) {
-                names.push(&setting.key);
-            }
-        }
-        let swept = names.iter().map(|name| Key::new(*name, Kind::Text, "", "a value of the sweep"));
-        let own = [
-            Key::new("seed", Kind::Integer, "", "the run's seed"),
-            Key::new("window", Kind::Text, "", "the time over which it was measured"),
-            Key::new("scope", Kind::Text, "", "flow, group of flows, link, or all"),
-            Key::new("of", Kind::Text, "", "which flow, group, or direction of a link"),
-        ];
-        let columns = MEASURES.iter().map(|(name, unit, meaning)| Column::new(*name, *unit, *meaning));
-        let mut writer = Writer::create(&path, Schema::new(swept.chain(own), columns))?;
-        for (job, measures) in plan.jobs().iter().zip(results) {
-            let find = |name: &String| job.point.iter().find(|setting| setting.key == *name);
-            let point: Vec<Value> =
-                names.iter().map(|name| find(name).map_or(Value::Missing, |s| Value::from(s.value.as_str()))).collect();
-            for measure in measures {
-                let mut keys = point.clone();
-                keys.push(Value::Integer(job.seed.0.cast_signed()));
-                keys.extend([&*measure.window, measure.scope, &*measure.of].map(Value::from));
-                writer.row(&keys, measure.name, measure.value)?;
-            }
+        let mut writer = Writer::create(&path, schema(plan))?;
+        for (keys, measure) in rows(plan, results) {
+            writer.row(&keys, measure.name, measure.value)?;
         }
         writer.finish()?;
         Ok(path)
@@ -148,6 +126,47 @@ impl Store {
         let stream = Seed(job.seed.0).stream(&header(job));
         self.folder.join("runs").join(format!("{:016x}.tsv", stream.0))
     }
+}
+
+/// The parameters that a plan sweeps over, in the file's order.
+fn swept(plan: &Plan) -> Vec<&str> {
+    let mut names: Vec<&str> = Vec::new();
+    for setting in plan.jobs().iter().flat_map(|job| &job.point) {
+        if !names.contains(&setting.key.as_str()) {
+            names.push(&setting.key);
+        }
+    }
+    names
+}
+
+/// The columns of the table of a plan's measures.
+#[must_use]
+pub fn schema(plan: &Plan) -> Schema {
+    let swept = swept(plan).into_iter().map(|name| Key::new(name, Kind::Text, "", "a value of the sweep"));
+    let own = [
+        Key::new("seed", Kind::Integer, "", "the run's seed"),
+        Key::new("window", Kind::Text, "", "the time over which it was measured"),
+        Key::new("scope", Kind::Text, "", "flow, group of flows, link, or all"),
+        Key::new("of", Kind::Text, "", "which flow, group, or direction of a link"),
+    ];
+    let columns = MEASURES.iter().map(|(name, unit, meaning)| Column::new(*name, *unit, *meaning));
+    Schema::new(swept.chain(own), columns)
+}
+
+/// Its rows: every measure of every run, with the keys that [`schema`] has columns for.
+pub fn rows<'a>(plan: &'a Plan, results: &'a [Vec<Measure>]) -> impl Iterator<Item = (Vec<Value>, &'a Measure)> {
+    let names = swept(plan);
+    plan.jobs().iter().zip(results).flat_map(move |(job, measures)| {
+        let find = |name: &&str| job.point.iter().find(|setting| setting.key == **name);
+        let point: Vec<Value> =
+            names.iter().map(|name| find(name).map_or(Value::Missing, |s| Value::from(s.value.as_str()))).collect();
+        measures.iter().map(move |measure| {
+            let mut keys = point.clone();
+            keys.push(Value::Integer(job.seed.0.cast_signed()));
+            keys.extend([&*measure.window, measure.scope, &*measure.of].map(Value::from));
+            (keys, measure)
+        })
+    })
 }
 
 /// Which run a file is of.

@@ -5,6 +5,7 @@ pub(crate) mod generate;
 pub(crate) mod keys;
 pub(crate) mod paths;
 pub(crate) mod receive;
+pub(crate) mod reproduce;
 pub(crate) mod send;
 pub(crate) mod simulate;
 
@@ -27,6 +28,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Ended> {
         Command::Demo(args) => demo::run(&args),
         Command::Emulate(args) => emulated(&args),
         Command::Simulate(args) => simulate::run(&args).map_err(Ended::from),
+        Command::Reproduce(args) => reproduce::run(&args),
         Command::Keys(args) => keys::run(args).map_err(Ended::from),
         Command::Completions(args) => generate::completions(&args).map_err(Ended::from),
         Command::Man(args) => generate::man(&args).map_err(Ended::from),

@@ -91,15 +91,9 @@ fn sweep(args: &Args, plan: &Plan, store: Option<&Store>) -> Result<Vec<Vec<Meas
     if done > 0 {
         eprintln!("{done} of {} runs are there already", jobs.len());
     }
-    let bar = if io::stderr().is_terminal() { ProgressBar::new(jobs.len() as u64) } else { ProgressBar::hidden() };
-    let style =
-        ProgressStyle::with_template("{bar:40} {pos}/{len} runs, {eta} left").expect("a template that is tested");
-    bar.set_style(style);
+    let bar = progress(jobs.len());
     bar.set_position(done as u64);
-    let threads = match args.jobs {
-        Some(jobs) => usize::from(jobs),
-        None => available_parallelism().map_or(1, usize::from),
-    };
+    let threads = threads(args.jobs);
     let state = Mutex::new((results, None));
     let swept = plan.run(
         threads,
@@ -124,6 +118,20 @@ fn sweep(args: &Args, plan: &Plan, store: Option<&Store>) -> Result<Vec<Vec<Meas
         Some(error) => Err(refused(error)),
         None => Ok(results.into_iter().map(|run| run.expect("all runs are done")).collect()),
     }
+}
+
+/// A bar for so many runs, if there is a terminal to see it.
+pub(super) fn progress(runs: usize) -> ProgressBar {
+    let bar = if io::stderr().is_terminal() { ProgressBar::new(runs as u64) } else { ProgressBar::hidden() };
+    let style =
+        ProgressStyle::with_template("{bar:40} {pos}/{len} runs, {eta} left").expect("a template that is tested");
+    bar.set_style(style);
+    bar
+}
+
+/// What --jobs says, or one a processor.
+pub(super) fn threads(jobs: Option<u16>) -> usize {
+    jobs.map_or_else(|| available_parallelism().map_or(1, usize::from), usize::from)
 }
 
 /// Draws, captures and logs the first run, as asked.

@@ -5,6 +5,7 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::num::NonZeroU64;
 
 use toml::de::DeTable;
 use units::{Bytes, Rate, Seed, Span};
@@ -307,7 +308,14 @@ fn loss(value: &Value<'_>) -> Result<Loss> {
         return Ok(if p == 0.0 { Loss::None } else { Loss::Bernoulli(p) });
     }
     let section = value.section()?;
-    section.allow(&["good_to_bad", "bad_to_good", "good", "bad"])?;
+    if let Some(every) = section.get("every") {
+        section.allow(&["every"])?;
+        let number = NonZeroU64::new(every.integer()?);
+        return number
+            .map(Loss::Every)
+            .ok_or_else(|| every.error(Problem::Sense("wants a whole number of packets, 1 or more")));
+    }
+    section.allow(&["good_to_bad", "bad_to_good", "good", "bad", "every"])?;
     Ok(Loss::GilbertElliott(GilbertElliott {
         good_to_bad: section.require("good_to_bad")?.probability()?,
         bad_to_good: section.require("bad_to_good")?.probability()?,

@@ -26,7 +26,7 @@ fn variants(paper: Config) -> [(&'static str, Config); 4] {
 /// The linear program beside the maximum flow: how far they are apart, relative to the flow, on random instances of the study.
 pub(crate) fn programme(options: &Options) {
     let apart = parallel(options, 1_000, |seed| {
-        let (skew, choice, _) = MIXES[usize::try_from(seed % 6).unwrap()];
+        let (skew, choice) = MIXES[usize::try_from(seed % 6).unwrap()];
         let setting = Setting {
             sources: usize::try_from(1 + seed % 100).unwrap(),
             relays: u32::try_from(3 + seed / 7 % 98).unwrap(),

@@ -6,7 +6,7 @@ use units::{Bytes, Rate, Span, Time};
 use wire::tcp::{Flags, SackBlock, Segment};
 
 use super::scoreboard::{Record, State};
-use super::{Phase, Sender, stamp_of};
+use super::{Eifel, Phase, Sender, stamp_of};
 use crate::Detection;
 
 /// Duplicate acknowledgements that mean a loss.
@@ -60,6 +60,7 @@ impl Sender {
         let old_una = self.una;
         let has_advanced = segment.ack > self.una;
         let was_in_recovery = matches!(self.phase, Phase::Recovery { .. });
+        let in_flight = self.next - self.una;
         let harvest = self.harvest(now, segment, highest);
         let is_duplicate = !has_advanced
             && segment.ack == old_una
@@ -67,7 +68,9 @@ impl Sender {
             && !self.board.is_empty()
             && (!has_moved_window || segment.sack_count > 0);
         if let Some(rtt) = harvest.rtt.or_else(|| self.echoed(now, segment, has_advanced)) {
-            self.rtt.handle_sample(rtt);
+            // Samples come with every other packet (RFC 7323, appendix G).
+            let expected = in_flight.div_ceil(2 * self.config.mss.0);
+            self.rtt.handle_sample(rtt, expected);
         }
         if has_advanced || harvest.bytes > 0 {
             self.has_probed = false;
@@ -165,7 +168,11 @@ impl Sender {
 
     /// The Eifel algorithm (RFC 3522): the answer is to the original, not to what was sent again.
     fn undo_if_spurious<C: Controller + ?Sized>(&mut self, now: Time, segment: &Segment, cc: &mut C) {
-        let Some(repeated_at) = self.repeated_at.filter(|_| self.config.timestamps) else { return };
+        let Eifel::Sent(repeated_at) = self.eifel else { return };
+        self.eifel = Eifel::Decided;
+        if !self.config.timestamps {
+            return;
+        }
         let is_older = segment.timestamp_echo.wrapping_sub(repeated_at).cast_signed() < 0;
         match self.phase {
             Phase::Recovery { .. } | Phase::Timeout { .. } if is_older => {
@@ -177,7 +184,6 @@ impl Sender {
             }
             _ => {}
         }
-        self.repeated_at = None;
     }
 
     /// Selective acknowledgements: RFC 6675's rule, or RACK's.
@@ -255,7 +261,9 @@ impl Sender {
                 self.duplicates = 0;
             }
         } else if is_duplicate {
-            self.duplicates = (self.duplicates + 1).min(self.board.in_flight / self.config.mss.0.max(1));
+            let is_ambiguous = matches!(self.phase, Phase::Open) && self.una <= self.recover;
+            let most = if is_ambiguous { DUPLICATES - 1 } else { u64::MAX };
+            self.duplicates = (self.duplicates + 1).min(self.board.in_flight / self.config.mss.0.max(1)).min(most);
             if self.duplicates == DUPLICATES && matches!(self.phase, Phase::Open) {
                 self.lose_first(now, cc);
                 self.enter_recovery(now, in_flight, cc);
@@ -277,7 +285,8 @@ impl Sender {
             return;
         }
         self.stats.recoveries += 1;
-        self.repeated_at = None;
+        self.eifel = Eifel::Armed;
+        self.recover = self.next;
         cc.handle_congestion(now, self.id, &Congestion { signal: Signal::Loss, in_flight: self.flight_size() });
         let target = cc.allowance(self.id).window;
         let wants = self.config.rate_reduction && self.config.detection.is_selective() && cc.wants_rate_reduction();

@@ -91,15 +91,27 @@ pub(crate) struct Sender {
     round_end: u64,
     /// No reduction for a mark before this position is acknowledged.
     marked_until: u64,
+    /// Duplicates of an acknowledgement of no more than this may answer retransmissions that were for nothing (RFC 6582, section 3.2, step 2).
+    recover: u64,
     hystart: Option<Box<HyStart>>,
     stats: Stats,
     phase: Phase,
-    /// The payload of the first retransmission since the last reduction went out at this time of the timestamps' clock.
-    repeated_at: Option<u32>,
+    eifel: Eifel,
     rack: Rack,
     /// Every transmission in its order, for RACK: when, and which position.
     log: VecDeque<(Time, u64)>,
     pacer: Pacer,
+}
+
+/// What is known of whether the last reduction was for nothing, by the timestamps (RFC 3522).
+#[derive(Clone, Copy, Debug)]
+enum Eifel {
+    /// Nothing was sent again yet.
+    Armed,
+    /// The first retransmission left at this time of the timestamps' clock.
+    Sent(u32),
+    /// The first acknowledgement after it has decided. Later ones answer packets that were sent before later retransmissions, lost or not.
+    Decided,
 }
 
 /// What the sender does about losses.
@@ -147,7 +159,8 @@ impl Sender {
             round: 0,
             round_end: 0,
             last_sent_at: Time::ZERO,
-            repeated_at: None,
+            eifel: Eifel::Decided,
+            recover: 0,
             stats: Stats::default(),
             config,
         }
@@ -162,7 +175,7 @@ impl Sender {
         cc: &mut C,
     ) {
         if let Some(rtt) = rtt {
-            self.rtt.handle_sample(rtt);
+            self.rtt.handle_sample(rtt, 1);
         }
         self.window_end = window_end;
         self.delivered_at = now;
@@ -361,8 +374,8 @@ impl Sender {
         };
         if is_retransmission {
             self.stats.retransmitted += 1;
-            if self.repeated_at.is_none() {
-                self.repeated_at = Some(stamp_of(now));
+            if matches!(self.eifel, Eifel::Armed) {
+                self.eifel = Eifel::Sent(stamp_of(now));
             }
             self.board.repeat(seq);
             if let Some(record) = self.board.find(seq) {
@@ -389,7 +402,8 @@ impl Sender {
         }
         let in_flight = self.in_flight();
         cc.handle_sent(now, self.id, &Sent { bytes: Bytes(payload), in_flight, is_retransmission });
-        self.arm(now, false);
+        // The first missing packet has a whole timeout to arrive in: three duplicates before it may have taken most of a round trip.
+        self.arm(now, is_retransmission && seq == self.una);
         let mut flags = Flags::default();
         if is_fin {
             flags = flags.with(Flags::FIN);

@@ -5,7 +5,7 @@ use units::{Span, Time};
 use wire::tcp::Flags;
 
 use super::scoreboard::State;
-use super::{Data, Phase, Sender};
+use super::{Data, Eifel, Phase, Sender};
 use crate::Detection;
 
 /// What to do when.
@@ -92,13 +92,18 @@ impl Sender {
     fn time_out<C: Controller + ?Sized>(&mut self, now: Time, cc: &mut C) {
         self.rtt.handle_timeout();
         self.stats.timeouts += 1;
-        let flight = self.flight_size();
+        // Behind a packet that was lost twice, selective acknowledgements let out many windows: they say nothing of what the path holds.
+        let flight = self.flight_size().min(cc.allowance(self.id).window);
         let stats = &mut self.stats;
         self.board.lose_all(|_| stats.lost += 1);
         self.log.clear();
         self.rack_due = None;
         self.duplicates = 0;
-        self.repeated_at = None;
+        // When the timer runs out again for the same packet, the first retransmission counts.
+        if !matches!((self.phase, self.eifel), (Phase::Timeout { .. }, Eifel::Sent(_))) {
+            self.eifel = Eifel::Armed;
+        }
+        self.recover = self.next;
         self.phase = Phase::Timeout { end: self.next };
         self.marked_until = self.next;
         cc.handle_timeout(now, self.id, flight);

@@ -1,0 +1,108 @@
+"""Our simulator and its peers on the same workloads: what the scripts `netsim-agreement…` share."""
+
+import concurrent.futures
+import csv
+import math
+import os
+import pathlib
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+
+import lib
+
+SCENARIOS = lib.ROOT / "scenarios"
+# Quantiles of Student's t for intervals of 95 %, by degrees of freedom.
+STUDENT = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 7: 2.36, 8: 2.31, 9: 2.26, 14: 2.14, 19: 2.09, 29: 2.05}
+NS3_MODULES = ["ns3-point-to-point", "ns3-internet", "ns3-applications"]
+
+
+def run(command):
+    """Its standard output, if it comes to a good end."""
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise lib.Failed(f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def key_values(text):
+    """The figures of a line of key=value, wherever it stands."""
+    line = next(line for line in text.splitlines() if "=" in line)
+    return {key: float(value) for key, value in (word.split("=") for word in line.split())}
+
+
+def need(command, package):
+    """Ends the script if a program is missing."""
+    if shutil.which(command) is None:
+        sys.exit(f"{pathlib.Path(sys.argv[0]).name}: {command} is missing: install the Debian package {package}")
+
+
+def ns2(script, **options):
+    """The figures of one run of ns-2."""
+    words = [f"{key}={value}" for key, value in options.items()]
+    return key_values(run(["ns", lib.PEERS / "ns2" / script, *words]))
+
+
+class Ns3:
+    """Our ns-3 program, compiled against the Debian package in a folder that goes away again."""
+
+    def __enter__(self):
+        need("pkg-config", "pkg-config")
+        self.folder = tempfile.TemporaryDirectory()
+        self.program = pathlib.Path(self.folder.name) / "bottleneck"
+        try:
+            flags = run(["pkg-config", "--cflags", "--libs", *NS3_MODULES]).split()
+        except lib.Failed as error:
+            sys.exit(f"ns-3 is missing: install the Debian packages libns3-dev and libgsl-dev\n{error}")
+        source = lib.PEERS / "ns3" / "bottleneck.cc"
+        # Debian's flags have a stray semicolon.
+        run(["c++", "-O2", "-o", self.program, source, *(flag.rstrip("\\;") for flag in flags)])
+        return self
+
+    def __exit__(self, *_):
+        self.folder.cleanup()
+
+    def __call__(self, **options):
+        """The figures of one run."""
+        return key_values(run([self.program, *(f"--{key}={value}" for key, value in options.items())]))
+
+
+def over_seeds(seeds, task):
+    """What `task` returns for each of the seeds 1 to `seeds`, as many at a time as there are processors."""
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        return list(pool.map(task, range(1, seeds + 1)))
+
+
+def ours(scenario, seeds, *settings):
+    """Our measures by (window, scope, of, measure): a list with a value a seed."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [lib.anabranch(), "simulate", SCENARIOS / scenario, "--seeds", seeds, "--out", folder]
+        for setting in settings:
+            command += ["--set", setting]
+        run(command)
+        found = {}
+        with open(pathlib.Path(folder) / "measures.csv", newline="") as table:
+            for row in csv.DictReader(table):
+                key = (row["window"], row["scope"], row["of"], row["measure"])
+                found.setdefault(key, []).append(float(row["value"]))
+        return found
+
+
+def mean(values):
+    return statistics.fmean(values)
+
+
+def means(runs):
+    """The mean of each figure over runs."""
+    return {key: mean([run[key] for run in runs]) for key in runs[0]}
+
+
+def interval(values):
+    """Half the width of the 95 % confidence interval of the mean; zero for one value."""
+    freedom = len(values) - 1
+    if freedom == 0:
+        return 0.0
+    known = max(degrees for degrees in STUDENT if degrees <= freedom)
+    return STUDENT[known] * statistics.stdev(values) / math.sqrt(len(values))

@@ -1,0 +1,94 @@
+//! `reproduce` as a user meets it.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn folder(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = fs::remove_dir_all(&path);
+    fs::create_dir_all(&path).unwrap();
+    path
+}
+
+fn reproduce(folder: &Path, arguments: &[&str]) -> (i32, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_anabranch"));
+    let output = command.current_dir(folder).arg("reproduce").args(arguments).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+/// An edited copy of a file, which leaves out what takes longest.
+fn edited(folder: &Path, edits: &[(&str, &str)]) {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../papers/theory/reno-loss.toml");
+    let mut text = fs::read_to_string(file).unwrap();
+    for (from, to) in [("0.0001, 0.00032, 0.001, 0.0032, 0.01", "0.0032, 0.01")].iter().chain(edits) {
+        assert!(text.contains(from), "{from}");
+        text = text.replace(from, to);
+    }
+    fs::create_dir_all(folder.join("mine/theory")).unwrap();
+    fs::write(folder.join("mine/theory/reno-loss.toml"), text).unwrap();
+}
+
+#[test]
+fn what_there_is_is_listed() {
+    let (code, out, said) = reproduce(&folder("reproduce-list"), &[]);
+    assert_eq!(code, 0, "{said}");
+    for name in ["theory", "reno-loss", "cubic-loss", "fast-queue", "coupled-shared"] {
+        assert!(out.contains(name), "{name}: {out}");
+    }
+}
+
+#[test]
+fn a_figure_is_made_with_its_page() {
+    let folder = folder("reproduce-figure");
+    edited(&folder, &[]);
+    let (code, out, said) = reproduce(&folder, &["theory", "reno-loss", "--papers", "mine", "--seeds", "1"]);
+    assert_eq!(code, 0, "{out}{said}");
+    assert!(out.contains("√(3/2p)") && out.contains("pass"), "{out}");
+    assert!(out.ends_with("2 of 2 agree: reproduced/theory/index.html\n"), "{out}");
+    let read = |name: &str| fs::read_to_string(folder.join("reproduced/theory").join(name)).unwrap();
+    let page = read("index.html");
+    let tree = roxmltree::Document::parse(page.split_once('\n').unwrap().1).unwrap();
+    let links: Vec<&str> = tree.descendants().filter_map(|node| node.attribute("href")).collect();
+    for name in ["reno-loss.svg", "reno-loss.csv", "reno-loss.schema.json", "reno-loss.toml"] {
+        assert!(links.contains(&name), "{name} is not among {links:?}");
+        assert!(!read(name).is_empty());
+    }
+    assert_eq!(tree.descendants().filter(|node| node.attribute("class") == Some("pass")).count(), 2);
+    roxmltree::Document::parse(&read("reno-loss.svg")).unwrap();
+    assert!(read("reno-loss.csv").starts_with("loss,seed,window,scope,of,measure,value,unit\n"));
+    assert!(read("reno-loss.toml").contains("loss = [0.0032, 0.01]"), "the file that was used");
+}
+
+#[test]
+fn figures_that_differ_end_with_1() {
+    let folder = folder("reproduce-differs");
+    // A line of a tenth of what the flow would take: the queue sets the window, not the loss.
+    edited(&folder, &[("\"10 Gbit/s\"", "\"200 kbit/s\""), ("\"100000 packets\"", "\"5 packets\"")]);
+    let (code, out, said) =
+        reproduce(&folder, &["theory", "reno-loss", "--papers", "mine", "--seeds", "1", "--out", "o"]);
+    assert_eq!(code, 1, "{out}{said}");
+    assert!(out.contains("differs by") && folder.join("o/index.html").exists(), "{out}");
+}
+
+#[test]
+fn mistakes_end_with_2_and_a_hint() {
+    let folder = folder("reproduce-mistakes");
+    let wrong = |arguments: &[&str], wanted: &str| {
+        let (code, _, said) = reproduce(&folder, arguments);
+        assert_eq!(code, 2, "{said}");
+        assert!(said.contains(wanted), "{said}");
+    };
+    wrong(&["theorie"], "did you mean 'theory'?");
+    wrong(&["theory", "reno-los"], "did you mean 'reno-loss'?");
+    wrong(&["theory", "reno-loss", "--papers", "nowhere"], "nowhere/theory is no folder");
+    edited(&folder, &[("controller = \"reno\"", "contoller = \"reno\"")]);
+    wrong(&["theory", "reno-loss", "--papers", "mine"], "did you mean `controller`?");
+    edited(&folder, &[("loss = [0.0032, 0.01]", "\"link.line.delay\" = [\"50 ms\"]")]);
+    wrong(
+        &["theory", "reno-loss", "--papers", "mine", "--seeds", "1"],
+        "mine/theory/reno-loss.toml: `sweep` has no loss",
+    );
+}

@@ -1,0 +1,77 @@
+//! The folder of a reproduction: a page, pictures, tables, and the files that they come from.
+
+use std::path::{Path, PathBuf};
+
+use report::page::Page;
+use report::tidy::Writer;
+
+use crate::error::StudyError;
+use crate::lab::{Context, Lab, Progress};
+use crate::registry::{Figure, Outcome, Study};
+
+/// Where a study's results are written.
+#[derive(Debug)]
+pub struct Folder {
+    path: PathBuf,
+    study: &'static Study,
+    page: Page,
+}
+
+impl Folder {
+    /// Makes the folder if it is not there, and begins a page.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub fn create(path: &Path, study: &'static Study) -> Result<Folder, StudyError> {
+        let path = path.to_owned();
+        std::fs::create_dir_all(&path).map_err(|source| StudyError::Folder { path: path.clone(), source })?;
+        let mut page = Page::new(study.title);
+        page.text(study.about);
+        Ok(Folder { path, study, page })
+    }
+
+    /// Makes a figure, writes its files and puts it on the page.
+    ///
+    /// # Errors
+    /// If a file of the paper makes no sense, or something cannot be written.
+    pub fn make(&mut self, context: &Context, figure: &Figure, progress: Progress<'_>) -> Result<Outcome, StudyError> {
+        let lab = Lab::new(context, self.study, figure, progress)?;
+        let outcome = (figure.make)(&lab)?;
+        let mut writer =
+            Writer::create(self.path.join(figure.name).with_extension("csv"), outcome.data.schema.clone())?;
+        for (keys, measure, value) in &outcome.data.rows {
+            writer.row(keys, measure, *value)?;
+        }
+        writer.finish()?;
+        self.page.heading(&format!("{}: {}", figure.name, figure.title));
+        self.page.text(figure.about);
+        for (file, (_, text)) in figure.files.iter().zip(&lab.files) {
+            report::write(self.path.join(file.name), text)?;
+        }
+        for picture in &outcome.pictures {
+            let name = format!("{}{}.svg", figure.name, picture.suffix);
+            report::write(self.path.join(&name), picture.plot.svg())?;
+            self.page.figure(&picture.plot, &picture.caption, [("SVG", name.as_str())]);
+        }
+        self.page.verdict(&outcome.verdict, "");
+        for note in &outcome.notes {
+            self.page.text(note);
+        }
+        let table = format!("{}.csv", figure.name);
+        let schema = format!("{}.schema.json", figure.name);
+        let links = [("every measure of every run", table.as_str()), ("what its columns mean", schema.as_str())];
+        self.page.links(links.into_iter().chain(figure.files.iter().map(|file| (file.name, file.name))));
+        self.write()?;
+        Ok(outcome)
+    }
+
+    /// Where the page is.
+    #[must_use]
+    pub fn index(&self) -> PathBuf {
+        self.path.join("index.html")
+    }
+
+    fn write(&self) -> Result<(), StudyError> {
+        Ok(report::write(self.index(), self.page.html())?)
+    }
+}

@@ -1,0 +1,28 @@
+//! Papers and theories reproduced: each figure beside ours, and whether they agree.
+//!
+//! A [`Study`] is a paper, or a theory, with its [`Figure`]s. A figure is a function: from the text of its files under `papers/`, which are
+//! built in, and from how many seeds and processors there are, to an [`Outcome`]: pictures, a [`Verdict`](report::verdict::Verdict), notes
+//! and all data. [`STUDIES`] has them all; another paper is a module with a `STUDY` and a line in that list.
+//!
+//! ```
+//! let figure = study::find("theory")?.figure("reno-loss")?;
+//! assert_eq!(figure.files[0].name, "reno-loss.toml");
+//! let error = study::find("theorie").unwrap_err().to_string();
+//! assert!(error.contains("did you mean 'theory'?"), "{error}");
+//! # Ok::<(), study::Unknown>(())
+//! ```
+
+mod error;
+mod folder;
+mod lab;
+mod parallel;
+mod registry;
+mod sweep;
+pub mod theory;
+pub mod wang2007;
+
+pub use error::{StudyError, Unknown};
+pub use folder::Folder;
+pub use lab::{Context, Lab, Progress};
+pub use registry::{Data, Figure, File, Outcome, Picture, STUDIES, Study, find};
+pub use sweep::{Place, Swept};

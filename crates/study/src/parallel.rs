@@ -1,0 +1,50 @@
+//! Many runs on a few threads.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::lab::Progress;
+
+/// What the task gives for each of `0..count`, in order, computed by `threads` at a time.
+pub(crate) fn parallel<T: Send>(
+    threads: usize,
+    count: usize,
+    progress: Progress<'_>,
+    task: impl Fn(usize) -> T + Sync,
+) -> Vec<T> {
+    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::with_capacity(count)));
+    progress(0, count);
+    std::thread::scope(|scope| {
+        for _ in 0..threads.clamp(1, count.max(1)) {
+            scope.spawn(|| {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    if index >= count {
+                        return;
+                    }
+                    let result = task(index);
+                    let mut done = done.lock().expect("nobody panics while holding this");
+                    done.push((index, result));
+                    progress(done.len(), count);
+                }
+            });
+        }
+    });
+    let mut done = done.into_inner().expect("all threads have ended");
+    done.sort_by_key(|(index, _)| *index);
+    done.into_iter().map(|(_, result)| result).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_are_in_order_whatever_the_threads() {
+        for threads in [1, 3, 50] {
+            let squares = parallel(threads, 20, &|_, _| {}, |n| n * n);
+            assert_eq!(squares, (0..20).map(|n| n * n).collect::<Vec<_>>());
+        }
+        assert_eq!(parallel(2, 0, &|_, _| {}, |n| n), Vec::<usize>::new());
+    }
+}

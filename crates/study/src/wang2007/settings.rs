@@ -1,0 +1,317 @@
+//! The files of the numerical study: settings, what is swept over, cases.
+
+use link::config::ConfigError;
+use link::config::Problem;
+use link::config::reader::{Section, Source, Value};
+use overlay::search::Search;
+use overlay::study::{Demands, Setting};
+use overlay::{Choice, Config, Detect, Initial, Instance, Reselect, Selection, Sharing};
+use toml::de::DeTable;
+use units::Rate;
+
+type Result<T, E = ConfigError> = std::result::Result<T, E>;
+
+/// Keys of a setting: in the file itself, in a case, or in the sweep.
+const KEYS: &[&str] = &[
+    "sources",
+    "relays",
+    "b",
+    "f",
+    "demand",
+    "k",
+    "choice",
+    "error",
+    "rule",
+    "epsilon",
+    "alpha",
+    "gamma",
+    "detect",
+    "delta",
+    "initial",
+    "sharing",
+    "intervals",
+    "settled",
+    "band",
+    "reselect",
+    "rates",
+    "tolerance",
+    "cap",
+];
+const TOP_KEYS: &[&str] = &["name", "about", "seed", "runs", "sweep", "case", "instance"];
+
+/// A file, read.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    /// The first seed.
+    pub(crate) seed: u64,
+    /// How many.
+    pub(crate) runs: u32,
+    /// All combinations of cases and swept values.
+    pub(crate) cases: Vec<Case>,
+    /// Sources, relays and first paths, if the file states them.
+    pub(crate) instance: Option<(Instance, Selection)>,
+}
+
+/// One combination.
+#[derive(Clone, Debug)]
+pub(crate) struct Case {
+    /// The case's name; empty in a file without cases.
+    pub(crate) name: String,
+    /// The setting, with the search if the file asks for one.
+    pub(crate) search: Search,
+    /// Whether it does.
+    pub(crate) searches: bool,
+}
+
+/// Where a key is looked up: first among the swept values, then in the case, then in the file.
+struct Layers<'a> {
+    point: Vec<(String, Value<'a>)>,
+    section: Section<'a>,
+}
+
+impl<'a> Layers<'a> {
+    fn get(&self, key: &str) -> Option<Value<'a>> {
+        let swept = self.point.iter().find(|(name, _)| name == key);
+        swept.map(|(_, value)| value.clone()).or_else(|| self.section.get(key))
+    }
+
+    fn or<T>(&self, key: &str, default: T, read: impl Fn(&Value<'a>) -> Result<T>) -> Result<T> {
+        self.get(key).map_or(Ok(default), |value| read(&value))
+    }
+}
+
+impl Settings {
+    /// Reads a file's text; `file` is its name for messages.
+    ///
+    /// # Errors
+    /// The first thing that makes no sense, with its line and the nearest name that is known.
+    pub(crate) fn read(text: &str, file: &str) -> Result<Settings> {
+        let source = Source { file, text };
+        let table = DeTable::parse(text).map_err(|error| {
+            let offset = error.span().map(|span| span.start);
+            source.error(offset, "", Problem::Syntax(error.message().to_owned()))
+        })?;
+        let root = Section::root(source, table.get_ref());
+        root.allow(&[TOP_KEYS, KEYS].concat())?;
+        for key in ["name", "about"] {
+            root.require(key)?.text()?;
+        }
+        let mut cases = Vec::new();
+        for section in sections(&root)? {
+            let name = section.get("name").filter(|_| root.get("case").is_some());
+            let name = name.map_or(Ok(""), |name| name.text())?.to_owned();
+            for point in points(&root)? {
+                let layers = Layers { point, section: section.clone() };
+                let searches = layers.get("reselect").is_some();
+                cases.push(Case { name: name.clone(), search: search(&layers)?, searches });
+            }
+        }
+        let runs = root.get("runs").map_or(Ok(30), |value| whole(&value, 1_000_000))?;
+        Ok(Settings {
+            seed: root.get("seed").map_or(Ok(0), |value| value.integer())?,
+            runs: u32::try_from(runs).expect("checked"),
+            cases,
+            instance: root.get("instance").map(|value| instance(&value)).transpose()?,
+        })
+    }
+}
+
+/// The file's cases, each before the file itself; the file alone if it has none.
+fn sections<'a>(root: &Section<'a>) -> Result<Vec<Section<'a>>> {
+    let Some(list) = root.get("case") else { return Ok(vec![root.clone()]) };
+    let mut sections = Vec::new();
+    for value in list.list()? {
+        let case = value.section()?;
+        case.allow(&[&["name"], KEYS].concat())?;
+        case.require("name")?;
+        sections.push(root.overridden(&case));
+    }
+    if sections.is_empty() { Err(list.error(Problem::Sense("wants at least one case"))) } else { Ok(sections) }
+}
+
+/// All combinations of the swept values, the first key's changing slowest.
+fn points<'a>(root: &Section<'a>) -> Result<Vec<Vec<(String, Value<'a>)>>> {
+    let mut points = vec![Vec::new()];
+    let Some(sweep) = root.get("sweep") else { return Ok(points) };
+    let sweep = sweep.section()?;
+    sweep.allow(KEYS)?;
+    // Tables are ordered by name; what is swept fastest is of no consequence but for the order of rows.
+    for (key, value) in sweep.entries() {
+        let values = value.list()?;
+        if values.is_empty() {
+            return Err(value.error(Problem::Sense("wants at least one value")));
+        }
+        let with = |point: &Vec<_>| {
+            let more = values.iter().map(|value| (key.clone(), value.clone()));
+            more.map(|entry| point.iter().cloned().chain([entry]).collect()).collect::<Vec<_>>()
+        };
+        points = points.iter().flat_map(with).collect();
+    }
+    Ok(points)
+}
+
+fn search(layers: &Layers<'_>) -> Result<Search> {
+    let setting = setting(layers)?;
+    let words = [("k", Reselect::Paths), ("1", Reselect::Least), ("all", Reselect::Everything)];
+    let rule = layers.or("reselect", Reselect::Paths, |value| value.word(&words))?;
+    let is_controlled = layers.or("rates", false, |value| value.word(&[("optimal", false), ("controlled", true)]))?;
+    let search = if is_controlled { Search::controlled(setting, rule) } else { Search::optimal(setting, rule) };
+    Ok(Search {
+        tolerance: layers.or("tolerance", search.tolerance, Value::probability)?,
+        cap: layers.or("cap", search.cap, |value| whole(value, 1_000_000))?,
+        ..search
+    })
+}
+
+fn setting(layers: &Layers<'_>) -> Result<Setting> {
+    let base = Setting::default();
+    let relays = layers.or("relays", 100, |value| whole(value, 1_000_000))?;
+    let paths = layers.or("k", base.paths, |value| whole(value, 1_000))?;
+    if paths > relays
+        && let Some(value) = layers.get("k").or_else(|| layers.get("relays"))
+    {
+        return Err(value.error(Problem::Sense("leaves fewer relays than a source has paths")));
+    }
+    let intervals = layers.or("intervals", base.intervals, |value| whole(value, 1_000_000))?;
+    let settled = layers.or("settled", base.settled, |value| whole(value, 1_000_000))?;
+    if settled > intervals
+        && let Some(value) = layers.get("settled").or_else(|| layers.get("intervals"))
+    {
+        return Err(value.error(Problem::Sense("leaves fewer `intervals` than are `settled`")));
+    }
+    let error = layers.or("error", 0.5, Value::probability)?;
+    let initial = [("zero", Initial::Zero), ("max-min", Initial::MaxMin)];
+    let sharing = [("max-min", Sharing::MaxMin), ("proportional", Sharing::Proportional)];
+    Ok(Setting {
+        sources: layers.or("sources", base.sources, |value| whole(value, 1_000_000))?,
+        relays: u32::try_from(relays).expect("checked"),
+        skew: layers.or("b", base.skew, |value| within(value, 0.0, 100.0, "wants a number from 0 to 100"))?,
+        supply: layers.or("f", base.supply, |value| within(value, 1e-6, 1e6, "wants a number above 0"))?,
+        demands: layers.or("demand", base.demands, demands)?,
+        paths,
+        choice: layers.or("choice", base.choice, |value| {
+            value.word(&[("uniform", Choice::Uniform), ("proportional", Choice::Proportional { error })])
+        })?,
+        control: control(layers)?,
+        initial: layers.or("initial", base.initial, |value| value.word(&initial))?,
+        sharing: layers.or("sharing", base.sharing, |value| value.word(&sharing))?,
+        intervals,
+        settled,
+        band: layers.or("band", base.band, Value::probability)?,
+    })
+}
+
+fn control(layers: &Layers<'_>) -> Result<Config> {
+    let epsilon = layers.or("epsilon", 0.01, |value| within(value, 1e-9, 1.0, "wants a number above 0, up to 1"))?;
+    let is_mimd = layers.or("rule", false, |value| value.word(&[("AIAD", false), ("MIMD", true)]))?;
+    let config = if is_mimd { Config::mimd(epsilon) } else { Config::aiad(epsilon) };
+    let delta = layers.or("delta", 0.0, Value::probability)?;
+    let detect = [
+        ("throughput", Detect::Throughput(delta)),
+        ("overload", Detect::RelayOverload),
+        ("receiver", Detect::Receiver(delta)),
+    ];
+    let above_one = |value: &Value<'_>| within(value, 1.000_001, 1e6, "wants a number above 1");
+    Ok(Config {
+        alpha: layers.or("alpha", config.alpha, above_one)?,
+        gamma: layers.or("gamma", config.gamma, above_one)?,
+        detect: layers.or("detect", config.detect, |value| value.word(&detect))?,
+        ..config
+    })
+}
+
+fn demands(value: &Value<'_>) -> Result<Demands> {
+    if value.is_text() { rate(value).map(Demands::Equal) } else { rates(value).map(Demands::OneOf) }
+}
+
+fn rates(value: &Value<'_>) -> Result<Vec<Rate>> {
+    let rates: Vec<Rate> = value.list()?.iter().map(rate).collect::<Result<_>>()?;
+    if rates.is_empty() { Err(value.error(Problem::Sense("wants at least one rate"))) } else { Ok(rates) }
+}
+
+fn rate(value: &Value<'_>) -> Result<Rate> {
+    let rate: Rate = value.quantity()?;
+    if rate == Rate::ZERO { Err(value.error(Problem::Sense("wants more than nothing"))) } else { Ok(rate) }
+}
+
+/// Sources, relays, and which relays each source uses.
+fn instance(value: &Value<'_>) -> Result<(Instance, Selection)> {
+    let section = value.section()?;
+    section.allow(&["demands", "capacities", "paths"])?;
+    let instance =
+        Instance { demands: rates(&section.require("demands")?)?, capacities: rates(&section.require("capacities")?)? };
+    let paths = section.require("paths")?;
+    let of = |source: &Value<'_>| -> Result<Vec<usize>> {
+        source.list()?.iter().map(|relay| whole(relay, instance.capacities.len()).map(|relay| relay - 1)).collect()
+    };
+    let lists: Vec<Vec<usize>> = paths.list()?.iter().map(of).collect::<Result<_>>()?;
+    let count = lists.first().map_or(0, Vec::len);
+    if lists.len() != instance.demands.len() || count == 0 || lists.iter().any(|list| list.len() != count) {
+        return Err(paths.error(Problem::Sense("wants a list of relays for each source, all of one length")));
+    }
+    Ok((instance, Selection::new(count, lists.concat())))
+}
+
+fn whole(value: &Value<'_>, most: usize) -> Result<usize> {
+    let number = usize::try_from(value.integer()?).ok().filter(|number| (1..=most).contains(number));
+    number.ok_or_else(|| value.error(Problem::Because(format!("wants a whole number from 1 to {most}"))))
+}
+
+fn within(value: &Value<'_>, least: f64, most: f64, wants: &'static str) -> Result<f64> {
+    let number = value.number()?;
+    if (least..=most).contains(&number) { Ok(number) } else { Err(value.error(Problem::Sense(wants))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &str = "name = 'x'\nabout = 'y'\n";
+
+    fn error(keys: &str) -> String {
+        let text = format!("{HEAD}{keys}\n");
+        Settings::read(&text, "x.toml").map_or_else(|error| error.to_string(), |_| format!("nothing about {keys}"))
+    }
+
+    #[test]
+    fn what_is_left_out_is_the_papers_middle() {
+        let settings = Settings::read(HEAD, "x.toml").unwrap();
+        assert_eq!((settings.seed, settings.runs, settings.cases.len()), (0, 30, 1));
+        assert_eq!(settings.cases[0].search.setting, Setting::default());
+        assert!(!settings.cases[0].searches);
+    }
+
+    #[test]
+    fn cases_and_swept_values_are_combined() {
+        let text =
+            format!("{HEAD}f = 2\n[sweep]\nk = [1, 2, 3]\n[[case]]\nname = 'a'\nb = 1\n[[case]]\nname = 'c'\nf = 3\n");
+        let settings = Settings::read(&text, "x.toml").unwrap();
+        let of = |case: &Case| (case.name.clone(), case.search.setting.paths, case.search.setting.supply.to_string());
+        let all: Vec<_> = settings.cases.iter().map(of).collect();
+        let expected = [("a", 1, "2"), ("a", 2, "2"), ("a", 3, "2"), ("c", 1, "3"), ("c", 2, "3"), ("c", 3, "3")];
+        assert_eq!(all, expected.map(|(name, k, f)| (name.to_owned(), k, f.to_owned())));
+    }
+
+    #[test]
+    fn mistakes_have_a_line_and_the_nearest_name() {
+        for (keys, wanted) in [
+            ("epsilom = 0.1", "x.toml:3: epsilom: no such key; did you mean `epsilon`?"),
+            ("rule = 'AIMD'", "x.toml:3: rule: 'AIMD' is not known here; did you mean"),
+            ("[sweep]\nchoise = ['uniform']", "x.toml:4: sweep.choise: no such key; did you mean `choice`?"),
+            ("[[case]]\nname = 'a'\nreselct = 'k'", "x.toml:5: case.reselct: no such key; did you mean `reselect`?"),
+            ("[sweep]\nk = [1, 'two']", "x.toml:4: sweep.k: wants a whole number, not string"),
+            ("k = 101", "x.toml:3: k: leaves fewer relays"),
+            ("settled = 20000", "x.toml:3: settled: leaves fewer `intervals`"),
+            ("demand = '1.2 parsecs'", "x.toml:3: demand: "),
+            ("epsilon = 0", "x.toml:3: epsilon: wants a number above 0"),
+            (
+                "[instance]\ndemands = ['1 Mbit/s']\ncapacities = ['1 Mbit/s']\npaths = [[2]]",
+                "wants a whole number from 1 to 1",
+            ),
+            ("k = ", "x.toml:3"),
+        ] {
+            let text = error(keys);
+            assert!(text.contains(wanted), "{keys}\n  says   {text}\n  wanted {wanted}");
+        }
+    }
+}
