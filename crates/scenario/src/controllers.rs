@@ -39,8 +39,9 @@ pub struct Controllers {
 }
 
 impl Controllers {
-    /// Adds a controller under a name; `make` is called for each connection. A name that there is already means this one from now on.
-    /// [`policy::cc::Uncoupled`] makes a controller of a [`policy::cc::SinglePath`], [`policy::cc::Coupled`] one of a [`policy::cc::Coupling`].
+    /// Adds a controller under a name; `make` is called for each connection, and when a file is read. A name that there is already means this
+    /// one from now on. [`policy::cc::Uncoupled`] makes a controller of a [`policy::cc::SinglePath`], [`policy::cc::Coupled`] one of a
+    /// [`policy::cc::Coupling`].
     #[must_use]
     pub fn with(
         mut self,
@@ -60,12 +61,11 @@ impl Controllers {
             return Ok(make());
         }
         cc::by_name(text).map_err(|error| {
-            let mut message = error.to_string();
-            if !self.own.is_empty() {
-                let names: Vec<&str> = self.own.keys().map(String::as_str).collect();
-                message += &format!("; this program adds {}", names.join(", "));
+            if self.own.is_empty() {
+                return error.to_string();
             }
-            message
+            let names: Vec<&str> = self.own.keys().map(String::as_str).collect();
+            format!("{error}; this program adds {}", names.join(", "))
         })
     }
 }

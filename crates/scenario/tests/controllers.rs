@@ -39,7 +39,7 @@ fn controllers() -> Controllers {
 fn a_controller_of_ones_own_runs_in_a_sweep_as_a_known_one() {
     let document = Document::new_with(TEXT, "two.toml", controllers()).expect("it names what was added");
     let plan = Plan::new(&document, &[], None).expect("all four are known");
-    let mut digests = vec![None; 4];
+    let mut digests = [None; 4];
     plan.run(
         2,
         Looks::default(),
@@ -68,7 +68,7 @@ fn without_it_the_name_is_a_mistake_and_with_it_messages_list_it() {
     let text = TEXT.replace("[sweep]\ncontroller = [\"reno\", \"mine\", \"vegas\", \"calm\"]", "");
     let text = text.replace("controller = \"reno\"", "controller = \"mien\"");
     let plain = Document::new(&text, "two.toml").expect_err("there is no such controller").to_string();
-    assert!(plain.contains("two.toml:23") && plain.contains("'mien'") && !plain.contains("adds"), "{plain}");
+    assert!(plain.contains("two.toml:22") && plain.contains("'mien'") && !plain.contains("adds"), "{plain}");
     let own = Document::new_with(&text, "two.toml", controllers()).expect_err("nor with these").to_string();
     assert!(own.contains("this program adds calm, mine"), "{own}");
 }
