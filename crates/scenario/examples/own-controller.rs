@@ -102,18 +102,48 @@ start = "1 s"
 controller = "$second"
 "#;
 
-fn main() -> Result<(), Box<dyn Error>> {
+/// How one flow of each controller fares: their goodputs in Mbit/s, the mean queue in packets, and drops.
+fn compare(document: &Document, first: &str, second: &str) -> Result<[f64; 4], Box<dyn Error>> {
+    let set = |key: &str, value: &str| Setting { key: key.into(), value: value.into() };
+    let scenario = document.scenario(&[set("first", first), set("second", second)])?;
+    let run = scenario.run(Seed(1), Looks::default())?;
+    let measure = |scope, of, name| run.measure(scope, of, name).expect("it is always measured");
+    Ok([
+        measure("flow", "first", "goodput"),
+        measure("flow", "second", "goodput"),
+        measure("link", "bottleneck/up", "queue"),
+        measure("link", "bottleneck/up", "drops"),
+    ])
+}
+
+fn document() -> Result<Document, Box<dyn Error>> {
     let controllers = Controllers::default().with("calm", || Box::new(Uncoupled::new(Calm::default())));
-    let document = Document::new_with(SCENARIO, "own-controller", controllers)?;
+    Ok(Document::new_with(SCENARIO, "own-controller", controllers)?)
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let document = document()?;
     println!("first second   goodput (Mbit/s)   queue   drops");
     for (first, second) in [("calm", "calm"), ("reno", "reno"), ("calm", "reno")] {
-        let set = |key: &str, value: &str| Setting { key: key.into(), value: value.into() };
-        let scenario = document.scenario(&[set("first", first), set("second", second)])?;
-        let run = scenario.run(Seed(1), Looks::default())?;
-        let of = |scope, name, measure| run.measure(scope, name, measure).expect("it is always measured");
-        let (ours, others) = (of("flow", "first", "goodput"), of("flow", "second", "goodput"));
-        let (queue, drops) = (of("link", "bottleneck/up", "queue"), of("link", "bottleneck/up", "drops"));
+        let [ours, others, queue, drops] = compare(&document, first, second)?;
         println!("{first:<5} {second:<6} {ours:>10.2} {others:>7.2} {queue:>7.1} {drops:>7}");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calm_keeps_the_queue_short_and_yields_to_reno() {
+        let document = document().expect("the scenario names what was added");
+        let [first, second, queue, drops] = compare(&document, "calm", "calm").expect("it runs");
+        assert!(first + second > 18.0 && (first - second).abs() < 1.0, "{first} and {second} Mbit/s");
+        assert!(queue < 15.0 && drops < 0.5, "{queue} packets wait, {drops} are dropped");
+        let [_, _, queue, _] = compare(&document, "reno", "reno").expect("it runs");
+        assert!(queue > 40.0, "{queue} packets wait");
+        let [calm, reno, ..] = compare(&document, "calm", "reno").expect("it runs");
+        assert!(calm < 2.0 && reno > 17.0, "{calm} and {reno} Mbit/s");
+    }
 }
