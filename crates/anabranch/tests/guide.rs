@@ -84,7 +84,10 @@ impl Shell {
             Some(name) => (name, read(&self.folder.join(name)) + "\n"),
             None => (title, String::new()),
         };
-        assert!(name.ends_with(".toml"), "{place}: a file's first line says its name, not {title:?}");
+        assert!(
+            Path::new(name).extension().is_some_and(|it| it == "toml"),
+            "{place}: a file's first line says its name, not {title:?}"
+        );
         assert!(self.fresh.insert(name.into()), "{place}: no command has run {name} as it was before");
         fs::write(self.folder.join(name), before + &block.text).unwrap();
     }
