@@ -20,6 +20,9 @@ const MTU: u32 = 65_535;
 /// More would be a typo: the agenda has room for 16 million links and hosts.
 const MOST: u64 = 1_000_000;
 
+/// All of them are in memory at once.
+const MOST_COMBINATIONS: usize = 100_000;
+
 pub(super) fn scenario(root: &Section<'_>, controllers: &Controllers) -> Result<Scenario> {
     root.allow(TOP_KEYS)?;
     if let Some(about) = root.get("about") {
@@ -47,6 +50,10 @@ pub(super) fn sweep(root: &Section<'_>) -> Result<Vec<(String, Vec<String>)>> {
             return Err(value.error(Problem::Sense("wants at least one value")));
         }
         sweep.push((key, values));
+    }
+    let combinations = sweep.iter().map(|(_, values)| values.len()).fold(1, usize::saturating_mul);
+    if combinations > MOST_COMBINATIONS {
+        return Err(value.error(Problem::Sense("makes more than 100000 combinations: sweep over less at a time")));
     }
     Ok(sweep)
 }

@@ -1,0 +1,105 @@
+//! What the fuzz targets do with their input. A test of the scenarios' crate (`fuzz_seeds`) does the same with all seeds.
+
+use std::str;
+
+use link::config::Network;
+use link::{Link, Profile, RatePlan};
+use scenario::Document;
+use units::{Bytes, Rate, Seed, Span, Time};
+use wire::Frame;
+
+/// Larger scenarios are read, and not built.
+const SMALL: usize = 64;
+
+/// A scenario's text: a message, or a scenario that can be built.
+pub fn scenario(data: &[u8]) {
+    let Ok(text) = str::from_utf8(data) else { return };
+    if has_large_number(text, "count") {
+        // Large scenarios take memory and time in proportion, as they should.
+        return;
+    }
+    let Ok(document) = Document::new(text, "fuzz.toml") else { return };
+    for point in document.points().iter().take(2) {
+        let Ok(scenario) = document.scenario(point) else { continue };
+        if scenario.links.len() + scenario.flows.len() <= SMALL {
+            // Nodes may not be joined; that is a message too.
+            let _ = scenario.build(scenario.seed).map_err(|error| error.to_string());
+        }
+    }
+}
+
+/// A network file: a message, or links that carry packets.
+pub fn network(data: &[u8]) {
+    let Ok(text) = str::from_utf8(data) else { return };
+    let Ok(network) = Network::parse(text, "fuzz.toml", None) else { return };
+    let _ = network.ideal(Bytes::mib(1), 0.9);
+    for link in &network.links {
+        for (name, direction) in [("up", &link.up), ("down", &link.down)] {
+            carry(direction.profile.clone(), network.stream(link, name));
+        }
+    }
+}
+
+/// A trace: a message, or a rate by which packets leave in order.
+pub fn trace(data: &[u8]) {
+    let Ok(text) = str::from_utf8(data) else { return };
+    match RatePlan::from_trace(text) {
+        Ok(rate) => carry(Profile { rate, ..Profile::new(Rate::ZERO, Span::from_millis(1)) }, Seed(1)),
+        Err(error) => {
+            assert!(error.line >= 1 && error.line <= text.lines().count().max(1), "{error}");
+            assert!(!error.to_string().is_empty());
+        }
+    }
+}
+
+/// Frames of the transfer protocol: what is read is written as it was, and its beginnings say that more is to come.
+pub fn wire_frame(data: &[u8]) {
+    let mut rest = data;
+    while let Ok(Some((frame, length))) = Frame::parse(rest) {
+        assert_eq!(Frame::length(rest), Ok(Some(length)), "{frame:?}");
+        let read = &rest[..length];
+        for cut in [0, 1, 4, length / 2, length - 1] {
+            assert_eq!(Frame::parse(&read[..cut.min(length - 1)]), Ok(None), "{frame:?} cut at {cut}");
+        }
+        let mut written = Vec::new();
+        frame.emit(&mut written);
+        if let Frame::Abort(..) = frame {
+            // The peer's words are cleaned on the way in, so that only the second writing is like the first.
+            let (again, _) = Frame::parse(&written).expect("we wrote it").expect("it is whole");
+            let mut twice = Vec::new();
+            again.emit(&mut twice);
+            assert_eq!(twice, written, "{frame:?}");
+        } else {
+            assert_eq!(written, read, "{frame:?}");
+        }
+        rest = &rest[length..];
+    }
+}
+
+/// Sends a few packets over a link: those that arrive do so no earlier than they were sent, and deadlines move on.
+fn carry(profile: Profile, seed: Seed) {
+    let mut link: Link<u64> = Link::new(profile, seed);
+    for number in 0..8 {
+        let _ = link.enqueue(Time::ZERO + Span::from_millis(number * 5), Bytes(100 + number * 200), number);
+    }
+    for _ in 0..100 {
+        let Some(deadline) = link.poll_deadline() else { return };
+        if deadline >= Time::ZERO + Span::from_secs(1_000_000) {
+            return;
+        }
+        while let Some(delivery) = link.poll_deliver(deadline) {
+            let sent = Time::ZERO + Span::from_millis(delivery.packet * 5);
+            assert!(delivery.at >= sent && delivery.at <= deadline, "sent {sent:?}, arrived {:?}", delivery.at);
+        }
+    }
+}
+
+/// Whether a text has a number of more than three digits, and this word.
+fn has_large_number(text: &str, word: &str) -> bool {
+    let mut digits = 0;
+    let is_large = text.bytes().any(|byte| {
+        digits = if byte.is_ascii_hexdigit() || byte == b'_' || byte == b'x' { digits + 1 } else { 0 };
+        digits > 3 && byte.is_ascii_digit()
+    });
+    is_large && text.contains(word)
+}
