@@ -4,14 +4,19 @@ use std::str;
 
 use link::config::Network;
 use link::{Link, Profile, RatePlan};
-use scenario::Document;
+use scenario::file::{FlowSpec, LinkSpec, Transport};
+use scenario::{Document, Looks};
 use units::{Bytes, Rate, Seed, Span, Time};
 use wire::Frame;
 
 /// Larger scenarios are read, and not built.
 const SMALL: usize = 64;
+/// How long they are run.
+const BRIEF: Span = Span::from_millis(30);
+/// What happens more often than this makes a run long.
+const INSTANT: Span = Span::from_micros(10);
 
-/// A scenario's text: a message, or a scenario that can be built.
+/// A scenario's text: a message, or a scenario that can be built and run.
 pub fn scenario(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else { return };
     if has_large_number(text, "count") {
@@ -20,10 +25,40 @@ pub fn scenario(data: &[u8]) {
     }
     let Ok(document) = Document::new(text, "fuzz.toml") else { return };
     for point in document.points().iter().take(2) {
-        let Ok(scenario) = document.scenario(point) else { continue };
-        if scenario.links.len() + scenario.flows.len() <= SMALL {
-            // Nodes may not be joined; that is a message too.
-            let _ = scenario.build(scenario.seed).map_err(|error| error.to_string());
+        let Ok(mut scenario) = document.scenario(point) else { continue };
+        if scenario.links.len() + scenario.flows.len() > SMALL {
+            continue;
+        }
+        // Nodes may not be joined; that is a message too.
+        let is_built = scenario.build(scenario.seed).map_err(|error| error.to_string()).is_ok();
+        if is_built && scenario.links.iter().all(is_slow) && scenario.flows.iter().all(is_calm) {
+            (scenario.duration, scenario.windows) = (BRIEF, Vec::new());
+            scenario.run(scenario.seed, Looks::default()).expect("it was built");
+        }
+    }
+}
+
+/// Whether few packets pass within [`BRIEF`], and none at once.
+fn is_slow(link: &LinkSpec) -> bool {
+    [&link.up, &link.down].into_iter().all(|profile| {
+        let plan = &profile.rate;
+        let rates = plan.changes.iter().map(|change| change.rate).chain([plan.base]);
+        let is_steady = plan.opportunities.is_none() && plan.redraw.is_none_or(|redraw| redraw.every >= INSTANT);
+        is_steady && profile.delay >= Span::from_millis(1) && rates.max() <= Some(Rate::mbit(100))
+    })
+}
+
+/// Whether few packets are sent within [`BRIEF`].
+fn is_calm(flow: &FlowSpec) -> bool {
+    match &flow.transport {
+        Transport::Tcp(spec) => {
+            let (mss, window) = (spec.config.mss, spec.config.initial_window);
+            mss >= Bytes(100) && window <= Bytes(100_000)
+        }
+        Transport::Udp(spec) => {
+            let is_long = |span: Span| span >= INSTANT;
+            let is_steady = spec.on_off.is_none_or(|(on, off)| is_long(on) && is_long(off));
+            is_steady && spec.rate <= Rate::mbit(10) && spec.packet >= Bytes(100)
         }
     }
 }
