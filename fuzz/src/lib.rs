@@ -55,6 +55,8 @@ fn is_calm(flow: &FlowSpec) -> bool {
             let (mss, window) = (spec.config.mss, spec.config.initial_window);
             mss >= Bytes(100) && window <= Bytes(100_000)
         }
+        // Its configuration has bounds of its own.
+        Transport::Ptcp(_) => true,
         Transport::Udp(spec) => {
             let is_long = |span: Span| span >= INSTANT;
             let is_steady = spec.on_off.is_none_or(|(on, off)| is_long(on) && is_long(off));

@@ -3,7 +3,8 @@
 //! [`cc`] holds the congestion controllers: how much each subflow may have in flight.
 //!
 //! [`sched`] holds the block schedulers: they decide how many bytes of a file each path carries, knowing nothing but
-//! bytes, paths and times. Which bytes those are is the business of the transfer core above.
+//! bytes, paths and times. Which bytes those are is the business of the transfer core above. [`sched::packet`] holds the
+//! packet schedulers of connections: they choose the subflow that takes the next packet.
 #![no_std]
 
 extern crate alloc;
@@ -12,3 +13,4 @@ extern crate std;
 
 pub mod cc;
 pub mod sched;
+mod spelling;

@@ -48,7 +48,15 @@ fn compare(name: &str, drawing: &str) {
 
 #[test]
 fn curves_alone() {
-    for (name, controller) in [("reno", "reno"), ("cubic", "cubic"), ("vegas", "vegas"), ("fast", "fast(alpha=20)")] {
+    let controllers = [
+        ("reno", "reno"),
+        ("cubic", "cubic"),
+        ("vegas", "vegas"),
+        ("fast", "fast(alpha=20)"),
+        ("waimd", "waimd(weight=4)"),
+        ("bbr", "bbr"),
+    ];
+    for (name, controller) in controllers {
         let mut model = Model::default();
         let link = model.link(Link::new(Rate::mbit(10), 42.0, Drops::None));
         let flow = model.flow(controller, &[(link, Span::from_millis(50))], Span::ZERO);
@@ -105,6 +113,15 @@ fn reno_follows_its_response_function() {
     assert!((reno / 122.5 - 1.0).abs() < 0.05, "{reno}");
     let (reno, cubic) = (mean_window("reno", 10, 200), mean_window("cubic", 10, 200));
     assert!((cubic / reno - 1.0).abs() < 0.2, "{cubic} {reno}");
+}
+
+/// N packets up a round trip and 1/(2N) down at a loss have a mean of `N sqrt((2 - 1/(2N)) / p)`, Reno's for N = 1. Of the 17 round trips
+/// between two losses recovery takes one.
+#[test]
+fn waimd_follows_its_response_function() {
+    let waimd = mean_window("waimd(weight=4)", 500, 10_000);
+    let expected = 4.0 * f64::sqrt(1.875 * 10_000.0);
+    assert!((waimd / expected - 1.0).abs() < 0.05, "{waimd} {expected}");
 }
 
 /// 100 Mbit/s, 100 ms, nothing lost; flows start at these seconds. Mean queue in packets and the shares from 60 to 80 s.

@@ -127,6 +127,42 @@ fn reno_times_out() {
 }
 
 #[test]
+fn waimd_is_as_many_flows() {
+    let mut waimd = One::new("waimd(weight=4)", 100);
+    assert_eq!((waimd.cut(100_000), waimd.threshold()), (87_500, Some(87_500)), "1 - 1/8");
+    // A round trip adds four packets, but for what it grows meanwhile.
+    for _ in 0..87 {
+        waimd.ack(MSS);
+    }
+    near(f64::from(u32::try_from(waimd.window()).expect("small")), 91_400.0, 100.0);
+    assert_eq!(waimd.undo(), 100_000);
+    assert_eq!((waimd.time_out(80_000), waimd.threshold()), (1_000, Some(70_000)));
+    // 4^(ln 3 / (ln 3 - ln 2)) = 42.77 packets: three times as much a round trip up to there, then twice, up to the threshold.
+    let mut round = || {
+        for _ in 0..waimd.window() / MSS {
+            waimd.ack(MSS);
+        }
+        waimd.window()
+    };
+    assert_eq!([(); 4].map(|()| round()), [3_000, 9_000, 27_000, 62_000], "27 + 2 · 8 + 19");
+}
+
+#[test]
+fn waimd_of_weight_one_is_reno() {
+    let (mut waimd, mut reno) = (One::new("waimd(weight=1)", 10), One::new("reno", 10));
+    for i in 0..400_u64 {
+        let apply = |one: &mut One| match i % 90 {
+            40 => one.cut(one.window()),
+            70 => one.time_out(one.window()),
+            75 => one.undo(),
+            n => one.ack(n * 50),
+        };
+        assert_eq!(apply(&mut waimd), apply(&mut reno), "{i}");
+        assert_eq!(waimd.threshold(), reno.threshold());
+    }
+}
+
+#[test]
 fn cubic_follows_its_curve() {
     let mut cubic = One::new("cubic", 100);
     assert_eq!((cubic.cut(100_000), cubic.threshold()), (70_000, Some(70_000)));

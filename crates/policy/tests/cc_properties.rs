@@ -2,7 +2,7 @@
 
 use policy::cc::{Acked, Congestion, Controller, Lost, MAX_WINDOW, NAMES, Sent, Signal, Start, by_name};
 use proptest::prelude::*;
-use units::{Bytes, Span, SubflowId, Time};
+use units::{Bytes, Rate, Span, SubflowId, Time};
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -63,7 +63,8 @@ fn span() -> impl Strategy<Value = Span> {
 }
 
 fn acked() -> impl Strategy<Value = Acked> {
-    let numbers = (amount(), amount(), amount(), amount(), 0..20_u64);
+    let rate = proptest::option::of(amount().prop_map(Rate::from_bits));
+    let numbers = (amount(), amount(), amount(), amount(), 0..20_u64, rate);
     let delays = (proptest::option::of(span()), span(), span());
     (numbers, delays, any::<(bool, bool)>(), 0..5_u32).prop_map(|(numbers, delays, flags, slow_start_divisor)| Acked {
         bytes: Bytes(numbers.0),
@@ -74,7 +75,7 @@ fn acked() -> impl Strategy<Value = Acked> {
         smoothed_rtt: delays.1,
         min_rtt: delays.2,
         one_way_delay: None,
-        delivery_rate: None,
+        delivery_rate: numbers.5,
         round: numbers.4,
         ce_bytes: Bytes::ZERO,
         is_app_limited: flags.0,
@@ -171,6 +172,8 @@ impl World {
             }
             self.now += Span::from_millis(1);
             let window = self.controller.allowance(id).window;
+            let sent = Sent { bytes: Bytes(1_448), in_flight: window, is_retransmission: false };
+            self.controller.handle_sent(self.now - rtt, id, &sent);
             let acked = Acked {
                 bytes: Bytes(1_448),
                 in_flight: window,
@@ -180,7 +183,7 @@ impl World {
                 smoothed_rtt: rtt,
                 min_rtt: rtt,
                 one_way_delay: None,
-                delivery_rate: None,
+                delivery_rate: Some(Rate::mbit(10 + u64::from(i) % 7)),
                 round: self.round,
                 ce_bytes: Bytes::ZERO,
                 is_app_limited: false,
@@ -197,6 +200,9 @@ impl World {
             let window = controller.allowance(*id).window;
             prop_assert!(window >= *floor, "{id}: {window:?} below {floor:?}: {controller:?}");
             prop_assert!(window <= MAX_WINDOW, "{id}: {window:?}: {controller:?}");
+            if let Some(pacing) = controller.allowance(*id).pacing {
+                prop_assert!(pacing > Rate::ZERO, "{id} stands still: {controller:?}");
+            }
             if let Some(threshold) = controller.threshold(*id) {
                 prop_assert!(threshold >= *floor && threshold <= MAX_WINDOW, "{id}: {threshold:?}: {controller:?}");
             }

@@ -5,14 +5,15 @@ use std::sync::Arc;
 
 use netsim::{HostId, LinkId, Route, Sim, Topology, TopologyError};
 use policy::cc::{Controller, Reno, Uncoupled};
+use policy::sched::packet;
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use tcp::Endpoint;
 use units::{Bytes, Seed, Span, SubflowId, Time};
 
 use crate::draw;
-use crate::file::{FlowSpec, LinkSpec, Scenario, Source, Start, TcpSpec, Transport};
-use crate::host::{Agent, Connection, Feed, Node, Subflow, UdpSink, UdpSource};
+use crate::file::{FlowSpec, LinkSpec, PtcpSpec, Scenario, Source, Start, TcpSpec, Transport};
+use crate::host::{Agent, Connection, Feed, Node, Striped, Subflow, UdpSink, UdpSource};
 use crate::packet::Packet;
 
 /// The packet whose time on the slowest link is the bound of the jitter that a flow has by default.
@@ -129,10 +130,16 @@ impl Scenario {
                 (Agent::UdpSource(source), Agent::UdpSink(UdpSink::default()), 1)
             }
             Transport::Tcp(spec) => {
-                let ways = self.ways(flow, spec, topology)?;
-                let controller = self.controllers.make(&spec.controller).expect("the file's reader checked the name");
+                let ways = self.ways(flow, &spec.subflows, topology)?;
+                let controller = self.controller(&spec.controller);
                 let (sender, receiver) = tcp(spec, controller, &ways, first, start, stop, seed);
                 (Agent::Tcp(sender), Agent::Tcp(receiver), ways.len())
+            }
+            Transport::Ptcp(spec) => {
+                let ways = self.ways(flow, &spec.subflows, topology)?;
+                let controllers = [self.controller(&spec.controller), self.controller(&spec.controller)];
+                let (sender, receiver) = ptcp(spec, controllers, &ways, first, start, stop, seed);
+                (Agent::Ptcp(Box::new(sender)), Agent::Ptcp(Box::new(receiver)), ways.len())
             }
         };
         topology.jitter(&flow.from, jitter)?;
@@ -144,15 +151,20 @@ impl Scenario {
         Ok((ends, count))
     }
 
+    /// A controller of this name, new.
+    fn controller(&self, name: &str) -> Box<dyn Controller> {
+        self.controllers.make(name).expect("the file's reader checked the name")
+    }
+
     /// Each subflow's way there and back.
     fn ways(
         &self,
         flow: &FlowSpec,
-        spec: &TcpSpec,
+        subflows: &[Vec<String>],
         topology: &mut Topology,
     ) -> Result<Vec<(Route, Route)>, TopologyError> {
-        let mut ways = Vec::with_capacity(spec.subflows.len());
-        for links in &spec.subflows {
+        let mut ways = Vec::with_capacity(subflows.len());
+        for links in subflows {
             if links.is_empty() {
                 ways.push((topology.route(&flow.from, &flow.to)?, topology.route(&flow.to, &flow.from)?));
                 continue;
@@ -218,6 +230,33 @@ fn tcp(
     (
         Connection::new(controller, there, sender, opens.filter(|_| !reader_opens), stop),
         Connection::new(plain, back, receiver, opens.filter(|_| reader_opens), None),
+    )
+}
+
+/// Both ends of a flow over a striped connection. The one that sends the bulk opens it, but for pages, where the reader does.
+fn ptcp(
+    spec: &PtcpSpec,
+    [near, far]: [Box<dyn Controller>; 2],
+    ways: &[(Route, Route)],
+    first: u32,
+    start: Time,
+    stop: Option<Time>,
+    seed: Seed,
+) -> (Striped, Striped) {
+    let reader_opens = matches!(spec.source, Source::Web(_));
+    let (there, back): (Vec<Route>, Vec<Route>) = ways.iter().copied().unzip();
+    let (sender, receiver) = Feed::pair(&spec.source, start, seed.stream("source"));
+    let end = |controller, is_client: bool| {
+        let scheduler = packet::by_name(&spec.scheduler).expect("the file's reader checked the name");
+        let name = if is_client { "client" } else { "server" };
+        let tokens = Box::new(Xoshiro256PlusPlus::seed_from_u64(seed.stream(name).0));
+        let make = if is_client { ptcp::Connection::client } else { ptcp::Connection::server };
+        make(spec.config.clone(), controller, scheduler, tokens)
+    };
+    let opens = Some(start);
+    (
+        Striped::new(end(near, !reader_opens), there, first, sender, opens.filter(|_| !reader_opens), stop),
+        Striped::new(end(far, reader_opens), back, first, receiver, opens.filter(|_| reader_opens), None),
     )
 }
 

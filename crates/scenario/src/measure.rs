@@ -7,7 +7,7 @@ use units::{Rate, Span, Time};
 use crate::build::Built;
 use crate::file::{FlowSpec, Scenario, Transport, Window};
 use crate::host::{Agent, Request};
-use crate::run::{received, receiver, sender};
+use crate::run::{received, receiver, sender_state};
 
 /// A measured value.
 #[derive(Clone, Debug, PartialEq)]
@@ -160,6 +160,7 @@ impl Heard {
     fn by(receiver: &Agent) -> Heard {
         match receiver {
             Agent::Tcp(connection) => Heard::Requests(connection.feed().requests().to_vec()),
+            Agent::Ptcp(striped) => Heard::Requests(striped.feed().requests().to_vec()),
             Agent::UdpSink(sink) => Heard::Delay(sink.mean_delay()),
             Agent::UdpSource(_) => Heard::Delay(None),
         }
@@ -174,12 +175,11 @@ impl Book {
         self.looks += weight;
         for ((book, ends), packet) in self.flows.iter_mut().zip(&built.flows).zip(packets) {
             book.received.note(received(built, ends).0, is_first);
-            if let Agent::Tcp(sender) = sender(built, ends) {
-                let stats = || sender.subflows().iter().map(|subflow| subflow.endpoint.stats());
-                book.retransmitted.note(stats().map(|stats| stats.retransmitted).sum(), is_first);
-                book.timeouts.note(stats().map(|stats| stats.timeouts).sum(), is_first);
-                book.window += weight * sender.window().as_f64() / packet;
-                book.rtt += weight * sender.smoothed_rtt().map_or(0.0, Span::as_secs_f64);
+            if let Some(state) = sender_state(built, ends) {
+                book.retransmitted.note(state.retransmitted, is_first);
+                book.timeouts.note(state.timeouts, is_first);
+                book.window += weight * state.window.as_f64() / packet;
+                book.rtt += weight * state.rtt.map_or(0.0, Span::as_secs_f64);
             }
         }
         let ids = built.links.iter().flat_map(|(up, down)| [*up, *down]);
@@ -276,6 +276,7 @@ fn jain(values: &[f64]) -> f64 {
 pub(crate) fn packet_size(flow: &FlowSpec) -> f64 {
     match &flow.transport {
         Transport::Tcp(spec) => spec.config.mss.as_f64(),
+        Transport::Ptcp(spec) => spec.config.max_datagram.as_f64(),
         Transport::Udp(spec) => spec.packet.as_f64(),
     }
 }

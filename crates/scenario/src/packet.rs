@@ -17,6 +17,15 @@ pub enum Packet {
         /// The segment.
         segment: Segment,
     },
+    /// A packet of a striped connection.
+    Ptcp {
+        /// Which connection of the scenario's it belongs to: which subflow of which flow.
+        connection: u32,
+        /// Whether routers may mark it, and whether one did.
+        ecn: Ecn,
+        /// The packet.
+        packet: wire::ptcp::Packet,
+    },
     /// A UDP datagram.
     Udp {
         /// Which connection of the scenario's it belongs to.
@@ -46,7 +55,9 @@ impl Packet {
     #[must_use]
     pub fn connection(&self) -> u32 {
         match self {
-            Packet::Tcp { connection, .. } | Packet::Udp { connection, .. } => *connection,
+            Packet::Tcp { connection, .. } | Packet::Ptcp { connection, .. } | Packet::Udp { connection, .. } => {
+                *connection
+            }
         }
     }
 }
@@ -56,6 +67,7 @@ impl netsim::Packet for Packet {
     fn size(&self) -> Bytes {
         match self {
             Packet::Tcp { bytes, .. } | Packet::Udp { bytes, .. } => Bytes(u64::from(*bytes)),
+            Packet::Ptcp { packet, .. } => packet.wire_len(),
         }
     }
 
@@ -66,17 +78,23 @@ impl netsim::Packet for Packet {
                 let flags = u64::from(segment.flags.0) | (*ecn as u64) << 8 | u64::from(segment.sack_count) << 16;
                 segment.seq ^ segment.ack.rotate_left(21) ^ u64::from(*connection).rotate_left(42) ^ flags << 48
             }
+            Packet::Ptcp { connection, packet, ecn } => {
+                packet.fingerprint() ^ u64::from(*connection).rotate_left(42) ^ (*ecn as u64) << 56
+            }
             Packet::Udp { connection, number, .. } => number ^ u64::from(*connection).rotate_left(42),
         }
     }
     #[inline]
     fn is_ecn_capable(&self) -> bool {
-        matches!(self, Packet::Tcp { ecn: Ecn::Capable | Ecn::Marked, .. })
+        matches!(
+            self,
+            Packet::Tcp { ecn: Ecn::Capable | Ecn::Marked, .. } | Packet::Ptcp { ecn: Ecn::Capable | Ecn::Marked, .. }
+        )
     }
 
     #[inline]
     fn mark(&mut self) {
-        if let Packet::Tcp { ecn, .. } = self {
+        if let Packet::Tcp { ecn, .. } | Packet::Ptcp { ecn, .. } = self {
             *ecn = Ecn::Marked;
         }
     }

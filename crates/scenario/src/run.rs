@@ -148,9 +148,9 @@ impl Sampler {
             let rate = (received - self.before[index]) / (at - self.since);
             flow.goodput.push(rate.as_f64() / 1e6);
             self.before[index] = received;
-            if let Agent::Tcp(sender) = sender(built, ends) {
-                flow.window.push(sender.window().as_f64() / self.mss[index]);
-                flow.rtt.push(sender.smoothed_rtt().map_or(0.0, |rtt| rtt.as_secs_f64() * 1e3));
+            if let Some(state) = sender_state(built, ends) {
+                flow.window.push(state.window.as_f64() / self.mss[index]);
+                flow.rtt.push(state.rtt.map_or(0.0, |rtt| rtt.as_secs_f64() * 1e3));
             }
         }
         for (queues, (up, down)) in self.series.queues.iter_mut().zip(&built.links) {
@@ -173,10 +173,48 @@ pub(crate) fn receiver<'a>(built: &'a Built, ends: &Ends) -> &'a Agent {
     built.sim.host(ends.to.0).agent(ends.to.1)
 }
 
+/// How a flow's sender stands.
+pub(crate) struct SenderState {
+    /// The windows of all subflows.
+    pub(crate) window: Bytes,
+    /// The largest smoothed round-trip time.
+    pub(crate) rtt: Option<Span>,
+    /// Packets sent again, or taken for lost.
+    pub(crate) retransmitted: u64,
+    pub(crate) timeouts: u64,
+}
+
+/// How a flow's sender stands; `None` for UDP.
+pub(crate) fn sender_state(built: &Built, ends: &Ends) -> Option<SenderState> {
+    match sender(built, ends) {
+        Agent::Tcp(tcp) => {
+            let stats = || tcp.subflows().iter().map(|subflow| subflow.endpoint.stats());
+            Some(SenderState {
+                window: tcp.window(),
+                rtt: tcp.smoothed_rtt(),
+                retransmitted: stats().map(|stats| stats.retransmitted).sum(),
+                timeouts: stats().map(|stats| stats.timeouts).sum(),
+            })
+        }
+        Agent::Ptcp(striped) => {
+            let connection = striped.connection();
+            let stats = || connection.paths().filter_map(|path| connection.stats(path));
+            Some(SenderState {
+                window: connection.window(),
+                rtt: striped.smoothed_rtt(),
+                retransmitted: stats().map(|stats| stats.lost).sum(),
+                timeouts: stats().map(|stats| stats.timeouts).sum(),
+            })
+        }
+        Agent::UdpSource(_) | Agent::UdpSink(_) => None,
+    }
+}
+
 /// Payload (of UDP: bytes on the wire) that arrived.
 pub(crate) fn received(built: &Built, ends: &Ends) -> Bytes {
     match receiver(built, ends) {
         Agent::Tcp(connection) => connection.received(),
+        Agent::Ptcp(striped) => striped.received(),
         Agent::UdpSink(sink) => sink.received(),
         Agent::UdpSource(_) => Bytes::ZERO,
     }

@@ -49,12 +49,13 @@ impl<W: Write> Capture<W> {
         let ports = if is_outward { Ports { from: port, to: 80 } } else { Ports { from: 80, to: port } };
         match packet {
             Packet::Tcp { segment, ecn, .. } => {
-                self.pcap.mark(match ecn {
-                    Ecn::Incapable => pcap::Ecn::NotCapable,
-                    Ecn::Capable => pcap::Ecn::Capable,
-                    Ecn::Marked => pcap::Ecn::Marked,
-                });
+                self.pcap.mark(mark(*ecn));
                 self.pcap.write_tcp(at, address(source), address(target), ports, segment)
+            }
+            Packet::Ptcp { packet, ecn, .. } => {
+                self.pcap.mark(mark(*ecn));
+                let payload = u16::try_from(packet.datagram_len()).expect("a datagram");
+                self.pcap.write_udp(at, address(source), address(target), ports, payload)
             }
             Packet::Udp { bytes, .. } => {
                 self.pcap.mark(pcap::Ecn::NotCapable);
@@ -75,6 +76,14 @@ impl<W: Write> Trace<Packet> for Capture<W> {
         if self.error.is_none() && self.ends[packet.connection() as usize].0 == host {
             self.error = self.write(at, packet, is_sent).err();
         }
+    }
+}
+
+fn mark(ecn: Ecn) -> pcap::Ecn {
+    match ecn {
+        Ecn::Incapable => pcap::Ecn::NotCapable,
+        Ecn::Capable => pcap::Ecn::Capable,
+        Ecn::Marked => pcap::Ecn::Marked,
     }
 }
 
@@ -139,6 +148,7 @@ impl<W: Write> EventLog<W> {
             Packet::Tcp { segment, .. } => {
                 writeln!(self.writer, "{},{},{:#04x}", segment.seq, segment.ack, segment.flags.0)
             }
+            Packet::Ptcp { packet, .. } => writeln!(self.writer, "{},,", packet.number),
             Packet::Udp { number, .. } => writeln!(self.writer, "{number},,"),
         }
     }

@@ -9,7 +9,7 @@ use crate::lab::Lab;
 use crate::{theory, wang2007};
 
 /// Everything that can be reproduced.
-pub const STUDIES: &[&Study] = &[&theory::STUDY, &wang2007::STUDY];
+pub const STUDIES: &[&Study] = &[&theory::STUDY, &wang2007::STUDY, &wang2007::PACKETS];
 
 /// A paper, or a theory, and its figures.
 #[derive(Debug)]

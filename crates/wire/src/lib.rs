@@ -7,6 +7,7 @@
 extern crate alloc;
 
 pub mod frame;
+pub mod ptcp;
 mod reader;
 pub mod tcp;
 

@@ -227,7 +227,10 @@ impl<'a> Value<'a> {
     }
 
     /// The path of a file, from the folder of the file that is being read.
-    pub(super) fn file(&self) -> Result<PathBuf, ConfigError> {
+    ///
+    /// # Errors
+    /// If it is no text.
+    pub fn file(&self) -> Result<PathBuf, ConfigError> {
         let name = self.text()?;
         Ok(Path::new(self.source.file).parent().unwrap_or(Path::new("")).join(name))
     }

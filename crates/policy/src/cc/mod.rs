@@ -19,11 +19,14 @@
 //! | `reno` | [`Uncoupled`]`<`[`Reno`]`>` | RFC 5681 |
 //! | `vegas` | [`Uncoupled`]`<`[`Vegas`]`>` | Brakmo and Peterson 1995; ns-2 and Linux |
 //! | `fast` | [`Uncoupled`]`<`[`Fast`]`>` | Wei, Jin, Low and Hegde 2006; the ns-2 module |
+//! | `bbr` | [`Uncoupled`]`<`[`Bbr`]`>` | BBR version 3, draft-ietf-ccwg-bbr-06 |
+//! | `waimd` | [`Uncoupled`]`<`[`Waimd`]`>` | `MulTCP`: Crowcroft and Oechslin 1998 |
 //! | `lia` | [`Coupled`]`<`[`Lia`]`>` | RFC 6356 |
 //! | `olia` | [`Coupled`]`<`[`Olia`]`>` | draft-khalili-mptcp-congestion-control; Linux |
 //! | `balia` | [`Coupled`]`<`[`Balia`]`>` | draft-walid-mptcp-congestion-control; Linux |
 
 mod balia;
+mod bbr;
 mod coupled;
 mod cubic;
 mod fast;
@@ -33,6 +36,7 @@ mod olia;
 mod reno;
 mod uncoupled;
 mod vegas;
+mod waimd;
 mod window;
 
 use alloc::boxed::Box;
@@ -41,6 +45,7 @@ use core::fmt;
 use units::{Bytes, Rate, Span, SubflowId, Time};
 
 pub use balia::Balia;
+pub use bbr::Bbr;
 pub use coupled::{Coupled, Coupling, PathState};
 pub use cubic::{Cubic, CubicOptions};
 pub use fast::{Fast, FastOptions};
@@ -50,6 +55,7 @@ pub use olia::Olia;
 pub use reno::Reno;
 pub use uncoupled::{SinglePath, Uncoupled};
 pub use vegas::{Vegas, VegasOptions};
+pub use waimd::Waimd;
 
 /// No window grows beyond this: 1 TiB, at 100 ms of round trip 88 Tbit/s.
 pub const MAX_WINDOW: Bytes = Bytes(1 << 40);
@@ -151,7 +157,8 @@ pub enum State {
 pub struct Allowance {
     /// Payload bytes in flight; the sender treats less than one MSS as one MSS, and paces.
     pub window: Bytes,
-    /// The rate of sending; `None`: as acknowledgements come, or by a rule of the sender's own.
+    /// The rate of sending, counted as [`Acked::delivery_rate`] is: in payload, without headers. `None`: as acknowledgements come, or by a
+    /// rule of the sender's own.
     pub pacing: Option<Rate>,
     /// How much may be sent at once when paced.
     pub burst: Bytes,

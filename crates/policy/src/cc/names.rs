@@ -7,10 +7,15 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::str::FromStr;
 
-use units::Span;
+use units::{Seed, Span};
+
+use crate::spelling::{self, nearest};
+
+pub use crate::spelling::Parameter;
 
 use super::{
-    Balia, Controller, Coupled, Cubic, CubicOptions, Fast, FastOptions, Lia, Olia, Reno, Uncoupled, Vegas, VegasOptions,
+    Balia, Bbr, Controller, Coupled, Cubic, CubicOptions, Fast, FastOptions, Lia, Olia, Reno, Uncoupled, Vegas,
+    VegasOptions, Waimd,
 };
 
 /// A controller that [`by_name`] knows.
@@ -23,17 +28,6 @@ pub struct Known {
     /// What may stand in parentheses behind the name.
     pub parameters: &'static [Parameter],
     make: fn(&Settings<'_>) -> Result<Box<dyn Controller>, UnknownController>,
-}
-
-/// A parameter of a [`Known`] controller.
-#[derive(Debug)]
-pub struct Parameter {
-    /// What stands before the equals sign.
-    pub name: &'static str,
-    /// The value if it is not given, written as one would give it.
-    pub default: &'static str,
-    /// What it is, with its unit and its range.
-    pub summary: &'static str,
 }
 
 /// All controllers, the one in common use first.
@@ -84,6 +78,22 @@ pub const NAMES: &[Known] = &[
         make: fast,
     },
     Known {
+        name: "bbr",
+        summary: "sends at the bandwidth it measures, with little in the queue (BBR version 3, draft-ietf-ccwg-bbr)",
+        parameters: &[Parameter {
+            name: "seed",
+            default: "1",
+            summary: "of the random waits between probes, a whole number",
+        }],
+        make: bbr,
+    },
+    Known {
+        name: "waimd",
+        summary: "as so many reno flows together (MulTCP, Crowcroft and Oechslin 1998)",
+        parameters: &[Parameter { name: "weight", default: "10", summary: "how many flows' weight, 1 to 1000" }],
+        make: waimd,
+    },
+    Known {
         name: "lia",
         summary: "subflows together no more than one flow on the best path (RFC 6356)",
         parameters: &[],
@@ -116,11 +126,8 @@ pub const NAMES: &[Known] = &[
 ///
 /// When there is no such controller, when it has no such parameter, or when a value is none for it.
 pub fn by_name(text: &str) -> Result<Box<dyn Controller>, UnknownController> {
-    let malformed = || UnknownController::Malformed { text: text.to_owned() };
-    let trimmed = text.trim();
-    let (name, inside) = match trimmed.split_once('(') {
-        Some((name, rest)) => (name.trim_end(), rest.strip_suffix(')').ok_or_else(malformed)?),
-        None => (trimmed, ""),
+    let Some((name, given)) = spelling::split(text) else {
+        return Err(UnknownController::Malformed { text: text.to_owned() });
     };
     let known = NAMES.iter().find(|known| known.name.eq_ignore_ascii_case(name)).ok_or_else(|| {
         let nearest = nearest(name, NAMES.iter().map(|known| known.name));
@@ -128,9 +135,7 @@ pub fn by_name(text: &str) -> Result<Box<dyn Controller>, UnknownController> {
     })?;
 
     let mut settings = Settings { known, given: Vec::new() };
-    for item in inside.split(',').map(str::trim).filter(|item| !item.is_empty()) {
-        let (key, value) = item.split_once('=').ok_or_else(malformed)?;
-        let (key, value) = (key.trim(), value.trim());
+    for (key, value) in given {
         let Some(parameter) = known.parameters.iter().find(|parameter| parameter.name == key) else {
             let nearest = nearest(key, known.parameters.iter().map(|parameter| parameter.name));
             return Err(UnknownController::Parameter { controller: known, found: key.to_owned(), nearest });
@@ -190,14 +195,14 @@ impl fmt::Display for UnknownController {
         match self {
             UnknownController::Name { found, nearest } => {
                 write!(f, "there is no congestion controller '{found}'")?;
-                did_you_mean(f, *nearest)?;
+                spelling::did_you_mean(f, *nearest)?;
                 f.write_str("; there are ")?;
-                list(f, NAMES.iter().map(|known| known.name))
+                spelling::write_list(f, NAMES.iter().map(|known| known.name))
             }
             UnknownController::Parameter { controller, found, nearest } => {
                 write!(f, "'{}' has no parameter '{found}'", controller.name)?;
-                did_you_mean(f, *nearest)?;
-                parameters(f, controller)
+                spelling::did_you_mean(f, *nearest)?;
+                spelling::write_hint(f, controller.name, controller.parameters)
             }
             UnknownController::Value { controller, parameter, found } => {
                 write!(
@@ -205,7 +210,7 @@ impl fmt::Display for UnknownController {
                     "'{found}' is no value for '{}' of '{}': it is {}",
                     parameter.name, controller.name, parameter.summary
                 )?;
-                parameters(f, controller)
+                spelling::write_hint(f, controller.name, controller.parameters)
             }
             UnknownController::Twice { controller, parameter } => {
                 write!(f, "'{}' of '{}' is given twice", parameter.name, controller.name)
@@ -219,34 +224,11 @@ impl fmt::Display for UnknownController {
 
 impl core::error::Error for UnknownController {}
 
-fn did_you_mean(f: &mut fmt::Formatter<'_>, nearest: Option<&str>) -> fmt::Result {
-    nearest.map_or(Ok(()), |nearest| write!(f, " (did you mean '{nearest}'?)"))
-}
-
-fn parameters(f: &mut fmt::Formatter<'_>, controller: &Known) -> fmt::Result {
-    if controller.parameters.is_empty() {
-        return f.write_str("; it has none");
-    }
-    f.write_str("; by default it is ")?;
-    write!(f, "{controller}")
-}
-
 /// The name with all parameters at their defaults, as [`by_name`] reads it.
 impl fmt::Display for Known {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name)?;
-        for (i, Parameter { name, default, .. }) in self.parameters.iter().enumerate() {
-            write!(f, "{}{name}={default}", if i == 0 { "(" } else { ", " })?;
-        }
-        f.write_str(if self.parameters.is_empty() { "" } else { ")" })
+        spelling::write_defaults(f, self.name, self.parameters)
     }
-}
-
-fn list<'a>(f: &mut fmt::Formatter<'_>, names: impl Iterator<Item = &'a str>) -> fmt::Result {
-    for (i, name) in names.enumerate() {
-        write!(f, "{}{name}", if i == 0 { "" } else { ", " })?;
-    }
-    Ok(())
 }
 
 /// The parameters that were given.
@@ -300,27 +282,14 @@ fn fast(settings: &Settings<'_>) -> Result<Box<dyn Controller>, UnknownControlle
     Ok(Box::new(Uncoupled::new(Fast::new(options))))
 }
 
-/// The candidate with the fewest edits, unless more than half of it would have to change.
-fn nearest(word: &str, candidates: impl Iterator<Item = &'static str>) -> Option<&'static str> {
-    let word = word.to_ascii_lowercase();
-    let (edits, best) = candidates.map(|candidate| (distance(&word, candidate), candidate)).min_by_key(|(n, _)| *n)?;
-    (edits * 2 <= best.len().max(word.len())).then_some(best)
+fn bbr(settings: &Settings<'_>) -> Result<Box<dyn Controller>, UnknownController> {
+    let seed = settings.get("seed", |_: &u64| true)?;
+    Ok(Box::new(Uncoupled::new(Bbr::new(Seed(seed)))))
 }
 
-/// Levenshtein's edit distance.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(x != *y);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
+fn waimd(settings: &Settings<'_>) -> Result<Box<dyn Controller>, UnknownController> {
+    let weight = settings.number("weight", |weight| (1.0..=1000.0).contains(&weight))?;
+    Ok(Box::new(Uncoupled::new(Waimd::new(weight))))
 }
 
 #[cfg(test)]
@@ -353,6 +322,10 @@ mod tests {
             alloc::format!("{:?}", by_name("fast")),
             alloc::format!("Ok({:?})", Uncoupled::new(Fast::default()))
         );
+        assert_eq!(
+            alloc::format!("{:?}", by_name("waimd")),
+            alloc::format!("Ok({:?})", Uncoupled::new(Waimd::default()))
+        );
     }
 
     #[test]
@@ -366,7 +339,7 @@ mod tests {
 
     #[test]
     fn errors_say_what_would_do() {
-        let names = "there are cubic, reno, vegas, fast, lia, olia, balia";
+        let names = "there are cubic, reno, vegas, fast, bbr, waimd, lia, olia, balia";
         assert_eq!(
             error("vagas"),
             alloc::format!("there is no congestion controller 'vagas' (did you mean 'vegas'?); {names}")

@@ -68,11 +68,16 @@ impl Window {
     /// Slow start (RFC 5681, section 3.1). Returns how many of the acknowledged bytes are left for congestion avoidance: none below
     /// the threshold, all above it, what goes beyond it on the way.
     pub(super) fn slow_start(&mut self, acked: &Acked) -> f64 {
+        self.slow_start_by(acked, 1.0)
+    }
+
+    /// The same, growing by `per_packet` packets for each one acknowledged.
+    pub(super) fn slow_start_by(&mut self, acked: &Acked, per_packet: f64) -> f64 {
         let bytes = acked.bytes.as_f64();
         if !self.is_in_slow_start() {
             return bytes;
         }
-        let divisor = f64::from(acked.slow_start_divisor.max(1));
+        let divisor = f64::from(acked.slow_start_divisor.max(1)) / per_packet;
         let growth = bytes.min(SLOW_START_LIMIT * self.mss) / divisor;
         let room = self.threshold.map_or(f64::INFINITY, |threshold| threshold - self.size);
         if growth <= room {

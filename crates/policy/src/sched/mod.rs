@@ -12,8 +12,11 @@
 //! bytes has been assigned. The paper measures that way for its own algorithm only and says nothing of how the other
 //! two know their bandwidths; giving them the same start makes them comparable. Rates that are known beforehand
 //! ([`Options::initial_rates`]) replace the start phase.
+//!
+//! The schedulers of single packets are in [`packet`].
 
 pub mod adjustable;
+pub mod packet;
 pub mod self_adaptive;
 mod start;
 pub mod static_share;

@@ -1,5 +1,5 @@
-//! A small model to drive controllers with: links that are one FIFO with a rate, flows that always have something to send, and one
-//! acknowledgement a packet. Lost packets are noticed when their acknowledgement would have come; there are no timeouts. Dull on
+//! A small model to drive controllers with: links that are one FIFO with a rate, flows that always have something to send, paced where the
+//! controller says so, and one acknowledgement a packet. Lost packets are noticed when their acknowledgement would have come; there are no timeouts. Dull on
 //! purpose: what it shows is the controller's doing. Same input, same output, on every machine.
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
@@ -21,6 +21,8 @@ pub enum Drops {
     None,
     /// The first packet, and every so manieth after it.
     Every(u64),
+    /// So many in a million, by chance.
+    Random(u64),
     /// A share that rises from 0 at `from` waiting packets to `most` at `to`.
     Red { from: f64, to: f64, most: f64 },
 }
@@ -33,6 +35,8 @@ pub struct Link {
     pub drops: Drops,
     free_at: Time,
     arrivals: u64,
+    /// Packets dropped since the beginning.
+    pub dropped: u64,
     random: u64,
     /// Sum of the queues that packets met since the last [`Model::measure`], and how many packets met them.
     met: (f64, u64),
@@ -40,7 +44,16 @@ pub struct Link {
 
 impl Link {
     pub fn new(rate: Rate, buffer: f64, drops: Drops) -> Link {
-        Link { rate, buffer, drops, free_at: Time::ZERO, arrivals: 0, random: 0x9e37_79b9_7f4a_7c15, met: (0.0, 0) }
+        Link {
+            rate,
+            buffer,
+            drops,
+            free_at: Time::ZERO,
+            arrivals: 0,
+            dropped: 0,
+            random: 0x9e37_79b9_7f4a_7c15,
+            met: (0.0, 0),
+        }
     }
 
     /// Mean queue in packets that packets met.
@@ -66,9 +79,12 @@ impl Link {
             || match self.drops {
                 Drops::None => false,
                 Drops::Every(n) => self.arrivals % n == 1,
+                Drops::Random(share) => self.draw() < share as f64 / 1e6,
                 Drops::Red { from, to, most } => self.draw() < most * ((queue - from) / (to - from)).clamp(0.0, 1.0),
             };
-        if !is_dropped {
+        if is_dropped {
+            self.dropped += 1;
+        } else {
             self.free_at = leaves;
         }
         (leaves, !is_dropped)
@@ -80,7 +96,7 @@ pub struct Subflow {
     id: SubflowId,
     link: usize,
     propagation: Span,
-    in_flight: Bytes,
+    pub in_flight: Bytes,
     sent: u64,
     /// Packets that arrived since the last [`Model::measure`].
     pub delivered: u64,
@@ -92,6 +108,24 @@ pub struct Subflow {
     cut_at: Option<Time>,
     /// The window in whole packets at the end of each round trip.
     pub curve: Vec<u64>,
+    /// Bytes that arrived since the beginning, and when the last did; when the last sent of them was sent.
+    total: u64,
+    delivered_at: Time,
+    first_sent_at: Time,
+    /// When pacing lets the next packet out, and whether an event stands for it.
+    ready_at: Time,
+    is_waiting: bool,
+    /// The pacing rate at the end of each round trip.
+    pub pacing: Vec<Rate>,
+}
+
+/// What a packet carries for the delivery rate (draft-cheng-iccrg-delivery-rate-estimation).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Stamp {
+    sent_at: Time,
+    delivered: u64,
+    delivered_at: Time,
+    first_sent_at: Time,
 }
 
 #[derive(Debug)]
@@ -109,7 +143,8 @@ impl Flow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     Start { flow: usize, packets: u64 },
-    Answer { flow: usize, subflow: usize, packet: u64, sent_at: Time, window: Bytes, in_flight: Bytes, arrived: bool },
+    Answer { flow: usize, subflow: usize, packet: u64, stamp: Stamp, window: Bytes, in_flight: Bytes, arrived: bool },
+    Ready { flow: usize, subflow: usize },
 }
 
 #[derive(Debug, Default)]
@@ -148,6 +183,12 @@ impl Model {
             round_end: 0,
             cut_at: None,
             curve: Vec::new(),
+            total: 0,
+            delivered_at: Time::ZERO,
+            first_sent_at: Time::ZERO,
+            ready_at: Time::ZERO,
+            is_waiting: false,
+            pacing: Vec::new(),
         });
         let controller = by_name(controller).unwrap_or_else(|error| panic!("{error}"));
         self.flows.push(Flow { controller, subflows: subflows.collect() });
@@ -199,12 +240,16 @@ impl Model {
                     self.send(flow, at);
                 }
             }
-            Event::Answer { flow, subflow, arrived: false, sent_at, in_flight, .. } => {
-                self.handle_loss(flow, subflow, sent_at, in_flight);
+            Event::Answer { flow, subflow, arrived: false, stamp, in_flight, .. } => {
+                self.handle_loss(flow, subflow, stamp.sent_at, in_flight);
                 self.send(flow, subflow);
             }
-            Event::Answer { flow, subflow, packet, sent_at, window, .. } => {
-                self.handle_arrival(flow, subflow, packet, sent_at, window);
+            Event::Answer { flow, subflow, packet, stamp, window, .. } => {
+                self.handle_arrival(flow, subflow, packet, stamp, window);
+                self.send(flow, subflow);
+            }
+            Event::Ready { flow, subflow } => {
+                self.flows[flow].subflows[subflow].is_waiting = false;
                 self.send(flow, subflow);
             }
         }
@@ -222,9 +267,10 @@ impl Model {
         subflow.in_flight -= MSS;
     }
 
-    fn handle_arrival(&mut self, flow: usize, at: usize, packet: u64, sent_at: Time, window: Bytes) {
+    fn handle_arrival(&mut self, flow: usize, at: usize, packet: u64, stamp: Stamp, window: Bytes) {
         let Flow { controller, subflows } = &mut self.flows[flow];
         let subflow = &mut subflows[at];
+        let sent_at = stamp.sent_at;
         let rtt = self.now.since(sent_at);
         let old = subflow.smoothed_rtt.unwrap_or(rtt);
         let smoothed_rtt = Span::from_nanos((7 * old.as_nanos() + rtt.as_nanos()) / 8);
@@ -232,10 +278,16 @@ impl Model {
         subflow.min_rtt = subflow.min_rtt.min(rtt);
         subflow.in_flight -= MSS;
         subflow.delivered += 1;
+        subflow.total += MSS.0;
+        subflow.delivered_at = self.now;
+        subflow.first_sent_at = sent_at;
+        let interval = self.now.since(stamp.delivered_at).max(sent_at.since(stamp.first_sent_at));
         if packet >= subflow.round_end {
             subflow.round += 1;
             subflow.round_end = subflow.sent;
-            subflow.curve.push(controller.allowance(subflow.id).window.0 / MSS.0);
+            let allowance = controller.allowance(subflow.id);
+            subflow.curve.push(allowance.window.0 / MSS.0);
+            subflow.pacing.extend(allowance.pacing);
         }
         let acked = Acked {
             bytes: MSS,
@@ -246,7 +298,7 @@ impl Model {
             smoothed_rtt,
             min_rtt: subflow.min_rtt,
             one_way_delay: None,
-            delivery_rate: None,
+            delivery_rate: (interval >= subflow.min_rtt).then(|| Bytes(subflow.total - stamp.delivered) / interval),
             round: subflow.round,
             ce_bytes: Bytes::ZERO,
             is_app_limited: false,
@@ -260,10 +312,32 @@ impl Model {
         loop {
             let Flow { controller, subflows } = &mut self.flows[flow];
             let subflow = &mut subflows[at];
-            let window = controller.allowance(subflow.id).window;
+            let allowance = controller.allowance(subflow.id);
+            let window = allowance.window;
             if subflow.in_flight + MSS > window.max(MSS) {
                 return;
             }
+            if let Some(rate) = allowance.pacing {
+                if subflow.ready_at > self.now {
+                    if !subflow.is_waiting {
+                        subflow.is_waiting = true;
+                        let ready_at = subflow.ready_at;
+                        self.admit(ready_at, Event::Ready { flow, subflow: at });
+                    }
+                    return;
+                }
+                subflow.ready_at = self.now + MSS / rate;
+            }
+            if subflow.in_flight == Bytes::ZERO {
+                subflow.first_sent_at = self.now;
+                subflow.delivered_at = self.now;
+            }
+            let stamp = Stamp {
+                sent_at: self.now,
+                delivered: subflow.total,
+                delivered_at: subflow.delivered_at,
+                first_sent_at: subflow.first_sent_at,
+            };
             subflow.in_flight += MSS;
             let in_flight = subflow.in_flight;
             controller.handle_sent(self.now, subflow.id, &Sent { bytes: MSS, in_flight, is_retransmission: false });
@@ -271,8 +345,7 @@ impl Model {
             subflow.sent += 1;
             let (leaves, arrived) = self.links[subflow.link].enqueue(self.now);
             let answer_at = leaves + subflow.propagation;
-            let sent_at = self.now;
-            self.admit(answer_at, Event::Answer { flow, subflow: at, packet, sent_at, window, in_flight, arrived });
+            self.admit(answer_at, Event::Answer { flow, subflow: at, packet, stamp, window, in_flight, arrived });
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The flows of a scenario file.
 
+mod striped;
+
 use std::collections::BTreeSet;
 
 use link::config::Problem;
@@ -13,6 +15,7 @@ use crate::controllers::Controllers;
 
 const KEYS: &[&str] = &["name", "count", "from", "to", "start", "stop", "jitter", "transport"];
 const TCP_KEYS: &[&str] = &["controller", "source", "tcp", "via", "subflows"];
+const PTCP_KEYS: &[&str] = &["controller", "scheduler", "source", "ptcp", "via", "subflows"];
 const UDP_KEYS: &[&str] = &["rate", "packet", "on_off"];
 const ENDPOINT_KEYS: &[&str] = &[
     "mss",
@@ -29,6 +32,13 @@ const ENDPOINT_KEYS: &[&str] = &[
     "rate_reduction",
     "timestamps",
 ];
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Tcp,
+    Ptcp,
+    Udp,
+}
 
 pub(super) fn flows(list: &Value<'_>, links: &[LinkSpec], controllers: &Controllers) -> Result<Vec<FlowSpec>> {
     let mut flows: Vec<FlowSpec> = Vec::new();
@@ -61,8 +71,13 @@ fn flow(
     nodes: &BTreeSet<&str>,
     controllers: &Controllers,
 ) -> Result<FlowSpec> {
-    let is_udp = section.get("transport").map_or(Ok(false), |value| value.word(&[("tcp", false), ("udp", true)]))?;
-    let own = if is_udp { UDP_KEYS } else { TCP_KEYS };
+    let kinds = [("tcp", Kind::Tcp), ("ptcp", Kind::Ptcp), ("udp", Kind::Udp)];
+    let kind = section.get("transport").map_or(Ok(Kind::Tcp), |value| value.word(&kinds))?;
+    let own = match kind {
+        Kind::Tcp => TCP_KEYS,
+        Kind::Ptcp => PTCP_KEYS,
+        Kind::Udp => UDP_KEYS,
+    };
     section.allow(&KEYS.iter().chain(own).copied().collect::<Vec<_>>())?;
     let stop: Option<Span> = section.get("stop").map(|value| value.quantity()).transpose()?;
     let jitter = match section.get("jitter") {
@@ -84,10 +99,10 @@ fn flow(
         start: section.get("start").map_or(Ok(Start::At(Span::ZERO)), |value| start(&value, names, number))?,
         stop,
         jitter,
-        transport: if is_udp {
-            Transport::Udp(udp(section)?)
-        } else {
-            Transport::Tcp(tcp(section, number, links, controllers)?)
+        transport: match kind {
+            Kind::Tcp => Transport::Tcp(tcp(section, number, links, controllers)?),
+            Kind::Ptcp => Transport::Ptcp(striped::ptcp(section, number, links, controllers)?),
+            Kind::Udp => Transport::Udp(udp(section)?),
         },
     })
 }
@@ -125,14 +140,7 @@ fn start(value: &Value<'_>, names: &Numbered, number: u32) -> Result<Start> {
 }
 
 fn tcp(section: &Section<'_>, number: u32, links: &[LinkSpec], controllers: &Controllers) -> Result<TcpSpec> {
-    let controller = match section.get("controller") {
-        None => "cubic".to_owned(),
-        Some(value) => {
-            let name = value.text()?;
-            controllers.make(name).map_err(|message| value.error(Problem::Because(message)))?;
-            name.to_owned()
-        }
-    };
+    let controller = controller(section, "cubic", controllers)?;
     let config = section.get("tcp").map_or(Ok(tcp::Config::default()), |value| endpoint(&value.section()?))?;
     Ok(TcpSpec {
         controller,
@@ -142,6 +150,14 @@ fn tcp(section: &Section<'_>, number: u32, links: &[LinkSpec], controllers: &Con
     })
 }
 
+fn controller(section: &Section<'_>, usual: &str, controllers: &Controllers) -> Result<String> {
+    let Some(value) = section.get("controller") else { return Ok(usual.to_owned()) };
+    let name = value.text()?;
+    controllers.make(name).map_err(|message| value.error(Problem::Because(message)))?;
+    Ok(name.to_owned())
+}
+
+/// The ways of a flow's subflows; with `subflows = "each"`, one over each link that joins its hosts.
 fn subflows(section: &Section<'_>, number: u32, links: &[LinkSpec]) -> Result<Vec<Vec<String>>> {
     let way = |value: &Value<'_>| -> Result<Vec<String>> {
         let mut names = Vec::new();
@@ -161,6 +177,17 @@ fn subflows(section: &Section<'_>, number: u32, links: &[LinkSpec]) -> Result<Ve
         (Some(_), Some(value)) => Err(value.error(Problem::Sense("and `via` exclude each other"))),
         (Some(via), None) => Ok(vec![way(&via)?]),
         (None, None) => Ok(vec![Vec::new()]),
+        (None, Some(value)) if value.is_text() => {
+            value.word(&[("each", ())])?;
+            let (from, to) = (section.require("from")?, section.require("to")?);
+            let ends = [numbered(&from, number)?, numbered(&to, number)?];
+            let joins = |link: &&LinkSpec| ends.iter().all(|end| link.between.contains(end));
+            let each: Vec<_> = links.iter().filter(joins).map(|link| vec![link.name.clone()]).collect();
+            if each.is_empty() {
+                return Err(value.error(Problem::Sense("wants links that join the flow's hosts, and there are none")));
+            }
+            Ok(each)
+        }
         (None, Some(value)) => {
             let list = value.list()?;
             if list.is_empty() {

@@ -4,6 +4,7 @@
 //! every key.
 
 mod flows;
+mod network;
 mod parse;
 mod substitute;
 
@@ -97,6 +98,8 @@ pub enum Start {
 pub enum Transport {
     /// Over TCP.
     Tcp(TcpSpec),
+    /// Over a striped connection.
+    Ptcp(PtcpSpec),
     /// UDP datagrams, regardless of what becomes of them.
     Udp(UdpSpec),
 }
@@ -109,6 +112,21 @@ pub struct TcpSpec {
     /// What the endpoints can do.
     pub config: tcp::Config,
     /// The names of the links of each subflow's way there; empty for the shortest one.
+    pub subflows: Vec<Vec<String>>,
+    /// What it has to send.
+    pub source: Source,
+}
+
+/// A flow over a striped connection.
+#[derive(Clone, Debug)]
+pub struct PtcpSpec {
+    /// The controller's name and parameters, as [`Controllers::make`] reads them.
+    pub controller: String,
+    /// The packet scheduler's name and parameters, as `policy::sched::packet::by_name` reads them.
+    pub scheduler: String,
+    /// What both ends can do.
+    pub config: ptcp::Config,
+    /// The names of the links of each path's way there; empty for the shortest one.
     pub subflows: Vec<Vec<String>>,
     /// What it has to send.
     pub source: Source,

@@ -7,14 +7,27 @@ use link::config::reader::{Section, Value};
 use link::config::{self, ConfigError, Problem};
 use units::{Seed, Span};
 
-use super::{LinkSpec, Scenario, Window, flows};
+use super::{LinkSpec, Scenario, Window, flows, network};
 use crate::controllers::Controllers;
 
 pub(super) type Result<T, E = ConfigError> = std::result::Result<T, E>;
 
 /// The keys of a file.
-pub(super) const TOP_KEYS: &[&str] =
-    &["name", "about", "seed", "runs", "duration", "warmup", "sample", "window", "parameters", "sweep", "link", "flow"];
+pub(super) const TOP_KEYS: &[&str] = &[
+    "name",
+    "about",
+    "seed",
+    "runs",
+    "duration",
+    "warmup",
+    "sample",
+    "window",
+    "parameters",
+    "sweep",
+    "network",
+    "link",
+    "flow",
+];
 /// The largest packet; scenarios have no devices whose MTU would matter.
 const MTU: u32 = 65_535;
 /// More would be a typo: the agenda has room for 16 million links and hosts.
@@ -34,7 +47,14 @@ pub(super) fn scenario(root: &Section<'_>, controllers: &Controllers) -> Result<
     let duration = positive(&root.require("duration")?)?;
     let windows = windows(root, duration)?;
     let sample = root.get("sample").map_or(Ok(Span::from_millis(100)), |value| positive(&value))?;
-    let links = links(&root.require("link")?, seed)?;
+    let mut links = match root.get("network") {
+        None => Vec::new(),
+        Some(value) => network::links(&value)?,
+    };
+    match root.get("link") {
+        None if !links.is_empty() => {}
+        _ => self::links(&root.require("link")?, seed, &mut links)?,
+    }
     let flows = flows::flows(&root.require("flow")?, &links, controllers)?;
     let controllers = controllers.clone();
     Ok(Scenario { name, seed, runs, duration, sample, windows, links, flows, controllers })
@@ -83,10 +103,9 @@ fn windows(root: &Section<'_>, duration: Span) -> Result<Vec<Window>> {
     Ok(windows)
 }
 
-fn links(list: &Value<'_>, seed: Seed) -> Result<Vec<LinkSpec>> {
+fn links(list: &Value<'_>, seed: Seed, links: &mut Vec<LinkSpec>) -> Result<()> {
     let keys: Vec<&'static str> = ["name", "between", "count", "up", "down"].into_iter().chain(line_keys()).collect();
-    let mut links: Vec<LinkSpec> = Vec::new();
-    let mut known = BTreeSet::new();
+    let mut known: BTreeSet<String> = links.iter().map(|link| link.name.clone()).collect();
     for value in list.list()? {
         let section = value.section()?;
         section.allow(&keys)?;
@@ -120,7 +139,7 @@ fn links(list: &Value<'_>, seed: Seed) -> Result<Vec<LinkSpec>> {
     if links.is_empty() {
         return Err(list.error(Problem::Sense("wants at least one link")));
     }
-    Ok(links)
+    Ok(())
 }
 
 /// What of network files makes sense here.

@@ -2,6 +2,7 @@
 
 mod connection;
 mod feed;
+mod striped;
 mod udp;
 
 use netsim::Out;
@@ -12,6 +13,7 @@ use crate::Packet;
 
 pub use connection::{Connection, Subflow};
 pub use feed::{Feed, Request};
+pub use striped::Striped;
 pub use udp::{UdpSink, UdpSource};
 
 /// Never.
@@ -26,6 +28,8 @@ const NEVER: Time = Time::from_nanos(u64::MAX);
 pub enum Agent {
     /// Of TCP.
     Tcp(Connection),
+    /// Of a striped connection; boxed, since it is much larger than the others.
+    Ptcp(Box<Striped>),
     /// Sends datagrams.
     UdpSource(UdpSource),
     /// Receives datagrams.
@@ -36,6 +40,7 @@ impl Agent {
     fn poll_deadline(&self) -> Option<Time> {
         match self {
             Agent::Tcp(connection) => connection.poll_deadline(),
+            Agent::Ptcp(striped) => striped.poll_deadline(),
             Agent::UdpSource(source) => source.poll_deadline(),
             Agent::UdpSink(_) => None,
         }
@@ -114,6 +119,10 @@ impl netsim::Host<Packet> for Node {
             (Agent::Tcp(connection), Packet::Tcp { segment, ecn, .. }) => {
                 connection.handle_segment(now, subflow as usize, segment, *ecn, out);
             }
+            (Agent::Ptcp(striped), Packet::Ptcp { packet, ecn, .. }) => {
+                let path = u16::try_from(subflow).expect("paths are numbered in 16 bits");
+                striped.handle_packet(now, path, packet, *ecn, out);
+            }
             (Agent::UdpSink(sink), Packet::Udp { bytes, sent_at, .. }) => sink.handle_datagram(now, *bytes, *sent_at),
             _ => unreachable!("connections are numbered by the transport of their flow"),
         }
@@ -133,6 +142,7 @@ impl netsim::Host<Packet> for Node {
             }
             match &mut seat.agent {
                 Agent::Tcp(connection) => connection.handle_deadline(now, out),
+                Agent::Ptcp(striped) => striped.handle_deadline(now, out),
                 Agent::UdpSource(source) => source.handle_deadline(now, out),
                 Agent::UdpSink(_) => {}
             }

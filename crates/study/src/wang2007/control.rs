@@ -1,6 +1,6 @@
 //! Figures 3 and 4: rate control over the paths of a first choice.
 
-use overlay::study::{self, Outcome as Course};
+use overlay::study;
 use overlay::{Config, Detect, max_min};
 use report::plot::{self, Axis, Panel, Series};
 use report::verdict::{Expected, Row, Tolerance, Verdict};
@@ -113,7 +113,7 @@ pub(super) fn figure_4a(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
         let setting = &case.search.setting;
         let course = study::run(setting, seed);
         let mut values = measures(setting, &course);
-        values.push(("noise", None, noise(&course, setting.settled)));
+        values.push(("noise", None, noise(&course.rates, course.value, setting.settled)));
         let every = course.rates.iter().enumerate().step_by(100);
         values.extend(every.map(|(at, rate)| ("rate", Some(at + 1), *rate)));
         values
@@ -156,9 +156,9 @@ pub(super) fn figure_4a(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
 }
 
 /// The standard deviation of the rate in the last intervals.
-fn noise(course: &Course, settled: usize) -> f64 {
-    let tail = &course.rates[course.rates.len() - settled..];
-    let variance = tail.iter().map(|rate| (rate - course.value).powi(2)).sum::<f64>();
+pub(super) fn noise(rates: &[f64], value: f64, settled: usize) -> f64 {
+    let tail = &rates[rates.len() - settled..];
+    let variance = tail.iter().map(|rate| (rate - value).powi(2)).sum::<f64>();
     (variance / float(tail.len())).sqrt()
 }
 

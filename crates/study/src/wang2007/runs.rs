@@ -49,6 +49,12 @@ const MEASURES: &[(&str, &str, &str)] = &[
     ("iterations", "", "the iteration in which every demand could be met; of a search that was given up, the last"),
     ("given_up", "", "1 if the search was given up"),
     ("first", "", "the rate over the first choice of paths, as a share of all demands"),
+    ("fluid", "", "the convergence value where relays are fluids: same sources, relays, paths and rules"),
+    ("utilisation", "", "how busy the relays’ links were in the last intervals, each weighted by its capacity"),
+    ("retransmitted", "", "packets that relays sent again, of all that they sent"),
+    ("timeouts", "", "retransmission timeouts of relays"),
+    ("held", "B", "the most payload of one path that a relay ever had read and not sent"),
+    ("hops", "", "packets through links"),
 ];
 
 impl Runs {

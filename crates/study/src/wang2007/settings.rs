@@ -6,8 +6,9 @@ use link::config::reader::{Section, Source, Value};
 use overlay::search::Search;
 use overlay::study::{Demands, Setting};
 use overlay::{Choice, Config, Detect, Initial, Instance, Reselect, Selection, Sharing};
+use scenario::relays;
 use toml::de::DeTable;
-use units::Rate;
+use units::{Bytes, Rate, Span};
 
 type Result<T, E = ConfigError> = std::result::Result<T, E>;
 
@@ -36,7 +37,15 @@ const KEYS: &[&str] = &[
     "rates",
     "tolerance",
     "cap",
+    "packet",
+    "rtt",
+    "interval",
+    "window",
+    "queue",
+    "ahead",
 ];
+/// Keys that mean something only to cases with a `packet`.
+const PACKET_KEYS: &[&str] = &["rtt", "interval", "window", "queue", "ahead"];
 const TOP_KEYS: &[&str] = &["name", "about", "seed", "runs", "sweep", "case", "instance"];
 
 /// A file, read.
@@ -61,6 +70,8 @@ pub(crate) struct Case {
     pub(crate) search: Search,
     /// Whether it does.
     pub(crate) searches: bool,
+    /// The setting over TCP and relays, if the file asks for packets.
+    pub(crate) packets: Option<relays::Setting>,
 }
 
 /// Where a key is looked up: first among the swept values, then in the case, then in the file.
@@ -103,7 +114,9 @@ impl Settings {
             for point in points(&root)? {
                 let layers = Layers { point, section: section.clone() };
                 let searches = layers.get("reselect").is_some();
-                cases.push(Case { name: name.clone(), search: search(&layers)?, searches });
+                let search = search(&layers)?;
+                let packets = packets(&layers, &search.setting)?;
+                cases.push(Case { name: name.clone(), search, searches, packets });
             }
         }
         let runs = root.get("runs").map_or(Ok(30), |value| whole(&value, 1_000_000))?;
@@ -201,6 +214,46 @@ fn setting(layers: &Layers<'_>) -> Result<Setting> {
     })
 }
 
+fn packets(layers: &Layers<'_>, study: &Setting) -> Result<Option<relays::Setting>> {
+    let Some(packet) = layers.get("packet") else {
+        let stray = PACKET_KEYS.iter().find_map(|key| layers.get(key));
+        return stray.map_or(Ok(None), |value| Err(value.error(Problem::Sense("means nothing without `packet`"))));
+    };
+    let size: Bytes = packet.quantity()?;
+    if !(1..=65_000).contains(&size.0) {
+        return Err(packet.error(Problem::Sense("wants 1 B to 65000 B")));
+    }
+    if study.sources * study.paths > 100_000 {
+        return Err(packet.error(Problem::Sense("is for at most 100000 paths of all sources together")));
+    }
+    let base = relays::Setting::new(study.demands.clone());
+    let rtt = layers.or("rtt", base.rtt, |value| match value.quantity()? {
+        rtt if rtt > Span::ZERO => Ok(rtt),
+        _ => Err(value.error(Problem::Sense("wants more than nothing"))),
+    })?;
+    let number = |key, default| layers.or(key, default, |value| whole(value, 1_000_000).map(|number| number as u64));
+    let interval = number("interval", base.interval)?;
+    let mut study = study.clone();
+    if let Detect::Throughput(delta) = study.control.detect {
+        // Of what is counted in packets, a packet more or less is no failure.
+        study.control.detect = Detect::Packets { delta, allowance: size / (rtt * interval) };
+    } else if let Some(value) = layers.get("detect") {
+        return Err(value.error(Problem::Sense("is for fluids: sources see throughput only where there are packets")));
+    }
+    if let (Sharing::Proportional, Some(value)) = (study.sharing, layers.get("sharing")) {
+        return Err(value.error(Problem::Sense("is for fluids: TCP shares where there are packets")));
+    }
+    Ok(Some(relays::Setting {
+        study,
+        rtt,
+        interval,
+        packet: size,
+        window: number("window", base.window)?,
+        queue: number("queue", base.queue)?,
+        ahead: number("ahead", base.ahead)?,
+    }))
+}
+
 fn control(layers: &Layers<'_>) -> Result<Config> {
     let epsilon = layers.or("epsilon", 0.01, |value| within(value, 1e-9, 1.0, "wants a number above 0, up to 1"))?;
     let is_mimd = layers.or("rule", false, |value| value.word(&[("AIAD", false), ("MIMD", true)]))?;
@@ -215,7 +268,7 @@ fn control(layers: &Layers<'_>) -> Result<Config> {
     Ok(Config {
         alpha: layers.or("alpha", config.alpha, above_one)?,
         gamma: layers.or("gamma", config.gamma, above_one)?,
-        detect: layers.or("detect", config.detect, |value| value.word(&detect))?,
+        detect: layers.or("detect", Detect::Throughput(delta), |value| value.word(&detect))?,
         ..config
     })
 }
@@ -293,6 +346,18 @@ mod tests {
     }
 
     #[test]
+    fn packets_are_the_simulations_of_section_5() {
+        let text = format!(
+            "{HEAD}packet = '500 B'\ndelta = 0.03\nintervals = 1000\nsettled = 500\nband = 0.05\n[[case]]\nname = 'a'\n[[case]]\nname = 'c'\ndemand = '6 Mbit/s'\n"
+        );
+        let settings = Settings::read(&text, "x.toml").unwrap();
+        for (case, demand) in settings.cases.iter().zip([Rate::kbit(1_200), Rate::mbit(6)]) {
+            let expected = relays::Setting::new(Demands::Equal(demand));
+            assert_eq!(case.packets.as_ref(), Some(&expected));
+        }
+    }
+
+    #[test]
     fn mistakes_have_a_line_and_the_nearest_name() {
         for (keys, wanted) in [
             ("epsilom = 0.1", "x.toml:3: epsilom: no such key; did you mean `epsilon`?"),
@@ -304,6 +369,9 @@ mod tests {
             ("settled = 20000", "x.toml:3: settled: leaves fewer `intervals`"),
             ("demand = '1.2 parsecs'", "x.toml:3: demand: "),
             ("epsilon = 0", "x.toml:3: epsilon: wants a number above 0"),
+            ("rtt = '20 ms'", "x.toml:3: rtt: means nothing without `packet`"),
+            ("packet = '0 B'", "x.toml:3: packet: wants 1 B"),
+            ("detect = 'overload'\npacket = '500 B'", "x.toml:3: detect: is for fluids"),
             (
                 "[instance]\ndemands = ['1 Mbit/s']\ncapacities = ['1 Mbit/s']\npaths = [[2]]",
                 "wants a whole number from 1 to 1",

@@ -1,0 +1,167 @@
+//! The filters of the path model: the largest bandwidth, the smallest round-trip time, the largest excess of acknowledgements.
+
+use units::{Rate, Span, Time};
+
+/// `BBR.MinRTTFilterLen`.
+const MIN_RTT_LENGTH: Span = Span::from_secs(10);
+/// `BBR.ProbeRTTInterval`.
+const PROBE_RTT_INTERVAL: Span = Span::from_secs(5);
+/// `BBR.ExtraAckedFilterLen`, round trips.
+const EXTRA_ROUNDS: usize = 10;
+
+/// The largest delivery rate of the present `ProbeBW` cycle and the one before (sections 5.5.3 to 5.5.6).
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct MaxBandwidth {
+    before: Rate,
+    present: Rate,
+}
+
+impl MaxBandwidth {
+    pub(super) fn get(&self) -> Rate {
+        self.before.max(self.present)
+    }
+
+    pub(super) fn add(&mut self, rate: Rate) {
+        self.present = self.present.max(rate);
+    }
+
+    /// A cycle is over. One without a sample does not count.
+    pub(super) fn advance(&mut self) {
+        if self.present > Rate::ZERO {
+            *self = MaxBandwidth { before: self.present, present: Rate::ZERO };
+        }
+    }
+}
+
+/// The smallest round-trip time, and when to go and look for it (sections 5.3.4.3 and 5.5.7).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MinRtt {
+    /// `BBR.min_rtt` with its time; `None` before the first sample.
+    long: Option<(Span, Time)>,
+    /// `BBR.probe_rtt_min_delay` with its time.
+    short: Option<(Span, Time)>,
+    began: Time,
+}
+
+impl MinRtt {
+    pub(super) fn new(now: Time) -> MinRtt {
+        MinRtt { long: None, short: None, began: now }
+    }
+
+    pub(super) fn get(&self) -> Option<Span> {
+        self.long.map(|(rtt, _)| rtt)
+    }
+
+    /// Whether the short filter is empty or had expired: `BBR.probe_rtt_expired`.
+    pub(super) fn update(&mut self, now: Time, rtt: Option<Span>) -> bool {
+        let since = self.short.map_or(self.began, |(_, at)| at);
+        let is_expired = now > since + PROBE_RTT_INTERVAL;
+        if let Some(rtt) = rtt
+            && (is_expired || self.short.is_none_or(|(least, _)| rtt < least))
+        {
+            self.short = Some((rtt, now));
+        }
+        if let Some((rtt, at)) = self.short
+            && self.long.is_none_or(|(least, since)| rtt < least || now > since + MIN_RTT_LENGTH)
+        {
+            self.long = Some((rtt, at));
+        }
+        is_expired
+    }
+
+    /// `ProbeRTT` is over: the next one is an interval away.
+    pub(super) fn postpone(&mut self, now: Time) {
+        match &mut self.short {
+            Some((_, at)) => *at = now,
+            None => self.began = now,
+        }
+    }
+}
+
+/// How much more was acknowledged than the bandwidth explains, as happens where acknowledgements come in clusters (section 5.5.9).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ExtraAcked {
+    since: Time,
+    delivered: u64,
+    /// The largest excess of each of the last round trips.
+    largest: [u64; EXTRA_ROUNDS],
+    round: u64,
+}
+
+impl ExtraAcked {
+    pub(super) fn new(now: Time) -> ExtraAcked {
+        ExtraAcked { since: now, delivered: 0, largest: [0; EXTRA_ROUNDS], round: 0 }
+    }
+
+    /// Sending begins anew: what was acknowledged before explains nothing.
+    pub(super) fn restart(&mut self, now: Time) {
+        self.since = now;
+    }
+
+    /// So many bytes were acknowledged; at most `window` count as excess.
+    pub(super) fn add(&mut self, now: Time, round: u64, bytes: u64, bandwidth: Rate, window: u64) {
+        let mut expected = (bandwidth * (now - self.since)).0;
+        if self.delivered <= expected {
+            (self.since, self.delivered, expected) = (now, 0, 0);
+        }
+        self.delivered = self.delivered.saturating_add(bytes);
+        let passed = usize::try_from(round.saturating_sub(self.round)).unwrap_or(usize::MAX).min(EXTRA_ROUNDS);
+        self.largest.rotate_right(passed);
+        self.largest[..passed].fill(0);
+        self.round = round;
+        self.largest[0] = self.largest[0].max(self.delivered.saturating_sub(expected).min(window));
+    }
+
+    /// The largest of ten round trips, or of the present one alone.
+    pub(super) fn get(&self, is_present_only: bool) -> u64 {
+        if is_present_only { self.largest[0] } else { self.largest.iter().copied().max().unwrap_or(0) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Time {
+        Time::ZERO + Span::from_millis(millis)
+    }
+
+    #[test]
+    fn bandwidth_lasts_two_cycles() {
+        let mut max = MaxBandwidth::default();
+        max.add(Rate::mbit(10));
+        max.advance();
+        max.add(Rate::mbit(4));
+        assert_eq!(max.get(), Rate::mbit(10));
+        max.advance();
+        assert_eq!(max.get(), Rate::mbit(4));
+        max.advance();
+        assert_eq!(max.get(), Rate::mbit(4), "a cycle without samples");
+    }
+
+    #[test]
+    fn round_trips_expire() {
+        let mut min = MinRtt::new(at(0));
+        assert!(!min.update(at(0), Some(Span::from_millis(50))));
+        assert!(!min.update(at(3_000), Some(Span::from_millis(40))));
+        assert!(!min.update(at(8_000), Some(Span::from_millis(60))));
+        assert!(min.update(at(8_001), Some(Span::from_millis(60))), "five seconds without a smaller one");
+        assert_eq!(min.get(), Some(Span::from_millis(40)), "kept for ten");
+        min.postpone(at(8_201));
+        assert!(!min.update(at(13_001), Some(Span::from_millis(70))));
+        assert_eq!(min.get(), Some(Span::from_millis(60)));
+    }
+
+    #[test]
+    fn clusters_show_as_excess() {
+        let mut extra = ExtraAcked::new(at(0));
+        // 1000 bytes a millisecond; after ten of them a cluster of eight thousand, of which nothing was due at once.
+        let rate = Rate::mbit(8);
+        extra.add(at(10), 1, 8_000, rate, 100_000);
+        assert_eq!(extra.get(true), 8_000);
+        extra.add(at(13), 2, 1_000, rate, 100_000);
+        assert_eq!((extra.get(true), extra.get(false)), (6_000, 8_000));
+        extra.add(at(100), 11, 1_000, rate, 500);
+        assert_eq!((extra.get(true), extra.get(false)), (500, 6_000));
+    }
+}

@@ -1,0 +1,102 @@
+//! What was known when packets left: the per-packet state of the draft's section 4.1.2.1.2, kept by the time of sending.
+
+use alloc::collections::VecDeque;
+
+use units::{Span, Time};
+
+/// More departures than this are not remembered; every other one is then forgotten.
+const LIMIT: usize = 4_096;
+
+/// What was known when a packet left. Amounts in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Departure {
+    pub(super) at: Time,
+    /// `P.delivered`: delivered before.
+    pub(super) delivered: u64,
+    /// `P.lost`: lost before.
+    pub(super) lost: u64,
+    /// `P.tx_in_flight`: in flight, the packet included.
+    pub(super) in_flight: u64,
+    /// The controller itself had limited what was sent, as it does in `ProbeRTT`.
+    pub(super) is_limited: bool,
+}
+
+/// The departures of what is in flight.
+#[derive(Clone, Debug, Default)]
+pub(super) struct History {
+    departures: VecDeque<Departure>,
+}
+
+impl History {
+    /// Remembers a departure, unless one less than `gap` before it is remembered.
+    pub(super) fn add(&mut self, departure: Departure, gap: Span) {
+        if let Some(last) = self.departures.back_mut() {
+            if last.at >= departure.at {
+                last.in_flight = departure.in_flight;
+                return;
+            }
+            if departure.at - last.at < gap {
+                return;
+            }
+        }
+        if self.departures.len() >= LIMIT {
+            let mut is_kept = false;
+            self.departures.retain(|_| {
+                is_kept = !is_kept;
+                is_kept
+            });
+        }
+        self.departures.push_back(departure);
+    }
+
+    /// The departure at `sent_at`, or the last remembered one before it. What left earlier is forgotten.
+    pub(super) fn find(&mut self, sent_at: Time) -> Option<Departure> {
+        while self.departures.get(1).is_some_and(|next| next.at <= sent_at) {
+            self.departures.pop_front();
+        }
+        self.departures.front().copied()
+    }
+
+    /// The departure last found. A packet that turns out lost left a little before it.
+    pub(super) fn oldest(&self) -> Option<Departure> {
+        self.departures.front().copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn departure(millis: u64) -> Departure {
+        let at = Time::ZERO + Span::from_millis(millis);
+        Departure { at, delivered: millis, lost: 0, in_flight: 0, is_limited: false }
+    }
+
+    fn found(history: &mut History, millis: u64) -> Option<u64> {
+        history.find(Time::ZERO + Span::from_millis(millis)).map(|departure| departure.delivered)
+    }
+
+    #[test]
+    fn the_last_departure_before_is_found() {
+        let mut history = History::default();
+        assert_eq!(found(&mut history, 5), None);
+        for millis in [10, 20, 21, 30] {
+            history.add(departure(millis), Span::from_millis(2));
+        }
+        assert_eq!(found(&mut history, 25), Some(20));
+        assert_eq!(found(&mut history, 10), Some(20), "10 is forgotten");
+        assert_eq!(found(&mut history, 99), Some(30));
+        history.add(Departure { in_flight: 7, ..departure(30) }, Span::ZERO);
+        assert_eq!(history.oldest().map(|departure| departure.in_flight), Some(7), "the last of a burst");
+    }
+
+    #[test]
+    fn it_does_not_grow_without_end() {
+        let mut history = History::default();
+        for millis in 0..100_000 {
+            history.add(departure(millis), Span::ZERO);
+        }
+        assert!(history.departures.len() <= LIMIT);
+        assert_eq!(found(&mut history, 99_999), Some(99_999));
+    }
+}

@@ -1,0 +1,99 @@
+//! WAIMD, also known as `MulTCP` (Crowcroft and Oechslin, "Differentiated end-to-end Internet services using a weighted proportional fair
+//! sharing TCP", 1998): one flow that behaves as `N` Reno flows together would.
+
+use units::{Bytes, Time};
+
+use super::window::Window;
+use super::{Acked, Allowance, Congestion, SinglePath, Start};
+
+/// A window that grows by `N` packets a round trip and loses `1/(2N)` of itself at congestion, since only one of the `N` flows would halve.
+///
+/// Slow start triples the window each round trip, up to `3ᵏ` times what it began with: `k = ln N / (ln 3 − ln 2)` round trips, after which `N`
+/// flows that double would have as much. Then it doubles. With weight 1 it is Reno.
+///
+/// Congestion counts once a window, however much was lost; at large `N` such cuts are too shallow for an overflow of the queue, which then
+/// costs windows with many losses, and timeouts.
+#[derive(Clone, Debug)]
+pub struct Waimd {
+    weight: f64,
+    window: Window,
+    /// Below this many bytes slow start triples the window.
+    tripling_until: f64,
+}
+
+impl Waimd {
+    /// With so many flows' weight; below 1 (or not a number) it is 1.
+    #[must_use]
+    pub fn new(weight: f64) -> Waimd {
+        Waimd { weight: weight.max(1.0), window: Window::default(), tripling_until: 0.0 }
+    }
+
+    /// What a cut leaves of the window.
+    fn remainder(&self) -> f64 {
+        1.0 - 1.0 / (2.0 * self.weight)
+    }
+
+    /// Slow start begins, with the present window: `3ᵏ = N^(ln 3 / (ln 3 − ln 2))` times that is what to triple up to.
+    fn begin_slow_start(&mut self) {
+        let (two, three) = (core::f64::consts::LN_2, libm::log(3.0));
+        self.tripling_until = match self.weight {
+            1.0 => 0.0,
+            weight => self.window.size() * libm::pow(weight, three / (three - two)),
+        };
+    }
+}
+
+impl Default for Waimd {
+    fn default() -> Waimd {
+        Waimd::new(10.0)
+    }
+}
+
+impl SinglePath for Waimd {
+    const NAME: &'static str = "waimd";
+
+    fn handle_start(&mut self, _now: Time, start: &Start) {
+        self.window = Window::new(start, 1.0);
+        self.begin_slow_start();
+    }
+
+    fn handle_acked(&mut self, _now: Time, acked: &Acked) {
+        self.window.handle_progress();
+        if acked.in_recovery || acked.is_app_limited {
+            return;
+        }
+        let per_packet = if self.window.size() < self.tripling_until { 2.0 } else { 1.0 };
+        let bytes = self.window.slow_start_by(acked, per_packet);
+        self.window.add(self.weight * self.window.mss() * bytes / self.window.size());
+    }
+
+    fn handle_congestion(&mut self, _now: Time, congestion: &Congestion) {
+        self.window.cut(congestion.in_flight.as_f64() * self.remainder());
+    }
+
+    fn handle_timeout(&mut self, _now: Time, in_flight: Bytes) {
+        self.window.time_out(in_flight.as_f64() * self.remainder());
+        self.begin_slow_start();
+    }
+
+    fn handle_undo(&mut self, _now: Time) {
+        self.window.undo();
+    }
+
+    fn handle_idle_restart(&mut self, _now: Time) {
+        self.window.restart();
+        self.begin_slow_start();
+    }
+
+    fn handle_slow_start_end(&mut self, _now: Time) {
+        self.window.end_slow_start();
+    }
+
+    fn allowance(&self) -> Allowance {
+        self.window.allowance()
+    }
+
+    fn threshold(&self) -> Option<Bytes> {
+        self.window.threshold()
+    }
+}

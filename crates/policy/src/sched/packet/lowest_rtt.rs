@@ -1,0 +1,25 @@
+//! The fastest path first.
+
+use alloc::boxed::Box;
+
+use units::Time;
+
+use super::{Backlog, PacketScheduler, PathView, fastest};
+
+/// The path with the smallest smoothed round-trip time among those that have room; it never waits.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LowestRtt;
+
+impl PacketScheduler for LowestRtt {
+    fn name(&self) -> &'static str {
+        "lowest-rtt"
+    }
+
+    fn pick(&mut self, _now: Time, paths: &[PathView], _backlog: &Backlog) -> Option<usize> {
+        fastest(paths, |path| path.has_room)
+    }
+
+    fn boxed_clone(&self) -> Box<dyn PacketScheduler> {
+        Box::new(*self)
+    }
+}

@@ -1,0 +1,120 @@
+//! Packet schedulers: which subflow of a connection takes the next packet.
+//!
+//! | name | rule | source |
+//! |---|---|---|
+//! | [`lowest-rtt`](lowest_rtt::LowestRtt) | the fastest path that has room | Linux's default |
+//! | [`blest`](blest::Blest) | as that, but a slow path only if its packet will not hold up the window | Ferlin et al. 2016 |
+//! | [`ecf`](ecf::Ecf) | as that, but waits for the fast path where that ends sooner | Lim et al. 2017 |
+//! | [`weighted`](weighted::Weighted) | in turns, in proportion to weights | start-time fair queueing, Goyal et al. 1996 |
+//! | [`redundant`](redundant::Redundant) | everything over every path | Linux's `redundant` |
+//!
+//! [`by_name`] makes them. A scheduler chooses among paths with room only; that it is asked although a path without room would be better
+//! is what BLEST and ECF are about: they may answer to wait. They wait for a path only that has something in flight, since an
+//! acknowledgement will then make room on it.
+
+pub mod blest;
+pub mod ecf;
+pub mod lowest_rtt;
+mod names;
+pub mod redundant;
+pub mod weighted;
+
+use alloc::boxed::Box;
+use core::fmt;
+
+use units::{Bytes, Span, SubflowId, Time};
+
+pub use names::{Known, NAMES, Parameter, UnknownScheduler, by_name};
+
+/// What a packet scheduler sees of a path.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PathView {
+    /// The subflow.
+    pub id: SubflowId,
+    /// The smoothed round-trip time (RFC 6298); zero before there is a sample, so that a new path counts as fast and is tried.
+    pub smoothed_rtt: Span,
+    /// The variation of the round-trip time (RFC 6298).
+    pub rtt_variation: Span,
+    /// Payload of one full packet.
+    pub mss: Bytes,
+    /// The congestion window.
+    pub window: Bytes,
+    /// Payload bytes in flight.
+    pub in_flight: Bytes,
+    /// Whether window, pacing and state let a packet leave now.
+    pub has_room: bool,
+    /// Whether the window is below the slow start threshold.
+    pub is_in_slow_start: bool,
+}
+
+impl PathView {
+    /// The window, at least one packet: what a sender sends in a round trip.
+    fn round(&self) -> u128 {
+        u128::from(self.window.max(self.mss).max(Bytes(1)).0)
+    }
+}
+
+/// What there is to be sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Backlog {
+    /// Never sent and waiting.
+    pub unsent: Bytes,
+    /// What flow control still lets through beyond what was sent.
+    pub credit: Bytes,
+    /// Sent and not yet known to have arrived in order.
+    pub outstanding: Bytes,
+}
+
+/// A rule that chooses the path of each packet.
+pub trait PacketScheduler: fmt::Debug + Send {
+    /// The name [`by_name`] knows it by.
+    fn name(&self) -> &'static str;
+
+    /// The position in `paths` of the one that takes the next packet; `None`: better wait. Only paths with
+    /// [`PathView::has_room`] are chosen.
+    fn pick(&mut self, now: Time, paths: &[PathView], backlog: &Backlog) -> Option<usize>;
+
+    /// Flow control stopped a path that had room.
+    fn handle_blocked(&mut self, _now: Time) {}
+
+    /// Whether each path is to carry everything.
+    fn is_redundant(&self) -> bool {
+        false
+    }
+
+    /// A copy, with its state.
+    fn boxed_clone(&self) -> Box<dyn PacketScheduler>;
+}
+
+impl Clone for Box<dyn PacketScheduler> {
+    fn clone(&self) -> Box<dyn PacketScheduler> {
+        self.boxed_clone()
+    }
+}
+
+/// The path with the smallest smoothed round-trip time among those that `is_eligible`, the first of equals.
+fn fastest(paths: &[PathView], is_eligible: impl Fn(&PathView) -> bool) -> Option<usize> {
+    let eligible = paths.iter().enumerate().filter(|(_, path)| is_eligible(path));
+    eligible.min_by_key(|(_, path)| path.smoothed_rtt).map(|(at, _)| at)
+}
+
+/// The path that carries the packet by round-trip times alone, and a faster one that has no room now but will have.
+struct Choice<'a> {
+    at: usize,
+    slow: &'a PathView,
+    /// `None` if nothing speaks for waiting.
+    fast: Option<&'a PathView>,
+}
+
+/// `None` if no path has room.
+fn choose(paths: &[PathView]) -> Option<Choice<'_>> {
+    let at = fastest(paths, |path| path.has_room)?;
+    let slow = &paths[at];
+    let is_worth_waiting = |path: &PathView| {
+        !path.has_room
+            && path.in_flight > Bytes::ZERO
+            && path.smoothed_rtt > Span::ZERO
+            && path.smoothed_rtt < slow.smoothed_rtt
+    };
+    Some(Choice { at, slow, fast: fastest(paths, is_worth_waiting).map(|at| &paths[at]) })
+}

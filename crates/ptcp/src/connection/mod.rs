@@ -1,0 +1,422 @@
+//! The striped connection manager (the paper's SM): paths, streams, flow control, and which data goes where.
+
+mod flow;
+mod opening;
+mod receive;
+mod send;
+mod timer;
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+
+use policy::cc::Controller;
+use policy::sched::packet::{PacketScheduler, PathView};
+use units::{Bytes, Span, SubflowId, Time};
+use wire::ptcp::{Ack, Flight, Packet};
+
+pub use receive::{Arrived, PeerError};
+
+use crate::path::{Binding, Control, Opening, Path};
+use crate::stream::recv::RecvStream;
+use crate::stream::send::SendStream;
+use crate::subflow::{Outcome, Stats};
+use crate::{Config, Tokens};
+
+/// A packet that leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transmit {
+    /// Over which path.
+    pub path: u16,
+    /// What it says.
+    pub packet: Packet,
+    /// Whether it may be marked instead of dropped.
+    pub is_ecn_capable: bool,
+}
+
+/// Something that the application, or whoever drives the connection, may want to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The connection carries data (the paper's `established`, once for all paths).
+    Opened,
+    /// A path carries data (the paper's `established`).
+    PathOpened {
+        /// Which.
+        path: u16,
+    },
+    /// Acknowledgements of what a path carries have stopped coming; its data goes elsewhere, and it is probed.
+    PathSilent {
+        /// Which.
+        path: u16,
+    },
+    /// They come again.
+    PathBack {
+        /// Which.
+        path: u16,
+    },
+    /// The peer does not use a path any more (the paper's `closed`).
+    PathRetired {
+        /// Which.
+        path: u16,
+    },
+    /// More of a stream has arrived in order, or its end.
+    Readable {
+        /// Which.
+        stream: u32,
+        /// Everything before it can be read.
+        end: u64,
+        /// Whether that is all of the stream.
+        is_whole: bool,
+    },
+    /// A stream that we finished has arrived completely.
+    Delivered {
+        /// Which.
+        stream: u32,
+    },
+    /// The peer gave a stream up.
+    Reset {
+        /// Which.
+        stream: u32,
+        /// The peer's reason.
+        code: u32,
+    },
+    /// The peer does not want more of a stream of ours.
+    Stopped {
+        /// Which.
+        stream: u32,
+        /// The peer's reason.
+        code: u32,
+    },
+    /// The peer closed the connection.
+    Closed {
+        /// Its reason.
+        code: u32,
+    },
+}
+
+/// The label under which streams are numbered: streams with even numbers are opened by the client, odd ones by the server.
+const SERVER_STREAMS: u32 = 1;
+
+/// One end of a striped connection.
+///
+/// It has no clock, no sockets and no bytes: see the [crate's description](crate) for how it is driven.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    config: Config,
+    is_client: bool,
+    state: State,
+    controller: Box<dyn Controller>,
+    scheduler: Box<dyn PacketScheduler>,
+    tokens: Box<dyn Tokens>,
+    paths: Vec<Path>,
+    next_path: u16,
+    /// Parts of the handshake to be sent, and over which path.
+    flights: VecDeque<(u16, Flight)>,
+    /// Which path brought the handshake's end, to be repeated until the peer is heard to have it.
+    finish: Option<Opening>,
+    sending: BTreeMap<u32, SendStream>,
+    receiving: BTreeMap<u32, RecvStream>,
+    next_stream: u32,
+    /// The highest stream of the peer's so far, plus two.
+    peer_streams: u32,
+    /// The stream that sent new data last.
+    turn: u32,
+    /// What has to arrive and is not under way.
+    controls: VecDeque<Control>,
+    /// Acknowledgements that go over further paths too.
+    copies: Vec<(u16, Ack)>,
+    /// Sizes of datagrams to be sent.
+    datagrams: VecDeque<u16>,
+    flow: flow::Flow,
+    /// Something other than data may have to be sent.
+    has_chores: bool,
+    /// When pacing lets data out.
+    wake: Option<Time>,
+    /// When to ask for the window, if nothing else is under way.
+    persist: Option<Time>,
+    events: VecDeque<Event>,
+    outcomes: Vec<Outcome<Binding>>,
+    views: Vec<PathView>,
+    /// Until the next packet number that is skipped.
+    skip_in: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Opening,
+    Open,
+    /// To be told to the peer, once for each packet that still comes.
+    Closing {
+        code: u32,
+        is_told: bool,
+    },
+    Closed,
+}
+
+impl Connection {
+    /// The end that opens the connection. `tokens` is where unguessable tokens come from.
+    #[must_use]
+    pub fn client(
+        config: Config,
+        controller: Box<dyn Controller>,
+        scheduler: Box<dyn PacketScheduler>,
+        tokens: Box<dyn Tokens>,
+    ) -> Connection {
+        Connection::new(config, controller, scheduler, tokens, true)
+    }
+
+    /// The end that waits for it.
+    #[must_use]
+    pub fn server(
+        config: Config,
+        controller: Box<dyn Controller>,
+        scheduler: Box<dyn PacketScheduler>,
+        tokens: Box<dyn Tokens>,
+    ) -> Connection {
+        Connection::new(config, controller, scheduler, tokens, false)
+    }
+
+    fn new(
+        config: Config,
+        controller: Box<dyn Controller>,
+        scheduler: Box<dyn PacketScheduler>,
+        tokens: Box<dyn Tokens>,
+        is_client: bool,
+    ) -> Connection {
+        Connection {
+            flow: flow::Flow::new(&config),
+            config,
+            is_client,
+            state: State::Opening,
+            controller,
+            scheduler,
+            tokens,
+            paths: Vec::new(),
+            next_path: 0,
+            flights: VecDeque::new(),
+            finish: None,
+            sending: BTreeMap::new(),
+            receiving: BTreeMap::new(),
+            next_stream: if is_client { 0 } else { SERVER_STREAMS },
+            peer_streams: if is_client { SERVER_STREAMS } else { 0 },
+            turn: 0,
+            controls: VecDeque::new(),
+            copies: Vec::new(),
+            datagrams: VecDeque::new(),
+            has_chores: true,
+            wake: None,
+            persist: None,
+            events: VecDeque::new(),
+            outcomes: Vec::new(),
+            views: Vec::new(),
+            skip_in: FIRST_SKIP,
+        }
+    }
+
+    /// A client opens one more path (the paper's `open`). The first one carries the handshake; if it does not answer, the others do.
+    ///
+    /// # Panics
+    /// On a server, and after 65,534 paths: their numbers are never used again.
+    pub fn open_path(&mut self, now: Time) -> u16 {
+        assert!(self.is_client, "the client opens paths");
+        let id = self.next_path;
+        self.next_path = id.checked_add(1).filter(|next| *next < u16::MAX).expect("fewer paths than numbers");
+        let (token, at) = match self.state {
+            State::Open => (Some(self.tokens.next()), Some(now)),
+            _ => (None, None),
+        };
+        self.paths.push(Path::new(id, &self.config, Opening::new(token, at), true));
+        self.open_over_some_path(now);
+        self.has_chores = true;
+        id
+    }
+
+    /// A path is gone: what it carried goes elsewhere, and the peer is told.
+    pub fn retire_path(&mut self, now: Time, id: u16) {
+        if self.drop_path(now, id) {
+            self.open_over_some_path(now);
+            self.controls.push_back(Control::Retire { path: id });
+            self.has_chores = true;
+        }
+    }
+
+    /// Opens a stream, and returns its number.
+    pub fn open_stream(&mut self) -> u32 {
+        let id = self.next_stream;
+        self.next_stream += 2;
+        self.sending.insert(id, SendStream::new(self.config.receive_buffer.0));
+        self.receiving.insert(id, RecvStream::new(self.config.receive_buffer.0));
+        id
+    }
+
+    /// The application writes so much more into a stream. Nothing happens if the stream is finished, or not there.
+    #[inline]
+    pub fn write(&mut self, stream: u32, bytes: Bytes) {
+        if let Some(sending) = self.sending.get_mut(&stream) {
+            sending.write(bytes.0);
+        }
+    }
+
+    /// The application writes no more into a stream.
+    pub fn finish(&mut self, stream: u32) {
+        if let Some(sending) = self.sending.get_mut(&stream) {
+            sending.finish();
+        }
+    }
+
+    /// Gives a stream of ours up: what is not sent never will be.
+    pub fn reset(&mut self, stream: u32, code: u32) {
+        if let Some(sending) = self.sending.remove(&stream) {
+            self.controls.push_back(Control::Reset { stream, code, end: sending.next() });
+            self.has_chores = true;
+        }
+    }
+
+    /// Does not want more of a stream of the peer's.
+    pub fn stop(&mut self, stream: u32, code: u32) {
+        if self.receiving.contains_key(&stream) {
+            self.controls.push_back(Control::Stop { stream, code });
+            self.has_chores = true;
+        }
+    }
+
+    /// Sends a datagram of this size: once, in no order, and only as fast as congestion control lets it. It has to fit [`Connection::max_datagram`].
+    pub fn send_datagram(&mut self, bytes: Bytes) {
+        self.datagrams.push_back(u16::try_from(bytes.0).unwrap_or(u16::MAX));
+        self.has_chores = true;
+    }
+
+    /// The largest datagram that every open path carries.
+    #[must_use]
+    pub fn max_datagram(&self) -> Bytes {
+        let open = self.paths.iter().filter(|path| path.subflow().is_some());
+        let size = open.map(|path| path.datagram).min().unwrap_or(self.config.datagram);
+        Packet::room_for_data(size)
+    }
+
+    /// Whether the application reads a stream as data comes; it does unless told otherwise.
+    pub fn set_reading(&mut self, now: Time, stream: u32, is_reading: bool) {
+        if let Some(receiving) = self.receiving.get_mut(&stream) {
+            let before = receiving.read();
+            receiving.set_reading(is_reading);
+            let read = receiving.read() - before;
+            self.note_read(now, stream, read);
+        }
+    }
+
+    /// The application reads so much of a stream. Returns how much was there.
+    pub fn read(&mut self, now: Time, stream: u32, bytes: Bytes) -> Bytes {
+        let Some(receiving) = self.receiving.get_mut(&stream) else { return Bytes::ZERO };
+        let read = receiving.handle_read(bytes.0);
+        self.note_read(now, stream, read);
+        Bytes(read)
+    }
+
+    /// Ends the connection. The peer is told; whatever has not arrived is lost.
+    pub fn close(&mut self, code: u32) {
+        if matches!(self.state, State::Opening | State::Open) {
+            self.state = State::Closing { code, is_told: false };
+            self.has_chores = true;
+        }
+    }
+
+    /// The next event.
+    #[inline]
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Whether the connection carries data.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.state == State::Open
+    }
+
+    /// Whether it has come to its end.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.state == State::Closed
+    }
+
+    /// What has arrived of a stream in order; zero once all of it has been read.
+    #[must_use]
+    pub fn received(&self, stream: u32) -> Bytes {
+        Bytes(self.receiving.get(&stream).map_or(0, RecvStream::next))
+    }
+
+    /// What has been written into a stream and is not known to have arrived. Streams that are done have none.
+    #[must_use]
+    pub fn undelivered(&self, stream: u32) -> Bytes {
+        Bytes(self.sending.get(&stream).map_or(0, |sending| sending.written() - sending.delivered()))
+    }
+
+    /// What has been written into a stream and never been sent.
+    #[must_use]
+    #[inline]
+    pub fn unsent(&self, stream: u32) -> Bytes {
+        Bytes(self.sending.get(&stream).map_or(0, SendStream::unsent))
+    }
+
+    /// The windows of all paths together.
+    #[must_use]
+    pub fn window(&self) -> Bytes {
+        self.open_ids().map(|id| self.controller.allowance(id).window).sum()
+    }
+
+    /// The congestion window of a path; zero unless it is open.
+    #[must_use]
+    pub fn path_window(&self, path: u16) -> Bytes {
+        self.controller.allowance(subflow_id(path)).window
+    }
+
+    /// The smoothed round-trip time of a path; `None` unless it is open.
+    #[must_use]
+    pub fn smoothed_rtt(&self, path: u16) -> Option<Span> {
+        self.path(path)?.subflow()?.rtt().smoothed()
+    }
+
+    /// What happened on a path; `None` unless it is open.
+    #[must_use]
+    pub fn stats(&self, path: u16) -> Option<&Stats> {
+        Some(self.path(path)?.subflow()?.stats())
+    }
+
+    /// The numbers of all paths that are not retired.
+    pub fn paths(&self) -> impl Iterator<Item = u16> + '_ {
+        self.paths.iter().filter(|path| !path.is_retired()).map(|path| path.id)
+    }
+
+    /// The receive buffer as it is.
+    #[must_use]
+    pub fn receive_buffer(&self) -> Bytes {
+        self.flow.buffer()
+    }
+
+    /// The number that packets of a path are expected to have next, for [`Packet::parse`].
+    #[must_use]
+    pub fn expected_number(&self, path: u16) -> u64 {
+        self.path(path).map_or(0, |path| path.receipts.expected())
+    }
+
+    fn open_ids(&self) -> impl Iterator<Item = SubflowId> + '_ {
+        self.paths.iter().filter_map(|path| Some(path.subflow()?.id()))
+    }
+
+    #[inline]
+    fn path(&self, id: u16) -> Option<&Path> {
+        self.paths.iter().find(|path| path.id == id)
+    }
+
+    #[inline]
+    fn path_mut(&mut self, id: u16) -> Option<&mut Path> {
+        self.paths.iter_mut().find(|path| path.id == id)
+    }
+}
+
+/// Packet numbers between one that is skipped and the next, at least; a random number of up to as many more is added.
+const SKIP_EVERY: u32 = 512;
+const FIRST_SKIP: u32 = 64;
+
+fn subflow_id(path: u16) -> SubflowId {
+    SubflowId(u32::from(path))
+}

@@ -1,0 +1,207 @@
+//! How a connection and its paths open: the handshake's flights, challenges, and the size of packets.
+
+use units::{Span, Time};
+use wire::ptcp::{Body, Flight, MIN_FULL, Packet};
+
+use super::{Connection, Event, State, Transmit, subflow_id};
+use crate::path::{Life, Opening, Path};
+use crate::subflow::Subflow;
+
+impl Connection {
+    /// A flight of the handshake came over a path.
+    pub(super) fn handle_flight(&mut self, now: Time, path: u16, flight: Flight) {
+        match (flight, self.is_client, self.state) {
+            // The answer, the first time or once more.
+            (Flight::Hello, false, State::Opening | State::Open) => self.flights.push_back((path, Flight::Answer)),
+            (Flight::Answer, true, State::Opening) => {
+                self.flights.push_back((path, Flight::Finish));
+                self.finish = Some(Opening::new(None, None));
+                self.begin(now, path);
+                for index in 0..self.paths.len() {
+                    if let Life::Opening(Opening { token: token @ None, at, tries, .. }) = &mut self.paths[index].life {
+                        *token = Some(self.tokens.next());
+                        (*at, *tries) = (Some(now), 0);
+                    }
+                }
+            }
+            (Flight::Answer, true, State::Open) if self.finish.is_some() => {
+                self.flights.push_back((path, Flight::Finish));
+            }
+            (Flight::Finish, false, State::Opening) => {
+                self.flights.push_back((path, Flight::Done));
+                self.begin(now, path);
+            }
+            (Flight::Finish, false, State::Open) => self.flights.push_back((path, Flight::Done)),
+            (Flight::Done, true, State::Open) => self.finish = None,
+            _ => {}
+        }
+        self.has_chores = true;
+    }
+
+    /// The keys are there, and the path has shown that it works.
+    fn begin(&mut self, now: Time, path: u16) {
+        self.state = State::Open;
+        self.events.push_back(Event::Opened);
+        let token = self.tokens.next();
+        let Some(Path { life: Life::Opening(opening), .. }) = self.path_mut(path) else { return };
+        if opening.tries > 0 {
+            self.begin_path(now, path);
+        } else {
+            // The end of the handshake came over another path than what it answers: that address is not proven.
+            (opening.token, opening.at) = (Some(token), Some(now));
+        }
+    }
+
+    /// A path carries data from now on.
+    fn begin_path(&mut self, now: Time, id: u16) {
+        let Connection { paths, config, controller, events, .. } = self;
+        let Some(path) = paths.iter_mut().find(|path| path.id == id) else { return };
+        let Life::Opening(opening) = path.life else { return };
+        let rtt = opening.sample(now);
+        path.life = Life::Open(Subflow::new(config, subflow_id(id), now, opening.next, rtt, controller.as_mut()));
+        path.allowed = None;
+        events.push_back(Event::PathOpened { path: id });
+    }
+
+    /// A challenge is answered on its path.
+    pub(super) fn handle_challenge(&mut self, now: Time, id: u16, token: u64) {
+        let own = self.tokens.next();
+        let is_client = self.is_client;
+        let Some(path) = self.path_mut(id) else { return };
+        path.response = Some(token);
+        if let Life::Opening(opening) = &mut path.life
+            && opening.token.is_none()
+            && !is_client
+        {
+            // The server asks back, or it would not know that the client is where it says.
+            (opening.token, opening.at) = (Some(own), Some(now));
+        }
+        self.has_chores = true;
+    }
+
+    /// A response came: the path works both ways, or carries packets of a size.
+    pub(super) fn handle_response(&mut self, now: Time, id: u16, token: u64) {
+        let Some(path) = self.path_mut(id) else { return };
+        match &path.life {
+            Life::Opening(opening) if opening.token == Some(token) => self.begin_path(now, id),
+            Life::Open(_) => path.handle_size(token),
+            Life::Opening(_) | Life::Retired => {}
+        }
+        self.has_chores = true;
+    }
+
+    /// What opens the connection and its paths, if something of it is due.
+    pub(super) fn poll_opening(&mut self, now: Time) -> Option<Transmit> {
+        if let Some((path, flight)) = self.flights.pop_front() {
+            if flight == Flight::Finish
+                && let Some(finish) = &mut self.finish
+            {
+                finish.handle_sent(now);
+            }
+            if flight == Flight::Answer
+                && let Some(Path { life: Life::Opening(opening), .. }) = self.path_mut(path)
+            {
+                opening.handle_sent(now);
+                // The client asks again, if it has to.
+                opening.at = None;
+            }
+            return self.emit(now, path, Body::Flight(flight)).or_else(|| self.poll_opening(now));
+        }
+        if let Some(finish) = &mut self.finish
+            && finish.at.is_some_and(|at| at <= now)
+        {
+            finish.handle_sent(now);
+            let usable = self.paths.iter().filter(|path| !path.is_retired());
+            let path = usable.min_by_key(|path| path.subflow().is_none())?.id;
+            return self.emit(now, path, Body::Flight(Flight::Finish));
+        }
+        for index in 0..self.paths.len() {
+            let path = &mut self.paths[index];
+            let id = path.id;
+            if let Some(token) = path.response.take() {
+                if path.is_retired() {
+                    continue;
+                }
+                return self.emit(now, id, Body::Response { token });
+            }
+            match &mut path.life {
+                Life::Opening(opening) if opening.at.is_some_and(|at| at <= now) => {
+                    opening.handle_sent(now);
+                    let body = match opening.token {
+                        Some(token) => Body::Challenge { token, padding: 0 },
+                        None => Body::Flight(Flight::Hello),
+                    };
+                    let is_repeated = opening.tries > 1;
+                    if is_repeated && opening.token.is_none() {
+                        self.try_next_path(now, index);
+                    }
+                    if let Some(transmit) = self.emit(now, id, body) {
+                        return Some(transmit);
+                    }
+                }
+                Life::Open(_) => {
+                    let tokens = &mut self.tokens;
+                    if let Some((token, size)) = path.poll_size(now, || tokens.next()) {
+                        let padding = u16::try_from(size.saturating_sub(MIN_FULL.0)).unwrap_or(0);
+                        return self.emit(now, id, Body::Challenge { token, padding });
+                    }
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// Some path has to carry the handshake.
+    pub(super) fn open_over_some_path(&mut self, now: Time) {
+        if self.state != State::Opening || !self.is_client {
+            return;
+        }
+        let mut openings = self.paths.iter_mut().filter_map(|path| match &mut path.life {
+            Life::Opening(opening) => Some(opening),
+            _ => None,
+        });
+        let Some(first) = openings.next() else { return };
+        if first.at.is_none() && openings.all(|other| other.at.is_none()) {
+            first.at = Some(now);
+        }
+        self.has_chores = true;
+    }
+
+    /// The handshake goes on over another path as well, one more each time that there was no answer.
+    fn try_next_path(&mut self, now: Time, after: usize) {
+        let next = self.paths[after + 1..].iter_mut().find_map(|path| match &mut path.life {
+            Life::Opening(opening) if opening.token.is_none() && opening.at.is_none() => Some(opening),
+            _ => None,
+        });
+        if let Some(opening) = next {
+            opening.at = Some(now + Span::from_nanos(1));
+        }
+    }
+
+    /// A packet that wants no acknowledgement leaves, unless its path is gone or may not carry so much yet.
+    pub(super) fn emit(&mut self, now: Time, id: u16, body: Body) -> Option<Transmit> {
+        let path = self.path_mut(id)?;
+        if path.is_retired() {
+            return None;
+        }
+        let mut packet = Packet { number: 0, body };
+        let bytes = packet.datagram_len();
+        if !path.allows(bytes) {
+            return None;
+        }
+        packet.number = path.silent_number(now);
+        path.handle_sent(bytes);
+        Some(Transmit { path: id, packet, is_ecn_capable: false })
+    }
+
+    /// When something of this is due.
+    pub(super) fn opening_at(&self) -> Option<Time> {
+        let paths = self.paths.iter().filter_map(|path| match &path.life {
+            Life::Opening(opening) => opening.at,
+            Life::Open(_) => path.size_at(),
+            Life::Retired => None,
+        });
+        paths.chain(self.finish.and_then(|finish| finish.at)).min()
+    }
+}

@@ -1,0 +1,93 @@
+//! What happens by itself: losses found by time, probes of silent paths, acknowledgements that waited.
+
+use units::Time;
+
+use super::{Connection, Event};
+use crate::path::Life;
+use crate::subflow::Expiry;
+
+impl Connection {
+    /// When [`Connection::handle_deadline`] and then [`Connection::poll_send`] want to be called.
+    #[must_use]
+    pub fn poll_deadline(&self) -> Option<Time> {
+        if self.is_closed() {
+            return None;
+        }
+        let mut first = Time::from_nanos(u64::MAX);
+        let mut at = |time: Option<Time>| {
+            if let Some(time) = time {
+                first = first.min(time);
+            }
+        };
+        for path in &self.paths {
+            match &path.life {
+                Life::Open(subflow) => {
+                    at(subflow.poll_deadline());
+                    at(path.size_at());
+                    at(path.receipts.poll_deadline());
+                }
+                Life::Opening(opening) => at(opening.at),
+                Life::Retired => {}
+            }
+        }
+        at(self.finish.and_then(|finish| finish.at));
+        at(self.wake);
+        at(self.persist);
+        at(self.controller.poll_deadline());
+        (first < Time::from_nanos(u64::MAX)).then_some(first)
+    }
+
+    /// The deadline has come.
+    pub fn handle_deadline(&mut self, now: Time) {
+        if self.controller.poll_deadline().is_some_and(|at| at <= now) {
+            self.controller.handle_deadline(now);
+        }
+        if self.opening_at().is_some_and(|at| at <= now) {
+            self.has_chores = true;
+        }
+        if self.persist.is_some_and(|at| at <= now) {
+            self.persist = None;
+            self.queue_need();
+        }
+        for index in 0..self.paths.len() {
+            let Connection { paths, controller, outcomes, .. } = self;
+            let path = &mut paths[index];
+            let Life::Open(subflow) = &mut path.life else { continue };
+            if subflow.poll_deadline().is_none_or(|at| at > now) {
+                continue;
+            }
+            if let Some(Expiry::Probe { count }) = subflow.handle_deadline(now, controller.as_mut(), outcomes) {
+                path.probes = 1;
+                self.has_chores = true;
+                self.handle_silence(now, index, count);
+            }
+            self.settle();
+        }
+    }
+
+    /// No acknowledgement came for what a path carries.
+    fn handle_silence(&mut self, now: Time, index: usize, count: u32) {
+        let reply = self.reply_path();
+        let id = self.paths[index].id;
+        let has_others = self.paths.iter().enumerate().any(|(other, path)| other != index && path.is_live());
+        if count == 1 && has_others {
+            // Re-striping before any timeout: what waits here is sent over the others.
+            if let Life::Open(subflow) = &mut self.paths[index].life {
+                subflow.unbind_all(&mut self.outcomes);
+            }
+            self.events.push_back(Event::PathSilent { path: id });
+        }
+        if count == 2 {
+            let Connection { paths, config, .. } = self;
+            paths[index].reset_size(now, config);
+        }
+        // Perhaps the acknowledgements are lost, on the way that we named for them.
+        let Some(reply) = reply else { return };
+        let patience = self.paths[index].subflow().map(crate::subflow::Subflow::timeout).unwrap_or_default();
+        if let Some(path) = self.path_mut(reply)
+            && path.heard_at.is_none_or(|at| now - at > patience)
+        {
+            path.is_deaf = true;
+        }
+    }
+}

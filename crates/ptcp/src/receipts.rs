@@ -1,0 +1,205 @@
+//! What has arrived on one path, and when to say so.
+
+use alloc::collections::VecDeque;
+
+use units::{Span, Time};
+use wire::ptcp::{Ack, PacketRange, Reply};
+
+use crate::ranges::Ranges;
+
+/// So many ranges are remembered; what is below the lowest of them counts as seen.
+const MOST_RANGES: usize = 512;
+/// Changes remembered for [`Ack::older`].
+const RECENT: usize = 8;
+/// An acknowledgement is due after so many packets.
+const EVERY: u32 = 2;
+
+/// Packet numbers that arrived.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Receipts {
+    numbers: Ranges,
+    /// Everything below is taken for seen.
+    floor: u64,
+    largest: Option<Newest>,
+    /// A number of each range that changed of late below the highest one, the latest first.
+    recent: VecDeque<u64>,
+    marks: u8,
+    /// Since the last acknowledgement.
+    unacked: u32,
+    due: Option<Time>,
+    reply: Option<Reply>,
+    /// The stream of the latest packet with data.
+    stream: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Newest {
+    number: u64,
+    at: Time,
+    one_way: u32,
+}
+
+/// A packet that came and wants an acknowledgement.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrival {
+    pub(crate) reply: Reply,
+    pub(crate) stream: Option<u32>,
+    /// The sender's clock.
+    pub(crate) stamp: Option<u32>,
+}
+
+impl Receipts {
+    /// A packet came. Returns whether for the first time.
+    pub(crate) fn handle_number(&mut self, number: u64) -> bool {
+        if number < self.floor || self.numbers.insert(number, number + 1) == 0 {
+            return false;
+        }
+        while self.numbers.len() > MOST_RANGES {
+            let (from, to) = self.numbers.first().expect("there are many");
+            self.numbers.remove(from, to);
+            self.floor = to;
+        }
+        true
+    }
+
+    /// A new packet wants an acknowledgement.
+    pub(crate) fn handle_eliciting(&mut self, now: Time, number: u64, arrival: Arrival, is_marked: bool, wait: Span) {
+        let newest = self.largest.map(|newest| newest.number);
+        let is_next = newest.is_none_or(|newest| number == newest + 1);
+        if newest.is_none_or(|newest| number > newest) {
+            let one_way = arrival.stamp.map_or(0, |stamp| stamp_of(now).wrapping_sub(stamp));
+            self.largest = Some(Newest { number, at: now, one_way });
+            if let Some(newest) = newest.filter(|_| !is_next) {
+                self.note_recent(newest);
+            }
+        } else {
+            self.note_recent(number);
+        }
+        if let Some(stream) = arrival.stream {
+            self.stream = stream;
+        }
+        self.marks = self.marks.wrapping_add(u8::from(is_marked));
+        self.reply = Some(arrival.reply);
+        self.unacked += 1;
+        let is_urgent = !is_next || is_marked || self.unacked >= EVERY || arrival.reply == Reply::All;
+        let at = if is_urgent { now } else { now + wait };
+        self.due = Some(self.due.map_or(at, |due| due.min(at)));
+    }
+
+    fn note_recent(&mut self, number: u64) {
+        self.recent.push_front(number);
+        self.recent.truncate(RECENT);
+    }
+
+    /// Says what arrived once more, at once: there is news of the window.
+    pub(crate) fn repeat(&mut self, now: Time) {
+        if self.largest.is_some() {
+            self.due = Some(now);
+        }
+    }
+
+    pub(crate) fn poll_deadline(&self) -> Option<Time> {
+        self.due
+    }
+
+    /// Where the acknowledgement that is due at `now` is to go.
+    pub(crate) fn due(&self, now: Time) -> Option<Reply> {
+        self.due.filter(|at| *at <= now)?;
+        self.reply
+    }
+
+    /// It goes out.
+    pub(crate) fn settle(&mut self) {
+        self.due = None;
+        self.unacked = 0;
+    }
+
+    /// The largest number that arrived, plus one.
+    pub(crate) fn expected(&self) -> u64 {
+        self.largest.map_or(0, |newest| newest.number + 1)
+    }
+
+    pub(crate) fn stream(&self) -> u32 {
+        self.stream
+    }
+
+    /// The acknowledgement, but for what concerns the connection.
+    pub(crate) fn ack(&self, now: Time, path: u16) -> Option<Ack> {
+        let newest = self.largest?;
+        let mut ack =
+            Ack { largest: newest.number, path, marks: self.marks, one_way: newest.one_way, ..Ack::default() };
+        ack.delay = u8::try_from((now - newest.at).as_micros() / Ack::DELAY_UNIT).unwrap_or(u8::MAX);
+        let (top, _) = self.numbers.around(newest.number).unwrap_or((newest.number, newest.number + 1));
+        ack.first = short(newest.number + 1 - top);
+        let (mut slot, mut before) = (0, None);
+        for number in &self.recent {
+            let Some((from, to)) = self.numbers.around(*number) else { continue };
+            if from == top || before == Some(from) || slot == ack.older.len() {
+                continue;
+            }
+            let Ok(back) = u16::try_from(newest.number - (to - 1)) else { continue };
+            ack.older[slot] = PacketRange { back, len: short(to - from) };
+            before = Some(from);
+            slot += 1;
+        }
+        Some(ack)
+    }
+}
+
+fn short(count: u64) -> u16 {
+    u16::try_from(count).unwrap_or(u16::MAX)
+}
+
+/// The clock of stamps: microseconds, which wrap after 71 minutes.
+pub(crate) fn stamp_of(now: Time) -> u32 {
+    #[expect(clippy::cast_possible_truncation, reason = "it wraps by design")]
+    let stamp = (now.as_nanos() / 1_000) as u32;
+    stamp
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arrive(receipts: &mut Receipts, number: u64) {
+        let arrival = Arrival { reply: Reply::Path(0), stream: Some(0), stamp: None };
+        assert!(receipts.handle_number(number));
+        receipts.handle_eliciting(Time::ZERO, number, arrival, false, Span::from_millis(25));
+    }
+
+    #[test]
+    fn every_second_packet_and_each_one_out_of_order() {
+        let mut receipts = Receipts::default();
+        arrive(&mut receipts, 0);
+        assert_eq!(receipts.due(Time::ZERO), None);
+        arrive(&mut receipts, 1);
+        assert_eq!(receipts.due(Time::ZERO), Some(Reply::Path(0)));
+        receipts.settle();
+        arrive(&mut receipts, 3);
+        assert!(receipts.due(Time::ZERO).is_some());
+    }
+
+    #[test]
+    fn the_latest_changes_are_reported() {
+        let mut receipts = Receipts::default();
+        for number in [0, 1, 3, 5, 6, 8, 9] {
+            arrive(&mut receipts, number);
+        }
+        let ack = receipts.ack(Time::ZERO, 4).unwrap();
+        assert_eq!((ack.path, ack.largest, ack.first), (4, 9, 2));
+        assert_eq!(ack.older, [PacketRange { back: 3, len: 2 }, PacketRange { back: 6, len: 1 }]);
+        arrive(&mut receipts, 2);
+        let ack = receipts.ack(Time::ZERO, 4).unwrap();
+        assert_eq!(ack.older, [PacketRange { back: 6, len: 4 }, PacketRange { back: 3, len: 2 }]);
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let mut receipts = Receipts::default();
+        for number in 0..10_000 {
+            arrive(&mut receipts, 2 * number);
+        }
+        assert!(receipts.numbers.len() <= MOST_RANGES);
+        assert!(!receipts.handle_number(1), "it is too old to be told from one that came");
+    }
+}

@@ -1,0 +1,2 @@
+pub(crate) mod recv;
+pub(crate) mod send;

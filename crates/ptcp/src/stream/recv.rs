@@ -1,0 +1,129 @@
+//! The receiving half of a stream: what has arrived, what the application has read.
+
+use crate::ranges::Ranges;
+
+/// Where a peer broke the rules of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Breach {
+    /// Beyond the window.
+    Window,
+    /// Beyond the stream's end, or an end elsewhere than before.
+    End,
+}
+
+/// Bytes are counted, not held.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RecvStream {
+    /// What arrived beyond `next`.
+    early: Ranges,
+    /// Everything before it has arrived.
+    next: u64,
+    read: u64,
+    highest: u64,
+    end: Option<u64>,
+    is_reading: bool,
+    /// The limit that the peer was told.
+    told: u64,
+}
+
+impl RecvStream {
+    pub(crate) fn new(window: u64) -> RecvStream {
+        RecvStream { told: window, is_reading: true, ..RecvStream::default() }
+    }
+
+    /// A piece came. Returns by how much the highest offset grew.
+    pub(crate) fn handle_piece(&mut self, offset: u64, len: u64, is_last: bool) -> Result<u64, Breach> {
+        let to = offset.checked_add(len).ok_or(Breach::Window)?;
+        if to > self.told {
+            return Err(Breach::Window);
+        }
+        if self.end.is_some_and(|end| to > end || is_last && to != end) || is_last && to < self.highest {
+            return Err(Breach::End);
+        }
+        if is_last {
+            self.end = Some(to);
+        }
+        let grown = to.saturating_sub(self.highest);
+        self.highest += grown;
+        if offset <= self.next && self.early.is_empty() {
+            self.next = self.next.max(to);
+        } else if to > self.next {
+            self.early.insert(offset.max(self.next), to);
+            if let Some((from, until)) = self.early.first()
+                && from <= self.next
+            {
+                self.early.remove(from, until);
+                self.next = until;
+            }
+        }
+        if self.is_reading {
+            self.read = self.next;
+        }
+        Ok(grown)
+    }
+
+    /// The stream is given up at `end`. Returns by how much the highest offset grew.
+    pub(crate) fn handle_reset(&mut self, end: u64) -> Result<u64, Breach> {
+        if end < self.highest || self.end.is_some_and(|known| known != end) {
+            return Err(Breach::End);
+        }
+        if end > self.told {
+            return Err(Breach::Window);
+        }
+        let grown = end - self.highest;
+        (self.highest, self.end, self.next, self.read) = (end, Some(end), end, end);
+        self.early = Ranges::default();
+        Ok(grown)
+    }
+
+    pub(crate) fn set_reading(&mut self, is_reading: bool) {
+        self.is_reading = is_reading;
+        if is_reading {
+            self.read = self.next;
+        }
+    }
+
+    /// The application reads so much more, at most what is there. Returns how much it got.
+    pub(crate) fn handle_read(&mut self, bytes: u64) -> u64 {
+        let bytes = bytes.min(self.next - self.read);
+        self.read += bytes;
+        bytes
+    }
+
+    pub(crate) fn next(&self) -> u64 {
+        self.next
+    }
+
+    pub(crate) fn read(&self) -> u64 {
+        self.read
+    }
+
+    /// Arrived in order and not read.
+    pub(crate) fn unread(&self) -> u64 {
+        self.next - self.read
+    }
+
+    /// Whether all of it has arrived.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.end == Some(self.next)
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.end == Some(self.read)
+    }
+
+    /// The limit to tell the peer, if with this window it is worth telling.
+    pub(crate) fn poll_limit(&mut self, window: u64) -> Option<u64> {
+        let limit = self.read + window;
+        let is_worth = self.end.is_none() && limit >= self.told + window / 4;
+        is_worth.then(|| {
+            self.told = limit;
+            limit
+        })
+    }
+
+    /// The limit that the peer was told last.
+    pub(crate) fn told(&self) -> u64 {
+        self.told
+    }
+}

@@ -1,0 +1,191 @@
+//! The sending half of a stream: what has been written, what is bound to packets, what has arrived.
+
+use crate::ranges::Ranges;
+
+/// A piece of a stream, for a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub(crate) offset: u64,
+    pub(crate) len: u16,
+    pub(crate) is_last: bool,
+}
+
+/// Bytes are counted, not held: whoever drives the connection keeps them until they are [delivered](SendStream::delivered).
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SendStream {
+    written: u64,
+    is_finished: bool,
+    /// The first offset that was never sent.
+    next: u64,
+    /// What arrived beyond `delivered`.
+    arrived: Ranges,
+    delivered: u64,
+    /// Sent before, and not bound to any packet: it goes first.
+    unbound: Ranges,
+    end: End,
+    /// What the peer's window lets through.
+    limit: u64,
+}
+
+/// The stream's end, which is sent like a byte behind the last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum End {
+    #[default]
+    Unsent,
+    Sent,
+    Lost,
+    Delivered,
+}
+
+impl SendStream {
+    pub(crate) fn new(limit: u64) -> SendStream {
+        SendStream { limit, ..SendStream::default() }
+    }
+
+    pub(crate) fn write(&mut self, bytes: u64) {
+        if !self.is_finished {
+            self.written = self.written.saturating_add(bytes);
+        }
+    }
+
+    pub(crate) fn finish(&mut self) {
+        self.is_finished = true;
+    }
+
+    pub(crate) fn raise_limit(&mut self, limit: u64) {
+        self.limit = self.limit.max(limit);
+    }
+
+    pub(crate) fn written(&self) -> u64 {
+        self.written
+    }
+
+    pub(crate) fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Everything before it has arrived.
+    pub(crate) fn delivered(&self) -> u64 {
+        self.delivered
+    }
+
+    /// Whether everything has, the end included.
+    pub(crate) fn is_done(&self) -> bool {
+        self.end == End::Delivered && self.delivered == self.written
+    }
+
+    /// Written and never sent.
+    pub(crate) fn unsent(&self) -> u64 {
+        self.written - self.next
+    }
+
+    /// Whether something waits that was sent before.
+    pub(crate) fn has_unbound(&self) -> bool {
+        !self.unbound.is_empty() || self.end == End::Lost
+    }
+
+    /// Whether something could be sent, given `credit` bytes of the connection's window.
+    pub(crate) fn is_ready(&self, credit: u64) -> bool {
+        let is_open = self.next < self.limit && credit > 0;
+        self.has_unbound() || self.unsent() > 0 && is_open || self.owes_end()
+    }
+
+    /// Whether only the windows hold new data back.
+    pub(crate) fn is_blocked(&self, credit: u64) -> bool {
+        !self.has_unbound() && self.unsent() > 0 && (credit == 0 || self.next >= self.limit)
+    }
+
+    fn owes_end(&self) -> bool {
+        self.is_finished && self.end == End::Unsent && self.next == self.written
+    }
+
+    /// The next piece of at most `room` bytes, of which at most `credit` may be new; and how many of it are. What was sent before comes first,
+    /// in the order of the stream. With `keeps` it stays unbound: the piece is a copy.
+    pub(crate) fn take(&mut self, room: u64, credit: u64, keeps: bool) -> Option<(Piece, u64)> {
+        if let Some((from, to)) = self.unbound.first() {
+            let to = to.min(from + room);
+            if !keeps {
+                self.unbound.remove(from, to);
+            }
+            return Some((self.piece(from, to), 0));
+        }
+        if self.end == End::Lost {
+            self.end = End::Sent;
+            return Some((Piece { offset: self.written, len: 0, is_last: true }, 0));
+        }
+        let to = self.written.min(self.limit).min(self.next.saturating_add(credit.min(room)));
+        if to <= self.next && !self.owes_end() {
+            return None;
+        }
+        let from = core::mem::replace(&mut self.next, to);
+        Some((self.piece(from, to), to - from))
+    }
+
+    fn piece(&mut self, from: u64, to: u64) -> Piece {
+        let is_last = self.is_finished && to == self.written;
+        if is_last && self.end != End::Delivered {
+            self.end = End::Sent;
+        }
+        Piece { offset: from, len: u16::try_from(to - from).expect("a packet's room"), is_last }
+    }
+
+    /// A packet with this piece arrived.
+    pub(crate) fn handle_arrived(&mut self, piece: Piece) {
+        let to = piece.offset + u64::from(piece.len);
+        self.unbound.remove(piece.offset, to);
+        if to > self.delivered {
+            if piece.offset <= self.delivered && self.arrived.is_empty() {
+                self.delivered = to;
+            } else {
+                self.arrived.insert(piece.offset.max(self.delivered), to);
+                self.advance(self.delivered);
+            }
+        }
+        if piece.is_last {
+            self.end = End::Delivered;
+        }
+    }
+
+    /// The peer says that everything before `offset` has arrived. Of what was never sent it cannot say so: returns `false` then.
+    pub(crate) fn handle_delivered(&mut self, offset: u64) -> bool {
+        if offset > self.next {
+            return false;
+        }
+        if offset > self.delivered {
+            self.unbound.remove(self.delivered, offset);
+            self.advance(offset);
+        }
+        true
+    }
+
+    fn advance(&mut self, offset: u64) {
+        self.delivered = offset;
+        while let Some((from, to)) = self.arrived.first()
+            && from <= self.delivered
+        {
+            self.arrived.remove(from, to);
+            self.delivered = self.delivered.max(to);
+        }
+    }
+
+    /// What the piece carries has to be sent again, unless it has arrived by another way.
+    pub(crate) fn handle_unbound(&mut self, piece: Piece) {
+        let from = piece.offset.max(self.delivered);
+        let to = piece.offset + u64::from(piece.len);
+        let unbound = &mut self.unbound;
+        self.arrived.gaps(from, to, |from, to| {
+            unbound.insert(from, to);
+        });
+        // The end goes with the last byte, if that has to be sent again; otherwise alone.
+        let has_last_byte = piece.len > 0 && self.unbound.contains(to - 1, to);
+        if piece.is_last && self.end == End::Sent && !has_last_byte {
+            self.end = End::Lost;
+        }
+    }
+
+    /// Whether the piece has arrived, as far as is known.
+    pub(crate) fn has_arrived(&self, piece: Piece) -> bool {
+        let to = piece.offset + u64::from(piece.len);
+        to <= self.delivered || self.arrived.contains(piece.offset.max(self.delivered), to)
+    }
+}

@@ -1,0 +1,385 @@
+//! Acknowledgements: what they deliver, what they say is lost, when recovery begins and ends.
+
+use alloc::vec::Vec;
+
+use policy::cc::{Acked, Congestion, Controller, Lost, Signal};
+use recovery::{HyStart, RateReduction, Verdict};
+use units::{Bytes, Rate, Span, Time};
+use wire::ptcp::{Ack, PacketRange};
+
+use super::timer::TIMEOUT_AFTER;
+use super::{Late, Outcome, Phase, Record, State, Subflow};
+
+/// Packets delivered beyond a lost one before reordering is ruled out (RFC 8985, section 6.2).
+const THRESHOLD: u64 = 3;
+/// For how many round trips a packet taken for lost may still turn up.
+const LATE_ROUND_TRIPS: u64 = 4;
+
+/// The peer acknowledges what was never sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BadAck {
+    /// Which packet number.
+    pub(crate) number: u64,
+}
+
+/// What an acknowledgement was good for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Credit {
+    /// Bytes acknowledged for the first time.
+    pub(crate) bytes: u64,
+    /// Whether something turned up that had been taken for lost.
+    pub(crate) has_late: bool,
+}
+
+/// What one acknowledgement delivered.
+struct Harvest<B> {
+    bytes: u64,
+    /// The latest sent of the delivered packets, and its number.
+    newest: Option<(u64, Record<B>)>,
+    /// The acknowledgement of `Ack::largest` is the first.
+    is_sample: bool,
+    has_late: bool,
+    /// All that was lost in the last congestion event has turned up.
+    is_undone: bool,
+}
+
+impl<B: Copy> Subflow<B> {
+    /// An acknowledgement of this path's packets came.
+    pub(crate) fn handle_ack(
+        &mut self,
+        now: Time,
+        ack: &Ack,
+        cc: &mut dyn Controller,
+        outcomes: &mut Vec<Outcome<B>>,
+    ) -> Result<Credit, BadAck> {
+        if ack.largest >= self.next {
+            return Err(BadAck { number: ack.largest });
+        }
+        let was_in_recovery = matches!(self.phase, Phase::Recovery { .. });
+        let was_lost = self.stats.lost;
+        let mut harvest = Harvest { bytes: 0, newest: None, is_sample: false, has_late: false, is_undone: false };
+        self.take(now, ack.largest, ack.first, ack.largest, &mut harvest, outcomes)?;
+        for PacketRange { back, len } in ack.older {
+            if len > 0 {
+                let last = ack.largest.saturating_sub(u64::from(back));
+                self.take(now, last, len, ack.largest, &mut harvest, outcomes)?;
+            }
+        }
+        if harvest.bytes == 0 && !harvest.has_late {
+            return Ok(Credit::default());
+        }
+        let rtt = self.sample(now, ack, &harvest);
+        self.largest = self.largest.max(Some(ack.largest));
+        if core::mem::take(&mut self.expired) >= TIMEOUT_AFTER {
+            // A path that carried nothing at all and is back was not congested but away: it begins anew, with the threshold of before.
+            cc.handle_undo(now, self.id);
+            cc.handle_idle_restart(now, self.id);
+            self.phase = Phase::Open;
+            self.epoch += 1;
+            // The probes that were lost meanwhile say nothing of congestion.
+            self.forgiven = self.next;
+        }
+        if harvest.has_late {
+            self.rack.handle_spurious();
+        }
+        if harvest.is_undone {
+            self.undo(now, cc);
+        }
+        if let Phase::Recovery { end, .. } = self.phase
+            && ack.largest >= end
+        {
+            self.phase = Phase::Open;
+        }
+        self.detect(now, cc, outcomes);
+        self.note_marks(now, ack, cc);
+        let is_safe = self.stats.lost == was_lost;
+        let in_flight = self.in_flight();
+        if let Phase::Recovery { reduction: Some(reduction), .. } = &mut self.phase
+            && harvest.bytes > 0
+        {
+            reduction.handle_acked(Bytes(harvest.bytes), in_flight, is_safe);
+        }
+        self.tell(now, &harvest, rtt, ack, was_in_recovery, cc);
+        self.trim();
+        Ok(Credit { bytes: harvest.bytes, has_late: harvest.has_late })
+    }
+
+    /// Takes the packets `last - len + 1` to `last` for delivered.
+    #[inline]
+    fn take(
+        &mut self,
+        now: Time,
+        last: u64,
+        len: u16,
+        largest: u64,
+        harvest: &mut Harvest<B>,
+        outcomes: &mut Vec<Outcome<B>>,
+    ) -> Result<(), BadAck> {
+        let first = (last + 1).saturating_sub(u64::from(len));
+        self.take_late(first, last, harvest, outcomes);
+        let Some(top) = self.index(last) else { return Ok(()) };
+        let first = first.max(self.base);
+        let min_rtt = self.rtt.min();
+        let highest = self.largest.unwrap_or(0);
+        let (mut number, mut down_to) = (last, first);
+        loop {
+            let index = usize::try_from(number - self.base).expect("within the records");
+            let record = &mut self.records[index];
+            match record.state {
+                // What lies below was acknowledged with it.
+                State::Delivered { down_to: bottom } => {
+                    down_to = down_to.min(bottom.max(self.base));
+                    number = bottom.max(first);
+                }
+                State::Skipped => return Err(BadAck { number }),
+                State::Silent => {}
+                State::InFlight | State::Lost => {
+                    let is_late = record.state == State::Lost;
+                    if !is_late {
+                        self.in_flight -= u64::from(record.bytes);
+                        if number < highest {
+                            self.rack.handle_reordering();
+                        }
+                    }
+                    harvest.bytes += if is_late { 0 } else { u64::from(record.bytes) };
+                    if !is_late {
+                        outcomes.extend(record.binding.map(Outcome::Delivered));
+                    }
+                    record.state = State::Delivered { down_to: number };
+                    self.rack.handle_delivered(now, record.sent_at, number + 1, false, min_rtt);
+                    if harvest.newest.is_none_or(|(newest, _)| newest < number) && !is_late {
+                        harvest.newest = Some((number, *record));
+                        harvest.is_sample |= number == largest;
+                    }
+                }
+            }
+            if number <= first {
+                break;
+            }
+            number -= 1;
+        }
+        self.records[top].state = State::Delivered { down_to };
+        Ok(())
+    }
+
+    /// Packets that were taken for lost have arrived.
+    fn take_late(&mut self, first: u64, last: u64, harvest: &mut Harvest<B>, outcomes: &mut Vec<Outcome<B>>) {
+        if self.late.is_empty() {
+            return;
+        }
+        while let Some((&number, late)) = self.late.range(first..=last).next() {
+            if late.epoch == self.epoch {
+                self.missing = self.missing.saturating_sub(1);
+                harvest.is_undone = self.missing == 0;
+            }
+            outcomes.extend(late.binding.map(Outcome::Delivered));
+            self.late.remove(&number);
+            self.stats.spurious += 1;
+            harvest.has_late = true;
+        }
+    }
+
+    /// The round-trip time of the packet that caused the acknowledgement.
+    fn sample(&mut self, now: Time, ack: &Ack, harvest: &Harvest<B>) -> Option<Span> {
+        let (_, record) = harvest.newest.filter(|_| harvest.is_sample)?;
+        let raw = now - record.sent_at;
+        // The peer may not make a path look shorter than it is (RFC 9002, section 5.3).
+        let waited = Span::from_micros(u64::from(ack.delay) * Ack::DELAY_UNIT).min(self.max_ack_delay);
+        let rtt = if raw >= self.rtt.min() + waited { raw - waited } else { raw };
+        // Samples come with every other packet (RFC 7323, appendix G).
+        let before = self.in_flight + harvest.bytes;
+        self.rtt.handle_sample(rtt, before.div_ceil(2 * self.mss.0));
+        Some(rtt)
+    }
+
+    /// Nothing had been lost: the cut was for reordering, or a delay.
+    fn undo(&mut self, now: Time, cc: &mut dyn Controller) {
+        self.phase = Phase::Open;
+        // Once for each cut.
+        self.epoch += 1;
+        cc.handle_undo(now, self.id);
+    }
+
+    /// Finds losses by time (RACK, RFC 8985). Packet numbers are in the order of sending, so the first that is not lost ends the search.
+    pub(super) fn detect(&mut self, now: Time, cc: &mut dyn Controller, outcomes: &mut Vec<Outcome<B>>) {
+        self.rack_due = None;
+        let before = self.in_flight;
+        let Some(largest) = self.largest else { return };
+        let is_urgent = matches!(self.phase, Phase::Recovery { .. }) || largest >= self.scan + THRESHOLD;
+        let smoothed = self.rtt.smoothed().unwrap_or_default();
+        let window = self.rack.window(self.rtt.min(), smoothed, is_urgent);
+        let mut last_lost = None;
+        while let Some(index) = self.index(self.scan) {
+            let record = self.records[index];
+            if record.state == State::InFlight {
+                match self.rack.lost_at(record.sent_at, self.scan + 1, window) {
+                    Some(at) if at <= now => {
+                        self.lose(now, self.scan, cc, outcomes);
+                        last_lost = Some(self.scan);
+                    }
+                    Some(at) => {
+                        self.rack_due = Some(at);
+                        break;
+                    }
+                    None => break,
+                }
+            }
+            self.scan += 1;
+        }
+        let Some(last_lost) = last_lost else { return };
+        let is_new = match self.phase {
+            Phase::Open => last_lost >= self.forgiven,
+            Phase::Recovery { end, .. } => last_lost >= end,
+        };
+        if is_new {
+            self.enter_recovery(now, before, cc, outcomes);
+        }
+    }
+
+    /// One packet is lost.
+    pub(super) fn lose(&mut self, now: Time, number: u64, cc: &mut dyn Controller, outcomes: &mut Vec<Outcome<B>>) {
+        let index = self.index(number).expect("it is in flight");
+        let record = &mut self.records[index];
+        record.state = State::Lost;
+        self.in_flight -= u64::from(record.bytes);
+        if !record.is_unbound {
+            outcomes.extend(record.binding.map(Outcome::Lost));
+        }
+        let (sent_at, binding) = (record.sent_at, record.binding);
+        let lost = Lost { bytes: Bytes(u64::from(record.bytes)), in_flight_at_sending: Bytes(record.in_flight) };
+        self.stats.lost += 1;
+        cc.handle_lost(now, self.id, &lost);
+        let patience = Span::from_nanos(LATE_ROUND_TRIPS * self.rtt.smoothed().unwrap_or_default().as_nanos());
+        while let Some((&oldest, late)) = self.late.first_key_value()
+            && now - late.sent_at > patience
+        {
+            self.late.remove(&oldest);
+        }
+        // Of the next epoch, if this loss begins one.
+        let is_next = match self.phase {
+            Phase::Open => true,
+            Phase::Recovery { end, .. } => number >= end,
+        };
+        let epoch = if is_next { self.epoch + 1 } else { self.epoch };
+        if !is_next {
+            self.missing += 1;
+        }
+        self.late.insert(number, Late { binding, sent_at, epoch });
+    }
+
+    /// Something is lost. Once a window, the controller is told. `before` was in flight.
+    fn enter_recovery(&mut self, now: Time, before: u64, cc: &mut dyn Controller, outcomes: &mut Vec<Outcome<B>>) {
+        self.stats.recoveries += 1;
+        self.begin_epoch();
+        cc.handle_congestion(now, self.id, &Congestion { signal: Signal::Loss, in_flight: Bytes(before) });
+        let target = cc.allowance(self.id).window;
+        let reduction = cc.wants_rate_reduction().then(|| RateReduction::new(Bytes(before), target, self.mss));
+        self.phase = Phase::Recovery { end: self.next, reduction };
+        if self.moves_window {
+            self.shrink(target.0, outcomes);
+        }
+    }
+
+    /// A new congestion event: what was lost for it has been noted under its number already.
+    pub(super) fn begin_epoch(&mut self) {
+        self.epoch += 1;
+        let epoch = self.epoch;
+        self.missing = u32::try_from(self.late.values().filter(|late| late.epoch == epoch).count()).unwrap_or(u32::MAX);
+    }
+
+    /// Hands back what lies outside a window of so many bytes, counted from the oldest packet in flight: the paper's re-striping.
+    pub(super) fn shrink(&mut self, window: u64, outcomes: &mut Vec<Outcome<B>>) {
+        let mut inside = 0;
+        for record in self.records.iter_mut().filter(|record| record.state == State::InFlight) {
+            inside += u64::from(record.bytes);
+            if inside > window && !record.is_unbound {
+                record.is_unbound = true;
+                outcomes.extend(record.binding.map(Outcome::Shrunk));
+            }
+        }
+    }
+
+    /// The connection waits for what this path holds up: it is slowed down, at most once a window.
+    pub(crate) fn penalise(&mut self, now: Time, cc: &mut dyn Controller) {
+        if matches!(self.phase, Phase::Open) {
+            self.begin_epoch();
+            cc.handle_congestion(now, self.id, &Congestion { signal: Signal::Loss, in_flight: self.in_flight() });
+            self.phase = Phase::Recovery { end: self.next, reduction: None };
+        }
+    }
+
+    /// Marks are congestion too, once a window.
+    fn note_marks(&mut self, now: Time, ack: &Ack, cc: &mut dyn Controller) {
+        let new = ack.marks.wrapping_sub(self.marks);
+        // An older acknowledgement may come behind a newer one.
+        if new == 0 || new > 128 {
+            return;
+        }
+        self.marks = ack.marks;
+        self.stats.marks += u64::from(new);
+        if matches!(self.phase, Phase::Open) {
+            self.begin_epoch();
+            cc.handle_congestion(now, self.id, &Congestion { signal: Signal::Mark, in_flight: self.in_flight() });
+            self.phase = Phase::Recovery { end: self.next, reduction: None };
+        }
+    }
+
+    /// Tells the controller what was delivered.
+    fn tell(
+        &mut self,
+        now: Time,
+        harvest: &Harvest<B>,
+        rtt: Option<Span>,
+        ack: &Ack,
+        in_recovery: bool,
+        cc: &mut dyn Controller,
+    ) {
+        let Some((_, newest)) = harvest.newest else { return };
+        self.delivered += harvest.bytes;
+        self.delivered_at = now;
+        if newest.delivered >= self.round_end {
+            self.round += 1;
+            self.round_end = self.delivered;
+        }
+        self.watch_slow_start(now, rtt, cc);
+        self.first_sent_at = newest.sent_at;
+        let interval = (now - newest.delivered_at).max(newest.sent_at - newest.first_sent_at);
+        let delivery_rate = (interval >= self.rtt.min() && interval > Span::ZERO)
+            .then(|| -> Rate { Bytes(self.delivered - newest.delivered) / interval });
+        let acked = Acked {
+            bytes: Bytes(harvest.bytes),
+            in_flight: self.in_flight(),
+            sent_at: newest.sent_at,
+            window_at_sending: Bytes(newest.window),
+            rtt,
+            smoothed_rtt: self.rtt.smoothed().unwrap_or_default(),
+            min_rtt: self.rtt.min(),
+            one_way_delay: Some(Span::from_micros(u64::from(ack.one_way))),
+            delivery_rate,
+            round: self.round,
+            ce_bytes: Bytes::ZERO,
+            is_app_limited: newest.is_app_limited,
+            in_recovery,
+            slow_start_divisor: self.slow_start_divisor,
+        };
+        cc.handle_acked(now, self.id, &acked);
+    }
+
+    /// Ends slow start by delay.
+    fn watch_slow_start(&mut self, now: Time, rtt: Option<Span>, cc: &mut dyn Controller) {
+        let (Some(hystart), Some(rtt)) = (&mut self.hystart, rtt) else { return };
+        let window = cc.allowance(self.id).window;
+        if cc.threshold(self.id).is_some_and(|threshold| window >= threshold) {
+            *hystart = HyStart::new();
+            self.slow_start_divisor = 1;
+            return;
+        }
+        match hystart.handle_sample(rtt, self.round) {
+            Verdict::Grow(divisor) => self.slow_start_divisor = divisor,
+            Verdict::Stop => {
+                self.slow_start_divisor = 1;
+                cc.handle_slow_start_end(now, self.id);
+            }
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Timers: reordering, probes (RFC 9002, section 6.2), and when a path has gone silent.
+
+use alloc::vec::Vec;
+
+use policy::cc::Controller;
+use units::{Bytes, Span, Time};
+
+use super::{Outcome, Phase, State, Subflow};
+
+/// The wait for the first answer on a path whose round-trip time is not known.
+const FIRST: Span = Span::from_millis(500);
+/// Probes of a silent path are no farther apart, so that it is in use again soon after its return.
+const MAX_PROBE: Span = Span::from_millis(250);
+
+/// After so many probes without an answer, everything under way is lost.
+pub(super) const TIMEOUT_AFTER: u32 = 2;
+
+/// What a timer was for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Expiry {
+    /// Packets were late: they are lost.
+    Losses,
+    /// No acknowledgement came for too long, the `count`th time in a row: probe.
+    Probe {
+        /// From one on.
+        count: u32,
+    },
+}
+
+impl<B: Copy> Subflow<B> {
+    /// How long after the last packet an acknowledgement is overdue.
+    pub(crate) fn timeout(&self) -> Span {
+        let Some(smoothed) = self.rtt.smoothed() else { return FIRST };
+        let margin = Span::from_nanos(4 * self.rtt.variation().as_nanos()).max(Span::from_millis(1));
+        smoothed + margin + self.max_ack_delay
+    }
+
+    fn probe_at(&self) -> Option<Time> {
+        let last = self.last_eliciting_at.filter(|_| self.in_flight > 0)?;
+        let wait = self.timeout();
+        let wait = match self.expired {
+            0 => wait,
+            // The second decides on the window: no sooner than the least timeout.
+            1 => (wait + wait).max(self.min_timeout),
+            count => Span::from_nanos(wait.as_nanos() << count.min(10)).min(MAX_PROBE.max(wait)),
+        };
+        Some(last + wait)
+    }
+
+    /// When [`Subflow::handle_deadline`] wants to be called.
+    #[inline]
+    pub(crate) fn poll_deadline(&self) -> Option<Time> {
+        let never = Time::from_nanos(u64::MAX);
+        let at = self.probe_at().unwrap_or(never).min(self.rack_due.unwrap_or(never));
+        (at < never).then_some(at)
+    }
+
+    /// When pacing lets the next packet out, as [`Subflow::has_room`] found.
+    #[inline]
+    pub(crate) fn held_until(&self) -> Option<Time> {
+        self.held_until
+    }
+
+    /// Does what is due.
+    pub(crate) fn handle_deadline(
+        &mut self,
+        now: Time,
+        cc: &mut dyn Controller,
+        outcomes: &mut Vec<Outcome<B>>,
+    ) -> Option<Expiry> {
+        if self.rack_due.is_some_and(|at| at <= now) {
+            self.detect(now, cc, outcomes);
+            self.trim();
+            return Some(Expiry::Losses);
+        }
+        self.probe_at().filter(|at| *at <= now)?;
+        self.expired += 1;
+        self.stats.probes += 1;
+        // The next one counts from here, whether a probe could be sent or not.
+        self.last_eliciting_at = Some(now);
+        if self.expired == TIMEOUT_AFTER {
+            self.time_out(now, cc, outcomes);
+        }
+        Some(Expiry::Probe { count: self.expired })
+    }
+
+    /// Two probes and no answer: the window falls to its least, and everything goes elsewhere.
+    fn time_out(&mut self, now: Time, cc: &mut dyn Controller, outcomes: &mut Vec<Outcome<B>>) {
+        self.stats.timeouts += 1;
+        let before = self.in_flight;
+        let mut number = self.scan;
+        while let Some(index) = self.index(number) {
+            if self.records[index].state == State::InFlight {
+                self.lose(now, number, cc, outcomes);
+            }
+            number += 1;
+        }
+        self.scan = number;
+        self.rack_due = None;
+        self.begin_epoch();
+        self.phase = Phase::Recovery { end: self.next, reduction: None };
+        cc.handle_timeout(now, self.id, Bytes(before));
+        self.trim();
+    }
+}

@@ -1,0 +1,31 @@
+//! Where tokens come from.
+
+use alloc::boxed::Box;
+use core::fmt;
+
+use rand_core::Rng;
+
+/// A source of tokens: one that nobody can guess where there is a world, a seeded one in simulations. Every generator is one.
+pub trait Tokens: fmt::Debug + Send {
+    /// The next token.
+    fn next(&mut self) -> u64;
+
+    /// A copy, with its state.
+    fn boxed_clone(&self) -> Box<dyn Tokens>;
+}
+
+impl<R: Rng + Clone + fmt::Debug + Send + 'static> Tokens for R {
+    fn next(&mut self) -> u64 {
+        self.next_u64()
+    }
+
+    fn boxed_clone(&self) -> Box<dyn Tokens> {
+        Box::new(self.clone())
+    }
+}
+
+impl Clone for Box<dyn Tokens> {
+    fn clone(&self) -> Box<dyn Tokens> {
+        (**self).boxed_clone()
+    }
+}

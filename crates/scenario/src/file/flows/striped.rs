@@ -1,0 +1,95 @@
+//! Flows over striped connections.
+
+use link::config::Problem;
+use link::config::reader::Section;
+use policy::sched::packet;
+use ptcp::{Config, Restripe};
+
+use super::{controller, count, positive, source, subflows};
+use crate::controllers::Controllers;
+use crate::file::parse::Result;
+use crate::file::{LinkSpec, PtcpSpec, Source};
+
+/// What a striped connection does unless the file says otherwise.
+const CONTROLLER: &str = "lia";
+const SCHEDULER: &str = "lowest-rtt";
+
+const CONFIG_KEYS: &[&str] = &[
+    "datagram",
+    "max_datagram",
+    "initial_window",
+    "receive_buffer",
+    "max_receive_buffer",
+    "max_ack_delay",
+    "min_timeout",
+    "ecn",
+    "pacing",
+    "hystart",
+    "restripe",
+    "reinject",
+];
+
+pub(super) fn ptcp(
+    section: &Section<'_>,
+    number: u32,
+    links: &[LinkSpec],
+    controllers: &Controllers,
+) -> Result<PtcpSpec> {
+    let scheduler = match section.get("scheduler") {
+        None => SCHEDULER.to_owned(),
+        Some(value) => {
+            let name = value.text()?;
+            packet::by_name(name).map_err(|error| value.error(Problem::Because(error.to_string())))?;
+            name.to_owned()
+        }
+    };
+    Ok(PtcpSpec {
+        controller: controller(section, CONTROLLER, controllers)?,
+        scheduler,
+        config: section.get("ptcp").map_or(Ok(Config::default()), |value| config(&value.section()?))?,
+        subflows: subflows(section, number, links)?,
+        source: section.get("source").map_or(Ok(Source::Bulk), |value| source(&value))?,
+    })
+}
+
+fn config(section: &Section<'_>) -> Result<Config> {
+    section.allow(CONFIG_KEYS)?;
+    let mut config = Config::default();
+    for (key, slot) in [("datagram", &mut config.datagram), ("max_datagram", &mut config.max_datagram)] {
+        if let Some(value) = section.get(key) {
+            *slot = value.quantity()?;
+            if !(1_200..=9_000).contains(&slot.0) {
+                return Err(value.error(Problem::Sense("wants 1200 to 9000 bytes")));
+            }
+        }
+    }
+    if let Some(value) = section.get("initial_window") {
+        config.initial_window = count(&value)?;
+    }
+    for (key, slot) in
+        [("receive_buffer", &mut config.receive_buffer), ("max_receive_buffer", &mut config.max_receive_buffer)]
+    {
+        if let Some(value) = section.get(key) {
+            *slot = value.quantity()?;
+        }
+    }
+    for (key, slot) in [("max_ack_delay", &mut config.max_ack_delay), ("min_timeout", &mut config.min_timeout)] {
+        if let Some(value) = section.get(key) {
+            *slot = positive(&value)?;
+        }
+    }
+    for (key, slot) in [
+        ("ecn", &mut config.ecn),
+        ("pacing", &mut config.pacing),
+        ("hystart", &mut config.hystart),
+        ("reinject", &mut config.reinject),
+    ] {
+        if let Some(value) = section.get(key) {
+            *slot = value.boolean()?;
+        }
+    }
+    if let Some(value) = section.get("restripe") {
+        config.restripe = value.word(&[("lost", Restripe::Lost), ("window", Restripe::Window)])?;
+    }
+    Ok(config)
+}

@@ -1,0 +1,301 @@
+//! Packets of the striped connection (pTCP), in typed form: one packet, one body.
+//!
+//! A packet goes over one path in one UDP datagram: a header that names the connection, the path and the packet's number, a body, and for
+//! [`Body::Data`] and [`Body::Datagram`] the payload behind it. Every transmission takes a fresh number of its path, so that it can be
+//! the nonce of the cipher; which data a packet carries is said by stream and offset alone. Acknowledgements name a path's packet numbers for
+//! congestion control, and a stream's offset for the data: the one rules windows, the other frees buffers.
+//!
+//! Typed packets are small and [`Copy`]: a simulation carries them as they are, with [`Packet::wire_len`] as their size.
+//! [`Packet::emit`] and [`Packet::parse`] translate to bytes and back without loss.
+//!
+//! | part | octets |
+//! |---|---|
+//! | kind | 1 |
+//! | label of the connection at the receiver | 8 |
+//! | path | 2 |
+//! | packet number, its lower half | 4 |
+//! | body | by kind |
+//! | payload | the rest |
+//! | tag of the cipher | 16 |
+//!
+//! All integers are big-endian.
+
+mod parse;
+
+use units::Bytes;
+
+pub use parse::Parsed;
+
+/// IPv4 and UDP headers.
+pub const DATAGRAM_HEADERS: Bytes = Bytes(28);
+/// Octets of the header: kind, label, path, number.
+pub const HEADER: usize = 15;
+/// Octets of the cipher's tag.
+pub const TAG: usize = 16;
+/// Octets of a [`Data`] body before its payload.
+pub const DATA: usize = 18;
+/// The least size of the first packets on a path, so that a path that cannot carry them is not used, and that a liar
+/// cannot make us send more than it sent (RFC 9000, section 8.1).
+pub const MIN_FULL: Bytes = Bytes(1_200);
+/// Octets of a body that fills such a packet.
+#[expect(clippy::cast_possible_truncation, reason = "it is 1,200")]
+const FULL_BODY: usize = MIN_FULL.0 as usize - HEADER - TAG;
+
+/// A packet, without the path that it is sent over. 56 bytes, so that a simulated one fits a cache line with room for its connection and path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet {
+    /// Its number on the path: fresh for each transmission.
+    pub number: u64,
+    /// What it says.
+    pub body: Body,
+}
+
+/// Where the answer to a packet is to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// Over this path.
+    Path(u16),
+    /// At once, over every path: the sender has not heard of this one for too long.
+    All,
+}
+
+/// What a packet says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// A piece of a stream.
+    Data(Data),
+    /// A datagram of the application's, delivered at most once and in any order.
+    Datagram {
+        /// Its size.
+        len: u16,
+        /// Where acknowledgements are to go.
+        reply: Reply,
+    },
+    /// What has arrived.
+    Ack(Ack),
+    /// So much of a stream may be sent.
+    StreamWindow {
+        /// Which.
+        stream: u32,
+        /// The offset that may not be passed.
+        limit: u64,
+    },
+    /// The sender could use a receive buffer of this size.
+    Need {
+        /// In bytes.
+        buffer: u64,
+    },
+    /// No more of this stream will be sent, and what was lost of it is not sent again.
+    Reset {
+        /// Which.
+        stream: u32,
+        /// The application's reason.
+        code: u32,
+        /// Where it ends for flow control.
+        end: u64,
+    },
+    /// The receiver does not want more of this stream.
+    Stop {
+        /// Which.
+        stream: u32,
+        /// The application's reason.
+        code: u32,
+    },
+    /// The path is not used any more; its number never will be again.
+    Retire {
+        /// Which path.
+        path: u16,
+    },
+    /// The connection ends.
+    Close {
+        /// The application's reason.
+        code: u32,
+    },
+    /// Wants an acknowledgement, and nothing else.
+    Ping {
+        /// Octets of padding.
+        padding: u16,
+        /// Where the acknowledgement is to go.
+        reply: Reply,
+    },
+    /// Who receives this on the path answers with the same token on the same path.
+    Challenge {
+        /// Not to be guessed.
+        token: u64,
+        /// Octets of padding, beyond [`MIN_FULL`]: whether the path carries packets of that size.
+        padding: u16,
+    },
+    /// The answer to [`Body::Challenge`].
+    Response {
+        /// The challenge's.
+        token: u64,
+    },
+    /// A part of the handshake.
+    Flight(Flight),
+}
+
+/// A piece of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Data {
+    /// Where in the stream it begins: the data sequence number.
+    pub offset: u64,
+    /// Which stream.
+    pub stream: u32,
+    /// When it was sent, by the sender's clock in microseconds; wraps.
+    pub stamp: u32,
+    /// Octets of payload.
+    pub len: u16,
+    /// Where acknowledgements are to go.
+    pub reply: Reply,
+    /// Whether the stream ends behind it.
+    pub is_last: bool,
+}
+
+/// What has arrived on one path, and in order of one stream.
+// Packed, or a packet would be larger than a simulated one may be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(Rust, packed(4))]
+pub struct Ack {
+    /// The largest packet number that arrived.
+    pub largest: u64,
+    /// Everything of [`Ack::stream`] before this offset has arrived.
+    pub delivered: u64,
+    /// The stream of the packet that caused this.
+    pub stream: u32,
+    /// The connection's limit: how much of all streams together may be sent, in KiB, the lower 32 bits.
+    pub limit: u32,
+    /// The receiver's clock less the packet's stamp, for the packet `largest`, in microseconds; wraps.
+    pub one_way: u32,
+    /// Further ranges of packets that arrived, the latest change first.
+    pub older: [PacketRange; 2],
+    /// How many packets up to `largest` arrived without a gap; one at least.
+    pub first: u16,
+    /// The path whose packets these are.
+    pub path: u16,
+    /// How many packets of the path came with congestion experienced; wraps.
+    pub marks: u8,
+    /// How long the acknowledgement waited, in units of [`Ack::DELAY_UNIT`]; saturates.
+    pub delay: u8,
+}
+
+impl Ack {
+    /// Microseconds of one unit of [`Ack::delay`].
+    pub const DELAY_UNIT: u64 = 128;
+}
+
+/// A range of packet numbers, counted back from [`Ack::largest`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PacketRange {
+    /// How far its last number lies below the largest.
+    pub back: u16,
+    /// How many; zero: there is no range.
+    pub len: u16,
+}
+
+/// Flights of the handshake, as TLS 1.3 with raw public keys on both sides has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flight {
+    /// The client's first.
+    Hello,
+    /// The server's answer: keys, certificate, proof.
+    Answer,
+    /// The client's certificate and proof.
+    Finish,
+    /// The server has all it needs.
+    Done,
+}
+
+impl Flight {
+    /// Octets of its body.
+    #[must_use]
+    pub const fn octets(self) -> usize {
+        match self {
+            // A full packet, by padding.
+            Flight::Hello => FULL_BODY,
+            // Server hello, key, proof and finish with an Ed25519 key, and transport parameters.
+            Flight::Answer => 620,
+            Flight::Finish => 480,
+            Flight::Done => 1,
+        }
+    }
+}
+
+impl Packet {
+    /// Whether its receiver has to acknowledge it.
+    #[must_use]
+    pub const fn is_eliciting(&self) -> bool {
+        !matches!(
+            self.body,
+            Body::Ack(_) | Body::Response { .. } | Body::Challenge { .. } | Body::Flight(_) | Body::Close { .. }
+        )
+    }
+
+    /// A number that stands for its content in digests of simulations: equal for equal packets, and for hardly any others.
+    #[must_use]
+    pub const fn fingerprint(&self) -> u64 {
+        let (kind, a, b) = match self.body {
+            Body::Data(Data { offset, stream, len, .. }) => (1, offset, (stream as u64) << 16 | len as u64),
+            Body::Datagram { len, .. } => (2, len as u64, 0),
+            Body::Ack(Ack { largest, delivered, limit, path, first, .. }) => {
+                (3, largest ^ delivered.rotate_left(20), (limit as u64) << 32 | (path as u64) << 16 | first as u64)
+            }
+            Body::StreamWindow { stream, limit } => (4, limit, stream as u64),
+            Body::Need { buffer } => (5, buffer, 0),
+            Body::Reset { stream, code, end } => (6, end, (code as u64) << 32 | stream as u64),
+            Body::Stop { stream, code } => (7, code as u64, stream as u64),
+            Body::Retire { path } => (8, path as u64, 0),
+            Body::Close { code } => (9, code as u64, 0),
+            Body::Ping { padding, .. } => (10, padding as u64, 0),
+            Body::Challenge { token, padding } => (11, token, padding as u64),
+            Body::Response { token } => (12, token, 0),
+            Body::Flight(flight) => (13, flight as u64, 0),
+        };
+        self.number ^ a.rotate_left(13) ^ b.rotate_left(37) ^ kind << 60
+    }
+
+    /// Octets of payload behind the body.
+    #[must_use]
+    pub const fn payload_len(&self) -> usize {
+        match self.body {
+            Body::Data(Data { len, .. }) | Body::Datagram { len, .. } => len as usize,
+            _ => 0,
+        }
+    }
+
+    /// Octets of the body without payload.
+    #[must_use]
+    pub const fn body_len(&self) -> usize {
+        match self.body {
+            Body::Data(_) => DATA,
+            Body::Datagram { .. } | Body::Retire { .. } => 2,
+            Body::Ack(_) => 42,
+            Body::StreamWindow { .. } => 12,
+            Body::Need { .. } | Body::Stop { .. } => 8,
+            Body::Reset { .. } => 16,
+            Body::Close { .. } => 4,
+            Body::Ping { padding, .. } => 2 + padding as usize,
+            // Full packets: whoever answers sends no more than came.
+            Body::Challenge { padding, .. } => FULL_BODY + padding as usize,
+            Body::Response { .. } => FULL_BODY,
+            Body::Flight(flight) => flight.octets(),
+        }
+    }
+
+    /// Its size as a UDP payload, the cipher's tag included.
+    #[must_use]
+    pub const fn datagram_len(&self) -> usize {
+        HEADER + self.body_len() + self.payload_len() + TAG
+    }
+
+    /// Its size on the wire, IP and UDP headers included.
+    #[must_use]
+    pub const fn wire_len(&self) -> Bytes {
+        Bytes(self.datagram_len() as u64 + DATAGRAM_HEADERS.0)
+    }
+
+    /// The most payload of a [`Body::Data`] packet in a UDP datagram of this size.
+    #[must_use]
+    pub const fn room_for_data(datagram: Bytes) -> Bytes {
+        Bytes(datagram.0.saturating_sub((HEADER + DATA + TAG) as u64))
+    }
+}

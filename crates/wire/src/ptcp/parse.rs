@@ -1,0 +1,351 @@
+//! Packets as bytes, and back.
+
+use alloc::vec::Vec;
+
+use super::{Ack, Body, Data, FULL_BODY, Flight, Packet, PacketRange, Reply};
+use crate::WireError;
+use crate::reader::Reader;
+
+/// A packet read from bytes, without its cipher's tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parsed<'a> {
+    /// The label under which the receiver knows the connection.
+    pub label: u64,
+    /// The path it came over.
+    pub path: u16,
+    /// The packet.
+    pub packet: Packet,
+    /// What follows the body.
+    pub payload: &'a [u8],
+}
+
+const NAME: &str = "pTCP";
+/// How [`Reply::All`] is written; no path has this number.
+const ALL: u16 = u16::MAX;
+
+const DATA: u8 = 1;
+const LAST_DATA: u8 = 2;
+const DATAGRAM: u8 = 3;
+const ACK: u8 = 4;
+const STREAM_WINDOW: u8 = 5;
+const NEED: u8 = 6;
+const RESET: u8 = 7;
+const STOP: u8 = 8;
+const RETIRE: u8 = 9;
+const CLOSE: u8 = 10;
+const PING: u8 = 11;
+const CHALLENGE: u8 = 12;
+const RESPONSE: u8 = 13;
+const HELLO: u8 = 14;
+const ANSWER: u8 = 15;
+const FINISH: u8 = 16;
+const DONE: u8 = 17;
+
+impl Packet {
+    fn kind(&self) -> u8 {
+        match self.body {
+            Body::Data(Data { is_last: false, .. }) => DATA,
+            Body::Data(_) => LAST_DATA,
+            Body::Datagram { .. } => DATAGRAM,
+            Body::Ack(_) => ACK,
+            Body::StreamWindow { .. } => STREAM_WINDOW,
+            Body::Need { .. } => NEED,
+            Body::Reset { .. } => RESET,
+            Body::Stop { .. } => STOP,
+            Body::Retire { .. } => RETIRE,
+            Body::Close { .. } => CLOSE,
+            Body::Ping { .. } => PING,
+            Body::Challenge { .. } => CHALLENGE,
+            Body::Response { .. } => RESPONSE,
+            Body::Flight(Flight::Hello) => HELLO,
+            Body::Flight(Flight::Answer) => ANSWER,
+            Body::Flight(Flight::Finish) => FINISH,
+            Body::Flight(Flight::Done) => DONE,
+        }
+    }
+
+    /// Writes header and body for a path, under the label by which the peer knows the connection. The payload and the cipher's tag go behind.
+    pub fn emit(&self, label: u64, path: u16, into: &mut Vec<u8>) {
+        into.push(self.kind());
+        into.extend_from_slice(&label.to_be_bytes());
+        into.extend_from_slice(&path.to_be_bytes());
+        into.extend_from_slice(&lower(self.number).to_be_bytes());
+        let end = into.len() + self.body_len();
+        match self.body {
+            Body::Data(data) => {
+                into.extend_from_slice(&data.stream.to_be_bytes());
+                into.extend_from_slice(&data.offset.to_be_bytes());
+                into.extend_from_slice(&data.stamp.to_be_bytes());
+                into.extend_from_slice(&reply_number(data.reply).to_be_bytes());
+            }
+            Body::Datagram { reply, .. } | Body::Ping { reply, .. } => {
+                into.extend_from_slice(&reply_number(reply).to_be_bytes());
+            }
+            Body::Ack(ack) => emit_ack(&ack, into),
+            Body::StreamWindow { stream, limit } => {
+                into.extend_from_slice(&stream.to_be_bytes());
+                into.extend_from_slice(&limit.to_be_bytes());
+            }
+            Body::Need { buffer: word } | Body::Challenge { token: word, .. } | Body::Response { token: word } => {
+                into.extend_from_slice(&word.to_be_bytes());
+            }
+            Body::Reset { stream, code, end } => {
+                into.extend_from_slice(&stream.to_be_bytes());
+                into.extend_from_slice(&code.to_be_bytes());
+                into.extend_from_slice(&end.to_be_bytes());
+            }
+            Body::Stop { stream, code } => {
+                into.extend_from_slice(&stream.to_be_bytes());
+                into.extend_from_slice(&code.to_be_bytes());
+            }
+            Body::Retire { path } => into.extend_from_slice(&path.to_be_bytes()),
+            Body::Close { code } => into.extend_from_slice(&code.to_be_bytes()),
+            Body::Flight(_) => {}
+        }
+        into.resize(end, 0);
+    }
+
+    /// Reads a packet, its cipher's tag removed. `expected` is the number after the largest that has come on a path: the number is taken for
+    /// the one nearest to it (RFC 9000, appendix A.3).
+    ///
+    /// # Errors
+    /// If these are no bytes of ours: cut short, of an unknown kind, or with a field that cannot be.
+    pub fn parse(bytes: &[u8], expected: impl FnOnce(u16) -> u64) -> Result<Parsed<'_>, WireError> {
+        let mut reader = Reader::new(NAME, bytes);
+        let (kind, label, path) = (reader.u8()?, reader.u64()?, reader.u16()?);
+        if path == ALL {
+            return Err(WireError::Field { frame: NAME, field: "path" });
+        }
+        let number = nearest(reader.u32()?, expected(path));
+        let (body, payload) = parse_body(kind, reader)?;
+        Ok(Parsed { label, path, packet: Packet { number, body }, payload })
+    }
+}
+
+fn parse_body(kind: u8, mut reader: Reader<'_>) -> Result<(Body, &[u8]), WireError> {
+    let body = match kind {
+        DATA | LAST_DATA => {
+            let (stream, offset, stamp) = (reader.u32()?, reader.u64()?, reader.u32()?);
+            let reply = reply(reader.u16()?);
+            let payload = reader.rest();
+            let len = payload_len(payload)?;
+            if offset.checked_add(u64::from(len)).is_none() {
+                return Err(WireError::Field { frame: NAME, field: "offset" });
+            }
+            let is_last = kind == LAST_DATA;
+            if len == 0 && !is_last {
+                return Err(WireError::Field { frame: NAME, field: "payload length" });
+            }
+            return Ok((Body::Data(Data { offset, stream, stamp, len, reply, is_last }), payload));
+        }
+        DATAGRAM => {
+            let reply = reply(reader.u16()?);
+            let payload = reader.rest();
+            return Ok((Body::Datagram { len: payload_len(payload)?, reply }, payload));
+        }
+        PING => {
+            let reply = reply(reader.u16()?);
+            let padding = payload_len(reader.rest())?;
+            return Ok((Body::Ping { padding, reply }, &[]));
+        }
+        ACK => Body::Ack(parse_ack(&mut reader)?),
+        STREAM_WINDOW => Body::StreamWindow { stream: reader.u32()?, limit: reader.u64()? },
+        NEED => Body::Need { buffer: reader.u64()? },
+        RESET => Body::Reset { stream: reader.u32()?, code: reader.u32()?, end: reader.u64()? },
+        STOP => Body::Stop { stream: reader.u32()?, code: reader.u32()? },
+        RETIRE => Body::Retire { path: reader.u16()? },
+        CLOSE => Body::Close { code: reader.u32()? },
+        CHALLENGE => {
+            let token = reader.u64()?;
+            full(&mut reader, 8)?;
+            return Ok((Body::Challenge { token, padding: payload_len(reader.rest())? }, &[]));
+        }
+        RESPONSE => {
+            let token = reader.u64()?;
+            full(&mut reader, 8)?;
+            Body::Response { token }
+        }
+        HELLO | ANSWER | FINISH | DONE => {
+            let flight = match kind {
+                HELLO => Flight::Hello,
+                ANSWER => Flight::Answer,
+                FINISH => Flight::Finish,
+                _ => Flight::Done,
+            };
+            reader.bytes(flight.octets())?;
+            Body::Flight(flight)
+        }
+        unknown => return Err(WireError::Kind(unknown)),
+    };
+    reader.finish((body, &[][..]))
+}
+
+/// The padding of packets that have to be full.
+fn full(reader: &mut Reader<'_>, before: usize) -> Result<(), WireError> {
+    let wanted = FULL_BODY - before;
+    reader.bytes(wanted).map(|_| ())
+}
+
+fn payload_len(payload: &[u8]) -> Result<u16, WireError> {
+    u16::try_from(payload.len()).map_err(|_| WireError::TooLong { frame: NAME, length: payload.len() })
+}
+
+fn reply(number: u16) -> Reply {
+    if number == ALL { Reply::All } else { Reply::Path(number) }
+}
+
+fn reply_number(reply: Reply) -> u16 {
+    match reply {
+        Reply::All => ALL,
+        Reply::Path(path) => path,
+    }
+}
+
+fn emit_ack(ack: &Ack, into: &mut Vec<u8>) {
+    let Ack { largest, delivered, stream, limit, one_way, older, first, path, marks, delay } = *ack;
+    into.extend_from_slice(&path.to_be_bytes());
+    into.extend_from_slice(&largest.to_be_bytes());
+    into.extend_from_slice(&first.to_be_bytes());
+    into.extend_from_slice(&delivered.to_be_bytes());
+    into.extend_from_slice(&stream.to_be_bytes());
+    into.extend_from_slice(&limit.to_be_bytes());
+    into.extend_from_slice(&one_way.to_be_bytes());
+    into.extend_from_slice(&[marks, delay]);
+    for range in older {
+        into.extend_from_slice(&range.back.to_be_bytes());
+        into.extend_from_slice(&range.len.to_be_bytes());
+    }
+}
+
+fn parse_ack(reader: &mut Reader<'_>) -> Result<Ack, WireError> {
+    let (path, largest, first) = (reader.u16()?, reader.u64()?, reader.u16()?);
+    let (delivered, stream, limit, one_way) = (reader.u64()?, reader.u32()?, reader.u32()?, reader.u32()?);
+    let (marks, delay) = (reader.u8()?, reader.u8()?);
+    let mut older = [PacketRange::default(); 2];
+    for range in &mut older {
+        *range = PacketRange { back: reader.u16()?, len: reader.u16()? };
+        // A range does not begin before the first packet.
+        if u64::from(range.back) + u64::from(range.len) > largest.saturating_add(1) {
+            return Err(WireError::Field { frame: NAME, field: "range" });
+        }
+    }
+    if first == 0 || u64::from(first) > largest.saturating_add(1) {
+        return Err(WireError::Field { frame: NAME, field: "range" });
+    }
+    Ok(Ack { largest, delivered, stream, limit, one_way, older, first, path, marks, delay })
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the lower half is what is sent")]
+fn lower(number: u64) -> u32 {
+    number as u32
+}
+
+/// The number with this lower half that lies nearest to `expected`.
+fn nearest(half: u32, expected: u64) -> u64 {
+    const WINDOW: u64 = 1 << 32;
+    let candidate = (expected & !(WINDOW - 1)) | u64::from(half);
+    if candidate + WINDOW / 2 <= expected {
+        candidate.checked_add(WINDOW).unwrap_or(candidate)
+    } else if candidate > expected + WINDOW / 2 && candidate >= WINDOW {
+        candidate - WINDOW
+    } else {
+        candidate
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn any_reply() -> impl Strategy<Value = Reply> {
+        prop_oneof![Just(Reply::All), (0..ALL).prop_map(Reply::Path)]
+    }
+
+    fn any_ack() -> impl Strategy<Value = Body> {
+        (
+            (1_000_000_u64..1 << 60, any::<u64>(), any::<u32>(), any::<u32>(), any::<u32>()),
+            ((0u16.., 0u16..), (0u16.., 0u16..), 1u16.., any::<u16>(), any::<u8>(), any::<u8>()),
+        )
+            .prop_map(|((largest, delivered, stream, limit, one_way), (a, b, first, path, marks, delay))| {
+                let range = |(back, len)| PacketRange { back, len };
+                let older = [range(a), range(b)];
+                Body::Ack(Ack { largest, delivered, stream, limit, one_way, older, first, path, marks, delay })
+            })
+    }
+
+    fn any_body() -> impl Strategy<Value = Body> {
+        prop_oneof![
+            (any::<u32>(), 0..u64::MAX / 2, any::<u32>(), 1u16..1500, any_reply(), any::<bool>()).prop_map(
+                |(stream, offset, stamp, len, reply, is_last)| Body::Data(Data {
+                    offset,
+                    stream,
+                    stamp,
+                    len,
+                    reply,
+                    is_last
+                })
+            ),
+            (0u16..1500, any_reply()).prop_map(|(len, reply)| Body::Datagram { len, reply }),
+            any_ack(),
+            (any::<u32>(), any::<u64>()).prop_map(|(stream, limit)| Body::StreamWindow { stream, limit }),
+            any::<u64>().prop_map(|buffer| Body::Need { buffer }),
+            (any::<u32>(), any::<u32>(), any::<u64>()).prop_map(|(stream, code, end)| Body::Reset {
+                stream,
+                code,
+                end
+            }),
+            (any::<u32>(), any::<u32>()).prop_map(|(stream, code)| Body::Stop { stream, code }),
+            any::<u16>().prop_map(|path| Body::Retire { path }),
+            any::<u32>().prop_map(|code| Body::Close { code }),
+            (0u16..1500, any_reply()).prop_map(|(padding, reply)| Body::Ping { padding, reply }),
+            (any::<u64>(), 0u16..300).prop_map(|(token, padding)| Body::Challenge { token, padding }),
+            any::<u64>().prop_map(|token| Body::Response { token }),
+            prop_oneof![Just(Flight::Hello), Just(Flight::Answer), Just(Flight::Finish), Just(Flight::Done)]
+                .prop_map(Body::Flight),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(body in any_body(), number in 0u64..1 << 62, path in 0..ALL, late in 0u64..1 << 30) {
+            let packet = Packet { number, body };
+            let mut bytes = Vec::new();
+            packet.emit(7, path, &mut bytes);
+            bytes.resize(bytes.len() + packet.payload_len(), 0xA5);
+            prop_assert_eq!(bytes.len() + crate::ptcp::TAG, packet.datagram_len());
+            let parsed = Packet::parse(&bytes, |_| number + late).unwrap();
+            prop_assert_eq!((parsed.label, parsed.path, parsed.packet), (7, path, packet));
+            prop_assert_eq!(parsed.payload.len(), packet.payload_len());
+        }
+
+        #[test]
+        fn no_bytes_are_too_bad(bytes in proptest::collection::vec(any::<u8>(), 0..1300), expected: u64) {
+            if let Ok(parsed) = Packet::parse(&bytes, |_| expected) {
+                let mut again = Vec::new();
+                parsed.packet.emit(parsed.label, parsed.path, &mut again);
+                prop_assert_eq!(again.len() + parsed.payload.len(), bytes.len());
+            }
+        }
+    }
+
+    #[test]
+    fn a_cut_packet_is_none() {
+        let packet = Packet { number: 5, body: Body::Need { buffer: 1 << 20 } };
+        let mut bytes = Vec::new();
+        packet.emit(1, 1, &mut bytes);
+        for len in 0..bytes.len() {
+            assert!(Packet::parse(&bytes[..len], |_| 0).is_err(), "{len}");
+        }
+        bytes.push(0);
+        assert_eq!(Packet::parse(&bytes, |_| 0).unwrap_err(), WireError::Trailing { frame: NAME });
+    }
+
+    #[test]
+    fn a_packet_is_small() {
+        assert!(size_of::<Packet>() <= 56, "{}", size_of::<Packet>());
+    }
+}
