@@ -8,6 +8,7 @@ use scenario::file::{FlowSpec, LinkSpec, Transport};
 use scenario::{Document, Looks};
 use units::{Bytes, Rate, Seed, Span, Time};
 use wire::Frame;
+use wire::ptcp::Packet;
 
 /// Larger scenarios are read, and not built.
 const SMALL: usize = 64;
@@ -111,6 +112,16 @@ pub fn wire_frame(data: &[u8]) {
         }
         rest = &rest[length..];
     }
+}
+
+/// A packet of the striped connection: what is read comes back as it was once it is written. Padding may hold anything on the way in.
+pub fn wire_packet(data: &[u8]) {
+    let Ok(parsed) = Packet::parse(data, |_| 1 << 40) else { return };
+    let mut written = Vec::new();
+    parsed.packet.emit(parsed.label, parsed.path, &mut written);
+    written.extend_from_slice(parsed.payload);
+    assert_eq!(written.len(), data.len(), "{parsed:?}");
+    assert_eq!(Packet::parse(&written, |_| parsed.packet.number), Ok(parsed));
 }
 
 /// Sends a few packets over a link: those that arrive do so no earlier than they were sent, and deadlines move on.

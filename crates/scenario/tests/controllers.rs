@@ -2,7 +2,7 @@
 
 use policy::cc::{Reno, Uncoupled, Vegas, VegasOptions};
 use scenario::sweep::Plan;
-use scenario::{Controllers, Document, Looks};
+use scenario::{Controllers, Document, Looks, Setting};
 
 const TEXT: &str = r#"
 name = "two flows"
@@ -54,6 +54,19 @@ fn a_controller_of_ones_own_runs_in_a_sweep_as_a_known_one() {
     assert_eq!(digests[0], digests[1]);
     assert_eq!(digests[2], digests[3]);
     assert_ne!(digests[0], digests[2]);
+}
+
+#[test]
+fn a_striped_connection_takes_one_too() {
+    let text = TEXT.replace("controller = \"$controller\"", "controller = \"$controller\"\ntransport = \"ptcp\"");
+    let document = Document::new_with(&text, "two.toml", controllers()).expect("it names what was added");
+    let digest = |name: &str| {
+        let setting = Setting { key: "controller".into(), value: name.into() };
+        let scenario = document.scenario(&[setting]).expect("it is known");
+        scenario.run(scenario.seed, Looks::default()).expect("it runs").digest
+    };
+    assert_eq!(digest("reno"), digest("mine"));
+    assert_ne!(digest("reno"), digest("calm"));
 }
 
 #[test]

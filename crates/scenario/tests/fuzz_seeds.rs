@@ -56,3 +56,12 @@ fn frames() {
         }
     }
 }
+
+#[test]
+fn packets() {
+    assert!(feed(&["fuzz/seeds/wire_packet"], targets::wire_packet) >= 6);
+    for name in ["data", "last", "datagram", "window", "reset", "ping"] {
+        let bytes = fs::read(root().join("fuzz/seeds/wire_packet").join(name)).expect("it can be read");
+        wire::ptcp::Packet::parse(&bytes, |_| 0).unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+}
