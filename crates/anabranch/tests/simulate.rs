@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 const SCENARIO: &str = r#"
 name = "small"
@@ -69,6 +69,18 @@ fn a_sweep_prints_means_and_goes_on_after_an_interruption() {
     assert!(said.contains("--restart"), "{said}");
     let arguments = ["small.toml", "--out", "out", "--set", "controller=cubic", "--restart", "--seeds", "1"];
     assert_eq!(simulate(&folder, &arguments).0, 0);
+}
+
+#[test]
+fn nobody_needs_to_read_to_the_end() {
+    let folder = folder("simulate-pipe");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_anabranch"));
+    command.current_dir(&folder).args(["simulate", "small.toml", "--digests", "--out", "out"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(folder.join("out/measures.csv").exists());
 }
 
 #[test]

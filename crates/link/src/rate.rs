@@ -160,7 +160,7 @@ impl RateCursor {
                 self.next_moment += 1;
             }
             self.rate = trace.rate_before(self.next_moment);
-            self.until = Some(epoch + trace.moment(self.next_moment).0);
+            self.until = comes(epoch + trace.moment(self.next_moment).0);
             return;
         }
         self.rate = match self.plan.redraw {
@@ -173,8 +173,13 @@ impl RateCursor {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };
-        self.until = self.epoch.zip(next).map(|(epoch, next)| epoch + next);
+        self.until = self.epoch.zip(next).and_then(|(epoch, next)| comes(epoch + next));
     }
+}
+
+/// Sums of times end at the last moment that there is: what is said to happen then never does, or it would happen again and again.
+fn comes(at: Time) -> Option<Time> {
+    Some(at).filter(|at| *at < Time::from_nanos(u64::MAX))
 }
 
 /// A number from 0 (inclusive) to 1 (exclusive), from the upper 53 bits.
@@ -206,6 +211,16 @@ mod tests {
         assert_eq!((cursor.rate(), cursor.until()), (Rate::ZERO, Some(start + Span::from_secs(3))));
         cursor.seek(start + Span::from_secs(9));
         assert_eq!((cursor.rate(), cursor.until()), (Rate::mbit(4), None));
+    }
+
+    #[test]
+    fn redraws_beyond_the_end_of_time_do_not_hang() {
+        let redraw = Redraw { every: Span::from_secs(18_446_744_073), from: 0.2, to: 1.0, seed: Seed(3) };
+        let plan = RatePlan { redraw: Some(redraw), ..RatePlan::constant(Rate::mbit(10)) };
+        let mut cursor = plan.cursor();
+        cursor.start(Time::ZERO);
+        cursor.seek(Time::from_nanos(u64::MAX));
+        assert_eq!(cursor.until(), None, "the second never comes");
     }
 
     #[test]

@@ -73,7 +73,10 @@ pub(crate) struct Path {
 
 /// How far a path has come.
 #[derive(Clone, Debug)]
-#[expect(clippy::large_enum_variant, reason = "nearly all are open, and a box would be looked through for every packet")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all are open, and a box would be looked through for every packet"
+)]
 pub(crate) enum Life {
     /// It has not answered yet.
     Opening(Opening),

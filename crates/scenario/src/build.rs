@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use netsim::{HostId, LinkId, Route, Sim, Topology, TopologyError};
-use policy::cc::{self, Controller, Reno, Uncoupled};
+use policy::cc::{Controller, Reno, Uncoupled};
 use policy::sched::packet;
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -131,12 +131,14 @@ impl Scenario {
             }
             Transport::Tcp(spec) => {
                 let ways = self.ways(flow, &spec.subflows, topology)?;
-                let (sender, receiver) = tcp(spec, &ways, first, start, stop, seed);
+                let controller = self.controller(&spec.controller);
+                let (sender, receiver) = tcp(spec, controller, &ways, first, start, stop, seed);
                 (Agent::Tcp(sender), Agent::Tcp(receiver), ways.len())
             }
             Transport::Ptcp(spec) => {
                 let ways = self.ways(flow, &spec.subflows, topology)?;
-                let (sender, receiver) = ptcp(spec, &ways, first, start, stop, seed);
+                let controllers = [self.controller(&spec.controller), self.controller(&spec.controller)];
+                let (sender, receiver) = ptcp(spec, controllers, &ways, first, start, stop, seed);
                 (Agent::Ptcp(Box::new(sender)), Agent::Ptcp(Box::new(receiver)), ways.len())
             }
         };
@@ -147,6 +149,11 @@ impl Scenario {
         };
         let ends = Ends { from: place(&flow.from, sender), to: place(&flow.to, receiver), start };
         Ok((ends, count))
+    }
+
+    /// A controller of this name, new.
+    fn controller(&self, name: &str) -> Box<dyn Controller> {
+        self.controllers.make(name).expect("the file's reader checked the name")
     }
 
     /// Each subflow's way there and back.
@@ -199,6 +206,7 @@ impl Scenario {
 /// Both ends of a TCP flow. The one that sends the bulk opens it, but for pages, where the reader does.
 fn tcp(
     spec: &TcpSpec,
+    controller: Box<dyn Controller>,
     ways: &[(Route, Route)],
     first: u32,
     start: Time,
@@ -217,7 +225,6 @@ fn tcp(
         back.push(Subflow::new(receiver, *home, first + number));
     }
     let (sender, receiver) = Feed::pair(&spec.source, start, seed.stream("source"));
-    let controller = cc::by_name(&spec.controller).expect("the file's reader checked the name");
     let plain: Box<dyn Controller> = Box::new(Uncoupled::new(Reno::default()));
     let opens = Some(start);
     (
@@ -229,6 +236,7 @@ fn tcp(
 /// Both ends of a flow over a striped connection. The one that sends the bulk opens it, but for pages, where the reader does.
 fn ptcp(
     spec: &PtcpSpec,
+    [near, far]: [Box<dyn Controller>; 2],
     ways: &[(Route, Route)],
     first: u32,
     start: Time,
@@ -238,8 +246,7 @@ fn ptcp(
     let reader_opens = matches!(spec.source, Source::Web(_));
     let (there, back): (Vec<Route>, Vec<Route>) = ways.iter().copied().unzip();
     let (sender, receiver) = Feed::pair(&spec.source, start, seed.stream("source"));
-    let end = |is_client: bool| {
-        let controller = cc::by_name(&spec.controller).expect("the file's reader checked the name");
+    let end = |controller, is_client: bool| {
         let scheduler = packet::by_name(&spec.scheduler).expect("the file's reader checked the name");
         let name = if is_client { "client" } else { "server" };
         let tokens = Box::new(Xoshiro256PlusPlus::seed_from_u64(seed.stream(name).0));
@@ -248,8 +255,8 @@ fn ptcp(
     };
     let opens = Some(start);
     (
-        Striped::new(end(!reader_opens), there, first, sender, opens.filter(|_| !reader_opens), stop),
-        Striped::new(end(reader_opens), back, first, receiver, opens.filter(|_| reader_opens), None),
+        Striped::new(end(near, !reader_opens), there, first, sender, opens.filter(|_| !reader_opens), stop),
+        Striped::new(end(far, reader_opens), back, first, receiver, opens.filter(|_| reader_opens), None),
     )
 }
 

@@ -29,6 +29,7 @@
 //! [`Document`] reads files, [`Scenario::run`] runs one seed, [`sweep`] all combinations of a sweep's values and seeds over all processors.
 
 mod build;
+mod controllers;
 mod draw;
 mod error;
 pub mod file;
@@ -43,6 +44,7 @@ pub mod sweep;
 pub mod watch;
 
 pub use build::{Built, Ends};
+pub use controllers::Controllers;
 pub use error::ScenarioError;
 pub use file::{Document, Scenario, Setting};
 pub use measure::{MEASURES, Measure};

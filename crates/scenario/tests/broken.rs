@@ -112,6 +112,15 @@ fn every_mistake_has_a_message_that_helps() {
 }
 
 #[test]
+fn a_sweep_over_more_than_fits_into_memory_is_a_mistake() {
+    let ten = "[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]";
+    let keys: Vec<String> = (0..19).map(|key| format!("k{key} = {ten}")).collect();
+    let text = GOOD.replacen("[sweep]\n", &format!("[sweep]\n{}\n", keys.join("\n")), 1);
+    let error = Document::new(&text, "broken.toml").expect_err("these are 2 * 10^19").to_string();
+    assert!(error.contains("sweep") && error.contains("more than 100000 combinations"), "{error}");
+}
+
+#[test]
 fn settings_reach_everything() {
     let document = Document::new(GOOD, "good.toml").expect("nothing is wrong with it");
     let set = |text: &str| document.scenario(&[Setting::parse(text).expect("a setting")]);

@@ -8,7 +8,7 @@ use report::verdict::Verdict;
 use report::{Align, Table};
 use study::{Context, Figure, Folder, STUDIES, Study, StudyError};
 
-use super::simulate::{progress, threads};
+use super::simulate::{progress, show, threads};
 use crate::transfer::Ended;
 
 /// How the command ends if a row differs; [`EXIT_CODES`](crate::cli::EXIT_CODES) says so.
@@ -42,8 +42,7 @@ pub(crate) struct Args {
 /// [`DIFFERS`] if something differs from the paper.
 pub(crate) fn run(args: &Args) -> Result<(), Ended> {
     let Some(paper) = &args.paper else {
-        print!("{}", list());
-        return Ok(());
+        return Ok(show(list())?);
     };
     let study = study::find(paper).map_err(usage)?;
     let figures = chosen(study, &args.figure)?;
@@ -52,7 +51,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Ended> {
     let mut folder = Folder::create(&path, study).map_err(failed)?;
     let mut all = Verdict::default();
     for figure in figures {
-        println!("{}: {}\n", figure.name, figure.title);
+        show(format_args!("{}: {}\n\n", figure.name, figure.title))?;
         let bar = progress(0);
         let outcome = folder.make(&context, figure, &|done, total| {
             bar.set_length(total as u64);
@@ -60,12 +59,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Ended> {
         });
         bar.finish_and_clear();
         let outcome = outcome.map_err(failed)?;
-        println!("{}", outcome.verdict);
+        show(format_args!("{}\n", outcome.verdict))?;
         for row in outcome.verdict.rows() {
             all.row(row.clone());
         }
     }
-    println!("{}: {}", all.summary(), folder.index().display());
+    show(format_args!("{}: {}\n", all.summary(), folder.index().display()))?;
     if all.passes() { Ok(()) } else { Err(Ended::Code(DIFFERS)) }
 }
 

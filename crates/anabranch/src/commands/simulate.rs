@@ -1,7 +1,8 @@
 //! `simulate`: runs a scenario file, over all its values and seeds, on all processors.
 
+use std::fmt::Display;
 use std::fs::File;
-use std::io::{self, BufWriter, IsTerminal};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::thread::available_parallelism;
@@ -67,7 +68,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         .map(|folder| Store::open(folder, &document, &args.settings, args.restart).map_err(refused))
         .transpose()?;
     let results = sweep(args, &plan, store.as_ref())?;
-    print!("{}", summary(&plan, &results));
+    show(summary(&plan, &results))?;
     if let Some(store) = &store {
         let path = store.write_table(&plan, &results, &args.format).map_err(refused)?;
         eprintln!(
@@ -101,13 +102,17 @@ fn sweep(args: &Args, plan: &Plan, store: Option<&Store>) -> Result<Vec<Vec<Meas
         |number| !known[number],
         |number, run| {
             let mut state = state.lock().expect("nobody panics while holding this");
+            let mut told = Ok(());
             if args.digests {
-                println!("{} seed {}, {} hops", run.digest, run.seed, run.totals.hops);
+                told = show(format_args!("{} seed {}, {} hops\n", run.digest, run.seed, run.totals.hops));
             }
             bar.inc(1);
-            let kept = store.map_or(Ok(()), |store| store.save(&jobs[number], &run.measures));
+            let kept = store.map_or(Ok(()), |store| store.save(&jobs[number], &run.measures).map_err(refused));
+            if let Err(error) = told.and(kept) {
+                // The first one counts: runs that were under way still come in.
+                state.1.get_or_insert(error);
+            }
             state.0[number] = Some(run.measures);
-            state.1 = kept.err();
             state.1.is_none()
         },
     );
@@ -115,8 +120,18 @@ fn sweep(args: &Args, plan: &Plan, store: Option<&Store>) -> Result<Vec<Vec<Meas
     swept.map_err(|error| wrong(args, &error))?;
     let (results, failure) = state.into_inner().expect("all threads have ended");
     match failure {
-        Some(error) => Err(refused(error)),
+        Some(error) => Err(error),
         None => Ok(results.into_iter().map(|run| run.expect("all runs are done")).collect()),
+    }
+}
+
+/// Prints. If nobody reads on, as behind `| head`, that is no failure.
+pub(super) fn show(text: impl Display) -> Result<(), Error> {
+    match write!(io::stdout().lock(), "{text}") {
+        Err(source) if source.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Error::System { action: "print the results".into(), source })
+        }
+        _ => Ok(()),
     }
 }
 

@@ -11,6 +11,7 @@ use units::{Bytes, Span};
 
 use super::parse::{Numbered, Result, count, numbered, positive};
 use super::{FlowSpec, LinkSpec, Source, Start, TcpSpec, Transport, UdpSpec, Web};
+use crate::controllers::Controllers;
 
 const KEYS: &[&str] = &["name", "count", "from", "to", "start", "stop", "jitter", "transport"];
 const TCP_KEYS: &[&str] = &["controller", "source", "tcp", "via", "subflows"];
@@ -39,7 +40,7 @@ enum Kind {
     Udp,
 }
 
-pub(super) fn flows(list: &Value<'_>, links: &[LinkSpec]) -> Result<Vec<FlowSpec>> {
+pub(super) fn flows(list: &Value<'_>, links: &[LinkSpec], controllers: &Controllers) -> Result<Vec<FlowSpec>> {
     let mut flows: Vec<FlowSpec> = Vec::new();
     let mut known = BTreeSet::new();
     let nodes: BTreeSet<&str> = links.iter().flat_map(|link| &link.between).map(String::as_str).collect();
@@ -49,7 +50,7 @@ pub(super) fn flows(list: &Value<'_>, links: &[LinkSpec]) -> Result<Vec<FlowSpec
         let section = section.renamed(format!("flow.{}", name.text()?.trim_end_matches('*')));
         let names = Numbered::read(&section, &name)?;
         for number in names.numbers() {
-            let flow = flow(&section, &names, number, links, &nodes)?;
+            let flow = flow(&section, &names, number, links, &nodes, controllers)?;
             if !known.insert(flow.name.clone()) {
                 return Err(name.error(Problem::Sense("is the name of an earlier flow too")));
             }
@@ -68,6 +69,7 @@ fn flow(
     number: u32,
     links: &[LinkSpec],
     nodes: &BTreeSet<&str>,
+    controllers: &Controllers,
 ) -> Result<FlowSpec> {
     let kinds = [("tcp", Kind::Tcp), ("ptcp", Kind::Ptcp), ("udp", Kind::Udp)];
     let kind = section.get("transport").map_or(Ok(Kind::Tcp), |value| value.word(&kinds))?;
@@ -98,8 +100,8 @@ fn flow(
         stop,
         jitter,
         transport: match kind {
-            Kind::Tcp => Transport::Tcp(tcp(section, number, links)?),
-            Kind::Ptcp => Transport::Ptcp(striped::ptcp(section, number, links)?),
+            Kind::Tcp => Transport::Tcp(tcp(section, number, links, controllers)?),
+            Kind::Ptcp => Transport::Ptcp(striped::ptcp(section, number, links, controllers)?),
             Kind::Udp => Transport::Udp(udp(section)?),
         },
     })
@@ -137,8 +139,8 @@ fn start(value: &Value<'_>, names: &Numbered, number: u32) -> Result<Start> {
     Ok(Start::Within(from, latest))
 }
 
-fn tcp(section: &Section<'_>, number: u32, links: &[LinkSpec]) -> Result<TcpSpec> {
-    let controller = controller(section, "cubic")?;
+fn tcp(section: &Section<'_>, number: u32, links: &[LinkSpec], controllers: &Controllers) -> Result<TcpSpec> {
+    let controller = controller(section, "cubic", controllers)?;
     let config = section.get("tcp").map_or(Ok(tcp::Config::default()), |value| endpoint(&value.section()?))?;
     Ok(TcpSpec {
         controller,
@@ -148,10 +150,10 @@ fn tcp(section: &Section<'_>, number: u32, links: &[LinkSpec]) -> Result<TcpSpec
     })
 }
 
-fn controller(section: &Section<'_>, usual: &str) -> Result<String> {
+fn controller(section: &Section<'_>, usual: &str, controllers: &Controllers) -> Result<String> {
     let Some(value) = section.get("controller") else { return Ok(usual.to_owned()) };
     let name = value.text()?;
-    policy::cc::by_name(name).map_err(|error| value.error(Problem::Because(error.to_string())))?;
+    controllers.make(name).map_err(|message| value.error(Problem::Because(message)))?;
     Ok(name.to_owned())
 }
 

@@ -12,6 +12,7 @@ use link::Profile;
 pub use link::config::{ConfigError, Problem};
 use units::{Bytes, Rate, Seed, Span};
 
+use crate::controllers::Controllers;
 pub use substitute::{Document, Setting};
 
 /// Everything that one simulation needs but the seed.
@@ -33,6 +34,8 @@ pub struct Scenario {
     pub links: Vec<LinkSpec>,
     /// The flows, one by one.
     pub flows: Vec<FlowSpec>,
+    /// What the names of the flows' controllers mean.
+    pub controllers: Controllers,
 }
 
 /// A time over which measures are taken.
@@ -104,7 +107,7 @@ pub enum Transport {
 /// A TCP flow.
 #[derive(Clone, Debug)]
 pub struct TcpSpec {
-    /// The controller's name and parameters, as `policy::cc::by_name` reads them.
+    /// The controller's name and parameters, as [`Controllers::make`] reads them.
     pub controller: String,
     /// What the endpoints can do.
     pub config: tcp::Config,
@@ -117,7 +120,7 @@ pub struct TcpSpec {
 /// A flow over a striped connection.
 #[derive(Clone, Debug)]
 pub struct PtcpSpec {
-    /// The controller's name and parameters, as `policy::cc::by_name` reads them.
+    /// The controller's name and parameters, as [`Controllers::make`] reads them.
     pub controller: String,
     /// The packet scheduler's name and parameters, as `policy::sched::packet::by_name` reads them.
     pub scheduler: String,

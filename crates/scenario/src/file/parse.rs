@@ -8,6 +8,7 @@ use link::config::{self, ConfigError, Problem};
 use units::{Seed, Span};
 
 use super::{LinkSpec, Scenario, Window, flows, network};
+use crate::controllers::Controllers;
 
 pub(super) type Result<T, E = ConfigError> = std::result::Result<T, E>;
 
@@ -32,7 +33,10 @@ const MTU: u32 = 65_535;
 /// More would be a typo: the agenda has room for 16 million links and hosts.
 const MOST: u64 = 1_000_000;
 
-pub(super) fn scenario(root: &Section<'_>) -> Result<Scenario> {
+/// All of them are in memory at once.
+const MOST_COMBINATIONS: usize = 100_000;
+
+pub(super) fn scenario(root: &Section<'_>, controllers: &Controllers) -> Result<Scenario> {
     root.allow(TOP_KEYS)?;
     if let Some(about) = root.get("about") {
         about.text()?;
@@ -51,8 +55,9 @@ pub(super) fn scenario(root: &Section<'_>) -> Result<Scenario> {
         None if !links.is_empty() => {}
         _ => self::links(&root.require("link")?, seed, &mut links)?,
     }
-    let flows = flows::flows(&root.require("flow")?, &links)?;
-    Ok(Scenario { name, seed, runs, duration, sample, windows, links, flows })
+    let flows = flows::flows(&root.require("flow")?, &links, controllers)?;
+    let controllers = controllers.clone();
+    Ok(Scenario { name, seed, runs, duration, sample, windows, links, flows, controllers })
 }
 
 /// The sweep of a file: keys with their values as text.
@@ -65,6 +70,10 @@ pub(super) fn sweep(root: &Section<'_>) -> Result<Vec<(String, Vec<String>)>> {
             return Err(value.error(Problem::Sense("wants at least one value")));
         }
         sweep.push((key, values));
+    }
+    let combinations = sweep.iter().map(|(_, values)| values.len()).fold(1, usize::saturating_mul);
+    if combinations > MOST_COMBINATIONS {
+        return Err(value.error(Problem::Sense("makes more than 100000 combinations: sweep over less at a time")));
     }
     Ok(sweep)
 }

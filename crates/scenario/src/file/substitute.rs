@@ -9,6 +9,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::{ConfigError, Problem, Scenario, parse};
+use crate::controllers::Controllers;
 
 /// The text of a scenario file.
 #[derive(Clone, Debug)]
@@ -16,6 +17,7 @@ pub struct Document {
     file: String,
     text: String,
     sweep: Vec<(String, Vec<String>)>,
+    controllers: Controllers,
 }
 
 /// A value in place of the file's: a key and TOML text.
@@ -45,9 +47,17 @@ impl Document {
     /// # Errors
     /// If it cannot be read, is no TOML, or makes no sense.
     pub fn load(path: &Path) -> Result<Document, ConfigError> {
+        Document::load_with(path, Controllers::default())
+    }
+
+    /// As [`Document::load`], of a file whose flows may also name controllers of one's own.
+    ///
+    /// # Errors
+    /// If it cannot be read, is no TOML, or makes no sense.
+    pub fn load_with(path: &Path, controllers: Controllers) -> Result<Document, ConfigError> {
         let file = path.display().to_string();
         match std::fs::read_to_string(path) {
-            Ok(text) => Document::new(&text, &file),
+            Ok(text) => Document::new_with(&text, &file, controllers),
             Err(error) => Err(ConfigError { file, line: None, key: String::new(), problem: Problem::Read(error) }),
         }
     }
@@ -57,7 +67,15 @@ impl Document {
     /// # Errors
     /// If it is no TOML, or makes no sense with the first values of its sweep.
     pub fn new(text: &str, file: &str) -> Result<Document, ConfigError> {
-        let mut document = Document { file: file.to_owned(), text: text.to_owned(), sweep: Vec::new() };
+        Document::new_with(text, file, Controllers::default())
+    }
+
+    /// As [`Document::new`], of a text whose flows may also name controllers of one's own.
+    ///
+    /// # Errors
+    /// If it is no TOML, or makes no sense with the first values of its sweep.
+    pub fn new_with(text: &str, file: &str, controllers: Controllers) -> Result<Document, ConfigError> {
+        let mut document = Document { file: file.to_owned(), text: text.to_owned(), sweep: Vec::new(), controllers };
         let table = document.table()?;
         document.sweep = parse::sweep(&Section::root(document.source(), &table))?;
         document.scenario(&document.points()[0])?;
@@ -132,7 +150,7 @@ impl Document {
             replace(node, &parameters, source)?;
         }
         table.remove("sweep");
-        parse::scenario(&Section::root(source, &table))
+        parse::scenario(&Section::root(source, &table), &self.controllers)
     }
 
     fn source(&self) -> Source<'_> {

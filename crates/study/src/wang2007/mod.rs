@@ -96,20 +96,14 @@ pub const PACKETS: Study = Study {
             name: "small",
             title: "Demands of 1.2 Mbit/s",
             about: "A hundred sources and relays, as in the paper; round trips of 40 ms.",
-            files: &[File {
-                name: "small.toml",
-                text: include_str!("../../../../papers/wang2007-packets/small.toml"),
-            }],
+            files: &[File { name: "small.toml", text: include_str!("../../../../papers/wang2007-packets/small.toml") }],
             make: packets::figure,
         },
         Figure {
             name: "large",
             title: "Demands of 6 Mbit/s",
             about: "Fifty sources and relays; round trips of 20 ms.",
-            files: &[File {
-                name: "large.toml",
-                text: include_str!("../../../../papers/wang2007-packets/large.toml"),
-            }],
+            files: &[File { name: "large.toml", text: include_str!("../../../../papers/wang2007-packets/large.toml") }],
             make: packets::figure,
         },
         Figure {

@@ -6,6 +6,7 @@ use policy::sched::packet;
 use ptcp::{Config, Restripe};
 
 use super::{controller, count, positive, source, subflows};
+use crate::controllers::Controllers;
 use crate::file::parse::Result;
 use crate::file::{LinkSpec, PtcpSpec, Source};
 
@@ -28,7 +29,12 @@ const CONFIG_KEYS: &[&str] = &[
     "reinject",
 ];
 
-pub(super) fn ptcp(section: &Section<'_>, number: u32, links: &[LinkSpec]) -> Result<PtcpSpec> {
+pub(super) fn ptcp(
+    section: &Section<'_>,
+    number: u32,
+    links: &[LinkSpec],
+    controllers: &Controllers,
+) -> Result<PtcpSpec> {
     let scheduler = match section.get("scheduler") {
         None => SCHEDULER.to_owned(),
         Some(value) => {
@@ -38,7 +44,7 @@ pub(super) fn ptcp(section: &Section<'_>, number: u32, links: &[LinkSpec]) -> Re
         }
     };
     Ok(PtcpSpec {
-        controller: controller(section, CONTROLLER)?,
+        controller: controller(section, CONTROLLER, controllers)?,
         scheduler,
         config: section.get("ptcp").map_or(Ok(Config::default()), |value| config(&value.section()?))?,
         subflows: subflows(section, number, links)?,

@@ -1,0 +1,67 @@
+//! The seeds of the fuzz targets, and the repository's own files, through the same functions as under the fuzzer.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+#[expect(unreachable_pub, reason = "under the fuzzer it is a crate")]
+#[path = "../../../fuzz/src/lib.rs"]
+mod targets;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Hands all files of these folders over. Gives how many there were.
+fn feed(folders: &[&str], target: fn(&[u8])) -> usize {
+    let entries = folders.iter().flat_map(|folder| fs::read_dir(root().join(folder)).expect("the folder is there"));
+    let files = entries.map(|entry| entry.expect("it is listed").path()).filter(|path| path.is_file());
+    files.map(|path| target(&fs::read(path).expect("it can be read"))).count()
+}
+
+#[test]
+fn scenarios() {
+    let count = feed(&["fuzz/seeds/scenario", "scenarios", "papers/theory"], targets::scenario);
+    assert!(count > 10, "{count} files");
+    // A seed that is refused leads the fuzzer nowhere.
+    for name in ["all-keys.toml", "one-flow.toml", "striped.toml"] {
+        let document = scenario::Document::load(&root().join("fuzz/seeds/scenario").join(name));
+        assert!(document.is_ok(), "{name}: {document:?}");
+    }
+}
+
+#[test]
+fn networks() {
+    let count = feed(&["fuzz/seeds/network", "bench/networks"], targets::network);
+    assert!(count > 10, "{count} files");
+    for name in ["all-keys.toml", "plain.toml"] {
+        let network = link::config::Network::read(&root().join("fuzz/seeds/network").join(name), None);
+        assert!(network.is_ok(), "{name}: {network:?}");
+    }
+}
+
+#[test]
+fn traces() {
+    assert!(feed(&["fuzz/seeds/trace"], targets::trace) >= 3);
+}
+
+#[test]
+fn frames() {
+    assert!(feed(&["fuzz/seeds/wire_frame"], targets::wire_frame) >= 5);
+    for name in ["opening", "join", "data", "answer", "after"] {
+        let bytes = fs::read(root().join("fuzz/seeds/wire_frame").join(name)).expect("it can be read");
+        let mut rest = bytes.as_slice();
+        while !rest.is_empty() {
+            let (_, length) = wire::Frame::parse(rest).expect("a frame").expect("the whole of it");
+            rest = &rest[length..];
+        }
+    }
+}
+
+#[test]
+fn packets() {
+    assert!(feed(&["fuzz/seeds/wire_packet"], targets::wire_packet) >= 6);
+    for name in ["data", "last", "datagram", "window", "reset", "ping"] {
+        let bytes = fs::read(root().join("fuzz/seeds/wire_packet").join(name)).expect("it can be read");
+        wire::ptcp::Packet::parse(&bytes, |_| 0).unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+}
