@@ -7,7 +7,7 @@ use wire::ptcp::{Body, Data, Packet, Reply};
 use super::{Connection, State, Transmit};
 use crate::path::{Binding, Control, Life};
 use crate::receipts::stamp_of;
-use crate::stream::send::Piece;
+use crate::stream::send::{Piece, SendStream};
 use crate::subflow::Subflow;
 
 /// Packets of another path that are looked at for one that is worth repeating.
@@ -159,7 +159,7 @@ impl Connection {
     #[inline]
     fn poll_data(&mut self, now: Time) -> Option<Transmit> {
         self.wake = None;
-        if self.sending.is_empty() {
+        if !self.sending.values().any(SendStream::is_busy) {
             // As at the end that only receives.
             return None;
         }
@@ -223,7 +223,7 @@ impl Connection {
     }
 
     fn backlog(&self, credit: u64) -> Backlog {
-        let unsent = self.sending.values().map(crate::stream::send::SendStream::unsent).sum();
+        let unsent = self.sending.values().map(SendStream::unsent).sum();
         let outstanding = self.sending.values().map(|sending| sending.next() - sending.delivered()).sum();
         Backlog { unsent: Bytes(unsent), credit: Bytes(credit), outstanding: Bytes(outstanding) }
     }
@@ -239,7 +239,7 @@ impl Connection {
     #[inline]
     fn next_stream_to_serve(&self, credit: u64) -> Option<u32> {
         let again = self.sending.iter().find(|(_, sending)| sending.has_unbound());
-        let is_ready = |entry: &(&u32, &crate::stream::send::SendStream)| entry.1.is_ready(credit);
+        let is_ready = |entry: &(&u32, &SendStream)| entry.1.is_ready(credit);
         again
             .or_else(|| self.sending.range(self.turn + 1..).find(is_ready))
             .or_else(|| self.sending.iter().find(is_ready))

@@ -90,6 +90,11 @@ impl SendStream {
         self.has_unbound() || self.unsent() > 0 && is_open || self.owes_end()
     }
 
+    /// Whether anything of it is to be sent, or under way.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.delivered < self.written || self.owes_end() || matches!(self.end, End::Sent | End::Lost)
+    }
+
     /// Whether only the windows hold new data back.
     pub(crate) fn is_blocked(&self, credit: u64) -> bool {
         !self.has_unbound() && self.unsent() > 0 && (credit == 0 || self.next >= self.limit)
