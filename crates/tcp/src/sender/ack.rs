@@ -96,7 +96,7 @@ impl Sender {
             let ce_bytes = if segment.flags.has(Flags::ECE) { harvest.bytes } else { 0 };
             self.tell(now, &harvest, was_in_recovery, Bytes(ce_bytes), cc);
         }
-        if has_advanced || harvest.bytes > 0 {
+        if has_advanced || harvest.newest.is_some_and(|newest| self.is_before_first(newest.sent_at)) {
             self.arm(now, true);
         } else if has_moved_window {
             self.arm(now, false);
@@ -313,6 +313,12 @@ impl Sender {
         let reduction = wants.then(|| RateReduction::new(in_flight, target, self.config.mss));
         self.phase = Phase::Recovery { end: self.next, reduction, is_first_sent: false };
         self.marked_until = self.next;
+    }
+
+    /// Whether what was sent then left before the first missing packet did, the last time. What was sent later and arrives does not put off the timeout:
+    /// selective acknowledgements go on for as long as there is something to send, whether or not a retransmission was lost.
+    fn is_before_first(&self, sent_at: Time) -> bool {
+        self.board.front().is_none_or(|first| sent_at < first.sent_at)
     }
 
     /// Payload sent and not acknowledged cumulatively (`FlightSize`), without what went out behind a gap as selective acknowledgements came: that
