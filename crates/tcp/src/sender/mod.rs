@@ -319,7 +319,7 @@ impl Sender {
 
     /// Written, and never sent. The FIN has a position of its own behind the last byte.
     #[inline]
-    fn unsent(&self) -> u64 {
+    pub(crate) fn unsent(&self) -> u64 {
         self.written.saturating_sub(self.next)
     }
 
