@@ -42,7 +42,7 @@ impl Link {
         }
         let mut at = sent_at + Span::from_millis(20);
         if let Some(index) = self.late.iter().position(|late| late.0 == number) {
-            at = at + self.late.remove(index).1;
+            at += self.late.remove(index).1;
         }
         Some(at)
     }
