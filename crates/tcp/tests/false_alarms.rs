@@ -59,6 +59,8 @@ struct Outcome {
     threshold: Option<Bytes>,
     /// The largest window there was.
     window: Bytes,
+    /// The most that had been sent, and was not acknowledged cumulatively.
+    unacked: Bytes,
 }
 
 fn run(config: Config, drops: &[u64]) -> Stats {
@@ -72,7 +74,7 @@ fn run_over(config: Config, mut link: Link) -> Outcome {
     let mut air: [VecDeque<(Time, Segment)>; 2] = [VecDeque::new(), VecDeque::new()];
     let mut free_at = Time::ZERO;
     let mut now = Time::ZERO;
-    let mut window = Bytes::ZERO;
+    let (mut window, mut unacked) = (Bytes::ZERO, Bytes::ZERO);
     ends[0].open(now, controllers[0].as_mut());
     ends[0].write(Bytes(link.packets * MSS));
     while ends[1].received() < Bytes(link.packets * MSS) || ends[0].in_flight() > Bytes::ZERO {
@@ -96,6 +98,7 @@ fn run_over(config: Config, mut link: Link) -> Outcome {
             }
         }
         window = window.max(controllers[0].allowance(id).window);
+        unacked = unacked.max(Bytes(link.packets * MSS) - ends[0].unsent() - ends[0].acked());
         let arrivals = air.iter().filter_map(|way| way.front().map(|(at, _)| *at));
         let next = arrivals.chain(ends.iter().filter_map(Endpoint::poll_deadline)).min().expect("somebody waits");
         now = next.max(now);
@@ -108,7 +111,7 @@ fn run_over(config: Config, mut link: Link) -> Outcome {
         }
     }
     assert!(link.drops.is_empty() && link.late.is_empty(), "never sent: {link:?}");
-    Outcome { stats: *ends[0].stats(), threshold: controllers[0].threshold(id), window }
+    Outcome { stats: *ends[0].stats(), threshold: controllers[0].threshold(id), window, unacked }
 }
 
 fn config(detection: Detection) -> Config {
@@ -175,6 +178,15 @@ fn a_timeout_reduces_the_window_not_all_that_is_behind_the_gap() {
     assert!(threshold.is_some_and(|threshold| threshold <= Bytes(10 * MSS)), "{threshold:?}");
 }
 
+/// A retransmission is lost too, and there is much more to send: what arrives behind the gap does not put off the timeout until all is sent.
+#[test]
+fn what_arrives_behind_a_gap_does_not_put_off_the_timeout() {
+    let config = Config { initial_threshold: Some(Bytes(16 * MSS)), timestamps: false, ..config(Detection::Sack) };
+    let Outcome { stats, unacked, .. } = run_over(config, Link { packets: 2_000, ..Link::losing(&[30, 30]) });
+    assert_eq!((stats.recoveries, stats.timeouts), (1, 1), "{stats:?}");
+    assert!(unacked < Bytes(400 * MSS), "{unacked}");
+}
+
 /// The first gap is a packet that comes late, the second is a loss. When the first has turned out to be none, the second has still to be found, and to
 /// cost half the window, not half of all that has gone out meanwhile.
 #[test]
@@ -182,7 +194,7 @@ fn what_is_lost_behind_a_late_packet_is_found_and_reduces_the_window() {
     for detection in [Detection::Sack, Detection::Rack] {
         let config = Config { initial_threshold: Some(Bytes(16 * MSS)), ..config(detection) };
         let link = Link { late: vec![(40, Span::from_millis(32))], packets: 400, ..Link::losing(&[42]) };
-        let Outcome { stats, threshold, window } = run_over(config, link);
+        let Outcome { stats, threshold, window, .. } = run_over(config, link);
         assert_eq!((stats.undone, stats.recoveries, stats.timeouts), (1, 2, 0), "{detection:?}: {stats:?}");
         let half = Bytes(window.0 / 2);
         assert!(threshold.is_some_and(|threshold| threshold <= half), "{detection:?}: {threshold:?} of {window}");
@@ -195,7 +207,7 @@ fn one_loss_among_late_packets_is_reason_enough() {
     for detection in [Detection::Sack, Detection::Rack] {
         let config = Config { initial_threshold: Some(Bytes(16 * MSS)), ..config(detection) };
         let link = Link { late: vec![(40, Span::from_millis(45))], packets: 400, ..Link::losing(&[42]) };
-        let Outcome { stats, threshold, window } = run_over(config, link);
+        let Outcome { stats, threshold, window, .. } = run_over(config, link);
         assert_eq!((stats.undone, stats.recoveries, stats.timeouts), (0, 1, 0), "{detection:?}: {stats:?}");
         let half = Bytes(window.0 / 2);
         assert!(threshold.is_some_and(|threshold| threshold <= half), "{detection:?}: {threshold:?} of {window}");
