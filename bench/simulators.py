@@ -90,6 +90,23 @@ def ours(scenario, seeds, *settings):
         return found
 
 
+def starts(scenario, seed, *settings):
+    """When each of our flows begins with this seed, in seconds: the peer's are to begin then too."""
+    with tempfile.TemporaryDirectory() as folder:
+        trace = pathlib.Path(folder) / "trace.csv"
+        command = [lib.anabranch(), "simulate", SCENARIOS / scenario, "--seeds", 1, "--trace", trace]
+        for setting in (*settings, f"seed={seed}", "duration=1.1 s", "warmup=0 s", "window=[]"):
+            command += ["--set", setting]
+        run(command)
+        found = {}
+        with open(trace, newline="") as table:
+            for row in csv.DictReader(table):
+                # The client's SYN.
+                if row["event"] == "sent" and row["flags"] == "0x02":
+                    found.setdefault(int(row["flow_connection"]), row["time_s"])
+        return [found[flow] for flow in sorted(found)]
+
+
 def mean(values):
     return statistics.fmean(values)
 

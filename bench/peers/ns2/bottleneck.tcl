@@ -1,14 +1,17 @@
 # One bottleneck in ns-2, for comparison: ns bottleneck.tcl KEY=VALUE...
-#   agent=sack|newreno|vegas  n=FLOWS  seed=N  rtt=MS  queue=PACKETS  stop=S  warm=S  iw=PACKETS  alpha=A  beta=B  random=0|1
+#   agent=sack|newreno|vegas  n=FLOWS  seed=N  rtt=MS  queue=PACKETS  stop=S  warm=S  iw=PACKETS  alpha=A  beta=B
+#   starts=S,S,… when each flow begins; without, drawn from the first second if random=1, else at 0
 #   red=0|1: RED with a sixth and a half of the queue, weight .002, probability .1, gentle
 # Prints one line of key=value: goodputs in Mbit/s, Jain's index, drops, mean queue and windows in packets, hops.
-array set o {agent sack n 2 seed 1 rtt 20 queue 168 stop 60 warm 20 iw 10 alpha 1 beta 3 random 1 red 0}
+array set o {agent sack n 2 seed 1 rtt 20 queue 168 stop 60 warm 20 iw 10 alpha 1 beta 3 random 1 red 0 starts ""}
 foreach word $argv { set pair [split $word =]; set o([lindex $pair 0]) [lindex $pair 1] }
 remove-all-packet-headers
 add-packet-header IP TCP Flags
 set ns [new Simulator]
 set draws [new RNG]
 $draws seed $o(seed)
+ns-random $o(seed)
+set starts [split $o(starts) ,]
 
 # 1500 bytes on the wire. These agents disagree on what a packet's headers are.
 set header 52
@@ -55,7 +58,8 @@ for {set i 0} {$i < $o(n)} {incr i} {
     $ns connect $tcp($i) $sink
     set ftp [new Application/FTP]
     $ftp attach-agent $tcp($i)
-    $ns at [expr {$o(random) ? [$draws uniform 0 1] : 0}] "$ftp start"
+    set start [expr {$o(random) ? [$draws uniform 0 1] : 0}]
+    $ns at [expr {$i < [llength $starts] ? [lindex $starts $i] : $start}] "$ftp start"
     set window($i) 0
 }
 set looks 0

@@ -296,6 +296,13 @@ impl Endpoint {
         self.sender.acked()
     }
 
+    /// Payload that was written and never sent.
+    #[must_use]
+    #[inline]
+    pub fn unsent(&self) -> Bytes {
+        Bytes(self.sender.unsent())
+    }
+
     /// Payload under way.
     #[must_use]
     pub fn in_flight(&self) -> Bytes {

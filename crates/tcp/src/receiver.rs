@@ -29,8 +29,10 @@ pub(crate) struct Receiver {
     ack: Ack,
     /// Full packets since the last acknowledgement.
     unacked: u32,
-    /// To be echoed: the timestamp of the earliest segment not yet acknowledged (RFC 7323, section 4.2).
+    /// To be echoed: the timestamp of the earliest segment not yet acknowledged, or of the one that filled a hole (`TS.Recent` of RFC 7323).
     echo: u32,
+    /// What the latest acknowledgement said (`Last.ACK.sent`).
+    acked: u64,
     /// A marked packet came, and the sender has not said that it knows.
     is_marked: bool,
     /// The window's end that the sender was told last.
@@ -83,6 +85,7 @@ impl Receiver {
             ack: Ack::None,
             unacked: 0,
             echo: 0,
+            acked: 0,
             is_marked: false,
             told: 0,
         }
@@ -109,7 +112,8 @@ impl Receiver {
             }
             return;
         }
-        if self.ack == Ack::None && from <= self.next {
+        // RFC 7323, section 4.3, rule 2. Even if an acknowledgement is due: an older echo would say that a retransmission was for nothing.
+        if from <= self.acked && segment.timestamp.wrapping_sub(self.echo).cast_signed() >= 0 {
             self.echo = segment.timestamp;
         }
         if to <= self.next {
@@ -213,6 +217,7 @@ impl Receiver {
         let has_more = self.is_selective && (self.duplicate.is_some() || !self.blocks.is_empty());
         let (sack, sack_count) = if has_more { self.selective() } else { Default::default() };
         self.told = end;
+        self.acked = self.next;
         self.ack = Ack::None;
         self.unacked = 0;
         Answer {

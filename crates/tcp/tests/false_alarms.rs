@@ -10,24 +10,74 @@ use wire::tcp::Segment;
 const MSS: u64 = 1_448;
 const PACKETS: u64 = 120;
 
-/// Sends 120 packets over a link that takes a millisecond for each and 20 ms to the other end. `drops` are numbers of packets, the first is 0: each
-/// is lost as often as it is listed.
-fn run(config: Config, drops: &[u64]) -> Stats {
-    run_to_threshold(config, drops).0
+/// A link that takes a millisecond for each packet with data and 20 ms to the other end, either way. Packets are numbered, the first is 0.
+#[derive(Clone, Debug)]
+struct Link {
+    /// Each of these is lost as often as it is listed.
+    drops: Vec<u64>,
+    /// These take longer, the first time they are sent.
+    late: Vec<(u64, Span)>,
+    /// Hosts look only at multiples of this, and then at all that has come.
+    tick: Span,
+    /// How much is sent.
+    packets: u64,
 }
 
-/// The same, with the slow start threshold in the end.
-fn run_to_threshold(config: Config, drops: &[u64]) -> (Stats, Option<Bytes>) {
-    let mut drops = drops.to_vec();
+impl Default for Link {
+    fn default() -> Link {
+        Link { drops: Vec::new(), late: Vec::new(), tick: Span::from_nanos(1), packets: PACKETS }
+    }
+}
+
+impl Link {
+    fn losing(drops: &[u64]) -> Link {
+        Link { drops: drops.to_vec(), ..Link::default() }
+    }
+
+    /// When the packet `number` arrives that leaves at `now`; `None` if it does not.
+    fn arrival(&mut self, number: u64, sent_at: Time) -> Option<Time> {
+        if let Some(index) = self.drops.iter().position(|drop| *drop == number) {
+            self.drops.remove(index);
+            return None;
+        }
+        let mut at = sent_at + Span::from_millis(20);
+        if let Some(index) = self.late.iter().position(|late| late.0 == number) {
+            at += self.late.remove(index).1;
+        }
+        Some(at)
+    }
+
+    fn ticked(&self, at: Time) -> Time {
+        Time::from_nanos(at.as_nanos().next_multiple_of(self.tick.as_nanos()))
+    }
+}
+
+/// How a transfer went.
+struct Outcome {
+    stats: Stats,
+    /// The slow start threshold in the end.
+    threshold: Option<Bytes>,
+    /// The largest window there was.
+    window: Bytes,
+    /// The most that had been sent, and was not acknowledged cumulatively.
+    unacked: Bytes,
+}
+
+fn run(config: Config, drops: &[u64]) -> Stats {
+    run_over(config, Link::losing(drops)).stats
+}
+
+fn run_over(config: Config, mut link: Link) -> Outcome {
     let id = SubflowId(1);
     let mut ends = [Endpoint::client(config.clone(), id), Endpoint::server(config, id)];
     let mut controllers = [by_name("reno").expect("known"), by_name("reno").expect("known")];
     let mut air: [VecDeque<(Time, Segment)>; 2] = [VecDeque::new(), VecDeque::new()];
     let mut free_at = Time::ZERO;
     let mut now = Time::ZERO;
+    let (mut window, mut unacked) = (Bytes::ZERO, Bytes::ZERO);
     ends[0].open(now, controllers[0].as_mut());
-    ends[0].write(Bytes(PACKETS * MSS));
-    while ends[1].received() < Bytes(PACKETS * MSS) || ends[0].in_flight() > Bytes::ZERO {
+    ends[0].write(Bytes(link.packets * MSS));
+    while ends[1].received() < Bytes(link.packets * MSS) || ends[0].in_flight() > Bytes::ZERO {
         assert!(now < Time::ZERO + Span::from_secs(60), "it takes for ever: {:?}", ends[0].stats());
         for side in 0..2 {
             let controller = controllers[side].as_mut();
@@ -36,19 +86,19 @@ fn run_to_threshold(config: Config, drops: &[u64]) -> (Stats, Option<Bytes>) {
             }
             while let Some(transmit) = ends[side].poll_send(now, controller) {
                 let segment = transmit.segment;
-                let mut at = now;
+                let mut at = now + Span::from_millis(20);
                 if segment.len > 0 {
                     free_at = free_at.max(now) + Span::from_millis(1);
-                    at = free_at;
-                    let number = (segment.seq - 1) / MSS;
-                    if let Some(index) = drops.iter().position(|drop| *drop == number) {
-                        drops.remove(index);
-                        continue;
-                    }
+                    let Some(arrival) = link.arrival((segment.seq - 1) / MSS, free_at) else { continue };
+                    at = arrival;
                 }
-                air[1 - side].push_back((at + Span::from_millis(20), segment));
+                let at = link.ticked(at);
+                let position = air[1 - side].partition_point(|earlier| earlier.0 <= at);
+                air[1 - side].insert(position, (at, segment));
             }
         }
+        window = window.max(controllers[0].allowance(id).window);
+        unacked = unacked.max(Bytes(link.packets * MSS) - ends[0].unsent() - ends[0].acked());
         let arrivals = air.iter().filter_map(|way| way.front().map(|(at, _)| *at));
         let next = arrivals.chain(ends.iter().filter_map(Endpoint::poll_deadline)).min().expect("somebody waits");
         now = next.max(now);
@@ -60,8 +110,8 @@ fn run_to_threshold(config: Config, drops: &[u64]) -> (Stats, Option<Bytes>) {
             }
         }
     }
-    assert!(drops.is_empty(), "never sent: {drops:?}");
-    (*ends[0].stats(), controllers[0].threshold(id))
+    assert!(link.drops.is_empty() && link.late.is_empty(), "never sent: {link:?}");
+    Outcome { stats: *ends[0].stats(), threshold: controllers[0].threshold(id), window, unacked }
 }
 
 fn config(detection: Detection) -> Config {
@@ -123,7 +173,87 @@ fn a_timeout_reduces_the_window_not_all_that_is_behind_the_gap() {
         timestamps: false,
         ..config(Detection::Sack)
     };
-    let (stats, threshold) = run_to_threshold(patient, &[30, 30]);
+    let Outcome { stats, threshold, .. } = run_over(patient, Link::losing(&[30, 30]));
     assert_eq!((stats.recoveries, stats.timeouts), (1, 1), "{stats:?}");
     assert!(threshold.is_some_and(|threshold| threshold <= Bytes(10 * MSS)), "{threshold:?}");
+}
+
+/// A retransmission is lost too, and there is much more to send: what arrives behind the gap does not put off the timeout until all is sent.
+#[test]
+fn what_arrives_behind_a_gap_does_not_put_off_the_timeout() {
+    let config = Config { initial_threshold: Some(Bytes(16 * MSS)), timestamps: false, ..config(Detection::Sack) };
+    let Outcome { stats, unacked, .. } = run_over(config, Link { packets: 2_000, ..Link::losing(&[30, 30]) });
+    assert_eq!((stats.recoveries, stats.timeouts), (1, 1), "{stats:?}");
+    assert!(unacked < Bytes(400 * MSS), "{unacked}");
+}
+
+/// The first gap is a packet that comes late, the second is a loss. When the first has turned out to be none, the second has still to be found, and to
+/// cost half the window, not half of all that has gone out meanwhile.
+#[test]
+fn what_is_lost_behind_a_late_packet_is_found_and_reduces_the_window() {
+    for detection in [Detection::Sack, Detection::Rack] {
+        let config = Config { initial_threshold: Some(Bytes(16 * MSS)), ..config(detection) };
+        let link = Link { late: vec![(40, Span::from_millis(32))], packets: 400, ..Link::losing(&[42]) };
+        let Outcome { stats, threshold, window, .. } = run_over(config, link);
+        assert_eq!((stats.undone, stats.recoveries, stats.timeouts), (1, 2, 0), "{detection:?}: {stats:?}");
+        let half = Bytes(window.0 / 2);
+        assert!(threshold.is_some_and(|threshold| threshold <= half), "{detection:?}: {threshold:?} of {window}");
+    }
+}
+
+/// Here the second has been sent again before the first turns out to be none. It was lost indeed: the reduction stays.
+#[test]
+fn one_loss_among_late_packets_is_reason_enough() {
+    for detection in [Detection::Sack, Detection::Rack] {
+        let config = Config { initial_threshold: Some(Bytes(16 * MSS)), ..config(detection) };
+        let link = Link { late: vec![(40, Span::from_millis(45))], packets: 400, ..Link::losing(&[42]) };
+        let Outcome { stats, threshold, window, .. } = run_over(config, link);
+        assert_eq!((stats.undone, stats.recoveries, stats.timeouts), (0, 1, 0), "{detection:?}: {stats:?}");
+        let half = Bytes(window.0 / 2);
+        assert!(threshold.is_some_and(|threshold| threshold <= half), "{detection:?}: {threshold:?} of {window}");
+    }
+}
+
+#[test]
+fn several_late_packets_are_undone_together() {
+    for detection in [Detection::Sack, Detection::Rack] {
+        let late = [40, 42, 44].map(|number| (number, Span::from_millis(35))).to_vec();
+        let stats = run_over(config(detection), Link { late, ..Link::default() }).stats;
+        assert_eq!((stats.undone, stats.recoveries, stats.timeouts), (1, 1, 0), "{detection:?}: {stats:?}");
+    }
+}
+
+/// Only the first of them was sent again when it turns out to be late. The others are no loss either, though later ones have arrived.
+#[test]
+fn reordering_is_noticed_once() {
+    let late = [(100, 8), (102, 8), (104, 8)].map(|(number, ms)| (number, Span::from_millis(ms))).to_vec();
+    for detection in [Detection::Sack, Detection::Rack] {
+        let config = Config { initial_threshold: Some(Bytes(60 * MSS)), ..config(detection) };
+        let stats = run_over(config, Link { late: late.clone(), packets: 400, ..Link::default() }).stats;
+        let seen = (stats.undone, stats.recoveries, stats.retransmitted, stats.timeouts);
+        assert_eq!(seen, (1, 1, 1, 0), "{detection:?}: {stats:?}");
+    }
+}
+
+/// The same without selective acknowledgements: duplicates after the late packet do not come from retransmissions, there was but one.
+#[test]
+fn three_duplicates_after_a_late_packet_are_a_loss() {
+    for detection in [Detection::Reno, Detection::NewReno] {
+        let config = Config { initial_threshold: Some(Bytes(16 * MSS)), ..config(detection) };
+        let link = Link { late: vec![(40, Span::from_millis(32))], ..Link::losing(&[44]) };
+        let stats = run_over(config, link).stats;
+        assert_eq!((stats.undone, stats.recoveries, stats.timeouts), (1, 2, 0), "{detection:?}: {stats:?}");
+    }
+}
+
+/// What comes at the same time is answered together, by the time of what filled the gap.
+#[test]
+fn a_slow_receiver_does_not_make_a_loss_look_late() {
+    for detection in [Detection::Sack, Detection::Rack] {
+        for tick in 2..8 {
+            let link = Link { tick: Span::from_millis(tick), ..Link::losing(&[30]) };
+            let stats = run_over(config(detection), link).stats;
+            assert_eq!((stats.undone, stats.recoveries), (0, 1), "{detection:?}, {tick} ms: {stats:?}");
+        }
+    }
 }

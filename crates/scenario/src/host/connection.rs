@@ -19,15 +19,13 @@ pub struct Subflow {
     pub route: Route,
     /// Its number among the scenario's connections.
     pub connection: u32,
-    /// Payload handed to the endpoint.
-    written: Bytes,
 }
 
 impl Subflow {
     /// An endpoint that sends along `route`; `connection` is its number among the scenario's.
     #[must_use]
     pub fn new(endpoint: Endpoint, route: Route, connection: u32) -> Subflow {
-        Subflow { endpoint, route, connection, written: Bytes::ZERO }
+        Subflow { endpoint, route, connection }
     }
 }
 
@@ -171,14 +169,13 @@ impl Connection {
             let subflow = &mut self.subflows[index];
             let room = if self.feed.fills_room() {
                 let window = self.controller.allowance(id(index)).window;
-                // Twice the window lies ahead of what is acknowledged: the next acknowledgements never find nothing to send.
-                subflow.endpoint.acked() + window + window + AHEAD - subflow.written
+                // A window waits to be sent: the next acknowledgements never find nothing, behind a gap neither.
+                window + AHEAD - subflow.endpoint.unsent()
             } else {
                 Bytes::ZERO
             };
             let bytes = self.feed.write(now, self.received, room);
             if bytes > Bytes::ZERO {
-                subflow.written += bytes;
                 subflow.endpoint.write(bytes);
             }
         }
@@ -213,7 +210,7 @@ impl Connection {
     }
 }
 
-/// What is written beyond two windows: ten packets.
+/// What is written beyond a window: ten packets.
 const AHEAD: Bytes = Bytes(15_000);
 
 /// Subflows are numbered as they stand in the file.

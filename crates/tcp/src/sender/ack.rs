@@ -87,7 +87,8 @@ impl Sender {
             self.stats.marks += 1;
             self.marked_until = self.next;
             self.owes_cwr = true;
-            cc.handle_congestion(now, self.id, &Congestion { signal: Signal::Mark, in_flight: self.flight_size() });
+            let in_flight = self.flight_size(cc);
+            cc.handle_congestion(now, self.id, &Congestion { signal: Signal::Mark, in_flight });
         }
         let new_losses = self.stats.lost > was_lost;
         self.leave(has_advanced, harvest.bytes, !new_losses);
@@ -95,7 +96,7 @@ impl Sender {
             let ce_bytes = if segment.flags.has(Flags::ECE) { harvest.bytes } else { 0 };
             self.tell(now, &harvest, was_in_recovery, Bytes(ce_bytes), cc);
         }
-        if has_advanced || harvest.bytes > 0 {
+        if has_advanced || harvest.newest.is_some_and(|newest| self.is_before_first(newest.sent_at)) {
             self.arm(now, true);
         } else if has_moved_window {
             self.arm(now, false);
@@ -166,18 +167,36 @@ impl Sender {
         is_usable.then(|| Span::from_micros(u64::from(stamp_of(now).wrapping_sub(segment.timestamp_echo))))
     }
 
-    /// The Eifel algorithm (RFC 3522): the answer is to the original, not to what was sent again.
+    /// The Eifel algorithm (RFC 3522): the answers are to the originals, not to what was sent again. Every packet that was sent again must be
+    /// answered so: one that was lost indeed is a reason for the reduction, whatever became of the others.
     fn undo_if_spurious<C: Controller + ?Sized>(&mut self, now: Time, segment: &Segment, cc: &mut C) {
-        let Eifel::Sent(repeated_at) = self.eifel else { return };
-        self.eifel = Eifel::Decided;
-        if !self.config.timestamps {
+        let Eifel::Sent { at, last } = self.eifel else { return };
+        let is_older = segment.timestamp_echo.wrapping_sub(at).cast_signed() < 0;
+        if is_older && self.una <= last {
             return;
         }
-        let is_older = segment.timestamp_echo.wrapping_sub(repeated_at).cast_signed() < 0;
+        self.eifel = Eifel::Decided;
+        if !self.config.timestamps || segment.timestamp_echo == 0 {
+            return;
+        }
         match self.phase {
             Phase::Recovery { .. } | Phase::Timeout { .. } if is_older => {
+                if matches!(self.phase, Phase::Recovery { .. }) {
+                    // It came after later ones. Without this, those behind it would be lost again at once.
+                    self.rack.handle_reordering();
+                }
                 self.phase = Phase::Open;
-                self.board.find_all();
+                let is_rack = self.config.detection == Detection::Rack;
+                let Sender { board, log, .. } = self;
+                board.find_all(|record| {
+                    if is_rack {
+                        log.push_back((record.sent_at, record.seq));
+                    }
+                });
+                // They were sent before what is in it.
+                log.make_contiguous().sort_unstable();
+                // The duplicates to come are not those of retransmissions: there was one.
+                self.recover = 0;
                 self.rtt.handle_undo();
                 self.stats.undone += 1;
                 cc.handle_undo(now, self.id);
@@ -287,7 +306,8 @@ impl Sender {
         self.stats.recoveries += 1;
         self.eifel = Eifel::Armed;
         self.recover = self.next;
-        cc.handle_congestion(now, self.id, &Congestion { signal: Signal::Loss, in_flight: self.flight_size() });
+        let flight = self.flight_size(cc);
+        cc.handle_congestion(now, self.id, &Congestion { signal: Signal::Loss, in_flight: flight });
         let target = cc.allowance(self.id).window;
         let wants = self.config.rate_reduction && self.config.detection.is_selective() && cc.wants_rate_reduction();
         let reduction = wants.then(|| RateReduction::new(in_flight, target, self.config.mss));
@@ -295,9 +315,16 @@ impl Sender {
         self.marked_until = self.next;
     }
 
-    /// Payload sent and not acknowledged cumulatively (`FlightSize`).
-    pub(super) fn flight_size(&self) -> Bytes {
-        Bytes(self.next - self.una)
+    /// Whether what was sent then left before the first missing packet did, the last time. What was sent later and arrives does not put off the timeout:
+    /// selective acknowledgements go on for as long as there is something to send, whether or not a retransmission was lost.
+    fn is_before_first(&self, sent_at: Time) -> bool {
+        self.board.front().is_none_or(|first| sent_at < first.sent_at)
+    }
+
+    /// Payload sent and not acknowledged cumulatively (`FlightSize`), without what went out behind a gap as selective acknowledgements came: that
+    /// is up to many windows, and says nothing of what the path holds (RFC 5681, section 3.2).
+    pub(super) fn flight_size<C: Controller + ?Sized>(&self, cc: &C) -> Bytes {
+        Bytes(self.next - self.una).min(cc.allowance(self.id).window)
     }
 
     /// Ends recovery, or goes on with it.

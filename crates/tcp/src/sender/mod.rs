@@ -108,9 +108,9 @@ pub(crate) struct Sender {
 enum Eifel {
     /// Nothing was sent again yet.
     Armed,
-    /// The first retransmission left at this time of the timestamps' clock.
-    Sent(u32),
-    /// The first acknowledgement after it has decided. Later ones answer packets that were sent before later retransmissions, lost or not.
+    /// The first retransmission left `at` this time of the timestamps' clock; `last` is the highest position of any so far.
+    Sent { at: u32, last: u64 },
+    /// One was answered, or all originals were.
     Decided,
 }
 
@@ -319,7 +319,7 @@ impl Sender {
 
     /// Written, and never sent. The FIN has a position of its own behind the last byte.
     #[inline]
-    fn unsent(&self) -> u64 {
+    pub(crate) fn unsent(&self) -> u64 {
         self.written.saturating_sub(self.next)
     }
 
@@ -374,8 +374,10 @@ impl Sender {
         };
         if is_retransmission {
             self.stats.retransmitted += 1;
-            if matches!(self.eifel, Eifel::Armed) {
-                self.eifel = Eifel::Sent(stamp_of(now));
+            match &mut self.eifel {
+                Eifel::Armed => self.eifel = Eifel::Sent { at: stamp_of(now), last: seq },
+                Eifel::Sent { last, .. } => *last = (*last).max(seq),
+                Eifel::Decided => {}
             }
             self.board.repeat(seq);
             if let Some(record) = self.board.find(seq) {

@@ -67,6 +67,8 @@ pub(super) struct Scoreboard {
     repeat_from: u64,
     /// Every record below has been judged by what was delivered beyond it.
     judged: u64,
+    /// Records from the first position on were found again, and are judged anew once a packet from the second on can be.
+    found: Option<(u64, u64)>,
 }
 
 impl Scoreboard {
@@ -191,12 +193,17 @@ impl Scoreboard {
         self.repeat_from = 0;
     }
 
-    /// Nothing was lost: what waits to be sent again, and never was, is in flight after all.
-    pub(super) fn find_all(&mut self) {
+    /// Nothing was lost: what waits to be sent again, and never was, is in flight after all. Hands over each, in the order in which they were sent.
+    /// One may be lost even so; what has arrived so far is no sign of it, what is sent from now on will be.
+    pub(super) fn find_all(&mut self, mut each: impl FnMut(&Record)) {
+        let next = self.back().map_or(0, Record::end);
         for record in self.records.iter_mut().filter(|record| record.state == State::Lost && !record.is_repeated) {
             record.state = State::InFlight;
             self.in_flight += u64::from(record.span);
             self.lost -= u64::from(record.span);
+            let from = self.found.map_or(record.seq, |(from, _)| from.min(record.seq));
+            self.found = Some((from, next));
+            each(record);
         }
     }
 
@@ -245,6 +252,12 @@ impl Scoreboard {
 
     /// Marks as lost what is in flight below `end` for the first time, and hands it over.
     pub(super) fn judge(&mut self, end: u64, mut each: impl FnMut(Record)) {
+        if let Some((from, beyond)) = self.found
+            && end > beyond
+        {
+            self.judged = self.judged.min(from);
+            self.found = None;
+        }
         let una = self.front().map_or(0, |record| record.seq);
         let from = self.judged.max(una);
         if end <= from {

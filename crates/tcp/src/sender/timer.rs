@@ -92,15 +92,14 @@ impl Sender {
     fn time_out<C: Controller + ?Sized>(&mut self, now: Time, cc: &mut C) {
         self.rtt.handle_timeout();
         self.stats.timeouts += 1;
-        // Behind a packet that was lost twice, selective acknowledgements let out many windows: they say nothing of what the path holds.
-        let flight = self.flight_size().min(cc.allowance(self.id).window);
+        let flight = self.flight_size(cc);
         let stats = &mut self.stats;
         self.board.lose_all(|_| stats.lost += 1);
         self.log.clear();
         self.rack_due = None;
         self.duplicates = 0;
         // When the timer runs out again for the same packet, the first retransmission counts.
-        if !matches!((self.phase, self.eifel), (Phase::Timeout { .. }, Eifel::Sent(_))) {
+        if !matches!((self.phase, self.eifel), (Phase::Timeout { .. }, Eifel::Sent { .. })) {
             self.eifel = Eifel::Armed;
         }
         self.recover = self.next;
