@@ -84,8 +84,8 @@ impl Scenario {
         }
         let mut links = Vec::with_capacity(self.links.len());
         for LinkSpec { name, between: [a, b], up, down } in &self.links {
-            let up = topology.link(&format!("{name}/up"), a, b, up.clone())?;
-            let down = topology.link(&format!("{name}/down"), b, a, down.clone())?;
+            let up = topology.link(&format!("{name}/up"), a, b, Arc::clone(up))?;
+            let down = topology.link(&format!("{name}/down"), b, a, Arc::clone(down))?;
             links.push((up, down));
         }
         let slowest = self.slowest_packet();

@@ -7,6 +7,8 @@ mod flows;
 mod parse;
 mod substitute;
 
+use std::sync::Arc;
+
 use link::Profile;
 pub use link::config::{ConfigError, Problem};
 use units::{Bytes, Rate, Seed, Span};
@@ -53,9 +55,9 @@ pub struct LinkSpec {
     /// Which nodes.
     pub between: [String; 2],
     /// From the first to the second.
-    pub up: Profile,
+    pub up: Arc<Profile>,
     /// Back.
-    pub down: Profile,
+    pub down: Arc<Profile>,
 }
 
 /// Somebody who sends to somebody.
