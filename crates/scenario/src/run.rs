@@ -69,7 +69,7 @@ impl Run {
     /// A measure over a window of the file's.
     #[must_use]
     pub fn measure_in(&self, window: &str, scope: &str, of: &str, name: &str) -> Option<f64> {
-        let is_it = |m: &&Measure| m.scope == scope && *m.of == *of && m.name == name && *m.window == *window;
+        let is_it = |m: &&Measure| m.scope() == scope && *m.of == *of && m.name() == name && *m.window == *window;
         self.measures.iter().find(is_it).map(|measure| measure.value)
     }
 }
