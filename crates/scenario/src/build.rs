@@ -200,12 +200,12 @@ fn tcp(
     seed: Seed,
 ) -> (Connection, Connection) {
     let reader_opens = matches!(spec.source, Source::Web(_));
-    let config = Arc::new(spec.config.clone());
+    let config = &spec.config;
     let (mut there, mut back) = (Vec::new(), Vec::new());
     for (number, (out, home)) in (0..).zip(ways) {
         let id = SubflowId(number);
-        let client = Endpoint::client(Arc::clone(&config), id);
-        let server = Endpoint::server(Arc::clone(&config), id);
+        let client = Endpoint::client(Arc::clone(config), id);
+        let server = Endpoint::server(Arc::clone(config), id);
         let (sender, receiver) = if reader_opens { (server, client) } else { (client, server) };
         there.push(Subflow::new(sender, *out, first + number));
         back.push(Subflow::new(receiver, *home, first + number));

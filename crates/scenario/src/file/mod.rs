@@ -105,8 +105,8 @@ pub enum Transport {
 pub struct TcpSpec {
     /// The controller's name and parameters, as `policy::cc::by_name` reads them.
     pub controller: String,
-    /// What the endpoints can do.
-    pub config: tcp::Config,
+    /// What the endpoints can do; flows of one entry of the file share it.
+    pub config: Arc<tcp::Config>,
     /// The names of the links of each subflow's way there; empty for the shortest one.
     pub subflows: Vec<Vec<String>>,
     /// What it has to send.
