@@ -54,6 +54,10 @@ impl Draft {
     fn add(&mut self, agent: Agent, first: u32, count: usize) -> usize {
         let number = self.agents.len();
         self.ends.extend((0..count).map(|subflow| (first + index(subflow), index(number), index(subflow))));
+        if self.agents.is_empty() {
+            // Most hosts have one, and it is large.
+            self.agents.reserve_exact(1);
+        }
         self.agents.push(agent);
         number
     }
@@ -100,7 +104,8 @@ impl Scenario {
             flows.push(ends);
         }
         let sim = topology.build(seed, |site| {
-            drafts.remove(site.name).map_or_else(Node::default, |(_, draft)| Node::new(draft.agents, &draft.ends))
+            let (_, draft) = drafts.remove(site.name).expect("every host is an end of a flow");
+            Node::new(draft.agents, &draft.ends)
         })?;
         Ok(Built { sim, flows, links, connections })
     }

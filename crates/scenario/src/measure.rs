@@ -235,7 +235,7 @@ impl Book {
         for (book, ends) in self.flows.iter_mut().zip(&built.flows) {
             book.received.note(received(built, ends).0, is_begin);
             if let Agent::Tcp(sender) = sender(built, ends) {
-                let stats = || sender.subflows().iter().map(|subflow| subflow.endpoint.stats());
+                let stats = || sender.subflows().map(|subflow| subflow.endpoint.stats());
                 book.retransmitted.note(stats().map(|stats| stats.retransmitted).sum(), is_begin);
                 book.timeouts.note(stats().map(|stats| stats.timeouts).sum(), is_begin);
             }

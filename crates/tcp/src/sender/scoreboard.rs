@@ -5,8 +5,10 @@ use alloc::vec::Vec;
 
 use units::{Bytes, Time};
 
-/// A packet that was sent and is not yet acknowledged cumulatively.
+/// A packet that was sent and is not yet acknowledged cumulatively. The order of the fields is kept: searches and judgements need the first
+/// 16 bytes only.
 #[derive(Clone, Copy, Debug)]
+#[repr(C)]
 pub(super) struct Record {
     /// Its first position.
     pub(super) seq: u64,

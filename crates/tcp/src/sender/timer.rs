@@ -100,7 +100,7 @@ impl Sender {
         self.rack_due = None;
         self.duplicates = 0;
         // When the timer runs out again for the same packet, the first retransmission counts.
-        if !matches!((self.phase, self.eifel), (Phase::Timeout { .. }, Eifel::Sent(_))) {
+        if !matches!((&self.phase, self.eifel), (Phase::Timeout { .. }, Eifel::Sent(_))) {
             self.eifel = Eifel::Armed;
         }
         self.recover = self.next;
