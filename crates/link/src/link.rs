@@ -343,13 +343,18 @@ impl<P> Link<P> {
     /// The next packet that has arrived at the far end by `now`, in order of arrival.
     #[inline]
     pub fn poll_deliver(&mut self, now: Time) -> Option<Delivery<P>> {
-        let delivery = match &mut self.line {
-            Line::Fixed(line) => line.poll_deliver(now),
-            Line::Varying(line) => {
-                line.advance(now, &self.profile, &mut self.counters);
-                line.poll_deliver(now)
-            }
-        }?;
+        // A delivery of either kind would be put together in memory, and waited for there.
+        let Line::Fixed(line) = &mut self.line else { return self.poll_deliver_varying(now) };
+        let delivery = line.poll_deliver(now)?;
+        self.counters.delivered.add(delivery.bytes);
+        Some(delivery)
+    }
+
+    #[inline(never)]
+    fn poll_deliver_varying(&mut self, now: Time) -> Option<Delivery<P>> {
+        let Line::Varying(line) = &mut self.line else { return None };
+        line.advance(now, &self.profile, &mut self.counters);
+        let delivery = line.poll_deliver(now)?;
         self.counters.delivered.add(delivery.bytes);
         Some(delivery)
     }
