@@ -11,18 +11,23 @@ use crate::profile::Profile;
 ///
 /// The same to the nanosecond as [`Varying`](crate::varying::Varying), but a packet moves once instead of twice, and nothing is
 /// divided as long as sizes repeat.
+///
+/// The order of the fields is kept: what says whether anything waits is in front.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub(crate) struct Fixed<P> {
     packets: VecDeque<Slot<P>>,
-    waiting: usize,
+    /// When the last packet leaves, or left.
+    free: Time,
+    waiting: u32,
+    /// The size that `cost` is of.
+    bytes: u32,
+    cost: Cost,
+    /// Bit-nanoseconds that the wire has left over in the nanosecond before `free`; below `rate`.
+    credit: u64,
     queued: Bytes,
     delay: Span,
     rate: u64,
-    /// When the last packet leaves, or left.
-    free: Time,
-    /// Bit-nanoseconds that the wire has left over in the nanosecond before `free`; below `rate`.
-    credit: u64,
-    cost: Cost,
 }
 
 /// A packet and its arrival. Sizes take 32 bits here, since slots decide how much memory a simulation touches.
@@ -38,7 +43,6 @@ struct Slot<P> {
 /// The wire time of packets of one size: `nanos` and a remainder in bit-nanoseconds, below the rate.
 #[derive(Clone, Copy, Debug)]
 struct Cost {
-    bytes: u32,
     nanos: u64,
     rest: u64,
 }
@@ -46,7 +50,7 @@ struct Cost {
 impl Cost {
     fn new(bytes: u32, rate: u64) -> Cost {
         let work = u64::from(bytes).checked_mul(WORK_PER_BYTE).expect("a packet is below 2 GiB");
-        Cost { bytes, nanos: work / rate, rest: work % rate }
+        Cost { nanos: work / rate, rest: work % rate }
     }
 }
 
@@ -69,13 +73,25 @@ impl<P> Fixed<P> {
             rate,
             free: Time::ZERO,
             credit: 0,
+            bytes: 0,
             cost: Cost::new(0, rate),
         })
     }
 
     #[inline]
     pub(crate) fn waiting(&self) -> Tally {
-        Tally { packets: self.waiting as u64, bytes: self.queued }
+        Tally { packets: u64::from(self.waiting), bytes: self.queued }
+    }
+
+    /// What waits at `now`, which is not before the last call.
+    #[inline]
+    pub(crate) fn queue(&mut self, now: Time) -> Tally {
+        if self.waiting == 0 && self.free <= now {
+            // One line of the processor's cache says so; the looks of a simulation come to thousands of idle links.
+            return Tally::default();
+        }
+        self.advance(now);
+        self.waiting()
     }
 
     /// When the last packet leaves, or left.
@@ -93,7 +109,7 @@ impl<P> Fixed<P> {
     }
 
     pub(crate) fn next_departure(&self) -> Option<Time> {
-        let first = self.packets.len() - self.waiting;
+        let first = self.packets.len() - self.waiting as usize;
         self.packets.get(first).map(|slot| slot.at - self.delay)
     }
 
@@ -102,10 +118,14 @@ impl<P> Fixed<P> {
         if self.packets.front()?.at > now {
             return None;
         }
-        if self.waiting == self.packets.len() {
+        if self.waiting as usize == self.packets.len() {
             self.advance(now);
         }
         let Slot { at, packet, bytes, is_corrupted, is_marked } = self.packets.pop_front()?;
+        if self.packets.is_empty() {
+            // From the start of its memory again: a simulation with thousands of links walks through less of it.
+            self.packets.clear();
+        }
         Some(Delivery { at, bytes: Bytes(u64::from(bytes)), is_corrupted, is_marked, packet })
     }
 
@@ -114,14 +134,15 @@ impl<P> Fixed<P> {
     pub(crate) fn push(&mut self, now: Time, waiting: Waiting<P>) {
         let Waiting { bytes, is_corrupted, is_marked, packet, .. } = waiting;
         let size = u32::try_from(bytes.0).expect("a packet is below 2 GiB");
-        if size != self.cost.bytes {
+        if size != self.bytes {
+            self.bytes = size;
             self.cost = Cost::new(size, self.rate);
         }
         if self.waiting == 0 {
             self.free = now;
             self.credit = 0;
         }
-        let Cost { nanos, rest, .. } = self.cost;
+        let Cost { nanos, rest } = self.cost;
         // What the wire had left over in the last nanosecond covers the remainder, or it takes one more.
         let nanos = if self.credit >= rest {
             self.credit -= rest;
@@ -146,7 +167,7 @@ impl<P> Fixed<P> {
             return;
         }
         while self.waiting > 0 {
-            let first = &self.packets[self.packets.len() - self.waiting];
+            let first = &self.packets[self.packets.len() - self.waiting as usize];
             if first.at > now + self.delay {
                 return;
             }

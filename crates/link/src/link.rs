@@ -15,17 +15,50 @@ use crate::varying::Varying;
 ///
 /// Time must not run backwards from call to call. Nothing has to happen at the moment when a packet leaves the queue: the
 /// link catches up, with exact times, whenever it is called.
+///
+/// The order of the fields is kept, so that what each packet needs is in as few lines of the processor's cache as possible.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub struct Link<P> {
     line: Line<P>,
-    queue: Limit,
-    /// Larger packets are dropped.
-    mtu: Bytes,
-    counters: Counters,
+    room: Room,
     /// `None` where a packet is always offered to the queue: the fast path. Boxed, since most links of a simulation are like that, and small.
     gate: Option<Box<Gate>>,
+    counters: Counters,
     /// Apart, since a simulation touches the rest at every hop and this hardly ever.
     profile: Arc<Profile>,
+}
+
+/// Which packets the queue takes: the profile's [`Limit`] and MTU, in little memory and without a choice between kinds of limits.
+#[derive(Clone, Copy, Debug)]
+struct Room {
+    bytes: Bytes,
+    packets: u32,
+    mtu: u32,
+}
+
+impl Room {
+    fn new(profile: &Profile) -> Room {
+        let small = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+        // Packets are below 2 GiB, and fewer than this.
+        let mtu = profile.mtu.map_or(u32::MAX, |mtu| small(mtu.0));
+        match profile.queue {
+            Limit::Bytes(bytes) => Room { bytes, packets: u32::MAX, mtu },
+            Limit::Packets(packets) => Room { bytes: Bytes(u64::MAX), packets: small(packets), mtu },
+        }
+    }
+
+    /// Whether one more packet may wait beside those that do.
+    #[inline]
+    fn has(self, waiting: Tally, bytes: Bytes) -> bool {
+        let fits = waiting.packets < u64::from(self.packets) && waiting.bytes + bytes <= self.bytes;
+        fits || waiting.packets == 0
+    }
+
+    #[inline]
+    fn is_too_large(self, bytes: Bytes) -> bool {
+        bytes > Bytes(u64::from(self.mtu))
+    }
 }
 
 /// What a packet has to pass before the queue.
@@ -109,11 +142,14 @@ impl Tally {
 
 /// What happened so far. Copies made by duplication are offered too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
 pub struct Counters {
     /// All that came to the link.
     pub offered: Tally,
     /// All that was taken out at the far end.
     pub delivered: Tally,
+    /// The most that ever waited, the packet on the wire included.
+    pub max_queue: Bytes,
     /// Dropped by a full queue, on arrival or, by FQ-CoDel, from the front.
     pub dropped_queue: u64,
     /// Dropped by the queue's management, on arrival or when leaving the queue.
@@ -132,8 +168,6 @@ pub struct Counters {
     pub reordered: u64,
     /// Packets damaged.
     pub corrupted: u64,
-    /// The most that ever waited, the packet on the wire included.
-    pub max_queue: Bytes,
 }
 
 impl Counters {
@@ -205,10 +239,9 @@ impl<P> Link<P> {
                 Some(fixed) => Line::Fixed(fixed),
                 None => Line::Varying(Box::new(Varying::new(&profile, seed))),
             },
-            queue: profile.queue,
-            mtu: profile.mtu.unwrap_or(Bytes(u64::MAX)),
-            counters: Counters::default(),
+            room: Room::new(&profile),
             gate: Gate::new(&profile, seed).map(Box::new),
+            counters: Counters::default(),
             profile,
         }
     }
@@ -249,6 +282,9 @@ impl<P> Link<P> {
 
     /// What waits at `now`, the packet on the wire included.
     pub fn queue(&mut self, now: Time) -> Tally {
+        if let Line::Fixed(line) = &mut self.line {
+            return line.queue(now);
+        }
         self.advance(now);
         self.waiting()
     }
@@ -307,13 +343,18 @@ impl<P> Link<P> {
     /// The next packet that has arrived at the far end by `now`, in order of arrival.
     #[inline]
     pub fn poll_deliver(&mut self, now: Time) -> Option<Delivery<P>> {
-        let delivery = match &mut self.line {
-            Line::Fixed(line) => line.poll_deliver(now),
-            Line::Varying(line) => {
-                line.advance(now, &self.profile, &mut self.counters);
-                line.poll_deliver(now)
-            }
-        }?;
+        // A delivery of either kind would be put together in memory, and waited for there.
+        let Line::Fixed(line) = &mut self.line else { return self.poll_deliver_varying(now) };
+        let delivery = line.poll_deliver(now)?;
+        self.counters.delivered.add(delivery.bytes);
+        Some(delivery)
+    }
+
+    #[inline(never)]
+    fn poll_deliver_varying(&mut self, now: Time) -> Option<Delivery<P>> {
+        let Line::Varying(line) = &mut self.line else { return None };
+        line.advance(now, &self.profile, &mut self.counters);
+        let delivery = line.poll_deliver(now)?;
         self.counters.delivered.add(delivery.bytes);
         Some(delivery)
     }
@@ -366,14 +407,14 @@ impl<P> Link<P> {
         if let Line::Varying(line) = &mut self.line
             && line.makes_room()
         {
-            return line.push_and_shed(now, waiting, self.queue, &mut self.counters);
+            return line.push_and_shed(now, waiting, self.profile.queue, &mut self.counters);
         }
         self.counters.dropped_queue += 1;
         Outcome::DroppedQueue
     }
 
     fn fits(&self, bytes: Bytes) -> bool {
-        self.queue.has_room(self.waiting(), bytes)
+        self.room.has(self.waiting(), bytes)
     }
 
     fn waiting(&self) -> Tally {
@@ -414,11 +455,11 @@ impl<P: Clone> Link<P> {
                 let bytes = offer.bytes;
                 line.advance(now);
                 self.counters.offered.add(bytes);
-                if bytes > self.mtu {
+                if self.room.is_too_large(bytes) {
                     self.counters.dropped_mtu += 1;
                     return Outcome::DroppedMtu;
                 }
-                if !self.queue.has_room(line.waiting(), bytes) {
+                if !self.room.has(line.waiting(), bytes) {
                     self.counters.dropped_queue += 1;
                     return Outcome::DroppedQueue;
                 }
@@ -440,7 +481,7 @@ impl<P: Clone> Link<P> {
             self.counters.dropped_blackout += 1;
             return Outcome::DroppedBlackout;
         }
-        if bytes > self.mtu {
+        if self.room.is_too_large(bytes) {
             self.counters.dropped_mtu += 1;
             return Outcome::DroppedMtu;
         }

@@ -7,7 +7,6 @@ use units::{Bytes, Rate, Span};
 use crate::aqm::Aqm;
 use crate::impair::Loss;
 use crate::jitter::Jitter;
-use crate::link::Tally;
 use crate::rate::{Change, RatePlan};
 
 /// One direction of a link. Times in it count from the start of the link's schedule.
@@ -96,18 +95,6 @@ pub enum Limit {
     Bytes(Bytes),
     /// A number of packets.
     Packets(u64),
-}
-
-impl Limit {
-    /// Whether one more packet may wait beside those that do.
-    #[inline]
-    pub(crate) fn has_room(self, waiting: Tally, bytes: Bytes) -> bool {
-        waiting.packets == 0
-            || match self {
-                Limit::Bytes(limit) => waiting.bytes + bytes <= limit,
-                Limit::Packets(limit) => waiting.packets < limit,
-            }
-    }
 }
 
 /// Packets that are held back, so that later ones overtake them.

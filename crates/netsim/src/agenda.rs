@@ -122,21 +122,27 @@ impl Agenda {
         if at >= END {
             return;
         }
-        let mut node = Node { at: at.as_nanos(), number: self.admitted, owner, next: NONE };
+        let (at, number) = (at.as_nanos(), self.admitted);
         self.admitted += 1;
-        let slot = node.at >> self.shift;
+        let slot = at >> self.shift;
         // Below the base, the difference wraps.
         if slot.wrapping_sub(self.base) >= BUCKETS as u64 {
             self.review.later += 1;
-            self.postpone(node);
+            self.postpone(Node { at, number, owner, next: NONE });
             return;
         }
         let bucket = place(slot);
-        node.next = self.heads[bucket];
-        self.heads[bucket] = if let Some(free) = self.nodes.get_mut(self.free as usize) {
-            std::mem::replace(&mut self.free, std::mem::replace(free, node).next)
+        let next = self.heads[bucket];
+        self.heads[bucket] = if let Some(node) = self.nodes.get_mut(self.free as usize) {
+            let free = std::mem::replace(&mut self.free, node.next);
+            // Field by field: a node put together elsewhere would be read back before its parts are written.
+            node.at = at;
+            node.number = number;
+            node.owner = owner;
+            node.next = next;
+            free
         } else {
-            self.nodes.push(node);
+            self.nodes.push(Node { at, number, owner, next });
             u32::try_from(self.nodes.len() - 1).expect("there are fewer events than this at a time")
         };
         self.words[bucket / 64] |= 1 << (bucket % 64);

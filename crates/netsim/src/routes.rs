@@ -21,44 +21,59 @@ pub(crate) struct Edge {
 /// How long a way is: first by links, then by delay.
 type Length = (u32, Span);
 
-/// The links of the shortest way from `start` to `end` among `nodes` nodes (Dijkstra's algorithm); `None` if there is none, or no
-/// way to go.
-pub(crate) fn shortest<'a, I: Iterator<Item = &'a Edge>>(
-    start: u32,
-    end: u32,
-    nodes: usize,
-    edges: impl Fn(u32) -> I,
-) -> Option<Vec<u32>> {
-    let mut best: Vec<Option<Length>> = vec![None; nodes];
-    // Node and link by which the best way comes.
-    let mut by: Vec<(u32, u32)> = vec![(start, 0); nodes];
-    let mut open = BinaryHeap::from([Reverse(((0, Span::ZERO), start))]);
-    best[start as usize] = Some((0, Span::ZERO));
-    while let Some(Reverse((length, node))) = open.pop() {
-        if node == end {
-            break;
+/// Finds shortest ways, one after the other, in the same memory.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Search {
+    /// How long the best known way to each node is, and its last link with the node where that begins. Only what was reached is not `None`.
+    best: Vec<Option<(Length, u32, u32)>>,
+    reached: Vec<u32>,
+    open: BinaryHeap<Reverse<(Length, u32)>>,
+}
+
+impl Search {
+    /// The links of the shortest way from `start` to `end` among `nodes` nodes (Dijkstra's algorithm); `None` if there is none, or no
+    /// way to go.
+    pub(crate) fn shortest<'a, I: Iterator<Item = &'a Edge>>(
+        &mut self,
+        start: u32,
+        end: u32,
+        nodes: usize,
+        edges: impl Fn(u32) -> I,
+    ) -> Option<Vec<u32>> {
+        for node in self.reached.drain(..) {
+            self.best[node as usize] = None;
         }
-        if best[node as usize].is_some_and(|best| best < length) {
-            continue;
-        }
-        for edge in edges(node) {
-            let length = (length.0 + 1, length.1 + edge.delay);
-            let known = &mut best[edge.to as usize];
-            if known.is_none_or(|known| length < known) {
-                *known = Some(length);
-                by[edge.to as usize] = (node, edge.link);
-                open.push(Reverse((length, edge.to)));
+        self.best.resize(nodes, None);
+        self.open.clear();
+        self.reach(start, ((0, Span::ZERO), start, 0));
+        while let Some(Reverse((length, node))) = self.open.pop() {
+            if node == end {
+                break;
+            }
+            if self.best[node as usize].is_some_and(|(best, ..)| best < length) {
+                continue;
+            }
+            for edge in edges(node) {
+                let length = (length.0 + 1, length.1 + edge.delay);
+                if self.best[edge.to as usize].is_none_or(|(known, ..)| length < known) {
+                    self.reach(edge.to, (length, node, edge.link));
+                }
             }
         }
+        let mut path = Vec::new();
+        let mut at = end;
+        while at != start {
+            let (_, node, link) = self.best[at as usize]?;
+            path.push(link);
+            at = node;
+        }
+        path.reverse();
+        (!path.is_empty()).then_some(path)
     }
-    best[end as usize]?;
-    let mut path = Vec::new();
-    let mut at = end;
-    while at != start {
-        let (node, link) = by[at as usize];
-        path.push(link);
-        at = node;
+
+    fn reach(&mut self, node: u32, by: (Length, u32, u32)) {
+        self.best[node as usize] = Some(by);
+        self.reached.push(node);
+        self.open.push(Reverse((by.0, node)));
     }
-    path.reverse();
-    (!path.is_empty()).then_some(path)
 }

@@ -10,7 +10,7 @@ use units::{Seed, Span};
 use crate::agenda::MAX_OWNERS;
 use crate::jitter::Jitter;
 use crate::net::{Net, Port};
-use crate::routes::{self, Edge, Route};
+use crate::routes::{Edge, Route, Search};
 use crate::{Host, Packet, Sim};
 
 /// A host of a topology, counted from zero in the order in which they were added.
@@ -133,6 +133,7 @@ pub struct Topology {
     link_by_name: HashMap<String, u32>,
     /// The links of all routes, one route behind the other.
     hops: Vec<u32>,
+    search: Search,
 }
 
 #[derive(Clone, Debug)]
@@ -140,7 +141,10 @@ struct Node {
     name: String,
     host: Option<HostId>,
     jitter: Span,
+    /// The links from here to routers, in the order in which they were added.
     out: Vec<Edge>,
+    /// Of a host: the links that lead to it, each with the node where it begins, in that order too.
+    home: Vec<(u32, Edge)>,
 }
 
 #[derive(Clone, Debug)]
@@ -196,7 +200,14 @@ impl Topology {
         }
         let link = index(self.links.len())?;
         self.link_by_name.insert(name.into(), link);
-        self.nodes[from as usize].out.push(Edge { link, to, delay: profile.delay });
+        let edge = Edge { link, to, delay: profile.delay };
+        // Apart, since a search looks at one host's only, and a router may have thousands.
+        let end = &mut self.nodes[to as usize];
+        if end.host.is_some() {
+            end.home.push((from, edge));
+        } else {
+            self.nodes[from as usize].out.push(edge);
+        }
         self.links.push(Wire { name: name.into(), from, to, profile });
         Ok(LinkId(link))
     }
@@ -240,12 +251,14 @@ impl Topology {
         let (start, _) = self.find_host(from, user)?;
         let (end, _) = self.find_host(to, user)?;
         let nodes = &self.nodes;
+        // Hosts do not forward.
         let edges = |node: u32| {
-            // Hosts do not forward; leaving them out keeps this fast where a router has thousands.
-            let forwards = move |edge: &&Edge| edge.to == end || nodes[edge.to as usize].host.is_none();
-            nodes[node as usize].out.iter().filter(forwards)
+            let last = nodes[end as usize].home.iter().filter(move |(from, _)| *from == node);
+            nodes[node as usize].out.iter().chain(last.map(|(_, edge)| edge))
         };
-        let path = routes::shortest(start, end, nodes.len(), edges)
+        let path = self
+            .search
+            .shortest(start, end, nodes.len(), edges)
             .ok_or_else(|| TopologyError::NoRoute { from: from.into(), to: to.into() })?;
         self.add_route(&path)
     }
@@ -344,7 +357,7 @@ impl Topology {
         }
         let node = index(self.nodes.len())?;
         self.node_by_name.insert(name.into(), node);
-        self.nodes.push(Node { name: name.into(), host, jitter: Span::ZERO, out: Vec::new() });
+        self.nodes.push(Node { name: name.into(), host, jitter: Span::ZERO, out: Vec::new(), home: Vec::new() });
         Ok(node)
     }
 

@@ -55,6 +55,10 @@ impl Draft {
     fn add(&mut self, agent: Agent, first: u32, count: usize) -> usize {
         let number = self.agents.len();
         self.ends.extend((0..count).map(|subflow| (first + index(subflow), index(number), index(subflow))));
+        if self.agents.is_empty() {
+            // Most hosts have one, and it is large.
+            self.agents.reserve_exact(1);
+        }
         self.agents.push(agent);
         number
     }
@@ -85,8 +89,8 @@ impl Scenario {
         }
         let mut links = Vec::with_capacity(self.links.len());
         for LinkSpec { name, between: [a, b], up, down } in &self.links {
-            let up = topology.link(&format!("{name}/up"), a, b, up.clone())?;
-            let down = topology.link(&format!("{name}/down"), b, a, down.clone())?;
+            let up = topology.link(&format!("{name}/up"), a, b, Arc::clone(up))?;
+            let down = topology.link(&format!("{name}/down"), b, a, Arc::clone(down))?;
             links.push((up, down));
         }
         let slowest = self.slowest_packet();
@@ -101,7 +105,8 @@ impl Scenario {
             flows.push(ends);
         }
         let sim = topology.build(seed, |site| {
-            drafts.remove(site.name).map_or_else(Node::default, |(_, draft)| Node::new(draft.agents, &draft.ends))
+            let (_, draft) = drafts.remove(site.name).expect("every host is an end of a flow");
+            Node::new(draft.agents, &draft.ends)
         })?;
         Ok(Built { sim, flows, links, connections })
     }
@@ -214,12 +219,12 @@ fn tcp(
     seed: Seed,
 ) -> (Connection, Connection) {
     let reader_opens = matches!(spec.source, Source::Web(_));
-    let config = Arc::new(spec.config.clone());
+    let config = &spec.config;
     let (mut there, mut back) = (Vec::new(), Vec::new());
     for (number, (out, home)) in (0..).zip(ways) {
         let id = SubflowId(number);
-        let client = Endpoint::client(Arc::clone(&config), id);
-        let server = Endpoint::server(Arc::clone(&config), id);
+        let client = Endpoint::client(Arc::clone(config), id);
+        let server = Endpoint::server(Arc::clone(config), id);
         let (sender, receiver) = if reader_opens { (server, client) } else { (client, server) };
         there.push(Subflow::new(sender, *out, first + number));
         back.push(Subflow::new(receiver, *home, first + number));

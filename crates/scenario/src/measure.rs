@@ -7,23 +7,51 @@ use units::{Rate, Span, Time};
 use crate::build::Built;
 use crate::file::{FlowSpec, Scenario, Transport, Window};
 use crate::host::{Agent, Request};
-use crate::run::{received, receiver, sender_state};
+use crate::run::{received, receiver, sender_counts, sender_state};
 
-/// A measured value.
+/// A measured value. A large scenario has tens of thousands: names are shared, or numbers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measure {
-    /// Of what kind the thing is: `flow`, `group`, `link` or `all`.
-    pub scope: &'static str,
     /// The flow, the group of flows, or the direction of a link; empty for `all`.
     pub of: Arc<str>,
     /// The window of time.
     pub window: Arc<str>,
-    /// What was measured.
-    pub name: &'static str,
-    /// Its unit.
-    pub unit: &'static str,
     /// How much.
     pub value: f64,
+    /// Which of [`SCOPES`].
+    scope: u8,
+    /// Which of [`MEASURES`].
+    kind: u8,
+}
+
+/// Of what kind a thing is that is measured.
+const SCOPES: [&str; 4] = ["flow", "group", "link", "all"];
+
+impl Measure {
+    /// A measure by its names; `None` if there is no such scope, or none of that name.
+    pub(crate) fn new(scope: &str, of: Arc<str>, window: Arc<str>, name: &str, value: f64) -> Option<Measure> {
+        let scope = u8::try_from(SCOPES.iter().position(|known| *known == scope)?).ok()?;
+        let kind = u8::try_from(MEASURES.iter().position(|known| known.0 == name)?).ok()?;
+        Some(Measure { of, window, value, scope, kind })
+    }
+
+    /// Of what kind the thing is: `flow`, `group`, `link` or `all`.
+    #[must_use]
+    pub fn scope(&self) -> &'static str {
+        SCOPES[usize::from(self.scope)]
+    }
+
+    /// What was measured: one of the names of [`MEASURES`].
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        MEASURES[usize::from(self.kind)].0
+    }
+
+    /// Its unit.
+    #[must_use]
+    pub fn unit(&self) -> &'static str {
+        MEASURES[usize::from(self.kind)].1
+    }
 }
 
 /// Every measure there is: name, unit, meaning.
@@ -60,21 +88,22 @@ pub(crate) struct Books {
 /// One window.
 struct Book {
     window: Window,
-    is_open: bool,
-    /// How often it was looked at.
+    /// How often it was looked at since its begin.
     looks: f64,
     flows: Vec<FlowBook>,
     links: Vec<LinkBook>,
+    /// Sums over the looks of each flow's window and round-trip time. Apart from the counters, which are read twice only.
+    sums: Vec<(f64, f64)>,
+    /// The same of what waits in each link's direction.
+    queues: Vec<f64>,
 }
 
-/// A flow in one window: counters less what they were at its begin, and sums over the looks.
+/// A flow in one window: counters less what they were at its begin.
 #[derive(Clone, Default)]
 struct FlowBook {
     received: Counter,
     retransmitted: Counter,
     timeouts: Counter,
-    window: f64,
-    rtt: f64,
 }
 
 /// A link's direction in one window.
@@ -84,7 +113,6 @@ struct LinkBook {
     drops: Counter,
     marks: Counter,
     losses: Counter,
-    queue: f64,
 }
 
 /// A counter at the begin of a window and at its end.
@@ -111,10 +139,11 @@ impl Books {
     pub(crate) fn new(scenario: &Scenario, built: &Built) -> Books {
         let book = |window: &Window| Book {
             window: window.clone(),
-            is_open: false,
             looks: 0.0,
             flows: vec![FlowBook::default(); built.flows.len()],
             links: vec![LinkBook::default(); built.links.len() * 2],
+            sums: vec![(0.0, 0.0); built.flows.len()],
+            queues: vec![0.0; built.links.len() * 2],
         };
         Books {
             windows: scenario.windows.iter().map(book).collect(),
@@ -122,11 +151,41 @@ impl Books {
         }
     }
 
-    /// Notes how things stand at `at`: what windows begin and end with, and what their means are made of.
+    /// Notes how things stand at `at`, among others the begin and the end of each window: what windows begin and end with, and what
+    /// their means are made of.
     pub(crate) fn look(&mut self, built: &mut Built, at: Span) {
-        let packets = &self.packets;
-        for book in self.windows.iter_mut().filter(|book| book.window.from <= at && at <= book.window.to) {
-            book.look(built, packets);
+        let is_open = |book: &Book| book.window.from <= at && at <= book.window.to;
+        let Some(first) = self.windows.iter().position(is_open) else { return };
+        self.windows[first].count(built, at);
+        // To look at a queue lets packets leave, and may count drops.
+        self.sum(built, at);
+        for book in self.windows[first + 1..].iter_mut().filter(|book| is_open(book)) {
+            book.count(built, at);
+        }
+    }
+
+    /// Adds to the sums of all windows that began before.
+    fn sum(&mut self, built: &mut Built, at: Span) {
+        let is_summed = |book: &&mut Book| book.window.from < at && at <= book.window.to;
+        let mut books: Vec<&mut Book> = self.windows.iter_mut().filter(is_summed).collect();
+        for book in &mut books {
+            book.looks += 1.0;
+        }
+        for (index, (ends, packet)) in built.flows.iter().zip(&self.packets).enumerate() {
+            if let Some(state) = sender_state(built, ends) {
+                let window = state.window.as_f64() / packet;
+                let rtt = state.rtt.map_or(0.0, Span::as_secs_f64);
+                for book in &mut books {
+                    book.sums[index].0 += window;
+                    book.sums[index].1 += rtt;
+                }
+            }
+        }
+        for (index, id) in built.links.iter().flat_map(|(up, down)| [*up, *down]).enumerate() {
+            let queue = float(built.sim.queue(id).packets.saturating_sub(1));
+            for book in &mut books {
+                book.queues[index] += queue;
+            }
         }
     }
 
@@ -168,48 +227,45 @@ impl Heard {
 }
 
 impl Book {
-    fn look(&mut self, built: &mut Built, packets: &[f64]) {
-        let is_first = !std::mem::replace(&mut self.is_open, true);
-        // The look at the begin is of the time before.
-        let weight = if is_first { 0.0 } else { 1.0 };
-        self.looks += weight;
-        for ((book, ends), packet) in self.flows.iter_mut().zip(&built.flows).zip(packets) {
-            book.received.note(received(built, ends).0, is_first);
-            if let Some(state) = sender_state(built, ends) {
-                book.retransmitted.note(state.retransmitted, is_first);
-                book.timeouts.note(state.timeouts, is_first);
-                book.window += weight * state.window.as_f64() / packet;
-                book.rtt += weight * state.rtt.map_or(0.0, Span::as_secs_f64);
+    /// Reads the counters, if `at` is the window's begin or end.
+    fn count(&mut self, built: &Built, at: Span) {
+        let is_begin = at == self.window.from;
+        if !is_begin && at != self.window.to {
+            return;
+        }
+        for (book, ends) in self.flows.iter_mut().zip(&built.flows) {
+            book.received.note(received(built, ends).0, is_begin);
+            if let Some(counts) = sender_counts(built, ends) {
+                book.retransmitted.note(counts.retransmitted, is_begin);
+                book.timeouts.note(counts.timeouts, is_begin);
             }
         }
         let ids = built.links.iter().flat_map(|(up, down)| [*up, *down]);
         for (book, id) in self.links.iter_mut().zip(ids) {
             let counters = built.sim.counters(id);
-            book.delivered.note(counters.delivered.bytes.0, is_first);
+            book.delivered.note(counters.delivered.bytes.0, is_begin);
             let drops = counters.dropped_queue + counters.dropped_aqm;
-            book.drops.note(drops, is_first);
-            book.marks.note(counters.marked, is_first);
-            book.losses.note(counters.dropped() - drops, is_first);
-            book.queue += weight * float(built.sim.queue(id).packets.saturating_sub(1));
+            book.drops.note(drops, is_begin);
+            book.marks.note(counters.marked, is_begin);
+            book.losses.note(counters.dropped() - drops, is_begin);
         }
     }
 
     fn close(&self, scenario: &Scenario, heard: &[Heard], measures: &mut Vec<Measure>) {
         let seconds = (self.window.to - self.window.from).as_secs_f64();
-        // Names are shared: a large scenario has tens of thousands of measures.
         let window: Arc<str> = self.window.name.as_str().into();
         let mut put = |scope, of: &Arc<str>, name: &'static str, value: f64| {
-            let unit = MEASURES.iter().find(|known| known.0 == name).expect("every measure is listed").1;
-            measures.push(Measure { scope, of: Arc::clone(of), window: Arc::clone(&window), name, unit, value });
+            let measure = Measure::new(scope, Arc::clone(of), Arc::clone(&window), name, value);
+            measures.push(measure.expect("every measure is listed"));
         };
         let goodput = |book: &FlowBook| book.received.gained() * 8.0 / 1e6 / seconds;
-        for ((flow, book), heard) in scenario.flows.iter().zip(&self.flows).zip(heard) {
+        for (((flow, book), sums), heard) in scenario.flows.iter().zip(&self.flows).zip(&self.sums).zip(heard) {
             let of: Arc<str> = flow.name.as_str().into();
             put("flow", &of, "goodput", goodput(book));
             match heard {
                 Heard::Requests(done) => {
-                    put("flow", &of, "window", book.window / self.looks);
-                    put("flow", &of, "rtt", book.rtt / self.looks * 1e3);
+                    put("flow", &of, "window", sums.0 / self.looks);
+                    put("flow", &of, "rtt", sums.1 / self.looks * 1e3);
                     put("flow", &of, "retransmissions", book.retransmitted.gained());
                     put("flow", &of, "timeouts", book.timeouts.gained());
                     requests(&self.window, done, |name, value| {
@@ -234,15 +290,17 @@ impl Book {
         let of: Arc<str> = "".into();
         put("all", &of, "goodput", goodputs.iter().sum());
         put("all", &of, "jain", jain(&goodputs));
-        for (link, books) in scenario.links.iter().zip(self.links.chunks_exact(2)) {
-            for ((direction, profile), book) in [("up", &link.up), ("down", &link.down)].into_iter().zip(books) {
+        let pairs = self.links.chunks_exact(2).zip(self.queues.chunks_exact(2));
+        for (link, (books, queues)) in scenario.links.iter().zip(pairs) {
+            let directions = [("up", &link.up), ("down", &link.down)];
+            for (((direction, profile), book), queue) in directions.into_iter().zip(books).zip(queues) {
                 let of: Arc<str> = format!("{}/{direction}", link.name).into();
                 let throughput = book.delivered.gained() * 8.0 / 1e6 / seconds;
                 put("link", &of, "throughput", throughput);
                 if profile.rate.base > Rate::ZERO {
                     put("link", &of, "utilisation", throughput * 1e6 / profile.rate.base.as_f64());
                 }
-                put("link", &of, "queue", book.queue / self.looks);
+                put("link", &of, "queue", queue / self.looks);
                 put("link", &of, "drops", book.drops.gained());
                 put("link", &of, "marks", book.marks.gained());
                 put("link", &of, "losses", book.losses.gained());

@@ -1,6 +1,6 @@
 //! What a sweep yields: kept run by run as it comes, then a table for people and a tidy one for programs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -101,7 +101,8 @@ impl Store {
     pub fn save(&self, job: &Job, measures: &[Measure]) -> Result<(), ResultsError> {
         let mut text = header(job);
         text.push('\n');
-        for Measure { scope, of, window, name, value, .. } in measures {
+        for measure in measures {
+            let (scope, name, Measure { of, window, value, .. }) = (measure.scope(), measure.name(), measure);
             writeln!(text, "{scope}\t{of}\t{window}\t{name}\t{value}").expect("memory takes all that is written");
         }
         Ok(report::write(self.path(job), text)?)
@@ -115,7 +116,7 @@ impl Store {
         let path = self.folder.join("measures").with_extension(extension);
         let mut writer = Writer::create(&path, schema(plan))?;
         for (keys, measure) in rows(plan, results) {
-            writer.row(&keys, measure.name, measure.value)?;
+            writer.row(&keys, measure.name(), measure.value)?;
         }
         writer.finish()?;
         Ok(path)
@@ -163,7 +164,7 @@ pub fn rows<'a>(plan: &'a Plan, results: &'a [Vec<Measure>]) -> impl Iterator<It
         measures.iter().map(move |measure| {
             let mut keys = point.clone();
             keys.push(Value::Integer(job.seed.0.cast_signed()));
-            keys.extend([&*measure.window, measure.scope, &*measure.of].map(Value::from));
+            keys.extend([&*measure.window, measure.scope(), &*measure.of].map(Value::from));
             (keys, measure)
         })
     })
@@ -180,12 +181,12 @@ fn header(job: &Job) -> String {
 
 fn parse(line: &str) -> Option<Measure> {
     let mut parts = line.split('\t');
-    let scope = parts.next()?;
-    let scope = ["flow", "group", "link", "all"].into_iter().find(|known| *known == scope)?;
-    let (of, window, name) = (parts.next()?.into(), parts.next()?.into(), parts.next()?);
-    let (name, unit, _) = MEASURES.iter().find(|known| known.0 == name)?;
-    Some(Measure { scope, of, window, name, unit, value: parts.next()?.parse().ok()? })
+    let (scope, of, window, name) = (parts.next()?, parts.next()?.into(), parts.next()?.into(), parts.next()?);
+    Measure::new(scope, of, window, name, parts.next()?.parse().ok()?)
 }
+
+/// The utilisation from which on a link is busy.
+const BUSY: f64 = 0.3;
 
 /// The means of a sweep over the steady window, a row a point, thing and measure: groups of flows, everything together, and links that are
 /// busy.
@@ -204,25 +205,28 @@ pub fn summary(plan: &Plan, results: &[Vec<Measure>]) -> Table {
     while start < plan.jobs().len() {
         let point = &plan.jobs()[start].point;
         let runs = plan.jobs()[start..].iter().take_while(|job| job.point == *point).count();
+        let steady = || results[start..start + runs].iter().flatten().filter(|m| &*m.window == "steady");
+        let loads = steady().filter(|m| m.scope() == "link" && m.name() == "utilisation" && m.value > BUSY);
+        let busy: BTreeSet<&str> = loads.map(|m| &*m.of).collect();
         let mut samples: BTreeMap<usize, (Place<'_>, Vec<f64>)> = BTreeMap::new();
         let mut order: BTreeMap<Place<'_>, usize> = BTreeMap::new();
-        for measures in &results[start..start + runs] {
-            for m in measures.iter().filter(|m| &*m.window == "steady" && m.scope != "flow") {
-                let place = (m.scope, &*m.of, m.name, m.unit);
+        for m in steady() {
+            let is_shown = match m.scope() {
+                "flow" => false,
+                "link" => m.name() != "throughput" && busy.contains(&*m.of),
+                _ => true,
+            };
+            if is_shown {
+                let place = (m.scope(), &*m.of, m.name(), m.unit());
                 let next = order.len();
                 let number = *order.entry(place).or_insert(next);
                 samples.entry(number).or_insert((place, Vec::new())).1.push(m.value);
             }
         }
-        let busy = |of: &str| {
-            let number = order.get(&("link", of, "utilisation", ""));
-            let values = number.and_then(|number| samples.get(number));
-            values.is_some_and(|(_, values)| values.iter().any(|value| *value > 0.3))
-        };
         let label: Vec<String> = point.iter().map(|Setting { key, value }| format!("{key} = {value}")).collect();
         for (scope, of, name, unit, values) in samples.values().map(|((a, b, c, d), values)| (*a, *b, *c, *d, values)) {
             let is_alone = scope == "all" && order.keys().filter(|place| place.0 == "group").count() == 2;
-            if (scope == "link" && (!busy(of) || name == "throughput")) || is_alone {
+            if is_alone {
                 continue;
             }
             let Some(mean) = report::mean(values) else { continue };

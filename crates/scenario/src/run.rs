@@ -69,7 +69,7 @@ impl Run {
     /// A measure over a window of the file's.
     #[must_use]
     pub fn measure_in(&self, window: &str, scope: &str, of: &str, name: &str) -> Option<f64> {
-        let is_it = |m: &&Measure| m.scope == scope && *m.of == *of && m.name == name && *m.window == *window;
+        let is_it = |m: &&Measure| m.scope() == scope && *m.of == *of && m.name() == name && *m.window == *window;
         self.measures.iter().find(is_it).map(|measure| measure.value)
     }
 }
@@ -179,32 +179,39 @@ pub(crate) struct SenderState {
     pub(crate) window: Bytes,
     /// The largest smoothed round-trip time.
     pub(crate) rtt: Option<Span>,
-    /// Packets sent again, or taken for lost.
-    pub(crate) retransmitted: u64,
-    pub(crate) timeouts: u64,
 }
 
 /// How a flow's sender stands; `None` for UDP.
 pub(crate) fn sender_state(built: &Built, ends: &Ends) -> Option<SenderState> {
     match sender(built, ends) {
+        Agent::Tcp(tcp) => Some(SenderState { window: tcp.window(), rtt: tcp.smoothed_rtt() }),
+        Agent::Ptcp(striped) => {
+            Some(SenderState { window: striped.connection().window(), rtt: striped.smoothed_rtt() })
+        }
+        Agent::UdpSource(_) | Agent::UdpSink(_) => None,
+    }
+}
+
+/// What befell a flow's sender.
+pub(crate) struct SenderCounts {
+    /// Packets sent again, or taken for lost.
+    pub(crate) retransmitted: u64,
+    pub(crate) timeouts: u64,
+}
+
+/// What befell a flow's sender so far; `None` for UDP.
+pub(crate) fn sender_counts(built: &Built, ends: &Ends) -> Option<SenderCounts> {
+    match sender(built, ends) {
         Agent::Tcp(tcp) => {
-            let stats = || tcp.subflows().iter().map(|subflow| subflow.endpoint.stats());
-            Some(SenderState {
-                window: tcp.window(),
-                rtt: tcp.smoothed_rtt(),
-                retransmitted: stats().map(|stats| stats.retransmitted).sum(),
-                timeouts: stats().map(|stats| stats.timeouts).sum(),
-            })
+            let stats = || tcp.subflows().map(|subflow| subflow.endpoint.stats());
+            let retransmitted = stats().map(|stats| stats.retransmitted).sum();
+            Some(SenderCounts { retransmitted, timeouts: stats().map(|stats| stats.timeouts).sum() })
         }
         Agent::Ptcp(striped) => {
             let connection = striped.connection();
             let stats = || connection.paths().filter_map(|path| connection.stats(path));
-            Some(SenderState {
-                window: connection.window(),
-                rtt: striped.smoothed_rtt(),
-                retransmitted: stats().map(|stats| stats.lost).sum(),
-                timeouts: stats().map(|stats| stats.timeouts).sum(),
-            })
+            let retransmitted = stats().map(|stats| stats.lost).sum();
+            Some(SenderCounts { retransmitted, timeouts: stats().map(|stats| stats.timeouts).sum() })
         }
         Agent::UdpSource(_) | Agent::UdpSink(_) => None,
     }

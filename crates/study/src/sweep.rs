@@ -135,7 +135,7 @@ impl Swept {
     pub fn data(&self) -> Data {
         let measures: Vec<Vec<Measure>> = self.results.iter().map(|run| run.measures.clone()).collect();
         let rows = rows(&self.plan, &measures);
-        let rows = rows.map(|(keys, measure)| (keys, measure.name.to_owned(), measure.value)).collect();
+        let rows = rows.map(|(keys, measure)| (keys, measure.name().to_owned(), measure.value)).collect();
         Data { schema: schema(&self.plan), rows }
     }
 

@@ -38,20 +38,21 @@ pub enum Event {
     TimedOut,
 }
 
-/// One end of a TCP connection.
+/// One end of a TCP connection. The order of the fields is kept: what each packet needs lies together.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub struct Endpoint {
     id: SubflowId,
-    headers: Bytes,
     is_ecn_capable: bool,
-    sender: Sender,
-    receiver: Receiver,
+    is_finished: bool,
+    is_closed: bool,
+    headers: Bytes,
     state: State,
     /// What a probe or an answer left to be sent.
     extra: Option<Data>,
     events: VecDeque<Event>,
-    is_finished: bool,
-    is_closed: bool,
+    receiver: Receiver,
+    sender: Sender,
 }
 
 /// How far opening has come (RFC 9293, section 3.3.2); closing is the business of the halves.

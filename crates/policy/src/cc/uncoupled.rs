@@ -1,9 +1,9 @@
 //! One instance of a single-path algorithm for each subflow.
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 use core::fmt;
 
+use smallvec::SmallVec;
 use units::{Bytes, SubflowId, Time};
 
 use super::{Acked, Allowance, Congestion, Controller, Lost, Sent, Start};
@@ -66,14 +66,15 @@ pub trait SinglePath: Clone + fmt::Debug + Send + 'static {
 #[derive(Clone, Debug)]
 pub struct Uncoupled<S> {
     fresh: S,
-    subflows: Vec<(SubflowId, S)>,
+    /// Most connections have one subflow, which is here in the controller itself.
+    subflows: SmallVec<[(SubflowId, S); 1]>,
 }
 
 impl<S: SinglePath> Uncoupled<S> {
     /// Without subflows; each will begin as a copy of `fresh`.
     #[must_use]
     pub fn new(fresh: S) -> Uncoupled<S> {
-        Uncoupled { fresh, subflows: Vec::new() }
+        Uncoupled { fresh, subflows: SmallVec::new() }
     }
 
     /// The algorithm of one subflow.

@@ -3,6 +3,7 @@
 mod striped;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use link::config::Problem;
 use link::config::reader::{Section, Value, nearest};
@@ -50,7 +51,13 @@ pub(super) fn flows(list: &Value<'_>, links: &[LinkSpec], controllers: &Controll
         let section = section.renamed(format!("flow.{}", name.text()?.trim_end_matches('*')));
         let names = Numbered::read(&section, &name)?;
         for number in names.numbers() {
-            let flow = flow(&section, &names, number, links, &nodes, controllers)?;
+            let mut flow = flow(&section, &names, number, links, &nodes, controllers)?;
+            if let (Transport::Tcp(spec), Some(Transport::Tcp(before))) =
+                (&mut flow.transport, flows.last().map(|flow| &flow.transport))
+                && spec.config == before.config
+            {
+                spec.config = Arc::clone(&before.config);
+            }
             if !known.insert(flow.name.clone()) {
                 return Err(name.error(Problem::Sense("is the name of an earlier flow too")));
             }
@@ -144,7 +151,7 @@ fn tcp(section: &Section<'_>, number: u32, links: &[LinkSpec], controllers: &Con
     let config = section.get("tcp").map_or(Ok(tcp::Config::default()), |value| endpoint(&value.section()?))?;
     Ok(TcpSpec {
         controller,
-        config,
+        config: Arc::new(config),
         subflows: subflows(section, number, links)?,
         source: section.get("source").map_or(Ok(Source::Bulk), |value| source(&value))?,
     })

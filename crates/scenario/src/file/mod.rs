@@ -8,6 +8,8 @@ mod network;
 mod parse;
 mod substitute;
 
+use std::sync::Arc;
+
 use link::Profile;
 pub use link::config::{ConfigError, Problem};
 use units::{Bytes, Rate, Seed, Span};
@@ -57,9 +59,9 @@ pub struct LinkSpec {
     /// Which nodes.
     pub between: [String; 2],
     /// From the first to the second.
-    pub up: Profile,
+    pub up: Arc<Profile>,
     /// Back.
-    pub down: Profile,
+    pub down: Arc<Profile>,
 }
 
 /// Somebody who sends to somebody.
@@ -109,8 +111,8 @@ pub enum Transport {
 pub struct TcpSpec {
     /// The controller's name and parameters, as [`Controllers::make`] reads them.
     pub controller: String,
-    /// What the endpoints can do.
-    pub config: tcp::Config,
+    /// What the endpoints can do; flows of one entry of the file share it.
+    pub config: Arc<tcp::Config>,
     /// The names of the links of each subflow's way there; empty for the shortest one.
     pub subflows: Vec<Vec<String>>,
     /// What it has to send.

@@ -27,8 +27,8 @@ pub(super) fn links(value: &Value<'_>) -> Result<Vec<LinkSpec>> {
         links.push(LinkSpec {
             name: link.name.clone(),
             between: ["near".to_owned(), "far".to_owned()],
-            up: profile(value, &link.up, is_reachable)?,
-            down: profile(value, &link.down, is_reachable)?,
+            up: profile(value, &link.up, is_reachable)?.into(),
+            down: profile(value, &link.down, is_reachable)?.into(),
         });
     }
     Ok(links)

@@ -1,6 +1,7 @@
 //! From TOML to a [`Scenario`]: everything but the flows.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use link::Profile;
 use link::config::reader::{Section, Value};
@@ -122,13 +123,19 @@ fn links(list: &Value<'_>, seed: Seed, links: &mut Vec<LinkSpec>) -> Result<()> 
             return Err(between.error(Problem::Sense("wants two nodes, for example [\"sender\", \"router\"]")));
         };
         let names = Numbered::read(&section, &name)?;
+        let mut before: Option<(Arc<Profile>, Arc<Profile>)> = None;
         for number in names.numbers() {
             let name_now = names.name(number);
             if !known.insert(name_now.clone()) {
                 return Err(name.error(Problem::Sense("is the name of an earlier link too")));
             }
-            let link_seed = seed.stream(&format!("link/{name_now}/rate"));
-            let (up, down): (Profile, Profile) = config::line(&section, link_seed, MTU)?;
+            // Alike but for what is drawn: thousands of links share what they are like.
+            let alike = before.take().filter(|(up, down)| up.rate.redraw.is_none() && down.rate.redraw.is_none());
+            let (up, down) = match alike {
+                Some(both) => both,
+                None => profiles(&section, seed.stream(&format!("link/{name_now}/rate")))?,
+            };
+            before = Some((Arc::clone(&up), Arc::clone(&down)));
             let ends = [numbered(first, number)?, numbered(second, number)?];
             if ends[0] == ends[1] {
                 return Err(between.error(Problem::Sense("leads back to where it begins")));
@@ -140,6 +147,14 @@ fn links(list: &Value<'_>, seed: Seed, links: &mut Vec<LinkSpec>) -> Result<()> 
         return Err(list.error(Problem::Sense("wants at least one link")));
     }
     Ok(())
+}
+
+/// What both directions of a link are like.
+fn profiles(section: &Section<'_>, seed: Seed) -> Result<(Arc<Profile>, Arc<Profile>)> {
+    let (up, down) = config::line(section, seed, MTU)?;
+    let up = Arc::new(up);
+    let down = if *up == down { Arc::clone(&up) } else { Arc::new(down) };
+    Ok((up, down))
 }
 
 /// What of network files makes sense here.

@@ -2,23 +2,24 @@
 
 use netsim::{Out, Route};
 use policy::cc::Controller;
-use smallvec::SmallVec;
 use tcp::Endpoint;
 use units::{Bytes, Span, SubflowId, Time};
 use wire::tcp::Segment;
 
+use crate::host::few::Few;
 use crate::host::{Feed, NEVER};
 use crate::packet::{Ecn, Packet};
 
 /// One TCP connection of a flow that may have several, each on a way of its own.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub struct Subflow {
-    /// The endpoint.
-    pub endpoint: Endpoint,
     /// The way to the other end.
     pub route: Route,
     /// Its number among the scenario's connections.
     pub connection: u32,
+    /// The endpoint.
+    pub endpoint: Endpoint,
 }
 
 impl Subflow {
@@ -31,20 +32,24 @@ impl Subflow {
 
 /// One end of a TCP flow.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub struct Connection {
     controller: Box<dyn Controller>,
-    subflows: SmallVec<[Subflow; 1]>,
-    feed: Feed,
+    received: Bytes,
+    is_closed: bool,
     /// When it opens its subflows; `None`: it did, or the other end does.
     opens: Option<Time>,
     /// When it stops writing.
     stop: Option<Time>,
-    is_closed: bool,
-    received: Bytes,
+    feed: Feed,
+    subflows: Few<Subflow>,
 }
 
 impl Connection {
     /// An end whose subflows share `controller`. It opens them at `opens`, or waits for the other end to.
+    ///
+    /// # Panics
+    /// If there is no subflow.
     #[must_use]
     pub fn new(
         controller: Box<dyn Controller>,
@@ -55,7 +60,7 @@ impl Connection {
     ) -> Connection {
         Connection {
             controller,
-            subflows: subflows.into_iter().collect(),
+            subflows: Few::new(subflows),
             feed,
             opens,
             stop,
@@ -65,9 +70,8 @@ impl Connection {
     }
 
     /// Its subflows.
-    #[must_use]
-    pub fn subflows(&self) -> &[Subflow] {
-        &self.subflows
+    pub fn subflows(&self) -> impl Iterator<Item = &Subflow> {
+        self.subflows.iter()
     }
 
     /// The application.
@@ -127,7 +131,7 @@ impl Connection {
     pub(crate) fn handle_deadline(&mut self, now: Time, out: &mut Out<Packet>) {
         if self.opens.is_some_and(|at| at <= now) {
             self.opens = None;
-            for subflow in &mut self.subflows {
+            for subflow in self.subflows.iter_mut() {
                 subflow.endpoint.open(now, self.controller.as_mut());
             }
         }
@@ -149,7 +153,7 @@ impl Connection {
     #[inline]
     pub(crate) fn poll_deadline(&self) -> Option<Time> {
         let mut earliest = NEVER;
-        for subflow in &self.subflows {
+        for subflow in self.subflows.iter() {
             earliest = earliest.min(subflow.endpoint.poll_deadline().unwrap_or(NEVER));
         }
         for other in [self.opens, self.feed.poll_deadline(), self.controller.poll_deadline()] {
@@ -181,7 +185,7 @@ impl Connection {
         }
         if is_over || self.feed.is_finished() {
             self.is_closed = true;
-            for subflow in &mut self.subflows {
+            for subflow in self.subflows.iter_mut() {
                 subflow.endpoint.close();
             }
         }

@@ -60,23 +60,8 @@ pub enum Feed {
         /// Requests answered.
         answered: u64,
     },
-    /// Asks, waits, thinks.
-    Client {
-        /// How pages are.
-        web: Web,
-        /// The sizes that the server will draw too.
-        sizes: Xoshiro256PlusPlus,
-        /// The times to think.
-        thoughts: Xoshiro256PlusPlus,
-        /// When the next request goes out; `None` while one is under way.
-        next: Option<Time>,
-        /// What was asked for: when, how large, and where in the stream it ends.
-        pending: Option<(Time, Bytes, Bytes)>,
-        /// How much has been asked for in all.
-        asked: Bytes,
-        /// What arrived.
-        done: Vec<Request>,
-    },
+    /// Asks, waits, thinks. Boxed, since it is much larger than the others.
+    Client(Box<Client>),
     /// Waits for what the other end writes: when, how large, and where in the stream it ends.
     Sink {
         /// What is still to come, in order.
@@ -84,6 +69,25 @@ pub enum Feed {
         /// What arrived.
         done: Vec<Request>,
     },
+}
+
+/// Somebody who reads pages.
+#[derive(Clone, Debug)]
+pub struct Client {
+    /// How pages are.
+    web: Web,
+    /// The sizes that the server will draw too.
+    sizes: Xoshiro256PlusPlus,
+    /// The times to think.
+    thoughts: Xoshiro256PlusPlus,
+    /// When the next request goes out; `None` while one is under way.
+    next: Option<Time>,
+    /// What was asked for: when, how large, and where in the stream it ends.
+    pending: Option<(Time, Bytes, Bytes)>,
+    /// How much has been asked for in all.
+    asked: Bytes,
+    /// What arrived.
+    done: Vec<Request>,
 }
 
 impl Feed {
@@ -109,7 +113,7 @@ impl Feed {
             Source::Web(web) => {
                 let sizes = Xoshiro256PlusPlus::seed_from_u64(seed.stream("size").0);
                 let thoughts = Xoshiro256PlusPlus::seed_from_u64(seed.stream("think").0);
-                let client = Feed::Client {
+                let client = Client {
                     web: *web,
                     sizes: sizes.clone(),
                     thoughts,
@@ -118,7 +122,7 @@ impl Feed {
                     asked: Bytes::ZERO,
                     done: Vec::new(),
                 };
-                (Feed::Server { web: *web, sizes, answered: 0 }, client)
+                (Feed::Server { web: *web, sizes, answered: 0 }, Feed::Client(Box::new(client)))
             }
         }
     }
@@ -129,7 +133,7 @@ impl Feed {
         match self {
             Feed::Stream { next, .. } => Some(*next),
             Feed::Trace { left } => left.front().map(|(at, _)| *at),
-            Feed::Client { next, .. } => *next,
+            Feed::Client(client) => client.next,
             Feed::Bulk | Feed::File { .. } | Feed::Server { .. } | Feed::Sink { .. } => None,
         }
     }
@@ -176,7 +180,8 @@ impl Feed {
                 }
                 bytes
             }
-            Feed::Client { web, sizes, next, pending, asked, .. } => {
+            Feed::Client(client) => {
+                let Client { web, sizes, next, pending, asked, .. } = &mut **client;
                 if next.is_none_or(|next| next > now) {
                     return Bytes::ZERO;
                 }
@@ -193,7 +198,8 @@ impl Feed {
     /// So much has arrived from the other end.
     pub fn handle_received(&mut self, now: Time, received: Bytes) {
         match self {
-            Feed::Client { web, thoughts, next, pending, done, .. } => {
+            Feed::Client(client) => {
+                let Client { web, thoughts, next, pending, done, .. } = &mut **client;
                 if let Some((at, bytes, end)) = *pending
                     && received >= end
                 {
@@ -226,7 +232,8 @@ impl Feed {
     #[must_use]
     pub fn requests(&self) -> &[Request] {
         match self {
-            Feed::Client { done, .. } | Feed::Sink { done, .. } => done,
+            Feed::Client(client) => &client.done,
+            Feed::Sink { done, .. } => done,
             _ => &[],
         }
     }

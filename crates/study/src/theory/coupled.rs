@@ -91,7 +91,8 @@ pub(super) fn congested(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
         Ok(losses("congested/up")? / losses("free/up")?)
     };
     let total = |run: &Run| {
-        let few = run.measures.iter().filter(|m| m.scope == "flow" && m.of.starts_with("few") && m.name == "goodput");
+        let few =
+            run.measures.iter().filter(|m| m.scope() == "flow" && m.of.starts_with("few") && m.name() == "goodput");
         let few: Vec<f64> = few.map(|measure| measure.value).collect();
         let one = mean(&few).ok_or_else(|| swept.lacks("there is no flow few*"))?.value;
         Ok(swept.sample(run, &Place::steady("flow", "multipath", "goodput"))? / one)

@@ -1,5 +1,7 @@
 //! Acknowledgements: what they deliver, what they say is lost, when recovery begins and ends.
 
+use alloc::boxed::Box;
+
 use policy::cc::{Acked, Congestion, Controller, Lost, Signal};
 use recovery::{HyStart, RateReduction, Verdict};
 use units::{Bytes, Rate, Span, Time};
@@ -310,7 +312,7 @@ impl Sender {
         cc.handle_congestion(now, self.id, &Congestion { signal: Signal::Loss, in_flight: flight });
         let target = cc.allowance(self.id).window;
         let wants = self.config.rate_reduction && self.config.detection.is_selective() && cc.wants_rate_reduction();
-        let reduction = wants.then(|| RateReduction::new(in_flight, target, self.config.mss));
+        let reduction = wants.then(|| Box::new(RateReduction::new(in_flight, target, self.config.mss)));
         self.phase = Phase::Recovery { end: self.next, reduction, is_first_sent: false };
         self.marked_until = self.next;
     }

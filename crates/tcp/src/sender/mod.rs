@@ -93,10 +93,10 @@ pub(crate) struct Sender {
     marked_until: u64,
     /// Duplicates of an acknowledgement of no more than this may answer retransmissions that were for nothing (RFC 6582, section 3.2, step 2).
     recover: u64,
-    hystart: Option<Box<HyStart>>,
-    stats: Stats,
     phase: Phase,
     eifel: Eifel,
+    stats: Stats,
+    hystart: Option<Box<HyStart>>,
     rack: Rack,
     /// Every transmission in its order, for RACK: when, and which position.
     log: VecDeque<(Time, u64)>,
@@ -115,12 +115,12 @@ enum Eifel {
 }
 
 /// What the sender does about losses.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 enum Phase {
     /// Nothing.
     Open,
     /// Fast recovery, until `end` is acknowledged.
-    Recovery { end: u64, reduction: Option<RateReduction>, is_first_sent: bool },
+    Recovery { end: u64, reduction: Option<Box<RateReduction>>, is_first_sent: bool },
     /// After a timeout, until `end` is acknowledged: slow start over what was lost.
     Timeout { end: u64 },
 }
@@ -267,7 +267,7 @@ impl Sender {
         match self.phase {
             // The first retransmission goes out whatever the window says.
             Phase::Recovery { is_first_sent: false, .. } if self.board.lost > 0 => return true,
-            Phase::Recovery { reduction: Some(reduction), .. } => {
+            Phase::Recovery { reduction: Some(ref reduction), .. } => {
                 if !reduction.allows(mss) {
                     return false;
                 }

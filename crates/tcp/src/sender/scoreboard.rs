@@ -5,8 +5,10 @@ use alloc::vec::Vec;
 
 use units::{Bytes, Time};
 
-/// A packet that was sent and is not yet acknowledged cumulatively.
+/// A packet that was sent and is not yet acknowledged cumulatively. The order of the fields is kept: searches and judgements need the first
+/// 16 bytes only.
 #[derive(Clone, Copy, Debug)]
+#[repr(C)]
 pub(super) struct Record {
     /// Its first position.
     pub(super) seq: u64,
@@ -109,6 +111,10 @@ impl Scoreboard {
             }
             each(record);
             self.records.pop_front();
+        }
+        if self.records.is_empty() {
+            // From the start of its memory again: thousands of flows with little in flight walk through less of it.
+            self.records.clear();
         }
         if !self.ranges.is_empty() {
             while let Some(&(from, to)) = self.ranges.first() {

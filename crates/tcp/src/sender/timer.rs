@@ -99,7 +99,7 @@ impl Sender {
         self.rack_due = None;
         self.duplicates = 0;
         // When the timer runs out again for the same packet, the first retransmission counts.
-        if !matches!((self.phase, self.eifel), (Phase::Timeout { .. }, Eifel::Sent { .. })) {
+        if !matches!((&self.phase, self.eifel), (Phase::Timeout { .. }, Eifel::Sent { .. })) {
             self.eifel = Eifel::Armed;
         }
         self.recover = self.next;
