@@ -67,14 +67,11 @@ impl Ranges {
             (begin, end) = (begin.min(next), end.max(until));
             touched += 1;
         }
-        match touched {
-            0 => self.ranges.insert(first, (begin, end)),
-            _ => {
-                self.ranges[first] = (begin, end);
-                if touched > 1 {
-                    self.ranges.drain(first + 1..first + touched);
-                }
-            }
+        if touched == 0 {
+            self.ranges.insert(first, (begin, end));
+        } else {
+            self.ranges[first] = (begin, end);
+            self.ranges.drain(first + 1..first + touched);
         }
         to - from - known
     }

@@ -74,10 +74,8 @@ fn case(victim: usize, direction: &str, seed: u64) {
     let seconds = |at: Time| (at - Time::ZERO).as_secs_f64();
     let blackout = format!("[{{ from = \"{} s\", to = \"{} s\" }}]", seconds(away), seconds(back));
     let ways: &[&str] = if direction == "both" { &["up", "down"] } else { &[direction] };
-    let settings: Vec<Setting> = ways
-        .iter()
-        .map(|way| Setting::parse(&format!("{way}{}={blackout}", victim + 1)).expect("a setting"))
-        .collect();
+    let settings: Vec<Setting> =
+        ways.iter().map(|way| Setting::parse(&format!("{way}{}={blackout}", victim + 1)).expect("a setting")).collect();
     let scenario = document.scenario(&settings).expect("it makes sense");
     let mut built = scenario.build(Seed(1 + seed)).expect("there is a way");
 
