@@ -26,7 +26,7 @@ impl Subflow {
     /// An endpoint that sends along `route`; `connection` is its number among the scenario's.
     #[must_use]
     pub fn new(endpoint: Endpoint, route: Route, connection: u32) -> Subflow {
-        Subflow { endpoint, route, connection }
+        Subflow { route, connection, endpoint }
     }
 }
 

@@ -76,6 +76,10 @@ pub(super) struct Scoreboard {
 impl Scoreboard {
     pub(super) fn push(&mut self, record: Record) {
         self.in_flight += u64::from(record.span);
+        // By half, not to twice as many: thousands of flows have theirs at the same time.
+        if self.records.len() == self.records.capacity() {
+            self.records.reserve_exact((self.records.len() / 2).max(8));
+        }
         self.records.push_back(record);
     }
 
