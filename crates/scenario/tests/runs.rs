@@ -16,6 +16,7 @@ duration = "3 s"
 
 [parameters]
 controller = "cubic"
+transport = "tcp"
 
 [sweep]
 controller = ["reno", "cubic", "vegas", "fast(alpha=20)", "lia", "olia", "balia"]
@@ -55,6 +56,7 @@ queue = "100 KiB"
 name = "striped"
 from = "sender"
 to = "receiver"
+transport = "$transport"
 controller = "$controller"
 subflows = [["near", "first", "far"], ["near", "second", "far"]]
 
@@ -94,9 +96,14 @@ on_off = { on = "100 ms", off = "100 ms" }
 "#;
 
 fn mixed(controller: &str) -> Scenario {
+    mixed_over("tcp", controller)
+}
+
+fn mixed_over(transport: &str, controller: &str) -> Scenario {
     let document = Document::new(MIXED, "mixed.toml").expect("nothing is wrong with it");
-    let setting = Setting { key: "controller".into(), value: controller.into() };
-    document.scenario(&[setting]).expect("nothing is wrong with it")
+    let settings = [("transport", transport), ("controller", controller)];
+    let settings = settings.map(|(key, value)| Setting { key: key.into(), value: value.into() });
+    document.scenario(&settings).expect("nothing is wrong with it")
 }
 
 /// Counts, and changes nothing.
@@ -120,14 +127,17 @@ impl Trace<Packet> for Counts {
 /// every machine.
 #[test]
 fn digests_are_what_they_were() {
-    let digest = |controller: &str| {
-        let run = mixed(controller).run(Seed(1), Looks::default()).expect("there is a way for every flow");
+    let digest = |controller: &str, run: &Scenario| {
+        let run = run.run(Seed(1), Looks::default()).expect("there is a way for every flow");
         format!("{controller} {}", run.digest)
     };
-    let digests: Vec<String> =
-        ["reno", "cubic", "vegas", "fast(alpha=20)", "lia", "olia", "balia"].map(digest).into_iter().collect();
+    let plain = ["reno", "cubic", "vegas", "fast(alpha=20)", "lia", "olia", "balia"];
+    let striped = ["reno", "lia", "bbr", "waimd(weight=4)"];
+    let plain = plain.map(|controller| digest(controller, &mixed(controller)));
+    let striped = striped.map(|controller| digest(&format!("ptcp {controller}"), &mixed_over("ptcp", controller)));
+    let digests = plain.into_iter().chain(striped).collect::<Vec<_>>().join("\n");
     let golden = include_str!("golden/digests.txt");
-    assert_eq!(digests.join("\n"), golden.trim(), "digests differ from tests/golden/digests.txt");
+    assert_eq!(digests, golden.trim(), "digests differ from tests/golden/digests.txt");
 }
 
 #[test]
