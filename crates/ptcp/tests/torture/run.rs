@@ -8,9 +8,11 @@ use ptcp::{Arrived, Config, Connection, Event, Restripe};
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use units::{Bytes, Span, Time};
+use wire::ptcp::Packet;
 
 use crate::model::Model;
-use crate::network::{Dice, Network, Weather};
+use crate::network::{Dice, Flight, Network, Weather};
+use crate::sealed::Sealing;
 
 /// When everything has to have arrived.
 const BOUND: Time = Time::from_nanos(900_000_000_000);
@@ -24,6 +26,8 @@ pub(crate) struct Run {
     /// The most the receive buffers may hold.
     most: u64,
     digest: u64,
+    /// With this, packets go as bytes.
+    sealing: Option<Sealing>,
 }
 
 struct End {
@@ -83,7 +87,12 @@ impl Run {
             }
         };
         let ends = [end(true), end(false)];
-        Run { dice, network, ends, now: Time::ZERO, most, digest: 0 }
+        Run { dice, network, ends, now: Time::ZERO, most, digest: 0, sealing: None }
+    }
+
+    /// The same run, with packets that are encoded, sealed, opened and parsed.
+    pub(crate) fn sealed(seed: u64) -> Run {
+        Run { sealing: Some(Sealing::new()), ..Run::new(seed) }
     }
 
     /// What happens when, at which end.
@@ -126,13 +135,10 @@ impl Run {
                 self.step(end, step);
             }
             while let Some(flight) = self.network.arrive(self.now) {
-                if flight.is_corrupt {
-                    // The cipher's tag does not match: nobody sees it.
-                    continue;
-                }
                 let end = usize::from(flight.to_server);
-                self.digest = self.digest.rotate_left(5) ^ flight.packet.fingerprint() ^ self.now.as_nanos();
-                self.arrive(end, flight.path, &flight.packet);
+                let Some(packet) = self.read(end, &flight) else { continue };
+                self.digest = self.digest.rotate_left(5) ^ packet.fingerprint() ^ self.now.as_nanos();
+                self.arrive(end, flight.path, &packet);
             }
             for end in 0..2 {
                 self.attend(end);
@@ -154,6 +160,21 @@ impl Run {
             }
             assert!(idle < 100_000, "it wakes up for nothing at {:?}: {}", self.now, self.missing());
         }
+    }
+
+    /// What arrives of a packet at an end; of a corrupt one nothing, since the cipher's tag does not match.
+    fn read(&self, end: usize, flight: &Flight) -> Option<Packet> {
+        let Flight { path, to_server, packet, is_corrupt } = flight;
+        let Some(sealing) = &self.sealing else { return (!is_corrupt).then_some(*packet) };
+        let mut datagram = sealing.seal(*path, *to_server, packet);
+        if *is_corrupt {
+            let at = packet.fingerprint() % (8 * datagram.len() as u64);
+            datagram[usize::try_from(at / 8).expect("short")] ^= 1 << (at % 8);
+        }
+        let expected = self.ends[end].connection.expected_number(*path);
+        let read = sealing.open(*path, *to_server, &datagram, expected);
+        assert_eq!(read, (!is_corrupt).then_some(*packet), "what was read is not what was sent");
+        read
     }
 
     fn step(&mut self, end: usize, step: Step) {
