@@ -11,7 +11,7 @@ use crate::file::parse::Result;
 use crate::file::{LinkSpec, PtcpSpec, Source};
 
 /// What a striped connection does unless the file says otherwise.
-const CONTROLLER: &str = "lia";
+const CONTROLLER: &str = "olia";
 const SCHEDULER: &str = "lowest-rtt";
 
 const CONFIG_KEYS: &[&str] = &[
