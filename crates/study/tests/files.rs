@@ -13,8 +13,11 @@ fn brief() -> Vec<Setting> {
 #[test]
 fn every_scenario_file_is_read_and_runs() {
     let mut count = 0;
-    for file in
-        STUDIES.iter().filter(|study| study.paper == "theory").flat_map(|study| study.figures).flat_map(|f| f.files)
+    for file in STUDIES
+        .iter()
+        .filter(|study| ["theory", "ptcp"].contains(&study.paper))
+        .flat_map(|study| study.figures)
+        .flat_map(|f| f.files)
     {
         let document = Document::new(file.text, file.name).unwrap_or_else(|error| panic!("{error}"));
         for point in document.points() {
@@ -25,7 +28,7 @@ fn every_scenario_file_is_read_and_runs() {
         }
         count += 1;
     }
-    assert_eq!(count, 6, "scenario files");
+    assert_eq!(count, 8, "scenario files");
 }
 
 #[test]
