@@ -1,6 +1,7 @@
 //! "pTCP: An End-to-End Transport Layer Protocol for Striped Connections": what one connection over several paths gets.
 
 mod multihomed;
+mod switching;
 
 use report::Mean;
 
@@ -12,7 +13,7 @@ pub const STUDY: Study = Study {
     paper: "ptcp",
     title: "pTCP: striped connections",
     about: "One connection over several paths in the settings of “pTCP: An End-to-End Transport Layer Protocol for Striped Connections”: a \
-            mobile host with several links. As the paper has it, each path has a window of Reno of its own, and data is bound to a path as \
+            mobile host with several links, and connections switched by the application. As the paper has it, each path has a window of Reno of its own, and data is bound to a path as \
             late as there is room in the window; beside it what the same connection does by default, where LIA couples the windows. The \
             paper’s curves are known by what it says of them, and where it leaves a value open (capacities of the backbone, queues), the \
             scenario files say which was chosen.",
@@ -43,6 +44,29 @@ pub const STUDY: Study = Study {
                 File { name: "4c-ideal.toml", text: include_str!("../../../../papers/ptcp/4c-ideal.toml") },
             ],
             make: multihomed::changing,
+        },
+        Figure {
+            name: "8a",
+            title: "Figure 8(a): one connection switched by the application",
+            about: "Four hops of ten parallel links. A striped connection whose subflows take random ways, beside nine TCP connections with a \
+                    way each: what it gets is to grow with the number of its subflows.",
+            files: &[File { name: "8a.toml", text: include_str!("../../../../papers/ptcp/8a.toml") }],
+            make: switching::one,
+        },
+        Figure {
+            name: "8b",
+            title: "Figure 8(b): utilisation by ten connections switched by the application",
+            about: "Ten striped connections in the same network. What all links carry, 200 Mbit/s of datagrams included, is to approach their \
+                    400 Mbit/s.",
+            files: &[File { name: "8bc.toml", text: include_str!("../../../../papers/ptcp/8bc.toml") }],
+            make: switching::utilisation,
+        },
+        Figure {
+            name: "8c",
+            title: "Figure 8(c): unfairness among ten connections switched by the application",
+            about: "The same connections: the standard deviation of what they get over its mean is to fall with the number of subflows.",
+            files: &[File { name: "8bc.toml", text: include_str!("../../../../papers/ptcp/8bc.toml") }],
+            make: switching::fairness,
         },
     ],
 };
