@@ -12,7 +12,7 @@ use tcp::Endpoint;
 use units::{Bytes, Seed, Span, SubflowId, Time};
 
 use crate::draw;
-use crate::file::{FlowSpec, LinkSpec, PtcpSpec, Scenario, Source, Start, TcpSpec, Transport};
+use crate::file::{FlowSpec, LinkSpec, PtcpSpec, Scenario, Source, Start, TcpSpec, Transport, one_of};
 use crate::host::{Agent, Connection, Feed, Node, Striped, Subflow, UdpSink, UdpSource};
 use crate::packet::Packet;
 
@@ -135,13 +135,13 @@ impl Scenario {
                 (Agent::UdpSource(source), Agent::UdpSink(UdpSink::default()), 1)
             }
             Transport::Tcp(spec) => {
-                let ways = self.ways(flow, &spec.subflows, topology)?;
+                let ways = self.ways(flow, &spec.subflows, seed.stream("ways"), topology)?;
                 let controller = self.controller(&spec.controller);
                 let (sender, receiver) = tcp(spec, controller, &ways, first, start, stop, seed);
                 (Agent::Tcp(sender), Agent::Tcp(receiver), ways.len())
             }
             Transport::Ptcp(spec) => {
-                let ways = self.ways(flow, &spec.subflows, topology)?;
+                let ways = self.ways(flow, &spec.subflows, seed.stream("ways"), topology)?;
                 let controllers = [self.controller(&spec.controller), self.controller(&spec.controller)];
                 let (sender, receiver) = ptcp(spec, controllers, &ways, first, start, stop, seed);
                 (Agent::Ptcp(Box::new(sender)), Agent::Ptcp(Box::new(receiver)), ways.len())
@@ -166,21 +166,41 @@ impl Scenario {
         &self,
         flow: &FlowSpec,
         subflows: &[Vec<String>],
+        seed: Seed,
         topology: &mut Topology,
     ) -> Result<Vec<(Route, Route)>, TopologyError> {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed.0);
         let mut ways = Vec::with_capacity(subflows.len());
         for links in subflows {
             if links.is_empty() {
                 ways.push((topology.route(&flow.from, &flow.to)?, topology.route(&flow.to, &flow.from)?));
                 continue;
             }
-            let there = self.oriented(links, &flow.from);
+            let drawn: Vec<String> = links.iter().map(|name| self.drawn(name, &mut rng)).collect();
+            let there = self.oriented(&drawn, &flow.from);
             let back: Vec<String> = there.iter().rev().map(|name| reversed(name)).collect();
             let there: Vec<&str> = there.iter().map(String::as_str).collect();
             let back: Vec<&str> = back.iter().map(String::as_str).collect();
             ways.push((topology.route_via(&flow.from, &there)?, topology.route_via(&flow.to, &back)?));
         }
         Ok(ways)
+    }
+
+    /// The link of this name, or any one of those that it stands for.
+    fn drawn(&self, name: &str, rng: &mut Xoshiro256PlusPlus) -> String {
+        let links: Vec<&str> =
+            self.links.iter().map(|link| link.name.as_str()).filter(|link| one_of(name, link)).collect();
+        if links.is_empty() {
+            return name.to_owned();
+        }
+        #[expect(
+            clippy::cast_precision_loss,
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "fewer links than 2^52, and from 0 to less than their number"
+        )]
+        let at = ((1.0 - draw::unit(rng)) * links.len() as f64) as usize;
+        links[at].to_owned()
     }
 
     /// The links with their directions, as one goes over them from `start`. A name that has a direction keeps it.

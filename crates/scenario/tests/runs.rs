@@ -258,3 +258,44 @@ tcp = { detection = "sack", delayed_ack = "off", timestamps = false, rate_reduct
         assert!(goodput > 75.0, "{goodput} Mbit/s");
     }
 }
+
+#[test]
+fn subflows_by_number_each_draw_a_way() {
+    const PARALLEL: &str = r#"
+        name = "parallel"
+        duration = "1 s"
+
+        [parameters]
+        n = 1
+
+        [[link]]
+        name = "hop-*"
+        count = 3
+        between = ["left", "right"]
+        rate = "10 Mbit/s"
+        delay = "5 ms"
+        queue = "20 packets"
+
+        [[flow]]
+        name = "bulk"
+        from = "left"
+        to = "right"
+        via = ["hop-?"]
+        subflows = "$n"
+    "#;
+    let document = Document::new(PARALLEL, "parallel").unwrap();
+    let used = |n: u32, seed: u64| {
+        let settings = [Setting { key: "n".into(), value: n.to_string() }];
+        let run = document.scenario(&settings).unwrap().run(Seed(seed), Looks::default()).unwrap();
+        let carries =
+            |link: &u32| run.measure("link", &format!("hop-{link}/up"), "throughput").is_some_and(|t| t > 0.0);
+        (1..=3).filter(carries).collect::<Vec<u32>>()
+    };
+    let alone: Vec<Vec<u32>> = (1..=8).map(|seed| used(1, seed)).collect();
+    assert!(alone.iter().all(|links| links.len() == 1), "{alone:?}");
+    assert!(alone.iter().any(|links| *links != alone[0]), "{alone:?}");
+    assert_eq!(used(1, 1), alone[0], "the same seed draws the same");
+    assert_eq!(used(20, 1), [1, 2, 3]);
+    let error = Document::new(&PARALLEL.replace("hop-?", "hip-?"), "parallel").unwrap_err().to_string();
+    assert!(error.contains("hip-?"), "{error}");
+}

@@ -16,6 +16,7 @@ mod error;
 mod folder;
 mod lab;
 mod parallel;
+pub mod ptcp;
 mod registry;
 mod sweep;
 pub mod theory;

@@ -6,10 +6,10 @@ use report::verdict::Verdict;
 
 use crate::error::{StudyError, Unknown};
 use crate::lab::Lab;
-use crate::{theory, wang2007};
+use crate::{ptcp, theory, wang2007};
 
 /// Everything that can be reproduced.
-pub const STUDIES: &[&Study] = &[&theory::STUDY, &wang2007::STUDY, &wang2007::PACKETS];
+pub const STUDIES: &[&Study] = &[&theory::STUDY, &ptcp::STUDY, &wang2007::STUDY, &wang2007::PACKETS];
 
 /// A paper, or a theory, and its figures.
 #[derive(Debug)]

@@ -5,27 +5,32 @@ use std::path::Path;
 use scenario::{Document, Looks, Setting};
 use study::STUDIES;
 
-/// Short enough for a test, long enough for every flow to begin.
-fn brief() -> Vec<Setting> {
-    [("duration", "3 s"), ("warmup", "2 s")].map(|(key, value)| Setting { key: key.into(), value: value.into() }).into()
+/// Short enough for a test, long enough for the flows of the beginning to begin. Windows of a file end with its own duration.
+fn brief(text: &str) -> Vec<Setting> {
+    let windows = ("window", "[{ name = \"brief\", from = \"2 s\", to = \"3 s\" }]");
+    let begin = if text.contains("\nwindow = ") { windows } else { ("warmup", "2 s") };
+    [("duration", "3 s"), begin].map(|(key, value)| Setting { key: key.into(), value: value.into() }).into()
 }
 
 #[test]
 fn every_scenario_file_is_read_and_runs() {
     let mut count = 0;
-    for file in
-        STUDIES.iter().filter(|study| study.paper == "theory").flat_map(|study| study.figures).flat_map(|f| f.files)
+    for file in STUDIES
+        .iter()
+        .filter(|study| ["theory", "ptcp"].contains(&study.paper))
+        .flat_map(|study| study.figures)
+        .flat_map(|f| f.files)
     {
         let document = Document::new(file.text, file.name).unwrap_or_else(|error| panic!("{error}"));
         for point in document.points() {
-            let settings: Vec<Setting> = point.into_iter().chain(brief()).collect();
+            let settings: Vec<Setting> = point.into_iter().chain(brief(file.text)).collect();
             let scenario = document.scenario(&settings).unwrap_or_else(|error| panic!("{error}"));
             let run = scenario.run(scenario.seed, Looks::default()).unwrap_or_else(|error| panic!("{error}"));
             assert!(run.measure("all", "", "goodput").is_some_and(|goodput| goodput > 0.0), "{}", file.name);
         }
         count += 1;
     }
-    assert_eq!(count, 6, "scenario files");
+    assert_eq!(count, 14, "scenario files");
 }
 
 #[test]

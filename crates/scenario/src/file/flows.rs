@@ -164,14 +164,14 @@ fn controller(section: &Section<'_>, usual: &str, controllers: &Controllers) -> 
     Ok(name.to_owned())
 }
 
-/// The ways of a flow's subflows; with `subflows = "each"`, one over each link that joins its hosts.
+/// The ways of a flow's subflows; with `subflows = "each"`, one over each link that joins its hosts, and with a number so many over `via`.
 fn subflows(section: &Section<'_>, number: u32, links: &[LinkSpec]) -> Result<Vec<Vec<String>>> {
     let way = |value: &Value<'_>| -> Result<Vec<String>> {
         let mut names = Vec::new();
         for value in value.list()? {
             let name = numbered(&value, number)?;
             let plain = name.trim_end_matches("/up").trim_end_matches("/down");
-            if !links.iter().any(|link| link.name == plain) {
+            if !links.iter().any(|link| link.name == plain || super::one_of(&name, &link.name)) {
                 let known = links.iter().map(|link| link.name.as_str());
                 let nearest = nearest(plain, known).map(ToOwned::to_owned);
                 return Err(value.error(Problem::UnknownWord { found: name, nearest }));
@@ -181,6 +181,10 @@ fn subflows(section: &Section<'_>, number: u32, links: &[LinkSpec]) -> Result<Ve
         Ok(names)
     };
     match (section.get("via"), section.get("subflows")) {
+        (via, Some(value)) if value.integer().is_ok() => {
+            let via = via.map_or(Ok(Vec::new()), |via| way(&via))?;
+            Ok(vec![via; count(&value)? as usize])
+        }
         (Some(_), Some(value)) => Err(value.error(Problem::Sense("and `via` exclude each other"))),
         (Some(via), None) => Ok(vec![way(&via)?]),
         (None, None) => Ok(vec![Vec::new()]),

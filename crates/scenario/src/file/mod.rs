@@ -106,6 +106,14 @@ pub enum Transport {
     Udp(UdpSpec),
 }
 
+/// Whether a link is one of those that a name in a way stands for: `hop-?` for `hop-1`, `hop-2` and so on, of which each subflow takes one at
+/// random.
+#[must_use]
+pub fn one_of(name: &str, link: &str) -> bool {
+    let number = name.strip_suffix('?').and_then(|prefix| link.strip_prefix(prefix));
+    number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
 /// A TCP flow.
 #[derive(Clone, Debug)]
 pub struct TcpSpec {
@@ -113,7 +121,7 @@ pub struct TcpSpec {
     pub controller: String,
     /// What the endpoints can do; flows of one entry of the file share it.
     pub config: Arc<tcp::Config>,
-    /// The names of the links of each subflow's way there; empty for the shortest one.
+    /// The names of the links of each subflow's way there, as [`one_of`] reads them; empty for the shortest one.
     pub subflows: Vec<Vec<String>>,
     /// What it has to send.
     pub source: Source,

@@ -1,0 +1,138 @@
+//! Connections switched by the application, a subflow over each of several random ways: figures 8(a), 8(b) and 8(c).
+
+use report::plot::{self, Axis, Panel, Series};
+use report::verdict::{Expected, Row, Tolerance, Verdict};
+use report::{Mean, mean};
+use scenario::{Looks, Run};
+
+use super::{KINDS, known};
+use crate::error::StudyError;
+use crate::lab::Lab;
+use crate::registry::{Outcome, Picture};
+use crate::sweep::{Place, Swept};
+
+/// Connections that are striped in figures 8(b) and 8(c).
+const CONNECTIONS: usize = 10;
+
+/// What the links of all hops carry together, and what datagrams take of it in the mean, Mbit/s.
+const CAPACITY: f64 = 400.0;
+const DATAGRAMS: f64 = 200.0;
+
+/// Each connection's bytes go over four links.
+const HOPS: f64 = 4.0;
+
+/// A measure over the number of subflows, for both of [`KINDS`].
+type Curves = [Vec<(f64, Option<Mean>)>; 2];
+
+fn curves(swept: &Swept, of: impl Fn(&Run, &str) -> Result<f64, StudyError>) -> Result<Curves, StudyError> {
+    let mut curves = Curves::default();
+    for (text, p) in swept.numbers("p")? {
+        for (curve, (kind, _)) in curves.iter_mut().zip(KINDS) {
+            let samples = swept.runs(&[("p", &text)])?.into_iter().map(|run| of(run, kind));
+            curve.push((p, mean(&samples.collect::<Result<Vec<f64>, StudyError>>()?)));
+        }
+    }
+    Ok(curves)
+}
+
+fn goodput(swept: &Swept, run: &Run, window: &str, flow: &str) -> Result<f64, StudyError> {
+    swept.sample(run, &Place { window, scope: "flow", of: flow, name: "goodput" })
+}
+
+/// The goodput of each of the striped connections of a run.
+fn each(swept: &Swept, run: &Run, kind: &str) -> Result<Vec<f64>, StudyError> {
+    (1..=CONNECTIONS).map(|number| goodput(swept, run, kind, &format!("{kind}{number}"))).collect()
+}
+
+fn sum(values: &[f64]) -> f64 {
+    values.iter().sum()
+}
+
+/// The standard deviation over the mean.
+fn unfairness(values: &[f64]) -> f64 {
+    let count = f64::from(u32::try_from(values.len()).expect("a few connections"));
+    let mean = sum(values) / count;
+    let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / count;
+    variance.sqrt() / mean
+}
+
+/// Rows that say of each kind that its curve goes `up`, or down, from the fewest subflows to the most, all in all.
+fn direction(verdict: &mut Verdict, curves: &Curves, what: &str, up: bool) {
+    for (curve, (_, label)) in curves.iter().zip(KINDS) {
+        let ends = curve.first().zip(curve.last());
+        let ratio = ends.and_then(|((_, first), (_, last))| Some(last.as_ref()?.value / first.as_ref()?.value));
+        verdict.row(Row::new(
+            format!("{what}, {label}: with the most subflows over with the fewest"),
+            "",
+            if up { "the paper: it grows" } else { "the paper: it falls" },
+            if up { Expected::AtLeast(1.0) } else { Expected::AtMost(1.0) },
+            Tolerance::NONE,
+            ratio.and_then(|ratio| mean(&[ratio])),
+        ));
+    }
+}
+
+fn outcome(title: &str, unit: Axis, swept: &Swept, curves: Curves, verdict: Verdict) -> Outcome {
+    let mut panel = Panel::new(Axis::new("subflows of a connection", "").log(), unit.from(0.0)).height(300);
+    for (curve, (_, label)) in curves.into_iter().zip(KINDS) {
+        panel = panel.series(Series::means(label, known(curve)));
+    }
+    let caption = format!("Means of {} with 95 % confidence intervals.", swept.seeds());
+    Outcome {
+        verdict,
+        pictures: vec![Picture { suffix: "", plot: plot::Figure::new(title).panel(panel), caption }],
+        notes: vec![
+            "What the datagrams of the paper would take of a link is taken off its rate, drawn anew every 10 s: they do not queue with the \
+             others’ packets."
+                .into(),
+        ],
+        data: swept.data(),
+    }
+}
+
+pub(super) fn one(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
+    let swept = lab.sweep(0, Looks::default())?;
+    let curves = curves(&swept, |run, kind| goodput(&swept, run, kind, kind))?;
+    let mut verdict = Verdict::default();
+    direction(&mut verdict, &curves, "goodput", true);
+    Ok(outcome("One striped connection among nine of TCP", Axis::new("goodput", "Mbit/s"), &swept, curves, verdict))
+}
+
+pub(super) fn utilisation(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
+    let swept = lab.sweep(0, Looks::default())?;
+    let curves = curves(&swept, |run, kind| Ok(DATAGRAMS + HOPS * sum(&each(&swept, run, kind)?)))?;
+    let mut verdict = Verdict::default();
+    direction(&mut verdict, &curves, "utilisation", true);
+    for (curve, (_, label)) in curves.iter().zip(KINDS) {
+        verdict.row(Row::new(
+            format!("utilisation with the most subflows, {label}"),
+            "Mbit/s",
+            "the paper: towards 400 Mbit/s",
+            Expected::Between(0.9 * CAPACITY, CAPACITY),
+            Tolerance::NONE,
+            curve.last().and_then(|(_, mean)| *mean),
+        ));
+    }
+    Ok(outcome("What all links carry", Axis::new("carried by all links", "Mbit/s"), &swept, curves, verdict))
+}
+
+pub(super) fn fairness(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
+    let swept = lab.sweep(0, Looks::default())?;
+    let curves = curves(&swept, |run, kind| Ok(unfairness(&each(&swept, run, kind)?)))?;
+    let mut verdict = Verdict::default();
+    direction(&mut verdict, &curves, "unfairness", false);
+    let axis = Axis::new("standard deviation over mean of the goodputs", "");
+    Ok(outcome("Unfairness among ten striped connections", axis, &swept, curves, verdict))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unfairness_is_relative() {
+        assert!(unfairness(&[2.0, 2.0, 2.0]).abs() < 1e-12);
+        assert!((unfairness(&[1.0, 3.0]) - 0.5).abs() < 1e-12);
+        assert!((unfairness(&[10.0, 30.0]) - 0.5).abs() < 1e-12);
+    }
+}
