@@ -127,8 +127,8 @@ fn outcome(title: &str, axis: Axis, steps: &[Step], share: f64, seeds: &str, dat
         verdict,
         pictures: vec![Picture { suffix: "", plot: plot::Figure::new(title).panel(panel), caption }],
         notes: vec![
-            "The ideal is measured: Reno over each link alone, in the same network. All are payload, and a striped connection’s packets carry \
-             some 2 % less of it than TCP’s."
+            "The ideal is measured: Reno over each link alone, in the same network. All are payload, of which a striped connection’s packets \
+             carry 1423 bytes of 1500, and TCP’s 1448."
                 .into(),
         ],
         data,
