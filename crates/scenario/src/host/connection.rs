@@ -152,9 +152,9 @@ impl Connection {
     /// When something is due by itself.
     #[inline]
     pub(crate) fn poll_deadline(&self) -> Option<Time> {
-        let mut earliest = NEVER;
-        for subflow in self.subflows.iter() {
-            earliest = earliest.min(subflow.endpoint.poll_deadline().unwrap_or(NEVER));
+        let mut earliest = self.subflows[0].endpoint.poll_deadline().unwrap_or(NEVER);
+        for index in 1..self.subflows.len() {
+            earliest = earliest.min(self.subflows[index].endpoint.poll_deadline().unwrap_or(NEVER));
         }
         for other in [self.opens, self.feed.poll_deadline(), self.controller.poll_deadline()] {
             earliest = earliest.min(other.unwrap_or(NEVER));

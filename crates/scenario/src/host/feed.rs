@@ -129,6 +129,7 @@ impl Feed {
 
     /// When it writes next by itself.
     #[must_use]
+    #[inline]
     pub fn poll_deadline(&self) -> Option<Time> {
         match self {
             Feed::Stream { next, .. } => Some(*next),
@@ -220,6 +221,7 @@ impl Feed {
 
     /// Whether it has written all that it ever will.
     #[must_use]
+    #[inline]
     pub fn is_finished(&self) -> bool {
         match self {
             Feed::File { left } => *left == Bytes::ZERO,
