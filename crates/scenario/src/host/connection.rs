@@ -201,7 +201,7 @@ impl Connection {
         let mut has_more = true;
         while has_more {
             has_more = endpoint.poll_send_into(now, self.controller.as_mut(), |transmit| {
-                match out.send(*route, packet(*connection, &transmit)) {
+                match out.put(*route, packet(*connection, &transmit)) {
                     Packet::Tcp { segment, .. } => segment,
                     _ => unreachable!("it is of TCP"),
                 }

@@ -147,9 +147,18 @@ impl Feed {
 
     /// How much it writes at `now` beyond what it wrote before, when `received` bytes have come from the other end, and the connection
     /// could do with `room` more.
+    #[inline]
     pub fn write(&mut self, now: Time, received: Bytes, room: Bytes) -> Bytes {
         match self {
             Feed::Bulk => room,
+            Feed::Sink { .. } => Bytes::ZERO,
+            _ => self.write_more(now, received, room),
+        }
+    }
+
+    /// As [`Feed::write`], of an application about which there is more to say.
+    fn write_more(&mut self, now: Time, received: Bytes, room: Bytes) -> Bytes {
+        match self {
             Feed::File { left } => {
                 let bytes = room.min(*left);
                 *left -= bytes;
@@ -192,6 +201,7 @@ impl Feed {
                 *pending = Some((now, size, *asked));
                 REQUEST
             }
+            Feed::Bulk => room,
             Feed::Sink { .. } => Bytes::ZERO,
         }
     }
