@@ -65,7 +65,19 @@ impl<P: Copy> Out<P> {
     /// Sends `packet` along `route`, which must begin at this host, behind those sent before.
     #[inline]
     pub fn send(&mut self, route: Route, packet: P) {
-        self.sent.push((route, self.packets.insert(packet)));
+        self.put(route, packet);
+    }
+
+    /// As [`Out::send`]; the packet can still be changed where it is.
+    #[inline(always)]
+    #[expect(
+        clippy::inline_always,
+        reason = "or the packet is put together elsewhere, and read back before it is written"
+    )]
+    pub fn put(&mut self, route: Route, packet: P) -> &mut P {
+        let place = self.packets.insert(packet);
+        self.sent.push((route, place));
+        self.packets.get_mut(place)
     }
 
     /// Takes out all packets, in the order in which they were sent.

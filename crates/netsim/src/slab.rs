@@ -15,7 +15,8 @@ impl<P: Copy> Slab<P> {
     }
 
     /// Puts a packet in, and gives its place. Inlined, the packet is written where it stays and nowhere before.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "see above")]
     pub(crate) fn insert(&mut self, packet: P) -> u32 {
         if let Some(place) = self.free.pop() {
             self.places[place as usize] = packet;

@@ -59,12 +59,14 @@ impl RoundTrip {
 
     /// The smoothed round-trip time; `None` before the first sample.
     #[must_use]
+    #[inline]
     pub fn smoothed(&self) -> Option<Span> {
         self.smoothed
     }
 
     /// The smallest sample; zero before the first.
     #[must_use]
+    #[inline]
     pub fn min(&self) -> Span {
         self.min
     }
@@ -83,6 +85,7 @@ impl RoundTrip {
 
     /// The retransmission timeout: `SRTT + 4 RTTVAR`, not below the floor, doubled for each timeout since the last sample.
     #[must_use]
+    #[inline]
     pub fn timeout(&self) -> Span {
         let base = match self.smoothed {
             None => INITIAL_RTO.max(self.floor),

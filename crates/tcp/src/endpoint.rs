@@ -179,21 +179,45 @@ impl Endpoint {
     }
 
     /// The next packet to send.
-    #[inline]
     pub fn poll_send<C: Controller + ?Sized>(&mut self, now: Time, cc: &mut C) -> Option<Transmit> {
         if self.state != State::Open {
             return self.poll_opening(now);
+        }
+        let mut sent = None;
+        self.poll_send_into(now, cc, |transmit| &mut sent.insert(transmit).segment);
+        sent
+    }
+
+    /// As [`Endpoint::poll_send`] of an open connection, which gives the packet to `put` and says whether there was one. Selective
+    /// acknowledgements are written afterwards, where `put` says that the segment stays, so that it need not be copied there.
+    #[inline]
+    pub fn poll_send_into<'a, C: Controller + ?Sized>(
+        &mut self,
+        now: Time,
+        cc: &mut C,
+        put: impl FnOnce(Transmit) -> &'a mut Segment,
+    ) -> bool {
+        if self.state != State::Open {
+            return false;
         }
         let data = match self.extra.take() {
             Some(data) => Some(data),
             None => self.sender.poll_send(now, cc),
         };
-        let data = match data {
+        let Data { seq, len, flags } = match data {
             Some(data) => data,
             None if self.receiver.is_due(now) => Data { seq: self.sender.next(), len: 0, flags: Flags::default() },
-            None => return None,
+            None => return false,
         };
-        Some(self.finish(now, data))
+        let answer = self.receiver.acknowledge();
+        let segment = answer.with(seq, len, flags, stamp_of(now));
+        let bytes = self.headers + Bytes(u64::from(len));
+        let has_data = len > 0 || flags.has(Flags::FIN);
+        let segment = put(Transmit { segment, bytes, is_ecn_capable: self.is_ecn_capable && has_data });
+        if answer.sack_count > 0 {
+            self.receiver.write_blocks(&mut segment.sack);
+        }
+        true
     }
 
     fn poll_opening(&mut self, now: Time) -> Option<Transmit> {
@@ -217,15 +241,6 @@ impl Endpoint {
             self.receiver.acknowledge().with(0, 0, Flags::SYN, stamp_of(now))
         };
         Some(Transmit { segment, bytes: self.headers, is_ecn_capable: false })
-    }
-
-    #[inline]
-    fn finish(&mut self, now: Time, data: Data) -> Transmit {
-        let Data { seq, len, flags } = data;
-        let segment = self.receiver.acknowledge().with(seq, len, flags, stamp_of(now));
-        let bytes = self.headers + Bytes(u64::from(len));
-        let has_data = len > 0 || flags.has(Flags::FIN);
-        Transmit { segment, bytes, is_ecn_capable: self.is_ecn_capable && has_data }
     }
 
     /// When [`Endpoint::handle_deadline`] and [`Endpoint::poll_send`] want to be called.
@@ -260,6 +275,7 @@ impl Endpoint {
         self.events.pop_front()
     }
 
+    #[inline]
     fn note_ends(&mut self) {
         if !self.is_finished && self.receiver.is_finished() {
             self.is_finished = true;
@@ -279,6 +295,7 @@ impl Endpoint {
 
     /// Whether the connection is open.
     #[must_use]
+    #[inline]
     pub fn is_open(&self) -> bool {
         self.state == State::Open
     }

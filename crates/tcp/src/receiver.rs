@@ -55,16 +55,16 @@ pub(crate) struct Answer {
     flags: Flags,
     window: u32,
     echo: u32,
-    sack: [SackBlock; 3],
-    sack_count: u8,
+    /// How many blocks [`Receiver::write_blocks`] will write.
+    pub(crate) sack_count: u8,
 }
 
 impl Answer {
-    /// The segment that says this, and what the sending half says.
+    /// The segment that says this, its blocks apart, and what the sending half says.
     #[inline]
     pub(crate) fn with(self, seq: u64, len: u16, flags: Flags, timestamp: u32) -> Segment {
-        let Answer { ack, window, echo, sack, sack_count, .. } = self;
-        let flags = flags.with(self.flags);
+        let Answer { ack, window, echo, sack_count, .. } = self;
+        let (flags, sack) = (flags.with(self.flags), [SackBlock::default(); 3]);
         Segment { seq, ack, window, len, flags, sack_count, sack, timestamp, timestamp_echo: echo }
     }
 }
@@ -191,6 +191,7 @@ impl Receiver {
     }
 
     /// When an acknowledgement has to go out; `now` or earlier if at once.
+    #[inline]
     pub(crate) fn poll_deadline(&self) -> Option<Time> {
         match self.ack {
             Ack::None => None,
@@ -214,26 +215,25 @@ impl Receiver {
     pub(crate) fn acknowledge(&mut self) -> Answer {
         let marks = if self.is_marked { Flags::ECE } else { Flags::default() };
         let end = self.read + self.buffer;
-        let has_more = self.is_selective && (self.duplicate.is_some() || !self.blocks.is_empty());
-        let (sack, sack_count) = if has_more { self.selective() } else { Default::default() };
+        let blocks = if self.is_selective { self.blocks.len() + usize::from(self.duplicate.is_some()) } else { 0 };
         self.told = end;
         self.acked = self.next;
         self.ack = Ack::None;
         self.unacked = 0;
+        #[expect(clippy::cast_possible_truncation, reason = "at most three")]
         Answer {
             ack: self.next,
             flags: Flags::ACK.with(marks),
             window: u32::try_from(end.saturating_sub(self.next)).unwrap_or(u32::MAX),
             echo: self.echo,
-            sack,
-            sack_count,
+            sack_count: blocks.min(3) as u8,
         }
     }
 
-    /// What arrived beyond the acknowledgement, and how many of the blocks mean something. On its own, so that an answer without stays in registers.
+    /// Writes what arrived beyond the acknowledgement into the segment that was just made of it, where that stays: what is written in small
+    /// parts and copied in large ones right away waits for the writing.
     #[inline(never)]
-    fn selective(&mut self) -> ([SackBlock; 3], u8) {
-        let (mut sack, mut count) = ([SackBlock::default(); 3], 0);
+    pub(crate) fn write_blocks(&mut self, sack: &mut [SackBlock; 3]) {
         let blocks = self.duplicate.take().into_iter().chain(self.blocks.iter().copied());
         for (slot, (from, to)) in sack.iter_mut().zip(blocks) {
             // Blocks lie within a window of the acknowledgement, and windows are below 2^31.
@@ -242,9 +242,7 @@ impl Receiver {
                 from: i32::try_from(offset).unwrap_or(i32::MIN),
                 len: u32::try_from(to - from).unwrap_or(u32::MAX),
             };
-            count += 1;
         }
-        (sack, count)
     }
 
     /// Writes the window into a segment that acknowledges nothing.
@@ -260,6 +258,7 @@ impl Receiver {
     }
 
     /// Whether the peer's FIN and all before it has been read.
+    #[inline]
     pub(crate) fn is_finished(&self) -> bool {
         self.fin.is_some_and(|fin| self.read > fin)
     }

@@ -63,12 +63,14 @@ impl Flags {
 
     /// Whether all of `flags` are set.
     #[must_use]
+    #[inline]
     pub const fn has(self, flags: Flags) -> bool {
         self.0 & flags.0 == flags.0
     }
 
     /// These and those.
     #[must_use]
+    #[inline]
     pub const fn with(self, flags: Flags) -> Flags {
         Flags(self.0 | flags.0)
     }
@@ -77,12 +79,14 @@ impl Flags {
 impl Segment {
     /// How many positions it takes: payload, SYN and FIN.
     #[must_use]
+    #[inline]
     pub const fn span(&self) -> u64 {
         self.len as u64 + self.flags.has(Flags::SYN) as u64 + self.flags.has(Flags::FIN) as u64
     }
 
     /// The blocks that mean something.
     #[must_use]
+    #[inline]
     pub fn sacked(&self) -> &[SackBlock] {
         &self.sack[..usize::from(self.sack_count).min(3)]
     }

@@ -2,7 +2,7 @@
 
 use netsim::{Out, Route};
 use policy::cc::Controller;
-use tcp::Endpoint;
+use tcp::{Endpoint, Transmit};
 use units::{Bytes, Span, SubflowId, Time};
 use wire::tcp::Segment;
 
@@ -152,9 +152,9 @@ impl Connection {
     /// When something is due by itself.
     #[inline]
     pub(crate) fn poll_deadline(&self) -> Option<Time> {
-        let mut earliest = NEVER;
-        for subflow in self.subflows.iter() {
-            earliest = earliest.min(subflow.endpoint.poll_deadline().unwrap_or(NEVER));
+        let mut earliest = self.subflows[0].endpoint.poll_deadline().unwrap_or(NEVER);
+        for index in 1..self.subflows.len() {
+            earliest = earliest.min(self.subflows[index].endpoint.poll_deadline().unwrap_or(NEVER));
         }
         for other in [self.opens, self.feed.poll_deadline(), self.controller.poll_deadline()] {
             earliest = earliest.min(other.unwrap_or(NEVER));
@@ -194,10 +194,18 @@ impl Connection {
     #[inline]
     fn send(&mut self, now: Time, index: usize, out: &mut Out<Packet>) {
         let Subflow { endpoint, route, connection, .. } = &mut self.subflows[index];
-        while let Some(transmit) = endpoint.poll_send(now, self.controller.as_mut()) {
-            let bytes = u16::try_from(transmit.bytes.0).expect("the file's reader bounds the MSS");
-            let ecn = if transmit.is_ecn_capable { Ecn::Capable } else { Ecn::Incapable };
-            out.send(*route, Packet::Tcp { connection: *connection, bytes, ecn, segment: transmit.segment });
+        if !endpoint.is_open() {
+            send_opening(now, &mut self.subflows[index], self.controller.as_mut(), out);
+            return;
+        }
+        let mut has_more = true;
+        while has_more {
+            has_more = endpoint.poll_send_into(now, self.controller.as_mut(), |transmit| {
+                match out.put(*route, packet(*connection, &transmit)) {
+                    Packet::Tcp { segment, .. } => segment,
+                    _ => unreachable!("it is of TCP"),
+                }
+            });
         }
     }
 
@@ -216,6 +224,22 @@ impl Connection {
 
 /// What is written beyond a window: ten packets.
 const AHEAD: Bytes = Bytes(15_000);
+
+/// Sends what opens a connection.
+#[cold]
+fn send_opening(now: Time, subflow: &mut Subflow, controller: &mut dyn Controller, out: &mut Out<Packet>) {
+    while let Some(transmit) = subflow.endpoint.poll_send(now, controller) {
+        out.send(subflow.route, packet(subflow.connection, &transmit));
+    }
+}
+
+/// What carries a segment of a connection.
+#[inline]
+fn packet(connection: u32, transmit: &Transmit) -> Packet {
+    let bytes = u16::try_from(transmit.bytes.0).expect("the file's reader bounds the MSS");
+    let ecn = if transmit.is_ecn_capable { Ecn::Capable } else { Ecn::Incapable };
+    Packet::Tcp { connection, bytes, ecn, segment: transmit.segment }
+}
 
 /// Subflows are numbered as they stand in the file.
 fn id(index: usize) -> SubflowId {

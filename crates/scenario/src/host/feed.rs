@@ -129,6 +129,7 @@ impl Feed {
 
     /// When it writes next by itself.
     #[must_use]
+    #[inline]
     pub fn poll_deadline(&self) -> Option<Time> {
         match self {
             Feed::Stream { next, .. } => Some(*next),
@@ -146,9 +147,18 @@ impl Feed {
 
     /// How much it writes at `now` beyond what it wrote before, when `received` bytes have come from the other end, and the connection
     /// could do with `room` more.
+    #[inline]
     pub fn write(&mut self, now: Time, received: Bytes, room: Bytes) -> Bytes {
         match self {
             Feed::Bulk => room,
+            Feed::Sink { .. } => Bytes::ZERO,
+            _ => self.write_more(now, received, room),
+        }
+    }
+
+    /// As [`Feed::write`], of an application about which there is more to say.
+    fn write_more(&mut self, now: Time, received: Bytes, room: Bytes) -> Bytes {
+        match self {
             Feed::File { left } => {
                 let bytes = room.min(*left);
                 *left -= bytes;
@@ -191,6 +201,7 @@ impl Feed {
                 *pending = Some((now, size, *asked));
                 REQUEST
             }
+            Feed::Bulk => room,
             Feed::Sink { .. } => Bytes::ZERO,
         }
     }
@@ -220,6 +231,7 @@ impl Feed {
 
     /// Whether it has written all that it ever will.
     #[must_use]
+    #[inline]
     pub fn is_finished(&self) -> bool {
         match self {
             Feed::File { left } => *left == Bytes::ZERO,

@@ -193,6 +193,7 @@ impl Sender {
     }
 
     /// Whether the peer has acknowledged our FIN.
+    #[inline]
     pub(crate) fn is_finished(&self) -> bool {
         self.has_sent_fin && self.una == self.next
     }

@@ -74,6 +74,7 @@ pub(super) struct Scoreboard {
 }
 
 impl Scoreboard {
+    #[inline]
     pub(super) fn push(&mut self, record: Record) {
         self.in_flight += u64::from(record.span);
         // By half, not to twice as many: thousands of flows have theirs at the same time.
@@ -83,14 +84,17 @@ impl Scoreboard {
         self.records.push_back(record);
     }
 
+    #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.records.is_empty()
     }
 
+    #[inline]
     pub(super) fn front(&self) -> Option<&Record> {
         self.records.front()
     }
 
+    #[inline]
     pub(super) fn back(&self) -> Option<&Record> {
         self.records.back()
     }
@@ -218,10 +222,12 @@ impl Scoreboard {
     }
 
     /// The first lost record.
+    #[inline]
     pub(super) fn first_lost(&mut self) -> Option<&mut Record> {
-        if self.lost == 0 {
-            return None;
-        }
+        if self.lost == 0 { None } else { self.find_lost() }
+    }
+
+    fn find_lost(&mut self) -> Option<&mut Record> {
         let mut index = self.records.partition_point(|record| record.end() <= self.repeat_from);
         while self.records.get(index).is_some_and(|record| record.state != State::Lost) {
             index += 1;
@@ -288,6 +294,7 @@ impl Scoreboard {
     }
 
     /// The highest position that was selectively acknowledged; 0 if none is.
+    #[inline]
     pub(super) fn highest(&self) -> u64 {
         self.ranges.last().map_or(0, |range| range.1)
     }
