@@ -45,10 +45,27 @@ struct Members {
     announcements: Vec<u8>,
     /// Blocks that were refused and did not come again yet: a sender that lost the path of the refusal must hear it on the next.
     refused: ExtentSet,
-    finished: usize,
+    finishing: Finishing,
     sync: Span,
     outcome: Outcome,
     carried: BTreeMap<String, Carried>,
+}
+
+/// How far files have come that are whole: they are finished by several threads, and not always in order.
+#[derive(Default)]
+struct Finishing {
+    /// The first file that nobody finishes yet.
+    next: usize,
+    /// How many have their names.
+    named: usize,
+}
+
+impl Finishing {
+    /// A file has got its name. Returns whether all `of` them have theirs now.
+    fn handle_named(&mut self, of: usize) -> bool {
+        self.named += 1;
+        self.named == of
+    }
 }
 
 /// How the session stands.
@@ -250,9 +267,9 @@ impl Session {
         let core = self.core();
         let mut ready = Vec::new();
         // Files finish nearly in order; what is looked at again and again is the first unfinished one.
-        while let Some(root) = core.root(members.finished) {
-            ready.push((members.finished, root));
-            members.finished += 1;
+        while let Some(root) = core.root(members.finishing.next) {
+            ready.push((members.finishing.next, root));
+            members.finishing.next += 1;
         }
         ready
     }
@@ -266,14 +283,18 @@ impl Session {
         let entry = &self.layout.files()[file];
         let name = String::from_utf8_lossy(&entry.name).into_owned();
         let _ = self.events.send(Event::FileDone { name, size: entry.size, blake3: root.to_string() });
-        self.members().sync += now - before;
         self.tell_all(&Frame::FileDone(u32::try_from(file).expect("a layout holds fewer"), root.0), true);
-        if file + 1 == self.layout.files().len() {
-            let sync = {
-                let mut members = self.members();
+        let done = {
+            let mut members = self.members();
+            members.sync += now - before;
+            let is_last = members.finishing.handle_named(self.layout.files().len());
+            // An earlier file may have failed meanwhile.
+            (is_last && matches!(members.outcome, Outcome::Running)).then(|| {
                 members.outcome = Outcome::Complete(before);
                 members.sync
-            };
+            })
+        };
+        if let Some(sync) = done {
             self.tell_all(&Frame::Done(sync.as_micros()), true);
             self.over.notify_one();
         }
@@ -376,4 +397,20 @@ fn refusal(extent: Extent) -> Frame<'static> {
 
 fn broken(error: transfer::PeerError) -> ConnError {
     ConnError::Unexpected(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Finishing;
+
+    /// The last file of the list may be small, and named while an earlier one is still being synced: the receiver was done then, and the
+    /// earlier ones never got their names.
+    #[test]
+    fn all_files_have_names_not_only_the_last_of_the_list() {
+        let mut finishing = Finishing::default();
+        // In whatever order: the third of three first.
+        assert!(!finishing.handle_named(3));
+        assert!(!finishing.handle_named(3));
+        assert!(finishing.handle_named(3));
+    }
 }
