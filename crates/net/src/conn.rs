@@ -4,7 +4,7 @@ use std::io::{self, BufRead, Read, Write};
 use std::time::Duration;
 
 use rustls::Connection;
-use tokio::io::Interest;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::TcpStream;
 use wire::frame::HEADER;
 use wire::{Frame, WireError};
@@ -236,6 +236,15 @@ impl Conn {
     pub(crate) fn close(&mut self) {
         self.tls.send_close_notify();
         let _ = self.try_flush();
+    }
+
+    /// Reads and forgets what still comes, until the peer closes. A socket that is closed with unread data resets the connection, and the
+    /// peer may then never read what it was told.
+    pub(crate) async fn linger(&mut self) -> io::Result<()> {
+        self.stream.shutdown().await?;
+        let mut nowhere = [0; 4_096];
+        while self.stream.read(&mut nowhere).await? > 0 {}
+        Ok(())
     }
 }
 

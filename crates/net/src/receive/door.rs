@@ -52,6 +52,8 @@ const STRANGERS: usize = 64;
 const STRANGER_PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes read at a time before a connection has proven itself.
 const STRANGER_BYTES: usize = 4_096;
+/// How long one that is refused may take to read why.
+const LINGER: Duration = Duration::from_secs(1);
 /// The most that a manifest's names may add up to.
 const MANIFEST_BYTES: usize = 16 << 20;
 
@@ -388,6 +390,7 @@ async fn refuse(conn: &mut Conn, code: AbortCode, text: String) -> ConnError {
     conn.push(&Frame::Abort(code, text.clone()));
     let _ = timeout(Duration::from_secs(1), conn.flush()).await;
     conn.close();
+    let _ = timeout(LINGER, conn.linger()).await;
     ConnError::Io(std::io::Error::other(text))
 }
 
