@@ -13,7 +13,7 @@ const DIVISOR: u32 = 4;
 
 /// What to do about slow start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+enum Verdict {
     /// Grow by what was acknowledged over this divisor.
     Grow(u32),
     /// Slow start is over.
@@ -27,6 +27,7 @@ pub struct HyStart {
     previous: Option<Span>,
     current: Option<Span>,
     samples: u32,
+    divisor: u32,
     conservative: Option<Conservative>,
 }
 
@@ -42,11 +43,32 @@ impl HyStart {
     /// Before the first sample.
     #[must_use]
     pub fn new() -> HyStart {
-        HyStart { round: 0, previous: None, current: None, samples: 0, conservative: None }
+        HyStart { round: 0, previous: None, current: None, samples: 0, divisor: 1, conservative: None }
+    }
+
+    /// An acknowledgement with this round-trip time; `round` counts round trips, `is_over` says whether the window has reached its threshold.
+    /// Returns whether slow start is to end now. Once it is over, all begins anew: after a timeout there is another.
+    pub fn handle_acked(&mut self, rtt: Span, round: u64, is_over: bool) -> bool {
+        if is_over {
+            *self = HyStart::new();
+            return false;
+        }
+        let verdict = self.handle_sample(rtt, round);
+        self.divisor = match verdict {
+            Verdict::Grow(divisor) => divisor,
+            Verdict::Stop => 1,
+        };
+        verdict == Verdict::Stop
+    }
+
+    /// The window is to grow by what was acknowledged over this.
+    #[must_use]
+    pub fn divisor(&self) -> u32 {
+        self.divisor
     }
 
     /// An acknowledgement in slow start with this round-trip time; `round` counts round trips.
-    pub fn handle_sample(&mut self, rtt: Span, round: u64) -> Verdict {
+    fn handle_sample(&mut self, rtt: Span, round: u64) -> Verdict {
         if round != self.round {
             self.round = round;
             self.previous = self.current.take();

@@ -13,7 +13,7 @@ mod rack;
 mod rate_reduction;
 mod rtt;
 
-pub use hystart::{HyStart, Verdict};
+pub use hystart::HyStart;
 pub use pacer::Pacer;
 pub use rack::Rack;
 pub use rate_reduction::RateReduction;

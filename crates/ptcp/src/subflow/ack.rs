@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use policy::cc::{Acked, Congestion, Controller, Lost, Signal};
-use recovery::{HyStart, RateReduction, Verdict};
+use recovery::{HyStart, RateReduction};
 use units::{Bytes, Rate, Span, Time};
 use wire::ptcp::{Ack, PacketRange};
 
@@ -362,7 +362,7 @@ impl<B: Copy> Subflow<B> {
             ce_bytes: Bytes::ZERO,
             is_app_limited: newest.is_app_limited,
             in_recovery,
-            slow_start_divisor: self.slow_start_divisor,
+            slow_start_divisor: self.hystart.as_ref().map_or(1, HyStart::divisor),
         };
         cc.handle_acked(now, self.id, &acked);
     }
@@ -371,17 +371,9 @@ impl<B: Copy> Subflow<B> {
     fn watch_slow_start(&mut self, now: Time, rtt: Option<Span>, cc: &mut dyn Controller) {
         let (Some(hystart), Some(rtt)) = (&mut self.hystart, rtt) else { return };
         let window = cc.allowance(self.id).window;
-        if cc.threshold(self.id).is_some_and(|threshold| window >= threshold) {
-            *hystart = HyStart::new();
-            self.slow_start_divisor = 1;
-            return;
-        }
-        match hystart.handle_sample(rtt, self.round) {
-            Verdict::Grow(divisor) => self.slow_start_divisor = divisor,
-            Verdict::Stop => {
-                self.slow_start_divisor = 1;
-                cc.handle_slow_start_end(now, self.id);
-            }
+        let is_over = cc.threshold(self.id).is_some_and(|threshold| window >= threshold);
+        if hystart.handle_acked(rtt, self.round, is_over) {
+            cc.handle_slow_start_end(now, self.id);
         }
     }
 }

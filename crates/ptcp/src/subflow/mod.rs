@@ -77,7 +77,6 @@ pub(crate) struct Subflow<B> {
     /// Packets lost in this epoch that have not turned up.
     missing: u32,
     hystart: Option<HyStart>,
-    slow_start_divisor: u32,
     pacer: Pacer,
     /// When pacing lets the next packet out.
     held_until: Option<Time>,
@@ -181,7 +180,6 @@ impl<B: Copy> Subflow<B> {
             forgiven: 0,
             missing: 0,
             hystart: config.hystart.then(HyStart::new),
-            slow_start_divisor: 1,
             pacer: Pacer::new(),
             held_until: None,
             delivered: 0,

@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 
 use policy::cc::{Acked, Congestion, Controller, Lost, Signal};
-use recovery::{HyStart, RateReduction, Verdict};
+use recovery::RateReduction;
 use units::{Bytes, Rate, Span, Time};
 use wire::tcp::{Flags, SackBlock, Segment};
 
@@ -378,7 +378,7 @@ impl Sender {
             ce_bytes,
             is_app_limited: newest.is_app_limited,
             in_recovery,
-            slow_start_divisor: self.slow_start_divisor,
+            slow_start_divisor: self.hystart.as_ref().map_or(1, |hystart| hystart.divisor()),
         };
         cc.handle_acked(now, self.id, &acked);
     }
@@ -393,18 +393,9 @@ impl Sender {
         }
         let (Some(hystart), Some(rtt)) = (&mut self.hystart, rtt) else { return };
         let window = cc.allowance(self.id).window;
-        if cc.threshold(self.id).is_some_and(|threshold| window >= threshold) {
-            // It is over; after a timeout there is another.
-            **hystart = HyStart::new();
-            self.slow_start_divisor = 1;
-            return;
-        }
-        match hystart.handle_sample(rtt, self.round) {
-            Verdict::Grow(divisor) => self.slow_start_divisor = divisor,
-            Verdict::Stop => {
-                self.slow_start_divisor = 1;
-                cc.handle_slow_start_end(now, self.id);
-            }
+        let is_over = cc.threshold(self.id).is_some_and(|threshold| window >= threshold);
+        if hystart.handle_acked(rtt, self.round, is_over) {
+            cc.handle_slow_start_end(now, self.id);
         }
     }
 }

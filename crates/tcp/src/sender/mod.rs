@@ -69,7 +69,6 @@ pub(crate) struct Sender {
     /// Packets are limited by the application until so much is delivered.
     app_limited_until: u64,
     id: SubflowId,
-    slow_start_divisor: u32,
     is_closing: bool,
     has_sent_fin: bool,
     owes_cwr: bool,
@@ -150,7 +149,6 @@ impl Sender {
             pacer: Pacer::new(),
             held_until: None,
             hystart,
-            slow_start_divisor: 1,
             has_threshold: config.initial_threshold.is_none(),
             delivered: 0,
             delivered_at: Time::ZERO,
