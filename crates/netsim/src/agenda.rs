@@ -31,9 +31,9 @@ const NONE: u32 = u32::MAX;
 
 /// A queue of events in the order of their times, and of simultaneous ones' admission.
 ///
-/// What comes soon is in a wheel of buckets, each a short time wide and a list of a few events (R. Brown, "Calendar queues", 1988); what
-/// comes later is in a heap, which a wheel that is too fine or too coarse, or a thousand events at one instant, falls back on. The width
-/// of the buckets follows the events. The order never depends on it.
+/// What comes soon is in a wheel of buckets, each a short time wide and a list of a few events in their order (R. Brown, "Calendar
+/// queues", 1988); what comes later is in a heap, which a wheel that is too fine or too coarse, or a thousand events at one instant, falls
+/// back on. The width of the buckets follows the events. The order never depends on it.
 #[derive(Clone, Debug)]
 pub(crate) struct Agenda {
     /// The first event of each bucket, which is the place of the time's bits above `shift` modulo the buckets.
@@ -73,25 +73,12 @@ impl Node {
     }
 }
 
-/// An event in the wheel, and where in it.
-#[derive(Clone, Copy)]
-struct Found {
-    bucket: usize,
-    node: u32,
-    /// The node before it in the bucket, or [`NONE`].
-    before: u32,
-    at: u64,
-    number: u64,
-    /// How many others are in the bucket.
-    beside: u32,
-}
-
 /// What happened since the last review.
 #[derive(Clone, Copy, Debug, Default)]
 struct Review {
     /// Events taken from the wheel.
     taken: u32,
-    /// Other events that were in the same buckets then.
+    /// Other events of its bucket that one was put behind, over all.
     beside: u32,
     /// Events that went to the heap.
     later: u32,
@@ -132,21 +119,46 @@ impl Agenda {
             return;
         }
         let bucket = place(slot);
-        let next = self.heads[bucket];
-        self.heads[bucket] = if let Some(node) = self.nodes.get_mut(self.free as usize) {
-            let free = std::mem::replace(&mut self.free, node.next);
-            // Field by field: a node put together elsewhere would be read back before its parts are written.
-            node.at = at;
-            node.number = number;
-            node.owner = owner;
-            node.next = next;
-            free
+        let node = self.free;
+        // Field by field: a node put together elsewhere would be read back before its parts are written.
+        let node = if let Some(place) = self.nodes.get_mut(node as usize) {
+            self.free = place.next;
+            place.at = at;
+            place.number = number;
+            place.owner = owner;
+            place.next = NONE;
+            node
         } else {
-            self.nodes.push(Node { at, number, owner, next });
+            self.nodes.push(Node { at, number, owner, next: NONE });
             u32::try_from(self.nodes.len() - 1).expect("there are fewer events than this at a time")
         };
-        self.words[bucket / 64] |= 1 << (bucket % 64);
-        self.summary |= 1 << (bucket / 64);
+        let first = self.heads[bucket];
+        if first == NONE {
+            self.heads[bucket] = node;
+            self.words[bucket / 64] |= 1 << (bucket % 64);
+            self.summary |= 1 << (bucket / 64);
+        } else {
+            self.line_up(bucket, first, node, at);
+        }
+    }
+
+    /// Puts a node into a bucket behind all that are not later: those were admitted before.
+    #[inline]
+    fn line_up(&mut self, bucket: usize, first: u32, node: u32, at: u64) {
+        let (mut before, mut next, mut steps) = (NONE, first, 0);
+        while let Some(other) = self.nodes.get(next as usize).filter(|other| other.at <= at) {
+            (before, next) = (next, other.next);
+            steps += 1;
+        }
+        self.nodes[node as usize].next = next;
+        match self.nodes.get_mut(before as usize) {
+            Some(before) => before.next = node,
+            None => self.heads[bucket] = node,
+        }
+        self.review.beside += steps;
+        if steps >= CROWD {
+            self.spill(bucket);
+        }
     }
 
     /// Puts an event into the heap.
@@ -158,17 +170,28 @@ impl Agenda {
     /// Takes the first event if it is at `until` or before: its time and its owner.
     #[inline]
     pub(crate) fn pop(&mut self, until: Time) -> Option<(Time, u32)> {
-        let Some(found) = self.first() else { return self.pop_later(until) };
+        let Some(bucket) = self.first_bucket() else { return self.pop_later(until) };
+        let first = self.heads[bucket];
+        let Node { at, number, owner, next } = self.nodes[first as usize];
         // Of simultaneous ones either may be the first.
-        if self.later_at <= found.at && nanos_and_number(self.later.first()) < (found.at, found.number) {
+        if self.later_at <= at && nanos_and_number(self.later.first()) < (at, number) {
             return self.pop_later(until);
         }
-        if found.at > until.as_nanos() {
+        if at > until.as_nanos() {
             return None;
         }
-        self.base = found.at >> self.shift;
-        let owner = self.take(&found);
-        Some((Time::from_nanos(found.at), owner))
+        self.base = at >> self.shift;
+        self.nodes[first as usize].next = self.free;
+        self.free = first;
+        self.heads[bucket] = next;
+        if next == NONE {
+            self.clear(bucket);
+        }
+        self.review.taken += 1;
+        if self.review.taken == REVIEW {
+            self.adapt();
+        }
+        Some((Time::from_nanos(at), owner))
     }
 
     /// Takes the first event of the heap.
@@ -188,29 +211,6 @@ impl Agenda {
         Some((Time::from_nanos(at), key as u32 & (MAX_OWNERS as u32 - 1)))
     }
 
-    /// The first event of the wheel.
-    #[inline]
-    fn first(&mut self) -> Option<Found> {
-        loop {
-            let bucket = self.first_bucket()?;
-            let node = self.heads[bucket];
-            let Node { at, number, mut next, .. } = self.nodes[node as usize];
-            let mut found = Found { bucket, node, before: NONE, at, number, beside: 0 };
-            let mut last = node;
-            while let Some(other) = self.nodes.get(next as usize) {
-                if (other.at, other.number) < (found.at, found.number) {
-                    found = Found { node: next, before: last, at: other.at, number: other.number, ..found };
-                }
-                (last, next) = (next, other.next);
-                found.beside += 1;
-            }
-            if found.beside < CROWD {
-                return Some(found);
-            }
-            self.spill(bucket);
-        }
-    }
-
     /// The first bucket that has events.
     #[inline]
     fn first_bucket(&self) -> Option<usize> {
@@ -225,29 +225,6 @@ impl Agenda {
         let ahead = self.summary & !behind;
         let word = (if ahead != 0 { ahead } else { behind }).trailing_zeros() as usize % WORDS;
         (self.words[word] != 0).then(|| word * 64 + self.words[word].trailing_zeros() as usize)
-    }
-
-    /// Takes an event out of its bucket, and gives its owner.
-    #[inline]
-    fn take(&mut self, found: &Found) -> u32 {
-        let node = &mut self.nodes[found.node as usize];
-        let owner = node.owner;
-        let next = std::mem::replace(&mut node.next, self.free);
-        self.free = found.node;
-        if found.beside == 0 {
-            self.heads[found.bucket] = NONE;
-            self.clear(found.bucket);
-        } else if let Some(before) = self.nodes.get_mut(found.before as usize) {
-            before.next = next;
-        } else {
-            self.heads[found.bucket] = next;
-        }
-        self.review.beside += found.beside;
-        self.review.taken += 1;
-        if self.review.taken == REVIEW {
-            self.adapt();
-        }
-        owner
     }
 
     #[inline]

@@ -188,7 +188,7 @@ impl Endpoint {
         sent
     }
 
-    /// As [`Endpoint::poll_send`] of an open connection, which gives the packet to `put` and says whether there was one. Selective
+    /// As [`Endpoint::poll_send`] of an open connection, which gives the packet to `put` and says whether there may be another. Selective
     /// acknowledgements are written afterwards, where `put` says that the segment stays, so that it need not be copied there.
     #[inline]
     pub fn poll_send_into<'a, C: Controller + ?Sized>(
@@ -204,6 +204,7 @@ impl Endpoint {
             Some(data) => Some(data),
             None => self.sender.poll_send(now, cc),
         };
+        let may_have_more = data.is_some();
         let Data { seq, len, flags } = match data {
             Some(data) => data,
             None if self.receiver.is_due(now) => Data { seq: self.sender.next(), len: 0, flags: Flags::default() },
@@ -217,7 +218,7 @@ impl Endpoint {
         if answer.sack_count > 0 {
             self.receiver.write_blocks(&mut segment.sack);
         }
-        true
+        may_have_more
     }
 
     fn poll_opening(&mut self, now: Time) -> Option<Transmit> {

@@ -141,6 +141,7 @@ impl Sender {
         if segment.ack > self.una {
             board.advance(segment.ack, &mut each);
         }
+        let una = self.una.max(segment.ack);
         let mut is_spurious = false;
         for (index, block) in segment.sacked().iter().enumerate() {
             let from = segment.ack.saturating_add_signed(i64::from(block.from));
@@ -149,13 +150,13 @@ impl Sender {
                 // It came twice (RFC 2883): a retransmission was for nothing.
                 is_spurious = true;
             } else if from >= segment.ack && to <= self.next {
-                board.select(from, to, &mut each);
+                board.select(from.max(una), to, &mut each);
             }
         }
         if is_spurious {
             self.rack.handle_spurious();
         }
-        self.una = self.una.max(segment.ack);
+        self.una = una;
         if harvest.bytes > 0 {
             self.delivered += harvest.bytes;
             self.delivered_at = now;

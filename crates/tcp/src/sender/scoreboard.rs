@@ -101,8 +101,20 @@ impl Scoreboard {
 
     /// The record that holds this position.
     pub(super) fn find(&mut self, seq: u64) -> Option<&mut Record> {
-        let index = self.records.partition_point(|record| record.end() <= seq);
+        let index = self.index_of(seq);
         self.records.get_mut(index)
+    }
+
+    /// Where the first record is that ends behind this position.
+    #[inline]
+    fn index_of(&self, seq: u64) -> usize {
+        let Some(first) = self.records.front() else { return 0 };
+        // Nearly all are as long as the first: a guess looks at two of them, where halving would look at eight.
+        let guess = usize::try_from(seq.saturating_sub(first.seq) / u64::from(first.span)).unwrap_or(usize::MAX);
+        if self.records.get(guess).is_some_and(|record| record.seq <= seq && seq < record.end()) {
+            return guess;
+        }
+        self.records.partition_point(|record| record.end() <= seq)
     }
 
     /// Takes out what is acknowledged cumulatively and hands each record over, with the state it had.
@@ -139,15 +151,18 @@ impl Scoreboard {
         }
     }
 
-    /// The receiver holds this range; hands over each record that it had not told of.
+    /// The receiver holds this range, of what was sent and not acknowledged cumulatively; hands over each record that it had not told of.
     pub(super) fn select(&mut self, from: u64, to: u64, mut each: impl FnMut(&Record)) {
-        let (from, to) = (from.max(self.front().map_or(from, |record| record.seq)), to);
-        if from >= to || self.back().is_none_or(|last| to > last.end()) {
+        if from >= to {
+            return;
+        }
+        let first = self.ranges.partition_point(|range| range.1 < from);
+        if self.ranges.get(first).is_some_and(|range| range.0 <= from && to <= range.1) {
+            // Two of three blocks only say once more what is known.
             return;
         }
         // The parts of it that are new.
         let mut at = from;
-        let first = self.ranges.partition_point(|range| range.1 < from);
         let mut last = first;
         let mut merged = (from, to);
         while let Some(&range) = self.ranges.get(last).filter(|range| range.0 <= to) {
@@ -163,11 +178,16 @@ impl Scoreboard {
             self.deliver(at, to, &mut each);
         }
         self.selected += merged.1 - merged.0;
-        self.ranges.splice(first..last, [merged]);
+        if first == last {
+            self.ranges.insert(first, merged);
+        } else {
+            self.ranges[first] = merged;
+            self.ranges.drain(first + 1..last);
+        }
     }
 
     fn deliver(&mut self, from: u64, to: u64, each: &mut impl FnMut(&Record)) {
-        let mut index = self.records.partition_point(|record| record.end() <= from);
+        let mut index = self.index_of(from);
         while let Some(record) = self.records.get_mut(index).filter(|record| record.end() <= to) {
             match record.state {
                 State::InFlight => self.in_flight -= u64::from(record.span),
@@ -228,7 +248,7 @@ impl Scoreboard {
     }
 
     fn find_lost(&mut self) -> Option<&mut Record> {
-        let mut index = self.records.partition_point(|record| record.end() <= self.repeat_from);
+        let mut index = self.index_of(self.repeat_from);
         while self.records.get(index).is_some_and(|record| record.state != State::Lost) {
             index += 1;
         }
@@ -279,7 +299,7 @@ impl Scoreboard {
         if end <= from {
             return;
         }
-        let mut index = self.records.partition_point(|record| record.end() <= from);
+        let mut index = self.index_of(from);
         while let Some(record) = self.records.get_mut(index).filter(|record| record.end() <= end) {
             if record.state == State::InFlight && !record.is_repeated {
                 record.state = State::Lost;
@@ -297,5 +317,51 @@ impl Scoreboard {
     #[inline]
     pub(super) fn highest(&self) -> u64 {
         self.ranges.last().map_or(0, |range| range.1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn record(seq: u64, span: u32) -> Record {
+        Record {
+            seq,
+            span,
+            is_fin: false,
+            state: State::InFlight,
+            is_repeated: false,
+            is_app_limited: false,
+            sent_at: Time::ZERO,
+            window: Bytes::ZERO,
+            in_flight: Bytes::ZERO,
+            delivered: 0,
+            delivered_at: Time::ZERO,
+            first_sent_at: Time::ZERO,
+        }
+    }
+
+    proptest! {
+        /// Small packets among full ones, so that the guess is often wrong.
+        #[test]
+        fn a_position_is_found_whatever_the_sizes(spans in prop::collection::vec(prop_oneof![Just(1_448), 1..1_448u32], 1..60)) {
+            let mut board = Scoreboard::default();
+            let mut next = 1;
+            for span in &spans {
+                board.push(record(next, *span));
+                next += u64::from(*span);
+            }
+            let mut from = 1;
+            for span in spans {
+                let to = from + u64::from(span);
+                for seq in [from, (from + to) / 2, to - 1] {
+                    prop_assert_eq!(board.find(seq).map(|record| record.seq), Some(from));
+                }
+                from = to;
+            }
+            prop_assert!(board.find(next).is_none());
+            prop_assert_eq!(board.find(0).map(|record| record.seq), Some(1));
+        }
     }
 }
