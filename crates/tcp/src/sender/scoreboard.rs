@@ -355,7 +355,7 @@ mod tests {
             let mut from = 1;
             for span in spans {
                 let to = from + u64::from(span);
-                for seq in [from, (from + to) / 2, to - 1] {
+                for seq in [from, u64::midpoint(from, to), to - 1] {
                     prop_assert_eq!(board.find(seq).map(|record| record.seq), Some(from));
                 }
                 from = to;
