@@ -109,6 +109,7 @@ fn every_mistake_has_a_message_that_helps() {
             assert!(error.contains(part), "{wrong:?} gives\n    {error}\nwithout\n    {part}");
         }
     }
+    println!("{} mistakes", MISTAKES.len());
 }
 
 #[test]
