@@ -4,7 +4,7 @@ use std::str;
 
 use link::config::Network;
 use link::{Link, Profile, RatePlan};
-use scenario::file::{FlowSpec, LinkSpec, Transport};
+use scenario::file::{FlowSpec, LinkSpec, SocketsSpec, TcpSpec, Transport};
 use scenario::{Document, Looks};
 use units::{Bytes, Rate, Seed, Span, Time};
 use wire::Frame;
@@ -52,9 +52,8 @@ fn is_slow(link: &LinkSpec) -> bool {
 /// Whether few packets are sent within [`BRIEF`].
 fn is_calm(flow: &FlowSpec) -> bool {
     match &flow.transport {
-        Transport::Tcp(spec) => {
-            let (mss, window) = (spec.config.mss, spec.config.initial_window);
-            mss >= Bytes(100) && window <= Bytes(100_000)
+        Transport::Tcp(TcpSpec { config, .. }) | Transport::Sockets(SocketsSpec { config, .. }) => {
+            config.mss >= Bytes(100) && config.initial_window <= Bytes(100_000)
         }
         // Its configuration has bounds of its own.
         Transport::Ptcp(_) => true,

@@ -12,8 +12,10 @@ use tcp::Endpoint;
 use units::{Bytes, Seed, Span, SubflowId, Time};
 
 use crate::draw;
-use crate::file::{FlowSpec, LinkSpec, PtcpSpec, Scenario, Source, Start, TcpSpec, Transport, one_of};
-use crate::host::{Agent, Connection, Feed, Node, Striped, Subflow, UdpSink, UdpSource};
+use crate::file::{FlowSpec, LinkSpec, PtcpSpec, Scenario, SocketsSpec, Source, Start, TcpSpec, Transport, one_of};
+use crate::host::{
+    Agent, Connection, Feed, Node, Reader, Socket, Sockets, Striped, Striping, Subflow, UdpSink, UdpSource, Writer,
+};
 use crate::packet::Packet;
 
 /// The packet whose time on the slowest link is the bound of the jitter that a flow has by default.
@@ -145,6 +147,12 @@ impl Scenario {
                 let controllers = [self.controller(&spec.controller), self.controller(&spec.controller)];
                 let (sender, receiver) = ptcp(spec, controllers, &ways, first, start, stop, seed);
                 (Agent::Ptcp(Box::new(sender)), Agent::Ptcp(Box::new(receiver)), ways.len())
+            }
+            Transport::Sockets(spec) => {
+                let ways = self.ways(flow, &spec.subflows, seed.stream("ways"), topology)?;
+                let controller = || self.controller(&spec.controller);
+                let (sender, receiver) = sockets(spec, controller, &ways, first, start, stop);
+                (Agent::Sockets(Box::new(sender)), Agent::Sockets(Box::new(receiver)), ways.len())
             }
         };
         topology.jitter(&flow.from, jitter)?;
@@ -282,6 +290,31 @@ fn ptcp(
     (
         Striped::new(end(near, !reader_opens), there, first, sender, opens.filter(|_| !reader_opens), stop),
         Striped::new(end(far, reader_opens), back, first, receiver, opens.filter(|_| reader_opens), None),
+    )
+}
+
+/// Both ends of a stream that is striped over sockets. The one that writes opens them.
+fn sockets(
+    spec: &SocketsSpec,
+    controller: impl Fn() -> Box<dyn Controller>,
+    ways: &[(Route, Route)],
+    first: u32,
+    start: Time,
+    stop: Option<Time>,
+) -> (Sockets, Sockets) {
+    let config = &spec.config;
+    let (mut there, mut back) = (Vec::new(), Vec::new());
+    for (number, (out, home)) in (first..).zip(ways) {
+        let (client, server) =
+            (Endpoint::client(Arc::clone(config), SubflowId(0)), Endpoint::server(Arc::clone(config), SubflowId(0)));
+        there.push(Socket::new(controller(), Subflow::new(client, *out, number)));
+        back.push(Socket::new(Box::new(Uncoupled::new(Reno::default())), Subflow::new(server, *home, number)));
+    }
+    let buffer = usize::try_from(config.receive_buffer.0 / config.mss.0).expect("a buffer fits the memory");
+    let (writer, reader) = (Writer::new(ways.len(), buffer), Reader::new(ways.len()));
+    (
+        Sockets::new(there, Striping::Writes(writer), config.mss, Some(start), stop),
+        Sockets::new(back, Striping::Reads(reader), config.mss, None, None),
     )
 }
 

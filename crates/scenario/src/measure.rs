@@ -220,6 +220,7 @@ impl Heard {
         match receiver {
             Agent::Tcp(connection) => Heard::Requests(connection.feed().requests().to_vec()),
             Agent::Ptcp(striped) => Heard::Requests(striped.feed().requests().to_vec()),
+            Agent::Sockets(_) => Heard::Requests(Vec::new()),
             Agent::UdpSink(sink) => Heard::Delay(sink.mean_delay()),
             Agent::UdpSource(_) => Heard::Delay(None),
         }
@@ -335,6 +336,7 @@ pub(crate) fn packet_size(flow: &FlowSpec) -> f64 {
     match &flow.transport {
         Transport::Tcp(spec) => spec.config.mss.as_f64(),
         Transport::Ptcp(spec) => spec.config.max_datagram.as_f64(),
+        Transport::Sockets(spec) => spec.config.mss.as_f64(),
         Transport::Udp(spec) => spec.packet.as_f64(),
     }
 }

@@ -1,7 +1,7 @@
 //! What travels over simulated links.
 
 use units::{Bytes, Time};
-use wire::tcp::Segment;
+use wire::tcp::{Flags, SackBlock, Segment};
 
 /// A packet: who gets it, what it says, how large it is.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +26,19 @@ pub enum Packet {
         /// The packet.
         packet: wire::ptcp::Packet,
     },
+    /// A TCP segment with a record of a stream that is striped over several connections.
+    Record {
+        /// Which connection of the scenario's it belongs to.
+        connection: u32,
+        /// The record's number in the stream.
+        number: u32,
+        /// Its size on the wire.
+        bytes: u16,
+        /// Whether routers may mark it, and whether one did.
+        ecn: Ecn,
+        /// The segment.
+        header: Header,
+    },
     /// A UDP datagram.
     Udp {
         /// Which connection of the scenario's it belongs to.
@@ -37,6 +50,35 @@ pub enum Packet {
         /// Counts its flow's datagrams.
         number: u64,
     },
+}
+
+/// A [`Segment`] without selective acknowledgements.
+#[derive(Clone, Copy, Debug)]
+pub struct Header {
+    seq: u64,
+    ack: u64,
+    window: u32,
+    len: u16,
+    flags: Flags,
+    timestamp: u32,
+    timestamp_echo: u32,
+}
+
+impl Header {
+    /// What the segment says, selective acknowledgements apart.
+    #[must_use]
+    pub fn of(segment: &Segment) -> Header {
+        let Segment { seq, ack, window, len, flags, timestamp, timestamp_echo, .. } = *segment;
+        Header { seq, ack, window, len, flags, timestamp, timestamp_echo }
+    }
+
+    /// The segment.
+    #[must_use]
+    pub fn segment(&self) -> Segment {
+        let Header { seq, ack, window, len, flags, timestamp, timestamp_echo } = *self;
+        let sack = [SackBlock::default(); 3];
+        Segment { seq, ack, window, len, flags, sack_count: 0, sack, timestamp, timestamp_echo }
+    }
 }
 
 /// Explicit congestion notification (RFC 3168).
@@ -55,9 +97,10 @@ impl Packet {
     #[must_use]
     pub fn connection(&self) -> u32 {
         match self {
-            Packet::Tcp { connection, .. } | Packet::Ptcp { connection, .. } | Packet::Udp { connection, .. } => {
-                *connection
-            }
+            Packet::Tcp { connection, .. }
+            | Packet::Ptcp { connection, .. }
+            | Packet::Record { connection, .. }
+            | Packet::Udp { connection, .. } => *connection,
         }
     }
 }
@@ -66,7 +109,9 @@ impl netsim::Packet for Packet {
     #[inline]
     fn size(&self) -> Bytes {
         match self {
-            Packet::Tcp { bytes, .. } | Packet::Udp { bytes, .. } => Bytes(u64::from(*bytes)),
+            Packet::Tcp { bytes, .. } | Packet::Record { bytes, .. } | Packet::Udp { bytes, .. } => {
+                Bytes(u64::from(*bytes))
+            }
             Packet::Ptcp { packet, .. } => packet.wire_len(),
         }
     }
@@ -81,20 +126,26 @@ impl netsim::Packet for Packet {
             Packet::Ptcp { connection, packet, ecn } => {
                 packet.fingerprint() ^ u64::from(*connection).rotate_left(42) ^ (*ecn as u64) << 56
             }
+            Packet::Record { connection, number, header, ecn, .. } => {
+                let flags = u64::from(header.flags.0) | (*ecn as u64) << 8;
+                let place = u64::from(*connection).rotate_left(42) ^ u64::from(*number).rotate_left(10);
+                header.seq ^ header.ack.rotate_left(21) ^ place ^ flags << 48
+            }
             Packet::Udp { connection, number, .. } => number ^ u64::from(*connection).rotate_left(42),
         }
     }
+
     #[inline]
     fn is_ecn_capable(&self) -> bool {
-        matches!(
-            self,
-            Packet::Tcp { ecn: Ecn::Capable | Ecn::Marked, .. } | Packet::Ptcp { ecn: Ecn::Capable | Ecn::Marked, .. }
-        )
+        match self {
+            Packet::Tcp { ecn, .. } | Packet::Ptcp { ecn, .. } | Packet::Record { ecn, .. } => *ecn != Ecn::Incapable,
+            Packet::Udp { .. } => false,
+        }
     }
 
     #[inline]
     fn mark(&mut self) {
-        if let Packet::Tcp { ecn, .. } | Packet::Ptcp { ecn, .. } = self {
+        if let Packet::Tcp { ecn, .. } | Packet::Ptcp { ecn, .. } | Packet::Record { ecn, .. } = self {
             *ecn = Ecn::Marked;
         }
     }

@@ -6,7 +6,7 @@ use units::{Bytes, Seed, Span, Time};
 use crate::ScenarioError;
 use crate::build::{Built, Ends};
 use crate::file::Scenario;
-use crate::host::Agent;
+use crate::host::{Agent, Subflow};
 use crate::measure::{Books, Measure};
 use crate::packet::Packet;
 
@@ -185,6 +185,7 @@ pub(crate) struct SenderState {
 pub(crate) fn sender_state(built: &Built, ends: &Ends) -> Option<SenderState> {
     match sender(built, ends) {
         Agent::Tcp(tcp) => Some(SenderState { window: tcp.window(), rtt: tcp.smoothed_rtt() }),
+        Agent::Sockets(sockets) => Some(SenderState { window: sockets.window(), rtt: sockets.smoothed_rtt() }),
         Agent::Ptcp(striped) => {
             Some(SenderState { window: striped.connection().window(), rtt: striped.smoothed_rtt() })
         }
@@ -199,14 +200,23 @@ pub(crate) struct SenderCounts {
     pub(crate) timeouts: u64,
 }
 
+impl SenderCounts {
+    /// What befell TCP connections together.
+    fn of<'a>(connections: impl Iterator<Item = &'a Subflow>) -> SenderCounts {
+        let mut counts = SenderCounts { retransmitted: 0, timeouts: 0 };
+        for stats in connections.map(|connection| connection.endpoint.stats()) {
+            counts.retransmitted += stats.retransmitted;
+            counts.timeouts += stats.timeouts;
+        }
+        counts
+    }
+}
+
 /// What befell a flow's sender so far; `None` for UDP.
 pub(crate) fn sender_counts(built: &Built, ends: &Ends) -> Option<SenderCounts> {
     match sender(built, ends) {
-        Agent::Tcp(tcp) => {
-            let stats = || tcp.subflows().map(|subflow| subflow.endpoint.stats());
-            let retransmitted = stats().map(|stats| stats.retransmitted).sum();
-            Some(SenderCounts { retransmitted, timeouts: stats().map(|stats| stats.timeouts).sum() })
-        }
+        Agent::Tcp(tcp) => Some(SenderCounts::of(tcp.subflows())),
+        Agent::Sockets(sockets) => Some(SenderCounts::of(sockets.connections())),
         Agent::Ptcp(striped) => {
             let connection = striped.connection();
             let stats = || connection.paths().filter_map(|path| connection.stats(path));
@@ -222,6 +232,7 @@ pub(crate) fn received(built: &Built, ends: &Ends) -> Bytes {
     match receiver(built, ends) {
         Agent::Tcp(connection) => connection.received(),
         Agent::Ptcp(striped) => striped.received(),
+        Agent::Sockets(sockets) => sockets.received(),
         Agent::UdpSink(sink) => sink.received(),
         Agent::UdpSource(_) => Bytes::ZERO,
     }

@@ -52,6 +52,10 @@ impl<W: Write> Capture<W> {
                 self.pcap.mark(mark(*ecn));
                 self.pcap.write_tcp(at, address(source), address(target), ports, segment)
             }
+            Packet::Record { header, ecn, .. } => {
+                self.pcap.mark(mark(*ecn));
+                self.pcap.write_tcp(at, address(source), address(target), ports, &header.segment())
+            }
             Packet::Ptcp { packet, ecn, .. } => {
                 self.pcap.mark(mark(*ecn));
                 let payload = u16::try_from(packet.datagram_len()).expect("a datagram");
@@ -149,6 +153,10 @@ impl<W: Write> EventLog<W> {
                 writeln!(self.writer, "{},{},{:#04x}", segment.seq, segment.ack, segment.flags.0)
             }
             Packet::Ptcp { packet, .. } => writeln!(self.writer, "{},,", packet.number),
+            Packet::Record { header, .. } => {
+                let segment = header.segment();
+                writeln!(self.writer, "{},{},{:#04x}", segment.seq, segment.ack, segment.flags.0)
+            }
             Packet::Udp { number, .. } => writeln!(self.writer, "{number},,"),
         }
     }

@@ -126,6 +126,19 @@ impl Endpoint {
         self.note_ends();
     }
 
+    /// Payload that arrived in order and waits for an application that does not read by itself.
+    #[must_use]
+    #[inline]
+    pub fn readable(&self) -> Bytes {
+        self.receiver.readable()
+    }
+
+    /// The application reads so much of what is [readable](Endpoint::readable).
+    pub fn read(&mut self, bytes: Bytes) {
+        self.receiver.read(bytes);
+        self.note_ends();
+    }
+
     /// A segment came; `is_marked`: with congestion experienced (ECN).
     #[inline]
     pub fn handle_segment<C: Controller + ?Sized>(

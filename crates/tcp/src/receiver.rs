@@ -181,12 +181,34 @@ impl Receiver {
     /// Whether the application reads as data comes; if it begins to, the sender is told of the room.
     pub(crate) fn set_reading(&mut self, is_reading: bool) {
         self.is_reading = is_reading;
-        if is_reading && self.read < self.next {
-            self.read = self.next;
-            // Silly windows are avoided (RFC 1122, section 4.2.3.3): there is room for two packets more than was said, or half the buffer.
-            if self.read + self.buffer >= self.told + (2 * self.mss).min(self.buffer / 2) {
-                self.ack = Ack::Now;
-            }
+        if is_reading {
+            self.read_to(self.next);
+        }
+    }
+
+    /// Payload that arrived in order and was not read.
+    #[inline]
+    pub(crate) fn readable(&self) -> Bytes {
+        let end = self.fin.map_or(self.next, |fin| self.next.min(fin));
+        Bytes(end.saturating_sub(self.read))
+    }
+
+    /// The application reads so much of it.
+    pub(crate) fn read(&mut self, bytes: Bytes) {
+        let to = self.read + bytes.min(self.readable()).0;
+        // The FIN is read with the last byte.
+        self.read_to(if self.fin == Some(to) { self.next } else { to });
+    }
+
+    /// The application has read up to there; the sender is told of the room if that is worth a packet.
+    fn read_to(&mut self, to: u64) {
+        if self.read >= to {
+            return;
+        }
+        self.read = to;
+        // Silly windows are avoided (RFC 1122, section 4.2.3.3): there is room for two packets more than was said, or half the buffer.
+        if self.read + self.buffer >= self.told + (2 * self.mss).min(self.buffer / 2) {
+            self.ack = Ack::Now;
         }
     }
 

@@ -1,5 +1,6 @@
 //! The flows of a scenario file.
 
+mod sockets;
 mod striped;
 
 use std::collections::BTreeSet;
@@ -17,6 +18,7 @@ use crate::controllers::Controllers;
 const KEYS: &[&str] = &["name", "count", "from", "to", "start", "stop", "jitter", "transport"];
 const TCP_KEYS: &[&str] = &["controller", "source", "tcp", "via", "subflows"];
 const PTCP_KEYS: &[&str] = &["controller", "scheduler", "source", "ptcp", "via", "subflows"];
+const SOCKETS_KEYS: &[&str] = &["controller", "buffer", "tcp", "via", "subflows"];
 const UDP_KEYS: &[&str] = &["rate", "packet", "on_off"];
 const ENDPOINT_KEYS: &[&str] = &[
     "mss",
@@ -38,6 +40,7 @@ const ENDPOINT_KEYS: &[&str] = &[
 enum Kind {
     Tcp,
     Ptcp,
+    Sockets,
     Udp,
 }
 
@@ -78,11 +81,12 @@ fn flow(
     nodes: &BTreeSet<&str>,
     controllers: &Controllers,
 ) -> Result<FlowSpec> {
-    let kinds = [("tcp", Kind::Tcp), ("ptcp", Kind::Ptcp), ("udp", Kind::Udp)];
+    let kinds = [("tcp", Kind::Tcp), ("ptcp", Kind::Ptcp), ("sockets", Kind::Sockets), ("udp", Kind::Udp)];
     let kind = section.get("transport").map_or(Ok(Kind::Tcp), |value| value.word(&kinds))?;
     let own = match kind {
         Kind::Tcp => TCP_KEYS,
         Kind::Ptcp => PTCP_KEYS,
+        Kind::Sockets => SOCKETS_KEYS,
         Kind::Udp => UDP_KEYS,
     };
     section.allow(&KEYS.iter().chain(own).copied().collect::<Vec<_>>())?;
@@ -109,6 +113,7 @@ fn flow(
         transport: match kind {
             Kind::Tcp => Transport::Tcp(tcp(section, number, links, controllers)?),
             Kind::Ptcp => Transport::Ptcp(striped::ptcp(section, number, links, controllers)?),
+            Kind::Sockets => Transport::Sockets(sockets::sockets(section, number, links, controllers)?),
             Kind::Udp => Transport::Udp(udp(section)?),
         },
     })

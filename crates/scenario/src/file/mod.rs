@@ -102,6 +102,8 @@ pub enum Transport {
     Tcp(TcpSpec),
     /// Over a striped connection.
     Ptcp(PtcpSpec),
+    /// One stream, which the application stripes over several TCP connections.
+    Sockets(SocketsSpec),
     /// UDP datagrams, regardless of what becomes of them.
     Udp(UdpSpec),
 }
@@ -140,6 +142,18 @@ pub struct PtcpSpec {
     pub subflows: Vec<Vec<String>>,
     /// What it has to send.
     pub source: Source,
+}
+
+/// A stream without end that the application stripes over sockets: it fills the send buffer of one until it would block, then the next one's; the
+/// other end reads in the stream's order, and what is ahead of it stays in the receive buffer of its socket.
+#[derive(Clone, Debug)]
+pub struct SocketsSpec {
+    /// The name and parameters of each connection's controller, as [`Controllers::make`] reads them.
+    pub controller: String,
+    /// What the endpoints can do. The receive buffer is whole packets, and a send buffer holds as much until it is acknowledged.
+    pub config: Arc<tcp::Config>,
+    /// The names of the links of each connection's way there; empty for the shortest one.
+    pub subflows: Vec<Vec<String>>,
 }
 
 /// What there is to send.

@@ -235,7 +235,7 @@ fn send_opening(now: Time, subflow: &mut Subflow, controller: &mut dyn Controlle
 
 /// What carries a segment of a connection.
 #[inline]
-fn packet(connection: u32, transmit: &Transmit) -> Packet {
+pub(super) fn packet(connection: u32, transmit: &Transmit) -> Packet {
     let bytes = u16::try_from(transmit.bytes.0).expect("the file's reader bounds the MSS");
     let ecn = if transmit.is_ecn_capable { Ecn::Capable } else { Ecn::Incapable };
     Packet::Tcp { connection, bytes, ecn, segment: transmit.segment }

@@ -3,6 +3,8 @@
 mod connection;
 mod feed;
 mod few;
+mod sockets;
+mod stripe;
 mod striped;
 mod udp;
 
@@ -15,6 +17,8 @@ use few::Few;
 
 pub use connection::{Connection, Subflow};
 pub use feed::{Client, Feed, Request};
+pub use sockets::{Socket, Sockets, Striping};
+pub use stripe::{Reader, Writer};
 pub use striped::Striped;
 pub use udp::{UdpSink, UdpSource};
 
@@ -33,6 +37,8 @@ pub enum Agent {
     Tcp(Connection),
     /// Of a striped connection; boxed, since it is much larger than the others.
     Ptcp(Box<Striped>),
+    /// Of a stream that an application stripes over sockets.
+    Sockets(Box<Sockets>),
     /// Sends datagrams.
     UdpSource(UdpSource),
     /// Receives datagrams.
@@ -44,6 +50,7 @@ impl Agent {
         match self {
             Agent::Tcp(connection) => connection.poll_deadline(),
             Agent::Ptcp(striped) => striped.poll_deadline(),
+            Agent::Sockets(sockets) => sockets.poll_deadline(),
             Agent::UdpSource(source) => source.poll_deadline(),
             Agent::UdpSink(_) => None,
         }
@@ -132,6 +139,12 @@ impl netsim::Host<Packet> for Node {
                 let path = u16::try_from(subflow).expect("paths are numbered in 16 bits");
                 striped.handle_packet(now, path, packet, *ecn, out);
             }
+            (Agent::Sockets(sockets), Packet::Tcp { segment, ecn, .. }) => {
+                sockets.handle_segment(now, subflow as usize, segment, None, *ecn, out);
+            }
+            (Agent::Sockets(sockets), Packet::Record { number, header, ecn, .. }) => {
+                sockets.handle_segment(now, subflow as usize, &header.segment(), Some(*number), *ecn, out);
+            }
             (Agent::UdpSink(sink), Packet::Udp { bytes, sent_at, .. }) => sink.handle_datagram(now, *bytes, *sent_at),
             _ => unreachable!("connections are numbered by the transport of their flow"),
         }
@@ -152,6 +165,7 @@ impl netsim::Host<Packet> for Node {
             match &mut seat.agent {
                 Agent::Tcp(connection) => connection.handle_deadline(now, out),
                 Agent::Ptcp(striped) => striped.handle_deadline(now, out),
+                Agent::Sockets(sockets) => sockets.handle_deadline(now, out),
                 Agent::UdpSource(source) => source.handle_deadline(now, out),
                 Agent::UdpSink(_) => {}
             }

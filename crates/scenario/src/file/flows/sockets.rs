@@ -1,0 +1,51 @@
+//! Flows that an application stripes over sockets.
+
+use std::sync::Arc;
+
+use link::config::Problem;
+use link::config::reader::Section;
+use units::Bytes;
+
+use super::{controller, endpoint, subflows};
+use crate::controllers::Controllers;
+use crate::file::parse::Result;
+use crate::file::{LinkSpec, SocketsSpec};
+
+/// What a socket's send and receive buffer hold each unless the file says otherwise.
+const BUFFER: Bytes = Bytes::kib(256);
+/// Records that a buffer holds at least: below, delayed acknowledgements are what limits.
+const LEAST: u64 = 4;
+
+pub(super) fn sockets(
+    section: &Section<'_>,
+    number: u32,
+    links: &[LinkSpec],
+    controllers: &Controllers,
+) -> Result<SocketsSpec> {
+    let mut config = match section.get("tcp") {
+        None => tcp::Config::default(),
+        Some(value) => {
+            let tcp = value.section()?;
+            if let Some(value) = tcp.get("receive_buffer") {
+                return Err(value.error(Problem::Sense("is `buffer`, beside `tcp`, for both ends of a socket")));
+            }
+            endpoint(&tcp)?
+        }
+    };
+    let records = match section.get("buffer") {
+        None => BUFFER.0 / config.mss.0,
+        Some(value) => {
+            let records = value.quantity::<Bytes>()?.0 / config.mss.0;
+            if records < LEAST {
+                return Err(value.error(Problem::Sense("wants room for four full packets")));
+            }
+            records
+        }
+    };
+    config.receive_buffer = Bytes(records * config.mss.0);
+    Ok(SocketsSpec {
+        controller: controller(section, "cubic", controllers)?,
+        config: Arc::new(config),
+        subflows: subflows(section, number, links)?,
+    })
+}
