@@ -148,6 +148,16 @@ fn waimd_is_as_many_flows() {
 }
 
 #[test]
+fn plain_waimd_starts_as_one_flow_does() {
+    let mut waimd = One::new("waimd(weight=4,plain=true)", 1);
+    assert_eq!([(); 2].map(|()| waimd.ack(MSS)), [2_000, 3_000], "doubling");
+    assert_eq!((waimd.cut(100_000), waimd.threshold()), (50_000, Some(50_000)), "slow start ends with a half");
+    assert_eq!(waimd.cut(50_000), 43_750, "then it is 1 - 1/8");
+    assert_eq!(waimd.ack(MSS), 43_841, "four packets a round trip");
+    assert_eq!((waimd.time_out(40_000), waimd.threshold()), (1_000, Some(20_000)));
+}
+
+#[test]
 fn waimd_of_weight_one_is_reno() {
     let (mut waimd, mut reno) = (One::new("waimd(weight=1)", 10), One::new("reno", 10));
     for i in 0..400_u64 {

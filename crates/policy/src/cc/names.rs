@@ -90,7 +90,14 @@ pub const NAMES: &[Known] = &[
     Known {
         name: "waimd",
         summary: "as so many reno flows together (MulTCP, Crowcroft and Oechslin 1998)",
-        parameters: &[Parameter { name: "weight", default: "10", summary: "how many flows' weight, 1 to 1000" }],
+        parameters: &[
+            Parameter { name: "weight", default: "10", summary: "how many flows' weight, 1 to 1000" },
+            Parameter {
+                name: "plain",
+                default: "false",
+                summary: "whether slow start and timeouts are those of one flow",
+            },
+        ],
         make: waimd,
     },
     Known {
@@ -289,7 +296,8 @@ fn bbr(settings: &Settings<'_>) -> Result<Box<dyn Controller>, UnknownController
 
 fn waimd(settings: &Settings<'_>) -> Result<Box<dyn Controller>, UnknownController> {
     let weight = settings.number("weight", |weight| (1.0..=1000.0).contains(&weight))?;
-    Ok(Box::new(Uncoupled::new(Waimd::new(weight))))
+    let is_plain = settings.get("plain", |_: &bool| true)?;
+    Ok(Box::new(Uncoupled::new(if is_plain { Waimd::plain(weight) } else { Waimd::new(weight) })))
 }
 
 #[cfg(test)]

@@ -13,9 +13,13 @@ use super::{Acked, Allowance, Congestion, SinglePath, Start};
 ///
 /// Congestion counts once a window, however much was lost; at large `N` such cuts are too shallow for an overflow of the queue, which then
 /// costs windows with many losses, and timeouts.
+///
+/// [Plain](Waimd::plain), only the additive increase and the multiplicative decrease are weighted: slow start doubles, and congestion there, like a
+/// timeout, halves. So it is in ns-2 with `increase_num_` and `decrease_num_`.
 #[derive(Clone, Debug)]
 pub struct Waimd {
     weight: f64,
+    is_plain: bool,
     window: Window,
     /// Below this many bytes slow start triples the window.
     tripling_until: f64,
@@ -25,7 +29,13 @@ impl Waimd {
     /// With so many flows' weight; below 1 (or not a number) it is 1.
     #[must_use]
     pub fn new(weight: f64) -> Waimd {
-        Waimd { weight: weight.max(1.0), window: Window::default(), tripling_until: 0.0 }
+        Waimd { weight: weight.max(1.0), is_plain: false, window: Window::default(), tripling_until: 0.0 }
+    }
+
+    /// The same, with slow start and timeouts of one flow.
+    #[must_use]
+    pub fn plain(weight: f64) -> Waimd {
+        Waimd { is_plain: true, ..Waimd::new(weight) }
     }
 
     /// What a cut leaves of the window.
@@ -37,6 +47,7 @@ impl Waimd {
     fn begin_slow_start(&mut self) {
         let (two, three) = (core::f64::consts::LN_2, libm::log(3.0));
         self.tripling_until = match self.weight {
+            _ if self.is_plain => 0.0,
             1.0 => 0.0,
             weight => self.window.size() * libm::pow(weight, three / (three - two)),
         };
@@ -68,11 +79,12 @@ impl SinglePath for Waimd {
     }
 
     fn handle_congestion(&mut self, _now: Time, congestion: &Congestion) {
-        self.window.cut(congestion.in_flight.as_f64() * self.remainder());
+        let halves = self.is_plain && self.window.is_in_slow_start();
+        self.window.cut(congestion.in_flight.as_f64() * if halves { 0.5 } else { self.remainder() });
     }
 
     fn handle_timeout(&mut self, _now: Time, in_flight: Bytes) {
-        self.window.time_out(in_flight.as_f64() * self.remainder());
+        self.window.time_out(in_flight.as_f64() * if self.is_plain { 0.5 } else { self.remainder() });
         self.begin_slow_start();
     }
 

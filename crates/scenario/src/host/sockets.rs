@@ -40,7 +40,7 @@ pub enum Striping {
 /// One end of a stream that is striped over sockets.
 #[derive(Clone, Debug)]
 pub struct Sockets {
-    sockets: Vec<Socket>,
+    each: Vec<Socket>,
     striping: Striping,
     /// The size of a record: a full packet's payload.
     record: Bytes,
@@ -70,18 +70,18 @@ impl Sockets {
             // The stream's order decides what is read.
             socket.subflow.endpoint.set_reading(false);
         }
-        Sockets { sockets, striping, record, opens, stop, is_closed: false }
+        Sockets { each: sockets, striping, record, opens, stop, is_closed: false }
     }
 
     /// Its connections.
     pub fn connections(&self) -> impl Iterator<Item = &Subflow> {
-        self.sockets.iter().map(|socket| &socket.subflow)
+        self.each.iter().map(|socket| &socket.subflow)
     }
 
     /// The windows of all connections.
     #[must_use]
     pub fn window(&self) -> Bytes {
-        self.sockets.iter().map(|socket| socket.controller.allowance(ONLY).window).sum()
+        self.each.iter().map(|socket| socket.controller.allowance(ONLY).window).sum()
     }
 
     /// The largest smoothed round-trip time of its connections.
@@ -106,7 +106,7 @@ impl Sockets {
         ecn: Ecn,
         out: &mut Out<Packet>,
     ) {
-        let Socket { controller, subflow } = &mut self.sockets[index];
+        let Socket { controller, subflow } = &mut self.each[index];
         let endpoint = &mut subflow.endpoint;
         endpoint.handle_segment(now, segment, ecn == Ecn::Marked, controller.as_mut());
         match &mut self.striping {
@@ -122,7 +122,7 @@ impl Sockets {
                 }
                 reader.handle_arrived(index, (endpoint.received() + endpoint.readable()).0 / self.record.0);
                 while let Some(socket) = reader.read() {
-                    self.sockets[socket].subflow.endpoint.read(self.record);
+                    self.each[socket].subflow.endpoint.read(self.record);
                 }
             }
         }
@@ -132,7 +132,7 @@ impl Sockets {
     /// Its deadline has come.
     pub(crate) fn handle_deadline(&mut self, now: Time, out: &mut Out<Packet>) {
         let opens = self.opens.take_if(|at| *at <= now).is_some();
-        for Socket { controller, subflow } in &mut self.sockets {
+        for Socket { controller, subflow } in &mut self.each {
             if opens {
                 subflow.endpoint.open(now, controller.as_mut());
             }
@@ -151,7 +151,7 @@ impl Sockets {
         let due = |socket: &Socket| {
             [socket.subflow.endpoint.poll_deadline(), socket.controller.poll_deadline()].into_iter().flatten().min()
         };
-        let earliest = self.sockets.iter().filter_map(due).chain(self.opens).min();
+        let earliest = self.each.iter().filter_map(due).chain(self.opens).min();
         earliest.filter(|at| *at < NEVER)
     }
 
@@ -162,13 +162,13 @@ impl Sockets {
         {
             if self.stop.is_some_and(|stop| stop <= now) {
                 self.is_closed = true;
-                self.sockets.iter_mut().for_each(|socket| socket.subflow.endpoint.close());
+                self.each.iter_mut().for_each(|socket| socket.subflow.endpoint.close());
             } else {
-                let (sockets, record) = (&mut self.sockets, self.record);
-                writer.fill(|socket, records| sockets[socket].subflow.endpoint.write(Bytes(records * record.0)));
+                let (each, record) = (&mut self.each, self.record);
+                writer.fill(|socket, records| each[socket].subflow.endpoint.write(Bytes(records * record.0)));
             }
         }
-        for (index, Socket { controller, subflow }) in self.sockets.iter_mut().enumerate() {
+        for (index, Socket { controller, subflow }) in self.each.iter_mut().enumerate() {
             while subflow.endpoint.poll_event().is_some() {}
             while controller.poll_changed().is_some() {}
             while let Some(transmit) = subflow.endpoint.poll_send(now, controller.as_mut()) {

@@ -96,8 +96,8 @@ impl Reader {
     /// A record came, in order or not: its place among those of its socket, and its number in the stream.
     pub fn handle_record(&mut self, socket: usize, place: u64, number: u32) {
         let incoming = &mut self.sockets[socket];
-        let Some(index) = place.checked_sub(incoming.read) else { return };
-        let index = usize::try_from(index).expect("within a receive buffer");
+        let index = place.checked_sub(incoming.read).and_then(|index| usize::try_from(index).ok());
+        let Some(index) = index else { return };
         if incoming.numbers.len() <= index {
             incoming.numbers.resize(index + 1, None);
         }
