@@ -2,18 +2,21 @@
 
 mod multihomed;
 mod switching;
+mod weighted;
 
 use report::Mean;
+use scenario::Run;
 
+use crate::error::StudyError;
 use crate::registry::{Data, Figure, File, Study};
-use crate::sweep::Swept;
+use crate::sweep::{Place, Swept};
 
 /// The study.
 pub const STUDY: Study = Study {
     paper: "ptcp",
     title: "pTCP: striped connections",
     about: "One connection over several paths in the settings of “pTCP: An End-to-End Transport Layer Protocol for Striped Connections”: a \
-            mobile host with several links, and connections switched by the application. As the paper has it, each path has a window of Reno of its own, and data is bound to a path as \
+            mobile host with several links, weighted connections, and connections switched by the application. As the paper has it, each path has a window of Reno of its own, and data is bound to a path as \
             late as there is room in the window; beside it what the same connection does by default, where OLIA couples the windows. The \
             paper’s curves are known by what it says of them, and where it leaves a value open (capacities of the backbone, queues), the \
             scenario files say which was chosen.",
@@ -42,8 +45,42 @@ pub const STUDY: Study = Study {
                 File { name: "4c.toml", text: include_str!("../../../../papers/ptcp/4c.toml") },
                 File { name: "4c-default.toml", text: include_str!("../../../../papers/ptcp/4c-default.toml") },
                 File { name: "4c-ideal.toml", text: include_str!("../../../../papers/ptcp/4c-ideal.toml") },
+                File { name: "4c-sockets.toml", text: include_str!("../../../../papers/ptcp/4c-sockets.toml") },
             ],
             make: multihomed::changing,
+        },
+        Figure {
+            name: "6a",
+            title: "Figure 6(a): one weighted flow",
+            about: "A striped connection with as many subflows over one way as its weight says, among nine TCP connections: it is to get what as \
+                    many TCP connections would, up to a weight of 100. One TCP connection under weighted additive increase and multiplicative \
+                    decrease (WAIMD) is not to gain beyond a weight of 10.",
+            files: &[
+                File { name: "6a.toml", text: include_str!("../../../../papers/ptcp/6a.toml") },
+                File { name: "6a-waimd.toml", text: include_str!("../../../../papers/ptcp/6a-waimd.toml") },
+            ],
+            make: weighted::one,
+        },
+        Figure {
+            name: "6b",
+            title: "Figure 6(b): ten weighted flows",
+            about: "Ten connections of one weight over four hops, beside a TCP connection over each hop: the striped ones are to take more the \
+                    higher their weight, those under WAIMD less beyond a weight of 8.",
+            files: &[
+                File { name: "6bc.toml", text: include_str!("../../../../papers/ptcp/6bc.toml") },
+                File { name: "6bc-waimd.toml", text: include_str!("../../../../papers/ptcp/6bc-waimd.toml") },
+            ],
+            make: weighted::throughput,
+        },
+        Figure {
+            name: "6c",
+            title: "Figure 6(c): unfairness among ten weighted flows",
+            about: "The same connections: the standard deviation of what they get over its mean is to fall with the weight when they are striped.",
+            files: &[
+                File { name: "6bc.toml", text: include_str!("../../../../papers/ptcp/6bc.toml") },
+                File { name: "6bc-waimd.toml", text: include_str!("../../../../papers/ptcp/6bc-waimd.toml") },
+            ],
+            make: weighted::fairness,
         },
         Figure {
             name: "8a",
@@ -86,4 +123,29 @@ fn joined(files: &[&Swept]) -> Data {
 /// Points of a series, without those that were not measured.
 fn known(points: impl IntoIterator<Item = (f64, Option<Mean>)>) -> Vec<(f64, Mean)> {
     points.into_iter().filter_map(|(x, mean)| Some((x, mean?))).collect()
+}
+
+/// The goodput of one flow in a window of a run.
+fn goodput(swept: &Swept, run: &Run, window: &str, flow: &str) -> Result<f64, StudyError> {
+    swept.sample(run, &Place { window, scope: "flow", of: flow, name: "goodput" })
+}
+
+/// The standard deviation over the mean.
+fn unfairness(values: &[f64]) -> f64 {
+    let count = f64::from(u32::try_from(values.len()).expect("a few connections"));
+    let mean = values.iter().sum::<f64>() / count;
+    let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / count;
+    variance.sqrt() / mean
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unfairness_is_relative() {
+        assert!(unfairness(&[2.0, 2.0, 2.0]).abs() < 1e-12);
+        assert!((unfairness(&[1.0, 3.0]) - 0.5).abs() < 1e-12);
+        assert!((unfairness(&[10.0, 30.0]) - 0.5).abs() < 1e-12);
+    }
 }

@@ -14,14 +14,12 @@ use crate::sweep::{Place, Swept};
 /// The TCP connections of figures 4(b) and 4(c), one a link, in the order in which links are added.
 const LINKS: [&str; 5] = ["wwan", "wlan", "third", "fourth", "fifth"];
 
-/// Their rates, Mbit/s.
-const RATES: [f64; 5] = [2.0, 5.0, 0.5, 1.0, 10.0];
-
-/// What an application gets that stripes over a socket a link, all with equal buffers, in the links' unit: while the slowest socket drains one
-/// buffer, each other one delivers at most one from the sender's side, and leaves one parked at the receiver until the gap before it is filled.
-fn sockets(rates: &[f64]) -> f64 {
-    let least = rates.iter().copied().fold(f64::INFINITY, f64::min);
-    rates.iter().map(|rate| rate.min(2.0 * least)).sum()
+/// What an application gets that stripes over a socket a link, all with equal buffers, when a TCP connection alone gets `alone` over each: while the
+/// slowest socket drains one buffer, each other one delivers at most one from the sender's side, and leaves one parked at the receiver until the
+/// gap before it is filled.
+fn sockets(alone: &[f64]) -> f64 {
+    let least = alone.iter().copied().fold(f64::INFINITY, f64::min);
+    alone.iter().map(|goodput| goodput.min(2.0 * least)).sum()
 }
 
 /// Goodput of one flow in a window, run by run.
@@ -29,24 +27,43 @@ fn goodput(swept: &Swept, point: &[(&str, &str)], window: &str, flow: &str) -> R
     swept.samples(point, &Place { window, scope: "flow", of: flow, name: "goodput" })
 }
 
-/// The sum of several flows' goodput, run by run.
-fn sum(swept: &Swept, point: &[(&str, &str)], window: &str, flows: &[&str]) -> Result<Vec<f64>, StudyError> {
-    let mut sums = Vec::new();
+/// What several flows get, of each run.
+fn all(swept: &Swept, point: &[(&str, &str)], window: &str, flows: &[&str]) -> Result<Vec<Vec<f64>>, StudyError> {
+    let mut runs = Vec::new();
     for flow in flows {
         let flow = goodput(swept, point, window, flow)?;
-        sums.resize(flow.len(), 0.0);
-        sums.iter_mut().zip(flow).for_each(|(sum, one)| *sum += one);
+        runs.resize(flow.len(), Vec::new());
+        runs.iter_mut().zip(flow).for_each(|(run, one)| run.push(one));
     }
-    Ok(sums)
+    Ok(runs)
 }
 
-/// One place on the x axis: its value, what it is called, runs of each of [`KINDS`], of the ideal, and what sockets are to get.
+/// One place on the x axis: its value, what it is called, and run by run what each of [`KINDS`], sockets, and a TCP connection over each link get.
 struct Step {
     x: f64,
     label: String,
     kinds: [Vec<f64>; 2],
-    ideal: Vec<f64>,
-    sockets: Option<f64>,
+    sockets: Vec<f64>,
+    alone: Vec<Vec<f64>>,
+}
+
+impl Step {
+    /// What TCP connections over all links get together, run by run.
+    fn ideal(&self) -> Vec<f64> {
+        self.alone.iter().map(|run| run.iter().sum()).collect()
+    }
+
+    /// What sockets are to get, run by run.
+    fn formula(&self) -> Vec<f64> {
+        self.alone.iter().map(|run| sockets(run)).collect()
+    }
+}
+
+/// Whether what sockets get can be said: not if links change.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Links {
+    Steady,
+    Changing,
 }
 
 pub(super) fn ratios(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
@@ -62,75 +79,103 @@ pub(super) fn ratios(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
             x: fast / 0.5,
             label: format!("ratio {}", number(fast / 0.5)),
             kinds: [goodput(&swept, &point, "paper", "paper")?, goodput(&swept, &point, "default", "default")?],
-            ideal: sum(&swept, &point, "ideal", &["slow", "fast"])?,
-            sockets: Some(sockets(&[0.5, fast])),
+            sockets: goodput(&swept, &point, "sockets", "sockets")?,
+            alone: all(&swept, &point, "ideal", &["slow", "fast"])?,
         });
     }
     let axis = Axis::new("rate of the faster link over that of the slower", "");
-    Ok(outcome("A slow and a faster link", axis, &steps, 0.95, &swept.seeds(), swept.data()))
+    Ok(outcome("A slow and a faster link", axis, &steps, (0.95, Links::Steady), &swept.seeds(), swept.data()))
 }
 
 pub(super) fn links(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
     let swept = lab.sweep(0, Looks::default())?;
-    let mut steps = Vec::new();
-    for count in 2..=LINKS.len() {
-        steps.push(step(count, [&swept; 3], Some(sockets(&RATES[..count])))?);
-    }
-    Ok(outcome("Two to five links", Axis::new("links", ""), &steps, 0.95, &swept.seeds(), swept.data()))
+    let steps = (2..=LINKS.len()).map(|count| step(count, [&swept; 4])).collect::<Result<Vec<_>, _>>()?;
+    let axis = Axis::new("links", "");
+    Ok(outcome("Two to five links", axis, &steps, (0.95, Links::Steady), &swept.seeds(), swept.data()))
 }
 
 pub(super) fn changing(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
-    let paper = lab.sweep(0, Looks::default())?;
-    let default = lab.sweep(1, Looks::default())?;
-    let ideal = lab.sweep(2, Looks::default())?;
-    let mut steps = Vec::new();
-    for count in 2..=LINKS.len() {
-        steps.push(step(count, [&paper, &default, &ideal], None)?);
-    }
-    let data = joined(&[&paper, &default, &ideal]);
-    Ok(outcome("Two to five links that change", Axis::new("links", ""), &steps, 0.92, &paper.seeds(), data))
+    let [paper, default, ideal, sockets] = [0, 1, 2, 3].map(|file| lab.sweep(file, Looks::default()));
+    let files = [&paper?, &default?, &ideal?, &sockets?];
+    let steps = (2..=LINKS.len()).map(|count| step(count, files)).collect::<Result<Vec<_>, _>>()?;
+    let (axis, data) = (Axis::new("links", ""), joined(&files));
+    Ok(outcome("Two to five links that change", axis, &steps, (0.92, Links::Changing), &files[0].seeds(), data))
 }
 
-/// The first `count` links; the files of the paper's kind, of the default and of the ideal.
-fn step(count: usize, [paper, default, ideal]: [&Swept; 3], sockets: Option<f64>) -> Result<Step, StudyError> {
-    let (paper_name, default_name) = (format!("paper{count}"), format!("default{count}"));
-    let kinds = [goodput(paper, &[], &paper_name, &paper_name)?, goodput(default, &[], &default_name, &default_name)?];
-    let ideal = sum(ideal, &[], &format!("ideal{count}"), &LINKS[..count])?;
-    let x = f64::from(u32::try_from(count).expect("five at most"));
-    Ok(Step { x, label: format!("{count} links"), kinds, ideal, sockets })
+/// The first `count` links; the files of the paper's kind, of the default, of the ideal and of sockets.
+fn step(count: usize, [paper, default, ideal, sockets]: [&Swept; 4]) -> Result<Step, StudyError> {
+    let named = |swept: &Swept, name: &str| goodput(swept, &[], &format!("{name}{count}"), &format!("{name}{count}"));
+    Ok(Step {
+        x: f64::from(u32::try_from(count).expect("five at most")),
+        label: format!("{count} links"),
+        kinds: [named(paper, "paper")?, named(default, "default")?],
+        sockets: named(sockets, "sockets")?,
+        alone: all(ideal, &[], &format!("ideal{count}"), &LINKS[..count])?,
+    })
 }
 
-fn outcome(title: &str, axis: Axis, steps: &[Step], share: f64, seeds: &str, data: Data) -> Outcome {
+/// The mean of each run's `ours` over its `theirs`.
+fn ratio(ours: &[f64], theirs: &[f64]) -> Option<Mean> {
+    mean(&ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect::<Vec<f64>>())
+}
+
+fn outcome(title: &str, axis: Axis, steps: &[Step], (share, links): (f64, Links), seeds: &str, data: Data) -> Outcome {
     let mut verdict = Verdict::default();
     let mut panel = Panel::new(axis, Axis::new("goodput", "Mbit/s").from(0.0)).height(300);
     for (kind, (_, label)) in KINDS.iter().enumerate() {
         for step in steps {
-            let ratios: Vec<f64> = step.kinds[kind].iter().zip(&step.ideal).map(|(ours, ideal)| ours / ideal).collect();
             verdict.row(Row::new(
                 format!("{}, {label}, over the ideal", step.label),
                 "",
                 if kind == 0 { "the paper: about the ideal" } else { "as much as with uncoupled windows" },
                 Expected::AtLeast(share),
                 Tolerance::NONE,
-                mean(&ratios),
+                ratio(&step.kinds[kind], &step.ideal()),
             ));
         }
         panel = panel.series(Series::means(*label, points(steps, |step| mean(&step.kinds[kind]))));
     }
-    panel = panel.series(Series::means("ideal: a TCP connection a link", points(steps, |step| mean(&step.ideal))));
-    let sockets: Vec<(f64, f64)> = steps.iter().filter_map(|step| Some((step.x, step.sockets?))).collect();
-    if !sockets.is_empty() {
-        panel = panel.series(Series::line("sockets with finite buffers, by formula", sockets).reference());
+    for step in steps {
+        verdict.row(match links {
+            Links::Steady => Row::new(
+                format!("{}, sockets, over the formula", step.label),
+                "",
+                "least + Σ min(each other, 2 · least)",
+                Expected::Value(1.0),
+                Tolerance::relative(0.1),
+                ratio(&step.sockets, &step.formula()),
+            ),
+            Links::Changing => Row::new(
+                format!("{}, sockets, over the ideal", step.label),
+                "",
+                "the paper: well below",
+                Expected::AtMost(share),
+                Tolerance::NONE,
+                ratio(&step.sockets, &step.ideal()),
+            ),
+        });
+    }
+    panel = panel.series(Series::means("sockets", points(steps, |step| mean(&step.sockets))));
+    panel = panel.series(Series::means("ideal: a TCP connection a link", points(steps, |step| mean(&step.ideal()))));
+    let mut notes = vec![
+        "The ideal is measured: Reno over each link alone, in the same network. All are payload, of which a striped connection’s packets carry \
+         1423 bytes of 1500, and TCP’s 1448."
+            .into(),
+    ];
+    if links == Links::Steady {
+        let formula = points(steps, |step| mean(&step.formula())).into_iter().map(|(x, mean)| (x, mean.value));
+        panel = panel.series(Series::line("sockets, by formula", formula).reference());
+        notes.push(
+            "The application over sockets fills the send buffer of one until it would block, then the next one’s; the other end reads in the \
+             stream’s order, and what is ahead waits in the receive buffers. The formula takes what TCP gets over each link alone."
+                .into(),
+        );
     }
     let caption = format!("Means of {seeds} with 95 % confidence intervals.");
     Outcome {
         verdict,
         pictures: vec![Picture { suffix: "", plot: plot::Figure::new(title).panel(panel), caption }],
-        notes: vec![
-            "The ideal is measured: Reno over each link alone, in the same network. All are payload, of which a striped connection’s packets \
-             carry 1423 bytes of 1500, and TCP’s 1448."
-                .into(),
-        ],
+        notes,
         data,
     }
 }
@@ -147,7 +192,8 @@ mod tests {
     fn sockets_get_what_a_buffer_each_lets_through() {
         assert!((sockets(&[0.5, 0.5]) - 1.0).abs() < 1e-9);
         assert!((sockets(&[0.5, 5.0]) - 1.5).abs() < 1e-9);
-        assert!((sockets(&RATES) - 4.5).abs() < 1e-9);
-        assert!((sockets(&RATES[..2]) - 6.0).abs() < 1e-9);
+        let rates = [2.0, 5.0, 0.5, 1.0, 10.0];
+        assert!((sockets(&rates) - 4.5).abs() < 1e-9);
+        assert!((sockets(&rates[..2]) - 6.0).abs() < 1e-9);
     }
 }

@@ -5,11 +5,11 @@ use report::verdict::{Expected, Row, Tolerance, Verdict};
 use report::{Mean, mean};
 use scenario::{Looks, Run};
 
-use super::{KINDS, known};
+use super::{KINDS, goodput, known, unfairness};
 use crate::error::StudyError;
 use crate::lab::Lab;
 use crate::registry::{Outcome, Picture};
-use crate::sweep::{Place, Swept};
+use crate::sweep::Swept;
 
 /// Connections that are striped in figures 8(b) and 8(c).
 const CONNECTIONS: usize = 10;
@@ -35,10 +35,6 @@ fn curves(swept: &Swept, of: impl Fn(&Run, &str) -> Result<f64, StudyError>) -> 
     Ok(curves)
 }
 
-fn goodput(swept: &Swept, run: &Run, window: &str, flow: &str) -> Result<f64, StudyError> {
-    swept.sample(run, &Place { window, scope: "flow", of: flow, name: "goodput" })
-}
-
 /// The goodput of each of the striped connections of a run.
 fn each(swept: &Swept, run: &Run, kind: &str) -> Result<Vec<f64>, StudyError> {
     (1..=CONNECTIONS).map(|number| goodput(swept, run, kind, &format!("{kind}{number}"))).collect()
@@ -46,14 +42,6 @@ fn each(swept: &Swept, run: &Run, kind: &str) -> Result<Vec<f64>, StudyError> {
 
 fn sum(values: &[f64]) -> f64 {
     values.iter().sum()
-}
-
-/// The standard deviation over the mean.
-fn unfairness(values: &[f64]) -> f64 {
-    let count = f64::from(u32::try_from(values.len()).expect("a few connections"));
-    let mean = sum(values) / count;
-    let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / count;
-    variance.sqrt() / mean
 }
 
 /// Rows that say of each kind that its curve goes `up`, or down, from the fewest subflows to the most, all in all.
@@ -123,16 +111,4 @@ pub(super) fn fairness(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
     direction(&mut verdict, &curves, "unfairness", false);
     let axis = Axis::new("standard deviation over mean of the goodputs", "");
     Ok(outcome("Unfairness among ten striped connections", axis, &swept, curves, verdict))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn unfairness_is_relative() {
-        assert!(unfairness(&[2.0, 2.0, 2.0]).abs() < 1e-12);
-        assert!((unfairness(&[1.0, 3.0]) - 0.5).abs() < 1e-12);
-        assert!((unfairness(&[10.0, 30.0]) - 0.5).abs() < 1e-12);
-    }
 }

@@ -1,0 +1,255 @@
+//! Connections with weights: figures 6(a), 6(b) and 6(c).
+
+use report::plot::{self, Axis, Panel, Series};
+use report::verdict::{Expected, Row, Tolerance, Verdict};
+use report::{Mean, mean};
+use scenario::{Looks, Run};
+
+use super::{KINDS, goodput, joined, known, unfairness};
+use crate::error::StudyError;
+use crate::lab::Lab;
+use crate::registry::{Outcome, Picture};
+use crate::sweep::Swept;
+
+/// Connections that are weighted in figures 6(b) and 6(c).
+const CONNECTIONS: usize = 10;
+
+/// Beyond this weight, WAIMD is not to gain anything in figure 6(a).
+const WAIMD_SCALES_TO: f64 = 10.0;
+
+/// A measure, run by run, over the weight.
+type Curve = Vec<(f64, Vec<f64>)>;
+
+/// What the runs of one kind of flow are measured by.
+type Of<'a> = &'a dyn Fn(&Swept, &Run, &str) -> Result<f64, StudyError>;
+
+/// What stands behind `weight=` in a controller's parameters.
+fn weight_of(controller: &str) -> Option<f64> {
+    controller
+        .split(['(', ',', ')'])
+        .find_map(|part| part.trim().strip_prefix("weight="))
+        .and_then(|text| text.parse().ok())
+}
+
+/// Striped connections, and TCP connections beside them: files that sweep `weight`.
+fn over_weights(swept: &Swept, kind: &str, of: Of<'_>) -> Result<Curve, StudyError> {
+    let points = swept.numbers("weight")?.into_iter().map(|(text, weight)| {
+        let runs = swept.runs(&[("weight", &text)])?;
+        Ok((weight, runs.into_iter().map(|run| of(swept, run, kind)).collect::<Result<_, _>>()?))
+    });
+    points.collect()
+}
+
+/// WAIMD: files that sweep `controller`.
+fn over_controllers(swept: &Swept, kind: &str, of: Of<'_>) -> Result<Curve, StudyError> {
+    let points = swept.values("controller")?.into_iter().map(|text| {
+        let weight = weight_of(&text).ok_or_else(|| {
+            swept.lacks(format!("`sweep.controller` wants weights, as in \"waimd(weight=2)\", and '{text}' has none"))
+        })?;
+        let runs = swept.runs(&[("controller", &text)])?;
+        Ok((weight, runs.into_iter().map(|run| of(swept, run, kind)).collect::<Result<_, _>>()?))
+    });
+    points.collect()
+}
+
+/// The curves of both files: striped as in the paper and by default, WAIMD as TCP was and as it is.
+struct Curves {
+    striped: [Curve; 2],
+    waimd: [Curve; 2],
+}
+
+impl Curves {
+    fn of(striped: &Swept, waimd: &Swept, of: Of<'_>) -> Result<Curves, StudyError> {
+        let [paper, default] = KINDS.map(|(kind, _)| over_weights(striped, kind, of));
+        let [then, now] = ["waimd", "modern"].map(|kind| over_controllers(waimd, kind, of));
+        Ok(Curves { striped: [paper?, default?], waimd: [then?, now?] })
+    }
+
+    fn draw(&self, mut panel: Panel) -> Panel {
+        let labels = ["striped, as in the paper", "striped, as by default", "WAIMD", "WAIMD with today’s TCP"];
+        for (curve, label) in self.striped.iter().chain(&self.waimd).zip(labels) {
+            panel = panel.series(Series::means(label, means(curve)));
+        }
+        panel
+    }
+}
+
+fn means(curve: &Curve) -> Vec<(f64, Mean)> {
+    known(curve.iter().map(|(weight, runs)| (*weight, mean(runs))))
+}
+
+/// The mean of one point over that of another, with the interval that theirs give it.
+fn over(ours: Option<&(f64, Vec<f64>)>, theirs: Option<&(f64, Vec<f64>)>) -> Option<Mean> {
+    let (ours, theirs) = (mean(&ours?.1)?, mean(&theirs?.1)?);
+    let value = ours.value / theirs.value;
+    let relative = |mean: Mean| mean.half_width.map(|width| width / mean.value);
+    let half_width = relative(ours).zip(relative(theirs)).map(|(a, b)| value * (a * a + b * b).sqrt());
+    Some(Mean { value, half_width, ..ours })
+}
+
+/// A row that says how a curve goes from one weight to another.
+fn from_to(what: &str, why: &str, expected: Expected, ratio: Option<Mean>) -> Row {
+    Row::new(what, "", why, expected, Tolerance::NONE, ratio)
+}
+
+/// The point of the highest mean.
+fn peak(curve: &Curve) -> Option<&(f64, Vec<f64>)> {
+    let value = |point: &&(f64, Vec<f64>)| mean(&point.1).map_or(f64::NEG_INFINITY, |mean| mean.value);
+    curve.iter().max_by(|a, b| value(a).total_cmp(&value(b)))
+}
+
+fn outcome(title: &str, panel: Panel, verdict: Verdict, files: [&Swept; 2], notes: Vec<String>) -> Outcome {
+    let caption = format!("Means of {} with 95 % confidence intervals.", files[0].seeds());
+    let mut all = vec![
+        "WAIMD’s TCP is that of the paper’s time: SACK (RFC 6675), where a retransmission that is lost waits for the timer, and slow start and \
+         timeouts of one flow. With RACK-TLP, rate reduction and undoing, as TCP has them today, it fares better, and that is drawn beside it."
+            .into(),
+    ];
+    all.extend(notes);
+    Outcome {
+        verdict,
+        pictures: vec![Picture { suffix: "", plot: plot::Figure::new(title).panel(panel), caption }],
+        notes: all,
+        data: joined(&files),
+    }
+}
+
+fn axes(unit: Axis) -> Panel {
+    Panel::new(Axis::new("weight", "").log(), unit.from(0.0)).height(300)
+}
+
+pub(super) fn one(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
+    let (striped, waimd) = (lab.sweep(0, Looks::default())?, lab.sweep(1, Looks::default())?);
+    let of = |swept: &Swept, run: &Run, kind: &str| goodput(swept, run, kind, kind);
+    let curves = Curves::of(&striped, &waimd, &of)?;
+    let ideal = over_weights(&striped, "ideal", &of)?;
+    let mut verdict = Verdict::default();
+    for (ours, ideal) in curves.striped[0].iter().zip(&ideal) {
+        verdict.row(Row::new(
+            format!("weight {}, striped, as in the paper, over the ideal", ours.0),
+            "",
+            "the paper: close to the ideal",
+            Expected::AtLeast(0.85),
+            // The shares of a few flows in a minute differ much from run to run.
+            Tolerance::default().or_intervals(),
+            over(Some(ours), Some(ideal)),
+        ));
+    }
+    let default = &curves.striped[1];
+    let row = from_to(
+        "the highest weight, striped, as by default, over the ideal",
+        "coupled windows: about one flow’s share",
+        Expected::AtMost(0.5),
+        over(default.last(), ideal.last()),
+    );
+    verdict.row(row);
+    let [then, now] = &curves.waimd;
+    let at_ten = |curve: &Curve| curve.iter().find(|point| (point.0 - WAIMD_SCALES_TO).abs() < 0.5).cloned();
+    let what = "the highest weight over weight 10";
+    let row = from_to(
+        &format!("WAIMD: {what}"),
+        "the paper: no gain beyond 10",
+        Expected::AtMost(1.1),
+        over(then.last(), at_ten(then).as_ref()),
+    );
+    verdict.row(row);
+    let row = from_to(
+        &format!("WAIMD with today’s TCP: {what}"),
+        "not in the paper: it scales",
+        Expected::AtLeast(1.1),
+        over(now.last(), at_ten(now).as_ref()),
+    );
+    verdict.row(row);
+    let panel = curves
+        .draw(axes(Axis::new("goodput", "Mbit/s")))
+        .series(Series::means("ideal: as many TCP connections", means(&ideal)));
+    let notes = vec![
+        "The ideal is measured: as many TCP connections as the weight says, in the place of the weighted one.".into(),
+        "By default OLIA couples the subflows’ windows: together they are to take what one flow would, whatever their number, so that a weight is \
+         not what it is for. What they get beyond that is that no window falls below two packets."
+            .into(),
+    ];
+    Ok(outcome("One weighted flow among nine", panel, verdict, [&striped, &waimd], notes))
+}
+
+/// The goodput of each of the weighted connections of a run.
+fn each(swept: &Swept, run: &Run, kind: &str) -> Result<Vec<f64>, StudyError> {
+    (1..=CONNECTIONS).map(|number| goodput(swept, run, kind, &format!("{kind}{number}"))).collect()
+}
+
+pub(super) fn throughput(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
+    let (striped, waimd) = (lab.sweep(0, Looks::default())?, lab.sweep(1, Looks::default())?);
+    let of = |swept: &Swept, run: &Run, kind: &str| {
+        let each = each(swept, run, kind)?;
+        Ok(mean(&each).expect("there are ten").value)
+    };
+    let curves = Curves::of(&striped, &waimd, &of)?;
+    let mut verdict = Verdict::default();
+    let paper = &curves.striped[0];
+    for pair in paper.windows(2) {
+        verdict.row(from_to(
+            &format!("striped, as in the paper: weight {} over weight {}", pair[1].0, pair[0].0),
+            "the paper: it goes on rising",
+            Expected::AtLeast(1.0),
+            over(pair.last(), pair.first()),
+        ));
+    }
+    let then = &curves.waimd[0];
+    verdict.row(from_to(
+        "WAIMD: the highest weight over the best one",
+        "the paper: it falls beyond 8",
+        Expected::AtMost(0.95),
+        over(then.last(), peak(then)),
+    ));
+    verdict.row(from_to(
+        "the highest weight, striped, as in the paper, over WAIMD",
+        "the paper: more",
+        Expected::AtLeast(1.0),
+        over(paper.last(), then.last()),
+    ));
+    let panel = curves.draw(axes(Axis::new("goodput of a connection", "Mbit/s")));
+    Ok(outcome("Ten weighted flows", panel, verdict, [&striped, &waimd], Vec::new()))
+}
+
+pub(super) fn fairness(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
+    let (striped, waimd) = (lab.sweep(0, Looks::default())?, lab.sweep(1, Looks::default())?);
+    let of = |swept: &Swept, run: &Run, kind: &str| Ok(unfairness(&each(swept, run, kind)?));
+    let curves = Curves::of(&striped, &waimd, &of)?;
+    let mut verdict = Verdict::default();
+    let paper = &curves.striped[0];
+    verdict.row(from_to(
+        "striped, as in the paper: the highest weight over the least",
+        "the paper: it falls",
+        Expected::AtMost(1.0),
+        over(paper.last(), paper.first()),
+    ));
+    let then = &curves.waimd[0];
+    verdict.row(from_to(
+        "the highest weight, WAIMD over striped, as in the paper",
+        "the paper: WAIMD’s grows, pTCP’s falls",
+        Expected::AtLeast(1.0),
+        over(then.last(), paper.last()),
+    ));
+    let panel = curves.draw(axes(Axis::new("standard deviation over mean of the goodputs", "")));
+    Ok(outcome("Unfairness among ten weighted flows", panel, verdict, [&striped, &waimd], Vec::new()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_weight_is_found_among_a_controllers_parameters() {
+        assert_eq!(weight_of("waimd(weight=20,plain=true)"), Some(20.0));
+        assert_eq!(weight_of("waimd(plain=true, weight=5)"), Some(5.0));
+        assert_eq!(weight_of("waimd(plain=true)"), None);
+    }
+
+    #[test]
+    fn the_peak_is_where_the_mean_is_highest() {
+        let curve: Curve = vec![(1.0, vec![1.0, 3.0]), (2.0, vec![4.0, 2.0]), (4.0, vec![1.0, 1.0])];
+        assert_eq!(peak(&curve).map(|point| point.0), Some(2.0));
+        let ratio = over(curve.last(), peak(&curve)).expect("both have runs");
+        assert!((ratio.value - 1.0 / 3.0).abs() < 1e-12);
+    }
+}
