@@ -8,6 +8,7 @@ use report::tidy::Writer;
 use crate::error::StudyError;
 use crate::lab::{Context, Lab, Progress};
 use crate::registry::{Figure, Outcome, Study};
+use crate::sweep::Kept;
 
 /// Where a study's results are written.
 #[derive(Debug)]
@@ -15,6 +16,7 @@ pub struct Folder {
     path: PathBuf,
     study: &'static Study,
     page: Page,
+    kept: Kept,
 }
 
 impl Folder {
@@ -27,7 +29,7 @@ impl Folder {
         std::fs::create_dir_all(&path).map_err(|source| StudyError::Folder { path: path.clone(), source })?;
         let mut page = Page::new(study.title);
         page.text(study.about);
-        Ok(Folder { path, study, page })
+        Ok(Folder { path, study, page, kept: Kept::default() })
     }
 
     /// Makes a figure, writes its files and puts it on the page.
@@ -35,7 +37,7 @@ impl Folder {
     /// # Errors
     /// If a file of the paper makes no sense, or something cannot be written.
     pub fn make(&mut self, context: &Context, figure: &Figure, progress: Progress<'_>) -> Result<Outcome, StudyError> {
-        let lab = Lab::new(context, self.study, figure, progress)?;
+        let lab = Lab::new(context, self.study, figure, progress, &self.kept)?;
         let outcome = (figure.make)(&lab)?;
         let mut writer =
             Writer::create(self.path.join(figure.name).with_extension("csv"), outcome.data.schema.clone())?;

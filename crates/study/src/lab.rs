@@ -6,6 +6,7 @@ use link::config::{ConfigError, Problem};
 
 use crate::error::StudyError;
 use crate::registry::{Figure, Study};
+use crate::sweep::Kept;
 
 /// How figures are to be made.
 #[derive(Clone, Debug)]
@@ -29,6 +30,8 @@ pub struct Lab<'a> {
     pub files: Vec<(String, String)>,
     /// To be told of every run.
     pub progress: Progress<'a>,
+    /// What other figures have run.
+    pub kept: &'a Kept,
 }
 
 impl<'a> Lab<'a> {
@@ -41,6 +44,7 @@ impl<'a> Lab<'a> {
         study: &Study,
         figure: &Figure,
         progress: Progress<'a>,
+        kept: &'a Kept,
     ) -> Result<Lab<'a>, StudyError> {
         let folder = context.papers.as_ref().map(|papers| papers.join(study.paper));
         if let Some(folder) = folder.as_ref().filter(|folder| !folder.is_dir()) {
@@ -60,6 +64,6 @@ impl<'a> Lab<'a> {
             _ => Ok((format!("papers/{}/{}", study.paper, file.name), file.text.to_owned())),
         };
         let files = figure.files.iter().map(read).collect::<Result<_, StudyError>>()?;
-        Ok(Lab { context, files, progress })
+        Ok(Lab { context, files, progress, kept })
     }
 }

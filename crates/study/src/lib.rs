@@ -26,4 +26,4 @@ pub use error::{StudyError, Unknown};
 pub use folder::Folder;
 pub use lab::{Context, Lab, Progress};
 pub use registry::{Data, Figure, File, Outcome, Picture, STUDIES, Study, find};
-pub use sweep::{Place, Swept};
+pub use sweep::{Kept, Place, Swept};

@@ -1,6 +1,8 @@
 //! Scenario files run over all their values and seeds, and what came of it.
 
+use std::cell::RefCell;
 use std::fmt::Display;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use report::{Mean, mean};
@@ -20,16 +22,38 @@ pub struct Swept {
     results: Vec<Run>,
 }
 
+/// What came of files that were run already: some figures show several measures of the same runs.
+#[derive(Debug, Default)]
+pub struct Kept(RefCell<Vec<Entry>>);
+
+#[derive(Debug)]
+struct Entry {
+    text: String,
+    seeds: Option<u32>,
+    swept: Rc<Swept>,
+}
+
+impl Kept {
+    /// What came of a file with this text, run with so many seeds.
+    fn find(&self, text: &str, seeds: Option<u32>) -> Option<Rc<Swept>> {
+        let entries = self.0.borrow();
+        entries.iter().find(|entry| entry.text == text && entry.seeds == seeds).map(|entry| Rc::clone(&entry.swept))
+    }
+}
+
 impl Lab<'_> {
-    /// Runs the scenario file `number` of the figure.
+    /// Runs the scenario file `number` of the figure, unless an earlier figure did.
     ///
     /// # Errors
     /// If the file makes no sense.
     ///
     /// # Panics
     /// If the figure has no such file.
-    pub fn sweep(&self, number: usize, looks: Looks) -> Result<Swept, StudyError> {
+    pub fn sweep(&self, number: usize, looks: Looks) -> Result<Rc<Swept>, StudyError> {
         let (file, text) = &self.files[number];
+        if let Some(swept) = self.kept.find(text, self.context.seeds).filter(|_| !looks.series) {
+            return Ok(swept);
+        }
         let plan = Plan::new(&Document::new(text, file)?, &[], self.context.seeds)?;
         let mut results: Vec<Option<Run>> = vec![None; plan.jobs().len()];
         let done = AtomicUsize::new(0);
@@ -46,7 +70,12 @@ impl Lab<'_> {
             },
         )?;
         let results = results.into_iter().map(|run| run.expect("all runs are done")).collect();
-        Ok(Swept { file: file.clone(), plan, results })
+        let swept = Rc::new(Swept { file: file.clone(), plan, results });
+        if !looks.series {
+            let (text, seeds, swept) = (text.clone(), self.context.seeds, Rc::clone(&swept));
+            self.kept.0.borrow_mut().push(Entry { text, seeds, swept });
+        }
+        Ok(swept)
     }
 }
 

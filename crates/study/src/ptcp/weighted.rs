@@ -1,6 +1,7 @@
 //! Connections with weights: figures 6(a), 6(b) and 6(c).
 
-use report::plot::{self, Axis, Panel, Series};
+use report::plot::{self, Axis, Panel, Series, number};
+use report::tidy::Value;
 use report::verdict::{Expected, Row, Tolerance, Verdict};
 use report::{Mean, mean};
 use scenario::{Looks, Run};
@@ -106,11 +107,20 @@ fn outcome(title: &str, panel: Panel, verdict: Verdict, files: [&Swept; 2], note
             .into(),
     ];
     all.extend(notes);
+    let mut data = joined(&files);
+    for (keys, ..) in &mut data.rows {
+        // One file sweeps the weight, the other the controller that has it.
+        if let Some(Value::Text(text)) = keys.first_mut()
+            && let Some(weight) = weight_of(text)
+        {
+            *text = number(weight);
+        }
+    }
     Outcome {
         verdict,
         pictures: vec![Picture { suffix: "", plot: plot::Figure::new(title).panel(panel), caption }],
         notes: all,
-        data: joined(&files),
+        data,
     }
 }
 

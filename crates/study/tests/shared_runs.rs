@@ -1,0 +1,71 @@
+//! Figures that show several measures of the same runs.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use study::{Context, Folder, find};
+
+/// What figures 8(b) and 8(c) are made from, short.
+const BRIEF: &str = r#"
+name = "brief"
+duration = "4 s"
+window = [{ name = "paper", from = "1 s", to = "2 s" }, { name = "default", from = "3 s", to = "4 s" }]
+
+[parameters]
+p = 1
+
+[sweep]
+p = [1, 2]
+
+[[link]]
+name = "way-*"
+count = 2
+between = ["a", "b"]
+rate = "10 Mbit/s"
+delay = "5 ms"
+queue = "20 packets"
+
+[[flow]]
+name = "paper*"
+count = 10
+from = "a"
+to = "b"
+transport = "ptcp"
+via = ["way-?"]
+subflows = "$p"
+stop = "2 s"
+
+[[flow]]
+name = "default*"
+count = 10
+from = "a"
+to = "b"
+transport = "ptcp"
+via = ["way-?"]
+subflows = "$p"
+start = "2 s"
+"#;
+
+#[test]
+fn are_run_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::create_dir_all(folder.path().join("ptcp")).expect("a folder");
+    std::fs::write(folder.path().join("ptcp/8bc.toml"), BRIEF).expect("a file");
+    let study = find("ptcp").expect("there is one");
+    let context = |seeds| Context { papers: Some(folder.path().into()), seeds: Some(seeds), jobs: 1 };
+    let mut out = Folder::create(&folder.path().join("out"), study).expect("a folder");
+    let runs = AtomicUsize::new(0);
+    let mut make = |name: &str, seeds: u32| {
+        let before = runs.load(Ordering::Relaxed);
+        let figure = study.figure(name).expect("there is one");
+        let outcome = out.make(&context(seeds), figure, &|done, _| {
+            runs.fetch_add(usize::from(done > 0), Ordering::Relaxed);
+        });
+        let rows = outcome.expect("it can be made").data.rows.len();
+        (runs.load(Ordering::Relaxed) - before, rows)
+    };
+    let utilisation = make("8b", 2);
+    assert_eq!(utilisation.0, 4, "two values, two seeds");
+    let fairness = make("8c", 2);
+    assert_eq!(fairness, (0, utilisation.1), "the same runs");
+    assert_eq!(make("8c", 1).0, 2, "other seeds are other runs");
+}
