@@ -135,7 +135,8 @@ fn digests_are_what_they_were() {
     let striped = ["reno", "lia", "bbr", "waimd(weight=4)"];
     let plain = plain.map(|controller| digest(controller, &mixed(controller)));
     let striped = striped.map(|controller| digest(&format!("ptcp {controller}"), &mixed_over("ptcp", controller)));
-    let digests = plain.into_iter().chain(striped).collect::<Vec<_>>().join("\n");
+    let sockets = digest("sockets reno", &mixed_over("sockets", "reno"));
+    let digests = plain.into_iter().chain(striped).chain([sockets]).collect::<Vec<_>>().join("\n");
     let golden = include_str!("golden/digests.txt");
     assert_eq!(digests, golden.trim(), "digests differ from tests/golden/digests.txt");
 }
