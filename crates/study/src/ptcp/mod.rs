@@ -38,6 +38,17 @@ pub const STUDY: Study = Study {
             make: multihomed::links,
         },
         Figure {
+            name: "4b-congested",
+            title: "Figure 4(b) over a congested backbone",
+            about: "The same links, behind a backbone that five other TCP connections fill. It is not in the paper, which does not say what the \
+                    backbone carries.",
+            files: &[File {
+                name: "4b-congested.toml",
+                text: include_str!("../../../../papers/ptcp/4b-congested.toml"),
+            }],
+            make: multihomed::congested,
+        },
+        Figure {
             name: "4c",
             title: "Figure 4(c): links that change",
             about: "The same links, each with a rate that is drawn anew every 3 to 20 s, from a fifth of it to all of it.",
