@@ -156,7 +156,7 @@ fn outcome(title: &str, axis: Axis, steps: &[Step], (share, links): (f64, Links)
                 ratio(&step.kinds[kind], &step.ideal()),
             ));
         }
-        panel = panel.series(Series::means(*label, points(steps, |step| mean(&step.kinds[kind]))));
+        panel = panel.series(Series::means(*label, points(steps, |step| mean(&step.kinds[kind]))).joined());
     }
     for step in steps {
         verdict.row(match links {
@@ -178,8 +178,9 @@ fn outcome(title: &str, axis: Axis, steps: &[Step], (share, links): (f64, Links)
             ),
         });
     }
-    panel = panel.series(Series::means("sockets", points(steps, |step| mean(&step.sockets))));
-    panel = panel.series(Series::means("ideal: a TCP connection a link", points(steps, |step| mean(&step.ideal()))));
+    panel = panel.series(Series::means("sockets", points(steps, |step| mean(&step.sockets))).joined());
+    panel = panel
+        .series(Series::means("ideal: a TCP connection a link", points(steps, |step| mean(&step.ideal()))).joined());
     let mut notes = vec![
         "The ideal is measured: Reno over each link alone, in the same network. All are payload, of which a striped connection’s packets carry \
          1423 bytes of 1500, and TCP’s 1448."

@@ -63,7 +63,7 @@ fn direction(verdict: &mut Verdict, curves: &Curves, what: &str, up: bool) {
 fn outcome(title: &str, unit: Axis, swept: &Swept, curves: Curves, verdict: Verdict) -> Outcome {
     let mut panel = Panel::new(Axis::new("subflows of a connection", "").log(), unit.from(0.0)).height(300);
     for (curve, (_, label)) in curves.into_iter().zip(KINDS) {
-        panel = panel.series(Series::means(label, known(curve)));
+        panel = panel.series(Series::means(label, known(curve)).joined());
     }
     let caption = format!("Means of {} with 95 % confidence intervals.", swept.seeds());
     Outcome {

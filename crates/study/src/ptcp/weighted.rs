@@ -69,7 +69,7 @@ impl Curves {
     fn draw(&self, mut panel: Panel) -> Panel {
         let labels = ["striped, as in the paper", "striped, as by default", "WAIMD", "WAIMD with today’s TCP"];
         for (curve, label) in self.striped.iter().chain(&self.waimd).zip(labels) {
-            panel = panel.series(Series::means(label, means(curve)));
+            panel = panel.series(Series::means(label, means(curve)).joined());
         }
         panel
     }
@@ -172,11 +172,13 @@ pub(super) fn one(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
     verdict.row(row);
     let panel = curves
         .draw(axes(Axis::new("goodput", "Mbit/s")))
-        .series(Series::means("ideal: as many TCP connections", means(&ideal)));
+        .series(Series::means("ideal: as many TCP connections", means(&ideal)).joined().reference());
     let notes = vec![
         "The ideal is measured: as many TCP connections as the weight says, in the place of the weighted one.".into(),
-        "By default OLIA couples the subflows’ windows: together they are to take what one flow would, whatever their number, so that a weight is \
-         not what it is for. What they get beyond that is that no window falls below two packets."
+        "WAIMD gains up to a weight of 20, and then falls: at 100 each cut is half a percent, and windows of many losses end in timeouts.".into(),
+        "By default OLIA couples the subflows’ windows: together they are to take what one flow would, whatever their number, and a weight is not \
+         what they are for. What they have beyond that is left from slow start: a subflow of a few packets rarely loses one, so that it takes \
+         minutes to go."
             .into(),
     ];
     Ok(outcome("One weighted flow among nine", panel, verdict, [&striped, &waimd], notes))
