@@ -8,16 +8,16 @@ pub enum PeerError {
     /// An extent of no bytes.
     #[error("an empty extent at {0}")]
     Empty(u64),
-    /// An extent that lies outside every file, or crosses a file's end.
-    #[error("{0} does not lie within one file")]
-    OutsideFile(Extent),
+    /// An extent that lies outside every object, or crosses an object's end.
+    #[error("{0} does not lie within one object")]
+    Outside(Extent),
     /// A data extent that crosses a block boundary.
     #[error("{0} crosses a block boundary")]
     CrossesBlock(Extent),
-    /// A data extent that neither starts nor ends where extents may: at multiples of 4 KiB and at a file's end.
+    /// A data extent that neither starts nor ends where extents may: at multiples of 4 KiB and at an object's end.
     #[error("{0} is not aligned to 4 KiB")]
     Misaligned(Extent),
-    /// A block that no file has.
+    /// A block that no object has.
     #[error("there is no block {0}")]
     UnknownBlock(u64),
     /// Two different hashes for one block.

@@ -13,8 +13,10 @@
 
 use alloc::vec::Vec;
 
+use wire::manifest::MAX_PATH;
+
 use crate::Cv;
-use crate::layout::{BLOCK, MAX_NAME};
+use crate::layout::BLOCK;
 
 const MAGIC: &[u8; 8] = b"ANABJRNL";
 const VERSION: u16 = 1;
@@ -25,17 +27,17 @@ const CHECK: usize = 8;
 pub const RECORD_LEN: usize = 48;
 
 /// The longest encoded header, in bytes.
-pub const MAX_HEADER_LEN: usize = FIXED + MAX_NAME + CHECK;
+pub const MAX_HEADER_LEN: usize = FIXED + MAX_PATH + CHECK;
 
 /// Which file, of which transfer, a journal belongs to. A resumed transfer may use it only if all of that is the same,
 /// but for the session, which tells whether the same session goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Size of the whole file, in bytes.
+    /// How much data the file has, in bytes.
     pub size: u64,
     /// The source's time of last modification, nanoseconds since 1970.
     pub mtime_nanos: i64,
-    /// Name of the file in the transfer, at most [`MAX_NAME`] bytes.
+    /// Name of the file in the transfer, at most [`MAX_PATH`] bytes.
     pub name: Vec<u8>,
     /// Fingerprint of the sender's key.
     pub sender: [u8; 32],
@@ -89,11 +91,11 @@ impl Journal {
     /// The journal for a file, and its encoded header.
     ///
     /// # Panics
-    /// If the name is longer than [`MAX_NAME`]; a [`Layout`](crate::Layout) has none such.
+    /// If the name is longer than [`MAX_PATH`]; a [`Tree`](crate::Tree) has none such.
     #[must_use]
     pub fn create(header: &Header) -> (Journal, Vec<u8>) {
-        assert!(header.name.len() <= MAX_NAME, "names are no longer than a layout's");
-        let name_len = u16::try_from(header.name.len()).expect("MAX_NAME fits");
+        assert!(header.name.len() <= MAX_PATH, "names are no longer than a tree's");
+        let name_len = u16::try_from(header.name.len()).expect("MAX_PATH fits");
         let block = u32::try_from(BLOCK).expect("256 KiB fits");
         let mut bytes = Vec::with_capacity(FIXED + header.name.len() + CHECK);
         bytes.extend_from_slice(MAGIC);
@@ -203,7 +205,7 @@ fn parse_header(bytes: &[u8]) -> Result<(Header, Journal, usize), JournalError> 
         return Err(JournalError::Version(version));
     }
     let name_len = u16::from_le_bytes(array(fixed, 10));
-    if usize::from(name_len) > MAX_NAME {
+    if usize::from(name_len) > MAX_PATH {
         return Err(JournalError::Name(name_len));
     }
     let block = u32::from_le_bytes(array(fixed, 12));

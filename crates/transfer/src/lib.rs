@@ -3,8 +3,9 @@
 //! Nothing here reads a clock, a file or a socket. A driver feeds [`Sender`] and [`Receiver`] with `handle_*`, drains
 //! them with `poll_*`, and does what they say.
 //!
-//! The files of a transfer lie one behind the other in a linear [`Layout`], each starting at a multiple of [`BLOCK`];
-//! an [`Extent`] is a range of that layout.
+//! A transfer brings a [`Tree`]. The files of it that the receiver wants make objects ([`Packing`]): a large file one of its own, small ones one
+//! together. Objects lie one behind the other in a linear [`Layout`], each starting at a multiple of [`BLOCK`]; an [`Extent`] is a
+//! range of that layout.
 #![no_std]
 // Panics that a caller can cause are documented; the other `expect`s state an invariant and why it holds.
 #![allow(clippy::missing_panics_doc)]
@@ -18,14 +19,18 @@ mod error;
 mod extent;
 pub mod journal;
 mod layout;
+mod packing;
 mod receiver;
 mod sender;
+mod tree;
 
 pub use digest::Cv;
 pub use error::PeerError;
 pub use extent::{Extent, ExtentSet};
-pub use layout::{BLOCK, FileEntry, GRAIN, Layout, LayoutError, MAX_FILES, MAX_NAME, MAX_POSITION, Place};
+pub use layout::{BLOCK, GRAIN, Layout, LayoutError, MAX_OBJECTS, MAX_POSITION, Place};
+pub use packing::{Object, Packing, Piece};
 pub use receiver::{Block, Fresh, Receiver, Verdict};
 pub use sender::{
     Class, PathReport, PathState, PathTraits, Sample, Sender, SenderConfig, SenderEvent, Totals, Transmit, Why,
 };
+pub use tree::{MAX_ENTRIES, Tree, TreeError};

@@ -32,9 +32,9 @@ pub struct Block {
 /// What follows from a block's verification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is good: to be journalled. `finished` names the file and its hash if this was its last block.
+    /// It is good: to be journalled. `finished` names the object and its hash if this was its last block.
     Verified {
-        /// File and root hash.
+        /// Object and root hash.
         finished: Option<(usize, Cv)>,
     },
     /// It is bad and wanted again. Tell the sender on *every* live path, on each behind the acknowledgements sent
@@ -70,14 +70,14 @@ pub struct Receiver {
 
 impl Receiver {
     /// A receiver for this layout that has some verified blocks from an earlier session. What of `have` is not a whole
-    /// block counts as missing. The chaining values of those blocks, if a file's hash is wanted, are to be given to
+    /// block counts as missing. The chaining values of those blocks, if an object's hash is wanted, are to be given to
     /// [`Receiver::handle_journalled`].
     #[must_use]
     pub fn new(layout: &Layout, have: &ExtentSet) -> Receiver {
         let have = layout.whole_blocks(have);
-        let roots = (0..layout.files().len())
-            .filter(|&file| layout.files()[file].size == Bytes::ZERO)
-            .map(|file| (file, crate::digest::empty_root()))
+        let roots = (0..layout.objects())
+            .filter(|&object| layout.object_extent(object).is_some_and(|extent| extent.is_empty()))
+            .map(|object| (object, crate::digest::empty_root()))
             .collect();
         Receiver {
             layout: layout.clone(),
@@ -93,8 +93,8 @@ impl Receiver {
         }
     }
 
-    /// The chaining value of a block that was verified in an earlier session, out of the journal. Returns the file and
-    /// its hash if that was the last one of a file.
+    /// The chaining value of a block that was verified in an earlier session, out of the journal. Returns the object
+    /// and its hash if that was its last one.
     ///
     /// # Errors
     /// If the block is not one of those `have` named.
@@ -127,7 +127,7 @@ impl Receiver {
     /// A claimed piece is written. Only now may it be acknowledged.
     ///
     /// # Errors
-    /// If the extent does not lie within one file.
+    /// If the extent does not lie within one object.
     pub fn handle_written(&mut self, extent: Extent) -> Result<(), PeerError> {
         self.layout.check(extent)?;
         self.claimed.insert(extent);
@@ -191,7 +191,7 @@ impl Receiver {
         Verdict::Refuse(extent)
     }
 
-    /// Whether every block of every file is verified.
+    /// Whether every block of every object is verified.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.verified.total() == self.layout.total()
@@ -215,10 +215,10 @@ impl Receiver {
         self.refused
     }
 
-    /// The BLAKE3 hash of a file, once every block of it is verified and known by its chaining value.
+    /// The BLAKE3 hash of an object, once every block of it is verified and known by its chaining value.
     #[must_use]
-    pub fn root(&self, file: usize) -> Option<Cv> {
-        self.roots.get(&file).copied()
+    pub fn root(&self, object: usize) -> Option<Cv> {
+        self.roots.get(&object).copied()
     }
 
     /// Queues a block for verification if it is complete and its hash is known.
@@ -232,16 +232,16 @@ impl Receiver {
         }
     }
 
-    /// Adds a chaining value to its file's hash.
+    /// Adds a chaining value to its object's hash.
     fn merge(&mut self, block: u64, extent: Extent, cv: Cv) -> Option<(usize, Cv)> {
-        let place = self.layout.locate(extent.start).expect("a block lies in a file");
-        let size = self.layout.files()[place.file].size.0;
-        let merge = self.merges.entry(place.file).or_insert_with(|| Merge::new(size));
+        let object = self.layout.locate(extent.start).expect("a block lies in an object").object;
+        let whole = self.layout.object_extent(object).expect("an object of the layout");
+        let merge = self.merges.entry(object).or_insert_with(|| Merge::new(whole.len));
         // A block comes twice only if the driver replays a journal twice: the first one counts.
-        merge.insert(block - (extent.start - place.offset) / BLOCK, cv).ok()?;
+        merge.insert(block - whole.start / BLOCK, cv).ok()?;
         let root = merge.root()?;
-        self.merges.remove(&place.file);
-        self.roots.insert(place.file, root);
-        Some((place.file, root))
+        self.merges.remove(&object);
+        self.roots.insert(object, root);
+        Some((object, root))
     }
 }

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use policy::sched::{NAMES, Options, by_name};
 use proptest::prelude::*;
 use transfer::{
-    BLOCK, Class, Cv, Extent, ExtentSet, FileEntry, Layout, PathState, PathTraits, PeerError, Receiver, Sample, Sender,
+    BLOCK, Class, Cv, Extent, ExtentSet, Layout, PathState, PathTraits, PeerError, Receiver, Sample, Sender,
     SenderConfig, SenderEvent, Transmit, Verdict,
 };
 use units::{Bytes, PathId, Span, Time};
@@ -105,10 +105,7 @@ struct World {
 }
 
 fn layout() -> Layout {
-    let file = |name: &str, size| FileEntry { name: name.into(), size: Bytes(size), mtime_nanos: 0, mode: 0o600 };
-    let files =
-        vec![file("a", 5 * BLOCK + 5_000), file("b", 3), file("c", 0), file("d", BLOCK), file("e", 2 * BLOCK - 1)];
-    Layout::new(files).expect("good files")
+    Layout::new([5 * BLOCK + 5_000, 3, 0, BLOCK, 2 * BLOCK - 1].map(Bytes)).expect("good sizes")
 }
 
 impl World {
@@ -331,7 +328,7 @@ fn what_was_never_sent_cannot_be_acknowledged() {
     assert_eq!(acked(both), Err(PeerError::NeverSent(both)));
     assert_eq!(acked(Extent::new(0, 0)), Err(PeerError::Empty(0)));
     let far = Extent::new(1 << 50, 4_096);
-    assert_eq!(acked(far), Err(PeerError::OutsideFile(far)));
+    assert_eq!(acked(far), Err(PeerError::Outside(far)));
     assert_eq!(acked(first), Ok(Bytes(first.len)));
     assert_eq!(acked(first), Ok(Bytes::ZERO));
     assert_eq!(world.sender.totals(world.now).acked, Bytes(first.len));
@@ -374,7 +371,7 @@ fn a_silent_path_stalls_and_recovers() {
 
 #[test]
 fn an_empty_layout_is_complete_at_once() {
-    let layout = Layout::new(Vec::new()).expect("no files");
+    let layout = Layout::new([]).expect("nothing");
     let scheduler = by_name(NAMES[0], Options::default()).expect("a known name");
     let mut sender = Sender::new(&layout, &ExtentSet::new(), scheduler, SenderConfig::default());
     assert!(sender.is_complete());
@@ -397,8 +394,7 @@ fn a_task_whose_driver_never_asks_is_taken() {
 #[test]
 fn many_extents_are_no_burden() {
     let size = 100_000 * BLOCK;
-    let file = FileEntry { name: b"f".to_vec(), size: Bytes(size), mtime_nanos: 0, mode: 0o600 };
-    let layout = Layout::new(vec![file]).expect("a good file");
+    let layout = Layout::new([Bytes(size)]).expect("a good size");
     let have: ExtentSet = (0..100_000).step_by(2).map(|block| Extent::new(block * BLOCK, BLOCK)).collect();
     let scheduler = by_name(NAMES[0], Options::default()).expect("a known name");
     let mut sender = Sender::new(&layout, &have, scheduler, SenderConfig::default());

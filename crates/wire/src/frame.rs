@@ -1,31 +1,32 @@
-//! The frames of the transfer protocol, version 1.
+//! The frames of the transfer protocol, version 2.
 //!
 //! Every frame is one octet of kind, four of body length (big-endian, at most [`MAX_BODY`]), and the body. All integers
 //! are big-endian. Positions are offsets in the transfer's linear layout.
 //!
-//! The sender opens the first path with [`Hello`], one [`File`] a file and [`Frame::ManifestEnd`]; the receiver answers
-//! [`Welcome`], any number of [`Frame::Have`] and [`Frame::Ready`]. Every further path opens with [`Frame::Join`] and may carry data
-//! right behind it. Data is acknowledged on the path it came on.
+//! The sender opens the first path with [`Hello`], the [manifest](crate::manifest) in chunks and [`Frame::ManifestEnd`]; the receiver answers
+//! [`Welcome`], any number of [`Frame::Want`] and of [`Frame::Have`], and [`Frame::Ready`]. Both lay out what is wanted in the same way, and
+//! positions count in that layout. Every further path opens with [`Frame::Join`] and may carry data right behind it. Data is
+//! acknowledged on the path it came on.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
+use crate::manifest::MAX_CHUNK;
+
 mod parse;
 
 /// The protocol version that this code speaks.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 /// Octets before a frame's body.
 pub const HEADER: usize = 5;
 /// The most data that one [`Data`] frame carries: one block.
 pub const MAX_PAYLOAD: usize = 256 * 1024;
 /// The longest body of any frame.
 pub const MAX_BODY: usize = MAX_PAYLOAD + 64;
-/// The longest file name.
-pub const MAX_NAME: usize = 4096;
 /// The longest text in an [`Frame::Abort`].
 pub const MAX_TEXT: usize = 1024;
-/// The most ranges in one [`Frame::Ack`] or [`Frame::Have`].
+/// The most ranges in one [`Frame::Ack`], [`Frame::Want`] or [`Frame::Have`].
 pub const MAX_RANGES: usize = 4096;
 /// The most addresses in a [`Welcome`].
 pub const MAX_ADDRESSES: usize = 64;
@@ -94,19 +95,6 @@ pub struct Wishes {
     pub dry_run: bool,
 }
 
-/// One file of the manifest.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct File<'a> {
-    /// Its name, in the sender's bytes.
-    pub name: &'a [u8],
-    /// Its size in bytes.
-    pub size: u64,
-    /// Modification time, nanoseconds since 1970.
-    pub mtime: i64,
-    /// Permission bits.
-    pub mode: u32,
-}
-
 /// What the receiver says first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Welcome {
@@ -129,12 +117,12 @@ pub struct Data<'a> {
     pub payload: &'a [u8],
 }
 
-/// A range of the layout.
+/// A range of the layout; in [`Frame::Want`], of the manifest's entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
-    /// Its first position.
+    /// The first position, or entry.
     pub start: u64,
-    /// Its length in bytes.
+    /// The length in bytes, or the number of entries.
     pub len: u64,
 }
 
@@ -177,15 +165,17 @@ pub enum Frame<'a> {
     Hello(Hello),
     /// First on every further path: which session it belongs to.
     Join(SessionId),
-    /// A file of the manifest.
-    File(File<'a>),
-    /// The manifest is complete: how many files it has.
+    /// A chunk of the manifest, for [`entries`](crate::manifest::entries).
+    Entries(&'a [u8]),
+    /// The manifest is complete: how many entries it has.
     ManifestEnd(u32),
     /// The receiver's answer to [`Hello`].
     Welcome(Welcome),
-    /// Verified ranges that the receiver holds from an earlier attempt.
+    /// Ranges of entries whose files the receiver does not have as they are; entries of other kinds may be among them.
+    Want(Vec<Range>),
+    /// Verified ranges of what is wanted that the receiver holds from an earlier attempt.
     Have(Vec<Range>),
-    /// All `Have`s are said; data may come.
+    /// All is said; data may come.
     Ready,
     /// The receiver's answer to `Join`.
     Joined,
@@ -195,8 +185,8 @@ pub enum Frame<'a> {
     Ack(Vec<Range>),
     /// A range whose block did not match its hash: it is wanted again.
     Refused(Range),
-    /// A file is complete: its index and its BLAKE3 root.
-    FileDone(u32, [u8; 32]),
+    /// An object of the layout is complete, and its files have their names: its index and its BLAKE3 root.
+    ObjectDone(u32, [u8; 32]),
     /// Everything is complete, synced and renamed; how long syncing took, in microseconds.
     Done(u64),
     /// Are you there? The peer answers with the same number.
@@ -252,7 +242,7 @@ impl<'a> Frame<'a> {
     /// Appends the frame to `out`.
     ///
     /// # Panics
-    /// If the caller exceeds a limit of this module (payload, name, ranges, addresses).
+    /// If the caller exceeds a limit of this module (payload, chunk, ranges, addresses).
     pub fn emit(&self, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&[self.kind() as u8, 0, 0, 0, 0]);
@@ -267,16 +257,17 @@ impl<'a> Frame<'a> {
         match self {
             Frame::Hello(_) => Kind::Hello,
             Frame::Join(_) => Kind::Join,
-            Frame::File(_) => Kind::File,
+            Frame::Entries(_) => Kind::Entries,
             Frame::ManifestEnd(_) => Kind::ManifestEnd,
             Frame::Welcome(_) => Kind::Welcome,
+            Frame::Want(_) => Kind::Want,
             Frame::Have(_) => Kind::Have,
             Frame::Ready => Kind::Ready,
             Frame::Joined => Kind::Joined,
             Frame::Data(_) => Kind::Data,
             Frame::Ack(_) => Kind::Ack,
             Frame::Refused(_) => Kind::Refused,
-            Frame::FileDone(..) => Kind::FileDone,
+            Frame::ObjectDone(..) => Kind::ObjectDone,
             Frame::Done(_) => Kind::Done,
             Frame::Ping(_) => Kind::Ping,
             Frame::Pong(_) => Kind::Pong,
@@ -289,13 +280,7 @@ impl<'a> Frame<'a> {
         match self {
             Frame::Hello(hello) => emit_hello(hello, out),
             Frame::Join(session) => out.extend_from_slice(session),
-            Frame::File(file) => {
-                out.extend_from_slice(&file.size.to_be_bytes());
-                out.extend_from_slice(&file.mtime.to_be_bytes());
-                out.extend_from_slice(&file.mode.to_be_bytes());
-                out.extend_from_slice(file.name);
-            }
-            Frame::ManifestEnd(files) => out.extend_from_slice(&files.to_be_bytes()),
+            Frame::ManifestEnd(entries) => out.extend_from_slice(&entries.to_be_bytes()),
             Frame::Welcome(welcome) => {
                 out.extend_from_slice(&welcome.version.to_be_bytes());
                 out.extend_from_slice(&welcome.session);
@@ -308,7 +293,9 @@ impl<'a> Frame<'a> {
                     out.extend_from_slice(&address.port().to_be_bytes());
                 }
             }
-            Frame::Have(ranges) | Frame::Ack(ranges) => ranges.iter().for_each(|range| emit_range(*range, out)),
+            Frame::Want(ranges) | Frame::Have(ranges) | Frame::Ack(ranges) => {
+                ranges.iter().for_each(|range| emit_range(*range, out));
+            }
             Frame::Ready | Frame::Joined => {}
             Frame::Data(data) => {
                 out.extend_from_slice(&DataHeader::fields(data.position, data.block_hash.as_ref()));
@@ -317,9 +304,9 @@ impl<'a> Frame<'a> {
                 }
                 out.extend_from_slice(data.payload);
             }
-            Frame::Probe(payload) => out.extend_from_slice(payload),
+            Frame::Entries(bytes) | Frame::Probe(bytes) => out.extend_from_slice(bytes),
             Frame::Refused(range) => emit_range(*range, out),
-            Frame::FileDone(index, root) => {
+            Frame::ObjectDone(index, root) => {
                 out.extend_from_slice(&index.to_be_bytes());
                 out.extend_from_slice(root);
             }
@@ -370,16 +357,17 @@ impl DataHeader {
 enum Kind {
     Hello = 1,
     Join,
-    File,
+    Entries,
     ManifestEnd,
     Welcome,
+    Want,
     Have,
     Ready,
     Joined,
     Data,
     Ack,
     Refused,
-    FileDone,
+    ObjectDone,
     Done,
     Ping,
     Pong,
@@ -387,19 +375,20 @@ enum Kind {
     Probe,
 }
 
-const KINDS: [(Kind, &str, usize); 17] = [
+const KINDS: [(Kind, &str, usize); 18] = [
     (Kind::Hello, "Hello", 64),
     (Kind::Join, "Join", 16),
-    (Kind::File, "File", 20 + MAX_NAME),
+    (Kind::Entries, "Entries", MAX_CHUNK),
     (Kind::ManifestEnd, "ManifestEnd", 4),
     (Kind::Welcome, "Welcome", 18 + MAX_ADDRESSES * 18),
+    (Kind::Want, "Want", MAX_RANGES * 16),
     (Kind::Have, "Have", MAX_RANGES * 16),
     (Kind::Ready, "Ready", 0),
     (Kind::Joined, "Joined", 0),
     (Kind::Data, "Data", MAX_BODY),
     (Kind::Ack, "Ack", MAX_RANGES * 16),
     (Kind::Refused, "Refused", 16),
-    (Kind::FileDone, "FileDone", 36),
+    (Kind::ObjectDone, "ObjectDone", 36),
     (Kind::Done, "Done", 8),
     (Kind::Ping, "Ping", 8),
     (Kind::Pong, "Pong", 8),

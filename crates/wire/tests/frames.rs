@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use wire::WireError;
-use wire::frame::{AbortCode, Data, DataHeader, File, Frame, Hello, Range, Welcome, Wishes};
+use wire::frame::{AbortCode, Data, DataHeader, Frame, Hello, Range, Welcome, Wishes};
 
 fn emitted(frame: &Frame<'_>) -> Vec<u8> {
     let mut out = Vec::new();
@@ -20,13 +20,14 @@ fn every_kind_comes_back_as_it_went() {
         }),
         Frame::Hello(Hello { version: 1, secret: None, wishes: Wishes::default() }),
         Frame::Join([1; 16]),
-        Frame::File(File { name: b"disk.img", size: 5, mtime: -1, mode: 0o644 }),
+        Frame::Entries(b"a chunk"),
         Frame::ManifestEnd(3),
         Frame::Welcome(Welcome {
             version: 1,
             session: [2; 16],
             addresses: vec!["192.0.2.1:7707".parse().unwrap(), "[2001:db8::1]:7707".parse().unwrap()],
         }),
+        Frame::Want(vec![Range { start: 0, len: 3 }]),
         Frame::Have(vec![Range { start: 0, len: 262_144 }]),
         Frame::Ready,
         Frame::Joined,
@@ -34,7 +35,7 @@ fn every_kind_comes_back_as_it_went() {
         Frame::Data(Data { position: 0, block_hash: Some([3; 32]), payload: b"abc" }),
         Frame::Ack(vec![Range { start: 1, len: 2 }, Range { start: 5, len: 1 }]),
         Frame::Refused(Range { start: 0, len: 4 }),
-        Frame::FileDone(1, [4; 32]),
+        Frame::ObjectDone(1, [4; 32]),
         Frame::Done(12),
         Frame::Ping(1),
         Frame::Pong(1),
@@ -64,7 +65,7 @@ fn a_data_header_is_a_data_frame_without_its_payload() {
 
 #[test]
 fn an_announced_length_is_judged_before_it_is_waited_for() {
-    assert_eq!(Frame::parse(&[7, 0xff, 0, 0, 0]), Err(WireError::TooLong { frame: "Ready", length: 0xff00_0000 }));
+    assert_eq!(Frame::parse(&[8, 0xff, 0, 0, 0]), Err(WireError::TooLong { frame: "Ready", length: 0xff00_0000 }));
     assert_eq!(Frame::parse(&[0]), Err(WireError::Kind(0)));
     assert_eq!(Frame::parse(&[99, 0, 0]), Err(WireError::Kind(99)));
 }

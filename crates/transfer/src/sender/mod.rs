@@ -128,7 +128,7 @@ impl Sender {
     /// or come by a path that was reported lost. Returns how many bytes were new.
     ///
     /// # Errors
-    /// If the extent does not lie within one file, or part of it was never sent; nothing changes then.
+    /// If the extent does not lie within one object, or part of it was never sent; nothing changes then.
     pub fn handle_acked(&mut self, now: Time, path: PathId, extent: Extent) -> Result<Bytes, PeerError> {
         self.layout.check(extent)?;
         if self.acked.gaps(extent).any(|piece| !self.sent.contains(piece)) {
@@ -168,7 +168,7 @@ impl Sender {
     /// The receiver found a block's hash wrong: what of it was acknowledged is sent again. Saying so twice is harmless.
     ///
     /// # Errors
-    /// If the extent does not lie within one file.
+    /// If the extent does not lie within one object.
     pub fn handle_refused(&mut self, now: Time, extent: Extent) -> Result<(), PeerError> {
         self.layout.check(extent)?;
         for piece in self.acked.remove(extent) {

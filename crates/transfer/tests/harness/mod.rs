@@ -6,8 +6,8 @@ use std::collections::BinaryHeap;
 
 use policy::sched::{Options, by_name};
 use transfer::{
-    Block, Cv, Extent, ExtentSet, FileEntry, Layout, PathState, PathTraits, Receiver, Sample, Sender, SenderConfig,
-    SenderEvent, Transmit, Verdict,
+    Block, Cv, Extent, ExtentSet, Layout, PathState, PathTraits, Receiver, Sample, Sender, SenderConfig, SenderEvent,
+    Transmit, Verdict,
 };
 use units::{Bytes, PathId, Span, Time};
 
@@ -82,8 +82,7 @@ pub struct World {
 }
 
 pub fn layout(bytes: u64) -> Layout {
-    let file = |size| FileEntry { name: b"file".to_vec(), size: Bytes(size), mtime_nanos: 0, mode: 0o644 };
-    Layout::new(vec![file(bytes)]).expect("one good file")
+    Layout::new([Bytes(bytes)]).expect("one good object")
 }
 
 /// Sends that many bytes over one connection a link (or as `share` says: several over one link).

@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use super::{ABORT_CODES, Data, File, Frame, Hello, Kind, MAX_PAYLOAD, Range, Welcome, Wishes};
+use super::{ABORT_CODES, Data, Frame, Hello, Kind, MAX_PAYLOAD, Range, Welcome, Wishes};
 use crate::WireError;
 use crate::reader::Reader;
 
@@ -15,14 +15,7 @@ pub(super) fn body(kind: Kind, body: &[u8]) -> Result<Frame<'_>, WireError> {
     let parsed = match kind {
         Kind::Hello => Frame::Hello(hello(&mut reader)?),
         Kind::Join => Frame::Join(reader.array()?),
-        Kind::File => {
-            let (size, mtime, mode) = (reader.u64()?, reader.i64()?, reader.u32()?);
-            let name = reader.rest();
-            if name.is_empty() {
-                return Err(WireError::Field { frame, field: "name" });
-            }
-            Frame::File(File { name, size, mtime, mode })
-        }
+        Kind::Entries => Frame::Entries(reader.rest()),
         Kind::ManifestEnd => Frame::ManifestEnd(reader.u32()?),
         Kind::Welcome => {
             let (version, session) = (reader.u16()?, reader.array()?);
@@ -34,6 +27,7 @@ pub(super) fn body(kind: Kind, body: &[u8]) -> Result<Frame<'_>, WireError> {
             }
             Frame::Welcome(Welcome { version, session, addresses })
         }
+        Kind::Want => Frame::Want(ranges(&mut reader)?),
         Kind::Have => Frame::Have(ranges(&mut reader)?),
         Kind::Ready => Frame::Ready,
         Kind::Joined => Frame::Joined,
@@ -53,7 +47,7 @@ pub(super) fn body(kind: Kind, body: &[u8]) -> Result<Frame<'_>, WireError> {
         }
         Kind::Ack => Frame::Ack(ranges(&mut reader)?),
         Kind::Refused => Frame::Refused(range(&mut reader)?),
-        Kind::FileDone => Frame::FileDone(reader.u32()?, reader.array()?),
+        Kind::ObjectDone => Frame::ObjectDone(reader.u32()?, reader.array()?),
         Kind::Done => Frame::Done(reader.u64()?),
         Kind::Probe => Frame::Probe(reader.rest()),
         Kind::Ping => Frame::Ping(reader.u64()?),

@@ -1,0 +1,121 @@
+//! Which bytes of a transfer's layout are which file's: large files by themselves, small ones together.
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use units::Bytes;
+
+use crate::layout::BLOCK;
+use crate::{Extent, Layout, LayoutError, Tree};
+
+/// A part of a file's data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// The file's index in the tree.
+    pub entry: usize,
+    /// Where it begins in the file.
+    pub offset: u64,
+    /// Where it lies in the layout.
+    pub extent: Extent,
+}
+
+/// What an object of the layout consists of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Object<'a> {
+    /// The data of one file, of more than one block.
+    Large(usize),
+    /// The data of small files, all together at most a block: verified as one, and never there by halves.
+    Pack(&'a [usize]),
+}
+
+/// How the wanted files of a tree make a layout. Both sides make the same one of the same tree and wishes.
+///
+/// A file with more than [`BLOCK`] bytes of data is an object of its own, of its data extents one behind the other. All others are packed
+/// into objects of at most a block, in the tree's order. So a small file costs neither a position in a block of its own nor a message.
+/// A file without data is in no object.
+#[derive(Clone, Debug)]
+pub struct Packing {
+    layout: Layout,
+    pieces: Vec<Piece>,
+    /// The files of all objects, one object behind the other.
+    files: Vec<usize>,
+    /// Which of `files` are an object's.
+    objects: Vec<Range<usize>>,
+    large: Vec<bool>,
+}
+
+impl Packing {
+    /// Packs the files of a tree that are wanted, by their indices.
+    ///
+    /// # Errors
+    /// If there are too many of them.
+    pub fn new(tree: &Tree, wanted: impl Fn(usize) -> bool) -> Result<Packing, LayoutError> {
+        let (mut files, mut objects, mut large, mut sizes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        // The pack that is being filled.
+        let mut pack: Option<usize> = None;
+        for (index, file) in tree.files().filter(|(index, _)| wanted(*index)) {
+            let size = file.data_len();
+            if size == 0 {
+                continue;
+            }
+            match pack {
+                Some(open) if size <= BLOCK && sizes[open] + Bytes(size) <= Bytes(BLOCK) => sizes[open] += Bytes(size),
+                _ => {
+                    if size <= BLOCK {
+                        pack = Some(sizes.len());
+                    }
+                    sizes.push(Bytes(size));
+                    objects.push(Vec::new());
+                    large.push(size > BLOCK);
+                }
+            }
+            let object = if size <= BLOCK { pack.expect("a pack is open") } else { objects.len() - 1 };
+            objects[object].push(index);
+        }
+        let layout = Layout::new(sizes)?;
+        let mut pieces = Vec::new();
+        let mut ranges = Vec::with_capacity(objects.len());
+        for (object, members) in objects.into_iter().enumerate() {
+            let mut at = layout.object_extent(object).expect("an object of the layout").start;
+            ranges.push(files.len()..files.len() + members.len());
+            for &entry in &members {
+                for (offset, len) in tree.file(entry).expect("a file of the tree").extents() {
+                    pieces.push(Piece { entry, offset, extent: Extent::new(at, len) });
+                    at += len;
+                }
+            }
+            files.extend(members);
+        }
+        Ok(Packing { layout, pieces, files, objects: ranges, large })
+    }
+
+    /// Where the objects lie.
+    #[must_use]
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// What an object consists of.
+    #[must_use]
+    pub fn object(&self, object: usize) -> Option<Object<'_>> {
+        let files = &self.files[self.objects.get(object)?.clone()];
+        Some(if self.large[object] { Object::Large(files[0]) } else { Object::Pack(files) })
+    }
+
+    /// The file that is all of this object, byte by byte, if that is so: then the object's hash is the file's.
+    #[must_use]
+    pub fn whole_file(&self, tree: &Tree, object: usize) -> Option<usize> {
+        let [file] = self.files[self.objects.get(object)?.clone()] else { return None };
+        let size = self.layout.object_extent(object)?.len;
+        (tree.file(file)?.size == size).then_some(file)
+    }
+
+    /// The pieces of files that lie in an extent, cut to it, in order.
+    pub fn pieces(&self, extent: Extent) -> impl Iterator<Item = Piece> + '_ {
+        let first = self.pieces.partition_point(|piece| piece.extent.end() <= extent.start);
+        self.pieces[first..].iter().take_while(move |piece| piece.extent.start < extent.end()).map(move |piece| {
+            let cut = piece.extent.intersection(extent);
+            Piece { offset: piece.offset + (cut.start - piece.extent.start), extent: cut, ..*piece }
+        })
+    }
+}

@@ -1,0 +1,289 @@
+//! The manifest: what a transfer consists of, entry by entry, in chunks of bounded length.
+//!
+//! ```text
+//! entry      u8 kind and flags   u16 octets of the path shared with the entry before   u16 further octets   those octets
+//! file       u64 size   i64 mtime (ns)   u16 mode   [32] BLAKE3 if flagged
+//!            u16 number of data extents, if flagged sparse; u64 offset and u64 length of each
+//! directory  i64 mtime (ns)   u16 mode
+//! symlink    i64 mtime (ns)   u16 length   target
+//! hard link  u32 index of the entry that it is another name of
+//! ```
+//!
+//! Integers are big-endian. The first entry of a chunk shares nothing with the one before, so that chunks can be read each for itself.
+//! Each entry is judged by itself as it is read ([`Entry::check`]); what entries must be to each other is the reader's affair.
+
+use alloc::vec::Vec;
+
+use crate::WireError;
+use crate::reader::Reader;
+
+/// The longest chunk, in bytes.
+pub const MAX_CHUNK: usize = 64 * 1024;
+/// The longest path, in bytes.
+pub const MAX_PATH: usize = 4096;
+/// The longest component of a path, in bytes: what file systems have.
+pub const MAX_COMPONENT: usize = 255;
+/// The longest target of a symbolic link, in bytes.
+pub const MAX_TARGET: usize = 4095;
+/// The most extents of data that a sparse file may have.
+pub const MAX_EXTENTS: usize = 1024;
+/// The bits that a mode may have.
+pub const MODE_BITS: u16 = 0o7777;
+
+/// One entry of a tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Where it is below the receiving folder: components joined by `/`, in any bytes but NUL.
+    pub path: Vec<u8>,
+    /// What it is.
+    pub kind: Kind,
+}
+
+/// What an entry is. There is no kind for devices, sockets and pipes: they cannot be said, and so not be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A regular file.
+    File(File),
+    /// A directory.
+    Directory {
+        /// Time of last modification, nanoseconds since 1970.
+        mtime: i64,
+        /// Permission bits.
+        mode: u16,
+    },
+    /// A symbolic link.
+    Symlink {
+        /// Time of last modification, nanoseconds since 1970.
+        mtime: i64,
+        /// What it says, in any bytes but NUL. Nobody here follows it.
+        target: Vec<u8>,
+    },
+    /// Another name of a file that came before.
+    HardLink {
+        /// Index of the file's entry.
+        to: u32,
+    },
+}
+
+/// A regular file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct File {
+    /// Its size in bytes.
+    pub size: u64,
+    /// Time of last modification, nanoseconds since 1970.
+    pub mtime: i64,
+    /// Permission bits.
+    pub mode: u16,
+    /// BLAKE3 of its contents, where the sender compares by contents.
+    pub hash: Option<[u8; 32]>,
+    /// Where a file with holes has data: offset and length, ascending, none empty, none touching. `None`: everywhere.
+    pub data: Option<Vec<(u64, u64)>>,
+}
+
+impl File {
+    /// The parts that have data, in order.
+    pub fn extents(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let all = if self.data.is_none() && self.size > 0 { Some((0, self.size)) } else { None };
+        all.into_iter().chain(self.data.iter().flatten().copied())
+    }
+
+    /// How many bytes of data there are.
+    #[must_use]
+    pub fn data_len(&self) -> u64 {
+        self.extents().map(|(_, len)| len).sum()
+    }
+}
+
+/// Whether a path is relative and plain: components that are neither empty nor `.` nor `..` nor too long, without a NUL. Such a path
+/// leads nowhere but down.
+#[must_use]
+pub fn is_plain(path: &[u8]) -> bool {
+    let plain = |part: &[u8]| !part.is_empty() && part.len() <= MAX_COMPONENT && part != b"." && part != b"..";
+    path.len() <= MAX_PATH && !path.contains(&0) && path.split(|&byte| byte == b'/').all(plain)
+}
+
+impl Entry {
+    /// Judges the entry by itself.
+    ///
+    /// # Errors
+    /// The field that it cannot have like that.
+    pub fn check(&self) -> Result<(), &'static str> {
+        if !is_plain(&self.path) {
+            return Err("path");
+        }
+        match &self.kind {
+            Kind::File(file) if file.mode > MODE_BITS => Err("mode"),
+            Kind::File(file) => match &file.data {
+                Some(data) if !is_sparse(data, file.size) => Err("list of data extents"),
+                _ => Ok(()),
+            },
+            Kind::Directory { mode, .. } if *mode > MODE_BITS => Err("mode"),
+            Kind::Symlink { target, .. } if target.is_empty() || target.len() > MAX_TARGET || target.contains(&0) => {
+                Err("target")
+            }
+            Kind::Directory { .. } | Kind::Symlink { .. } | Kind::HardLink { .. } => Ok(()),
+        }
+    }
+}
+
+/// Whether these are extents of data as a file of `size` bytes may have.
+fn is_sparse(data: &[(u64, u64)], size: u64) -> bool {
+    let mut free = 0;
+    data.len() <= MAX_EXTENTS
+        && data.iter().enumerate().all(|(index, &(offset, len))| {
+            let apart = if index == 0 { true } else { offset > free };
+            let end = offset.checked_add(len).filter(|end| *end <= size);
+            free = end.unwrap_or(u64::MAX);
+            apart && len > 0 && end.is_some()
+        })
+}
+
+const FILE: u8 = 0;
+const DIRECTORY: u8 = 1;
+const SYMLINK: u8 = 2;
+const HARD_LINK: u8 = 3;
+const SPARSE: u8 = 0x10;
+const HASHED: u8 = 0x20;
+
+/// Cuts a manifest into chunks. Each takes as many entries as fit into [`MAX_CHUNK`].
+pub struct Chunks<'a> {
+    rest: &'a [Entry],
+}
+
+/// The chunks of these entries.
+#[must_use]
+pub fn chunks(entries: &[Entry]) -> Chunks<'_> {
+    Chunks { rest: entries }
+}
+
+impl Iterator for Chunks<'_> {
+    type Item = Vec<u8>;
+
+    /// # Panics
+    /// If an entry does not pass [`Entry::check`].
+    fn next(&mut self) -> Option<Vec<u8>> {
+        let mut chunk = Vec::new();
+        let mut before: &[u8] = &[];
+        while let Some((entry, rest)) = self.rest.split_first() {
+            let start = chunk.len();
+            emit(entry, before, &mut chunk);
+            if chunk.len() > MAX_CHUNK {
+                assert!(start > 0, "an entry that passes its check fits into a chunk");
+                chunk.truncate(start);
+                break;
+            }
+            before = &entry.path;
+            self.rest = rest;
+        }
+        (!chunk.is_empty()).then_some(chunk)
+    }
+}
+
+fn emit(entry: &Entry, before: &[u8], out: &mut Vec<u8>) {
+    let shared = entry.path.iter().zip(before).take_while(|(a, b)| a == b).count();
+    let kind = match &entry.kind {
+        Kind::File(file) => {
+            FILE | if file.data.is_some() { SPARSE } else { 0 } | if file.hash.is_some() { HASHED } else { 0 }
+        }
+        Kind::Directory { .. } => DIRECTORY,
+        Kind::Symlink { .. } => SYMLINK,
+        Kind::HardLink { .. } => HARD_LINK,
+    };
+    out.push(kind);
+    emit_length(shared, out);
+    emit_length(entry.path.len() - shared, out);
+    out.extend_from_slice(&entry.path[shared..]);
+    match &entry.kind {
+        Kind::File(file) => {
+            out.extend_from_slice(&file.size.to_be_bytes());
+            out.extend_from_slice(&file.mtime.to_be_bytes());
+            out.extend_from_slice(&file.mode.to_be_bytes());
+            out.extend_from_slice(file.hash.as_ref().map_or(&[], |hash| hash));
+            if let Some(data) = &file.data {
+                emit_length(data.len(), out);
+                for (offset, len) in data {
+                    out.extend_from_slice(&offset.to_be_bytes());
+                    out.extend_from_slice(&len.to_be_bytes());
+                }
+            }
+        }
+        Kind::Directory { mtime, mode } => {
+            out.extend_from_slice(&mtime.to_be_bytes());
+            out.extend_from_slice(&mode.to_be_bytes());
+        }
+        Kind::Symlink { mtime, target } => {
+            out.extend_from_slice(&mtime.to_be_bytes());
+            emit_length(target.len(), out);
+            out.extend_from_slice(target);
+        }
+        Kind::HardLink { to } => out.extend_from_slice(&to.to_be_bytes()),
+    }
+}
+
+fn emit_length(length: usize, out: &mut Vec<u8>) {
+    out.extend_from_slice(
+        &u16::try_from(length).expect("an entry that passes its check has short parts").to_be_bytes(),
+    );
+}
+
+/// Reads a chunk, entry by entry. After an error nothing follows.
+pub struct Entries<'a> {
+    reader: Option<Reader<'a>>,
+    before: Vec<u8>,
+}
+
+/// The entries of a chunk. Nothing is allocated beyond one entry at a time; the caller bounds what it keeps.
+#[must_use]
+pub fn entries(chunk: &[u8]) -> Entries<'_> {
+    Entries { reader: Some(Reader::new(NAME, chunk)), before: Vec::new() }
+}
+
+const NAME: &str = "Entries";
+
+impl Iterator for Entries<'_> {
+    type Item = Result<Entry, WireError>;
+
+    fn next(&mut self) -> Option<Result<Entry, WireError>> {
+        let reader = self.reader.as_mut().filter(|reader| !reader.is_empty())?;
+        let read = entry(reader, &self.before);
+        match &read {
+            Ok(entry) => self.before.clone_from(&entry.path),
+            Err(_) => self.reader = None,
+        }
+        Some(read)
+    }
+}
+
+fn entry(reader: &mut Reader<'_>, before: &[u8]) -> Result<Entry, WireError> {
+    let bad = |field| WireError::Field { frame: NAME, field };
+    let kind = reader.u8()?;
+    let (shared, further) = (usize::from(reader.u16()?), usize::from(reader.u16()?));
+    let shared = before.get(..shared).ok_or(bad("shared path"))?;
+    let path = [shared, reader.bytes(further)?].concat();
+    let kind = match (kind & 0x0f, kind & 0xf0) {
+        (FILE, flags) if flags & !(SPARSE | HASHED) == 0 => {
+            let (size, mtime, mode) = (reader.u64()?, reader.i64()?, reader.u16()?);
+            let hash = if flags & HASHED == 0 { None } else { Some(reader.array()?) };
+            let data = if flags & SPARSE == 0 { None } else { Some(extents(reader)?) };
+            Kind::File(File { size, mtime, mode, hash, data })
+        }
+        (DIRECTORY, 0) => Kind::Directory { mtime: reader.i64()?, mode: reader.u16()? },
+        (SYMLINK, 0) => {
+            let (mtime, length) = (reader.i64()?, reader.u16()?);
+            Kind::Symlink { mtime, target: reader.bytes(usize::from(length))?.to_vec() }
+        }
+        (HARD_LINK, 0) => Kind::HardLink { to: reader.u32()? },
+        _ => return Err(bad("kind")),
+    };
+    let entry = Entry { path, kind };
+    entry.check().map_err(bad)?;
+    Ok(entry)
+}
+
+fn extents(reader: &mut Reader<'_>) -> Result<Vec<(u64, u64)>, WireError> {
+    let mut all = Vec::new();
+    for _ in 0..reader.u16()? {
+        all.push((reader.u64()?, reader.u64()?));
+    }
+    Ok(all)
+}

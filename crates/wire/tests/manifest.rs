@@ -1,0 +1,149 @@
+//! Every manifest survives the wire; nothing that arrives can make the reader panic or believe what is not plain.
+
+use proptest::prelude::*;
+use wire::WireError;
+use wire::manifest::{Entry, File, Kind, MAX_CHUNK, MAX_EXTENTS, MAX_PATH, chunks, entries, is_plain};
+
+fn file(path: &[u8], size: u64) -> Entry {
+    Entry { path: path.to_vec(), kind: Kind::File(File { size, mtime: -1, mode: 0o644, hash: None, data: None }) }
+}
+
+fn sparse(size: u64, data: &[(u64, u64)]) -> Entry {
+    let data = Some(data.to_vec());
+    Entry { path: b"s".to_vec(), kind: Kind::File(File { size, mtime: 0, mode: 0, hash: None, data }) }
+}
+
+fn read(chunks: &[Vec<u8>]) -> Result<Vec<Entry>, WireError> {
+    chunks.iter().flat_map(|chunk| entries(chunk)).collect()
+}
+
+fn component() -> impl Strategy<Value = Vec<u8>> {
+    let any = proptest::collection::vec(prop_oneof![Just(b'.'), Just(b'a'), 1u8..=255], 1..8);
+    any.prop_filter("a component", |part| is_plain(part) && !part.contains(&b'/'))
+}
+
+fn extents() -> impl Strategy<Value = (u64, Vec<(u64, u64)>)> {
+    (proptest::collection::vec((1u64..1_000, 1u64..1_000), 0..5), 0u64..100).prop_map(|(steps, tail)| {
+        let mut at = 0;
+        let data = steps
+            .iter()
+            .map(|(hole, len)| {
+                let offset = at + hole;
+                at = offset + len;
+                (offset, *len)
+            })
+            .collect();
+        (at + tail, data)
+    })
+}
+
+fn kind() -> impl Strategy<Value = Kind> {
+    prop_oneof![
+        (any::<u64>(), any::<i64>(), 0u16..=0o7777, any::<Option<[u8; 32]>>())
+            .prop_map(|(size, mtime, mode, hash)| Kind::File(File { size, mtime, mode, hash, data: None })),
+        (extents(), any::<i64>(), 0u16..=0o7777).prop_map(|((size, data), mtime, mode)| Kind::File(File {
+            size,
+            mtime,
+            mode,
+            hash: None,
+            data: Some(data)
+        })),
+        (any::<i64>(), 0u16..=0o7777).prop_map(|(mtime, mode)| Kind::Directory { mtime, mode }),
+        (any::<i64>(), proptest::collection::vec(1u8..=255, 1..50))
+            .prop_map(|(mtime, target)| Kind::Symlink { mtime, target }),
+        any::<u32>().prop_map(|to| Kind::HardLink { to }),
+    ]
+}
+
+fn entry() -> impl Strategy<Value = Entry> {
+    (proptest::collection::vec(component(), 1..4), kind())
+        .prop_map(|(parts, kind)| Entry { path: parts.join(&b'/'), kind })
+}
+
+#[test]
+fn paths_lead_nowhere_but_down() {
+    for good in [&b"a"[..], b"a/b", b"...", b".hidden", b"\xff\xfe/\n", &[b'n'; 255]] {
+        assert!(is_plain(good), "{good:?}");
+    }
+    let long = [b"d/".repeat(MAX_PATH / 2), b"d".to_vec()].concat();
+    let bad = [&b""[..], b".", b"..", b"/a", b"a/", b"a//b", b"a/./b", b"a/../../b", b"a\0b", &[b'n'; 256], &long];
+    for bad in bad {
+        assert!(!is_plain(bad), "{bad:?}");
+        assert!(file(bad, 1).check().is_err(), "{bad:?}");
+    }
+}
+
+#[test]
+fn what_would_leave_its_folder_is_not_read() {
+    let good: Vec<u8> = chunks(&[file(b"a/bc", 1)]).next().expect("a chunk");
+    let at = good.windows(4).position(|part| part == b"a/bc").expect("its path");
+    let mut bad = good.clone();
+    bad[at..at + 4].copy_from_slice(b"../c");
+    assert_eq!(read(&[bad]), Err(WireError::Field { frame: "Entries", field: "path" }));
+    // A prefix that the entry before does not have.
+    let mut bad = good;
+    bad[2] = 1;
+    assert_eq!(read(&[bad]), Err(WireError::Field { frame: "Entries", field: "shared path" }));
+}
+
+#[test]
+fn data_extents_ascend_and_lie_within_the_file() {
+    assert_eq!(sparse(100, &[]).check(), Ok(()));
+    assert_eq!(sparse(100, &[(0, 10), (20, 80)]).check(), Ok(()));
+    let bad: [&[(u64, u64)]; 7] = [
+        &[(0, 0)],
+        &[(0, 101)],
+        &[(100, 1)],
+        &[(10, 10), (15, 10)],
+        &[(10, 10), (20, 1)],
+        &[(10, 1), (5, 1)],
+        &[(u64::MAX, 2)],
+    ];
+    for data in bad {
+        assert_eq!(sparse(100, data).check(), Err("list of data extents"), "{data:?}");
+    }
+    let many: Vec<(u64, u64)> = (0..=MAX_EXTENTS as u64).map(|i| (i * 2, 1)).collect();
+    assert_eq!(sparse(1 << 20, &many).check(), Err("list of data extents"));
+    assert_eq!(sparse(1 << 20, &many[1..]).check(), Ok(()));
+}
+
+#[test]
+fn chunks_are_bounded_and_stand_alone() {
+    let all: Vec<Entry> = (0..20_000u64).map(|i| file(format!("folder/file{i:05}").as_bytes(), i)).collect();
+    let parts: Vec<Vec<u8>> = chunks(&all).collect();
+    assert!(parts.len() > 5 && parts.iter().all(|part| part.len() <= MAX_CHUNK), "{} chunks", parts.len());
+    let bytes: usize = parts.iter().map(Vec::len).sum();
+    assert!(bytes < 20_000 * 30, "shared parts of paths are said once: {bytes} bytes");
+    assert_eq!(read(&parts), Ok(all.clone()));
+    let last = parts.last().expect("a chunk");
+    let tail: Vec<Entry> = entries(last).collect::<Result<_, _>>().expect("read by itself");
+    assert_eq!(tail, all[all.len() - tail.len()..]);
+}
+
+proptest! {
+    #[test]
+    fn a_manifest_comes_back_as_it_went(all in proptest::collection::vec(entry(), 0..40)) {
+        prop_assert!(all.iter().all(|entry| entry.check().is_ok()));
+        let parts: Vec<Vec<u8>> = chunks(&all).collect();
+        prop_assert_eq!(read(&parts), Ok(all));
+    }
+
+    #[test]
+    fn no_bytes_make_the_reader_panic(chunk in proptest::collection::vec(any::<u8>(), 0..300)) {
+        let read: Vec<_> = entries(&chunk).collect();
+        prop_assert!(read.iter().rev().skip(1).all(Result::is_ok), "an error is the last word");
+        for entry in read.into_iter().flatten() {
+            prop_assert_eq!(entry.check(), Ok(()));
+        }
+    }
+
+    #[test]
+    fn a_damaged_manifest_is_read_or_refused(all in proptest::collection::vec(entry(), 1..10), at in any::<prop::sample::Index>(), to in any::<u8>()) {
+        let mut chunk = chunks(&all).next().expect("a chunk");
+        let at = at.index(chunk.len());
+        chunk[at] = to;
+        for entry in entries(&chunk).flatten() {
+            prop_assert_eq!(entry.check(), Ok(()));
+        }
+    }
+}
