@@ -109,6 +109,16 @@ pub enum Error {
         /// Which.
         path: PathBuf,
     },
+    /// Something of another kind is where an entry belongs.
+    #[error("there is {found} at {path}, where {what} belongs; nothing follows or replaces it: move it away, or send to another folder", path = path.display())]
+    InTheWay {
+        /// Where.
+        path: PathBuf,
+        /// What belongs there.
+        what: &'static str,
+        /// What is there.
+        found: &'static str,
+    },
     /// The other side does not speak our protocol as written.
     #[error("the peer broke the protocol: {0}")]
     Protocol(String),
@@ -133,7 +143,11 @@ impl Error {
             Error::NoPath { .. } => 5,
             Error::Interrupted { .. } | Error::Stopped { .. } => 6,
             Error::SourceChanged { .. } | Error::Integrity { .. } => 7,
-            Error::Disk { .. } | Error::Receiver { .. } | Error::NoSpace { .. } | Error::Exists { .. } => 8,
+            Error::Disk { .. }
+            | Error::Receiver { .. }
+            | Error::NoSpace { .. }
+            | Error::Exists { .. }
+            | Error::InTheWay { .. } => 8,
             Error::Protocol(_) => 9,
             Error::System { .. } => 10,
         }

@@ -21,11 +21,11 @@ pub enum Event {
     Started {
         /// The other side's key.
         peer: Fingerprint,
-        /// Files in the transfer.
+        /// Regular files in the transfer, those included that need not be sent.
         files: usize,
-        /// Bytes of all files.
+        /// Bytes of all files; holes are none.
         total: Bytes,
-        /// Of these, bytes that an earlier attempt already brought over.
+        /// Of these, bytes that are there already: of files that have not changed, or from an earlier attempt.
         resumed: Bytes,
     },
     /// A path changed its state.
@@ -38,8 +38,8 @@ pub enum Event {
         name: String,
         /// Its size.
         size: Bytes,
-        /// BLAKE3 of its contents, in hex; what `b3sum` prints.
-        blake3: String,
+        /// BLAKE3 of its contents, in hex; what `b3sum` prints. Not known of a file with holes.
+        blake3: Option<String>,
     },
     /// Something worth a line to a person that ends nothing.
     Notice {
@@ -133,7 +133,7 @@ pub struct Summary {
     pub files: usize,
     /// Bytes of all files.
     pub total: Bytes,
-    /// Bytes that this session moved (earlier attempts not counted, repeats not counted).
+    /// Bytes that this session moved (neither what was there before nor repeats counted).
     pub moved: Bytes,
     /// Bytes sent more than once in this session.
     pub repeated: Bytes,

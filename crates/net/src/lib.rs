@@ -17,7 +17,7 @@ pub use error::Error;
 pub use event::{Event, Events, PathEvent, PathProgress, PathState, Progress, Summary};
 pub use identity::{Fingerprint, Identity, Token};
 pub use options::{
-    CongestionControl, Credential, DEFAULT_PORT, PathClass, PathSpec, ReceiveOptions, Remote, SendOptions,
+    CongestionControl, Credential, DEFAULT_PORT, PathClass, PathSpec, ReceiveOptions, Remote, Selection, SendOptions,
 };
 pub use receive::receive;
 pub use send::{Carries, PathProbe, probe, send};

@@ -142,12 +142,27 @@ pub enum CongestionControl {
     Named(String),
 }
 
+/// What of the sources is sent, and how it is told what has not changed.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    /// Patterns as in `.gitignore`; if there are any, only files that match one are sent, or that are in a folder that does.
+    pub include: Vec<String>,
+    /// Patterns as in `.gitignore`; what matches one is not sent, and if it is a folder, nothing in it.
+    pub exclude: Vec<String>,
+    /// Names below the one source, or below the current folder; nothing else is sent. Folders among them are sent without what is in them.
+    pub files_from: Option<Vec<PathBuf>>,
+    /// A file is what it was if its contents hash to the same, instead of if size and time are the same.
+    pub checksum: bool,
+}
+
 /// What `send` is asked to do.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "one a flag of the command line")]
 pub struct SendOptions {
-    /// Regular files.
+    /// Files and folders. `folder` arrives as a folder of that name; of `folder/` and `.` arrives what is in it.
     pub sources: Vec<PathBuf>,
+    /// What of them is sent.
+    pub selection: Selection,
     /// The receiver.
     pub to: Remote,
     /// How it is known.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use net::{
     CongestionControl, Credential, Error, Event, Events, Identity, PathClass, PathSpec, ReceiveOptions, Remote,
-    SendOptions, Summary, Token,
+    Selection, SendOptions, Summary, Token,
 };
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -63,6 +63,7 @@ fn receive_options(scratch: &Scratch, identity: &Identity, token: &Token) -> Rec
 fn send_options(sources: &[&Path], port: u16, token: &Token) -> SendOptions {
     SendOptions {
         sources: sources.iter().map(|path| path.to_path_buf()).collect(),
+        selection: Selection::default(),
         to: Remote { host: "127.0.0.1".into(), port },
         credential: Credential::Token(token.clone()),
         identity: Identity::generate().expect("a key"),

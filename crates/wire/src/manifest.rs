@@ -27,6 +27,8 @@ pub const MAX_COMPONENT: usize = 255;
 pub const MAX_TARGET: usize = 4095;
 /// The most extents of data that a sparse file may have.
 pub const MAX_EXTENTS: usize = 1024;
+/// The name at the top that no entry has: the receiver keeps there what is not whole yet.
+pub const RESERVED: &[u8] = b".anabranch-partial";
 /// The bits that a mode may have.
 pub const MODE_BITS: u16 = 0o7777;
 
@@ -94,12 +96,13 @@ impl File {
     }
 }
 
-/// Whether a path is relative and plain: components that are neither empty nor `.` nor `..` nor too long, without a NUL. Such a path
-/// leads nowhere but down.
+/// Whether a path is relative and plain: components that are neither empty nor `.` nor `..` nor too long, without a NUL, and the first not
+/// [`RESERVED`]. Such a path leads nowhere but down.
 #[must_use]
 pub fn is_plain(path: &[u8]) -> bool {
     let plain = |part: &[u8]| !part.is_empty() && part.len() <= MAX_COMPONENT && part != b"." && part != b"..";
-    path.len() <= MAX_PATH && !path.contains(&0) && path.split(|&byte| byte == b'/').all(plain)
+    let mut parts = path.split(|&byte| byte == b'/');
+    path.len() <= MAX_PATH && !path.contains(&0) && parts.clone().all(plain) && parts.next() != Some(RESERVED)
 }
 
 impl Entry {

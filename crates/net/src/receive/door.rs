@@ -8,14 +8,16 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
-use transfer::{FileEntry, Layout};
-use units::Bytes;
+use transfer::Tree;
 use wire::Frame;
-use wire::frame::{AbortCode, Hello, SessionId, VERSION, Welcome};
+use wire::frame::{AbortCode, Hello, Range, SessionId, VERSION, Welcome};
+use wire::manifest::{self, Kind};
 
+use super::directory::Directory;
 use super::path;
-use super::session::Session;
-use super::target::Directory;
+use super::session::{Session, want_frames};
+use super::staging::Staging;
+use super::survey::Survey;
 use crate::clock::Clock;
 use crate::conn::{Conn, ConnError};
 use crate::identity::random;
@@ -54,8 +56,8 @@ const STRANGER_PATIENCE: Duration = Duration::from_secs(10);
 const STRANGER_BYTES: usize = 4_096;
 /// How long one that is refused may take to read why.
 const LINGER: Duration = Duration::from_secs(1);
-/// The most that a manifest's names may add up to.
-const MANIFEST_BYTES: usize = 16 << 20;
+/// The most memory that a manifest may take: some two million entries.
+const MANIFEST_BYTES: usize = 256 << 20;
 
 impl Door {
     pub(crate) fn new(options: ReceiveOptions, events: Events) -> Result<Door, Error> {
@@ -193,9 +195,9 @@ impl Door {
         hello: &Hello,
         peer: Fingerprint,
     ) -> Result<Option<Arc<Session>>, ConnError> {
-        let layout = match self.manifest(conn).await? {
-            Ok(layout) => layout,
-            Err(text) => return Err(refuse(conn, AbortCode::Refused, text).await),
+        let tree = match self.manifest(conn).await? {
+            Ok(tree) => tree,
+            Err(text) => return Err(refuse(conn, AbortCode::Protocol, text).await),
         };
         let id = random().map_err(|error| ConnError::Io(std::io::Error::other(error)))?;
         let addresses = self.addresses(conn);
@@ -203,10 +205,11 @@ impl Door {
         conn.flush().await?;
         let mut wishes = hello.wishes;
         wishes.overwrite |= self.options.overwrite;
-        if let Err((code, text)) = self.check(&layout, wishes) {
-            return Err(refuse(conn, code, text).await);
-        }
         if wishes.dry_run {
+            match self.rehearse(conn, tree, wishes).await? {
+                Ok(want) => want_frames(&want).for_each(|frame| conn.push(&frame)),
+                Err(error) => return Err(refuse(conn, code_of(&error), error.to_string()).await),
+            }
             conn.push(&Frame::Ready);
             conn.flush().await?;
             answer_probes(conn).await?;
@@ -215,18 +218,18 @@ impl Door {
         if let Err(text) = self.supersede(peer).await {
             return Err(refuse(conn, AbortCode::Refused, text).await);
         }
-        let session = match self.open(conn, id, peer, layout, wishes).await? {
+        let session = match self.open(conn, id, peer, tree, wishes).await? {
             Ok(session) => Arc::new(session),
             Err(error) => return Err(refuse(conn, code_of(&error), error.to_string()).await),
         };
         let _ = self.events.send(Event::Started {
             peer,
-            files: session.layout.files().len(),
-            total: session.layout.total(),
+            files: session.tree().file_count(),
+            total: session.tree().data(),
             resumed: session.resumed(),
         });
         self.state().session = Some(Arc::clone(&session));
-        session.have().iter().for_each(|frame| conn.push(frame));
+        session.answer().iter().for_each(|frame| conn.push(frame));
         conn.push(&Frame::Ready);
         conn.flush().await?;
         self.opened.notify_one();
@@ -234,57 +237,52 @@ impl Door {
         Ok(Some(session))
     }
 
-    async fn manifest(&self, conn: &mut Conn) -> Result<Result<Layout, String>, ConnError> {
-        let mut files = Vec::new();
+    async fn manifest(&self, conn: &mut Conn) -> Result<Result<Tree, String>, ConnError> {
+        let mut entries = Vec::new();
         let mut bytes = 0;
         loop {
             let end = conn.receive(|frame| match frame {
-                Frame::File(file) => {
-                    bytes += file.name.len() + size_of::<FileEntry>();
-                    if bytes > MANIFEST_BYTES {
-                        return Err(ConnError::Unexpected("endless manifest".into()));
+                Frame::Entries(chunk) => {
+                    for entry in wire::manifest::entries(chunk) {
+                        let entry = entry?;
+                        bytes += footprint(&entry);
+                        if bytes > MANIFEST_BYTES {
+                            return Err(ConnError::Unexpected("endless manifest".into()));
+                        }
+                        entries.push(entry);
                     }
-                    files.push(FileEntry {
-                        name: file.name.to_vec(),
-                        size: Bytes(file.size),
-                        mtime_nanos: file.mtime,
-                        mode: file.mode,
-                    });
                     Ok(None)
                 }
                 Frame::ManifestEnd(count) => Ok(Some(count)),
                 other => Err(ConnError::Unexpected(String::from(&other))),
             });
-            if let Some(count) =
-                timeout(STRANGER_PATIENCE, end).await.map_err(|_| ConnError::Silent(STRANGER_PATIENCE))??
-            {
-                if usize::try_from(count) != Ok(files.len()) || files.is_empty() {
-                    return Err(ConnError::Unexpected("manifest that does not add up".into()));
+            let end = timeout(STRANGER_PATIENCE, end).await.map_err(|_| ConnError::Silent(STRANGER_PATIENCE));
+            match end.flatten() {
+                Ok(None) => {}
+                Ok(Some(count)) if usize::try_from(count) == Ok(entries.len()) && !entries.is_empty() => {
+                    return Ok(Tree::new(entries).map_err(|error| error.to_string()));
                 }
-                if files.iter().any(|file| file.name.contains(&b'/')) {
-                    return Ok(Err("this version takes plain file names only".into()));
-                }
-                return Ok(Layout::new(files).map_err(|error| error.to_string()));
+                Ok(Some(_)) => return Ok(Err("the manifest does not add up".into())),
+                Err(error @ (ConnError::Wire(_) | ConnError::Unexpected(_))) => return Ok(Err(error.to_string())),
+                Err(error) => return Err(error),
             }
         }
     }
 
-    /// Whether the files may come: names free, room enough.
-    fn check(&self, layout: &Layout, wishes: wire::frame::Wishes) -> Result<(), (AbortCode, String)> {
-        let told = |error: Error| (code_of(&error), error.to_string());
-        let mut held = Bytes::ZERO;
-        for file in layout.files() {
-            if !wishes.overwrite && self.directory.exists(&file.name).map_err(told)? {
-                let path = self.directory.path().join(std::ffi::OsStr::new(&*String::from_utf8_lossy(&file.name)));
-                return Err(told(Error::Exists { path }));
-            }
-            held += self.directory.held_bytes(&file.name);
-        }
-        let (need, free) = (layout.total(), self.directory.free().map_err(told)?);
-        if need > free + held {
-            return Err(told(Error::NoSpace { path: self.directory.path().to_path_buf(), need, free }));
-        }
-        Ok(())
+    /// Says which entries would have to come, and changes nothing. The sender is pinged meanwhile.
+    async fn rehearse(
+        &self,
+        conn: &mut Conn,
+        tree: Tree,
+        wishes: wire::frame::Wishes,
+    ) -> Result<Result<Vec<Range>, Error>, ConnError> {
+        let directory = Arc::clone(&self.directory);
+        alive(conn, move || {
+            let staging = Staging::look(&directory)?;
+            let survey = Survey::new(&directory, staging.as_ref(), &tree, wishes)?;
+            Ok(survey.ranges(&tree))
+        })
+        .await
     }
 
     /// Makes room for a new session of `peer`: an older one of the same sender is what a restarted sender left behind.
@@ -305,28 +303,17 @@ impl Door {
         Err("an earlier session of the same sender is still writing to the disk".into())
     }
 
-    /// Opens the session's files on a thread of its own, and pings the sender while an earlier attempt is read.
+    /// Opens the session. The sender is pinged while what is there is read.
     async fn open(
         &self,
         conn: &mut Conn,
         id: SessionId,
         peer: Fingerprint,
-        layout: Layout,
+        tree: Tree,
         wishes: wire::frame::Wishes,
     ) -> Result<Result<Session, Error>, ConnError> {
         let (directory, clock, events) = (Arc::clone(&self.directory), self.clock, self.events.clone());
-        let mut opening = tokio::task::spawn_blocking(move || {
-            Session::open(id, peer, layout, wishes, directory, clock, events, &mut || {})
-        });
-        loop {
-            tokio::select! {
-                opened = &mut opening => return Ok(opened.expect("opening files does not panic")),
-                () = tokio::time::sleep(Duration::from_millis(500)) => {
-                    conn.push(&Frame::Ping(0));
-                    conn.flush().await?;
-                }
-            }
-        }
+        alive(conn, move || Session::open(id, peer, tree, wishes, directory, clock, events)).await
     }
 
     /// Addresses under which the sender may reach this host besides the one it used.
@@ -355,6 +342,33 @@ impl Door {
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().expect("no panic while held")
     }
+}
+
+/// Does what may take long on a thread of its own, and pings the sender meanwhile.
+async fn alive<T: Send + 'static>(
+    conn: &mut Conn,
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<Result<T, Error>, ConnError> {
+    let mut working = tokio::task::spawn_blocking(work);
+    loop {
+        tokio::select! {
+            done = &mut working => return Ok(done.expect("looking at files does not panic")),
+            () = tokio::time::sleep(Duration::from_millis(500)) => {
+                conn.push(&Frame::Ping(0));
+                conn.flush().await?;
+            }
+        }
+    }
+}
+
+/// Memory that an entry takes, about.
+fn footprint(entry: &manifest::Entry) -> usize {
+    let more = match &entry.kind {
+        Kind::File(file) => file.data.as_ref().map_or(0, |data| data.len() * size_of::<(u64, u64)>()),
+        Kind::Symlink { target, .. } => target.len(),
+        Kind::Directory { .. } | Kind::HardLink { .. } => 0,
+    };
+    size_of::<manifest::Entry>() + entry.path.len() + more
 }
 
 /// Counts what a dry run sends to measure its path, until it closes.
@@ -397,7 +411,7 @@ async fn refuse(conn: &mut Conn, code: AbortCode, text: String) -> ConnError {
 /// How a failure of ours is told to the sender.
 pub(crate) fn code_of(error: &Error) -> AbortCode {
     match error {
-        Error::Exists { .. } => AbortCode::Exists,
+        Error::Exists { .. } | Error::InTheWay { .. } => AbortCode::Exists,
         Error::NoSpace { .. } => AbortCode::NoSpace,
         Error::Disk { .. } | Error::System { .. } => AbortCode::Disk,
         Error::Integrity { .. } | Error::SourceChanged { .. } => AbortCode::Integrity,

@@ -1,12 +1,17 @@
 //! The receiving side of a transfer.
 //!
 //! [`receive`] listens, lets senders in ([`door`]) and waits for the outcome of their sessions. Each path has a task ([`path`]) that
-//! writes what arrives into the session's files ([`target`]).
+//! writes what arrives ([`session`]): small files whole into a hidden folder ([`staging`]), large ones into parts with journals ([`large`]). In
+//! batches they are synced and get their names ([`settle`]). What need not come at all is found before ([`survey`]).
 
+mod directory;
 mod door;
+mod large;
 mod path;
 mod session;
-mod target;
+mod settle;
+mod staging;
+mod survey;
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -24,7 +29,7 @@ use session::Session;
 
 /// Progress is told this often.
 const TICK: Duration = Duration::from_millis(100);
-/// What is journaled is brought to the disk this often.
+/// What is whole or journaled is brought to the disk this often.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
 /// How long the sender may take to hear why its transfer failed.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -108,7 +113,7 @@ async fn attend(door: &Arc<Door>) -> Result<Summary, Error> {
         }
         if Instant::now() >= next_sync {
             let syncing = Arc::clone(&session);
-            let synced = tokio::task::spawn_blocking(move || syncing.sync()).await.expect("syncing does not panic");
+            let synced = tokio::task::spawn_blocking(move || syncing.settle()).await.expect("syncing does not panic");
             if let Err(error) = synced {
                 let _ = session.fail(error);
             }
@@ -129,8 +134,8 @@ fn summary(session: &Session, rates: &mut Rates, at: Time, sync: Span) -> Summar
     let began = session.began;
     let carried = session.carried().into_iter();
     Summary {
-        files: session.layout.files().len(),
-        total: session.layout.total(),
+        files: session.tree().file_count(),
+        total: session.tree().data(),
         moved: session.received(),
         repeated: Bytes::ZERO,
         elapsed: at - began,
@@ -179,7 +184,7 @@ impl Rates {
                 retransmits: 0,
             });
         }
-        let total = session.layout.total();
+        let total = session.tree().data();
         let done = session.resumed() + received;
         let rate: Rate = paths.iter().map(|path| path.rate).sum();
         let eta = (rate > Rate::ZERO).then(|| (total - done) / rate);

@@ -76,19 +76,15 @@ pub(crate) async fn serve(conn: &mut Conn, session: &Arc<Session>, name: &str) -
     }
 }
 
-/// Starts finishing whatever became whole, away from the paths: a disk may take its time.
+/// Starts finishing if everything is there, away from the paths: a disk may take its time.
 pub(crate) fn finish_files(session: &Arc<Session>) {
-    let ready = session.take_finished();
-    if ready.is_empty() {
+    if !session.begin_to_finish() {
         return;
     }
     let session = Arc::clone(session);
     tokio::task::spawn_blocking(move || {
-        for (file, root) in ready {
-            if let Err(error) = session.finish(file, root) {
-                let _ = session.fail(error);
-                return;
-            }
+        if let Err(error) = session.finish() {
+            let _ = session.fail(error);
         }
     });
 }

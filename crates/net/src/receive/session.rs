@@ -5,12 +5,16 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::Notify;
 use transfer::digest::block_cv;
-use transfer::{BLOCK, Cv, Extent, ExtentSet, Layout, Receiver, Verdict};
+use transfer::{BLOCK, Cv, Extent, ExtentSet, Object, Packing, Receiver, Tree, Verdict};
 use units::{Bytes, Span, Time};
 use wire::Frame;
 use wire::frame::{Data, Range, SessionId, Wishes};
 
-use super::target::{Directory, Target};
+use super::directory::Directory;
+use super::large::{Part, names};
+use super::settle::{Settled, Site, Whole};
+use super::staging::{Staging, key};
+use super::survey::Survey;
 use crate::clock::Clock;
 use crate::conn::ConnError;
 use crate::{Error, Event, Events, Fingerprint};
@@ -19,17 +23,24 @@ use crate::{Error, Event, Events, Fingerprint};
 pub(crate) struct Session {
     pub(crate) id: SessionId,
     pub(crate) peer: Fingerprint,
-    pub(crate) layout: Layout,
-    pub(crate) wishes: Wishes,
     pub(crate) clock: Clock,
     /// When it was agreed on.
     pub(crate) began: Time,
     pub(crate) events: Events,
-    directory: Arc<Directory>,
-    targets: Vec<Target>,
+    site: Site,
+    /// The entries that are wanted, as the sender is told.
+    want: Vec<Range>,
+    /// Files of which only mode or time must be set.
+    stale: Vec<usize>,
+    /// Large files that have begun to arrive, by object.
+    parts: Mutex<BTreeMap<usize, Arc<Part>>>,
     core: Mutex<Receiver>,
     resumed: Bytes,
     members: Mutex<Members>,
+    /// Files that are whole and wait for their names.
+    whole: Mutex<Vec<Whole>>,
+    /// Held while files get their names.
+    settled: Mutex<Settled>,
     /// Rings when the session is over, well or badly.
     pub(crate) over: Notify,
     /// Rings when the session was superseded: everybody closes.
@@ -45,27 +56,14 @@ struct Members {
     announcements: Vec<u8>,
     /// Blocks that were refused and did not come again yet: a sender that lost the path of the refusal must hear it on the next.
     refused: ExtentSet,
-    finishing: Finishing,
+    /// Whether somebody is bringing the transfer to its end.
+    finishing: bool,
+    /// How many objects are getting their names, and how many have them.
+    naming: usize,
+    named: usize,
     sync: Span,
     outcome: Outcome,
     carried: BTreeMap<String, Carried>,
-}
-
-/// How far files have come that are whole: they are finished by several threads, and not always in order.
-#[derive(Default)]
-struct Finishing {
-    /// The first file that nobody finishes yet.
-    next: usize,
-    /// How many have their names.
-    named: usize,
-}
-
-impl Finishing {
-    /// A file has got its name. Returns whether all `of` them have theirs now.
-    fn handle_named(&mut self, of: usize) -> bool {
-        self.named += 1;
-        self.named == of
-    }
 }
 
 /// How the session stands.
@@ -95,61 +93,91 @@ pub(crate) struct Mailbox {
 const MOST_REFUSALS: u64 = 16;
 
 impl Session {
-    /// Opens the files of `layout` in `directory`; `alive` is called while that takes its time.
+    /// Compares `tree` with what is in `directory`, and opens what an earlier attempt left there.
     #[expect(clippy::too_many_arguments, reason = "the parts of a session, each of its own type")]
     pub(crate) fn open(
         id: SessionId,
         peer: Fingerprint,
-        layout: Layout,
+        tree: Tree,
         wishes: Wishes,
         directory: Arc<Directory>,
         clock: Clock,
         events: Events,
-        alive: &mut dyn FnMut(),
     ) -> Result<Session, Error> {
-        let mut targets = Vec::with_capacity(layout.files().len());
+        let staging = Arc::new(Staging::open(&directory)?);
+        let survey =
+            Survey::new(&directory, Some(&staging), &tree, wishes).inspect_err(|_| staging.leave(&directory))?;
+        let packing = Packing::new(&tree, |index| survey.wanted.contains(&index));
+        let packing = Arc::new(packing.map_err(|error| Error::Protocol(error.to_string()))?);
+        let layout = packing.layout();
         let mut have = ExtentSet::new();
-        let mut hashes = Vec::new();
-        for (index, file) in layout.files().iter().enumerate() {
-            let (target, held) = directory.target(file, peer, id, wishes.restart, alive)?;
-            let first = layout.file_extent(index).expect("a file of the layout").start / BLOCK;
-            for (block, cv) in held {
-                have.insert(layout.block_extent(first + block).expect("the journal's blocks lie in the file"));
-                hashes.push((first + block, cv));
+        let (mut hashes, mut parts) = (Vec::new(), BTreeMap::new());
+        for object in 0..layout.objects() {
+            let Some(Object::Large(index)) = packing.object(object) else { continue };
+            let path = &tree.entries()[index].path;
+            let journal = names(path).1;
+            // Without a journal there is nothing to go on from: it is opened when something comes.
+            if survey.listing.get(&key(path)).is_some_and(|left| left.contains(&journal)) {
+                let file = tree.file(index).expect("a file of the tree");
+                let (part, held) = Part::open(&staging, &packing, object, path, file, peer, id, wishes.restart)?;
+                let first = layout.object_extent(object).expect("an object of the layout").start / BLOCK;
+                for (block, cv) in held {
+                    have.insert(layout.block_extent(first + block).expect("the journal's blocks lie in the object"));
+                    hashes.push((first + block, cv));
+                }
+                parts.insert(object, Arc::new(part));
             }
-            targets.push(target);
         }
-        let resumed = have.total();
-        let mut core = Receiver::new(&layout, &have);
+        let mut core = Receiver::new(layout, &have);
+        let mut whole = Vec::new();
         for (block, cv) in hashes {
-            core.handle_journalled(block, cv).expect("only whole blocks were named");
+            if let Some((object, root)) = core.handle_journalled(block, cv).expect("only whole blocks were named") {
+                whole.push(Whole::Large(object, root, Arc::clone(&parts[&object])));
+            }
         }
+        let mut small = survey.staged.clone();
+        for &index in &survey.empty {
+            let file = tree.file(index).expect("a file of the tree");
+            small.push(staging.put(index, &tree.entries()[index].path, file, &[])?);
+        }
+        if !small.is_empty() {
+            whole.push(Whole::Small(None, small));
+        }
+        let resumed = tree.data() - layout.total() + have.total();
         Ok(Session {
             id,
             peer,
-            layout,
-            wishes,
             clock,
             began: clock.now(),
             events,
-            directory,
-            targets,
+            want: survey.ranges(&tree),
+            stale: survey.stale,
+            parts: Mutex::new(parts),
             core: Mutex::new(core),
             resumed,
             members: Mutex::default(),
+            whole: Mutex::new(whole),
+            settled: Mutex::default(),
             over: Notify::new(),
             closing: Notify::new(),
+            site: Site { directory, staging, tree, packing, wishes },
         })
     }
 
-    /// What is verified from an earlier attempt, as frames.
-    pub(crate) fn have(&self) -> Vec<Frame<'static>> {
-        let core = self.core();
-        let ranges: Vec<Range> = core.verified().iter().map(|e| Range { start: e.start, len: e.len }).collect();
-        ranges.chunks(wire::frame::MAX_RANGES).map(|ranges| Frame::Have(ranges.to_vec())).collect()
+    /// What arrives.
+    pub(crate) fn tree(&self) -> &Tree {
+        &self.site.tree
     }
 
-    /// Bytes from earlier attempts.
+    /// What is wanted, and what of it is verified from an earlier attempt, as frames.
+    pub(crate) fn answer(&self) -> Vec<Frame<'static>> {
+        let core = self.core();
+        let have: Vec<Range> = core.verified().iter().map(|e| Range { start: e.start, len: e.len }).collect();
+        let want = want_frames(&self.want);
+        want.chain(have.chunks(wire::frame::MAX_RANGES).map(|ranges| Frame::Have(ranges.to_vec()))).collect()
+    }
+
+    /// Bytes that were there before.
     pub(crate) fn resumed(&self) -> Bytes {
         self.resumed
     }
@@ -183,15 +211,14 @@ impl Session {
     pub(crate) fn handle_data(&self, path: &str, data: &Data<'_>) -> Result<Range, ConnError> {
         let extent = Extent::new(data.position, data.payload.len() as u64);
         let fresh = self.core().handle_data(extent).map_err(broken)?;
-        let place = self.layout.locate(extent.start).expect("the core checked that it lies in a file");
-        let target = &self.targets[place.file];
-        for piece in &fresh.pieces {
-            let skip = usize::try_from(piece.start - extent.start).expect("within the payload");
-            let bytes = &data.payload[skip..skip + usize::try_from(piece.len).expect("within the payload")];
-            if let Err(error) = target.write(place.offset + (piece.start - extent.start), bytes) {
-                fresh.pieces.iter().for_each(|piece| self.core().handle_abandoned(*piece));
-                return Err(self.fail(error));
-            }
+        let block = extent.start / BLOCK;
+        let whole = self.site.packing.layout().block_extent(block).expect("the core checked that it lies in an object");
+        // A block that comes in one piece is hashed where it lies, in the cache; and if it is a pack, it is not written before.
+        let is_whole = whole == extent && fresh.duplicate == Bytes::ZERO && data.block_hash.is_some();
+        let object = self.object(extent);
+        if let Err(error) = self.write(object, extent, &fresh.pieces, data.payload, is_whole) {
+            fresh.pieces.iter().for_each(|piece| self.core().handle_abandoned(*piece));
+            return Err(self.fail(error));
         }
         let mut ready = Vec::new();
         {
@@ -200,24 +227,15 @@ impl Session {
                 core.handle_written(*piece).map_err(broken)?;
             }
             if let Some(hash) = data.block_hash {
-                core.handle_hash(extent.start / BLOCK, Cv(hash)).map_err(broken)?;
+                core.handle_hash(block, Cv(hash)).map_err(broken)?;
             }
             while let Some(block) = core.poll_verify() {
                 ready.push(block);
             }
         }
         for block in ready {
-            // A block that came in one piece is hashed where it lies, in the cache.
-            let in_memory = block.extent == extent && fresh.duplicate == Bytes::ZERO;
-            let place = self.layout.locate(block.extent.start).expect("a block lies in a file");
-            let target = &self.targets[place.file];
-            let found = if in_memory {
-                Ok(block_cv(self.layout.files()[place.file].size.0, place.offset, data.payload))
-            } else {
-                target.hash_block(place.offset)
-            };
-            let found = found.map_err(|error| self.fail(error))?;
-            self.verified(block, found == block.expected, place.offset / BLOCK, target)?;
+            let in_memory = (is_whole && block.extent == extent).then_some(data.payload);
+            self.verify(block, in_memory).map_err(|error| self.fail(error))?;
         }
         if fresh.duplicate.0 < extent.len {
             let elapsed = self.clock.now() - Time::ZERO;
@@ -229,81 +247,221 @@ impl Session {
         Ok(Range { start: extent.start, len: extent.len })
     }
 
-    fn verified(&self, block: transfer::Block, ok: bool, in_file: u64, target: &Target) -> Result<(), ConnError> {
-        if ok {
-            // Journaled first: what the core counts as verified must outlive this process.
-            target.note(in_file, block.expected).map_err(|error| self.fail(error))?;
+    /// Writes the pieces of an extent that are new.
+    fn write(
+        &self,
+        object: usize,
+        extent: Extent,
+        pieces: &[Extent],
+        payload: &[u8],
+        is_whole: bool,
+    ) -> Result<(), Error> {
+        let object_extent = self.site.packing.layout().object_extent(object).expect("an object of the layout");
+        for piece in pieces {
+            let skip = usize::try_from(piece.start - extent.start).expect("within the payload");
+            let bytes = &payload[skip..skip + usize::try_from(piece.len).expect("within the payload")];
+            match self.site.packing.object(object) {
+                Some(Object::Large(_)) => self.part(object)?.write(piece.start, bytes)?,
+                _ if is_whole => {}
+                _ => self.site.staging.spool(object, piece.start - object_extent.start, bytes)?,
+            }
         }
+        Ok(())
+    }
+
+    /// Hashes a block that is all there, from memory if it is there; what is good is noted, or staged.
+    fn verify(&self, block: transfer::Block, in_memory: Option<&[u8]>) -> Result<(), Error> {
+        let object = self.object(block.extent);
+        let object_extent = self.site.packing.layout().object_extent(object).expect("an object of the layout");
+        let offset = block.extent.start - object_extent.start;
+        let hashed = in_memory.map(|bytes| block_cv(object_extent.len, offset, bytes));
+        match self.site.packing.object(object).expect("an object of the layout") {
+            Object::Large(file) => {
+                let part = self.part(object)?;
+                let found = hashed.map_or_else(|| part.hash_block(block.extent), Ok)?;
+                let ok = found == block.expected;
+                if ok {
+                    // Journaled first: what the core counts as verified must outlive this process.
+                    part.note(offset / BLOCK, block.expected)?;
+                }
+                let finished = self.verified(block, ok, file, offset / BLOCK)?;
+                if let Some((object, root)) = finished {
+                    self.whole().push(Whole::Large(object, root, part));
+                }
+            }
+            Object::Pack(files) => {
+                let mut spooled = Vec::new();
+                let bytes = match in_memory {
+                    Some(bytes) => bytes,
+                    None => {
+                        spooled.resize(usize::try_from(block.extent.len).expect("a block fits in memory"), 0);
+                        self.site.staging.unspool(object, &mut spooled)?;
+                        &spooled
+                    }
+                };
+                let found = hashed.unwrap_or_else(|| block_cv(object_extent.len, offset, bytes));
+                let ok = found == block.expected;
+                let mut staged = Vec::new();
+                if ok {
+                    let mut rest = bytes;
+                    for &index in files {
+                        let file = self.tree().file(index).expect("a file of the tree");
+                        let (data, after) = rest.split_at(usize::try_from(file.data_len()).expect("a small one"));
+                        staged.push(self.site.staging.put(index, &self.tree().entries()[index].path, file, data)?);
+                        rest = after;
+                    }
+                    self.site.staging.unslot(object);
+                }
+                if let Some((object, root)) = self.verified(block, ok, files[0], 0)? {
+                    self.whole().push(Whole::Small(Some((object, root)), staged));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A block was hashed. Returns the object that it completes, if it does, and its hash.
+    fn verified(
+        &self,
+        block: transfer::Block,
+        ok: bool,
+        file: usize,
+        in_file: u64,
+    ) -> Result<Option<(usize, Cv)>, Error> {
         let (verdict, refusals) = {
             let mut core = self.core();
             (core.handle_verified(block.index, ok), core.refused())
         };
         match verdict {
-            Verdict::Verified { .. } => {
+            Verdict::Verified { finished } => {
                 if refusals > 0 {
                     self.members().refused.remove(block.extent);
                 }
-                Ok(())
+                Ok(finished)
             }
             Verdict::Refuse(extent) => {
-                let path = target.path().display();
+                let path = self.site.directory.shown(&self.tree().entries()[file].path);
+                let path = path.display();
                 let text = format!("block {in_file} of {path} does not match its hash: asking for it again");
                 let _ = self.events.send(Event::Notice { text });
                 if refusals > MOST_REFUSALS {
                     let what = path.to_string();
                     let detail = format!("{refusals} blocks came with another content than the sender hashed");
-                    return Err(self.fail(Error::Integrity { what, detail }));
+                    return Err(Error::Integrity { what, detail });
                 }
                 self.members().refused.insert(extent);
                 self.tell_all(&refusal(extent), false);
-                Ok(())
+                Ok(None)
             }
         }
     }
 
-    /// Files that are whole and not yet finished, each named once; the caller finishes them.
-    pub(crate) fn take_finished(&self) -> Vec<(usize, Cv)> {
-        let mut members = self.members();
-        let core = self.core();
-        let mut ready = Vec::new();
-        // Files finish nearly in order; what is looked at again and again is the first unfinished one.
-        while let Some(root) = core.root(members.finishing.next) {
-            ready.push((members.finishing.next, root));
-            members.finishing.next += 1;
+    /// Whether the caller is to bring the transfer to its end: everything is verified, and nobody else does it.
+    pub(crate) fn begin_to_finish(&self) -> bool {
+        if !self.core().is_complete() {
+            return false;
         }
-        ready
+        // Who verified the last block may still be about to hand its files over.
+        let mut members = self.members();
+        let missing = self.site.packing.layout().objects() - members.named - members.naming;
+        let waiting = self.whole().iter().filter(|whole| whole.object().is_some()).count();
+        missing == waiting
+            && matches!(members.outcome, Outcome::Running)
+            && !std::mem::replace(&mut members.finishing, true)
     }
 
-    /// Syncs, checks and renames a file. Blocks for as long as the disk takes.
-    pub(crate) fn finish(&self, file: usize, root: Cv) -> Result<(), Error> {
+    /// Gives all files their names, makes what else the tree has, and says that everything is done. Blocks for as long as the disk takes.
+    pub(crate) fn finish(&self) -> Result<(), Error> {
         let before = self.clock.now();
-        let target = &self.targets[file];
-        target.finish(&self.directory, root, self.wishes.verify, self.wishes.overwrite)?;
-        let now = self.clock.now();
-        let entry = &self.layout.files()[file];
-        let name = String::from_utf8_lossy(&entry.name).into_owned();
-        let _ = self.events.send(Event::FileDone { name, size: entry.size, blake3: root.to_string() });
-        self.tell_all(&Frame::FileDone(u32::try_from(file).expect("a layout holds fewer"), root.0), true);
-        let done = {
-            let mut members = self.members();
-            members.sync += now - before;
-            let is_last = members.finishing.handle_named(self.layout.files().len());
-            // An earlier file may have failed meanwhile.
-            (is_last && matches!(members.outcome, Outcome::Running)).then(|| {
-                members.outcome = Outcome::Complete(before);
-                members.sync
-            })
-        };
-        if let Some(sync) = done {
-            self.tell_all(&Frame::Done(sync.as_micros()), true);
-            self.over.notify_one();
+        self.settle()?;
+        {
+            let mut settled = self.settled.lock().expect("no panic while held");
+            self.site.finish(&self.stale, &mut settled)?;
         }
+        let sync = self.clock.now() - before;
+        {
+            let mut members = self.members();
+            if !matches!(members.outcome, Outcome::Running) {
+                return Ok(());
+            }
+            members.sync = sync;
+            members.outcome = Outcome::Complete(before);
+        }
+        self.tell_all(&Frame::Done(sync.as_micros()), true);
+        self.over.notify_one();
         Ok(())
     }
 
-    /// Brings everything that is journaled to the disk.
-    pub(crate) fn sync(&self) -> Result<(), Error> {
-        self.targets.iter().try_for_each(Target::sync)
+    /// Brings what is journaled to the disk, and gives the files that are whole by now their names. Blocks for as long as the disk takes.
+    pub(crate) fn settle(&self) -> Result<(), Error> {
+        let mut settled = self.settled.lock().expect("no panic while held");
+        let batch = {
+            let mut members = self.members();
+            let batch = std::mem::take(&mut *self.whole());
+            members.naming = batch.iter().filter(|whole| whole.object().is_some()).count();
+            batch
+        };
+        if !batch.is_empty() {
+            self.site.settle(&batch, &mut settled)?;
+        }
+        for whole in &batch {
+            self.tell_named(whole);
+        }
+        let mut members = self.members();
+        members.named += std::mem::take(&mut members.naming);
+        drop(members);
+        let parts: Vec<Arc<Part>> = self.parts().values().cloned().collect();
+        parts.iter().try_for_each(|part| part.sync())
+    }
+
+    /// Says that files have their names.
+    fn tell_named(&self, whole: &Whole) {
+        let tell = |index: usize, blake3: Option<String>| {
+            let entry = &self.tree().entries()[index];
+            let name = String::from_utf8_lossy(&entry.path).into_owned();
+            let size = Bytes(self.tree().file(index).expect("a file of the tree").size);
+            let _ = self.events.send(Event::FileDone { name, size, blake3 });
+        };
+        match whole {
+            Whole::Small(_, files) => {
+                for staged in files {
+                    // With holes, what was hashed is not the file.
+                    let file = self.tree().file(staged.entry).expect("a file of the tree");
+                    let is_all = file.data.is_none();
+                    tell(staged.entry, is_all.then(|| staged.hash.to_hex().to_string()));
+                }
+            }
+            Whole::Large(object, root, _) => {
+                self.parts().remove(object);
+                let Some(Object::Large(file)) = self.site.packing.object(*object) else { return };
+                let is_all = self.site.packing.whole_file(self.tree(), *object).is_some();
+                tell(file, is_all.then(|| root.to_string()));
+            }
+        }
+        if let Some((object, root)) = whole.object() {
+            self.tell_all(&Frame::ObjectDone(u32::try_from(object).expect("a layout holds fewer"), root.0), true);
+        }
+    }
+
+    /// The large file that is this object.
+    fn part(&self, object: usize) -> Result<Arc<Part>, Error> {
+        let mut parts = self.parts();
+        if let Some(part) = parts.get(&object) {
+            return Ok(Arc::clone(part));
+        }
+        let Some(Object::Large(index)) = self.site.packing.object(object) else {
+            unreachable!("only large files have parts");
+        };
+        let Site { staging, packing, tree, .. } = &self.site;
+        let (path, file) = (&tree.entries()[index].path, tree.file(index).expect("a file of the tree"));
+        let (part, _) = Part::open(staging, packing, object, path, file, self.peer, self.id, true)?;
+        let part = Arc::new(part);
+        parts.insert(object, Arc::clone(&part));
+        Ok(part)
+    }
+
+    fn object(&self, extent: Extent) -> usize {
+        self.site.packing.layout().locate(extent.start).expect("an extent of the layout").object
     }
 
     /// Ends the session badly: everybody hears why, and so does whoever waits for its outcome.
@@ -362,6 +520,14 @@ impl Session {
         }
     }
 
+    fn parts(&self) -> MutexGuard<'_, BTreeMap<usize, Arc<Part>>> {
+        self.parts.lock().expect("no panic while held")
+    }
+
+    fn whole(&self) -> MutexGuard<'_, Vec<Whole>> {
+        self.whole.lock().expect("no panic while held")
+    }
+
     fn core(&self) -> MutexGuard<'_, Receiver> {
         self.core.lock().expect("no panic while held")
     }
@@ -391,26 +557,15 @@ impl Mailbox {
     }
 }
 
+/// Which entries are wanted, as frames.
+pub(crate) fn want_frames(want: &[Range]) -> impl Iterator<Item = Frame<'static>> {
+    want.chunks(wire::frame::MAX_RANGES).map(|ranges| Frame::Want(ranges.to_vec()))
+}
+
 fn refusal(extent: Extent) -> Frame<'static> {
     Frame::Refused(Range { start: extent.start, len: extent.len })
 }
 
 fn broken(error: transfer::PeerError) -> ConnError {
     ConnError::Unexpected(error.to_string())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Finishing;
-
-    /// The last file of the list may be small, and named while an earlier one is still being synced: the receiver was done then, and the
-    /// earlier ones never got their names.
-    #[test]
-    fn all_files_have_names_not_only_the_last_of_the_list() {
-        let mut finishing = Finishing::default();
-        // In whatever order: the third of three first.
-        assert!(!finishing.handle_named(3));
-        assert!(!finishing.handle_named(3));
-        assert!(finishing.handle_named(3));
-    }
 }

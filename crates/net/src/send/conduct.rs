@@ -45,7 +45,7 @@ pub(crate) struct Conductor {
     resumed: Bytes,
     /// The receiver's addresses, as it told them.
     announced: Vec<SocketAddr>,
-    /// Files that the receiver has finished.
+    /// Objects that the receiver has finished.
     done: BTreeSet<usize>,
     rates: Rates,
     /// When some path was last open or the session began.
@@ -163,10 +163,12 @@ impl Conductor {
                     return Ok(Some(Ended::Complete(Summary { moved: Bytes::ZERO, ..self.summary(Span::ZERO) })));
                 }
             }
-            Report::FileDone(file, root) => self.file_done(file, root).await?,
+            Report::ObjectDone(object, root) => self.object_done(object, root).await?,
             Report::Done(micros) => {
                 let summary = self.summary(Span::from_micros(micros));
-                self.source.check_unchanged()?;
+                if let Some(session) = &self.session {
+                    session.supply.check_unchanged()?;
+                }
                 self.say_goodbye().await;
                 return Ok(Some(Ended::Complete(summary)));
             }
@@ -177,12 +179,12 @@ impl Conductor {
     }
 
     fn establish(&mut self, session: Arc<Session>, agreement: &Agreement) {
-        let layout = self.source.layout();
+        let tree = self.source.tree();
         self.resumed = agreement.resumed;
         let _ = self.events.send(Event::Started {
             peer: agreement.peer,
-            files: layout.files().len(),
-            total: layout.total(),
+            files: tree.file_count(),
+            total: tree.data(),
             resumed: agreement.resumed,
         });
         self.announced.clone_from(&agreement.addresses);
@@ -268,7 +270,7 @@ impl Conductor {
         match &self.session {
             None => Error::NoPath { to: self.options.to.to_string(), why },
             Some(session) => {
-                let total = self.source.layout().total();
+                let total = self.source.tree().data();
                 let done = self.resumed + session.core().totals(now).acked;
                 Error::Interrupted { why, done, total }
             }
@@ -290,36 +292,41 @@ impl Conductor {
         }
     }
 
-    /// Compares the receiver's hash of a file with ours.
-    async fn file_done(&mut self, index: u32, root: [u8; 32]) -> Result<(), Error> {
-        let index = usize::try_from(index).expect("32 bits fit");
-        let Some(file) = self.source.layout().files().get(index) else {
-            return Err(Error::Protocol(format!("file {index} is done, but there are not that many")));
-        };
+    /// Compares the receiver's hash of an object with ours.
+    async fn object_done(&mut self, index: u32, root: [u8; 32]) -> Result<(), Error> {
+        let (index, root) = (usize::try_from(index).expect("32 bits fit"), transfer::Cv(root));
+        let Some(session) = self.session.clone() else { return Ok(()) };
+        if index >= session.supply.packing().layout().objects() {
+            return Err(Error::Protocol(format!("object {index} is done, but there are not that many")));
+        }
         if !self.done.insert(index) {
             return Ok(());
         }
-        let name = String::from_utf8_lossy(&file.name).into_owned();
-        let mut ours = self.source.root(index);
+        let name = |file: usize| String::from_utf8_lossy(&self.source.tree().entries()[file].path).into_owned();
+        let files = session.supply.files(index, root);
+        let mut ours = session.supply.root(index);
         if ours.is_none() && self.options.verify {
             // An earlier attempt sent a part of it, as it was then: only reading all of it tells whether it still is.
-            let text = format!("hashing all of {name}, because a part of it was sent by an earlier attempt");
+            let text =
+                format!("hashing all of {}, because a part of it was sent by an earlier attempt", name(files[0].0));
             let _ = self.events.send(Event::Notice { text });
-            let source = Arc::clone(&self.source);
-            let hashed = tokio::task::spawn_blocking(move || source.hash(index)).await;
+            let session = Arc::clone(&session);
+            let hashed = tokio::task::spawn_blocking(move || session.supply.hash(index)).await;
             ours = Some(hashed.expect("hashing does not panic")?);
         }
         if let Some(ours) = ours
-            && ours.0 != root
+            && ours != root
         {
             let detail = format!(
-                "the receiver has BLAKE3 {}, the source {ours}; the source changed between two attempts: send it again with --restart",
-                transfer::Cv(root)
+                "the receiver has BLAKE3 {root}, the source {ours}; the source changed between two attempts: \
+                 send it again with --restart --overwrite"
             );
-            return Err(Error::Integrity { what: name, detail });
+            return Err(Error::Integrity { what: name(files[0].0), detail });
         }
-        let blake3 = transfer::Cv(root).to_string();
-        let _ = self.events.send(Event::FileDone { name, size: file.size, blake3 });
+        for (file, blake3) in files {
+            let size = Bytes(self.source.tree().file(file).expect("a file of the tree").size);
+            let _ = self.events.send(Event::FileDone { name: name(file), size, blake3 });
+        }
         Ok(())
     }
 
@@ -331,7 +338,7 @@ impl Conductor {
     }
 
     fn progress(&self, now: Time) -> Progress {
-        let total = self.source.layout().total();
+        let total = self.source.tree().data();
         let Some(session) = self.session.clone() else {
             return Progress { elapsed: now - self.began, total, ..Progress::default() };
         };
@@ -384,11 +391,11 @@ impl Conductor {
     fn summary(&self, sync: Span) -> Summary {
         let now = self.clock.now();
         let progress = self.progress(now);
-        let layout = self.source.layout();
+        let tree = self.source.tree();
         Summary {
-            files: layout.files().len(),
-            total: layout.total(),
-            moved: layout.total() - self.resumed,
+            files: tree.file_count(),
+            total: tree.data(),
+            moved: tree.data() - self.resumed,
             repeated: progress.repeated,
             elapsed: (now - self.began) - sync,
             sync,

@@ -1,6 +1,6 @@
 //! The sending side of a transfer.
 //!
-//! [`send`] opens the files, plans the paths, and conducts sessions until one of them completes. Each path has a task of its own
+//! [`send`] finds the files ([`walk`]), plans the paths, and conducts sessions until one of them completes. Each path has a task of its own
 //! ([`keeper`]) that opens its connection, brings it into the session, and replaces it when it dies; the connection's own loop is in
 //! [`path`].
 
@@ -15,6 +15,7 @@ mod probe;
 mod rates;
 mod session;
 mod source;
+mod walk;
 
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ pub(crate) use connect::tune;
 pub use probe::{Carries, PathProbe, probe};
 use source::Source;
 
-/// Sends the files of `options` over every path; `events` hears what happens. Dropping the future stops the transfer; what
+/// Sends the files and folders of `options` over every path; `events` hears what happens. Dropping the future stops the transfer; what
 /// the receiver has verified stays journaled there.
 ///
 /// # Errors
@@ -38,7 +39,14 @@ pub async fn send(options: SendOptions, events: Events) -> Result<Summary, Error
         return Err(Error::Usage(format!("there is no scheduler '{}'; there are {names}", options.scheduler)));
     }
     let mut options = options;
-    let source = Arc::new(Source::open(&options.sources)?);
+    let (sources, selection) = (options.sources.clone(), options.selection.clone());
+    // A large tree takes its time, the more so if it is hashed.
+    let opened = tokio::task::spawn_blocking(move || Source::open(&sources, &selection)).await;
+    let (source, notices) = opened.expect("walking does not panic")?;
+    let source = Arc::new(source);
+    for text in notices {
+        let _ = events.send(Event::Notice { text });
+    }
     let tls = ClientTls::new(&options.identity, options.credential.pin())?;
     let plans: Vec<_> = plan::plan(&options).await?.into_iter().map(Arc::new).collect();
     let clock = Clock::start();

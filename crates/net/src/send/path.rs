@@ -15,6 +15,7 @@ use super::control::Control;
 use super::limit::Limit;
 use super::plan::Plan;
 use super::session::{Report, Session, refusal};
+use super::source::Buffer;
 use crate::Error;
 use crate::conn::{Conn, ConnError};
 
@@ -56,7 +57,7 @@ pub(crate) struct Carrier<'a> {
     pub(crate) limits: Vec<Arc<Limit>>,
     pub(crate) control: Control,
     conn: Conn,
-    buffer: Vec<u8>,
+    buffer: Buffer,
     header: Vec<u8>,
     rate: Rate,
     next_sample: Time,
@@ -80,7 +81,7 @@ impl<'a> Carrier<'a> {
             limits,
             control,
             conn,
-            buffer: Vec::new(),
+            buffer: Buffer::default(),
             header: Vec::new(),
             rate: Rate::ZERO,
             next_sample: now,
@@ -133,7 +134,7 @@ impl<'a> Carrier<'a> {
                 }
                 Frame::Ping(number) => pong = Some(number),
                 Frame::Joined | Frame::Pong(_) => {}
-                Frame::FileDone(file, root) => report(session, Report::FileDone(file, root)),
+                Frame::ObjectDone(object, root) => report(session, Report::ObjectDone(object, root)),
                 Frame::Done(micros) => report(session, Report::Done(micros)),
                 Frame::Abort(code, text) => {
                     report(session, refusal(code, text));
@@ -181,7 +182,7 @@ impl<'a> Carrier<'a> {
     }
 
     fn send_extent(&mut self, extent: Extent) -> Result<(), ConnError> {
-        let (range, cv) = match self.session.source.read(extent, &mut self.buffer) {
+        let (range, cv) = match self.session.supply.read(extent, &mut self.buffer) {
             Ok(read) => read,
             Err(error) => {
                 let code = match error {
@@ -196,7 +197,7 @@ impl<'a> Carrier<'a> {
         };
         self.header.clear();
         DataHeader::emit(extent.start, cv.as_ref().map(|cv| &cv.0), range.len(), &mut self.header);
-        self.conn.push_parts(&self.header, &self.buffer[range]);
+        self.conn.push_parts(&self.header, &self.buffer.bytes()[range]);
         let now = self.session.clock.now();
         self.limits.iter().for_each(|limit| limit.spend(now, Bytes(extent.len)));
         Ok(())

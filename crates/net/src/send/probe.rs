@@ -7,7 +7,8 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 use units::{Bytes, Rate, Span};
 use wire::Frame;
-use wire::frame::{File, Hello, VERSION, Wishes};
+use wire::frame::{Hello, VERSION, Wishes};
+use wire::manifest::{Entry, File, Kind, chunks};
 
 use super::connect::{self, Opened};
 use super::plan::{Plan, plan};
@@ -100,10 +101,13 @@ async fn measure(
     options: &SendOptions,
     announced: &mut Vec<SocketAddr>,
 ) -> Result<Carries, ConnError> {
-    // An existing file of that name is none of a dry run's business.
+    // The name is one that nobody has; an existing file would be none of a dry run's business.
     let wishes = Wishes { dry_run: true, overwrite: true, ..Wishes::default() };
     conn.push(&Frame::Hello(Hello { version: VERSION, secret: options.credential.secret(), wishes }));
-    conn.push(&Frame::File(File { name: b"probe", size: 0, mtime: 0, mode: 0o600 }));
+    let file = File { size: 0, mtime: 0, mode: 0o600, hash: None, data: None };
+    for chunk in chunks(&[Entry { path: b".anabranch-probe".to_vec(), kind: Kind::File(file) }]) {
+        conn.push(&Frame::Entries(&chunk));
+    }
     conn.push(&Frame::ManifestEnd(1));
     conn.flush().await?;
     let mut ready = |frame: Frame<'_>| match frame {
@@ -111,6 +115,7 @@ async fn measure(
             *announced = welcome.addresses;
             Ok(false)
         }
+        Frame::Want(_) | Frame::Ping(_) => Ok(false),
         Frame::Ready => Ok(true),
         Frame::Abort(_, text) => Err(ConnError::Io(std::io::Error::other(text))),
         other => Err(ConnError::Unexpected(String::from(&other))),

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
-use transfer::{Extent, ExtentSet, Sender, SenderConfig};
+use transfer::{Extent, ExtentSet, Packing, Sender, SenderConfig};
 use units::PathId;
 use wire::Frame;
-use wire::frame::{AbortCode, File, Hello, SessionId, VERSION, Wishes};
+use wire::frame::{AbortCode, Hello, Range, SessionId, VERSION, Wishes};
 
 use super::path::PathFacts;
-use super::source::Source;
+use super::source::{Source, Supply};
 use crate::clock::Clock;
 use crate::conn::{Conn, ConnError};
 use crate::{Error, SendOptions};
@@ -21,8 +21,8 @@ use crate::{Error, SendOptions};
 pub(crate) struct Session {
     /// Its name, by which further paths join it.
     pub(crate) id: SessionId,
-    /// The files.
-    pub(crate) source: Arc<Source>,
+    /// What it sends.
+    pub(crate) supply: Supply,
     /// The time that the core sees.
     pub(crate) clock: Clock,
     /// What the paths report to whoever conducts the session.
@@ -38,8 +38,8 @@ pub(crate) struct Session {
 pub(crate) enum Report {
     /// The session was agreed on.
     Established(Arc<Session>, Agreement),
-    /// A file is complete at the receiver: its index and hash.
-    FileDone(u32, [u8; 32]),
+    /// An object is complete at the receiver, its files under their names: its index and hash.
+    ObjectDone(u32, [u8; 32]),
     /// Everything is complete and under its final name; how long the receiver's syncing took, in microseconds.
     Done(u64),
     /// The receiver does not know the session (any more): it has to be agreed on again.
@@ -162,15 +162,21 @@ impl Entrance {
 
     /// Says hello, sends the manifest, and takes the receiver's answer.
     async fn ask(&self, conn: &mut Conn) -> Result<Arc<Session>, ConnError> {
-        self.push_hello(conn);
-        conn.flush().await?;
+        self.say_hello(conn).await?;
         let (mut id, mut addresses, mut have) = ([0; 16], Vec::new(), ExtentSet::new());
+        let mut want = Want::new(self.source.tree().entries().len());
         loop {
             let more = conn.receive(|frame| {
                 match frame {
                     Frame::Welcome(welcome) => {
                         id = welcome.session;
                         addresses = welcome.addresses;
+                    }
+                    Frame::Want(ranges) => {
+                        for range in ranges {
+                            want.add(range)
+                                .ok_or_else(|| ConnError::Unexpected("wish for what was not offered".into()))?;
+                        }
                     }
                     Frame::Have(ranges) => {
                         for range in ranges {
@@ -196,18 +202,20 @@ impl Entrance {
             }
         }
         // Only whole extents of this layout count: whatever else is said is sent again.
-        let layout = self.source.layout();
+        let packing = Packing::new(self.source.tree(), |index| want.has(index));
+        let packing = packing.map_err(|error| ConnError::Unexpected(error.to_string()))?;
+        let layout = packing.layout().clone();
         let have = layout.whole_blocks(&have);
-        let resumed = have.total();
+        let resumed = self.source.tree().data() - layout.total() + have.total();
         let scheduler = policy::sched::by_name(&self.options.scheduler, policy::sched::Options::default());
         let scheduler = scheduler.expect("the name was checked when the transfer began");
         let session = Arc::new(Session {
             id,
-            source: Arc::clone(&self.source),
+            supply: Supply::new(Arc::clone(&self.source), packing),
             clock: self.clock,
             reports: self.reports.clone(),
             kick: Notify::new(),
-            core: Mutex::new(Sender::new(layout, &have, scheduler, SenderConfig::default())),
+            core: Mutex::new(Sender::new(&layout, &have, scheduler, SenderConfig::default())),
             paths: Mutex::new(BTreeMap::new()),
         });
         *self.state.lock().expect("no panic while held") = State::Open(Arc::clone(&session));
@@ -217,7 +225,8 @@ impl Entrance {
         Ok(session)
     }
 
-    fn push_hello(&self, conn: &mut Conn) {
+    /// Says hello and what there is, a chunk at a time: a large manifest is not to be in memory twice.
+    async fn say_hello(&self, conn: &mut Conn) -> Result<(), ConnError> {
         let options = &self.options;
         let wishes = Wishes {
             restart: options.restart,
@@ -226,12 +235,35 @@ impl Entrance {
             dry_run: options.dry_run,
         };
         conn.push(&Frame::Hello(Hello { version: VERSION, secret: options.credential.secret(), wishes }));
-        let files = self.source.layout().files();
-        for file in files {
-            let file = File { name: &file.name, size: file.size.0, mtime: file.mtime_nanos, mode: file.mode };
-            conn.push(&Frame::File(file));
+        let entries = self.source.tree().entries();
+        for chunk in wire::manifest::chunks(entries) {
+            conn.push(&Frame::Entries(&chunk));
+            conn.flush().await?;
         }
-        conn.push(&Frame::ManifestEnd(u32::try_from(files.len()).expect("a layout holds fewer files")));
+        conn.push(&Frame::ManifestEnd(u32::try_from(entries.len()).expect("a tree holds fewer")));
+        conn.flush().await
+    }
+}
+
+/// Which entries the receiver wants.
+struct Want(Vec<bool>);
+
+impl Want {
+    /// None of so many.
+    fn new(entries: usize) -> Want {
+        Want(vec![false; entries])
+    }
+
+    /// Those too, if there are such.
+    fn add(&mut self, range: Range) -> Option<()> {
+        let start = usize::try_from(range.start).ok()?;
+        let end = start.checked_add(usize::try_from(range.len).ok()?)?;
+        self.0.get_mut(start..end)?.fill(true);
+        Some(())
+    }
+
+    fn has(&self, entry: usize) -> bool {
+        self.0[entry]
     }
 }
 

@@ -1,0 +1,183 @@
+//! The directory that receives. Paths are resolved below it and never through a symbolic link.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat, Timespec, Timestamps, fchmod, futimens, mkdirat, openat2,
+    statat,
+};
+use rustix::io::Errno;
+use units::Bytes;
+
+use crate::Error;
+
+/// The directory that receives.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    path: PathBuf,
+    fd: OwnedFd,
+}
+
+/// Nothing that a name says leads out of the directory, whatever somebody puts there meanwhile.
+const BELOW: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
+
+impl Directory {
+    /// Opens `path`, making it if it is not there.
+    pub(crate) fn open(path: &Path) -> Result<Directory, Error> {
+        let failed = |source| Error::Disk { action: "open the directory", path: path.to_path_buf(), source };
+        std::fs::create_dir_all(path).map_err(failed)?;
+        let fd = rustix::fs::open(path, OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+        let fd = fd.map_err(|errno| failed(errno.into()))?;
+        Ok(Directory { path: path.to_path_buf(), fd })
+    }
+
+    /// Bytes that the file system has left for us.
+    pub(crate) fn free(&self) -> Result<Bytes, Error> {
+        let stat = rustix::fs::fstatvfs(&self.fd).map_err(|errno| self.failed("ask for free space in", b"", errno))?;
+        Ok(Bytes(stat.f_bavail.saturating_mul(stat.f_frsize)))
+    }
+
+    /// Its own descriptor.
+    pub(crate) fn fd(&self) -> &OwnedFd {
+        &self.fd
+    }
+
+    /// A path below it, for messages.
+    pub(crate) fn shown(&self, path: &[u8]) -> PathBuf {
+        if path.is_empty() { self.path.clone() } else { self.path.join(OsStr::from_bytes(path)) }
+    }
+
+    /// The directory at `path` below, or this one if that is empty; for looking names up in it.
+    pub(crate) fn folder(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
+        self.open_folder(path, OFlags::PATH)
+    }
+
+    /// Opens what is at `path` below for reading, if it is a regular file.
+    pub(crate) fn file(&self, path: &[u8]) -> io::Result<Option<File>> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let file = File::from(openat2(&self.fd, OsStr::from_bytes(path), flags, Mode::empty(), BELOW)?);
+        Ok(file.metadata()?.is_file().then_some(file))
+    }
+
+    /// Makes the directory at `path` below and those above it that are missing, readable by nobody else: modes come in the end.
+    pub(crate) fn make_folder(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
+        match self.folder(path) {
+            Err(Errno::NOENT) if !path.is_empty() => {}
+            found => return found,
+        }
+        let (above, name) = split(path);
+        let above = self.make_folder(above)?;
+        match mkdirat(&above, OsStr::from_bytes(name), Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => self.folder(path),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Gives the directory at `path` below this mode and time, where they differ. Returns whether anything did.
+    pub(crate) fn set_folder(&self, path: &[u8], mode: u16, mtime: i64) -> Result<bool, Errno> {
+        let fd = self.open_folder(path, OFlags::RDONLY)?;
+        let stat = rustix::fs::fstat(&fd)?;
+        let (has_mode, has_mtime) = (permissions(&stat) == mode, mtime_of(&stat) == mtime);
+        if !has_mtime {
+            futimens(&fd, &timestamps(mtime))?;
+        }
+        if !has_mode {
+            fchmod(&fd, Mode::from_raw_mode(mode.into()))?;
+        }
+        Ok(!(has_mode && has_mtime))
+    }
+
+    /// Lets us write in the directory at `path` below, for the time being.
+    pub(crate) fn loosen(&self, path: &[u8]) -> Result<(), Errno> {
+        let fd = self.open_folder(path, OFlags::RDONLY)?;
+        let mode = Mode::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode);
+        fchmod(&fd, Mode::from_raw_mode(mode.bits() & 0o7777) | Mode::RWXU)
+    }
+
+    fn open_folder(&self, path: &[u8], access: OFlags) -> Result<OwnedFd, Errno> {
+        let path = if path.is_empty() { b"." } else { path };
+        let flags = access | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        openat2(&self.fd, OsStr::from_bytes(path), flags, Mode::empty(), BELOW)
+    }
+
+    /// The error of doing that to the path below.
+    pub(crate) fn failed(&self, action: &'static str, path: &[u8], source: impl Into<io::Error>) -> Error {
+        Error::Disk { action, path: self.shown(path), source: source.into() }
+    }
+}
+
+/// Looks names up, and keeps the directory of the last one open: a tree's files come directory by directory.
+pub(crate) struct Parents<'a> {
+    directory: &'a Directory,
+    last: Option<(Vec<u8>, OwnedFd)>,
+}
+
+impl<'a> Parents<'a> {
+    pub(crate) fn new(directory: &'a Directory) -> Parents<'a> {
+        Parents { directory, last: None }
+    }
+
+    /// What is at `path`, not following it if it is a link; `None` if nothing is.
+    pub(crate) fn stat(&mut self, path: &[u8]) -> Result<Option<Stat>, Errno> {
+        let (above, name) = split(path);
+        let found = self.folder(above, false).and_then(|above| {
+            let name = OsStr::from_bytes(name);
+            statat(above, name, AtFlags::SYMLINK_NOFOLLOW)
+        });
+        match found {
+            Ok(stat) => Ok(Some(stat)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// The directory at `path`; with `make`, made if it is missing.
+    pub(crate) fn folder(&mut self, path: &[u8], make: bool) -> Result<&OwnedFd, Errno> {
+        if self.last.as_ref().is_none_or(|(last, _)| last != path) {
+            let fd = if make { self.directory.make_folder(path)? } else { self.directory.folder(path)? };
+            self.last = Some((path.to_vec(), fd));
+        }
+        Ok(&self.last.as_ref().expect("it was just set").1)
+    }
+}
+
+/// A path's directory and its last component.
+pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    match path.iter().rposition(|&byte| byte == b'/') {
+        Some(at) => (&path[..at], &path[at + 1..]),
+        None => (&[], path),
+    }
+}
+
+/// What somebody calls what a stat describes.
+pub(crate) fn kind_of(stat: &Stat) -> &'static str {
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => "a file",
+        FileType::Directory => "a folder",
+        FileType::Symlink => "a symbolic link",
+        _ => "a device, socket or pipe",
+    }
+}
+
+/// Modification time in nanoseconds since 1970.
+#[expect(clippy::unnecessary_fallible_conversions, clippy::useless_conversion, reason = "other widths elsewhere")]
+pub(crate) fn mtime_of(stat: &Stat) -> i64 {
+    let nanos = i64::try_from(stat.st_mtime_nsec).unwrap_or(0);
+    i64::from(stat.st_mtime).saturating_mul(1_000_000_000).saturating_add(nanos)
+}
+
+/// The permission bits that a transfer carries: nobody receives set-user-id files by surprise.
+pub(crate) fn permissions(stat: &Stat) -> u16 {
+    u16::try_from(stat.st_mode & 0o777).expect("nine bits")
+}
+
+/// Both times of a file.
+pub(crate) fn timestamps(mtime: i64) -> Timestamps {
+    let time = Timespec { tv_sec: mtime.div_euclid(1_000_000_000), tv_nsec: mtime.rem_euclid(1_000_000_000) as _ };
+    Timestamps { last_access: time, last_modification: time }
+}

@@ -1,0 +1,287 @@
+//! Whole files get their names: synced first, in batches, so that a name never stands for what a power loss would take away.
+//!
+//! One sync serves a whole batch. When all files have their names, links are made, symbolic ones last; then directories get their modes and
+//! times, and one more sync makes all names last.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, RenameFlags, fsync, linkat, renameat, renameat_with, symlinkat, syncfs, utimensat};
+use rustix::io::Errno;
+use transfer::{Cv, Object, Packing, Tree};
+use wire::frame::Wishes;
+use wire::manifest::Kind;
+
+use super::directory::{Directory, Parents, mtime_of, permissions, split, timestamps};
+use super::large::Part;
+use super::staging::{self, Staged, Staging, key};
+use super::survey::{is_one, says};
+use crate::Error;
+
+/// Where a tree arrives.
+pub(crate) struct Site {
+    pub(crate) directory: Arc<Directory>,
+    pub(crate) staging: Arc<Staging>,
+    pub(crate) tree: Tree,
+    pub(crate) packing: Arc<Packing>,
+    pub(crate) wishes: Wishes,
+}
+
+/// Files that are whole and wait for their names.
+pub(crate) enum Whole {
+    /// Small ones; all of the object's, with its hash, or some that belong to none.
+    Small(Option<(usize, Cv)>, Vec<Staged>),
+    /// A large one: the object, its hash, and its part.
+    Large(usize, Cv, Arc<Part>),
+}
+
+impl Whole {
+    /// The object that all of it makes, if it does, and its hash.
+    pub(crate) fn object(&self) -> Option<(usize, Cv)> {
+        match self {
+            Whole::Small(object, _) => *object,
+            Whole::Large(object, root, _) => Some((*object, *root)),
+        }
+    }
+}
+
+/// What is left to do once a batch was settled and the next sync is over.
+#[derive(Default)]
+pub(crate) struct Settled {
+    /// Journals of files that have their names: to be removed when these are sure to last.
+    journals: Vec<String>,
+    /// Whether anything changed in the directory.
+    changed: bool,
+}
+
+/// So few files are synced one by one: a sync of the whole file system waits for everybody else's data too.
+const FEW: usize = 4;
+
+impl Site {
+    /// Syncs the files of a batch and gives them their names.
+    pub(crate) fn settle(&self, batch: &[Whole], settled: &mut Settled) -> Result<(), Error> {
+        for whole in batch {
+            if let Whole::Large(object, root, part) = whole {
+                part.finish(self.tree.file(self.large_file(*object)).expect("a file of the tree"))?;
+                if self.wishes.verify {
+                    part.sync_all()?;
+                    self.check(part.is_right(*root)?, self.large_file(*object))?;
+                }
+            }
+        }
+        self.sync_files(batch)?;
+        for journal in settled.journals.drain(..) {
+            self.staging.remove(&journal);
+        }
+        let mut parents = Parents::new(&self.directory);
+        for whole in batch {
+            settled.changed = true;
+            match whole {
+                Whole::Small(_, files) => {
+                    for staged in files {
+                        if self.wishes.verify {
+                            let file = self.tree.file(staged.entry).expect("a file of the tree");
+                            let found = self.staging.hash_cold(&staged.name, file);
+                            self.check(found.is_ok_and(|found| found == staged.hash), staged.entry)?;
+                        }
+                        self.name(&mut parents, staged.entry, &staged.name)?;
+                    }
+                }
+                Whole::Large(object, _, part) => {
+                    self.name(&mut parents, self.large_file(*object), &part.part_name)?;
+                    settled.journals.push(part.journal_name.clone());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the links and the directories, gives those their modes and times, and makes all of it last.
+    pub(crate) fn finish(&self, stale: &[usize], settled: &mut Settled) -> Result<(), Error> {
+        let mut parents = Parents::new(&self.directory);
+        for &index in stale {
+            settled.changed = true;
+            let path = &self.tree.entries()[index].path;
+            let file = self.directory.file(path).map_err(|source| self.directory.failed("open", path, source))?;
+            if let Some(file) = file {
+                let entry = self.tree.file(index).expect("a file of the tree");
+                let failed = |source| self.directory.failed("set mode and time of", path, source);
+                staging::finish(&file, entry).map_err(failed)?;
+            }
+        }
+        for (index, entry) in self.tree.entries().iter().enumerate() {
+            if let Kind::HardLink { to } = entry.kind {
+                settled.changed |= self.link(&mut parents, index, &self.tree.entries()[to as usize].path)?;
+            }
+        }
+        for (index, entry) in self.tree.entries().iter().enumerate() {
+            if let Kind::Symlink { target, mtime } = &entry.kind {
+                settled.changed |= self.symlink(&mut parents, index, target, *mtime)?;
+            }
+        }
+        settled.changed |= self.folders()?;
+        if settled.changed {
+            self.sync_names()?;
+        }
+        for journal in settled.journals.drain(..) {
+            self.staging.remove(&journal);
+        }
+        self.staging.leave(&self.directory);
+        Ok(())
+    }
+
+    /// Brings the data of a batch to the disk.
+    fn sync_files(&self, batch: &[Whole]) -> Result<(), Error> {
+        let files: usize = batch
+            .iter()
+            .map(|whole| match whole {
+                Whole::Small(_, files) => files.len(),
+                Whole::Large(..) => 1,
+            })
+            .sum();
+        if files > FEW {
+            return syncfs(self.staging.fd()).map_err(|errno| self.directory.failed("sync", b"", errno));
+        }
+        for whole in batch {
+            match whole {
+                Whole::Small(_, files) => files.iter().try_for_each(|staged| self.staging.sync(&staged.name))?,
+                Whole::Large(_, _, part) => part.sync_all()?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings the names to the disk.
+    fn sync_names(&self) -> Result<(), Error> {
+        let failed = |errno| self.directory.failed("sync the directory", b"", errno);
+        // Of a few files at the top, only that directory has changed.
+        let is_flat = self.tree.entries().iter().all(|entry| !entry.path.contains(&b'/'));
+        if self.tree.entries().len() <= FEW && is_flat && self.tree.file_count() == self.tree.entries().len() {
+            return fsync(self.directory.fd()).map_err(failed);
+        }
+        syncfs(self.directory.fd()).map_err(failed)
+    }
+
+    /// Makes a hard link to the file at `to`, unless it is there. Returns whether it did.
+    fn link(&self, parents: &mut Parents<'_>, index: usize, to: &[u8]) -> Result<bool, Error> {
+        let path = &self.tree.entries()[index].path;
+        let failed = |errno| self.directory.failed("make the hard link", path, errno);
+        let file = parents.stat(to).map_err(failed)?.ok_or_else(|| failed(Errno::NOENT))?;
+        if parents.stat(path).map_err(failed)?.is_some_and(|found| is_one(&found, &file)) {
+            return Ok(false);
+        }
+        let name = format!("{}.link", key(path));
+        self.staging.remove(&name);
+        let (above, last) = split(to);
+        let above = parents.folder(above, false).map_err(failed)?;
+        linkat(above, OsStr::from_bytes(last), self.staging.fd(), &name, AtFlags::empty()).map_err(failed)?;
+        self.name(parents, index, &name)?;
+        Ok(true)
+    }
+
+    /// Makes a symbolic link, unless it is there. Returns whether it did.
+    fn symlink(&self, parents: &mut Parents<'_>, index: usize, target: &[u8], mtime: i64) -> Result<bool, Error> {
+        let path = &self.tree.entries()[index].path;
+        if says(parents, path, target) {
+            return Ok(false);
+        }
+        let failed = |errno| self.directory.failed("make the symbolic link", path, errno);
+        let name = format!("{}.link", key(path));
+        self.staging.remove(&name);
+        symlinkat(OsStr::from_bytes(target), self.staging.fd(), &name).map_err(failed)?;
+        utimensat(self.staging.fd(), &name, &timestamps(mtime), AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?;
+        self.name(parents, index, &name)?;
+        Ok(true)
+    }
+
+    /// Makes the directories that are missing, and gives all of them their modes and times. Returns whether anything changed.
+    fn folders(&self) -> Result<bool, Error> {
+        let mut folders = BTreeMap::new();
+        for entry in self.tree.entries() {
+            if let Kind::Directory { mtime, mode } = entry.kind {
+                folders.insert(&entry.path[..], (mtime, mode & 0o777));
+            }
+        }
+        let mut changed = false;
+        let mut parents = Parents::new(&self.directory);
+        for path in folders.keys() {
+            let failed = |errno| self.directory.failed("make the folder", path, errno);
+            if parents.stat(path).map_err(failed)?.is_none() {
+                changed = true;
+                let above = split(path).0;
+                self.willingly(above, || self.directory.make_folder(path)).map_err(failed)?;
+            }
+        }
+        // What is below a directory comes before it: its times move with whatever is done in it, and its mode may forbid to look inside.
+        let mut parents = Parents::new(&self.directory);
+        for (path, (mtime, mode)) in folders.iter().rev() {
+            let failed = |errno| self.directory.failed("set mode and time of", path, errno);
+            let found = parents.stat(path).map_err(failed)?;
+            if !found.is_some_and(|found| permissions(&found) == *mode && mtime_of(&found) == *mtime) {
+                changed |= self.directory.set_folder(path, *mode, *mtime).map_err(failed)?;
+            }
+        }
+        Ok(changed)
+    }
+
+    /// Gives what is staged under `from` the path of an entry.
+    fn name(&self, parents: &mut Parents<'_>, index: usize, from: &str) -> Result<(), Error> {
+        let path = &self.tree.entries()[index].path;
+        let (above, last) = split(path);
+        let to = OsStr::from_bytes(last);
+        let rename = |above: &OwnedFd| {
+            if self.wishes.overwrite {
+                renameat(self.staging.fd(), from, above, to)
+            } else {
+                renameat_with(self.staging.fd(), from, above, to, RenameFlags::NOREPLACE)
+            }
+        };
+        let renamed = match parents.folder(above, true).and_then(rename) {
+            // Perhaps the folder is one that its owner may not write in.
+            Err(Errno::ACCESS) => {
+                self.willingly(above, || self.directory.make_folder(above).and_then(|above| rename(&above)))
+            }
+            renamed => renamed,
+        };
+        renamed.map_err(|errno| match errno {
+            Errno::EXIST => Error::Exists { path: self.directory.shown(path) },
+            Errno::XDEV => self.directory.failed("move to another file system, of", path, errno),
+            Errno::ISDIR | Errno::NOTEMPTY => {
+                Error::InTheWay { path: self.directory.shown(path), what: "a file or link", found: "a folder" }
+            }
+            Errno::LOOP | Errno::NOTDIR => super::survey::in_the_way(&self.directory, path, errno),
+            errno => self.directory.failed("rename", path, errno),
+        })
+    }
+
+    /// Does something in the folder `path`; if that is forbidden there, after allowing it: modes are set in the end.
+    fn willingly<T>(&self, path: &[u8], mut act: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+        match act() {
+            Err(Errno::ACCESS) if !path.is_empty() => {
+                self.directory.loosen(path)?;
+                act()
+            }
+            done => done,
+        }
+    }
+
+    fn check(&self, is_right: bool, entry: usize) -> Result<(), Error> {
+        if is_right {
+            return Ok(());
+        }
+        Err(Error::Integrity {
+            what: self.directory.shown(&self.tree.entries()[entry].path).display().to_string(),
+            detail: "what the disk gives back differs from what was written to it".into(),
+        })
+    }
+
+    fn large_file(&self, object: usize) -> usize {
+        match self.packing.object(object) {
+            Some(Object::Large(file)) => file,
+            _ => unreachable!("only large files have parts"),
+        }
+    }
+}
