@@ -91,7 +91,9 @@ fn usage_errors_end_with_2() {
         &["send", file, "--to", "host", "--path", "wlan0,class=spare"],
         &["send", file, "--to", "host", "--max-rate", "fast"],
         &["send", file, "--to", "host", "--scheduler", "random"],
-        &["send", home.0.to_str().unwrap(), "--to", "host"],
+        &["send", "/dev/null", "--to", "host"],
+        &["send", "--to", "host"],
+        &["send", file, "-0", "--to", "host"],
         &["receive", "--port", "70000"],
         &["receive", "--no-token"],
         &["keys", "trust", "sender", "not-a-fingerprint"],
@@ -213,6 +215,37 @@ fn a_file_arrives_and_the_summary_says_so() {
     assert!(!stdout.contains(&token) && !stderr.contains(&token));
     assert!(receiver.0.wait().unwrap().success());
     assert_eq!(fs::read(target.join("numbers")).unwrap(), contents);
+}
+
+#[test]
+fn a_folder_arrives_filtered_and_a_second_run_sends_nothing() {
+    let home = Home::new();
+    let (folder, target) = (home.0.join("folder"), home.0.join("in"));
+    fs::create_dir_all(folder.join("sub")).unwrap();
+    for name in ["a.txt", "sub/b.txt", "sub/c.o", "list"] {
+        fs::write(folder.join(name), name).unwrap();
+    }
+    let run = |more: &[&str], input: &str| {
+        let (mut receiver, address, token) = receiver(&home, &target, &[]);
+        let arguments = [&["send", folder.to_str().unwrap(), "--to", &address, "--json"], more].concat();
+        let mut command = home.command(&arguments);
+        command.env("ANABRANCH_TOKEN", token).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        write!(child.stdin.take().unwrap(), "{input}").unwrap();
+        let (code, stdout, stderr) = text(&child.wait_with_output().unwrap());
+        assert_eq!(code, 0, "{stderr}");
+        assert!(receiver.0.wait().unwrap().success());
+        serde_json::from_str::<serde_json::Value>(stdout.lines().last().unwrap()).unwrap()
+    };
+    let summary = run(&["--exclude", "*.o", "--exclude", "/list"], "");
+    assert_eq!((&summary["files"], &summary["moved"]), (&2.into(), &14.into()), "{summary}");
+    assert_eq!(fs::read(target.join("folder/sub/b.txt")).unwrap(), b"sub/b.txt");
+    assert!(!target.join("folder/sub/c.o").exists() && !target.join("folder/list").exists());
+    let summary = run(&["--include", "*.txt"], "");
+    assert_eq!((&summary["files"], &summary["moved"]), (&2.into(), &0.into()), "{summary}");
+    let summary = run(&["--files-from", "-", "-0"], "list\0sub\0");
+    assert_eq!((&summary["files"], &summary["moved"]), (&1.into(), &4.into()), "{summary}");
+    assert!(target.join("list").exists() && target.join("sub").is_dir());
 }
 
 #[test]

@@ -294,7 +294,9 @@ impl<'a> Frame<'a> {
                 }
             }
             Frame::Want(ranges) | Frame::Have(ranges) | Frame::Ack(ranges) => {
-                ranges.iter().for_each(|range| emit_range(*range, out));
+                for range in ranges {
+                    emit_range(*range, out);
+                }
             }
             Frame::Ready | Frame::Joined => {}
             Frame::Data(data) => {

@@ -66,7 +66,20 @@ fn paths_lead_nowhere_but_down() {
         assert!(is_plain(good), "{good:?}");
     }
     let long = [b"d/".repeat(MAX_PATH / 2), b"d".to_vec()].concat();
-    let bad = [&b""[..], b".", b"..", b"/a", b"a/", b"a//b", b"a/./b", b"a/../../b", b"a\0b", &[b'n'; 256], &long, b".anabranch-partial/x"];
+    let bad = [
+        &b""[..],
+        b".",
+        b"..",
+        b"/a",
+        b"a/",
+        b"a//b",
+        b"a/./b",
+        b"a/../../b",
+        b"a\0b",
+        &[b'n'; 256],
+        &long,
+        b".anabranch-partial/x",
+    ];
     for bad in bad {
         assert!(!is_plain(bad), "{bad:?}");
         assert!(file(bad, 1).check().is_err(), "{bad:?}");

@@ -124,6 +124,7 @@ async fn transfer_once(
         |to: &Remote| PathSpec { interface: "lo".into(), class: PathClass::Primary, max: None, to: Some(to.clone()) };
     let options = SendOptions {
         sources: vec![source.to_path_buf()],
+        selection: net::Selection::default(),
         to: remotes[0].clone(),
         credential: Credential::Token(token),
         identity: Identity::generate()?,

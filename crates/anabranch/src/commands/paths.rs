@@ -59,6 +59,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
 fn measure(args: &Args, remote: &Remote, credential: Credential, dirs: &Dirs) -> Result<(), Error> {
     let options = SendOptions {
         sources: Vec::new(),
+        selection: net::Selection::default(),
         to: remote.clone(),
         credential,
         identity: Identity::load_or_generate(&dirs.key())?,

@@ -1,10 +1,13 @@
-//! `send`: files to a receiver, over every path.
+//! `send`: files and folders to a receiver, over every path.
 
-use std::fs::File;
-use std::path::PathBuf;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use net::{CongestionControl, Credential, Error, Identity, PathSpec, Remote, SendOptions};
+use net::{CongestionControl, Credential, Error, Identity, PathSpec, Remote, Selection, SendOptions};
 use units::{Rate, Span};
 
 use crate::config::Config;
@@ -21,8 +24,8 @@ const PATIENCE: Span = Span::from_secs(120);
 #[derive(Debug, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(crate) struct Args {
-    /// Files to send
-    #[arg(required = true, value_name = "PATH")]
+    /// Files and folders to send; of FOLDER/ with a slash at its end, what is in it
+    #[arg(required_unless_present = "files_from", value_name = "PATH")]
     sources: Vec<PathBuf>,
     /// The receiver, as 'anabranch receive' prints it
     #[arg(long, value_name = "HOST[:PORT]")]
@@ -36,6 +39,21 @@ pub(crate) struct Args {
     /// How the bytes are divided among the paths [default: self-adaptive]
     #[arg(long, value_enum)]
     scheduler: Option<Scheduler>,
+    /// Only files that match GLOB, written as in .gitignore, or are in a folder that does; may be repeated
+    #[arg(long, value_name = "GLOB", help_heading = "Selection")]
+    include: Vec<String>,
+    /// No files that match GLOB, written as in .gitignore, and nothing in a folder that does; may be repeated
+    #[arg(long, value_name = "GLOB", help_heading = "Selection")]
+    exclude: Vec<String>,
+    /// Only what FILE names, one a line, below PATH or the current folder; '-' reads standard input
+    #[arg(long, value_name = "FILE", help_heading = "Selection", conflicts_with = "token_stdin")]
+    files_from: Option<PathBuf>,
+    /// The names in --files-from end with a NUL instead of a newline
+    #[arg(short = '0', long = "null", help_heading = "Selection", requires = "files_from")]
+    null: bool,
+    /// What has not changed is told by contents, not by size and time
+    #[arg(long, help_heading = "Selection")]
+    checksum: bool,
     /// The kernel's congestion control: auto, or a name such as cubic or bbr [default: auto]
     #[arg(long, value_name = "NAME", value_parser = congestion_control)]
     congestion_control: Option<CongestionControl>,
@@ -98,12 +116,14 @@ pub(crate) fn run(args: Args) -> Result<(), Ended> {
     for path in &args.sources {
         readable(path)?;
     }
+    let files_from = args.files_from.as_deref().map(|file| listed(file, args.null)).transpose()?;
     let dirs = Dirs::from_env();
     let config = Config::load(args.config.as_deref(), &dirs)?;
     let identity = Identity::load_or_generate(&dirs.key())?;
     let credential = credential(&args.token, &args.to, &dirs)?;
     let options = SendOptions {
         sources: args.sources,
+        selection: Selection { include: args.include, exclude: args.exclude, files_from, checksum: args.checksum },
         to: args.to,
         credential,
         identity,
@@ -122,14 +142,30 @@ pub(crate) fn run(args: Args) -> Result<(), Ended> {
     transfer::run(watcher, |events| net::send(options, events)).map(drop)
 }
 
-fn readable(path: &std::path::Path) -> Result<(), Error> {
-    let opened = File::open(path).and_then(|file| file.metadata());
-    let metadata = opened.map_err(|source| Error::Source { path: path.to_path_buf(), source })?;
-    if metadata.is_file() {
-        return Ok(());
+fn readable(path: &Path) -> Result<(), Error> {
+    let failed = |source| Error::Source { path: path.to_path_buf(), source };
+    let metadata = fs::metadata(path).map_err(failed)?;
+    if metadata.is_dir() {
+        return fs::read_dir(path).map(drop).map_err(failed);
     }
-    let what = if metadata.is_dir() { "a folder; name the files in it" } else { "no regular file" };
-    Err(Error::Usage(format!("{} is {what}", path.display())))
+    if metadata.is_file() {
+        return File::open(path).map(drop).map_err(failed);
+    }
+    Err(Error::Usage(format!("{} is no file and no folder", path.display())))
+}
+
+/// The names that a file lists, in whatever bytes; `-` is standard input.
+fn listed(file: &Path, null: bool) -> Result<Vec<PathBuf>, Error> {
+    let mut bytes = Vec::new();
+    let read = if file == Path::new("-") {
+        io::stdin().lock().read_to_end(&mut bytes)
+    } else {
+        File::open(file).and_then(|mut file| file.read_to_end(&mut bytes))
+    };
+    read.map_err(|source| Error::Source { path: file.to_path_buf(), source })?;
+    let end = if null { 0 } else { b'\n' };
+    let names = bytes.split(|&byte| byte == end).filter(|name| !name.is_empty());
+    Ok(names.map(|name| PathBuf::from(OsStr::from_bytes(name))).collect())
 }
 
 /// The token that is given, or the receiver's key if it is known, or else a token that is asked for.

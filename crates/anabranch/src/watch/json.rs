@@ -58,7 +58,7 @@ enum Body<'a> {
     FileDone {
         name: &'a str,
         size: u64,
-        blake3: &'a str,
+        blake3: Option<&'a str>,
     },
     Notice {
         text: &'a str,
@@ -166,7 +166,7 @@ fn body(event: &Event) -> Body<'_> {
             gain: progress.gain,
             paths: progress.paths.iter().map(path_line).collect(),
         },
-        Event::FileDone { name, size, blake3 } => Body::FileDone { name, size: size.0, blake3 },
+        Event::FileDone { name, size, blake3 } => Body::FileDone { name, size: size.0, blake3: blake3.as_deref() },
         Event::Notice { text } => Body::Notice { text },
     }
 }

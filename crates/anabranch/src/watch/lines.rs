@@ -15,11 +15,16 @@ pub(super) struct Results {
     token: Option<Token>,
     /// For people; otherwise one keyword and one value a line.
     terminal: bool,
+    /// Files in the transfer.
+    files: usize,
 }
+
+/// People are not shown a line for each of more files.
+const FEW: usize = 100;
 
 impl Results {
     pub(super) fn new(token: Option<Token>) -> Results {
-        Results { token, terminal: io::stdout().is_terminal() }
+        Results { token, terminal: io::stdout().is_terminal(), files: 0 }
     }
 
     fn listening(&self, addresses: &[SocketAddr]) -> String {
@@ -57,8 +62,11 @@ impl Watcher for Results {
                 }
             }
             // As b3sum prints it, so that its output can be compared.
-            Event::FileDone { name, blake3, .. } => say(&format!("{}  {}", clean(blake3), clean(name))),
-            Event::Started { .. } | Event::Path(_) | Event::Progress(_) | Event::Notice { .. } => {}
+            Event::FileDone { name, blake3: Some(blake3), .. } if !self.terminal || self.files <= FEW => {
+                say(&format!("{}  {}", clean(blake3), clean(name)));
+            }
+            Event::Started { files, .. } => self.files = *files,
+            Event::FileDone { .. } | Event::Path(_) | Event::Progress(_) | Event::Notice { .. } => {}
         }
     }
 

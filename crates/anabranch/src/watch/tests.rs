@@ -135,7 +135,7 @@ fn every_event_has_the_keys_that_are_documented() {
         Event::Started { peer: identity.fingerprint(), files: 1, total: Bytes(1), resumed: Bytes(0) },
         Event::Path(lost("reset by peer")),
         Event::Progress(progress()),
-        Event::FileDone { name: "a\nb".into(), size: Bytes(1), blake3: "00".into() },
+        Event::FileDone { name: "a\nb".into(), size: Bytes(1), blake3: Some("00".into()) },
         Event::Notice { text: "a sentence".into() },
     ] {
         json.event(&event);

@@ -165,10 +165,9 @@ pub(crate) fn kind_of(stat: &Stat) -> &'static str {
 }
 
 /// Modification time in nanoseconds since 1970.
-#[expect(clippy::unnecessary_fallible_conversions, clippy::useless_conversion, reason = "other widths elsewhere")]
 pub(crate) fn mtime_of(stat: &Stat) -> i64 {
     let nanos = i64::try_from(stat.st_mtime_nsec).unwrap_or(0);
-    i64::from(stat.st_mtime).saturating_mul(1_000_000_000).saturating_add(nanos)
+    stat.st_mtime.saturating_mul(1_000_000_000).saturating_add(nanos)
 }
 
 /// The permission bits that a transfer carries: nobody receives set-user-id files by surprise.

@@ -257,7 +257,7 @@ impl Door {
                 other => Err(ConnError::Unexpected(String::from(&other))),
             });
             let end = timeout(STRANGER_PATIENCE, end).await.map_err(|_| ConnError::Silent(STRANGER_PATIENCE));
-            match end.flatten() {
+            match end.and_then(|end| end) {
                 Ok(None) => {}
                 Ok(Some(count)) if usize::try_from(count) == Ok(entries.len()) && !entries.is_empty() => {
                     return Ok(Tree::new(entries).map_err(|error| error.to_string()));

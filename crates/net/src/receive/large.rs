@@ -22,8 +22,8 @@ pub(crate) struct Part {
     file: File,
     journal: Mutex<OpenJournal>,
     place: Place,
-    /// Names in the staging folder.
-    pub(crate) part_name: String,
+    /// Its name in the staging folder, and its journal's.
+    pub(crate) name: String,
     pub(crate) journal_name: String,
     /// Whether something was noted since it was last brought to the disk.
     dirty: AtomicBool,
@@ -64,13 +64,13 @@ impl Part {
         session: [u8; 16],
         restart: bool,
     ) -> Result<(Part, Vec<Held>), Error> {
-        let (part_name, journal_name) = names(path);
+        let (name, journal_name) = names(path);
         let journal_file = staging.open_own(&journal_name)?;
         flock(&journal_file, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
             let why = io::Error::new(io::ErrorKind::ResourceBusy, "another transfer is writing it");
-            staging.failed("write", &part_name, why)
+            staging.failed("write", &name, why)
         })?;
-        let file = staging.open_own(&part_name)?;
+        let file = staging.open_own(&name)?;
         let extent = packing.layout().object_extent(object).expect("an object of the layout");
         let place = Place { packing: Arc::clone(packing), extent };
         let header = Header {
@@ -81,7 +81,7 @@ impl Part {
             session,
         };
         let failed = |action| {
-            let (staging, name) = (staging, &part_name);
+            let (staging, name) = (staging, &name);
             move |source: io::Error| staging.failed(action, name, source)
         };
         let (journal, held) = if restart {
@@ -98,7 +98,7 @@ impl Part {
             file,
             journal: Mutex::new(OpenJournal { file: journal_file, format }),
             place,
-            part_name,
+            name,
             journal_name,
             dirty: AtomicBool::new(false),
         };
@@ -166,7 +166,7 @@ impl Part {
     }
 
     fn failed(&self, action: &'static str, source: io::Error) -> Error {
-        self.staging.failed(action, &self.part_name, source)
+        self.staging.failed(action, &self.name, source)
     }
 }
 

@@ -12,6 +12,8 @@ mod session;
 mod settle;
 mod staging;
 mod survey;
+#[cfg(test)]
+mod tests;
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;

@@ -94,7 +94,6 @@ const MOST_REFUSALS: u64 = 16;
 
 impl Session {
     /// Compares `tree` with what is in `directory`, and opens what an earlier attempt left there.
-    #[expect(clippy::too_many_arguments, reason = "the parts of a session, each of its own type")]
     pub(crate) fn open(
         id: SessionId,
         peer: Fingerprint,
@@ -105,8 +104,7 @@ impl Session {
         events: Events,
     ) -> Result<Session, Error> {
         let staging = Arc::new(Staging::open(&directory)?);
-        let survey =
-            Survey::new(&directory, Some(&staging), &tree, wishes).inspect_err(|_| staging.leave(&directory))?;
+        let survey = Survey::new(&directory, Some(&staging), &tree, wishes)?;
         let packing = Packing::new(&tree, |index| survey.wanted.contains(&index));
         let packing = Arc::new(packing.map_err(|error| Error::Protocol(error.to_string()))?);
         let layout = packing.layout();
@@ -291,13 +289,12 @@ impl Session {
             }
             Object::Pack(files) => {
                 let mut spooled = Vec::new();
-                let bytes = match in_memory {
-                    Some(bytes) => bytes,
-                    None => {
-                        spooled.resize(usize::try_from(block.extent.len).expect("a block fits in memory"), 0);
-                        self.site.staging.unspool(object, &mut spooled)?;
-                        &spooled
-                    }
+                let bytes = if let Some(bytes) = in_memory {
+                    bytes
+                } else {
+                    spooled.resize(usize::try_from(block.extent.len).expect("a block fits in memory"), 0);
+                    self.site.staging.unspool(object, &mut spooled)?;
+                    &spooled
                 };
                 let found = hashed.unwrap_or_else(|| block_cv(object_extent.len, offset, bytes));
                 let ok = found == block.expected;

@@ -91,7 +91,7 @@ impl Site {
                     }
                 }
                 Whole::Large(object, _, part) => {
-                    self.name(&mut parents, self.large_file(*object), &part.part_name)?;
+                    self.name(&mut parents, self.large_file(*object), &part.name)?;
                     settled.journals.push(part.journal_name.clone());
                 }
             }
@@ -129,7 +129,7 @@ impl Site {
         for journal in settled.journals.drain(..) {
             self.staging.remove(&journal);
         }
-        self.staging.leave(&self.directory);
+        self.staging.leave();
         Ok(())
     }
 

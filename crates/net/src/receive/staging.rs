@@ -30,6 +30,8 @@ use crate::Error;
 pub(crate) struct Staging {
     path: PathBuf,
     fd: OwnedFd,
+    /// The directory that it is in.
+    above: OwnedFd,
     spool: Mutex<Spool>,
 }
 
@@ -68,7 +70,20 @@ pub(crate) fn key(path: &[u8]) -> String {
     blake3::hash(path).to_hex()[..32].to_string()
 }
 
+impl Drop for Staging {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
 impl Staging {
+    /// Removes the folder if nothing is left in it and nobody else is at work there.
+    pub(crate) fn leave(&self) {
+        if flock(&self.fd, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            let _ = unlinkat(&self.above, OsStr::from_bytes(RESERVED), AtFlags::REMOVEDIR);
+        }
+    }
+
     /// Opens the folder, making it if it is not there.
     pub(crate) fn open(directory: &Directory) -> Result<Staging, Error> {
         loop {
@@ -92,17 +107,14 @@ impl Staging {
             Err(Errno::NOENT) => return Ok(None),
             Err(errno) => return Err(failed(errno)),
         };
-        // Whoever is done removes the folder if nobody else holds it; it may be gone before we did.
+        // Whoever is done removes the folder if nobody else holds it; it may be gone before we hold it.
         flock(&fd, FlockOperation::LockShared).map_err(failed)?;
         let is_gone = fstat(&fd).map_err(failed)?.st_nlink == 0;
-        Ok((!is_gone).then(|| Staging { path: directory.shown(RESERVED), fd, spool: Mutex::default() }))
-    }
-
-    /// Removes the folder if nothing is left in it and nobody else is at work there.
-    pub(crate) fn leave(&self, directory: &Directory) {
-        if flock(&self.fd, FlockOperation::NonBlockingLockExclusive).is_ok() {
-            let _ = unlinkat(directory.fd(), OsStr::from_bytes(RESERVED), AtFlags::REMOVEDIR);
+        if is_gone {
+            return Ok(None);
         }
+        let above = directory.folder(b"").map_err(failed)?;
+        Ok(Some(Staging { path: directory.shown(RESERVED), fd, above, spool: Mutex::default() }))
     }
 
     /// Its descriptor, to rename from.

@@ -42,7 +42,9 @@ pub async fn send(options: SendOptions, events: Events) -> Result<Summary, Error
     let (sources, selection) = (options.sources.clone(), options.selection.clone());
     // A large tree takes its time, the more so if it is hashed.
     let opened = tokio::task::spawn_blocking(move || Source::open(&sources, &selection)).await;
-    let (source, notices) = opened.expect("walking does not panic")?;
+    let failed =
+        |error| Error::System { action: "look at what is to be sent".into(), source: std::io::Error::other(error) };
+    let (source, notices) = opened.map_err(failed)??;
     let source = Arc::new(source);
     for text in notices {
         let _ = events.send(Event::Notice { text });

@@ -141,7 +141,7 @@ impl Supply {
             return Ok((0..length(extent.len), Some(self.note(object, block, &buffer.bytes))));
         }
         // The rest of a block follows its beginning on the same path, mostly.
-        if !buffer.extent.is_some_and(|has| has.intersection(extent) == extent) {
+        if buffer.extent.is_none_or(|has| has.intersection(extent) != extent) {
             self.fill(extent, buffer)?;
         }
         let start = length(extent.start - buffer.extent.expect("it was filled").start);

@@ -278,12 +278,12 @@ fn data(file: &File, size: u64) -> io::Result<Option<Vec<(u64, u64)>>> {
     if extents.len() > MAX_EXTENTS {
         let mut holes: Vec<u64> = extents.windows(2).map(|pair| pair[1].0 - (pair[0].0 + pair[0].1)).collect();
         holes.sort_unstable_by(|a, b| b.cmp(a));
-        let least = holes[MAX_EXTENTS - 2];
+        let smallest = holes[MAX_EXTENTS - 2];
         let mut joined: Vec<(u64, u64)> = Vec::new();
         for (offset, len) in extents {
             match joined.last_mut() {
                 // Of several holes just as large some may have to go.
-                Some(last) if offset - (last.0 + last.1) <= least => last.1 = offset + len - last.0,
+                Some(before) if offset - (before.0 + before.1) <= smallest => before.1 = offset + len - before.0,
                 _ => joined.push((offset, len)),
             }
         }
@@ -301,6 +301,7 @@ fn globs(globs: &[String]) -> Result<Option<Gitignore>, Error> {
         return Ok(None);
     }
     let mut builder = GitignoreBuilder::new("");
+    builder.allow_unclosed_class(false);
     for glob in globs {
         let bad = |error| Error::Usage(format!("'{glob}' is no pattern: {error}"));
         builder.add_line(None, glob).map_err(bad)?;

@@ -1,0 +1,246 @@
+//! What a crash, a rotten disk or somebody else in the directory leaves.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use transfer::digest::block_cv;
+use transfer::{BLOCK, Cv, Packing, Tree};
+use wire::frame::Wishes;
+use wire::manifest::{Entry, File, Kind};
+
+use super::directory::Directory;
+use super::large::{Held, Part};
+use super::settle::{Settled, Site, Whole};
+use super::staging::{Staging, key};
+use super::survey::Survey;
+use crate::{Error, Fingerprint};
+
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        let path = std::env::temp_dir().join(format!("anabranch-site-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Scratch(path)
+    }
+
+    fn left(&self) -> Vec<String> {
+        let Ok(entries) = fs::read_dir(self.0.join(".anabranch-partial")) else { return Vec::new() };
+        let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn file(size: u64) -> File {
+    File { size, mtime: 1_500_000_000, mode: 0o640, hash: None, data: None }
+}
+
+fn tree(files: &[(&str, File)]) -> Tree {
+    let entry = |(name, file): &(&str, File)| Entry { path: name.as_bytes().to_vec(), kind: Kind::File(file.clone()) };
+    Tree::new(files.iter().map(entry).collect()).unwrap()
+}
+
+fn site(scratch: &Scratch, tree: &Tree, overwrite: bool) -> Site {
+    let directory = Arc::new(Directory::open(&scratch.0).unwrap());
+    Site {
+        staging: Arc::new(Staging::open(&directory).unwrap()),
+        directory,
+        tree: tree.clone(),
+        packing: Arc::new(Packing::new(tree, |_| true).unwrap()),
+        wishes: Wishes { overwrite, verify: true, ..Wishes::default() },
+    }
+}
+
+fn part(site: &Site, sender: u8) -> Result<(Part, Vec<Held>), Error> {
+    let (path, file) = (&site.tree.entries()[0].path, site.tree.file(0).unwrap());
+    Part::open(&site.staging, &site.packing, 0, path, file, Fingerprint::from([sender; 32]), [2; 16], false)
+}
+
+fn content(size: u64) -> Vec<u8> {
+    (0..size).map(|i| u8::try_from(i % 251).unwrap()).collect()
+}
+
+fn cv(content: &[u8], block: u64) -> Cv {
+    let start = usize::try_from(block * BLOCK).unwrap();
+    let end = content.len().min(start + usize::try_from(BLOCK).unwrap());
+    block_cv(content.len() as u64, block * BLOCK, &content[start..end])
+}
+
+#[test]
+fn only_blocks_that_hash_right_are_taken_up_again() {
+    let scratch = Scratch::new("resume");
+    let content = content(2 * BLOCK + 10);
+    let tree = tree(&[("disk.img", file(2 * BLOCK + 10))]);
+    {
+        let site = site(&scratch, &tree, false);
+        let (part, held) = part(&site, 1).unwrap();
+        assert!(held.is_empty());
+        part.write(0, &content).unwrap();
+        (0..3).for_each(|block| part.note(block, cv(&content, block)).unwrap());
+        // Block 1 rots on disk behind its journal entry.
+        part.write(BLOCK, b"rot").unwrap();
+        // The last record is torn.
+        let journal = scratch.0.join(".anabranch-partial").join(&part.journal_name);
+        let length = fs::metadata(&journal).unwrap().len();
+        fs::OpenOptions::new().write(true).open(journal).unwrap().set_len(length - 1).unwrap();
+    }
+    let site = site(&scratch, &tree, false);
+    let (part, held) = part(&site, 1).unwrap();
+    assert_eq!(held, [(0, cv(&content, 0))]);
+    part.write(BLOCK, &content[usize::try_from(BLOCK).unwrap()..]).unwrap();
+    (1..3).for_each(|block| part.note(block, cv(&content, block)).unwrap());
+    let root = Cv(*blake3::hash(&content).as_bytes());
+    let mut settled = Settled::default();
+    site.settle(&[Whole::Large(0, root, Arc::new(part))], &mut settled).unwrap();
+    site.finish(&[], &mut settled).unwrap();
+    assert_eq!(fs::read(scratch.0.join("disk.img")).unwrap(), content);
+    let metadata = fs::metadata(scratch.0.join("disk.img")).unwrap();
+    assert_eq!(std::os::unix::fs::MetadataExt::mtime(&metadata), 1);
+    assert_eq!(std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o7777, 0o640);
+    assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 1, "no part and no journal is left");
+}
+
+#[test]
+fn a_changed_source_begins_anew() {
+    let scratch = Scratch::new("changed");
+    let content = content(BLOCK + 1);
+    {
+        let site = site(&scratch, &tree(&[("disk.img", file(BLOCK + 1))]), false);
+        let (part, _) = part(&site, 1).unwrap();
+        part.write(0, &content).unwrap();
+        part.note(0, cv(&content, 0)).unwrap();
+    }
+    let newer = tree(&[("disk.img", File { mtime: 2_500_000_000, ..file(BLOCK + 1) })]);
+    assert!(part(&site(&scratch, &newer, false), 1).unwrap().1.is_empty());
+}
+
+#[test]
+fn two_transfers_of_one_name_do_not_mix() {
+    let scratch = Scratch::new("lock");
+    let tree = tree(&[("disk.img", file(BLOCK + 1))]);
+    let (one, other) = (site(&scratch, &tree, false), site(&scratch, &tree, false));
+    let _held = part(&one, 1).unwrap();
+    let error = part(&other, 1).err().unwrap();
+    assert!(error.to_string().contains("another transfer"), "{error}");
+}
+
+#[test]
+fn what_the_disk_gives_back_is_checked() {
+    let scratch = Scratch::new("verify");
+    let tree = tree(&[("small", file(5))]);
+    let site = site(&scratch, &tree, false);
+    let staged = site.staging.put(0, b"small", &file(5), b"hello").unwrap();
+    fs::write(scratch.0.join(".anabranch-partial").join(&staged.name), "hellO").unwrap();
+    let settled = site.settle(&[Whole::Small(None, vec![staged])], &mut Settled::default());
+    assert!(matches!(settled, Err(Error::Integrity { .. })));
+    assert!(!scratch.0.join("small").exists());
+}
+
+#[test]
+fn small_files_are_taken_up_if_they_are_what_their_names_say() {
+    let scratch = Scratch::new("staged");
+    let holes = File { size: 100, data: Some(vec![(10, 5), (50, 5)]), ..file(0) };
+    let files =
+        [("good", file(5)), ("rotten", file(5)), ("torn", file(5)), ("older", file(5)), ("holes", holes.clone())];
+    let tree = tree(&files);
+    {
+        let site = site(&scratch, &tree, false);
+        for index in 0..3 {
+            site.staging.put(index, files[index].0.as_bytes(), &files[index].1, b"hello").unwrap();
+        }
+        site.staging.put(3, b"older", &File { mtime: 7, ..file(5) }, b"hello").unwrap();
+        site.staging.put(4, b"holes", &holes, b"helloworld").unwrap();
+        let find =
+            |name: &str| scratch.left().into_iter().find(|left| left.starts_with(&key(name.as_bytes()))).unwrap();
+        let folder = scratch.0.join(".anabranch-partial");
+        for (name, bytes) in [("rotten", "hellO"), ("torn", "hell")] {
+            let path = folder.join(find(name));
+            fs::write(&path, bytes).unwrap();
+            let time = fs::File::open(&path).unwrap();
+            rustix::fs::futimens(&time, &super::directory::timestamps(1_500_000_000)).unwrap();
+        }
+    }
+    let site = site(&scratch, &tree, false);
+    let survey = Survey::new(&site.directory, Some(&site.staging), &tree, site.wishes).unwrap();
+    let staged: Vec<usize> = survey.staged.iter().map(|staged| staged.entry).collect();
+    assert_eq!(staged, [0, 4]);
+    assert_eq!(survey.wanted.iter().copied().collect::<Vec<_>>(), [1, 2, 3]);
+    assert_eq!(scratch.left().len(), 2, "what is of no use is removed");
+    // They get their names without a byte being sent.
+    let mut settled = Settled::default();
+    site.settle(&[Whole::Small(None, survey.staged)], &mut settled).unwrap();
+    site.finish(&[], &mut settled).unwrap();
+    assert_eq!(fs::read(scratch.0.join("good")).unwrap(), b"hello");
+    let arrived = fs::read(scratch.0.join("holes")).unwrap();
+    assert_eq!((&arrived[10..15], &arrived[50..55], arrived.len()), (&b"hello"[..], &b"world"[..], 100));
+    assert_eq!(scratch.left(), Vec::<String>::new());
+}
+
+#[test]
+fn links_lead_nowhere() {
+    let scratch = Scratch::new("links");
+    let outside = Scratch::new("links-outside");
+    let victim = outside.0.join("victim");
+    fs::write(&victim, "precious").unwrap();
+    let tree = tree(&[("folder/file", file(5))]);
+    // The hidden folder is no link that somebody put there, and what is in it neither.
+    std::os::unix::fs::symlink(&outside.0, scratch.0.join(".anabranch-partial")).unwrap();
+    let directory = Directory::open(&scratch.0).unwrap();
+    assert!(Staging::open(&directory).is_err());
+    fs::remove_file(scratch.0.join(".anabranch-partial")).unwrap();
+    let site = site(&scratch, &tree, true);
+    let staged = site.staging.put(0, b"folder/file", &file(5), b"hello").unwrap();
+    let path = scratch.0.join(".anabranch-partial").join(&staged.name);
+    fs::remove_file(&path).unwrap();
+    std::os::unix::fs::symlink(&victim, &path).unwrap();
+    assert!(site.staging.put(0, b"folder/file", &file(5), b"hello").is_err());
+    fs::remove_file(&path).unwrap();
+    // A folder that becomes a link while files arrive is not gone through.
+    let staged = site.staging.put(0, b"folder/file", &file(5), b"hello").unwrap();
+    std::os::unix::fs::symlink(&outside.0, scratch.0.join("folder")).unwrap();
+    let settled = site.settle(&[Whole::Small(None, vec![staged])], &mut Settled::default());
+    assert!(matches!(settled, Err(Error::InTheWay { found: "a symbolic link", .. })));
+    assert_eq!(fs::read_dir(&outside.0).unwrap().count(), 1);
+    assert_eq!(fs::read(&victim).unwrap(), b"precious");
+}
+
+#[test]
+fn a_pack_that_comes_in_parts_is_put_together() {
+    let scratch = Scratch::new("spool");
+    let site = site(&scratch, &tree(&[("a", file(5))]), false);
+    let mut buffer = [0; 5];
+    site.staging.unspool(7, &mut buffer).unwrap();
+    for (object, bytes) in [(7, b"hello"), (3, b"world")] {
+        site.staging.spool(object, 3, &bytes[3..]).unwrap();
+        site.staging.spool(object, 0, &bytes[..3]).unwrap();
+    }
+    for (object, bytes) in [(7, b"hello"), (3, b"world")] {
+        site.staging.unspool(object, &mut buffer).unwrap();
+        assert_eq!(&buffer, bytes);
+        site.staging.unslot(object);
+    }
+    assert_eq!(scratch.left(), Vec::<String>::new(), "it has no name");
+}
+
+#[test]
+fn wishes_are_ranges_of_files() {
+    let scratch = Scratch::new("ranges");
+    let mut entries = tree(&[("a", file(1)), ("b", file(1)), ("d", file(1)), ("e", file(1))]).entries().to_vec();
+    entries.insert(2, Entry { path: b"c".to_vec(), kind: Kind::Directory { mtime: 0, mode: 0o755 } });
+    let tree = Tree::new(entries).unwrap();
+    let directory = Directory::open(&scratch.0).unwrap();
+    let ranges =
+        |survey: &Survey| survey.ranges(&tree).iter().map(|range| (range.start, range.len)).collect::<Vec<_>>();
+    let mut survey = Survey::new(&directory, None, &tree, Wishes::default()).unwrap();
+    assert_eq!(ranges(&survey), [(0, 5)]);
+    survey.wanted.remove(&3);
+    assert_eq!(ranges(&survey), [(0, 2), (4, 1)]);
+}

@@ -1,0 +1,117 @@
+//! Transfers over real sockets on loopback, in directories of their own.
+#![allow(dead_code, missing_docs, unreachable_pub, reason = "each test uses its part")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use net::{
+    CongestionControl, Credential, Error, Event, Events, Identity, ReceiveOptions, Remote, Selection, SendOptions,
+    Summary, Token,
+};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use units::Span;
+
+/// A directory of the test's own.
+pub struct Scratch(pub PathBuf);
+
+impl Scratch {
+    pub fn new(name: &str) -> Scratch {
+        let path = std::env::temp_dir().join(format!("anabranch-transfer-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).expect("a scratch directory");
+        Scratch(path)
+    }
+
+    /// A file of `size` bytes that differ from block to block.
+    pub fn file(&self, name: &str, size: usize) -> PathBuf {
+        let path = self.0.join(name);
+        let mut state = 1u64;
+        let content: Vec<u8> = (0..size)
+            .map(|_| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                state.to_be_bytes()[0]
+            })
+            .collect();
+        fs::write(&path, content).expect("a source file");
+        path
+    }
+
+    pub fn inbox(&self) -> PathBuf {
+        self.0.join("inbox")
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+pub fn receive_options(scratch: &Scratch, identity: &Identity, token: &Token) -> ReceiveOptions {
+    ReceiveOptions {
+        directory: scratch.inbox(),
+        listen: vec!["127.0.0.1:0".parse().expect("an address")],
+        port: 0,
+        identity: identity.clone(),
+        token: Some(token.clone()),
+        authorized: Vec::new(),
+        keep: false,
+        overwrite: false,
+    }
+}
+
+pub fn send_options(sources: &[&Path], port: u16, token: &Token) -> SendOptions {
+    SendOptions {
+        sources: sources.iter().map(|path| path.to_path_buf()).collect(),
+        selection: Selection::default(),
+        to: Remote { host: "127.0.0.1".into(), port },
+        credential: Credential::Token(token.clone()),
+        identity: Identity::generate().expect("a key"),
+        paths: Vec::new(),
+        no_paths: Vec::new(),
+        scheduler: "self-adaptive".into(),
+        congestion_control: CongestionControl::Auto,
+        max_rate: None,
+        verify: false,
+        restart: false,
+        overwrite: false,
+        dry_run: false,
+        patience: Span::from_secs(5),
+    }
+}
+
+/// A receiver that runs: its port, its outcome, what it told.
+pub struct Receiving {
+    pub port: u16,
+    pub task: tokio::task::JoinHandle<Result<Summary, Error>>,
+    pub events: mpsc::UnboundedReceiver<Event>,
+}
+
+impl Receiving {
+    pub async fn start(options: ReceiveOptions) -> Receiving {
+        let (sender, mut events) = mpsc::unbounded_channel();
+        let task = tokio::spawn(net::receive(options, sender));
+        let Some(Event::Listening { addresses }) = events.recv().await else { panic!("it does not listen") };
+        Receiving { port: addresses[0].port(), task, events }
+    }
+
+    pub async fn outcome(self) -> Result<Summary, Error> {
+        timeout(Duration::from_secs(30), self.task).await.expect("it ends").expect("it does not panic")
+    }
+}
+
+pub async fn send(options: SendOptions) -> Result<Summary, Error> {
+    let (events, _) = unheard();
+    timeout(Duration::from_secs(30), net::send(options, events)).await.expect("it ends")
+}
+
+pub fn unheard() -> (Events, mpsc::UnboundedReceiver<Event>) {
+    mpsc::unbounded_channel()
+}
+
+pub fn parties() -> (Identity, Token) {
+    let identity = Identity::generate().expect("a key");
+    let token = Token::generate(&identity).expect("a token");
+    (identity, token)
+}
