@@ -8,6 +8,7 @@ use scenario::file::{FlowSpec, LinkSpec, SocketsSpec, TcpSpec, Transport};
 use scenario::{Document, Looks};
 use units::{Bytes, Rate, Seed, Span, Time};
 use wire::Frame;
+use wire::manifest::{self, Entry};
 use wire::ptcp::Packet;
 
 /// Larger scenarios are read, and not built.
@@ -111,6 +112,28 @@ pub fn wire_frame(data: &[u8]) {
         }
         rest = &rest[length..];
     }
+}
+
+/// A chunk of a manifest: what is read leads nowhere but down, and comes back as it was once it is written.
+pub fn wire_manifest(data: &[u8]) {
+    let mut read: Vec<Entry> = Vec::new();
+    let mut bytes = 0;
+    for entry in manifest::entries(data) {
+        let Ok(entry) = entry else { break };
+        assert_eq!(entry.check(), Ok(()), "{entry:?}");
+        let plain = |part: &[u8]| !part.is_empty() && part != b"." && part != b".." && !part.contains(&0);
+        assert!(entry.path.split(|&byte| byte == b'/').all(plain), "{entry:?}");
+        // A few bytes may say a long path again and again: whoever keeps entries must count.
+        bytes += entry.path.len();
+        if bytes > 1 << 20 {
+            break;
+        }
+        read.push(entry);
+    }
+    let chunks: Vec<Vec<u8>> = manifest::chunks(&read).collect();
+    assert!(chunks.iter().all(|chunk| !chunk.is_empty() && chunk.len() <= manifest::MAX_CHUNK));
+    let again: Result<Vec<Entry>, _> = chunks.iter().flat_map(|chunk| manifest::entries(chunk)).collect();
+    assert_eq!(again, Ok(read));
 }
 
 /// A packet of the striped connection: what is read comes back as it was once it is written. Padding may hold anything on the way in.

@@ -58,6 +58,16 @@ fn frames() {
 }
 
 #[test]
+fn manifests() {
+    assert!(feed(&["fuzz/seeds/wire_manifest"], targets::wire_manifest) >= 3);
+    for name in ["tree", "files", "links"] {
+        let bytes = fs::read(root().join("fuzz/seeds/wire_manifest").join(name)).expect("it can be read");
+        let entries: Result<Vec<_>, _> = wire::manifest::entries(&bytes).collect();
+        assert!(entries.as_ref().is_ok_and(|entries| entries.len() > 3), "{name}: {entries:?}");
+    }
+}
+
+#[test]
 fn packets() {
     assert!(feed(&["fuzz/seeds/wire_packet"], targets::wire_packet) >= 6);
     for name in ["data", "last", "datagram", "window", "reset", "ping"] {
