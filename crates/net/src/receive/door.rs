@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::net::TcpStream;
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use transfer::Tree;
 use wire::Frame;
 use wire::frame::{AbortCode, Hello, Range, SessionId, VERSION, Welcome};
@@ -32,6 +32,8 @@ pub(crate) struct Door {
     pub(crate) events: Events,
     pub(crate) clock: Clock,
     state: Mutex<State>,
+    /// Held while a session is opened.
+    agreeing: tokio::sync::Mutex<()>,
     /// Rings when a session was opened.
     pub(crate) opened: tokio::sync::Notify,
 }
@@ -56,6 +58,8 @@ const STRANGER_PATIENCE: Duration = Duration::from_secs(10);
 const STRANGER_BYTES: usize = 4_096;
 /// How long one that is refused may take to read why.
 const LINGER: Duration = Duration::from_secs(1);
+/// A sender that waits hears from us this often.
+const SIGN_OF_LIFE: Duration = Duration::from_millis(500);
 /// The most memory that a manifest may take: some two million entries.
 const MANIFEST_BYTES: usize = 256 << 20;
 
@@ -68,6 +72,7 @@ impl Door {
             events,
             clock: Clock::start(),
             state: Mutex::default(),
+            agreeing: tokio::sync::Mutex::default(),
             opened: tokio::sync::Notify::new(),
         })
     }
@@ -215,7 +220,9 @@ impl Door {
             answer_probes(conn).await?;
             return Ok(None);
         }
-        if let Err(text) = self.supersede(peer).await {
+        // One after the other: of two that a sender opens at the same time, the later one is to find the earlier one.
+        let _turn = alive(conn, self.agreeing.lock()).await?;
+        if let Err(text) = alive(conn, self.supersede(peer)).await? {
             return Err(refuse(conn, AbortCode::Refused, text).await);
         }
         let session = match self.open(conn, id, peer, tree, wishes).await? {
@@ -240,7 +247,13 @@ impl Door {
     async fn manifest(&self, conn: &mut Conn) -> Result<Result<Tree, String>, ConnError> {
         let mut entries = Vec::new();
         let mut bytes = 0;
+        let mut told = Instant::now();
         loop {
+            if told.elapsed() >= SIGN_OF_LIFE {
+                told = Instant::now();
+                conn.push(&Frame::Ping(0));
+                conn.try_flush()?;
+            }
             let end = conn.receive(|frame| match frame {
                 Frame::Entries(chunk) => {
                     for entry in wire::manifest::entries(chunk) {
@@ -277,12 +290,12 @@ impl Door {
         wishes: wire::frame::Wishes,
     ) -> Result<Result<Vec<Range>, Error>, ConnError> {
         let directory = Arc::clone(&self.directory);
-        alive(conn, move || {
+        let work = apart(move || {
             let staging = Staging::look(&directory)?;
             let survey = Survey::new(&directory, staging.as_ref(), &tree, wishes)?;
             Ok(survey.ranges(&tree))
-        })
-        .await
+        });
+        alive(conn, work).await
     }
 
     /// Makes room for a new session of `peer`: an older one of the same sender is what a restarted sender left behind.
@@ -292,8 +305,8 @@ impl Door {
             return Err("it is busy with another sender's transfer".into());
         }
         self.state().session = None;
-        // Every path of the old session lets go of its files within a moment.
-        for _ in 0..200 {
+        // Every path of the old session lets go of its files within a moment; a sync may take longer.
+        for _ in 0..1_500 {
             old.closing.notify_waiters();
             if Arc::strong_count(&old) == 1 {
                 return Ok(());
@@ -313,7 +326,7 @@ impl Door {
         wishes: wire::frame::Wishes,
     ) -> Result<Result<Session, Error>, ConnError> {
         let (directory, clock, events) = (Arc::clone(&self.directory), self.clock, self.events.clone());
-        alive(conn, move || Session::open(id, peer, tree, wishes, directory, clock, events)).await
+        alive(conn, apart(move || Session::open(id, peer, tree, wishes, directory, clock, events))).await
     }
 
     /// Addresses under which the sender may reach this host besides the one it used.
@@ -344,21 +357,23 @@ impl Door {
     }
 }
 
-/// Does what may take long on a thread of its own, and pings the sender meanwhile.
-async fn alive<T: Send + 'static>(
-    conn: &mut Conn,
-    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
-) -> Result<Result<T, Error>, ConnError> {
-    let mut working = tokio::task::spawn_blocking(work);
+/// Waits for something, and pings the sender meanwhile.
+async fn alive<T>(conn: &mut Conn, work: impl Future<Output = T>) -> Result<T, ConnError> {
+    tokio::pin!(work);
     loop {
         tokio::select! {
-            done = &mut working => return Ok(done.expect("looking at files does not panic")),
-            () = tokio::time::sleep(Duration::from_millis(500)) => {
+            done = &mut work => return Ok(done),
+            () = tokio::time::sleep(SIGN_OF_LIFE) => {
                 conn.push(&Frame::Ping(0));
                 conn.flush().await?;
             }
         }
     }
+}
+
+/// Does what may take long on a thread of its own.
+async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    tokio::task::spawn_blocking(work).await.expect("looking at files does not panic")
 }
 
 /// Memory that an entry takes, about.

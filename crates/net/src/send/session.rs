@@ -197,9 +197,7 @@ impl Entrance {
             if !more.await? {
                 break;
             }
-            if let State::Asking { heard } = &mut *self.state.lock().expect("no panic while held") {
-                *heard = Instant::now();
-            }
+            self.note_heard();
         }
         // Only whole extents of this layout count: whatever else is said is sent again.
         let packing = Packing::new(self.source.tree(), |index| want.has(index));
@@ -225,6 +223,13 @@ impl Entrance {
         Ok(session)
     }
 
+    /// The connection that asks gets on: no other one need ask too.
+    fn note_heard(&self) {
+        if let State::Asking { heard } = &mut *self.state.lock().expect("no panic while held") {
+            *heard = Instant::now();
+        }
+    }
+
     /// Says hello and what there is, a chunk at a time: a large manifest is not to be in memory twice.
     async fn say_hello(&self, conn: &mut Conn) -> Result<(), ConnError> {
         let options = &self.options;
@@ -239,6 +244,7 @@ impl Entrance {
         for chunk in wire::manifest::chunks(entries) {
             conn.push(&Frame::Entries(&chunk));
             conn.flush().await?;
+            self.note_heard();
         }
         conn.push(&Frame::ManifestEnd(u32::try_from(entries.len()).expect("a tree holds fewer")));
         conn.flush().await
