@@ -8,6 +8,8 @@ mod error;
 mod event;
 mod identity;
 pub mod interfaces;
+#[cfg(test)]
+mod liars;
 mod options;
 mod receive;
 mod send;

@@ -153,8 +153,8 @@ fn small_files_are_taken_up_if_they_are_what_their_names_say() {
     let tree = tree(&files);
     {
         let site = site(&scratch, &tree, false);
-        for index in 0..3 {
-            site.staging.put(index, files[index].0.as_bytes(), &files[index].1, b"hello").unwrap();
+        for (index, (name, file)) in files.iter().enumerate().take(3) {
+            site.staging.put(index, name.as_bytes(), file, b"hello").unwrap();
         }
         site.staging.put(3, b"older", &File { mtime: 7, ..file(5) }, b"hello").unwrap();
         site.staging.put(4, b"holes", &holes, b"helloworld").unwrap();
