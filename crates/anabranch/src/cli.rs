@@ -16,7 +16,7 @@ pub(crate) const EXIT_CODES: &[(u8, &str)] = &[
     (5, "no usable path to the receiver; trying again later may help"),
     (6, "every path was lost; what arrived is kept, and the same command goes on from there"),
     (7, "integrity: the source changed underway, or bytes did not match their hash"),
-    (8, "the receiving disk: full, failing, or the target exists"),
+    (8, "the receiving disk: full, failing, or the target exists or is of another kind"),
     (9, "the peer broke the protocol"),
     (10, "the local system refused something: sockets, keys, configuration"),
     (130, "interrupted (SIGINT); what arrived is kept"),

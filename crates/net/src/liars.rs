@@ -189,7 +189,7 @@ async fn data_that_lie_get_no_name() {
 }
 
 /// What our sender says of a receiver that answers its manifest with these frames.
-async fn answered(name: &str, frames: Vec<Frame<'static>>) -> Error {
+async fn answered(name: &str, pings: u32, frames: Vec<Frame<'static>>) -> Error {
     let scratch = Scratch::new(name);
     fs::write(scratch.0.join("data"), vec![7; 10_000]).unwrap();
     let identity = Identity::generate().unwrap();
@@ -211,6 +211,11 @@ async fn answered(name: &str, frames: Vec<Frame<'static>>) -> Error {
                 while !conn.receive(end).await? {}
                 let welcome = Welcome { version: VERSION, session: [1; 16], addresses: Vec::new() };
                 conn.push(&Frame::Welcome(welcome));
+                for _ in 0..pings {
+                    conn.push(&Frame::Ping(0));
+                    conn.flush().await?;
+                    tokio::time::sleep(Duration::from_millis(500)).await;
+                }
                 for frame in &frames {
                     conn.push(frame);
                 }
@@ -256,8 +261,17 @@ async fn a_receiver_that_lies_gets_nothing_done() {
         ("done-object", vec![want(), Frame::Ready, Frame::ObjectDone(9, [0; 32])]),
     ];
     for (name, frames) in cases {
-        let error = answered(name, frames).await;
+        let error = answered(name, 0, frames).await;
         let text = error.to_string();
         assert!([5, 6, 9].contains(&error.exit_code()) && !text.is_empty(), "{name}: {} {text}", error.exit_code());
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receiver_that_says_it_is_reading_is_waited_for() {
+    let began = std::time::Instant::now();
+    // Longer than the sender's patience.
+    let error = answered("reading", 8, vec![Frame::Abort(AbortCode::Disk, "done reading".into())]).await;
+    assert!(error.to_string().contains("done reading"), "{error}");
+    assert!(began.elapsed() > Duration::from_secs(4));
 }

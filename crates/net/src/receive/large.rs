@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -18,7 +19,8 @@ use crate::{Error, Fingerprint};
 
 /// A large file that is arriving.
 pub(crate) struct Part {
-    staging: Arc<Staging>,
+    /// Its path as it will be, for messages.
+    shown: PathBuf,
     file: File,
     journal: Mutex<OpenJournal>,
     place: Place,
@@ -55,7 +57,7 @@ impl Part {
     /// attempt are whole: those that are journaled for the same source and hash right on disk. `alive` is called while that reads.
     #[expect(clippy::too_many_arguments, reason = "whose file, which, and of which session")]
     pub(crate) fn open(
-        staging: &Arc<Staging>,
+        staging: &Staging,
         packing: &Arc<Packing>,
         object: usize,
         path: &[u8],
@@ -65,12 +67,16 @@ impl Part {
         restart: bool,
     ) -> Result<(Part, Vec<Held>), Error> {
         let (name, journal_name) = names(path);
-        let journal_file = staging.open_own(&journal_name)?;
-        flock(&journal_file, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
-            let why = io::Error::new(io::ErrorKind::ResourceBusy, "another transfer is writing it");
-            staging.failed("write", &name, why)
-        })?;
-        let file = staging.open_own(&name)?;
+        let shown = staging.shown(path);
+        let failed = |action| {
+            let path = &shown;
+            move |source: io::Error| Error::Disk { action, path: path.clone(), source }
+        };
+        let journal_file = staging.open_own(&journal_name).map_err(failed("begin"))?;
+        flock(&journal_file, FlockOperation::NonBlockingLockExclusive)
+            .map_err(|_| io::Error::new(io::ErrorKind::ResourceBusy, "another transfer is writing it"))
+            .map_err(failed("write"))?;
+        let file = staging.open_own(&name).map_err(failed("begin"))?;
         let extent = packing.layout().object_extent(object).expect("an object of the layout");
         let place = Place { packing: Arc::clone(packing), extent };
         let header = Header {
@@ -79,10 +85,6 @@ impl Part {
             name: path.to_vec(),
             sender: *sender.as_bytes(),
             session,
-        };
-        let failed = |action| {
-            let (staging, name) = (staging, &name);
-            move |source: io::Error| staging.failed(action, name, source)
         };
         let (journal, held) = if restart {
             (None, Vec::new())
@@ -94,7 +96,7 @@ impl Part {
             None => begin(&journal_file, &file, &header, entry.size).map_err(failed("begin"))?,
         };
         let part = Part {
-            staging: Arc::clone(staging),
+            shown,
             file,
             journal: Mutex::new(OpenJournal { file: journal_file, format }),
             place,
@@ -166,7 +168,7 @@ impl Part {
     }
 
     fn failed(&self, action: &'static str, source: io::Error) -> Error {
-        self.staging.failed(action, &self.name, source)
+        Error::Disk { action, path: self.shown.clone(), source }
     }
 }
 

@@ -141,8 +141,8 @@ impl Staging {
     pub(crate) fn put(&self, entry: usize, path: &[u8], file: &manifest::File, data: &[u8]) -> Result<Staged, Error> {
         let hash = blake3::hash(data);
         let name = format!("{}-{}", key(path), hash.to_hex());
-        let failed = |source: io::Error| self.failed("write", &name, source);
-        let out = self.open_own(&name)?;
+        let failed = |source: io::Error| Error::Disk { action: "write", path: self.shown(path), source };
+        let out = self.open_own(&name).map_err(failed)?;
         let mut rest = data;
         for (offset, len) in file.extents() {
             let (part, after) = rest.split_at(usize::try_from(len).expect("small"));
@@ -231,15 +231,13 @@ impl Staging {
     }
 
     /// Opens a file of ours for reading and writing, makes it if need be, and follows no link on the way.
-    pub(crate) fn open_own(&self, name: &str) -> Result<File, Error> {
+    pub(crate) fn open_own(&self, name: &str) -> io::Result<File> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let opened = rustix::fs::openat(&self.fd, name, flags, Mode::RUSR | Mode::WUSR);
-        let file = File::from(opened.map_err(|errno| self.failed("open", name, errno))?);
-        let metadata = file.metadata().map_err(|source| self.failed("look at", name, source))?;
-        if metadata.is_file() {
+        let file = File::from(rustix::fs::openat(&self.fd, name, flags, Mode::RUSR | Mode::WUSR)?);
+        if file.metadata()?.is_file() {
             Ok(file)
         } else {
-            Err(self.failed("open", name, io::Error::other("it is in the way and no regular file")))
+            Err(io::Error::other("what is staged for it is no regular file"))
         }
     }
 
@@ -277,14 +275,19 @@ impl Staging {
         if spool.file.is_none() {
             let name = format!("{SPOOL}-{}", std::process::id());
             self.remove(&name);
-            let file = self.open_own(&name)?;
+            let file = self.open_own(&name).map_err(|source| self.failed("open", &name, source))?;
             self.remove(&name);
             spool.file = Some(file);
         }
         Ok(spool.file.as_ref().expect("it was just opened"))
     }
 
-    pub(crate) fn failed(&self, action: &'static str, name: &str, source: impl Into<io::Error>) -> Error {
+    /// A path below the directory that receives, for messages.
+    pub(crate) fn shown(&self, path: &[u8]) -> PathBuf {
+        self.path.with_file_name(OsStr::from_bytes(path))
+    }
+
+    fn failed(&self, action: &'static str, name: &str, source: impl Into<io::Error>) -> Error {
         Error::Disk { action, path: self.path.join(name), source: source.into() }
     }
 }

@@ -250,7 +250,7 @@ impl Conductor {
         let mut progress = self.progress(now);
         self.rates.apply(now, &mut progress);
         let open = self.session.as_ref().is_some_and(|session| !session.paths().is_empty());
-        if open {
+        if open || self.shop.entrance.is_working() {
             self.alive = now;
         }
         let _ = self.events.send(Event::Progress(progress));

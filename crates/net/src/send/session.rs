@@ -96,6 +96,8 @@ pub(crate) struct Entrance {
     pub(crate) reports: mpsc::UnboundedSender<Report>,
     state: Mutex<State>,
     changed: Notify,
+    /// When the receiver last said that it is still reading what is there.
+    working: Mutex<Option<Instant>>,
 }
 
 enum State {
@@ -114,7 +116,15 @@ impl Entrance {
         clock: Clock,
         reports: mpsc::UnboundedSender<Report>,
     ) -> Entrance {
-        Entrance { options, source, clock, reports, state: Mutex::new(State::Nobody), changed: Notify::new() }
+        Entrance {
+            options,
+            source,
+            clock,
+            reports,
+            state: Mutex::new(State::Nobody),
+            changed: Notify::new(),
+            working: Mutex::default(),
+        }
     }
 
     /// Brings a fresh connection into the session: opens the session on it, or joins the open one.
@@ -185,7 +195,7 @@ impl Entrance {
                     }
                     Frame::Ready => return Ok(false),
                     // The receiver is still reading what an earlier attempt left there.
-                    Frame::Ping(_) => {}
+                    Frame::Ping(_) => *self.working.lock().expect("no panic while held") = Some(Instant::now()),
                     Frame::Abort(code, text) => {
                         let _ = self.reports.send(refusal(code, text));
                         return Err(ConnError::Closed);
@@ -221,6 +231,11 @@ impl Entrance {
         let peer = conn.peer().ok_or(ConnError::Closed)?;
         let _ = self.reports.send(Report::Established(Arc::clone(&session), Agreement { peer, addresses, resumed }));
         Ok(session)
+    }
+
+    /// Whether the receiver is reading what is there, and says so: that may take any time.
+    pub(crate) fn is_working(&self) -> bool {
+        self.working.lock().expect("no panic while held").is_some_and(|said| said.elapsed() < ASKING_PATIENCE)
     }
 
     /// The connection that asks gets on: no other one need ask too.
