@@ -47,6 +47,11 @@ fn chunk(entries: &[Entry]) -> Vec<u8> {
 
 /// A connection to a receiver of our own that has said hello.
 async fn hello(scratch: &Scratch) -> Conn {
+    hellos(scratch, 1).await.pop().unwrap()
+}
+
+/// Several connections of one sender to a receiver of our own, each of which has said hello.
+async fn hellos(scratch: &Scratch, count: usize) -> Vec<Conn> {
     let (identity, me) = (Identity::generate().unwrap(), Identity::generate().unwrap());
     let token = Token::generate(&identity).unwrap();
     let options = ReceiveOptions {
@@ -65,12 +70,48 @@ async fn hello(scratch: &Scratch) -> Conn {
     // The receiver goes on as long as somebody hears it.
     tokio::spawn(async move { while heard.recv().await.is_some() {} });
     let tls = ClientTls::new(&me, identity.fingerprint()).unwrap();
-    let stream = TcpStream::connect(addresses[0]).await.unwrap();
-    let mut conn = Conn::new(stream, tls.connection().unwrap());
-    conn.handshake().await.unwrap();
-    let secret = Some(*token.secret());
-    conn.push(&Frame::Hello(Hello { version: VERSION, secret, wishes: Wishes::default() }));
-    conn
+    let mut conns = Vec::new();
+    for _ in 0..count {
+        let stream = TcpStream::connect(addresses[0]).await.unwrap();
+        let mut conn = Conn::new(stream, tls.connection().unwrap());
+        conn.handshake().await.unwrap();
+        let secret = Some(*token.secret());
+        conn.push(&Frame::Hello(Hello { version: VERSION, secret, wishes: Wishes::default() }));
+        conns.push(conn);
+    }
+    conns
+}
+
+/// Of sessions that a sender opens at the same time, because the first answer was long in coming, one remains, and the others are let go.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_sessions_opened_at_once_one_remains() {
+    let scratch = Scratch::new("at-once");
+    let entries: Vec<Entry> = (0..2_000).map(|number| file(format!("{number:04}").as_bytes(), 1)).collect();
+    let mut conns = hellos(&scratch, 4).await;
+    for conn in &mut conns {
+        for chunk in chunks(&entries) {
+            conn.push(&Frame::Entries(&chunk));
+        }
+        conn.push(&Frame::ManifestEnd(2_000));
+    }
+    let mut asking = tokio::task::JoinSet::new();
+    let bytes = vec![7; 2_000];
+    let hash = block_cv(2_000, 0, &bytes).0;
+    for mut conn in conns {
+        let bytes = bytes.clone();
+        asking.spawn(async move {
+            if answer(&mut conn).await.is_none_or(|(frame, _)| frame != "Ready") {
+                return false;
+            }
+            // Those that were opened after this one end it.
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            conn.push(&Frame::Data(Data { position: 0, block_hash: Some(hash), payload: &bytes }));
+            answer(&mut conn).await.is_some_and(|(frame, _)| frame == "ObjectDone")
+        });
+    }
+    let done: Vec<bool> = asking.join_all().await;
+    assert_eq!(done.iter().filter(|done| **done).count(), 1, "{done:?}");
+    assert_eq!(fs::read_dir(scratch.0.join("in")).unwrap().count(), 2_000);
 }
 
 /// The first frame that decides something; `None` if the connection ends.

@@ -14,7 +14,7 @@ use wire::manifest::{self, Kind};
 
 use super::directory::{Directory, Parents, kind_of, mtime_of, permissions, split};
 use super::large::names;
-use super::staging::{Listing, Staged, Staging};
+use super::staging::{Listing, Staged, Staging, key};
 use crate::Error;
 
 /// What a survey found.
@@ -63,6 +63,13 @@ impl Survey {
                 };
                 check_place(directory, &entry.path, &entry.kind, found, is_there || wishes.overwrite)?;
                 if is_there {
+                    // What a crash between a name and the end left has no use any more.
+                    if let Some(staging) = staging
+                        && !survey.listing.is_empty()
+                        && let Some(left) = survey.listing.get(&key(&entry.path))
+                    {
+                        left.iter().for_each(|name| staging.remove(name));
+                    }
                     if let Kind::File(file) = &entry.kind
                         && (permissions(found) != file.mode & 0o777 || mtime_of(found) != file.mtime)
                     {

@@ -123,6 +123,21 @@ fn a_changed_source_begins_anew() {
 }
 
 #[test]
+fn a_journal_without_its_part_is_removed() {
+    let scratch = Scratch::new("leftover");
+    let tree = tree(&[("disk.img", file(BLOCK + 1))]);
+    let site = site(&scratch, &tree, false);
+    // A crash came after the name and before the end.
+    let (part, _) = part(&site, 1).unwrap();
+    part.finish(tree.file(0).unwrap()).unwrap();
+    fs::rename(scratch.0.join(".anabranch-partial").join(&part.name), scratch.0.join("disk.img")).unwrap();
+    assert_eq!(scratch.left(), [part.journal_name]);
+    let survey = Survey::new(&site.directory, Some(&site.staging), &tree, site.wishes).unwrap();
+    assert!(survey.wanted.is_empty());
+    assert_eq!(scratch.left(), Vec::<String>::new());
+}
+
+#[test]
 fn two_transfers_of_one_name_do_not_mix() {
     let scratch = Scratch::new("lock");
     let tree = tree(&[("disk.img", file(BLOCK + 1))]);
