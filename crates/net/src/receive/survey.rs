@@ -68,7 +68,9 @@ impl Survey {
                         && !survey.listing.is_empty()
                         && let Some(left) = survey.listing.get(&key(&entry.path))
                     {
-                        left.iter().for_each(|name| staging.remove(name));
+                        for name in left {
+                            staging.remove(name);
+                        }
                     }
                     if let Kind::File(file) = &entry.kind
                         && (permissions(found) != file.mode & 0o777 || mtime_of(found) != file.mtime)
