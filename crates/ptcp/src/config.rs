@@ -39,7 +39,8 @@ pub struct Config {
     pub restripe: Restripe,
     /// Whether idle paths repeat what slower ones still owe (opportunistic retransmission).
     pub reinject: bool,
-    /// Streams that the peer may have open at the same time.
+    /// Streams that the peer may have open at the same time. A stream is open until both its halves have ended: ours by [`Connection::finish`](crate::Connection::finish) or
+    /// [`reset`](crate::Connection::reset).
     pub max_streams: u32,
 }
 

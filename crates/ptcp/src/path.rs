@@ -82,8 +82,6 @@ pub(crate) enum Life {
     Opening(Opening),
     /// It carries data.
     Open(Subflow<Binding>),
-    /// It is gone for good.
-    Retired,
 }
 
 /// Waiting for a first answer.
@@ -140,10 +138,6 @@ impl Path {
         if let Life::Open(subflow) = &mut self.life { Some(subflow) } else { None }
     }
 
-    pub(crate) fn is_retired(&self) -> bool {
-        matches!(self.life, Life::Retired)
-    }
-
     /// Whether it carries data, and acknowledgements have not stopped coming.
     pub(crate) fn is_live(&self) -> bool {
         self.subflow().is_some_and(|subflow| !subflow.is_silent())
@@ -178,7 +172,6 @@ impl Path {
                 opening.next - 1
             }
             Life::Open(subflow) => subflow.handle_sent_silent(now),
-            Life::Retired => unreachable!("nothing is sent over a path that is gone"),
         }
     }
 

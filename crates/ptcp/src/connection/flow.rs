@@ -70,7 +70,7 @@ impl Flow {
         let ahead = lower.wrapping_sub(known as u32);
         // Older acknowledgements may come late.
         if ahead < 1 << 31 {
-            self.limit = (known + u64::from(ahead)) * UNIT;
+            self.limit = known.saturating_add(u64::from(ahead)).saturating_mul(UNIT);
         }
     }
 

@@ -1,5 +1,7 @@
 //! The striped connection manager (the paper's SM): paths, streams, flow control, and which data goes where.
 
+mod bounds;
+mod error;
 mod flow;
 mod opening;
 mod receive;
@@ -7,7 +9,7 @@ mod send;
 mod timer;
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use policy::cc::Controller;
@@ -15,7 +17,8 @@ use policy::sched::packet::{PacketScheduler, PathView};
 use units::{Bytes, Span, SubflowId, Time};
 use wire::ptcp::{Ack, Flight, Packet};
 
-pub use receive::{Arrived, PeerError};
+pub use error::PeerError;
+pub use receive::Arrived;
 
 use crate::path::{Binding, Control, Opening, Path};
 use crate::stream::recv::RecvStream;
@@ -109,6 +112,7 @@ pub struct Connection {
     scheduler: Box<dyn PacketScheduler>,
     tokens: Box<dyn Tokens>,
     paths: Vec<Path>,
+    gone: bounds::Gone,
     next_path: u16,
     /// Parts of the handshake to be sent, and over which path.
     flights: VecDeque<(u16, Flight)>,
@@ -118,6 +122,10 @@ pub struct Connection {
     early: Vec<(u16, Packet)>,
     sending: BTreeMap<u32, SendStream>,
     receiving: BTreeMap<u32, RecvStream>,
+    /// Streams given up, as long as the peer is not known to have been told.
+    resetting: BTreeSet<u32>,
+    /// Pieces that arrived ahead of others, in all streams.
+    gaps: usize,
     next_stream: u32,
     /// The highest stream of the peer's so far, plus two.
     peer_streams: u32,
@@ -194,12 +202,15 @@ impl Connection {
             scheduler,
             tokens,
             paths: Vec::new(),
+            gone: bounds::Gone::default(),
             next_path: 0,
             flights: VecDeque::new(),
             finish: None,
             early: Vec::new(),
             sending: BTreeMap::new(),
             receiving: BTreeMap::new(),
+            resetting: BTreeSet::new(),
+            gaps: 0,
             next_stream: if is_client { 0 } else { SERVER_STREAMS },
             peer_streams: if is_client { SERVER_STREAMS } else { 0 },
             turn: 0,
@@ -270,6 +281,7 @@ impl Connection {
     /// Gives a stream of ours up: what is not sent never will be.
     pub fn reset(&mut self, stream: u32, code: u32) {
         if let Some(sending) = self.sending.remove(&stream) {
+            self.resetting.insert(stream);
             self.controls.push_back(Control::Reset { stream, code, end: sending.next() });
             self.has_chores = true;
         }
@@ -392,7 +404,7 @@ impl Connection {
 
     /// The numbers of all paths that are not retired.
     pub fn paths(&self) -> impl Iterator<Item = u16> + '_ {
-        self.paths.iter().filter(|path| !path.is_retired()).map(|path| path.id)
+        self.paths.iter().map(|path| path.id)
     }
 
     /// The receive buffer as it is.

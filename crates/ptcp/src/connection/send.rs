@@ -4,6 +4,7 @@ use policy::sched::packet::{Backlog, PathView};
 use units::{Bytes, Span, Time};
 use wire::ptcp::{Body, Data, Packet, Reply};
 
+use super::bounds::MAX_COPIES;
 use super::{Connection, State, Transmit};
 use crate::path::{Binding, Control, Life};
 use crate::receipts::stamp_of;
@@ -50,7 +51,17 @@ impl Connection {
     /// An acknowledgement that is due: over the path that the sender named, or over all.
     #[inline]
     fn poll_ack(&mut self, now: Time) -> Option<Transmit> {
-        let index = self.paths.iter().position(|path| path.receipts.due(now).is_some())?;
+        while let Some(index) = self.paths.iter().position(|path| path.receipts.due(now).is_some()) {
+            let transmit = self.acknowledge(now, index);
+            if transmit.is_some() {
+                return transmit;
+            }
+        }
+        None
+    }
+
+    #[inline]
+    fn acknowledge(&mut self, now: Time, index: usize) -> Option<Transmit> {
         let path = &mut self.paths[index];
         let id = path.id;
         let reply = path.receipts.due(now)?;
@@ -60,16 +71,19 @@ impl Connection {
         ack.delivered = self.receiving.get(&ack.stream).map_or(0, crate::stream::recv::RecvStream::next);
         ack.limit = self.flow.grant_lower();
         let body = Body::Ack(ack);
+        let over = match reply {
+            Reply::Path(wanted) if self.path(wanted).is_some_and(|path| path.subflow().is_some()) => wanted,
+            Reply::Path(_) | Reply::All => id,
+        };
+        if self.path(over).is_some_and(|path| self.is_tired(path)) {
+            return None;
+        }
         match reply {
-            Reply::Path(wanted) => {
-                let is_usable = self.path(wanted).is_some_and(|path| path.subflow().is_some());
-                let over = if is_usable { wanted } else { id };
-                self.emit(now, over, body)
-            }
+            Reply::Path(_) => self.emit(now, over, body),
             Reply::All => {
                 for other in 0..self.paths.len() {
                     let other = &self.paths[other];
-                    if other.id != id && other.subflow().is_some() {
+                    if other.id != id && other.subflow().is_some() && self.copies.len() < MAX_COPIES {
                         self.copies.push((other.id, ack));
                     }
                 }
@@ -117,7 +131,7 @@ impl Connection {
                 }
                 _ => None,
             }),
-            _ => None,
+            Life::Opening(_) => None,
         };
         match oldest {
             Some((stream, piece)) => self.transmit_piece(now, index, stream, piece, Reply::All),

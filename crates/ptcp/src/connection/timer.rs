@@ -27,7 +27,6 @@ impl Connection {
                     at(path.receipts.poll_deadline());
                 }
                 Life::Opening(opening) => at(opening.at),
-                Life::Retired => {}
             }
         }
         at(self.finish.and_then(|finish| finish.at));

@@ -58,8 +58,7 @@ impl<B: Copy> Subflow<B> {
         let was_in_recovery = matches!(self.phase, Phase::Recovery { .. });
         let was_lost = self.stats.lost;
         let mut harvest = Harvest { bytes: 0, newest: None, is_sample: false, has_late: false, is_undone: false };
-        self.take(now, ack.largest, ack.first, ack.largest, &mut harvest, outcomes)?;
-        for PacketRange { back, len } in ack.older {
+        for PacketRange { back, len } in core::iter::once(PacketRange { back: 0, len: ack.first }).chain(ack.older) {
             if len > 0 {
                 let last = ack.largest.saturating_sub(u64::from(back));
                 self.take(now, last, len, ack.largest, &mut harvest, outcomes)?;
@@ -118,6 +117,9 @@ impl<B: Copy> Subflow<B> {
         outcomes: &mut Vec<Outcome<B>>,
     ) -> Result<(), BadAck> {
         let first = (last + 1).saturating_sub(u64::from(len));
+        if let Some(&number) = self.skipped.iter().find(|number| (first..=last).contains(*number)) {
+            return Err(BadAck { number });
+        }
         self.take_late(first, last, harvest, outcomes);
         let Some(top) = self.index(last) else { return Ok(()) };
         let first = first.max(self.base);

@@ -26,6 +26,12 @@ pub(crate) enum Outcome<B> {
     Shrunk(B),
 }
 
+/// Hardly any packet that is in flight is smaller.
+const LEAST_PACKET: u64 = 64;
+/// So many skipped numbers are remembered below those that are in flight: for a peer that acknowledges one packet after the other
+/// and gets to the skipped one when everything before it is settled.
+const SKIPPED: usize = 8;
+
 /// Counts over the life of a subflow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
@@ -59,6 +65,8 @@ pub(crate) struct Subflow<B> {
     records: VecDeque<Record<B>>,
     base: u64,
     next: u64,
+    /// The latest skipped numbers among what is settled.
+    skipped: VecDeque<u64>,
     /// Below it, nothing is in flight.
     scan: u64,
     /// Numbers taken for lost a short while ago, should they arrive after all.
@@ -169,6 +177,7 @@ impl<B: Copy> Subflow<B> {
             base: first,
             next: first,
             scan: first,
+            skipped: VecDeque::new(),
             late: BTreeMap::new(),
             in_flight: 0,
             largest: None,
@@ -303,6 +312,12 @@ impl<B: Copy> Subflow<B> {
         self.push(now, State::Silent, None, 0, Bytes::ZERO)
     }
 
+    /// Whether more packets are remembered than these and what may be in flight.
+    #[inline]
+    pub(crate) fn remembers_more_than(&self, packets: usize) -> bool {
+        self.records.len() > packets && (self.records.len() - packets) as u64 > self.in_flight / LEAST_PACKET
+    }
+
     /// A packet of `bytes` leaves that wants an acknowledgement. Returns its number.
     #[inline]
     pub(crate) fn handle_sent(&mut self, now: Time, bytes: Bytes, binding: Option<B>, cc: &mut dyn Controller) -> u64 {
@@ -361,6 +376,10 @@ impl<B: Copy> Subflow<B> {
         while let Some(record) = self.records.front()
             && record.state != State::InFlight
         {
+            if record.state == State::Skipped {
+                self.skipped.truncate(SKIPPED - 1);
+                self.skipped.push_front(self.base);
+            }
             self.records.pop_front();
             self.base += 1;
         }
