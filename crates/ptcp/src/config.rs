@@ -42,6 +42,8 @@ pub struct Config {
     /// Streams that the peer may have open at the same time. A stream is open until both its halves have ended: ours by [`Connection::finish`](crate::Connection::finish) or
     /// [`reset`](crate::Connection::reset).
     pub max_streams: u32,
+    /// Datagrams that may wait to be sent.
+    pub max_datagrams: u32,
 }
 
 impl Default for Config {
@@ -60,6 +62,7 @@ impl Default for Config {
             restripe: Restripe::Lost,
             reinject: true,
             max_streams: 128,
+            max_datagrams: 256,
         }
     }
 }

@@ -46,6 +46,11 @@ impl Ranges {
         self.ranges.get(index).copied().filter(|(from, _)| *from <= at)
     }
 
+    /// Where the first range that ends after `at` begins.
+    pub(crate) fn after(&self, at: u64) -> Option<u64> {
+        self.ranges.get(self.ending_after(at)).map(|(from, _)| *from)
+    }
+
     /// The index of the first range that ends after `at`.
     #[inline]
     fn ending_after(&self, at: u64) -> usize {

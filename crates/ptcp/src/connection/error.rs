@@ -1,4 +1,25 @@
-//! What a peer did that no honest one does.
+//! What a peer did that no honest one does, and what cannot be done for the application.
+
+use units::Bytes;
+
+/// A datagram cannot be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DatagramError {
+    /// It fits no packet.
+    #[error("a datagram of {size} is too large for the open paths: send at most {most}")]
+    TooLarge {
+        /// Its size.
+        size: Bytes,
+        /// The most there may be: [`Connection::max_datagram`](crate::Connection::max_datagram).
+        most: Bytes,
+    },
+    /// Too many wait already ([`Config::max_datagrams`](crate::Config::max_datagrams)).
+    #[error("{waiting} datagrams wait to be sent: drop this one, or send it later")]
+    Full {
+        /// How many.
+        waiting: u32,
+    },
+}
 
 /// The peer broke the protocol: the connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -17,7 +17,7 @@ use policy::sched::packet::{PacketScheduler, PathView};
 use units::{Bytes, Span, SubflowId, Time};
 use wire::ptcp::{Ack, Flight, Packet};
 
-pub use error::PeerError;
+pub use error::{DatagramError, PeerError};
 pub use receive::Arrived;
 
 use crate::path::{Binding, Control, Opening, Path};
@@ -90,6 +90,11 @@ pub enum Event {
         /// The peer's reason.
         code: u32,
     },
+    /// A datagram, the one that waited longest, was dropped: no open path carries packets of its size any more.
+    DatagramDropped {
+        /// Its size.
+        len: u16,
+    },
     /// The peer closed the connection.
     Closed {
         /// Its reason.
@@ -133,6 +138,8 @@ pub struct Connection {
     turn: u32,
     /// What has to arrive and is not under way.
     controls: VecDeque<Control>,
+    /// The path that was named last for acknowledgements.
+    named: Option<u16>,
     /// Acknowledgements that go over further paths too.
     copies: Vec<(u16, Ack)>,
     /// Sizes of datagrams to be sent.
@@ -215,6 +222,7 @@ impl Connection {
             peer_streams: if is_client { SERVER_STREAMS } else { 0 },
             turn: 0,
             controls: VecDeque::new(),
+            named: None,
             copies: Vec::new(),
             datagrams: VecDeque::new(),
             has_chores: true,
@@ -295,10 +303,21 @@ impl Connection {
         }
     }
 
-    /// Sends a datagram of this size: once, in no order, and only as fast as congestion control lets it. It has to fit [`Connection::max_datagram`].
-    pub fn send_datagram(&mut self, bytes: Bytes) {
-        self.datagrams.push_back(u16::try_from(bytes.0).unwrap_or(u16::MAX));
+    /// Sends a datagram of this size: once, in no order, and only as fast as congestion control lets it. They leave in the order in which they were
+    /// handed in, each as a [`wire::ptcp::Body::Datagram`] or, if the paths changed meanwhile, as [`Event::DatagramDropped`].
+    ///
+    /// # Errors
+    /// If it does not fit [`Connection::max_datagram`], or too many wait.
+    pub fn send_datagram(&mut self, bytes: Bytes) -> Result<(), DatagramError> {
+        let too_large = DatagramError::TooLarge { size: bytes, most: self.max_datagram() };
+        let len = u16::try_from(bytes.0).ok().filter(|_| bytes <= self.max_datagram()).ok_or(too_large)?;
+        let waiting = u32::try_from(self.datagrams.len()).unwrap_or(u32::MAX);
+        if waiting >= self.config.max_datagrams {
+            return Err(DatagramError::Full { waiting });
+        }
+        self.datagrams.push_back(len);
         self.has_chores = true;
+        Ok(())
     }
 
     /// The largest datagram that every open path carries.

@@ -203,7 +203,7 @@ impl Connection {
 
     fn handle_ack(&mut self, now: Time, ack: &Ack) -> Result<(), PeerError> {
         self.flow.raise_limit(ack.limit);
-        let Connection { paths, controller, outcomes, .. } = self;
+        let Connection { paths, controller, outcomes, config, .. } = self;
         if let Some(path) = paths.iter_mut().find(|path| path.id == ack.path)
             && let Life::Open(subflow) = &mut path.life
         {
@@ -211,7 +211,11 @@ impl Connection {
             subflow
                 .handle_ack(now, ack, controller.as_mut(), outcomes)
                 .map_err(|bad| PeerError::Acknowledged { path: ack.path, number: bad.number })?;
-            if was_silent && !subflow.is_silent() {
+            let is_back = was_silent && !subflow.is_silent();
+            if subflow.poll_black_hole() {
+                path.reset_size(now, config);
+            }
+            if is_back {
                 path.probes = 0;
                 self.events.push_back(Event::PathBack { path: ack.path });
             }

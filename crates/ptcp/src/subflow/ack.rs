@@ -139,6 +139,9 @@ impl<B: Copy> Subflow<B> {
                 State::Silent => {}
                 State::InFlight | State::Lost => {
                     let is_late = record.state == State::Lost;
+                    if record.bytes > self.least {
+                        self.large_losses = 0;
+                    }
                     if !is_late {
                         self.in_flight -= u64::from(record.bytes);
                         if number < highest {
@@ -274,6 +277,7 @@ impl<B: Copy> Subflow<B> {
     /// Something is lost. Once a window, the controller is told. `before` was in flight.
     fn enter_recovery(&mut self, now: Time, before: u64, cc: &mut dyn Controller, outcomes: &mut Vec<Outcome<B>>) {
         self.stats.recoveries += 1;
+        self.large_losses += 1;
         self.begin_epoch();
         cc.handle_congestion(now, self.id, &Congestion { signal: Signal::Loss, in_flight: Bytes(before) });
         let target = cc.allowance(self.id).window;

@@ -26,6 +26,8 @@ pub(crate) enum Outcome<B> {
     Shrunk(B),
 }
 
+/// Losses in a row after which large packets seem to be lost for their size.
+const BLACK_HOLE: u32 = 4;
 /// Hardly any packet that is in flight is smaller.
 const LEAST_PACKET: u64 = 64;
 /// So many skipped numbers are remembered below those that are in flight: for a peer that acknowledges one packet after the other
@@ -57,6 +59,10 @@ pub(crate) struct Subflow<B> {
     id: SubflowId,
     /// What controllers count as one packet.
     mss: Bytes,
+    /// Packets up to this size pass everywhere.
+    least: u32,
+    /// Times that something was lost, or overdue, since a larger packet arrived.
+    large_losses: u32,
     max_ack_delay: Span,
     min_timeout: Span,
     is_pacing: bool,
@@ -169,6 +175,8 @@ impl<B: Copy> Subflow<B> {
         Subflow {
             id,
             mss,
+            least: u32::try_from(config.datagram.0).unwrap_or(u32::MAX),
+            large_losses: 0,
             max_ack_delay: config.max_ack_delay,
             min_timeout: config.min_timeout,
             is_pacing: config.pacing,
@@ -232,6 +240,21 @@ impl<B: Copy> Subflow<B> {
 
     pub(crate) fn stats(&self) -> &Stats {
         &self.stats
+    }
+
+    /// Whether anything was ever acknowledged.
+    pub(crate) fn has_delivered(&self) -> bool {
+        self.largest.is_some()
+    }
+
+    /// Whether it seems that small packets arrive and large ones do not (RFC 8899, section 4.3); says so once.
+    #[inline]
+    pub(crate) fn poll_black_hole(&mut self) -> bool {
+        let is_black = self.large_losses >= BLACK_HOLE;
+        if is_black {
+            self.large_losses = 0;
+        }
+        is_black
     }
 
     /// Whether acknowledgements have stopped coming: a probe timer ran out.
