@@ -253,7 +253,8 @@ impl<B: Copy> Subflow<B> {
             outcomes.extend(record.binding.map(Outcome::Lost));
         }
         let (sent_at, binding) = (record.sent_at, record.binding);
-        let lost = Lost { bytes: Bytes(u64::from(record.bytes)), in_flight_at_sending: Bytes(record.in_flight) };
+        let bytes = Bytes(u64::from(record.bytes));
+        let lost = Lost { bytes, in_flight_at_sending: Bytes(record.in_flight), sent_at };
         self.stats.lost += 1;
         cc.handle_lost(now, self.id, &lost);
         let patience = Span::from_nanos(LATE_ROUND_TRIPS * self.rtt.smoothed().unwrap_or_default().as_nanos());
