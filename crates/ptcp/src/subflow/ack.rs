@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use policy::cc::{Acked, Congestion, Controller, Lost, Signal};
 use recovery::{HyStart, RateReduction};
-use units::{Bytes, Rate, Span, Time};
+use units::{Bytes, Span, Time};
 use wire::ptcp::{Ack, PacketRange};
 
 use super::timer::TIMEOUT_AFTER;
@@ -344,17 +344,9 @@ impl<B: Copy> Subflow<B> {
         cc: &mut dyn Controller,
     ) {
         let Some((_, newest)) = harvest.newest else { return };
-        self.delivered += harvest.bytes;
-        self.delivered_at = now;
-        if newest.delivered >= self.round_end {
-            self.round += 1;
-            self.round_end = self.delivered;
-        }
+        self.rate.handle_delivered(now, Bytes(harvest.bytes), &newest.departure);
         self.watch_slow_start(now, rtt, cc);
-        self.first_sent_at = newest.sent_at;
-        let interval = (now - newest.delivered_at).max(newest.sent_at - newest.first_sent_at);
-        let delivery_rate = (interval >= self.rtt.min() && interval > Span::ZERO)
-            .then(|| -> Rate { Bytes(self.delivered - newest.delivered) / interval });
+        let delivery_rate = self.rate.sample(now, newest.sent_at, &newest.departure, self.rtt.min());
         let acked = Acked {
             bytes: Bytes(harvest.bytes),
             in_flight: self.in_flight(),
@@ -365,7 +357,7 @@ impl<B: Copy> Subflow<B> {
             min_rtt: self.rtt.min(),
             one_way_delay: Some(Span::from_micros(u64::from(ack.one_way))),
             delivery_rate,
-            round: self.round,
+            round: self.rate.round(),
             ce_bytes: Bytes::ZERO,
             is_app_limited: newest.is_app_limited,
             in_recovery,
@@ -379,7 +371,7 @@ impl<B: Copy> Subflow<B> {
         let (Some(hystart), Some(rtt)) = (&mut self.hystart, rtt) else { return };
         let window = cc.allowance(self.id).window;
         let is_over = cc.threshold(self.id).is_some_and(|threshold| window >= threshold);
-        if hystart.handle_acked(rtt, self.round, is_over) {
+        if hystart.handle_acked(rtt, self.rate.round(), is_over) {
             cc.handle_slow_start_end(now, self.id);
         }
     }

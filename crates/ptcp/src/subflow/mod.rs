@@ -8,7 +8,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use policy::cc::{Allowance, Controller, Sent, Start, State as Choke};
-use recovery::{HyStart, Pacer, Rack, RateReduction, RoundTrip};
+use recovery::{DeliveryRate, Departure, HyStart, Pacer, Rack, RateReduction, RoundTrip};
 use units::{Bytes, Rate, Span, SubflowId, Time};
 
 pub(crate) use timer::Expiry;
@@ -94,12 +94,7 @@ pub(crate) struct Subflow<B> {
     pacer: Pacer,
     /// When pacing lets the next packet out.
     held_until: Option<Time>,
-    delivered: u64,
-    delivered_at: Time,
-    first_sent_at: Time,
-    app_limited_until: u64,
-    round: u64,
-    round_end: u64,
+    rate: DeliveryRate,
     /// Probe timers that ran out since the last acknowledgement.
     expired: u32,
     last_eliciting_at: Option<Time>,
@@ -119,9 +114,7 @@ struct Record<B> {
     bytes: u32,
     window: u64,
     in_flight: u64,
-    delivered: u64,
-    delivered_at: Time,
-    first_sent_at: Time,
+    departure: Departure,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -199,12 +192,7 @@ impl<B: Copy> Subflow<B> {
             hystart: config.hystart.then(HyStart::new),
             pacer: Pacer::new(),
             held_until: None,
-            delivered: 0,
-            delivered_at: now,
-            first_sent_at: now,
-            app_limited_until: 0,
-            round: 0,
-            round_end: 0,
+            rate: DeliveryRate::new(now),
             expired: 0,
             last_eliciting_at: None,
             marks: 0,
@@ -314,7 +302,7 @@ impl<B: Copy> Subflow<B> {
 
     /// There was room, and nothing to send: what follows is limited by the application.
     pub(crate) fn note_idle(&mut self) {
-        self.app_limited_until = (self.delivered + self.in_flight).max(1);
+        self.rate.note_idle(Bytes(self.in_flight));
     }
 
     /// A number that is not used, so that acknowledging it gives a liar away.
@@ -351,8 +339,7 @@ impl<B: Copy> Subflow<B> {
             {
                 cc.handle_idle_restart(now, self.id);
             }
-            self.first_sent_at = now;
-            self.delivered_at = now;
+            self.rate.restart(now);
         }
         let allowance = cc.allowance(self.id);
         let size = u32::try_from(bytes.0).expect("a packet");
@@ -377,13 +364,11 @@ impl<B: Copy> Subflow<B> {
             binding,
             is_unbound: false,
             state,
-            is_app_limited: self.app_limited_until > self.delivered,
+            is_app_limited: self.rate.is_app_limited(),
             bytes,
             window: window.0,
             in_flight: self.in_flight,
-            delivered: self.delivered,
-            delivered_at: self.delivered_at,
-            first_sent_at: self.first_sent_at,
+            departure: self.rate.departure(),
         });
         self.next += 1;
         self.next - 1
