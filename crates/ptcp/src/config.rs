@@ -39,6 +39,9 @@ pub struct Config {
     pub restripe: Restripe,
     /// Whether idle paths repeat what slower ones still owe (opportunistic retransmission).
     pub reinject: bool,
+    /// Whether two paths that seem to share a bottleneck are told apart by cutting one's window, once
+    /// ([`Connection::bottleneck`](crate::Connection::bottleneck)).
+    pub test_bottlenecks: bool,
     /// Streams that the peer may have open at the same time. A stream is open until both its halves have ended: ours by [`Connection::finish`](crate::Connection::finish) or
     /// [`reset`](crate::Connection::reset).
     pub max_streams: u32,
@@ -61,6 +64,7 @@ impl Default for Config {
             hystart: true,
             restripe: Restripe::Lost,
             reinject: true,
+            test_bottlenecks: false,
             max_streams: 128,
             max_datagrams: 256,
         }

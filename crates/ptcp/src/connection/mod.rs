@@ -12,6 +12,7 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
+use policy::bottleneck::{Bottlenecks, Summary};
 use policy::cc::Controller;
 use policy::sched::packet::{PacketScheduler, PathView};
 use units::{Bytes, Span, SubflowId, Time};
@@ -115,6 +116,7 @@ pub struct Connection {
     state: State,
     controller: Box<dyn Controller>,
     scheduler: Box<dyn PacketScheduler>,
+    bottlenecks: Bottlenecks,
     tokens: Box<dyn Tokens>,
     paths: Vec<Path>,
     gone: bounds::Gone,
@@ -200,6 +202,7 @@ impl Connection {
         tokens: Box<dyn Tokens>,
         is_client: bool,
     ) -> Connection {
+        let bottlenecks = if config.test_bottlenecks { Bottlenecks::with_tests() } else { Bottlenecks::default() };
         Connection {
             flow: flow::Flow::new(&config),
             config,
@@ -207,6 +210,7 @@ impl Connection {
             state: State::Opening,
             controller,
             scheduler,
+            bottlenecks,
             tokens,
             paths: Vec::new(),
             gone: bounds::Gone::default(),
@@ -419,6 +423,18 @@ impl Connection {
     #[must_use]
     pub fn stats(&self, path: u16) -> Option<&Stats> {
         Some(self.path(path)?.subflow()?.stats())
+    }
+
+    /// The number of the bottleneck that limits a path, the same for all paths that share it: the lowest of their numbers. `None` if none is known, and with a single path.
+    #[must_use]
+    pub fn bottleneck(&self, path: u16) -> Option<u16> {
+        u16::try_from(self.bottlenecks.bottleneck(subflow_id(path))?.0).ok()
+    }
+
+    /// The statistics of a path's one-way delays (RFC 8382); `None` with a single path.
+    #[must_use]
+    pub fn delays(&self, path: u16) -> Option<Summary> {
+        self.bottlenecks.summary(subflow_id(path))
     }
 
     /// The numbers of all paths that are not retired.

@@ -203,7 +203,8 @@ impl Connection {
 
     fn handle_ack(&mut self, now: Time, ack: &Ack) -> Result<(), PeerError> {
         self.flow.raise_limit(ack.limit);
-        let Connection { paths, controller, outcomes, config, .. } = self;
+        let Connection { paths, controller, outcomes, config, bottlenecks, .. } = self;
+        let has_several = paths.len() > 1;
         if let Some(path) = paths.iter_mut().find(|path| path.id == ack.path)
             && let Life::Open(subflow) = &mut path.life
         {
@@ -211,6 +212,10 @@ impl Connection {
             subflow
                 .handle_ack(now, ack, controller.as_mut(), outcomes)
                 .map_err(|bad| PeerError::Acknowledged { path: ack.path, number: bad.number })?;
+            if has_several && ack.one_way != 0 {
+                let stats = subflow.stats();
+                bottlenecks.handle_delay(now, subflow.id(), ack.one_way, stats.sent, stats.lost);
+            }
             let is_back = was_silent && !subflow.is_silent();
             if subflow.poll_black_hole() {
                 path.reset_size(now, config);
@@ -221,6 +226,13 @@ impl Connection {
             }
             // The peer has the keys.
             self.finish = None;
+        }
+        if let Some(id) = self.bottlenecks.poll_test() {
+            let Connection { paths, controller, .. } = self;
+            let mut open = paths.iter_mut().filter_map(super::Path::subflow_mut);
+            if let Some(subflow) = open.find(|subflow| subflow.id() == id) {
+                subflow.penalise(now, controller.as_mut());
+            }
         }
         self.settle();
         if let Some(sending) = self.sending.get_mut(&ack.stream) {
@@ -282,6 +294,7 @@ impl Connection {
         if let Life::Open(mut subflow) = self.paths.remove(index).life {
             subflow.unbind_all(&mut self.outcomes);
             self.controller.handle_remove(now, subflow.id());
+            self.bottlenecks.handle_remove(subflow.id());
         }
         self.settle();
         true
