@@ -7,8 +7,7 @@
 //! stands the correlation of how delays change (section 3.3's thresholds stay for who is limited at all).
 //!
 //! Two equal links that were filled in step, by the same controller and without other traffic, go on in step, and look like one. Who [wants](Bottlenecks::with_tests)
-//! has one path disturbed when two are suspected: its window is cut once, as for a loss. A shared queue then falls for both, and separate ones are out of
-//! step from then on.
+//! has each of two that are suspected disturbed: its window is cut once, as for a loss. A shared queue then falls for both, and of separate ones only its own.
 //!
 //! It has no clock and sends nothing: it sees only what the connection sends anyway.
 
@@ -46,11 +45,10 @@ const LAGS: usize = 2;
 const COARSE: usize = 4;
 /// Of the moments that are compared, one in so many has to have been measured on both paths.
 const LEAST_SHARE: usize = 4;
-/// Intervals that a test waits before it begins to look, and for which it looks.
-const SETTLES: usize = 2;
-const LOOKS: usize = 20;
-/// Intervals before two paths that were told apart are tested again, doubled each time.
-const REST: u64 = 60;
+/// Intervals from a cut on in which a test looks at how both delays change. Not many: coupled windows soon fall into step again.
+const LOOKS: usize = 6;
+/// Intervals before two paths that were told apart are tested again, should they look alike.
+const REST: u64 = 15;
 /// Paths beyond are not looked at: their number squared is the work.
 const MAX_PATHS: usize = 32;
 
@@ -76,15 +74,20 @@ struct Pair {
     /// Lower and higher.
     ids: (SubflowId, SubflowId),
     verdict: Verdict,
-    /// Tests that told them apart.
-    tests: u32,
+}
+
+/// Each of the two is disturbed in turn: that one falls by chance as the other does is not so rare.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Turn {
+    First,
+    Second,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Verdict {
     Together,
-    /// One was disturbed at this interval.
-    Tested(u64),
+    /// One was disturbed at this interval; before it, the other one may have been.
+    Tested(u64, Turn),
     /// Until this interval, there is no further test.
     Apart(u64),
 }
@@ -187,7 +190,6 @@ impl Bottlenecks {
     /// The number of a path's bottleneck, the same for all that share it: the lowest number of their subflows. `None`: none is known.
     #[must_use]
     pub fn bottleneck(&self, id: SubflowId) -> Option<SubflowId> {
-        self.paths.iter().find(|path| path.id == id && path.is_limited)?;
         let mut group = alloc::vec![id];
         let mut at = 0;
         while at < group.len() {
@@ -202,7 +204,8 @@ impl Bottlenecks {
             group.extend(new);
             at += 1;
         }
-        group.into_iter().min()
+        let is_limited = self.paths.iter().any(|path| path.id == id && path.is_limited);
+        group.into_iter().min().filter(|_| is_limited || at > 1)
     }
 
     /// A path's statistics; `None` if nothing has been measured.
@@ -262,18 +265,21 @@ impl Bottlenecks {
         let ids = (one.id.min(other.id), one.id.max(other.id));
         let known = self.pairs.iter().position(|pair| pair.ids == ids);
         let verdict = known.map(|at| self.pairs[at].verdict);
-        let is_limited = one.is_limited && other.is_limited;
+        // What moves two paths alike is a queue, also while it is short for a time.
+        let is_limited = verdict == Some(Verdict::Together) || one.is_limited && other.is_limited;
         let is_like = |bound: f64, bins: usize| {
             is_limited && correlation(one, other, bins).is_some_and(|likeness| likeness >= bound)
         };
         let after = match verdict {
             Some(Verdict::Together) if !is_like(APART, BINS) => Verdict::Apart(now),
-            Some(Verdict::Tested(at)) if now >= at + (SETTLES + LOOKS) as u64 => {
-                if is_like(TOGETHER, LOOKS * BINS_PER_INTERVAL as usize) {
-                    Verdict::Together
-                } else {
-                    let tests = known.map_or(0, |at| self.pairs[at].tests).min(8);
-                    Verdict::Apart(now + (REST << tests))
+            Some(Verdict::Tested(at, turn)) if now >= at + LOOKS as u64 => {
+                match (is_like(TOGETHER, LOOKS * BINS_PER_INTERVAL as usize), turn) {
+                    (true, Turn::First) => {
+                        self.test = Some(ids.0);
+                        Verdict::Tested(now, Turn::Second)
+                    }
+                    (true, Turn::Second) => Verdict::Together,
+                    (false, _) => Verdict::Apart(now + REST),
                 }
             }
             None if is_like(TOGETHER, BINS) => self.suspect(ids),
@@ -282,12 +288,8 @@ impl Bottlenecks {
             None => return,
         };
         match known {
-            Some(at) => {
-                let was_told_apart = matches!((verdict, after), (Some(Verdict::Tested(_)), Verdict::Apart(_)));
-                self.pairs[at].verdict = after;
-                self.pairs[at].tests += u32::from(was_told_apart);
-            }
-            None => self.pairs.push(Pair { ids, verdict: after, tests: 0 }),
+            Some(at) => self.pairs[at].verdict = after,
+            None => self.pairs.push(Pair { ids, verdict: after }),
         }
     }
 
@@ -296,11 +298,11 @@ impl Bottlenecks {
         if !self.is_testing {
             return Verdict::Together;
         }
-        if self.pairs.iter().any(|pair| matches!(pair.verdict, Verdict::Tested(_))) {
+        if self.pairs.iter().any(|pair| matches!(pair.verdict, Verdict::Tested(..))) {
             return Verdict::Apart(self.intervals);
         }
         self.test = Some(id);
-        Verdict::Tested(self.intervals)
+        Verdict::Tested(self.intervals, Turn::First)
     }
 }
 
