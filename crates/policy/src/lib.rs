@@ -11,6 +11,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod bottleneck;
 pub mod cc;
 pub mod sched;
 mod spelling;

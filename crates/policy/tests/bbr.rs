@@ -241,7 +241,11 @@ fn losses_and_marks_lower_the_short_term_bounds() {
             let congestion = Congestion { signal: Signal::Mark, in_flight: Bytes(100_000) };
             steady.bbr.handle_congestion(steady.now, ID, &congestion);
         } else {
-            let lost = Lost { bytes: Bytes(1_000), in_flight_at_sending: Bytes(100_000) };
+            let lost = Lost {
+                bytes: Bytes(1_000),
+                in_flight_at_sending: Bytes(100_000),
+                sent_at: steady.now - Span::from_millis(100),
+            };
             steady.bbr.handle_lost(steady.now, ID, &lost);
         }
         // Half the rate was delivered in the round trip: β of rate and window remain.

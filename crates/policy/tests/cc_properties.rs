@@ -149,7 +149,7 @@ impl World {
             Op::Acked { of, ref acked } => self.controller.handle_acked(now, self.id(of), acked),
             Op::Progress { of, packets, rtt } => self.progress(of, packets, rtt),
             Op::Lost { of, bytes } => {
-                let lost = Lost { bytes: Bytes(bytes), in_flight_at_sending: Bytes(bytes) };
+                let lost = Lost { bytes: Bytes(bytes), in_flight_at_sending: Bytes(bytes), sent_at: now };
                 self.controller.handle_lost(now, self.id(of), &lost);
             }
             Op::Congestion { of, signal, in_flight } => {

@@ -39,8 +39,14 @@ pub struct Config {
     pub restripe: Restripe,
     /// Whether idle paths repeat what slower ones still owe (opportunistic retransmission).
     pub reinject: bool,
-    /// Streams that the peer may have open at the same time.
+    /// Whether two paths that seem to share a bottleneck are told apart by cutting one's window, once
+    /// ([`Connection::bottleneck`](crate::Connection::bottleneck)).
+    pub test_bottlenecks: bool,
+    /// Streams that the peer may have open at the same time. A stream is open until both its halves have ended: ours by [`Connection::finish`](crate::Connection::finish) or
+    /// [`reset`](crate::Connection::reset).
     pub max_streams: u32,
+    /// Datagrams that may wait to be sent.
+    pub max_datagrams: u32,
 }
 
 impl Default for Config {
@@ -58,7 +64,9 @@ impl Default for Config {
             hystart: true,
             restripe: Restripe::Lost,
             reinject: true,
+            test_bottlenecks: false,
             max_streams: 128,
+            max_datagrams: 256,
         }
     }
 }

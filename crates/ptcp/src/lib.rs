@@ -69,6 +69,6 @@ mod subflow;
 mod tokens;
 
 pub use config::{Config, Restripe};
-pub use connection::{Arrived, Connection, Event, PeerError, Transmit};
+pub use connection::{Arrived, Connection, DatagramError, Event, PeerError, Transmit};
 pub use subflow::Stats;
 pub use tokens::Tokens;

@@ -1,5 +1,7 @@
 //! A path of a connection: how far it has opened, and what goes over it both ways.
 
+use alloc::collections::BTreeMap;
+
 use units::{Bytes, Span, Time};
 
 use crate::Config;
@@ -63,12 +65,18 @@ pub(crate) struct Path {
     pub(crate) probes: u32,
     /// Acknowledgements were to come over this path, and did not.
     pub(crate) is_deaf: bool,
+    /// When a path that is deaf is asked next whether it still is.
+    pub(crate) deaf_until: Time,
     pub(crate) heard_at: Option<Time>,
     /// The largest UDP payload.
     pub(crate) datagram: Bytes,
     pub(crate) size: SizeProbe,
     /// Bytes that may be sent before the peer's address is proven; `None`: it is.
     pub(crate) allowed: Option<u64>,
+    /// Whether its packets may be marked instead of dropped (RFC 3168).
+    pub(crate) is_ecn_capable: bool,
+    /// Up to where it has carried each stream, where each path carries everything.
+    pub(crate) copied: BTreeMap<u32, u64>,
 }
 
 /// How far a path has come.
@@ -82,8 +90,6 @@ pub(crate) enum Life {
     Opening(Opening),
     /// It carries data.
     Open(Subflow<Binding>),
-    /// It is gone for good.
-    Retired,
 }
 
 /// Waiting for a first answer.
@@ -120,6 +126,7 @@ impl Path {
             response: None,
             probes: 0,
             is_deaf: false,
+            deaf_until: Time::ZERO,
             heard_at: None,
             datagram: config.datagram.min(config.max_datagram),
             size: SizeProbe {
@@ -129,6 +136,8 @@ impl Path {
                 is_first: true,
             },
             allowed: if is_proven { None } else { Some(0) },
+            is_ecn_capable: config.ecn,
+            copied: BTreeMap::new(),
         }
     }
 
@@ -138,10 +147,6 @@ impl Path {
 
     pub(crate) fn subflow_mut(&mut self) -> Option<&mut Subflow<Binding>> {
         if let Life::Open(subflow) = &mut self.life { Some(subflow) } else { None }
-    }
-
-    pub(crate) fn is_retired(&self) -> bool {
-        matches!(self.life, Life::Retired)
     }
 
     /// Whether it carries data, and acknowledgements have not stopped coming.
@@ -178,7 +183,6 @@ impl Path {
                 opening.next - 1
             }
             Life::Open(subflow) => subflow.handle_sent_silent(now),
-            Life::Retired => unreachable!("nothing is sent over a path that is gone"),
         }
     }
 

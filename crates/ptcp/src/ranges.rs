@@ -33,11 +33,22 @@ impl Ranges {
         from >= to || self.around(from).is_some_and(|(_, end)| end >= to)
     }
 
+    /// Whether a part of `from..to` is in it, or a neighbour: adding it would make no range more.
+    pub(crate) fn touches(&self, from: u64, to: u64) -> bool {
+        let index = self.ending_after(from.saturating_sub(1));
+        self.ranges.get(index).is_some_and(|(begin, _)| *begin <= to)
+    }
+
     /// The range that `at` lies in.
     #[inline]
     pub(crate) fn around(&self, at: u64) -> Option<(u64, u64)> {
         let index = self.ending_after(at);
         self.ranges.get(index).copied().filter(|(from, _)| *from <= at)
+    }
+
+    /// Where the first range that ends after `at` begins.
+    pub(crate) fn after(&self, at: u64) -> Option<u64> {
+        self.ranges.get(self.ending_after(at)).map(|(from, _)| *from)
     }
 
     /// The index of the first range that ends after `at`.
@@ -140,7 +151,9 @@ mod tests {
                 match what {
                     0 => {
                         let new = model[part.clone()].iter().filter(|is_in| !**is_in).count();
+                        let (before, touches) = (ranges.len(), ranges.touches(from, to));
                         prop_assert_eq!(ranges.insert(from, to), new as u64);
+                        prop_assert_eq!(from < to && !touches, ranges.len() > before);
                         model[part].fill(true);
                     }
                     1 => {

@@ -7,12 +7,12 @@ use units::{Rate, Span, Time};
 use crate::build::Built;
 use crate::file::{FlowSpec, Scenario, Transport, Window};
 use crate::host::{Agent, Request};
-use crate::run::{received, receiver, sender_counts, sender_state};
+use crate::run::{received, receiver, sender, sender_counts, sender_state};
 
 /// A measured value. A large scenario has tens of thousands: names are shared, or numbers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measure {
-    /// The flow, the group of flows, or the direction of a link; empty for `all`.
+    /// The flow, a subflow of one by its number from 0 on (`name/0`), the group of flows, or the direction of a link; empty for `all`.
     pub of: Arc<str>,
     /// The window of time.
     pub window: Arc<str>,
@@ -25,7 +25,7 @@ pub struct Measure {
 }
 
 /// Of what kind a thing is that is measured.
-const SCOPES: [&str; 4] = ["flow", "group", "link", "all"];
+const SCOPES: [&str; 5] = ["flow", "group", "link", "all", "subflow"];
 
 impl Measure {
     /// A measure by its names; `None` if there is no such scope, or none of that name.
@@ -35,7 +35,7 @@ impl Measure {
         Some(Measure { of, window, value, scope, kind })
     }
 
-    /// Of what kind the thing is: `flow`, `group`, `link` or `all`.
+    /// Of what kind the thing is: `flow`, `subflow`, `group`, `link` or `all`.
     #[must_use]
     pub fn scope(&self) -> &'static str {
         SCOPES[usize::from(self.scope)]
@@ -69,6 +69,11 @@ pub const MEASURES: &[(&str, &str, &str)] = &[
     ("requests", "", "files, writes or pages that arrived completely"),
     ("completion", "s", "from asking or writing to the last byte's arrival, its mean"),
     ("completion_p95", "s", "the same, the 95th percentile"),
+    (
+        "bottleneck",
+        "",
+        "of a striped connection's subflow, at the window's end: the number, from 1 on, of the first subflow that shares its bottleneck; 0 if none is known",
+    ),
     ("jain", "", "Jain's index of the goodputs: 1 is equal, 1/n is one alone"),
     ("throughput", "Mbit/s", "packets that left the link, with their headers"),
     ("utilisation", "", "the throughput over the link's first rate"),
@@ -104,6 +109,8 @@ struct FlowBook {
     received: Counter,
     retransmitted: Counter,
     timeouts: Counter,
+    /// At the end, for each subflow of a striped connection: the number of its bottleneck.
+    bottlenecks: Vec<u16>,
 }
 
 /// A link's direction in one window.
@@ -240,6 +247,9 @@ impl Book {
                 book.retransmitted.note(counts.retransmitted, is_begin);
                 book.timeouts.note(counts.timeouts, is_begin);
             }
+            if let (false, Agent::Ptcp(striped)) = (is_begin, sender(built, ends)) {
+                book.bottlenecks = striped.bottlenecks().collect();
+            }
         }
         let ids = built.links.iter().flat_map(|(up, down)| [*up, *down]);
         for (book, id) in self.links.iter_mut().zip(ids) {
@@ -275,6 +285,12 @@ impl Book {
                 }
                 Heard::Delay(Some(delay)) => put("flow", &of, "delay", delay.as_secs_f64() * 1e3),
                 Heard::Delay(None) => {}
+            }
+        }
+        for (flow, book) in scenario.flows.iter().zip(&self.flows) {
+            for (number, bottleneck) in book.bottlenecks.iter().enumerate() {
+                let of: Arc<str> = format!("{}/{number}", flow.name).into();
+                put("subflow", &of, "bottleneck", f64::from(*bottleneck));
             }
         }
         let mut groups: Vec<&str> = scenario.flows.iter().map(|flow| flow.group.as_str()).collect();

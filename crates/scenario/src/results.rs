@@ -212,7 +212,7 @@ pub fn summary(plan: &Plan, results: &[Vec<Measure>]) -> Table {
         let mut order: BTreeMap<Place<'_>, usize> = BTreeMap::new();
         for m in steady() {
             let is_shown = match m.scope() {
-                "flow" => false,
+                "flow" | "subflow" => false,
                 "link" => m.name() != "throughput" && busy.contains(&*m.of),
                 _ => true,
             };

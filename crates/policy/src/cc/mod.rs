@@ -120,6 +120,8 @@ pub struct Lost {
     pub bytes: Bytes,
     /// What was in flight when it was sent, itself included.
     pub in_flight_at_sending: Bytes,
+    /// When it was sent.
+    pub sent_at: Time,
 }
 
 /// Why the window should shrink.

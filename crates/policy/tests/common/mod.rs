@@ -258,7 +258,7 @@ impl Model {
     fn handle_loss(&mut self, flow: usize, at: usize, sent_at: Time, in_flight_at_sending: Bytes) {
         let Flow { controller, subflows } = &mut self.flows[flow];
         let subflow = &mut subflows[at];
-        controller.handle_lost(self.now, subflow.id, &Lost { bytes: MSS, in_flight_at_sending });
+        controller.handle_lost(self.now, subflow.id, &Lost { bytes: MSS, in_flight_at_sending, sent_at });
         if subflow.cut_at.is_none_or(|cut_at| sent_at >= cut_at) {
             subflow.cut_at = Some(self.now);
             let congestion = Congestion { signal: Signal::Loss, in_flight: subflow.in_flight };

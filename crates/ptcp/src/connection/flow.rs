@@ -23,6 +23,8 @@ pub(super) struct Flow {
     asked: u64,
     /// When it was last doubled because the window was in the way.
     doubled_at: Option<Time>,
+    /// Since when the peer has granted less than half of what it was asked for.
+    refused_since: Option<Time>,
     /// Data that came, counted by the highest offset of each stream.
     arrived: u64,
     /// Data that applications have read.
@@ -43,6 +45,7 @@ impl Flow {
             sent: 0,
             asked: first,
             doubled_at: None,
+            refused_since: None,
             arrived: 0,
             read: 0,
             unread: 0,
@@ -70,7 +73,7 @@ impl Flow {
         let ahead = lower.wrapping_sub(known as u32);
         // Older acknowledgements may come late.
         if ahead < 1 << 31 {
-            self.limit = (known + u64::from(ahead)) * UNIT;
+            self.limit = known.saturating_add(u64::from(ahead)).saturating_mul(UNIT);
         }
     }
 
@@ -196,7 +199,11 @@ impl Connection {
             self.flow.asked = self.flow.asked.max(granted.saturating_mul(2));
             self.queue_need();
         }
-        is_refused && self.flow.doubled_at.is_some_and(|at| now - at > slowest)
+        if !is_refused {
+            self.flow.refused_since = None;
+        }
+        // An answer takes a round trip.
+        is_refused && now - *self.flow.refused_since.get_or_insert(now) > slowest
     }
 
     pub(super) fn queue_need(&mut self) {

@@ -1,5 +1,7 @@
 //! The striped connection manager (the paper's SM): paths, streams, flow control, and which data goes where.
 
+mod bounds;
+mod error;
 mod flow;
 mod opening;
 mod receive;
@@ -7,15 +9,17 @@ mod send;
 mod timer;
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
+use policy::bottleneck::{Bottlenecks, Summary};
 use policy::cc::Controller;
 use policy::sched::packet::{PacketScheduler, PathView};
 use units::{Bytes, Span, SubflowId, Time};
 use wire::ptcp::{Ack, Flight, Packet};
 
-pub use receive::{Arrived, PeerError};
+pub use error::{DatagramError, PeerError};
+pub use receive::Arrived;
 
 use crate::path::{Binding, Control, Opening, Path};
 use crate::stream::recv::RecvStream;
@@ -87,6 +91,11 @@ pub enum Event {
         /// The peer's reason.
         code: u32,
     },
+    /// A datagram, the one that waited longest, was dropped: no open path carries packets of its size any more.
+    DatagramDropped {
+        /// Its size.
+        len: u16,
+    },
     /// The peer closed the connection.
     Closed {
         /// Its reason.
@@ -107,8 +116,10 @@ pub struct Connection {
     state: State,
     controller: Box<dyn Controller>,
     scheduler: Box<dyn PacketScheduler>,
+    bottlenecks: Bottlenecks,
     tokens: Box<dyn Tokens>,
     paths: Vec<Path>,
+    gone: bounds::Gone,
     next_path: u16,
     /// Parts of the handshake to be sent, and over which path.
     flights: VecDeque<(u16, Flight)>,
@@ -118,6 +129,10 @@ pub struct Connection {
     early: Vec<(u16, Packet)>,
     sending: BTreeMap<u32, SendStream>,
     receiving: BTreeMap<u32, RecvStream>,
+    /// Streams given up, as long as the peer is not known to have been told.
+    resetting: BTreeSet<u32>,
+    /// Pieces that arrived ahead of others, in all streams.
+    gaps: usize,
     next_stream: u32,
     /// The highest stream of the peer's so far, plus two.
     peer_streams: u32,
@@ -125,6 +140,8 @@ pub struct Connection {
     turn: u32,
     /// What has to arrive and is not under way.
     controls: VecDeque<Control>,
+    /// The path that was named last for acknowledgements.
+    named: Option<u16>,
     /// Acknowledgements that go over further paths too.
     copies: Vec<(u16, Ack)>,
     /// Sizes of datagrams to be sent.
@@ -185,6 +202,7 @@ impl Connection {
         tokens: Box<dyn Tokens>,
         is_client: bool,
     ) -> Connection {
+        let bottlenecks = if config.test_bottlenecks { Bottlenecks::with_tests() } else { Bottlenecks::default() };
         Connection {
             flow: flow::Flow::new(&config),
             config,
@@ -192,18 +210,23 @@ impl Connection {
             state: State::Opening,
             controller,
             scheduler,
+            bottlenecks,
             tokens,
             paths: Vec::new(),
+            gone: bounds::Gone::default(),
             next_path: 0,
             flights: VecDeque::new(),
             finish: None,
             early: Vec::new(),
             sending: BTreeMap::new(),
             receiving: BTreeMap::new(),
+            resetting: BTreeSet::new(),
+            gaps: 0,
             next_stream: if is_client { 0 } else { SERVER_STREAMS },
             peer_streams: if is_client { SERVER_STREAMS } else { 0 },
             turn: 0,
             controls: VecDeque::new(),
+            named: None,
             copies: Vec::new(),
             datagrams: VecDeque::new(),
             has_chores: true,
@@ -270,6 +293,7 @@ impl Connection {
     /// Gives a stream of ours up: what is not sent never will be.
     pub fn reset(&mut self, stream: u32, code: u32) {
         if let Some(sending) = self.sending.remove(&stream) {
+            self.resetting.insert(stream);
             self.controls.push_back(Control::Reset { stream, code, end: sending.next() });
             self.has_chores = true;
         }
@@ -283,10 +307,21 @@ impl Connection {
         }
     }
 
-    /// Sends a datagram of this size: once, in no order, and only as fast as congestion control lets it. It has to fit [`Connection::max_datagram`].
-    pub fn send_datagram(&mut self, bytes: Bytes) {
-        self.datagrams.push_back(u16::try_from(bytes.0).unwrap_or(u16::MAX));
+    /// Sends a datagram of this size: once, in no order, and only as fast as congestion control lets it. They leave in the order in which they were
+    /// handed in, each as a [`wire::ptcp::Body::Datagram`] or, if the paths changed meanwhile, as [`Event::DatagramDropped`].
+    ///
+    /// # Errors
+    /// If it does not fit [`Connection::max_datagram`], or too many wait.
+    pub fn send_datagram(&mut self, bytes: Bytes) -> Result<(), DatagramError> {
+        let too_large = DatagramError::TooLarge { size: bytes, most: self.max_datagram() };
+        let len = u16::try_from(bytes.0).ok().filter(|_| bytes <= self.max_datagram()).ok_or(too_large)?;
+        let waiting = u32::try_from(self.datagrams.len()).unwrap_or(u32::MAX);
+        if waiting >= self.config.max_datagrams {
+            return Err(DatagramError::Full { waiting });
+        }
+        self.datagrams.push_back(len);
         self.has_chores = true;
+        Ok(())
     }
 
     /// The largest datagram that every open path carries.
@@ -390,9 +425,21 @@ impl Connection {
         Some(self.path(path)?.subflow()?.stats())
     }
 
+    /// The number of the bottleneck that limits a path, the same for all paths that share it: the lowest of their numbers. `None` if none is known, and with a single path.
+    #[must_use]
+    pub fn bottleneck(&self, path: u16) -> Option<u16> {
+        u16::try_from(self.bottlenecks.bottleneck(subflow_id(path))?.0).ok()
+    }
+
+    /// The statistics of a path's one-way delays (RFC 8382); `None` with a single path.
+    #[must_use]
+    pub fn delays(&self, path: u16) -> Option<Summary> {
+        self.bottlenecks.summary(subflow_id(path))
+    }
+
     /// The numbers of all paths that are not retired.
     pub fn paths(&self) -> impl Iterator<Item = u16> + '_ {
-        self.paths.iter().filter(|path| !path.is_retired()).map(|path| path.id)
+        self.paths.iter().map(|path| path.id)
     }
 
     /// The receive buffer as it is.

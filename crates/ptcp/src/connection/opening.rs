@@ -12,9 +12,9 @@ impl Connection {
     pub(super) fn handle_flight(&mut self, now: Time, path: u16, flight: Flight) {
         match (flight, self.is_client, self.state) {
             // The answer, the first time or once more.
-            (Flight::Hello, false, State::Opening | State::Open) => self.flights.push_back((path, Flight::Answer)),
+            (Flight::Hello, false, State::Opening | State::Open) => self.queue_flight(path, Flight::Answer),
             (Flight::Answer, true, State::Opening) => {
-                self.flights.push_back((path, Flight::Finish));
+                self.queue_flight(path, Flight::Finish);
                 self.finish = Some(Opening::new(None, None));
                 self.begin(now, path);
                 for index in 0..self.paths.len() {
@@ -25,17 +25,24 @@ impl Connection {
                 }
             }
             (Flight::Answer, true, State::Open) if self.finish.is_some() => {
-                self.flights.push_back((path, Flight::Finish));
+                self.queue_flight(path, Flight::Finish);
             }
             (Flight::Finish, false, State::Opening) => {
-                self.flights.push_back((path, Flight::Done));
+                self.queue_flight(path, Flight::Done);
                 self.begin(now, path);
             }
-            (Flight::Finish, false, State::Open) => self.flights.push_back((path, Flight::Done)),
+            (Flight::Finish, false, State::Open) => self.queue_flight(path, Flight::Done),
             (Flight::Done, true, State::Open) => self.finish = None,
             _ => {}
         }
         self.has_chores = true;
+    }
+
+    /// A part of the handshake is to be sent, once however often it was asked for.
+    fn queue_flight(&mut self, path: u16, flight: Flight) {
+        if !self.flights.contains(&(path, flight)) {
+            self.flights.push_back((path, flight));
+        }
     }
 
     /// The keys are there, and the path has shown that it works.
@@ -85,14 +92,14 @@ impl Connection {
         match &path.life {
             Life::Opening(opening) if opening.token == Some(token) => self.begin_path(now, id),
             Life::Open(_) => path.handle_size(token),
-            Life::Opening(_) | Life::Retired => {}
+            Life::Opening(_) => {}
         }
         self.has_chores = true;
     }
 
     /// What opens the connection and its paths, if something of it is due.
     pub(super) fn poll_opening(&mut self, now: Time) -> Option<Transmit> {
-        if let Some((path, flight)) = self.flights.pop_front() {
+        while let Some((path, flight)) = self.flights.pop_front() {
             if flight == Flight::Finish
                 && let Some(finish) = &mut self.finish
             {
@@ -105,23 +112,22 @@ impl Connection {
                 // The client asks again, if it has to.
                 opening.at = None;
             }
-            return self.emit(now, path, Body::Flight(flight)).or_else(|| self.poll_opening(now));
+            let transmit = self.emit(now, path, Body::Flight(flight));
+            if transmit.is_some() {
+                return transmit;
+            }
         }
         if let Some(finish) = &mut self.finish
             && finish.at.is_some_and(|at| at <= now)
         {
             finish.handle_sent(now);
-            let usable = self.paths.iter().filter(|path| !path.is_retired());
-            let path = usable.min_by_key(|path| path.subflow().is_none())?.id;
+            let path = self.paths.iter().min_by_key(|path| path.subflow().is_none())?.id;
             return self.emit(now, path, Body::Flight(Flight::Finish));
         }
         for index in 0..self.paths.len() {
             let path = &mut self.paths[index];
             let id = path.id;
             if let Some(token) = path.response.take() {
-                if path.is_retired() {
-                    continue;
-                }
                 return self.emit(now, id, Body::Response { token });
             }
             match &mut path.life {
@@ -146,7 +152,7 @@ impl Connection {
                         return self.emit(now, id, Body::Challenge { token, padding });
                     }
                 }
-                _ => {}
+                Life::Opening(_) => {}
             }
         }
         None
@@ -159,7 +165,7 @@ impl Connection {
         }
         let mut openings = self.paths.iter_mut().filter_map(|path| match &mut path.life {
             Life::Opening(opening) => Some(opening),
-            _ => None,
+            Life::Open(_) => None,
         });
         let Some(first) = openings.next() else { return };
         if first.at.is_none() && openings.all(|other| other.at.is_none()) {
@@ -182,9 +188,6 @@ impl Connection {
     /// A packet that wants no acknowledgement leaves, unless its path is gone or may not carry so much yet.
     pub(super) fn emit(&mut self, now: Time, id: u16, body: Body) -> Option<Transmit> {
         let path = self.path_mut(id)?;
-        if path.is_retired() {
-            return None;
-        }
         let mut packet = Packet { number: 0, body };
         let bytes = packet.datagram_len();
         if !path.allows(bytes) {
@@ -200,7 +203,6 @@ impl Connection {
         let paths = self.paths.iter().filter_map(|path| match &path.life {
             Life::Opening(opening) => opening.at,
             Life::Open(_) => path.size_at(),
-            Life::Retired => None,
         });
         paths.chain(self.finish.and_then(|finish| finish.at)).min()
     }

@@ -3,18 +3,13 @@
 use units::Time;
 use wire::ptcp::{Ack, Body, Data, Packet, Reply};
 
-use super::{Connection, Event, State};
-use crate::path::{Binding, Control, Life, Opening, Path};
+use super::bounds::MAX_EARLY;
+use super::{Connection, Event, PeerError, State};
+use crate::path::{Binding, Control, Life};
 use crate::receipts::Arrival;
 use crate::stream::recv::{Breach, RecvStream};
 use crate::stream::send::{Piece, SendStream};
 use crate::subflow::Outcome;
-
-/// Paths that a connection may have at the same time.
-const MAX_PATHS: usize = 256;
-
-/// Challenges that are kept until the keys are there.
-const MAX_EARLY: usize = 16;
 
 /// What a packet brought for the application: its payload is to be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,63 +31,6 @@ pub enum Arrived {
         /// How long it is.
         len: u16,
     },
-}
-
-/// The peer broke the protocol: the connection is closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PeerError {
-    /// It acknowledged a packet that was never sent.
-    #[error("the peer acknowledged packet {number} of path {path}, which was never sent")]
-    Acknowledged {
-        /// Which path.
-        path: u16,
-        /// Which packet.
-        number: u64,
-    },
-    /// It says that data arrived that was never sent.
-    #[error("the peer says it has stream {stream} up to {offset}, which was never sent")]
-    Delivered {
-        /// Which stream.
-        stream: u32,
-        /// Up to where.
-        offset: u64,
-    },
-    /// It sent more than the windows allow.
-    #[error("the peer sent more of stream {stream} than it was allowed to")]
-    Window {
-        /// Which stream.
-        stream: u32,
-    },
-    /// A stream ends in two places, or goes on after its end.
-    #[error("stream {stream} of the peer does not end where it said")]
-    End {
-        /// Which stream.
-        stream: u32,
-    },
-    /// It opened too many streams, or one that is ours to open.
-    #[error("the peer may not open stream {stream}")]
-    Stream {
-        /// Which stream.
-        stream: u32,
-    },
-    /// It opened too many paths.
-    #[error("the peer opened more than {MAX_PATHS} paths")]
-    Paths,
-}
-
-impl PeerError {
-    /// The code with which the connection is closed.
-    #[must_use]
-    pub fn code(&self) -> u32 {
-        match self {
-            PeerError::Acknowledged { .. } => 0x101,
-            PeerError::Delivered { .. } => 0x102,
-            PeerError::Window { .. } => 0x103,
-            PeerError::End { .. } => 0x104,
-            PeerError::Stream { .. } => 0x105,
-            PeerError::Paths => 0x106,
-        }
-    }
 }
 
 impl Connection {
@@ -136,10 +74,12 @@ impl Connection {
     }
 
     fn handle(&mut self, now: Time, over: u16, packet: &Packet, is_marked: bool) -> Result<Arrived, PeerError> {
-        let index = self.path_of(now, over)?;
+        Connection::check_number(over, packet.number)?;
+        let Some(index) = self.path_of(now, over)? else { return Ok(Arrived::Nothing) };
+        let is_refused = matches!(&packet.body, Body::Data(data) if self.is_too_scattered(data));
         let path = &mut self.paths[index];
         path.handle_arrived(now, packet.datagram_len());
-        if path.is_retired() || !path.receipts.handle_number(packet.number) {
+        if is_refused || !path.receipts.handle_number(packet.number) {
             return Ok(Arrived::Nothing);
         }
         let wait = self.config.max_ack_delay;
@@ -172,6 +112,10 @@ impl Connection {
                 if self.drop_path(now, path) {
                     self.events.push_back(Event::PathRetired { path });
                 }
+                if !self.is_client {
+                    // Also where nothing came over it so far: what is under way on it may not open it any more.
+                    self.gone.insert(path);
+                }
             }
             Body::Close { code } => {
                 self.state = State::Closed;
@@ -185,22 +129,6 @@ impl Connection {
         Ok(Arrived::Nothing)
     }
 
-    /// The path that a packet came over; a server learns of it that way.
-    #[inline]
-    fn path_of(&mut self, now: Time, over: u16) -> Result<usize, PeerError> {
-        if let Some(index) = self.paths.iter().position(|path| path.id == over) {
-            return Ok(index);
-        }
-        if self.paths.iter().filter(|path| !path.is_retired()).count() >= MAX_PATHS || self.is_client {
-            return Err(PeerError::Paths);
-        }
-        let token = (self.state == State::Open).then(|| self.tokens.next());
-        let opening = Opening::new(token, token.map(|_| now));
-        self.paths.push(Path::new(over, &self.config, opening, false));
-        self.has_chores = true;
-        Ok(self.paths.len() - 1)
-    }
-
     fn handle_data(&mut self, data: &Data) -> Result<Arrived, PeerError> {
         let Data { stream, offset, len, is_last, .. } = *data;
         if !self.accept_stream(stream)? {
@@ -208,11 +136,13 @@ impl Connection {
         }
         let receiving = self.receiving.get_mut(&stream).expect("it was accepted");
         let (next, read, unread) = (receiving.next(), receiving.read(), receiving.unread());
+        let gaps = receiving.gaps();
         let grown =
             receiving.handle_piece(offset, u64::from(len), is_last).map_err(|breach| breach_of(stream, breach))?;
         let (read, is_more) = (receiving.read() - read, receiving.next() > next || receiving.is_done());
         let unread_after = receiving.unread();
         let (end, is_whole) = (receiving.next(), receiving.is_whole());
+        self.gaps = self.gaps + receiving.gaps() - gaps;
         if !self.flow.handle_arrived(grown) {
             return Err(PeerError::Window { stream });
         }
@@ -238,10 +168,10 @@ impl Connection {
             return Ok(false);
         }
         // All that come before it are open too (RFC 9000, section 2.1).
-        let parity = stream % 2;
-        let open = self.receiving.keys().filter(|open| *open % 2 == parity).count();
+        let open = u32::try_from(self.peer_streams_open()).unwrap_or(u32::MAX);
         let new = (stream - self.peer_streams) / 2 + 1;
-        if u32::try_from(open).unwrap_or(u32::MAX).saturating_add(new) > self.config.max_streams {
+        // The last numbers are not used, so that there is one after each.
+        if open.saturating_add(new) > self.config.max_streams || stream >= u32::MAX - 1 {
             return Err(PeerError::Stream { stream });
         }
         while self.peer_streams <= stream {
@@ -259,6 +189,7 @@ impl Connection {
         }
         let receiving = self.receiving.get_mut(&stream).expect("it was accepted");
         let (read, unread) = (receiving.read(), receiving.unread());
+        self.gaps -= receiving.gaps();
         let grown = receiving.handle_reset(end).map_err(|breach| breach_of(stream, breach))?;
         let read = receiving.read() - read;
         if !self.flow.handle_arrived(grown) {
@@ -272,7 +203,8 @@ impl Connection {
 
     fn handle_ack(&mut self, now: Time, ack: &Ack) -> Result<(), PeerError> {
         self.flow.raise_limit(ack.limit);
-        let Connection { paths, controller, outcomes, .. } = self;
+        let Connection { paths, controller, outcomes, config, bottlenecks, .. } = self;
+        let has_several = paths.len() > 1;
         if let Some(path) = paths.iter_mut().find(|path| path.id == ack.path)
             && let Life::Open(subflow) = &mut path.life
         {
@@ -280,12 +212,27 @@ impl Connection {
             subflow
                 .handle_ack(now, ack, controller.as_mut(), outcomes)
                 .map_err(|bad| PeerError::Acknowledged { path: ack.path, number: bad.number })?;
-            if was_silent && !subflow.is_silent() {
+            if has_several && ack.one_way != 0 {
+                let stats = subflow.stats();
+                bottlenecks.handle_delay(now, subflow.id(), ack.one_way, stats.sent, stats.lost);
+            }
+            let is_back = was_silent && !subflow.is_silent();
+            if subflow.poll_black_hole() {
+                path.reset_size(now, config);
+            }
+            if is_back {
                 path.probes = 0;
                 self.events.push_back(Event::PathBack { path: ack.path });
             }
             // The peer has the keys.
             self.finish = None;
+        }
+        if let Some(id) = self.bottlenecks.poll_test() {
+            let Connection { paths, controller, .. } = self;
+            let mut open = paths.iter_mut().filter_map(super::Path::subflow_mut);
+            if let Some(subflow) = open.find(|subflow| subflow.id() == id) {
+                subflow.penalise(now, controller.as_mut());
+            }
         }
         self.settle();
         if let Some(sending) = self.sending.get_mut(&ack.stream) {
@@ -318,6 +265,9 @@ impl Connection {
                 Outcome::Lost(Binding::Control(control)) | Outcome::Shrunk(Binding::Control(control)) => {
                     self.requeue(control);
                 }
+                Outcome::Delivered(Binding::Control(Control::Reset { stream, .. })) => {
+                    self.resetting.remove(&stream);
+                }
                 Outcome::Delivered(Binding::Control(_)) => {}
             }
         }
@@ -328,7 +278,8 @@ impl Connection {
     fn requeue(&mut self, control: Control) {
         let is_worth = match control {
             Control::StreamWindow { stream } | Control::Stop { stream, .. } => self.receiving.contains_key(&stream),
-            Control::Need | Control::Reset { .. } | Control::Retire { .. } => true,
+            Control::Reset { stream, .. } => self.resetting.contains(&stream),
+            Control::Need | Control::Retire { .. } => true,
         };
         if is_worth && !self.controls.contains(&control) {
             self.controls.push_back(control);
@@ -338,10 +289,12 @@ impl Connection {
 
     /// A path is used no more: what it carried goes elsewhere. Returns whether it was in use.
     pub(super) fn drop_path(&mut self, now: Time, id: u16) -> bool {
-        let Some(path) = self.paths.iter_mut().find(|path| path.id == id && !path.is_retired()) else { return false };
-        if let Life::Open(mut subflow) = core::mem::replace(&mut path.life, Life::Retired) {
+        let Some(index) = self.paths.iter().position(|path| path.id == id) else { return false };
+        self.gone.insert(id);
+        if let Life::Open(mut subflow) = self.paths.remove(index).life {
             subflow.unbind_all(&mut self.outcomes);
             self.controller.handle_remove(now, subflow.id());
+            self.bottlenecks.handle_remove(subflow.id());
         }
         self.settle();
         true

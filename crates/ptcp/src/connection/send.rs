@@ -4,14 +4,17 @@ use policy::sched::packet::{Backlog, PathView};
 use units::{Bytes, Span, Time};
 use wire::ptcp::{Body, Data, Packet, Reply};
 
-use super::{Connection, State, Transmit};
-use crate::path::{Binding, Control, Life};
+use super::bounds::MAX_COPIES;
+use super::{Connection, Event, State, Transmit};
+use crate::path::{Binding, Control, Life, Path};
 use crate::receipts::stamp_of;
 use crate::stream::send::{Piece, SendStream};
 use crate::subflow::Subflow;
 
 /// Packets of another path that are looked at for one that is worth repeating.
 const LOOK: usize = 64;
+/// How often a path over which no acknowledgements come is asked for one.
+const DEAF: Span = Span::from_secs(1);
 /// How much slower a path has to be before what it holds up is repeated and its window cut.
 const SLOWER: u64 = 4;
 
@@ -50,7 +53,17 @@ impl Connection {
     /// An acknowledgement that is due: over the path that the sender named, or over all.
     #[inline]
     fn poll_ack(&mut self, now: Time) -> Option<Transmit> {
-        let index = self.paths.iter().position(|path| path.receipts.due(now).is_some())?;
+        while let Some(index) = self.paths.iter().position(|path| path.receipts.due(now).is_some()) {
+            let transmit = self.acknowledge(now, index);
+            if transmit.is_some() {
+                return transmit;
+            }
+        }
+        None
+    }
+
+    #[inline]
+    fn acknowledge(&mut self, now: Time, index: usize) -> Option<Transmit> {
         let path = &mut self.paths[index];
         let id = path.id;
         let reply = path.receipts.due(now)?;
@@ -60,16 +73,19 @@ impl Connection {
         ack.delivered = self.receiving.get(&ack.stream).map_or(0, crate::stream::recv::RecvStream::next);
         ack.limit = self.flow.grant_lower();
         let body = Body::Ack(ack);
+        let over = match reply {
+            Reply::Path(wanted) if self.path(wanted).is_some_and(|path| path.subflow().is_some()) => wanted,
+            Reply::Path(_) | Reply::All => id,
+        };
+        if self.path(over).is_some_and(|path| self.is_tired(path)) {
+            return None;
+        }
         match reply {
-            Reply::Path(wanted) => {
-                let is_usable = self.path(wanted).is_some_and(|path| path.subflow().is_some());
-                let over = if is_usable { wanted } else { id };
-                self.emit(now, over, body)
-            }
+            Reply::Path(_) => self.emit(now, over, body),
             Reply::All => {
                 for other in 0..self.paths.len() {
                     let other = &self.paths[other];
-                    if other.id != id && other.subflow().is_some() {
+                    if other.id != id && other.subflow().is_some() && self.copies.len() < MAX_COPIES {
                         self.copies.push((other.id, ack));
                     }
                 }
@@ -117,7 +133,7 @@ impl Connection {
                 }
                 _ => None,
             }),
-            _ => None,
+            Life::Opening(_) => None,
         };
         match oldest {
             Some((stream, piece)) => self.transmit_piece(now, index, stream, piece, Reply::All),
@@ -130,7 +146,7 @@ impl Connection {
         if self.controls.is_empty() {
             return None;
         }
-        let index = self.best_with_room(now)?;
+        let index = self.best_with_room(now, |_| true)?;
         while let Some(control) = self.controls.pop_front() {
             let body = match control {
                 Control::StreamWindow { stream } => {
@@ -148,10 +164,19 @@ impl Connection {
     }
 
     fn poll_datagram(&mut self, now: Time) -> Option<Transmit> {
-        let len = self.datagrams.front().copied()?;
-        let index = self.best_with_room(now)?;
+        let carries = |path: &Path, len: u16| Packet::room_for_data(path.datagram) >= Bytes(u64::from(len));
+        let len = loop {
+            let len = self.datagrams.front().copied()?;
+            let mut open = self.paths.iter().filter(|path| path.subflow().is_some()).peekable();
+            if open.peek().is_none() || open.any(|path| carries(path, len)) {
+                break len;
+            }
+            self.datagrams.pop_front();
+            self.events.push_back(Event::DatagramDropped { len });
+        };
+        let index = self.best_with_room(now, |path| carries(path, len))?;
         self.datagrams.pop_front();
-        let reply = self.reply(self.paths[index].id);
+        let reply = self.reply(now, index);
         Some(self.transmit(now, index, Body::Datagram { len, reply }, None))
     }
 
@@ -166,6 +191,12 @@ impl Connection {
         let credit = self.flow.credit();
         let has_data = self.sending.values().any(|sending| sending.is_ready(credit));
         let has_room = self.look(now);
+        if has_room
+            && self.scheduler.is_redundant()
+            && let Some(transmit) = self.poll_copy(now)
+        {
+            return Some(transmit);
+        }
         if !has_data {
             return self.poll_idle(now, has_room, credit);
         }
@@ -186,8 +217,42 @@ impl Connection {
         let (piece, new) = sending.take(room, credit, false)?;
         self.flow.handle_sent(new);
         self.turn = stream;
-        let reply = self.reply(self.paths[index].id);
+        if self.scheduler.is_redundant() {
+            self.note_copied(index, stream, piece);
+        }
+        let reply = self.reply(now, index);
         Some(self.transmit_piece(now, index, stream, piece, reply))
+    }
+
+    /// Where each path carries everything: what others have sent of a stream and a path with room has not, before anything new.
+    fn poll_copy(&mut self, now: Time) -> Option<Transmit> {
+        let Connection { paths, sending, views, .. } = self;
+        let mut best: Option<(Span, usize, u32, Piece)> = None;
+        for view in views.iter().filter(|view| view.has_room) {
+            let is_it = |path: &Path| path.subflow().is_some_and(|subflow| subflow.id() == view.id);
+            let Some(index) = paths.iter().position(is_it) else { continue };
+            let path = &mut paths[index];
+            path.copied.retain(|stream, _| sending.contains_key(stream));
+            let room = Packet::room_for_data(path.datagram).0;
+            let owed = sending.iter_mut().find_map(|(stream, sending)| {
+                let from = path.copied.get(stream).copied().unwrap_or(0);
+                Some((*stream, sending.copy(from, room)?))
+            });
+            if let Some((stream, piece)) = owed
+                && best.is_none_or(|(fastest, ..)| view.smoothed_rtt < fastest)
+            {
+                best = Some((view.smoothed_rtt, index, stream, piece));
+            }
+        }
+        let (_, index, stream, piece) = best?;
+        self.note_copied(index, stream, piece);
+        let reply = self.reply(now, index);
+        Some(self.transmit_piece(now, index, stream, piece, reply))
+    }
+
+    fn note_copied(&mut self, index: usize, stream: u32, piece: Piece) {
+        let end = self.paths[index].copied.entry(stream).or_default();
+        *end = (*end).max(piece.offset + u64::from(piece.len));
     }
 
     /// Looks at all paths for the scheduler. Returns whether one has room.
@@ -263,14 +328,14 @@ impl Connection {
             self.scheduler.handle_blocked(now);
             is_refused = self.handle_blocked(now);
         }
-        if self.config.reinject || self.scheduler.is_redundant() {
+        if self.config.reinject {
             for index in 0..self.paths.len() {
                 let path = &self.paths[index];
                 let has_room = |view: &PathView| view.has_room && Some(view.id) == path.subflow().map(Subflow::id);
                 if self.views.iter().any(has_room)
                     && let Some((stream, piece)) = self.owed_by_others(now, index, is_refused)
                 {
-                    let reply = self.reply(self.paths[index].id);
+                    let reply = self.reply(now, index);
                     return Some(self.transmit_piece(now, index, stream, piece, reply));
                 }
             }
@@ -288,7 +353,6 @@ impl Connection {
     /// What another path has sent and this one could deliver sooner (opportunistic retransmission, Raiciu et al. 2012). If
     /// flow control waits for it and the peer has no larger buffer, the path that holds it up is slowed down, where it is very slow.
     fn owed_by_others(&mut self, now: Time, index: usize, is_refused: bool) -> Option<(u32, Piece)> {
-        let is_redundant = self.scheduler.is_redundant();
         let Connection { paths, sending, controller, .. } = self;
         let own = paths[index].subflow()?.round_trip();
         let room = Packet::room_for_data(paths[index].datagram).0;
@@ -305,7 +369,7 @@ impl Connection {
                 let is_owed = sending.get(&stream).is_some_and(|sending| !sending.has_arrived(piece));
                 // When its acknowledgement would come, here and there; one that is overdue may never come.
                 let is_overdue = now > sent_at + theirs + slack;
-                let is_sooner = is_redundant || is_overdue || now + own + half(own) < sent_at + theirs;
+                let is_sooner = is_overdue || now + own + half(own) < sent_at + theirs;
                 if is_owed && is_sooner && u64::from(len) <= room {
                     if best.is_none_or(|(_, lowest, ..)| offset < lowest) {
                         best = Some((other, offset, stream, piece));
@@ -342,7 +406,7 @@ impl Connection {
     /// A packet that wants an acknowledgement leaves.
     #[inline]
     fn transmit(&mut self, now: Time, index: usize, body: Body, binding: Option<Binding>) -> Transmit {
-        let Connection { paths, controller, config, skip_in, tokens, .. } = self;
+        let Connection { paths, controller, skip_in, tokens, .. } = self;
         let path = &mut paths[index];
         let mut packet = Packet { number: 0, body };
         let bytes = packet.datagram_len();
@@ -356,23 +420,36 @@ impl Connection {
             *skip_in = super::SKIP_EVERY + more;
         }
         packet.number = subflow.handle_sent(now, Bytes(bytes as u64), binding, controller.as_mut());
-        Transmit { path: path.id, packet, is_ecn_capable: config.ecn }
+        Transmit { path: path.id, packet, is_ecn_capable: path.is_ecn_capable }
     }
 
-    /// The fastest path with room.
-    fn best_with_room(&mut self, now: Time) -> Option<usize> {
+    /// The fastest path with room among those that will do.
+    fn best_with_room(&mut self, now: Time, will_do: impl Fn(&Path) -> bool) -> Option<usize> {
         if !self.look(now) {
             self.note_wake(now);
             return None;
         }
-        let best = self.views.iter().filter(|view| view.has_room).min_by_key(|view| view.smoothed_rtt)?.id;
-        self.paths.iter().position(|path| path.subflow().is_some_and(|subflow| subflow.id() == best))
+        let place = |view: &PathView| {
+            let is_it = |path: &Path| path.subflow().is_some_and(|subflow| subflow.id() == view.id) && will_do(path);
+            Some((view.smoothed_rtt, self.paths.iter().position(is_it)?))
+        };
+        let with_room = self.views.iter().filter(|view| view.has_room).filter_map(place);
+        // The first of equals.
+        with_room.min_by_key(|(rtt, _)| *rtt).map(|(_, index)| index)
     }
 
-    /// Where acknowledgements are to go: the fastest path on which they come.
+    /// Where the acknowledgement of a packet over this path is to go: over the fastest path on which they come.
     #[inline]
-    fn reply(&self, fallback: u16) -> Reply {
-        self.reply_path().map_or(Reply::Path(fallback), Reply::Path)
+    fn reply(&mut self, now: Time, index: usize) -> Reply {
+        let path = &mut self.paths[index];
+        if path.is_deaf && path.deaf_until <= now {
+            // Perhaps they come over it again: the answer is heard, over this path or another.
+            path.deaf_until = now + DEAF;
+            return Reply::All;
+        }
+        let named = self.reply_path().unwrap_or(self.paths[index].id);
+        self.named = Some(named);
+        Reply::Path(named)
     }
 
     /// See [`Connection::reply`]; `None` if no path is known to work.

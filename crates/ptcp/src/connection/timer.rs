@@ -4,7 +4,7 @@ use units::Time;
 
 use super::{Connection, Event};
 use crate::path::Life;
-use crate::subflow::Expiry;
+use crate::subflow::{Expiry, Subflow};
 
 impl Connection {
     /// When [`Connection::handle_deadline`] and then [`Connection::poll_send`] want to be called.
@@ -27,7 +27,6 @@ impl Connection {
                     at(path.receipts.poll_deadline());
                 }
                 Life::Opening(opening) => at(opening.at),
-                Life::Retired => {}
             }
         }
         at(self.finish.and_then(|finish| finish.at));
@@ -67,7 +66,7 @@ impl Connection {
 
     /// No acknowledgement came for what a path carries.
     fn handle_silence(&mut self, now: Time, index: usize, count: u32) {
-        let reply = self.reply_path();
+        let named = self.named.or_else(|| self.reply_path());
         let id = self.paths[index].id;
         let has_others = self.paths.iter().enumerate().any(|(other, path)| other != index && path.is_live());
         if count == 1 && has_others {
@@ -79,15 +78,18 @@ impl Connection {
         }
         if count == 2 {
             let Connection { paths, config, .. } = self;
-            paths[index].reset_size(now, config);
+            let path = &mut paths[index];
+            path.reset_size(now, config);
+            // Nothing at all got through: perhaps since it might have been marked (RFC 9000, section 13.4.2).
+            path.is_ecn_capable &= path.subflow().is_some_and(Subflow::has_delivered);
         }
         // Perhaps the acknowledgements are lost, on the way that we named for them.
-        let Some(reply) = reply else { return };
-        let patience = self.paths[index].subflow().map(crate::subflow::Subflow::timeout).unwrap_or_default();
-        if let Some(path) = self.path_mut(reply)
+        let Some(named) = named else { return };
+        let patience = self.paths[index].subflow().map(Subflow::timeout).unwrap_or_default();
+        if let Some(path) = self.path_mut(named)
             && path.heard_at.is_none_or(|at| now - at > patience)
         {
-            path.is_deaf = true;
+            (path.is_deaf, path.deaf_until) = (true, now + patience);
         }
     }
 }

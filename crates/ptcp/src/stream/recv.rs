@@ -90,6 +90,16 @@ impl RecvStream {
         bytes
     }
 
+    /// Pieces that arrived ahead of others.
+    pub(crate) fn gaps(&self) -> usize {
+        self.early.len()
+    }
+
+    /// Whether this piece would be one more of them.
+    pub(crate) fn leaves_gap(&self, offset: u64, len: u64) -> bool {
+        offset > self.next && !self.early.touches(offset, offset.saturating_add(len))
+    }
+
     pub(crate) fn next(&self) -> u64 {
         self.next
     }

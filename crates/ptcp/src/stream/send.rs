@@ -134,6 +134,14 @@ impl SendStream {
         Piece { offset: from, len: u16::try_from(to - from).expect("a packet's room"), is_last }
     }
 
+    /// The first piece of at most `room` bytes that begins at `from` or behind it, was sent and is not known to have arrived: for a copy.
+    pub(crate) fn copy(&mut self, from: u64, room: u64) -> Option<Piece> {
+        let from = from.max(self.delivered);
+        let from = self.arrived.around(from).map_or(from, |(_, to)| to);
+        let to = self.arrived.after(from).unwrap_or(self.next).min(self.next).min(from + room);
+        (from < to).then(|| self.piece(from, to))
+    }
+
     /// A packet with this piece arrived.
     pub(crate) fn handle_arrived(&mut self, piece: Piece) {
         let to = piece.offset + u64::from(piece.len);

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use policy::cc::{Acked, Congestion, Controller, Lost, Signal};
 use recovery::{HyStart, RateReduction};
-use units::{Bytes, Rate, Span, Time};
+use units::{Bytes, Span, Time};
 use wire::ptcp::{Ack, PacketRange};
 
 use super::timer::TIMEOUT_AFTER;
@@ -58,8 +58,7 @@ impl<B: Copy> Subflow<B> {
         let was_in_recovery = matches!(self.phase, Phase::Recovery { .. });
         let was_lost = self.stats.lost;
         let mut harvest = Harvest { bytes: 0, newest: None, is_sample: false, has_late: false, is_undone: false };
-        self.take(now, ack.largest, ack.first, ack.largest, &mut harvest, outcomes)?;
-        for PacketRange { back, len } in ack.older {
+        for PacketRange { back, len } in core::iter::once(PacketRange { back: 0, len: ack.first }).chain(ack.older) {
             if len > 0 {
                 let last = ack.largest.saturating_sub(u64::from(back));
                 self.take(now, last, len, ack.largest, &mut harvest, outcomes)?;
@@ -118,6 +117,9 @@ impl<B: Copy> Subflow<B> {
         outcomes: &mut Vec<Outcome<B>>,
     ) -> Result<(), BadAck> {
         let first = (last + 1).saturating_sub(u64::from(len));
+        if let Some(&number) = self.skipped.iter().find(|number| (first..=last).contains(*number)) {
+            return Err(BadAck { number });
+        }
         self.take_late(first, last, harvest, outcomes);
         let Some(top) = self.index(last) else { return Ok(()) };
         let first = first.max(self.base);
@@ -137,6 +139,9 @@ impl<B: Copy> Subflow<B> {
                 State::Silent => {}
                 State::InFlight | State::Lost => {
                     let is_late = record.state == State::Lost;
+                    if record.bytes > self.least {
+                        self.large_losses = 0;
+                    }
                     if !is_late {
                         self.in_flight -= u64::from(record.bytes);
                         if number < highest {
@@ -248,7 +253,8 @@ impl<B: Copy> Subflow<B> {
             outcomes.extend(record.binding.map(Outcome::Lost));
         }
         let (sent_at, binding) = (record.sent_at, record.binding);
-        let lost = Lost { bytes: Bytes(u64::from(record.bytes)), in_flight_at_sending: Bytes(record.in_flight) };
+        let bytes = Bytes(u64::from(record.bytes));
+        let lost = Lost { bytes, in_flight_at_sending: Bytes(record.in_flight), sent_at };
         self.stats.lost += 1;
         cc.handle_lost(now, self.id, &lost);
         let patience = Span::from_nanos(LATE_ROUND_TRIPS * self.rtt.smoothed().unwrap_or_default().as_nanos());
@@ -272,6 +278,7 @@ impl<B: Copy> Subflow<B> {
     /// Something is lost. Once a window, the controller is told. `before` was in flight.
     fn enter_recovery(&mut self, now: Time, before: u64, cc: &mut dyn Controller, outcomes: &mut Vec<Outcome<B>>) {
         self.stats.recoveries += 1;
+        self.large_losses += 1;
         self.begin_epoch();
         cc.handle_congestion(now, self.id, &Congestion { signal: Signal::Loss, in_flight: Bytes(before) });
         let target = cc.allowance(self.id).window;
@@ -337,17 +344,9 @@ impl<B: Copy> Subflow<B> {
         cc: &mut dyn Controller,
     ) {
         let Some((_, newest)) = harvest.newest else { return };
-        self.delivered += harvest.bytes;
-        self.delivered_at = now;
-        if newest.delivered >= self.round_end {
-            self.round += 1;
-            self.round_end = self.delivered;
-        }
+        self.rate.handle_delivered(now, Bytes(harvest.bytes), &newest.departure);
         self.watch_slow_start(now, rtt, cc);
-        self.first_sent_at = newest.sent_at;
-        let interval = (now - newest.delivered_at).max(newest.sent_at - newest.first_sent_at);
-        let delivery_rate = (interval >= self.rtt.min() && interval > Span::ZERO)
-            .then(|| -> Rate { Bytes(self.delivered - newest.delivered) / interval });
+        let delivery_rate = self.rate.sample(now, newest.sent_at, &newest.departure, self.rtt.min());
         let acked = Acked {
             bytes: Bytes(harvest.bytes),
             in_flight: self.in_flight(),
@@ -358,7 +357,7 @@ impl<B: Copy> Subflow<B> {
             min_rtt: self.rtt.min(),
             one_way_delay: Some(Span::from_micros(u64::from(ack.one_way))),
             delivery_rate,
-            round: self.round,
+            round: self.rate.round(),
             ce_bytes: Bytes::ZERO,
             is_app_limited: newest.is_app_limited,
             in_recovery,
@@ -372,7 +371,7 @@ impl<B: Copy> Subflow<B> {
         let (Some(hystart), Some(rtt)) = (&mut self.hystart, rtt) else { return };
         let window = cc.allowance(self.id).window;
         let is_over = cc.threshold(self.id).is_some_and(|threshold| window >= threshold);
-        if hystart.handle_acked(rtt, self.round, is_over) {
+        if hystart.handle_acked(rtt, self.rate.round(), is_over) {
             cc.handle_slow_start_end(now, self.id);
         }
     }

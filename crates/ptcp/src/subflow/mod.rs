@@ -8,7 +8,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use policy::cc::{Allowance, Controller, Sent, Start, State as Choke};
-use recovery::{HyStart, Pacer, Rack, RateReduction, RoundTrip};
+use recovery::{DeliveryRate, Departure, HyStart, Pacer, Rack, RateReduction, RoundTrip};
 use units::{Bytes, Rate, Span, SubflowId, Time};
 
 pub(crate) use timer::Expiry;
@@ -25,6 +25,14 @@ pub(crate) enum Outcome<B> {
     /// It fell outside the window when that shrank; it may still arrive. The paper's `shrunk`.
     Shrunk(B),
 }
+
+/// Losses in a row after which large packets seem to be lost for their size.
+const BLACK_HOLE: u32 = 4;
+/// Hardly any packet that is in flight is smaller.
+const LEAST_PACKET: u64 = 64;
+/// So many skipped numbers are remembered below those that are in flight: for a peer that acknowledges one packet after the other
+/// and gets to the skipped one when everything before it is settled.
+const SKIPPED: usize = 8;
 
 /// Counts over the life of a subflow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,6 +59,10 @@ pub(crate) struct Subflow<B> {
     id: SubflowId,
     /// What controllers count as one packet.
     mss: Bytes,
+    /// Packets up to this size pass everywhere.
+    least: u32,
+    /// Times that something was lost, or overdue, since a larger packet arrived.
+    large_losses: u32,
     max_ack_delay: Span,
     min_timeout: Span,
     is_pacing: bool,
@@ -59,6 +71,8 @@ pub(crate) struct Subflow<B> {
     records: VecDeque<Record<B>>,
     base: u64,
     next: u64,
+    /// The latest skipped numbers among what is settled.
+    skipped: VecDeque<u64>,
     /// Below it, nothing is in flight.
     scan: u64,
     /// Numbers taken for lost a short while ago, should they arrive after all.
@@ -80,12 +94,7 @@ pub(crate) struct Subflow<B> {
     pacer: Pacer,
     /// When pacing lets the next packet out.
     held_until: Option<Time>,
-    delivered: u64,
-    delivered_at: Time,
-    first_sent_at: Time,
-    app_limited_until: u64,
-    round: u64,
-    round_end: u64,
+    rate: DeliveryRate,
     /// Probe timers that ran out since the last acknowledgement.
     expired: u32,
     last_eliciting_at: Option<Time>,
@@ -105,9 +114,7 @@ struct Record<B> {
     bytes: u32,
     window: u64,
     in_flight: u64,
-    delivered: u64,
-    delivered_at: Time,
-    first_sent_at: Time,
+    departure: Departure,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,6 +168,8 @@ impl<B: Copy> Subflow<B> {
         Subflow {
             id,
             mss,
+            least: u32::try_from(config.datagram.0).unwrap_or(u32::MAX),
+            large_losses: 0,
             max_ack_delay: config.max_ack_delay,
             min_timeout: config.min_timeout,
             is_pacing: config.pacing,
@@ -169,6 +178,7 @@ impl<B: Copy> Subflow<B> {
             base: first,
             next: first,
             scan: first,
+            skipped: VecDeque::new(),
             late: BTreeMap::new(),
             in_flight: 0,
             largest: None,
@@ -182,12 +192,7 @@ impl<B: Copy> Subflow<B> {
             hystart: config.hystart.then(HyStart::new),
             pacer: Pacer::new(),
             held_until: None,
-            delivered: 0,
-            delivered_at: now,
-            first_sent_at: now,
-            app_limited_until: 0,
-            round: 0,
-            round_end: 0,
+            rate: DeliveryRate::new(now),
             expired: 0,
             last_eliciting_at: None,
             marks: 0,
@@ -223,6 +228,21 @@ impl<B: Copy> Subflow<B> {
 
     pub(crate) fn stats(&self) -> &Stats {
         &self.stats
+    }
+
+    /// Whether anything was ever acknowledged.
+    pub(crate) fn has_delivered(&self) -> bool {
+        self.largest.is_some()
+    }
+
+    /// Whether it seems that small packets arrive and large ones do not (RFC 8899, section 4.3); says so once.
+    #[inline]
+    pub(crate) fn poll_black_hole(&mut self) -> bool {
+        let is_black = self.large_losses >= BLACK_HOLE;
+        if is_black {
+            self.large_losses = 0;
+        }
+        is_black
     }
 
     /// Whether acknowledgements have stopped coming: a probe timer ran out.
@@ -282,7 +302,7 @@ impl<B: Copy> Subflow<B> {
 
     /// There was room, and nothing to send: what follows is limited by the application.
     pub(crate) fn note_idle(&mut self) {
-        self.app_limited_until = (self.delivered + self.in_flight).max(1);
+        self.rate.note_idle(Bytes(self.in_flight));
     }
 
     /// A number that is not used, so that acknowledging it gives a liar away.
@@ -303,6 +323,12 @@ impl<B: Copy> Subflow<B> {
         self.push(now, State::Silent, None, 0, Bytes::ZERO)
     }
 
+    /// Whether more packets are remembered than these and what may be in flight.
+    #[inline]
+    pub(crate) fn remembers_more_than(&self, packets: usize) -> bool {
+        self.records.len() > packets && (self.records.len() - packets) as u64 > self.in_flight / LEAST_PACKET
+    }
+
     /// A packet of `bytes` leaves that wants an acknowledgement. Returns its number.
     #[inline]
     pub(crate) fn handle_sent(&mut self, now: Time, bytes: Bytes, binding: Option<B>, cc: &mut dyn Controller) -> u64 {
@@ -313,8 +339,7 @@ impl<B: Copy> Subflow<B> {
             {
                 cc.handle_idle_restart(now, self.id);
             }
-            self.first_sent_at = now;
-            self.delivered_at = now;
+            self.rate.restart(now);
         }
         let allowance = cc.allowance(self.id);
         let size = u32::try_from(bytes.0).expect("a packet");
@@ -339,13 +364,11 @@ impl<B: Copy> Subflow<B> {
             binding,
             is_unbound: false,
             state,
-            is_app_limited: self.app_limited_until > self.delivered,
+            is_app_limited: self.rate.is_app_limited(),
             bytes,
             window: window.0,
             in_flight: self.in_flight,
-            delivered: self.delivered,
-            delivered_at: self.delivered_at,
-            first_sent_at: self.first_sent_at,
+            departure: self.rate.departure(),
         });
         self.next += 1;
         self.next - 1
@@ -361,6 +384,10 @@ impl<B: Copy> Subflow<B> {
         while let Some(record) = self.records.front()
             && record.state != State::InFlight
         {
+            if record.state == State::Skipped {
+                self.skipped.truncate(SKIPPED - 1);
+                self.skipped.push_front(self.base);
+            }
             self.records.pop_front();
             self.base += 1;
         }

@@ -76,6 +76,7 @@ impl<B: Copy> Subflow<B> {
         self.probe_at().filter(|at| *at <= now)?;
         self.expired += 1;
         self.stats.probes += 1;
+        self.large_losses += 1;
         // The next one counts from here, whether a probe could be sent or not.
         self.last_eliciting_at = Some(now);
         if self.expired == TIMEOUT_AFTER {

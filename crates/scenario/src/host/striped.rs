@@ -61,6 +61,12 @@ impl Striped {
         self.received
     }
 
+    /// For each of several subflows that are open, the number of its bottleneck from 1 on; 0 if none is known. Nothing for one.
+    pub(crate) fn bottlenecks(&self) -> impl Iterator<Item = u16> + '_ {
+        let paths = self.connection.paths().filter(|_| self.routes.len() > 1);
+        paths.map(|path| self.connection.bottleneck(path).map_or(0, |number| number + 1))
+    }
+
     /// The largest smoothed round-trip time of its paths.
     #[must_use]
     pub fn smoothed_rtt(&self) -> Option<Span> {

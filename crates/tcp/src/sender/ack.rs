@@ -214,7 +214,8 @@ impl Sender {
         let Sender { board, stats, id, .. } = self;
         let mut lose = |record: Record| {
             stats.lost += 1;
-            let lost = Lost { bytes: Bytes(record.payload()), in_flight_at_sending: record.in_flight };
+            let (bytes, in_flight_at_sending) = (Bytes(record.payload()), record.in_flight);
+            let lost = Lost { bytes, in_flight_at_sending, sent_at: record.sent_at };
             cc.handle_lost(now, *id, &lost);
         };
         if self.config.detection == Detection::Sack {
@@ -296,7 +297,8 @@ impl Sender {
     fn lose_first<C: Controller + ?Sized>(&mut self, now: Time, cc: &mut C) {
         if let Some(record) = self.board.lose(self.una) {
             self.stats.lost += 1;
-            let lost = Lost { bytes: Bytes(record.payload()), in_flight_at_sending: record.in_flight };
+            let (bytes, in_flight_at_sending) = (Bytes(record.payload()), record.in_flight);
+            let lost = Lost { bytes, in_flight_at_sending, sent_at: record.sent_at };
             cc.handle_lost(now, self.id, &lost);
         }
     }

@@ -49,17 +49,17 @@ impl History {
         self.departures.push_back(departure);
     }
 
-    /// The departure at `sent_at`, or the last remembered one before it. What left earlier is forgotten.
-    pub(super) fn find(&mut self, sent_at: Time) -> Option<Departure> {
+    /// The departure at `sent_at`, or the last remembered one before it; the first one for what left earlier still.
+    pub(super) fn find(&self, sent_at: Time) -> Option<Departure> {
+        let after = self.departures.partition_point(|departure| departure.at <= sent_at);
+        self.departures.get(after.saturating_sub(1)).copied()
+    }
+
+    /// Nobody will ask for what left before `sent_at`.
+    pub(super) fn forget(&mut self, sent_at: Time) {
         while self.departures.get(1).is_some_and(|next| next.at <= sent_at) {
             self.departures.pop_front();
         }
-        self.departures.front().copied()
-    }
-
-    /// The departure last found. A packet that turns out lost left a little before it.
-    pub(super) fn oldest(&self) -> Option<Departure> {
-        self.departures.front().copied()
     }
 }
 
@@ -72,22 +72,25 @@ mod tests {
         Departure { at, delivered: millis, lost: 0, in_flight: 0, is_limited: false }
     }
 
-    fn found(history: &mut History, millis: u64) -> Option<u64> {
+    fn found(history: &History, millis: u64) -> Option<u64> {
         history.find(Time::ZERO + Span::from_millis(millis)).map(|departure| departure.delivered)
     }
 
     #[test]
     fn the_last_departure_before_is_found() {
         let mut history = History::default();
-        assert_eq!(found(&mut history, 5), None);
+        assert_eq!(found(&history, 5), None);
         for millis in [10, 20, 21, 30] {
             history.add(departure(millis), Span::from_millis(2));
         }
-        assert_eq!(found(&mut history, 25), Some(20));
-        assert_eq!(found(&mut history, 10), Some(20), "10 is forgotten");
-        assert_eq!(found(&mut history, 99), Some(30));
+        assert_eq!(found(&history, 25), Some(20));
+        assert_eq!(found(&history, 10), Some(10));
+        history.forget(Time::ZERO + Span::from_millis(25));
+        assert_eq!((found(&history, 10), found(&history, 25)), (Some(20), Some(20)), "10 is forgotten");
+        assert_eq!(found(&history, 99), Some(30));
         history.add(Departure { in_flight: 7, ..departure(30) }, Span::ZERO);
-        assert_eq!(history.oldest().map(|departure| departure.in_flight), Some(7), "the last of a burst");
+        let last = history.find(Time::ZERO + Span::from_millis(30));
+        assert_eq!(last.map(|departure| departure.in_flight), Some(7), "the last of a burst");
     }
 
     #[test]
@@ -97,6 +100,6 @@ mod tests {
             history.add(departure(millis), Span::ZERO);
         }
         assert!(history.departures.len() <= LIMIT);
-        assert_eq!(found(&mut history, 99_999), Some(99_999));
+        assert_eq!(found(&history, 99_999), Some(99_999));
     }
 }

@@ -153,7 +153,7 @@ impl Bbr {
         if !self.probe.is_sampling {
             return;
         }
-        let departure = self.history.oldest();
+        let departure = self.history.find(packet.sent_at);
         let lost = departure.map_or(packet.bytes.0, |departure| self.lost - departure.lost);
         let in_flight = packet.in_flight_at_sending.0;
         if is_too_high(lost, in_flight) {

@@ -3,9 +3,8 @@
 //!
 //! Sections and names in capitals or with underscores are the draft's. Where it leaves a choice, or the sender tells less than it asks for:
 //!
-//! * `P.delivered`, `P.lost` and `P.tx_in_flight` are kept here by the time of sending, at a resolution of a 256th of the round-trip time.
-//!   For a lost packet, of whose time of sending nothing is known, `P.lost` is that of the packet last acknowledged, which left a little
-//!   later: losses in between count as earlier ones. Its `P.tx_in_flight` is known.
+//! * `P.delivered`, `P.lost` and `P.tx_in_flight` are kept here by the time of sending, at a resolution of a 256th of the round-trip time. Whether a lost packet
+//!   was limited by the application is taken from the packet last acknowledged; whether it was by `ProbeRTT`, is known.
 //! * Packets that a retransmission timeout takes for lost are not named one by one; what was in flight counts as lost.
 //! * Losses are taken to be detected selectively (`C.has_selective_acks`). A sender that cannot, such as `NewReno`, shows one loss a round trip
 //!   however many there were; BBR then overruns short queues and should not be used. The lost ranges of a round trip are counted, as in Linux, by the
@@ -232,6 +231,9 @@ impl Bbr {
             is_limited: false,
         };
         let departure = self.history.find(acked.sent_at).unwrap_or(fallback);
+        // Packets that left up to a round trip earlier may yet be found lost.
+        let kept = acked.sent_at - acked.smoothed_rtt;
+        self.history.forget(kept);
         self.delivered = self.delivered.saturating_add(acked.bytes.0);
         self.is_app_limited = acked.is_app_limited || departure.is_limited;
         Sample {

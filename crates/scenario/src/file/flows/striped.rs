@@ -27,6 +27,7 @@ const CONFIG_KEYS: &[&str] = &[
     "hystart",
     "restripe",
     "reinject",
+    "test_bottlenecks",
 ];
 
 pub(super) fn ptcp(
@@ -83,6 +84,7 @@ fn config(section: &Section<'_>) -> Result<Config> {
         ("pacing", &mut config.pacing),
         ("hystart", &mut config.hystart),
         ("reinject", &mut config.reinject),
+        ("test_bottlenecks", &mut config.test_bottlenecks),
     ] {
         if let Some(value) = section.get(key) {
             *slot = value.boolean()?;

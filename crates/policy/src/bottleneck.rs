@@ -1,0 +1,436 @@
+//! Which paths of a connection share a bottleneck.
+//!
+//! After RFC 8382: from one-way delays and losses each path has summary statistics over intervals of 350 ms (its sections 3.2 and 3.3), from
+//! which follows whether it is limited by a queue at all, and whether the queues look alike. Queues that only look alike are not told apart by that: two equal
+//! links with the same controller have the same statistics. But paths of *one* connection have the same two clocks, so their delays can be compared
+//! moment by moment: a shared queue moves both by the same amount at the same time. So in place of the RFC's grouping by frequency, variability and skewness alone
+//! stands the correlation of how delays change (section 3.3's thresholds stay for who is limited at all).
+//!
+//! Two equal links that were filled in step, by the same controller and without other traffic, go on in step, and look like one. Who [wants](Bottlenecks::with_tests)
+//! has each of two that are suspected disturbed: its window is cut once, as for a loss. A shared queue then falls for both, and of separate ones only its own.
+//!
+//! It has no clock and sends nothing: it sees only what the connection sends anyway.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use units::{Span, SubflowId, Time};
+
+/// A moment: delays within it are averaged.
+const BIN: Span = Span::from_millis(50);
+/// Moments of a base interval, the RFC's `T` of 350 ms.
+const BINS_PER_INTERVAL: u32 = 7;
+/// Intervals for statistics of the distribution, the RFC's `M`.
+const SHORT: usize = 30;
+/// Intervals for losses and oscillation, the RFC's `N`.
+const LONG: usize = 50;
+/// Moments that are compared.
+const BINS: usize = SHORT * BINS_PER_INTERVAL as usize;
+/// A skewness below says that there is a bottleneck: `c_s`.
+const SKEW: f64 = 0.1;
+/// Likewise where there was one: `c_h`.
+const SKEW_AGAIN: f64 = 0.3;
+/// A share of losses above says so too: `p_l`.
+const LOSS: f64 = 0.05;
+/// An oscillation counts from this share of the variability on: `p_v`.
+const CROSSING: f64 = 0.7;
+/// A queue whose delays vary by less is none, in microseconds.
+const LEAST_VARIATION: f64 = 100.0;
+/// How far the changes of two delays have to go together before two paths are taken to share a queue, and how little before they are not any more.
+const TOGETHER: f64 = 0.5;
+const APART: f64 = 0.3;
+/// Moments by which one path's delays may lag behind another's: what lies between the queue and the receiver may differ.
+const LAGS: usize = 2;
+/// Moments that are taken together where there are too few packets for single ones.
+const COARSE: usize = 4;
+/// Of the moments that are compared, one in so many has to have been measured on both paths.
+const LEAST_SHARE: usize = 4;
+/// Intervals from a cut on in which a test looks at how both delays change. Not many: coupled windows soon fall into step again.
+const LOOKS: usize = 6;
+/// Intervals before two paths that were told apart are tested again, should they look alike.
+const REST: u64 = 15;
+/// Paths beyond are not looked at: their number squared is the work.
+const MAX_PATHS: usize = 32;
+
+/// Finds the paths of a connection that share a bottleneck. See the [module's description](self).
+#[derive(Clone, Debug, Default)]
+pub struct Bottlenecks {
+    paths: Vec<Series>,
+    /// When the moment ends that delays are collected for.
+    ends: Option<Time>,
+    /// Moments of the present interval that are over.
+    bins: u32,
+    /// Intervals that are over.
+    intervals: u64,
+    pairs: Vec<Pair>,
+    is_testing: bool,
+    /// A path to be disturbed.
+    test: Option<SubflowId>,
+}
+
+/// Two paths that look as if they shared a bottleneck, or did.
+#[derive(Clone, Copy, Debug)]
+struct Pair {
+    /// Lower and higher.
+    ids: (SubflowId, SubflowId),
+    verdict: Verdict,
+}
+
+/// Each of the two is disturbed in turn: that one falls by chance as the other does is not so rare.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Turn {
+    First,
+    Second,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Verdict {
+    Together,
+    /// One was disturbed at this interval; before it, the other one may have been.
+    Tested(u64, Turn),
+    /// Until this interval, there is no further test.
+    Apart(u64),
+}
+
+/// What is known of a path (RFC 8382, section 3.2), in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Summary {
+    /// Skewness: above zero if most delays are below their mean, as without a bottleneck.
+    pub skew: f64,
+    /// Variability: the mean absolute deviation.
+    pub variation: f64,
+    /// Oscillation: how many of the intervals have significant crossings of the mean.
+    pub frequency: f64,
+    /// Of packets sent, the share that was lost.
+    pub loss: f64,
+}
+
+#[derive(Clone, Debug)]
+struct Series {
+    id: SubflowId,
+    /// The first delay: all others are counted from there, since clocks are not the same at both ends.
+    origin: Option<u32>,
+    /// Of this moment.
+    bin: Bin,
+    bins: VecDeque<Option<f64>>,
+    /// Of this interval.
+    interval: Interval,
+    intervals: VecDeque<Interval>,
+    /// Of the latest intervals.
+    mean: f64,
+    /// Packets sent and lost, up to the end of the last interval and by now.
+    counted: (u64, u64),
+    counts: (u64, u64),
+    summary: Summary,
+    is_limited: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Bin {
+    sum: f64,
+    count: f64,
+}
+
+/// A base interval.
+#[derive(Clone, Copy, Debug, Default)]
+struct Interval {
+    sum: f64,
+    count: f64,
+    /// Delays below the mean less those above.
+    skew: f64,
+    deviation: f64,
+    sent: f64,
+    lost: f64,
+}
+
+impl Interval {
+    fn mean(&self) -> Option<f64> {
+        (self.count > 0.0).then(|| self.sum / self.count)
+    }
+}
+
+impl Bottlenecks {
+    /// One that asks for [tests](Bottlenecks::poll_test) before it takes two paths to be together.
+    #[must_use]
+    pub fn with_tests() -> Bottlenecks {
+        Bottlenecks { is_testing: true, ..Bottlenecks::default() }
+    }
+
+    /// A path whose window is to be cut once, as for a loss.
+    #[inline]
+    pub fn poll_test(&mut self) -> Option<SubflowId> {
+        self.test.take()
+    }
+
+    /// A path's delay was measured: by the receiver's clock less the sender's, in microseconds, wrapping. `sent` and `lost` count its packets since it opened.
+    #[inline]
+    pub fn handle_delay(&mut self, now: Time, id: SubflowId, delay: u32, sent: u64, lost: u64) {
+        if self.ends.is_none_or(|ends| ends <= now) {
+            self.roll(now);
+        }
+        let index = match self.paths.iter().position(|path| path.id == id) {
+            Some(index) => index,
+            None if self.paths.len() < MAX_PATHS => {
+                self.paths.push(Series::new(id, (sent, lost)));
+                self.paths.len() - 1
+            }
+            None => return,
+        };
+        self.paths[index].take(delay, (sent, lost));
+    }
+
+    /// A path is gone.
+    pub fn handle_remove(&mut self, id: SubflowId) {
+        if let Some(index) = self.paths.iter().position(|path| path.id == id) {
+            self.paths.remove(index);
+            self.pairs.retain(|pair| pair.ids.0 != id && pair.ids.1 != id);
+        }
+    }
+
+    /// The number of a path's bottleneck, the same for all that share it: the lowest number of their subflows. `None`: none is known.
+    #[must_use]
+    pub fn bottleneck(&self, id: SubflowId) -> Option<SubflowId> {
+        let mut group = alloc::vec![id];
+        let mut at = 0;
+        while at < group.len() {
+            let here = group[at];
+            let pairs = self.pairs.iter().filter(|pair| pair.verdict == Verdict::Together);
+            let others = pairs.filter_map(|pair| match (pair.ids.0 == here, pair.ids.1 == here) {
+                (true, _) => Some(pair.ids.1),
+                (_, true) => Some(pair.ids.0),
+                _ => None,
+            });
+            let new: Vec<SubflowId> = others.filter(|other| !group.contains(other)).collect();
+            group.extend(new);
+            at += 1;
+        }
+        let is_limited = self.paths.iter().any(|path| path.id == id && path.is_limited);
+        group.into_iter().min().filter(|_| is_limited || at > 1)
+    }
+
+    /// A path's statistics; `None` if nothing has been measured.
+    #[must_use]
+    pub fn summary(&self, id: SubflowId) -> Option<Summary> {
+        self.paths.iter().find(|path| path.id == id).map(|path| path.summary)
+    }
+
+    /// How far the changes of two paths' delays go together, from -1 to 1; `None` if too little is known.
+    #[must_use]
+    pub fn likeness(&self, a: SubflowId, b: SubflowId) -> Option<f64> {
+        let find = |id| self.paths.iter().find(|path| path.id == id);
+        correlation(find(a)?, find(b)?, BINS)
+    }
+
+    /// Ends all moments up to now.
+    #[cold]
+    fn roll(&mut self, now: Time) {
+        let mut ends = self.ends.unwrap_or(now);
+        let over = (now - ends).as_nanos() / BIN.as_nanos();
+        if over > BINS as u64 {
+            // Nothing was heard for longer than anything is remembered.
+            self.paths.clear();
+            self.pairs.clear();
+            ends = now;
+        }
+        while ends <= now {
+            for path in &mut self.paths {
+                path.end_bin();
+            }
+            self.bins += 1;
+            if self.bins == BINS_PER_INTERVAL {
+                self.bins = 0;
+                self.judge();
+            }
+            ends += BIN;
+        }
+        self.ends = Some(ends);
+    }
+
+    /// An interval is over.
+    fn judge(&mut self) {
+        self.intervals += 1;
+        for path in &mut self.paths {
+            path.end_interval();
+        }
+        for a in 0..self.paths.len() {
+            for b in a + 1..self.paths.len() {
+                self.judge_pair(a, b);
+            }
+        }
+    }
+
+    fn judge_pair(&mut self, a: usize, b: usize) {
+        let now = self.intervals;
+        let (one, other) = (&self.paths[a], &self.paths[b]);
+        let ids = (one.id.min(other.id), one.id.max(other.id));
+        let known = self.pairs.iter().position(|pair| pair.ids == ids);
+        let verdict = known.map(|at| self.pairs[at].verdict);
+        // What moves two paths alike is a queue, also while it is short for a time.
+        let is_limited = verdict == Some(Verdict::Together) || one.is_limited && other.is_limited;
+        let is_like = |bound: f64, bins: usize| {
+            is_limited && correlation(one, other, bins).is_some_and(|likeness| likeness >= bound)
+        };
+        let after = match verdict {
+            Some(Verdict::Together) if !is_like(APART, BINS) => Verdict::Apart(now),
+            Some(Verdict::Tested(at, turn)) if now >= at + LOOKS as u64 => {
+                match (is_like(TOGETHER, LOOKS * BINS_PER_INTERVAL as usize), turn) {
+                    (true, Turn::First) => {
+                        self.test = Some(ids.0);
+                        Verdict::Tested(now, Turn::Second)
+                    }
+                    (true, Turn::Second) => Verdict::Together,
+                    (false, _) => Verdict::Apart(now + REST),
+                }
+            }
+            None if is_like(TOGETHER, BINS) => self.suspect(ids),
+            Some(Verdict::Apart(until)) if now >= until && is_like(TOGETHER, BINS) => self.suspect(ids),
+            Some(verdict) => verdict,
+            None => return,
+        };
+        match known {
+            Some(at) => self.pairs[at].verdict = after,
+            None => self.pairs.push(Pair { ids, verdict: after }),
+        }
+    }
+
+    /// Two paths look alike. One test at a time, or what is disturbed is in step again.
+    fn suspect(&mut self, (_, id): (SubflowId, SubflowId)) -> Verdict {
+        if !self.is_testing {
+            return Verdict::Together;
+        }
+        if self.pairs.iter().any(|pair| matches!(pair.verdict, Verdict::Tested(..))) {
+            return Verdict::Apart(self.intervals);
+        }
+        self.test = Some(id);
+        Verdict::Tested(self.intervals, Turn::First)
+    }
+}
+
+impl Series {
+    fn new(id: SubflowId, counts: (u64, u64)) -> Series {
+        Series {
+            id,
+            origin: None,
+            bin: Bin::default(),
+            bins: VecDeque::new(),
+            interval: Interval::default(),
+            intervals: VecDeque::new(),
+            mean: 0.0,
+            counted: counts,
+            counts,
+            summary: Summary::default(),
+            is_limited: false,
+        }
+    }
+
+    #[inline]
+    fn take(&mut self, delay: u32, counts: (u64, u64)) {
+        let origin = *self.origin.get_or_insert(delay);
+        let delay = f64::from(delay.wrapping_sub(origin).cast_signed());
+        self.bin.sum += delay;
+        self.bin.count += 1.0;
+        self.interval.skew += if delay < self.mean { 1.0 } else { -1.0 };
+        let usual = self.intervals.back().and_then(Interval::mean).unwrap_or(delay);
+        self.interval.deviation += (delay - usual).abs();
+        self.counts = counts;
+    }
+
+    fn end_bin(&mut self) {
+        let Bin { sum, count } = core::mem::take(&mut self.bin);
+        self.interval.sum += sum;
+        self.interval.count += count;
+        self.bins.push_back((count > 0.0).then(|| sum / count));
+        if self.bins.len() > BINS {
+            self.bins.pop_front();
+        }
+    }
+
+    fn end_interval(&mut self) {
+        let mut interval = core::mem::take(&mut self.interval);
+        interval.sent = float(self.counts.0.saturating_sub(self.counted.0));
+        interval.lost = float(self.counts.1.saturating_sub(self.counted.1));
+        self.counted = self.counts;
+        self.intervals.push_back(interval);
+        if self.intervals.len() > LONG {
+            self.intervals.pop_front();
+        }
+        self.summarise();
+        let Summary { skew, variation, loss, .. } = self.summary;
+        let bound = if self.is_limited { SKEW_AGAIN } else { SKEW };
+        self.is_limited =
+            self.intervals.len() >= SHORT / 2 && variation >= LEAST_VARIATION && (skew < bound || loss > LOSS);
+    }
+
+    /// The statistics of RFC 8382, section 3.2.
+    fn summarise(&mut self) {
+        let short = || self.intervals.iter().rev().take(SHORT);
+        let sum = |of: fn(&Interval) -> f64| -> f64 { short().map(of).sum() };
+        let count = sum(|interval| interval.count).max(1.0);
+        self.mean = sum(|interval| interval.sum) / count;
+        let variation = sum(|interval| interval.deviation) / count;
+        let (mut crossings, mut side) = (0.0, 0.0);
+        for mean in self.intervals.iter().filter_map(Interval::mean) {
+            let off = mean - self.mean;
+            if off.abs() > CROSSING * variation && off * side <= 0.0 {
+                crossings += if side == 0.0 { 0.0 } else { 1.0 };
+                side = off;
+            }
+        }
+        let all = |of: fn(&Interval) -> f64| -> f64 { self.intervals.iter().map(of).sum() };
+        self.summary = Summary {
+            skew: sum(|interval| interval.skew) / count,
+            variation,
+            frequency: crossings / float(self.intervals.len() as u64),
+            loss: all(|interval| interval.lost) / all(|interval| interval.sent).max(1.0),
+        };
+    }
+
+    /// The mean delay of so many moments, a number of such back from the last ones.
+    fn delay(&self, back: usize, width: usize) -> Option<f64> {
+        let end = self.bins.len().checked_sub(back * width)?;
+        let bins = self.bins.range(end.checked_sub(width)?..end);
+        let (sum, count) = bins.flatten().fold((0.0, 0.0), |(sum, count), delay| (sum + delay, count + 1.0));
+        (count > 0.0).then(|| sum / count)
+    }
+
+    /// How the delays of the latest moments changed from each to the next, the last one first; `width` moments are taken together.
+    fn changes(&self, moments: usize, width: usize) -> Vec<Option<f64>> {
+        let delays: Vec<_> = (0..=moments / width).map(|back| self.delay(back, width)).collect();
+        delays.windows(2).map(|pair| Some(pair[0]? - pair[1]?)).collect()
+    }
+}
+
+/// How far the changes of two paths' delays over so many moments go together, where they do most, lagging by some moments: from -1 to 1. `None`: too little is known.
+fn correlation(one: &Series, other: &Series, moments: usize) -> Option<f64> {
+    let scale = |width: usize, most_lag: usize| {
+        let (one, other) = (one.changes(moments, width), other.changes(moments, width));
+        let least = one.len() / LEAST_SHARE;
+        let ahead = (0..=most_lag).filter_map(|lag| likeness(&one[lag..], &other, least));
+        let behind = (1..=most_lag).filter_map(|lag| likeness(&one, &other[lag..], least));
+        ahead.chain(behind).max_by(f64::total_cmp)
+    };
+    scale(1, LAGS).or_else(|| scale(COARSE, 1))
+}
+
+/// The correlation of what was measured on both, if that is enough.
+fn likeness(one: &[Option<f64>], other: &[Option<f64>], least: usize) -> Option<f64> {
+    let pairs = || one.iter().zip(other).filter_map(|(x, y)| Some(((*x)?, (*y)?)));
+    let (mut n, mut a, mut b) = (0.0, 0.0, 0.0);
+    for (x, y) in pairs() {
+        (n, a, b) = (n + 1.0, a + x, b + y);
+    }
+    if n < float(least as u64) {
+        return None;
+    }
+    let (a, b) = (a / n, b / n);
+    let (mut xx, mut yy, mut xy) = (0.0, 0.0, 0.0);
+    for (x, y) in pairs() {
+        (xx, yy, xy) = (xx + (x - a) * (x - a), yy + (y - b) * (y - b), xy + (x - a) * (y - b));
+    }
+    (xx > 0.0 && yy > 0.0).then(|| xy / libm::sqrt(xx * yy))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "exact below 2^53")]
+fn float(n: u64) -> f64 {
+    n as f64
+}

@@ -1,0 +1,131 @@
+//! What several paths do for each other.
+
+use ptcp::Config;
+use units::{Bytes, Span, Time};
+use wire::ptcp::Body;
+
+use crate::pair::{Fate, Pair, line, ms};
+
+#[test]
+fn acknowledgements_come_back_over_the_fastest_path() {
+    let mut pair = Pair::new(&Config::default(), ("reno", "lowest-rtt"), &[line(100, 10), line(10, 10)]);
+    pair.bulk(Bytes::mib(40));
+    pair.run_for(ms(2_000));
+    let from = pair.now;
+    pair.run_for(ms(1_000));
+    let ways = |from: Time, pair: &Pair| {
+        let mut ways = [0, 0];
+        for sent in pair.log.iter().filter(|sent| !sent.to_server && sent.at >= from) {
+            if let Body::Ack(ack) = sent.packet.body {
+                ways[usize::from(sent.path)] += u32::from(ack.path == 0);
+            }
+        }
+        ways
+    };
+    let [slow, fast] = ways(from, &pair);
+    assert!(fast > 200 && slow == 0, "of the slow path's, {slow} came over it, {fast} over the fast one");
+    // Its way back dies: they come over the other one, and data goes on over both.
+    pair.fates(|sent| if !sent.to_server && sent.path == 1 { Fate::Lost } else { Fate::Arrives });
+    pair.run_for(ms(3_000));
+    let from = pair.now;
+    pair.run_for(ms(1_000));
+    let [slow, fast] = ways(from, &pair);
+    assert!(slow > 200 && fast < slow / 20, "{slow} over the slow one, {fast} over the dead one");
+    // It is back: that is found out, and they come over it again.
+    pair.fates(|_| Fate::Arrives);
+    pair.run_for(ms(3_000));
+    let from = pair.now;
+    pair.run_for(ms(1_000));
+    let [slow, fast] = ways(from, &pair);
+    assert!(fast > 200 && slow == 0, "{slow} over the slow one, {fast} over the one that is back");
+}
+
+#[test]
+fn a_slow_path_does_not_hold_up_the_window() {
+    // A window of 128 KiB, and a path that takes half a second.
+    let took = |reinject: bool| {
+        let config = Config {
+            receive_buffer: Bytes::kib(64),
+            max_receive_buffer: Bytes::kib(128),
+            reinject,
+            ..Config::default()
+        };
+        let mut pair = Pair::new(&config, ("reno", "lowest-rtt"), &[line(5, 20), line(250, 1)]);
+        let stream = pair.bulk(Bytes::mib(8));
+        let took = pair.time_of(stream, Bytes::mib(8)).unwrap();
+        (took, pair.client.path_window(1), *pair.client.stats(1).unwrap())
+    };
+    let ((with, window, slow), (without, untouched, _)) = (took(true), took(false));
+    let alone = Span::from_millis(8 * 8 * 1_024 * 1_024 / 20_000);
+    assert!(with < alone + alone / 4, "{with:?} where the fast one takes {alone:?} alone");
+    assert!(without > with + with / 2, "{without:?} without");
+    // Its window was cut though it lost nothing.
+    assert!(slow.recoveries == 0 && slow.lost <= slow.spurious, "{slow:?}");
+    assert!(window < Bytes(14_720) && untouched >= Bytes(14_720), "{window:?} instead of {untouched:?}");
+}
+
+#[test]
+fn each_path_carries_everything() {
+    let mut pair = Pair::new(&Config::default(), ("reno", "redundant"), &[line(10, 10), line(12, 10), line(15, 10)]);
+    let stream = pair.bulk(Bytes::mib(2));
+    let took = pair.time_of(stream, Bytes::mib(2)).unwrap();
+    let alone = Span::from_millis(2 * 8 * 1_024 * 1_024 / 10_000);
+    assert!(took > alone, "{took:?}, as much as one path takes");
+    let mut bytes = [0, 0, 0];
+    for (sent, data) in pair.data_since(Time::ZERO) {
+        bytes[usize::from(sent.path)] += u64::from(data.len);
+    }
+    let all = Bytes::mib(2).0;
+    assert!(bytes.iter().all(|bytes| (all * 8 / 10..all * 12 / 10).contains(bytes)), "{bytes:?} of {all}");
+}
+
+#[test]
+fn a_copy_is_there_in_time() {
+    let mut pair = Pair::new(&Config::default(), ("reno", "redundant"), &[line(10, 10), line(11, 10)]);
+    pair.run_for(ms(300));
+    // A path that loses every second packet: no write waits for it.
+    pair.fates(|sent| if sent.path == 0 && sent.packet.number.is_multiple_of(2) { Fate::Lost } else { Fate::Arrives });
+    let stream = pair.client.open_stream();
+    for n in 1..=50 {
+        pair.client.write(stream, Bytes(500));
+        let took = pair.time_of(stream, Bytes(500 * n)).unwrap();
+        assert!(took < ms(15), "write {n}: {took:?}");
+        pair.run_for(ms(20));
+    }
+}
+
+/// The largest UDP payload of packets with data over a path since then.
+fn largest(pair: &Pair, path: u16, from: Time) -> usize {
+    let sent = pair.data_since(from).filter(|(sent, _)| sent.path == path);
+    sent.map(|(sent, _)| sent.packet.datagram_len()).max().unwrap_or(0)
+}
+
+#[test]
+fn each_path_has_packets_of_its_own_size() {
+    let config = Config { max_datagram: Bytes(1_472), ..Config::default() };
+    let mut pair = Pair::new(&config, ("reno", "lowest-rtt"), &[line(10, 10), line(10, 10), line(10, 10)]);
+    let fits = |path: u16| [1_472, 1_380, 1_252][usize::from(path)];
+    pair.fates(move |sent| if sent.packet.datagram_len() > fits(sent.path) { Fate::Lost } else { Fate::Arrives });
+    let stream = pair.bulk(Bytes::mib(8));
+    assert!(pair.time_of(stream, Bytes::mib(8)).is_some());
+    for path in 0..3 {
+        let (size, fits) = (largest(&pair, path, Time::ZERO), fits(path));
+        assert!(size <= fits && size + 20 >= fits, "path {path}: {size} of {fits}");
+        assert_eq!(pair.client.stats(path).unwrap().timeouts, 0, "what asks for a size is no data");
+    }
+}
+
+#[test]
+fn large_packets_do_not_arrive_any_more() {
+    let mut pair = Pair::new(&Config::default(), ("reno", "lowest-rtt"), &[line(10, 10)]);
+    let stream = pair.bulk(Bytes::mib(40));
+    pair.run_for(ms(1_000));
+    assert_eq!(largest(&pair, 0, Time::ZERO), 1_472);
+    pair.fates(|sent| if sent.packet.datagram_len() > 1_300 { Fate::Lost } else { Fate::Arrives });
+    let before = pair.server.received(stream);
+    let from = pair.now;
+    pair.run_for(ms(4_000));
+    let came = pair.server.received(stream) - before;
+    assert!(came > Bytes::mib(2), "{came:?} in four seconds of 10 Mbit/s");
+    assert!(largest(&pair, 0, from + ms(3_000)) <= 1_300);
+}

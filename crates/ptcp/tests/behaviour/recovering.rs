@@ -1,0 +1,140 @@
+//! Losses, marks, and what was taken for one of them.
+
+use ptcp::Config;
+use units::{Bytes, Span};
+use wire::ptcp::Body;
+
+use crate::pair::{Fate, Pair, line, ms};
+
+/// One path, and a receive buffer that keeps its queue short: nothing is lost by itself.
+fn one(config: &Config) -> Pair {
+    let config = Config { receive_buffer: Bytes::kib(96), max_receive_buffer: Bytes::kib(192), ..config.clone() };
+    Pair::new(&config, ("reno", "lowest-rtt"), &[line(20, 20)])
+}
+
+#[test]
+fn the_last_packet_is_lost() {
+    let mut pair = one(&Config::default());
+    pair.run_for(ms(200));
+    let stream = pair.bulk(Bytes(5_000));
+    let mut left = 1;
+    // The fourth and last one, the first time.
+    pair.fates(move |sent| match sent.packet.body {
+        Body::Data(data) if data.offset + u64::from(data.len) == 5_000 && left > 0 => {
+            left -= 1;
+            Fate::Lost
+        }
+        _ => Fate::Arrives,
+    });
+    let took = pair.time_of(stream, Bytes(5_000)).unwrap();
+    // A round trip for the others and a probe after the timer of RFC 9002, and no minimum of 200 ms.
+    assert!(took < ms(170), "{took:?}");
+    assert_eq!(pair.client.stats(0).unwrap().timeouts, 0);
+}
+
+#[test]
+fn a_loss_cuts_the_window_once() {
+    let mut pair = one(&Config::default());
+    let stream = pair.bulk(Bytes::mib(4));
+    pair.run_for(ms(400));
+    let mut number = 0;
+    // Three of the next ten.
+    pair.fates(move |sent| {
+        number += u32::from(sent.to_server);
+        if sent.to_server && [3, 5, 6].contains(&number) { Fate::Lost } else { Fate::Arrives }
+    });
+    pair.run_for(ms(150));
+    let (after, stats) = (pair.client.path_window(0), *pair.client.stats(0).unwrap());
+    assert_eq!((stats.lost, stats.recoveries, stats.timeouts), (3, 1, 0), "{stats:?}");
+    // To half of what is in flight, which is the receive buffer, and then one packet more a round trip.
+    assert!((36_000..68_000).contains(&after.0), "{after:?}");
+    assert!(pair.time_of(stream, Bytes::mib(4)).is_some());
+}
+
+#[test]
+fn what_was_late_was_not_lost() {
+    let mut pair = one(&Config::default());
+    pair.bulk(Bytes::mib(40));
+    pair.run_for(ms(600));
+    let before = pair.client.path_window(0);
+    let mut left = 2;
+    pair.fates(move |sent| {
+        let is_hit = sent.to_server && left > 0;
+        left -= i32::from(is_hit);
+        if is_hit { Fate::Late(ms(40)) } else { Fate::Arrives }
+    });
+    pair.run_for(ms(200));
+    let (after, stats) = (pair.client.path_window(0), *pair.client.stats(0).unwrap());
+    assert!(stats.lost > 0 && stats.spurious == stats.lost, "{stats:?}");
+    assert!(after >= before, "the cut is undone: {before:?} to {after:?}");
+    // And the next time such a delay is waited for.
+    let mut left = 2;
+    pair.fates(move |sent| {
+        let is_hit = sent.to_server && left > 0;
+        left -= i32::from(is_hit);
+        if is_hit { Fate::Late(ms(8)) } else { Fate::Arrives }
+    });
+    pair.run_for(ms(200));
+    assert_eq!(pair.client.stats(0).unwrap().spurious, stats.spurious);
+}
+
+#[test]
+fn a_pause_is_not_congestion() {
+    let mut pair = one(&Config::default());
+    pair.bulk(Bytes::mib(40));
+    pair.run_for(ms(600));
+    let before = pair.client.path_window(0);
+    let back = pair.now + ms(800);
+    pair.fates(move |sent| if sent.at < back { Fate::Late(back - sent.at) } else { Fate::Arrives });
+    pair.run_for(ms(1_500));
+    let after = pair.client.path_window(0);
+    assert!(pair.client.stats(0).unwrap().spurious > 0, "{:?}", pair.client.stats(0));
+    assert!(after.0 > before.0 * 9 / 10, "{before:?} to {after:?}");
+}
+
+#[test]
+fn marks_cut_the_window_and_lose_nothing() {
+    let mut pair = one(&Config { ecn: true, ..Config::default() });
+    pair.bulk(Bytes::mib(40));
+    pair.run_for(ms(400));
+    assert!(pair.data_since(units::Time::ZERO).all(|(sent, _)| sent.is_ecn_capable));
+    let until = pair.now + ms(20);
+    pair.fates(move |sent| if sent.to_server && sent.at < until { Fate::Marked } else { Fate::Arrives });
+    pair.run_for(ms(120));
+    let (after, stats) = (pair.client.path_window(0), *pair.client.stats(0).unwrap());
+    assert!(stats.marks > 1 && stats.lost == 0, "{stats:?}");
+    assert!((36_000..68_000).contains(&after.0), "{after:?}");
+}
+
+#[test]
+fn nothing_is_marked_unless_wanted() {
+    let mut pair = one(&Config::default());
+    pair.bulk(Bytes::mib(1));
+    pair.run_for(ms(400));
+    assert!(pair.log.iter().all(|sent| !sent.is_ecn_capable));
+}
+
+#[test]
+fn a_path_drops_what_may_be_marked() {
+    let mut pair = one(&Config { ecn: true, ..Config::default() });
+    pair.fates(|sent| if sent.is_ecn_capable { Fate::Lost } else { Fate::Arrives });
+    let stream = pair.bulk(Bytes::mib(1));
+    let took = pair.time_of(stream, Bytes::mib(1)).unwrap();
+    assert!(took < Span::from_secs(3), "{took:?}");
+}
+
+#[test]
+fn packets_are_spread_over_the_round_trip() {
+    let mut pair = Pair::new(&Config::default(), ("reno", "lowest-rtt"), &[line(20, 20)]);
+    pair.bulk(Bytes::mib(40));
+    pair.run_for(ms(1_000));
+    let from = pair.now;
+    pair.run_for(ms(40));
+    let mut most = 0;
+    let times: Vec<_> = pair.data_since(from).map(|(sent, _)| sent.at).collect();
+    for (n, at) in times.iter().enumerate() {
+        most = most.max(times[n..].iter().take_while(|other| **other - *at < ms(1)).count());
+    }
+    // At 20 Mbit/s less than two packets a millisecond, and ten at once at the most.
+    assert!(times.len() > 40 && most <= 12, "{most} of {} within a millisecond", times.len());
+}

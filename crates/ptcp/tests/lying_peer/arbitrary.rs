@@ -1,0 +1,130 @@
+//! Arbitrary packets, near enough to right ones that they get past the first check.
+
+use proptest::prelude::*;
+use ptcp::Config;
+use units::{Bytes, Span};
+use wire::ptcp::{Ack, Body, Data, Flight, PacketRange, Reply};
+
+use crate::victim::Victim;
+
+/// What the peer does next.
+#[derive(Clone, Debug)]
+enum Step {
+    /// A packet over a path; its number is so far ahead of the next, or behind it.
+    Packet { path: u16, ahead: i64, body: Body },
+    /// Acknowledges what was sent last over a path, or so many packets before that.
+    Ack { path: u16, back: u64, ack: Ack },
+    /// Waits.
+    Wait(Span),
+}
+
+/// Mostly small, sometimes anything, sometimes at an end of the type.
+fn near(usual: u64) -> impl Strategy<Value = u64> {
+    prop_oneof![8 => 0..usual, 1 => any::<u64>(), 1 => (0u64..3).prop_map(|n| u64::MAX - n)]
+}
+
+fn short(usual: u16) -> impl Strategy<Value = u16> {
+    prop_oneof![8 => 0..usual, 1 => any::<u16>()]
+}
+
+fn stream() -> impl Strategy<Value = u32> {
+    prop_oneof![8 => 0u32..12, 1 => 0u32..300, 1 => any::<u32>()]
+}
+
+fn path() -> impl Strategy<Value = u16> {
+    prop_oneof![8 => 0u16..3, 1 => any::<u16>()]
+}
+
+fn reply() -> impl Strategy<Value = Reply> {
+    prop_oneof![path().prop_map(Reply::Path), Just(Reply::All)]
+}
+
+fn range() -> impl Strategy<Value = PacketRange> {
+    (short(20), short(5)).prop_map(|(back, len)| PacketRange { back, len })
+}
+
+fn ack() -> impl Strategy<Value = Ack> {
+    let fields = (near(200), near(20_000), stream(), prop_oneof![Just(64u32), any::<u32>()], any::<u32>());
+    (fields, (range(), range(), short(5)), (path(), any::<u8>(), any::<u8>())).prop_map(
+        |((largest, delivered, stream, limit, one_way), (a, b, first), (path, marks, delay))| Ack {
+            largest,
+            delivered,
+            stream,
+            limit,
+            one_way,
+            older: [a, b],
+            first,
+            path,
+            marks,
+            delay,
+        },
+    )
+}
+
+fn body() -> impl Strategy<Value = Body> {
+    let flights = [Flight::Hello, Flight::Answer, Flight::Finish, Flight::Done];
+    prop_oneof![
+        6 => (near(70_000), stream(), any::<u32>(), short(1_200), reply(), prop::bool::weighted(0.1))
+            .prop_map(|(offset, stream, stamp, len, reply, is_last)| Body::Data(Data { offset, stream, stamp, len, reply, is_last })),
+        1 => (short(1_200), reply()).prop_map(|(len, reply)| Body::Datagram { len, reply }),
+        2 => ack().prop_map(Body::Ack),
+        1 => (stream(), near(70_000)).prop_map(|(stream, limit)| Body::StreamWindow { stream, limit }),
+        1 => near(70_000).prop_map(|buffer| Body::Need { buffer }),
+        1 => (stream(), any::<u32>(), near(70_000)).prop_map(|(stream, code, end)| Body::Reset { stream, code, end }),
+        1 => (stream(), any::<u32>()).prop_map(|(stream, code)| Body::Stop { stream, code }),
+        1 => path().prop_map(|path| Body::Retire { path }),
+        1 => (short(1_200), reply()).prop_map(|(padding, reply)| Body::Ping { padding, reply }),
+        2 => (any::<u64>(), short(300)).prop_map(|(token, padding)| Body::Challenge { token, padding }),
+        1 => any::<u64>().prop_map(|token| Body::Response { token }),
+        1 => (0usize..4).prop_map(move |n| Body::Flight(flights[n])),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let ahead = prop_oneof![9 => Just(0i64), 3 => -20i64..20, 1 => 0..i64::MAX];
+    prop_oneof![
+        6 => (path(), ahead, body()).prop_map(|(path, ahead, body)| Step::Packet { path, ahead, body }),
+        3 => (path(), 0u64..20, ack()).prop_map(|(path, back, ack)| Step::Ack { path, back, ack }),
+        2 => (0u64..300_000).prop_map(|micros| Step::Wait(Span::from_micros(micros))),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_comes(is_client: bool, steps in prop::collection::vec(step(), 1..400)) {
+        let config = Config { receive_buffer: Bytes::kib(64), max_receive_buffer: Bytes::kib(256), ..Config::default() };
+        let mut victim = if is_client { Victim::client(config) } else { Victim::new(config) };
+        victim.send_all();
+        let mut numbers = [100u64; 3];
+        for step in steps {
+            let outcome = match step {
+                Step::Packet { path, ahead, body } => {
+                    let mut any = 100;
+                    let next = numbers.get_mut(usize::from(path)).unwrap_or(&mut any);
+                    let number = next.saturating_add_signed(ahead);
+                    *next = (*next).max(number.saturating_add(1));
+                    victim.receive_as(path, number, body)
+                }
+                Step::Ack { path, back, ack } => {
+                    let Some(newest) = victim.newest(path) else { continue };
+                    let ack = Ack { largest: newest.saturating_sub(back), path, delivered: 0, ..ack };
+                    victim.receive(0, Body::Ack(ack))
+                }
+                Step::Wait(span) => {
+                    victim.advance(span);
+                    continue;
+                }
+            };
+            victim.send_all();
+            victim.events();
+            if outcome.is_err() {
+                prop_assert!(victim.connection.is_closed() || victim.connection.poll_send(units::Time::ZERO).is_none());
+                break;
+            }
+        }
+        // Four hundred packets, a few hundred characters each at most.
+        prop_assert!(victim.remembers() < 300_000, "{}", victim.remembers());
+    }
+}

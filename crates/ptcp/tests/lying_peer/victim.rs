@@ -1,0 +1,184 @@
+//! A connection that is open and has data to send, and what its peer does to it.
+
+use policy::cc;
+use policy::sched::packet;
+use ptcp::{Arrived, Config, Connection, Event, PeerError};
+use rand_core::SeedableRng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use units::{Bytes, Span, Time};
+use wire::ptcp::{Ack, Body, Data, Packet, Reply};
+
+/// The one that is lied to: a server, unless it is made as a client. It has a stream with much to send.
+pub(crate) struct Victim {
+    pub(crate) connection: Connection,
+    pub(crate) own_stream: u32,
+    now: Time,
+    /// The next number of each path's packets to it.
+    numbers: Vec<u64>,
+    /// What it sent last, by path: the largest number.
+    newest: Vec<Option<u64>>,
+    /// What it sent and wants to have acknowledged.
+    unacknowledged: Vec<(u16, u64)>,
+}
+
+fn end(config: Config, is_client: bool) -> Connection {
+    let tokens = Box::new(Xoshiro256PlusPlus::seed_from_u64(u64::from(is_client)));
+    let (controller, scheduler) =
+        (cc::by_name("reno").expect("it is right"), packet::by_name("lowest-rtt").expect("it is right"));
+    let make = if is_client { Connection::client } else { Connection::server };
+    make(config, controller, scheduler, tokens)
+}
+
+/// A piece of a stream.
+pub(crate) fn data(stream: u32, offset: u64, len: u16, is_last: bool) -> Body {
+    Body::Data(Data { offset, stream, stamp: 0, len, reply: Reply::Path(0), is_last })
+}
+
+impl Victim {
+    /// A server.
+    pub(crate) fn new(config: Config) -> Victim {
+        let (_, server, now) = shake_hands(config);
+        Victim::with(server, now)
+    }
+
+    /// A client.
+    pub(crate) fn client(config: Config) -> Victim {
+        let (client, _, now) = shake_hands(config);
+        Victim::with(client, now)
+    }
+
+    /// A server that has nothing to send.
+    pub(crate) fn idle(config: Config) -> Victim {
+        let mut victim = Victim::new(config);
+        victim.connection.reset(victim.own_stream, 0);
+        victim.send_all();
+        victim.advance(Span::from_millis(10));
+        victim.acknowledge_all();
+        victim
+    }
+
+    fn with(mut connection: Connection, now: Time) -> Victim {
+        while connection.poll_event().is_some() {}
+        let own_stream = connection.open_stream();
+        connection.write(own_stream, Bytes::mib(1_024));
+        let numbers = vec![100; usize::from(u16::MAX) + 1];
+        let newest = vec![None; numbers.len()];
+        Victim { connection, own_stream, now, numbers, newest, unacknowledged: Vec::new() }
+    }
+
+    /// It gets a packet with a fresh number.
+    pub(crate) fn receive(&mut self, path: u16, body: Body) -> Result<Arrived, PeerError> {
+        let number = self.numbers[usize::from(path)];
+        self.receive_as(path, number, body)
+    }
+
+    /// It gets a packet with this number.
+    pub(crate) fn receive_as(&mut self, path: u16, number: u64, body: Body) -> Result<Arrived, PeerError> {
+        let next = &mut self.numbers[usize::from(path)];
+        *next = (*next).max(number.saturating_add(1));
+        self.connection.handle_packet(self.now, path, &Packet { number, body }, false)
+    }
+
+    /// What it sends now, with the path.
+    pub(crate) fn send_all(&mut self) -> Vec<(u16, Packet)> {
+        let sent: Vec<_> = core::iter::from_fn(|| self.connection.poll_send(self.now))
+            .map(|transmit| (transmit.path, transmit.packet))
+            .take(100_000)
+            .collect();
+        assert!(sent.len() < 100_000, "it sends without end");
+        for (path, packet) in &sent {
+            self.newest[usize::from(*path)] = Some(packet.number);
+            if packet.is_eliciting() {
+                self.unacknowledged.push((*path, packet.number));
+            }
+        }
+        sent
+    }
+
+    /// Time passes.
+    pub(crate) fn advance(&mut self, span: Span) {
+        self.now += span;
+        let mut rounds = 0;
+        while self.connection.poll_deadline().is_some_and(|at| at <= self.now) && rounds < 100 {
+            self.connection.handle_deadline(self.now);
+            self.send_all();
+            rounds += 1;
+        }
+        assert!(rounds < 100, "it wakes up for nothing");
+    }
+
+    /// An acknowledgement that names this packet, and says nothing else.
+    pub(crate) fn ack(&self, path: u16, largest: u64) -> Ack {
+        Ack { path, largest, first: 1, stream: self.own_stream, limit: 2_048, ..Ack::default() }
+    }
+
+    /// All that it has sent is acknowledged, packet by packet.
+    pub(crate) fn acknowledge_all(&mut self) {
+        self.send_all();
+        for (path, number) in core::mem::take(&mut self.unacknowledged) {
+            let ack = self.ack(path, number);
+            self.receive(path, Body::Ack(ack)).expect("it is right");
+        }
+    }
+
+    /// The peer opens paths up to this number.
+    pub(crate) fn open_paths(&mut self, end: u16) {
+        for path in 1..end {
+            self.receive(path, Body::Challenge { token: 1, padding: 0 }).expect("it is right");
+            for (over, packet) in self.send_all() {
+                if let Body::Challenge { token, .. } = packet.body {
+                    self.receive(over, Body::Response { token }).expect("it is right");
+                }
+            }
+        }
+        assert_eq!(self.connection.paths().count(), usize::from(end));
+    }
+
+    pub(crate) fn events(&mut self) -> Vec<Event> {
+        core::iter::from_fn(|| self.connection.poll_event()).collect()
+    }
+
+    /// The largest number that it has sent over a path.
+    pub(crate) fn newest(&self, path: u16) -> Option<u64> {
+        self.newest[usize::from(path)]
+    }
+
+    /// Whether it has given up, and says so before it goes.
+    pub(crate) fn is_ended(&mut self) -> bool {
+        let sent = self.send_all();
+        let is_told = sent.iter().any(|(_, packet)| matches!(packet.body, Body::Close { .. }));
+        assert_eq!(is_told, self.connection.is_closed(), "it goes when the peer is told");
+        is_told
+    }
+
+    /// How much it remembers: characters of all of it written out. A range takes some ten.
+    pub(crate) fn remembers(&mut self) -> usize {
+        self.events();
+        format!("{:?}", self.connection).len()
+    }
+}
+
+/// A client and a server that have opened one path, and when that was.
+fn shake_hands(config: Config) -> (Connection, Connection, Time) {
+    let (mut client, mut server) = (end(config.clone(), true), end(config, false));
+    let mut now = Time::ZERO;
+    client.open_path(now);
+    for _ in 0..10 {
+        let there: Vec<_> = core::iter::from_fn(|| client.poll_send(now)).collect();
+        let back: Vec<_> = core::iter::from_fn(|| server.poll_send(now)).collect();
+        now += Span::from_millis(10);
+        for transmit in there {
+            server.handle_packet(now, transmit.path, &transmit.packet, false).expect("it is right");
+        }
+        for transmit in back {
+            client.handle_packet(now, transmit.path, &transmit.packet, false).expect("it is right");
+        }
+        for end in [&mut client, &mut server] {
+            if end.poll_deadline().is_some_and(|at| at <= now) {
+                end.handle_deadline(now);
+            }
+        }
+    }
+    assert!(client.is_open() && server.is_open());
+    (client, server, now)
+}
