@@ -6,6 +6,7 @@ pub struct Axis {
     label: String,
     unit: String,
     pub(super) log: bool,
+    whole: bool,
     from: Option<f64>,
     to: Option<f64>,
 }
@@ -14,7 +15,7 @@ impl Axis {
     /// A linear axis over the whole of the data. The unit may be empty.
     #[must_use]
     pub fn new(label: impl Into<String>, unit: impl Into<String>) -> Axis {
-        Axis { label: label.into(), unit: unit.into(), log: false, from: None, to: None }
+        Axis { label: label.into(), unit: unit.into(), log: false, whole: false, from: None, to: None }
     }
 
     /// The share of the samples, from 0 to 1: the y axis of a distribution.
@@ -27,6 +28,13 @@ impl Axis {
     #[must_use]
     pub fn log(mut self) -> Axis {
         self.log = true;
+        self
+    }
+
+    /// Ticks at whole numbers only, if the axis is linear: for counts.
+    #[must_use]
+    pub fn whole(mut self) -> Axis {
+        self.whole = true;
         self
     }
 
@@ -92,7 +100,7 @@ impl Axis {
         if low >= high {
             high = if self.log { low * 10.0 } else { low + low.abs().max(1.0) };
         }
-        Ruler { log: self.log, low, high }
+        Ruler { log: self.log, whole: self.whole, low, high }
     }
 }
 
@@ -100,6 +108,7 @@ impl Axis {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Ruler {
     log: bool,
+    whole: bool,
     low: f64,
     high: f64,
 }
@@ -139,7 +148,7 @@ impl Ruler {
         let power = rough.log10().floor();
         let unit = 10_f64.powf(power);
         let step = [1.0, 2.0, 5.0].map(|n| n * unit).into_iter().find(|step| *step >= rough * 0.999_999);
-        let step = step.unwrap_or(10.0 * unit);
+        let step = step.unwrap_or(10.0 * unit).max(if self.whole { 1.0 } else { 0.0 });
         let first = (self.low / step - 1e-6).ceil();
         let all = (0..=most + 1).map(|n| (first + f64::from(n)) * step).filter(|value| self.has(*value));
         // The first step times zero is a zero, whatever rounding made of it.
@@ -266,6 +275,11 @@ mod tests {
         ] {
             assert_eq!(labels(&linear, low, high), expected);
         }
+        let counts = linear.clone().whole();
+        assert_eq!(
+            (labels(&counts, 2.0, 5.0), labels(&linear, 2.0, 5.0)),
+            ("2 3 4 5".into(), "2 2.5 3 3.5 4 4.5 5".into())
+        );
         let log = linear.log();
         for (low, high, expected) in [
             (0.001, 1000.0, "0.001 0.01 0.1 1 10 100 1000"),

@@ -93,14 +93,14 @@ pub(super) fn ratios(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
 pub(super) fn links(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
     let swept = lab.sweep(0, Looks::default())?;
     let steps = (2..=LINKS.len()).map(|count| step(count, [&*swept; 4])).collect::<Result<Vec<_>, _>>()?;
-    let axis = Axis::new("links", "");
+    let axis = Axis::new("links", "").whole();
     Ok(outcome("Two to five links", axis, &steps, (0.95, Links::Steady), &swept.seeds(), swept.data()))
 }
 
 pub(super) fn congested(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
     let swept = lab.sweep(0, Looks::default())?;
     let steps = (2..=LINKS.len()).map(|count| step(count, [&*swept; 4])).collect::<Result<Vec<_>, _>>()?;
-    let axis = Axis::new("links", "");
+    let axis = Axis::new("links", "").whole();
     Ok(outcome(
         "Two to five links behind a congested backbone",
         axis,
@@ -116,7 +116,7 @@ pub(super) fn changing(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
     let (paper, default, ideal, sockets) = (paper?, default?, ideal?, sockets?);
     let files = [&*paper, &*default, &*ideal, &*sockets];
     let steps = (2..=LINKS.len()).map(|count| step(count, files)).collect::<Result<Vec<_>, _>>()?;
-    let (axis, data) = (Axis::new("links", ""), joined(&files));
+    let (axis, data) = (Axis::new("links", "").whole(), joined(&files));
     Ok(outcome("Two to five links that change", axis, &steps, (0.92, Links::Changing), &files[0].seeds(), data))
 }
 
