@@ -19,6 +19,10 @@ pub(crate) const EXIT_CODES: &[(u8, &str)] = &[
     (8, "the receiving disk: full, failing, or the target exists"),
     (9, "the peer broke the protocol"),
     (10, "the local system refused something: sockets, keys, configuration"),
+    (
+        11,
+        "the monthly caps of the paths are reached; what arrived is kept, and a new month or another path goes on from there",
+    ),
     (130, "interrupted (SIGINT); what arrived is kept"),
     (143, "terminated (SIGTERM); what arrived is kept"),
 ];

@@ -68,6 +68,7 @@ fn measure(args: &Args, remote: &Remote, credential: Credential, dirs: &Dirs) ->
         scheduler: super::send::Scheduler::default().name().to_string(),
         congestion_control: CongestionControl::Auto,
         max_rate: None,
+        usage: Some(dirs.usage()),
         verify: false,
         restart: false,
         overwrite: false,

@@ -12,6 +12,7 @@ use wire::manifest::{Entry, File, Kind, chunks};
 
 use super::connect::{self, Opened};
 use super::plan::{Plan, plan};
+use crate::caps::Account;
 use crate::conn::{Conn, ConnError};
 use crate::tls::ClientTls;
 use crate::{CongestionControl, Error, SendOptions};
@@ -87,6 +88,11 @@ async fn probe_path(
         Ok(Ok(Opened { mut conn, local, remote })) => {
             (found.local, found.remote) = (local, remote);
             let measured = timeout(PATIENCE, measure(&mut conn, options, announced)).await;
+            if let Some(allowance) = &plan.allowance
+                && let Ok(info) = sys::sockopt::tcp_info(conn.stream())
+            {
+                Account::new(allowance, remote.is_ipv6()).count(&info);
+            }
             measured.unwrap_or(Err(ConnError::Silent(PATIENCE))).map_err(|error| error.to_string())
         }
         Ok(Err(error @ Error::WrongPeer { .. })) => return Err(error),
