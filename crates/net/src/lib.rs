@@ -5,6 +5,7 @@
 mod caps;
 mod clock;
 mod conn;
+pub mod doctor;
 mod error;
 mod event;
 mod identity;

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use common::{Receiving, Scratch, parties, receive_options, send, send_options, unheard};
-use net::{Error, Event, SendOptions, Summary};
+use net::{Error, Event, SendOptions, Summary, Timetable};
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
 use tokio::time::timeout;
 use units::Rate;

@@ -32,6 +32,12 @@ pub struct TcpInfo {
     pub segments_in: u64,
     /// Payload bytes handed to the network and not yet sent.
     pub unsent: u64,
+    /// Time that the connection had data to send.
+    pub busy: Duration,
+    /// Of that, time that it waited for the peer's receive window.
+    pub held_by_receiver: Duration,
+    /// Of that, time that the send buffer was too small.
+    pub held_by_send_buffer: Duration,
     /// The most recent delivery rate in bytes a second; zero if there is none.
     pub delivery_rate: u64,
     /// Whether the rate was held down by a lack of data to send.
@@ -73,6 +79,9 @@ pub fn tcp_info(socket: &impl AsFd) -> io::Result<TcpInfo> {
         segments_out: raw.segs_out.into(),
         segments_in: raw.segs_in.into(),
         unsent: raw.notsent_bytes.into(),
+        busy: Duration::from_micros(raw.busy_time),
+        held_by_receiver: Duration::from_micros(raw.rwnd_limited),
+        held_by_send_buffer: Duration::from_micros(raw.sndbuf_limited),
         delivery_rate: raw.delivery_rate,
         // The first bit-field after the window scales.
         app_limited: raw.delivery_rate_app_limited & 1 != 0,
