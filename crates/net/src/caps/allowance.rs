@@ -46,7 +46,7 @@ pub(crate) enum Room {
 const AT_LEAST: Bytes = Bytes::kib(512);
 const AHEAD: Span = Span::from_secs(1);
 /// Not given to new data: acknowledgements, retransmissions and farewells of what is under way.
-const RESERVE: Bytes = Bytes::kib(64);
+const RESERVE: Bytes = Bytes::kib(32);
 /// Not worth opening a connection for.
 const CRUMBS: Bytes = Bytes::kib(32);
 

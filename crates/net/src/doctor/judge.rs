@@ -8,6 +8,8 @@ use crate::send::{Carries, PathProbe};
 
 /// A buffer that held a connection back for a smaller share of its time is not worth a word.
 const HELD_BACK: f64 = 0.2;
+/// From this share of the largest send buffer on, what is under way is bounded by it: the kernel counts its own bookkeeping too.
+const FULL: f64 = 0.6;
 /// Lost packets from this share on are worth one.
 const LOSSY: f64 = 0.01;
 /// All paths together carry less than this share of what they carry alone: something is shared.
@@ -126,10 +128,12 @@ pub(super) fn probe(probe: &PathProbe, host: &Host) -> Vec<Finding> {
             .into();
         found.push(trouble("mtu", name, text, here(format!("sudo ip link set dev {} mtu 1280", probe.interface))));
     }
-    if carries.held_by_send_buffer > HELD_BACK {
+    let under_way = carries.rate * carries.rtt;
+    // The kernel does not count all of the time that it waits for room in the buffer.
+    let is_full = host.send_buffer.is_some_and(|largest| under_way.as_f64() > FULL * Bytes(largest).as_f64());
+    if is_full || carries.held_by_send_buffer > HELD_BACK {
         let text = format!(
-            "this host's send buffer held it back {:.0} % of the time, at {} with a round trip of {:.0} ms",
-            carries.held_by_send_buffer * 100.0,
+            "this host's send buffer holds it back: {under_way} are under way at {} with a round trip of {:.0} ms",
             carries.rate,
             carries.rtt.as_secs_f64() * 1e3
         );
