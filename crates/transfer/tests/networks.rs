@@ -142,12 +142,13 @@ fn golden_tasks_on_sar2() {
 #[test]
 fn overflow_paths_help_only_when_the_primaries_need_long() {
     let links = [link(20.0, 10, 96), link(10.0, 25, 96).of_class(Class::Overflow)];
-    let payload = 20e6 / 8.0 * 1_448.0 / 1_500.0;
+    // What 20 Mbit/s of packets carry of payload, bytes a second.
+    let payload = 2_413_333;
     // Eight seconds: slow start, in which the primary seems to need longer, does not count.
-    let outcome = run((8.0 * payload) as u64, &links);
+    let outcome = run(8 * payload, &links);
     assert_eq!(outcome.brought[1], 0);
     // Thirty seconds: both until the primary needs five for the rest; the overflow path begins once the primary is known to be full.
-    let outcome = run((30.0 * payload) as u64, &links);
+    let outcome = run(30 * payload, &links);
     let expected = 1.5 + (30.0 - 1.5 - 5.0) / 1.5 + 5.0;
     println!("{:.2} s, expected {expected:.2} s, overflow brought {}", outcome.seconds, outcome.brought[1]);
     assert!((outcome.seconds / expected - 1.0).abs() < 0.03, "{:.2} s, expected {expected:.2} s", outcome.seconds);
