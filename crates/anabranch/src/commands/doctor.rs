@@ -1,13 +1,14 @@
 //! `doctor`: what holds the paths back, and the command that mends it.
 
 use net::doctor::{Connection, Examination, Finding, Scope, Severity, examine};
-use net::{PathProbe, PathSpec, Remote};
+use net::{PathProbe, PathSpec, Remote, SendOptions};
 use report::{Align, Table};
 use serde::Serialize;
 use units::{Rate, Span};
 
 use super::paths::{probing, runtime};
 use super::send::known_credential;
+use crate::config::Config;
 use crate::dirs::Dirs;
 use crate::sanitize::{clean, plainly};
 use crate::token::TokenSource;
@@ -25,8 +26,8 @@ pub(crate) struct Args {
     /// (two seconds each) [default: this host only]
     #[arg(value_name = "HOST[:PORT]")]
     to: Option<Remote>,
-    /// A path to examine: interface or local address; may be repeated [default: every one there is]
-    #[arg(long = "path", value_name = "IF[,to=ADDR]", requires = "to")]
+    /// A path to examine, as for send; may be repeated [default: those of the configuration file, or every one there is]
+    #[arg(long = "path", value_name = "IF[,cap=SIZE/month][,to=ADDR]", requires = "to")]
     paths: Vec<PathSpec>,
     /// Write what is found as one JSON object
     #[arg(long)]
@@ -41,11 +42,16 @@ pub(crate) struct Args {
 /// [`Ended::Code`] with 1 if something holds a path back; those of finding paths.
 pub(crate) fn run(args: &Args) -> Result<(), Ended> {
     let dirs = Dirs::from_env();
+    let config = Config::load(None, &dirs)?;
+    let paths = if args.paths.is_empty() { config.send.paths } else { args.paths.clone() };
     let scope = match &args.to {
         None => Scope::Host,
         Some(remote) => match known_credential(&args.token, remote, &dirs)? {
-            Some(credential) => Scope::Receiver(Box::new(probing(remote, credential, &args.paths, &dirs)?)),
-            None => Scope::Remote(remote.clone(), args.paths.clone()),
+            Some(credential) => {
+                let options = probing(remote, credential, &paths, &dirs)?;
+                Scope::Receiver(Box::new(SendOptions { no_paths: config.send.no_paths, ..options }))
+            }
+            None => Scope::Remote(remote.clone(), paths),
         },
     };
     let found = runtime()?.block_on(examine(&scope))?;

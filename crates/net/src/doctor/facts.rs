@@ -107,7 +107,7 @@ pub(super) async fn paths(scope: &Scope) -> Result<Vec<Way>, Error> {
 }
 
 fn ways(target: IpAddr, remote: Option<SocketAddr>, wanted: &dyn Fn(&LocalPath) -> bool) -> Result<Vec<Way>, Error> {
-    let usable = discover(target)?.usable.into_iter().filter(|local| wanted(local) && !local.address.is_loopback());
+    let usable = discover(target)?.usable.into_iter().filter(|local| wanted(local));
     usable
         .map(|local| {
             let rp_filter = |name: &str| sysctl(&format!("net/ipv4/conf/{name}/rp_filter"))?.parse::<u8>().ok();

@@ -119,6 +119,7 @@ pub(super) fn probe(probe: &PathProbe, host: &Host) -> Vec<Finding> {
     let name = &probe.name;
     let carries = match &probe.carries {
         Ok(carries) => carries,
+        Err(why) if probe.used_up => return vec![trouble("cap", name, why.clone(), None)],
         Err(why) => return vec![does_not_open(&probe.interface, probe.remote, why)],
     };
     let mut found = Vec::new();
@@ -203,7 +204,15 @@ mod tests {
 
     fn probed(carries: Result<Carries, String>) -> PathProbe {
         let (name, interface) = ("wifi".to_string(), "wifi".to_string());
-        PathProbe { name, interface, local: None, remote: remote(), carries, small_segments_only: false }
+        PathProbe {
+            name,
+            interface,
+            local: None,
+            remote: remote(),
+            carries,
+            small_segments_only: false,
+            used_up: false,
+        }
     }
 
     #[test]
@@ -285,6 +294,8 @@ mod tests {
         assert_eq!(mend(&found[1]), "sudo sysctl -w net.ipv4.tcp_wmem='4096 65536 268435456'");
         assert_eq!(mend(&found[2]), "sudo sysctl -w net.ipv4.tcp_rmem='4096 131072 16777216'");
         assert_eq!(checks(&probe(&probed(Err("no answer within 4s".into())), &host)), ["connect"]);
+        let capped = PathProbe { used_up: true, ..probed(Err("its cap of 10 GB a month is used up".into())) };
+        assert_eq!(checks(&probe(&capped, &host)), ["cap"]);
     }
 
     #[test]

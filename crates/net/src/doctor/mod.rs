@@ -70,7 +70,7 @@ pub enum Severity {
 pub struct Finding {
     /// How bad it is.
     pub severity: Severity,
-    /// Which check found it: `rp-filter`, `mtu`, `connect`, `send-buffer`, `receive-buffer`, `window-scaling`, `sack`,
+    /// Which check found it: `rp-filter`, `mtu`, `connect`, `cap`, `send-buffer`, `receive-buffer`, `window-scaling`, `sack`,
     /// `congestion-control`, `source-routing`, `shared-bottleneck`, `loss`, `metered`, `clock`, `aes`.
     pub check: &'static str,
     /// The path or the interface that it is about; empty for the host.

@@ -142,7 +142,7 @@ impl Conductor {
     }
 
     fn hire(&mut self, plan: Arc<Plan>) {
-        if plan.metered && self.session.is_none() {
+        if plan.metered {
             let text = format!(
                 "{name} looks metered (a modem, or a telephone on USB) and is a backup; --path {name} makes it a primary, --no-path \
                  {name} leaves it out",

@@ -32,6 +32,8 @@ pub struct PathProbe {
     /// Whether data passed in small segments only: larger packets vanish on the way, and nobody says so. Only
     /// [`examine`](crate::doctor::examine) looks.
     pub small_segments_only: bool,
+    /// Whether nothing was sent because its interface's cap is reached.
+    pub used_up: bool,
     /// What it carries; or why nothing, as a clause.
     pub carries: Result<Carries, String>,
 }
@@ -93,6 +95,9 @@ async fn probe_path(
     plan.learn(announced);
     let mut why = format!("no answer within {PATIENCE:?}");
     let mut found = unmeasured(plan);
+    if found.used_up {
+        return Ok(found);
+    }
     let opening = connect::open(plan, tls, &CongestionControl::Auto, Some(2), |error| why = error.to_string());
     let opened = timeout(PATIENCE, opening).await;
     found.carries = match opened {
@@ -113,7 +118,8 @@ fn unmeasured(plan: &Plan) -> PathProbe {
         local: None,
         remote: plan.remote(0),
         small_segments_only: false,
-        carries: Err("no answer".into()),
+        used_up: plan.used_up().is_some(),
+        carries: Err(plan.used_up().unwrap_or_else(|| "no answer".into())),
     }
 }
 
@@ -164,6 +170,9 @@ async fn probe_segments(
 ) -> Result<PathProbe, Error> {
     plan.learn(announced);
     let mut found = unmeasured(plan);
+    if found.used_up {
+        return Ok(found);
+    }
     for small_segments_only in [false, true] {
         let carries = match timeout(SOON, connect::open_once(plan, tls, found.remote, small_segments_only)).await {
             Ok(Ok(Opened { mut conn, local, .. })) => {
