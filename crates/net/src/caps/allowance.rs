@@ -292,7 +292,7 @@ mod tests {
         allowance.book(Rate::kbit(100), NOVEMBER);
         assert_eq!(account.room(Bytes::kib(90)), Room::Yes);
         assert_eq!(allowance.used_up(), None);
-        account.count(&moved(520 * 1_024));
+        account.count(&moved(540 * 1_024));
         assert_eq!(account.room(Bytes::kib(90)), Room::Never);
         let why = allowance.used_up().expect("nothing left");
         assert!(why.starts_with("its cap of 614.4 kB a month is used up for 2026-11"), "{why}");
