@@ -307,4 +307,17 @@ mod tests {
         assert_eq!((found.check, found.severity), ("shared-bottleneck", Severity::Note));
         assert_eq!(together(&probes[..1], &[Rate::mbit(1)]), None, "one path alone shares with nobody");
     }
+
+    /// The names in the source, and those of the page.
+    #[test]
+    fn every_check_is_documented() {
+        let page = include_str!("../../../../docs/doctor.md");
+        let source = include_str!("judge.rs").split("#[cfg(test)]").next().expect("it begins with code");
+        let calls = source.split("trouble(\"").skip(1).chain(source.split("note(\"").skip(1));
+        let names: std::collections::BTreeSet<&str> = calls.filter_map(|rest| rest.split('"').next()).collect();
+        assert!(names.len() >= 14, "{names:?}");
+        for name in names {
+            assert!(page.contains(&format!("`{name}`")), "{name}");
+        }
+    }
 }

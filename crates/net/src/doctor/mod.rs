@@ -1,7 +1,7 @@
 //! What holds paths back, and the command that mends it.
 //!
-//! [`examine`] gathers facts about this host and its paths ([`facts`]), lets data flow over each path alone and then over all
-//! together if it may, and judges what it found ([`judge`]).
+//! [`examine`] gathers facts about this host and its paths, lets data flow over each path alone and then over all together if it
+//! may, and judges what it found; docs/doctor.md has every check.
 
 mod facts;
 mod judge;
@@ -70,8 +70,7 @@ pub enum Severity {
 pub struct Finding {
     /// How bad it is.
     pub severity: Severity,
-    /// Which check found it: `rp-filter`, `mtu`, `connect`, `cap`, `send-buffer`, `receive-buffer`, `window-scaling`, `sack`,
-    /// `congestion-control`, `source-routing`, `shared-bottleneck`, `loss`, `metered`, `clock`, `aes`.
+    /// Which check found it, by its name in docs/doctor.md.
     pub check: &'static str,
     /// The path or the interface that it is about; empty for the host.
     pub subject: String,
