@@ -9,7 +9,7 @@ use crate::commands::{demo, doctor, generate, keys, paths, receive, reproduce, s
 /// How a process ends, for `--help`, the manual page and docs/exit-codes.md (a test holds the three together).
 pub(crate) const EXIT_CODES: &[(u8, &str)] = &[
     (0, "success: every byte is at the receiver, verified and synced"),
-    (1, "reproduce: figures were made, and some differ from the paper's; doctor: something holds a path back"),
+    (1, "reproduce: some figures differ from the paper's; doctor: something holds a path back"),
     (2, "usage: the command line, the configuration file or the token makes no sense"),
     (3, "a source is missing or not readable"),
     (4, "authentication: the receiver has another key than the token says, or refused this sender"),
@@ -19,10 +19,7 @@ pub(crate) const EXIT_CODES: &[(u8, &str)] = &[
     (8, "the receiving disk: full, failing, or the target exists"),
     (9, "the peer broke the protocol"),
     (10, "the local system refused something: sockets, keys, configuration"),
-    (
-        11,
-        "the monthly caps of the paths are reached; what arrived is kept, and a new month or another path goes on from there",
-    ),
+    (11, "the monthly caps of all paths are reached; what arrived is kept"),
     (130, "interrupted (SIGINT); what arrived is kept"),
     (143, "terminated (SIGTERM); what arrived is kept"),
 ];
