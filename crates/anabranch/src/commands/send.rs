@@ -35,11 +35,7 @@ pub(crate) struct Args {
     /// An overflow path carries data only while the primaries are full, a backup only while they are dead. `max=RATE` bounds its rate,
     /// `cap=SIZE/month` what its interface carries in a calendar month over all transfers, `to=ADDR` names another address of the
     /// receiver. For example: --path eth0 --path wlan0,overflow --path usb0,backup,max=5mbit,cap=10GB/month
-    #[arg(
-        long = "path",
-        value_name = "IF[,primary|overflow|backup][,max=RATE][,cap=SIZE/month][,to=ADDR]",
-        verbatim_doc_comment
-    )]
+    #[arg(long = "path", value_name = "IF[,primary|overflow|backup][,max=RATE][,cap=SIZE/month][,to=ADDR]")]
     paths: Vec<PathSpec>,
     /// An interface to leave out; may be repeated
     #[arg(long = "no-path", value_name = "IF")]
@@ -69,7 +65,7 @@ pub(crate) struct Args {
     ///
     /// A timetable is a list of [DAY-]HH:MM,RATE, in local time, each from then until the next one; off is no limit. For example:
     /// --max-rate 80mbit, --max-rate '08:00,10mbit 18:00,off', --max-rate 'Mon-08:00,10mbit Fri-18:30,off'
-    #[arg(long, value_name = "RATE|TIMETABLE", verbatim_doc_comment)]
+    #[arg(long, value_name = "RATE|TIMETABLE")]
     max_rate: Option<Timetable>,
     /// Read each file back from the receiver's disk before it gets its name
     #[arg(long)]
