@@ -296,7 +296,7 @@ impl Conductor {
 
     fn used_up(&self, now: Time) -> Error {
         let why = self.shop.used_up.lock().expect("no panic while held").join("; ");
-        let total = self.source.layout().total();
+        let total = self.source.tree().data();
         let acked = self.session.as_ref().map_or(Bytes::ZERO, |session| session.core().totals(now).acked);
         Error::UsedUp { why, done: self.resumed + acked, total }
     }
