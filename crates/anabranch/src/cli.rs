@@ -4,13 +4,13 @@
 use clap::{Parser, Subcommand};
 use emulate::cli::EmulateArgs;
 
-use crate::commands::{demo, generate, keys, paths, receive, reproduce, send, simulate};
+use crate::commands::{demo, doctor, generate, keys, paths, receive, reproduce, send, simulate};
 
 /// How a process ends, for `--help`, the manual page and docs/exit-codes.md (a test holds the three together).
 pub(crate) const EXIT_CODES: &[(u8, &str)] = &[
     (0, "success: every byte is at the receiver, verified and synced"),
-    (1, "reproduce: figures were made, and some differ from the paper's"),
-    (2, "usage: the command line, the configuration file or the token makes no sense"),
+    (1, "reproduce: some figures differ from the paper's; doctor: something holds a path back"),
+    (2, "usage: the command line, configuration or token makes no sense, or no file is left to send"),
     (3, "a source is missing or not readable"),
     (4, "authentication: the receiver has another key than the token says, or refused this sender"),
     (5, "no usable path to the receiver; trying again later may help"),
@@ -19,6 +19,7 @@ pub(crate) const EXIT_CODES: &[(u8, &str)] = &[
     (8, "the receiving disk: full, failing, or the target exists or is of another kind"),
     (9, "the peer broke the protocol"),
     (10, "the local system refused something: sockets, keys, configuration"),
+    (11, "the monthly caps of all paths are reached; what arrived is kept"),
     (130, "interrupted (SIGINT); what arrived is kept"),
     (143, "terminated (SIGTERM); what arrived is kept"),
 ];
@@ -41,6 +42,8 @@ pub(crate) enum Command {
     Send(send::Args),
     /// Show which paths there are, and why a device is none
     Paths(paths::Args),
+    /// Find out what holds the paths back, and which command mends it
+    Doctor(doctor::Args),
     /// Watch one file move over three emulated paths, under each scheduler
     Demo(demo::Args),
     /// Run a command over emulated links between two network namespaces

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::ValueEnum;
-use net::{CongestionControl, Error, PathSpec};
+use net::{CongestionControl, Error, PathSpec, Timetable};
 use toml::de::{DeTable, DeValue};
-use units::{Rate, Span};
+use units::Span;
 
 use crate::commands::receive::Listen;
 use crate::commands::send::{Scheduler, congestion_control};
@@ -31,7 +31,7 @@ pub(crate) struct Send {
     pub(crate) no_paths: Vec<String>,
     pub(crate) scheduler: Option<Scheduler>,
     pub(crate) congestion_control: Option<CongestionControl>,
-    pub(crate) max_rate: Option<Rate>,
+    pub(crate) max_rate: Option<Timetable>,
     pub(crate) patience: Option<Span>,
     pub(crate) verify: bool,
 }
@@ -164,6 +164,9 @@ pub(crate) fn listen_on(addresses: &[Listen], port: u16) -> Vec<SocketAddr> {
 
 #[cfg(test)]
 mod tests {
+    use net::MomentOfWeek;
+    use units::Rate;
+
     use super::*;
 
     #[test]
@@ -172,11 +175,11 @@ mod tests {
             r#"
             progress = "plain"
             [send]
-            paths = ["wlan0", "wwan0,class=backup,max=5 Mbit/s"]
+            paths = ["wlan0", "wwan0,backup,max=5 Mbit/s,cap=10GB/month"]
             no-paths = ["tun0"]
             scheduler = "adjustable-block"
             congestion-control = "bbr"
-            max-rate = "80 Mbit/s"
+            max-rate = "08:00,10mbit 18:00,off"
             patience = "10 min"
             verify = true
             [receive]
@@ -188,6 +191,9 @@ mod tests {
         )
         .unwrap();
         assert_eq!(config.send.paths[1].max, Some(Rate::mbit(5)));
+        let table = config.send.max_rate.unwrap();
+        assert_eq!(table.at(MomentOfWeek::new(3, 12, 0, 0)), Some(Rate::mbit(10)));
+        assert_eq!(table.at(MomentOfWeek::new(3, 6, 0, 0)), None);
         assert_eq!(config.send.congestion_control, Some(CongestionControl::Named("bbr".into())));
         assert_eq!(config.send.patience, Some(Span::from_secs(600)));
         let listen = listen_on(&config.receive.listen, config.receive.port.unwrap());
@@ -208,7 +214,14 @@ mod tests {
             ("[send]\nmax-rate = 5", "line 2: max-rate: a text in quotes is needed"),
             (
                 "[send]\npaths = ['wlan0,class=spare']",
-                "line 2: paths: class 'spare' is not primary, overflow or backup",
+                "line 2: paths: 'wlan0,class=spare', character 13: 'spare' is not primary, overflow or backup; \
+                 write for example wlan0,backup or usb0,max=5mbit,cap=10GB/month",
+            ),
+            (
+                "[send]\nmax-rate = '08:00,10'",
+                "line 2: max-rate: '08:00,10', character 7: '10' is not a rate: write a number and a unit, for example \
+                 50 Mbit/s, 500 kbit, 2.5 MB/s, or off for no bound; write for example 80mbit, or 08:00,10mbit 18:00,off, \
+                 or Mon-08:00,10mbit Fri-18:30,off",
             ),
         ] {
             assert_eq!(Config::parse(source), Err(expected.to_string()), "{source}");

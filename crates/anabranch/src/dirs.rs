@@ -1,13 +1,14 @@
-//! Where the key, the configuration and the known peers live.
+//! Where the key, the configuration, the known peers and the counts of what interfaces carried live.
 
 use std::env;
 use std::path::PathBuf;
 
-/// The three places, by the XDG rules; `ANABRANCH_HOME` puts all of them into one folder.
+/// The places, by the XDG rules; `ANABRANCH_HOME` puts all of them into one folder.
 #[derive(Clone, Debug)]
 pub(crate) struct Dirs {
     config: PathBuf,
     data: PathBuf,
+    state: PathBuf,
 }
 
 impl Dirs {
@@ -15,7 +16,7 @@ impl Dirs {
     pub(crate) fn from_env() -> Dirs {
         let set = |name: &str| env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
         if let Some(home) = set("ANABRANCH_HOME") {
-            return Dirs { config: home.clone(), data: home };
+            return Dirs { config: home.clone(), data: home.clone(), state: home };
         }
         // The XDG specification: a relative path is to be ignored.
         let absolute = |name| set(name).filter(|path| path.is_absolute());
@@ -23,12 +24,18 @@ impl Dirs {
         Dirs {
             config: absolute("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config")).join("anabranch"),
             data: absolute("XDG_DATA_HOME").unwrap_or_else(|| home.join(".local/share")).join("anabranch"),
+            state: absolute("XDG_STATE_HOME").unwrap_or_else(|| home.join(".local/state")).join("anabranch"),
         }
     }
 
     /// The host's private key.
     pub(crate) fn key(&self) -> PathBuf {
         self.data.join("key")
+    }
+
+    /// The folder of what each interface with a cap carried, month by month.
+    pub(crate) fn usage(&self) -> PathBuf {
+        self.state.join("usage")
     }
 
     /// The configuration file used where `--config` names none.

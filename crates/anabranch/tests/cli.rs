@@ -89,7 +89,11 @@ fn usage_errors_end_with_2() {
         &["send", file],
         &["send", file, "--to", "a b"],
         &["send", file, "--to", "host", "--path", "wlan0,class=spare"],
+        &["send", file, "--to", "host", "--path", "wlan0,cap=10GB"],
         &["send", file, "--to", "host", "--max-rate", "fast"],
+        &["send", file, "--to", "host", "--max-rate", "08:00,10mbit 25:00,off"],
+        &["doctor", "a b"],
+        &["doctor", "--path", "wlan0"],
         &["send", file, "--to", "host", "--scheduler", "random"],
         &["send", "/dev/null", "--to", "host"],
         &["send", "--to", "host"],
@@ -195,7 +199,7 @@ fn the_exit_codes_are_documented_alike() {
         assert!(help.lines().any(|printed| printed.trim_end() == line), "--help has no line '{line}'");
         rows += 1;
     }
-    assert_eq!(rows, 13);
+    assert_eq!(rows, 14);
 }
 
 #[test]
@@ -309,4 +313,23 @@ fn nobody_there_ends_with_5() {
     let (code, _, stderr) = text(&command.env("ANABRANCH_TOKEN", token).output().unwrap());
     assert_eq!(code, 5, "{stderr}");
     assert_eq!(home.run(&["paths", "--probe", "127.0.0.1:1"]).0, 5);
+}
+
+#[test]
+fn a_mistake_in_a_timetable_is_pointed_at() {
+    let home = Home::new();
+    let file = home.file("data", b"x");
+    let arguments = ["send", file.to_str().unwrap(), "--to", "host", "--max-rate", "08:00,10mbit 25:00,off"];
+    let (_, _, stderr) = home.run(&arguments);
+    assert!(stderr.contains("character 14: '25:00' is no time of the day"), "{stderr}");
+    assert!(stderr.contains("for example 80mbit, or 08:00,10mbit 18:00,off"), "{stderr}");
+}
+
+#[test]
+fn a_doctor_says_what_a_closed_port_wants() {
+    let home = Home::new();
+    let (code, stdout, stderr) = home.run(&["doctor", "127.0.0.1:1"]);
+    assert_eq!(code, 1, "{stderr}");
+    assert!(stdout.contains("trouble (connect): lo: 127.0.0.1:1 refuses connections"), "{stdout}");
+    assert!(stdout.contains("on the receiving machine: anabranch receive --port 1 FOLDER"), "{stdout}");
 }

@@ -174,3 +174,125 @@ fn each_path_is_measured_alone() {
     assert!((17.0..20.0).contains(&rate("wifi")), "{table}");
     assert!((1.5..2.1).contains(&rate("lte")), "{table}");
 }
+
+/// A link over which large packets vanish, and one without trouble.
+const BLACK_HOLE: &str = r#"
+    name = "black-hole"
+    [[link]]
+    name = "wifi"
+    rate = "20 Mbit/s"
+    delay = "5 ms"
+    queue = "64 KiB"
+    blackhole_above = 1280
+    [[link]]
+    name = "lte"
+    rate = "20 Mbit/s"
+    delay = "5 ms"
+    queue = "64 KiB"
+"#;
+
+/// The one line of JSON, among the lines of the receiver.
+fn report(output: &Output) -> serde_json::Value {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let line = text.lines().find(|line| line.starts_with('{'));
+    let report = line.and_then(|line| serde_json::from_str(line).ok());
+    report.unwrap_or_else(|| panic!("no report: {}", said(output)))
+}
+
+/// What `doctor --json` found, as `check subject mend` of each trouble, and its exit code.
+fn troubles(output: &Output) -> (Vec<String>, Option<i32>) {
+    let report = report(output);
+    let word = |finding: &serde_json::Value, key: &str| finding[key].as_str().unwrap_or("-").to_string();
+    let findings = report["findings"].as_array().expect("a list").iter();
+    let troubles = findings.filter(|finding| word(finding, "severity") == "trouble");
+    let lines = troubles.map(|f| ["check", "subject", "mend"].map(|key| word(f, key)).join(" ")).collect();
+    (lines, output.status.code())
+}
+
+#[test]
+fn a_doctor_finds_nothing_where_nothing_is_wrong() {
+    if !privileged() {
+        return;
+    }
+    let scratch = Scratch::new("doctor-well");
+    let output = scratch.run(EQUAL, "exec $ANABRANCH doctor $TO --token-file $TOKEN --json");
+    assert_eq!(troubles(&output), (Vec::new(), Some(0)), "{}", said(&output));
+    let report = report(&output);
+    let paths = report["paths"].as_array().expect("a list");
+    assert_eq!(paths.len(), 2, "{report}");
+    for path in paths {
+        let mbit = |key: &str| path[key].as_f64().expect("a rate") / 1e6;
+        assert!((17.0..20.0).contains(&mbit("alone")) && (16.0..20.0).contains(&mbit("together")), "{report}");
+    }
+}
+
+#[test]
+fn a_doctor_names_strict_rp_filter() {
+    if !privileged() {
+        return;
+    }
+    let scratch = Scratch::new("doctor-rp-filter");
+    // Everything leaves by wifi unless it is bound to lte; and answers that come in over lte are dropped.
+    let near = "ip rule del from 10.77.2.1; ip route del 10.77.2.0/24 dev lte; ip route add default dev wifi; \
+                ip route add default dev lte metric 100; echo 1 > /proc/sys/net/ipv4/conf/lte/rp_filter; \
+                $ANABRANCH doctor $TO --token-file $TOKEN --path wifi --path lte,to=10.77.2.2:7707 --json > $OUT; echo $? >> $OUT; \
+                sysctl -qw net.ipv4.conf.lte.rp_filter=2; \
+                exec $ANABRANCH doctor $TO --token-file $TOKEN --path wifi --path lte,to=10.77.2.2:7707 --json";
+    let near = format!("OUT={}; {near}", scratch.at("first").display());
+    let output = scratch.run(EQUAL, &near);
+    let first = fs::read_to_string(scratch.at("first")).unwrap_or_else(|_| panic!("{}", said(&output)));
+    assert!(first.contains(r#""check":"rp-filter","severity":"trouble","subject":"lte""#), "{first}");
+    assert!(first.contains(r#""mend":"sudo sysctl -w net.ipv4.conf.lte.rp_filter=2""#), "{first}");
+    assert!(first.ends_with("\n1\n"), "{first}");
+    // The command mends it.
+    assert_eq!(troubles(&output), (Vec::new(), Some(0)), "{}", said(&output));
+}
+
+#[test]
+fn a_doctor_names_a_black_hole_for_large_packets() {
+    if !privileged() {
+        return;
+    }
+    let scratch = Scratch::new("doctor-mtu");
+    let output = scratch.run(BLACK_HOLE, "exec $ANABRANCH doctor $TO --token-file $TOKEN --json");
+    let expected = vec!["mtu wifi sudo ip link set dev wifi mtu 1280".to_string()];
+    assert_eq!(troubles(&output), (expected, Some(1)), "{}", said(&output));
+}
+
+#[test]
+fn a_doctor_names_small_buffers_and_ports_that_are_closed() {
+    if !privileged() {
+        return;
+    }
+    let scratch = Scratch::new("doctor-buffers");
+    // 100 KB under way is a fifth of what the line holds.
+    let long = EQUAL.replace("delay = \"10 ms\"", "delay = \"100 ms\"");
+    let near = "echo '4096 16384 65536' > /proc/sys/net/ipv4/tcp_wmem; \
+                exec $ANABRANCH doctor $TO --token-file $TOKEN --path wifi --json";
+    let output = scratch.run(&long, near);
+    let (found, code) = troubles(&output);
+    assert!(
+        found.len() == 1 && found[0].starts_with("send-buffer wifi sudo sysctl -w net.ipv4.tcp_wmem="),
+        "{found:?}"
+    );
+    assert_eq!(code, Some(1), "{}", said(&output));
+
+    let output = scratch.run(EQUAL, "exec $ANABRANCH doctor $ANABRANCH_FAR:7709 --path wifi --json");
+    let expected = vec!["connect wifi anabranch receive --port 7709 FOLDER".to_string()];
+    assert_eq!(troubles(&output), (expected, Some(1)), "{}", said(&output));
+}
+
+#[test]
+fn an_interface_that_looks_metered_is_a_backup_and_said_to_be() {
+    if !privileged() {
+        return;
+    }
+    let scratch = Scratch::new("metered");
+    fs::write(scratch.at("data"), content(2_000_000)).expect("a file");
+    let near = format!("exec $ANABRANCH send {} --to $TO --token-file $TOKEN --json", scratch.at("data").display());
+    let output = scratch.run(&EQUAL.replace("\"lte\"", "\"wwan0\""), &near);
+    let events = said(&output);
+    assert!(output.status.success(), "{events}");
+    assert!(events.contains("wwan0 looks metered") && events.contains("--path wwan0 makes it a primary"), "{events}");
+    assert!(events.contains("a backup, and another path is alive"), "{events}");
+}

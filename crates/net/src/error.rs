@@ -69,6 +69,19 @@ pub enum Error {
         /// Of how much.
         total: Bytes,
     },
+    /// The caps of the paths' interfaces are reached, and no other path is left; what arrived is kept.
+    #[error(
+        "no path may carry more: {why}; {done} of {total} are safe at the receiver: the same command goes on from there once there is another \
+         path, a higher cap or a new month"
+    )]
+    UsedUp {
+        /// Which paths, and their caps.
+        why: String,
+        /// What is journaled.
+        done: Bytes,
+        /// Of how much.
+        total: Bytes,
+    },
     /// The bytes that arrived are not those that were sent, repeatedly.
     #[error("{what} does not match its BLAKE3 hash ({detail}); the target was not touched")]
     Integrity {
@@ -150,6 +163,7 @@ impl Error {
             | Error::InTheWay { .. } => 8,
             Error::Protocol(_) => 9,
             Error::System { .. } => 10,
+            Error::UsedUp { .. } => 11,
         }
     }
 }

@@ -278,6 +278,7 @@ async fn answered(name: &str, pings: u32, frames: Vec<Frame<'static>>) -> Error 
         scheduler: "self-adaptive".into(),
         congestion_control: CongestionControl::Auto,
         max_rate: None,
+        usage: None,
         verify: false,
         restart: false,
         overwrite: false,

@@ -2,8 +2,10 @@
 //!
 //! [`send`] and [`receive`] are whole transfers; both tell what happens through [`Event`]s.
 
+mod caps;
 mod clock;
 mod conn;
+pub mod doctor;
 mod error;
 mod event;
 mod identity;
@@ -13,13 +15,14 @@ mod liars;
 mod options;
 mod receive;
 mod send;
+mod spec;
 mod tls;
+mod wall;
 
 pub use error::Error;
 pub use event::{Event, Events, PathEvent, PathProgress, PathState, Progress, Summary};
 pub use identity::{Fingerprint, Identity, Token};
-pub use options::{
-    CongestionControl, Credential, DEFAULT_PORT, PathClass, PathSpec, ReceiveOptions, Remote, Selection, SendOptions,
-};
+pub use options::{CongestionControl, Credential, DEFAULT_PORT, ReceiveOptions, Remote, Selection, SendOptions};
 pub use receive::receive;
 pub use send::{Carries, PathProbe, probe, send};
+pub use spec::{Cap, MomentOfWeek, PathClass, PathSpec, SpecError, Timetable};

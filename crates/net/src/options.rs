@@ -4,9 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use units::Rate;
-
-use crate::{Fingerprint, Identity, Token};
+use crate::{Fingerprint, Identity, PathSpec, Timetable, Token};
 
 /// Where the receiver is: a name or an address, and a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,57 +49,6 @@ impl std::fmt::Display for Remote {
         } else {
             write!(f, "{}:{}", self.host, self.port)
         }
-    }
-}
-
-/// When a path is used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PathClass {
-    /// Always.
-    #[default]
-    Primary,
-    /// Only when the primaries are full.
-    Overflow,
-    /// Only when the primaries are dead.
-    Backup,
-}
-
-/// A path that the caller names: `IF[,class=…][,max=…][,to=ADDR[:PORT]]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PathSpec {
-    /// Interface name, or a local address.
-    pub interface: String,
-    /// When to use it.
-    pub class: PathClass,
-    /// Upper bound of its rate.
-    pub max: Option<Rate>,
-    /// Another remote address for this path than the session's.
-    pub to: Option<Remote>,
-}
-
-impl FromStr for PathSpec {
-    type Err = String;
-    fn from_str(text: &str) -> Result<PathSpec, String> {
-        let mut parts = text.split(',');
-        let interface = parts.next().unwrap_or_default().trim().to_string();
-        if interface.is_empty() {
-            return Err(format!("'{text}' names no interface; write for example wlan0 or wlan0,class=backup"));
-        }
-        let mut spec = PathSpec { interface, class: PathClass::Primary, max: None, to: None };
-        for part in parts {
-            match part.split_once('=').map(|(key, value)| (key.trim(), value.trim())) {
-                Some(("class", "primary")) => spec.class = PathClass::Primary,
-                Some(("class", "overflow")) => spec.class = PathClass::Overflow,
-                Some(("class", "backup")) => spec.class = PathClass::Backup,
-                Some(("class", other)) => {
-                    return Err(format!("class '{other}' is not primary, overflow or backup"));
-                }
-                Some(("max", rate)) => spec.max = Some(rate.parse::<Rate>().map_err(|e| e.to_string())?),
-                Some(("to", remote)) => spec.to = Some(remote.parse()?),
-                _ => return Err(format!("'{part}' is not class=…, max=RATE or to=ADDRESS")),
-            }
-        }
-        Ok(spec)
     }
 }
 
@@ -177,8 +124,10 @@ pub struct SendOptions {
     pub scheduler: String,
     /// Congestion control.
     pub congestion_control: CongestionControl,
-    /// Upper bound of the total rate.
-    pub max_rate: Option<Rate>,
+    /// Upper bound of the total rate, over the week.
+    pub max_rate: Option<Timetable>,
+    /// The folder where it is kept what each capped interface carried this month; without one, no path can have a cap.
+    pub usage: Option<PathBuf>,
     /// Read everything back from the receiver's disk, and hash what an earlier attempt brought over.
     pub verify: bool,
     /// Forget what an earlier attempt brought over.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use common::{Receiving, Scratch, parties, receive_options, send, send_options, unheard};
-use net::{Credential, Error, Identity, PathClass, PathSpec, Remote, Token};
+use net::{Credential, Error, Identity, PathSpec, Remote, Timetable, Token};
 use tokio::time::timeout;
 use units::{Rate, Span};
 
@@ -42,10 +42,9 @@ async fn several_paths_share_one_file() {
     let mut options = send_options(&[&file], receiving.port, &token);
     options.paths = (1..=3)
         .map(|i| PathSpec {
-            interface: "lo".into(),
-            class: PathClass::Primary,
             max: Some(Rate::mbit(50)),
             to: Some(Remote { host: format!("127.0.7.{i}"), port: receiving.port }),
+            ..PathSpec::over("lo")
         })
         .collect();
     let sent = send(options).await.expect("sent");
@@ -115,7 +114,7 @@ async fn a_stopped_sender_goes_on_where_it_was() {
     let file = scratch.file("data", 20_000_000);
     let receiving = Receiving::start(receive_options(&scratch, &identity, &token)).await;
     let mut options = send_options(&[&file], receiving.port, &token);
-    options.max_rate = Some(Rate::mbit(80));
+    options.max_rate = Some(Timetable::always(Rate::mbit(80)));
     let (events, _heard) = unheard();
     // A second at 10 MB/s, and then the sender is gone.
     let cut = timeout(Duration::from_secs(1), net::send(options.clone(), events)).await;
@@ -135,7 +134,7 @@ async fn a_restarted_receiver_is_found_again() {
     let receiving = Receiving::start(receive_options(&scratch, &identity, &token)).await;
     let port = receiving.port;
     let mut options = send_options(&[&file], port, &token);
-    options.max_rate = Some(Rate::mbit(80));
+    options.max_rate = Some(Timetable::always(Rate::mbit(80)));
     let sending = tokio::spawn(send(options));
     tokio::time::sleep(Duration::from_secs(1)).await;
     receiving.task.abort();
@@ -157,7 +156,7 @@ async fn a_source_that_changes_is_noticed() {
     let file = scratch.file("data", 20_000_000);
     let receiving = Receiving::start(receive_options(&scratch, &identity, &token)).await;
     let mut options = send_options(&[&file], receiving.port, &token);
-    options.max_rate = Some(Rate::mbit(80));
+    options.max_rate = Some(Timetable::always(Rate::mbit(80)));
     let sending = tokio::spawn(send(options));
     tokio::time::sleep(Duration::from_millis(500)).await;
     fs::OpenOptions::new()
@@ -236,4 +235,41 @@ async fn nobody_there_is_said_in_time() {
     options.patience = Span::from_secs(1);
     let error = send(options).await.expect_err("nobody listens");
     assert!(matches!(&error, Error::NoPath { why, .. } if why.contains("refused")), "{error}");
+}
+
+/// The bytes that the count of `lo` has for all months together.
+fn counted(usage: &Path) -> u64 {
+    let text = fs::read_to_string(usage.join("lo")).expect("a count");
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines.map(|line| line.split_once(' ').and_then(|(_, bytes)| bytes.parse::<u64>().ok()).expect("a line")).sum()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cap_ends_a_transfer_that_goes_on_with_a_higher_one() {
+    let scratch = Scratch::new("cap");
+    let (identity, token) = parties();
+    let file = scratch.file("data", 12_000_000);
+    let receiving = Receiving::start(receive_options(&scratch, &identity, &token)).await;
+    let mut options = send_options(&[&file], receiving.port, &token);
+    let usage = scratch.0.join("usage");
+    options.usage = Some(usage.clone());
+    options.paths = vec!["lo,cap=5MB/month".parse().expect("a path")];
+    let error = send(options.clone()).await.expect_err("more than the cap");
+    assert!(matches!(error, Error::UsedUp { .. }) && error.exit_code() == 11, "{error}");
+    assert!(error.to_string().contains("lo: its cap of 5.0 MB a month is used up"), "{error}");
+    let carried = counted(&usage);
+    assert!((4_700_000..=5_000_000).contains(&carried), "{carried}");
+    // At once, without a connection.
+    let error = send(options.clone()).await.expect_err("still more than the cap");
+    assert!(matches!(error, Error::UsedUp { .. }), "{error}");
+    assert_eq!(counted(&usage), carried);
+
+    // The same session goes on: it is the same receiver.
+    options.paths = vec!["lo,cap=50MB/month".parse().expect("a path")];
+    let sent = send(options).await.expect("sent");
+    receiving.outcome().await.expect("received");
+    assert_eq!(fs::read(scratch.inbox().join("data")).expect("arrived"), fs::read(&file).expect("source"));
+    assert!(sent.moved.0 < 8_000_000, "{sent:?}");
+    let carried = counted(&usage);
+    assert!((12_200_000..13_500_000).contains(&carried), "{carried}");
 }

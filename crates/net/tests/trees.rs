@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use common::{Receiving, Scratch, parties, receive_options, send, send_options, unheard};
-use net::{Error, Event, SendOptions, Summary};
+use net::{Error, Event, SendOptions, Summary, Timetable};
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
 use tokio::time::timeout;
 use units::Rate;
@@ -346,7 +346,7 @@ async fn a_stopped_sender_of_a_tree_goes_on_where_it_was() {
     let (identity, token) = parties();
     let receiving = Receiving::start(receive_options(&scratch, &identity, &token)).await;
     let mut options = send_options(&[&root], receiving.port, &token);
-    options.max_rate = Some(Rate::mbit(80));
+    options.max_rate = Some(Timetable::always(Rate::mbit(80)));
     let (events, _heard) = unheard();
     let cut = timeout(Duration::from_millis(1_300), net::send(options.clone(), events)).await;
     assert!(cut.is_err(), "it was to be interrupted");
@@ -369,7 +369,7 @@ async fn a_receiver_that_starts_again_goes_on_with_a_tree() {
     let receiving = Receiving::start(receive_options(&scratch, &identity, &token)).await;
     let port = receiving.port;
     let mut options = send_options(&[&root], port, &token);
-    options.max_rate = Some(Rate::mbit(80));
+    options.max_rate = Some(Timetable::always(Rate::mbit(80)));
     let sending = tokio::spawn(send(options));
     tokio::time::sleep(Duration::from_millis(1_300)).await;
     receiving.task.abort();
@@ -399,7 +399,7 @@ async fn a_file_of_the_tree_that_changes_is_noticed_and_the_rest_is_kept() {
     let (identity, token) = parties();
     let receiving = Receiving::start(receive_options(&scratch, &identity, &token)).await;
     let mut options = send_options(&[&root], receiving.port, &token);
-    options.max_rate = Some(Rate::mbit(80));
+    options.max_rate = Some(Timetable::always(Rate::mbit(80)));
     let sending = tokio::spawn(send(options.clone()));
     tokio::time::sleep(Duration::from_millis(500)).await;
     fs::write(root.join("small/1999"), "it changed").expect("changed");

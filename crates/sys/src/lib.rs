@@ -3,6 +3,7 @@
 //! This is the only crate with unsafe code. Each piece of it says why it is sound.
 #![allow(unsafe_code)]
 
+pub mod clock;
 pub mod netlink;
 pub mod netns;
 pub mod poll;

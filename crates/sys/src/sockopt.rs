@@ -22,8 +22,22 @@ pub struct TcpInfo {
     pub data_segments_out: u64,
     /// Payload bytes that the peer's kernel acknowledged.
     pub bytes_acked: u64,
+    /// Payload bytes sent, those sent again included; zero before Linux 4.19.
+    pub bytes_sent: u64,
+    /// Payload bytes received in order.
+    pub bytes_received: u64,
+    /// Segments sent since the beginning, with payload or without.
+    pub segments_out: u64,
+    /// Segments received.
+    pub segments_in: u64,
     /// Payload bytes handed to the network and not yet sent.
     pub unsent: u64,
+    /// Time that the connection had data to send.
+    pub busy: Duration,
+    /// Of that, time that it waited for the peer's receive window.
+    pub held_by_receiver: Duration,
+    /// Of that, time that the send buffer was too small.
+    pub held_by_send_buffer: Duration,
     /// The most recent delivery rate in bytes a second; zero if there is none.
     pub delivery_rate: u64,
     /// Whether the rate was held down by a lack of data to send.
@@ -60,7 +74,14 @@ pub fn tcp_info(socket: &impl AsFd) -> io::Result<TcpInfo> {
         retransmits: raw.total_retrans.into(),
         data_segments_out: raw.data_segs_out.into(),
         bytes_acked: raw.bytes_acked,
+        bytes_sent: raw.bytes_sent,
+        bytes_received: raw.bytes_received,
+        segments_out: raw.segs_out.into(),
+        segments_in: raw.segs_in.into(),
         unsent: raw.notsent_bytes.into(),
+        busy: Duration::from_micros(raw.busy_time),
+        held_by_receiver: Duration::from_micros(raw.rwnd_limited),
+        held_by_send_buffer: Duration::from_micros(raw.sndbuf_limited),
         delivery_rate: raw.delivery_rate,
         // The first bit-field after the window scales.
         app_limited: raw.delivery_rate_app_limited & 1 != 0,
@@ -155,6 +176,11 @@ struct RawTcpInfo {
     data_segs_out: u32,
     delivery_rate: u64,
     busy_time: u64,
+    rwnd_limited: u64,
+    sndbuf_limited: u64,
+    delivered: u32,
+    delivered_ce: u32,
+    bytes_sent: u64,
 }
 
 #[cfg(test)]
@@ -175,6 +201,8 @@ mod tests {
         let info = tcp_info(&client).unwrap();
         assert_eq!(info.bytes_acked, 10_001, "the SYN counts as one");
         assert_eq!((info.unsent, info.retransmits, info.timeouts), (0, 0, 0));
+        assert_eq!((info.bytes_sent, info.bytes_received), (10_000, 1));
+        assert!(info.segments_out > info.data_segments_out && info.segments_in >= 3, "{info:?}");
         assert!(info.rtt > Duration::ZERO && info.rtt < Duration::from_secs(1), "{info:?}");
         assert!((500..=65_535).contains(&info.mss), "{info:?}");
         assert_eq!(unsent(&client).unwrap(), 0);

@@ -6,7 +6,7 @@ mod harness;
 use harness::tcp::LinkSpec;
 use harness::{Outcome, World, ideal, run};
 use policy::sched::Options;
-use transfer::{PathState, SenderEvent, Why};
+use transfer::{Class, PathState, SenderEvent, Why};
 
 fn link(mbit: f64, delay_ms: u64, queue_kib: u64) -> LinkSpec {
     LinkSpec::new(mbit, delay_ms, queue_kib)
@@ -137,4 +137,32 @@ fn golden_tasks_on_sar2() {
         .collect();
     let golden = include_str!("golden/sar2.txt");
     assert_eq!(lines.join("\n"), golden.trim_end_matches('\n'), "tasks by path after each adjustment");
+}
+
+#[test]
+fn overflow_paths_help_only_when_the_primaries_need_long() {
+    let links = [link(20.0, 10, 96), link(10.0, 25, 96).of_class(Class::Overflow)];
+    // What 20 Mbit/s of packets carry of payload, bytes a second.
+    let payload = 2_413_333;
+    // Eight seconds: slow start, in which the primary seems to need longer, does not count.
+    let outcome = run(8 * payload, &links);
+    assert_eq!(outcome.brought[1], 0);
+    // Thirty seconds: both until the primary needs five for the rest; the overflow path begins once the primary is known to be full.
+    let outcome = run(30 * payload, &links);
+    let expected = 1.5 + (30.0 - 1.5 - 5.0) / 1.5 + 5.0;
+    println!("{:.2} s, expected {expected:.2} s, overflow brought {}", outcome.seconds, outcome.brought[1]);
+    assert!((outcome.seconds / expected - 1.0).abs() < 0.03, "{:.2} s, expected {expected:.2} s", outcome.seconds);
+}
+
+#[test]
+fn backups_carry_what_the_primaries_cannot() {
+    let backup = link(10.0, 25, 96).of_class(Class::Backup);
+    let bytes = 20_000_000;
+    let outcome = run(bytes, &[link(20.0, 10, 96), backup.clone()]);
+    assert_eq!(outcome.brought[1], 0);
+    let outcome = run(bytes, &[link(20.0, 10, 96).then(4.0, 0.0), backup]);
+    let before = 4.0 * 20e6 / 8.0 * 1_448.0 / 1_500.0;
+    let expected = 4.0 + (bytes as f64 - before) / (10e6 / 8.0 * 1_448.0 / 1_500.0);
+    println!("{:.2} s, expected {expected:.2} s", outcome.seconds);
+    assert!(outcome.seconds < expected * 1.03 + 1.0, "{:.2} s, expected {expected:.2} s", outcome.seconds);
 }

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use emulate::{Loopback, Protocol};
 use link::config::{Network, TCP_PAYLOAD_SHARE};
 use net::{
-    CongestionControl, Credential, Error, Event, Events, Identity, PathClass, PathSpec, ReceiveOptions, Remote,
-    SendOptions, Summary, Token,
+    CongestionControl, Credential, Error, Event, Events, Identity, PathSpec, ReceiveOptions, Remote, SendOptions,
+    Summary, Token,
 };
 use report::{Align, Table};
 use units::{Bytes, Span};
@@ -120,8 +120,7 @@ async fn transfer_once(
     let links = Loopback::start(network, address, Protocol::Tcp).map_err(|e| emulation(&e))?;
     let remotes: Vec<Remote> =
         links.addresses().iter().map(|at| Remote { host: at.ip().to_string(), port: at.port() }).collect();
-    let path =
-        |to: &Remote| PathSpec { interface: "lo".into(), class: PathClass::Primary, max: None, to: Some(to.clone()) };
+    let path = |to: &Remote| PathSpec { to: Some(to.clone()), ..PathSpec::over("lo") };
     let options = SendOptions {
         sources: vec![source.to_path_buf()],
         selection: net::Selection::default(),
@@ -133,6 +132,7 @@ async fn transfer_once(
         scheduler: scheduler.name().into(),
         congestion_control: CongestionControl::Auto,
         max_rate: None,
+        usage: None,
         verify: false,
         restart: false,
         overwrite: false,

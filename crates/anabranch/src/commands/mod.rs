@@ -1,6 +1,7 @@
 //! The commands, each with its arguments.
 
 pub(crate) mod demo;
+pub(crate) mod doctor;
 pub(crate) mod generate;
 pub(crate) mod keys;
 pub(crate) mod paths;
@@ -25,6 +26,7 @@ pub(crate) fn run(cli: Cli) -> Result<(), Ended> {
         Command::Receive(args) => receive::run(args),
         Command::Send(args) => send::run(args),
         Command::Paths(args) => paths::run(&args).map_err(Ended::from),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Emulate(args) => emulated(&args),
         Command::Simulate(args) => simulate::run(&args).map_err(Ended::from),

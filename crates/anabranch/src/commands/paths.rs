@@ -57,26 +57,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
 
 /// Paths to one host that runs a receiver, each with what it carries.
 fn measure(args: &Args, remote: &Remote, credential: Credential, dirs: &Dirs) -> Result<(), Error> {
-    let options = SendOptions {
-        sources: Vec::new(),
-        selection: net::Selection::default(),
-        to: remote.clone(),
-        credential,
-        identity: Identity::load_or_generate(&dirs.key())?,
-        paths: args.paths.clone(),
-        no_paths: Vec::new(),
-        scheduler: super::send::Scheduler::default().name().to_string(),
-        congestion_control: CongestionControl::Auto,
-        max_rate: None,
-        verify: false,
-        restart: false,
-        overwrite: false,
-        dry_run: true,
-        patience: Span::ZERO,
-    };
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.map_err(|source| Error::System { action: "start the runtime".into(), source })?;
-    let probes = runtime.block_on(net::probe(&options))?;
+    let options = probing(remote, credential, &args.paths, dirs)?;
+    let probes = runtime()?.block_on(net::probe(&options))?;
     let mut table = Table::new([
         ("path", Align::Left),
         ("from", Align::Left),
@@ -105,6 +87,45 @@ fn measure(args: &Args, remote: &Remote, credential: Credential, dirs: &Dirs) ->
     Err(Error::NoPath { to: remote.to_string(), why: why.into() })
 }
 
+/// Options of a transfer that moves no file.
+///
+/// # Errors
+/// [`Error::System`] if this host's key can't be had.
+pub(super) fn probing(
+    remote: &Remote,
+    credential: Credential,
+    paths: &[PathSpec],
+    dirs: &Dirs,
+) -> Result<SendOptions, Error> {
+    Ok(SendOptions {
+        sources: Vec::new(),
+        selection: net::Selection::default(),
+        to: remote.clone(),
+        credential,
+        identity: Identity::load_or_generate(&dirs.key())?,
+        paths: paths.to_vec(),
+        no_paths: Vec::new(),
+        scheduler: super::send::Scheduler::default().name().to_string(),
+        congestion_control: CongestionControl::Auto,
+        max_rate: None,
+        usage: Some(dirs.usage()),
+        verify: false,
+        restart: false,
+        overwrite: false,
+        dry_run: true,
+        patience: Span::ZERO,
+    })
+}
+
+/// What drives sockets.
+///
+/// # Errors
+/// [`Error::System`] if the system has no thread left.
+pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Error> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    runtime.map_err(|source| Error::System { action: "start the runtime".into(), source })
+}
+
 /// Paths to anywhere, of both families.
 fn show(found: &[Discovery]) {
     let columns = ["interface", "address", "use", "link speed"].map(|title| (title, Align::Left));
@@ -126,8 +147,7 @@ fn probe(remote: &Remote) -> Result<(), Error> {
     let resolved = (remote.host.as_str(), remote.port).to_socket_addrs();
     let addresses: Vec<SocketAddr> = resolved.map_err(|source| Error::System { action, source })?.collect();
     let found = addresses.iter().map(|to| discover(to.ip())).collect::<Result<Vec<_>, _>>()?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|source| Error::System { action: "start the runtime".into(), source })?;
+    let runtime = runtime()?;
     let mut table = Table::new([
         ("interface", Align::Left),
         ("address", Align::Left),

@@ -7,8 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use net::{CongestionControl, Credential, Error, Identity, PathSpec, Remote, Selection, SendOptions};
-use units::{Rate, Span};
+use net::{CongestionControl, Credential, Error, Identity, PathSpec, Remote, Selection, SendOptions, Timetable};
+use units::Span;
 
 use crate::config::Config;
 use crate::dirs::Dirs;
@@ -30,8 +30,12 @@ pub(crate) struct Args {
     /// The receiver, as 'anabranch receive' prints it
     #[arg(long, value_name = "HOST[:PORT]")]
     to: Remote,
-    /// A path to use: interface or local address; may be repeated [default: every unmetered interface with a route]
-    #[arg(long = "path", value_name = "IF[,class=primary|overflow|backup][,max=RATE][,to=ADDR]")]
+    /// A path to use: interface or local address; may be repeated [default: every interface with a route, metered ones as backups]
+    ///
+    /// An overflow path carries data only while the primaries are full, a backup only while they are dead. `max=RATE` bounds its rate,
+    /// `cap=SIZE/month` what its interface carries in a calendar month over all transfers, `to=ADDR` names another address of the
+    /// receiver. For example: --path eth0 --path wlan0,overflow --path usb0,backup,max=5mbit,cap=10GB/month
+    #[arg(long = "path", value_name = "IF[,primary|overflow|backup][,max=RATE][,cap=SIZE/month][,to=ADDR]")]
     paths: Vec<PathSpec>,
     /// An interface to leave out; may be repeated
     #[arg(long = "no-path", value_name = "IF")]
@@ -57,9 +61,12 @@ pub(crate) struct Args {
     /// The kernel's congestion control: auto, or a name such as cubic or bbr [default: auto]
     #[arg(long, value_name = "NAME", value_parser = congestion_control)]
     congestion_control: Option<CongestionControl>,
-    /// Never faster than this, all paths together
-    #[arg(long, value_name = "RATE")]
-    max_rate: Option<Rate>,
+    /// Never faster than this, all paths together: a rate, or a timetable
+    ///
+    /// A timetable is a list of [DAY-]HH:MM,RATE, in local time, each from then until the next one; off is no limit. For example:
+    /// --max-rate 80mbit, --max-rate '08:00,10mbit 18:00,off', --max-rate 'Mon-08:00,10mbit Fri-18:30,off'
+    #[arg(long, value_name = "RATE|TIMETABLE")]
+    max_rate: Option<Timetable>,
     /// Read each file back from the receiver's disk before it gets its name
     #[arg(long)]
     verify: bool,
@@ -132,6 +139,7 @@ pub(crate) fn run(args: Args) -> Result<(), Ended> {
         scheduler: args.scheduler.or(config.send.scheduler).unwrap_or_default().name().to_string(),
         congestion_control: args.congestion_control.or(config.send.congestion_control).unwrap_or_default(),
         max_rate: args.max_rate.or(config.send.max_rate),
+        usage: Some(dirs.usage()),
         verify: args.verify || config.send.verify,
         restart: args.restart,
         overwrite: args.overwrite,

@@ -94,6 +94,34 @@ pub fn discover(target: IpAddr) -> Result<Discovery, Error> {
     Ok(found)
 }
 
+/// Where the kernel would send by itself from a path's address, when that is not the path's own interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Reversal {
+    /// The interface that it would take.
+    pub(crate) interface: String,
+    /// The gateway that the path itself goes by.
+    pub(crate) gateway: Option<IpAddr>,
+}
+
+/// Whether something else than `path` is the kernel's way from the path's address to `target`. It then also takes that for the way by which
+/// answers have to come in.
+///
+/// # Errors
+/// [`Error::System`] if the kernel can't be asked.
+pub(crate) fn reversal(path: &LocalPath, target: IpAddr) -> Result<Option<Reversal>, Error> {
+    let ask = || -> io::Result<Option<Reversal>> {
+        let mut netlink = Netlink::open()?;
+        let natural = netlink.route(target.to_canonical(), Some(path.address), None)?;
+        let own = netlink.matched_route(target.to_canonical(), path.address, path.index)?;
+        let other = natural.ok().and_then(|route| route.interface).filter(|index| *index != path.index);
+        let Some(other) = other else { return Ok(None) };
+        let links = netlink.links()?;
+        let name = links.iter().find(|link| link.index == other).map_or("another interface", |link| &link.name);
+        Ok(Some(Reversal { interface: name.to_string(), gateway: own.ok().and_then(|route| route.gateway) }))
+    };
+    ask().map_err(|source| Error::System { action: "ask the kernel for its routes".into(), source })
+}
+
 /// The addresses under which other hosts may reach this one, global ones of IPv4 first: those of every interface that is up and no
 /// loopback or container bridge. None if the kernel can't be asked.
 #[must_use]

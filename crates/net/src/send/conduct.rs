@@ -69,13 +69,15 @@ impl Conductor {
     ) -> Conductor {
         let (sender, reports) = mpsc::unbounded_channel();
         let entrance = Entrance::new(Arc::clone(&options), Arc::clone(&source), clock, sender);
-        let total_limit = options.max_rate.map(|rate| Arc::new(Limit::new(rate)));
+        let total_limit = options.max_rate.as_ref().map(|table| table.at(crate::wall::moment_of_week()));
+        let total_limit = total_limit.map(|rate| Arc::new(Limit::new(rate)));
         let shop = Arc::new(Shop {
             entrance,
             tls,
             events: events.clone(),
             total_limit,
             next_path: AtomicU32::new(0),
+            used_up: Mutex::default(),
             last_failure: Mutex::default(),
         });
         let now = clock.now();
@@ -140,6 +142,14 @@ impl Conductor {
     }
 
     fn hire(&mut self, plan: Arc<Plan>) {
+        if plan.metered {
+            let text = format!(
+                "{name} looks metered (a modem, or a telephone on USB) and is a backup; --path {name} makes it a primary, --no-path \
+                 {name} leaves it out",
+                name = plan.name
+            );
+            let _ = self.events.send(Event::Notice { text });
+        }
         let group = u32::try_from(self.plans.len()).expect("a handful of paths");
         let (stalled, stop) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let keeper = Keeper {
@@ -254,6 +264,11 @@ impl Conductor {
             self.alive = now;
         }
         let _ = self.events.send(Event::Progress(progress));
+        self.follow_timetable(now);
+        while self.keepers.try_join_next().is_some() {}
+        if self.keepers.is_empty() && self.nothing_may_come() {
+            return Err(self.used_up(now));
+        }
         let patience = match self.session {
             Some(_) => self.options.patience,
             None => self.options.patience.min(FIRST_CONTACT),
@@ -264,8 +279,32 @@ impl Conductor {
         Ok(())
     }
 
+    /// Applies the rate that the timetable has for this time of the week.
+    fn follow_timetable(&self, now: Time) {
+        let (Some(table), Some(limit)) = (&self.options.max_rate, &self.shop.total_limit) else { return };
+        let rate = table.at(crate::wall::moment_of_week());
+        if limit.set(now, rate) {
+            let bound = rate.map_or_else(|| "there is no limit".into(), |rate| format!("the limit is {rate}"));
+            let _ = self.events.send(Event::Notice { text: format!("from now on {bound}, as the timetable has it") });
+        }
+    }
+
+    /// Whether the paths are those that the caller named: no other one will turn up.
+    fn nothing_may_come(&self) -> bool {
+        !self.options.paths.is_empty()
+    }
+
+    fn used_up(&self, now: Time) -> Error {
+        let why = self.shop.used_up.lock().expect("no panic while held").join("; ");
+        let total = self.source.tree().data();
+        let acked = self.session.as_ref().map_or(Bytes::ZERO, |session| session.core().totals(now).acked);
+        Error::UsedUp { why, done: self.resumed + acked, total }
+    }
+
     fn interrupted(&self, now: Time) -> Error {
+        let used_up = self.shop.used_up.lock().expect("no panic while held").clone();
         let last = self.shop.last_failure.lock().expect("no panic while held").clone();
+        let last = [used_up, vec![last]].concat().join("; ");
         let why = format!("none was open for {:.0} s; {last}", (now - self.alive).as_secs_f64());
         match &self.session {
             None => Error::NoPath { to: self.options.to.to_string(), why },
@@ -286,6 +325,7 @@ impl Conductor {
         let Ok(found) = default_plans(&self.options, &remotes) else { return };
         for plan in found {
             if self.plans.iter().all(|known| known.name != plan.name) {
+                let Ok(plan) = plan.counted(None, self.options.usage.as_deref()) else { continue };
                 plan.learn(&self.announced);
                 self.hire(Arc::new(plan));
             }

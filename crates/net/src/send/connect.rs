@@ -73,18 +73,13 @@ pub(crate) async fn open(
             Some(result) = attempts.join_next() => match result.expect("an attempt does not panic") {
                 Ok(opened) => return Ok(opened),
                 Err((remote, error)) => {
-                    // An address that the receiver announced may belong to somebody else where we are: only a wrong key at the
-                    // address that was named says that something is wrong.
-                    if let ConnError::Tls(tls) = &error
-                        && let Some(found) = wrong_key(tls)
-                        && remote == plan.named
-                    {
-                        return Err(Error::WrongPeer { address: remote.to_string(), found });
+                    if let Some(wrong) = wrong_peer(plan, remote, &error) {
+                        return Err(wrong);
                     }
                     failed(&error);
                     failures += 1;
                     if most.is_some_and(|most| failures >= most) {
-                        return Err(Error::NoPath { to: remote.to_string(), why: error.to_string() });
+                        return Err(failed_at(remote, &error));
                     }
                     // A refusal comes at once: do not ask again at once.
                     if !matches!(error, ConnError::Silent(_)) {
@@ -96,6 +91,27 @@ pub(crate) async fn open(
     }
 }
 
+/// One attempt, with small segments or with those that the interface is for.
+///
+/// # Errors
+/// [`Error::WrongPeer`] when the peer at the named address holds another key, [`Error::NoPath`] for whatever else goes wrong.
+pub(crate) async fn open_once(plan: &Plan, tls: &ClientTls, remote: SocketAddr, small: bool) -> Result<Opened, Error> {
+    let opened = attempt_at(plan, tls, &CongestionControl::Auto, remote, SYN_PATIENCE, small).await;
+    opened.map_err(|error| wrong_peer(plan, remote, &error).unwrap_or_else(|| failed_at(remote, &error)))
+}
+
+fn failed_at(remote: SocketAddr, error: &ConnError) -> Error {
+    Error::NoPath { to: remote.to_string(), why: error.to_string() }
+}
+
+/// An address that the receiver announced may belong to somebody else where we are: only a wrong key at the address that was named
+/// says that something is wrong.
+fn wrong_peer(plan: &Plan, remote: SocketAddr, error: &ConnError) -> Option<Error> {
+    let ConnError::Tls(tls) = error else { return None };
+    let found = wrong_key(tls)?;
+    (remote == plan.named).then(|| Error::WrongPeer { address: remote.to_string(), found })
+}
+
 async fn attempt(
     plan: &Plan,
     tls: &ClientTls,
@@ -103,9 +119,21 @@ async fn attempt(
     number: usize,
 ) -> Result<Opened, (SocketAddr, ConnError)> {
     let remote = plan.remote(number);
+    let syn_patience = if number.is_multiple_of(4) { PATIENCE } else { SYN_PATIENCE };
+    let opened = attempt_at(plan, tls, control, remote, syn_patience, number % 2 == 1).await;
+    opened.map_err(|error| (remote, error))
+}
+
+async fn attempt_at(
+    plan: &Plan,
+    tls: &ClientTls,
+    control: &CongestionControl,
+    remote: SocketAddr,
+    syn_patience: Duration,
+    small_segments: bool,
+) -> Result<Opened, ConnError> {
     let opening = async {
-        let syn_patience = if number.is_multiple_of(4) { PATIENCE } else { SYN_PATIENCE };
-        let connecting = connect(plan, control, remote, number % 2 == 1);
+        let connecting = connect(plan, control, remote, small_segments);
         let stream = timeout(syn_patience, connecting).await.map_err(|_| ConnError::Silent(syn_patience))??;
         let local = stream.local_addr().ok();
         let connection = tls.connection().map_err(|error| ConnError::Io(std::io::Error::other(error)))?;
@@ -113,10 +141,7 @@ async fn attempt(
         conn.handshake().await?;
         Ok(Opened { conn, local, remote })
     };
-    match timeout(PATIENCE, opening).await {
-        Ok(result) => result.map_err(|error| (remote, error)),
-        Err(_) => Err((remote, ConnError::Silent(PATIENCE))),
-    }
+    timeout(PATIENCE, opening).await.unwrap_or(Err(ConnError::Silent(PATIENCE)))
 }
 
 async fn connect(

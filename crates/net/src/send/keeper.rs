@@ -11,7 +11,7 @@ use units::{PathId, Span};
 use super::connect::{self, Opened};
 use super::control::Control;
 use super::limit::Limit;
-use super::path::{Carrier, KernelFacts, PathFacts};
+use super::path::{Carrier, KernelFacts, Parting, PathFacts};
 use super::plan::Plan;
 use super::session::{Entrance, Report, Session};
 use crate::conn::ConnError;
@@ -25,6 +25,8 @@ pub(crate) struct Shop {
     pub(crate) events: Events,
     pub(crate) total_limit: Option<Arc<Limit>>,
     pub(crate) next_path: AtomicU32,
+    /// The paths that left because of their interface's cap, and why.
+    pub(crate) used_up: Mutex<Vec<String>>,
     /// Why a path failed most recently, for the error if none is left.
     pub(crate) last_failure: Mutex<String>,
 }
@@ -52,6 +54,9 @@ impl Keeper {
         let mut opened = None;
         let mut deaths = 0u32;
         loop {
+            if let Some(why) = self.plan.used_up() {
+                return self.leave(&why);
+            }
             let fresh = match opened.take() {
                 Some(fresh) => fresh,
                 None => match self.open().await {
@@ -84,8 +89,8 @@ impl Keeper {
             let (ended, replacement) = self.carry(carrier).await;
             self.dismiss(&session, id);
             match ended {
-                Ok(()) if replacement.is_none() => return,
-                Ok(()) => {}
+                Ok(Parting::Stopped) if replacement.is_none() => return,
+                Ok(Parting::Stopped | Parting::UsedUp) => {}
                 Err(error) => {
                     self.tell(Some(id), PathState::Lost, &error.to_string());
                     // A line that kills each connection soon after its start is asked less and less often.
@@ -98,7 +103,7 @@ impl Keeper {
     }
 
     /// Carries data; while the connection is stalled, tries to open its replacement at the same time.
-    async fn carry(&self, carrier: Carrier<'_>) -> (Result<(), ConnError>, Option<Opened>) {
+    async fn carry(&self, carrier: Carrier<'_>) -> (Result<Parting, ConnError>, Option<Opened>) {
         let run = carrier.run(&self.stop);
         tokio::pin!(run);
         loop {
@@ -109,7 +114,7 @@ impl Keeper {
             tokio::select! {
                 ended = &mut run => return (ended, None),
                 fresh = self.open() => match fresh {
-                    Ok(fresh) => return (Ok(()), Some(fresh)),
+                    Ok(fresh) => return (Ok(Parting::Stopped), Some(fresh)),
                     Err(_) => sleep(PAUSE).await,
                 },
             }
@@ -159,8 +164,13 @@ impl Keeper {
     }
 
     fn limits(&self) -> Vec<Arc<Limit>> {
-        let own = self.plan.max.map(|rate| Arc::new(Limit::new(rate)));
-        own.into_iter().chain(self.shop.total_limit.clone()).collect()
+        self.plan.max.iter().chain(&self.shop.total_limit).cloned().collect()
+    }
+
+    /// Leaves the transfer because the interface's cap is reached.
+    fn leave(&self, why: &str) {
+        self.shop.used_up.lock().expect("no panic while held").push(format!("{}: {why}", self.plan.name));
+        self.tell(None, PathState::Dropped, why);
     }
 
     fn give_up(&self, error: Error) {

@@ -25,6 +25,8 @@ use crate::{Error, Event, Events, SendOptions, Summary};
 
 use conduct::{Conductor, Ended};
 pub(crate) use connect::tune;
+pub(crate) use plan::resolve;
+pub(crate) use probe::probe_each_and_all;
 pub use probe::{Carries, PathProbe, probe};
 use source::Source;
 

@@ -17,6 +17,7 @@ use super::plan::Plan;
 use super::session::{Report, Session, refusal};
 use super::source::Buffer;
 use crate::Error;
+use crate::caps::{Account, Room};
 use crate::conn::{Conn, ConnError};
 
 /// What is known of an open path from outside the core.
@@ -49,6 +50,18 @@ const UNSENT_MOST: Bytes = Bytes::mib(1);
 /// A silent path is asked for a sign of life this often.
 const PING_EVERY: Span = Span::from_secs(1);
 
+/// What is under way when a cap is reached has so long to be acknowledged.
+const LAST_WORDS: Span = Span::from_secs(10);
+
+/// How a connection ended that did not fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Parting {
+    /// It was told to stop, or another one took its place.
+    Stopped,
+    /// The interface may not carry more in this month.
+    UsedUp,
+}
+
 /// Carries data until the connection ends; `limits` are upper bounds of its rate.
 pub(crate) struct Carrier<'a> {
     pub(crate) id: PathId,
@@ -57,6 +70,9 @@ pub(crate) struct Carrier<'a> {
     pub(crate) limits: Vec<Arc<Limit>>,
     pub(crate) control: Control,
     conn: Conn,
+    account: Option<Account>,
+    /// When the interface's cap was reached.
+    used_up: Option<Time>,
     buffer: Buffer,
     header: Vec<u8>,
     rate: Rate,
@@ -74,6 +90,8 @@ impl<'a> Carrier<'a> {
         conn: Conn,
     ) -> Carrier<'a> {
         let now = session.clock.now();
+        let allowance = facts.plan.allowance.as_ref();
+        let account = allowance.map(|allowance| Account::new(allowance, facts.remote.is_ipv6()));
         Carrier {
             id,
             session,
@@ -81,6 +99,8 @@ impl<'a> Carrier<'a> {
             limits,
             control,
             conn,
+            account,
+            used_up: None,
             buffer: Buffer::default(),
             header: Vec::new(),
             rate: Rate::ZERO,
@@ -89,8 +109,14 @@ impl<'a> Carrier<'a> {
         }
     }
 
-    /// Runs until the connection fails, or until `stop` rings: then the peer is told goodbye.
-    pub(crate) async fn run(mut self, stop: &Notify) -> Result<(), ConnError> {
+    /// Runs until the connection fails, the interface may not carry more, or `stop` rings: then the peer is told goodbye.
+    pub(crate) async fn run(mut self, stop: &Notify) -> Result<Parting, ConnError> {
+        let ended = self.carry(stop).await;
+        self.count();
+        ended
+    }
+
+    async fn carry(&mut self, stop: &Notify) -> Result<Parting, ConnError> {
         loop {
             self.take_in()?;
             let wait = self.send()?;
@@ -103,6 +129,10 @@ impl<'a> Carrier<'a> {
                 self.conn.push(&Frame::Ping(now.as_nanos()));
                 self.conn.try_flush()?;
             }
+            if self.has_ended(now) {
+                self.conn.close();
+                return Ok(Parting::UsedUp);
+            }
             let until = wait.unwrap_or(self.next_sample).min(self.next_sample);
             tokio::select! {
                 ready = self.conn.ready() => ready?,
@@ -110,7 +140,7 @@ impl<'a> Carrier<'a> {
                 () = sleep_until(self.session.clock.instant(until)) => {}
                 () = stop.notified() => {
                     self.conn.close();
-                    return Ok(());
+                    return Ok(Parting::Stopped);
                 }
             }
         }
@@ -157,7 +187,8 @@ impl<'a> Carrier<'a> {
                 return Ok(None);
             }
             let now = self.session.clock.now();
-            if let Some(until) = self.limits.iter().filter_map(|limit| limit.until(now)).max() {
+            let class = self.facts.plan.class;
+            if let Some(until) = self.limits.iter().filter_map(|limit| limit.until(now, class)).max() {
                 return Ok(Some(until));
             }
             let room = (self.rate * UNSENT).clamp(UNSENT_LEAST, UNSENT_MOST);
@@ -165,6 +196,14 @@ impl<'a> Carrier<'a> {
             if unsent >= room {
                 let drain = (unsent - Bytes(room.0 / 2)) / self.rate;
                 return Ok(Some(now + drain.clamp(Span::from_millis(1), Span::from_millis(40))));
+            }
+            match self.account.as_ref().map_or(Room::Yes, |account| account.room(Bytes(room.0 / 2))) {
+                Room::Yes => {}
+                Room::Later => return Ok(Some(self.next_sample)),
+                Room::Never => {
+                    self.used_up.get_or_insert(now);
+                    return Ok(None);
+                }
             }
             let transmit = {
                 let mut core = self.session.core();
@@ -199,8 +238,30 @@ impl<'a> Carrier<'a> {
         DataHeader::emit(extent.start, cv.as_ref().map(|cv| &cv.0), range.len(), &mut self.header);
         self.conn.push_parts(&self.header, &self.buffer.bytes()[range]);
         let now = self.session.clock.now();
-        self.limits.iter().for_each(|limit| limit.spend(now, Bytes(extent.len)));
+        let class = self.facts.plan.class;
+        self.limits.iter().for_each(|limit| limit.spend(now, class, Bytes(extent.len)));
+        if let Some(account) = &mut self.account {
+            account.expect(Bytes(extent.len));
+        }
         Ok(())
+    }
+
+    /// Whether the interface's cap is reached, and all that was sent before is acknowledged, or will not be.
+    fn has_ended(&self, now: Time) -> bool {
+        let Some(since) = self.used_up else { return false };
+        let reports = self.session.core().paths(now);
+        let in_flight =
+            reports.iter().find(|report| report.id == self.id).map_or(Bytes::ZERO, |report| report.in_flight);
+        in_flight == Bytes::ZERO || now - since > LAST_WORDS
+    }
+
+    /// Counts what the connection moved.
+    fn count(&mut self) {
+        if let Some(account) = &mut self.account
+            && let Ok(info) = sys::sockopt::tcp_info(self.conn.stream())
+        {
+            account.count(&info);
+        }
     }
 
     /// Looks at the kernel's counters and tells the core.
@@ -223,6 +284,10 @@ impl<'a> Carrier<'a> {
         let faded = Rate::from_bits(self.rate.as_bits() / 8 * 7);
         self.rate = sample.delivery_rate.unwrap_or(Rate::ZERO).max(faded).max(Rate::kbit(100));
         self.control.look(self.conn.stream(), &info, &self.facts.plan.name);
+        if let Some(account) = &mut self.account {
+            account.count(&info);
+            account.keep_ahead(self.rate);
+        }
         let mut kernel = self.facts.kernel.lock().expect("no panic while held");
         kernel.retransmits = info.retransmits;
         kernel.rtt = sample.rtt;

@@ -1,19 +1,24 @@
 //! Which paths a transfer uses: from what local address, by what device, to where.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Mutex;
+use std::path::Path;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
 
 use units::Rate;
 
+use super::limit::Limit;
+use crate::caps::{Allowance, Ledger};
 use crate::interfaces::{LocalPath, discover};
-use crate::{Error, PathClass, PathSpec, Remote, SendOptions};
+use crate::{Cap, Error, PathClass, PathSpec, Remote, SendOptions};
 
 /// One path, before and between its connections.
 #[derive(Debug)]
 pub(crate) struct Plan {
     /// What a person calls it.
     pub(crate) name: String,
+    /// The interface that it leaves by.
+    pub(crate) interface: String,
     /// The device to bind to; `None` for loopback, which needs no binding.
     pub(crate) device: Option<String>,
     /// The local address to bind to.
@@ -27,7 +32,11 @@ pub(crate) struct Plan {
     /// When it is used.
     pub(crate) class: PathClass,
     /// Upper bound of its rate.
-    pub(crate) max: Option<Rate>,
+    pub(crate) max: Option<Arc<Limit>>,
+    /// What its interface may carry yet, if that is counted.
+    pub(crate) allowance: Option<Arc<Allowance>>,
+    /// Whether it is a backup because its interface looks metered.
+    pub(crate) metered: bool,
     /// Whether it is only a guess from addresses that the receiver announced, to be given up if it never answers.
     pub(crate) guessed: bool,
     /// Bytes that its former connections carried.
@@ -40,6 +49,22 @@ pub(crate) struct Plan {
 const MAX_PATHS: usize = 16;
 
 impl Plan {
+    /// Why its interface may not carry more in this month, if so.
+    pub(crate) fn used_up(&self) -> Option<String> {
+        self.allowance.as_ref().and_then(|allowance| allowance.used_up())
+    }
+
+    /// Counts what its interface carries, if that has a cap or had one.
+    pub(crate) fn counted(mut self, cap: Option<Cap>, usage: Option<&Path>) -> Result<Plan, Error> {
+        let Some(usage) = usage else {
+            let why = || Error::Usage(format!("{} has a cap, but there is no folder to keep count in", self.name));
+            return if cap.is_some() { Err(why()) } else { Ok(self) };
+        };
+        let opened = Allowance::open(Ledger::new(usage), &self.interface, cap, crate::wall::month())?;
+        self.allowance = opened.map(Arc::new);
+        Ok(self)
+    }
+
     /// The remote address for connection attempt number `attempt`.
     pub(crate) fn remote(&self, attempt: usize) -> SocketAddr {
         let remotes = self.remotes.lock().expect("no panic while held");
@@ -70,7 +95,8 @@ impl Plan {
 pub(crate) async fn plan(options: &SendOptions) -> Result<Vec<Plan>, Error> {
     let default = resolve(&options.to).await?;
     if options.paths.is_empty() {
-        return default_plans(options, &default);
+        let plans = default_plans(options, &default)?.into_iter();
+        return plans.map(|plan| plan.counted(None, options.usage.as_deref())).collect();
     }
     let mut plans = Vec::new();
     for spec in &options.paths {
@@ -78,7 +104,7 @@ pub(crate) async fn plan(options: &SendOptions) -> Result<Vec<Plan>, Error> {
             Some(remote) => resolve(remote).await?,
             None => default.clone(),
         };
-        plans.push(named_plan(spec, &remotes)?);
+        plans.push(named_plan(spec, &remotes, options.usage.as_deref())?);
     }
     distinguish(&mut plans);
     Ok(plans)
@@ -95,7 +121,9 @@ pub(crate) fn default_plans(options: &SendOptions, remotes: &[SocketAddr]) -> Re
             let excluded = options.no_paths.contains(&local.interface);
             // One path an interface, in the family that comes first.
             if !excluded && plans.iter().all(|plan| plan.name != local.interface) && plans.len() < MAX_PATHS {
-                plans.push(Plan::over(&local, *remote, false, local.class, None));
+                let mut plan = Plan::over(&local, *remote, false, local.class, None);
+                plan.metered = local.metered;
+                plans.push(plan);
             }
         }
     }
@@ -109,7 +137,7 @@ pub(crate) fn default_plans(options: &SendOptions, remotes: &[SocketAddr]) -> Re
 }
 
 /// Paths to announced addresses that no present plan leads to, from the local address nearest to each.
-pub(crate) fn guessed_plans(plans: &[std::sync::Arc<Plan>], announced: &[SocketAddr]) -> Vec<Plan> {
+pub(crate) fn guessed_plans(plans: &[Arc<Plan>], announced: &[SocketAddr]) -> Vec<Plan> {
     let mut guesses: Vec<Plan> = Vec::new();
     for address in announced {
         let known = plans.iter().any(|plan| plan.remote(0) == *address);
@@ -118,11 +146,19 @@ pub(crate) fn guessed_plans(plans: &[std::sync::Arc<Plan>], announced: &[SocketA
             continue;
         }
         let Ok(found) = discover(address.ip()) else { continue };
-        let nearest = found.usable.into_iter().filter(|local| plans.iter().any(|plan| plan.name == local.interface));
-        let Some(local) = nearest.max_by_key(|local| common_prefix(local.address, address.ip())) else { continue };
+        let nearest = found.usable.into_iter().filter_map(|local| {
+            let sibling = plans.iter().find(|plan| plan.interface == local.interface)?;
+            Some((local, sibling))
+        });
+        let Some((local, sibling)) = nearest.max_by_key(|(local, _)| common_prefix(local.address, address.ip())) else {
+            continue;
+        };
         // The receiver's second address is worth a path only where it is not this host's other end of a present one.
         if plans.len() < announced.iter().filter(|a| a.is_ipv4() == address.is_ipv4()).count() {
-            let mut guess = Plan::over(&local, *address, true, local.class, None);
+            // What holds for the interface holds for both together.
+            let mut guess = Plan::over(&local, *address, true, sibling.class, None);
+            guess.max.clone_from(&sibling.max);
+            guess.allowance.clone_from(&sibling.allowance);
             guess.guessed = true;
             guess.name = format!("{}>{}", guess.name, address.ip());
             guesses.push(guess);
@@ -145,13 +181,16 @@ impl Plan {
         let device = (!local.address.is_loopback()).then(|| local.interface.clone());
         Plan {
             name: local.interface.clone(),
+            interface: local.interface.clone(),
             device,
             local: local.address,
             named,
             remotes: Mutex::new(vec![named]),
             fixed,
             class,
-            max,
+            max: max.map(|rate| Arc::new(Limit::new(Some(rate)))),
+            allowance: None,
+            metered: false,
             guessed: false,
             carried: AtomicU64::new(0),
             last_new: AtomicU64::new(0),
@@ -159,14 +198,15 @@ impl Plan {
     }
 }
 
-fn named_plan(spec: &PathSpec, remotes: &[SocketAddr]) -> Result<Plan, Error> {
+fn named_plan(spec: &PathSpec, remotes: &[SocketAddr], usage: Option<&Path>) -> Result<Plan, Error> {
     let mut why = format!("there is no interface or local address {}", spec.interface);
     for remote in remotes {
         let found = discover(remote.ip())?;
         let address = spec.interface.parse::<IpAddr>().ok();
         let wanted = |local: &LocalPath| local.interface == spec.interface || Some(local.address) == address;
         if let Some(local) = found.usable.iter().find(|local| wanted(local)) {
-            return Ok(Plan::over(local, *remote, spec.to.is_some(), spec.class, spec.max));
+            let plan = Plan::over(local, *remote, spec.to.is_some(), spec.class, spec.max);
+            return plan.counted(spec.cap, usage);
         }
         if let Some(device) = found.unusable.iter().find(|device| device.interface == spec.interface) {
             why = format!("{} cannot reach {}: {}", spec.interface, remote.ip(), device.why);

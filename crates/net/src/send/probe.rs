@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use units::{Bytes, Rate, Span};
 use wire::Frame;
@@ -12,6 +13,7 @@ use wire::manifest::{Entry, File, Kind, chunks};
 
 use super::connect::{self, Opened};
 use super::plan::{Plan, plan};
+use crate::caps::Account;
 use crate::conn::{Conn, ConnError};
 use crate::tls::ClientTls;
 use crate::{CongestionControl, Error, SendOptions};
@@ -23,8 +25,15 @@ pub struct PathProbe {
     pub name: String,
     /// The local end, if the path opened.
     pub local: Option<SocketAddr>,
+    /// The interface that it leaves by.
+    pub interface: String,
     /// The remote end.
     pub remote: SocketAddr,
+    /// Whether data passed in small segments only: larger packets vanish on the way, and nobody says so. Only
+    /// [`examine`](crate::doctor::examine) looks.
+    pub small_segments_only: bool,
+    /// Whether nothing was sent because its interface's cap is reached.
+    pub used_up: bool,
     /// What it carries; or why nothing, as a clause.
     pub carries: Result<Carries, String>,
 }
@@ -38,6 +47,10 @@ pub struct Carries {
     pub rate: Rate,
     /// TCP segments sent again, of every segment sent; 0 to 1.
     pub loss: f64,
+    /// The share of the time for which this host's send buffer was too small; 0 to 1.
+    pub held_by_send_buffer: f64,
+    /// The share of the time for which the receiver's buffer was full; 0 to 1.
+    pub held_by_receiver: f64,
 }
 
 /// How long data is sent over a path.
@@ -46,6 +59,8 @@ const LENGTH: Duration = Duration::from_secs(2);
 const SETTLED: Duration = Duration::from_secs(1);
 /// How long a path may take to open, and to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a path may take to open where another attempt follows.
+const SOON: Duration = Duration::from_secs(4);
 /// Data sent at once, and what the kernel may hold unsent.
 const CHUNK: usize = 32 * 1024;
 const UNSENT: u64 = 128 * 1024;
@@ -79,15 +94,16 @@ async fn probe_path(
 ) -> Result<PathProbe, Error> {
     plan.learn(announced);
     let mut why = format!("no answer within {PATIENCE:?}");
-    let mut found =
-        PathProbe { name: plan.name.clone(), local: None, remote: plan.remote(0), carries: Err(String::new()) };
+    let mut found = unmeasured(plan);
+    if found.used_up {
+        return Ok(found);
+    }
     let opening = connect::open(plan, tls, &CongestionControl::Auto, Some(2), |error| why = error.to_string());
     let opened = timeout(PATIENCE, opening).await;
     found.carries = match opened {
         Ok(Ok(Opened { mut conn, local, remote })) => {
             (found.local, found.remote) = (local, remote);
-            let measured = timeout(PATIENCE, measure(&mut conn, options, announced)).await;
-            measured.unwrap_or(Err(ConnError::Silent(PATIENCE))).map_err(|error| error.to_string())
+            measure(plan, &mut conn, options, announced).await
         }
         Ok(Err(error @ Error::WrongPeer { .. })) => return Err(error),
         Ok(Err(_)) | Err(_) => Err(why),
@@ -95,12 +111,108 @@ async fn probe_path(
     Ok(found)
 }
 
-/// Agrees on a dry run of an empty file, then sends for a while and counts what is answered.
+fn unmeasured(plan: &Plan) -> PathProbe {
+    PathProbe {
+        name: plan.name.clone(),
+        interface: plan.interface.clone(),
+        local: None,
+        remote: plan.remote(0),
+        small_segments_only: false,
+        used_up: plan.used_up().is_some(),
+        carries: Err(plan.used_up().unwrap_or_else(|| "no answer".into())),
+    }
+}
+
+/// Measures each path of `options` alone, with segments as large as its interface is for and, where those do not pass, with small ones; then all that
+/// carry anything at the same time. Returns what each carries alone, and together.
+///
+/// # Errors
+/// As [`probe`].
+pub(crate) async fn probe_each_and_all(options: &SendOptions) -> Result<(Vec<PathProbe>, Vec<Rate>), Error> {
+    let tls = ClientTls::new(&options.identity, options.credential.pin())?;
+    let plans = plan(options).await?;
+    let mut announced = Vec::new();
+    let mut probes = Vec::new();
+    for plan in &plans {
+        probes.push(probe_segments(plan, &tls, options, &mut announced).await?);
+    }
+    for (plan, found) in plans.iter().zip(&mut probes) {
+        if found.carries.is_err() && !announced.is_empty() {
+            *found = probe_segments(plan, &tls, options, &mut announced).await?;
+        }
+    }
+    let mut together = vec![Rate::ZERO; plans.len()];
+    let mut measuring = JoinSet::new();
+    for (index, (plan, found)) in plans.into_iter().zip(&probes).enumerate() {
+        if found.carries.is_ok() {
+            let (tls, options, remote, small) = (tls.clone(), options.clone(), found.remote, found.small_segments_only);
+            measuring.spawn(async move {
+                let mut conn = connect::open_once(&plan, &tls, remote, small).await.ok()?.conn;
+                let carries = measure(&plan, &mut conn, &options, &mut Vec::new()).await.ok()?;
+                Some((index, carries.rate))
+            });
+        }
+    }
+    while let Some(measured) = measuring.join_next().await {
+        if let Some((index, rate)) = measured.expect("measuring does not panic") {
+            together[index] = rate;
+        }
+    }
+    Ok((probes, together))
+}
+
+/// Tries each address of a path with large segments, then with small ones, until data passes.
+async fn probe_segments(
+    plan: &Plan,
+    tls: &ClientTls,
+    options: &SendOptions,
+    announced: &mut Vec<SocketAddr>,
+) -> Result<PathProbe, Error> {
+    plan.learn(announced);
+    let mut found = unmeasured(plan);
+    if found.used_up {
+        return Ok(found);
+    }
+    for small_segments_only in [false, true] {
+        let carries = match timeout(SOON, connect::open_once(plan, tls, found.remote, small_segments_only)).await {
+            Ok(Ok(Opened { mut conn, local, .. })) => {
+                found.local = local;
+                measure(plan, &mut conn, options, announced).await
+            }
+            Ok(Err(error @ Error::WrongPeer { .. })) => return Err(error),
+            Ok(Err(Error::NoPath { why, .. })) => Err(why),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err(format!("no answer within {SOON:?}")),
+        };
+        if carries.is_ok() || !small_segments_only {
+            found.carries = carries;
+        }
+        if found.carries.is_ok() {
+            found.small_segments_only = small_segments_only;
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// Lets data flow for a while, and counts it towards the interface's cap.
 async fn measure(
+    plan: &Plan,
     conn: &mut Conn,
     options: &SendOptions,
     announced: &mut Vec<SocketAddr>,
-) -> Result<Carries, ConnError> {
+) -> Result<Carries, String> {
+    let measured = timeout(PATIENCE, flow(conn, options, announced)).await;
+    if let Some(allowance) = &plan.allowance
+        && let Ok(info) = sys::sockopt::tcp_info(conn.stream())
+    {
+        Account::new(allowance, plan.local.is_ipv6()).count(&info);
+    }
+    measured.unwrap_or(Err(ConnError::Silent(PATIENCE))).map_err(|error| error.to_string())
+}
+
+/// Agrees on a dry run of an empty file, then sends for a while and counts what is answered.
+async fn flow(conn: &mut Conn, options: &SendOptions, announced: &mut Vec<SocketAddr>) -> Result<Carries, ConnError> {
     // The name is one that nobody has; an existing file would be none of a dry run's business.
     let wishes = Wishes { dry_run: true, overwrite: true, ..Wishes::default() };
     conn.push(&Frame::Hello(Hello { version: VERSION, secret: options.credential.secret(), wishes }));
@@ -156,5 +268,12 @@ async fn measure(
     }
     #[expect(clippy::cast_precision_loss, reason = "a share")]
     let loss = info.retransmits as f64 / info.data_segments_out.max(1) as f64;
-    Ok(Carries { rtt: Span::from(info.min_rtt), rate: Bytes(last.1 - before) / span, loss })
+    let share = |held: Duration| held.as_secs_f64() / info.busy.as_secs_f64().max(1e-3);
+    Ok(Carries {
+        rtt: Span::from(info.min_rtt),
+        rate: Bytes(last.1 - before) / span,
+        loss,
+        held_by_send_buffer: share(info.held_by_send_buffer),
+        held_by_receiver: share(info.held_by_receiver),
+    })
 }

@@ -73,6 +73,7 @@ pub fn send_options(sources: &[&Path], port: u16, token: &Token) -> SendOptions 
         scheduler: "self-adaptive".into(),
         congestion_control: CongestionControl::Auto,
         max_rate: None,
+        usage: None,
         verify: false,
         restart: false,
         overwrite: false,

@@ -6,6 +6,9 @@ use super::Sender;
 use super::path::Path;
 use super::types::{Class, PathState, Sample, SenderEvent, Why};
 
+/// A primary's rate counts once it has sent for this long, or for ten round trips if that is longer.
+const SETTLED: Span = Span::from_millis(1_500);
+
 impl Sender {
     /// How long a path may go without progress.
     fn patience(&self, now: Time, path: &Path) -> Span {
@@ -123,12 +126,18 @@ impl Sender {
         }
     }
 
-    /// Whether the primaries alone would need too long for what is left; once they do, until it is half of that.
+    /// Whether the primaries alone would need too long for what is left; once they do, until it is half of that. What a primary
+    /// carries in slow start is no measure of when it is full.
     fn needs_overflow(&self, now: Time) -> bool {
         let helping =
             self.paths.values().any(|path| path.traits.class == Class::Overflow && path.is_usable() && path.proven);
         let rate: f64 =
             self.paths.values().filter(|path| path.traits.class == Class::Primary).map(|path| path.rate(now)).sum();
+        let unsettled = |path: &Path| path.first_sent.is_none_or(|sent| now - sent < SETTLED.max(path.rtt() * 10));
+        let mut primaries = self.paths.values().filter(|p| p.traits.class == Class::Primary && p.is_usable());
+        if !helping && primaries.any(unsettled) {
+            return false;
+        }
         let allowed = self.config.overflow_after.as_secs_f64() / if helping { 2.0 } else { 1.0 };
         rate > 0.0 && self.remaining().as_f64() / rate > allowed
     }

@@ -66,6 +66,8 @@ pub struct Outcome {
     pub events: Vec<(Time, SenderEvent)>,
     /// When each link's last byte that arrived first arrived, in seconds.
     pub last_first: Vec<f64>,
+    /// Bytes that each link brought over first.
+    pub brought: Vec<u64>,
 }
 
 pub struct World {
@@ -110,6 +112,7 @@ impl World {
                 adjustments: Vec::new(),
                 events: Vec::new(),
                 last_first: vec![0.0; links.len()],
+                brought: vec![0; links.len()],
             },
             reconnect: true,
         };
@@ -131,7 +134,7 @@ impl World {
         self.sender.handle_path_open(
             self.now,
             PathId(id as u32),
-            PathTraits { group: link as u32, rtt, ..PathTraits::default() },
+            PathTraits { group: link as u32, rtt, class: self.links[link].spec.class },
         );
         self.admit(self.now, Event::Pump(id));
         self.admit(self.now + Span::from_millis(50), Event::Sample(id));
@@ -227,6 +230,7 @@ impl World {
             let fresh = self.receiver.handle_data(extent).expect("a good extent");
             for piece in fresh.pieces {
                 self.outcome.last_first[link] = self.now.as_secs_f64();
+                self.outcome.brought[link] += piece.len;
                 self.receiver.handle_written(piece).expect("a good piece");
             }
             self.receiver.handle_hash(extent.start / transfer::BLOCK, Cv([0; 32])).expect("a good hash");

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use transfer::{Extent, ExtentSet};
+use transfer::{Class, Extent, ExtentSet};
 use units::{Bytes, Rate, Span, Time};
 
 /// Payload of a packet, and its size on the link.
@@ -19,6 +19,8 @@ pub struct LinkSpec {
     pub loss: f64,
     /// Whether anything comes back.
     pub returns: bool,
+    /// What the sender may use it for.
+    pub class: Class,
 }
 
 impl LinkSpec {
@@ -29,12 +31,17 @@ impl LinkSpec {
             queue: Bytes::kib(queue_kib),
             loss: 0.0,
             returns: true,
+            class: Class::Primary,
         }
     }
 
     pub fn then(mut self, at: f64, mbit: f64) -> LinkSpec {
         self.rates.push((Time::ZERO + Span::from_secs_f64(at), Rate::from_bits_f64(mbit * 1e6)));
         self
+    }
+
+    pub fn of_class(self, class: Class) -> LinkSpec {
+        LinkSpec { class, ..self }
     }
 
     pub fn rate(&self, now: Time) -> Rate {

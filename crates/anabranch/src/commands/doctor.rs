@@ -1,0 +1,213 @@
+//! `doctor`: what holds the paths back, and the command that mends it.
+
+use net::doctor::{Connection, Examination, Finding, Scope, Severity, examine};
+use net::{PathProbe, PathSpec, Remote, SendOptions};
+use report::{Align, Table};
+use serde::Serialize;
+use units::{Rate, Span};
+
+use super::paths::{probing, runtime};
+use super::send::known_credential;
+use crate::config::Config;
+use crate::dirs::Dirs;
+use crate::sanitize::{clean, plainly};
+use crate::token::TokenSource;
+use crate::transfer::Ended;
+
+/// Raised when a key of the JSON form changes its meaning or goes away.
+const VERSION: u32 = 1;
+/// The exit code where something holds a path back.
+const TROUBLE: u8 = 1;
+
+/// Arguments of `doctor`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Examine the paths to this host; with its token, or if its key is known, data flows over each alone and then over all together
+    /// (two seconds each) [default: this host only]
+    #[arg(value_name = "HOST[:PORT]")]
+    to: Option<Remote>,
+    /// A path to examine, as for send; may be repeated [default: those of the configuration file, or every one there is]
+    #[arg(long = "path", value_name = "IF[,cap=SIZE/month][,to=ADDR]", requires = "to")]
+    paths: Vec<PathSpec>,
+    /// Write what is found as one JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    token: TokenSource,
+}
+
+/// `anabranch doctor`.
+///
+/// # Errors
+/// [`Ended::Code`] with 1 if something holds a path back; those of finding paths.
+pub(crate) fn run(args: &Args) -> Result<(), Ended> {
+    let dirs = Dirs::from_env();
+    let config = Config::load(None, &dirs)?;
+    let paths = if args.paths.is_empty() { config.send.paths } else { args.paths.clone() };
+    let scope = match &args.to {
+        None => Scope::Host,
+        Some(remote) => match known_credential(&args.token, remote, &dirs)? {
+            Some(credential) => {
+                let options = probing(remote, credential, &paths, &dirs)?;
+                Scope::Receiver(Box::new(SendOptions { no_paths: config.send.no_paths, ..options }))
+            }
+            None => Scope::Remote(remote.clone(), paths),
+        },
+    };
+    let found = runtime()?.block_on(examine(&scope))?;
+    if args.json {
+        let report = Report::of(&found);
+        println!("{}", serde_json::to_string(&report).expect("numbers and strings have a JSON form"));
+    } else {
+        show(&found);
+        if matches!(scope, Scope::Remote(..)) {
+            println!("\nWith the receiver's token (--token-file, --token-stdin) data flows, and more can be seen.");
+        }
+    }
+    if found.all_is_well() { Ok(()) } else { Err(Ended::Code(TROUBLE)) }
+}
+
+fn show(found: &Examination) {
+    if !found.probes.is_empty() {
+        print!("{}", probes(&found.probes, &found.together));
+    }
+    if !found.connections.is_empty() {
+        print!("{}", connections(&found.connections));
+    }
+    let tables = !found.probes.is_empty() || !found.connections.is_empty();
+    for (number, finding) in found.findings.iter().enumerate() {
+        if number > 0 || tables {
+            println!();
+        }
+        print!("{}", lines(finding));
+    }
+    if found.all_is_well() {
+        println!("{}Nothing holds a path back.", if tables || !found.findings.is_empty() { "\n" } else { "" });
+    }
+}
+
+fn milliseconds(span: Span) -> String {
+    format!("{:.1} ms", span.as_secs_f64() * 1e3)
+}
+
+fn probes(probes: &[PathProbe], together: &[Rate]) -> Table {
+    let mut table = Table::new([
+        ("path", Align::Left),
+        ("to", Align::Left),
+        ("round trip", Align::Right),
+        ("alone", Align::Right),
+        ("together", Align::Right),
+    ]);
+    let mut alone = Rate::ZERO;
+    for (probe, together) in probes.iter().zip(together) {
+        let (rtt, rate, together) = match &probe.carries {
+            Ok(carries) => {
+                alone = alone + carries.rate;
+                (milliseconds(carries.rtt), carries.rate.to_string(), together.to_string())
+            }
+            Err(_) => ("-".into(), "nothing".into(), "-".into()),
+        };
+        table.row([probe.name.clone(), probe.remote.to_string(), rtt, rate, together]);
+    }
+    if probes.len() > 1 {
+        let all: Rate = together.iter().copied().sum();
+        table.row(["all".into(), String::new(), String::new(), alone.to_string(), all.to_string()]);
+    }
+    table
+}
+
+fn connections(connections: &[Connection]) -> Table {
+    let mut table = Table::new([("interface", Align::Left), ("to", Align::Left), ("connects in", Align::Right)]);
+    for connection in connections {
+        let opened =
+            connection.opened.as_ref().map_or_else(|why| plainly(why).to_lowercase(), |span| milliseconds(*span));
+        table.row([connection.interface.clone(), connection.remote.to_string(), opened]);
+    }
+    table
+}
+
+fn lines(finding: &Finding) -> String {
+    let severity = match finding.severity {
+        Severity::Trouble => "trouble",
+        Severity::Note => "note",
+    };
+    let subject = if finding.subject.is_empty() { String::new() } else { format!("{}: ", clean(&finding.subject)) };
+    let mut text = format!("{severity} ({}): {subject}{}\n", finding.check, plainly(&finding.text));
+    if let Some(mend) = &finding.mend {
+        let place = if mend.at_receiver { "on the receiving machine: " } else { "" };
+        text.push_str("    ");
+        text.push_str(place);
+        text.push_str(&mend.command);
+        text.push('\n');
+    }
+    text
+}
+
+#[derive(Debug, Serialize)]
+struct Report<'a> {
+    v: u32,
+    well: bool,
+    findings: Vec<FindingEntry<'a>>,
+    paths: Vec<PathEntry<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct FindingEntry<'a> {
+    check: &'a str,
+    severity: &'static str,
+    subject: Option<&'a str>,
+    text: &'a str,
+    mend: Option<&'a str>,
+    mend_at: Option<&'static str>,
+}
+
+#[derive(Debug, Serialize)]
+struct PathEntry<'a> {
+    name: &'a str,
+    remote: String,
+    rtt: Option<f64>,
+    alone: Option<u64>,
+    together: Option<u64>,
+    loss: Option<f64>,
+    error: Option<&'a str>,
+}
+
+impl Report<'_> {
+    fn of(found: &Examination) -> Report<'_> {
+        let findings = found.findings.iter().map(|finding| FindingEntry {
+            check: finding.check,
+            severity: if finding.severity == Severity::Trouble { "trouble" } else { "note" },
+            subject: Some(finding.subject.as_str()).filter(|subject| !subject.is_empty()),
+            text: &finding.text,
+            mend: finding.mend.as_ref().map(|mend| mend.command.as_str()),
+            mend_at: finding.mend.as_ref().map(|mend| if mend.at_receiver { "receiver" } else { "here" }),
+        });
+        let probed = found.probes.iter().zip(&found.together).map(|(probe, together)| {
+            let carries = probe.carries.as_ref().ok();
+            PathEntry {
+                name: &probe.name,
+                remote: probe.remote.to_string(),
+                rtt: carries.map(|carries| carries.rtt.as_secs_f64()),
+                alone: carries.map(|carries| carries.rate.as_bits()),
+                together: carries.map(|_| together.as_bits()),
+                loss: carries.map(|carries| carries.loss),
+                error: probe.carries.as_ref().err().map(String::as_str),
+            }
+        });
+        let connected = found.connections.iter().map(|connection| PathEntry {
+            name: &connection.interface,
+            remote: connection.remote.to_string(),
+            rtt: connection.opened.as_ref().ok().map(|span| span.as_secs_f64()),
+            alone: None,
+            together: None,
+            loss: None,
+            error: connection.opened.as_ref().err().map(String::as_str),
+        });
+        Report {
+            v: VERSION,
+            well: found.all_is_well(),
+            findings: findings.collect(),
+            paths: probed.chain(connected).collect(),
+        }
+    }
+}

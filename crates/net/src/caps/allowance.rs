@@ -1,0 +1,339 @@
+//! What one transfer has booked for an interface, and how much of it is used.
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use sys::sockopt::TcpInfo;
+use units::{Bytes, Rate, Span};
+
+use super::{Booking, Ledger, Month};
+use crate::{Cap, Error};
+
+/// What a transfer may move over an interface before it has to book again. Given back when it ends; after a crash what was booked
+/// counts as carried.
+#[derive(Debug)]
+pub(crate) struct Allowance {
+    ledger: Ledger,
+    interface: String,
+    cap: Option<Cap>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    month: Month,
+    booked: Bytes,
+    used: Bytes,
+    /// What the interface carried in this month at the last booking, by all transfers, and what they have booked.
+    total: Bytes,
+    /// Why nothing more can be booked.
+    refused: Option<String>,
+    under_way: bool,
+}
+
+/// Whether there is room for more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// There is.
+    Yes,
+    /// Once more is booked.
+    Later,
+    /// Not in this month.
+    Never,
+}
+
+/// Booked at once: at least this, and what the connection carries in this time. It is what a crash wastes.
+const AT_LEAST: Bytes = Bytes::kib(512);
+const AHEAD: Span = Span::from_secs(1);
+/// Not given to new data: acknowledgements, retransmissions and farewells of what is under way.
+const RESERVE: Bytes = Bytes::kib(32);
+/// Not worth opening a connection for.
+const CRUMBS: Bytes = Bytes::kib(32);
+
+impl Allowance {
+    /// Books the beginning. None if `interface` has no cap, and never had one that its traffic is counted for.
+    ///
+    /// # Errors
+    /// [`Error::System`] if the count can't be kept.
+    pub(crate) fn open(
+        ledger: Ledger,
+        interface: &str,
+        cap: Option<Cap>,
+        month: Month,
+    ) -> Result<Option<Allowance>, Error> {
+        if cap.is_none() && !ledger.knows(interface) {
+            return Ok(None);
+        }
+        let state = State {
+            month,
+            booked: Bytes::ZERO,
+            used: Bytes::ZERO,
+            total: Bytes::ZERO,
+            refused: None,
+            under_way: false,
+        };
+        let allowance = Allowance { ledger, interface: interface.to_string(), cap, state: Mutex::new(state) };
+        allowance.try_book(AT_LEAST, month).map_err(|source| {
+            let file = allowance.ledger.file(interface);
+            Error::System { action: format!("keep count of what {interface} carries in {}", file.display()), source }
+        })?;
+        Ok(Some(allowance))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no panic while held")
+    }
+
+    /// Why nothing can be sent over the interface in this month any more, if so.
+    pub(crate) fn used_up(&self) -> Option<String> {
+        let state = self.state();
+        let gone = state.used + RESERVE + CRUMBS > state.booked;
+        state.refused.clone().filter(|_| gone)
+    }
+
+    /// Whether `more` bytes may be sent.
+    fn room(&self, more: Bytes) -> Room {
+        let state = self.state();
+        if self.cap.is_none() || state.used + more + RESERVE <= state.booked {
+            Room::Yes
+        } else if state.refused.is_some() {
+            Room::Never
+        } else {
+            Room::Later
+        }
+    }
+
+    /// Whether it is time to call [`Allowance::book`] for a connection of that rate; true once until it was called.
+    fn wants(&self, rate: Rate) -> bool {
+        let mut state = self.state();
+        let due = !state.under_way && state.refused.is_none() && state.booked - state.used < ahead(rate);
+        state.under_way |= due;
+        due
+    }
+
+    /// Books enough for a connection of that rate. Takes as long as a disk takes to sync.
+    fn book(&self, rate: Rate, month: Month) {
+        let want = AT_LEAST.max(ahead(rate));
+        let booked = self.try_book(want, month);
+        let mut state = self.state();
+        state.under_way = false;
+        if let Err(error) = booked
+            && self.cap.is_some()
+        {
+            let file = self.ledger.file(&self.interface);
+            state.refused = Some(format!("it has a cap, and the count in {} can't be kept: {error}", file.display()));
+        }
+    }
+
+    fn try_book(&self, want: Bytes, month: Month) -> io::Result<()> {
+        self.turn_over(month)?;
+        let Booking { granted, total } =
+            self.ledger.book(&self.interface, month, want, self.cap.map(|cap| cap.bytes))?;
+        let mut state = self.state();
+        state.booked += granted;
+        state.total = total;
+        if let Some(cap) = self.cap
+            && granted < want
+        {
+            let file = self.ledger.file(&self.interface);
+            state.refused = Some(format!("its cap of {cap} is used up for {month}, see {}", file.display()));
+        }
+        Ok(())
+    }
+
+    /// Closes the books of a month that is over.
+    fn turn_over(&self, month: Month) -> io::Result<()> {
+        let (old, booked, used) = {
+            let mut state = self.state();
+            if state.month == month {
+                return Ok(());
+            }
+            let former = (state.month, state.booked, state.used);
+            (state.month, state.booked, state.used) = (month, Bytes::ZERO, Bytes::ZERO);
+            former
+        };
+        self.settle(old, booked, used)
+    }
+
+    /// Writes down what was used in the place of what was booked.
+    fn settle(&self, month: Month, booked: Bytes, used: Bytes) -> io::Result<()> {
+        if booked > used {
+            self.ledger.give_back(&self.interface, month, booked - used)
+        } else {
+            self.ledger.book(&self.interface, month, used - booked, None).map(drop)
+        }
+    }
+}
+
+impl Drop for Allowance {
+    fn drop(&mut self) {
+        let (month, booked, used) = {
+            let state = self.state();
+            (state.month, state.booked, state.used)
+        };
+        // Whoever could be told is gone; what was booked then counts as carried.
+        let _ = self.settle(month, booked, used);
+    }
+}
+
+fn ahead(rate: Rate) -> Bytes {
+    (rate * AHEAD).max(Bytes(AT_LEAST.0 / 2))
+}
+
+/// What one connection moves, in IP packets of both directions.
+#[derive(Debug)]
+pub(crate) struct Account {
+    allowance: Arc<Allowance>,
+    /// IP and TCP headers of a packet, timestamps included.
+    headers: u64,
+    counted: Bytes,
+}
+
+impl Account {
+    pub(crate) fn new(allowance: &Arc<Allowance>, ipv6: bool) -> Account {
+        let headers = if ipv6 { 40 + 32 } else { 20 + 32 };
+        Account { allowance: Arc::clone(allowance), headers, counted: Bytes::ZERO }
+    }
+
+    /// What the kernel counted so far, and what it holds to be sent.
+    pub(crate) fn count(&mut self, info: &TcpInfo) {
+        let queued = info.unsent.div_ceil(u64::from(info.mss.max(1)));
+        let packets = info.segments_out + info.segments_in + queued;
+        let total = Bytes(info.bytes_sent + info.unsent + info.bytes_received + self.headers * packets);
+        let mut state = self.allowance.state();
+        state.used = state.used + total - self.counted;
+        self.counted = total;
+    }
+
+    /// `payload` was handed to the kernel since the last [`Account::count`], which will know better.
+    pub(crate) fn expect(&mut self, payload: Bytes) {
+        let wire = Bytes(payload.0 + payload.0 / 16);
+        self.allowance.state().used += wire;
+        self.counted += wire;
+    }
+
+    /// Whether `more` bytes of payload may be sent.
+    pub(crate) fn room(&self, more: Bytes) -> Room {
+        self.allowance.room(Bytes(more.0 + more.0 / 16))
+    }
+
+    /// Books more in time, without making the caller wait.
+    pub(crate) fn keep_ahead(&self, rate: Rate) {
+        if self.allowance.wants(rate) {
+            let allowance = Arc::clone(&self.allowance);
+            tokio::task::spawn_blocking(move || allowance.book(rate, crate::wall::month()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::PathBuf;
+
+    use super::*;
+
+    const NOVEMBER: Month = Month { year: 2026, month: 11 };
+    const DECEMBER: Month = Month { year: 2026, month: 12 };
+
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> Scratch {
+            let path = std::env::temp_dir().join(format!("anabranch-allowance-{name}-{}", std::process::id()));
+            let _ = fs::remove_dir_all(&path);
+            Scratch(path)
+        }
+
+        fn open(&self, cap: Option<Cap>) -> Option<Arc<Allowance>> {
+            Allowance::open(Ledger::new(&self.0), "usb0", cap, NOVEMBER).expect("a folder").map(Arc::new)
+        }
+
+        fn capped(&self, bytes: Bytes) -> Arc<Allowance> {
+            self.open(Some(Cap { bytes })).expect("it has a cap")
+        }
+
+        fn lines(&self) -> Vec<String> {
+            let text = fs::read_to_string(self.0.join("usb0")).expect("a file");
+            text.lines().filter(|line| !line.starts_with('#')).map(str::to_string).collect()
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn moved(bytes: u64) -> TcpInfo {
+        TcpInfo { bytes_sent: bytes, mss: 1_448, ..TcpInfo::default() }
+    }
+
+    #[test]
+    fn what_was_not_used_is_given_back() {
+        let scratch = Scratch::new("back");
+        let allowance = scratch.capped(Bytes::mib(10));
+        let mut account = Account::new(&allowance, false);
+        account.expect(Bytes(50_000));
+        account.count(&TcpInfo { segments_out: 40, segments_in: 20, ..moved(52_000) });
+        assert_eq!(scratch.lines(), [format!("2026-11 {}", AT_LEAST.0)], "booked ahead");
+        drop((account, allowance));
+        assert_eq!(scratch.lines(), [format!("2026-11 {}", 52_000 + 60 * 52)]);
+    }
+
+    #[test]
+    fn a_cap_ends_it() {
+        let scratch = Scratch::new("ends");
+        let allowance = scratch.capped(Bytes::kib(600));
+        let mut account = Account::new(&allowance, false);
+        account.count(&moved(400 * 1_024));
+        assert_eq!(account.room(Bytes::kib(90)), Room::Later, "only what is booked");
+        assert!(allowance.wants(Rate::kbit(100)) && !allowance.wants(Rate::kbit(100)), "once");
+        allowance.book(Rate::kbit(100), NOVEMBER);
+        assert_eq!(account.room(Bytes::kib(90)), Room::Yes);
+        assert_eq!(allowance.used_up(), None);
+        account.count(&moved(540 * 1_024));
+        assert_eq!(account.room(Bytes::kib(90)), Room::Never);
+        let why = allowance.used_up().expect("nothing left");
+        assert!(why.starts_with("its cap of 614.4 kB a month is used up for 2026-11"), "{why}");
+        // The next transfer sees it from the beginning.
+        drop((account, allowance));
+        assert!(scratch.capped(Bytes::kib(600)).used_up().is_some());
+        assert!(scratch.capped(Bytes::mib(600)).used_up().is_none(), "a higher cap leaves room");
+    }
+
+    #[test]
+    fn a_new_month_begins_at_nothing() {
+        let scratch = Scratch::new("month");
+        let allowance = scratch.capped(Bytes::kib(512));
+        let mut account = Account::new(&allowance, true);
+        account.count(&moved(300_000));
+        allowance.book(Rate::ZERO, DECEMBER);
+        account.count(&moved(400_000));
+        drop((account, allowance));
+        assert_eq!(scratch.lines(), ["2026-11 300000", "2026-12 100000"]);
+    }
+
+    #[test]
+    fn what_was_once_capped_is_counted_without_one_too() {
+        let scratch = Scratch::new("counted");
+        assert!(scratch.open(None).is_none());
+        drop(scratch.capped(Bytes::mib(1)));
+        let allowance = scratch.open(None).expect("counted since");
+        let mut account = Account::new(&allowance, false);
+        account.count(&moved(5_000_000));
+        assert_eq!(account.room(Bytes::mib(100)), Room::Yes);
+        drop((account, allowance));
+        assert_eq!(scratch.lines(), ["2026-11 5000000"]);
+    }
+
+    #[test]
+    fn a_count_that_cannot_be_kept_is_an_error() {
+        let scratch = Scratch::new("error");
+        fs::create_dir_all(&scratch.0).expect("a folder");
+        fs::write(scratch.0.join("usb0"), "much\n").expect("a file");
+        let error = Allowance::open(Ledger::new(&scratch.0), "usb0", Some(Cap { bytes: Bytes(1) }), NOVEMBER)
+            .expect_err("no count");
+        assert!(error.to_string().contains("line 1: 'much'"), "{error}");
+    }
+}
