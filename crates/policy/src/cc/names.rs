@@ -80,11 +80,14 @@ pub const NAMES: &[Known] = &[
     Known {
         name: "bbr",
         summary: "sends at the bandwidth it measures, with little in the queue (BBR version 3, draft-ietf-ccwg-bbr)",
-        parameters: &[Parameter {
-            name: "seed",
-            default: "1",
-            summary: "of the random waits between probes, a whole number",
-        }],
+        parameters: &[
+            Parameter {
+                name: "tolerance",
+                default: "0",
+                summary: "share of losses in a round trip that is taken for the path's own, 0 as drafted to 0.5",
+            },
+            Parameter { name: "seed", default: "1", summary: "of the random waits between probes, a whole number" },
+        ],
         make: bbr,
     },
     Known {
@@ -291,7 +294,8 @@ fn fast(settings: &Settings<'_>) -> Result<Box<dyn Controller>, UnknownControlle
 
 fn bbr(settings: &Settings<'_>) -> Result<Box<dyn Controller>, UnknownController> {
     let seed = settings.get("seed", |_: &u64| true)?;
-    Ok(Box::new(Uncoupled::new(Bbr::new(Seed(seed)))))
+    let tolerance = settings.number("tolerance", |share| (0.0..=0.5).contains(&share))?;
+    Ok(Box::new(Uncoupled::new(Bbr::new(Seed(seed)).with_tolerance(tolerance))))
 }
 
 fn waimd(settings: &Settings<'_>) -> Result<Box<dyn Controller>, UnknownController> {

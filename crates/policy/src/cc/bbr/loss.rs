@@ -1,6 +1,6 @@
 //! What losses say: the short-term bounds, whether too much was in flight, recovery and its undoing (sections 5.5.10, 5.5.11 and 5.6.4.4).
 
-use units::{Rate, Time};
+use units::{Bytes, Rate, Time};
 
 use super::{Bbr, Lost, Sample, State, UNBOUNDED, UNBOUNDED_RATE, percent};
 
@@ -22,6 +22,8 @@ pub(super) struct Loss {
     is_in_round: bool,
     round_delivered: u64,
     is_round_start: bool,
+    /// Delivered and lost when this round trip began; `None` once a mark came in it.
+    unmarked_since: Option<(u64, u64)>,
     /// How many times losses showed in this round trip, and when last.
     events: u32,
     last_event: Option<Time>,
@@ -47,6 +49,7 @@ impl Loss {
             is_in_round: false,
             round_delivered: 0,
             is_round_start: false,
+            unmarked_since: Some((0, 0)),
             events: 0,
             last_event: None,
             prior_window: 0,
@@ -90,9 +93,20 @@ impl Bbr {
         }
         self.update_max_bandwidth(sample);
         if self.loss.is_round_start {
-            self.adapt_short_term();
+            if !self.is_tolerable() {
+                self.adapt_short_term();
+            }
             self.loss.is_in_round = false;
+            self.loss.unmarked_since = Some((self.delivered, self.lost));
         }
+    }
+
+    /// Whether this round trip lost so little that it says nothing of congestion. Never by the draft, which tolerates nothing.
+    fn is_tolerable(&self) -> bool {
+        let Some((delivered, lost)) = self.loss.unmarked_since else { return false };
+        let (delivered, lost) = (self.delivered.saturating_sub(delivered), self.lost.saturating_sub(lost));
+        let share = Bytes(lost).as_f64() / Bytes(delivered.saturating_add(lost).max(1)).as_f64();
+        self.tolerance > 0.0 && share <= self.tolerance
     }
 
     /// `AdaptLowerBoundsFromCongestion`.
@@ -165,6 +179,7 @@ impl Bbr {
     /// A mark says what a loss rate beyond the threshold does.
     pub(super) fn handle_mark(&mut self, now: Time, in_flight: u64) {
         self.note_loss();
+        self.loss.unmarked_since = None;
         if self.state == State::Startup {
             self.end_startup();
         } else if self.probe.is_sampling {
