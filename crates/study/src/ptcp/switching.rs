@@ -60,11 +60,12 @@ fn direction(verdict: &mut Verdict, curves: &Curves, what: &str, up: bool) {
     }
 }
 
-fn outcome(title: &str, unit: Axis, swept: &Swept, curves: Curves, verdict: Verdict) -> Outcome {
+fn outcome(title: &str, unit: Axis, swept: &Swept, curves: Curves, verdict: Verdict, bound: Option<Series>) -> Outcome {
     let mut panel = Panel::new(Axis::new("subflows of a connection", "").log(), unit.from(0.0)).height(300);
     for (curve, (_, label)) in curves.into_iter().zip(KINDS) {
         panel = panel.series(Series::means(label, known(curve)).joined());
     }
+    panel = bound.into_iter().fold(panel, Panel::series);
     let caption = format!("Means of {} with 95 % confidence intervals.", swept.seeds());
     Outcome {
         verdict,
@@ -83,7 +84,14 @@ pub(super) fn one(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
     let curves = curves(&swept, |run, kind| goodput(&swept, run, kind, kind))?;
     let mut verdict = Verdict::default();
     direction(&mut verdict, &curves, "goodput", true);
-    Ok(outcome("One striped connection among nine of TCP", Axis::new("goodput", "Mbit/s"), &swept, curves, verdict))
+    Ok(outcome(
+        "One striped connection among nine of TCP",
+        Axis::new("goodput", "Mbit/s"),
+        &swept,
+        curves,
+        verdict,
+        None,
+    ))
 }
 
 pub(super) fn utilisation(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
@@ -101,7 +109,14 @@ pub(super) fn utilisation(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
             curve.last().and_then(|(_, mean)| *mean),
         ));
     }
-    Ok(outcome("What all links carry", Axis::new("carried by all links", "Mbit/s"), &swept, curves, verdict))
+    Ok(outcome(
+        "What all links carry",
+        Axis::new("carried by all links", "Mbit/s"),
+        &swept,
+        curves,
+        verdict,
+        Some(Series::level("all that they could", CAPACITY)),
+    ))
 }
 
 pub(super) fn fairness(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
@@ -110,5 +125,5 @@ pub(super) fn fairness(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
     let mut verdict = Verdict::default();
     direction(&mut verdict, &curves, "unfairness", false);
     let axis = Axis::new("standard deviation over mean of the goodputs", "");
-    Ok(outcome("Unfairness among ten striped connections", axis, &swept, curves, verdict))
+    Ok(outcome("Unfairness among ten striped connections", axis, &swept, curves, verdict, None))
 }
