@@ -322,3 +322,10 @@ async fn a_receiver_that_says_it_is_reading_is_waited_for() {
     assert!(error.to_string().contains("done reading"), "{error}");
     assert!(began.elapsed() > Duration::from_secs(4));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receiver_that_agrees_and_says_nothing_is_left() {
+    let want = Frame::Want(vec![Range { start: 0, len: 1 }]);
+    let error = answered("silent", 0, vec![want, Frame::Ready]).await;
+    assert_eq!(error.exit_code(), 6, "{error}");
+}

@@ -49,6 +49,9 @@ const UNSENT_LEAST: Bytes = Bytes::kib(8);
 const UNSENT_MOST: Bytes = Bytes::mib(1);
 /// A silent path is asked for a sign of life this often.
 const PING_EVERY: Span = Span::from_secs(1);
+/// A receiver that says nothing for so long, though its host acknowledges what we ask, does not want to: longer than what a narrow path may
+/// have queued before the question.
+const SILENCE: Span = Span::from_secs(if cfg!(test) { 4 } else { 120 });
 
 /// What is under way when a cap is reached has so long to be acknowledged.
 const LAST_WORDS: Span = Span::from_secs(10);
@@ -78,6 +81,7 @@ pub(crate) struct Carrier<'a> {
     rate: Rate,
     next_sample: Time,
     next_ping: Time,
+    last_heard: Time,
 }
 
 impl<'a> Carrier<'a> {
@@ -106,6 +110,7 @@ impl<'a> Carrier<'a> {
             rate: Rate::ZERO,
             next_sample: now,
             next_ping: now + PING_EVERY,
+            last_heard: now,
         }
     }
 
@@ -129,6 +134,9 @@ impl<'a> Carrier<'a> {
                 self.conn.push(&Frame::Ping(now.as_nanos()));
                 self.conn.try_flush()?;
             }
+            if now >= self.last_heard + SILENCE {
+                return Err(ConnError::Silent(std::time::Duration::from_nanos(SILENCE.as_nanos())));
+            }
             if self.has_ended(now) {
                 self.conn.close();
                 return Ok(Parting::UsedUp);
@@ -149,7 +157,8 @@ impl<'a> Carrier<'a> {
     /// Takes in what arrived.
     fn take_in(&mut self) -> Result<(), ConnError> {
         if self.conn.try_fill(wire::frame::MAX_BODY)? > 0 {
-            self.next_ping = self.session.clock.now() + PING_EVERY;
+            self.last_heard = self.session.clock.now();
+            self.next_ping = self.last_heard + PING_EVERY;
         }
         let session = self.session;
         let mut pong = None;
