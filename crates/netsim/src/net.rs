@@ -120,13 +120,13 @@ pub(crate) struct Net<P> {
     pub(crate) out: Out<P>,
     /// The links of all routes, one route behind the other.
     hops: Vec<u32>,
-    jitters: Vec<Option<Jitter<Ticket>>>,
+    jitters: Vec<Option<Box<Jitter<Ticket>>>>,
     pub(crate) totals: Totals,
     pub(crate) digest: Digest,
 }
 
 impl<P: Packet> Net<P> {
-    pub(crate) fn new(ports: Vec<Port<P>>, hops: Vec<u32>, jitters: Vec<Option<Jitter<Ticket>>>) -> Net<P> {
+    pub(crate) fn new(ports: Vec<Port<P>>, hops: Vec<u32>, jitters: Vec<Option<Box<Jitter<Ticket>>>>) -> Net<P> {
         Net {
             agenda: Agenda::default(),
             ports,
@@ -354,7 +354,7 @@ impl<P: Packet> Net<P> {
 
     /// Packets under way.
     pub(crate) fn held(&self) -> u64 {
-        let jittered: u64 = self.jitters.iter().flatten().map(Jitter::held).sum();
+        let jittered: u64 = self.jitters.iter().flatten().map(|jitter| jitter.held()).sum();
         let on_links = |port: &Port<P>| match &port.way {
             Way::Faithful(way) => way.held(),
             Way::Lossy(way) => way.held(),

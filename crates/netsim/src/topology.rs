@@ -341,7 +341,7 @@ impl Topology {
         let sites = || self.hosts.iter().map(|node| &self.nodes[*node as usize]);
         let jitter = |node: &Node| {
             let stream = || seed.stream(&format!("jitter/{}", node.name));
-            (node.jitter > Span::ZERO).then(|| Jitter::new(node.jitter, stream()))
+            (node.jitter > Span::ZERO).then(|| Box::new(Jitter::new(node.jitter, stream())))
         };
         let jitters = sites().map(jitter).collect();
         let hosts = sites().zip(0..).map(|(node, id)| {

@@ -217,13 +217,19 @@ impl Scoreboard {
     }
 
     /// Marks everything in flight as lost, and hands it over.
-    pub(super) fn lose_all(&mut self, mut each: impl FnMut(Record)) {
-        for record in self.records.iter_mut().filter(|record| record.state == State::InFlight) {
-            record.state = State::Lost;
-            self.lost += u64::from(record.span);
-            each(*record);
+    pub(super) fn lose_all(&mut self, mut each: impl FnMut(&Record)) {
+        for record in &mut self.records {
+            if self.in_flight == 0 {
+                // When the timer runs out again, that is so behind the first.
+                break;
+            }
+            if record.state == State::InFlight {
+                record.state = State::Lost;
+                self.in_flight -= u64::from(record.span);
+                self.lost += u64::from(record.span);
+                each(record);
+            }
         }
-        self.in_flight = 0;
         self.repeat_from = 0;
     }
 
