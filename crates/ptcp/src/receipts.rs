@@ -21,8 +21,8 @@ pub(crate) struct Receipts {
     /// Everything below is taken for seen.
     floor: u64,
     largest: Option<Newest>,
-    /// A number of each range that changed of late below the highest one, the latest first.
-    recent: VecDeque<u64>,
+    /// A number of each range that changed of late below the highest one, the latest first. `None` where there is nothing to say of it any more.
+    recent: VecDeque<Option<u64>>,
     marks: u8,
     /// Since the last acknowledgement.
     unacked: u32,
@@ -87,7 +87,7 @@ impl Receipts {
     }
 
     fn note_recent(&mut self, number: u64) {
-        self.recent.push_front(number);
+        self.recent.push_front(Some(number));
         self.recent.truncate(RECENT);
     }
 
@@ -124,7 +124,7 @@ impl Receipts {
     }
 
     /// The acknowledgement, but for what concerns the connection.
-    pub(crate) fn ack(&self, now: Time, path: u16) -> Option<Ack> {
+    pub(crate) fn ack(&mut self, now: Time, path: u16) -> Option<Ack> {
         let newest = self.largest?;
         let mut ack =
             Ack { largest: newest.number, path, marks: self.marks, one_way: newest.one_way, ..Ack::default() };
@@ -132,12 +132,20 @@ impl Receipts {
         let (top, _) = self.numbers.around(newest.number).unwrap_or((newest.number, newest.number + 1));
         ack.first = short(newest.number + 1 - top);
         let (mut slot, mut before) = (0, None);
-        for number in &self.recent {
-            let Some((from, to)) = self.numbers.around(*number) else { continue };
-            if from == top || before == Some(from) || slot == ack.older.len() {
+        for recent in &mut self.recent {
+            if slot == ack.older.len() {
+                break;
+            }
+            let Some((from, to)) = recent.and_then(|number| self.numbers.around(number)) else { continue };
+            let back = newest.number.checked_sub(to - 1).filter(|_| from != top);
+            let Some(back) = back.and_then(|back| u16::try_from(back).ok()) else {
+                // It joined the highest range, or is too far below: that stays so, and need not be looked up each time.
+                *recent = None;
+                continue;
+            };
+            if before == Some(from) {
                 continue;
             }
-            let Ok(back) = u16::try_from(newest.number - (to - 1)) else { continue };
             ack.older[slot] = PacketRange { back, len: short(to - from) };
             before = Some(from);
             slot += 1;

@@ -8,7 +8,7 @@ use super::bounds::MAX_COPIES;
 use super::{Connection, Event, State, Transmit};
 use crate::path::{Binding, Control, Life, Path};
 use crate::receipts::stamp_of;
-use crate::stream::send::{Piece, SendStream};
+use crate::stream::send::Piece;
 use crate::subflow::Subflow;
 
 /// Packets of another path that are looked at for one that is worth repeating.
@@ -17,6 +17,15 @@ const LOOK: usize = 64;
 const DEAF: Span = Span::from_secs(1);
 /// How much slower a path has to be before what it holds up is repeated and its window cut.
 const SLOWER: u64 = 4;
+
+/// What waits in the streams.
+struct Waiting {
+    /// Whether anything is to be sent, or under way.
+    is_busy: bool,
+    /// The stream that the next packet is for: what was sent before goes first, then new data of streams in turns.
+    next: Option<u32>,
+    backlog: Backlog,
+}
 
 impl Connection {
     /// The next packet to send. Call it until there is none, after everything else.
@@ -184,12 +193,12 @@ impl Connection {
     #[inline]
     fn poll_data(&mut self, now: Time) -> Option<Transmit> {
         self.wake = None;
-        if !self.sending.values().any(SendStream::is_busy) {
+        let credit = self.flow.credit();
+        let waiting = self.waiting(credit);
+        if !waiting.is_busy {
             // As at the end that only receives.
             return None;
         }
-        let credit = self.flow.credit();
-        let has_data = self.sending.values().any(|sending| sending.is_ready(credit));
         let has_room = self.look(now);
         if has_room
             && self.scheduler.is_redundant()
@@ -197,22 +206,20 @@ impl Connection {
         {
             return Some(transmit);
         }
-        if !has_data {
+        let Some(stream) = waiting.next else {
             return self.poll_idle(now, has_room, credit);
-        }
+        };
         if !has_room {
             self.note_wake(now);
             return None;
         }
-        let backlog = self.backlog(credit);
-        let Some(picked) = self.scheduler.pick(now, &self.views, &backlog) else {
+        let Some(picked) = self.scheduler.pick(now, &self.views, &waiting.backlog) else {
             self.note_wake(now);
             return None;
         };
         let id = self.views[picked].id;
         let index = self.paths.iter().position(|path| path.subflow().is_some_and(|subflow| subflow.id() == id))?;
         let room = Packet::room_for_data(self.paths[index].datagram).0;
-        let stream = self.next_stream_to_serve(credit)?;
         let sending = self.sending.get_mut(&stream).expect("it was found there");
         let (piece, new) = sending.take(room, credit, false)?;
         self.flow.handle_sent(new);
@@ -287,10 +294,28 @@ impl Connection {
         has_room
     }
 
-    fn backlog(&self, credit: u64) -> Backlog {
-        let unsent = self.sending.values().map(SendStream::unsent).sum();
-        let outstanding = self.sending.values().map(|sending| sending.next() - sending.delivered()).sum();
-        Backlog { unsent: Bytes(unsent), credit: Bytes(credit), outstanding: Bytes(outstanding) }
+    /// Looks at all streams, once for each packet.
+    #[inline]
+    fn waiting(&self, credit: u64) -> Waiting {
+        let mut waiting =
+            Waiting { is_busy: false, next: None, backlog: Backlog { credit: Bytes(credit), ..Backlog::default() } };
+        let (mut again, mut behind, mut first) = (None, None, None);
+        for (&id, sending) in &self.sending {
+            waiting.is_busy |= sending.is_busy();
+            waiting.backlog.unsent += Bytes(sending.unsent());
+            waiting.backlog.outstanding += Bytes(sending.next() - sending.delivered());
+            if sending.has_unbound() {
+                again.get_or_insert(id);
+            }
+            if sending.is_ready(credit) {
+                first.get_or_insert(id);
+                if id > self.turn {
+                    behind.get_or_insert(id);
+                }
+            }
+        }
+        waiting.next = again.or(behind).or(first);
+        waiting
     }
 
     /// Something is to be sent and paths are paced: when the first of them lets a packet out.
@@ -298,17 +323,6 @@ impl Connection {
         let held = self.paths.iter().filter_map(|path| path.subflow()?.held_until());
         // Those that were not looked at say how it was before.
         self.wake = held.filter(|at| *at > now).min();
-    }
-
-    /// What was sent before goes first; new data of streams in turns.
-    #[inline]
-    fn next_stream_to_serve(&self, credit: u64) -> Option<u32> {
-        let again = self.sending.iter().find(|(_, sending)| sending.has_unbound());
-        let is_ready = |entry: &(&u32, &SendStream)| entry.1.is_ready(credit);
-        again
-            .or_else(|| self.sending.range(self.turn + 1..).find(is_ready))
-            .or_else(|| self.sending.iter().find(is_ready))
-            .map(|(stream, _)| *stream)
     }
 
     /// There is nothing new to send. Paths with room repeat what slower ones still owe.
