@@ -6,9 +6,9 @@ use alloc::vec::Vec;
 use units::{Bytes, Time};
 
 /// A packet that was sent and is not yet acknowledged cumulatively. The order of the fields is kept: searches and judgements need the first
-/// 16 bytes only.
+/// 16 bytes only. A record is a line of the processor's cache, not parts of two.
 #[derive(Clone, Copy, Debug)]
-#[repr(C)]
+#[repr(C, align(64))]
 pub(super) struct Record {
     /// Its first position.
     pub(super) seq: u64,
