@@ -2,17 +2,22 @@
 
 use link::config::reader::{Section, Source, Value};
 use link::config::{ConfigError, Network, Problem, TCP_PAYLOAD_SHARE};
-use link::schedule;
 use toml::de::DeTable;
-use units::{Bytes, Rate, Span, Time};
+use units::{Bytes, Rate, Time};
 
 use crate::error::StudyError;
 use crate::lab::Lab;
 use crate::testbed::Sizes;
 
-/// What the paper found in a case, in shares; `None` where it says nothing.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+/// What the paper found in a case, in shares, `None` where it says nothing; and what fluids would do.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Found {
+    /// Algorithm A's time, in seconds a Mbit of payload.
+    closed_form: f64,
+    /// All paths busy to the end, likewise.
+    ideal: f64,
+    /// How long A's first path waits for the last, of its time.
+    pub(super) idle_fluid: f64,
     pub(super) saved_against_a: Option<f64>,
     pub(super) saved_against_b: Option<f64>,
     pub(super) idle_a: Option<f64>,
@@ -89,9 +94,17 @@ fn scaled(size: Bytes, scale: f64) -> Bytes {
 }
 
 fn found(section: &Section<'_>) -> Result<Found, ConfigError> {
-    section.allow(&["saved_against_a", "saved_against_b", "idle_a", "idle_b"])?;
+    section.allow(&["closed_form", "ideal", "idle_fluid", "saved_against_a", "saved_against_b", "idle_a", "idle_b"])?;
     let share = |key| section.get(key).map(|value| value.probability()).transpose();
+    let positive = |key| {
+        let value = section.require(key)?;
+        let number = value.number()?;
+        if number > 0.0 { Ok(number) } else { Err(value.error(Problem::Sense("wants to be above 0"))) }
+    };
     Ok(Found {
+        closed_form: positive("closed_form")?,
+        ideal: positive("ideal")?,
+        idle_fluid: section.require("idle_fluid")?.probability()?,
         saved_against_a: share("saved_against_a")?,
         saved_against_b: share("saved_against_b")?,
         idle_a: share("idle_a")?,
@@ -99,32 +112,28 @@ fn found(section: &Section<'_>) -> Result<Found, ConfigError> {
     })
 }
 
-/// What fluids would do, at the share of a packet that TCP can fill with payload.
+/// What fluids would do with a file, at the share of a packet that TCP can fill with payload.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Fluid {
-    /// All paths busy to the end, in seconds.
+    /// All paths busy from the first packet to the end, as they change, in seconds.
     pub(super) ideal: f64,
-    /// Algorithm A, whose shares follow the rates at the beginning, in seconds: the closed form.
+    /// Algorithm A's closed form, in seconds.
     pub(super) a: f64,
     /// How long A's first path waits for the last, in seconds.
     pub(super) idle_a: f64,
+    /// The share of A's closed form that its ideal saves.
+    pub(super) saved: f64,
 }
 
 impl Fluid {
     /// Over this network; `None` if it never carries that much.
-    pub(super) fn of(network: &Network, size: Bytes) -> Option<Fluid> {
-        let rates = initial_rates(network);
-        let sum: Rate = rates.iter().copied().sum();
-        let time = |(link, rate): (&link::config::LinkSpec, &Rate)| {
-            let share = scaled(size, rate.as_f64() / sum.as_f64());
-            schedule::ideal([(&link.up.profile, &link.down.profile)], share, TCP_PAYLOAD_SHARE)
-        };
-        let ends: Vec<Span> = network.links.iter().zip(&rates).map(time).collect::<Option<_>>()?;
-        let (first, last) = (*ends.iter().min()?, *ends.iter().max()?);
+    pub(super) fn of(network: &Network, size: Bytes, found: &Found) -> Option<Fluid> {
+        let a = found.closed_form * size.as_f64() * 8e-6 / TCP_PAYLOAD_SHARE;
         Some(Fluid {
             ideal: network.ideal(size, TCP_PAYLOAD_SHARE)?.as_secs_f64(),
-            a: last.as_secs_f64(),
-            idle_a: (last - first).as_secs_f64(),
+            a,
+            idle_a: a * found.idle_fluid,
+            saved: 1.0 - found.ideal / found.closed_form,
         })
     }
 }
@@ -141,22 +150,47 @@ pub(super) fn initial_rates(network: &Network) -> Vec<Rate> {
 
 #[cfg(test)]
 mod tests {
+    use link::schedule;
+    use units::Span;
+
     use super::*;
 
-    /// With F in Mbit, A takes .025 F and .04375 F, and nothing less than .021875 F and .022596 F is possible.
+    /// If the third path falls when fluids have carried nine tenths, A takes .025 F and .04375 F for F Mbit, and nothing less than
+    /// .021875 F and .022596 F is possible.
     #[test]
     fn fluids_take_the_closed_forms() {
+        let paper = include_str!("../../../../papers/sar-rmtp/paper.toml");
+        let table = DeTable::parse(paper).unwrap();
+        let root = Section::root(Source { file: "paper.toml", text: paper }, table.get_ref());
         let cases = [
-            (include_str!("../../../../papers/sar-rmtp/case1.toml"), 0.025, 0.021_875, 1.0 / 6.0),
-            (include_str!("../../../../papers/sar-rmtp/case2.toml"), 0.043_75, 0.022_596, 11.0 / 21.0),
+            ("case1", include_str!("../../../../papers/sar-rmtp/case1.toml")),
+            ("case2", include_str!("../../../../papers/sar-rmtp/case2.toml")),
         ];
-        for (text, a, ideal, idle) in cases {
-            for size in [10_150_000, 101_500_000, 913_000_000] {
-                let network = Network::parse(text, "case", Some(Bytes(size))).unwrap();
-                let fluid = Fluid::of(&network, Bytes(size)).unwrap();
-                let f = Bytes(size).as_f64() * 8e-6 / TCP_PAYLOAD_SHARE;
-                for (ours, expected) in [(fluid.a, a * f), (fluid.ideal, ideal * f), (fluid.idle_a / fluid.a, idle)] {
-                    assert!((ours / expected - 1.0).abs() < 1e-4, "{ours}, expected {expected}");
+        for (case, text) in cases {
+            let found = found(&root.require(case).unwrap().section().unwrap()).unwrap();
+            let ours = "rate = \"46.225 Mbit/s\", after = \"50 ms\"";
+            assert!(text.contains(ours));
+            let text = text.replace(ours, "rate = \"46.336 Mbit/s\"");
+            for size in [10_150_000, 101_500_000, 913_000_000].map(Bytes) {
+                let network = Network::parse(&text, case, Some(size)).unwrap();
+                let rates = initial_rates(&network);
+                let sum: Rate = rates.iter().copied().sum();
+                let ends: Vec<f64> = network
+                    .links
+                    .iter()
+                    .zip(&rates)
+                    .map(|(link, rate)| {
+                        let share = scaled(size, rate.as_f64() / sum.as_f64());
+                        let profiles = [(&link.up.profile, &link.down.profile)];
+                        schedule::ideal(profiles, share, TCP_PAYLOAD_SHARE).unwrap().as_secs_f64()
+                    })
+                    .collect();
+                let last = ends.iter().copied().fold(0.0, f64::max);
+                let idle = last - ends.iter().copied().fold(f64::INFINITY, f64::min);
+                let fluid = Fluid::of(&network, size, &found).unwrap();
+                let saved = 1.0 - network.ideal(size, TCP_PAYLOAD_SHARE).map_or(0.0, Span::as_secs_f64) / last;
+                for (form, exact) in [(fluid.a, last), (fluid.idle_a, idle), (fluid.saved, saved)] {
+                    assert!((form / exact - 1.0).abs() < 1e-4, "{form}, exactly {exact}");
                 }
             }
         }

@@ -79,7 +79,7 @@ fn plan(settings: &Settings, with_mptcp: bool) -> Result<Plan, StudyError> {
     let (mut trials, mut fluids) = (Vec::new(), Vec::new());
     for &size in &settings.sizes {
         let network = settings.network(size)?;
-        fluids.push(Fluid::of(&network, size).ok_or_else(|| settings.carries_nothing())?);
+        fluids.push(Fluid::of(&network, size, &settings.found).ok_or_else(|| settings.carries_nothing())?);
         let of = |by: &By| Trial { network: network.clone(), bytes: size, carrier: by.carrier(&network) };
         trials.extend(by.iter().map(of));
     }
@@ -173,7 +173,7 @@ impl Trials {
         let mut rows = Vec::new();
         for sized in &self.sizes {
             let bytes = Value::Integer(i64::try_from(sized.size.0).unwrap_or(i64::MAX));
-            let Fluid { ideal, a, idle_a } = sized.fluid;
+            let Fluid { ideal, a, idle_a, .. } = sized.fluid;
             for (measure, value) in [("ideal", ideal), ("closed_form", a), ("idle", idle_a)] {
                 rows.push((
                     vec![bytes.clone(), "fluid".into(), Value::Missing, Value::Missing],
