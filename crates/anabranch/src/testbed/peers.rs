@@ -36,11 +36,8 @@ impl Ours<'_> {
         command.arg("send").arg(self.source).args(["--scheduler", scheduler, "--json", "--token-file"]);
         command.arg(self.token()).args(["--to", &format!("{}:{DEFAULT_PORT}", address(0, true))]);
         for (number, link) in self.network.links.iter().enumerate() {
-            let mut path = format!("{},to={}:{DEFAULT_PORT}", link.name, address(number, true));
-            if let Some(rate) = known.get(number) {
-                path.push_str(&format!(",rate={} bit/s", rate.as_bits()));
-            }
-            command.args(["--path", &path]);
+            let rate = known.get(number).map_or_else(String::new, |rate| format!(",rate={} bit/s", rate.as_bits()));
+            command.args(["--path", &format!("{},to={}:{DEFAULT_PORT}{rate}", link.name, address(number, true))]);
         }
         Ok((command, self.log("near")))
     }
