@@ -176,3 +176,32 @@ fn every_name_is_known_and_carries_everything() {
     }
     assert!(by_name("round-robin", Options::default()).is_none());
 }
+
+/// Rates known beforehand: each path takes its share as it opens, and what one that never opens would have carried goes to the others.
+#[test]
+fn known_rates_need_no_start_phase() {
+    let path = |id, rate, left: u64| PathView {
+        id: PathId(id),
+        acked: Bytes::ZERO,
+        left: Bytes(left),
+        recallable: Bytes(left),
+        rate: Rate::ZERO,
+        opened: Time::ZERO,
+        known: Some(Rate::mbit(rate)),
+    };
+    let options = Options { known_sum: Some(Rate::mbit(48)), ..Options::default() };
+    let mut a = by_name("static", options.clone()).unwrap();
+    let first = [path(1, 16, 0)];
+    let view = |pool, paths| View { total: Bytes(48_000_000), pool: Bytes(pool), paths };
+    assert_eq!(a.handle_progress(Time::ZERO, &view(48_000_000, &first)), None);
+    assert_eq!(a.handle_idle(Time::ZERO, &view(48_000_000, &first), PathId(1)), Bytes(16_000_000));
+    let both = [path(1, 16, 16_000_000), path(2, 8, 0)];
+    assert_eq!(a.handle_idle(Time::ZERO, &view(32_000_000, &both), PathId(2)), Bytes(8_000_000));
+    assert_eq!(a.handle_progress(Time::ZERO, &view(24_000_000, &both)), None);
+    // The third never opens.
+    let rest = a.handle_idle(Time::ZERO, &view(24_000_000, &first), PathId(1));
+    assert_eq!(rest, Bytes(24_000_000));
+    // B takes a block at once.
+    let mut b = by_name("adjustable-block", options).unwrap();
+    assert_eq!(b.handle_idle(Time::ZERO, &view(48_000_000, &first), PathId(1)), Bytes(2_400_000));
+}
