@@ -126,7 +126,8 @@ fn usage(error: study::Unknown) -> Error {
 
 fn failed(error: StudyError) -> Ended {
     let error = match error {
-        StudyError::Stopped(signal) => return Ended::Signal(signal),
+        // Nothing is kept that a message could speak of.
+        StudyError::Stopped(signal) => return Ended::Code(128 + signal),
         StudyError::Scenario(_) | StudyError::NoPapers(_) | StudyError::Lacks { .. } => Error::Usage(error.to_string()),
         StudyError::Testbed(_) => Error::System { action: "run transfers".into(), source: io::Error::other(error) },
         error => Error::System { action: "write the figures".into(), source: io::Error::other(error) },
