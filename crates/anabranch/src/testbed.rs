@@ -20,7 +20,7 @@ use units::Bytes;
 use peers::{Mptcp, Ours};
 
 /// A run that does not count is repeated this often at most.
-const ATTEMPTS: u32 = 5;
+const ATTEMPTS: u32 = 10;
 /// How often children are looked after.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// How long a receiver has to listen, and to end once the sender did.
@@ -161,7 +161,7 @@ impl Testbed for Namespaces {
             }
         }
         Err(StudyError::Testbed(format!(
-            "no run of {ATTEMPTS} counts: {why}. The machine is too busy for what runs at the same time: --jobs 1"
+            "the machine is too busy, --jobs 1 may help: no run of {ATTEMPTS} counts, {why}"
         )))
     }
 
