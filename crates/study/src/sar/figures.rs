@@ -38,13 +38,18 @@ pub(super) fn times(lab: &Lab<'_>, case: &'static str) -> Result<Outcome, StudyE
     let times = times
         .series(Series::line("A if paths were fluids", fluid(|sized| sized.fluid.a)).reference())
         .series(Series::line("the ideal", fluid(|sized| sized.fluid.ideal)).reference());
-    let mut saved =
-        Panel::new(size_axis(), Axis::new("saved", "%").from(0.0)).title("Share of the time that SAR saves");
-    for (against, paper) in [(By::A, found.saved_against_a), (By::B, found.saved_against_b)] {
+    let shares = [(By::A, found.saved_against_a), (By::B, found.saved_against_b)].map(|(against, paper)| {
         let percents = trials.over_sizes(|sized| sized.saved(against).iter().map(|share| share * 100.0).collect());
-        saved = saved.series(Series::means(format!("against {}", against.name()), percents).joined());
+        (against.name(), percents, paper)
+    });
+    let is_slower = shares.iter().flat_map(|(_, percents, _)| percents).any(|(_, mean)| mean.value < 0.0);
+    let axis = Axis::new("saved", "%");
+    let axis = if is_slower { axis } else { axis.from(0.0) };
+    let mut saved = Panel::new(size_axis(), axis).title("Share of the time that SAR saves");
+    for (against, percents, paper) in shares {
+        saved = saved.series(Series::means(format!("against {against}"), percents).joined());
         if let Some(paper) = paper {
-            saved = saved.series(Series::level(format!("paper, against {}", against.name()), paper * 100.0));
+            saved = saved.series(Series::level(format!("paper, against {against}"), paper * 100.0));
         }
     }
     let (of_a, of_b) = wanted(case);
