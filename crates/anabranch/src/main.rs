@@ -7,6 +7,7 @@ mod config;
 mod dirs;
 mod peers;
 mod sanitize;
+mod testbed;
 mod token;
 mod transfer;
 mod watch;

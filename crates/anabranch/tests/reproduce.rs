@@ -84,6 +84,9 @@ fn mistakes_end_with_2_and_a_hint() {
     wrong(&["theorie"], "did you mean 'theory'?");
     wrong(&["theory", "reno-los"], "did you mean 'reno-loss'?");
     wrong(&["theory", "reno-loss", "--papers", "nowhere"], "nowhere/theory is no folder");
+    wrong(&["theory", "reno-loss", "--scale", "1"], "theory has no real transfers");
+    wrong(&["sar-rmtp", "--scale", "0"], "a share of the paper's sizes");
+    wrong(&["sar-rmtp", "--sizes", "101.5MB,big"], "'big'");
     edited(&folder, &[("controller = \"reno\"", "contoller = \"reno\"")]);
     wrong(&["theory", "reno-loss", "--papers", "mine"], "did you mean `controller`?");
     edited(&folder, &[("loss = [0.0032, 0.01]", "\"link.line.delay\" = [\"50 ms\"]")]);

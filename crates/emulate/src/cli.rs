@@ -225,7 +225,6 @@ impl Far {
         let mut command = Command::new("sh");
         command.args(["-c", shell_command]).process_group(0);
         emulation.place(&mut command, emulation.far()).map_err(doing("entering the far namespace"))?;
-        netns::die_with_parent(&mut command, Signal::TERM);
         let child = command.spawn().map_err(doing("running sh"))?;
         Ok(Far { child: Some(child) })
     }

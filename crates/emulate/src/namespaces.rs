@@ -134,7 +134,7 @@ impl Emulation {
 
     /// Lets the command run in a namespace of this network, and tells it about the network: `ANABRANCH_FAR` (an address),
     /// `ANABRANCH_LINKS` (names, separated by spaces), `ANABRANCH_NEAR_ADDRS` and `ANABRANCH_FAR_ADDRS` (separated by commas,
-    /// in the links' order).
+    /// in the links' order). It gets SIGTERM when the thread that spawns it ends: without this process there is no network.
     ///
     /// # Errors
     /// If there are no descriptors left.
@@ -149,6 +149,7 @@ impl Emulation {
             .env("ANABRANCH_LINKS", names.join(" "))
             .env("ANABRANCH_NEAR_ADDRS", all(false).join(","))
             .env("ANABRANCH_FAR_ADDRS", all(true).join(","));
+        netns::die_with_parent(command, rustix::process::Signal::TERM);
         ns.enter_on_spawn(command)
     }
 

@@ -94,6 +94,21 @@ fn errors_say_where_and_what_instead() {
 }
 
 #[test]
+fn a_moment_may_count_from_later() {
+    let moment = |more: &str| {
+        let at = format!("{{ fraction = 0.9, of = '60 MB', rate = '48 Mbit/s'{more} }}");
+        parse(&format!("schedule = [{{ at = {at}, rate = '8 Mbit/s' }}]")).expect("all right").links[0]
+            .up
+            .profile
+            .rate
+            .changes[0]
+            .at
+    };
+    assert_eq!(moment(""), Span::from_secs(9));
+    assert_eq!(moment(", after = '50 ms'"), Span::from_millis(9_050));
+}
+
+#[test]
 fn names_must_be_devices_and_unique() {
     let twice = format!("name = 'test'\n{LINK}{LINK}");
     let error = Network::parse(&twice, "test.toml", None).expect_err("two of a name").to_string();

@@ -63,6 +63,7 @@ impl Fluid {
                         recallable: Bytes(left[i].round() as u64),
                         rate: Rate::from_bits_f64(if clock[i] > 0.0 { acked[i] * 8.0 / clock[i] } else { 0.0 }),
                         opened: Time::ZERO,
+                        known: Some(Rate::from_bits_f64(self.rates[i].0)),
                     })
                     .collect()
             };
@@ -116,13 +117,11 @@ fn close(value: f64, expected: f64, tolerance: f64, what: &str) {
 fn static_shares_take_the_closed_form() {
     for megabytes in [101.5, 304.3, 507.1] {
         let mbit = megabytes * 8.0;
-        let known: Vec<(PathId, Rate)> =
-            [8, 16, 24].into_iter().enumerate().map(|(i, rate)| (PathId(i as u32), Rate::mbit(rate))).collect();
         for (third, form, idle) in [(8.0, 0.025, 0.167), (2.0, 0.04375, 0.524)] {
             let measured = run("static", megabytes, third, 0.0, Options::default());
             close(measured.total, form * mbit, 0.02, "A with a start phase");
-            let given =
-                run("static", megabytes, third, 0.0, Options { initial_rates: known.clone(), ..Options::default() });
+            let given = Options { known_sum: Some(Rate::mbit(48)), ..Options::default() };
+            let given = run("static", megabytes, third, 0.0, given);
             close(given.total, form * mbit, 0.002, "A with given rates");
             close(given.idle, idle, 0.02, "A's idle ratio");
         }
@@ -176,4 +175,33 @@ fn every_name_is_known_and_carries_everything() {
         assert!(outcome.total < 0.2, "{name} takes {:.3} s for 300 kB", outcome.total);
     }
     assert!(by_name("round-robin", Options::default()).is_none());
+}
+
+/// Rates known beforehand: each path takes its share as it opens, and what one that never opens would have carried goes to the others.
+#[test]
+fn known_rates_need_no_start_phase() {
+    let path = |id, rate, left: u64| PathView {
+        id: PathId(id),
+        acked: Bytes::ZERO,
+        left: Bytes(left),
+        recallable: Bytes(left),
+        rate: Rate::ZERO,
+        opened: Time::ZERO,
+        known: Some(Rate::mbit(rate)),
+    };
+    let options = Options { known_sum: Some(Rate::mbit(48)), ..Options::default() };
+    let mut a = by_name("static", options.clone()).unwrap();
+    let first = [path(1, 16, 0)];
+    let view = |pool, paths| View { total: Bytes(48_000_000), pool: Bytes(pool), paths };
+    assert_eq!(a.handle_progress(Time::ZERO, &view(48_000_000, &first)), None);
+    assert_eq!(a.handle_idle(Time::ZERO, &view(48_000_000, &first), PathId(1)), Bytes(16_000_000));
+    let both = [path(1, 16, 16_000_000), path(2, 8, 0)];
+    assert_eq!(a.handle_idle(Time::ZERO, &view(32_000_000, &both), PathId(2)), Bytes(8_000_000));
+    assert_eq!(a.handle_progress(Time::ZERO, &view(24_000_000, &both)), None);
+    // The third never opens.
+    let rest = a.handle_idle(Time::ZERO, &view(24_000_000, &first), PathId(1));
+    assert_eq!(rest, Bytes(24_000_000));
+    // B takes a block at once.
+    let mut b = by_name("adjustable-block", options).unwrap();
+    assert_eq!(b.handle_idle(Time::ZERO, &view(48_000_000, &first), PathId(1)), Bytes(2_400_000));
 }

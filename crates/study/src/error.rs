@@ -27,6 +27,15 @@ pub enum StudyError {
         /// What it lacks.
         missing: String,
     },
+    /// A figure of real transfers, and nothing to run them.
+    #[error("the figure is made of real transfers, and there is nothing here that runs them")]
+    NoTestbed,
+    /// A real transfer failed.
+    #[error("{0}")]
+    Testbed(String),
+    /// Somebody asked to stop; this is the signal's number.
+    #[error("stopped by signal {0}")]
+    Stopped(u8),
     /// The output's folder cannot be made.
     #[error("cannot make the folder {}: {source}", path.display())]
     Folder {

@@ -55,6 +55,9 @@ impl Folder {
             report::write(self.path.join(&name), picture.plot.svg())?;
             self.page.figure(&picture.plot, &picture.caption, [("SVG", name.as_str())]);
         }
+        for (table, caption) in &outcome.tables {
+            self.page.table(table, caption);
+        }
         self.page.verdict(&outcome.verdict, "");
         for note in &outcome.notes {
             self.page.text(note);

@@ -7,6 +7,7 @@ use link::config::{ConfigError, Problem};
 use crate::error::StudyError;
 use crate::registry::{Figure, Study};
 use crate::sweep::Kept;
+use crate::testbed::Experiment;
 
 /// How figures are to be made.
 #[derive(Clone, Debug)]
@@ -17,6 +18,8 @@ pub struct Context {
     pub seeds: Option<u32>,
     /// How many runs at the same time; results do not depend on it.
     pub jobs: usize,
+    /// For studies of real transfers.
+    pub experiment: Experiment,
 }
 
 /// Hears of runs: how many are done, and how many there are.

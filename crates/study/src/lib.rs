@@ -18,12 +18,15 @@ mod lab;
 mod parallel;
 pub mod ptcp;
 mod registry;
+pub mod sar;
 mod sweep;
+mod testbed;
 pub mod theory;
 pub mod wang2007;
 
 pub use error::{StudyError, Unknown};
 pub use folder::Folder;
 pub use lab::{Context, Lab, Progress};
-pub use registry::{Data, Figure, File, Outcome, Picture, STUDIES, Study, find};
+pub use registry::{Data, Estimator, Figure, File, Outcome, Picture, STUDIES, Study, find};
 pub use sweep::{Kept, Place, Swept};
+pub use testbed::{Carrier, Estimate, Experiment, Measured, Sizes, Testbed, Trial};

@@ -1,15 +1,17 @@
 //! Which papers there are, and what a figure of one is.
 
+use report::Table;
 use report::plot;
 use report::tidy::{Schema, Value};
 use report::verdict::Verdict;
 
 use crate::error::{StudyError, Unknown};
-use crate::lab::Lab;
-use crate::{ptcp, theory, wang2007};
+use crate::lab::{Context, Lab};
+use crate::testbed::Estimate;
+use crate::{ptcp, sar, theory, wang2007};
 
 /// Everything that can be reproduced.
-pub const STUDIES: &[&Study] = &[&theory::STUDY, &ptcp::STUDY, &wang2007::STUDY, &wang2007::PACKETS];
+pub const STUDIES: &[&Study] = &[&theory::STUDY, &ptcp::STUDY, &sar::STUDY, &wang2007::STUDY, &wang2007::PACKETS];
 
 /// A paper, or a theory, and its figures.
 #[derive(Debug)]
@@ -22,7 +24,13 @@ pub struct Study {
     pub about: &'static str,
     /// In the paper's order.
     pub figures: &'static [Figure],
+    /// For a study of real transfers, which take the time that they take: how much some of its figures need. It wants a
+    /// [`Testbed`](crate::Testbed) in the context.
+    pub estimate: Option<Estimator>,
 }
+
+/// How much some figures of a study need.
+pub type Estimator = fn(&Context, &[&'static Figure]) -> Result<Estimate, StudyError>;
 
 /// One figure, or one claim without a picture.
 #[derive(Debug)]
@@ -53,6 +61,8 @@ pub struct File {
 pub struct Outcome {
     /// Theirs beside ours.
     pub verdict: Verdict,
+    /// Tables besides, each with what stands above it.
+    pub tables: Vec<(Table, String)>,
     /// The pictures, most figures one.
     pub pictures: Vec<Picture>,
     /// What a reader has to know to judge the table.

@@ -13,6 +13,7 @@ use scenario::{Document, Looks, Measure, Run};
 use crate::error::StudyError;
 use crate::lab::Lab;
 use crate::registry::Data;
+use crate::sar::Trials;
 
 /// The results of a scenario file.
 #[derive(Debug)]
@@ -24,7 +25,10 @@ pub struct Swept {
 
 /// What came of files that were run already: some figures show several measures of the same runs.
 #[derive(Debug, Default)]
-pub struct Kept(RefCell<Vec<Entry>>);
+pub struct Kept {
+    swept: RefCell<Vec<Entry>>,
+    trials: RefCell<Vec<Rc<Trials>>>,
+}
 
 #[derive(Debug)]
 struct Entry {
@@ -36,8 +40,19 @@ struct Entry {
 impl Kept {
     /// What came of a file with this text, run with so many seeds.
     fn find(&self, text: &str, seeds: Option<u32>) -> Option<Rc<Swept>> {
-        let entries = self.0.borrow();
+        let entries = self.swept.borrow();
         entries.iter().find(|entry| entry.text == text && entry.seeds == seeds).map(|entry| Rc::clone(&entry.swept))
+    }
+}
+
+impl Kept {
+    /// What real transfers took that were made already.
+    pub(crate) fn trials(&self, is_it: impl Fn(&Trials) -> bool) -> Option<Rc<Trials>> {
+        self.trials.borrow().iter().find(|trials| is_it(trials)).map(Rc::clone)
+    }
+
+    pub(crate) fn keep_trials(&self, trials: Rc<Trials>) {
+        self.trials.borrow_mut().push(trials);
     }
 }
 
@@ -73,7 +88,7 @@ impl Lab<'_> {
         let swept = Rc::new(Swept { file: file.clone(), plan, results });
         if !looks.series {
             let (text, seeds, swept) = (text.clone(), self.context.seeds, Rc::clone(&swept));
-            self.kept.0.borrow_mut().push(Entry { text, seeds, swept });
+            self.kept.swept.borrow_mut().push(Entry { text, seeds, swept });
         }
         Ok(swept)
     }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use study::{Context, Folder, find};
+use study::{Context, Experiment, Folder, find};
 
 /// What figures 8(b) and 8(c) are made from, short.
 const BRIEF: &str = r#"
@@ -51,7 +51,12 @@ fn are_run_once() {
     std::fs::create_dir_all(folder.path().join("ptcp")).expect("a folder");
     std::fs::write(folder.path().join("ptcp/8bc.toml"), BRIEF).expect("a file");
     let study = find("ptcp").expect("there is one");
-    let context = |seeds| Context { papers: Some(folder.path().into()), seeds: Some(seeds), jobs: 1 };
+    let context = |seeds| Context {
+        papers: Some(folder.path().into()),
+        seeds: Some(seeds),
+        jobs: 1,
+        experiment: Experiment::default(),
+    };
     let mut out = Folder::create(&folder.path().join("out"), study).expect("a folder");
     let runs = AtomicUsize::new(0);
     let mut make = |name: &str, seeds: u32| {

@@ -130,7 +130,7 @@ impl World {
     fn open(&mut self, class: Class, group: u32) {
         let id = PathId(self.opened);
         self.opened += 1;
-        self.sender.handle_path_open(self.now, id, PathTraits { class, group, rtt: None });
+        self.sender.handle_path_open(self.now, id, PathTraits { class, group, ..PathTraits::default() });
         let back = self.refusals.iter().map(|&extent| Word::Refused(extent)).collect();
         self.pipes.push(Pipe { id, there: VecDeque::new(), back, kernel: 0 });
     }

@@ -2,13 +2,17 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use net::Error;
 use report::verdict::Verdict;
 use report::{Align, Table};
-use study::{Context, Figure, Folder, STUDIES, Study, StudyError};
+use study::{Context, Estimate, Experiment, Figure, Folder, STUDIES, Sizes, Study, StudyError};
+use tokio::signal::unix::{SignalKind, signal};
+use units::Bytes;
 
 use super::simulate::{progress, show, threads};
+use crate::testbed::{Namespaces, Stop};
 use crate::transfer::Ended;
 
 /// How the command ends if a row differs; [`EXIT_CODES`](crate::cli::EXIT_CODES) says so.
@@ -24,15 +28,21 @@ pub(crate) struct Args {
     /// Where to write pictures, tables, files and a page [default: reproduced/PAPER]
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
-    /// How many seeds to run, in place of what the files say
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    /// How many seeds to run, or how often real transfers are repeated, in place of what the files say
+    #[arg(long, visible_alias = "runs", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     seeds: Option<u32>,
-    /// How many runs at the same time [default: one a processor]
+    /// How many runs at the same time [default: one a processor; one for two of real transfers]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
     /// A folder with edited files, PAPER/FILE.toml in it, as --out leaves them; what is not there is built in
     #[arg(long, value_name = "FOLDER")]
     papers: Option<PathBuf>,
+    /// Of real transfers: files and moments of change as a share of the paper's [default: 0.1]
+    #[arg(long, value_name = "SHARE", value_parser = scale)]
+    scale: Option<f64>,
+    /// Of real transfers: which of the paper's files, first or all, or sizes such as 101.5MB,304.3MB [default: first]
+    #[arg(long, value_name = "SIZES", value_parser = sizes)]
+    sizes: Option<Sizes>,
 }
 
 /// `anabranch reproduce`.
@@ -46,7 +56,24 @@ pub(crate) fn run(args: &Args) -> Result<(), Ended> {
     };
     let study = study::find(paper).map_err(usage)?;
     let figures = chosen(study, &args.figure)?;
-    let context = Context { papers: args.papers.clone(), seeds: args.seeds, jobs: threads(args.jobs) };
+    let mut context = Context {
+        papers: args.papers.clone(),
+        seeds: args.seeds,
+        jobs: threads(args.jobs),
+        experiment: Experiment { testbed: None, ..experiment(args) },
+    };
+    let stop = Arc::new(Stop::default());
+    if let Some(estimate) = study.estimate {
+        // Each has a sender, a receiver and an emulator.
+        context.jobs = args.jobs.map_or(threads(None).div_ceil(2), usize::from);
+        context.experiment.testbed = Some(Arc::new(Namespaces::new(Arc::clone(&stop)).map_err(failed)?));
+        let estimate = estimate(&context, &figures).map_err(failed)?;
+        show(format_args!("{}\n\n", announcement(&estimate, context.jobs)))?;
+        stop_on_signals(stop)?;
+    } else if args.scale.is_some() || args.sizes.is_some() {
+        let text = format!("{} has no real transfers that --scale or --sizes could say anything of", study.paper);
+        return Err(Error::Usage(text).into());
+    }
     let path = args.out.clone().unwrap_or_else(|| PathBuf::from("reproduced").join(study.paper));
     let mut folder = Folder::create(&path, study).map_err(failed)?;
     let mut all = Verdict::default();
@@ -59,6 +86,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Ended> {
         });
         bar.finish_and_clear();
         let outcome = outcome.map_err(failed)?;
+        for (table, caption) in &outcome.tables {
+            show(format_args!("{table}{caption}\n\n"))?;
+        }
         show(format_args!("{}\n", outcome.verdict))?;
         for row in outcome.verdict.rows() {
             all.row(row.clone());
@@ -94,9 +124,69 @@ fn usage(error: study::Unknown) -> Error {
     Error::Usage(error.to_string())
 }
 
-fn failed(error: StudyError) -> Error {
-    match error {
+fn failed(error: StudyError) -> Ended {
+    let error = match error {
+        // Nothing is kept that a message could speak of.
+        StudyError::Stopped(signal) => return Ended::Code(128 + signal),
         StudyError::Scenario(_) | StudyError::NoPapers(_) | StudyError::Lacks { .. } => Error::Usage(error.to_string()),
+        StudyError::Testbed(_) => Error::System { action: "run transfers".into(), source: io::Error::other(error) },
         error => Error::System { action: "write the figures".into(), source: io::Error::other(error) },
+    };
+    error.into()
+}
+
+fn experiment(args: &Args) -> Experiment {
+    let default = Experiment::default();
+    Experiment {
+        testbed: None,
+        scale: args.scale.unwrap_or(default.scale),
+        sizes: args.sizes.clone().unwrap_or(default.sizes),
+    }
+}
+
+/// What is going to happen, before it does: it takes the time that it takes.
+fn announcement(estimate: &Estimate, jobs: usize) -> String {
+    let Estimate { transfers, seconds } = *estimate;
+    let jobs = u32::try_from(jobs).unwrap_or(u32::MAX);
+    let seconds = (seconds / f64::from(jobs)).ceil();
+    let time = if seconds < 120.0 { format!("{seconds:.0} s") } else { format!("{:.0} min", (seconds / 60.0).ceil()) };
+    let together = if jobs > 1 { format!(", {jobs} at a time") } else { String::new() };
+    format!("{transfers} transfers{together}: some {time}, and more if some have to be repeated")
+}
+
+/// A signal ends what is running, so that nothing of it is left.
+fn stop_on_signals(stop: Arc<Stop>) -> Result<(), Error> {
+    let refused = |source| Error::System { action: "handle signals".into(), source };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(refused)?;
+    let listen = async { Ok((signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)) };
+    let (mut interrupt, mut terminate) = runtime.block_on(listen).map_err(refused)?;
+    std::thread::spawn(move || {
+        runtime.block_on(async {
+            tokio::select! {
+                _ = interrupt.recv() => stop.ask(2),
+                _ = terminate.recv() => stop.ask(15),
+            }
+        });
+    });
+    Ok(())
+}
+
+fn scale(text: &str) -> Result<f64, String> {
+    let scale = text.parse::<f64>().ok().filter(|scale| (0.001..=100.0).contains(scale));
+    scale.ok_or_else(|| "a share of the paper's sizes is between 0.001 and 100, such as 0.1; 1 is the paper's".into())
+}
+
+fn sizes(text: &str) -> Result<Sizes, String> {
+    match text {
+        "first" => Ok(Sizes::First),
+        "all" => Ok(Sizes::All),
+        list => {
+            let size = |text: &str| match text.trim().parse::<Bytes>() {
+                Ok(Bytes::ZERO) => Err("a file of nothing takes no time".to_owned()),
+                Ok(size) => Ok(size),
+                Err(error) => Err(error.to_string()),
+            };
+            list.split(',').map(size).collect::<Result<_, _>>().map(Sizes::These)
+        }
     }
 }

@@ -34,8 +34,11 @@ pub(crate) struct Args {
     ///
     /// An overflow path carries data only while the primaries are full, a backup only while they are dead. `max=RATE` bounds its rate,
     /// `cap=SIZE/month` what its interface carries in a calendar month over all transfers, `to=ADDR` names another address of the
-    /// receiver. For example: --path eth0 --path wlan0,overflow --path usb0,backup,max=5mbit,cap=10GB/month
-    #[arg(long = "path", value_name = "IF[,primary|overflow|backup][,max=RATE][,cap=SIZE/month][,to=ADDR]")]
+    /// receiver. `rate=RATE` says what it carries: if every path has one, the division begins with these instead of measuring them. For example: --path eth0 --path wlan0,overflow --path usb0,backup,max=5mbit,cap=10GB/month
+    #[arg(
+        long = "path",
+        value_name = "IF[,primary|overflow|backup][,max=RATE][,rate=RATE][,cap=SIZE/month][,to=ADDR]"
+    )]
     paths: Vec<PathSpec>,
     /// An interface to leave out; may be repeated
     #[arg(long = "no-path", value_name = "IF")]

@@ -226,13 +226,13 @@ impl Build {
         Ok(changes)
     }
 
-    /// "2.13 s", or the moment when a rate would have carried a fraction of an amount.
+    /// "2.13 s", or the moment when a rate would have carried a fraction of an amount if it had begun `after` some time.
     fn moment(&self, value: &Value<'_>) -> Result<Span> {
         if !value.is_table() {
             return value.quantity();
         }
         let section = value.section()?;
-        section.allow(&["fraction", "of", "rate"])?;
+        section.allow(&["fraction", "of", "rate", "after"])?;
         let fraction = section.require("fraction")?.probability()?;
         let rate_value = section.require("rate")?;
         let rate: Rate = rate_value.quantity()?;
@@ -242,7 +242,8 @@ impl Build {
         let of: Option<Bytes> = section.get("of").map(|value| value.quantity()).transpose()?;
         let missing = || section.error("of", Problem::Sense("is missing, and the network says no `bytes`"));
         let bytes = of.or(self.bytes).ok_or_else(missing)?;
-        Ok(Span::from_secs_f64((bytes / rate).as_secs_f64() * fraction))
+        let after: Span = section.get("after").map_or(Ok(Span::ZERO), |value| value.quantity())?;
+        Ok(after + Span::from_secs_f64((bytes / rate).as_secs_f64() * fraction))
     }
 
     fn redraw(&self, value: &Value<'_>) -> Result<Redraw> {

@@ -145,7 +145,8 @@ impl Keeper {
         let rtt = sys::sockopt::tcp_info(conn.stream()).ok().map(|info| Span::from(info.rtt));
         session.paths().insert(id, Arc::clone(facts));
         let mut core = session.core();
-        core.handle_path_open(session.clock.now(), id, PathTraits { class, group: self.group, rtt });
+        let traits = PathTraits { class, group: self.group, rtt, known: self.plan.known };
+        core.handle_path_open(session.clock.now(), id, traits);
         session.wake(&mut core);
         session.kick.notify_one();
     }

@@ -33,6 +33,8 @@ pub(crate) struct Plan {
     pub(crate) class: PathClass,
     /// Upper bound of its rate.
     pub(crate) max: Option<Arc<Limit>>,
+    /// What it is known to carry, if the caller says so.
+    pub(crate) known: Option<Rate>,
     /// What its interface may carry yet, if that is counted.
     pub(crate) allowance: Option<Arc<Allowance>>,
     /// Whether it is a backup because its interface looks metered.
@@ -189,6 +191,7 @@ impl Plan {
             fixed,
             class,
             max: max.map(|rate| Arc::new(Limit::new(Some(rate)))),
+            known: None,
             allowance: None,
             metered: false,
             guessed: false,
@@ -205,7 +208,8 @@ fn named_plan(spec: &PathSpec, remotes: &[SocketAddr], usage: Option<&Path>) -> 
         let address = spec.interface.parse::<IpAddr>().ok();
         let wanted = |local: &LocalPath| local.interface == spec.interface || Some(local.address) == address;
         if let Some(local) = found.usable.iter().find(|local| wanted(local)) {
-            let plan = Plan::over(local, *remote, spec.to.is_some(), spec.class, spec.max);
+            let mut plan = Plan::over(local, *remote, spec.to.is_some(), spec.class, spec.max);
+            plan.known = spec.rate;
             return plan.counted(spec.cap, usage);
         }
         if let Some(device) = found.unusable.iter().find(|device| device.interface == spec.interface) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 use transfer::{Extent, ExtentSet, Packing, Sender, SenderConfig};
-use units::PathId;
+use units::{PathId, Rate};
 use wire::Frame;
 use wire::frame::{AbortCode, Hello, Range, SessionId, VERSION, Wishes};
 
@@ -215,7 +215,11 @@ impl Entrance {
         let layout = packing.layout().clone();
         let have = layout.whole_blocks(&have);
         let resumed = self.source.tree().data() - layout.total() + have.total();
-        let scheduler = policy::sched::by_name(&self.options.scheduler, policy::sched::Options::default());
+        // An empty list stands for whatever paths there are: nothing is known of them.
+        let known: Option<Rate> = self.options.paths.iter().map(|path| path.rate).sum();
+        let division =
+            policy::sched::Options { known_sum: known.filter(|sum| *sum > Rate::ZERO), ..Default::default() };
+        let scheduler = policy::sched::by_name(&self.options.scheduler, division);
         let scheduler = scheduler.expect("the name was checked when the transfer began");
         let session = Arc::new(Session {
             id,

@@ -54,7 +54,7 @@ impl fmt::Display for Cap {
     }
 }
 
-/// A path that the caller names: `IF[,primary|overflow|backup][,max=RATE][,cap=SIZE/month][,to=ADDR[:PORT]]`.
+/// A path that the caller names: `IF[,primary|overflow|backup][,max=RATE][,rate=RATE][,cap=SIZE/month][,to=ADDR[:PORT]]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathSpec {
     /// Interface name, or a local address.
@@ -63,6 +63,8 @@ pub struct PathSpec {
     pub class: PathClass,
     /// Upper bound of its rate.
     pub max: Option<Rate>,
+    /// What it is known to carry. If that is known of every path, nothing is measured at the start.
+    pub rate: Option<Rate>,
     /// Upper bound of what it carries in a month, over all transfers.
     pub cap: Option<Cap>,
     /// Another remote address for this path than the session's.
@@ -73,7 +75,14 @@ impl PathSpec {
     /// The path over an interface, without any condition.
     #[must_use]
     pub fn over(interface: &str) -> PathSpec {
-        PathSpec { interface: interface.to_string(), class: PathClass::Primary, max: None, cap: None, to: None }
+        PathSpec {
+            interface: interface.to_string(),
+            class: PathClass::Primary,
+            max: None,
+            rate: None,
+            cap: None,
+            to: None,
+        }
     }
 }
 
@@ -106,6 +115,10 @@ impl FromStr for PathSpec {
                     once(spec.max.is_none())?;
                     spec.max = Some(positive(rate).map_err(said)?);
                 }
+                ("rate", Some(rate)) => {
+                    once(spec.rate.is_none())?;
+                    spec.rate = Some(positive(rate).map_err(said)?);
+                }
                 ("cap", Some(cap)) => {
                     once(spec.cap.is_none())?;
                     spec.cap = Some(parse_cap(cap).map_err(said)?);
@@ -122,7 +135,7 @@ impl FromStr for PathSpec {
                     }
                 }
                 _ => {
-                    let known = "primary, overflow, backup, max=RATE, cap=SIZE/month or to=ADDRESS";
+                    let known = "primary, overflow, backup, max=RATE, rate=RATE, cap=SIZE/month or to=ADDRESS";
                     return Err(wrong(offset, format!("'{part}' is not {known}")));
                 }
             }
@@ -137,6 +150,9 @@ impl fmt::Display for PathSpec {
         write!(f, "{},{}", self.interface, self.class.name())?;
         if let Some(max) = self.max {
             write!(f, ",max={} bit/s", max.as_bits())?;
+        }
+        if let Some(rate) = self.rate {
+            write!(f, ",rate={} bit/s", rate.as_bits())?;
         }
         if let Some(cap) = self.cap {
             write!(f, ",cap={} B/month", cap.bytes.0)?;
@@ -184,6 +200,7 @@ mod tests {
         assert_eq!(read("wlan0,backup"), PathSpec { class: PathClass::Backup, ..PathSpec::over("wlan0") });
         assert_eq!(read("wlan0, class = overflow").class, PathClass::Overflow);
         assert_eq!(read("eth0,max=20mbit").max, Some(Rate::mbit(20)));
+        assert_eq!(read("eth0,rate=8 Mbit/s").rate, Some(Rate::mbit(8)));
         assert_eq!(read("usb0,cap=10GB/month").cap, Some(Cap { bytes: Bytes(10_000_000_000) }));
         assert_eq!(read("usb0,cap=1 GiB / Month").cap, Some(Cap { bytes: Bytes::mib(1_024) }));
         let to = read("eth0,backup,max=5 Mbit/s,to=[2001:db8::1]:9000").to;
@@ -203,6 +220,7 @@ mod tests {
             ("wlan0,max=fast", 11, "'fast' is not a rate"),
             ("wlan0, max= 0 bit/s", 13, "nothing would ever move"),
             ("wlan0,max=1mbit,max=2mbit", 17, "max is there twice"),
+            ("wlan0,rate=1mbit,rate=1mbit", 18, "rate is there twice"),
             ("usb0,cap=10GB", 10, "does not say in which time"),
             ("usb0,cap=10GB/week", 10, "'week' is no time for a cap; there is month"),
             ("usb0,cap=0 B/month", 10, "a cap of nothing"),
@@ -222,14 +240,16 @@ mod tests {
     fn spec() -> impl Strategy<Value = PathSpec> {
         let class = prop_oneof![Just(PathClass::Primary), Just(PathClass::Overflow), Just(PathClass::Backup)];
         let to = prop_oneof![Just("192.0.2.1:80"), Just("[2001:db8::1]:7707"), Just("host.example:1")];
-        let (max, cap) = (prop::option::of(1u64..), prop::option::of(1u64..));
+        let rate = || prop::option::of(1u64..);
+        let (max, cap) = ((rate(), rate()), prop::option::of(1u64..));
         ("[a-z][a-z0-9.]{0,14}", class, max, cap, prop::option::of(to)).prop_filter_map(
             "an interface that is called like a class",
-            |(interface, class, max, cap, to)| {
+            |(interface, class, (max, rate), cap, to)| {
                 PathClass::by_name(&interface).is_none().then(|| PathSpec {
                     interface,
                     class,
                     max: max.map(Rate::from_bits),
+                    rate: rate.map(Rate::from_bits),
                     cap: cap.map(|bytes| Cap { bytes: Bytes(bytes) }),
                     to: to.map(|to| to.parse().expect("an address")),
                 })

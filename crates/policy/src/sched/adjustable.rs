@@ -13,7 +13,7 @@ use super::{BlockScheduler, Mobility, Options, PathView, Plan, View, scale};
 /// The printed eq. 1 subtracts the path's left bytes from a sum of bandwidths, which has no meaning; the form above
 /// is the one that makes sense, and at the trigger `left_i` is next to nothing. A block is finished when it is
 /// handed to the socket: waiting for its acknowledgement would leave the path empty for a round-trip time.
-/// Assigned bytes stay where they are, unless their path dies.
+/// Assigned bytes stay where they are, unless their path dies. Where bandwidths are known beforehand there is no start phase, as in the paper.
 #[derive(Clone, Debug)]
 pub struct AdjustableBlock {
     start: Start,
@@ -69,7 +69,7 @@ impl BlockScheduler for AdjustableBlock {
             (own.acked > current.acked).then(|| (own.acked - current.acked) / (now - current.since)).or(current.last)
         });
         self.current.insert(path, Current { since: now, acked: own.acked, last });
-        if !self.start.is_over(now, view) {
+        if self.start.share(own).is_none() && !self.start.is_over(now, view) {
             return self.start.block(view);
         }
         let sum: Rate = view.paths.iter().map(|path| self.rate(now, path)).sum();

@@ -11,7 +11,7 @@
 //! All three learn bandwidths in the same *start phase*: every path takes single blocks until a fraction α of the
 //! bytes has been assigned. The paper measures that way for its own algorithm only and says nothing of how the other
 //! two know their bandwidths; giving them the same start makes them comparable. Rates that are known beforehand
-//! ([`Options::initial_rates`]) replace the start phase.
+//! ([`PathView::known`], [`Options::known_sum`]) replace the start phase.
 //!
 //! The schedulers of single packets are in [`packet`].
 
@@ -42,6 +42,8 @@ pub struct PathView {
     pub rate: Rate,
     /// When the path opened.
     pub opened: Time,
+    /// What the caller says that it carries, if it does.
+    pub known: Option<Rate>,
 }
 
 /// What a scheduler sees of the transfer. Only paths that may carry data are listed.
@@ -123,8 +125,9 @@ pub struct Options {
     pub blocks: u32,
     /// Algorithm B's smallest block.
     pub least_block: Bytes,
-    /// Bandwidths known beforehand; they replace the start phase for the paths named.
-    pub initial_rates: Vec<(PathId, Rate)>,
+    /// The sum of what all paths are known to carry ([`PathView::known`]), those included that have not opened yet; `None`
+    /// if that is not known of all. There is no start phase then.
+    pub known_sum: Option<Rate>,
 }
 
 impl Default for Options {
@@ -141,7 +144,7 @@ impl Default for Options {
             smoothing: Span::ZERO,
             blocks: 20,
             least_block: Bytes(16_000),
-            initial_rates: Vec::new(),
+            known_sum: None,
         }
     }
 }

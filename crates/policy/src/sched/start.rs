@@ -1,8 +1,6 @@
 //! The start phase that all block schedulers share.
 
-use alloc::vec::Vec;
-
-use units::{Bytes, PathId, Rate, Time};
+use units::{Bytes, Rate, Time};
 
 use super::{Options, PathView, View, scale};
 
@@ -11,7 +9,7 @@ use super::{Options, PathView, View, scale};
 pub(super) struct Start {
     fraction: f64,
     block: Option<Bytes>,
-    known: Vec<(PathId, Rate)>,
+    known_sum: Option<Rate>,
 }
 
 impl Start {
@@ -19,7 +17,7 @@ impl Start {
         Start {
             fraction: options.start_fraction.clamp(0.0, 1.0),
             block: options.start_block,
-            known: options.initial_rates.clone(),
+            known_sum: options.known_sum,
         }
     }
 
@@ -33,8 +31,10 @@ impl Start {
     /// only, but without any rate a division would be a guess.
     pub(super) fn is_over(&self, now: Time, view: &View<'_>) -> bool {
         let known = view.paths.iter().filter(|path| self.rate(now, path) > Rate::ZERO).count();
-        if view.paths.iter().all(|path| self.known.iter().any(|(id, _)| *id == path.id)) {
-            return known > 0;
+        let given: f64 = view.paths.iter().filter_map(|path| self.share(path)).sum();
+        // A hair for the rounding of thirds and the like.
+        if given > 1.0 - 1e-9 {
+            return true;
         }
         let assigned = view.total - view.pool;
         let enough = scale(view.total, self.fraction);
@@ -46,10 +46,15 @@ impl Start {
         assigned >= enough && (known == view.paths.len() || (known > 0 && assigned >= Bytes(enough.0 * 2) + patience))
     }
 
+    /// A path's share of everything, if what each path carries was known beforehand.
+    pub(super) fn share(&self, path: &PathView) -> Option<f64> {
+        Some(path.known?.as_f64() / self.known_sum?.as_f64().max(1.0))
+    }
+
     /// A path's bandwidth: what was given beforehand, or `BWS`, its average since it opened.
     pub(super) fn rate(&self, now: Time, path: &PathView) -> Rate {
-        match self.known.iter().find(|(id, _)| *id == path.id) {
-            Some((_, rate)) => *rate,
+        match path.known.filter(|_| self.known_sum.is_some()) {
+            Some(rate) => rate,
             None if path.acked == Bytes::ZERO => Rate::ZERO,
             None => path.acked / (now - path.opened),
         }

@@ -1,12 +1,15 @@
 //! Algorithm A: shares in proportion to the bandwidths at the start, never touched again.
 
+use alloc::vec::Vec;
+
 use units::{Bytes, PathId, Rate, Time};
 
 use super::start::Start;
 use super::{BlockScheduler, Mobility, Options, Plan, View, scale};
 
 /// Algorithm A (paper, section 2.A): after the start phase the rest is divided once in proportion to the measured
-/// bandwidths.
+/// bandwidths. Where these are known beforehand, there is no start phase: each path takes its share of all bytes as it
+/// opens.
 ///
 /// Bytes of a path that died come back to the pool; they are divided among the others by their present rates, since
 /// nothing else would ever send them.
@@ -14,13 +17,15 @@ use super::{BlockScheduler, Mobility, Options, Plan, View, scale};
 pub struct Static {
     start: Start,
     divided: bool,
+    /// The paths that have their share by a rate known beforehand.
+    served: Vec<PathId>,
 }
 
 impl Static {
     /// With these options: the start phase's only.
     #[must_use]
     pub fn new(options: &Options) -> Static {
-        Static { start: Start::new(options), divided: false }
+        Static { start: Start::new(options), divided: false, served: Vec::new() }
     }
 
     /// A path's part of the pool.
@@ -41,16 +46,21 @@ impl BlockScheduler for Static {
     }
 
     fn handle_idle(&mut self, now: Time, view: &View<'_>, path: PathId) -> Bytes {
-        if !self.divided {
+        if let Some(share) = view.path(path).and_then(|path| self.start.share(path)) {
+            if !self.served.contains(&path) {
+                self.served.push(path);
+                return scale(view.total, share);
+            }
+        } else if !self.divided {
             return self.start.block(view);
         }
-        // What is in the pool after the division came back from a path that died.
+        // What is in the pool after the division came back from a path that died, or would be that of one that never opened.
         let alone = view.paths.iter().all(|other| other.id == path || other.acked == Bytes::ZERO);
         if alone { view.pool } else { self.share(now, view, path).max(Bytes(16_000)) }
     }
 
     fn handle_progress(&mut self, now: Time, view: &View<'_>) -> Option<Plan> {
-        if self.divided || !self.start.is_over(now, view) {
+        if self.divided || !self.served.is_empty() || !self.start.is_over(now, view) {
             return None;
         }
         self.divided = true;

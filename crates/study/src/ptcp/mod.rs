@@ -117,6 +117,7 @@ pub const STUDY: Study = Study {
             make: switching::fairness,
         },
     ],
+    estimate: None,
 };
 
 /// What a connection as in the paper is called in tables and pictures, and what one of our default is.

@@ -199,6 +199,7 @@ fn outcome(title: &str, axis: Axis, steps: &[Step], (share, links): (f64, Links)
     Outcome {
         verdict,
         pictures: vec![Picture { suffix: "", plot: plot::Figure::new(title).panel(panel), caption }],
+        tables: Vec::new(),
         notes,
         data,
     }

@@ -70,6 +70,7 @@ fn outcome(title: &str, unit: Axis, swept: &Swept, curves: Curves, verdict: Verd
     Outcome {
         verdict,
         pictures: vec![Picture { suffix: "", plot: plot::Figure::new(title).panel(panel), caption }],
+        tables: Vec::new(),
         notes: vec![
             "What the datagrams of the paper would take of a link is taken off its rate, drawn anew every 10 s: they do not queue with the \
              others’ packets."

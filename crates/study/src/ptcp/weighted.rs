@@ -119,6 +119,7 @@ fn outcome(title: &str, panel: Panel, verdict: Verdict, files: [&Swept; 2], note
     Outcome {
         verdict,
         pictures: vec![Picture { suffix: "", plot: plot::Figure::new(title).panel(panel), caption }],
+        tables: Vec::new(),
         notes: all,
         data,
     }

@@ -54,6 +54,7 @@ pub(super) fn shared(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
     Ok(Outcome {
         verdict,
         pictures: vec![Picture { suffix: "", plot, caption }],
+        tables: Vec::new(),
         notes: vec![
             "With equal subflows all three add half a packet a round trip to the sum of the windows, and a loss takes a quarter of it. \
              Periodic losses then give √(1.75/p) in the mean, and Reno √(1.5/p): √(7/6) = 1.08 shares for the smaller teeth of the saw. \
@@ -135,6 +136,7 @@ pub(super) fn congested(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
     Ok(Outcome {
         verdict,
         pictures: vec![Picture { suffix: "", plot, caption: format!("A point a run, {}.", swept.seeds()) }],
+        tables: Vec::new(),
         notes: vec![
             "The equilibria are those of the windows’ mean changes: of LIA from RFC 6356, of BALIA from its draft’s formulas, of OLIA that only \
              the best paths are used. They leave out that a window is at least a packet, that it fluctuates, and that OLIA takes the path for the \

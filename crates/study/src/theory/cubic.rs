@@ -124,6 +124,7 @@ pub(super) fn loss(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
             plot: plot::Figure::new("CUBIC with one loss every 10,000 packets").panel(panel),
             caption: "Nothing here is random: one run each. ‘Loss by loss’ iterates the curve alone from one loss to the next.".into(),
         }],
+        tables: Vec::new(),
         notes: vec![
             "Equation 5 is the fixed point at which each loss comes just as the curve reaches its plateau. The curve is flat there, so a \
              plateau that is off by the share x is off by x − 0.71 x³ after the next loss: what slow start leads to is forgotten as one over \
@@ -164,6 +165,7 @@ pub(super) fn random(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
     Ok(Outcome {
         verdict,
         pictures: vec![Picture { suffix: "", plot, caption }],
+        tables: Vec::new(),
         notes: vec![
             "Random loss leads to larger windows than periodic loss of the same rate: where a loss is late, the curve grows with the third \
              power of the time."

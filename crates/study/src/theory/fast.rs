@@ -40,6 +40,7 @@ pub(super) fn queue(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
     Ok(Outcome {
         verdict,
         pictures: vec![Picture { suffix: "", plot: plot::Figure::new("FAST’s queue").panel(panel), caption }],
+        tables: Vec::new(),
         notes: Vec::new(),
         data: swept.data(),
     })

@@ -71,4 +71,5 @@ pub const STUDY: Study = Study {
             make: coupled::congested,
         },
     ],
+    estimate: None,
 };

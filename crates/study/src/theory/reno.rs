@@ -40,6 +40,7 @@ pub(super) fn loss(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
     Ok(Outcome {
         verdict,
         pictures: vec![Picture { suffix: "", plot: plot::Figure::new("Reno under random loss").panel(panel), caption }],
+        tables: Vec::new(),
         notes: vec![
             "Some 7 % above the formula is what random loss does: with losses that come independently of each other the mean is 1.31/√p, \
              not 1.22/√p (Ott, Kemperman and Mathis 1996), since the time between two losses varies and the window with it."

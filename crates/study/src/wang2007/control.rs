@@ -103,6 +103,7 @@ pub(super) fn figure_3(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
     Ok(Outcome {
         verdict,
         pictures: picture("Figure 3: four sources on four relays", panel, caption),
+        tables: Vec::new(),
         notes: Vec::new(),
         data: data(&[&runs]),
     })
@@ -148,6 +149,7 @@ pub(super) fn figure_4a(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
     Ok(Outcome {
         verdict,
         pictures: picture("Figure 4(a): the rate over time", panel, format!("One run, {}, each hundredth interval.", runs.seeds())),
+        tables: Vec::new(),
         notes: vec![
             "The paper’s run has an optimum of about 0.8; over random choices it is 0.75 in the mean, so that the gap is what can be compared.".into(),
         ],
@@ -195,6 +197,7 @@ pub(super) fn figure_4b(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
     Ok(Outcome {
         verdict,
         pictures: picture("Figure 4(b): the gap to the optimum", panel, format!("Three skews, four supplies, {} each.", runs.seeds())),
+        tables: Vec::new(),
         notes: vec![
             "Under max-min sharing a source below the fair level meets with success on a full relay, by displacing others; with the perfect \
              detection that Theorem 1 supposes nothing is lost."
@@ -256,6 +259,7 @@ pub(super) fn figure_4c(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
             panel,
             format!("Three skews, four supplies, {} each.", runs.seeds()),
         ),
+        tables: Vec::new(),
         notes: Vec::new(),
         data: data(&[&runs]),
     })

@@ -82,6 +82,7 @@ pub const STUDY: Study = Study {
             make: rates::extra,
         },
     ],
+    estimate: None,
 };
 
 /// The paper's simulations in ns-2. A study of its own, since it takes longer than all figures together.
@@ -114,6 +115,7 @@ pub const PACKETS: Study = Study {
             make: packets::figure,
         },
     ],
+    estimate: None,
 };
 
 #[cfg(test)]

@@ -66,7 +66,13 @@ pub(super) fn figure(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
          the fluid study with the same sources, relays and paths (`fluid`); `noise` is what packets add."
             .into(),
     ];
-    Ok(Outcome { verdict, pictures: vec![Picture { suffix: "", plot, caption }], notes, data: data(&[&runs]) })
+    Ok(Outcome {
+        verdict,
+        pictures: vec![Picture { suffix: "", plot, caption }],
+        tables: Vec::new(),
+        notes,
+        data: data(&[&runs]),
+    })
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts far below 2^53")]

@@ -102,6 +102,7 @@ pub(super) fn figure_5(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
     Ok(Outcome {
         verdict,
         pictures: picture("Figure 5: the rate over the number of paths", [panel], caption),
+        tables: Vec::new(),
         notes: Vec::new(),
         data: data(&[&runs]),
     })
@@ -127,6 +128,7 @@ pub(super) fn figure_6(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
     Ok(Outcome {
         verdict,
         pictures: picture("Figure 6: the rate over supply by demand", [panel], caption),
+        tables: Vec::new(),
         notes: Vec::new(),
         data: data(&[&runs]),
     })
@@ -199,6 +201,7 @@ pub(super) fn figure_7(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
     Ok(Outcome {
         verdict,
         pictures: picture("Figure 7: iterations until every demand is met", panels, caption),
+        tables: Vec::new(),
         notes: vec![
             "The paper does not say when a source finds its demand met, and the counts depend on it: tens of iterations is what can be compared.".into(),
         ],
@@ -250,6 +253,7 @@ pub(super) fn extra(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
     Ok(Outcome {
         verdict,
         pictures: picture("Estimates that err, and other demands", [panel], caption),
+        tables: Vec::new(),
         notes: Vec::new(),
         data: data(&[&runs, &paths]),
     })

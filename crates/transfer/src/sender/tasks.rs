@@ -56,6 +56,7 @@ impl Sender {
                 recallable: path.task.bytes(),
                 rate: as_rate(path.rate(now)),
                 opened: path.opened,
+                known: path.traits.known,
             })
             .collect()
     }

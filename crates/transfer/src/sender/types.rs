@@ -28,6 +28,8 @@ pub struct PathTraits {
     pub group: u32,
     /// The time the handshake took to go there and back, if it was measured.
     pub rtt: Option<Span>,
+    /// What the caller says that it carries, if it does; for the block scheduler.
+    pub known: Option<Rate>,
 }
 
 /// What the kernel says of a connection (`TCP_INFO`). All of it is a hint: behind a relay it tells of the first leg.

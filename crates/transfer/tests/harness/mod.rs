@@ -134,7 +134,7 @@ impl World {
         self.sender.handle_path_open(
             self.now,
             PathId(id as u32),
-            PathTraits { group: link as u32, rtt, class: self.links[link].spec.class },
+            PathTraits { group: link as u32, rtt, class: self.links[link].spec.class, known: None },
         );
         self.admit(self.now, Event::Pump(id));
         self.admit(self.now + Span::from_millis(50), Event::Sample(id));

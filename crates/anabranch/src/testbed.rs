@@ -1,0 +1,273 @@
+//! Transfers for studies: the program itself as sender and receiver, in two namespaces with emulated links between them.
+
+mod peers;
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use emulate::{Emulation, gain_privilege};
+use link::config::TCP_PAYLOAD_SHARE;
+use study::{Carrier, Measured, StudyError, Testbed, Trial};
+use units::Bytes;
+
+use peers::{Mptcp, Ours};
+
+/// A run that does not count is repeated this often at most.
+const ATTEMPTS: u32 = 10;
+/// How often children are looked after.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// How long a receiver has to listen, and to end once the sender did.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Runs transfers between namespaces of its own.
+#[derive(Debug)]
+pub(crate) struct Namespaces {
+    scratch: Scratch,
+    /// The files that are sent, by size.
+    sources: Mutex<BTreeMap<u64, PathBuf>>,
+    /// How many runs there were.
+    runs: AtomicU32,
+    mptcp: Result<Mptcp, String>,
+    stop: Arc<Stop>,
+}
+
+/// Set once a signal asks for an end.
+#[derive(Debug, Default)]
+pub(crate) struct Stop(AtomicU8);
+
+impl Stop {
+    /// Everything that runs ends soon, for this signal's sake.
+    pub(crate) fn ask(&self, signal: u8) {
+        self.0.store(signal, Ordering::Relaxed);
+    }
+
+    fn check(&self) -> Result<(), StudyError> {
+        match self.0.load(Ordering::Relaxed) {
+            0 => Ok(()),
+            signal => Err(StudyError::Stopped(signal)),
+        }
+    }
+}
+
+impl Namespaces {
+    /// To be called while the process has one thread, for an unprivileged user's sake.
+    ///
+    /// # Errors
+    /// If this user can't have namespaces, or there is no room for files.
+    pub(crate) fn new(stop: Arc<Stop>) -> Result<Namespaces, StudyError> {
+        gain_privilege().map_err(|error| StudyError::Testbed(error.to_string()))?;
+        let scratch = Scratch::new()?;
+        let mptcp = Mptcp::find(&scratch.0)?;
+        Ok(Namespaces { scratch, sources: Mutex::default(), runs: AtomicU32::new(0), mptcp, stop })
+    }
+
+    /// A file of this size, made when it is first asked for.
+    fn source(&self, size: Bytes) -> Result<PathBuf, StudyError> {
+        let mut sources = self.sources.lock().expect("no panic while held");
+        if let Some(path) = sources.get(&size.0) {
+            return Ok(path.clone());
+        }
+        let path = self.scratch.0.join(format!("{}.bin", size.0));
+        write_source(&path, size).map_err(doing("write", &path))?;
+        sources.insert(size.0, path.clone());
+        Ok(path)
+    }
+
+    /// One run, in a folder of its own; `None` if it does not count.
+    fn attempt(&self, trial: &Trial, why: &mut String) -> Result<Option<Measured>, StudyError> {
+        let source = self.source(trial.bytes)?;
+        let folder = Scratch(self.scratch.0.join(format!("run-{}", self.runs.fetch_add(1, Ordering::Relaxed))));
+        fs::create_dir(&folder.0).map_err(doing("make", &folder.0))?;
+        let emulation = Emulation::namespaces(&trial.network).map_err(failed)?;
+        let limit = limit(trial);
+        let measured = match &trial.carrier {
+            Carrier::Ours { scheduler, known } => {
+                let ours = Ours { network: &trial.network, folder: &folder.0, source: &source };
+                let mut receiver = self.start(&emulation, true, ours.receiver()?)?;
+                self.wait_for_listener(&emulation, &mut receiver, net::DEFAULT_PORT)?;
+                let sender = self.start(&emulation, false, ours.sender(scheduler, known)?)?;
+                self.finish(sender, limit)?;
+                self.finish(receiver, PATIENCE)?;
+                ours.measured()?
+            }
+            Carrier::Mptcp { congestion_control } => {
+                let mptcp = self.mptcp.as_ref().map_err(|why| StudyError::Testbed(why.clone()))?;
+                let mut receiver = self.start(&emulation, true, mptcp.receiver(&folder.0))?;
+                self.wait_for_listener(&emulation, &mut receiver, Mptcp::PORT)?;
+                let sender = mptcp.sender(&folder.0, trial.bytes, congestion_control);
+                self.finish(self.start(&emulation, false, sender)?, limit)?;
+                self.finish(receiver, PATIENCE)?;
+                Mptcp::measured(&folder.0)?
+            }
+        };
+        let report = emulation.finish().map_err(failed)?;
+        *why = report.why.join("; ");
+        Ok(report.valid.then_some(measured))
+    }
+
+    fn start(&self, emulation: &Emulation, is_far: bool, (mut command, log): Logged) -> Result<Running, StudyError> {
+        self.stop.check()?;
+        let namespace = if is_far { emulation.far() } else { emulation.near() };
+        let program = command.get_program().to_string_lossy().into_owned();
+        let said = File::create(&log).map_err(doing("write", &log))?;
+        let complained = said.try_clone().map_err(doing("write", &log))?;
+        command.stdin(Stdio::null()).stdout(said).stderr(complained);
+        emulation.place(&mut command, namespace).map_err(doing("enter a namespace for", Path::new(&program)))?;
+        let child = command.spawn().map_err(doing("run", Path::new(&program)))?;
+        Ok(Running { child, log })
+    }
+
+    fn wait_for_listener(&self, emulation: &Emulation, receiver: &mut Running, port: u16) -> Result<(), StudyError> {
+        let limit = Instant::now() + PATIENCE;
+        while !emulation.far_listens(port).map_err(failed)? {
+            self.stop.check()?;
+            if receiver.has_ended()? || Instant::now() > limit {
+                return Err(receiver.failure("it does not listen"));
+            }
+            thread::sleep(LOOK_EVERY);
+        }
+        Ok(())
+    }
+
+    /// Waits for the end of a program, which is to be a good one.
+    fn finish(&self, mut running: Running, patience: Duration) -> Result<(), StudyError> {
+        let limit = Instant::now() + patience;
+        while !running.has_ended()? {
+            self.stop.check()?;
+            if Instant::now() > limit {
+                return Err(running.failure(&format!("no end after {} s", patience.as_secs())));
+            }
+            thread::sleep(LOOK_EVERY);
+        }
+        let status = running.child.wait().map_err(|error| StudyError::Testbed(error.to_string()))?;
+        if status.success() { Ok(()) } else { Err(running.failure(&status.to_string())) }
+    }
+}
+
+impl Testbed for Namespaces {
+    fn run(&self, trial: &Trial) -> Result<Measured, StudyError> {
+        let mut why = String::new();
+        for attempt in 1..=ATTEMPTS {
+            self.stop.check()?;
+            if let Some(measured) = self.attempt(trial, &mut why)? {
+                return Ok(Measured { attempts: attempt, ..measured });
+            }
+        }
+        Err(StudyError::Testbed(format!(
+            "the machine is too busy, --jobs 1 may help: no run of {ATTEMPTS} counts, {why}"
+        )))
+    }
+
+    fn no_mptcp(&self) -> Option<&str> {
+        self.mptcp.as_ref().err().map(String::as_str)
+    }
+}
+
+/// A command, and the file that it writes to.
+type Logged = (Command, PathBuf);
+
+/// A program that is running; killed if it is no longer waited for.
+struct Running {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Running {
+    fn has_ended(&mut self) -> Result<bool, StudyError> {
+        self.child.try_wait().map(|status| status.is_some()).map_err(|error| StudyError::Testbed(error.to_string()))
+    }
+
+    /// What happened, with the last of what it said.
+    fn failure(&self, what: &str) -> StudyError {
+        let said = fs::read_to_string(&self.log).unwrap_or_default();
+        let last: Vec<&str> = said.lines().rev().take(3).collect();
+        let last: Vec<&str> = last.into_iter().rev().collect();
+        StudyError::Testbed(format!("a transfer failed: {what}; the last that was said:\n{}", last.join("\n")))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A folder that goes away again.
+#[derive(Debug)]
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Result<Scratch, StudyError> {
+        let path = std::env::temp_dir().join(format!("anabranch-testbed-{}", std::process::id()));
+        fs::create_dir(&path).map_err(doing("make", &path))?;
+        Ok(Scratch(path))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What can't be removed from a temporary folder is left to the system.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Far more than a transfer should take.
+fn limit(trial: &Trial) -> Duration {
+    let ideal = trial.network.ideal(trial.bytes, TCP_PAYLOAD_SHARE).map_or(0.0, units::Span::as_secs_f64);
+    Duration::from_secs_f64(10.0 * ideal) + PATIENCE
+}
+
+/// Bytes that do not repeat: a linear congruential generator's.
+fn write_source(path: &Path, size: Bytes) -> io::Result<()> {
+    let mut state: u64 = 0x5ee5_1d3a;
+    let mut block = vec![0; 1 << 16];
+    let mut file = File::create(path)?;
+    let mut left = size.0;
+    while left > 0 {
+        for word in block.chunks_exact_mut(8) {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            word.copy_from_slice(&(state ^ (state >> 29)).to_le_bytes());
+        }
+        let part = usize::try_from(left).unwrap_or(usize::MAX).min(block.len());
+        file.write_all(&block[..part])?;
+        left -= part as u64;
+    }
+    Ok(())
+}
+
+/// Whether two files have the same bytes in them.
+fn same(one: &Path, other: &Path) -> io::Result<bool> {
+    let (mut one, mut other) = (File::open(one)?, File::open(other)?);
+    if one.metadata()?.len() != other.metadata()?.len() {
+        return Ok(false);
+    }
+    let (mut left, mut right) = (vec![0; 1 << 16], vec![0; 1 << 16]);
+    loop {
+        let count = one.read(&mut left)?;
+        if count == 0 {
+            return Ok(true);
+        }
+        other.read_exact(&mut right[..count])?;
+        if left[..count] != right[..count] {
+            return Ok(false);
+        }
+    }
+}
+
+fn failed(error: impl std::error::Error) -> StudyError {
+    StudyError::Testbed(error.to_string())
+}
+
+fn doing(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StudyError {
+    let path = path.to_path_buf();
+    move |error| StudyError::Testbed(format!("cannot {action} {}: {error}", path.display()))
+}
