@@ -13,6 +13,7 @@ pub mod interfaces;
 #[cfg(test)]
 mod liars;
 mod options;
+mod peer;
 mod receive;
 mod send;
 mod spec;
@@ -22,7 +23,11 @@ mod wall;
 pub use error::Error;
 pub use event::{Event, Events, PathEvent, PathProgress, PathState, Progress, Summary};
 pub use identity::{Fingerprint, Identity, Token};
-pub use options::{CongestionControl, Credential, DEFAULT_PORT, ReceiveOptions, Remote, Selection, SendOptions};
+pub use options::{
+    CongestionControl, Credential, DEFAULT_PORT, FetchOptions, ReceiveOptions, Remote, Selection, SendOptions,
+    ServeOptions, Server,
+};
+pub use peer::{May, Peer};
 pub use receive::receive;
 pub use send::{Carries, PathProbe, probe, send};
 pub use spec::{Cap, MomentOfWeek, PathClass, PathSpec, SpecError, Timetable};

@@ -75,7 +75,7 @@ pub(crate) fn run(args: Args) -> Result<(), Ended> {
     let dirs = Dirs::from_env();
     let config = Config::load(args.config.as_deref(), &dirs)?;
     let identity = Identity::load_or_generate(&dirs.key())?;
-    let authorized: Vec<_> = List::Senders.load(&dirs)?.into_iter().map(|peer| peer.fingerprint).collect();
+    let authorized: Vec<_> = List::Senders.load(&dirs)?.into_iter().map(|peer| peer.fingerprint.into()).collect();
     if args.no_token && authorized.is_empty() {
         let text = "--no-token, but nobody is trusted: 'anabranch keys trust sender FINGERPRINT' names whom to serve";
         return Err(Error::Usage(text.into()).into());

@@ -176,8 +176,12 @@ impl Door {
         if hello.version != VERSION {
             return Err(format!("it speaks protocol version {VERSION}, the sender {}", hello.version));
         }
-        if self.options.authorized.contains(&peer) {
-            return Ok(());
+        match self.options.authorized.iter().find(|known| known.fingerprint == peer) {
+            Some(known) if known.may_send() => return Ok(()),
+            Some(_) if hello.secret.is_none() => {
+                return Err("its key may get from this host, but not send: 'anabranch keys trust sender' with --may both, there, lets it".into());
+            }
+            _ => {}
         }
         let (Some(secret), Some(token)) = (&hello.secret, &self.options.token) else {
             return Err("the sender showed no token, and its key is not among the authorized peers".into());

@@ -302,6 +302,8 @@ pub(crate) fn refusal(code: AbortCode, text: String) -> Report {
         AbortCode::Exists | AbortCode::NoSpace | AbortCode::Disk => Error::Receiver { reason: text },
         AbortCode::Integrity => Error::Integrity { what: "the transfer".into(), detail: text },
         AbortCode::Protocol => Error::Protocol(text),
+        AbortCode::Source => Error::Unavailable { reason: text },
+        AbortCode::Changed => Error::SourceChanged { path: text.into() },
         AbortCode::Stopped => Error::Refused { reason: format!("it was stopped: {text}") },
     })
 }
