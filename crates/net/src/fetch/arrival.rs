@@ -1,0 +1,141 @@
+//! Where the data of all servers go.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout_at};
+use transfer::{Extent, Tree};
+use wire::frame::{Data, Range, SessionId};
+
+use super::entrance::Joined;
+use super::replicas::Replicas;
+use crate::conn::ConnError;
+use crate::receive::{self, Session};
+use crate::send::gate::Gate;
+use crate::send::session::Report;
+
+/// What is agreed on brings its data here.
+pub(crate) struct Arrival {
+    session: Arc<Session>,
+    gates: Arc<Vec<Gate<Joined>>>,
+    /// What is known of the blocks, where several servers have to have the same.
+    replicas: Option<Replicas>,
+    reports: mpsc::UnboundedSender<Report>,
+    attending: JoinHandle<()>,
+}
+
+/// What is whole or journaled is brought to the disk this often.
+const SYNC_EVERY: Duration = Duration::from_secs(1);
+/// A server that was found to lie may have left so many wrong blocks.
+const FORGIVEN: u64 = 256;
+
+impl Drop for Arrival {
+    fn drop(&mut self) {
+        self.attending.abort();
+    }
+}
+
+impl Arrival {
+    pub(super) fn new(
+        session: Arc<Session>,
+        gates: Arc<Vec<Gate<Joined>>>,
+        replicas: Option<Replicas>,
+        reports: mpsc::UnboundedSender<Report>,
+    ) -> Arrival {
+        let attending = tokio::spawn(attend(Arc::clone(&session), reports.clone()));
+        Arrival { session, gates, replicas, reports, attending }
+    }
+
+    /// What is written here.
+    pub(crate) fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+
+    /// What arrives.
+    pub(crate) fn tree(&self) -> &Tree {
+        self.session.tree()
+    }
+
+    /// Data arrived from a server, by the path called `path`. Gives the range that is written.
+    pub(crate) fn handle_data(&self, server: usize, path: &str, data: &Data<'_>) -> Result<Range, ConnError> {
+        let Some(replicas) = &self.replicas else { return self.session.handle_data(path, data) };
+        let extent = Extent::new(data.position, data.payload.len() as u64);
+        let judged = replicas.judge(server, data, self.session.layout());
+        for (liar, error) in judged.liars {
+            self.session.forgive(FORGIVEN);
+            let text = error.to_string();
+            let _ = self.reports.send(Report::Left(liar, error));
+            if liar == server {
+                return Err(ConnError::Refused(text));
+            }
+        }
+        let data = Data { block_hash: Some(judged.hash), ..data.clone() };
+        let range = self.session.handle_data(path, &data)?;
+        if self.session.has_verified(extent) {
+            replicas.forget(extent);
+        }
+        Ok(range)
+    }
+
+    /// What to ask for where the core wants `extent`: all of a block that came wrong in pieces, so that it is seen who sends it.
+    pub(crate) fn widened(&self, extent: Extent) -> Extent {
+        match &self.replicas {
+            Some(replicas) if replicas.is_contested(extent) => {
+                let block = self.session.layout().block_extent(extent.start / transfer::BLOCK);
+                block.unwrap_or(extent)
+            }
+            _ => extent,
+        }
+    }
+
+    /// A block came wrong.
+    pub(crate) fn contest(&self, range: Range) {
+        let extent = Extent::new(range.start, range.len);
+        if let Some(replicas) = &self.replicas
+            && !self.session.has_verified(extent)
+        {
+            replicas.contest(extent);
+        }
+    }
+
+    /// A server says that it does not know the session of that name: it has to be asked anew.
+    pub(crate) fn forget(&self, server: usize, joined: SessionId) {
+        self.gates[server].forget(|(id, _)| *id == joined);
+    }
+
+    /// Starts finishing if everything is there.
+    pub(crate) fn finish_files(&self) {
+        receive::finish_files(&self.session);
+    }
+
+    /// Whether a server that is silent is to be dropped: others have the same.
+    pub(crate) fn has_several(&self) -> bool {
+        self.gates.len() > 1
+    }
+}
+
+/// Brings what arrived to the disk now and then, and says how the session ends.
+async fn attend(session: Arc<Session>, reports: mpsc::UnboundedSender<Report>) {
+    let mut next_sync = Instant::now() + SYNC_EVERY;
+    loop {
+        let _ = timeout_at(next_sync, session.over.notified()).await;
+        if let Some(error) = session.failure_to_report() {
+            let _ = reports.send(Report::Fatal(error));
+            return;
+        }
+        if let Some((_, sync)) = session.completed() {
+            let _ = reports.send(Report::Done(sync.as_micros()));
+            return;
+        }
+        if Instant::now() >= next_sync {
+            let syncing = Arc::clone(&session);
+            let synced = tokio::task::spawn_blocking(move || syncing.settle()).await;
+            if let Ok(Err(error)) = synced {
+                let _ = session.fail(error);
+            }
+            next_sync = Instant::now() + SYNC_EVERY;
+        }
+    }
+}
