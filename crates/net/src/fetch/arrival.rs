@@ -1,6 +1,6 @@
 //! Where the data of all servers go.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -19,7 +19,9 @@ use crate::send::session::Report;
 /// What is agreed on brings its data here.
 pub(crate) struct Arrival {
     session: Arc<Session>,
-    gates: Arc<Vec<Gate<Joined>>>,
+    /// They hold the session, and so this.
+    gates: Weak<Vec<Gate<Joined>>>,
+    has_several: bool,
     /// What is known of the blocks, where several servers have to have the same.
     replicas: Option<Replicas>,
     reports: mpsc::UnboundedSender<Report>,
@@ -40,12 +42,13 @@ impl Drop for Arrival {
 impl Arrival {
     pub(super) fn new(
         session: Arc<Session>,
-        gates: Arc<Vec<Gate<Joined>>>,
+        gates: &Arc<Vec<Gate<Joined>>>,
         replicas: Option<Replicas>,
         reports: mpsc::UnboundedSender<Report>,
     ) -> Arrival {
         let attending = tokio::spawn(attend(Arc::clone(&session), reports.clone()));
-        Arrival { session, gates, replicas, reports, attending }
+        let has_several = gates.len() > 1;
+        Arrival { session, gates: Arc::downgrade(gates), has_several, replicas, reports, attending }
     }
 
     /// What is written here.
@@ -102,7 +105,9 @@ impl Arrival {
 
     /// A server says that it does not know the session of that name: it has to be asked anew.
     pub(crate) fn forget(&self, server: usize, joined: SessionId) {
-        self.gates[server].forget(|(id, _)| *id == joined);
+        if let Some(gates) = self.gates.upgrade() {
+            gates[server].forget(|(id, _)| *id == joined);
+        }
     }
 
     /// Starts finishing if everything is there.
@@ -112,7 +117,7 @@ impl Arrival {
 
     /// Whether a server that is silent is to be dropped: others have the same.
     pub(crate) fn has_several(&self) -> bool {
-        self.gates.len() > 1
+        self.has_several
     }
 }
 

@@ -1,5 +1,6 @@
 //! The way in at each server, and what all of them have to agree on.
 
+use std::io::ErrorKind;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -55,6 +56,8 @@ struct Agreed {
 
 /// How long the others wait for the server that was named first, once they could begin.
 const FIRST_NAMED: Duration = Duration::from_secs(3);
+/// How long to wait for whoever else writes the same file here.
+const BUSY: Duration = Duration::from_secs(3);
 
 impl Entrance {
     pub(crate) fn new(
@@ -173,7 +176,19 @@ impl Entrance {
         }
         let opening = apart(move || {
             let directory = Arc::new(Directory::open(&into)?);
-            receive::Session::open(offer.id, peer, tree, wishes, directory, clock, events)
+            let until = Instant::now() + BUSY;
+            loop {
+                let directory = Arc::clone(&directory);
+                match receive::Session::open(offer.id, peer, tree.clone(), wishes, directory, clock, events.clone()) {
+                    // An attempt that was stopped a moment ago may still hold what it wrote.
+                    Err(Error::Disk { source, .. })
+                        if source.kind() == ErrorKind::ResourceBusy && Instant::now() < until =>
+                    {
+                        std::thread::sleep(Duration::from_millis(50));
+                    }
+                    opened => return opened,
+                }
+            }
         });
         self.gates[server].note_working();
         let session = match self.working(server, conn, opening).await? {
@@ -185,7 +200,7 @@ impl Entrance {
         let (layout, have) = (session.layout().clone(), session.held());
         let root = offer.hashes.as_ref().map(|(_, root)| *root);
         let replicas = offer.hashes.map(|(hashes, _)| Replicas::new(hashes, name_of(&offer.tree), self.terms.clone()));
-        let arrival = Arrival::new(session, Arc::clone(&self.gates), replicas, self.reports.clone());
+        let arrival = Arrival::new(session, &self.gates, replicas, self.reports.clone());
         arrival.finish_files();
         let core = new_core(&options.scheduler, &layout, &have);
         let load = Load::In(Arc::new(arrival));

@@ -44,7 +44,7 @@ pub(crate) fn walk(ground: &Ground, sources: &[PathBuf], selection: &Selection) 
     }
     if walk.found.entries.is_empty() {
         return Err(Error::Usage(
-            "there is nothing to send: no file is left by --include, --exclude and --files-from".into(),
+            "there is nothing there: no file is left by --include, --exclude and --files-from".into(),
         ));
     }
     Ok(walk.found)

@@ -217,6 +217,8 @@ impl Door {
         let walking = apart(move || Source::open(ground, &names, &selection, !ask.hashes));
         let (source, notices) = match alive(conn, walking).await? {
             Ok(found) => found,
+            // Nothing is left by the filters, for example.
+            Err(Error::Usage(text)) => return Err(refuse(conn, AbortCode::Source, text).await),
             Err(error) => return Err(refuse(conn, code_of(&error), error.to_string()).await),
         };
         for text in notices {
