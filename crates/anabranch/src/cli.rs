@@ -4,7 +4,7 @@
 use clap::{Parser, Subcommand};
 use emulate::cli::EmulateArgs;
 
-use crate::commands::{demo, doctor, generate, keys, paths, receive, reproduce, send, simulate};
+use crate::commands::{demo, doctor, generate, get, keys, paths, receive, reproduce, send, serve, simulate};
 
 /// How a process ends, for `--help`, the manual page and docs/exit-codes.md (a test holds the three together).
 pub(crate) const EXIT_CODES: &[(u8, &str)] = &[
@@ -40,6 +40,10 @@ pub(crate) enum Command {
     Receive(receive::Args),
     /// Send files over every path to a receiver
     Send(send::Args),
+    /// Offer a folder to hosts that may get files from it
+    Serve(serve::Args),
+    /// Get files over every path from a host that serves them, or one file from several
+    Get(get::Args),
     /// Show which paths there are, and why a device is none
     Paths(paths::Args),
     /// Find out what holds the paths back, and which command mends it
@@ -52,7 +56,7 @@ pub(crate) enum Command {
     Simulate(simulate::Args),
     /// Set the figures of a paper, or of a theory, beside ours: tables, pictures, a page
     Reproduce(reproduce::Args),
-    /// Show this host's key; say which hosts may send or receive without a token
+    /// Show this host's key; say which hosts may send or get without a token
     Keys(keys::Args),
     /// Print a completion script for a shell
     Completions(generate::CompletionsArgs),

@@ -7,7 +7,10 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::Duration;
 
-use common::{Scratch, Serving, fetch, fetch_options, parties, serve_options, unheard};
+use common::{
+    Receiving, Scratch, Serving, fetch, fetch_options, parties, receive_options, send, send_options, serve_options,
+    unheard,
+};
 use net::{Credential, Error, Event, Identity, May, PathSpec, Peer, Remote, Timetable, Token};
 use tokio::time::timeout;
 use units::{Rate, Span};
@@ -176,6 +179,36 @@ async fn peers_see_what_is_theirs_at_their_rate() {
     assert!(same(&scratch.inbox().join("data"), &file));
     let rate = got.moved / got.elapsed;
     assert!(rate < Rate::mbit(20), "the bound holds: {rate}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receiver_keeps_peers_in_their_folders_too() {
+    let scratch = Scratch::new("receive-peers");
+    let (identity, token) = parties();
+    let file = scratch.file("data", 2_000_000);
+    let mut options = send_options(&[&file], 0, &token);
+    options.credential = Credential::Pinned(identity.fingerprint());
+    let mut receive = receive_options(&scratch, &identity, &token);
+    (receive.token, receive.keep) = (None, true);
+    let anna = Peer {
+        directory: Some("anna".into()),
+        max: Some(Rate::mbit(16)),
+        ..Peer::from(options.identity.fingerprint())
+    };
+    receive.authorized = vec![Peer { may: May::Get, ..anna.clone() }];
+    let receiving = Receiving::start(receive.clone()).await;
+    options.to.port = receiving.port;
+    let error = send(options.clone()).await.expect_err("she may only get");
+    assert!(matches!(&error, Error::Refused { reason } if reason.contains("not send")), "{error}");
+    receiving.task.abort();
+    receive.authorized = vec![anna];
+    let receiving = Receiving::start(receive).await;
+    options.to.port = receiving.port;
+    let sent = send(options).await.expect("sent");
+    assert!(same(&scratch.inbox().join("anna/data"), &file));
+    let rate = sent.moved / sent.elapsed;
+    assert!(rate < Rate::mbit(20), "the bound holds: {rate}");
+    receiving.task.abort();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use transfer::digest::Merge;
 use transfer::{Cv, Packing, Tree};
@@ -154,9 +154,27 @@ pub(super) async fn hear<T: Clone>(
             Err(error) => return Err(error.into()),
         }
     }
+    was_asked_for(&entries, &options.names).map_err(Refusal::Useless)?;
     let tree = tree(entries, options.rename.as_deref()).map_err(Refusal::Useless)?;
     let hashes = if ask.hashes { Some(hashes(conn, &tree, gate).await?) } else { None };
     Ok(Offer { id, addresses, tree, hashes })
+}
+
+/// A server decides what is in a folder that was asked for, but not what else comes.
+fn was_asked_for(entries: &[Entry], names: &[PathBuf]) -> Result<(), Error> {
+    let asked: Vec<&[u8]> = names.iter().map(|name| plain_name(name)).collect();
+    // All that is in a folder, without the folder.
+    if asked.iter().any(|name| name.is_empty() || name.ends_with(b"/")) {
+        return Ok(());
+    }
+    for entry in entries {
+        let top = entry.path.split(|&byte| byte == b'/').next().unwrap_or_default();
+        if asked.iter().all(|name| name.rsplit(|&byte| byte == b'/').next() != Some(top)) {
+            let shown = String::from_utf8_lossy(&entry.path).into_owned();
+            return Err(Error::Protocol(format!("it offers {shown}, which nobody asked for")));
+        }
+    }
+    Ok(())
 }
 
 /// The entries as a tree, the one at the top under its new name.

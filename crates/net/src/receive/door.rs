@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 use transfer::Tree;
 use wire::Frame;
-use wire::frame::{AbortCode, Hello, Range, SessionId, VERSION, Welcome};
+use wire::frame::{AbortCode, Hello, Range, VERSION, Welcome};
 use wire::manifest::{self, Kind};
 
 use super::directory::Directory;
@@ -23,6 +23,7 @@ use crate::doorway::{
     greet, refuse,
 };
 use crate::identity::random;
+use crate::send::limit::Limit;
 use crate::tls::ServerTls;
 use crate::{Error, Event, Events, Fingerprint, PathEvent, PathState, ReceiveOptions};
 
@@ -164,6 +165,17 @@ impl Door {
         }
     }
 
+    /// Where what the holder of key `peer` sends goes, and how fast it may come.
+    fn place(&self, peer: Fingerprint) -> Result<(Arc<Directory>, Option<Arc<Limit>>), Error> {
+        let known = self.options.authorized.iter().find(|known| known.fingerprint == peer && known.may_send());
+        let Some(known) = known else { return Ok((Arc::clone(&self.directory), None)) };
+        let directory = match &known.directory {
+            Some(_) => Arc::new(Directory::open(&known.directory_below(&self.options.directory))?),
+            None => Arc::clone(&self.directory),
+        };
+        Ok((directory, known.max.map(|rate| Arc::new(Limit::new(Some(rate))))))
+    }
+
     /// Reads the manifest and opens the session. `None` when nothing is to be carried (a dry run).
     async fn agree(
         self: &Arc<Self>,
@@ -179,10 +191,14 @@ impl Door {
         let addresses = further_addresses(conn, &self.options.listen);
         conn.push(&Frame::Welcome(Welcome { version: VERSION, session: id, addresses }));
         conn.flush().await?;
+        let (directory, limit) = match self.place(peer) {
+            Ok(place) => place,
+            Err(error) => return Err(refuse(conn, code_of(&error), error.to_string()).await),
+        };
         let mut wishes = hello.wishes;
         wishes.overwrite |= self.options.overwrite;
         if wishes.dry_run {
-            match self.rehearse(conn, tree, wishes).await? {
+            match self.rehearse(conn, directory, tree, wishes).await? {
                 Ok(want) => want_frames(&want).for_each(|frame| conn.push(&frame)),
                 Err(error) => return Err(refuse(conn, code_of(&error), error.to_string()).await),
             }
@@ -196,8 +212,13 @@ impl Door {
         if let Err(text) = alive(conn, self.supersede(peer)).await? {
             return Err(refuse(conn, AbortCode::Refused, text).await);
         }
-        let session = match self.open(conn, id, peer, tree, wishes).await? {
-            Ok(session) => Arc::new(session),
+        let (clock, events) = (self.clock, self.events.clone());
+        let opening = apart(move || Session::open(id, peer, tree, wishes, directory, clock, events));
+        let session = match alive(conn, opening).await? {
+            Ok(mut session) => {
+                session.limit = limit;
+                Arc::new(session)
+            }
             Err(error) => return Err(refuse(conn, code_of(&error), error.to_string()).await),
         };
         let _ = self.events.send(Event::Started {
@@ -262,10 +283,10 @@ impl Door {
     async fn rehearse(
         &self,
         conn: &mut Conn,
+        directory: Arc<Directory>,
         tree: Tree,
         wishes: wire::frame::Wishes,
     ) -> Result<Result<Vec<Range>, Error>, ConnError> {
-        let directory = Arc::clone(&self.directory);
         let work = apart(move || {
             let staging = Staging::look(&directory)?;
             let survey = Survey::new(&directory, staging.as_ref(), &tree, wishes)?;
@@ -290,19 +311,6 @@ impl Door {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         Err("an earlier session of the same sender is still writing to the disk".into())
-    }
-
-    /// Opens the session. The sender is pinged while what is there is read.
-    async fn open(
-        &self,
-        conn: &mut Conn,
-        id: SessionId,
-        peer: Fingerprint,
-        tree: Tree,
-        wishes: wire::frame::Wishes,
-    ) -> Result<Result<Session, Error>, ConnError> {
-        let (directory, clock, events) = (Arc::clone(&self.directory), self.clock, self.events.clone());
-        alive(conn, apart(move || Session::open(id, peer, tree, wishes, directory, clock, events))).await
     }
 
     fn tell(&self, name: &str, state: PathState, why: &str) {

@@ -18,6 +18,7 @@ use super::staging::{Staging, key};
 use super::survey::Survey;
 use crate::clock::Clock;
 use crate::conn::ConnError;
+use crate::send::limit::Limit;
 use crate::{Error, Event, Events, Fingerprint};
 
 /// A transfer that is arriving.
@@ -28,6 +29,8 @@ pub(crate) struct Session {
     /// When it was agreed on.
     pub(crate) began: Time,
     pub(crate) events: Events,
+    /// How fast it may come.
+    pub(crate) limit: Option<Arc<Limit>>,
     site: Site,
     /// The entries that are wanted, as the sender is told.
     want: Vec<Range>,
@@ -151,6 +154,7 @@ impl Session {
             clock,
             began: clock.now(),
             events,
+            limit: None,
             want: survey.ranges(&tree),
             stale: survey.stale,
             parts: Mutex::new(parts),

@@ -21,6 +21,7 @@ use super::control::Control;
 use super::limit::Limit;
 use super::plan::Plan;
 use super::session::{Load, Report, Session};
+use crate::Error;
 use crate::caps::{Account, Room};
 use crate::conn::{Conn, ConnError};
 use inward::Inward;
@@ -127,6 +128,9 @@ impl<'a> Carrier<'a> {
     /// Runs until the connection fails, the interface may not carry more, or `stop` rings: then the peer is told goodbye.
     pub(crate) async fn run(mut self, stop: &Notify) -> Result<Parting, ConnError> {
         let ended = self.carry(stop).await;
+        if let (Way::In(inward), Err(error @ (ConnError::Wire(_) | ConnError::Unexpected(_)))) = (&self.way, &ended) {
+            inward.leave(Error::Protocol(error.to_string()), self.session);
+        }
         self.count();
         ended
     }
@@ -146,8 +150,12 @@ impl<'a> Carrier<'a> {
             }
             if now >= self.last_heard + SILENCE {
                 let error = ConnError::Silent(std::time::Duration::from_nanos(SILENCE.as_nanos()));
-                if let Way::In(inward) = &self.way {
-                    inward.give_up(self.facts.remote, &error, self.session);
+                // Others have the same.
+                if let Way::In(inward) = &self.way
+                    && inward.has_others()
+                {
+                    let why = error.to_string();
+                    inward.leave(Error::NoPath { to: self.facts.remote.to_string(), why }, self.session);
                 }
                 return Err(error);
             }

@@ -4,7 +4,6 @@
 //! and what hangs in it can still be asked of another one.
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use sys::sockopt::TcpInfo;
@@ -132,12 +131,14 @@ impl<'a> Inward<'a> {
         }
     }
 
-    /// The server is silent: if others have the same, nothing more is asked of it.
-    pub(super) fn give_up(&self, remote: SocketAddr, error: &ConnError, session: &Session) {
-        if self.arrival.has_several() {
-            let error = Error::NoPath { to: remote.to_string(), why: error.to_string() };
-            report(session, Report::Left(self.server, error));
-        }
+    /// Nothing more is wanted from the server.
+    pub(super) fn leave(&self, error: Error, session: &Session) {
+        report(session, Report::Left(self.server, error));
+    }
+
+    /// Whether other servers have the same.
+    pub(super) fn has_others(&self) -> bool {
+        self.arrival.has_several()
     }
 
     /// The data that came next, if they are what was asked for.
