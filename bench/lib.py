@@ -206,6 +206,39 @@ def by_us(net, source, links=None, bulk=None, options=()):
     return Transfer(details["summary"]["elapsed"], run.payload_seconds(), details)
 
 
+def fetched_by_us(net, source, replicas=1, spoil=False, options=()):
+    """The file `source` from a server of our own at the far end, or from so many `replicas`, one on each of the far addresses.
+
+    What arrived is compared with what was served. With `spoil`, the last replica sends wrong bytes from some moment on.
+    """
+    size = source.stat().st_size
+    peer = str(PEERS / "ours")
+    with scratch((replicas + 1) * size) as folder:
+        token, target = folder / "token", folder / "target"
+        server = [sys.executable, peer, "serve", "--program", anabranch(), "--token", str(token)]
+        for number in range(replicas):
+            (folder / str(number)).mkdir()
+            shutil.copy2(source, folder / str(number) / source.name)
+            server += ["--folder", str(folder / str(number))]
+        if spoil:
+            server += ["--spoil", source.name]
+        near = [sys.executable, peer, "get", "--program", anabranch(), "--token", token, "--home", folder / "near"]
+        near += ["--name", source.name, "--into", target, "--servers", replicas]
+        if options:
+            near += ["--", *options]
+        log = folder / "server.log"
+        far = f"rm -rf {token} {target}; exec {shlex.join(server)} >{log} 2>&1"
+        try:
+            run = emulate(net, near, far=far, listens=7707, bytes=size, timeout=timeout_for(net, size))
+        except Failed as error:
+            raise Failed(f"{error}\nthe server said:\n{log.read_text() if log.exists() else '(nothing)'}") from error
+        if not filecmp.cmp(source, target / source.name, shallow=False):
+            raise Failed(f"{net}: what arrived is not what was served")
+    details = {event["event"]: event for event in run.events()}
+    details["notices"] = [event["text"] for event in run.events() if event["event"] == "notice"]
+    return Transfer(details["summary"]["elapsed"], run.payload_seconds(), details)
+
+
 def controllers(transfer):
     """Which congestion control carried how much of each path, as "name cubic 40 %"."""
     paths = transfer.details["summary"]["paths"]
