@@ -1,5 +1,6 @@
 //! Where the data of all servers go.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 use transfer::{Extent, Tree};
+use units::{Span, Time};
 use wire::frame::{Data, Range, SessionId};
 
 use super::entrance::Joined;
@@ -21,7 +23,8 @@ pub(crate) struct Arrival {
     session: Arc<Session>,
     /// They hold the session, and so this.
     gates: Weak<Vec<Gate<Joined>>>,
-    has_several: bool,
+    /// When each server last sent data, in nanoseconds of the transfer's clock.
+    heard: Vec<AtomicU64>,
     /// What is known of the blocks, where several servers have to have the same.
     replicas: Option<Replicas>,
     reports: mpsc::UnboundedSender<Report>,
@@ -47,8 +50,9 @@ impl Arrival {
         reports: mpsc::UnboundedSender<Report>,
     ) -> Arrival {
         let attending = tokio::spawn(attend(Arc::clone(&session), reports.clone()));
-        let has_several = gates.len() > 1;
-        Arrival { session, gates: Arc::downgrade(gates), has_several, replicas, reports, attending }
+        let now = session.clock.now().as_nanos();
+        let heard = gates.iter().map(|_| AtomicU64::new(now)).collect();
+        Arrival { session, gates: Arc::downgrade(gates), heard, replicas, reports, attending }
     }
 
     /// What is written here.
@@ -63,6 +67,7 @@ impl Arrival {
 
     /// Data arrived from a server, by the path called `path`. Gives the range that is written.
     pub(crate) fn handle_data(&self, server: usize, path: &str, data: &Data<'_>) -> Result<Range, ConnError> {
+        self.note_heard(server);
         let Some(replicas) = &self.replicas else { return self.session.handle_data(path, data) };
         let extent = Extent::new(data.position, data.payload.len() as u64);
         let judged = replicas.judge(server, data, self.session.layout());
@@ -115,9 +120,14 @@ impl Arrival {
         receive::finish_files(&self.session);
     }
 
-    /// Whether a server that is silent is to be dropped: others have the same.
-    pub(crate) fn has_several(&self) -> bool {
-        self.has_several
+    /// A server came in, or sent data.
+    pub(crate) fn note_heard(&self, server: usize) {
+        self.heard[server].store(self.session.clock.now().as_nanos(), Ordering::Relaxed);
+    }
+
+    /// For how long a server has sent nothing, by whatever path.
+    pub(crate) fn silent_for(&self, server: usize) -> Span {
+        self.session.clock.now() - Time::from_nanos(self.heard[server].load(Ordering::Relaxed))
     }
 }
 

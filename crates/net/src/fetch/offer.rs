@@ -135,7 +135,7 @@ pub(super) async fn hear<T: Clone>(
                     }
                 }
                 Frame::ManifestEnd(count) => return Ok(Some(Ok(count))),
-                Frame::Ping(_) => gate.note_working(),
+                Frame::Ping(_) => {}
                 Frame::Abort(code, text) => return Ok(Some(Err(error_of(code, text)))),
                 other => return Err(ConnError::Unexpected(String::from(&other))),
             }
@@ -143,6 +143,7 @@ pub(super) async fn hear<T: Clone>(
         });
         let heard = heard.await;
         gate.note_heard();
+        gate.note_working();
         match heard {
             Ok(None) => {}
             Ok(Some(Ok(count))) if usize::try_from(count) == Ok(entries.len()) && !entries.is_empty() => break,
@@ -209,15 +210,13 @@ async fn hashes<T: Clone>(conn: &mut Conn, tree: &Tree, gate: &Gate<T>) -> Resul
         let heard = conn.receive(|frame| match frame {
             Frame::Hashes(hashes) => Ok(Some(Ok(Some(hashes)))),
             Frame::Ready => Ok(Some(Ok(None))),
-            Frame::Ping(_) => {
-                gate.note_working();
-                Ok(None)
-            }
+            Frame::Ping(_) => Ok(None),
             Frame::Abort(code, text) => Ok(Some(Err(error_of(code, text)))),
             other => Err(ConnError::Unexpected(String::from(&other))),
         });
         let heard = heard.await?;
         gate.note_heard();
+        gate.note_working();
         match heard {
             None => {}
             Some(Err(error)) => return Err(Refusal::Useless(error)),

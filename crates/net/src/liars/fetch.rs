@@ -158,8 +158,8 @@ struct Lies {
     bytes: Vec<u8>,
     /// What of it comes wrong.
     wrong: Span<u64>,
-    /// How far what it sends is from what was requested.
-    shift: u64,
+    /// How far what it sends is from what was requested; `None` if it sends nothing.
+    shift: Option<u64>,
 }
 
 /// A server that lies; its port.
@@ -185,6 +185,7 @@ async fn lie(mut conn: Conn, lies: &Lies) -> Result<(), ConnError> {
             match frame {
                 Frame::Ask(_) => lies.answer.iter().for_each(|frame| frame.emit(&mut out)),
                 Frame::Request(range) => {
+                    let Some(shift) = lies.shift else { return Ok(()) };
                     let place = |position: u64| usize::try_from(position).unwrap();
                     let mut payload = lies.bytes[place(range.start)..place(range.start + range.len)].to_vec();
                     for (at, byte) in payload.iter_mut().enumerate() {
@@ -192,7 +193,7 @@ async fn lie(mut conn: Conn, lies: &Lies) -> Result<(), ConnError> {
                     }
                     let begins = range.start % 262_144 == 0;
                     let block_hash = begins.then(|| known[place(range.start / 262_144)]);
-                    let position = range.start + lies.shift;
+                    let position = range.start + shift;
                     Frame::Data(Data { position, block_hash, payload: &payload }).emit(&mut out);
                 }
                 Frame::Ping(number) => Frame::Pong(number).emit(&mut out),
@@ -262,7 +263,7 @@ async fn fetch(options: FetchOptions) -> (Result<Summary, Error>, Vec<String>) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_lies_gets_nothing_accepted() {
     let bytes = content(1_000_000);
-    let honest = Lies { answer: answer(&bytes, false), bytes: bytes.clone(), wrong: 0..0, shift: 0 };
+    let honest = Lies { answer: answer(&bytes, false), bytes: bytes.clone(), wrong: 0..0, shift: Some(0) };
     let saying = |frames: Vec<Frame<'static>>| Lies { answer: [vec![welcome()], frames].concat(), ..honest.clone() };
     let entries = |entries: &[Entry]| Frame::Entries(Vec::leak(chunk(entries)));
     let mut up = chunk(&[file(b"aa/b", 1)]);
@@ -278,7 +279,8 @@ async fn a_server_that_lies_gets_nothing_accepted() {
         ("noise", saying(vec![Frame::Entries(&[0xff; 100]), Frame::ManifestEnd(1)]), &[9]),
         ("count", saying(vec![entries(&[file(b"data", 10)]), Frame::ManifestEnd(2)]), &[9]),
         ("done", saying(vec![Frame::Done(1)]), &[5, 9]),
-        ("shifted", Lies { shift: 4_096, ..honest.clone() }, &[5, 6, 9]),
+        ("shifted", Lies { shift: Some(4_096), ..honest.clone() }, &[5, 6, 9]),
+        ("mute", Lies { shift: None, ..honest.clone() }, &[6]),
         ("wrong", Lies { wrong: 300_000..300_001, ..honest.clone() }, &[7]),
     ];
     for (name, lies, codes) in cases {
@@ -314,7 +316,7 @@ async fn a_list_of_hashes_that_lies_is_of_no_use() {
     ] {
         let scratch = Scratch::new(&format!("hashes-{name}"));
         let identity = Identity::generate().unwrap();
-        let port = liar(&identity, Lies { answer: frames, bytes: bytes.clone(), wrong: 0..0, shift: 0 }).await;
+        let port = liar(&identity, Lies { answer: frames, bytes: bytes.clone(), wrong: 0..0, shift: Some(0) }).await;
         let mut options = fetch_options(&scratch, vec![at(port, Credential::Pinned(identity.fingerprint()))]);
         options.blake3 = Some(*blake3::hash(&bytes).as_bytes());
         let error = fetch(options).await.0.expect_err(name);
@@ -331,7 +333,7 @@ async fn beside_an_honest_one(name: &str, wrong: Span<u64>, liar_first: bool) {
     let (identity, lying) = (Identity::generate().unwrap(), Identity::generate().unwrap());
     let token = Token::generate(&identity).unwrap();
     let honest = at(serve(&scratch, &identity, &token).await, Credential::Token(token));
-    let port = liar(&lying, Lies { answer: answer(&bytes, true), bytes: bytes.clone(), wrong, shift: 0 }).await;
+    let port = liar(&lying, Lies { answer: answer(&bytes, true), bytes: bytes.clone(), wrong, shift: Some(0) }).await;
     let dishonest = at(port, Credential::Pinned(lying.fingerprint()));
     let from = if liar_first { vec![dishonest, honest] } else { vec![honest, dishonest] };
     let mut options = fetch_options(&scratch, from);

@@ -235,7 +235,12 @@ impl Conductor {
                 stop.notify_one();
             }
         }
-        let text = format!("{}: {error}: it is dropped, the others go on", self.shop.terms.label(server));
+        let why = match &error {
+            Error::Integrity { what, detail } => format!("{what} does not match its BLAKE3 hash ({detail})"),
+            Error::Stopped { reason } => reason.clone(),
+            error => error.to_string(),
+        };
+        let text = format!("{} is dropped, the others go on: {why}", self.shop.terms.label(server));
         let _ = self.events.send(Event::Notice { text });
         Ok(())
     }

@@ -150,12 +150,8 @@ impl<'a> Carrier<'a> {
             }
             if now >= self.last_heard + SILENCE {
                 let error = ConnError::Silent(std::time::Duration::from_nanos(SILENCE.as_nanos()));
-                // Others have the same.
-                if let Way::In(inward) = &self.way
-                    && inward.has_others()
-                {
-                    let why = error.to_string();
-                    inward.leave(Error::NoPath { to: self.facts.remote.to_string(), why }, self.session);
+                if let Way::In(inward) = &self.way {
+                    inward.leave_if_silent(SILENCE, self.session);
                 }
                 return Err(error);
             }
@@ -279,7 +275,7 @@ impl<'a> Carrier<'a> {
         // Of a path that only requests go out on, what arrives says whether it makes progress.
         let (moved, unsent) = match &self.way {
             Way::Out(_) => (info.bytes_acked, info.unsent),
-            Way::In(_) => (info.bytes_received, 0),
+            Way::In(inward) => (inward.progress(&info), 0),
         };
         let rate = match &mut self.way {
             Way::Out(_) => (info.delivery_rate > 0).then(|| Rate::from_bytes(info.delivery_rate)),

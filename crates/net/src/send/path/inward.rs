@@ -56,6 +56,8 @@ const AT_ONCE_MOST: Bytes = Bytes(transfer::BLOCK);
 pub(crate) const MOST_REQUESTS: usize = 1_024;
 /// The rate is that of so many samples.
 const SAMPLES: usize = 5;
+/// Less than so many bytes received are no progress.
+const PROGRESS: u64 = 1_024;
 /// Frames read before requests get a turn.
 const FRAMES_A_TURN: usize = 4;
 
@@ -119,6 +121,11 @@ impl<'a> Inward<'a> {
         (now > since).then(|| Bytes(info.bytes_received - before) / (now - since))
     }
 
+    /// What the kernel received, as progress: answers to the question whether anybody is there are none.
+    pub(super) fn progress(&self, info: &TcpInfo) -> u64 {
+        info.bytes_received / PROGRESS * PROGRESS
+    }
+
     /// Waits until the session has something to say to all paths.
     pub(super) async fn told(&self) {
         self.mailbox.full.notified().await;
@@ -136,9 +143,12 @@ impl<'a> Inward<'a> {
         report(session, Report::Left(self.server, error));
     }
 
-    /// Whether other servers have the same.
-    pub(super) fn has_others(&self) -> bool {
-        self.arrival.has_several()
+    /// Leaves the server if it has sent nothing by other paths either, though its host acknowledges what we ask.
+    pub(super) fn leave_if_silent(&self, most: Span, session: &Session) {
+        if self.arrival.silent_for(self.server) >= most {
+            let reason = format!("it has sent nothing of what it was asked for, for {most}");
+            self.leave(Error::Stopped { reason }, session);
+        }
     }
 
     /// The data that came next, if they are what was asked for.
@@ -153,7 +163,7 @@ impl<'a> Inward<'a> {
 }
 
 impl Carrier<'_> {
-    /// Takes in what the server sends. Returns whether it sent anything.
+    /// Takes in what the server sends. Returns whether it sent anything that it was waited for.
     pub(super) fn take_data(&mut self) -> Result<bool, ConnError> {
         let Way::In(inward) = &mut self.way else { unreachable!("it fetches") };
         let (session, arrival) = (self.session, inward.arrival);
@@ -165,11 +175,12 @@ impl Carrier<'_> {
             if self.conn.try_fill(self.conn.missing()?)? == 0 {
                 break;
             }
-            heard = true;
+            heard |= inward.requests.is_empty();
             while let Some(frame) = self.conn.next_frame()? {
                 match frame {
                     Frame::Data(data) => {
                         inward.answered(Extent::new(data.position, data.payload.len() as u64))?;
+                        heard = true;
                         match arrival.handle_data(inward.server, inward.name, &data) {
                             Ok(range) => arrived.push(range),
                             // Whoever waits for the session's end says why.
