@@ -192,8 +192,8 @@ def by_us(net, source, links=None, bulk=None, options=()):
         if options:
             near += ["--", *options]
         log = folder / "receiver.log"
-        # A token of an earlier attempt would be the wrong one.
-        far = f"rm -f {token}; ANABRANCH_HOME={folder / 'far'} exec {shlex.join(receiver)} >{log} 2>&1"
+        # A token of an earlier attempt would be the wrong one, and a file that is there need not be sent.
+        far = f"rm -f {token} {target / source.name}; ANABRANCH_HOME={folder / 'far'} exec {shlex.join(receiver)} >{log} 2>&1"
         try:
             run = emulate(net, near, far=far, listens=7707, bytes=size, timeout=timeout_for(net, size))
         except Failed as error:
@@ -216,10 +216,10 @@ def fetched_by_us(net, source, replicas=1, spoil=False, options=()):
     with scratch((replicas + 1) * size) as folder:
         token, target = folder / "token", folder / "target"
         server = [sys.executable, peer, "serve", "--program", anabranch(), "--token", str(token)]
-        for number in range(replicas):
-            (folder / str(number)).mkdir()
-            shutil.copy2(source, folder / str(number) / source.name)
-            server += ["--folder", str(folder / str(number))]
+        copies = [folder / str(number) for number in range(replicas)]
+        for copy in copies:
+            copy.mkdir()
+            server += ["--folder", str(copy)]
         if spoil:
             server += ["--spoil", source.name]
         near = [sys.executable, peer, "get", "--program", anabranch(), "--token", token, "--home", folder / "near"]
@@ -227,7 +227,9 @@ def fetched_by_us(net, source, replicas=1, spoil=False, options=()):
         if options:
             near += ["--", *options]
         log = folder / "server.log"
-        far = f"rm -rf {token} {target}; exec {shlex.join(server)} >{log} 2>&1"
+        # Nothing of an earlier attempt is to be there.
+        fresh = "".join(f"cp -p {source} {copy / source.name}; " for copy in copies)
+        far = f"rm -rf {token} {target}; {fresh}exec {shlex.join(server)} >{log} 2>&1"
         try:
             run = emulate(net, near, far=far, listens=7707, bytes=size, timeout=timeout_for(net, size))
         except Failed as error:

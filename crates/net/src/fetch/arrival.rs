@@ -1,7 +1,6 @@
 //! Where the data of all servers go.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -23,8 +22,8 @@ pub(crate) struct Arrival {
     session: Arc<Session>,
     /// They hold the session, and so this.
     gates: Weak<Vec<Gate<Joined>>>,
-    /// When each server last sent data, in nanoseconds of the transfer's clock.
-    heard: Vec<AtomicU64>,
+    /// Of each server, when it was last waited for, and how long in all since it last sent data.
+    silence: Vec<Mutex<(Time, Span)>>,
     /// What is known of the blocks, where several servers have to have the same.
     replicas: Option<Replicas>,
     reports: mpsc::UnboundedSender<Report>,
@@ -33,6 +32,8 @@ pub(crate) struct Arrival {
 
 /// What is whole or journaled is brought to the disk this often.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
+/// Between two looks at a connection that waits.
+const A_MOMENT: Span = Span::from_millis(100);
 /// A server that was found to lie may have left so many wrong blocks.
 const FORGIVEN: u64 = 256;
 
@@ -50,9 +51,8 @@ impl Arrival {
         reports: mpsc::UnboundedSender<Report>,
     ) -> Arrival {
         let attending = tokio::spawn(attend(Arc::clone(&session), reports.clone()));
-        let now = session.clock.now().as_nanos();
-        let heard = gates.iter().map(|_| AtomicU64::new(now)).collect();
-        Arrival { session, gates: Arc::downgrade(gates), heard, replicas, reports, attending }
+        let silence = gates.iter().map(|_| Mutex::default()).collect();
+        Arrival { session, gates: Arc::downgrade(gates), silence, replicas, reports, attending }
     }
 
     /// What is written here.
@@ -120,14 +120,17 @@ impl Arrival {
         receive::finish_files(&self.session);
     }
 
-    /// A server came in, or sent data.
-    pub(crate) fn note_heard(&self, server: usize) {
-        self.heard[server].store(self.session.clock.now().as_nanos(), Ordering::Relaxed);
+    /// A connection to a server is open, and waits for data; is told now and then. Gives for how long the server has been waited for, by whatever path,
+    /// since it last sent data.
+    pub(crate) fn note_waiting(&self, server: usize, now: Time) -> Span {
+        let mut silence = self.silence[server].lock().expect("no panic while held");
+        let (last, waited) = *silence;
+        *silence = (now, waited + (now - last).min(A_MOMENT));
+        silence.1
     }
 
-    /// For how long a server has sent nothing, by whatever path.
-    pub(crate) fn silent_for(&self, server: usize) -> Span {
-        self.session.clock.now() - Time::from_nanos(self.heard[server].load(Ordering::Relaxed))
+    fn note_heard(&self, server: usize) {
+        *self.silence[server].lock().expect("no panic while held") = (self.session.clock.now(), Span::ZERO);
     }
 }
 

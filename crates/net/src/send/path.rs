@@ -149,11 +149,7 @@ impl<'a> Carrier<'a> {
                 self.conn.try_flush()?;
             }
             if now >= self.last_heard + SILENCE {
-                let error = ConnError::Silent(std::time::Duration::from_nanos(SILENCE.as_nanos()));
-                if let Way::In(inward) = &self.way {
-                    inward.leave_if_silent(SILENCE, self.session);
-                }
-                return Err(error);
+                return Err(ConnError::Silent(std::time::Duration::from_nanos(SILENCE.as_nanos())));
             }
             if self.has_ended(now) {
                 self.conn.close();
@@ -279,7 +275,10 @@ impl<'a> Carrier<'a> {
         };
         let rate = match &mut self.way {
             Way::Out(_) => (info.delivery_rate > 0).then(|| Rate::from_bytes(info.delivery_rate)),
-            Way::In(inward) => inward.sample(now, &info),
+            Way::In(inward) => {
+                inward.leave_if_silent(now, self.session);
+                inward.sample(now, &info)
+            }
         };
         let sample = Sample {
             rtt: Span::from(info.rtt),

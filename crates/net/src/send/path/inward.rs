@@ -12,7 +12,7 @@ use units::{Bytes, Rate, Span, Time};
 use wire::Frame;
 use wire::frame::{AbortCode, Range, SessionId};
 
-use super::{Carrier, Way, acknowledge, refuse, report};
+use super::{Carrier, SILENCE, Way, acknowledge, refuse, report};
 use crate::Error;
 use crate::conn::{Conn, ConnError};
 use crate::fetch::Arrival;
@@ -143,10 +143,10 @@ impl<'a> Inward<'a> {
         report(session, Report::Left(self.server, error));
     }
 
-    /// Leaves the server if it has sent nothing by other paths either, though its host acknowledges what we ask.
-    pub(super) fn leave_if_silent(&self, most: Span, session: &Session) {
-        if self.arrival.silent_for(self.server) >= most {
-            let reason = format!("it has sent nothing of what it was asked for, for {most}");
+    /// Leaves the server if it has sent nothing by other paths either, though connections to it are open.
+    pub(super) fn leave_if_silent(&self, now: Time, session: &Session) {
+        if !self.requests.is_empty() && self.arrival.note_waiting(self.server, now) >= SILENCE {
+            let reason = format!("it has sent nothing of what it was asked for, for {SILENCE}");
             self.leave(Error::Stopped { reason }, session);
         }
     }
