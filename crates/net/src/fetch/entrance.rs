@@ -123,17 +123,14 @@ impl Entrance {
         let (id, addresses) = (offer.id, offer.addresses.clone());
         let (session, want) = {
             let mut agreed = alive(conn, self.agreed.lock()).await?;
-            match &*agreed {
-                Some(known) => {
-                    self.compare(known, &offer)?;
-                    (Arc::clone(&known.session), known.want.clone())
-                }
-                None => {
-                    let opened = self.open(conn, server, offer).await?;
-                    let found = (Arc::clone(&opened.session), opened.want.clone());
-                    *agreed = Some(opened);
-                    found
-                }
+            if let Some(known) = &*agreed {
+                self.compare(known, &offer)?;
+                (Arc::clone(&known.session), known.want.clone())
+            } else {
+                let opened = self.open(conn, server, offer).await?;
+                let found = (Arc::clone(&opened.session), opened.want.clone());
+                *agreed = Some(opened);
+                found
             }
         };
         self.changed.notify_waiters();

@@ -54,7 +54,7 @@ pub async fn fetch(options: FetchOptions, events: Events) -> Result<Summary, Err
             events.clone(),
             Arc::clone(&writing),
         );
-        let entrance = way::Entrance::In(entrance);
+        let entrance = way::Entrance::In(Box::new(entrance));
         let conductor =
             Conductor::new(terms.clone(), entrance, (reporting, reports), tls.clone(), clock, events.clone());
         match conductor.conduct(plans.clone()).await? {

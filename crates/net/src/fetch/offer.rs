@@ -111,7 +111,9 @@ pub(super) async fn hear<T: Clone>(
         conn.push(&Frame::Name(plain_name(name)));
     }
     for (include, globs) in [(true, &options.selection.include), (false, &options.selection.exclude)] {
-        globs.iter().for_each(|glob| conn.push(&Frame::Filter(include, glob)));
+        for glob in globs {
+            conn.push(&Frame::Filter(include, glob));
+        }
     }
     let ask = Ask { checksum: options.selection.checksum, hashes: wants_hashes(options) };
     conn.push(&Frame::Ask(ask));

@@ -52,6 +52,12 @@ async fn serve(scratch: &Scratch, identity: &Identity, token: &Token) -> u16 {
     addresses[0].port()
 }
 
+fn push_all(conn: &mut Conn, frames: &[Frame<'_>]) {
+    for frame in frames {
+        conn.push(frame);
+    }
+}
+
 /// What decides something of what a server says; `None` if it hangs up.
 async fn verdict(conn: &mut Conn) -> Option<(AbortCode, String)> {
     let waiting = async {
@@ -106,7 +112,7 @@ async fn a_client_that_asks_for_what_is_not_offered_is_refused() {
     for (name, frames, words) in cases {
         let scratch = offered(&format!("asks-{name}"));
         let mut conn = hello_to_server(&scratch).await;
-        frames.iter().for_each(|frame| conn.push(frame));
+        push_all(&mut conn, &frames);
         let (_, text) = verdict(&mut conn).await.unwrap_or_else(|| panic!("{name}: it says why"));
         assert!(text.contains(words) && !text.contains(scratch.0.to_str().unwrap()), "{name}: {text}");
     }
@@ -144,7 +150,7 @@ async fn a_client_that_requests_what_there_is_not_is_refused() {
     let scratch = offered("wants-more");
     let mut conn = hello_to_server(&scratch).await;
     let frames = [Frame::Name(b"data"), Frame::Ask(Ask::default()), Frame::Want(vec![Range { start: 0, len: 2 }])];
-    frames.iter().for_each(|frame| conn.push(frame));
+    push_all(&mut conn, &frames);
     let (code, text) = verdict(&mut conn).await.expect("it says why");
     assert!(code == AbortCode::Protocol && text.contains("not offered"), "{code:?}: {text}");
 }
@@ -370,7 +376,7 @@ async fn a_server_that_agrees_and_says_nothing_is_left() {
             tokio::spawn(async move {
                 conn.handshake().await?;
                 while !conn.receive(|frame| Ok(matches!(frame, Frame::Ask(_) | Frame::Join(_)))).await? {}
-                frames.iter().for_each(|frame| conn.push(frame));
+                push_all(&mut conn, &frames);
                 conn.flush().await?;
                 while conn.receive(|_| Ok(())).await.is_ok() {}
                 Ok::<(), ConnError>(())

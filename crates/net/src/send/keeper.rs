@@ -62,15 +62,16 @@ impl Keeper {
             if let Some(why) = self.plan.used_up() {
                 return self.leave(&why);
             }
-            let fresh = match opened.take() {
-                Some(fresh) => fresh,
-                None => tokio::select! {
+            let fresh = if let Some(fresh) = opened.take() {
+                fresh
+            } else {
+                tokio::select! {
                     fresh = self.open() => match fresh {
                         Ok(fresh) => fresh,
                         Err(error) => return self.give_up(error),
                     },
                     () = self.stop.notified() => return,
-                },
+                }
             };
             let Opened { mut conn, local, remote } = fresh;
             let entered = tokio::select! {

@@ -271,7 +271,7 @@ impl<'a> Carrier<'a> {
         // Of a path that only requests go out on, what arrives says whether it makes progress.
         let (moved, unsent) = match &self.way {
             Way::Out(_) => (info.bytes_acked, info.unsent),
-            Way::In(inward) => (inward.progress(&info), 0),
+            Way::In(_) => (inward::progress(&info), 0),
         };
         let rate = match &mut self.way {
             Way::Out(_) => (info.delivery_rate > 0).then(|| Rate::from_bytes(info.delivery_rate)),

@@ -37,7 +37,7 @@ pub(crate) struct Session {
 /// What a session moves, and which way.
 pub(crate) enum Load {
     /// Files of ours, to a receiver.
-    Out(Supply),
+    Out(Box<Supply>),
     /// Files of servers, to us.
     In(Arc<Arrival>),
 }
@@ -212,7 +212,7 @@ impl Entrance {
         let have = layout.whole_blocks(&have);
         let resumed = self.source.tree().data() - layout.total() + have.total();
         let core = new_core(&self.options.scheduler, &layout, &have);
-        let load = Load::Out(Supply::new(Arc::clone(&self.source), packing));
+        let load = Load::Out(Box::new(Supply::new(Arc::clone(&self.source), packing)));
         let session = Arc::new(Session::new(id, load, self.clock, self.reports.clone(), core));
         let peer = conn.peer().ok_or(ConnError::Closed)?;
         let agreement = Agreement { peer, addresses, resumed };
@@ -285,10 +285,9 @@ pub(crate) fn error_of(code: AbortCode, text: String) -> Error {
         AbortCode::Refused => Error::Refused { reason: text },
         AbortCode::Exists | AbortCode::NoSpace | AbortCode::Disk => Error::Receiver { reason: text },
         AbortCode::Integrity => Error::Integrity { what: "the transfer".into(), detail: text },
-        AbortCode::Protocol => Error::Protocol(text),
+        AbortCode::Protocol | AbortCode::NoSession => Error::Protocol(text),
         AbortCode::Source => Error::Unavailable { reason: text },
         AbortCode::Changed => Error::SourceChanged { path: text.into() },
         AbortCode::Stopped => Error::Refused { reason: format!("it was stopped: {text}") },
-        AbortCode::NoSession => Error::Protocol(text),
     }
 }

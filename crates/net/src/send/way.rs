@@ -13,7 +13,7 @@ pub(crate) enum Entrance {
     /// With a receiver.
     Out(OutEntrance),
     /// With servers.
-    In(fetch::Entrance),
+    In(Box<fetch::Entrance>),
 }
 
 impl Entrance {

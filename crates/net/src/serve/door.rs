@@ -132,24 +132,18 @@ impl Door {
             },
         };
         match path::serve(&mut conn, &offer, self.clock, &self.events).await {
-            Ok(()) => {}
             Err(error @ (ConnError::Wire(_) | ConnError::Unexpected(_))) => {
                 let text = error.to_string();
                 let _ = refuse(&mut conn, AbortCode::Protocol, text.clone()).await;
                 self.tell(&offer.called(from), &text);
             }
             Err(ConnError::Refused(text)) => self.tell(&offer.called(from), &text),
-            Err(_) => {}
+            Ok(()) | Err(_) => {}
         }
         if let Some(summary) = offer.take_completion(self.clock.now()) {
             self.state().offers.remove(&offer.id);
-            let text = format!(
-                "has all of {files} files, {total}; {moved} were sent in {elapsed}",
-                files = summary.files,
-                total = summary.total,
-                moved = summary.moved,
-                elapsed = summary.elapsed
-            );
+            let Summary { total, moved, elapsed, .. } = &summary;
+            let text = format!("has everything, {total}; {moved} were sent in {elapsed}");
             self.tell(&offer.called(from), &text);
             let _ = self.completing.send(summary);
         }

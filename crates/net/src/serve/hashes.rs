@@ -15,7 +15,10 @@ use crate::send::source::{FileId, Source, Supply};
 
 /// The hashes of files that were asked for of late.
 #[derive(Default)]
-pub(crate) struct Cache(Mutex<VecDeque<(FileId, Arc<Vec<[u8; 32]>>)>>);
+pub(crate) struct Cache(Mutex<VecDeque<(FileId, Known)>>);
+
+/// The chaining values of a file's blocks.
+type Known = Arc<Vec<[u8; 32]>>;
 
 /// So many hashes are remembered: 64 MiB, of half a terabyte.
 const REMEMBERED: usize = 1 << 21;
@@ -23,12 +26,12 @@ const REMEMBERED: usize = 1 << 21;
 const AT_ONCE: usize = 256;
 
 impl Cache {
-    fn get(&self, file: &FileId) -> Option<Arc<Vec<[u8; 32]>>> {
+    fn get(&self, file: &FileId) -> Option<Known> {
         let known = self.0.lock().expect("no panic while held");
         known.iter().find(|(known, _)| known == file).map(|(_, hashes)| Arc::clone(hashes))
     }
 
-    fn put(&self, file: FileId, hashes: Arc<Vec<[u8; 32]>>) {
+    fn put(&self, file: FileId, hashes: Known) {
         let mut known = self.0.lock().expect("no panic while held");
         known.push_back((file, hashes));
         while known.iter().map(|(_, hashes)| hashes.len()).sum::<usize>() > REMEMBERED {
@@ -42,7 +45,7 @@ pub(super) async fn tell(conn: &mut Conn, cache: &Arc<Cache>, source: &Arc<Sourc
     let (sender, mut parts) = mpsc::channel(4);
     let (cache, source) = (Arc::clone(cache), Arc::clone(source));
     tokio::task::spawn_blocking(move || {
-        if let Err(error) = hash(&cache, source, &sender) {
+        if let Err(error) = hash(&cache, &source, &sender) {
             let _ = sender.blocking_send(Err(error));
         }
     });
@@ -69,7 +72,7 @@ pub(super) async fn tell(conn: &mut Conn, cache: &Arc<Cache>, source: &Arc<Sourc
 }
 
 /// Hashes the file block by block, unless that is known.
-fn hash(cache: &Cache, source: Arc<Source>, out: &mpsc::Sender<Result<Vec<[u8; 32]>, Error>>) -> Result<(), Error> {
+fn hash(cache: &Cache, source: &Arc<Source>, out: &mpsc::Sender<Result<Vec<[u8; 32]>, Error>>) -> Result<(), Error> {
     let packing = Packing::new(source.tree(), |_| true).map_err(|error| Error::Usage(error.to_string()))?;
     let [entry] = source.tree().entries() else {
         return Err(Error::Usage("hashes are told of one file, and several things were asked for".into()));
@@ -87,7 +90,7 @@ fn hash(cache: &Cache, source: Arc<Source>, out: &mpsc::Sender<Result<Vec<[u8; 3
         return Ok(());
     }
     let blocks = packing.layout().blocks();
-    let supply = Supply::new(Arc::clone(&source), packing);
+    let supply = Supply::new(Arc::clone(source), packing);
     let (mut all, mut part) = (Vec::new(), Vec::new());
     let mut buffer = crate::send::source::Buffer::default();
     for block in 0..blocks {

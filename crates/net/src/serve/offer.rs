@@ -26,6 +26,7 @@ pub(crate) struct Offer {
     /// How many connections there are, and since when there is none.
     paths: Mutex<(usize, Time)>,
     done: AtomicBool,
+    told: AtomicBool,
 }
 
 impl Offer {
@@ -37,18 +38,8 @@ impl Offer {
         limit: Option<Arc<Limit>>,
         now: Time,
     ) -> Offer {
-        let sent = AtomicU64::new(0);
-        Offer {
-            id,
-            peer,
-            name,
-            supply,
-            limit,
-            began: now,
-            sent,
-            paths: Mutex::new((0, now)),
-            done: AtomicBool::new(false),
-        }
+        let (sent, done, told) = (AtomicU64::new(0), AtomicBool::new(false), AtomicBool::new(false));
+        Offer { id, peer, name, supply, limit, began: now, sent, paths: Mutex::new((0, now)), done, told }
     }
 
     /// What to call whoever fetches.
@@ -61,7 +52,8 @@ impl Offer {
         let tree = self.supply.source().tree();
         let who = if self.name.is_empty() { self.peer.to_string() } else { self.name.clone() };
         let wanted = self.supply.packing().layout().total();
-        format!("{who} gets {} files, {}, of which {wanted} are to be sent", tree.file_count(), tree.data())
+        let files = if tree.file_count() == 1 { "a file".into() } else { format!("{} files", tree.file_count()) };
+        format!("{who} gets {files}, {}, of which {wanted} are to be sent", tree.data())
     }
 
     /// A connection carries for it, until what is returned is dropped.
@@ -88,7 +80,7 @@ impl Offer {
 
     /// How it ended, once, when whoever fetches has everything.
     pub(super) fn take_completion(&self, now: Time) -> Option<Summary> {
-        if !self.done.swap(false, Ordering::Relaxed) {
+        if !self.done.load(Ordering::Relaxed) || self.told.swap(true, Ordering::Relaxed) {
             return None;
         }
         let tree = self.supply.source().tree();

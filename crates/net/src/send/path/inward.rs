@@ -61,6 +61,11 @@ const PROGRESS: u64 = 1_024;
 /// Frames read before requests get a turn.
 const FRAMES_A_TURN: usize = 4;
 
+/// What the kernel received, as progress: answers to the question whether anybody is there are none.
+pub(super) fn progress(info: &TcpInfo) -> u64 {
+    info.bytes_received / PROGRESS * PROGRESS
+}
+
 impl Drop for Inward<'_> {
     fn drop(&mut self) {
         self.arrival.session().leave(self.number);
@@ -119,11 +124,6 @@ impl<'a> Inward<'a> {
         self.received.push_back((now, info.bytes_received));
         let (since, before) = *self.received.front()?;
         (now > since).then(|| Bytes(info.bytes_received - before) / (now - since))
-    }
-
-    /// What the kernel received, as progress: answers to the question whether anybody is there are none.
-    pub(super) fn progress(&self, info: &TcpInfo) -> u64 {
-        info.bytes_received / PROGRESS * PROGRESS
     }
 
     /// Waits until the session has something to say to all paths.
