@@ -192,8 +192,8 @@ def by_us(net, source, links=None, bulk=None, options=()):
         if options:
             near += ["--", *options]
         log = folder / "receiver.log"
-        # A token of an earlier attempt would be the wrong one.
-        far = f"rm -f {token}; ANABRANCH_HOME={folder / 'far'} exec {shlex.join(receiver)} >{log} 2>&1"
+        # A token of an earlier attempt would be the wrong one, and a file that is there need not be sent.
+        far = f"rm -f {token} {target / source.name}; ANABRANCH_HOME={folder / 'far'} exec {shlex.join(receiver)} >{log} 2>&1"
         try:
             run = emulate(net, near, far=far, listens=7707, bytes=size, timeout=timeout_for(net, size))
         except Failed as error:
@@ -203,6 +203,41 @@ def by_us(net, source, links=None, bulk=None, options=()):
     details = {event["event"]: event for event in run.events()}
     details["notices"] = [event["text"] for event in run.events() if event["event"] == "notice"]
     details["path_events"] = [event for event in run.events() if event["event"] == "path"]
+    return Transfer(details["summary"]["elapsed"], run.payload_seconds(), details)
+
+
+def fetched_by_us(net, source, replicas=1, spoil=False, options=()):
+    """The file `source` from a server of our own at the far end, or from so many `replicas`, one on each of the far addresses.
+
+    What arrived is compared with what was served. With `spoil`, the last replica sends wrong bytes from some moment on.
+    """
+    size = source.stat().st_size
+    peer = str(PEERS / "ours")
+    with scratch((replicas + 1) * size) as folder:
+        token, target = folder / "token", folder / "target"
+        server = [sys.executable, peer, "serve", "--program", anabranch(), "--token", str(token)]
+        copies = [folder / str(number) for number in range(replicas)]
+        for copy in copies:
+            copy.mkdir()
+            server += ["--folder", str(copy)]
+        if spoil:
+            server += ["--spoil", source.name]
+        near = [sys.executable, peer, "get", "--program", anabranch(), "--token", token, "--home", folder / "near"]
+        near += ["--name", source.name, "--into", target, "--servers", replicas]
+        if options:
+            near += ["--", *options]
+        log = folder / "server.log"
+        # Nothing of an earlier attempt is to be there.
+        fresh = "".join(f"cp -p {source} {copy / source.name}; " for copy in copies)
+        far = f"rm -rf {token} {target}; {fresh}exec {shlex.join(server)} >{log} 2>&1"
+        try:
+            run = emulate(net, near, far=far, listens=7707, bytes=size, timeout=timeout_for(net, size))
+        except Failed as error:
+            raise Failed(f"{error}\nthe server said:\n{log.read_text() if log.exists() else '(nothing)'}") from error
+        if not filecmp.cmp(source, target / source.name, shallow=False):
+            raise Failed(f"{net}: what arrived is not what was served")
+    details = {event["event"]: event for event in run.events()}
+    details["notices"] = [event["text"] for event in run.events() if event["event"] == "notice"]
     return Transfer(details["summary"]["elapsed"], run.payload_seconds(), details)
 
 

@@ -4,16 +4,16 @@
 use clap::{Parser, Subcommand};
 use emulate::cli::EmulateArgs;
 
-use crate::commands::{demo, doctor, generate, keys, paths, receive, reproduce, send, simulate};
+use crate::commands::{demo, doctor, generate, get, keys, paths, receive, reproduce, send, serve, simulate};
 
 /// How a process ends, for `--help`, the manual page and docs/exit-codes.md (a test holds the three together).
 pub(crate) const EXIT_CODES: &[(u8, &str)] = &[
     (0, "success: every byte is at the receiver, verified and synced"),
     (1, "reproduce: some figures differ from the paper's; doctor: something holds a path back"),
     (2, "usage: the command line, configuration or token makes no sense, or no file is left to send"),
-    (3, "a source is missing or not readable"),
-    (4, "authentication: the receiver has another key than the token says, or refused this sender"),
-    (5, "no usable path to the receiver; trying again later may help"),
+    (3, "a source is missing or not readable, here or at the server"),
+    (4, "authentication: the other host has another key than the token says, or refused this one"),
+    (5, "no usable path to the other host; trying again later may help"),
     (6, "every path was lost; what arrived is kept, and the same command goes on from there"),
     (7, "integrity: the source changed underway, or bytes did not match their hash"),
     (8, "the receiving disk: full, failing, or the target exists or is of another kind"),
@@ -40,6 +40,10 @@ pub(crate) enum Command {
     Receive(receive::Args),
     /// Send files over every path to a receiver
     Send(send::Args),
+    /// Offer a folder to hosts that may get files from it
+    Serve(serve::Args),
+    /// Get files over every path from a host that serves them, or one file from several
+    Get(get::Args),
     /// Show which paths there are, and why a device is none
     Paths(paths::Args),
     /// Find out what holds the paths back, and which command mends it
@@ -52,7 +56,7 @@ pub(crate) enum Command {
     Simulate(simulate::Args),
     /// Set the figures of a paper, or of a theory, beside ours: tables, pictures, a page
     Reproduce(reproduce::Args),
-    /// Show this host's key; say which hosts may send or receive without a token
+    /// Show this host's key; say which hosts may send or get without a token
     Keys(keys::Args),
     /// Print a completion script for a shell
     Completions(generate::CompletionsArgs),

@@ -12,8 +12,8 @@ use toml::de::{DeTable, DeValue};
 use units::Span;
 
 use crate::commands::receive::Listen;
-use crate::commands::send::{Scheduler, congestion_control};
 use crate::dirs::Dirs;
+use crate::routes::{Scheduler, congestion_control};
 use crate::watch::Style;
 
 /// Everything that the file may say; what it does not say is `None` or empty.

@@ -6,6 +6,7 @@ mod commands;
 mod config;
 mod dirs;
 mod peers;
+mod routes;
 mod sanitize;
 mod testbed;
 mod token;

@@ -1,23 +1,25 @@
-//! The two lists of trust: receivers that this host knows by name, and senders that may send here without a token.
+//! The two lists of trust: hosts that this one knows by name, to send to or get from, and peers that may send here, or get from here, without a
+//! token.
 //!
-//! Both are text files of a line a peer, `NAME FINGERPRINT` and `FINGERPRINT [NAME]`, with `#` for comments, so that they can
-//! be written by hand as well.
+//! Both are text files of a line a peer, `NAME FINGERPRINT` and `FINGERPRINT [NAME] [dir=PATH] [may=get|send|both] [max=RATE]`, with `#` for
+//! comments, so that they can be written by hand as well.
 
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use net::{Error, Fingerprint};
+use net::{Error, Fingerprint, May};
+use units::Rate;
 
 use crate::dirs::Dirs;
 
 /// Which of the two lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum List {
-    /// Hosts to send to.
+    /// Hosts to send to, or get from.
     Receivers,
-    /// Hosts that may send here.
+    /// Hosts that may send here, or get from here.
     Senders,
 }
 
@@ -28,6 +30,63 @@ pub(crate) struct Peer {
     pub(crate) name: String,
     /// Its key.
     pub(crate) fingerprint: Fingerprint,
+    /// What a sender may do here; a receiver has none.
+    pub(crate) rights: Rights,
+}
+
+/// What a peer may do here.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Rights {
+    /// In what direction.
+    pub(crate) may: May,
+    /// What it sees in the place of the served or receiving folder.
+    pub(crate) directory: Option<PathBuf>,
+    /// How fast.
+    pub(crate) max: Option<Rate>,
+}
+
+impl Rights {
+    /// Reads `key=value`; `None` if there is no such key.
+    fn set(&mut self, word: &str) -> Option<Result<(), String>> {
+        let (key, value) = word.split_once('=')?;
+        let read = match key {
+            "dir" if value.is_empty() => Err("a folder is needed".to_string()),
+            "dir" => {
+                self.directory = Some(PathBuf::from(value));
+                Ok(())
+            }
+            "may" => value.parse().map(|may| self.may = may),
+            "max" => {
+                value.parse().map(|max| self.max = Some(max)).map_err(|error: units::ParseError| error.to_string())
+            }
+            _ => return None,
+        };
+        Some(read.map_err(|why| format!("{key}=: {why}")))
+    }
+}
+
+impl std::fmt::Display for Rights {
+    /// Each with a space before it; nothing of what goes without saying.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.may != May::default() {
+            write!(f, " may={}", self.may)?;
+        }
+        if let Some(directory) = &self.directory {
+            write!(f, " dir={}", directory.display())?;
+        }
+        match self.max {
+            Some(max) if max.as_bits().is_multiple_of(1_000_000) => write!(f, " max={}mbit", max.as_bits() / 1_000_000),
+            Some(max) => write!(f, " max={}bit/s", max.as_bits()),
+            None => Ok(()),
+        }
+    }
+}
+
+impl From<Peer> for net::Peer {
+    fn from(peer: Peer) -> net::Peer {
+        let Peer { name, fingerprint, rights: Rights { may, directory, max } } = peer;
+        net::Peer { fingerprint, name, may, directory, max }
+    }
 }
 
 impl List {
@@ -92,16 +151,38 @@ impl List {
         let line = line.split('#').next().unwrap_or_default();
         let mut words = line.split_whitespace();
         let first = words.next()?;
-        let second = words.next();
-        if words.next().is_some() {
-            return Some(Err("more than a name and a fingerprint".into()));
-        }
-        let (name, fingerprint) = match (self, second) {
-            (List::Receivers, Some(fingerprint)) => (first, fingerprint),
-            (List::Receivers, None) => return Some(Err("a receiver needs a host and a fingerprint".into())),
-            (List::Senders, name) => (name.unwrap_or_default(), first),
+        let mut second = words.next();
+        let mut rights = Rights::default();
+        let (name, fingerprint) = match self {
+            List::Receivers => {
+                let Some(fingerprint) = second else {
+                    return Some(Err("a receiver needs a host and a fingerprint".into()));
+                };
+                if words.next().is_some() {
+                    return Some(Err("more than a host and a fingerprint".into()));
+                }
+                (first, fingerprint)
+            }
+            List::Senders => {
+                let mut name = "";
+                let mut position = 0;
+                while let Some(word) = second.take().or_else(|| words.next()) {
+                    match rights.set(word) {
+                        Some(Ok(())) => {}
+                        Some(Err(why)) => return Some(Err(why)),
+                        None if position == 0 => name = word,
+                        None => {
+                            let why =
+                                format!("'{word}' is no option: there are dir=PATH, may=get|send|both and max=RATE");
+                            return Some(Err(why));
+                        }
+                    }
+                    position += 1;
+                }
+                (name, first)
+            }
         };
-        Some(fingerprint.parse().map(|fingerprint| Peer { name: name.to_string(), fingerprint }))
+        Some(fingerprint.parse().map(|fingerprint| Peer { name: name.to_string(), fingerprint, rights }))
     }
 
     /// Writes the whole list aside and renames, so that a reader never sees half of it.
@@ -109,12 +190,15 @@ impl List {
         let path = self.path(dirs);
         let mut text = match self {
             List::Receivers => String::from("# HOST FINGERPRINT, written by 'anabranch keys trust receiver'\n"),
-            List::Senders => String::from("# FINGERPRINT [NAME], written by 'anabranch keys trust sender'\n"),
+            List::Senders => String::from(
+                "# FINGERPRINT [NAME] [dir=PATH] [may=get|send|both] [max=RATE], written by 'anabranch keys trust sender'\n",
+            ),
         };
-        for Peer { name, fingerprint } in peers {
+        for Peer { name, fingerprint, rights } in peers {
             let line = match self {
                 List::Receivers => format!("{name} {fingerprint}"),
-                List::Senders => format!("{fingerprint} {name}"),
+                List::Senders if name.is_empty() => format!("{fingerprint}{rights}"),
+                List::Senders => format!("{fingerprint} {name}{rights}"),
             };
             text.push_str(line.trim_end());
             text.push('\n');
@@ -141,11 +225,34 @@ mod tests {
     fn lines_read_back() {
         let fingerprint = net::Identity::generate().unwrap().fingerprint();
         let line = format!("  nas.example {fingerprint}  # the one in the cellar");
-        assert_eq!(List::Receivers.parse(&line), Some(Ok(Peer { name: "nas.example".into(), fingerprint })));
+        assert_eq!(
+            List::Receivers.parse(&line),
+            Some(Ok(Peer { name: "nas.example".into(), fingerprint, rights: Rights::default() }))
+        );
         let sender = List::Senders.parse(&fingerprint.to_string());
-        assert_eq!(sender, Some(Ok(Peer { name: String::new(), fingerprint })));
+        assert_eq!(sender, Some(Ok(Peer { name: String::new(), fingerprint, rights: Rights::default() })));
         assert_eq!(List::Senders.parse("# nobody"), None);
         assert!(List::Receivers.parse("nas.example").unwrap().is_err());
         assert!(List::Receivers.parse(&format!("a b {fingerprint}")).unwrap().is_err());
+    }
+    #[test]
+    fn rights_read_back_and_mistakes_are_named() {
+        let fingerprint = net::Identity::generate().unwrap().fingerprint();
+        let parse = |rest: &str| List::Senders.parse(&format!("{fingerprint} {rest}")).unwrap();
+        let anna = parse("anna dir=/srv/photos may=both max=20mbit # she").unwrap();
+        let rights = Rights { may: May::Both, directory: Some("/srv/photos".into()), max: Some(Rate::mbit(20)) };
+        assert_eq!(anna, Peer { name: "anna".into(), fingerprint, rights: rights.clone() });
+        assert_eq!(parse(&format!("anna{rights}")).unwrap(), anna);
+        assert_eq!(parse("may=get").unwrap().name, "");
+        for (line, why) in [
+            ("anna may=all", "may=: 'all' is not get, send or both"),
+            ("anna max=fast", "max=: "),
+            ("anna dir=", "dir=: a folder"),
+            ("anna rate=5mbit", "'rate=5mbit' is no option: there are dir=PATH"),
+            ("anna bert", "'bert' is no option"),
+        ] {
+            let error = parse(line).unwrap_err();
+            assert!(error.contains(why), "{line}: {error}");
+        }
     }
 }

@@ -43,6 +43,23 @@ impl TokenSource {
         }
     }
 
+    /// The tokens that a flag or the environment gives, one a line, for several hosts; none if neither does.
+    ///
+    /// # Errors
+    /// As [`TokenSource::given`].
+    pub(crate) fn all_given(&self) -> Result<Vec<Token>, Error> {
+        let text = if let Some(path) = &self.token_file {
+            let action = format!("read the tokens from {}", path.display());
+            fs::read_to_string(path).map_err(|source| Error::System { action, source })?
+        } else if self.token_stdin {
+            let action = "read the tokens from standard input".to_string();
+            io::read_to_string(io::stdin().lock()).map_err(|source| Error::System { action, source })?
+        } else {
+            env::var(VARIABLE).unwrap_or_default()
+        };
+        text.split_whitespace().map(parse).collect()
+    }
+
     /// Asks for it: a prompt without echo, or, if standard input is no terminal, its first line.
     ///
     /// # Errors
@@ -51,8 +68,7 @@ impl TokenSource {
         if !io::stdin().is_terminal() {
             return from_stdin();
         }
-        let text =
-            rpassword::prompt_password("Token (the line beginning with ab1- that 'anabranch receive' printed): ");
+        let text = rpassword::prompt_password("Token (the line beginning with ab1- that the other host printed): ");
         parse(&text.map_err(|source| Error::System { action: "read the token".into(), source })?)
     }
 }

@@ -333,3 +333,86 @@ fn a_doctor_says_what_a_closed_port_wants() {
     assert!(stdout.contains("trouble (connect): lo: 127.0.0.1:1 refuses connections"), "{stdout}");
     assert!(stdout.contains("on the receiving machine: anabranch receive --port 1 FOLDER"), "{stdout}");
 }
+
+/// A server of `directory` on a free port of 127.0.0.1, and its address.
+fn server(home: &Home, directory: &Path, more: &[&str]) -> (Running, String) {
+    let directory = directory.to_str().unwrap();
+    let arguments = [&["serve", directory, "--listen", "127.0.0.1", "--port", "0"], more].concat();
+    let mut child = home.command(&arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let child = Running(child);
+    let address = lines.find_map(|line| line.unwrap().strip_prefix("listening ").map(ToString::to_string)).unwrap();
+    std::thread::spawn(move || lines.for_each(drop));
+    (child, address)
+}
+
+fn fingerprint(home: &Home) -> String {
+    home.run(&["keys"]).1.trim().to_string()
+}
+
+#[test]
+fn a_host_that_is_known_gets_what_is_its() {
+    let (near, far) = (Home::new(), Home::new());
+    let folder = far.0.join("offered");
+    fs::create_dir_all(folder.join("ours/album")).unwrap();
+    fs::write(folder.join("ours/album/one.jpg"), vec![1; 400_000]).unwrap();
+    fs::write(folder.join("theirs"), "no").unwrap();
+    let (code, _, stderr) = far.run(&["serve", folder.to_str().unwrap(), "--port", "0"]);
+    assert_eq!(code, 2, "{stderr}");
+    assert!(stderr.contains("keys trust sender"), "{stderr}");
+    let trust =
+        ["keys", "trust", "sender", &fingerprint(&near), "near", "--may", "get", "--dir", "ours", "--max", "80mbit"];
+    assert_eq!(far.run(&trust).0, 0);
+    let listed = far.run(&["keys", "list"]).1;
+    assert!(listed.contains("near may=get dir=ours max="), "{listed}");
+    let (_serving, address) = server(&far, &folder, &[]);
+    let port = address.rsplit_once(':').unwrap().1;
+    let other = format!("localhost:{port}");
+    assert_eq!(near.run(&["keys", "trust", "receiver", "127.0.0.1", &fingerprint(&far)]).0, 0);
+    let (code, stdout, stderr) = near.run(&["get", "album", "--from", &address, "--into", "in", "--as", "pictures"]);
+    assert_eq!(code, 0, "{stderr}");
+    assert!(stdout.contains("pictures/one.jpg"), "{stdout}");
+    assert_eq!(fs::read(near.0.join("in/pictures/one.jpg")).unwrap(), vec![1; 400_000]);
+    for (arguments, expected, words) in [
+        (&["get", "../theirs", "--from", &address][..], 2, "no plain name"),
+        (&["get", "theirs", "--from", &address], 3, "theirs"),
+        (&["get", "album", "--from", &address, "--into", "in", "--as", "pictures"], 0, ""),
+        (&["get", "album/one.jpg", "--from", &address, "--into", "in/pictures", "--restart"], 8, "--overwrite"),
+        (&["get", "album/one.jpg", "--from", &address, "--blake3", "77"], 2, "hexadecimal"),
+        (&["get", "album", "--from", &address, "--from", &other], 2, "is not known"),
+        (&["send", "in", "--to", &address], 4, "takes none"),
+    ] {
+        let (code, stdout, stderr) = near.run(arguments);
+        assert_eq!(code, expected, "{arguments:?}: {stdout}{stderr}");
+        assert!(stderr.contains(words), "{arguments:?}: {stderr}");
+    }
+    let stranger = Home::new();
+    assert_eq!(stranger.run(&["keys", "trust", "receiver", "127.0.0.1", &fingerprint(&far)]).0, 0);
+    let (code, _, stderr) = stranger.run(&["get", "album", "--from", &address]);
+    assert_eq!(code, 4, "{stderr}");
+    assert!(stderr.contains("--may get"), "{stderr}");
+}
+
+#[test]
+fn a_token_lets_one_host_get_something_once() {
+    let (near, far) = (Home::new(), Home::new());
+    let folder = far.0.join("offered");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("data"), vec![5; 300_000]).unwrap();
+    let token = far.0.join("token");
+    let (mut serving, address) = server(&far, &folder, &["--once", "--token-out", token.to_str().unwrap()]);
+    let get = ["get", "data", "--from", &address, "--json", "--token-file", token.to_str().unwrap()];
+    let (code, stdout, stderr) = near.run(&get);
+    assert_eq!(code, 0, "{stderr}");
+    assert!(stdout.lines().last().unwrap().contains("\"summary\""), "{stdout}");
+    assert_eq!(fs::read(near.0.join("data")).unwrap(), vec![5; 300_000]);
+    assert!(serving.0.wait().unwrap().success());
+    // A receiver says what it is to whoever wants to get something.
+    let (_receiving, address, _) = receiver(&far, &folder, &[]);
+    assert_eq!(far.run(&["keys", "trust", "sender", &fingerprint(&near)]).0, 0);
+    assert_eq!(near.run(&["keys", "trust", "receiver", "127.0.0.1", &fingerprint(&far)]).0, 0);
+    let (_receiving_too, address_too, _) = receiver(&far, &folder, &["--keep"]);
+    drop(address);
+    let (code, _, stderr) = near.run(&["get", "data", "--from", &address_too, "--overwrite"]);
+    assert!(code != 0 && stderr.contains("offers none"), "{code}: {stderr}");
+}

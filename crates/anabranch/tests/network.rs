@@ -296,3 +296,50 @@ fn an_interface_that_looks_metered_is_a_backup_and_said_to_be() {
     assert!(events.contains("wwan0 looks metered") && events.contains("--path wwan0 makes it a primary"), "{events}");
     assert!(events.contains("a backup, and another path is alive"), "{events}");
 }
+
+/// Two servers of one file, each behind a link of its own, and whoever gets it over both links.
+#[test]
+fn one_file_comes_from_two_servers_over_two_paths() {
+    if !privileged() {
+        return;
+    }
+    let scratch = Scratch::new("servers");
+    let program = env!("CARGO_BIN_EXE_anabranch");
+    fs::write(scratch.at("network.toml"), EQUAL).expect("the network's file");
+    for server in ["one", "two"] {
+        fs::create_dir_all(scratch.at(server)).expect("a folder");
+        fs::write(scratch.at(server).join("data"), content(8_000_000)).expect("a file");
+    }
+    let at = |name: &str| scratch.at(name).display().to_string();
+    let serve = |number: usize, name: &str| {
+        format!(
+            "ANABRANCH_HOME={home} {program} serve {folder} --listen $(echo $ANABRANCH_FAR_ADDRS | cut -d, -f{number}) \
+             --token-out {token} --progress none",
+            home = at(&format!("home-{name}")),
+            folder = at(name),
+            token = at(&format!("token-{name}")),
+        )
+    };
+    let far = format!("{} & {}", serve(1, "one"), serve(2, "two"));
+    let near = format!(
+        "while ! [ -s {one} -a -s {two} ]; do sleep .05; done; cat {one} {two} >{both}; IFS=,; set -- $ANABRANCH_FAR_ADDRS; \
+         exec {program} get data --from $1 --from $2 --into {inbox} --token-file {both} --json",
+        one = at("token-one"),
+        two = at("token-two"),
+        both = at("tokens"),
+        inbox = at("inbox"),
+    );
+    let output = Command::new("timeout")
+        .args(["60", program, "emulate", &at("network.toml"), "--far", &far, "--far-listens", "7707"])
+        .args(["--", "sh", "-c", &near])
+        .env("ANABRANCH_HOME", at("near"))
+        .output()
+        .expect("the program runs");
+    let events = said(&output);
+    assert!(output.status.success(), "{events}");
+    assert!(same(&scratch.at("one/data"), &scratch.at("inbox/data")));
+    let summary = events.lines().find(|line| line.contains("\"summary\"")).expect("a summary");
+    for server in ["10.77.1.2", "10.77.2.2"] {
+        assert!(summary.contains(server), "nothing came from {server}: {summary}");
+    }
+}

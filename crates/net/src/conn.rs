@@ -41,6 +41,9 @@ pub(crate) enum ConnError {
     /// The peer sent a frame that has no place here.
     #[error("the peer sent a {0} frame where none belongs")]
     Unexpected(String),
+    /// The peer said why it gives up.
+    #[error("{0}")]
+    Refused(String),
     /// The peer closed.
     #[error("the peer closed the connection")]
     Closed,

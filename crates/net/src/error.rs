@@ -21,8 +21,14 @@ pub enum Error {
         /// What the kernel said.
         source: io::Error,
     },
+    /// What is asked of a server is not there, or not readable there.
+    #[error("the server cannot give it: {reason}")]
+    Unavailable {
+        /// In its words.
+        reason: String,
+    },
     /// The file to be sent changed while it was being sent.
-    #[error("{path} changed while it was being sent; run the same command again to send it as it is now", path = path.display())]
+    #[error("{path} changed while it was being sent; run the same command again to transfer it as it is now", path = path.display())]
     SourceChanged {
         /// Which.
         path: PathBuf,
@@ -38,7 +44,7 @@ pub enum Error {
         found: Fingerprint,
     },
     /// The other side refused us.
-    #[error("the receiver refused: {reason}")]
+    #[error("the other side refused: {reason}")]
     Refused {
         /// In its words.
         reason: String,
@@ -151,7 +157,7 @@ impl Error {
     pub fn exit_code(&self) -> u8 {
         match self {
             Error::Usage(_) => 2,
-            Error::Source { .. } => 3,
+            Error::Source { .. } | Error::Unavailable { .. } => 3,
             Error::WrongPeer { .. } | Error::Refused { .. } => 4,
             Error::NoPath { .. } => 5,
             Error::Interrupted { .. } | Error::Stopped { .. } => 6,

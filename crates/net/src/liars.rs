@@ -1,5 +1,7 @@
 //! Peers that lie: a clear error, nothing outside the folder, no panic and no memory without bound.
 
+mod fetch;
+
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,10 +1,11 @@
 //! What a caller asks of a transfer.
 
+use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use crate::{Fingerprint, Identity, PathSpec, Timetable, Token};
+use crate::{Fingerprint, Identity, PathSpec, Peer, Timetable, Token};
 
 /// Where the receiver is: a name or an address, and a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -153,10 +154,81 @@ pub struct ReceiveOptions {
     pub identity: Identity,
     /// The one-time secret that a sender must show; the CLI prints it as part of the token.
     pub token: Option<Token>,
-    /// Keys that may send without a token.
-    pub authorized: Vec<Fingerprint>,
+    /// Who may send without a token.
+    pub authorized: Vec<Peer>,
     /// Serve one transfer after the other instead of ending after the first.
     pub keep: bool,
     /// Replace targets that exist, whatever the sender asks.
     pub overwrite: bool,
+}
+
+/// What `serve` is asked to do.
+#[derive(Clone, Debug)]
+pub struct ServeOptions {
+    /// What is offered: whoever comes sees it as the root, and nothing outside it.
+    pub directory: PathBuf,
+    /// Addresses to listen on; empty: every one, IPv6 and IPv4.
+    pub listen: Vec<SocketAddr>,
+    /// Port for the default addresses; 0 takes a free one.
+    pub port: u16,
+    /// Our key.
+    pub identity: Identity,
+    /// Whoever shows it may get everything in `directory`; the CLI prints it.
+    pub token: Option<Token>,
+    /// Who may get what without a token; of these, those with [`Peer::may_get`].
+    pub authorized: Vec<Peer>,
+    /// End after the first fetch that was completed, instead of serving until the future is dropped.
+    pub once: bool,
+}
+
+/// A host to get something from.
+#[derive(Clone, Debug)]
+pub struct Server {
+    /// Where it is.
+    pub remote: Remote,
+    /// How it is known.
+    pub credential: Credential,
+}
+
+/// What `fetch` is asked to do.
+#[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "one a flag of the command line")]
+pub struct FetchOptions {
+    /// Where from. Several are replicas: each has to have the same.
+    pub from: Vec<Server>,
+    /// Files and folders, below what the server offers. `folder` arrives as a folder of that name; of `folder/`, and of an empty name, arrives
+    /// what is in it.
+    pub names: Vec<PathBuf>,
+    /// What of them is wanted. `files_from` is for senders only.
+    pub selection: Selection,
+    /// The folder where it goes; made if it is not there.
+    pub into: PathBuf,
+    /// The name that the one file or folder gets there in place of its own.
+    pub rename: Option<OsString>,
+    /// What the one file must hash to.
+    pub blake3: Option<[u8; 32]>,
+    /// Our key.
+    pub identity: Identity,
+    /// Paths to use; empty: every unmetered interface with a route.
+    pub paths: Vec<PathSpec>,
+    /// Interfaces to leave out.
+    pub no_paths: Vec<String>,
+    /// Block scheduler by name (`policy::sched::by_name`).
+    pub scheduler: String,
+    /// Congestion control of what is sent from here, which is requests.
+    pub congestion_control: CongestionControl,
+    /// Upper bound of the total rate, over the week.
+    pub max_rate: Option<Timetable>,
+    /// The folder where it is kept what each capped interface carried this month; without one, no path can have a cap.
+    pub usage: Option<PathBuf>,
+    /// Read everything back from the disk before it gets its name.
+    pub verify: bool,
+    /// Forget what an earlier attempt brought over.
+    pub restart: bool,
+    /// Replace targets that exist.
+    pub overwrite: bool,
+    /// Agree on everything, get nothing.
+    pub dry_run: bool,
+    /// How long to keep trying when every path is gone.
+    pub patience: units::Span,
 }

@@ -82,7 +82,7 @@ async fn an_authorized_key_needs_no_token() {
     options.credential = Credential::Pinned(identity.fingerprint());
     let mut receive = receive_options(&scratch, &identity, &token);
     receive.token = None;
-    receive.authorized = vec![options.identity.fingerprint()];
+    receive.authorized = vec![options.identity.fingerprint().into()];
     let receiving = Receiving::start(receive).await;
     options.to.port = receiving.port;
     send(options).await.expect("sent");

@@ -268,7 +268,7 @@ async fn filters_say_what_is_sent() {
     assert_eq!(found, ["build", "build/a.c", "build/b.h", "src", "src/build", "src/build/x.c"]);
     let found = sent(4, &[], &["*.c"], Some(&["src/b.c", "./src/b.o", "doc", "a.o"])).await;
     assert_eq!(found, ["a.o", "doc", "src", "src/b.o"]);
-    assert!(sent(5, &["nothing"], &[], None).await[0].contains("nothing to send"));
+    assert!(sent(5, &["nothing"], &[], None).await[0].contains("nothing there"));
     assert!(sent(6, &[], &[], Some(&["../tree/a.c"])).await[0].contains("no plain name"));
     assert!(sent(7, &["a[", "x"], &[], None).await[0].contains("no pattern"));
 }

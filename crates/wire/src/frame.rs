@@ -1,4 +1,4 @@
-//! The frames of the transfer protocol, version 2.
+//! The frames of the transfer protocol, version 3.
 //!
 //! Every frame is one octet of kind, four of body length (big-endian, at most [`MAX_BODY`]), and the body. All integers
 //! are big-endian. Positions are offsets in the transfer's linear layout.
@@ -7,17 +7,23 @@
 //! [`Welcome`], any number of [`Frame::Want`] and of [`Frame::Have`], and [`Frame::Ready`]. Both lay out what is wanted in the same way, and
 //! positions count in that layout. Every further path opens with [`Frame::Join`] and may carry data right behind it. Data is
 //! acknowledged on the path it came on.
+//!
+//! Where the side that connects is the one that receives, it opens the first path with [`Hello`], a [`Frame::Name`] for each thing that it wants,
+//! a [`Frame::Filter`] for each pattern, and [`Frame::Ask`]. The server answers [`Welcome`], the manifest in chunks and [`Frame::ManifestEnd`];
+//! the client says what it wants, with [`Frame::Want`] and [`Frame::Ready`]. If it asked for them, the hashes of all blocks of the layout follow
+//! ([`Frame::Hashes`], [`Frame::Ready`]). Every [`Frame::Request`] is answered, in order and on its path, by the one [`Data`] frame of that
+//! range; a [`Frame::Done`] ends the session.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
-use crate::manifest::MAX_CHUNK;
+use crate::manifest::{MAX_CHUNK, MAX_PATH};
 
 mod parse;
 
 /// The protocol version that this code speaks.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 /// Octets before a frame's body.
 pub const HEADER: usize = 5;
 /// The most data that one [`Data`] frame carries: one block.
@@ -30,6 +36,12 @@ pub const MAX_TEXT: usize = 1024;
 pub const MAX_RANGES: usize = 4096;
 /// The most addresses in a [`Welcome`].
 pub const MAX_ADDRESSES: usize = 64;
+/// The longest [`Frame::Name`]: a path, and a slash at its end.
+pub const MAX_NAME: usize = MAX_PATH + 1;
+/// The longest [`Frame::Filter`].
+pub const MAX_FILTER: usize = 1024;
+/// The most hashes in one [`Frame::Hashes`].
+pub const MAX_HASHES: usize = 4096;
 
 /// A session's name, drawn by the receiver.
 pub type SessionId = [u8; 16];
@@ -126,6 +138,24 @@ pub struct Range {
     pub len: u64,
 }
 
+/// How a client wants the manifest that it asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ask {
+    /// Every file's entry has its hash.
+    pub checksum: bool,
+    /// The hashes of all blocks come before data, and no file's entry has holes: other servers are to have the same blocks.
+    pub hashes: bool,
+}
+
+/// The hashes of some blocks, one behind the other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hashes {
+    /// The first block, counted in the layout.
+    pub first: u64,
+    /// Chaining values.
+    pub hashes: Vec<[u8; 32]>,
+}
+
 /// Why a side gives up; decides the other side's exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AbortCode {
@@ -145,9 +175,13 @@ pub enum AbortCode {
     Stopped,
     /// The session named in a Join is unknown here.
     NoSession,
+    /// What was asked for is not there or not readable.
+    Source,
+    /// A file changed while it was being sent; the text is its path.
+    Changed,
 }
 
-const ABORT_CODES: [AbortCode; 8] = [
+const ABORT_CODES: [AbortCode; 10] = [
     AbortCode::Refused,
     AbortCode::Exists,
     AbortCode::NoSpace,
@@ -156,6 +190,8 @@ const ABORT_CODES: [AbortCode; 8] = [
     AbortCode::Protocol,
     AbortCode::Stopped,
     AbortCode::NoSession,
+    AbortCode::Source,
+    AbortCode::Changed,
 ];
 
 /// Anything that travels.
@@ -197,6 +233,16 @@ pub enum Frame<'a> {
     Abort(AbortCode, String),
     /// Bytes to measure a path with, in a dry run only; answered by [`Frame::Pong`] with all bytes that came so far.
     Probe(&'a [u8]),
+    /// One thing that is asked for: a path below what is offered, `folder/` for what is in a folder, nothing for all of it.
+    Name(&'a [u8]),
+    /// A pattern as in `.gitignore`: what matches is left out, or, if true, nothing else is taken.
+    Filter(bool, &'a str),
+    /// The question is complete.
+    Ask(Ask),
+    /// Data of this range are wanted on this path. It lies within one block.
+    Request(Range),
+    /// What blocks hash to.
+    Hashes(Hashes),
 }
 
 impl<'a> Frame<'a> {
@@ -273,6 +319,11 @@ impl<'a> Frame<'a> {
             Frame::Pong(_) => Kind::Pong,
             Frame::Abort(..) => Kind::Abort,
             Frame::Probe(_) => Kind::Probe,
+            Frame::Name(_) => Kind::Name,
+            Frame::Filter(..) => Kind::Filter,
+            Frame::Ask(_) => Kind::Ask,
+            Frame::Request(_) => Kind::Request,
+            Frame::Hashes(_) => Kind::Hashes,
         }
     }
 
@@ -306,8 +357,17 @@ impl<'a> Frame<'a> {
                 }
                 out.extend_from_slice(data.payload);
             }
-            Frame::Entries(bytes) | Frame::Probe(bytes) => out.extend_from_slice(bytes),
-            Frame::Refused(range) => emit_range(*range, out),
+            Frame::Entries(bytes) | Frame::Probe(bytes) | Frame::Name(bytes) => out.extend_from_slice(bytes),
+            Frame::Refused(range) | Frame::Request(range) => emit_range(*range, out),
+            Frame::Filter(include, glob) => {
+                out.push(u8::from(*include));
+                out.extend_from_slice(glob.as_bytes());
+            }
+            Frame::Ask(Ask { checksum, hashes }) => out.push(u8::from(*checksum) | u8::from(*hashes) << 1),
+            Frame::Hashes(Hashes { first, hashes }) => {
+                out.extend_from_slice(&first.to_be_bytes());
+                out.extend_from_slice(hashes.as_flattened());
+            }
             Frame::ObjectDone(index, root) => {
                 out.extend_from_slice(&index.to_be_bytes());
                 out.extend_from_slice(root);
@@ -375,9 +435,14 @@ enum Kind {
     Pong,
     Abort,
     Probe,
+    Name,
+    Filter,
+    Ask,
+    Request,
+    Hashes,
 }
 
-const KINDS: [(Kind, &str, usize); 18] = [
+const KINDS: [(Kind, &str, usize); 23] = [
     (Kind::Hello, "Hello", 64),
     (Kind::Join, "Join", 16),
     (Kind::Entries, "Entries", MAX_CHUNK),
@@ -396,6 +461,11 @@ const KINDS: [(Kind, &str, usize); 18] = [
     (Kind::Pong, "Pong", 8),
     (Kind::Abort, "Abort", 1 + MAX_TEXT),
     (Kind::Probe, "Probe", MAX_PAYLOAD),
+    (Kind::Name, "Name", MAX_NAME),
+    (Kind::Filter, "Filter", 1 + MAX_FILTER),
+    (Kind::Ask, "Ask", 1),
+    (Kind::Request, "Request", 16),
+    (Kind::Hashes, "Hashes", 8 + MAX_HASHES * 32),
 ];
 
 impl Kind {
@@ -437,6 +507,8 @@ impl core::fmt::Display for AbortCode {
             AbortCode::Protocol => "protocol",
             AbortCode::Stopped => "stopped",
             AbortCode::NoSession => "unknown session",
+            AbortCode::Source => "not readable",
+            AbortCode::Changed => "the source changed",
         })
     }
 }

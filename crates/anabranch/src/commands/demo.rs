@@ -14,7 +14,7 @@ use net::{
 use report::{Align, Table};
 use units::{Bytes, Span};
 
-use super::send::Scheduler;
+use crate::routes::Scheduler;
 use crate::transfer::{self, Ended};
 use crate::watch::{self, Style, Watcher, text};
 

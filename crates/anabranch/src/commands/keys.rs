@@ -1,10 +1,13 @@
 //! `keys`: this host's key, and whom it trusts.
 
+use std::path::PathBuf;
+
 use clap::Subcommand;
-use net::{Error, Fingerprint, Identity};
+use net::{Error, Fingerprint, Identity, May};
+use units::Rate;
 
 use crate::dirs::Dirs;
-use crate::peers::{List, Peer};
+use crate::peers::{List, Peer, Rights};
 
 /// Arguments of `keys`.
 #[derive(Debug, clap::Args)]
@@ -32,19 +35,28 @@ enum Action {
 /// Whom to trust.
 #[derive(Debug, Subcommand)]
 enum Trust {
-    /// Send to HOST without a token
+    /// Send to HOST, or get from it, without a token
     Receiver {
-        /// As given to 'send --to', without the port
+        /// As given to 'send --to' or 'get --from', without the port
         host: String,
         /// What 'anabranch keys' shows there
         fingerprint: Fingerprint,
     },
-    /// Let the host of this key send here without a token
+    /// Let the host of this key send here, or get from here, without a token
     Sender {
         /// What 'anabranch keys' shows there
         fingerprint: Fingerprint,
         /// What to call it
         name: Option<String>,
+        /// What it may do: get what 'serve' offers, send to 'receive', or both
+        #[arg(long, value_name = "get|send|both", default_value_t, hide_default_value = true)]
+        may: May,
+        /// What it sees in place of the folder of 'serve' or 'receive'; below that, if it is relative
+        #[arg(long, value_name = "DIR")]
+        dir: Option<PathBuf>,
+        /// Never faster than this
+        #[arg(long, value_name = "RATE")]
+        max: Option<Rate>,
     },
 }
 
@@ -73,17 +85,23 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
         Action::Show => println!("{}", Identity::load_or_generate(&dirs.key())?.fingerprint()),
         Action::List => {
             for (list, kind) in [(List::Receivers, "receiver"), (List::Senders, "sender")] {
-                for Peer { name, fingerprint } in list.load(&dirs)? {
-                    println!("{}", format!("{kind:8}  {fingerprint}  {name}").trim_end());
+                for Peer { name, fingerprint, rights } in list.load(&dirs)? {
+                    println!("{}", format!("{kind:8}  {fingerprint}  {name}{rights}").trim_end());
                 }
             }
         }
         Action::Trust(Trust::Receiver { host, fingerprint }) => {
-            List::Receivers.add(&dirs, Peer { name: one_word(&host)?, fingerprint })?;
+            List::Receivers.add(&dirs, Peer { name: one_word(&host)?, fingerprint, rights: Rights::default() })?;
         }
-        Action::Trust(Trust::Sender { fingerprint, name }) => {
+        Action::Trust(Trust::Sender { fingerprint, name, may, dir, max }) => {
             let name = name.as_deref().map(one_word).transpose()?.unwrap_or_default();
-            List::Senders.add(&dirs, Peer { name, fingerprint })?;
+            if let Some(dir) = &dir {
+                let text = dir.to_str().unwrap_or_default();
+                if text.is_empty() || text.contains(|c: char| c.is_whitespace() || c.is_control() || c == '#') {
+                    return Err(Error::Usage("--dir is one word of UTF-8 without '#'".into()));
+                }
+            }
+            List::Senders.add(&dirs, Peer { name, fingerprint, rights: Rights { may, directory: dir, max } })?;
         }
         Action::Remove(Remove::Receiver { which }) => removed(List::Receivers.remove(&dirs, &which)?, &which)?,
         Action::Remove(Remove::Sender { which }) => removed(List::Senders.remove(&dirs, &which)?, &which)?,
@@ -92,8 +110,8 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
 }
 
 fn one_word(name: &str) -> Result<String, Error> {
-    if name.is_empty() || name.contains(|c: char| c.is_whitespace() || c.is_control() || c == '#') {
-        return Err(Error::Usage("a peer's name is one word without '#'".into()));
+    if name.is_empty() || name.contains(|c: char| c.is_whitespace() || c.is_control() || c == '#' || c == '=') {
+        return Err(Error::Usage("a peer's name is one word without '#' and '='".into()));
     }
     Ok(name.to_string())
 }

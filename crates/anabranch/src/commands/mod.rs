@@ -3,11 +3,13 @@
 pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod generate;
+pub(crate) mod get;
 pub(crate) mod keys;
 pub(crate) mod paths;
 pub(crate) mod receive;
 pub(crate) mod reproduce;
 pub(crate) mod send;
+pub(crate) mod serve;
 pub(crate) mod simulate;
 
 use std::io;
@@ -25,6 +27,8 @@ pub(crate) fn run(cli: Cli) -> Result<(), Ended> {
     match cli.command {
         Command::Receive(args) => receive::run(args),
         Command::Send(args) => send::run(args),
+        Command::Serve(args) => serve::run(args),
+        Command::Get(args) => get::run(args),
         Command::Paths(args) => paths::run(&args).map_err(Ended::from),
         Command::Doctor(args) => doctor::run(&args),
         Command::Demo(args) => demo::run(&args),

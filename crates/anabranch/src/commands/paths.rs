@@ -105,7 +105,7 @@ pub(super) fn probing(
         identity: Identity::load_or_generate(&dirs.key())?,
         paths: paths.to_vec(),
         no_paths: Vec::new(),
-        scheduler: super::send::Scheduler::default().name().to_string(),
+        scheduler: crate::routes::Scheduler::default().name().to_string(),
         congestion_control: CongestionControl::Auto,
         max_rate: None,
         usage: Some(dirs.usage()),

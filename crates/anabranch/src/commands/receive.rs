@@ -75,8 +75,8 @@ pub(crate) fn run(args: Args) -> Result<(), Ended> {
     let dirs = Dirs::from_env();
     let config = Config::load(args.config.as_deref(), &dirs)?;
     let identity = Identity::load_or_generate(&dirs.key())?;
-    let authorized: Vec<_> = List::Senders.load(&dirs)?.into_iter().map(|peer| peer.fingerprint).collect();
-    if args.no_token && authorized.is_empty() {
+    let authorized: Vec<net::Peer> = List::Senders.load(&dirs)?.into_iter().map(Into::into).collect();
+    if args.no_token && !authorized.iter().any(net::Peer::may_send) {
         let text = "--no-token, but nobody is trusted: 'anabranch keys trust sender FINGERPRINT' names whom to serve";
         return Err(Error::Usage(text.into()).into());
     }
@@ -102,7 +102,7 @@ pub(crate) fn run(args: Args) -> Result<(), Ended> {
 
 /// Writes aside and renames, so that whoever waits for the file never reads half a token, and an old file's wider permissions
 /// are not inherited.
-fn write_secret(path: &Path, secret: &str) -> Result<(), Error> {
+pub(super) fn write_secret(path: &Path, secret: &str) -> Result<(), Error> {
     let mut aside = path.as_os_str().to_owned();
     aside.push(format!(".new-{}", std::process::id()));
     let file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&aside);

@@ -6,19 +6,15 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use clap::ValueEnum;
-use net::{CongestionControl, Credential, Error, Identity, PathSpec, Remote, Selection, SendOptions, Timetable};
-use units::Span;
+use net::{Credential, Error, Identity, Remote, Selection, SendOptions};
 
 use crate::config::Config;
 use crate::dirs::Dirs;
 use crate::peers::List;
+use crate::routes::RouteArgs;
 use crate::token::TokenSource;
 use crate::transfer::{self, Ended};
 use crate::watch;
-
-/// How long to keep trying when every path is gone, unless told otherwise.
-const PATIENCE: Span = Span::from_secs(120);
 
 /// Arguments of `send`.
 #[derive(Debug, clap::Args)]
@@ -30,22 +26,8 @@ pub(crate) struct Args {
     /// The receiver, as 'anabranch receive' prints it
     #[arg(long, value_name = "HOST[:PORT]")]
     to: Remote,
-    /// A path to use: interface or local address; may be repeated [default: every interface with a route, metered ones as backups]
-    ///
-    /// An overflow path carries data only while the primaries are full, a backup only while they are dead. `max=RATE` bounds its rate,
-    /// `cap=SIZE/month` what its interface carries in a calendar month over all transfers, `to=ADDR` names another address of the
-    /// receiver. `rate=RATE` says what it carries: if every path has one, the division begins with these instead of measuring them. For example: --path eth0 --path wlan0,overflow --path usb0,backup,max=5mbit,cap=10GB/month
-    #[arg(
-        long = "path",
-        value_name = "IF[,primary|overflow|backup][,max=RATE][,rate=RATE][,cap=SIZE/month][,to=ADDR]"
-    )]
-    paths: Vec<PathSpec>,
-    /// An interface to leave out; may be repeated
-    #[arg(long = "no-path", value_name = "IF")]
-    no_paths: Vec<String>,
-    /// How the bytes are divided among the paths [default: self-adaptive]
-    #[arg(long, value_enum)]
-    scheduler: Option<Scheduler>,
+    #[command(flatten)]
+    routes: RouteArgs,
     /// Only files that match GLOB, written as in .gitignore, or are in a folder that does; may be repeated
     #[arg(long, value_name = "GLOB", help_heading = "Selection")]
     include: Vec<String>,
@@ -61,15 +43,6 @@ pub(crate) struct Args {
     /// What has not changed is told by contents, not by size and time
     #[arg(long, help_heading = "Selection")]
     checksum: bool,
-    /// The kernel's congestion control: auto, or a name such as cubic or bbr [default: auto]
-    #[arg(long, value_name = "NAME", value_parser = congestion_control)]
-    congestion_control: Option<CongestionControl>,
-    /// Never faster than this, all paths together: a rate, or a timetable
-    ///
-    /// A timetable is a list of [DAY-]HH:MM,RATE, in local time, each from then until the next one; off is no limit. For example:
-    /// --max-rate 80mbit, --max-rate '08:00,10mbit 18:00,off', --max-rate 'Mon-08:00,10mbit Fri-18:30,off'
-    #[arg(long, value_name = "RATE|TIMETABLE")]
-    max_rate: Option<Timetable>,
     /// Read each file back from the receiver's disk before it gets its name
     #[arg(long)]
     verify: bool,
@@ -82,9 +55,6 @@ pub(crate) struct Args {
     /// Agree on everything, send nothing
     #[arg(short = 'n', long)]
     dry_run: bool,
-    /// How long to keep trying when every path is gone [default: 2 min]
-    #[arg(long, value_name = "TIME")]
-    patience: Option<Span>,
     /// Defaults from FILE [default: anabranch/config.toml in the user's configuration folder]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -92,29 +62,6 @@ pub(crate) struct Args {
     token: TokenSource,
     #[command(flatten)]
     watch: watch::Args,
-}
-
-/// The block schedulers, by the names that `policy` knows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Scheduler {
-    /// Tasks follow the measured rates all through the transfer
-    #[default]
-    SelfAdaptive,
-    /// Equal blocks, one after the other, to whichever path is free
-    AdjustableBlock,
-    /// One share a path, fixed at the start
-    Static,
-}
-
-impl Scheduler {
-    /// As `policy::sched::by_name` has it.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Scheduler::SelfAdaptive => "self-adaptive",
-            Scheduler::AdjustableBlock => "adjustable-block",
-            Scheduler::Static => "static",
-        }
-    }
 }
 
 /// `anabranch send`.
@@ -131,23 +78,24 @@ pub(crate) fn run(args: Args) -> Result<(), Ended> {
     let config = Config::load(args.config.as_deref(), &dirs)?;
     let identity = Identity::load_or_generate(&dirs.key())?;
     let credential = credential(&args.token, &args.to, &dirs)?;
+    let routes = args.routes.or(&config);
     let options = SendOptions {
         sources: args.sources,
         selection: Selection { include: args.include, exclude: args.exclude, files_from, checksum: args.checksum },
         to: args.to,
         credential,
         identity,
-        paths: if args.paths.is_empty() { config.send.paths } else { args.paths },
-        no_paths: [config.send.no_paths, args.no_paths].concat(),
-        scheduler: args.scheduler.or(config.send.scheduler).unwrap_or_default().name().to_string(),
-        congestion_control: args.congestion_control.or(config.send.congestion_control).unwrap_or_default(),
-        max_rate: args.max_rate.or(config.send.max_rate),
+        paths: routes.paths,
+        no_paths: routes.no_paths,
+        scheduler: routes.scheduler,
+        congestion_control: routes.congestion_control,
+        max_rate: routes.max_rate,
         usage: Some(dirs.usage()),
         verify: args.verify || config.send.verify,
         restart: args.restart,
         overwrite: args.overwrite,
         dry_run: args.dry_run,
-        patience: args.patience.or(config.send.patience).unwrap_or(PATIENCE),
+        patience: routes.patience,
     };
     let watcher = args.watch.watcher(config.progress);
     transfer::run(watcher, |events| net::send(options, events)).map(drop)
@@ -197,12 +145,4 @@ pub(super) fn known_credential(source: &TokenSource, to: &Remote, dirs: &Dirs) -
     }
     let known = List::Receivers.load(dirs)?.into_iter().find(|peer| peer.name == to.host);
     Ok(known.map(|peer| Credential::Pinned(peer.fingerprint)))
-}
-
-#[expect(clippy::unnecessary_wraps, reason = "the shape that parsers have")]
-pub(crate) fn congestion_control(text: &str) -> Result<CongestionControl, String> {
-    Ok(match text {
-        "auto" => CongestionControl::Auto,
-        name => CongestionControl::Named(name.to_string()),
-    })
 }

@@ -13,34 +13,49 @@ use crate::transfer::Ended;
 /// Standard output: where to send and with which token, a line for each file, the summary.
 pub(super) struct Results {
     token: Option<Token>,
+    door: Door,
     /// For people; otherwise one keyword and one value a line.
     terminal: bool,
     /// Files in the transfer.
     files: usize,
 }
 
+/// What those who connect are to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Door {
+    /// Send something here.
+    #[default]
+    Receives,
+    /// Get something from here.
+    Serves,
+}
+
 /// People are not shown a line for each of more files.
 const FEW: usize = 100;
 
 impl Results {
-    pub(super) fn new(token: Option<Token>) -> Results {
-        Results { token, terminal: io::stdout().is_terminal(), files: 0 }
+    pub(super) fn new(token: Option<Token>, door: Door) -> Results {
+        Results { token, door, terminal: io::stdout().is_terminal(), files: 0 }
     }
 
     fn listening(&self, addresses: &[SocketAddr]) -> String {
         let mut lines = Vec::new();
-        let command = addresses.first().map(|first| format!("anabranch send PATH… --to {first}"));
+        let (who, prefix, way) = match self.door {
+            Door::Receives => ("sending", "anabranch send PATH… --to", "to"),
+            Door::Serves => ("other", "anabranch get PATH… --from", "from"),
+        };
+        let command = addresses.first().map(|first| format!("{prefix} {first}"));
         if self.terminal {
-            lines.push("On the sending machine run".to_string());
+            lines.push(format!("On the {who} machine run"));
             lines.extend(command.map(|command| format!("\n    {command}\n")));
             if let [_, more @ ..] = addresses
                 && !more.is_empty()
             {
                 let more: Vec<String> = more.iter().map(ToString::to_string).collect();
-                lines.push(format!("(or to {})", more.join(", ")));
+                lines.push(format!("(or {way} {})", more.join(", ")));
             }
             if self.token.is_some() {
-                lines.push("and paste this token, good for one sender:\n".to_string());
+                lines.push("and paste this token, good for one host:\n".to_string());
             }
         } else {
             lines.extend(addresses.iter().map(|address| format!("listening {address}")));

@@ -14,6 +14,7 @@ use clap::ValueEnum;
 use net::{Event, Summary, Token};
 
 use crate::transfer::Ended;
+use lines::Door;
 
 /// Told of everything that happens, in order, and once of the end.
 pub(crate) trait Watcher: Send {
@@ -50,23 +51,28 @@ pub(crate) enum Style {
 }
 
 impl Args {
-    /// For `send`.
+    /// For `send` and `get`.
     pub(crate) fn watcher(self, default: Option<Style>) -> Box<dyn Watcher> {
-        self.build(default, None)
+        self.build(default, None, Door::default())
     }
 
     /// For `receive`, which announces its token.
     pub(crate) fn receiving(self, default: Option<Style>, token: Option<Token>) -> Box<dyn Watcher> {
-        self.build(default, token)
+        self.build(default, token, Door::Receives)
     }
 
-    fn build(self, default: Option<Style>, token: Option<Token>) -> Box<dyn Watcher> {
+    /// For `serve`, which announces its token if it has one.
+    pub(crate) fn serving(self, default: Option<Style>, token: Option<Token>) -> Box<dyn Watcher> {
+        self.build(default, token, Door::Serves)
+    }
+
+    fn build(self, default: Option<Style>, token: Option<Token>, door: Door) -> Box<dyn Watcher> {
         let style = self.progress.or(default).unwrap_or_default();
         let mut all: Vec<Box<dyn Watcher>> = Vec::new();
         if self.json {
             all.push(Box::new(json::Json::new(token.as_ref())));
         } else {
-            all.push(Box::new(lines::Results::new(token)));
+            all.push(Box::new(lines::Results::new(token, door)));
         }
         let style = if self.json && style == Style::Auto { Style::None } else { style };
         all.push(progress(Some(style)));

@@ -1,16 +1,14 @@
 //! Who comes in: a connection is nobody's until it proves by token or key that it may send, and nobodies get little.
 
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::net::TcpStream;
-use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, timeout};
 use transfer::Tree;
 use wire::Frame;
-use wire::frame::{AbortCode, Hello, Range, SessionId, VERSION, Welcome};
+use wire::frame::{AbortCode, Hello, Range, VERSION, Welcome};
 use wire::manifest::{self, Kind};
 
 use super::directory::Directory;
@@ -20,7 +18,12 @@ use super::staging::Staging;
 use super::survey::Survey;
 use crate::clock::Clock;
 use crate::conn::{Conn, ConnError};
+use crate::doorway::{
+    First, SIGN_OF_LIFE, STRANGER_PATIENCE, Strangers, alive, apart, code_of, display_address, further_addresses,
+    greet, refuse,
+};
 use crate::identity::random;
+use crate::send::limit::Limit;
 use crate::tls::ServerTls;
 use crate::{Error, Event, Events, Fingerprint, PathEvent, PathState, ReceiveOptions};
 
@@ -31,6 +34,7 @@ pub(crate) struct Door {
     pub(crate) directory: Arc<Directory>,
     pub(crate) events: Events,
     pub(crate) clock: Clock,
+    strangers: Strangers,
     state: Mutex<State>,
     /// Held while a session is opened.
     agreeing: tokio::sync::Mutex<()>,
@@ -43,25 +47,10 @@ struct State {
     session: Option<Arc<Session>>,
     /// The sender that showed the token: nobody else may use it.
     token_holder: Option<Fingerprint>,
-    /// Connections that have not proven anything yet, oldest first.
-    strangers: VecDeque<(u64, AbortHandle)>,
-    next: u64,
-    /// A task for each connection.
-    tasks: JoinSet<()>,
 }
 
-/// Connections that have proven nothing, at most; a further one displaces the oldest.
-const STRANGERS: usize = 64;
-/// How long one may take to prove itself.
-const STRANGER_PATIENCE: Duration = Duration::from_secs(10);
-/// Bytes read at a time before a connection has proven itself.
-const STRANGER_BYTES: usize = 4_096;
-/// How long one that is refused may take to read why.
-const LINGER: Duration = Duration::from_secs(1);
-/// A sender that waits hears from us this often.
-const SIGN_OF_LIFE: Duration = Duration::from_millis(500);
 /// The most memory that a manifest may take: some two million entries.
-const MANIFEST_BYTES: usize = 256 << 20;
+pub(crate) const MANIFEST_BYTES: usize = 256 << 20;
 
 impl Door {
     pub(crate) fn new(options: ReceiveOptions, events: Events) -> Result<Door, Error> {
@@ -71,6 +60,7 @@ impl Door {
             options,
             events,
             clock: Clock::start(),
+            strangers: Strangers::default(),
             state: Mutex::default(),
             agreeing: tokio::sync::Mutex::default(),
             opened: tokio::sync::Notify::new(),
@@ -92,31 +82,18 @@ impl Door {
 
     /// Ends every connection.
     pub(crate) fn close(&self) {
-        self.state().tasks.abort_all();
+        self.strangers.close();
     }
 
     /// Takes in a connection.
     pub(crate) fn admit(self: &Arc<Self>, stream: TcpStream, from: SocketAddr) {
         let door = Arc::clone(self);
-        let mut state = self.state();
-        if state.strangers.len() >= STRANGERS
-            && let Some((_, oldest)) = state.strangers.pop_front()
-        {
-            oldest.abort();
-        }
-        let number = state.next;
-        state.next += 1;
-        while state.tasks.try_join_next().is_some() {}
-        let task = state.tasks.spawn(async move { door.serve(stream, from, number).await });
-        state.strangers.push_back((number, task));
+        self.strangers.admit(|number| async move { door.serve(stream, from, number).await });
     }
 
     async fn serve(self: Arc<Self>, stream: TcpStream, from: SocketAddr, number: u64) {
         let name = display_address(from);
-        let entered = timeout(STRANGER_PATIENCE, self.enter(stream)).await;
-        self.state().strangers.retain(|(stranger, _)| *stranger != number);
-        // A stranger who fails or stays silent is nobody's business.
-        let Ok(Ok((mut conn, entry))) = entered else { return };
+        let Some((mut conn, entry)) = self.strangers.enter(number, self.enter(stream)).await else { return };
         let session = match entry {
             Entry::Join(session) => session,
             Entry::Hello(hello, peer) => match self.agree(&mut conn, &hello, peer).await {
@@ -144,17 +121,8 @@ impl Door {
 
     /// Shakes hands and reads the first frame.
     async fn enter(&self, stream: TcpStream) -> Result<(Conn, Entry), ConnError> {
-        crate::send::tune(&stream)?;
-        let connection = self.tls.connection().map_err(|error| ConnError::Io(std::io::Error::other(error)))?;
-        let mut conn = Conn::new(stream, connection);
-        conn.handshake().await?;
-        let peer = conn.peer().ok_or(ConnError::Closed)?;
-        let first = conn.receive_within(STRANGER_BYTES, |frame| match frame {
-            Frame::Hello(hello) => Ok(First::Hello(hello)),
-            Frame::Join(id) => Ok(First::Join(id)),
-            other => Err(ConnError::Unexpected(String::from(&other))),
-        });
-        match first.await? {
+        let (mut conn, peer, first) = greet(&self.tls, stream).await?;
+        match first {
             First::Join(id) => {
                 if let Some(session) = self.session().filter(|session| session.id == id && session.peer == peer) {
                     conn.push(&Frame::Joined);
@@ -176,8 +144,12 @@ impl Door {
         if hello.version != VERSION {
             return Err(format!("it speaks protocol version {VERSION}, the sender {}", hello.version));
         }
-        if self.options.authorized.contains(&peer) {
-            return Ok(());
+        match self.options.authorized.iter().find(|known| known.fingerprint == peer) {
+            Some(known) if known.may_send() => return Ok(()),
+            Some(_) if hello.secret.is_none() => {
+                return Err("its key may get from this host, but not send: 'anabranch keys trust sender' with --may both, there, lets it".into());
+            }
+            _ => {}
         }
         let (Some(secret), Some(token)) = (&hello.secret, &self.options.token) else {
             return Err("the sender showed no token, and its key is not among the authorized peers".into());
@@ -193,6 +165,17 @@ impl Door {
         }
     }
 
+    /// Where what the holder of key `peer` sends goes, and how fast it may come.
+    fn place(&self, peer: Fingerprint) -> Result<(Arc<Directory>, Option<Arc<Limit>>), Error> {
+        let known = self.options.authorized.iter().find(|known| known.fingerprint == peer && known.may_send());
+        let Some(known) = known else { return Ok((Arc::clone(&self.directory), None)) };
+        let directory = match &known.directory {
+            Some(_) => Arc::new(Directory::open(&known.directory_below(&self.options.directory))?),
+            None => Arc::clone(&self.directory),
+        };
+        Ok((directory, known.max.map(|rate| Arc::new(Limit::new(Some(rate))))))
+    }
+
     /// Reads the manifest and opens the session. `None` when nothing is to be carried (a dry run).
     async fn agree(
         self: &Arc<Self>,
@@ -205,13 +188,17 @@ impl Door {
             Err(text) => return Err(refuse(conn, AbortCode::Protocol, text).await),
         };
         let id = random().map_err(|error| ConnError::Io(std::io::Error::other(error)))?;
-        let addresses = self.addresses(conn);
+        let addresses = further_addresses(conn, &self.options.listen);
         conn.push(&Frame::Welcome(Welcome { version: VERSION, session: id, addresses }));
         conn.flush().await?;
+        let (directory, limit) = match self.place(peer) {
+            Ok(place) => place,
+            Err(error) => return Err(refuse(conn, code_of(&error), error.to_string()).await),
+        };
         let mut wishes = hello.wishes;
         wishes.overwrite |= self.options.overwrite;
         if wishes.dry_run {
-            match self.rehearse(conn, tree, wishes).await? {
+            match self.rehearse(conn, directory, tree, wishes).await? {
                 Ok(want) => want_frames(&want).for_each(|frame| conn.push(&frame)),
                 Err(error) => return Err(refuse(conn, code_of(&error), error.to_string()).await),
             }
@@ -225,8 +212,13 @@ impl Door {
         if let Err(text) = alive(conn, self.supersede(peer)).await? {
             return Err(refuse(conn, AbortCode::Refused, text).await);
         }
-        let session = match self.open(conn, id, peer, tree, wishes).await? {
-            Ok(session) => Arc::new(session),
+        let (clock, events) = (self.clock, self.events.clone());
+        let opening = apart(move || Session::open(id, peer, tree, wishes, directory, clock, events));
+        let session = match alive(conn, opening).await? {
+            Ok(mut session) => {
+                session.limit = limit;
+                Arc::new(session)
+            }
             Err(error) => return Err(refuse(conn, code_of(&error), error.to_string()).await),
         };
         let _ = self.events.send(Event::Started {
@@ -267,6 +259,9 @@ impl Door {
                     Ok(None)
                 }
                 Frame::ManifestEnd(count) => Ok(Some(count)),
+                Frame::Name(_) | Frame::Filter(..) | Frame::Ask(_) => Err(ConnError::Refused(
+                    "this host takes files and offers none; 'anabranch serve' there would offer them".into(),
+                )),
                 other => Err(ConnError::Unexpected(String::from(&other))),
             });
             let end = timeout(STRANGER_PATIENCE, end).await.map_err(|_| ConnError::Silent(STRANGER_PATIENCE));
@@ -276,7 +271,9 @@ impl Door {
                     return Ok(Tree::new(entries).map_err(|error| error.to_string()));
                 }
                 Ok(Some(_)) => return Ok(Err("the manifest does not add up".into())),
-                Err(error @ (ConnError::Wire(_) | ConnError::Unexpected(_))) => return Ok(Err(error.to_string())),
+                Err(error @ (ConnError::Wire(_) | ConnError::Unexpected(_) | ConnError::Refused(_))) => {
+                    return Ok(Err(error.to_string()));
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -286,10 +283,10 @@ impl Door {
     async fn rehearse(
         &self,
         conn: &mut Conn,
+        directory: Arc<Directory>,
         tree: Tree,
         wishes: wire::frame::Wishes,
     ) -> Result<Result<Vec<Range>, Error>, ConnError> {
-        let directory = Arc::clone(&self.directory);
         let work = apart(move || {
             let staging = Staging::look(&directory)?;
             let survey = Survey::new(&directory, staging.as_ref(), &tree, wishes)?;
@@ -316,37 +313,6 @@ impl Door {
         Err("an earlier session of the same sender is still writing to the disk".into())
     }
 
-    /// Opens the session. The sender is pinged while what is there is read.
-    async fn open(
-        &self,
-        conn: &mut Conn,
-        id: SessionId,
-        peer: Fingerprint,
-        tree: Tree,
-        wishes: wire::frame::Wishes,
-    ) -> Result<Result<Session, Error>, ConnError> {
-        let (directory, clock, events) = (Arc::clone(&self.directory), self.clock, self.events.clone());
-        alive(conn, apart(move || Session::open(id, peer, tree, wishes, directory, clock, events))).await
-    }
-
-    /// Addresses under which the sender may reach this host besides the one it used.
-    fn addresses(&self, conn: &Conn) -> Vec<SocketAddr> {
-        let Ok(local) = conn.stream().local_addr() else { return Vec::new() };
-        let mut addresses = vec![unmapped(local)];
-        let peer = conn.stream().peer_addr().map(unmapped);
-        let everywhere = self.options.listen.is_empty() || self.options.listen.iter().any(|a| a.ip().is_unspecified());
-        if everywhere && let Ok(peer) = peer {
-            let found = crate::interfaces::discover(peer.ip());
-            for path in found.map(|found| found.usable).unwrap_or_default() {
-                let address = SocketAddr::new(path.address, local.port());
-                if !addresses.contains(&address) && addresses.len() < wire::frame::MAX_ADDRESSES {
-                    addresses.push(address);
-                }
-            }
-        }
-        addresses
-    }
-
     fn tell(&self, name: &str, state: PathState, why: &str) {
         let event = PathEvent { path: units::PathId(0), name: name.into(), state, why: why.into() };
         let _ = self.events.send(Event::Path(event));
@@ -357,27 +323,8 @@ impl Door {
     }
 }
 
-/// Waits for something, and pings the sender meanwhile.
-async fn alive<T>(conn: &mut Conn, work: impl Future<Output = T>) -> Result<T, ConnError> {
-    tokio::pin!(work);
-    loop {
-        tokio::select! {
-            done = &mut work => return Ok(done),
-            () = tokio::time::sleep(SIGN_OF_LIFE) => {
-                conn.push(&Frame::Ping(0));
-                conn.flush().await?;
-            }
-        }
-    }
-}
-
-/// Does what may take long on a thread of its own.
-async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    tokio::task::spawn_blocking(work).await.expect("looking at files does not panic")
-}
-
 /// Memory that an entry takes, about.
-fn footprint(entry: &manifest::Entry) -> usize {
+pub(crate) fn footprint(entry: &manifest::Entry) -> usize {
     let more = match &entry.kind {
         Kind::File(file) => file.data.as_ref().map_or(0, |data| data.len() * size_of::<(u64, u64)>()),
         Kind::Symlink { target, .. } => target.len(),
@@ -404,42 +351,7 @@ async fn answer_probes(conn: &mut Conn) -> Result<(), ConnError> {
     }
 }
 
-enum First {
-    Hello(Hello),
-    Join(SessionId),
-}
-
 enum Entry {
     Hello(Hello, Fingerprint),
     Join(Arc<Session>),
-}
-
-/// Tells the peer why not, and closes.
-async fn refuse(conn: &mut Conn, code: AbortCode, text: String) -> ConnError {
-    conn.push(&Frame::Abort(code, text.clone()));
-    let _ = timeout(Duration::from_secs(1), conn.flush()).await;
-    conn.close();
-    let _ = timeout(LINGER, conn.linger()).await;
-    ConnError::Io(std::io::Error::other(text))
-}
-
-/// How a failure of ours is told to the sender.
-pub(crate) fn code_of(error: &Error) -> AbortCode {
-    match error {
-        Error::Exists { .. } | Error::InTheWay { .. } => AbortCode::Exists,
-        Error::NoSpace { .. } => AbortCode::NoSpace,
-        Error::Disk { .. } | Error::System { .. } => AbortCode::Disk,
-        Error::Integrity { .. } | Error::SourceChanged { .. } => AbortCode::Integrity,
-        Error::Protocol(_) => AbortCode::Protocol,
-        _ => AbortCode::Refused,
-    }
-}
-
-/// An IPv4 address that came in on an IPv6 socket, as itself.
-fn unmapped(address: SocketAddr) -> SocketAddr {
-    SocketAddr::new(address.ip().to_canonical(), address.port())
-}
-
-fn display_address(address: SocketAddr) -> String {
-    unmapped(address).ip().to_string()
 }

@@ -4,30 +4,31 @@
 //! writes what arrives ([`session`]): small files whole into a hidden folder ([`staging`]), large ones into parts with journals ([`large`]). In
 //! batches they are synced and get their names ([`settle`]). What need not come at all is found before ([`survey`]).
 
-mod directory;
-mod door;
+pub(crate) mod directory;
+pub(crate) mod door;
 mod large;
 mod path;
-mod session;
+pub(crate) mod session;
 mod settle;
 mod staging;
 mod survey;
 #[cfg(test)]
 mod tests;
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use socket2::{Domain, Protocol, Socket, Type};
-use tokio::net::TcpListener;
-use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use units::{Bytes, Rate, Span, Time};
 
+use crate::doorway::{accept, listen, reachable};
 use crate::{Error, Event, Events, PathProgress, PathState, Progress, ReceiveOptions, Summary};
 use door::Door;
-use session::Session;
+pub(crate) use path::finish_files;
+pub(crate) use session::{Mailbox, Session};
+pub(crate) use staging::Staging;
+pub(crate) use survey::Survey;
 
 /// Progress is told this often.
 const TICK: Duration = Duration::from_millis(100);
@@ -44,23 +45,12 @@ const GOODBYE: Duration = Duration::from_secs(3);
 /// Anything of [`Error`].
 pub async fn receive(options: ReceiveOptions, events: Events) -> Result<Summary, Error> {
     let keep = options.keep;
-    let listeners = listen(&options)?;
+    let listeners = listen(&options.listen, options.port)?;
     let addresses = reachable(&listeners);
     let door = Arc::new(Door::new(options, events.clone())?);
     let _closing = Closing(Arc::clone(&door));
-    let mut accepting = JoinSet::new();
-    for listener in listeners {
-        let door = Arc::clone(&door);
-        accepting.spawn(async move {
-            loop {
-                match listener.accept().await {
-                    Ok((stream, from)) => door.admit(stream, from),
-                    // Out of descriptors, most likely: the next attempt may find some.
-                    Err(_) => sleep(Duration::from_millis(50)).await,
-                }
-            }
-        });
-    }
+    let admitting = Arc::clone(&door);
+    let _accepting = accept(listeners, move |stream, from| admitting.admit(stream, from));
     let _ = events.send(Event::Listening { addresses });
     loop {
         let outcome = attend(&door).await;
@@ -192,46 +182,4 @@ impl Rates {
         let eta = (rate > Rate::ZERO).then(|| (total - done) / rate);
         Progress { elapsed: now - began, done, total, rate, eta, repeated: Bytes::ZERO, gain: None, paths }
     }
-}
-
-/// Opens the listening sockets.
-fn listen(options: &ReceiveOptions) -> Result<Vec<TcpListener>, Error> {
-    if !options.listen.is_empty() {
-        return options.listen.iter().map(|address| bind(*address, false)).collect();
-    }
-    // One socket for both families where the system has both, else IPv4 alone.
-    let both = bind(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), options.port), true);
-    let listener = both.or_else(|_| bind(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), options.port), false))?;
-    Ok(vec![listener])
-}
-
-fn bind(address: SocketAddr, both_families: bool) -> Result<TcpListener, Error> {
-    let open = || -> std::io::Result<TcpListener> {
-        let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
-        socket.set_reuse_address(true)?;
-        if address.is_ipv6() {
-            socket.set_only_v6(!both_families)?;
-        }
-        socket.bind(&address.into())?;
-        socket.listen(1_024)?;
-        TcpListener::from_std(socket.into())
-    };
-    open().map_err(|source| Error::System { action: format!("listen on {address}"), source })
-}
-
-/// The addresses that a sender may name.
-fn reachable(listeners: &[TcpListener]) -> Vec<SocketAddr> {
-    let mut addresses = Vec::new();
-    for bound in listeners.iter().filter_map(|listener| listener.local_addr().ok()) {
-        if !bound.ip().is_unspecified() {
-            addresses.push(bound);
-            continue;
-        }
-        for address in crate::interfaces::own_addresses() {
-            if bound.is_ipv6() || address.is_ipv4() {
-                addresses.push(SocketAddr::new(address, bound.port()));
-            }
-        }
-    }
-    addresses
 }

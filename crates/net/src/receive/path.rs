@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
+use units::Bytes;
 use wire::Frame;
 
 use super::session::Session;
+use crate::PathClass;
 use crate::conn::{Conn, ConnError};
 
 /// A sender that says nothing for this long is gone: it pings every second.
@@ -23,6 +25,18 @@ pub(crate) async fn serve(conn: &mut Conn, session: &Arc<Session>, name: &str) -
     let mut acks = Vec::new();
     loop {
         let mut pong = None;
+        // What is not read fills the sender's window.
+        if let Some(limit) = &session.limit
+            && let Some(until) = limit.until(session.clock.now(), PathClass::Primary)
+        {
+            tokio::select! {
+                () = sleep_until(session.clock.instant(until)) => {}
+                () = session.closing.notified() => {
+                    conn.close();
+                    return Ok(());
+                }
+            }
+        }
         // One frame at a time: what is read beyond it would have to be moved.
         for _ in 0..FRAMES_A_TURN {
             if conn.try_fill(conn.missing()?)? == 0 {
@@ -34,7 +48,12 @@ pub(crate) async fn serve(conn: &mut Conn, session: &Arc<Session>, name: &str) -
                     // A failed session takes no more; the mailbox holds the reason.
                     Frame::Data(_) if session.has_failed() => {}
                     Frame::Data(data) => match session.handle_data(name, &data) {
-                        Ok(range) => acks.push(range),
+                        Ok(range) => {
+                            if let Some(limit) = &session.limit {
+                                limit.spend(session.clock.now(), PathClass::Primary, Bytes(range.len));
+                            }
+                            acks.push(range);
+                        }
                         Err(_) if session.has_failed() => {}
                         Err(error) => return Err(error),
                     },

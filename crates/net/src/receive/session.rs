@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::Notify;
-use transfer::{BLOCK, Extent, ExtentSet, Object, Packing, Receiver, Tree};
+use transfer::{BLOCK, Extent, ExtentSet, Layout, Object, Packing, Receiver, Tree};
 use units::{Bytes, Span, Time};
 use wire::Frame;
 use wire::frame::{Range, SessionId, Wishes};
@@ -18,6 +18,7 @@ use super::staging::{Staging, key};
 use super::survey::Survey;
 use crate::clock::Clock;
 use crate::conn::ConnError;
+use crate::send::limit::Limit;
 use crate::{Error, Event, Events, Fingerprint};
 
 /// A transfer that is arriving.
@@ -28,6 +29,8 @@ pub(crate) struct Session {
     /// When it was agreed on.
     pub(crate) began: Time,
     pub(crate) events: Events,
+    /// How fast it may come.
+    pub(crate) limit: Option<Arc<Limit>>,
     site: Site,
     /// The entries that are wanted, as the sender is told.
     want: Vec<Range>,
@@ -57,6 +60,8 @@ struct Members {
     announcements: Vec<u8>,
     /// Blocks that were refused and did not come again yet: a sender that lost the path of the refusal must hear it on the next.
     refused: ExtentSet,
+    /// Wrong blocks that are no reason to give up: whoever sent them is gone.
+    forgiven: u64,
     /// Whether somebody is bringing the transfer to its end.
     finishing: bool,
     /// How many objects are getting their names, and how many have them.
@@ -149,6 +154,7 @@ impl Session {
             clock,
             began: clock.now(),
             events,
+            limit: None,
             want: survey.ranges(&tree),
             stale: survey.stale,
             parts: Mutex::new(parts),
@@ -166,6 +172,31 @@ impl Session {
     /// What arrives.
     pub(crate) fn tree(&self) -> &Tree {
         &self.site.tree
+    }
+
+    /// The entries that are wanted.
+    pub(crate) fn want(&self) -> &[Range] {
+        &self.want
+    }
+
+    /// Where everything that is wanted lies.
+    pub(crate) fn layout(&self) -> &Layout {
+        self.site.packing.layout()
+    }
+
+    /// What is verified.
+    pub(crate) fn held(&self) -> ExtentSet {
+        self.core().verified().clone()
+    }
+
+    /// Whether all of that is verified.
+    pub(crate) fn has_verified(&self, extent: Extent) -> bool {
+        self.core().verified().contains(extent)
+    }
+
+    /// Lets so many more blocks come wrong before the transfer is given up.
+    pub(crate) fn forgive(&self, refusals: u64) {
+        self.members().forgiven += refusals;
     }
 
     /// What is wanted, and what of it is verified from an earlier attempt, as frames.
@@ -317,7 +348,7 @@ impl Session {
     /// Ends the session badly: everybody hears why, and so does whoever waits for its outcome.
     pub(crate) fn fail(&self, error: Error) -> ConnError {
         let text = error.to_string();
-        self.tell_all(&Frame::Abort(super::door::code_of(&error), text.clone()), true);
+        self.tell_all(&Frame::Abort(crate::doorway::code_of(&error), text.clone()), true);
         let mut members = self.members();
         if matches!(members.outcome, Outcome::Running) {
             members.outcome = Outcome::Failed(Some(error));
@@ -399,6 +430,19 @@ impl Mailbox {
         let mut bytes = Vec::new();
         frame.emit(&mut bytes);
         self.put(&bytes);
+    }
+
+    /// The ranges that were found wrong; whatever else was put in is for other hosts.
+    pub(crate) fn refusals(&self) -> Result<Vec<Range>, ConnError> {
+        let frames = self.take();
+        let (mut rest, mut ranges) = (&frames[..], Vec::new());
+        while let Some((frame, used)) = Frame::parse(rest)? {
+            if let Frame::Refused(range) = frame {
+                ranges.push(range);
+            }
+            rest = &rest[used..];
+        }
+        Ok(ranges)
     }
 
     /// Everything that was put in.

@@ -1,6 +1,6 @@
 //! Conducts one session: starts a keeper for each path, turns the core's events into actions, and knows when it is over.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -15,11 +15,12 @@ use super::keeper::{Keeper, Shop};
 use super::limit::Limit;
 use super::plan::{Plan, default_plans, guessed_plans, resolve};
 use super::rates::Rates;
-use super::session::{Agreement, Entrance, Report, Session};
-use super::source::Source;
+use super::session::{Agreement, Load, Report, Session};
+use super::terms::Terms;
+use super::way::Entrance;
 use crate::clock::Clock;
 use crate::tls::ClientTls;
-use crate::{Error, Event, Events, PathEvent, PathProgress, PathState, Progress, SendOptions, Summary};
+use crate::{Error, Event, Events, PathEvent, PathProgress, PathState, Progress, Summary};
 
 /// How a session ended without an error.
 pub(crate) enum Ended {
@@ -29,8 +30,6 @@ pub(crate) enum Ended {
 
 /// Conducts one session.
 pub(crate) struct Conductor {
-    options: Arc<SendOptions>,
-    source: Arc<Source>,
     clock: Clock,
     events: Events,
     shop: Arc<Shop>,
@@ -43,8 +42,10 @@ pub(crate) struct Conductor {
     session: Option<Arc<Session>>,
     began: Time,
     resumed: Bytes,
-    /// The receiver's addresses, as it told them.
-    announced: Vec<SocketAddr>,
+    /// Each host's addresses, as it told them.
+    announced: BTreeMap<usize, Vec<SocketAddr>>,
+    /// Servers that nothing more is taken from.
+    left: BTreeSet<usize>,
     /// Objects that the receiver has finished.
     done: BTreeSet<usize>,
     rates: Rates,
@@ -61,19 +62,20 @@ const LOOK_AROUND: Span = Span::from_secs(2);
 
 impl Conductor {
     pub(crate) fn new(
-        options: Arc<SendOptions>,
-        source: Arc<Source>,
-        tls: ClientTls,
+        terms: Terms,
+        entrance: Entrance,
+        (reporting, reports): (mpsc::UnboundedSender<Report>, mpsc::UnboundedReceiver<Report>),
+        tls: Vec<ClientTls>,
         clock: Clock,
         events: Events,
     ) -> Conductor {
-        let (sender, reports) = mpsc::unbounded_channel();
-        let entrance = Entrance::new(Arc::clone(&options), Arc::clone(&source), clock, sender);
-        let total_limit = options.max_rate.as_ref().map(|table| table.at(crate::wall::moment_of_week()));
+        let total_limit = terms.max_rate.as_ref().map(|table| table.at(crate::wall::moment_of_week()));
         let total_limit = total_limit.map(|rate| Arc::new(Limit::new(rate)));
         let shop = Arc::new(Shop {
+            terms,
             entrance,
             tls,
+            reports: reporting,
             events: events.clone(),
             total_limit,
             next_path: AtomicU32::new(0),
@@ -82,8 +84,6 @@ impl Conductor {
         });
         let now = clock.now();
         Conductor {
-            options,
-            source,
             clock,
             events,
             shop,
@@ -95,7 +95,8 @@ impl Conductor {
             session: None,
             began: now,
             resumed: Bytes::ZERO,
-            announced: Vec::new(),
+            announced: BTreeMap::new(),
+            left: BTreeSet::new(),
             done: BTreeSet::new(),
             rates: Rates::default(),
             alive: now,
@@ -169,19 +170,26 @@ impl Conductor {
         match report {
             Report::Established(session, agreement) => {
                 self.establish(session, &agreement);
-                if self.options.dry_run {
+                if self.is_rehearsal() {
                     return Ok(Some(Ended::Complete(Summary { moved: Bytes::ZERO, ..self.summary(Span::ZERO) })));
                 }
             }
             Report::ObjectDone(object, root) => self.object_done(object, root).await?,
             Report::Done(micros) => {
                 let summary = self.summary(Span::from_micros(micros));
-                if let Some(session) = &self.session {
-                    session.supply.check_unchanged()?;
+                if let Some(Load::Out(supply)) = self.session.as_ref().map(|session| &session.load) {
+                    supply.check_unchanged()?;
                 }
                 self.say_goodbye().await;
                 return Ok(Some(Ended::Complete(summary)));
             }
+            Report::Announced(server, addresses) => self.learn(server, addresses),
+            Report::Rehearsed { peer, files, total, resumed } => {
+                let _ = self.events.send(Event::Started { peer, files, total, resumed });
+                let elapsed = self.clock.now() - self.began;
+                return Ok(Some(Ended::Complete(Summary { files, total, elapsed, ..Summary::default() })));
+            }
+            Report::Left(server, error) => self.leave(server, error)?,
             Report::SessionGone => return Ok(Some(Ended::SessionGone)),
             Report::Fatal(error) => return Err(error),
         }
@@ -189,7 +197,7 @@ impl Conductor {
     }
 
     fn establish(&mut self, session: Arc<Session>, agreement: &Agreement) {
-        let tree = self.source.tree();
+        let tree = session.load.tree();
         self.resumed = agreement.resumed;
         let _ = self.events.send(Event::Started {
             peer: agreement.peer,
@@ -197,14 +205,57 @@ impl Conductor {
             total: tree.data(),
             resumed: agreement.resumed,
         });
-        self.announced.clone_from(&agreement.addresses);
-        for plan in &self.plans {
-            plan.learn(&self.announced);
-        }
-        for guess in guessed_plans(&self.plans, &agreement.addresses) {
-            self.hire(Arc::new(guess));
+        if let Load::Out(_) = session.load {
+            self.learn(0, agreement.addresses.clone());
         }
         self.session = Some(session);
+    }
+
+    /// A host has told its addresses.
+    fn learn(&mut self, server: usize, addresses: Vec<SocketAddr>) {
+        for plan in self.plans.iter().filter(|plan| plan.server == server) {
+            plan.learn(&addresses);
+        }
+        for guess in guessed_plans(&self.plans, server, &addresses) {
+            self.hire(Arc::new(guess));
+        }
+        self.announced.insert(server, addresses);
+    }
+
+    /// Takes nothing more from a server; the others go on, if there are any.
+    fn leave(&mut self, server: usize, error: Error) -> Result<(), Error> {
+        if !self.left.insert(server) {
+            return Ok(());
+        }
+        if self.left.len() == self.shop.terms.to.len() {
+            return Err(error);
+        }
+        for (plan, stop) in self.plans.iter().zip(&self.stop) {
+            if plan.server == server {
+                stop.notify_one();
+            }
+        }
+        let why = match &error {
+            Error::Integrity { what, detail } => format!("{what} does not match its BLAKE3 hash ({detail})"),
+            Error::Stopped { reason } => reason.clone(),
+            error => error.to_string(),
+        };
+        let text = format!("{} is dropped, the others go on: {why}", self.shop.terms.label(server));
+        let _ = self.events.send(Event::Notice { text });
+        Ok(())
+    }
+
+    /// All that there is to move, as far as it is known.
+    fn total(&self) -> Bytes {
+        match (&self.session, &self.shop.entrance) {
+            (Some(session), _) => session.load.tree().data(),
+            (None, Entrance::Out(entrance)) => entrance.source.tree().data(),
+            (None, Entrance::In(_)) => Bytes::ZERO,
+        }
+    }
+
+    fn is_rehearsal(&self) -> bool {
+        matches!(&self.shop.entrance, Entrance::Out(entrance) if entrance.options.dry_run)
     }
 
     /// Tells the paths what the core decided.
@@ -270,8 +321,8 @@ impl Conductor {
             return Err(self.used_up(now));
         }
         let patience = match self.session {
-            Some(_) => self.options.patience,
-            None => self.options.patience.min(FIRST_CONTACT),
+            Some(_) => self.shop.terms.patience,
+            None => self.shop.terms.patience.min(FIRST_CONTACT),
         };
         if now - self.alive > patience {
             return Err(self.interrupted(now));
@@ -281,7 +332,7 @@ impl Conductor {
 
     /// Applies the rate that the timetable has for this time of the week.
     fn follow_timetable(&self, now: Time) {
-        let (Some(table), Some(limit)) = (&self.options.max_rate, &self.shop.total_limit) else { return };
+        let (Some(table), Some(limit)) = (&self.shop.terms.max_rate, &self.shop.total_limit) else { return };
         let rate = table.at(crate::wall::moment_of_week());
         if limit.set(now, rate) {
             let bound = rate.map_or_else(|| "there is no limit".into(), |rate| format!("the limit is {rate}"));
@@ -291,12 +342,12 @@ impl Conductor {
 
     /// Whether the paths are those that the caller named: no other one will turn up.
     fn nothing_may_come(&self) -> bool {
-        !self.options.paths.is_empty()
+        !self.shop.terms.paths.is_empty()
     }
 
     fn used_up(&self, now: Time) -> Error {
         let why = self.shop.used_up.lock().expect("no panic while held").join("; ");
-        let total = self.source.tree().data();
+        let total = self.total();
         let acked = self.session.as_ref().map_or(Bytes::ZERO, |session| session.core().totals(now).acked);
         Error::UsedUp { why, done: self.resumed + acked, total }
     }
@@ -307,9 +358,9 @@ impl Conductor {
         let last = [used_up, vec![last]].concat().join("; ");
         let why = format!("none was open for {:.0} s; {last}", (now - self.alive).as_secs_f64());
         match &self.session {
-            None => Error::NoPath { to: self.options.to.to_string(), why },
+            None => Error::NoPath { to: self.shop.terms.hosts(), why },
             Some(session) => {
-                let total = self.source.tree().data();
+                let total = self.total();
                 let done = self.resumed + session.core().totals(now).acked;
                 Error::Interrupted { why, done, total }
             }
@@ -318,16 +369,23 @@ impl Conductor {
 
     /// Takes in interfaces that came up since.
     async fn look_around(&mut self) {
-        if !self.options.paths.is_empty() {
+        if !self.shop.terms.paths.is_empty() {
             return;
         }
-        let Ok(remotes) = resolve(&self.options.to).await else { return };
-        let Ok(found) = default_plans(&self.options, &remotes) else { return };
-        for plan in found {
-            if self.plans.iter().all(|known| known.name != plan.name) {
-                let Ok(plan) = plan.counted(None, self.options.usage.as_deref()) else { continue };
-                plan.learn(&self.announced);
-                self.hire(Arc::new(plan));
+        for server in 0..self.shop.terms.to.len() {
+            if self.left.contains(&server) {
+                continue;
+            }
+            let Ok(remotes) = resolve(&self.shop.terms.to[server].0).await else { continue };
+            let Ok(found) = default_plans(&self.shop.terms, server, &remotes) else { continue };
+            for plan in found {
+                if self.plans.iter().all(|known| known.name != plan.name) {
+                    let siblings: Vec<&Plan> = self.plans.iter().map(|plan| &**plan).collect();
+                    let usage = self.shop.terms.usage.as_deref();
+                    let Ok(plan) = plan.beside(siblings, None, usage) else { continue };
+                    plan.learn(self.announced.get(&server).map_or(&[], |known| known));
+                    self.hire(Arc::new(plan));
+                }
             }
         }
     }
@@ -336,23 +394,29 @@ impl Conductor {
     async fn object_done(&mut self, index: u32, root: [u8; 32]) -> Result<(), Error> {
         let (index, root) = (usize::try_from(index).expect("32 bits fit"), transfer::Cv(root));
         let Some(session) = self.session.clone() else { return Ok(()) };
-        if index >= session.supply.packing().layout().objects() {
+        let (Load::Out(supply), Entrance::Out(entrance)) = (&session.load, &self.shop.entrance) else { return Ok(()) };
+        if index >= supply.packing().layout().objects() {
             return Err(Error::Protocol(format!("object {index} is done, but there are not that many")));
         }
         if !self.done.insert(index) {
             return Ok(());
         }
-        let name = |file: usize| String::from_utf8_lossy(&self.source.tree().entries()[file].path).into_owned();
-        let files = session.supply.files(index, root);
-        let mut ours = session.supply.root(index);
-        if ours.is_none() && self.options.verify {
+        let tree = supply.source().tree();
+        let name = |file: usize| String::from_utf8_lossy(&tree.entries()[file].path).into_owned();
+        let files = supply.files(index, root);
+        let mut ours = supply.root(index);
+        if ours.is_none() && entrance.options.verify {
             // An earlier attempt sent a part of it, as it was then: only reading all of it tells whether it still is.
             let text =
                 format!("hashing all of {}, because a part of it was sent by an earlier attempt", name(files[0].0));
             let _ = self.events.send(Event::Notice { text });
             let session = Arc::clone(&session);
-            let hashed = tokio::task::spawn_blocking(move || session.supply.hash(index)).await;
-            ours = Some(hashed.expect("hashing does not panic")?);
+            let hashed = tokio::task::spawn_blocking(move || match &session.load {
+                Load::Out(supply) => supply.hash(index).map(Some),
+                Load::In(_) => Ok(None),
+            });
+            let hashed = hashed.await;
+            ours = hashed.expect("hashing does not panic")?;
         }
         if let Some(ours) = ours
             && ours != root
@@ -364,7 +428,7 @@ impl Conductor {
             return Err(Error::Integrity { what: name(files[0].0), detail });
         }
         for (file, blake3) in files {
-            let size = Bytes(self.source.tree().file(file).expect("a file of the tree").size);
+            let size = Bytes(tree.file(file).expect("a file of the tree").size);
             let _ = self.events.send(Event::FileDone { name: name(file), size, blake3 });
         }
         Ok(())
@@ -378,7 +442,7 @@ impl Conductor {
     }
 
     fn progress(&self, now: Time) -> Progress {
-        let total = self.source.tree().data();
+        let total = self.total();
         let Some(session) = self.session.clone() else {
             return Progress { elapsed: now - self.began, total, ..Progress::default() };
         };
@@ -431,11 +495,11 @@ impl Conductor {
     fn summary(&self, sync: Span) -> Summary {
         let now = self.clock.now();
         let progress = self.progress(now);
-        let tree = self.source.tree();
+        let total = self.total();
         Summary {
-            files: tree.file_count(),
-            total: tree.data(),
-            moved: tree.data() - self.resumed,
+            files: self.session.as_ref().map_or(0, |session| session.load.tree().file_count()),
+            total,
+            moved: total - self.resumed,
             repeated: progress.repeated,
             elapsed: (now - self.began) - sync,
             sync,

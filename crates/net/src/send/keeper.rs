@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 use tokio::time::{Duration, sleep};
 use transfer::{Class, PathTraits};
 use units::{PathId, Span};
@@ -13,15 +13,20 @@ use super::control::Control;
 use super::limit::Limit;
 use super::path::{Carrier, KernelFacts, Parting, PathFacts};
 use super::plan::Plan;
-use super::session::{Entrance, Report, Session};
+use super::session::{Report, Session};
+use super::terms::Terms;
+use super::way::Entrance;
 use crate::conn::ConnError;
 use crate::tls::ClientTls;
 use crate::{Error, Event, Events, PathClass, PathEvent, PathState};
 
 /// What all keepers share.
 pub(crate) struct Shop {
+    pub(crate) terms: Terms,
     pub(crate) entrance: Entrance,
-    pub(crate) tls: ClientTls,
+    /// For each host.
+    pub(crate) tls: Vec<ClientTls>,
+    pub(crate) reports: mpsc::UnboundedSender<Report>,
     pub(crate) events: Events,
     pub(crate) total_limit: Option<Arc<Limit>>,
     pub(crate) next_path: AtomicU32,
@@ -57,16 +62,24 @@ impl Keeper {
             if let Some(why) = self.plan.used_up() {
                 return self.leave(&why);
             }
-            let fresh = match opened.take() {
-                Some(fresh) => fresh,
-                None => match self.open().await {
-                    Ok(fresh) => fresh,
-                    Err(error) => return self.give_up(error),
-                },
+            let fresh = if let Some(fresh) = opened.take() {
+                fresh
+            } else {
+                tokio::select! {
+                    fresh = self.open() => match fresh {
+                        Ok(fresh) => fresh,
+                        Err(error) => return self.give_up(error),
+                    },
+                    () = self.stop.notified() => return,
+                }
             };
             let Opened { mut conn, local, remote } = fresh;
-            let session = match self.shop.entrance.enter(&mut conn).await {
-                Ok(session) => session,
+            let entered = tokio::select! {
+                entered = self.shop.entrance.enter(&mut conn, self.plan.server) => entered,
+                () = self.stop.notified() => return,
+            };
+            let (session, joined) = match entered {
+                Ok(entered) => entered,
                 Err(error) => {
                     self.tell(None, PathState::Lost, &error.to_string());
                     sleep(PAUSE).await;
@@ -84,8 +97,8 @@ impl Keeper {
             let began = session.clock.now();
             self.admit(&session, id, &facts, &conn);
             let limits = self.limits();
-            let control = Control::new(&self.shop.entrance.options.congestion_control, self.shop.events.clone());
-            let carrier = Carrier::new(id, &session, &facts, limits, control, conn);
+            let control = Control::new(&self.shop.terms.congestion_control, self.shop.events.clone());
+            let carrier = Carrier::new(id, &session, joined, &facts, limits, control, conn);
             let (ended, replacement) = self.carry(carrier).await;
             self.dismiss(&session, id);
             match ended {
@@ -133,7 +146,7 @@ impl Keeper {
                 told = why;
             }
         };
-        connect::open(&self.plan, &shop.tls, &shop.entrance.options.congestion_control, most, failed).await
+        connect::open(&self.plan, &shop.tls[self.plan.server], &shop.terms.congestion_control, most, failed).await
     }
 
     fn admit(&self, session: &Arc<Session>, id: PathId, facts: &Arc<PathFacts>, conn: &crate::conn::Conn) {
@@ -178,7 +191,7 @@ impl Keeper {
         match error {
             // Somebody else answers at that address: nothing on this path can be right.
             Error::WrongPeer { .. } if !self.plan.guessed => {
-                let _ = self.shop.entrance.reports.send(Report::Fatal(error));
+                let _ = self.shop.reports.send(Report::Left(self.plan.server, error));
             }
             error => self.tell(None, PathState::Dropped, &error.to_string()),
         }

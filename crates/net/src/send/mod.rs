@@ -4,31 +4,40 @@
 //! ([`keeper`]) that opens its connection, brings it into the session, and replaces it when it dies; the connection's own loop is in
 //! [`path`].
 
-mod conduct;
+pub(crate) mod conduct;
 mod connect;
-mod control;
+pub(crate) mod control;
+pub(crate) mod gate;
+pub(crate) mod ground;
 mod keeper;
-mod limit;
+pub(crate) mod limit;
 mod path;
-mod plan;
+pub(crate) mod plan;
 mod probe;
 mod rates;
-mod session;
-mod source;
-mod walk;
+pub(crate) mod session;
+pub(crate) mod source;
+pub(crate) mod terms;
+pub(crate) mod walk;
+pub(crate) mod way;
 
 use std::sync::Arc;
 
+use tokio::sync::mpsc;
+
 use crate::clock::Clock;
-use crate::tls::ClientTls;
 use crate::{Error, Event, Events, SendOptions, Summary};
 
 use conduct::{Conductor, Ended};
 pub(crate) use connect::tune;
+use ground::Ground;
+pub(crate) use path::MOST_REQUESTS;
 pub(crate) use plan::resolve;
 pub(crate) use probe::probe_each_and_all;
 pub use probe::{Carries, PathProbe, probe};
 use source::Source;
+use terms::Terms;
+use way::Entrance;
 
 /// Sends the files and folders of `options` over every path; `events` hears what happens. Dropping the future stops the transfer; what
 /// the receiver has verified stays journaled there.
@@ -36,14 +45,12 @@ use source::Source;
 /// # Errors
 /// Anything of [`Error`].
 pub async fn send(options: SendOptions, events: Events) -> Result<Summary, Error> {
-    if policy::sched::by_name(&options.scheduler, policy::sched::Options::default()).is_none() {
-        let names = policy::sched::NAMES.join(", ");
-        return Err(Error::Usage(format!("there is no scheduler '{}'; there are {names}", options.scheduler)));
-    }
+    let terms = Terms::from(&options);
+    terms.check()?;
     let mut options = options;
     let (sources, selection) = (options.sources.clone(), options.selection.clone());
     // A large tree takes its time, the more so if it is hashed.
-    let opened = tokio::task::spawn_blocking(move || Source::open(&sources, &selection)).await;
+    let opened = tokio::task::spawn_blocking(move || Source::open(Ground::Anywhere, &sources, &selection, true)).await;
     let failed =
         |error| Error::System { action: "look at what is to be sent".into(), source: std::io::Error::other(error) };
     let (source, notices) = opened.map_err(failed)??;
@@ -51,12 +58,15 @@ pub async fn send(options: SendOptions, events: Events) -> Result<Summary, Error
     for text in notices {
         let _ = events.send(Event::Notice { text });
     }
-    let tls = ClientTls::new(&options.identity, options.credential.pin())?;
-    let plans: Vec<_> = plan::plan(&options).await?.into_iter().map(Arc::new).collect();
+    let tls = terms.tls()?;
+    let plans: Vec<_> = plan::plan(&terms).await?.into_iter().map(Arc::new).collect();
     let clock = Clock::start();
     loop {
+        let (reporting, reports) = mpsc::unbounded_channel();
+        let entrance = session::Entrance::new(Arc::new(options.clone()), Arc::clone(&source), clock, reporting.clone());
+        let entrance = Entrance::Out(entrance);
         let conductor =
-            Conductor::new(Arc::new(options.clone()), Arc::clone(&source), tls.clone(), clock, events.clone());
+            Conductor::new(terms.clone(), entrance, (reporting, reports), tls.clone(), clock, events.clone());
         match conductor.conduct(plans.clone()).await? {
             Ended::Complete(summary) => return Ok(summary),
             // The receiver was started again: agree anew, and go on from what it has. What this run already replaced or

@@ -1,4 +1,10 @@
-//! One open path: data out, acknowledgements in, and what the kernel says about it.
+//! One open path: what goes over it, and what the kernel says about it.
+//!
+//! Data go out and acknowledgements come in ([`out`]); or requests go out and data come in ([`inward`]). To the core both are the same: what it
+//! says is to be transmitted is under way until it was written at the receiver.
+
+mod inward;
+mod out;
 
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
@@ -9,16 +15,18 @@ use tokio::time::sleep_until;
 use transfer::{Extent, Sample, Transmit};
 use units::{Bytes, PathId, Rate, Span, Time};
 use wire::Frame;
-use wire::frame::{AbortCode, DataHeader, Range};
+use wire::frame::{Range, SessionId};
 
 use super::control::Control;
 use super::limit::Limit;
 use super::plan::Plan;
-use super::session::{Report, Session, refusal};
-use super::source::Buffer;
+use super::session::{Load, Report, Session};
 use crate::Error;
 use crate::caps::{Account, Room};
 use crate::conn::{Conn, ConnError};
+use inward::Inward;
+pub(crate) use inward::MOST_REQUESTS;
+use out::Outward;
 
 /// What is known of an open path from outside the core.
 pub(crate) struct PathFacts {
@@ -41,12 +49,6 @@ pub(crate) struct KernelFacts {
 
 /// Looking at the kernel's counters this often is cheap and catches a stall within a blink.
 const SAMPLE_EVERY: Span = Span::from_millis(25);
-/// How much unsent data a socket may hold, as time at the path's rate: it covers our wake-ups, and no more, since what the kernel
-/// holds can't be given to another path.
-const UNSENT: Span = Span::from_millis(30);
-/// Bounds of that amount.
-const UNSENT_LEAST: Bytes = Bytes::kib(8);
-const UNSENT_MOST: Bytes = Bytes::mib(1);
 /// A silent path is asked for a sign of life this often.
 const PING_EVERY: Span = Span::from_secs(1);
 /// A receiver that says nothing for so long, though its host acknowledges what we ask, does not want to: longer than what a narrow path may
@@ -76,18 +78,24 @@ pub(crate) struct Carrier<'a> {
     account: Option<Account>,
     /// When the interface's cap was reached.
     used_up: Option<Time>,
-    buffer: Buffer,
-    header: Vec<u8>,
+    way: Way<'a>,
     rate: Rate,
     next_sample: Time,
     next_ping: Time,
     last_heard: Time,
 }
 
+/// What goes over a path, and which way.
+enum Way<'a> {
+    Out(Outward<'a>),
+    In(Inward<'a>),
+}
+
 impl<'a> Carrier<'a> {
     pub(crate) fn new(
         id: PathId,
         session: &'a Session,
+        joined: SessionId,
         facts: &'a PathFacts,
         limits: Vec<Arc<Limit>>,
         control: Control,
@@ -95,6 +103,10 @@ impl<'a> Carrier<'a> {
     ) -> Carrier<'a> {
         let now = session.clock.now();
         let allowance = facts.plan.allowance.as_ref();
+        let way = match &session.load {
+            Load::Out(supply) => Way::Out(Outward::new(supply)),
+            Load::In(arrival) => Way::In(Inward::new(arrival, facts.plan.server, joined, &facts.plan.name, now)),
+        };
         let account = allowance.map(|allowance| Account::new(allowance, facts.remote.is_ipv6()));
         Carrier {
             id,
@@ -105,8 +117,7 @@ impl<'a> Carrier<'a> {
             conn,
             account,
             used_up: None,
-            buffer: Buffer::default(),
-            header: Vec::new(),
+            way,
             rate: Rate::ZERO,
             next_sample: now,
             next_ping: now + PING_EVERY,
@@ -117,6 +128,9 @@ impl<'a> Carrier<'a> {
     /// Runs until the connection fails, the interface may not carry more, or `stop` rings: then the peer is told goodbye.
     pub(crate) async fn run(mut self, stop: &Notify) -> Result<Parting, ConnError> {
         let ended = self.carry(stop).await;
+        if let (Way::In(inward), Err(error @ (ConnError::Wire(_) | ConnError::Unexpected(_)))) = (&self.way, &ended) {
+            inward.leave(Error::Protocol(error.to_string()), self.session);
+        }
         self.count();
         ended
     }
@@ -145,8 +159,12 @@ impl<'a> Carrier<'a> {
             tokio::select! {
                 ready = self.conn.ready() => ready?,
                 () = self.facts.wake.notified() => {}
+                () = self.way.told() => {}
                 () = sleep_until(self.session.clock.instant(until)) => {}
                 () = stop.notified() => {
+                    if let Way::In(inward) = &self.way {
+                        inward.say_goodbye(&mut self.conn);
+                    }
                     self.conn.close();
                     return Ok(Parting::Stopped);
                 }
@@ -156,34 +174,13 @@ impl<'a> Carrier<'a> {
 
     /// Takes in what arrived.
     fn take_in(&mut self) -> Result<(), ConnError> {
-        if self.conn.try_fill(wire::frame::MAX_BODY)? > 0 {
+        let heard = match self.way {
+            Way::Out(_) => self.take_acknowledgements()?,
+            Way::In(_) => self.take_data()?,
+        };
+        if heard {
             self.last_heard = self.session.clock.now();
             self.next_ping = self.last_heard + PING_EVERY;
-        }
-        let session = self.session;
-        let mut pong = None;
-        while let Some(frame) = self.conn.next_frame()? {
-            match frame {
-                Frame::Ack(ranges) => acknowledge(session, self.id, self.facts, &ranges)?,
-                Frame::Refused(range) => {
-                    let now = session.clock.now();
-                    let mut core = session.core();
-                    core.handle_refused(now, Extent::new(range.start, range.len)).map_err(unexpected)?;
-                    session.wake(&mut core);
-                }
-                Frame::Ping(number) => pong = Some(number),
-                Frame::Joined | Frame::Pong(_) => {}
-                Frame::ObjectDone(object, root) => report(session, Report::ObjectDone(object, root)),
-                Frame::Done(micros) => report(session, Report::Done(micros)),
-                Frame::Abort(code, text) => {
-                    report(session, refusal(code, text));
-                    return Err(ConnError::Closed);
-                }
-                other => return Err(ConnError::Unexpected(String::from(&other))),
-            }
-        }
-        if let Some(number) = pong {
-            self.conn.push(&Frame::Pong(number));
         }
         if self.conn.is_closed() { Err(ConnError::Closed) } else { Ok(()) }
     }
@@ -200,13 +197,11 @@ impl<'a> Carrier<'a> {
             if let Some(until) = self.limits.iter().filter_map(|limit| limit.until(now, class)).max() {
                 return Ok(Some(until));
             }
-            let room = (self.rate * UNSENT).clamp(UNSENT_LEAST, UNSENT_MOST);
-            let unsent = Bytes(sys::sockopt::unsent(self.conn.stream())?);
-            if unsent >= room {
-                let drain = (unsent - Bytes(room.0 / 2)) / self.rate;
-                return Ok(Some(now + drain.clamp(Span::from_millis(1), Span::from_millis(40))));
-            }
-            match self.account.as_ref().map_or(Room::Yes, |account| account.room(Bytes(room.0 / 2))) {
+            let most = match self.room(now)? {
+                Ok(most) => most,
+                Err(until) => return Ok(until),
+            };
+            match self.account.as_ref().map_or(Room::Yes, |account| account.room(most)) {
                 Room::Yes => {}
                 Room::Later => return Ok(Some(self.next_sample)),
                 Room::Never => {
@@ -216,12 +211,12 @@ impl<'a> Carrier<'a> {
             }
             let transmit = {
                 let mut core = self.session.core();
-                let transmit = core.poll_transmit(now, self.id, Bytes(room.0 / 2));
+                let transmit = core.poll_transmit(now, self.id, most);
                 self.session.wake(&mut core);
                 transmit
             };
             match transmit {
-                Transmit::Data(extent) => self.send_extent(extent)?,
+                Transmit::Data(extent) => self.transmit(extent)?,
                 Transmit::Wait { until } => return Ok(until),
                 Transmit::Complete => return Ok(None),
             }
@@ -229,23 +224,20 @@ impl<'a> Carrier<'a> {
         Ok(Some(self.session.clock.now()))
     }
 
-    fn send_extent(&mut self, extent: Extent) -> Result<(), ConnError> {
-        let (range, cv) = match self.session.supply.read(extent, &mut self.buffer) {
-            Ok(read) => read,
-            Err(error) => {
-                let code = match error {
-                    Error::SourceChanged { .. } => AbortCode::Integrity,
-                    _ => AbortCode::Stopped,
-                };
-                self.conn.push(&Frame::Abort(code, "the sender cannot read its file any more".into()));
-                self.conn.try_flush()?;
-                report(self.session, Report::Fatal(error));
-                return Err(ConnError::Closed);
-            }
-        };
-        self.header.clear();
-        DataHeader::emit(extent.start, cv.as_ref().map(|cv| &cv.0), range.len(), &mut self.header);
-        self.conn.push_parts(&self.header, &self.buffer.bytes()[range]);
+    /// How much may be transmitted at once; or when to look again, if that is known.
+    fn room(&mut self, now: Time) -> Result<Result<Bytes, Option<Time>>, ConnError> {
+        match &self.way {
+            Way::Out(_) => self.room_to_send(now),
+            Way::In(inward) => Ok(inward.room(now, self.rate).ok_or(None)),
+        }
+    }
+
+    /// Sends an extent, or asks for it.
+    fn transmit(&mut self, extent: Extent) -> Result<(), ConnError> {
+        match &mut self.way {
+            Way::Out(_) => self.send_extent(extent)?,
+            Way::In(inward) => inward.request(extent, &mut self.conn),
+        }
         let now = self.session.clock.now();
         let class = self.facts.plan.class;
         self.limits.iter().for_each(|limit| limit.spend(now, class, Bytes(extent.len)));
@@ -276,13 +268,25 @@ impl<'a> Carrier<'a> {
     /// Looks at the kernel's counters and tells the core.
     fn sample(&mut self, now: Time) -> Result<(), ConnError> {
         let info = sys::sockopt::tcp_info(self.conn.stream())?;
+        // Of a path that only requests go out on, what arrives says whether it makes progress.
+        let (moved, unsent) = match &self.way {
+            Way::Out(_) => (info.bytes_acked, info.unsent),
+            Way::In(_) => (inward::progress(&info), 0),
+        };
+        let rate = match &mut self.way {
+            Way::Out(_) => (info.delivery_rate > 0).then(|| Rate::from_bytes(info.delivery_rate)),
+            Way::In(inward) => {
+                inward.leave_if_silent(now, self.session);
+                inward.sample(now, &info)
+            }
+        };
         let sample = Sample {
             rtt: Span::from(info.rtt),
             min_rtt: Span::from(info.min_rtt),
-            delivery_rate: (info.delivery_rate > 0).then(|| Rate::from_bytes(info.delivery_rate)),
-            kernel_acked: Bytes(info.bytes_acked),
+            delivery_rate: rate,
+            kernel_acked: Bytes(moved),
             timeouts: info.timeouts,
-            unsent: Bytes(info.unsent),
+            unsent: Bytes(unsent),
         };
         {
             let mut core = self.session.core();
@@ -292,7 +296,9 @@ impl<'a> Carrier<'a> {
         // Falls slowly: one low sample must not starve the socket.
         let faded = Rate::from_bits(self.rate.as_bits() / 8 * 7);
         self.rate = sample.delivery_rate.unwrap_or(Rate::ZERO).max(faded).max(Rate::kbit(100));
-        self.control.look(self.conn.stream(), &info, &self.facts.plan.name);
+        if let Way::Out(_) = self.way {
+            self.control.look(self.conn.stream(), &info, &self.facts.plan.name);
+        }
         if let Some(account) = &mut self.account {
             account.count(&info);
             account.keep_ahead(self.rate);
@@ -308,6 +314,17 @@ impl<'a> Carrier<'a> {
     }
 }
 
+impl Way<'_> {
+    /// Waits until the session itself has something to say to the path.
+    async fn told(&self) {
+        match self {
+            Way::Out(_) => std::future::pending().await,
+            Way::In(inward) => inward.told().await,
+        }
+    }
+}
+
+/// The receiver has these ranges, by way of this path.
 fn acknowledge(session: &Session, path: PathId, facts: &PathFacts, ranges: &[Range]) -> Result<(), ConnError> {
     let now = session.clock.now();
     let mut core = session.core();
@@ -321,6 +338,15 @@ fn acknowledge(session: &Session, path: PathId, facts: &PathFacts, ranges: &[Ran
     if core.is_complete() {
         session.kick.notify_one();
     }
+    Ok(())
+}
+
+/// The receiver found a range wrong.
+fn refuse(session: &Session, range: Range) -> Result<(), ConnError> {
+    let now = session.clock.now();
+    let mut core = session.core();
+    core.handle_refused(now, Extent::new(range.start, range.len)).map_err(unexpected)?;
+    session.wake(&mut core);
     Ok(())
 }
 

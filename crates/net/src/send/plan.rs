@@ -8,15 +8,18 @@ use std::sync::{Arc, Mutex};
 use units::Rate;
 
 use super::limit::Limit;
+use super::terms::Terms;
 use crate::caps::{Allowance, Ledger};
 use crate::interfaces::{LocalPath, discover};
-use crate::{Cap, Error, PathClass, PathSpec, Remote, SendOptions};
+use crate::{Cap, Error, PathClass, PathSpec, Remote};
 
 /// One path, before and between its connections.
 #[derive(Debug)]
 pub(crate) struct Plan {
     /// What a person calls it.
     pub(crate) name: String,
+    /// Which of the transfer's hosts it leads to.
+    pub(crate) server: usize,
     /// The interface that it leaves by.
     pub(crate) interface: String,
     /// The device to bind to; `None` for loopback, which needs no binding.
@@ -67,6 +70,21 @@ impl Plan {
         Ok(self)
     }
 
+    /// Counts as [`Plan::counted`]; what holds for an interface holds for its paths to all hosts together.
+    pub(crate) fn beside<'a>(
+        mut self,
+        before: impl IntoIterator<Item = &'a Plan>,
+        cap: Option<Cap>,
+        usage: Option<&Path>,
+    ) -> Result<Plan, Error> {
+        let Some(sibling) = before.into_iter().find(|plan| plan.interface == self.interface) else {
+            return self.counted(cap, usage);
+        };
+        self.max.clone_from(&sibling.max);
+        self.allowance.clone_from(&sibling.allowance);
+        Ok(self)
+    }
+
     /// The remote address for connection attempt number `attempt`.
     pub(crate) fn remote(&self, attempt: usize) -> SocketAddr {
         let remotes = self.remotes.lock().expect("no panic while held");
@@ -90,41 +108,76 @@ impl Plan {
     }
 }
 
-/// The paths that `options` ask for.
+/// The paths that `terms` ask for, to every host.
 ///
 /// # Errors
 /// [`Error::NoPath`] if there is none, [`Error::Usage`] if a named one can't be.
-pub(crate) async fn plan(options: &SendOptions) -> Result<Vec<Plan>, Error> {
-    let default = resolve(&options.to).await?;
-    if options.paths.is_empty() {
-        let plans = default_plans(options, &default)?.into_iter();
-        return plans.map(|plan| plan.counted(None, options.usage.as_deref())).collect();
+pub(crate) async fn plan(terms: &Terms) -> Result<Vec<Plan>, Error> {
+    let mut plans: Vec<Plan> = Vec::new();
+    let mut unreachable = None;
+    for server in 0..terms.to.len() {
+        match plan_to(terms, server, &plans).await {
+            Ok(more) => plans.extend(more),
+            // One of several may be away.
+            Err(error @ Error::NoPath { .. }) if terms.to.len() > 1 => unreachable = Some(error),
+            Err(error) => return Err(error),
+        }
+    }
+    plans.truncate(MAX_PATHS);
+    match unreachable {
+        Some(error) if plans.is_empty() => Err(error),
+        _ => Ok(plans),
+    }
+}
+
+async fn plan_to(terms: &Terms, server: usize, before: &[Plan]) -> Result<Vec<Plan>, Error> {
+    let default = resolve(&terms.to[server].0).await?;
+    if terms.paths.is_empty() {
+        let mut plans = Vec::new();
+        for plan in default_plans(terms, server, &default)? {
+            plans.push(plan.beside(before, None, terms.usage.as_deref())?);
+        }
+        return Ok(plans);
     }
     let mut plans = Vec::new();
-    for spec in &options.paths {
+    for spec in &terms.paths {
         let remotes = match &spec.to {
+            Some(_) if terms.to.len() > 1 => {
+                let why = format!("--path {}: to= makes no sense with several hosts", spec.interface);
+                return Err(Error::Usage(why));
+            }
             Some(remote) => resolve(remote).await?,
             None => default.clone(),
         };
-        plans.push(named_plan(spec, &remotes, options.usage.as_deref())?);
+        let mut plan = named_plan(spec, &remotes)?;
+        plan.server = server;
+        if terms.to.len() > 1 {
+            plan.name = format!("{}>{}", plan.name, terms.label(server));
+        }
+        plans.push(plan.beside(before, spec.cap, terms.usage.as_deref())?);
     }
     distinguish(&mut plans);
     Ok(plans)
 }
 
 /// Every unmetered interface that reaches one of the `remotes`; metered ones as backups.
-pub(crate) fn default_plans(options: &SendOptions, remotes: &[SocketAddr]) -> Result<Vec<Plan>, Error> {
+pub(crate) fn default_plans(terms: &Terms, server: usize, remotes: &[SocketAddr]) -> Result<Vec<Plan>, Error> {
+    let to = &terms.to[server].0;
     let mut plans: Vec<Plan> = Vec::new();
     let mut why = Vec::new();
     for remote in remotes {
         let found = discover(remote.ip())?;
         why.extend(found.unusable.iter().map(|device| format!("{}: {}", device.interface, device.why)));
         for local in found.usable {
-            let excluded = options.no_paths.contains(&local.interface);
+            let excluded = terms.no_paths.contains(&local.interface);
             // One path an interface, in the family that comes first.
-            if !excluded && plans.iter().all(|plan| plan.name != local.interface) && plans.len() < MAX_PATHS {
+            if !excluded && plans.iter().all(|plan| plan.interface != local.interface) && plans.len() < MAX_PATHS {
                 let mut plan = Plan::over(&local, *remote, false, local.class, None);
                 plan.metered = local.metered;
+                plan.server = server;
+                if terms.to.len() > 1 {
+                    plan.name = format!("{}>{}", plan.name, terms.label(server));
+                }
                 plans.push(plan);
             }
         }
@@ -133,18 +186,19 @@ pub(crate) fn default_plans(options: &SendOptions, remotes: &[SocketAddr]) -> Re
         why.sort();
         why.dedup();
         let why = if why.is_empty() { "no interface is up and has a route".into() } else { why.join("; ") };
-        return Err(Error::NoPath { to: options.to.to_string(), why });
+        return Err(Error::NoPath { to: to.to_string(), why });
     }
     Ok(plans)
 }
 
 /// Paths to announced addresses that no present plan leads to, from the local address nearest to each.
-pub(crate) fn guessed_plans(plans: &[Arc<Plan>], announced: &[SocketAddr]) -> Vec<Plan> {
+pub(crate) fn guessed_plans(all: &[Arc<Plan>], server: usize, announced: &[SocketAddr]) -> Vec<Plan> {
     let mut guesses: Vec<Plan> = Vec::new();
+    let plans: Vec<&Arc<Plan>> = all.iter().filter(|plan| plan.server == server).collect();
     for address in announced {
         let known = plans.iter().any(|plan| plan.remote(0) == *address);
         let fixed = plans.iter().any(|plan| plan.fixed);
-        if known || fixed || plans.len() + guesses.len() >= MAX_PATHS || address.ip().is_loopback() {
+        if known || fixed || all.len() + guesses.len() >= MAX_PATHS || address.ip().is_loopback() {
             continue;
         }
         let Ok(found) = discover(address.ip()) else { continue };
@@ -162,6 +216,7 @@ pub(crate) fn guessed_plans(plans: &[Arc<Plan>], announced: &[SocketAddr]) -> Ve
             guess.max.clone_from(&sibling.max);
             guess.allowance.clone_from(&sibling.allowance);
             guess.guessed = true;
+            guess.server = server;
             guess.name = format!("{}>{}", guess.name, address.ip());
             guesses.push(guess);
         }
@@ -183,6 +238,7 @@ impl Plan {
         let device = (!local.address.is_loopback()).then(|| local.interface.clone());
         Plan {
             name: local.interface.clone(),
+            server: 0,
             interface: local.interface.clone(),
             device,
             local: local.address,
@@ -201,7 +257,7 @@ impl Plan {
     }
 }
 
-fn named_plan(spec: &PathSpec, remotes: &[SocketAddr], usage: Option<&Path>) -> Result<Plan, Error> {
+fn named_plan(spec: &PathSpec, remotes: &[SocketAddr]) -> Result<Plan, Error> {
     let mut why = format!("there is no interface or local address {}", spec.interface);
     for remote in remotes {
         let found = discover(remote.ip())?;
@@ -210,7 +266,7 @@ fn named_plan(spec: &PathSpec, remotes: &[SocketAddr], usage: Option<&Path>) -> 
         if let Some(local) = found.usable.iter().find(|local| wanted(local)) {
             let mut plan = Plan::over(local, *remote, spec.to.is_some(), spec.class, spec.max);
             plan.known = spec.rate;
-            return plan.counted(spec.cap, usage);
+            return Ok(plan);
         }
         if let Some(device) = found.unusable.iter().find(|device| device.interface == spec.interface) {
             why = format!("{} cannot reach {}: {}", spec.interface, remote.ip(), device.why);

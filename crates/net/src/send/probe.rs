@@ -13,6 +13,7 @@ use wire::manifest::{Entry, File, Kind, chunks};
 
 use super::connect::{self, Opened};
 use super::plan::{Plan, plan};
+use super::terms::Terms;
 use crate::caps::Account;
 use crate::conn::{Conn, ConnError};
 use crate::tls::ClientTls;
@@ -71,7 +72,7 @@ const UNSENT: u64 = 128 * 1024;
 /// Those of finding paths; [`Error::WrongPeer`] if somebody else answers. What one path fails of is in its [`PathProbe`].
 pub async fn probe(options: &SendOptions) -> Result<Vec<PathProbe>, Error> {
     let tls = ClientTls::new(&options.identity, options.credential.pin())?;
-    let plans: Vec<_> = plan(options).await?.into_iter().map(Arc::new).collect();
+    let plans: Vec<_> = plan(&Terms::from(options)).await?.into_iter().map(Arc::new).collect();
     let mut announced = Vec::new();
     let mut probes = Vec::new();
     for plan in &plans {
@@ -130,7 +131,7 @@ fn unmeasured(plan: &Plan) -> PathProbe {
 /// As [`probe`].
 pub(crate) async fn probe_each_and_all(options: &SendOptions) -> Result<(Vec<PathProbe>, Vec<Rate>), Error> {
     let tls = ClientTls::new(&options.identity, options.credential.pin())?;
-    let plans = plan(options).await?;
+    let plans = plan(&Terms::from(options)).await?;
     let mut announced = Vec::new();
     let mut probes = Vec::new();
     for plan in &plans {

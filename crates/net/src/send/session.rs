@@ -1,28 +1,29 @@
 //! What all paths of one session share: who it is with, the transfer core, and the way to wake each other.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc};
-use tokio::time::Instant;
-use transfer::{Extent, ExtentSet, Packing, Sender, SenderConfig};
+use transfer::{Extent, ExtentSet, Layout, Packing, Sender, SenderConfig, Tree};
 use units::{PathId, Rate};
 use wire::Frame;
 use wire::frame::{AbortCode, Hello, Range, SessionId, VERSION, Wishes};
 
+use super::gate::{Gate, Turn};
 use super::path::PathFacts;
 use super::source::{Source, Supply};
 use crate::clock::Clock;
 use crate::conn::{Conn, ConnError};
-use crate::{Error, SendOptions};
+use crate::fetch::Arrival;
+use crate::{Error, PathSpec, SendOptions};
 
 /// One agreed session.
 pub(crate) struct Session {
     /// Its name, by which further paths join it.
     pub(crate) id: SessionId,
-    /// What it sends.
-    pub(crate) supply: Supply,
+    /// What it moves.
+    pub(crate) load: Load,
     /// The time that the core sees.
     pub(crate) clock: Clock,
     /// What the paths report to whoever conducts the session.
@@ -31,6 +32,24 @@ pub(crate) struct Session {
     pub(crate) kick: Notify,
     core: Mutex<Sender>,
     paths: Mutex<BTreeMap<PathId, Arc<PathFacts>>>,
+}
+
+/// What a session moves, and which way.
+pub(crate) enum Load {
+    /// Files of ours, to a receiver.
+    Out(Box<Supply>),
+    /// Files of servers, to us.
+    In(Arc<Arrival>),
+}
+
+impl Load {
+    /// All that there is.
+    pub(crate) fn tree(&self) -> &Tree {
+        match self {
+            Load::Out(supply) => supply.source().tree(),
+            Load::In(arrival) => arrival.tree(),
+        }
+    }
 }
 
 /// What a path tells the conductor.
@@ -42,7 +61,19 @@ pub(crate) enum Report {
     ObjectDone(u32, [u8; 32]),
     /// Everything is complete and under its final name; how long the receiver's syncing took, in microseconds.
     Done(u64),
-    /// The receiver does not know the session (any more): it has to be agreed on again.
+    /// A server's further addresses are known.
+    Announced(usize, Vec<SocketAddr>),
+    /// A dry run of a fetch ended: what would come, of how many files, and how much of it is there.
+    Rehearsed {
+        /// The server's key.
+        peer: crate::Fingerprint,
+        files: usize,
+        total: units::Bytes,
+        resumed: units::Bytes,
+    },
+    /// Nothing more is taken from this server; why.
+    Left(usize, Error),
+    /// The other side does not know the session (any more), or has something else: it has to be agreed on again.
     SessionGone,
     /// The transfer cannot succeed.
     Fatal(Error),
@@ -52,7 +83,7 @@ pub(crate) enum Report {
 #[derive(Debug)]
 pub(crate) struct Agreement {
     pub(crate) peer: crate::Fingerprint,
-    pub(crate) addresses: Vec<std::net::SocketAddr>,
+    pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) resumed: units::Bytes,
 }
 
@@ -63,6 +94,16 @@ impl std::fmt::Debug for Session {
 }
 
 impl Session {
+    pub(crate) fn new(
+        id: SessionId,
+        load: Load,
+        clock: Clock,
+        reports: mpsc::UnboundedSender<Report>,
+        core: Sender,
+    ) -> Session {
+        Session { id, load, clock, reports, kick: Notify::new(), core: Mutex::new(core), paths: Mutex::default() }
+    }
+
     /// The core, locked; never held across an await.
     pub(crate) fn core(&self) -> MutexGuard<'_, Sender> {
         self.core.lock().expect("no panic while held")
@@ -88,26 +129,14 @@ impl Session {
     }
 }
 
-/// The way to a session: one path opens it, the others wait and join.
+/// The way to a session with a receiver.
 pub(crate) struct Entrance {
     pub(crate) options: Arc<SendOptions>,
     pub(crate) source: Arc<Source>,
     pub(crate) clock: Clock,
     pub(crate) reports: mpsc::UnboundedSender<Report>,
-    state: Mutex<State>,
-    changed: Notify,
-    /// When the receiver last said that it is still reading what is there.
-    working: Mutex<Option<Instant>>,
+    pub(crate) gate: Gate<Arc<Session>>,
 }
-
-enum State {
-    Nobody,
-    Asking { heard: Instant },
-    Open(Arc<Session>),
-}
-
-/// How long the asking path may be silent before another one asks too.
-const ASKING_PATIENCE: Duration = Duration::from_millis(1_500);
 
 impl Entrance {
     pub(crate) fn new(
@@ -116,58 +145,25 @@ impl Entrance {
         clock: Clock,
         reports: mpsc::UnboundedSender<Report>,
     ) -> Entrance {
-        Entrance {
-            options,
-            source,
-            clock,
-            reports,
-            state: Mutex::new(State::Nobody),
-            changed: Notify::new(),
-            working: Mutex::default(),
-        }
+        Entrance { options, source, clock, reports, gate: Gate::new() }
     }
 
     /// Brings a fresh connection into the session: opens the session on it, or joins the open one.
     pub(crate) async fn enter(&self, conn: &mut Conn) -> Result<Arc<Session>, ConnError> {
-        loop {
-            let changed = self.changed.notified();
-            match self.turn() {
-                Turn::Join(session) => {
-                    conn.push(&Frame::Join(session.id));
-                    return Ok(session);
+        match self.gate.enter().await {
+            Turn::Join(session) => {
+                conn.push(&Frame::Join(session.id));
+                Ok(session)
+            }
+            Turn::Ask => {
+                let asked = self.ask(conn).await;
+                match &asked {
+                    Ok(session) => self.gate.open(Arc::clone(session)),
+                    Err(_) => self.gate.release(),
                 }
-                Turn::Ask => {
-                    let asked = self.ask(conn).await;
-                    if asked.is_err() {
-                        self.release();
-                    }
-                    return asked;
-                }
-                Turn::Wait(until) => {
-                    let _ = tokio::time::timeout_at(until, changed).await;
-                }
+                asked
             }
         }
-    }
-
-    fn turn(&self) -> Turn {
-        let mut state = self.state.lock().expect("no panic while held");
-        match &*state {
-            State::Open(session) => Turn::Join(Arc::clone(session)),
-            State::Asking { heard } if heard.elapsed() < ASKING_PATIENCE => Turn::Wait(*heard + ASKING_PATIENCE),
-            State::Nobody | State::Asking { .. } => {
-                *state = State::Asking { heard: Instant::now() };
-                Turn::Ask
-            }
-        }
-    }
-
-    fn release(&self) {
-        let mut state = self.state.lock().expect("no panic while held");
-        if let State::Asking { .. } = *state {
-            *state = State::Nobody;
-        }
-        self.changed.notify_waiters();
     }
 
     /// Says hello, sends the manifest, and takes the receiver's answer.
@@ -195,7 +191,7 @@ impl Entrance {
                     }
                     Frame::Ready => return Ok(false),
                     // The receiver is still reading what an earlier attempt left there.
-                    Frame::Ping(_) => *self.working.lock().expect("no panic while held") = Some(Instant::now()),
+                    Frame::Ping(_) => self.gate.note_working(),
                     Frame::Abort(code, text) => {
                         let _ = self.reports.send(refusal(code, text));
                         return Err(ConnError::Closed);
@@ -207,7 +203,7 @@ impl Entrance {
             if !more.await? {
                 break;
             }
-            self.note_heard();
+            self.gate.note_heard();
         }
         // Only whole extents of this layout count: whatever else is said is sent again.
         let packing = Packing::new(self.source.tree(), |index| want.has(index));
@@ -215,38 +211,13 @@ impl Entrance {
         let layout = packing.layout().clone();
         let have = layout.whole_blocks(&have);
         let resumed = self.source.tree().data() - layout.total() + have.total();
-        // An empty list stands for whatever paths there are: nothing is known of them.
-        let known: Option<Rate> = self.options.paths.iter().map(|path| path.rate).sum();
-        let division =
-            policy::sched::Options { known_sum: known.filter(|sum| *sum > Rate::ZERO), ..Default::default() };
-        let scheduler = policy::sched::by_name(&self.options.scheduler, division);
-        let scheduler = scheduler.expect("the name was checked when the transfer began");
-        let session = Arc::new(Session {
-            id,
-            supply: Supply::new(Arc::clone(&self.source), packing),
-            clock: self.clock,
-            reports: self.reports.clone(),
-            kick: Notify::new(),
-            core: Mutex::new(Sender::new(&layout, &have, scheduler, SenderConfig::default())),
-            paths: Mutex::new(BTreeMap::new()),
-        });
-        *self.state.lock().expect("no panic while held") = State::Open(Arc::clone(&session));
-        self.changed.notify_waiters();
+        let core = new_core(&self.options.scheduler, &self.options.paths, &layout, &have);
+        let load = Load::Out(Box::new(Supply::new(Arc::clone(&self.source), packing)));
+        let session = Arc::new(Session::new(id, load, self.clock, self.reports.clone(), core));
         let peer = conn.peer().ok_or(ConnError::Closed)?;
-        let _ = self.reports.send(Report::Established(Arc::clone(&session), Agreement { peer, addresses, resumed }));
+        let agreement = Agreement { peer, addresses, resumed };
+        let _ = self.reports.send(Report::Established(Arc::clone(&session), agreement));
         Ok(session)
-    }
-
-    /// Whether the receiver is reading what is there, and says so: that may take any time.
-    pub(crate) fn is_working(&self) -> bool {
-        self.working.lock().expect("no panic while held").is_some_and(|said| said.elapsed() < ASKING_PATIENCE)
-    }
-
-    /// The connection that asks gets on: no other one need ask too.
-    fn note_heard(&self) {
-        if let State::Asking { heard } = &mut *self.state.lock().expect("no panic while held") {
-            *heard = Instant::now();
-        }
     }
 
     /// Says hello and what there is, a chunk at a time: a large manifest is not to be in memory twice.
@@ -263,49 +234,63 @@ impl Entrance {
         for chunk in wire::manifest::chunks(entries) {
             conn.push(&Frame::Entries(&chunk));
             conn.flush().await?;
-            self.note_heard();
+            self.gate.note_heard();
         }
         conn.push(&Frame::ManifestEnd(u32::try_from(entries.len()).expect("a tree holds fewer")));
         conn.flush().await
     }
 }
 
+/// The core of a transfer over `paths`; none are named where those there are will do.
+pub(crate) fn new_core(scheduler: &str, paths: &[PathSpec], layout: &Layout, have: &ExtentSet) -> Sender {
+    // An empty list stands for whatever paths there are: nothing is known of them.
+    let known: Option<Rate> = paths.iter().map(|path| path.rate).sum();
+    let division = policy::sched::Options { known_sum: known.filter(|sum| *sum > Rate::ZERO), ..Default::default() };
+    let scheduler = policy::sched::by_name(scheduler, division);
+    let scheduler = scheduler.expect("the name was checked when the transfer began");
+    Sender::new(layout, have, scheduler, SenderConfig::default())
+}
+
 /// Which entries the receiver wants.
-struct Want(Vec<bool>);
+pub(crate) struct Want(Vec<bool>);
 
 impl Want {
     /// None of so many.
-    fn new(entries: usize) -> Want {
+    pub(crate) fn new(entries: usize) -> Want {
         Want(vec![false; entries])
     }
 
     /// Those too, if there are such.
-    fn add(&mut self, range: Range) -> Option<()> {
+    pub(crate) fn add(&mut self, range: Range) -> Option<()> {
         let start = usize::try_from(range.start).ok()?;
         let end = start.checked_add(usize::try_from(range.len).ok()?)?;
         self.0.get_mut(start..end)?.fill(true);
         Some(())
     }
 
-    fn has(&self, entry: usize) -> bool {
+    /// Whether that one is among them.
+    pub(crate) fn has(&self, entry: usize) -> bool {
         self.0[entry]
     }
 }
 
-enum Turn {
-    Join(Arc<Session>),
-    Ask,
-    Wait(Instant),
-}
-
 /// What an [`Frame::Abort`] of the receiver means for the transfer.
 pub(crate) fn refusal(code: AbortCode, text: String) -> Report {
-    Report::Fatal(match code {
-        AbortCode::NoSession => return Report::SessionGone,
+    match code {
+        AbortCode::NoSession => Report::SessionGone,
+        code => Report::Fatal(error_of(code, text)),
+    }
+}
+
+/// What the other side's reason to give up is for us.
+pub(crate) fn error_of(code: AbortCode, text: String) -> Error {
+    match code {
         AbortCode::Refused => Error::Refused { reason: text },
         AbortCode::Exists | AbortCode::NoSpace | AbortCode::Disk => Error::Receiver { reason: text },
         AbortCode::Integrity => Error::Integrity { what: "the transfer".into(), detail: text },
-        AbortCode::Protocol => Error::Protocol(text),
+        AbortCode::Protocol | AbortCode::NoSession => Error::Protocol(text),
+        AbortCode::Source => Error::Unavailable { reason: text },
+        AbortCode::Changed => Error::SourceChanged { path: text.into() },
         AbortCode::Stopped => Error::Refused { reason: format!("it was stopped: {text}") },
-    })
+    }
 }

@@ -1,21 +1,24 @@
 //! The files to be sent: read by blocks, watched for change.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::{File, Metadata};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use rustix::fs::OFlags;
 use transfer::digest::{Merge, block_cv};
 use transfer::{BLOCK, Cv, Extent, Object, Packing, Tree};
 
+use wire::manifest::Kind;
+
+use super::ground::Ground;
 use super::walk::{Found, walk};
 use crate::{Error, Selection};
 
 /// All that is to be sent.
 pub(crate) struct Source {
+    ground: Ground,
     tree: Tree,
     origins: Vec<Option<(PathBuf, Stamp)>>,
     /// Large files that are being read, the latest last.
@@ -30,6 +33,15 @@ pub(crate) struct Supply {
     merges: Mutex<BTreeMap<usize, Merge>>,
     /// Hashes of files in packs that were read.
     hashes: Mutex<BTreeMap<usize, blake3::Hash>>,
+}
+
+/// A file as it is at a moment: its place on the disk, and everything that changes when it does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileId {
+    device: u64,
+    inode: u64,
+    stamp: Stamp,
+    changed: (i64, i64),
 }
 
 /// What changes when a file changes.
@@ -51,11 +63,23 @@ pub(crate) struct Buffer {
 const MOST_OPEN: usize = 32;
 
 impl Source {
-    /// Finds what is under `paths`; also what was left out, as sentences.
-    pub(crate) fn open(paths: &[PathBuf], selection: &Selection) -> Result<(Source, Vec<String>), Error> {
-        let Found { entries, origins, notices } = walk(paths, selection)?;
+    /// Finds what is under `paths`; also what was left out, as sentences. Unless `with_holes`, holes are data like any other.
+    pub(crate) fn open(
+        ground: Ground,
+        paths: &[PathBuf],
+        selection: &Selection,
+        with_holes: bool,
+    ) -> Result<(Source, Vec<String>), Error> {
+        let Found { mut entries, origins, notices } = walk(&ground, paths, selection)?;
+        if !with_holes {
+            for entry in &mut entries {
+                if let Kind::File(file) = &mut entry.kind {
+                    file.data = None;
+                }
+            }
+        }
         let tree = Tree::new(entries).map_err(|error| Error::Usage(format!("this cannot go together: {error}")))?;
-        Ok((Source { tree, origins, open: Mutex::default() }, notices))
+        Ok((Source { ground, tree, origins, open: Mutex::default() }, notices))
     }
 
     /// Everything that there is to send.
@@ -92,10 +116,7 @@ impl Source {
 
     fn open_file(&self, entry: usize) -> Result<File, Error> {
         let (path, _) = self.origin(entry);
-        // A pipe that took the file's place must not hold us up.
-        let flags = OFlags::NONBLOCK.bits().cast_signed();
-        let opened = OpenOptions::new().read(true).custom_flags(flags).open(path);
-        opened.map_err(|source| match source.kind() {
+        self.ground.open(path).map_err(|source| match source.kind() {
             io::ErrorKind::NotFound => Error::SourceChanged { path: path.clone() },
             _ => Error::Source { path: path.clone(), source },
         })
@@ -107,6 +128,20 @@ impl Source {
         if Stamp::of(&metadata) == *seen { Ok(()) } else { Err(Error::SourceChanged { path: path.clone() }) }
     }
 
+    /// A file as it is, if it has not changed since it was found.
+    pub(crate) fn file_id(&self, entry: usize) -> Result<FileId, Error> {
+        let file = self.open_file(entry)?;
+        self.check_unchanged(entry, &file)?;
+        let path = &self.origin(entry).0;
+        let metadata = file.metadata().map_err(|source| Error::Source { path: path.clone(), source })?;
+        Ok(FileId {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            stamp: Stamp::of(&metadata),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        })
+    }
+
     fn origin(&self, entry: usize) -> &(PathBuf, Stamp) {
         self.origins[entry].as_ref().expect("only files are read")
     }
@@ -116,6 +151,11 @@ impl Supply {
     /// What a packing has of a source.
     pub(crate) fn new(source: Arc<Source>, packing: Packing) -> Supply {
         Supply { source, packing, merges: Mutex::default(), hashes: Mutex::default() }
+    }
+
+    /// Everything that there is.
+    pub(crate) fn source(&self) -> &Source {
+        &self.source
     }
 
     /// Where everything lies.
@@ -146,6 +186,19 @@ impl Supply {
         }
         let start = length(extent.start - buffer.extent.expect("it was filled").start);
         Ok((start..start + length(extent.len), None))
+    }
+
+    /// Reads a block and hashes it.
+    ///
+    /// # Errors
+    /// As [`Supply::read`].
+    pub(crate) fn block_hash(&self, block: u64, buffer: &mut Buffer) -> Result<Cv, Error> {
+        let layout = self.packing.layout();
+        let extent = layout.block_extent(block).expect("a block of the layout");
+        let place = layout.locate(extent.start).expect("a block lies in an object");
+        self.fill(extent, buffer)?;
+        let whole = layout.object_extent(place.object).expect("an object of the layout");
+        Ok(block_cv(whole.len, place.offset, &buffer.bytes))
     }
 
     /// Hashes a block that was read.

@@ -1,7 +1,7 @@
 //! What is to be sent: folders are walked, links kept as they are, filters obeyed.
 
 use std::collections::HashMap;
-use std::fs::{self, File, Metadata};
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -13,6 +13,7 @@ use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 use wire::manifest::{self, Entry, Kind, MAX_EXTENTS, RESERVED};
 
+use super::ground::Ground;
 use super::source::Stamp;
 use crate::{Error, Selection};
 
@@ -27,8 +28,9 @@ pub(crate) struct Found {
 }
 
 /// Finds everything under `sources` that the selection takes.
-pub(crate) fn walk(sources: &[PathBuf], selection: &Selection) -> Result<Found, Error> {
+pub(crate) fn walk(ground: &Ground, sources: &[PathBuf], selection: &Selection) -> Result<Found, Error> {
     let mut walk = Walk {
+        ground,
         found: Found::default(),
         include: globs(&selection.include)?,
         exclude: globs(&selection.exclude)?,
@@ -42,13 +44,14 @@ pub(crate) fn walk(sources: &[PathBuf], selection: &Selection) -> Result<Found, 
     }
     if walk.found.entries.is_empty() {
         return Err(Error::Usage(
-            "there is nothing to send: no file is left by --include, --exclude and --files-from".into(),
+            "there is nothing there: no file is left by --include, --exclude and --files-from".into(),
         ));
     }
     Ok(walk.found)
 }
 
-struct Walk {
+struct Walk<'a> {
+    ground: &'a Ground,
     found: Found,
     /// If given, only files that match are taken, and folders that lead to one.
     include: Option<Gitignore>,
@@ -68,10 +71,10 @@ struct Spot<'a> {
     below: PathBuf,
 }
 
-impl Walk {
+impl Walk<'_> {
     /// A file or a folder that the command names. A link is followed: it stands for what it leads to.
     fn source(&mut self, source: &Path) -> Result<(), Error> {
-        let metadata = fs::metadata(source).map_err(|error| failed(source, error))?;
+        let metadata = self.ground.metadata(source).map_err(|error| failed(source, error))?;
         if !metadata.is_dir() {
             let name = source.file_name().ok_or_else(|| Error::Usage(format!("{} has no name", source.display())))?;
             let spot = Spot { path: source, target: name.as_bytes().to_vec(), below: name.into() };
@@ -94,10 +97,7 @@ impl Walk {
 
     /// What is in a folder; `inside` one that was included as a whole.
     fn folder(&mut self, folder: &Spot<'_>, inside: bool) -> Result<(), Error> {
-        let listed = fs::read_dir(folder.path).map_err(|error| failed(folder.path, error))?;
-        let names = listed.map(|entry| entry.map(|entry| entry.file_name())).collect::<io::Result<Vec<_>>>();
-        let mut names = names.map_err(|error| failed(folder.path, error))?;
-        names.sort_unstable();
+        let names = self.ground.names(folder.path).map_err(|error| failed(folder.path, error))?;
         for name in names {
             let path = folder.path.join(&name);
             let mut target = folder.target.clone();
@@ -106,7 +106,7 @@ impl Walk {
             }
             target.extend_from_slice(name.as_bytes());
             let spot = Spot { path: &path, target, below: folder.below.join(&name) };
-            let metadata = match fs::symlink_metadata(&path) {
+            let metadata = match self.ground.symlink_metadata(&path) {
                 Ok(metadata) => metadata,
                 // Gone since the folder was read.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
@@ -149,7 +149,7 @@ impl Walk {
         let file_type = metadata.file_type();
         if file_type.is_symlink() {
             let target =
-                fs::read_link(spot.path).map_err(|error| failed(spot.path, error))?.into_os_string().into_vec();
+                self.ground.read_link(spot.path).map_err(|error| failed(spot.path, error))?.into_os_string().into_vec();
             let kind = Kind::Symlink { mtime: mtime(metadata), target };
             self.push(Entry { path: spot.target.clone(), kind }, None);
         } else if file_type.is_file() {
@@ -185,11 +185,11 @@ impl Walk {
         };
         // What takes fewer blocks than it has bytes may have holes.
         if metadata.blocks().saturating_mul(512) < metadata.len() {
-            file.data = data(&File::open(path)?, metadata.len())?;
+            file.data = data(&self.ground.open(path)?, metadata.len())?;
         }
         if self.checksum {
             let mut hasher = blake3::Hasher::new();
-            io::copy(&mut File::open(path)?, &mut hasher)?;
+            io::copy(&mut self.ground.open(path)?, &mut hasher)?;
             file.hash = Some(*hasher.finalize().as_bytes());
         }
         Ok(file)
@@ -217,7 +217,7 @@ impl Walk {
         }
         for name in all {
             let path = root.join(&name);
-            let metadata = fs::symlink_metadata(&path).map_err(|error| failed(&path, error))?;
+            let metadata = self.ground.symlink_metadata(&path).map_err(|error| failed(&path, error))?;
             let matches = |globs: &Gitignore| globs.matched_path_or_any_parents(&name, metadata.is_dir()).is_ignore();
             if self.exclude.as_ref().is_some_and(matches) || !self.include.as_ref().is_none_or(matches) {
                 continue;

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use net::{
-    CongestionControl, Credential, Error, Event, Events, Identity, ReceiveOptions, Remote, Selection, SendOptions,
-    Summary, Token,
+    CongestionControl, Credential, Error, Event, Events, FetchOptions, Identity, ReceiveOptions, Remote, Selection,
+    SendOptions, ServeOptions, Server, Summary, Token,
 };
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -115,4 +115,66 @@ pub fn parties() -> (Identity, Token) {
     let identity = Identity::generate().expect("a key");
     let token = Token::generate(&identity).expect("a token");
     (identity, token)
+}
+
+pub fn serve_options(directory: &Path, identity: &Identity, token: &Token) -> ServeOptions {
+    ServeOptions {
+        directory: directory.to_path_buf(),
+        listen: vec!["127.0.0.1:0".parse().expect("an address")],
+        port: 0,
+        identity: identity.clone(),
+        token: Some(token.clone()),
+        authorized: Vec::new(),
+        once: true,
+    }
+}
+
+/// From one server; several are added to `from`.
+pub fn fetch_options(scratch: &Scratch, names: &[&str], port: u16, token: &Token) -> FetchOptions {
+    let remote = Remote { host: "127.0.0.1".into(), port };
+    FetchOptions {
+        from: vec![Server { remote, credential: Credential::Token(token.clone()) }],
+        names: names.iter().map(PathBuf::from).collect(),
+        selection: Selection::default(),
+        into: scratch.inbox(),
+        rename: None,
+        blake3: None,
+        identity: Identity::generate().expect("a key"),
+        paths: Vec::new(),
+        no_paths: Vec::new(),
+        scheduler: "self-adaptive".into(),
+        congestion_control: CongestionControl::Auto,
+        max_rate: None,
+        usage: None,
+        verify: false,
+        restart: false,
+        overwrite: false,
+        dry_run: false,
+        patience: Span::from_secs(5),
+    }
+}
+
+/// A server that runs: its port, its outcome, what it told.
+pub struct Serving {
+    pub port: u16,
+    pub task: tokio::task::JoinHandle<Result<Summary, Error>>,
+    pub events: mpsc::UnboundedReceiver<Event>,
+}
+
+impl Serving {
+    pub async fn start(options: ServeOptions) -> Serving {
+        let (sender, mut events) = mpsc::unbounded_channel();
+        let task = tokio::spawn(net::serve(options, sender));
+        let Some(Event::Listening { addresses }) = events.recv().await else { panic!("it does not listen") };
+        Serving { port: addresses[0].port(), task, events }
+    }
+
+    pub async fn outcome(self) -> Result<Summary, Error> {
+        timeout(Duration::from_secs(30), self.task).await.expect("it ends").expect("it does not panic")
+    }
+}
+
+pub async fn fetch(options: FetchOptions) -> Result<Summary, Error> {
+    let (events, _heard) = unheard();
+    timeout(Duration::from_secs(30), net::fetch(options, events)).await.expect("it ends")
 }

@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use super::{ABORT_CODES, Data, Frame, Hello, Kind, MAX_PAYLOAD, Range, Welcome, Wishes};
+use super::{ABORT_CODES, Ask, Data, Frame, Hashes, Hello, Kind, MAX_PAYLOAD, Range, Welcome, Wishes};
 use crate::WireError;
 use crate::reader::Reader;
 
@@ -32,11 +32,7 @@ pub(super) fn body(kind: Kind, body: &[u8]) -> Result<Frame<'_>, WireError> {
         Kind::Ready => Frame::Ready,
         Kind::Joined => Frame::Joined,
         Kind::Data => {
-            let has_hash = match reader.u8()? {
-                0 => false,
-                1 => true,
-                _ => return Err(WireError::Field { frame, field: "flag" }),
-            };
+            let has_hash = flag(&mut reader, frame)?;
             let position = reader.u64()?;
             let block_hash = if has_hash { Some(reader.array()?) } else { None };
             let payload = reader.rest();
@@ -50,6 +46,25 @@ pub(super) fn body(kind: Kind, body: &[u8]) -> Result<Frame<'_>, WireError> {
         Kind::ObjectDone => Frame::ObjectDone(reader.u32()?, reader.array()?),
         Kind::Done => Frame::Done(reader.u64()?),
         Kind::Probe => Frame::Probe(reader.rest()),
+        Kind::Name => Frame::Name(reader.rest()),
+        Kind::Filter => {
+            let include = flag(&mut reader, frame)?;
+            let glob = core::str::from_utf8(reader.rest());
+            Frame::Filter(include, glob.map_err(|_| WireError::Field { frame, field: "pattern" })?)
+        }
+        Kind::Ask => match reader.u8()? {
+            bits @ 0..=3 => Frame::Ask(Ask { checksum: bits & 1 != 0, hashes: bits & 2 != 0 }),
+            _ => return Err(WireError::Field { frame, field: "wishes" }),
+        },
+        Kind::Request => Frame::Request(range(&mut reader)?),
+        Kind::Hashes => {
+            let first = reader.u64()?;
+            let mut hashes = Vec::with_capacity(body.len() / 32);
+            while !reader.is_empty() {
+                hashes.push(reader.array()?);
+            }
+            Frame::Hashes(Hashes { first, hashes })
+        }
         Kind::Ping => Frame::Ping(reader.u64()?),
         Kind::Pong => Frame::Pong(reader.u64()?),
         Kind::Abort => {
@@ -73,6 +88,14 @@ fn hello(reader: &mut Reader<'_>) -> Result<Hello, WireError> {
     let wishes = Wishes { restart: bit(0), overwrite: bit(1), verify: bit(2), dry_run: bit(3) };
     let secret = if reader.is_empty() { None } else { Some(reader.array()?) };
     Ok(Hello { version, secret, wishes })
+}
+
+fn flag(reader: &mut Reader<'_>, frame: &'static str) -> Result<bool, WireError> {
+    match reader.u8()? {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(WireError::Field { frame, field: "flag" }),
+    }
 }
 
 fn range(reader: &mut Reader<'_>) -> Result<Range, WireError> {

@@ -147,7 +147,7 @@ impl Session {
                 let path = path.display();
                 let text = format!("block {in_file} of {path} does not match its hash: asking for it again");
                 let _ = self.events.send(Event::Notice { text });
-                if refusals > MOST_REFUSALS {
+                if refusals > MOST_REFUSALS + self.members().forgiven {
                     let what = path.to_string();
                     let detail = format!("{refusals} blocks came with another content than the sender hashed");
                     return Err(Error::Integrity { what, detail });

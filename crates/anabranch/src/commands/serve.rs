@@ -1,0 +1,73 @@
+//! `serve`: offers a folder to hosts that are known by key.
+
+use std::path::PathBuf;
+
+use net::{DEFAULT_PORT, Error, Identity, ServeOptions, Token};
+
+use super::receive::{Listen, write_secret};
+use crate::config::{self, Config};
+use crate::dirs::Dirs;
+use crate::peers::List;
+use crate::transfer::{self, Ended};
+use crate::watch;
+
+/// Arguments of `serve`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// What is offered: who gets something sees it as the root, and nothing outside it
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+    /// An address to listen on; may be repeated [default: every address]
+    #[arg(long, value_name = "ADDR[:PORT]")]
+    listen: Vec<Listen>,
+    /// The port; 0 takes a free one [default: 7707]
+    #[arg(long)]
+    port: Option<u16>,
+    /// End after the first fetch that was completed
+    #[arg(long)]
+    once: bool,
+    /// Make a token as well, with which one further host may get everything in DIR
+    #[arg(long)]
+    token: bool,
+    /// Make a token, and write it to FILE as well, readable by the owner only
+    #[arg(long, value_name = "FILE")]
+    token_out: Option<PathBuf>,
+    /// Defaults from FILE [default: anabranch/config.toml in the user's configuration folder]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    watch: watch::Args,
+}
+
+/// `anabranch serve`.
+///
+/// # Errors
+/// Those of reading the lists and of listening.
+pub(crate) fn run(args: Args) -> Result<(), Ended> {
+    let dirs = Dirs::from_env();
+    let config = Config::load(args.config.as_deref(), &dirs)?;
+    let authorized: Vec<net::Peer> = List::Senders.load(&dirs)?.into_iter().map(Into::into).collect();
+    let wants_token = args.token || args.token_out.is_some();
+    if !wants_token && !authorized.iter().any(net::Peer::may_get) {
+        let text = "nobody may get anything from here: 'anabranch keys trust sender FINGERPRINT NAME --may get' lets the host of that key \
+                    ('anabranch keys' shows it there); or make a token, with --token";
+        return Err(Error::Usage(text.into()).into());
+    }
+    let identity = Identity::load_or_generate(&dirs.key())?;
+    let token = wants_token.then(|| Token::generate(&identity)).transpose()?;
+    if let (Some(path), Some(token)) = (&args.token_out, &token) {
+        write_secret(path, &token.reveal())?;
+    }
+    let port = args.port.unwrap_or(DEFAULT_PORT);
+    let options = ServeOptions {
+        directory: args.directory,
+        listen: config::listen_on(&args.listen, port),
+        port,
+        identity,
+        token: token.clone(),
+        authorized,
+        once: args.once,
+    };
+    let watcher = args.watch.serving(config.progress, token);
+    transfer::run(watcher, |events| net::serve(options, events)).map(drop)
+}
