@@ -81,6 +81,7 @@ pub(crate) fn run(args: Args) -> Result<(), Ended> {
     let routes = args.routes.or(&config);
     let options = SendOptions {
         sources: args.sources,
+        rename: None,
         selection: Selection { include: args.include, exclude: args.exclude, files_from, checksum: args.checksum },
         to: args.to,
         credential,
