@@ -4,7 +4,7 @@
 use clap::{Parser, Subcommand};
 use emulate::cli::EmulateArgs;
 
-use crate::commands::{demo, doctor, generate, get, keys, paths, receive, reproduce, send, serve, simulate};
+use crate::commands::{cp, demo, doctor, generate, get, keys, paths, receive, reproduce, send, serve, simulate};
 
 /// How a process ends, for `--help`, the manual page and docs/exit-codes.md (a test holds the three together).
 pub(crate) const EXIT_CODES: &[(u8, &str)] = &[
@@ -20,6 +20,7 @@ pub(crate) const EXIT_CODES: &[(u8, &str)] = &[
     (9, "the peer broke the protocol"),
     (10, "the local system refused something: sockets, keys, configuration"),
     (11, "the monthly caps of all paths are reached; what arrived is kept"),
+    (12, "cp: ssh failed, or the other host lacks a version of anabranch that fits"),
     (130, "interrupted (SIGINT); what arrived is kept"),
     (143, "terminated (SIGTERM); what arrived is kept"),
 ];
@@ -36,6 +37,11 @@ pub(crate) struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Copy files to or from another host that ssh reaches; the data goes over every path, not through ssh
+    Cp(cp::Args),
+    /// What cp starts on the other host
+    #[command(hide = true)]
+    Far,
     /// Wait for a transfer and write its files
     Receive(receive::Args),
     /// Send files over every path to a receiver

@@ -28,6 +28,12 @@ impl Dirs {
         }
     }
 
+    /// All of them in one folder.
+    #[cfg(test)]
+    pub(crate) fn below(home: &std::path::Path) -> Dirs {
+        Dirs { config: home.into(), data: home.into(), state: home.into() }
+    }
+
     /// The host's private key.
     pub(crate) fn key(&self) -> PathBuf {
         self.data.join("key")
@@ -36,6 +42,11 @@ impl Dirs {
     /// The folder of what each interface with a cap carried, month by month.
     pub(crate) fn usage(&self) -> PathBuf {
         self.state.join("usage")
+    }
+
+    /// The folder of notes on copies under a new name that have begun.
+    pub(crate) fn copies(&self) -> PathBuf {
+        self.state.join("copies")
     }
 
     /// The configuration file used where `--config` names none.

@@ -16,6 +16,13 @@ pub(crate) enum Ended {
     Failed(Error),
     /// A signal asked for it; this is its number.
     Signal(u8),
+    /// Something failed that is told in these words, which are safe for a terminal, and ends with this code.
+    Told {
+        /// The exit code.
+        code: u8,
+        /// What to tell the user.
+        text: String,
+    },
     /// A command that was run ended with this code and has said why.
     Code(u8),
 }
@@ -26,7 +33,7 @@ impl Ended {
         match self {
             Ended::Failed(error) => error.exit_code(),
             Ended::Signal(number) => 128 + number,
-            Ended::Code(code) => *code,
+            Ended::Told { code, .. } | Ended::Code(code) => *code,
         }
     }
 }
@@ -37,6 +44,7 @@ impl Ended {
         match self {
             Ended::Failed(error) => Some(sanitize::clean(&sanitize::plainly(&error.to_string())).into_owned()),
             Ended::Signal(_) => Some("stopped; what arrived is kept, and the same command goes on from there".into()),
+            Ended::Told { text, .. } => Some(text.clone()),
             Ended::Code(_) => None,
         }
     }
@@ -56,9 +64,10 @@ const AT_ITS_END: Duration = Duration::from_millis(100);
 ///
 /// # Errors
 /// The transfer's own, or the signal.
-pub(crate) fn run<F>(mut watcher: Box<dyn Watcher>, start: impl FnOnce(Events) -> F) -> Result<Summary, Ended>
+pub(crate) fn run<F, E>(mut watcher: Box<dyn Watcher>, start: impl FnOnce(Events) -> F) -> Result<Summary, Ended>
 where
-    F: Future<Output = Result<Summary, Error>>,
+    F: Future<Output = Result<Summary, E>>,
+    Ended: From<E>,
 {
     let (events, mut heard) = tokio::sync::mpsc::unbounded_channel::<Event>();
     let display = std::thread::spawn(move || {

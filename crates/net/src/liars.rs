@@ -62,6 +62,7 @@ async fn hellos(scratch: &Scratch, count: usize) -> Vec<Conn> {
         port: 0,
         identity: identity.clone(),
         token: Some(token.clone()),
+        holder: None,
         authorized: Vec::new(),
         keep: true,
         overwrite: false,
@@ -276,6 +277,7 @@ async fn answered(name: &str, pings: u32, frames: Vec<Frame<'static>>) -> Error 
     });
     let options = SendOptions {
         sources: vec![scratch.0.join("data")],
+        rename: None,
         selection: Selection::default(),
         to: Remote { host: "127.0.0.1".into(), port },
         credential: Credential::Token(token),

@@ -109,6 +109,8 @@ pub struct Selection {
 pub struct SendOptions {
     /// Files and folders. `folder` arrives as a folder of that name; of `folder/` and `.` arrives what is in it.
     pub sources: Vec<PathBuf>,
+    /// The name by which the one source arrives instead of its own; a folder is then sent as a folder, with a slash at its end or not.
+    pub rename: Option<OsString>,
     /// What of them is sent.
     pub selection: Selection,
     /// The receiver.
@@ -154,6 +156,8 @@ pub struct ReceiveOptions {
     pub identity: Identity,
     /// The one-time secret that a sender must show; the CLI prints it as part of the token.
     pub token: Option<Token>,
+    /// The only key whose holder may show the token; `None` is whoever shows it first.
+    pub holder: Option<Fingerprint>,
     /// Who may send without a token.
     pub authorized: Vec<Peer>,
     /// Serve one transfer after the other instead of ending after the first.
@@ -175,6 +179,8 @@ pub struct ServeOptions {
     pub identity: Identity,
     /// Whoever shows it may get everything in `directory`; the CLI prints it.
     pub token: Option<Token>,
+    /// The only key whose holder may show the token; `None` is whoever shows it first.
+    pub holder: Option<Fingerprint>,
     /// Who may get what without a token; of these, those with [`Peer::may_get`].
     pub authorized: Vec<Peer>,
     /// End after the first fetch that was completed, instead of serving until the future is dropped.

@@ -6,7 +6,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use common::{Receiving, Scratch, parties, receive_options, send, send_options, unheard};
+use common::{
+    Receiving, Scratch, Serving, fetch, fetch_options, parties, receive_options, send, send_options, serve_options,
+    unheard,
+};
 use net::{Credential, Error, Identity, PathSpec, Remote, Timetable, Token};
 use tokio::time::timeout;
 use units::{Rate, Span};
@@ -71,6 +74,33 @@ async fn a_wrong_token_is_refused() {
     // The right one still gets in, and then it is used up for others.
     send(send_options(&[&file], receiving.port, &token)).await.expect("sent");
     receiving.outcome().await.expect("received");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_may_be_one_key_holders_only() {
+    let scratch = Scratch::new("holder");
+    let (identity, token) = parties();
+    let file = scratch.file("data", 10);
+    let mut receive = receive_options(&scratch, &identity, &token);
+    let mut options = send_options(&[&file], 0, &token);
+    receive.holder = Some(options.identity.fingerprint());
+    let receiving = Receiving::start(receive).await;
+    let error = send(send_options(&[&file], receiving.port, &token)).await.expect_err("another key");
+    assert!(matches!(error, Error::Refused { .. }), "{error}");
+    options.to.port = receiving.port;
+    send(options).await.expect("sent");
+    receiving.outcome().await.expect("received");
+
+    let mut serve = serve_options(&scratch.0, &identity, &token);
+    let mut options = fetch_options(&scratch, &["data"], 0, &token);
+    options.rename = Some("again".into());
+    serve.holder = Some(options.identity.fingerprint());
+    let serving = Serving::start(serve).await;
+    let error = fetch(fetch_options(&scratch, &["data"], serving.port, &token)).await.expect_err("another key");
+    assert!(matches!(error, Error::Refused { .. }), "{error}");
+    options.from[0].remote.port = serving.port;
+    fetch(options).await.expect("fetched");
+    serving.outcome().await.expect("served");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -235,6 +235,47 @@ async fn a_slash_at_the_end_means_what_is_in_the_folder() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_one_source_may_arrive_under_another_name() {
+    let scratch = Scratch::new("rename");
+    let root = scratch.0.join("tree");
+    fs::create_dir_all(root.join("sub")).expect("a folder");
+    fs::write(root.join("sub/file"), "x").expect("a file");
+    fs::set_permissions(&root, fs::Permissions::from_mode(0o750)).expect("a mode");
+    let (file, slash) = (root.join("sub/file"), root.join(""));
+    for (source, name) in [(&file, "one"), (&root, "two"), (&slash, "three"), (&file, "\u{fc} -")] {
+        let sent = transfer(&scratch, |port, token| SendOptions {
+            rename: Some(name.into()),
+            ..send_options(&[source], port, token)
+        });
+        sent.await.expect("sent");
+    }
+    assert_eq!(names(&scratch.inbox()), ["one", "three", "two", "\u{fc} -"]);
+    for folder in ["two", "three"] {
+        assert_eq!(carried(picture(&root)), picture(&scratch.inbox().join(folder)));
+        assert_eq!(fs::metadata(scratch.inbox().join(folder)).expect("a folder").mode() & 0o777, 0o750);
+    }
+
+    // What is several has no one name, and not every name can be one.
+    let listed = net::Selection { files_from: Some(vec!["file".into()]), ..net::Selection::default() };
+    for (sources, selection, name) in [
+        (&[file.as_path(), root.as_path()][..], net::Selection::default(), "name"),
+        (&[root.as_path()], listed, "name"),
+        (&[file.as_path()], net::Selection::default(), "../name"),
+        (&[file.as_path()], net::Selection::default(), "a/b"),
+        (&[file.as_path()], net::Selection::default(), ".anabranch-partial"),
+        (&[file.as_path()], net::Selection::default(), ""),
+    ] {
+        let sent = transfer(&scratch, |port, token| SendOptions {
+            rename: Some(name.into()),
+            selection,
+            ..send_options(sources, port, token)
+        });
+        assert_eq!(sent.await.expect_err("no such name").exit_code(), 2, "{name}");
+    }
+    assert_eq!(names(&scratch.inbox()).len(), 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn filters_say_what_is_sent() {
     let scratch = Scratch::new("filters");
     let root = scratch.0.join("tree");

@@ -100,6 +100,7 @@ async fn transfer_once(
         port: 0,
         identity: receiver,
         token: Some(token.clone()),
+        holder: None,
         authorized: Vec::new(),
         keep: false,
         overwrite: false,
@@ -123,6 +124,7 @@ async fn transfer_once(
     let path = |to: &Remote| PathSpec { to: Some(to.clone()), ..PathSpec::over("lo") };
     let options = SendOptions {
         sources: vec![source.to_path_buf()],
+        rename: None,
         selection: net::Selection::default(),
         to: remotes[0].clone(),
         credential: Credential::Token(token),

@@ -1,7 +1,9 @@
 //! The commands, each with its arguments.
 
+pub(crate) mod cp;
 pub(crate) mod demo;
 pub(crate) mod doctor;
+pub(crate) mod far;
 pub(crate) mod generate;
 pub(crate) mod get;
 pub(crate) mod keys;
@@ -25,6 +27,8 @@ use crate::transfer::Ended;
 /// Whatever ends the command without success.
 pub(crate) fn run(cli: Cli) -> Result<(), Ended> {
     match cli.command {
+        Command::Cp(args) => cp::run(args),
+        Command::Far => far::run(),
         Command::Receive(args) => receive::run(args),
         Command::Send(args) => send::run(args),
         Command::Serve(args) => serve::run(args),

@@ -99,6 +99,7 @@ pub(super) fn probing(
 ) -> Result<SendOptions, Error> {
     Ok(SendOptions {
         sources: Vec::new(),
+        rename: None,
         selection: net::Selection::default(),
         to: remote.clone(),
         credential,

@@ -92,6 +92,7 @@ pub(crate) fn run(args: Args) -> Result<(), Ended> {
         port,
         identity,
         token: token.clone(),
+        holder: None,
         authorized,
         keep: args.keep || config.receive.keep,
         overwrite: args.overwrite,

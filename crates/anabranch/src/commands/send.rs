@@ -18,7 +18,7 @@ use crate::watch;
 
 /// Arguments of `send`.
 #[derive(Debug, clap::Args)]
-#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
+#[command(mut_arg("files_from", |files_from| files_from.conflicts_with("token_stdin")))]
 pub(crate) struct Args {
     /// Files and folders to send; of FOLDER/ with a slash at its end, what is in it
     #[arg(required_unless_present = "files_from", value_name = "PATH")]
@@ -26,6 +26,17 @@ pub(crate) struct Args {
     /// The receiver, as 'anabranch receive' prints it
     #[arg(long, value_name = "HOST[:PORT]")]
     to: Remote,
+    #[command(flatten)]
+    flags: Flags,
+    #[command(flatten)]
+    token: TokenSource,
+}
+
+/// What is sent of the sources, how, and over what: the flags of every command that sends.
+#[derive(Debug, clap::Args)]
+#[group(skip)]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
+pub(crate) struct Flags {
     #[command(flatten)]
     routes: RouteArgs,
     /// Only files that match GLOB, written as in .gitignore, or are in a folder that does; may be repeated
@@ -35,7 +46,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "GLOB", help_heading = "Selection")]
     exclude: Vec<String>,
     /// Only what FILE names, one a line, below PATH or the current folder; '-' reads standard input
-    #[arg(long, value_name = "FILE", help_heading = "Selection", conflicts_with = "token_stdin")]
+    #[arg(long, value_name = "FILE", help_heading = "Selection")]
     files_from: Option<PathBuf>,
     /// The names in --files-from end with a NUL instead of a newline
     #[arg(short = '0', long = "null", help_heading = "Selection", requires = "files_from")]
@@ -59,8 +70,6 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
-    token: TokenSource,
-    #[command(flatten)]
     watch: watch::Args,
 }
 
@@ -70,35 +79,75 @@ pub(crate) struct Args {
 /// Those of the transfer.
 pub(crate) fn run(args: Args) -> Result<(), Ended> {
     // Before anybody is asked for a token.
-    for path in &args.sources {
-        readable(path)?;
-    }
-    let files_from = args.files_from.as_deref().map(|file| listed(file, args.null)).transpose()?;
-    let dirs = Dirs::from_env();
-    let config = Config::load(args.config.as_deref(), &dirs)?;
-    let identity = Identity::load_or_generate(&dirs.key())?;
-    let credential = credential(&args.token, &args.to, &dirs)?;
-    let routes = args.routes.or(&config);
-    let options = SendOptions {
-        sources: args.sources,
-        selection: Selection { include: args.include, exclude: args.exclude, files_from, checksum: args.checksum },
-        to: args.to,
-        credential,
-        identity,
-        paths: routes.paths,
-        no_paths: routes.no_paths,
-        scheduler: routes.scheduler,
-        congestion_control: routes.congestion_control,
-        max_rate: routes.max_rate,
-        usage: Some(dirs.usage()),
-        verify: args.verify || config.send.verify,
-        restart: args.restart,
-        overwrite: args.overwrite,
-        dry_run: args.dry_run,
-        patience: routes.patience,
-    };
-    let watcher = args.watch.watcher(config.progress);
+    let mut sending = args.flags.prepare(args.sources)?;
+    let identity = Identity::load_or_generate(&sending.dirs.key())?;
+    let credential = credential(&args.token, &args.to, &sending.dirs)?;
+    let watcher = sending.watcher();
+    let options = sending.to(args.to, credential, identity);
     transfer::run(watcher, |events| net::send(options, events)).map(drop)
+}
+
+/// All that can be known before the receiver is.
+pub(super) struct Sending {
+    dirs: Dirs,
+    config: Config,
+    flags: Flags,
+    sources: Vec<PathBuf>,
+    files_from: Option<Vec<PathBuf>>,
+}
+
+impl Flags {
+    /// Whether --files-from says what is sent.
+    pub(super) fn are_listed(&self) -> bool {
+        self.files_from.is_some()
+    }
+
+    /// Looks whether the sources can be read, and reads the configuration and the list of names.
+    ///
+    /// # Errors
+    /// Those of reading them.
+    pub(super) fn prepare(self, sources: Vec<PathBuf>) -> Result<Sending, Error> {
+        for path in &sources {
+            readable(path)?;
+        }
+        let files_from = self.files_from.as_deref().map(|file| listed(file, self.null)).transpose()?;
+        let dirs = Dirs::from_env();
+        let config = Config::load(self.config.as_deref(), &dirs)?;
+        Ok(Sending { dirs, config, flags: self, sources, files_from })
+    }
+}
+
+impl Sending {
+    /// What watches the transfer.
+    pub(super) fn watcher(&mut self) -> Box<dyn watch::Watcher> {
+        std::mem::take(&mut self.flags.watch).watcher(self.config.progress)
+    }
+
+    /// The transfer to `to`.
+    pub(super) fn to(self, to: Remote, credential: Credential, identity: Identity) -> SendOptions {
+        let Sending { dirs, config, flags, sources, files_from } = self;
+        let Flags { routes, include, exclude, checksum, .. } = flags;
+        let routes = routes.or(&config);
+        SendOptions {
+            sources,
+            rename: None,
+            selection: Selection { include, exclude, files_from, checksum },
+            to,
+            credential,
+            identity,
+            paths: routes.paths,
+            no_paths: routes.no_paths,
+            scheduler: routes.scheduler,
+            congestion_control: routes.congestion_control,
+            max_rate: routes.max_rate,
+            usage: Some(dirs.usage()),
+            verify: flags.verify || config.send.verify,
+            restart: flags.restart,
+            overwrite: flags.overwrite,
+            dry_run: flags.dry_run,
+            patience: routes.patience,
+        }
+    }
 }
 
 fn readable(path: &Path) -> Result<(), Error> {

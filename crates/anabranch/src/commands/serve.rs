@@ -65,6 +65,7 @@ pub(crate) fn run(args: Args) -> Result<(), Ended> {
         port,
         identity,
         token: token.clone(),
+        holder: None,
         authorized,
         once: args.once,
     };

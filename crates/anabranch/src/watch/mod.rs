@@ -25,7 +25,7 @@ pub(crate) trait Watcher: Send {
 }
 
 /// How a transfer is shown.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 #[group(skip)]
 pub(crate) struct Args {
     /// How progress is shown on standard error [default: auto]

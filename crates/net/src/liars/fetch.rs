@@ -41,6 +41,7 @@ async fn serve(scratch: &Scratch, identity: &Identity, token: &Token) -> u16 {
         port: 0,
         identity: identity.clone(),
         token: Some(token.clone()),
+        holder: None,
         authorized: Vec::new(),
         once: false,
     };

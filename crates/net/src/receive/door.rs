@@ -54,6 +54,7 @@ pub(crate) const MANIFEST_BYTES: usize = 256 << 20;
 
 impl Door {
     pub(crate) fn new(options: ReceiveOptions, events: Events) -> Result<Door, Error> {
+        let state = State { token_holder: options.holder, ..State::default() };
         Ok(Door {
             tls: ServerTls::new(&options.identity)?,
             directory: Arc::new(Directory::open(&options.directory)?),
@@ -61,7 +62,7 @@ impl Door {
             events,
             clock: Clock::start(),
             strangers: Strangers::default(),
-            state: Mutex::default(),
+            state: Mutex::new(state),
             agreeing: tokio::sync::Mutex::default(),
             opened: tokio::sync::Notify::new(),
         })
@@ -161,7 +162,7 @@ impl Door {
         if *state.token_holder.get_or_insert(peer) == peer {
             Ok(())
         } else {
-            Err("the token was used by another sender".into())
+            Err("the token is another sender's".into())
         }
     }
 

@@ -48,9 +48,10 @@ pub async fn send(options: SendOptions, events: Events) -> Result<Summary, Error
     let terms = Terms::from(&options);
     terms.check()?;
     let mut options = options;
-    let (sources, selection) = (options.sources.clone(), options.selection.clone());
+    let (sources, selection, rename) = (options.sources.clone(), options.selection.clone(), options.rename.clone());
     // A large tree takes its time, the more so if it is hashed.
-    let opened = tokio::task::spawn_blocking(move || Source::open(Ground::Anywhere, &sources, &selection, true)).await;
+    let opened = move || Source::open(Ground::Anywhere, &sources, &selection, true, rename.as_deref());
+    let opened = tokio::task::spawn_blocking(opened).await;
     let failed =
         |error| Error::System { action: "look at what is to be sent".into(), source: std::io::Error::other(error) };
     let (source, notices) = opened.map_err(failed)??;

@@ -1,6 +1,7 @@
 //! The files to be sent: read by blocks, watched for change.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ffi::OsStr;
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -63,14 +64,16 @@ pub(crate) struct Buffer {
 const MOST_OPEN: usize = 32;
 
 impl Source {
-    /// Finds what is under `paths`; also what was left out, as sentences. Unless `with_holes`, holes are data like any other.
+    /// Finds what is under `paths`; also what was left out, as sentences. Unless `with_holes`, holes are data like any other. The one path arrives as
+    /// `rename`, if that is given.
     pub(crate) fn open(
         ground: Ground,
         paths: &[PathBuf],
         selection: &Selection,
         with_holes: bool,
+        rename: Option<&OsStr>,
     ) -> Result<(Source, Vec<String>), Error> {
-        let Found { mut entries, origins, notices } = walk(&ground, paths, selection)?;
+        let Found { mut entries, origins, notices } = walk(&ground, paths, selection, rename)?;
         if !with_holes {
             for entry in &mut entries {
                 if let Kind::File(file) = &mut entry.kind {

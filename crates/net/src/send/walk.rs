@@ -1,6 +1,7 @@
 //! What is to be sent: folders are walked, links kept as they are, filters obeyed.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::AsFd;
@@ -27,8 +28,16 @@ pub(crate) struct Found {
     pub(crate) notices: Vec<String>,
 }
 
-/// Finds everything under `sources` that the selection takes.
-pub(crate) fn walk(ground: &Ground, sources: &[PathBuf], selection: &Selection) -> Result<Found, Error> {
+/// Finds everything under `sources` that the selection takes; the one source arrives as `rename`, if that is given.
+pub(crate) fn walk(
+    ground: &Ground,
+    sources: &[PathBuf],
+    selection: &Selection,
+    rename: Option<&OsStr>,
+) -> Result<Found, Error> {
+    if let Some(name) = rename {
+        may_take(name, sources, selection)?;
+    }
     let mut walk = Walk {
         ground,
         found: Found::default(),
@@ -39,7 +48,7 @@ pub(crate) fn walk(ground: &Ground, sources: &[PathBuf], selection: &Selection) 
         checksum: selection.checksum,
     };
     match &selection.files_from {
-        None => sources.iter().try_for_each(|source| walk.source(source))?,
+        None => sources.iter().try_for_each(|source| walk.source(source, rename))?,
         Some(names) => walk.listed(sources, names)?,
     }
     if walk.found.entries.is_empty() {
@@ -73,17 +82,18 @@ struct Spot<'a> {
 
 impl Walk<'_> {
     /// A file or a folder that the command names. A link is followed: it stands for what it leads to.
-    fn source(&mut self, source: &Path) -> Result<(), Error> {
+    fn source(&mut self, source: &Path, rename: Option<&OsStr>) -> Result<(), Error> {
         let metadata = self.ground.metadata(source).map_err(|error| failed(source, error))?;
         if !metadata.is_dir() {
             let name = source.file_name().ok_or_else(|| Error::Usage(format!("{} has no name", source.display())))?;
-            let spot = Spot { path: source, target: name.as_bytes().to_vec(), below: name.into() };
+            let spot = Spot { path: source, target: rename.unwrap_or(name).as_bytes().to_vec(), below: name.into() };
             if !metadata.is_file() {
                 return Err(Error::Usage(format!("{} is no file and no folder", source.display())));
             }
             return self.entry(&spot, &metadata, false);
         }
-        let spot = Spot { path: source, target: folder_name(source), below: PathBuf::new() };
+        let target = rename.map_or_else(|| folder_name(source), |name| name.as_bytes().to_vec());
+        let spot = Spot { path: source, target, below: PathBuf::new() };
         if !spot.target.is_empty() {
             self.pending.push(directory(&spot, &metadata));
             if self.include.is_none() {
@@ -243,6 +253,18 @@ impl Walk<'_> {
         self.found.entries.push(entry);
         self.found.origins.push(origin);
     }
+}
+
+/// Whether what is sent may arrive under another name.
+fn may_take(name: &OsStr, sources: &[PathBuf], selection: &Selection) -> Result<(), Error> {
+    let bytes = name.as_bytes();
+    if sources.len() != 1 || selection.files_from.is_some() {
+        return Err(Error::Usage("only one file or folder can arrive under another name".into()));
+    }
+    if !manifest::is_plain(bytes) || bytes.contains(&b'/') {
+        return Err(Error::Usage(format!("nothing can arrive by the name {}", name.display())));
+    }
+    Ok(())
 }
 
 /// The name that a folder gets at the receiver: none if only what is in it is meant, as with `folder/` and `.`.

@@ -90,6 +90,7 @@ impl Door {
         }
         let grounds = Grounds { default: open(&options.directory)?, peers };
         let (completing, completed) = mpsc::unbounded_channel();
+        let state = State { token_holder: options.holder, ..State::default() };
         Ok(Door {
             tls: ServerTls::new(&options.identity)?,
             options,
@@ -98,7 +99,7 @@ impl Door {
             strangers: Strangers::default(),
             grounds,
             hashes: Arc::default(),
-            state: Mutex::default(),
+            state: Mutex::new(state),
             completing,
             completed: tokio::sync::Mutex::new(completed),
         })
@@ -197,7 +198,7 @@ impl Door {
         if *state.token_holder.get_or_insert(peer) == peer {
             Ok(Seen { ground: self.grounds.default.clone(), limit: None, name: String::new() })
         } else {
-            Err("the token was used by another host".into())
+            Err("the token is another host's".into())
         }
     }
 
@@ -208,7 +209,7 @@ impl Door {
             Err(text) => return Err(refuse(conn, AbortCode::Refused, text).await),
         };
         let ground = seen.ground.clone();
-        let walking = apart(move || Source::open(ground, &names, &selection, !ask.hashes));
+        let walking = apart(move || Source::open(ground, &names, &selection, !ask.hashes, None));
         let (source, notices) = match alive(conn, walking).await? {
             Ok(found) => found,
             // Nothing is left by the filters, for example.

@@ -55,6 +55,7 @@ pub fn receive_options(scratch: &Scratch, identity: &Identity, token: &Token) ->
         port: 0,
         identity: identity.clone(),
         token: Some(token.clone()),
+        holder: None,
         authorized: Vec::new(),
         keep: false,
         overwrite: false,
@@ -64,6 +65,7 @@ pub fn receive_options(scratch: &Scratch, identity: &Identity, token: &Token) ->
 pub fn send_options(sources: &[&Path], port: u16, token: &Token) -> SendOptions {
     SendOptions {
         sources: sources.iter().map(|path| path.to_path_buf()).collect(),
+        rename: None,
         selection: Selection::default(),
         to: Remote { host: "127.0.0.1".into(), port },
         credential: Credential::Token(token.clone()),
@@ -124,6 +126,7 @@ pub fn serve_options(directory: &Path, identity: &Identity, token: &Token) -> Se
         port: 0,
         identity: identity.clone(),
         token: Some(token.clone()),
+        holder: None,
         authorized: Vec::new(),
         once: true,
     }
