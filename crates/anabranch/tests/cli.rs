@@ -416,3 +416,26 @@ fn a_token_lets_one_host_get_something_once() {
     let (code, _, stderr) = near.run(&["get", "data", "--from", &address_too, "--overwrite"]);
     assert!(code != 0 && stderr.contains("offers none"), "{code}: {stderr}");
 }
+
+#[test]
+fn a_get_that_is_killed_goes_on_where_it_was() {
+    let (near, far) = (Home::new(), Home::new());
+    let folder = far.0.join("offered");
+    fs::create_dir_all(&folder).unwrap();
+    let bytes: Vec<u8> = (0..12_000_000u32).map(|i| i.wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect();
+    fs::write(folder.join("data"), &bytes).unwrap();
+    let token = far.0.join("token");
+    let (_serving, address) = server(&far, &folder, &["--token-out", token.to_str().unwrap()]);
+    let get = ["get", "data", "--from", &address, "--json", "--token-file", token.to_str().unwrap()];
+    let slow = [&get[..], &["--max-rate", "30mbit"]].concat();
+    let mut killed = Running(near.command(&slow).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    std::thread::sleep(std::time::Duration::from_millis(1_500));
+    killed.0.kill().unwrap();
+    killed.0.wait().unwrap();
+    assert!(!near.0.join("data").exists());
+    let (code, stdout, stderr) = near.run(&get);
+    assert_eq!(code, 0, "{stderr}");
+    assert!(fs::read(near.0.join("data")).unwrap() == bytes);
+    let started = stdout.lines().find(|line| line.contains("\"started\"")).unwrap();
+    assert!(!started.contains("\"resumed\":0"), "{started}");
+}
