@@ -278,6 +278,26 @@ async fn a_restarted_server_is_found_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_cap_ends_a_fetch_and_what_came_is_kept() {
+    let scratch = Scratch::new("fetch-cap");
+    let (identity, token) = parties();
+    let folder = offered(&scratch);
+    let file = scratch.file("offered/data", 20_000_000);
+    let serving = Serving::start(serve_options(&folder, &identity, &token)).await;
+    let mut options = fetch_options(&scratch, &["data"], serving.port, &token);
+    options.usage = Some(scratch.0.join("usage"));
+    options.max_rate = Some(Timetable::always(Rate::mbit(80)));
+    options.paths = vec!["lo,cap=8MB/month".parse().expect("a path")];
+    let error = fetch(options.clone()).await.expect_err("it has a cap");
+    let Error::UsedUp { done, .. } = error else { panic!("{error}") };
+    assert!((4_000_000..8_000_000).contains(&done.0), "{done}");
+    options.paths = vec![PathSpec::over("lo")];
+    let got = fetch(options).await.expect("fetched");
+    assert!(same(&scratch.inbox().join("data"), &file));
+    assert!(got.moved.0 < 16_500_000, "{} came again", got.moved);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_source_that_changes_is_said_to() {
     let scratch = Scratch::new("fetch-changes");
     let (identity, token) = parties();
