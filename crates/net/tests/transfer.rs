@@ -8,10 +8,8 @@ use std::time::Duration;
 
 use common::{
     Receiving, Scratch, Serving, fetch, fetch_options, parties, receive_options, send, send_options, serve_options,
-    unheard,
 };
 use net::{Credential, Error, Identity, PathSpec, Remote, Timetable, Token};
-use tokio::time::timeout;
 use units::{Rate, Span};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -142,13 +140,13 @@ async fn a_stopped_sender_goes_on_where_it_was() {
     let scratch = Scratch::new("resume");
     let (identity, token) = parties();
     let file = scratch.file("data", 20_000_000);
-    let receiving = Receiving::start(receive_options(&scratch, &identity, &token)).await;
+    let mut receiving = Receiving::start(receive_options(&scratch, &identity, &token)).await;
     let mut options = send_options(&[&file], receiving.port, &token);
     options.max_rate = Some(Timetable::always(Rate::mbit(80)));
-    let (events, _heard) = unheard();
-    // A second at 10 MB/s, and then the sender is gone.
-    let cut = timeout(Duration::from_secs(1), net::send(options.clone(), events)).await;
-    assert!(cut.is_err(), "it was to be interrupted");
+    tokio::select! {
+        ended = send(options.clone()) => panic!("it was to be interrupted: {ended:?}"),
+        () = receiving.has(9_000_000) => {}
+    }
     options.max_rate = None;
     let sent = send(options).await.expect("sent");
     receiving.outcome().await.expect("received");
@@ -161,12 +159,12 @@ async fn a_restarted_receiver_is_found_again() {
     let scratch = Scratch::new("receiver");
     let (identity, token) = parties();
     let file = scratch.file("data", 20_000_000);
-    let receiving = Receiving::start(receive_options(&scratch, &identity, &token)).await;
+    let mut receiving = Receiving::start(receive_options(&scratch, &identity, &token)).await;
     let port = receiving.port;
     let mut options = send_options(&[&file], port, &token);
     options.max_rate = Some(Timetable::always(Rate::mbit(80)));
     let sending = tokio::spawn(send(options));
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    receiving.has(9_000_000).await;
     receiving.task.abort();
     drop(receiving.events);
     let mut again = receive_options(&scratch, &identity, &token);

@@ -13,7 +13,6 @@ use std::time::Duration;
 use common::{Receiving, Scratch, parties, receive_options, send, send_options, unheard};
 use net::{Error, Event, SendOptions, Summary, Timetable};
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
-use tokio::time::timeout;
 use units::Rate;
 
 /// What is at a path.
@@ -385,12 +384,13 @@ async fn a_stopped_sender_of_a_tree_goes_on_where_it_was() {
     let scratch = Scratch::new("tree-resume");
     let (root, size) = much(&scratch);
     let (identity, token) = parties();
-    let receiving = Receiving::start(receive_options(&scratch, &identity, &token)).await;
+    let mut receiving = Receiving::start(receive_options(&scratch, &identity, &token)).await;
     let mut options = send_options(&[&root], receiving.port, &token);
     options.max_rate = Some(Timetable::always(Rate::mbit(80)));
-    let (events, _heard) = unheard();
-    let cut = timeout(Duration::from_millis(1_300), net::send(options.clone(), events)).await;
-    assert!(cut.is_err(), "it was to be interrupted");
+    tokio::select! {
+        ended = send(options.clone()) => panic!("it was to be interrupted: {ended:?}"),
+        () = receiving.has(12_000_000) => {}
+    }
     // One file changed meanwhile: the others are none the worse for it.
     fs::write(root.join("small/1999"), "changed").expect("changed");
     options.max_rate = None;
@@ -407,12 +407,12 @@ async fn a_receiver_that_starts_again_goes_on_with_a_tree() {
     let scratch = Scratch::new("tree-receiver");
     let (root, size) = much(&scratch);
     let (identity, token) = parties();
-    let receiving = Receiving::start(receive_options(&scratch, &identity, &token)).await;
+    let mut receiving = Receiving::start(receive_options(&scratch, &identity, &token)).await;
     let port = receiving.port;
     let mut options = send_options(&[&root], port, &token);
     options.max_rate = Some(Timetable::always(Rate::mbit(80)));
     let sending = tokio::spawn(send(options));
-    tokio::time::sleep(Duration::from_millis(1_300)).await;
+    receiving.has(12_000_000).await;
     receiving.task.abort();
     drop(receiving.events);
     let mut again = receive_options(&scratch, &identity, &token);

@@ -99,6 +99,20 @@ impl Receiving {
         Receiving { port: addresses[0].port(), task, events }
     }
 
+    /// Waits until so many bytes are there: a moment that does not depend on how busy the machine is.
+    pub async fn has(&mut self, bytes: u64) {
+        let there = async {
+            loop {
+                match self.events.recv().await {
+                    Some(Event::Progress(progress)) if progress.done.0 >= bytes => return,
+                    Some(_) => {}
+                    None => panic!("it ended before {bytes} bytes were there"),
+                }
+            }
+        };
+        timeout(Duration::from_secs(30), there).await.expect("it gets on");
+    }
+
     pub async fn outcome(self) -> Result<Summary, Error> {
         timeout(Duration::from_secs(30), self.task).await.expect("it ends").expect("it does not panic")
     }
