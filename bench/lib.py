@@ -337,7 +337,8 @@ def need_root():
 
 
 class Process:
-    """A program in a network namespace, its standard output and error in files of `folder`; killed when the context ends.
+    """A program in a network namespace (or, of the name None, in none of its own), its standard output and error in files of `folder`;
+    killed when the context ends.
 
     `peak` is the most memory that it had as of the last look, in bytes; whoever waits looks all the time.
     """
@@ -349,7 +350,7 @@ class Process:
         self.peak = 0
         with open(self.out, "wb") as out, open(self.err, "wb") as err:
             self._child = subprocess.Popen(
-                ["ip", "netns", "exec", namespace, *map(str, command)],
+                [*(["ip", "netns", "exec", namespace] if namespace else []), *map(str, command)],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
