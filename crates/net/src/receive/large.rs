@@ -72,11 +72,11 @@ impl Part {
             let path = &shown;
             move |source: io::Error| Error::Disk { action, path: path.clone(), source }
         };
-        let journal_file = staging.open_own(&journal_name).map_err(failed("begin"))?;
+        let journal_file = staging.open_lasting(&journal_name).map_err(failed("begin"))?;
         flock(&journal_file, FlockOperation::NonBlockingLockExclusive)
             .map_err(|_| io::Error::new(io::ErrorKind::ResourceBusy, "another transfer is writing it"))
             .map_err(failed("write"))?;
-        let file = staging.open_own(&name).map_err(failed("begin"))?;
+        let file = staging.open_lasting(&name).map_err(failed("begin"))?;
         let extent = packing.layout().object_extent(object).expect("an object of the layout");
         let place = Place { packing: Arc::clone(packing), extent };
         let header = Header {
@@ -190,11 +190,15 @@ fn reopen(mut journal: &File, file: &File, wanted: &Header, place: &Place) -> io
     let mut bytes = vec![0; MAX_HEADER_LEN];
     let length = read_up_to(journal, &mut bytes)?;
     let Ok((header, format, used)) = Journal::open(&bytes[..length]) else { return Ok((None, Vec::new())) };
-    let same = header.size == wanted.size && header.mtime_nanos == wanted.mtime_nanos && header.name == wanted.name;
+    let same = header.size == wanted.size
+        && header.mtime_nanos == wanted.mtime_nanos
+        && header.name == wanted.name
+        && header.sender == wanted.sender;
     if !same {
         return Ok((None, Vec::new()));
     }
-    let mut position = used as u64;
+    // Where the next piece begins, and where the last good record ends.
+    let (mut position, mut end) = (used as u64, used as u64);
     let mut held = Vec::new();
     let mut buffer = Vec::new();
     let mut chunk = vec![0; RECORD_LEN * 1_024];
@@ -209,14 +213,17 @@ fn reopen(mut journal: &File, file: &File, wanted: &Header, place: &Place) -> io
                 held.push((record.block, record.cv));
             }
         }
-        position += records.used() as u64;
-        if records.used() < chunk.len() {
+        if records.used() > 0 {
+            end = position + records.used() as u64;
+        }
+        if length < chunk.len() {
             break;
         }
+        position += length as u64;
     }
     // A torn end is cut off, so that the next record follows a good one.
-    journal.set_len(position)?;
-    journal.seek(SeekFrom::Start(position))?;
+    journal.set_len(end)?;
+    journal.seek(SeekFrom::Start(end))?;
     held.sort_by_key(|(block, _)| *block);
     held.dedup_by_key(|(block, _)| *block);
     Ok((Some(format), held))
