@@ -1,4 +1,5 @@
-//! What the fuzz targets do with their input. A test of the scenarios' crate (`fuzz_seeds`) does the same with all seeds.
+//! What the fuzz targets of the simulator, and of what is on the wire, do with their input. A test of the scenarios' crate (`fuzz_seeds`) does the
+//! same with all seeds.
 
 use std::str;
 
