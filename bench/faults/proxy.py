@@ -21,14 +21,18 @@ class Proxy:
         self._to_corrupt = None
         self.corrupted = False
         self._listener = socket.create_server((host, port), backlog=64)
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._accepting = threading.Thread(target=self._accept, daemon=True)
+        self._accepting.start()
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
+        # Closing alone would not wake who accepts, and leave the port in use.
+        self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self.restore()
+        self._accepting.join()
         self.reset()
 
     def _accept(self):
