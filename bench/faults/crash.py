@@ -253,84 +253,98 @@ class Recording:
 
     def leave(self, cut, random, to):
         """Makes in the empty folder `to` what a power loss at the cut may leave."""
-        kept = random.choice([0.0, 0.05, 0.5, 0.5, 0.9, 0.95, 1.0])
-        everything = max((start for start, end in self.sync_all if end < cut), default=-1)
-        names = {}
-        for naming in self.names:
-            if naming.start >= cut:
-                continue
-            # A rename lasts when the folder that it leads to was synced.
-            lasts = naming.end < max(everything, _synced(naming.sets[0][0], cut, True))
-            if lasts or random.random() < kept:
-                for folder, name, inode in naming.sets:
-                    names.setdefault(folder.number, {})[name] = inode
-        made = {}
-        later = []
-        self._make(self.top, names, to, lambda inode, metadata: max(everything, _synced(inode, cut, metadata)), cut, kept, random, made, later)
-        for path, mode in later:
-            os.chmod(path, mode)
+        _PowerLoss(self, cut, random).make(to)
 
-    def _make(self, folder, names, to, synced, cut, kept, random, made, later):
-        for name, inode in names.get(folder.number, {}).items():
+
+class _PowerLoss:
+    """One of the folders that a power loss at a cut may leave: what is sure to last, and of all else what chance keeps."""
+
+    def __init__(self, recording, cut, random):
+        self.recording, self.cut, self.random = recording, cut, random
+        self.kept = random.choice([0.0, 0.05, 0.5, 0.5, 0.9, 0.95, 1.0])
+        self.everything = max((start for start, end in recording.sync_all if end < cut), default=-1)
+        self.names = {}
+        # Where an inode was made first: its other names are links to that.
+        self.made = {}
+
+    def make(self, to):
+        for naming in self.recording.names:
+            # A rename lasts when the folder that it leads to was synced.
+            if naming.start < self.cut and (naming.end < self._sure(naming.sets[0][0], True) or self._is_kept()):
+                for folder, name, inode in naming.sets:
+                    self.names.setdefault(folder.number, {})[name] = inode
+        self._make_folder(self.recording.top, to)
+
+    def _is_kept(self):
+        return self.random.random() < self.kept
+
+    def _sure(self, inode, metadata):
+        """The moment before which what was done to the inode is sure to last."""
+        own = (start for start, end, has in inode.syncs if end < self.cut and (has or not metadata))
+        return max(self.everything, max(own, default=-1))
+
+    def _make_folder(self, folder, to):
+        for name, inode in self.names.get(folder.number, {}).items():
             if inode is None:
                 continue
             path = os.path.join(to, name)
-            if inode.number in made and inode.kind != "folder":
-                os.link(made[inode.number], path, follow_symlinks=False)
+            if inode.number in self.made:
+                os.link(self.made[inode.number], path, follow_symlinks=False)
                 continue
-            made[inode.number] = path
+            self.made[inode.number] = path
             if inode.kind == "link":
                 os.symlink(inode.target, os.fsencode(path))
+                self._set_time(inode, path)
             elif inode.kind == "folder":
                 os.mkdir(path)
-                self._make(inode, names, path, synced, cut, kept, random, made, later)
-                later.append((path, _last(inode, "mode", synced(inode, True), cut, kept, random, 0o700)))
+                self._make_folder(inode, path)
+                os.chmod(path, self._last(inode, "mode", True, 0o700))
             else:
-                self._fill(inode, path, synced, cut, kept, random)
+                self._make_file(inode, path)
 
-    def _fill(self, inode, path, synced, cut, kept, random):
-        content, metadata = synced(inode, False), synced(inode, True)
-        size = _last(inode, "size", content, cut, kept, random, 0)
+    def _make_file(self, inode, path):
+        content = self._sure(inode, False)
+        size = self._last(inode, "size", False, 0)
         pages = {}
         for change in inode.changes:
-            if change.what[0] == "write" and change.start < cut:
+            if change.what[0] == "write" and change.start < self.cut:
                 _, offset, length, data = change.what
                 for page in range(offset // PAGE, -(-(offset + length) // PAGE)):
                     pages.setdefault(page, []).append((change.end < content, offset, length, data))
         with open(path, "wb") as out:
             out.truncate(size)
             for page, writes in pages.items():
-                sure = max((index + 1 for index, write in enumerate(writes) if write[0]), default=0)
-                last = len(writes) if random.random() < kept else random.randint(sure, len(writes) - 1) if sure < len(writes) else sure
-                for _, offset, length, data in writes[:last]:
+                for _, offset, length, data in writes[: self._how_many([is_sure for is_sure, *_ in writes])]:
                     start, end = max(offset, page * PAGE), min(offset + length, (page + 1) * PAGE, size)
                     if start < end:
                         out.seek(start)
                         out.write(self._data(inode, offset, data, start, end))
-        os.chmod(path, _last(inode, "mode", metadata, cut, kept, random, 0o600))
-        time = _last(inode, "time", metadata, cut, kept, random, None)
+        os.chmod(path, self._last(inode, "mode", True, 0o600))
+        self._set_time(inode, path)
+
+    def _how_many(self, are_sure):
+        """How many of some changes to the same thing are there: those that are sure, and perhaps later ones."""
+        sure = max((index + 1 for index, is_sure in enumerate(are_sure) if is_sure), default=0)
+        return len(are_sure) if self._is_kept() else self.random.randint(sure, max(sure, len(are_sure) - 1))
+
+    def _last(self, inode, kind, metadata, otherwise):
+        """What is left of a length, a mode or a time: as of the last sync, or any later one."""
+        changes = [change for change in inode.changes if change.what[0] == kind and change.start < self.cut]
+        sure = self._sure(inode, metadata)
+        left = self._how_many([change.end < sure for change in changes])
+        return changes[left - 1].what[1] if left > 0 else otherwise
+
+    def _set_time(self, inode, path):
+        time = self._last(inode, "time", True, None)
         if time is not None:
-            os.utime(path, ns=(time, time))
+            os.utime(path, ns=(time, time), follow_symlinks=False)
 
     def _data(self, inode, offset, data, start, end):
         if data is not None:
             return data[start - offset : end - offset]
-        with open(os.path.join(self.source, inode.final), "rb") as source:
+        with open(os.path.join(self.recording.source, inode.final), "rb") as source:
             return os.pread(source.fileno(), end - start, start)
 
 
 def _writes(changes):
     return [what for what in changes if what[0] == "write"]
-
-
-def _synced(inode, cut, metadata):
-    """The last moment before which what was done to the inode is sure to last, by syncs of its own."""
-    return max((start for start, end, has in inode.syncs if end < cut and (has or not metadata)), default=-1)
-
-
-def _last(inode, kind, until, cut, kept, random, otherwise):
-    """What is left of a length, a mode or a time: as of the last sync, or any later one."""
-    changes = [change for change in inode.changes if change.what[0] == kind and change.start < cut]
-    sure = sum(1 for change in changes if change.end < until)
-    index = len(changes) if random.random() < kept else random.randint(sure, len(changes))
-    return changes[index - 1].what[1] if index > 0 else otherwise

@@ -134,6 +134,10 @@ impl Site {
                 staging::finish(&file, entry).map_err(failed)?;
             }
         }
+        if self.tree.entries().iter().any(|entry| matches!(entry.kind, Kind::HardLink { .. })) {
+            // A second name that outlives the first would be somebody else's file to the next attempt.
+            self.sync_folders(&std::mem::take(&mut settled.folders))?;
+        }
         for (index, entry) in self.tree.entries().iter().enumerate() {
             if let Kind::HardLink { to } = entry.kind {
                 settled.changed |= self.link(&mut parents, index, &self.tree.entries()[to as usize].path)?;
