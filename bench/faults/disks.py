@@ -45,10 +45,13 @@ def _flip(partial, draw):
     if not files:
         return 0
     victim = draw.choice(files)
-    at = draw.randrange(victim.stat().st_size)
-    with contextlib.suppress(FileNotFoundError), open(victim, "r+b") as file:
+    old, at = b"", 0
+    with contextlib.suppress(OSError), open(victim, "r+b") as file:
         before = os.fstat(file.fileno())
-        old = os.pread(file.fileno(), draw.randint(1, 5_000), at)
+        # A disk has nothing of a hole that could change.
+        at = os.lseek(file.fileno(), draw.randrange(before.st_size), os.SEEK_DATA)
+        end = os.lseek(file.fileno(), at, os.SEEK_HOLE)
+        old = os.pread(file.fileno(), min(draw.randint(1, 5_000), end - at), at)
         os.pwrite(file.fileno(), bytes(byte ^ draw.randint(1, 255) for byte in old), at)
         # As a disk does it: no time changes.
         os.utime(victim, ns=(before.st_atime_ns, before.st_mtime_ns))

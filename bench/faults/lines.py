@@ -52,6 +52,8 @@ def _blacked_out(ends, source, moment, kind, draw):
             if kind != "all":
                 return None, _survived(ends, source, sender, receiver)
             time.sleep(0.5)
+            # On a busy machine it may not listen to signals before that.
+            sender.wait_for("progress", world.TIMEOUT)
             sender.signal(signal.SIGINT)
             world.finish(sender, 0, 130)
             if sender.code == 0:
