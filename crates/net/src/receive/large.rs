@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
+use rustix::io::Errno;
 use transfer::digest::{Merge, block_cv};
 use transfer::journal::{Header, Journal, MAX_HEADER_LEN, RECORD_LEN, Record};
 use transfer::{BLOCK, Cv, Extent, Packing};
@@ -145,7 +146,25 @@ impl Part {
     /// Gives the complete file its mode and times.
     pub(crate) fn finish(&self, entry: &manifest::File) -> Result<(), Error> {
         self.file.set_len(entry.size).map_err(|source| self.failed("set the length of", source))?;
+        self.empty_holes(entry).map_err(|source| self.failed("make the holes of", source))?;
         staging::finish(&self.file, entry).map_err(|source| self.failed("set mode and time of", source))
+    }
+
+    /// Makes holes of what holds no data: nobody hashes that, and something may have been written there since an earlier attempt.
+    fn empty_holes(&self, entry: &manifest::File) -> io::Result<()> {
+        let mut at = 0;
+        for (offset, len) in entry.extents().chain([(entry.size, 0)]) {
+            if offset > at {
+                let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+                match fallocate(&self.file, flags, at, offset - at) {
+                    // A file system without holes.
+                    Ok(()) | Err(Errno::OPNOTSUPP) => {}
+                    Err(errno) => return Err(errno.into()),
+                }
+            }
+            at = offset + len;
+        }
+        Ok(())
     }
 
     /// Brings all of the file to the disk.

@@ -168,6 +168,27 @@ fn a_corrupt_journal_record_costs_its_block_only() {
     }
 }
 
+#[test]
+fn what_was_written_into_holes_of_a_part_is_gone() {
+    let scratch = Scratch::new("holes");
+    let entry = File { size: 5 * BLOCK, data: Some(vec![(BLOCK, BLOCK + 1), (4 * BLOCK, 10)]), ..file(0) };
+    let tree = tree(&[("disk.img", entry.clone())]);
+    let (part, _) = part(&site(&scratch, &tree, false), 1).unwrap();
+    let content = content(BLOCK + 11);
+    part.write(0, &content).unwrap();
+    let path = scratch.0.join(".anabranch-partial").join(&part.name);
+    let rot = fs::OpenOptions::new().write(true).open(&path).unwrap();
+    for at in [0, 3 * BLOCK, 5 * BLOCK - 5] {
+        std::os::unix::fs::FileExt::write_all_at(&rot, b"rot", at).unwrap();
+    }
+    part.finish(&entry).unwrap();
+    let block = usize::try_from(BLOCK).unwrap();
+    let mut expected = vec![0; 5 * block];
+    expected[block..=2 * block].copy_from_slice(&content[..=block]);
+    expected[4 * block..4 * block + 10].copy_from_slice(&content[block + 1..]);
+    assert!(fs::read(&path).unwrap() == expected);
+}
+
 /// Were the name lost with the power and the journal not there, all of the file would be sent again.
 #[test]
 fn a_journal_outlives_the_sync_of_its_files_name() {
