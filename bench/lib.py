@@ -337,7 +337,8 @@ def need_root():
 
 
 class Process:
-    """A program in a network namespace, its standard output and error in files of `folder`; killed when the context ends.
+    """A program in a network namespace (or, of the name None, in none of its own), its standard output and error in files of `folder`;
+    killed when the context ends.
 
     `peak` is the most memory that it had as of the last look, in bytes; whoever waits looks all the time.
     """
@@ -349,7 +350,7 @@ class Process:
         self.peak = 0
         with open(self.out, "wb") as out, open(self.err, "wb") as err:
             self._child = subprocess.Popen(
-                ["ip", "netns", "exec", namespace, *map(str, command)],
+                [*(["ip", "netns", "exec", namespace] if namespace else []), *map(str, command)],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
@@ -495,6 +496,27 @@ def median(values):
     return statistics.median(values)
 
 
+def need_fuzzer():
+    """Ends the script if there is no cargo-fuzz."""
+    if shutil.which("cargo-fuzz") is None:
+        sys.exit("cargo-fuzz is missing: cargo install cargo-fuzz, and rustup toolchain install nightly")
+
+
+def fuzz(target, seconds):
+    """How many inputs were run, and whether none was too much for the target."""
+    corpus = ROOT / "fuzz" / "corpus" / target
+    corpus.mkdir(parents=True, exist_ok=True)
+    command = ["cargo", "+nightly", "fuzz", "run", target, str(corpus), str(ROOT / "fuzz" / "seeds" / target)]
+    command += ["--", f"-max_total_time={seconds}", "-print_final_stats=1"]
+    if target in ("scenario", "network"):
+        command.append(f"-dict={ROOT / 'fuzz' / 'toml.dict'}")
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    runs = re.search(r"stat::number_of_executed_units:\s+(\d+)", done.stderr)
+    if done.returncode != 0 or runs is None:
+        say(f"{target}:\n{done.stderr[-4000:]}")
+    return int(runs[1]) if runs else 0, done.returncode == 0
+
+
 class Bars:
     """Collects figures and what is wanted of them, and prints one line each at the end."""
 
@@ -521,6 +543,12 @@ class Bars:
     def failed(self, name):
         """A bar without a figure."""
         self.true(name, "failed", "a figure", False)
+
+    def fuzzed(self, target, seconds):
+        """Runs a fuzz target so long; it is to find nothing."""
+        runs, is_good = fuzz(target, seconds)
+        say(f"fuzz target {target}: {runs} inputs in {seconds} s")
+        self.at_most(f"fuzz target {target}: crashes, hangs and leaks", 0 if is_good else 1, 0)
 
     def _add(self, name, figure, wanted, ok, unit):
         self.lines.append((name, f"{figure:.4g}{unit}", wanted + unit, ok))

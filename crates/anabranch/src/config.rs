@@ -201,6 +201,28 @@ mod tests {
         assert_eq!(Config::parse(""), Ok(Config::default()));
     }
 
+    /// Every text that is one edit away is a configuration, or a message with a line of it.
+    #[test]
+    fn any_edit_is_read_or_named() {
+        let source = "progress = \"plain\"\n[send]\npaths = [\"wlan0\", \"wwan0,backup,max=5 Mbit/s,cap=10GB/month\"]\n\
+                      max-rate = \"08:00,10mbit Mon-18:00,off\"\npatience = \"10 min\"\nverify = true\n[receive]\n\
+                      listen = [\"192.0.2.1\", \"[2001:db8::1]:9000\"]\nport = 7000\n";
+        assert!(Config::parse(source).is_ok());
+        let lines = source.lines().count() + 1;
+        for at in 0..source.len() {
+            for with in ["", "\"", "]", "=", "\n", "0", "-", "e9", ":", ",", "ü", "\u{0}"] {
+                for kept in [at, at + 1] {
+                    let text = [&source[..at], with, &source[kept..]].concat();
+                    if let Err(why) = Config::parse(&text) {
+                        let line = why.strip_prefix("line ").and_then(|rest| rest.split_once(": ")).expect("a line");
+                        let number: usize = line.0.parse().expect("its number");
+                        assert!((1..=lines + 1).contains(&number) && !line.1.is_empty(), "{text}: {why}");
+                    }
+                }
+            }
+        }
+    }
+
     #[test]
     fn every_mistake_names_its_line() {
         for (source, expected) in [

@@ -235,6 +235,7 @@ mod tests {
         assert!(List::Receivers.parse("nas.example").unwrap().is_err());
         assert!(List::Receivers.parse(&format!("a b {fingerprint}")).unwrap().is_err());
     }
+
     #[test]
     fn rights_read_back_and_mistakes_are_named() {
         let fingerprint = net::Identity::generate().unwrap().fingerprint();
@@ -253,6 +254,24 @@ mod tests {
         ] {
             let error = parse(line).unwrap_err();
             assert!(error.contains(why), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn any_edit_of_a_line_is_a_peer_or_a_message() {
+        let fingerprint = net::Identity::generate().unwrap().fingerprint();
+        let line = format!("nas.example {fingerprint}");
+        for at in 0..line.len() {
+            for with in ["", " ", "#", "ü", "=", "1", "\t\u{0}"] {
+                for kept in [at, at + 1] {
+                    let text = [&line[..at], with, &line[kept..]].concat();
+                    for list in [List::Receivers, List::Senders] {
+                        if let Some(Err(why)) = list.parse(&text) {
+                            assert!(!why.is_empty(), "{text}");
+                        }
+                    }
+                }
+            }
         }
     }
 }

@@ -24,6 +24,8 @@ pub(crate) struct Conn {
     /// What was read from the socket and not yet taken by TLS.
     raw: Raw,
     closed: bool,
+    /// Bytes put on their way since nothing waited to be written.
+    backlog: usize,
 }
 
 /// Why a connection is of no more use.
@@ -55,7 +57,16 @@ pub(crate) enum ConnError {
 impl Conn {
     /// Wraps a connected socket; nothing is sent before [`Conn::handshake`].
     pub(crate) fn new(stream: TcpStream, tls: Connection) -> Conn {
-        Conn { stream, tls, inbox: Vec::new(), parsed: 0, scratch: Vec::new(), raw: Raw::default(), closed: false }
+        Conn {
+            stream,
+            tls,
+            inbox: Vec::new(),
+            parsed: 0,
+            scratch: Vec::new(),
+            raw: Raw::default(),
+            closed: false,
+            backlog: 0,
+        }
     }
 
     /// The socket, for its options.
@@ -89,6 +100,7 @@ impl Conn {
         self.scratch.clear();
         frame.emit(&mut self.scratch);
         self.tls.writer().write_all(&self.scratch).expect("the TLS buffer has no limit");
+        self.backlog += self.scratch.len();
     }
 
     /// Puts a frame on its way that the caller has in two parts, without copying them together.
@@ -96,6 +108,7 @@ impl Conn {
         let parts = [io::IoSlice::new(header), io::IoSlice::new(payload)];
         let taken = self.tls.writer().write_vectored(&parts).expect("the TLS buffer has no limit");
         assert_eq!(taken, header.len() + payload.len(), "the TLS buffer has no limit");
+        self.backlog += taken;
     }
 
     /// Whether bytes wait to be written.
@@ -113,7 +126,18 @@ impl Conn {
                 Err(error) => return Err(error.into()),
             }
         }
+        self.backlog = 0;
         Ok(true)
+    }
+
+    /// About how many bytes of frames wait for a peer that does not read: none, if it ever read everything since.
+    pub(crate) fn backlog(&self) -> usize {
+        self.backlog
+    }
+
+    /// Waits until some of what waits can be written.
+    pub(crate) async fn writable(&self) -> io::Result<()> {
+        self.stream.writable().await
     }
 
     /// Reads what has arrived, at most about `limit` bytes of plaintext at a time; returns how many bytes came, zero when

@@ -97,7 +97,11 @@ pub enum Error {
         detail: String,
     },
     /// The receiving disk refused.
-    #[error("cannot {action} {path}: {source}; what arrived so far is kept", path = path.display())]
+    #[error(
+        "cannot {action} {path}: {source}; what arrived so far is kept: {} and run the same commands again to go on from there",
+        remedy(source),
+        path = path.display()
+    )]
     Disk {
         /// "write", "rename", …
         action: &'static str,
@@ -171,5 +175,15 @@ impl Error {
             Error::System { .. } => 10,
             Error::UsedUp { .. } => 11,
         }
+    }
+}
+
+/// What whoever owns a disk can do about an error of it.
+fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "make room",
+        io::ErrorKind::ReadOnlyFilesystem => "make it writable",
+        io::ErrorKind::PermissionDenied => "allow it",
+        _ => "mend that",
     }
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 #[expect(unreachable_pub, reason = "under the fuzzer it is a crate")]
-#[path = "../../../fuzz/src/lib.rs"]
+#[path = "../../../fuzz/src/simulations.rs"]
 mod targets;
 
 fn root() -> PathBuf {

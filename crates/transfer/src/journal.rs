@@ -7,9 +7,10 @@
 //! ```
 //!
 //! Numbers are little-endian. A check is the first 8 bytes of BLAKE3: of the header before it, or of the header's check
-//! followed by the record, so that records of another journal do not pass. Records are appended only. A torn tail is
-//! what a crash leaves and is ignored; the first record that fails its check ends the journal, and what follows it is
-//! transferred again.
+//! followed by the record, so that records of another journal do not pass. Records are appended only, each at a multiple
+//! of its length behind the header. A power loss may leave any of those that were not synced, a bad disk may change any:
+//! a record that fails its check is passed over, and its block is transferred again. What follows the last good one is
+//! ignored.
 
 use alloc::vec::Vec;
 
@@ -129,7 +130,7 @@ impl Journal {
     /// If its header cannot be used. Records are never an error: the usable ones come first.
     pub fn parse(bytes: &[u8]) -> Result<Parsed<'_>, JournalError> {
         let (header, journal, len) = parse_header(bytes)?;
-        Ok(Parsed { header, records: Records { journal, bytes: &bytes[len..], used: len } })
+        Ok(Parsed { header, records: Records { journal, bytes: &bytes[len..], read: len, used: len } })
     }
 
     /// Reads a journal's header from its first bytes (at least [`MAX_HEADER_LEN`], or all there are) and says how long
@@ -144,7 +145,7 @@ impl Journal {
     /// The records in a piece of the journal that begins at a record.
     #[must_use]
     pub fn records<'a>(&self, bytes: &'a [u8]) -> Records<'a> {
-        Records { journal: self.clone(), bytes, used: 0 }
+        Records { journal: self.clone(), bytes, read: 0, used: 0 }
     }
 }
 
@@ -157,16 +158,18 @@ pub struct Parsed<'a> {
     pub records: Records<'a>,
 }
 
-/// The usable records of a journal, in the order they were written; ends at a torn or corrupt one.
+/// The usable records of a journal, in the order they were written; corrupt ones are passed over.
 #[derive(Clone, Debug)]
 pub struct Records<'a> {
     journal: Journal,
     bytes: &'a [u8],
+    /// How many bytes were read, and how many as of the end of the last good record.
+    read: usize,
     used: usize,
 }
 
 impl Records<'_> {
-    /// How many bytes are good so far: to append to the journal, cut it there first (once all records were taken).
+    /// Where the last good record ends, in bytes: to append to the journal, cut it there first (once all records were taken).
     #[must_use]
     pub fn used(&self) -> usize {
         self.used
@@ -183,15 +186,16 @@ impl Iterator for Records<'_> {
     type Item = Record;
 
     fn next(&mut self) -> Option<Record> {
-        let (bytes, rest) = self.bytes.split_first_chunk::<RECORD_LEN>()?;
-        let record = Record { block: u64::from_le_bytes(array(bytes, 0)), cv: Cv(array(bytes, 8)) };
-        if record.block >= self.journal.blocks || self.journal.record(record) != *bytes {
-            self.bytes = &[];
-            return None;
+        loop {
+            let (bytes, rest) = self.bytes.split_first_chunk::<RECORD_LEN>()?;
+            self.bytes = rest;
+            self.read += RECORD_LEN;
+            let record = Record { block: u64::from_le_bytes(array(bytes, 0)), cv: Cv(array(bytes, 8)) };
+            if record.block < self.journal.blocks && self.journal.record(record) == *bytes {
+                self.used = self.read;
+                return Some(record);
+            }
         }
-        self.bytes = rest;
-        self.used += RECORD_LEN;
-        Some(record)
     }
 }
 
@@ -301,12 +305,19 @@ mod tests {
     }
 
     #[test]
-    fn a_corrupt_record_ends_it() {
+    fn a_corrupt_record_costs_its_block_only() {
         for bit in 0..RECORD_LEN * 8 {
             let mut bytes = written(&[3, 0, 10]);
             let at = bytes.len() - 2 * RECORD_LEN + bit / 8;
             bytes[at] ^= 1 << (bit % 8);
-            assert_eq!(blocks(&bytes), [3], "bit {bit}");
+            assert_eq!(blocks(&bytes), [3, 10], "bit {bit}");
+            let mut records = Journal::parse(&bytes).expect("a good header").records;
+            assert_eq!(records.by_ref().count(), 2);
+            assert_eq!(records.used(), bytes.len());
+            // Nothing good follows a corrupt last one: the next takes its place.
+            let mut records = Journal::parse(&bytes[..bytes.len() - RECORD_LEN]).expect("a good header").records;
+            assert_eq!(records.by_ref().count(), 1);
+            assert_eq!(records.used(), bytes.len() - 2 * RECORD_LEN);
         }
     }
 
@@ -320,7 +331,7 @@ mod tests {
 
     #[test]
     fn blocks_beyond_the_file_do_not_pass() {
-        assert_eq!(blocks(&written(&[10, 11, 1])), [10]);
+        assert_eq!(blocks(&written(&[10, 11, 1])), [10, 1]);
     }
 
     proptest! {

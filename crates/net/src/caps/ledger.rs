@@ -230,6 +230,21 @@ mod tests {
     }
 
     proptest! {
+        /// Whatever somebody wrote into it is a count, or named with its line.
+        #[test]
+        fn any_text_is_months_or_a_message(lines in prop::collection::vec("(2026-[0-9]{1,3} [0-9]{0,21})|\\PC{0,12}", 0..6)) {
+            let scratch = Scratch::new("any");
+            fs::create_dir_all(&scratch.0).expect("a folder");
+            let path = scratch.0.join("usb0");
+            fs::write(&path, lines.join("\n")).expect("a file");
+            match read(&path) {
+                Ok(months) => prop_assert!(months.len() <= lines.len() && months.is_sorted()),
+                Err(error) => prop_assert!(error.to_string().starts_with("line "), "{}", error),
+            }
+        }
+    }
+
+    proptest! {
         #![proptest_config(ProptestConfig::with_cases(32))]
 
         /// A crash between writing the new file and giving it its name leaves the old state, and no later booking minds.

@@ -1,12 +1,24 @@
 //! Servers that lie to who fetches, and clients that lie to a server.
 
+use std::fs;
 use std::ops::Range as Span;
+use std::time::Duration;
 
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::unbounded_channel;
-use wire::frame::{Ask, Hashes};
+use tokio::time::timeout;
+use transfer::digest::block_cv;
+use wire::Frame;
+use wire::frame::{AbortCode, Ask, Data, Hashes, Hello, Range, VERSION, Welcome, Wishes};
+use wire::manifest::{Entry, Kind};
 
-use super::*;
-use crate::{FetchOptions, ServeOptions, Server, Summary};
+use super::{Scratch, chunk, entry, file};
+use crate::conn::{Conn, ConnError};
+use crate::tls::{ClientTls, ServerTls};
+use crate::{
+    CongestionControl, Credential, Error, Event, FetchOptions, Identity, Remote, Selection, ServeOptions, Server,
+    Summary, Token,
+};
 
 /// A file that differs from block to block.
 fn content(size: usize) -> Vec<u8> {

@@ -27,10 +27,15 @@ pub(crate) struct Directory {
 const BELOW: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
 
 impl Directory {
-    /// Opens `path`, making it if it is not there.
+    /// Opens `path`, making it if it is not there; what is made lasts.
     pub(crate) fn open(path: &Path) -> Result<Directory, Error> {
         let failed = |source| Error::Disk { action: "open the directory", path: path.to_path_buf(), source };
+        let missing: Vec<&Path> = path.ancestors().take_while(|above| !above.exists()).collect();
         std::fs::create_dir_all(path).map_err(failed)?;
+        for made in missing {
+            let above = made.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            File::open(above).and_then(|above| above.sync_all()).map_err(failed)?;
+        }
         let fd = rustix::fs::open(path, OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
         let fd = fd.map_err(|errno| failed(errno.into()))?;
         Ok(Directory { path: path.to_path_buf(), fd })
@@ -90,6 +95,16 @@ impl Directory {
             fchmod(&fd, Mode::from_raw_mode(mode.into()))?;
         }
         Ok(!(has_mode && has_mtime))
+    }
+
+    /// Brings the names in the directory at `path` below to the disk.
+    pub(crate) fn sync_folder(&self, path: &[u8]) -> Result<(), Errno> {
+        match self.open_folder(path, OFlags::RDONLY) {
+            Ok(folder) => rustix::fs::fsync(folder),
+            // One that its owner may not read.
+            Err(Errno::ACCESS) => rustix::fs::syncfs(&self.fd),
+            Err(errno) => Err(errno),
+        }
     }
 
     /// Lets us write in the directory at `path` below, for the time being.

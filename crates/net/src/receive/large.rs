@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
+use rustix::io::Errno;
 use transfer::digest::{Merge, block_cv};
 use transfer::journal::{Header, Journal, MAX_HEADER_LEN, RECORD_LEN, Record};
 use transfer::{BLOCK, Cv, Extent, Packing};
@@ -72,11 +73,11 @@ impl Part {
             let path = &shown;
             move |source: io::Error| Error::Disk { action, path: path.clone(), source }
         };
-        let journal_file = staging.open_own(&journal_name).map_err(failed("begin"))?;
+        let journal_file = staging.open_lasting(&journal_name).map_err(failed("begin"))?;
         flock(&journal_file, FlockOperation::NonBlockingLockExclusive)
             .map_err(|_| io::Error::new(io::ErrorKind::ResourceBusy, "another transfer is writing it"))
             .map_err(failed("write"))?;
-        let file = staging.open_own(&name).map_err(failed("begin"))?;
+        let file = staging.open_lasting(&name).map_err(failed("begin"))?;
         let extent = packing.layout().object_extent(object).expect("an object of the layout");
         let place = Place { packing: Arc::clone(packing), extent };
         let header = Header {
@@ -145,7 +146,25 @@ impl Part {
     /// Gives the complete file its mode and times.
     pub(crate) fn finish(&self, entry: &manifest::File) -> Result<(), Error> {
         self.file.set_len(entry.size).map_err(|source| self.failed("set the length of", source))?;
+        self.empty_holes(entry).map_err(|source| self.failed("make the holes of", source))?;
         staging::finish(&self.file, entry).map_err(|source| self.failed("set mode and time of", source))
+    }
+
+    /// Makes holes of what holds no data: nobody hashes that, and something may have been written there since an earlier attempt.
+    fn empty_holes(&self, entry: &manifest::File) -> io::Result<()> {
+        let mut at = 0;
+        for (offset, len) in entry.extents().chain([(entry.size, 0)]) {
+            if offset > at {
+                let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+                match fallocate(&self.file, flags, at, offset - at) {
+                    // A file system without holes.
+                    Ok(()) | Err(Errno::OPNOTSUPP) => {}
+                    Err(errno) => return Err(errno.into()),
+                }
+            }
+            at = offset + len;
+        }
+        Ok(())
     }
 
     /// Brings all of the file to the disk.
@@ -190,11 +209,15 @@ fn reopen(mut journal: &File, file: &File, wanted: &Header, place: &Place) -> io
     let mut bytes = vec![0; MAX_HEADER_LEN];
     let length = read_up_to(journal, &mut bytes)?;
     let Ok((header, format, used)) = Journal::open(&bytes[..length]) else { return Ok((None, Vec::new())) };
-    let same = header.size == wanted.size && header.mtime_nanos == wanted.mtime_nanos && header.name == wanted.name;
+    let same = header.size == wanted.size
+        && header.mtime_nanos == wanted.mtime_nanos
+        && header.name == wanted.name
+        && header.sender == wanted.sender;
     if !same {
         return Ok((None, Vec::new()));
     }
-    let mut position = used as u64;
+    // Where the next piece begins, and where the last good record ends.
+    let (mut position, mut end) = (used as u64, used as u64);
     let mut held = Vec::new();
     let mut buffer = Vec::new();
     let mut chunk = vec![0; RECORD_LEN * 1_024];
@@ -209,14 +232,17 @@ fn reopen(mut journal: &File, file: &File, wanted: &Header, place: &Place) -> io
                 held.push((record.block, record.cv));
             }
         }
-        position += records.used() as u64;
-        if records.used() < chunk.len() {
+        if records.used() > 0 {
+            end = position + records.used() as u64;
+        }
+        if length < chunk.len() {
             break;
         }
+        position += length as u64;
     }
     // A torn end is cut off, so that the next record follows a good one.
-    journal.set_len(position)?;
-    journal.seek(SeekFrom::Start(position))?;
+    journal.set_len(end)?;
+    journal.seek(SeekFrom::Start(end))?;
     held.sort_by_key(|(block, _)| *block);
     held.dedup_by_key(|(block, _)| *block);
     Ok((Some(format), held))

@@ -32,7 +32,7 @@ pub(crate) use survey::Survey;
 
 /// Progress is told this often.
 const TICK: Duration = Duration::from_millis(100);
-/// What is whole or journaled is brought to the disk this often.
+/// What is whole or journaled is brought to the disk at least this often.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
 /// How long the sender may take to hear why its transfer failed.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -103,7 +103,7 @@ async fn attend(door: &Arc<Door>) -> Result<Summary, Error> {
             door.forget(&session);
             return Ok(summary(&session, &mut rates, at, sync));
         }
-        if Instant::now() >= next_sync {
+        if Instant::now() >= next_sync || session.is_much_unsynced() {
             let syncing = Arc::clone(&session);
             let synced = tokio::task::spawn_blocking(move || syncing.settle()).await.expect("syncing does not panic");
             if let Err(error) = synced {

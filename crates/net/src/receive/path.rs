@@ -14,6 +14,9 @@ use crate::conn::{Conn, ConnError};
 /// A sender that says nothing for this long is gone: it pings every second.
 const SILENCE: Duration = Duration::from_secs(30);
 
+/// A sender that does not read its acknowledgements is not read either, once so many bytes of them wait.
+const MOST_BACKLOG: usize = 1 << 20;
+
 /// Frames read before the acknowledgements leave.
 const FRAMES_A_TURN: usize = 4;
 
@@ -38,7 +41,8 @@ pub(crate) async fn serve(conn: &mut Conn, session: &Arc<Session>, name: &str) -
             }
         }
         // One frame at a time: what is read beyond it would have to be moved.
-        for _ in 0..FRAMES_A_TURN {
+        let is_heard = conn.backlog() <= MOST_BACKLOG;
+        for _ in 0..if is_heard { FRAMES_A_TURN } else { 0 } {
             if conn.try_fill(conn.missing()?)? == 0 {
                 break;
             }
@@ -84,7 +88,8 @@ pub(crate) async fn serve(conn: &mut Conn, session: &Arc<Session>, name: &str) -
             return Ok(());
         }
         tokio::select! {
-            ready = conn.ready() => ready?,
+            ready = conn.ready(), if is_heard => ready?,
+            ready = conn.writable(), if !is_heard => ready?,
             () = mailbox.full.notified() => {}
             () = session.closing.notified() => {
                 conn.close();

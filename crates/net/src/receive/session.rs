@@ -3,6 +3,7 @@
 mod data;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::Notify;
@@ -45,6 +46,8 @@ pub(crate) struct Session {
     whole: Mutex<Vec<Whole>>,
     /// Held while files get their names.
     settled: Mutex<Settled>,
+    /// Bytes that were verified and that nobody began to bring to the disk.
+    unsynced: AtomicU64,
     /// Rings when the session is over, well or badly.
     pub(crate) over: Notify,
     /// Rings when the session was superseded: everybody closes.
@@ -95,6 +98,8 @@ pub(crate) struct Mailbox {
     pub(crate) full: Notify,
 }
 
+/// A power loss should cost no more than this, and what arrives during a sync.
+const MUCH_UNSYNCED: u64 = 8 << 20;
 /// Wrong blocks before the transfer is given up: a bad line is caught by TLS, so these are bad memory or a changing source.
 const MOST_REFUSALS: u64 = 16;
 
@@ -162,7 +167,8 @@ impl Session {
             resumed,
             members: Mutex::default(),
             whole: Mutex::new(whole),
-            settled: Mutex::default(),
+            settled: Mutex::new(Settled::new(staging.was_there())),
+            unsynced: AtomicU64::new(0),
             over: Notify::new(),
             closing: Notify::new(),
             site: Site { directory, staging, tree, packing, wishes },
@@ -276,15 +282,14 @@ impl Session {
     /// Brings what is journaled to the disk, and gives the files that are whole by now their names. Blocks for as long as the disk takes.
     pub(crate) fn settle(&self) -> Result<(), Error> {
         let mut settled = self.settled.lock().expect("no panic while held");
+        self.unsynced.store(0, Ordering::Relaxed);
         let batch = {
             let mut members = self.members();
             let batch = std::mem::take(&mut *self.whole());
             members.naming = batch.iter().filter(|whole| whole.object().is_some()).count();
             batch
         };
-        if !batch.is_empty() {
-            self.site.settle(&batch, &mut settled)?;
-        }
+        self.site.settle(&batch, &mut settled)?;
         for whole in &batch {
             self.tell_named(whole);
         }
@@ -292,7 +297,21 @@ impl Session {
         members.named += std::mem::take(&mut members.naming);
         drop(members);
         let parts: Vec<Arc<Part>> = self.parts().values().cloned().collect();
-        parts.iter().try_for_each(|part| part.sync())
+        parts.iter().try_for_each(|part| part.sync())?;
+        self.site.staging.sync_names()
+    }
+
+    /// Whether so much was verified since the last [`Session::settle`] began that the next one should not wait.
+    pub(crate) fn is_much_unsynced(&self) -> bool {
+        self.unsynced.load(Ordering::Relaxed) >= MUCH_UNSYNCED
+    }
+
+    /// Notes bytes that were verified, and rings once they are many.
+    fn note_unsynced(&self, bytes: u64) {
+        let before = self.unsynced.fetch_add(bytes, Ordering::Relaxed);
+        if before < MUCH_UNSYNCED && before + bytes >= MUCH_UNSYNCED {
+            self.over.notify_one();
+        }
     }
 
     /// Says that files have their names.

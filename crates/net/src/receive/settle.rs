@@ -3,7 +3,7 @@
 //! One sync serves a whole batch. When all files have their names, links are made, symbolic ones last; then directories get their modes and
 //! times, and one more sync makes all names last.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -53,8 +53,23 @@ impl Whole {
 pub(crate) struct Settled {
     /// Journals of files that have their names: to be removed when these are sure to last.
     journals: Vec<String>,
+    /// Folders with names in them that a power loss may still take away.
+    folders: BTreeSet<Vec<u8>>,
     /// Whether anything changed in the directory.
     changed: bool,
+}
+
+impl Settled {
+    /// At the beginning; `taken_up` if an earlier attempt left something: it may have ended between names and their sync.
+    pub(crate) fn new(taken_up: bool) -> Settled {
+        Settled { changed: taken_up, ..Settled::default() }
+    }
+
+    /// Folders with names in them that a power loss may still take away.
+    #[cfg(test)]
+    pub(crate) fn folders(&self) -> impl Iterator<Item = &[u8]> {
+        self.folders.iter().map(Vec::as_slice)
+    }
 }
 
 /// So few files are synced one by one: a sync of the whole file system waits for everybody else's data too.
@@ -72,13 +87,18 @@ impl Site {
                 }
             }
         }
-        self.sync_files(batch)?;
+        if self.sync_files(batch)? {
+            settled.folders.clear();
+        }
+        // The names of the batch before: a file that lost its name and its journal would be sent again.
+        self.sync_folders(&std::mem::take(&mut settled.folders))?;
         for journal in settled.journals.drain(..) {
             self.staging.remove(&journal);
         }
         let mut parents = Parents::new(&self.directory);
         for whole in batch {
             settled.changed = true;
+            self.staging.note_names();
             match whole {
                 Whole::Small(_, files) => {
                     for staged in files {
@@ -88,10 +108,12 @@ impl Site {
                             self.check(found.is_ok_and(|found| found == staged.hash), staged.entry)?;
                         }
                         self.name(&mut parents, staged.entry, &staged.name)?;
+                        self.note_folders(staged.entry, settled);
                     }
                 }
                 Whole::Large(object, _, part) => {
                     self.name(&mut parents, self.large_file(*object), &part.name)?;
+                    self.note_folders(self.large_file(*object), settled);
                     settled.journals.push(part.journal_name.clone());
                 }
             }
@@ -112,6 +134,10 @@ impl Site {
                 staging::finish(&file, entry).map_err(failed)?;
             }
         }
+        if self.tree.entries().iter().any(|entry| matches!(entry.kind, Kind::HardLink { .. })) {
+            // A second name that outlives the first would be somebody else's file to the next attempt.
+            self.sync_folders(&std::mem::take(&mut settled.folders))?;
+        }
         for (index, entry) in self.tree.entries().iter().enumerate() {
             if let Kind::HardLink { to } = entry.kind {
                 settled.changed |= self.link(&mut parents, index, &self.tree.entries()[to as usize].path)?;
@@ -124,7 +150,9 @@ impl Site {
         }
         settled.changed |= self.folders()?;
         if settled.changed {
-            self.sync_names()?;
+            self.sync_names(stale.is_empty())?;
+            self.staging.forget_names();
+            settled.folders.clear();
         }
         for journal in settled.journals.drain(..) {
             self.staging.remove(&journal);
@@ -133,8 +161,8 @@ impl Site {
         Ok(())
     }
 
-    /// Brings the data of a batch to the disk.
-    fn sync_files(&self, batch: &[Whole]) -> Result<(), Error> {
+    /// Brings the data of a batch to the disk. Returns whether everything else in the file system was brought there too.
+    fn sync_files(&self, batch: &[Whole]) -> Result<bool, Error> {
         let files: usize = batch
             .iter()
             .map(|whole| match whole {
@@ -143,23 +171,49 @@ impl Site {
             })
             .sum();
         if files > FEW {
-            return syncfs(self.staging.fd()).map_err(|errno| self.directory.failed("sync", b"", errno));
+            syncfs(self.staging.fd()).map_err(|errno| self.directory.failed("sync", b"", errno))?;
+            return Ok(true);
         }
         for whole in batch {
             match whole {
                 Whole::Small(_, files) => files.iter().try_for_each(|staged| self.staging.sync(&staged.name))?,
-                Whole::Large(_, _, part) => part.sync_all()?,
+                // The journal too: until the name is on the disk, the next attempt may need all of it.
+                Whole::Large(_, _, part) => part.sync_all().and_then(|()| part.sync())?,
             }
+        }
+        Ok(false)
+    }
+
+    /// Notes the folders that the name of an entry changed: its own, and those above, which may have been made for it.
+    fn note_folders(&self, entry: usize, settled: &mut Settled) {
+        let mut above = split(&self.tree.entries()[entry].path).0;
+        while settled.folders.insert(above.to_vec()) && !above.is_empty() {
+            above = split(above).0;
+        }
+    }
+
+    /// Brings the names in these folders to the disk.
+    fn sync_folders(&self, folders: &BTreeSet<Vec<u8>>) -> Result<(), Error> {
+        if folders.len() > FEW {
+            return syncfs(self.directory.fd()).map_err(|errno| self.directory.failed("sync", b"", errno));
+        }
+        for path in folders {
+            let synced = self.directory.sync_folder(path);
+            synced.map_err(|errno| self.directory.failed("sync the directory", path, errno))?;
         }
         Ok(())
     }
 
-    /// Brings the names to the disk.
-    fn sync_names(&self) -> Result<(), Error> {
+    /// Brings the names to the disk, and what else changed; without `only_names` that is modes and times of files too.
+    fn sync_names(&self, only_names: bool) -> Result<(), Error> {
         let failed = |errno| self.directory.failed("sync the directory", b"", errno);
         // Of a few files at the top, only that directory has changed.
         let is_flat = self.tree.entries().iter().all(|entry| !entry.path.contains(&b'/'));
-        if self.tree.entries().len() <= FEW && is_flat && self.tree.file_count() == self.tree.entries().len() {
+        if only_names
+            && self.tree.entries().len() <= FEW
+            && is_flat
+            && self.tree.file_count() == self.tree.entries().len()
+        {
             return fsync(self.directory.fd()).map_err(failed);
         }
         syncfs(self.directory.fd()).map_err(failed)
@@ -182,13 +236,19 @@ impl Site {
         Ok(true)
     }
 
-    /// Makes a symbolic link, unless it is there. Returns whether it did.
+    /// Makes a symbolic link, unless it is there, and gives it its time. Returns whether anything changed.
     fn symlink(&self, parents: &mut Parents<'_>, index: usize, target: &[u8], mtime: i64) -> Result<bool, Error> {
         let path = &self.tree.entries()[index].path;
-        if says(parents, path, target) {
-            return Ok(false);
-        }
         let failed = |errno| self.directory.failed("make the symbolic link", path, errno);
+        if says(parents, path, target) {
+            if parents.stat(path).map_err(failed)?.is_some_and(|found| mtime_of(&found) == mtime) {
+                return Ok(false);
+            }
+            let (above, name) = split(path);
+            let above = parents.folder(above, false).map_err(failed)?;
+            let set = utimensat(above, OsStr::from_bytes(name), &timestamps(mtime), AtFlags::SYMLINK_NOFOLLOW);
+            return set.map(|()| true).map_err(failed);
+        }
         let name = format!("{}.link", key(path));
         self.staging.remove(&name);
         symlinkat(OsStr::from_bytes(target), self.staging.fd(), &name).map_err(failed)?;

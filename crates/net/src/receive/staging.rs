@@ -10,8 +10,9 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use rustix::fs::{
@@ -23,7 +24,7 @@ use transfer::BLOCK;
 use units::Bytes;
 use wire::manifest::{self, RESERVED};
 
-use super::directory::{Directory, mtime_of, timestamps};
+use super::directory::{Directory, mtime_of, permissions, timestamps};
 use crate::Error;
 
 /// The hidden folder.
@@ -32,6 +33,12 @@ pub(crate) struct Staging {
     fd: OwnedFd,
     /// The directory that it is in.
     above: OwnedFd,
+    /// Whether it was there before.
+    was_there: bool,
+    /// Whether names in it, or its own, may be lost with the power.
+    fresh: AtomicBool,
+    /// Whether names given from here may be lost with the power.
+    unsynced: AtomicBool,
     spool: Mutex<Spool>,
 }
 
@@ -77,9 +84,13 @@ impl Drop for Staging {
 }
 
 impl Staging {
-    /// Removes the folder if nothing is left in it and nobody else is at work there.
+    /// Removes the folder if nothing is left in it and nobody else is at work there. While it is there, the next attempt knows that names
+    /// may not be on the disk yet; so they are brought there first.
     pub(crate) fn leave(&self) {
         if flock(&self.fd, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            if self.unsynced.swap(false, Ordering::Relaxed) && rustix::fs::syncfs(&self.fd).is_err() {
+                return;
+            }
             let _ = unlinkat(&self.above, OsStr::from_bytes(RESERVED), AtFlags::REMOVEDIR);
         }
     }
@@ -87,14 +98,48 @@ impl Staging {
     /// Opens the folder, making it if it is not there.
     pub(crate) fn open(directory: &Directory) -> Result<Staging, Error> {
         loop {
-            match mkdirat(directory.fd(), OsStr::from_bytes(RESERVED), Mode::RWXU) {
-                Ok(()) | Err(Errno::EXIST) => {}
+            let was_there = match mkdirat(directory.fd(), OsStr::from_bytes(RESERVED), Mode::RWXU) {
+                Ok(()) => false,
+                Err(Errno::EXIST) => true,
                 Err(errno) => return Err(directory.failed("make", RESERVED, errno)),
-            }
-            if let Some(staging) = Staging::look(directory)? {
+            };
+            if let Some(mut staging) = Staging::look(directory)? {
+                staging.was_there = was_there;
                 return Ok(staging);
             }
         }
+    }
+
+    /// Whether an earlier attempt left it.
+    pub(crate) fn was_there(&self) -> bool {
+        self.was_there
+    }
+
+    /// Notes that names are given from here.
+    pub(crate) fn note_names(&self) {
+        self.unsynced.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes that all names given from here were brought to the disk.
+    pub(crate) fn forget_names(&self) {
+        self.unsynced.store(false, Ordering::Relaxed);
+    }
+
+    /// Brings the names of parts and journals to the disk, and the folder's own.
+    pub(crate) fn sync_names(&self) -> Result<(), Error> {
+        if !self.fresh.swap(false, Ordering::Relaxed) {
+            return Ok(());
+        }
+        let failed = |errno| self.failed("sync the directory", "", errno);
+        rustix::fs::fsync(&self.fd).map_err(failed)?;
+        let above = openat2(
+            &self.above,
+            c".",
+            OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+            ResolveFlags::BENEATH,
+        );
+        above.and_then(rustix::fs::fsync).map_err(failed)
     }
 
     /// Opens the folder if it is there.
@@ -114,7 +159,15 @@ impl Staging {
             return Ok(None);
         }
         let above = directory.folder(b"").map_err(failed)?;
-        Ok(Some(Staging { path: directory.shown(RESERVED), fd, above, spool: Mutex::default() }))
+        Ok(Some(Staging {
+            path: directory.shown(RESERVED),
+            fd,
+            above,
+            was_there: true,
+            fresh: AtomicBool::new(false),
+            unsynced: AtomicBool::new(false),
+            spool: Mutex::default(),
+        }))
     }
 
     /// Its descriptor, to rename from.
@@ -156,7 +209,7 @@ impl Staging {
         Ok(Staged { entry, name, hash })
     }
 
-    /// What an earlier attempt left of this small file, if it is whole: of the size, the time and the contents that its name says.
+    /// What an earlier attempt left of this small file, if it is whole: of the size, the mode and the time that it is to have, and of the contents that its name says.
     /// Everything else that is there for this path is removed.
     pub(crate) fn take_up(
         &self,
@@ -181,6 +234,7 @@ impl Staging {
         let Ok(stat) = statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) else { return false };
         u64::try_from(stat.st_size) == Ok(file.size)
             && mtime_of(&stat) == file.mtime
+            && permissions(&stat) == file.mode & 0o777
             && self.hash(name, file).is_ok_and(|found| found == hash)
     }
 
@@ -234,11 +288,21 @@ impl Staging {
     pub(crate) fn open_own(&self, name: &str) -> io::Result<File> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let file = File::from(rustix::fs::openat(&self.fd, name, flags, Mode::RUSR | Mode::WUSR)?);
-        if file.metadata()?.is_file() {
-            Ok(file)
-        } else {
-            Err(io::Error::other("what is staged for it is no regular file"))
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(io::Error::other("what is staged for it is no regular file"));
         }
+        // We give what is here no second name: whatever has one is somebody else's file.
+        if metadata.nlink() > 1 {
+            return Err(io::Error::other("what is staged for it is a hard link to another file"));
+        }
+        Ok(file)
+    }
+
+    /// As [`Staging::open_own`], for a file that the next attempt is to find after a power loss too.
+    pub(crate) fn open_lasting(&self, name: &str) -> io::Result<File> {
+        self.fresh.store(true, Ordering::Relaxed);
+        self.open_own(name)
     }
 
     /// Keeps a part of a pack, from `offset` in it, until the rest of it is there.

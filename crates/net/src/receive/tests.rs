@@ -123,6 +123,105 @@ fn a_changed_source_begins_anew() {
 }
 
 #[test]
+fn what_another_sender_began_is_not_taken_up() {
+    let scratch = Scratch::new("sender");
+    let content = content(BLOCK + 1);
+    let tree = tree(&[("disk.img", file(BLOCK + 1))]);
+    {
+        let (part, _) = part(&site(&scratch, &tree, false), 1).unwrap();
+        part.write(0, &content).unwrap();
+        part.note(0, cv(&content, 0)).unwrap();
+    }
+    assert_eq!(part(&site(&scratch, &tree, false), 1).unwrap().1.len(), 1);
+    assert!(part(&site(&scratch, &tree, false), 2).unwrap().1.is_empty());
+}
+
+/// A record in the middle that the disk lost costs its block, over the boundary of what is read at once too.
+#[test]
+fn a_corrupt_journal_record_costs_its_block_only() {
+    let scratch = Scratch::new("record");
+    let blocks = 1_100;
+    let content = content(BLOCK);
+    let tree = tree(&[("disk.img", file(blocks * BLOCK))]);
+    let hash = |block: u64| block_cv(blocks * BLOCK, block * BLOCK, &content);
+    {
+        let (part, _) = part(&site(&scratch, &tree, false), 1).unwrap();
+        for block in (0..blocks).step_by(50).chain([1_023, 1_024, 1_025]) {
+            part.write(block * BLOCK, &content).unwrap();
+        }
+        (0..blocks).for_each(|block| part.note(block, hash(block)).unwrap());
+        let journal = scratch.0.join(".anabranch-partial").join(&part.journal_name);
+        let length = fs::metadata(&journal).unwrap().len();
+        let journal = fs::OpenOptions::new().write(true).open(journal).unwrap();
+        for record in [100, 1_023, 1_099] {
+            let at = length - (blocks - record) * u64::try_from(transfer::journal::RECORD_LEN).unwrap();
+            std::os::unix::fs::FileExt::write_all_at(&journal, &[0; 48], at).unwrap();
+        }
+    }
+    let expected: Vec<u64> =
+        (0..1_050).step_by(50).chain([1_024, 1_025, 1_050]).filter(|block| *block != 100).collect();
+    for _ in 0..2 {
+        let (part, held) = part(&site(&scratch, &tree, false), 1).unwrap();
+        assert_eq!(held.iter().map(|(block, _)| *block).collect::<Vec<_>>(), expected);
+        let journal = scratch.0.join(".anabranch-partial").join(&part.journal_name);
+        assert_eq!((fs::metadata(journal).unwrap().len() - 96) % 48, 0, "records stay where records belong");
+    }
+}
+
+#[test]
+fn what_was_written_into_holes_of_a_part_is_gone() {
+    let scratch = Scratch::new("holes");
+    let entry = File { size: 5 * BLOCK, data: Some(vec![(BLOCK, BLOCK + 1), (4 * BLOCK, 10)]), ..file(0) };
+    let tree = tree(&[("disk.img", entry.clone())]);
+    let (part, _) = part(&site(&scratch, &tree, false), 1).unwrap();
+    let content = content(BLOCK + 11);
+    part.write(0, &content).unwrap();
+    let path = scratch.0.join(".anabranch-partial").join(&part.name);
+    let rot = fs::OpenOptions::new().write(true).open(&path).unwrap();
+    for at in [0, 3 * BLOCK, 5 * BLOCK - 5] {
+        std::os::unix::fs::FileExt::write_all_at(&rot, b"rot", at).unwrap();
+    }
+    part.finish(&entry).unwrap();
+    let block = usize::try_from(BLOCK).unwrap();
+    let mut expected = vec![0; 5 * block];
+    expected[block..=2 * block].copy_from_slice(&content[..=block]);
+    expected[4 * block..4 * block + 10].copy_from_slice(&content[block + 1..]);
+    assert!(fs::read(&path).unwrap() == expected);
+}
+
+/// Were the name lost with the power and the journal not there, all of the file would be sent again.
+#[test]
+fn a_journal_outlives_the_sync_of_its_files_name() {
+    let scratch = Scratch::new("outlives");
+    let content = content(BLOCK + 1);
+    let tree = tree(&[("folder/disk.img", file(BLOCK + 1))]);
+    let site = site(&scratch, &tree, false);
+    let (part, _) = part(&site, 1).unwrap();
+    part.write(0, &content).unwrap();
+    (0..2).for_each(|block| part.note(block, cv(&content, block)).unwrap());
+    let journal = part.journal_name.clone();
+    let root = Cv(*blake3::hash(&content).as_bytes());
+    let mut settled = Settled::default();
+    site.settle(&[Whole::Large(0, root, Arc::new(part))], &mut settled).unwrap();
+    assert_eq!(scratch.left(), [journal], "its name is not on the disk yet");
+    assert_eq!(settled.folders().collect::<Vec<_>>(), [&b""[..], b"folder"]);
+    site.settle(&[], &mut settled).unwrap();
+    assert_eq!(settled.folders().count(), 0);
+    assert_eq!(scratch.left(), Vec::<String>::new());
+}
+
+/// Killed between a name and its sync: the next attempt finds nothing to send, and must sync all the same.
+#[test]
+fn the_folder_of_an_earlier_attempt_says_that_names_may_not_be_synced() {
+    let scratch = Scratch::new("unsynced");
+    let directory = Directory::open(&scratch.0).unwrap();
+    let staging = Staging::open(&directory).unwrap();
+    assert!(!staging.was_there());
+    std::mem::forget(staging);
+    assert!(Staging::open(&directory).unwrap().was_there());
+}
+
+#[test]
 fn a_journal_without_its_part_is_removed() {
     let scratch = Scratch::new("leftover");
     let tree = tree(&[("disk.img", file(BLOCK + 1))]);
@@ -216,6 +315,10 @@ fn links_lead_nowhere() {
     let path = scratch.0.join(".anabranch-partial").join(&staged.name);
     fs::remove_file(&path).unwrap();
     std::os::unix::fs::symlink(&victim, &path).unwrap();
+    assert!(site.staging.put(0, b"folder/file", &file(5), b"hello").is_err());
+    fs::remove_file(&path).unwrap();
+    // Nor is it another name of somebody else's file.
+    fs::hard_link(&victim, &path).unwrap();
     assert!(site.staging.put(0, b"folder/file", &file(5), b"hello").is_err());
     fs::remove_file(&path).unwrap();
     // A folder that becomes a link while files arrive is not gone through.

@@ -170,7 +170,11 @@ impl Entrance {
     async fn ask(&self, conn: &mut Conn) -> Result<Arc<Session>, ConnError> {
         self.say_hello(conn).await?;
         let (mut id, mut addresses, mut have) = ([0; 16], Vec::new(), ExtentSet::new());
-        let mut want = Want::new(self.source.tree().entries().len());
+        let tree = self.source.tree();
+        let mut want = Want::new(tree.entries().len());
+        // Whole blocks, and the rests of files: the receiver cannot have more pieces than that.
+        let blocks = usize::try_from(tree.data().0 / transfer::BLOCK).unwrap_or(usize::MAX);
+        let mut pieces = blocks.saturating_add(tree.entries().len());
         loop {
             let more = conn.receive(|frame| {
                 match frame {
@@ -185,6 +189,9 @@ impl Entrance {
                         }
                     }
                     Frame::Have(ranges) => {
+                        pieces = pieces
+                            .checked_sub(ranges.len())
+                            .ok_or_else(|| ConnError::Unexpected("list of more pieces than there are".into()))?;
                         for range in ranges {
                             have.insert(Extent::new(range.start, range.len));
                         }

@@ -137,6 +137,7 @@ impl Session {
         };
         match verdict {
             Verdict::Verified { finished } => {
+                self.note_unsynced(block.extent.len);
                 if refusals > 0 {
                     self.members().refused.remove(block.extent);
                 }

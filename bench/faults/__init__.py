@@ -1,0 +1,1 @@
+"""What transfer-faults injects into transfers, and what it holds them to."""

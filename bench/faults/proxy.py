@@ -1,0 +1,100 @@
+"""A line between the two programs that can be made to fail: one address, in front of the receiver's."""
+
+import contextlib
+import socket
+import struct
+import threading
+
+CHUNK = 65_536
+
+
+class Proxy:
+    """Forwards connections from (`host`, `port`) to the same port of 127.0.0.1, until it is told to do something else."""
+
+    def __init__(self, host, port, random):
+        self.random = random
+        self.port = port
+        self._flowing = threading.Event()
+        self._flowing.set()
+        self._lock = threading.Lock()
+        self._pairs = []
+        self._to_corrupt = None
+        self.corrupted = False
+        self._listener = socket.create_server((host, port), backlog=64)
+        self._accepting = threading.Thread(target=self._accept, daemon=True)
+        self._accepting.start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        # Closing alone would not wake who accepts, and leave the port in use.
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self.restore()
+        self._accepting.join()
+        self.reset()
+
+    def _accept(self):
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = self._listener.accept()
+                self._flowing.wait()
+                try:
+                    far = socket.create_connection(("127.0.0.1", self.port))
+                except OSError:
+                    _reset(near)
+                    continue
+                with self._lock:
+                    self._pairs.append((near, far))
+                for way in ((near, far, "up"), (far, near, "down")):
+                    threading.Thread(target=self._carry, args=way, daemon=True).start()
+
+    def _carry(self, source, sink, way):
+        with contextlib.suppress(OSError):
+            while True:
+                self._flowing.wait()
+                data = source.recv(CHUNK)
+                # What was underway when the line went is gone until it is back.
+                self._flowing.wait()
+                if not data:
+                    sink.shutdown(socket.SHUT_WR)
+                    return
+                sink.sendall(self._perhaps_corrupt(data, way))
+
+    def _perhaps_corrupt(self, data, way):
+        with self._lock:
+            if self._to_corrupt != way:
+                return data
+            self._to_corrupt, self.corrupted = None, True
+            changed = bytearray(data)
+            changed[self.random.randrange(len(changed))] ^= 1 << self.random.randrange(8)
+            return bytes(changed)
+
+    def black_out(self):
+        """Carries nothing any more; who connects is heard by nobody."""
+        self._flowing.clear()
+
+    def restore(self):
+        self._flowing.set()
+
+    def corrupt(self, way):
+        """Flips a bit of what comes next from the sender ("up") or to it ("down")."""
+        with self._lock:
+            self._to_corrupt = way
+
+    def reset(self):
+        """Resets every connection, on both sides."""
+        with self._lock:
+            pairs, self._pairs = self._pairs, []
+        for pair in pairs:
+            for end in pair:
+                _reset(end)
+
+
+def _reset(end):
+    with contextlib.suppress(OSError):
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        # Wakes whoever reads it; closing alone does not.
+        end.shutdown(socket.SHUT_RD)
+        end.close()

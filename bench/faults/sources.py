@@ -1,0 +1,62 @@
+"""The source changes while it is being sent."""
+
+import os
+import shutil
+import time
+
+from faults import world
+
+
+def changed(folder, source, port, draw):
+    """A file grows, shrinks, is overwritten, replaced or deleted."""
+    ends = world.Ends(folder, port)
+    old, top = folder / "old" / source.name, folder / "source" / source.name
+    for copy in (old, top):
+        world.copy(source, copy)
+    files = [path for path in sorted(top.rglob("*")) if path.is_file() and not path.is_symlink() and path.stat().st_size > 0]
+    victim = draw.choice([top / "large0", top / "large0", draw.choice(files)])
+    change = draw.choice([_append, _truncate, _overwrite, _replace, _delete])
+    with ends.receiver() as receiver:
+        start = time.monotonic()
+        with ends.sender(top, *ends.rate(source), "--patience", "2s") as sender:
+            world.sleep_from(start, draw.uniform(0, world.SECONDS))
+            change(victim, draw)
+            # Deleted before it was found, it is no part of what is sent; deleted between that and reading, it cannot be read.
+            world.finish(sender, 0, 3, 7)
+            before = world.acknowledged(sender)
+            if sender.code == 0:
+                world.finish(receiver, 0)
+            elif sender.code == 7:
+                world.says(sender, "changed while it was being sent", "run the same command again")
+            else:
+                world.says(sender, "cannot read", str(top))
+        world.check_nothing_wrong(old.parent, ends.target, top.parent)
+    # What changed is sent anew, and what had its name then may be gone from the source.
+    size = max(world.size(victim), world.size(old / victim.relative_to(top)))
+    return ends.resume(top, max(0, before - size), "--overwrite", besides=True)
+
+
+def _append(path, draw):
+    with open(path, "ab") as out:
+        out.write(draw.randbytes(draw.randint(1, 100_000)))
+
+
+def _truncate(path, draw):
+    os.truncate(path, draw.randrange(path.stat().st_size))
+
+
+def _overwrite(path, draw):
+    with open(path, "r+b") as out:
+        out.seek(draw.randrange(path.stat().st_size))
+        out.write(draw.randbytes(1_000))
+
+
+def _replace(path, draw):
+    new = path.with_name("new")
+    shutil.copy(path, new)
+    _overwrite(new, draw)
+    os.rename(new, path)
+
+
+def _delete(path, _):
+    path.unlink()

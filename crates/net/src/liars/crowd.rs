@@ -1,0 +1,57 @@
+//! Strangers in numbers that say nothing, or nonsense: they are forgotten, and an honest sender gets in meanwhile.
+
+use std::fs;
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+
+use super::{Host, Scratch};
+
+/// Memory of this process, in KiB.
+fn memory() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+/// Many at once; bench/bars/transfer-bad-peers does it with ten thousand.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_thousand_silent_strangers_keep_nobody_out() {
+    let scratch = Scratch::new("silent");
+    let host = Host::start(&scratch).await;
+    let mut strangers = Vec::new();
+    for number in 0..2_000 {
+        strangers.push(TcpStream::connect(host.address).await.unwrap());
+        if number % 500 == 250 {
+            host.serves(&scratch, &format!("honest-{number}")).await;
+        }
+    }
+    let took = host.serves(&scratch, "honest").await;
+    assert!(took < Duration::from_secs(10), "{took:?}");
+    drop(strangers);
+}
+
+/// One after the other; the bar does it with a million.
+#[tokio::test(flavor = "multi_thread")]
+async fn five_thousand_strangers_in_succession_leave_nothing() {
+    let scratch = Scratch::new("succession");
+    let host = Host::start(&scratch).await;
+    let come_and_go = async |count: usize| {
+        for number in 0..count {
+            let mut stranger = TcpStream::connect(host.address).await.unwrap();
+            // Some say what is no TLS, some the beginning of it, the others nothing.
+            match number % 4 {
+                0 => drop(stranger.write_all(&[0xff; 600]).await),
+                1 => drop(stranger.write_all(&[22, 3, 1, 2, 0, 1, 0, 1, 0xfc]).await),
+                _ => {}
+            }
+        }
+    };
+    come_and_go(1_000).await;
+    let before = memory();
+    come_and_go(5_000).await;
+    host.serves(&scratch, "honest").await;
+    let grown = memory().saturating_sub(before);
+    assert!(grown < 64 * 1024, "{grown} KiB more");
+}

@@ -1,0 +1,176 @@
+//! What the fuzz targets of the simulator, and of what is on the wire, do with their input. A test of the scenarios' crate (`fuzz_seeds`) does the
+//! same with all seeds.
+
+use std::str;
+
+use link::config::Network;
+use link::{Link, Profile, RatePlan};
+use scenario::file::{FlowSpec, LinkSpec, SocketsSpec, TcpSpec, Transport};
+use scenario::{Document, Looks};
+use units::{Bytes, Rate, Seed, Span, Time};
+use wire::Frame;
+use wire::manifest::{self, Entry};
+use wire::ptcp::Packet;
+
+/// Larger scenarios are read, and not built.
+const SMALL: usize = 64;
+/// How long they are run.
+const BRIEF: Span = Span::from_millis(30);
+/// What happens more often than this makes a run long.
+const INSTANT: Span = Span::from_micros(10);
+
+/// A scenario's text: a message, or a scenario that can be built and run.
+pub fn scenario(data: &[u8]) {
+    let Ok(text) = str::from_utf8(data) else { return };
+    if has_large_number(text, "count") {
+        // Large scenarios take memory and time in proportion, as they should.
+        return;
+    }
+    let Ok(document) = Document::new(text, "fuzz.toml") else { return };
+    for point in document.points().iter().take(2) {
+        let Ok(mut scenario) = document.scenario(point) else { continue };
+        if scenario.links.len() + scenario.flows.len() > SMALL {
+            continue;
+        }
+        // Nodes may not be joined; that is a message too.
+        let is_built = scenario.build(scenario.seed).map_err(|error| error.to_string()).is_ok();
+        if is_built && scenario.links.iter().all(is_slow) && scenario.flows.iter().all(is_calm) {
+            (scenario.duration, scenario.windows) = (BRIEF, Vec::new());
+            scenario.run(scenario.seed, Looks::default()).expect("it was built");
+        }
+    }
+}
+
+/// Whether few packets pass within [`BRIEF`], and none at once.
+fn is_slow(link: &LinkSpec) -> bool {
+    [&link.up, &link.down].into_iter().all(|profile| {
+        let plan = &profile.rate;
+        let rates = plan.changes.iter().map(|change| change.rate).chain([plan.base]);
+        let is_steady = plan.opportunities.is_none() && plan.redraw.is_none_or(|redraw| redraw.every >= INSTANT);
+        is_steady && profile.delay >= Span::from_millis(1) && rates.max() <= Some(Rate::mbit(100))
+    })
+}
+
+/// Whether few packets are sent within [`BRIEF`].
+fn is_calm(flow: &FlowSpec) -> bool {
+    match &flow.transport {
+        Transport::Tcp(TcpSpec { config, .. }) | Transport::Sockets(SocketsSpec { config, .. }) => {
+            config.mss >= Bytes(100) && config.initial_window <= Bytes(100_000)
+        }
+        // Its configuration has bounds of its own.
+        Transport::Ptcp(_) => true,
+        Transport::Udp(spec) => {
+            let is_long = |span: Span| span >= INSTANT;
+            let is_steady = spec.on_off.is_none_or(|(on, off)| is_long(on) && is_long(off));
+            is_steady && spec.rate <= Rate::mbit(10) && spec.packet >= Bytes(100)
+        }
+    }
+}
+
+/// A network file: a message, or links that carry packets.
+pub fn network(data: &[u8]) {
+    let Ok(text) = str::from_utf8(data) else { return };
+    let Ok(network) = Network::parse(text, "fuzz.toml", None) else { return };
+    let _ = network.ideal(Bytes::mib(1), 0.9);
+    for link in &network.links {
+        for (name, direction) in [("up", &link.up), ("down", &link.down)] {
+            carry(direction.profile.clone(), network.stream(link, name));
+        }
+    }
+}
+
+/// A trace: a message, or a rate by which packets leave in order.
+pub fn trace(data: &[u8]) {
+    let Ok(text) = str::from_utf8(data) else { return };
+    match RatePlan::from_trace(text) {
+        Ok(rate) => carry(Profile { rate, ..Profile::new(Rate::ZERO, Span::from_millis(1)) }, Seed(1)),
+        Err(error) => {
+            assert!(error.line >= 1 && error.line <= text.lines().count().max(1), "{error}");
+            assert!(!error.to_string().is_empty());
+        }
+    }
+}
+
+/// Frames of the transfer protocol: what is read is written as it was, and its beginnings say that more is to come.
+pub fn wire_frame(data: &[u8]) {
+    let mut rest = data;
+    while let Ok(Some((frame, length))) = Frame::parse(rest) {
+        assert_eq!(Frame::length(rest), Ok(Some(length)), "{frame:?}");
+        let read = &rest[..length];
+        for cut in [0, 1, 4, length / 2, length - 1] {
+            assert_eq!(Frame::parse(&read[..cut.min(length - 1)]), Ok(None), "{frame:?} cut at {cut}");
+        }
+        let mut written = Vec::new();
+        frame.emit(&mut written);
+        if let Frame::Abort(..) = frame {
+            // The peer's words are cleaned on the way in, so that only the second writing is like the first.
+            let (again, _) = Frame::parse(&written).expect("we wrote it").expect("it is whole");
+            let mut twice = Vec::new();
+            again.emit(&mut twice);
+            assert_eq!(twice, written, "{frame:?}");
+        } else {
+            assert_eq!(written, read, "{frame:?}");
+        }
+        rest = &rest[length..];
+    }
+}
+
+/// A chunk of a manifest: what is read leads nowhere but down, and comes back as it was once it is written.
+pub fn wire_manifest(data: &[u8]) {
+    let mut read: Vec<Entry> = Vec::new();
+    let mut bytes = 0;
+    for entry in manifest::entries(data) {
+        let Ok(entry) = entry else { break };
+        assert_eq!(entry.check(), Ok(()), "{entry:?}");
+        let plain = |part: &[u8]| !part.is_empty() && part != b"." && part != b".." && !part.contains(&0);
+        assert!(entry.path.split(|&byte| byte == b'/').all(plain), "{entry:?}");
+        // A few bytes may say a long path again and again: whoever keeps entries must count.
+        bytes += entry.path.len();
+        if bytes > 1 << 20 {
+            break;
+        }
+        read.push(entry);
+    }
+    let chunks: Vec<Vec<u8>> = manifest::chunks(&read).collect();
+    assert!(chunks.iter().all(|chunk| !chunk.is_empty() && chunk.len() <= manifest::MAX_CHUNK));
+    let again: Result<Vec<Entry>, _> = chunks.iter().flat_map(|chunk| manifest::entries(chunk)).collect();
+    assert_eq!(again, Ok(read));
+}
+
+/// A packet of the striped connection: what is read comes back as it was once it is written. Padding may hold anything on the way in.
+pub fn wire_packet(data: &[u8]) {
+    let Ok(parsed) = Packet::parse(data, |_| 1 << 40) else { return };
+    let mut written = Vec::new();
+    parsed.packet.emit(parsed.label, parsed.path, &mut written);
+    written.extend_from_slice(parsed.payload);
+    assert_eq!(written.len(), data.len(), "{parsed:?}");
+    assert_eq!(Packet::parse(&written, |_| parsed.packet.number), Ok(parsed));
+}
+
+/// Sends a few packets over a link: those that arrive do so no earlier than they were sent, and deadlines move on.
+fn carry(profile: Profile, seed: Seed) {
+    let mut link: Link<u64> = Link::new(profile, seed);
+    for number in 0..8 {
+        let _ = link.enqueue(Time::ZERO + Span::from_millis(number * 5), Bytes(100 + number * 200), number);
+    }
+    for _ in 0..100 {
+        let Some(deadline) = link.poll_deadline() else { return };
+        if deadline >= Time::ZERO + Span::from_secs(1_000_000) {
+            return;
+        }
+        while let Some(delivery) = link.poll_deliver(deadline) {
+            let sent = Time::ZERO + Span::from_millis(delivery.packet * 5);
+            assert!(delivery.at >= sent && delivery.at <= deadline, "sent {sent:?}, arrived {:?}", delivery.at);
+        }
+    }
+}
+
+/// Whether a text has a number of more than three digits, and this word.
+fn has_large_number(text: &str, word: &str) -> bool {
+    let mut digits = 0;
+    let is_large = text.bytes().any(|byte| {
+        digits = if byte.is_ascii_hexdigit() || byte == b'_' || byte == b'x' { digits + 1 } else { 0 };
+        digits > 3 && byte.is_ascii_digit()
+    });
+    is_large && text.contains(word)
+}

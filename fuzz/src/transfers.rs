@@ -1,0 +1,159 @@
+//! What the fuzz targets of the file mover do with their input. A test of its drivers' crate (`net/tests/fuzz_seeds`) does the same with all
+//! seeds.
+
+use std::str::{self, FromStr};
+
+use net::{Fingerprint, PathSpec, Remote, Timetable, Token};
+use transfer::journal::{Journal, MAX_HEADER_LEN, RECORD_LEN, Record};
+use transfer::{BLOCK, Cv, Extent, ExtentSet, Layout, Packing, Receiver, Tree, Verdict};
+use units::{Bytes, Rate, Span};
+use wire::manifest;
+
+/// A journal: whatever the disk gives back, its records are of blocks of the file, the same read whole or in pieces, and written again they
+/// are what was read.
+pub fn journal(data: &[u8]) {
+    let parsed = Journal::parse(data);
+    let opened = Journal::open(&data[..data.len().min(MAX_HEADER_LEN)]);
+    let (parsed, (header, format, length)) = match (parsed, opened) {
+        (Ok(parsed), Ok(opened)) => (parsed, opened),
+        (parsed, opened) => {
+            assert_eq!(parsed.err(), opened.err());
+            return;
+        }
+    };
+    assert_eq!(parsed.header, header);
+    let (again, written) = Journal::create(&header);
+    assert_eq!(written, data[..length]);
+    let mut records = parsed.records;
+    let whole: Vec<Record> = records.by_ref().collect();
+    assert!(records.used() <= data.len() && (records.used() - length) % RECORD_LEN == 0);
+    for record in &whole {
+        assert!(record.block < header.size.div_ceil(BLOCK), "{record:?}");
+        let bytes = again.record(*record);
+        assert!(data[length..].chunks_exact(RECORD_LEN).any(|read| read == bytes), "{record:?}");
+    }
+    let pieces = data[length..].chunks(3 * RECORD_LEN).flat_map(|piece| format.records(piece));
+    assert_eq!(pieces.collect::<Vec<_>>(), whole);
+}
+
+/// Quantities as people write them: a message, or a quantity that is the same once it is written in its smallest unit.
+pub fn quantity(data: &[u8]) {
+    let Ok(text) = str::from_utf8(data) else { return };
+    let smallest = |found: Option<String>| found.unwrap_or_default();
+    let rate = |text: &str| read::<Rate>(text).map(|rate| format!("{} bit/s", rate.as_bits()));
+    let span = |text: &str| read::<Span>(text).map(|span| format!("{} ns", span.as_nanos()));
+    let bytes = |text: &str| read::<Bytes>(text).map(|bytes| format!("{} B", bytes.0));
+    for (first, again) in [
+        (rate(text), rate(&smallest(rate(text)))),
+        (span(text), span(&smallest(span(text)))),
+        (bytes(text), bytes(&smallest(bytes(text)))),
+    ] {
+        assert_eq!(first, again, "{text:?}");
+    }
+}
+
+/// What people write about paths, times, hosts and keys: a message, or something that is the same once it is written and read again.
+pub fn words(data: &[u8]) {
+    let Ok(text) = str::from_utf8(data) else { return };
+    let _ = read::<PathSpec>(text);
+    if let Some(timetable) = read::<Timetable>(text) {
+        assert_eq!(timetable.to_string().parse::<Timetable>().ok().as_ref(), Some(&timetable), "{text:?}");
+    }
+    if let Some(remote) = read::<Remote>(text) {
+        assert_eq!(remote.to_string().parse::<Remote>().as_ref(), Ok(&remote), "{text:?}");
+    }
+    if let Some(fingerprint) = read::<Fingerprint>(text) {
+        assert_eq!(fingerprint.to_string().parse::<Fingerprint>().ok(), Some(fingerprint), "{text:?}");
+    }
+    if let Some(token) = read::<Token>(text) {
+        assert_eq!(token.reveal().parse::<Token>().as_ref(), Ok(&token), "{text:?}");
+    }
+}
+
+/// What a text says, or that its error says something.
+fn read<T: FromStr<Err: ToString>>(text: &str) -> Option<T> {
+    match text.parse() {
+        Ok(found) => Some(found),
+        Err(error) => {
+            assert!(!error.to_string().is_empty(), "{text:?}");
+            None
+        }
+    }
+}
+
+/// A manifest's entries as a tree: a message, or a tree of which every byte of data has one place, in one file.
+pub fn tree(data: &[u8]) {
+    let mut entries = Vec::new();
+    let mut bytes = 0;
+    for entry in manifest::entries(data) {
+        let Ok(entry) = entry else { break };
+        bytes += entry.path.len();
+        if bytes > 1 << 18 {
+            break;
+        }
+        entries.push(entry);
+    }
+    let Ok(tree) = Tree::new(entries) else { return };
+    let Ok(packing) = Packing::new(&tree, |index| index % 3 != 2) else { return };
+    let layout = packing.layout();
+    let wanted = |index: usize| index % 3 != 2 && tree.file(index).is_some();
+    let wanted = (0..tree.entries().len()).filter(|&index| wanted(index));
+    let expected: Bytes = wanted.filter_map(|index| tree.file(index)).map(|file| Bytes(file.data_len())).sum();
+    assert_eq!(layout.total(), expected);
+    for object in (0..layout.objects()).take(64) {
+        let whole = layout.object_extent(object).expect("an object of the layout");
+        assert_eq!(whole.start % BLOCK, 0);
+        for block in [whole.start / BLOCK, whole.end().saturating_sub(1) / BLOCK] {
+            let Some(extent) = layout.block_extent(block) else { continue };
+            let mut at = extent.start;
+            for piece in packing.pieces(extent) {
+                assert_eq!(piece.extent.start, at, "pieces lie one behind the other");
+                let file = tree.file(piece.entry).expect("a file of the tree");
+                assert!(piece.offset + piece.extent.len <= file.size, "{piece:?}");
+                at = piece.extent.end();
+            }
+            assert_eq!(at, extent.end(), "they are all of the block");
+        }
+    }
+}
+
+/// A receiver and a sender that says anything: no byte is written twice unless it was refused, and only what hashed right counts.
+pub fn receiver(data: &[u8]) {
+    let sizes = [300_000, 0, 5_000, BLOCK, 3 * BLOCK + 1].map(Bytes);
+    let layout = Layout::new(sizes).expect("a small layout");
+    let mut receiver = Receiver::new(&layout, &ExtentSet::new());
+    let (mut claimed, mut good) = (ExtentSet::new(), ExtentSet::new());
+    for said in data.chunks_exact(6) {
+        let number = |at: usize| u64::from(u16::from_be_bytes([said[at], said[at + 1]]));
+        let scale = [1, 4_096, BLOCK, u64::MAX >> 17][usize::from(said[0] & 3)];
+        let extent = Extent::new(number(1).saturating_mul(scale.min(4_096)), number(3).saturating_mul(scale));
+        match receiver.handle_data(extent) {
+            Ok(fresh) => {
+                for piece in &fresh.pieces {
+                    assert_eq!(claimed.insert(*piece), [*piece], "claimed twice");
+                    if said[0] & 4 == 0 {
+                        receiver.handle_written(*piece).expect("it was claimed");
+                    } else {
+                        receiver.handle_abandoned(*piece);
+                        claimed.remove(*piece);
+                    }
+                }
+            }
+            Err(error) => assert!(!error.to_string().is_empty()),
+        }
+        let _ = receiver.handle_hash(number(1) >> (said[0] & 7), Cv([said[5] & 1; 32]));
+        while let Some(block) = receiver.poll_verify() {
+            let is_good = said[5] & 2 != 0;
+            match receiver.handle_verified(block.index, is_good) {
+                Verdict::Verified { .. } => assert_eq!(good.insert(block.extent), [block.extent], "verified twice"),
+                Verdict::Refuse(extent) => {
+                    assert!(!is_good && extent == block.extent);
+                    claimed.remove(extent);
+                }
+            }
+        }
+        assert_eq!(receiver.verified().total(), good.total());
+        assert!(receiver.received() <= layout.total());
+    }
+    assert_eq!(receiver.is_complete(), good.total() == layout.total());
+}
