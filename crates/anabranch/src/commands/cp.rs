@@ -11,11 +11,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use net::{Credential, DEFAULT_PORT, Error, Events, Identity, Remote, SendOptions, Summary, Token};
+use net::{Credential, DEFAULT_PORT, Error, Events, Remote, SendOptions, Summary, Token};
 use tokio::time::timeout;
 
+use super::far;
 use super::far::messages::{Asker, Ready, Request, SPEAKS, What};
 use super::send::{Flags, Sending};
+use crate::dirs::Dirs;
 use crate::sanitize::{clean, plainly};
 use crate::transfer::{self, Ended};
 use operand::Direction;
@@ -97,7 +99,7 @@ enum Way {
 
 impl Copy {
     async fn run(self, events: Events) -> Result<Summary, Ended> {
-        let identity = Identity::generate()?;
+        let identity = far::identity(&Dirs::from_env())?;
         let mut link = self.ssh.start()?;
         let request = Request {
             asker: Asker { anabranch: env!("CARGO_PKG_VERSION").into(), speaks: SPEAKS },

@@ -132,6 +132,12 @@ fn home() -> Option<PathBuf> {
     env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from)
 }
 
+/// This host's key, by which a copy that goes on is known for the same sender's. Where it cannot be kept, as in a home that is read-only, a key
+/// for this copy alone.
+pub(crate) fn identity(dirs: &Dirs) -> Result<Identity, Error> {
+    Identity::load_or_generate(&dirs.key()).or_else(|_| Identity::generate())
+}
+
 /// Where to listen, and whom to let in.
 struct Door {
     /// The port that is wished for; without a wish, any will do.
@@ -145,7 +151,7 @@ struct Door {
 impl Door {
     fn new(request: &Request, dirs: &Dirs) -> Result<Door, Error> {
         let config = Config::load(None, dirs)?;
-        let identity = Identity::generate()?;
+        let identity = identity(dirs)?;
         let token = Token::generate(&identity)?;
         let holder = request.key.parse().map_err(Error::Protocol)?;
         Ok(Door { wish: request.port.or(config.receive.port), listen: config.receive.listen, identity, token, holder })
@@ -257,6 +263,13 @@ mod tests {
         assert!(error.contains("anabranch 9.1.0 version 9") && error.contains(env!("CARGO_PKG_VERSION")), "{error}");
         assert!(understand(b"{}").is_err());
         assert!(understand(br#"{"anabranch":"0.1.0","speaks":1}"#).is_err());
+    }
+
+    #[test]
+    fn a_key_that_cannot_be_kept_is_for_one_copy() {
+        let dirs = Dirs::below("/dev/null".as_ref());
+        let keys = [identity(&dirs).unwrap(), identity(&dirs).unwrap()];
+        assert_ne!(keys[0].fingerprint(), keys[1].fingerprint());
     }
 
     #[test]

@@ -60,10 +60,7 @@ fn files_and_folders_arrive_where_scp_would_put_them() {
     assert_eq!(host.names("newer"), ["sub", "tree"]);
     assert_eq!(host.far_sides(), 0);
     assert_eq!(host.names("folder"), ["a:b", "data", "other", "sub", "tree"]);
-    assert!(
-        !host.scratch.at("far/key").exists() && !host.scratch.at("near/key").exists(),
-        "keys are made for one copy"
-    );
+    assert!(host.scratch.at("far/key").exists() && host.scratch.at("near/key").exists(), "copies are their hosts'");
 }
 
 #[test]
