@@ -28,8 +28,9 @@ fn time(table: &str, by: &str) -> f64 {
 fn round(folder: &Path) -> ([[f64; 3]; 2], String) {
     let _ = fs::remove_dir_all(folder);
     let mut command = Command::new("timeout");
-    command.args(["100", env!("CARGO_BIN_EXE_anabranch"), "reproduce", "sar-rmtp", "3", "5", "--runs", "1", "--out"]);
-    let output = command.arg(folder).output().unwrap();
+    command.args(["100", env!("CARGO_BIN_EXE_anabranch"), "reproduce", "sar-rmtp", "3", "5", "--runs", "1"]);
+    // Only the order counts here, and the machine may be a busy one.
+    let output = command.arg("--count-late").arg("--out").arg(folder).output().unwrap();
     let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     // A row may differ: opening connections is a tenth of so short a transfer.
     assert!(matches!(output.status.code(), Some(0 | 1)), "{said}");

@@ -43,6 +43,9 @@ pub(crate) struct Args {
     /// Of real transfers: which of the paper's files, first or all, or sizes such as 101.5MB,304.3MB [default: first]
     #[arg(long, value_name = "SIZES", value_parser = sizes)]
     sizes: Option<Sizes>,
+    /// Of real transfers: count those too during which the machine was too busy to emulate the links on time, and say so
+    #[arg(long)]
+    count_late: bool,
 }
 
 /// `anabranch reproduce`.
@@ -66,12 +69,16 @@ pub(crate) fn run(args: &Args) -> Result<(), Ended> {
     if let Some(estimate) = study.estimate {
         // Each has a sender, a receiver and an emulator.
         context.jobs = args.jobs.map_or(threads(None).div_ceil(2), usize::from);
-        context.experiment.testbed = Some(Arc::new(Namespaces::new(Arc::clone(&stop)).map_err(failed)?));
+        context.experiment.testbed =
+            Some(Arc::new(Namespaces::new(args.count_late, Arc::clone(&stop)).map_err(failed)?));
         let estimate = estimate(&context, &figures).map_err(failed)?;
         show(format_args!("{}\n\n", announcement(&estimate, context.jobs)))?;
         stop_on_signals(stop)?;
-    } else if args.scale.is_some() || args.sizes.is_some() {
-        let text = format!("{} has no real transfers that --scale or --sizes could say anything of", study.paper);
+    } else if args.scale.is_some() || args.sizes.is_some() || args.count_late {
+        let text = format!(
+            "{} has no real transfers that --scale, --sizes or --count-late could say anything of",
+            study.paper
+        );
         return Err(Error::Usage(text).into());
     }
     let path = args.out.clone().unwrap_or_else(|| PathBuf::from("reproduced").join(study.paper));
