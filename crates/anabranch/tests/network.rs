@@ -215,14 +215,20 @@ fn a_doctor_finds_nothing_where_nothing_is_wrong() {
         return;
     }
     let scratch = Scratch::new("doctor-well");
-    let output = scratch.run(EQUAL, "exec $ANABRANCH doctor $TO --token-file $TOKEN --json");
-    assert_eq!(troubles(&output), (Vec::new(), Some(0)), "{}", said(&output));
-    let report = report(&output);
-    let paths = report["paths"].as_array().expect("a list");
-    assert_eq!(paths.len(), 2, "{report}");
-    for path in paths {
-        let mbit = |key: &str| path[key].as_f64().expect("a rate") / 1e6;
-        assert!((17.0..20.0).contains(&mbit("alone")) && (16.0..20.0).contains(&mbit("together")), "{report}");
+    // What else runs on this machine makes rates lower, never higher: three times they may be.
+    for is_last in [false, false, true] {
+        let output = scratch.run(EQUAL, "exec $ANABRANCH doctor $TO --token-file $TOKEN --json");
+        assert_eq!(troubles(&output), (Vec::new(), Some(0)), "{}", said(&output));
+        let report = report(&output);
+        let paths = report["paths"].as_array().expect("a list");
+        assert_eq!(paths.len(), 2, "{report}");
+        let mbit = |path: &serde_json::Value, key: &str| path[key].as_f64().expect("a rate") / 1e6;
+        let is_full =
+            |path| (17.0..20.0).contains(&mbit(path, "alone")) && (16.0..20.0).contains(&mbit(path, "together"));
+        if paths.iter().all(is_full) {
+            return;
+        }
+        assert!(!is_last, "{report}");
     }
 }
 
