@@ -8,8 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use common::{
-    Receiving, Scratch, Serving, fetch, fetch_options, parties, receive_options, send, send_options, serve_options,
-    unheard,
+    Host, Scratch, fetch, fetch_options, parties, receive_options, send, send_options, serve_options, unheard,
 };
 use net::{Credential, Error, Event, Identity, May, PathSpec, Peer, Remote, Timetable, Token};
 use tokio::time::timeout;
@@ -36,7 +35,7 @@ async fn files_of_all_sizes_arrive_whole() {
     for (name, size) in names.iter().zip(sizes) {
         scratch.file(&format!("offered/{name}"), size);
     }
-    let serving = Serving::start(serve_options(&folder, &identity, &token)).await;
+    let serving = Host::serve(serve_options(&folder, &identity, &token)).await;
     let asked: Vec<&str> = names.iter().map(String::as_str).collect();
     let got = fetch(fetch_options(&scratch, &asked, serving.port, &token)).await.expect("fetched");
     let served = serving.outcome().await.expect("served");
@@ -61,7 +60,7 @@ async fn a_folder_arrives_with_all_that_is_in_it() {
     symlink("../../nowhere", folder.join("photos/link")).expect("a link");
     let mut options = serve_options(&folder, &identity, &token);
     options.once = false;
-    let serving = Serving::start(options).await;
+    let serving = Host::serve(options).await;
     let mut options = fetch_options(&scratch, &["photos"], serving.port, &token);
     let got = fetch(options.clone()).await.expect("fetched");
     assert_eq!(got.files, 3);
@@ -99,7 +98,7 @@ async fn nothing_outside_is_given() {
     symlink(&scratch.0, folder.join("door")).expect("a link");
     let mut options = serve_options(&folder, &identity, &token);
     options.once = false;
-    let serving = Serving::start(options).await;
+    let serving = Host::serve(options).await;
     let mut options = fetch_options(&scratch, &[], serving.port, &token);
     for (name, code) in
         [("../secret", 2), ("way-out", 3), ("door/secret", 3), ("door/", 3), ("nothing", 3), ("a/../../secret", 2)]
@@ -127,7 +126,7 @@ async fn several_paths_share_one_file() {
     let file = scratch.file("offered/data", 20_000_000);
     let mut options = serve_options(&folder, &identity, &token);
     options.listen = vec!["0.0.0.0:0".parse().expect("an address")];
-    let serving = Serving::start(options).await;
+    let serving = Host::serve(options).await;
     let mut options = fetch_options(&scratch, &["data"], serving.port, &token);
     options.paths = (1..=3)
         .map(|i| PathSpec {
@@ -165,7 +164,7 @@ async fn peers_see_what_is_theirs_at_their_rate() {
         },
         Peer::from(bert.fingerprint()),
     ];
-    let serving = Serving::start(options).await;
+    let serving = Host::serve(options).await;
     let mut options = fetch_options(&scratch, &["data"], serving.port, &token);
     options.from[0].credential = Credential::Pinned(identity.fingerprint());
     options.identity = bert;
@@ -196,13 +195,13 @@ async fn a_receiver_keeps_peers_in_their_folders_too() {
         ..Peer::from(options.identity.fingerprint())
     };
     receive.authorized = vec![Peer { may: May::Get, ..anna.clone() }];
-    let receiving = Receiving::start(receive.clone()).await;
+    let receiving = Host::receive(receive.clone()).await;
     options.to.port = receiving.port;
     let error = send(options.clone()).await.expect_err("she may only get");
     assert!(matches!(&error, Error::Refused { reason } if reason.contains("not send")), "{error}");
     receiving.task.abort();
     receive.authorized = vec![anna];
-    let receiving = Receiving::start(receive).await;
+    let receiving = Host::receive(receive).await;
     options.to.port = receiving.port;
     let sent = send(options).await.expect("sent");
     assert!(same(&scratch.inbox().join("anna/data"), &file));
@@ -219,7 +218,7 @@ async fn an_existing_target_stays_unless_told_otherwise() {
     let file = scratch.file("offered/data", 1_000);
     fs::create_dir_all(scratch.inbox()).expect("the inbox");
     fs::write(scratch.inbox().join("data"), "old").expect("an old file");
-    let serving = Serving::start(serve_options(&folder, &identity, &token)).await;
+    let serving = Host::serve(serve_options(&folder, &identity, &token)).await;
     let mut options = fetch_options(&scratch, &["data"], serving.port, &token);
     let error = fetch(options.clone()).await.expect_err("it exists");
     assert!(matches!(error, Error::Exists { .. }), "{error}");
@@ -240,7 +239,7 @@ async fn a_stopped_fetch_goes_on_where_it_was() {
     let (identity, token) = parties();
     let folder = offered(&scratch);
     let file = scratch.file("offered/data", 20_000_000);
-    let serving = Serving::start(serve_options(&folder, &identity, &token)).await;
+    let serving = Host::serve(serve_options(&folder, &identity, &token)).await;
     let mut options = fetch_options(&scratch, &["data"], serving.port, &token);
     options.max_rate = Some(Timetable::always(Rate::mbit(80)));
     let (events, _heard) = unheard();
@@ -259,7 +258,7 @@ async fn a_restarted_server_is_found_again() {
     let (identity, token) = parties();
     let folder = offered(&scratch);
     let file = scratch.file("offered/data", 20_000_000);
-    let serving = Serving::start(serve_options(&folder, &identity, &token)).await;
+    let serving = Host::serve(serve_options(&folder, &identity, &token)).await;
     let port = serving.port;
     let mut options = fetch_options(&scratch, &["data"], port, &token);
     options.max_rate = Some(Timetable::always(Rate::mbit(80)));
@@ -270,7 +269,7 @@ async fn a_restarted_server_is_found_again() {
     tokio::time::sleep(Duration::from_millis(300)).await;
     let mut again = serve_options(&folder, &identity, &token);
     again.listen = vec![format!("127.0.0.1:{port}").parse().expect("an address")];
-    let serving = Serving::start(again).await;
+    let serving = Host::serve(again).await;
     let got = fetching.await.expect("no panic").expect("fetched");
     serving.outcome().await.expect("served");
     assert!(same(&scratch.inbox().join("data"), &file));
@@ -283,7 +282,7 @@ async fn a_cap_ends_a_fetch_and_what_came_is_kept() {
     let (identity, token) = parties();
     let folder = offered(&scratch);
     let file = scratch.file("offered/data", 20_000_000);
-    let serving = Serving::start(serve_options(&folder, &identity, &token)).await;
+    let serving = Host::serve(serve_options(&folder, &identity, &token)).await;
     let mut options = fetch_options(&scratch, &["data"], serving.port, &token);
     options.usage = Some(scratch.0.join("usage"));
     options.max_rate = Some(Timetable::always(Rate::mbit(80)));
@@ -303,7 +302,7 @@ async fn a_source_that_changes_is_said_to() {
     let (identity, token) = parties();
     let folder = offered(&scratch);
     let file = scratch.file("offered/data", 20_000_000);
-    let serving = Serving::start(serve_options(&folder, &identity, &token)).await;
+    let serving = Host::serve(serve_options(&folder, &identity, &token)).await;
     let mut options = fetch_options(&scratch, &["data"], serving.port, &token);
     options.max_rate = Some(Timetable::always(Rate::mbit(40)));
     let fetching = tokio::spawn(fetch(options));
@@ -315,7 +314,7 @@ async fn a_source_that_changes_is_said_to() {
 }
 
 /// Two servers of their own, each with a folder.
-async fn replicas(scratch: &Scratch, count: usize) -> (Vec<(Serving, Token)>, Vec<std::path::PathBuf>) {
+async fn replicas(scratch: &Scratch, count: usize) -> (Vec<(Host, Token)>, Vec<std::path::PathBuf>) {
     let (mut servings, mut folders) = (Vec::new(), Vec::new());
     for number in 0..count {
         let (identity, token) = parties();
@@ -324,13 +323,13 @@ async fn replicas(scratch: &Scratch, count: usize) -> (Vec<(Serving, Token)>, Ve
         scratch.file(&format!("replica{number}/data"), 20_000_000);
         let mut options = serve_options(&folder, &identity, &token);
         options.once = false;
-        servings.push((Serving::start(options).await, token));
+        servings.push((Host::serve(options).await, token));
         folders.push(folder);
     }
     (servings, folders)
 }
 
-fn from_all(scratch: &Scratch, servings: &[(Serving, Token)]) -> net::FetchOptions {
+fn from_all(scratch: &Scratch, servings: &[(Host, Token)]) -> net::FetchOptions {
     let mut options = fetch_options(scratch, &["data"], servings[0].0.port, &servings[0].1);
     for (serving, token) in &servings[1..] {
         let more = fetch_options(scratch, &["data"], serving.port, token);

@@ -6,9 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use common::{
-    Receiving, Scratch, Serving, fetch, fetch_options, parties, receive_options, send, send_options, serve_options,
-};
+use common::{Host, Scratch, fetch, fetch_options, parties, receive_options, send, send_options, serve_options};
 use net::{Credential, Error, Identity, PathSpec, Remote, Timetable, Token};
 use units::{Rate, Span};
 
@@ -18,7 +16,7 @@ async fn files_of_all_sizes_arrive_whole() {
     let (identity, token) = parties();
     let sizes = [0, 1, 4_095, 4_096, 262_143, 262_144, 262_145, 5_000_001];
     let files: Vec<PathBuf> = sizes.iter().map(|size| scratch.file(&format!("f{size}"), *size)).collect();
-    let receiving = Receiving::start(receive_options(&scratch, &identity, &token)).await;
+    let receiving = Host::receive(receive_options(&scratch, &identity, &token)).await;
     let sources: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
     let sent = send(send_options(&sources, receiving.port, &token)).await.expect("sent");
     let received = receiving.outcome().await.expect("received");
@@ -39,7 +37,7 @@ async fn several_paths_share_one_file() {
     let file = scratch.file("data", 20_000_000);
     let mut options = receive_options(&scratch, &identity, &token);
     options.listen = vec!["0.0.0.0:0".parse().expect("an address")];
-    let receiving = Receiving::start(options).await;
+    let receiving = Host::receive(options).await;
     let mut options = send_options(&[&file], receiving.port, &token);
     options.paths = (1..=3)
         .map(|i| PathSpec {
@@ -62,7 +60,7 @@ async fn a_wrong_token_is_refused() {
     let scratch = Scratch::new("token");
     let (identity, token) = parties();
     let file = scratch.file("data", 10);
-    let receiving = Receiving::start(receive_options(&scratch, &identity, &token)).await;
+    let receiving = Host::receive(receive_options(&scratch, &identity, &token)).await;
     let other = Token::generate(&identity).expect("a token");
     let error = send(send_options(&[&file], receiving.port, &other)).await.expect_err("refused");
     assert!(matches!(error, Error::Refused { .. }), "{error}");
@@ -82,7 +80,7 @@ async fn a_token_may_be_one_key_holders_only() {
     let mut receive = receive_options(&scratch, &identity, &token);
     let mut options = send_options(&[&file], 0, &token);
     receive.holder = Some(options.identity.fingerprint());
-    let receiving = Receiving::start(receive).await;
+    let receiving = Host::receive(receive).await;
     let error = send(send_options(&[&file], receiving.port, &token)).await.expect_err("another key");
     assert!(matches!(error, Error::Refused { .. }), "{error}");
     options.to.port = receiving.port;
@@ -93,7 +91,7 @@ async fn a_token_may_be_one_key_holders_only() {
     let mut options = fetch_options(&scratch, &["data"], 0, &token);
     options.rename = Some("again".into());
     serve.holder = Some(options.identity.fingerprint());
-    let serving = Serving::start(serve).await;
+    let serving = Host::serve(serve).await;
     let error = fetch(fetch_options(&scratch, &["data"], serving.port, &token)).await.expect_err("another key");
     assert!(matches!(error, Error::Refused { .. }), "{error}");
     options.from[0].remote.port = serving.port;
@@ -111,7 +109,7 @@ async fn an_authorized_key_needs_no_token() {
     let mut receive = receive_options(&scratch, &identity, &token);
     receive.token = None;
     receive.authorized = vec![options.identity.fingerprint().into()];
-    let receiving = Receiving::start(receive).await;
+    let receiving = Host::receive(receive).await;
     options.to.port = receiving.port;
     send(options).await.expect("sent");
     receiving.outcome().await.expect("received");
@@ -124,7 +122,7 @@ async fn an_existing_target_stays_unless_told_otherwise() {
     let file = scratch.file("data", 1_000);
     fs::create_dir_all(scratch.inbox()).expect("the inbox");
     fs::write(scratch.inbox().join("data"), "old").expect("an old file");
-    let receiving = Receiving::start(receive_options(&scratch, &identity, &token)).await;
+    let receiving = Host::receive(receive_options(&scratch, &identity, &token)).await;
     let mut options = send_options(&[&file], receiving.port, &token);
     let error = send(options.clone()).await.expect_err("it exists");
     assert_eq!(error.exit_code(), 8, "{error}");
@@ -140,7 +138,7 @@ async fn a_stopped_sender_goes_on_where_it_was() {
     let scratch = Scratch::new("resume");
     let (identity, token) = parties();
     let file = scratch.file("data", 20_000_000);
-    let mut receiving = Receiving::start(receive_options(&scratch, &identity, &token)).await;
+    let mut receiving = Host::receive(receive_options(&scratch, &identity, &token)).await;
     let mut options = send_options(&[&file], receiving.port, &token);
     options.max_rate = Some(Timetable::always(Rate::mbit(80)));
     tokio::select! {
@@ -159,7 +157,7 @@ async fn a_restarted_receiver_is_found_again() {
     let scratch = Scratch::new("receiver");
     let (identity, token) = parties();
     let file = scratch.file("data", 20_000_000);
-    let mut receiving = Receiving::start(receive_options(&scratch, &identity, &token)).await;
+    let mut receiving = Host::receive(receive_options(&scratch, &identity, &token)).await;
     let port = receiving.port;
     let mut options = send_options(&[&file], port, &token);
     options.max_rate = Some(Timetable::always(Rate::mbit(80)));
@@ -170,7 +168,7 @@ async fn a_restarted_receiver_is_found_again() {
     let mut again = receive_options(&scratch, &identity, &token);
     again.listen = vec![format!("127.0.0.1:{port}").parse().expect("an address")];
     tokio::time::sleep(Duration::from_millis(300)).await;
-    let receiving = Receiving::start(again).await;
+    let receiving = Host::receive(again).await;
     let sent = sending.await.expect("no panic").expect("sent");
     receiving.outcome().await.expect("received");
     assert!(sent.moved.0 < 17_000_000, "{} were sent again", sent.moved);
@@ -182,7 +180,7 @@ async fn a_source_that_changes_is_noticed() {
     let scratch = Scratch::new("changing");
     let (identity, token) = parties();
     let file = scratch.file("data", 20_000_000);
-    let receiving = Receiving::start(receive_options(&scratch, &identity, &token)).await;
+    let receiving = Host::receive(receive_options(&scratch, &identity, &token)).await;
     let mut options = send_options(&[&file], receiving.port, &token);
     options.max_rate = Some(Timetable::always(Rate::mbit(80)));
     let sending = tokio::spawn(send(options));
@@ -203,7 +201,7 @@ async fn a_dry_run_leaves_nothing() {
     let scratch = Scratch::new("dry");
     let (identity, token) = parties();
     let file = scratch.file("data", 1_000);
-    let receiving = Receiving::start(receive_options(&scratch, &identity, &token)).await;
+    let receiving = Host::receive(receive_options(&scratch, &identity, &token)).await;
     let mut options = send_options(&[&file], receiving.port, &token);
     options.dry_run = true;
     send(options).await.expect("agreed");
@@ -215,7 +213,7 @@ async fn a_dry_run_leaves_nothing() {
 async fn a_probe_says_what_a_path_carries() {
     let scratch = Scratch::new("probe");
     let (identity, token) = parties();
-    let receiving = Receiving::start(receive_options(&scratch, &identity, &token)).await;
+    let receiving = Host::receive(receive_options(&scratch, &identity, &token)).await;
     let probes = net::probe(&send_options(&[], receiving.port, &token)).await.expect("it answers");
     let carries = probes[0].carries.as_ref().expect("it carries something");
     assert!(carries.rate > Rate::mbit(50), "{carries:?}");
@@ -231,7 +229,7 @@ async fn ipv6_carries_as_well() {
     let file = scratch.file("data", 1_000_000);
     let mut options = receive_options(&scratch, &identity, &token);
     options.listen = vec!["[::1]:0".parse().expect("an address")];
-    let receiving = Receiving::start(options).await;
+    let receiving = Host::receive(options).await;
     let mut options = send_options(&[&file], receiving.port, &token);
     options.to.host = "::1".into();
     send(options).await.expect("sent");
@@ -244,7 +242,7 @@ async fn silent_strangers_keep_nobody_out() {
     let scratch = Scratch::new("strangers");
     let (identity, token) = parties();
     let file = scratch.file("data", 100_000);
-    let receiving = Receiving::start(receive_options(&scratch, &identity, &token)).await;
+    let receiving = Host::receive(receive_options(&scratch, &identity, &token)).await;
     let mut strangers = Vec::new();
     for _ in 0..200 {
         strangers.push(tokio::net::TcpStream::connect(("127.0.0.1", receiving.port)).await.expect("a connection"));
@@ -277,7 +275,7 @@ async fn a_cap_ends_a_transfer_that_goes_on_with_a_higher_one() {
     let scratch = Scratch::new("cap");
     let (identity, token) = parties();
     let file = scratch.file("data", 12_000_000);
-    let receiving = Receiving::start(receive_options(&scratch, &identity, &token)).await;
+    let receiving = Host::receive(receive_options(&scratch, &identity, &token)).await;
     let mut options = send_options(&[&file], receiving.port, &token);
     let usage = scratch.0.join("usage");
     options.usage = Some(usage.clone());

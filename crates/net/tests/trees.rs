@@ -10,7 +10,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use common::{Receiving, Scratch, parties, receive_options, send, send_options, unheard};
+use common::{Host, Scratch, parties, receive_options, send, send_options, unheard};
 use net::{Error, Event, SendOptions, Summary, Timetable};
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
 use units::Rate;
@@ -131,7 +131,7 @@ fn everything(scratch: &Scratch) -> PathBuf {
 
 async fn transfer(scratch: &Scratch, options: impl FnOnce(u16, &net::Token) -> SendOptions) -> Result<Summary, Error> {
     let (identity, token) = parties();
-    let receiving = Receiving::start(receive_options(scratch, &identity, &token)).await;
+    let receiving = Host::receive(receive_options(scratch, &identity, &token)).await;
     let sent = send(options(receiving.port, &token)).await;
     if sent.is_err() {
         receiving.task.abort();
@@ -348,7 +348,7 @@ async fn what_is_no_file_is_named_and_left_out() {
     fs::write(root.join("file"), "x").expect("a file");
     rustix::fs::mknodat(CWD, root.join("pipe"), rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).expect("a pipe");
     let (identity, token) = parties();
-    let receiving = Receiving::start(receive_options(&scratch, &identity, &token)).await;
+    let receiving = Host::receive(receive_options(&scratch, &identity, &token)).await;
     let (events, mut heard) = unheard();
     net::send(send_options(&[&root], receiving.port, &token), events).await.expect("sent");
     receiving.outcome().await.expect("received");
@@ -384,7 +384,7 @@ async fn a_stopped_sender_of_a_tree_goes_on_where_it_was() {
     let scratch = Scratch::new("tree-resume");
     let (root, size) = much(&scratch);
     let (identity, token) = parties();
-    let mut receiving = Receiving::start(receive_options(&scratch, &identity, &token)).await;
+    let mut receiving = Host::receive(receive_options(&scratch, &identity, &token)).await;
     let mut options = send_options(&[&root], receiving.port, &token);
     options.max_rate = Some(Timetable::always(Rate::mbit(80)));
     tokio::select! {
@@ -407,7 +407,7 @@ async fn a_receiver_that_starts_again_goes_on_with_a_tree() {
     let scratch = Scratch::new("tree-receiver");
     let (root, size) = much(&scratch);
     let (identity, token) = parties();
-    let mut receiving = Receiving::start(receive_options(&scratch, &identity, &token)).await;
+    let mut receiving = Host::receive(receive_options(&scratch, &identity, &token)).await;
     let port = receiving.port;
     let mut options = send_options(&[&root], port, &token);
     options.max_rate = Some(Timetable::always(Rate::mbit(80)));
@@ -418,7 +418,7 @@ async fn a_receiver_that_starts_again_goes_on_with_a_tree() {
     let mut again = receive_options(&scratch, &identity, &token);
     again.listen = vec![format!("127.0.0.1:{port}").parse().expect("an address")];
     tokio::time::sleep(Duration::from_millis(300)).await;
-    let receiving = Receiving::start(again).await;
+    let receiving = Host::receive(again).await;
     let sent = sending.await.expect("no panic").expect("sent");
     receiving.outcome().await.expect("received");
     assert!(sent.moved.0 < size - 8_000_000, "{} of {size} were sent again", sent.moved);
@@ -438,7 +438,7 @@ async fn a_file_of_the_tree_that_changes_is_noticed_and_the_rest_is_kept() {
     let scratch = Scratch::new("tree-changes");
     let (root, size) = much(&scratch);
     let (identity, token) = parties();
-    let receiving = Receiving::start(receive_options(&scratch, &identity, &token)).await;
+    let receiving = Host::receive(receive_options(&scratch, &identity, &token)).await;
     let mut options = send_options(&[&root], receiving.port, &token);
     options.max_rate = Some(Timetable::always(Rate::mbit(80)));
     let sending = tokio::spawn(send(options.clone()));
@@ -450,7 +450,7 @@ async fn a_file_of_the_tree_that_changes_is_noticed_and_the_rest_is_kept() {
     let _ = receiving.task.await;
     tokio::time::sleep(Duration::from_millis(100)).await;
     options.max_rate = None;
-    let receiving = Receiving::start(receive_options(&scratch, &identity, &token)).await;
+    let receiving = Host::receive(receive_options(&scratch, &identity, &token)).await;
     options.to.port = receiving.port;
     let sent = send(options).await.expect("sent");
     receiving.outcome().await.expect("received");
@@ -469,7 +469,7 @@ async fn a_dry_run_of_a_tree_leaves_nothing_and_says_how_much_would_come() {
 
 async fn transfer_dry(scratch: &Scratch, root: &Path) -> Summary {
     let (identity, token) = parties();
-    let receiving = Receiving::start(receive_options(scratch, &identity, &token)).await;
+    let receiving = Host::receive(receive_options(scratch, &identity, &token)).await;
     let options = SendOptions { dry_run: true, ..send_options(&[root], receiving.port, &token) };
     let sent = send(options).await.expect("agreed");
     receiving.task.abort();

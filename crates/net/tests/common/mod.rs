@@ -84,19 +84,30 @@ pub fn send_options(sources: &[&Path], port: u16, token: &Token) -> SendOptions 
     }
 }
 
-/// A receiver that runs: its port, its outcome, what it told.
-pub struct Receiving {
+/// A receiver or a server that runs: its port, its outcome, what it told.
+pub struct Host {
     pub port: u16,
     pub task: tokio::task::JoinHandle<Result<Summary, Error>>,
     pub events: mpsc::UnboundedReceiver<Event>,
 }
 
-impl Receiving {
-    pub async fn start(options: ReceiveOptions) -> Receiving {
+impl Host {
+    pub async fn receive(options: ReceiveOptions) -> Host {
+        Host::start(|events| net::receive(options, events)).await
+    }
+
+    pub async fn serve(options: ServeOptions) -> Host {
+        Host::start(|events| net::serve(options, events)).await
+    }
+
+    async fn start<F>(run: impl FnOnce(Events) -> F) -> Host
+    where
+        F: Future<Output = Result<Summary, Error>> + Send + 'static,
+    {
         let (sender, mut events) = mpsc::unbounded_channel();
-        let task = tokio::spawn(net::receive(options, sender));
+        let task = tokio::spawn(run(sender));
         let Some(Event::Listening { addresses }) = events.recv().await else { panic!("it does not listen") };
-        Receiving { port: addresses[0].port(), task, events }
+        Host { port: addresses[0].port(), task, events }
     }
 
     /// Waits until so many bytes are there: a moment that does not depend on how busy the machine is.
@@ -168,26 +179,6 @@ pub fn fetch_options(scratch: &Scratch, names: &[&str], port: u16, token: &Token
         overwrite: false,
         dry_run: false,
         patience: Span::from_secs(5),
-    }
-}
-
-/// A server that runs: its port, its outcome, what it told.
-pub struct Serving {
-    pub port: u16,
-    pub task: tokio::task::JoinHandle<Result<Summary, Error>>,
-    pub events: mpsc::UnboundedReceiver<Event>,
-}
-
-impl Serving {
-    pub async fn start(options: ServeOptions) -> Serving {
-        let (sender, mut events) = mpsc::unbounded_channel();
-        let task = tokio::spawn(net::serve(options, sender));
-        let Some(Event::Listening { addresses }) = events.recv().await else { panic!("it does not listen") };
-        Serving { port: addresses[0].port(), task, events }
-    }
-
-    pub async fn outcome(self) -> Result<Summary, Error> {
-        timeout(Duration::from_secs(30), self.task).await.expect("it ends").expect("it does not panic")
     }
 }
 
