@@ -15,6 +15,7 @@ mod identity;
 pub mod interfaces;
 #[cfg(test)]
 mod liars;
+mod memory;
 mod options;
 mod peer;
 mod receive;

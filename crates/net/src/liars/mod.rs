@@ -21,7 +21,9 @@ use wire::manifest::{Entry, File, Kind, chunks};
 
 use crate::conn::Conn;
 use crate::tls::ClientTls;
-use crate::{CongestionControl, Credential, Event, Identity, ReceiveOptions, Remote, Selection, SendOptions, Token};
+use crate::{
+    CongestionControl, Credential, Event, Identity, Peer, ReceiveOptions, Remote, Selection, SendOptions, Token,
+};
 
 struct Scratch(PathBuf);
 
@@ -62,6 +64,11 @@ struct Host {
 
 impl Host {
     async fn start(scratch: &Scratch) -> Host {
+        Host::start_knowing(scratch, Vec::new()).await
+    }
+
+    /// One that these may send to without a token.
+    async fn start_knowing(scratch: &Scratch, authorized: Vec<Peer>) -> Host {
         let identity = Identity::generate().unwrap();
         let token = Token::generate(&identity).unwrap();
         let options = ReceiveOptions {
@@ -71,7 +78,7 @@ impl Host {
             identity: identity.clone(),
             token: Some(token.clone()),
             holder: None,
-            authorized: Vec::new(),
+            authorized,
             keep: true,
             overwrite: false,
         };
