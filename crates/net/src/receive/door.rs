@@ -56,9 +56,9 @@ const MANIFESTS_BYTES: usize = 2 * MANIFEST_BYTES;
 
 impl Door {
     pub(crate) fn new(options: ReceiveOptions, events: Events) -> Result<Door, Error> {
-        let state = State { token_holder: options.holder, ..State::default() };
+        let state = State { token_holder: options.host.holder, ..State::default() };
         Ok(Door {
-            tls: ServerTls::new(&options.identity)?,
+            tls: ServerTls::new(&options.host.identity)?,
             directory: Arc::new(Directory::open(&options.directory)?),
             options,
             events,
@@ -148,14 +148,14 @@ impl Door {
         if hello.version != VERSION {
             return Err(format!("it speaks protocol version {VERSION}, the sender {}", hello.version));
         }
-        match self.options.authorized.iter().find(|known| known.fingerprint == peer) {
+        match self.options.host.authorized.iter().find(|known| known.fingerprint == peer) {
             Some(known) if known.may_send() => return Ok(()),
             Some(_) if hello.secret.is_none() => {
                 return Err("its key may get from this host, but not send: 'anabranch keys trust sender' with --may both, there, lets it".into());
             }
             _ => {}
         }
-        let (Some(secret), Some(token)) = (&hello.secret, &self.options.token) else {
+        let (Some(secret), Some(token)) = (&hello.secret, &self.options.host.token) else {
             return Err("the sender showed no token, and its key is not among the authorized peers".into());
         };
         if !token.matches(secret) {
@@ -171,7 +171,7 @@ impl Door {
 
     /// Where what the holder of key `peer` sends goes, and how fast it may come.
     fn place(&self, peer: Fingerprint) -> Result<(Arc<Directory>, Option<Arc<Limit>>), Error> {
-        let known = self.options.authorized.iter().find(|known| known.fingerprint == peer && known.may_send());
+        let known = self.options.host.authorized.iter().find(|known| known.fingerprint == peer && known.may_send());
         let Some(known) = known else { return Ok((Arc::clone(&self.directory), None)) };
         let directory = match &known.directory {
             Some(_) => Arc::new(Directory::open(&known.directory_below(&self.options.directory))?),
@@ -194,7 +194,7 @@ impl Door {
             Err((code, text)) => return Err(refuse(conn, code, text).await),
         };
         let id = random().map_err(|error| ConnError::Io(std::io::Error::other(error)))?;
-        let addresses = further_addresses(conn, &self.options.listen);
+        let addresses = further_addresses(conn, &self.options.host.listen);
         conn.push(&Frame::Welcome(Welcome { version: VERSION, session: id, addresses }));
         conn.flush().await?;
         let (directory, limit) = match self.place(peer) {

@@ -97,7 +97,7 @@ impl Keeper {
             let began = session.clock.now();
             self.admit(&session, id, &facts, &conn);
             let limits = self.limits();
-            let control = Control::new(&self.shop.terms.congestion_control, self.shop.events.clone());
+            let control = Control::new(&self.shop.terms.options.congestion_control, self.shop.events.clone());
             let carrier = Carrier::new(id, &session, joined, &facts, limits, control, conn);
             let (ended, replacement) = self.carry(carrier).await;
             self.dismiss(&session, id);
@@ -146,7 +146,8 @@ impl Keeper {
                 told = why;
             }
         };
-        connect::open(&self.plan, &shop.tls[self.plan.server], &shop.terms.congestion_control, most, failed).await
+        connect::open(&self.plan, &shop.tls[self.plan.server], &shop.terms.options.congestion_control, most, failed)
+            .await
     }
 
     fn admit(&self, session: &Arc<Session>, id: PathId, facts: &Arc<PathFacts>, conn: &crate::conn::Conn) {

@@ -73,7 +73,7 @@ pub async fn send(options: SendOptions, events: Events) -> Result<Summary, Error
             // The receiver was started again: agree anew, and go on from what it has. What this run already replaced or
             // restarted is not to be thrown away again.
             Ended::SessionGone => {
-                options.restart = false;
+                options.transfer.restart = false;
                 let text = "the receiver was restarted: agreeing on the transfer again".to_string();
                 let _ = events.send(Event::Notice { text });
             }

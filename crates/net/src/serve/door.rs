@@ -89,16 +89,16 @@ impl Door {
             Ground::below(path).map_err(failed)
         };
         let mut peers = BTreeMap::new();
-        for peer in options.authorized.iter().filter(|peer| peer.may_get()) {
+        for peer in options.host.authorized.iter().filter(|peer| peer.may_get()) {
             let ground = open(&peer.directory_below(&options.directory))?;
             let limit = peer.max.map(|rate| Arc::new(Limit::new(Some(rate))));
             peers.insert(peer.fingerprint, Seen { ground, limit, name: peer.name.clone() });
         }
         let grounds = Grounds { default: open(&options.directory)?, peers };
         let (completing, completed) = mpsc::unbounded_channel();
-        let state = State { token_holder: options.holder, ..State::default() };
+        let state = State { token_holder: options.host.holder, ..State::default() };
         Ok(Door {
-            tls: ServerTls::new(&options.identity)?,
+            tls: ServerTls::new(&options.host.identity)?,
             options,
             events,
             clock: Clock::start(),
@@ -186,8 +186,8 @@ impl Door {
         if let Some(seen) = self.grounds.peers.get(&peer) {
             return Ok(seen.clone());
         }
-        let known = self.options.authorized.iter().any(|known| known.fingerprint == peer);
-        let (Some(secret), Some(token)) = (&hello.secret, &self.options.token) else {
+        let known = self.options.host.authorized.iter().any(|known| known.fingerprint == peer);
+        let (Some(secret), Some(token)) = (&hello.secret, &self.options.host.token) else {
             return Err(if known {
                 format!(
                     "the key {peer} may send to that host, but not get from it: 'anabranch keys trust sender {peer} --may both', there, lets it"
@@ -239,7 +239,7 @@ impl Door {
         }
         let source = Arc::new(source);
         let id = random().map_err(|error| ConnError::Io(std::io::Error::other(error)))?;
-        let addresses = further_addresses(conn, &self.options.listen);
+        let addresses = further_addresses(conn, &self.options.host.listen);
         conn.push(&Frame::Welcome(Welcome { version: VERSION, session: id, addresses }));
         let entries = source.tree().entries();
         for chunk in chunks(entries) {
