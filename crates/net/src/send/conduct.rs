@@ -317,7 +317,8 @@ impl Conductor {
         let _ = self.events.send(Event::Progress(progress));
         self.follow_timetable(now);
         while self.keepers.try_join_next().is_some() {}
-        if self.keepers.is_empty() && self.nothing_may_come() {
+        // Nobody waits for a new month if there is nothing else to carry anything.
+        if self.keepers.len() == self.closed().len() && self.nothing_may_come() {
             return Err(self.used_up(now));
         }
         let patience = match self.session {
@@ -345,15 +346,20 @@ impl Conductor {
         !self.shop.terms.options.paths.is_empty()
     }
 
+    /// The paths whose caps are used up, and why.
+    fn closed(&self) -> Vec<String> {
+        self.shop.used_up.lock().expect("no panic while held").values().cloned().collect()
+    }
+
     fn used_up(&self, now: Time) -> Error {
-        let why = self.shop.used_up.lock().expect("no panic while held").join("; ");
+        let why = self.closed().join("; ");
         let total = self.total();
         let acked = self.session.as_ref().map_or(Bytes::ZERO, |session| session.core().totals(now).acked);
         Error::UsedUp { why, done: self.resumed + acked, total }
     }
 
     fn interrupted(&self, now: Time) -> Error {
-        let used_up = self.shop.used_up.lock().expect("no panic while held").clone();
+        let used_up = self.closed();
         let last = self.shop.last_failure.lock().expect("no panic while held").clone();
         let last = [used_up, vec![last]].concat().join("; ");
         let why = format!("none was open for {:.0} s; {last}", (now - self.alive).as_secs_f64());
