@@ -5,6 +5,7 @@ mod cli;
 mod commands;
 mod config;
 mod dirs;
+mod flags;
 mod peers;
 mod routes;
 mod sanitize;

@@ -25,6 +25,8 @@ pub(crate) const STRANGER_PATIENCE: Duration = Duration::from_secs(10);
 const STRANGER_BYTES: usize = 4_096;
 /// How long one that is refused may take to read why.
 const LINGER: Duration = Duration::from_secs(1);
+/// One that takes nothing of what it is told for this long is gone.
+const DEAF: Duration = Duration::from_secs(30);
 /// Whoever waits hears from us this often.
 pub(crate) const SIGN_OF_LIFE: Duration = Duration::from_millis(500);
 
@@ -123,6 +125,14 @@ pub(crate) async fn alive<T>(conn: &mut Conn, work: impl Future<Output = T>) -> 
             }
         }
     }
+}
+
+/// Sends everything that waits, to somebody who reads it.
+pub(crate) async fn tell_all(conn: &mut Conn) -> Result<(), ConnError> {
+    while !conn.try_flush()? {
+        timeout(DEAF, conn.writable()).await.map_err(|_| ConnError::Silent(DEAF))??;
+    }
+    Ok(())
 }
 
 /// Does what may take long on a thread of its own.

@@ -15,6 +15,7 @@ mod identity;
 pub mod interfaces;
 #[cfg(test)]
 mod liars;
+mod memory;
 mod options;
 mod peer;
 mod receive;
@@ -29,8 +30,8 @@ pub use event::{Event, Events, PathEvent, PathProgress, PathState, Progress, Sum
 pub use fetch::fetch;
 pub use identity::{Fingerprint, Identity, Token};
 pub use options::{
-    CongestionControl, Credential, DEFAULT_PORT, FetchOptions, ReceiveOptions, Remote, Selection, SendOptions,
-    ServeOptions, Server,
+    CongestionControl, Credential, DEFAULT_PORT, FetchOptions, HostOptions, ReceiveOptions, Remote, Selection,
+    SendOptions, ServeOptions, Server, TransferOptions,
 };
 pub use peer::{May, Peer};
 pub use receive::receive;

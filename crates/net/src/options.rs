@@ -5,6 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use wire::frame::Wishes;
+
 use crate::{Fingerprint, Identity, PathSpec, Peer, Timetable, Token};
 
 /// Where the receiver is: a name or an address, and a port.
@@ -103,9 +105,64 @@ pub struct Selection {
     pub checksum: bool,
 }
 
-/// What `send` is asked to do.
+/// What a transfer goes by on the side that begins it, whichever way its data flow: as whom, over what, and how.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "one a flag of the command line")]
+pub struct TransferOptions {
+    /// Our key.
+    pub identity: Identity,
+    /// Paths to use; empty: every unmetered interface with a route.
+    pub paths: Vec<PathSpec>,
+    /// Interfaces to leave out.
+    pub no_paths: Vec<String>,
+    /// Block scheduler by name (`policy::sched::by_name`).
+    pub scheduler: String,
+    /// Congestion control of what is sent from here, which is requests where data come here.
+    pub congestion_control: CongestionControl,
+    /// Upper bound of the total rate, over the week.
+    pub max_rate: Option<Timetable>,
+    /// The folder where it is kept what each capped interface carried this month; without one, no path can have a cap.
+    pub usage: Option<PathBuf>,
+    /// Read everything back from the disk where it arrives before it gets its name, and hash what an earlier attempt brought over.
+    pub verify: bool,
+    /// Forget what an earlier attempt brought over.
+    pub restart: bool,
+    /// Replace targets that exist.
+    pub overwrite: bool,
+    /// Agree on everything, transfer nothing.
+    pub dry_run: bool,
+    /// How long to keep trying when every path is gone.
+    pub patience: units::Span,
+}
+
+impl TransferOptions {
+    /// As the holder of this key, over every path, with everything else as the command line has it where nothing is said.
+    #[must_use]
+    pub fn new(identity: Identity) -> TransferOptions {
+        TransferOptions {
+            identity,
+            paths: Vec::new(),
+            no_paths: Vec::new(),
+            scheduler: "self-adaptive".into(),
+            congestion_control: CongestionControl::Auto,
+            max_rate: None,
+            usage: None,
+            verify: false,
+            restart: false,
+            overwrite: false,
+            dry_run: false,
+            patience: units::Span::from_secs(120),
+        }
+    }
+
+    /// What the side that receives is told of these.
+    pub(crate) fn wishes(&self) -> Wishes {
+        Wishes { restart: self.restart, overwrite: self.overwrite, verify: self.verify, dry_run: self.dry_run }
+    }
+}
+
+/// What `send` is asked to do.
+#[derive(Clone, Debug)]
 pub struct SendOptions {
     /// Files and folders. `folder` arrives as a folder of that name; of `folder/` and `.` arrives what is in it.
     pub sources: Vec<PathBuf>,
@@ -117,30 +174,40 @@ pub struct SendOptions {
     pub to: Remote,
     /// How it is known.
     pub credential: Credential,
+    /// As whom, over what, and how.
+    pub transfer: TransferOptions,
+}
+
+/// Where a host listens that others come to, and who may come.
+#[derive(Clone, Debug)]
+pub struct HostOptions {
+    /// Addresses to listen on; empty: every one, IPv6 and IPv4.
+    pub listen: Vec<SocketAddr>,
+    /// Port for the default addresses; 0 takes a free one.
+    pub port: u16,
     /// Our key.
     pub identity: Identity,
-    /// Paths to use; empty: every unmetered interface with a route.
-    pub paths: Vec<PathSpec>,
-    /// Interfaces to leave out.
-    pub no_paths: Vec<String>,
-    /// Block scheduler by name (`policy::sched::by_name`).
-    pub scheduler: String,
-    /// Congestion control.
-    pub congestion_control: CongestionControl,
-    /// Upper bound of the total rate, over the week.
-    pub max_rate: Option<Timetable>,
-    /// The folder where it is kept what each capped interface carried this month; without one, no path can have a cap.
-    pub usage: Option<PathBuf>,
-    /// Read everything back from the receiver's disk, and hash what an earlier attempt brought over.
-    pub verify: bool,
-    /// Forget what an earlier attempt brought over.
-    pub restart: bool,
-    /// Replace targets that exist.
-    pub overwrite: bool,
-    /// Agree on everything, send nothing.
-    pub dry_run: bool,
-    /// How long to keep trying when every path is gone.
-    pub patience: units::Span,
+    /// Its secret lets in whoever shows it, to the whole directory; the CLI prints it.
+    pub token: Option<Token>,
+    /// The only key whose holder may show the token; `None` is whoever shows it first.
+    pub holder: Option<Fingerprint>,
+    /// Who may come without a token, each for what it may do.
+    pub authorized: Vec<Peer>,
+}
+
+impl HostOptions {
+    /// The holder of this key, at the default port of all addresses, where nobody may come yet.
+    #[must_use]
+    pub fn new(identity: Identity) -> HostOptions {
+        HostOptions {
+            listen: Vec::new(),
+            port: DEFAULT_PORT,
+            identity,
+            token: None,
+            holder: None,
+            authorized: Vec::new(),
+        }
+    }
 }
 
 /// What `receive` is asked to do.
@@ -148,18 +215,8 @@ pub struct SendOptions {
 pub struct ReceiveOptions {
     /// Where files go.
     pub directory: PathBuf,
-    /// Addresses to listen on; empty: every one, IPv6 and IPv4.
-    pub listen: Vec<SocketAddr>,
-    /// Port for the default addresses; 0 takes a free one.
-    pub port: u16,
-    /// Our key.
-    pub identity: Identity,
-    /// The one-time secret that a sender must show; the CLI prints it as part of the token.
-    pub token: Option<Token>,
-    /// The only key whose holder may show the token; `None` is whoever shows it first.
-    pub holder: Option<Fingerprint>,
-    /// Who may send without a token.
-    pub authorized: Vec<Peer>,
+    /// Where it listens, and who may send.
+    pub host: HostOptions,
     /// Serve one transfer after the other instead of ending after the first.
     pub keep: bool,
     /// Replace targets that exist, whatever the sender asks.
@@ -171,18 +228,8 @@ pub struct ReceiveOptions {
 pub struct ServeOptions {
     /// What is offered: whoever comes sees it as the root, and nothing outside it.
     pub directory: PathBuf,
-    /// Addresses to listen on; empty: every one, IPv6 and IPv4.
-    pub listen: Vec<SocketAddr>,
-    /// Port for the default addresses; 0 takes a free one.
-    pub port: u16,
-    /// Our key.
-    pub identity: Identity,
-    /// Whoever shows it may get everything in `directory`; the CLI prints it.
-    pub token: Option<Token>,
-    /// The only key whose holder may show the token; `None` is whoever shows it first.
-    pub holder: Option<Fingerprint>,
-    /// Who may get what without a token; of these, those with [`Peer::may_get`].
-    pub authorized: Vec<Peer>,
+    /// Where it listens, and who may get something: of those that need no token, the ones with [`Peer::may_get`].
+    pub host: HostOptions,
     /// End after the first fetch that was completed, instead of serving until the future is dropped.
     pub once: bool,
 }
@@ -198,7 +245,6 @@ pub struct Server {
 
 /// What `fetch` is asked to do.
 #[derive(Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "one a flag of the command line")]
 pub struct FetchOptions {
     /// Where from. Several are replicas: each has to have the same.
     pub from: Vec<Server>,
@@ -213,28 +259,6 @@ pub struct FetchOptions {
     pub rename: Option<OsString>,
     /// What the one file must hash to.
     pub blake3: Option<[u8; 32]>,
-    /// Our key.
-    pub identity: Identity,
-    /// Paths to use; empty: every unmetered interface with a route.
-    pub paths: Vec<PathSpec>,
-    /// Interfaces to leave out.
-    pub no_paths: Vec<String>,
-    /// Block scheduler by name (`policy::sched::by_name`).
-    pub scheduler: String,
-    /// Congestion control of what is sent from here, which is requests.
-    pub congestion_control: CongestionControl,
-    /// Upper bound of the total rate, over the week.
-    pub max_rate: Option<Timetable>,
-    /// The folder where it is kept what each capped interface carried this month; without one, no path can have a cap.
-    pub usage: Option<PathBuf>,
-    /// Read everything back from the disk before it gets its name.
-    pub verify: bool,
-    /// Forget what an earlier attempt brought over.
-    pub restart: bool,
-    /// Replace targets that exist.
-    pub overwrite: bool,
-    /// Agree on everything, get nothing.
-    pub dry_run: bool,
-    /// How long to keep trying when every path is gone.
-    pub patience: units::Span,
+    /// As whom, over what, and how.
+    pub transfer: TransferOptions,
 }

@@ -113,7 +113,7 @@ async fn nothing_outside_is_given() {
     options.names = vec!["/data".into()];
     fetch(options.clone()).await.expect("fetched");
     assert!(same(&scratch.inbox().join("data"), &file));
-    options.identity = Identity::generate().expect("a key");
+    options.transfer.identity = Identity::generate().expect("a key");
     let error = fetch(options).await.expect_err("the token was used by another");
     assert!(matches!(error, Error::Refused { .. }), "{error}");
 }
@@ -125,10 +125,10 @@ async fn several_paths_share_one_file() {
     let folder = offered(&scratch);
     let file = scratch.file("offered/data", 20_000_000);
     let mut options = serve_options(&folder, &identity, &token);
-    options.listen = vec!["0.0.0.0:0".parse().expect("an address")];
+    options.host.listen = vec!["0.0.0.0:0".parse().expect("an address")];
     let serving = Host::serve(options).await;
     let mut options = fetch_options(&scratch, &["data"], serving.port, &token);
-    options.paths = (1..=3)
+    options.transfer.paths = (1..=3)
         .map(|i| PathSpec {
             max: Some(Rate::mbit(50)),
             to: Some(Remote { host: format!("127.0.7.{i}"), port: serving.port }),
@@ -153,8 +153,8 @@ async fn peers_see_what_is_theirs_at_their_rate() {
     let file = scratch.file("offered/anna/data", 2_000_000);
     let (anna, bert) = (Identity::generate().expect("a key"), Identity::generate().expect("a key"));
     let mut options = serve_options(&folder, &identity, &token);
-    (options.token, options.once) = (None, false);
-    options.authorized = vec![
+    (options.host.token, options.once) = (None, false);
+    options.host.authorized = vec![
         Peer {
             name: "anna".into(),
             may: May::Get,
@@ -167,13 +167,13 @@ async fn peers_see_what_is_theirs_at_their_rate() {
     let serving = Host::serve(options).await;
     let mut options = fetch_options(&scratch, &["data"], serving.port, &token);
     options.from[0].credential = Credential::Pinned(identity.fingerprint());
-    options.identity = bert;
+    options.transfer.identity = bert;
     let error = fetch(options.clone()).await.expect_err("he may only send");
     assert!(error.to_string().contains("--may both"), "{error}");
-    options.identity = Identity::generate().expect("a key");
+    options.transfer.identity = Identity::generate().expect("a key");
     let error = fetch(options.clone()).await.expect_err("nobody knows that one");
     assert!(matches!(&error, Error::Refused { reason } if reason.contains("--may get")), "{error}");
-    options.identity = anna;
+    options.transfer.identity = anna;
     let got = fetch(options).await.expect("fetched");
     assert!(same(&scratch.inbox().join("data"), &file));
     let rate = got.moved / got.elapsed;
@@ -188,19 +188,19 @@ async fn a_receiver_keeps_peers_in_their_folders_too() {
     let mut options = send_options(&[&file], 0, &token);
     options.credential = Credential::Pinned(identity.fingerprint());
     let mut receive = receive_options(&scratch, &identity, &token);
-    (receive.token, receive.keep) = (None, true);
+    (receive.host.token, receive.keep) = (None, true);
     let anna = Peer {
         directory: Some("anna".into()),
         max: Some(Rate::mbit(16)),
-        ..Peer::from(options.identity.fingerprint())
+        ..Peer::from(options.transfer.identity.fingerprint())
     };
-    receive.authorized = vec![Peer { may: May::Get, ..anna.clone() }];
+    receive.host.authorized = vec![Peer { may: May::Get, ..anna.clone() }];
     let receiving = Host::receive(receive.clone()).await;
     options.to.port = receiving.port;
     let error = send(options.clone()).await.expect_err("she may only get");
     assert!(matches!(&error, Error::Refused { reason } if reason.contains("not send")), "{error}");
     receiving.task.abort();
-    receive.authorized = vec![anna];
+    receive.host.authorized = vec![anna];
     let receiving = Host::receive(receive).await;
     options.to.port = receiving.port;
     let sent = send(options).await.expect("sent");
@@ -222,12 +222,12 @@ async fn an_existing_target_stays_unless_told_otherwise() {
     let mut options = fetch_options(&scratch, &["data"], serving.port, &token);
     let error = fetch(options.clone()).await.expect_err("it exists");
     assert!(matches!(error, Error::Exists { .. }), "{error}");
-    options.overwrite = true;
-    options.dry_run = true;
+    options.transfer.overwrite = true;
+    options.transfer.dry_run = true;
     let would = fetch(options.clone()).await.expect("rehearsed");
     assert_eq!((would.files, would.total.0, would.moved.0), (1, 1_000, 0));
     assert_eq!(fs::read(scratch.inbox().join("data")).expect("still there"), b"old");
-    options.dry_run = false;
+    options.transfer.dry_run = false;
     fetch(options).await.expect("replaced");
     serving.outcome().await.expect("served");
     assert!(same(&scratch.inbox().join("data"), &file));
@@ -241,11 +241,11 @@ async fn a_stopped_fetch_goes_on_where_it_was() {
     let file = scratch.file("offered/data", 20_000_000);
     let serving = Host::serve(serve_options(&folder, &identity, &token)).await;
     let mut options = fetch_options(&scratch, &["data"], serving.port, &token);
-    options.max_rate = Some(Timetable::always(Rate::mbit(80)));
+    options.transfer.max_rate = Some(Timetable::always(Rate::mbit(80)));
     let (events, _heard) = unheard();
     let cut = timeout(Duration::from_secs(1), net::fetch(options.clone(), events)).await;
     assert!(cut.is_err(), "it was to be interrupted");
-    options.max_rate = None;
+    options.transfer.max_rate = None;
     let got = fetch(options).await.expect("fetched");
     serving.outcome().await.expect("served");
     assert!(same(&scratch.inbox().join("data"), &file));
@@ -261,14 +261,14 @@ async fn a_restarted_server_is_found_again() {
     let serving = Host::serve(serve_options(&folder, &identity, &token)).await;
     let port = serving.port;
     let mut options = fetch_options(&scratch, &["data"], port, &token);
-    options.max_rate = Some(Timetable::always(Rate::mbit(80)));
+    options.transfer.max_rate = Some(Timetable::always(Rate::mbit(80)));
     let fetching = tokio::spawn(fetch(options));
     tokio::time::sleep(Duration::from_secs(1)).await;
     serving.task.abort();
     drop(serving.events);
     tokio::time::sleep(Duration::from_millis(300)).await;
     let mut again = serve_options(&folder, &identity, &token);
-    again.listen = vec![format!("127.0.0.1:{port}").parse().expect("an address")];
+    again.host.listen = vec![format!("127.0.0.1:{port}").parse().expect("an address")];
     let serving = Host::serve(again).await;
     let got = fetching.await.expect("no panic").expect("fetched");
     serving.outcome().await.expect("served");
@@ -284,13 +284,13 @@ async fn a_cap_ends_a_fetch_and_what_came_is_kept() {
     let file = scratch.file("offered/data", 20_000_000);
     let serving = Host::serve(serve_options(&folder, &identity, &token)).await;
     let mut options = fetch_options(&scratch, &["data"], serving.port, &token);
-    options.usage = Some(scratch.0.join("usage"));
-    options.max_rate = Some(Timetable::always(Rate::mbit(80)));
-    options.paths = vec!["lo,cap=8MB/month".parse().expect("a path")];
+    options.transfer.usage = Some(scratch.0.join("usage"));
+    options.transfer.max_rate = Some(Timetable::always(Rate::mbit(80)));
+    options.transfer.paths = vec!["lo,cap=8MB/month".parse().expect("a path")];
     let error = fetch(options.clone()).await.expect_err("it has a cap");
     let Error::UsedUp { done, .. } = error else { panic!("{error}") };
     assert!((4_000_000..8_000_000).contains(&done.0), "{done}");
-    options.paths = vec![PathSpec::over("lo")];
+    options.transfer.paths = vec![PathSpec::over("lo")];
     let got = fetch(options).await.expect("fetched");
     assert!(same(&scratch.inbox().join("data"), &file));
     assert!(got.moved.0 < 16_500_000, "{} came again", got.moved);
@@ -304,7 +304,7 @@ async fn a_source_that_changes_is_said_to() {
     let file = scratch.file("offered/data", 20_000_000);
     let serving = Host::serve(serve_options(&folder, &identity, &token)).await;
     let mut options = fetch_options(&scratch, &["data"], serving.port, &token);
-    options.max_rate = Some(Timetable::always(Rate::mbit(40)));
+    options.transfer.max_rate = Some(Timetable::always(Rate::mbit(40)));
     let fetching = tokio::spawn(fetch(options));
     tokio::time::sleep(Duration::from_secs(1)).await;
     fs::write(&file, "another").expect("it changes");
@@ -355,7 +355,7 @@ async fn replicas_share_one_file() {
     let scratch = Scratch::new("fetch-replicas");
     let (servings, folders) = replicas(&scratch, 2).await;
     let mut options = from_all(&scratch, &servings);
-    options.max_rate = Some(Timetable::always(Rate::mbit(200)));
+    options.transfer.max_rate = Some(Timetable::always(Rate::mbit(200)));
     let hash = blake3::hash(&fs::read(folders[0].join("data")).expect("it is there"));
     options.blake3 = Some(*hash.as_bytes());
     let (got, notices) = fetch_and_hear(options).await;
@@ -381,8 +381,8 @@ async fn a_replica_with_other_content_is_dropped_by_name() {
     // The hash that is asked for counts, whoever is named first.
     let mut options = options;
     options.blake3 = Some(*blake3::hash(&bytes).as_bytes());
-    options.overwrite = true;
-    options.restart = true;
+    options.transfer.overwrite = true;
+    options.transfer.restart = true;
     let name = options.from[0].remote.to_string();
     let (got, notices) = fetch_and_hear(options.clone()).await;
     got.expect("fetched");
@@ -399,7 +399,7 @@ async fn a_replica_that_goes_away_leaves_the_rest_to_the_others() {
     let scratch = Scratch::new("fetch-goes");
     let (mut servings, folders) = replicas(&scratch, 2).await;
     let mut options = from_all(&scratch, &servings);
-    options.max_rate = Some(Timetable::always(Rate::mbit(100)));
+    options.transfer.max_rate = Some(Timetable::always(Rate::mbit(100)));
     let fetching = tokio::spawn(fetch(options));
     tokio::time::sleep(Duration::from_millis(700)).await;
     let (gone, _) = servings.remove(0);

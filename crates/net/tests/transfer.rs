@@ -36,10 +36,10 @@ async fn several_paths_share_one_file() {
     let (identity, token) = parties();
     let file = scratch.file("data", 20_000_000);
     let mut options = receive_options(&scratch, &identity, &token);
-    options.listen = vec!["0.0.0.0:0".parse().expect("an address")];
+    options.host.listen = vec!["0.0.0.0:0".parse().expect("an address")];
     let receiving = Host::receive(options).await;
     let mut options = send_options(&[&file], receiving.port, &token);
-    options.paths = (1..=3)
+    options.transfer.paths = (1..=3)
         .map(|i| PathSpec {
             max: Some(Rate::mbit(50)),
             to: Some(Remote { host: format!("127.0.7.{i}"), port: receiving.port }),
@@ -79,7 +79,7 @@ async fn a_token_may_be_one_key_holders_only() {
     let file = scratch.file("data", 10);
     let mut receive = receive_options(&scratch, &identity, &token);
     let mut options = send_options(&[&file], 0, &token);
-    receive.holder = Some(options.identity.fingerprint());
+    receive.host.holder = Some(options.transfer.identity.fingerprint());
     let receiving = Host::receive(receive).await;
     let error = send(send_options(&[&file], receiving.port, &token)).await.expect_err("another key");
     assert!(matches!(error, Error::Refused { .. }), "{error}");
@@ -90,7 +90,7 @@ async fn a_token_may_be_one_key_holders_only() {
     let mut serve = serve_options(&scratch.0, &identity, &token);
     let mut options = fetch_options(&scratch, &["data"], 0, &token);
     options.rename = Some("again".into());
-    serve.holder = Some(options.identity.fingerprint());
+    serve.host.holder = Some(options.transfer.identity.fingerprint());
     let serving = Host::serve(serve).await;
     let error = fetch(fetch_options(&scratch, &["data"], serving.port, &token)).await.expect_err("another key");
     assert!(matches!(error, Error::Refused { .. }), "{error}");
@@ -107,8 +107,8 @@ async fn an_authorized_key_needs_no_token() {
     let mut options = send_options(&[&file], 0, &token);
     options.credential = Credential::Pinned(identity.fingerprint());
     let mut receive = receive_options(&scratch, &identity, &token);
-    receive.token = None;
-    receive.authorized = vec![options.identity.fingerprint().into()];
+    receive.host.token = None;
+    receive.host.authorized = vec![options.transfer.identity.fingerprint().into()];
     let receiving = Host::receive(receive).await;
     options.to.port = receiving.port;
     send(options).await.expect("sent");
@@ -127,7 +127,7 @@ async fn an_existing_target_stays_unless_told_otherwise() {
     let error = send(options.clone()).await.expect_err("it exists");
     assert_eq!(error.exit_code(), 8, "{error}");
     assert_eq!(fs::read(scratch.inbox().join("data")).expect("still there"), b"old");
-    options.overwrite = true;
+    options.transfer.overwrite = true;
     send(options).await.expect("replaced");
     receiving.outcome().await.expect("received");
     assert_eq!(fs::read(scratch.inbox().join("data")).expect("there"), fs::read(&file).expect("source"));
@@ -140,12 +140,12 @@ async fn a_stopped_sender_goes_on_where_it_was() {
     let file = scratch.file("data", 20_000_000);
     let mut receiving = Host::receive(receive_options(&scratch, &identity, &token)).await;
     let mut options = send_options(&[&file], receiving.port, &token);
-    options.max_rate = Some(Timetable::always(Rate::mbit(80)));
+    options.transfer.max_rate = Some(Timetable::always(Rate::mbit(80)));
     tokio::select! {
         ended = send(options.clone()) => panic!("it was to be interrupted: {ended:?}"),
         () = receiving.has(9_000_000) => {}
     }
-    options.max_rate = None;
+    options.transfer.max_rate = None;
     let sent = send(options).await.expect("sent");
     receiving.outcome().await.expect("received");
     assert_eq!(fs::read(scratch.inbox().join("data")).expect("arrived"), fs::read(&file).expect("source"));
@@ -160,13 +160,13 @@ async fn a_restarted_receiver_is_found_again() {
     let mut receiving = Host::receive(receive_options(&scratch, &identity, &token)).await;
     let port = receiving.port;
     let mut options = send_options(&[&file], port, &token);
-    options.max_rate = Some(Timetable::always(Rate::mbit(80)));
+    options.transfer.max_rate = Some(Timetable::always(Rate::mbit(80)));
     let sending = tokio::spawn(send(options));
     receiving.has(9_000_000).await;
     receiving.task.abort();
     drop(receiving.events);
     let mut again = receive_options(&scratch, &identity, &token);
-    again.listen = vec![format!("127.0.0.1:{port}").parse().expect("an address")];
+    again.host.listen = vec![format!("127.0.0.1:{port}").parse().expect("an address")];
     tokio::time::sleep(Duration::from_millis(300)).await;
     let receiving = Host::receive(again).await;
     let sent = sending.await.expect("no panic").expect("sent");
@@ -182,7 +182,7 @@ async fn a_source_that_changes_is_noticed() {
     let file = scratch.file("data", 20_000_000);
     let receiving = Host::receive(receive_options(&scratch, &identity, &token)).await;
     let mut options = send_options(&[&file], receiving.port, &token);
-    options.max_rate = Some(Timetable::always(Rate::mbit(80)));
+    options.transfer.max_rate = Some(Timetable::always(Rate::mbit(80)));
     let sending = tokio::spawn(send(options));
     tokio::time::sleep(Duration::from_millis(500)).await;
     fs::OpenOptions::new()
@@ -203,7 +203,7 @@ async fn a_dry_run_leaves_nothing() {
     let file = scratch.file("data", 1_000);
     let receiving = Host::receive(receive_options(&scratch, &identity, &token)).await;
     let mut options = send_options(&[&file], receiving.port, &token);
-    options.dry_run = true;
+    options.transfer.dry_run = true;
     send(options).await.expect("agreed");
     assert_eq!(fs::read_dir(scratch.inbox()).expect("the inbox").count(), 0);
     receiving.task.abort();
@@ -228,7 +228,7 @@ async fn ipv6_carries_as_well() {
     let (identity, token) = parties();
     let file = scratch.file("data", 1_000_000);
     let mut options = receive_options(&scratch, &identity, &token);
-    options.listen = vec!["[::1]:0".parse().expect("an address")];
+    options.host.listen = vec!["[::1]:0".parse().expect("an address")];
     let receiving = Host::receive(options).await;
     let mut options = send_options(&[&file], receiving.port, &token);
     options.to.host = "::1".into();
@@ -258,7 +258,7 @@ async fn nobody_there_is_said_in_time() {
     let (_, token) = parties();
     let file = scratch.file("data", 10);
     let mut options = send_options(&[&file], 1, &token);
-    options.patience = Span::from_secs(1);
+    options.transfer.patience = Span::from_secs(1);
     let error = send(options).await.expect_err("nobody listens");
     assert!(matches!(&error, Error::NoPath { why, .. } if why.contains("refused")), "{error}");
 }
@@ -278,8 +278,8 @@ async fn a_cap_ends_a_transfer_that_goes_on_with_a_higher_one() {
     let receiving = Host::receive(receive_options(&scratch, &identity, &token)).await;
     let mut options = send_options(&[&file], receiving.port, &token);
     let usage = scratch.0.join("usage");
-    options.usage = Some(usage.clone());
-    options.paths = vec!["lo,cap=5MB/month".parse().expect("a path")];
+    options.transfer.usage = Some(usage.clone());
+    options.transfer.paths = vec!["lo,cap=5MB/month".parse().expect("a path")];
     let error = send(options.clone()).await.expect_err("more than the cap");
     assert!(matches!(error, Error::UsedUp { .. }) && error.exit_code() == 11, "{error}");
     assert!(error.to_string().contains("lo: its cap of 5.0 MB a month is used up"), "{error}");
@@ -291,7 +291,7 @@ async fn a_cap_ends_a_transfer_that_goes_on_with_a_higher_one() {
     assert_eq!(counted(&usage), carried);
 
     // The same session goes on: it is the same receiver.
-    options.paths = vec!["lo,cap=50MB/month".parse().expect("a path")];
+    options.transfer.paths = vec!["lo,cap=50MB/month".parse().expect("a path")];
     let sent = send(options).await.expect("sent");
     receiving.outcome().await.expect("received");
     assert_eq!(fs::read(scratch.inbox().join("data")).expect("arrived"), fs::read(&file).expect("source"));

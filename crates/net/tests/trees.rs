@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use common::{Host, Scratch, parties, receive_options, send, send_options, unheard};
-use net::{Error, Event, SendOptions, Summary, Timetable};
+use net::{Error, Event, SendOptions, Summary, Timetable, TransferOptions};
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
 use units::Rate;
 
@@ -129,6 +129,11 @@ fn everything(scratch: &Scratch) -> PathBuf {
     root
 }
 
+fn having(mut options: SendOptions, change: impl FnOnce(&mut TransferOptions)) -> SendOptions {
+    change(&mut options.transfer);
+    options
+}
+
 async fn transfer(scratch: &Scratch, options: impl FnOnce(u16, &net::Token) -> SendOptions) -> Result<Summary, Error> {
     let (identity, token) = parties();
     let receiving = Host::receive(receive_options(scratch, &identity, &token)).await;
@@ -192,7 +197,7 @@ async fn a_tree_arrives_as_it_was_and_is_not_sent_twice() {
     assert!(error.to_string().contains("--overwrite"), "{error}");
     assert_eq!(picture(&scratch.inbox().join("tree")), expected);
     let third =
-        transfer(&scratch, |port, token| SendOptions { overwrite: true, ..send_options(&[&root], port, token) });
+        transfer(&scratch, |port, token| having(send_options(&[&root], port, token), |how| how.overwrite = true));
     assert_eq!(third.await.expect("sent").moved.0, 6);
     assert_eq!(picture(&scratch.inbox().join("tree")), carried(picture(&root)));
     assert_eq!(names(&scratch.inbox()), ["tree"]);
@@ -323,7 +328,9 @@ async fn links_at_the_receiver_lead_nowhere() {
     fs::write(root.join("data/file"), "new").expect("a file");
     symlink(&outside, scratch.inbox().join("tree/data")).expect("a link");
     for overwrite in [false, true] {
-        let sent = transfer(&scratch, |port, token| SendOptions { overwrite, ..send_options(&[&root], port, token) });
+        let sent = transfer(&scratch, |port, token| {
+            having(send_options(&[&root], port, token), |how| how.overwrite = overwrite)
+        });
         let error = sent.await.expect_err("a link is in the way");
         assert_eq!(error.exit_code(), 8, "{error}");
         assert!(error.to_string().contains("symbolic link"), "{error}");
@@ -334,7 +341,8 @@ async fn links_at_the_receiver_lead_nowhere() {
     fs::create_dir(scratch.inbox().join("tree/data")).expect("a folder");
     fs::write(outside.join("victim"), "precious").expect("a file");
     symlink(outside.join("victim"), scratch.inbox().join("tree/data/file")).expect("a link");
-    let sent = transfer(&scratch, |port, token| SendOptions { overwrite: true, ..send_options(&[&root], port, token) });
+    let sent =
+        transfer(&scratch, |port, token| having(send_options(&[&root], port, token), |how| how.overwrite = true));
     sent.await.expect("replaced");
     assert_eq!(fs::read(scratch.inbox().join("tree/data/file")).expect("a file"), b"new");
     assert_eq!(fs::read(outside.join("victim")).expect("a file"), b"precious");
@@ -386,15 +394,15 @@ async fn a_stopped_sender_of_a_tree_goes_on_where_it_was() {
     let (identity, token) = parties();
     let mut receiving = Host::receive(receive_options(&scratch, &identity, &token)).await;
     let mut options = send_options(&[&root], receiving.port, &token);
-    options.max_rate = Some(Timetable::always(Rate::mbit(80)));
+    options.transfer.max_rate = Some(Timetable::always(Rate::mbit(80)));
     tokio::select! {
         ended = send(options.clone()) => panic!("it was to be interrupted: {ended:?}"),
         () = receiving.has(12_000_000) => {}
     }
     // One file changed meanwhile: the others are none the worse for it.
     fs::write(root.join("small/1999"), "changed").expect("changed");
-    options.max_rate = None;
-    options.overwrite = true;
+    options.transfer.max_rate = None;
+    options.transfer.overwrite = true;
     let sent = send(options).await.expect("sent");
     receiving.outcome().await.expect("received");
     assert_eq!(carried(picture(&root)), picture(&scratch.inbox().join("tree")));
@@ -410,13 +418,13 @@ async fn a_receiver_that_starts_again_goes_on_with_a_tree() {
     let mut receiving = Host::receive(receive_options(&scratch, &identity, &token)).await;
     let port = receiving.port;
     let mut options = send_options(&[&root], port, &token);
-    options.max_rate = Some(Timetable::always(Rate::mbit(80)));
+    options.transfer.max_rate = Some(Timetable::always(Rate::mbit(80)));
     let sending = tokio::spawn(send(options));
     receiving.has(12_000_000).await;
     receiving.task.abort();
     drop(receiving.events);
     let mut again = receive_options(&scratch, &identity, &token);
-    again.listen = vec![format!("127.0.0.1:{port}").parse().expect("an address")];
+    again.host.listen = vec![format!("127.0.0.1:{port}").parse().expect("an address")];
     tokio::time::sleep(Duration::from_millis(300)).await;
     let receiving = Host::receive(again).await;
     let sent = sending.await.expect("no panic").expect("sent");
@@ -440,7 +448,7 @@ async fn a_file_of_the_tree_that_changes_is_noticed_and_the_rest_is_kept() {
     let (identity, token) = parties();
     let receiving = Host::receive(receive_options(&scratch, &identity, &token)).await;
     let mut options = send_options(&[&root], receiving.port, &token);
-    options.max_rate = Some(Timetable::always(Rate::mbit(80)));
+    options.transfer.max_rate = Some(Timetable::always(Rate::mbit(80)));
     let sending = tokio::spawn(send(options.clone()));
     tokio::time::sleep(Duration::from_millis(500)).await;
     fs::write(root.join("small/1999"), "it changed").expect("changed");
@@ -449,7 +457,7 @@ async fn a_file_of_the_tree_that_changes_is_noticed_and_the_rest_is_kept() {
     receiving.task.abort();
     let _ = receiving.task.await;
     tokio::time::sleep(Duration::from_millis(100)).await;
-    options.max_rate = None;
+    options.transfer.max_rate = None;
     let receiving = Host::receive(receive_options(&scratch, &identity, &token)).await;
     options.to.port = receiving.port;
     let sent = send(options).await.expect("sent");
@@ -470,7 +478,7 @@ async fn a_dry_run_of_a_tree_leaves_nothing_and_says_how_much_would_come() {
 async fn transfer_dry(scratch: &Scratch, root: &Path) -> Summary {
     let (identity, token) = parties();
     let receiving = Host::receive(receive_options(scratch, &identity, &token)).await;
-    let options = SendOptions { dry_run: true, ..send_options(&[root], receiving.port, &token) };
+    let options = having(send_options(&[root], receiving.port, &token), |how| how.dry_run = true);
     let sent = send(options).await.expect("agreed");
     receiving.task.abort();
     sent
@@ -480,7 +488,7 @@ async fn transfer_dry(scratch: &Scratch, root: &Path) -> Summary {
 async fn what_the_disk_gives_back_is_checked() {
     let scratch = Scratch::new("tree-verify");
     let root = everything(&scratch);
-    let sent = transfer(&scratch, |port, token| SendOptions { verify: true, ..send_options(&[&root], port, token) });
+    let sent = transfer(&scratch, |port, token| having(send_options(&[&root], port, token), |how| how.verify = true));
     sent.await.expect("sent");
     assert_eq!(carried(picture(&root)), picture(&scratch.inbox().join("tree")));
 }

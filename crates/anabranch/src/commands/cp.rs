@@ -117,14 +117,14 @@ impl Copy {
         let mut options = self.sending.to(Remote { host: String::new(), port }, Credential::Token(token), identity);
         options.to = match self.data_to {
             Some(remote) => remote,
-            None => data_address(name.as_deref(), &ready, self.ssh.host(), !options.paths.is_empty()).await?,
+            None => data_address(name.as_deref(), &ready, self.ssh.host(), !options.transfer.paths.is_empty()).await?,
         };
         // Where an address is named and no port, the port is the far side's.
-        let named = options.paths.iter_mut().filter_map(|path| path.to.as_mut()).chain([&mut options.to]);
+        let named = options.transfer.paths.iter_mut().filter_map(|path| path.to.as_mut()).chain([&mut options.to]);
         for to in named.filter(|to| to.port == DEFAULT_PORT) {
             to.port = port;
         }
-        let rehearses = options.dry_run;
+        let rehearses = options.transfer.dry_run;
         let result = match self.way {
             Way::Push { .. } => {
                 let options = SendOptions { rename: ready.rename, ..options };

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use emulate::{Loopback, Protocol};
 use link::config::{Network, TCP_PAYLOAD_SHARE};
 use net::{
-    CongestionControl, Credential, Error, Event, Events, Identity, PathSpec, ReceiveOptions, Remote, SendOptions,
-    Summary, Token,
+    Credential, Error, Event, Events, HostOptions, Identity, PathSpec, ReceiveOptions, Remote, SendOptions, Summary,
+    Token, TransferOptions,
 };
 use report::{Align, Table};
 use units::{Bytes, Span};
@@ -96,12 +96,11 @@ async fn transfer_once(
     let token = Token::generate(&receiver)?;
     let options = ReceiveOptions {
         directory: target.to_path_buf(),
-        listen: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))],
-        port: 0,
-        identity: receiver,
-        token: Some(token.clone()),
-        holder: None,
-        authorized: Vec::new(),
+        host: HostOptions {
+            listen: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))],
+            token: Some(token.clone()),
+            ..HostOptions::new(receiver)
+        },
         keep: false,
         overwrite: false,
     };
@@ -128,18 +127,12 @@ async fn transfer_once(
         selection: net::Selection::default(),
         to: remotes[0].clone(),
         credential: Credential::Token(token),
-        identity: Identity::generate()?,
-        paths: remotes.iter().map(path).collect(),
-        no_paths: Vec::new(),
-        scheduler: scheduler.name().into(),
-        congestion_control: CongestionControl::Auto,
-        max_rate: None,
-        usage: None,
-        verify: false,
-        restart: false,
-        overwrite: false,
-        dry_run: false,
-        patience: Span::from_secs(10),
+        transfer: TransferOptions {
+            paths: remotes.iter().map(path).collect(),
+            scheduler: scheduler.name().into(),
+            patience: Span::from_secs(10),
+            ..TransferOptions::new(Identity::generate()?)
+        },
     };
     let summary = net::send(options, events).await?;
     receiving.await.expect("the receiver does not panic")?;

@@ -1,7 +1,7 @@
 //! `doctor`: what holds the paths back, and the command that mends it.
 
 use net::doctor::{Connection, Examination, Finding, Scope, Severity, examine};
-use net::{PathProbe, PathSpec, Remote, SendOptions};
+use net::{PathProbe, PathSpec, Remote};
 use report::{Align, Table};
 use serde::Serialize;
 use units::{Rate, Span};
@@ -48,8 +48,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Ended> {
         None => Scope::Host,
         Some(remote) => match known_credential(&args.token, remote, &dirs)? {
             Some(credential) => {
-                let options = probing(remote, credential, &paths, &dirs)?;
-                Scope::Receiver(Box::new(SendOptions { no_paths: config.send.no_paths, ..options }))
+                let mut options = probing(remote, credential, &paths, &dirs)?;
+                options.transfer.no_paths = config.send.no_paths;
+                Scope::Receiver(Box::new(options))
             }
             None => Scope::Remote(remote.clone(), paths),
         },

@@ -10,7 +10,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use net::{DEFAULT_PORT, Error, Event, Events, Fingerprint, Identity, ReceiveOptions, ServeOptions, Summary, Token};
+use net::{
+    DEFAULT_PORT, Error, Event, Events, Fingerprint, HostOptions, Identity, ReceiveOptions, ServeOptions, Summary,
+    Token,
+};
 use serde::Serialize;
 use tokio::sync::{mpsc, oneshot};
 
@@ -157,12 +160,19 @@ impl Door {
         Ok(Door { wish: request.port.or(config.receive.port), listen: config.receive.listen, identity, token, holder })
     }
 
+    /// Listens at this port, for the one that asked and nobody else.
+    fn host(&self, port: u16) -> HostOptions {
+        let (token, holder) = (Some(self.token.clone()), Some(self.holder));
+        let listen = config::listen_on(&self.listen, port);
+        HostOptions { listen, port, token, holder, ..HostOptions::new(self.identity.clone()) }
+    }
+
     /// Opens at the port that is wished for, or else at the usual one, or, if somebody else has that, at any.
-    async fn open<F>(&self, at: impl Fn(u16, Vec<SocketAddr>) -> F) -> Result<(), Error>
+    async fn open<F>(&self, at: impl Fn(HostOptions) -> F) -> Result<(), Error>
     where
         F: Future<Output = Result<(), Error>>,
     {
-        let at = |port| at(port, config::listen_on(&self.listen, port));
+        let at = |port| at(self.host(port));
         match at(self.wish.unwrap_or(DEFAULT_PORT)).await {
             Err(Error::System { source, .. }) if self.wish.is_none() && source.kind() == io::ErrorKind::AddrInUse => {
                 at(0).await
@@ -179,18 +189,8 @@ impl Door {
 
 /// Receives from the one that asked and nobody else.
 async fn receive(door: &Door, arrival: &Arrival) -> Result<(), Ended> {
-    let received = door.open(|port, listen| {
-        let options = ReceiveOptions {
-            directory: arrival.directory.clone(),
-            listen,
-            port,
-            identity: door.identity.clone(),
-            token: Some(door.token.clone()),
-            holder: Some(door.holder),
-            authorized: Vec::new(),
-            keep: false,
-            overwrite: false,
-        };
+    let received = door.open(|host| {
+        let options = ReceiveOptions { directory: arrival.directory.clone(), host, keep: false, overwrite: false };
         hearing(
             |events| net::receive(options, events),
             |event| match event {
@@ -208,17 +208,8 @@ async fn receive(door: &Door, arrival: &Arrival) -> Result<(), Ended> {
 
 /// Serves the one that asked and nobody else.
 async fn serve_what(door: &Door, offered: Offered) -> Result<(), Ended> {
-    let served = door.open(|port, listen| {
-        let options = ServeOptions {
-            directory: offered.root.clone(),
-            listen,
-            port,
-            identity: door.identity.clone(),
-            token: Some(door.token.clone()),
-            holder: Some(door.holder),
-            authorized: Vec::new(),
-            once: true,
-        };
+    let served = door.open(|host| {
+        let options = ServeOptions { directory: offered.root.clone(), host, once: true };
         hearing(
             |events| net::serve(options, events),
             |event| {

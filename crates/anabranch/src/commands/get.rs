@@ -3,19 +3,16 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use net::{Credential, Error, FetchOptions, Identity, Remote, Selection, Server};
+use net::{Credential, Error, FetchOptions, Identity, Remote, Server};
 
-use crate::config::Config;
 use crate::dirs::Dirs;
+use crate::flags::TransferFlags;
 use crate::peers::List;
-use crate::routes::RouteArgs;
 use crate::token::TokenSource;
 use crate::transfer::{self, Ended};
-use crate::watch;
 
 /// Arguments of `get`.
 #[derive(Debug, clap::Args)]
-#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(crate) struct Args {
     /// What to get, below what is offered there; of FOLDER/ with a slash at its end, what is in it, and of / everything
     #[arg(required = true, value_name = "PATH")]
@@ -33,49 +30,22 @@ pub(crate) struct Args {
     #[arg(long, value_name = "HASH", value_parser = blake3)]
     blake3: Option<[u8; 32]>,
     #[command(flatten)]
-    routes: RouteArgs,
-    /// Only files that match GLOB, written as in .gitignore, or are in a folder that does; may be repeated
-    #[arg(long, value_name = "GLOB", help_heading = "Selection")]
-    include: Vec<String>,
-    /// No files that match GLOB, written as in .gitignore, and nothing in a folder that does; may be repeated
-    #[arg(long, value_name = "GLOB", help_heading = "Selection")]
-    exclude: Vec<String>,
-    /// What has not changed is told by contents, not by size and time
-    #[arg(long, help_heading = "Selection")]
-    checksum: bool,
-    /// Read each file back from the disk before it gets its name
-    #[arg(long)]
-    verify: bool,
-    /// Forget what an earlier attempt brought over
-    #[arg(long)]
-    restart: bool,
-    /// Replace files that exist here
-    #[arg(long)]
-    overwrite: bool,
-    /// Agree on everything, get nothing
-    #[arg(short = 'n', long)]
-    dry_run: bool,
-    /// Defaults from FILE [default: anabranch/config.toml in the user's configuration folder]
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
+    flags: TransferFlags,
     #[command(flatten)]
     token: TokenSource,
-    #[command(flatten)]
-    watch: watch::Args,
 }
 
 /// `anabranch get`.
 ///
 /// # Errors
 /// Those of the transfer.
-pub(crate) fn run(args: Args) -> Result<(), Ended> {
+pub(crate) fn run(mut args: Args) -> Result<(), Ended> {
     let dirs = Dirs::from_env();
-    let config = Config::load(args.config.as_deref(), &dirs)?;
+    let config = args.flags.config(&dirs)?;
     let identity = Identity::load_or_generate(&dirs.key())?;
     let from = servers(args.from, &args.token, &dirs)?;
-    let routes = args.routes.or(&config);
-    let selection =
-        Selection { include: args.include, exclude: args.exclude, files_from: None, checksum: args.checksum };
+    let watcher = args.flags.watcher(&config);
+    let (selection, transfer) = args.flags.options(None, identity, &config, &dirs);
     let options = FetchOptions {
         from,
         names: args.names,
@@ -83,20 +53,8 @@ pub(crate) fn run(args: Args) -> Result<(), Ended> {
         into: args.into.unwrap_or_else(|| PathBuf::from(".")),
         rename: args.rename,
         blake3: args.blake3,
-        identity,
-        paths: routes.paths,
-        no_paths: routes.no_paths,
-        scheduler: routes.scheduler,
-        congestion_control: routes.congestion_control,
-        max_rate: routes.max_rate,
-        usage: Some(dirs.usage()),
-        verify: args.verify || config.send.verify,
-        restart: args.restart,
-        overwrite: args.overwrite,
-        dry_run: args.dry_run,
-        patience: routes.patience,
+        transfer,
     };
-    let watcher = args.watch.watcher(config.progress);
     transfer::run(watcher, |events| net::fetch(options, events)).map(drop)
 }
 

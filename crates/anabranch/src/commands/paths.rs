@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 use net::interfaces::{Discovery, LocalPath, connect_time, discover};
-use net::{CongestionControl, Credential, Error, Identity, PathClass, PathSpec, Remote, SendOptions};
+use net::{Credential, Error, Identity, PathClass, PathSpec, Remote, SendOptions, TransferOptions};
 use report::{Align, Table};
 use units::Span;
 
@@ -103,18 +103,13 @@ pub(super) fn probing(
         selection: net::Selection::default(),
         to: remote.clone(),
         credential,
-        identity: Identity::load_or_generate(&dirs.key())?,
-        paths: paths.to_vec(),
-        no_paths: Vec::new(),
-        scheduler: crate::routes::Scheduler::default().name().to_string(),
-        congestion_control: CongestionControl::Auto,
-        max_rate: None,
-        usage: Some(dirs.usage()),
-        verify: false,
-        restart: false,
-        overwrite: false,
-        dry_run: true,
-        patience: Span::ZERO,
+        transfer: TransferOptions {
+            paths: paths.to_vec(),
+            usage: Some(dirs.usage()),
+            dry_run: true,
+            patience: Span::ZERO,
+            ..TransferOptions::new(Identity::load_or_generate(&dirs.key())?)
+        },
     })
 }
 

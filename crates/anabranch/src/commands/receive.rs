@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use net::{DEFAULT_PORT, Error, Identity, ReceiveOptions, Token};
+use net::{DEFAULT_PORT, Error, HostOptions, Identity, ReceiveOptions, Token};
 
 use crate::config::{self, Config};
 use crate::dirs::Dirs;
@@ -88,12 +88,13 @@ pub(crate) fn run(args: Args) -> Result<(), Ended> {
     let listen = if args.listen.is_empty() { &config.receive.listen } else { &args.listen };
     let options = ReceiveOptions {
         directory: args.directory.or(config.receive.directory).unwrap_or_else(|| PathBuf::from(".")),
-        listen: config::listen_on(listen, port),
-        port,
-        identity,
-        token: token.clone(),
-        holder: None,
-        authorized,
+        host: HostOptions {
+            listen: config::listen_on(listen, port),
+            port,
+            token: token.clone(),
+            authorized,
+            ..HostOptions::new(identity)
+        },
         keep: args.keep || config.receive.keep,
         overwrite: args.overwrite,
     };

@@ -6,12 +6,12 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use net::{Credential, Error, Identity, Remote, Selection, SendOptions};
+use net::{Credential, Error, Identity, Remote, SendOptions};
 
 use crate::config::Config;
 use crate::dirs::Dirs;
+use crate::flags::TransferFlags;
 use crate::peers::List;
-use crate::routes::RouteArgs;
 use crate::token::TokenSource;
 use crate::transfer::{self, Ended};
 use crate::watch;
@@ -35,42 +35,15 @@ pub(crate) struct Args {
 /// What is sent of the sources, how, and over what: the flags of every command that sends.
 #[derive(Debug, clap::Args)]
 #[group(skip)]
-#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(crate) struct Flags {
     #[command(flatten)]
-    routes: RouteArgs,
-    /// Only files that match GLOB, written as in .gitignore, or are in a folder that does; may be repeated
-    #[arg(long, value_name = "GLOB", help_heading = "Selection")]
-    include: Vec<String>,
-    /// No files that match GLOB, written as in .gitignore, and nothing in a folder that does; may be repeated
-    #[arg(long, value_name = "GLOB", help_heading = "Selection")]
-    exclude: Vec<String>,
+    transfer: TransferFlags,
     /// Only what FILE names, one a line, below PATH or the current folder; '-' reads standard input
     #[arg(long, value_name = "FILE", help_heading = "Selection")]
     files_from: Option<PathBuf>,
     /// The names in --files-from end with a NUL instead of a newline
     #[arg(short = '0', long = "null", help_heading = "Selection", requires = "files_from")]
     null: bool,
-    /// What has not changed is told by contents, not by size and time
-    #[arg(long, help_heading = "Selection")]
-    checksum: bool,
-    /// Read each file back from the receiver's disk before it gets its name
-    #[arg(long)]
-    verify: bool,
-    /// Forget what an earlier attempt brought over
-    #[arg(long)]
-    restart: bool,
-    /// Replace files that exist at the receiver
-    #[arg(long)]
-    overwrite: bool,
-    /// Agree on everything, send nothing
-    #[arg(short = 'n', long)]
-    dry_run: bool,
-    /// Defaults from FILE [default: anabranch/config.toml in the user's configuration folder]
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-    #[command(flatten)]
-    watch: watch::Args,
 }
 
 /// `anabranch send`.
@@ -112,7 +85,7 @@ impl Flags {
         }
         let files_from = self.files_from.as_deref().map(|file| listed(file, self.null)).transpose()?;
         let dirs = Dirs::from_env();
-        let config = Config::load(self.config.as_deref(), &dirs)?;
+        let config = self.transfer.config(&dirs)?;
         Ok(Sending { dirs, config, flags: self, sources, files_from })
     }
 }
@@ -120,33 +93,14 @@ impl Flags {
 impl Sending {
     /// What watches the transfer.
     pub(super) fn watcher(&mut self) -> Box<dyn watch::Watcher> {
-        std::mem::take(&mut self.flags.watch).watcher(self.config.progress)
+        self.flags.transfer.watcher(&self.config)
     }
 
     /// The transfer to `to`.
     pub(super) fn to(self, to: Remote, credential: Credential, identity: Identity) -> SendOptions {
         let Sending { dirs, config, flags, sources, files_from } = self;
-        let Flags { routes, include, exclude, checksum, .. } = flags;
-        let routes = routes.or(&config);
-        SendOptions {
-            sources,
-            rename: None,
-            selection: Selection { include, exclude, files_from, checksum },
-            to,
-            credential,
-            identity,
-            paths: routes.paths,
-            no_paths: routes.no_paths,
-            scheduler: routes.scheduler,
-            congestion_control: routes.congestion_control,
-            max_rate: routes.max_rate,
-            usage: Some(dirs.usage()),
-            verify: flags.verify || config.send.verify,
-            restart: flags.restart,
-            overwrite: flags.overwrite,
-            dry_run: flags.dry_run,
-            patience: routes.patience,
-        }
+        let (selection, transfer) = flags.transfer.options(files_from, identity, &config, &dirs);
+        SendOptions { sources, rename: None, selection, to, credential, transfer }
     }
 }
 

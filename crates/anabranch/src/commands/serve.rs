@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use net::{DEFAULT_PORT, Error, Identity, ServeOptions, Token};
+use net::{DEFAULT_PORT, Error, HostOptions, Identity, ServeOptions, Token};
 
 use super::receive::{Listen, write_secret};
 use crate::config::{self, Config};
@@ -61,12 +61,13 @@ pub(crate) fn run(args: Args) -> Result<(), Ended> {
     let port = args.port.unwrap_or(DEFAULT_PORT);
     let options = ServeOptions {
         directory: args.directory,
-        listen: config::listen_on(&args.listen, port),
-        port,
-        identity,
-        token: token.clone(),
-        holder: None,
-        authorized,
+        host: HostOptions {
+            listen: config::listen_on(&args.listen, port),
+            port,
+            token: token.clone(),
+            authorized,
+            ..HostOptions::new(identity)
+        },
         once: args.once,
     };
     let watcher = args.watch.serving(config.progress, token);

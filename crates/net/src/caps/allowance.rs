@@ -91,6 +91,20 @@ impl Allowance {
         state.refused.clone().filter(|_| gone)
     }
 
+    /// The month that it has books for.
+    pub(crate) fn month(&self) -> Month {
+        self.state().month
+    }
+
+    /// Whether the interface may carry something in `month`, of which nothing is booked yet if it has just begun. Takes as long as a disk takes
+    /// to sync, once a month.
+    pub(crate) fn reopen(&self, month: Month) -> bool {
+        if self.month() != month {
+            self.book(Rate::ZERO, month);
+        }
+        self.used_up().is_none()
+    }
+
     /// Whether `more` bytes may be sent.
     fn room(&self, more: Bytes) -> Room {
         let state = self.state();
@@ -150,6 +164,7 @@ impl Allowance {
             }
             let former = (state.month, state.booked, state.used);
             (state.month, state.booked, state.used) = (month, Bytes::ZERO, Bytes::ZERO);
+            state.refused = None;
             former
         };
         self.settle(old, booked, used)
@@ -312,6 +327,29 @@ mod tests {
         account.count(&moved(400_000));
         drop((account, allowance));
         assert_eq!(scratch.lines(), ["2026-11 300000", "2026-12 100000"]);
+    }
+
+    #[test]
+    fn what_is_used_up_reopens_at_the_months_turn() {
+        let scratch = Scratch::new("reopens");
+        let allowance = scratch.capped(Bytes::kib(512));
+        let mut account = Account::new(&allowance, false);
+        account.count(&moved(500 * 1_024));
+        allowance.book(Rate::ZERO, NOVEMBER);
+        assert!(allowance.used_up().is_some());
+        assert!(!allowance.reopen(NOVEMBER), "not before");
+        assert!(allowance.reopen(DECEMBER) && allowance.reopen(DECEMBER));
+        assert_eq!((allowance.month(), allowance.used_up()), (DECEMBER, None));
+        assert_eq!(account.room(Bytes::kib(90)), Room::Yes);
+        // Another transfer was there before: the new month's is gone too.
+        account.count(&moved(1_000 * 1_024));
+        let january = Month { year: 2027, month: 1 };
+        Ledger::new(&scratch.0).book("usb0", january, Bytes::kib(512), None).expect("a folder");
+        assert!(!allowance.reopen(january));
+        assert!(allowance.used_up().expect("nothing left").contains("2027-01"));
+        drop((account, allowance));
+        let expected = [("2026-11", 500), ("2026-12", 500), ("2027-01", 512)];
+        assert_eq!(scratch.lines(), expected.map(|(month, kib)| format!("{month} {}", kib * 1_024)));
     }
 
     #[test]

@@ -77,7 +77,7 @@ pub(super) async fn paths(scope: &Scope) -> Result<Vec<Way>, Error> {
             return Ok(ways.into_iter().collect::<Result<Vec<_>, _>>()?.concat());
         }
         Scope::Remote(to, specs) => (to, specs, &[]),
-        Scope::Receiver(options) => (&options.to, &options.paths, &options.no_paths),
+        Scope::Receiver(options) => (&options.to, &options.transfer.paths, &options.transfer.no_paths),
     };
     let mut found: Vec<Way> = Vec::new();
     if specs.is_empty() {

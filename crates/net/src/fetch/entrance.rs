@@ -161,12 +161,7 @@ impl Entrance {
     async fn open(&self, conn: &mut Conn, server: usize, offer: Offer) -> Result<Agreed, Refusal> {
         let peer = conn.peer().ok_or(ConnError::Closed)?;
         let options = &self.options;
-        let wishes = Wishes {
-            restart: options.restart,
-            overwrite: options.overwrite,
-            verify: options.verify,
-            dry_run: options.dry_run,
-        };
+        let wishes = options.transfer.wishes();
         let (into, clock, events, tree) = (options.into.clone(), self.clock, self.events.clone(), offer.tree.clone());
         if wishes.dry_run {
             return Err(self.rehearse(conn, peer, tree, wishes).await?);
@@ -200,8 +195,8 @@ impl Entrance {
         let arrival = Arrival::new(session, &self.gates, replicas, self.reports.clone());
         arrival.finish_files();
         // What an interface carries is known, but not how several servers share it.
-        let paths = if self.gates.len() == 1 { options.paths.as_slice() } else { &[] };
-        let core = new_core(&options.scheduler, paths, &layout, &have);
+        let paths = if self.gates.len() == 1 { options.transfer.paths.as_slice() } else { &[] };
+        let core = new_core(&options.transfer.scheduler, paths, &layout, &have);
         let load = Load::In(Arc::new(arrival));
         let session = Arc::new(Session::new(offer.id, load, clock, self.reports.clone(), core));
         let agreement = Agreement { peer, addresses: Vec::new(), resumed };

@@ -62,7 +62,7 @@ pub async fn fetch(options: FetchOptions, events: Events) -> Result<Summary, Err
             // The server has something else now: go on from what still is the same. What this run already replaced or restarted is not to be thrown
             // away again.
             Ended::SessionGone => {
-                options.restart = false;
+                options.transfer.restart = false;
                 gone(&writing).await?;
                 let text = "what is offered has changed: agreeing on the transfer again".to_string();
                 let _ = events.send(Event::Notice { text });

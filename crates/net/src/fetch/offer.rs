@@ -12,7 +12,7 @@ use wire::frame::{Ask, Hello, MAX_FILTER, MAX_NAME, SessionId, VERSION, Wishes};
 use wire::manifest::{Entry, is_plain};
 
 use crate::conn::{Conn, ConnError};
-use crate::receive::door::{MANIFEST_BYTES, footprint};
+use crate::memory::{MANIFEST_BYTES, footprint};
 use crate::send::gate::Gate;
 use crate::send::session::error_of;
 use crate::{Error, FetchOptions, Server};

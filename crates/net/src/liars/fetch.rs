@@ -12,12 +12,11 @@ use wire::Frame;
 use wire::frame::{AbortCode, Ask, Data, Hashes, Hello, Range, VERSION, Welcome, Wishes};
 use wire::manifest::{Entry, Kind};
 
-use super::{Scratch, chunk, entry, file};
+use super::{Scratch, chunk, entry, file, on_loopback, short_of_patience};
 use crate::conn::{Conn, ConnError};
 use crate::tls::{ClientTls, ServerTls};
 use crate::{
-    CongestionControl, Credential, Error, Event, FetchOptions, Identity, Remote, Selection, ServeOptions, Server,
-    Summary, Token,
+    Credential, Error, Event, FetchOptions, Identity, Remote, Selection, ServeOptions, Server, Summary, Token,
 };
 
 /// A file that differs from block to block.
@@ -47,16 +46,8 @@ async fn hello_to_server(scratch: &Scratch) -> Conn {
 }
 
 async fn serve(scratch: &Scratch, identity: &Identity, token: &Token) -> u16 {
-    let options = ServeOptions {
-        directory: scratch.0.join("out"),
-        listen: vec!["127.0.0.1:0".parse().unwrap()],
-        port: 0,
-        identity: identity.clone(),
-        token: Some(token.clone()),
-        holder: None,
-        authorized: Vec::new(),
-        once: false,
-    };
+    let host = on_loopback(identity, token);
+    let options = ServeOptions { directory: scratch.0.join("out"), host, once: false };
     let (events, mut heard) = unbounded_channel();
     tokio::spawn(crate::serve(options, events));
     let Some(Event::Listening { addresses }) = heard.recv().await else { panic!("it does not listen") };
@@ -248,18 +239,7 @@ fn fetch_options(scratch: &Scratch, from: Vec<Server>) -> FetchOptions {
         into: scratch.0.join("in"),
         rename: None,
         blake3: None,
-        identity: Identity::generate().unwrap(),
-        paths: Vec::new(),
-        no_paths: Vec::new(),
-        scheduler: "self-adaptive".into(),
-        congestion_control: CongestionControl::Auto,
-        max_rate: None,
-        usage: None,
-        verify: false,
-        restart: false,
-        overwrite: false,
-        dry_run: false,
-        patience: units::Span::from_secs(2),
+        transfer: short_of_patience(),
     }
 }
 
@@ -356,7 +336,7 @@ async fn beside_an_honest_one(name: &str, wrong: Span<u64>, liar_first: bool) {
     let dishonest = at(port, Credential::Pinned(lying.fingerprint()));
     let from = if liar_first { vec![dishonest, honest] } else { vec![honest, dishonest] };
     let mut options = fetch_options(&scratch, from);
-    options.max_rate = Some(crate::Timetable::always(units::Rate::mbit(200)));
+    options.transfer.max_rate = Some(crate::Timetable::always(units::Rate::mbit(200)));
     let (got, notices) = fetch(options).await;
     got.unwrap_or_else(|error| panic!("{name}: {error}; {notices:?}"));
     assert!(fs::read(scratch.0.join("in/data")).unwrap() == bytes, "{name}");

@@ -21,7 +21,10 @@ use wire::manifest::{Entry, File, Kind, chunks};
 
 use crate::conn::Conn;
 use crate::tls::ClientTls;
-use crate::{CongestionControl, Credential, Event, Identity, ReceiveOptions, Remote, Selection, SendOptions, Token};
+use crate::{
+    Credential, Event, HostOptions, Identity, Peer, ReceiveOptions, Remote, Selection, SendOptions, Token,
+    TransferOptions,
+};
 
 struct Scratch(PathBuf);
 
@@ -62,16 +65,16 @@ struct Host {
 
 impl Host {
     async fn start(scratch: &Scratch) -> Host {
+        Host::start_knowing(scratch, Vec::new()).await
+    }
+
+    /// One that these may send to without a token.
+    async fn start_knowing(scratch: &Scratch, authorized: Vec<Peer>) -> Host {
         let identity = Identity::generate().unwrap();
         let token = Token::generate(&identity).unwrap();
         let options = ReceiveOptions {
             directory: scratch.0.join("in"),
-            listen: vec!["127.0.0.1:0".parse().unwrap()],
-            port: 0,
-            identity: identity.clone(),
-            token: Some(token.clone()),
-            holder: None,
-            authorized: Vec::new(),
+            host: HostOptions { authorized, ..on_loopback(&identity, &token) },
             keep: true,
             overwrite: false,
         };
@@ -127,8 +130,9 @@ impl Host {
 
     /// What an honest sender of these files would say.
     fn honest(&self, sources: Vec<PathBuf>) -> SendOptions {
-        let options = send_options(sources, self.address.port(), &self.token);
-        SendOptions { identity: self.sender.clone(), ..options }
+        let mut options = send_options(sources, self.address.port(), &self.token);
+        options.transfer.identity = self.sender.clone();
+        options
     }
 
     /// An honest sender gets its file through; how long it took.
@@ -158,18 +162,23 @@ fn send_options(sources: Vec<PathBuf>, port: u16, token: &Token) -> SendOptions 
         selection: Selection::default(),
         to: Remote { host: "127.0.0.1".into(), port },
         credential: Credential::Token(token.clone()),
-        identity: Identity::generate().unwrap(),
-        paths: Vec::new(),
-        no_paths: Vec::new(),
-        scheduler: "self-adaptive".into(),
-        congestion_control: CongestionControl::Auto,
-        max_rate: None,
-        usage: None,
-        verify: false,
-        restart: false,
-        overwrite: false,
-        dry_run: false,
-        patience: units::Span::from_secs(2),
+        transfer: short_of_patience(),
+    }
+}
+
+/// How every peer here transfers, be it honest or not.
+fn short_of_patience() -> TransferOptions {
+    let patience = units::Span::from_secs(2);
+    TransferOptions { patience, ..TransferOptions::new(Identity::generate().unwrap()) }
+}
+
+/// Where every host here listens, and for whom.
+fn on_loopback(identity: &Identity, token: &Token) -> HostOptions {
+    HostOptions {
+        listen: vec!["127.0.0.1:0".parse().unwrap()],
+        port: 0,
+        token: Some(token.clone()),
+        ..HostOptions::new(identity.clone())
     }
 }
 

@@ -6,11 +6,11 @@ use std::time::Duration;
 use tokio::time::timeout;
 use transfer::digest::block_cv;
 use wire::Frame;
-use wire::frame::{AbortCode, Data};
+use wire::frame::{AbortCode, Data, Hello, VERSION, Wishes};
 use wire::manifest::{Entry, File, Kind, chunks};
 
 use super::{Host, PATIENCE, Scratch, answer, chunk, entry, file, greeting, hello, hellos};
-use crate::Identity;
+use crate::{Identity, Peer};
 
 /// Of sessions that a sender opens at the same time, because the first answer was long in coming, one remains, and the others are let go.
 #[tokio::test(flavor = "multi_thread")]
@@ -91,6 +91,49 @@ async fn an_endless_manifest_ends() {
     }
     let chunk = chunk(&entries);
     refused("endless", &vec![chunk; 40], 80_000, AbortCode::Protocol, "endless manifest").await;
+}
+
+/// Lists of files that each are small enough, but not all that one known sender brings at the same time.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_manifests_of_a_known_sender_do_not_fill_the_memory() {
+    let scratch = Scratch::new("many-manifests");
+    let known = Identity::generate().unwrap();
+    let host = Host::start_knowing(&scratch, vec![Peer::from(known.fingerprint())]).await;
+    let long = [&[b'd'; 250][..], b"/"].concat().repeat(15);
+    let name = |number: u32| [&long[..], &number.to_be_bytes().map(|byte| byte | 0x80)].concat();
+    let entries: Vec<Entry> = (0..2_000).map(|number| file(&name(number), 1)).collect();
+    // 7 MB of memory for each of these.
+    let chunk = chunk(&entries);
+    let mut lying = tokio::task::JoinSet::new();
+    for _ in 0..3 {
+        let mut conn = host.connect(&known).await;
+        let chunk = chunk.clone();
+        lying.spawn(async move {
+            conn.push(&Frame::Hello(Hello { version: VERSION, secret: None, wishes: Wishes::default() }));
+            for _ in 0..26 {
+                conn.push(&Frame::Entries(&chunk));
+            }
+            loop {
+                // It says just enough not to be taken for dead.
+                conn.push(&Frame::Entries(&[]));
+                let _ = conn.flush().await;
+                let told = conn.receive(|frame| match frame {
+                    Frame::Abort(code, text) => Ok(Some((code, text))),
+                    _ => Ok(None),
+                });
+                match timeout(Duration::from_secs(1), told).await {
+                    Err(_) | Ok(Ok(None)) => {}
+                    Ok(Ok(told)) => return told,
+                    Ok(Err(_)) => return None,
+                }
+            }
+        });
+    }
+    let refused = timeout(PATIENCE, lying.join_next()).await.expect("one is not heard out");
+    let (code, text) = refused.unwrap().unwrap().expect("it hears why");
+    assert!(code == AbortCode::Refused && text.contains("memory for lists of files is used up"), "{code:?}: {text}");
+    assert!(text.contains("fewer files at a time"), "{text}");
+    host.serves(&scratch, "honest").await;
 }
 
 /// Agrees on two files, a large and a small one, and gives what the receiver says to these data frames.

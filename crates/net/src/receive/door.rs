@@ -9,7 +9,6 @@ use tokio::time::{Instant, timeout};
 use transfer::Tree;
 use wire::Frame;
 use wire::frame::{AbortCode, Hello, Range, VERSION, Welcome};
-use wire::manifest::{self, Kind};
 
 use super::directory::Directory;
 use super::path;
@@ -20,9 +19,10 @@ use crate::clock::Clock;
 use crate::conn::{Conn, ConnError};
 use crate::doorway::{
     First, SIGN_OF_LIFE, STRANGER_PATIENCE, Strangers, alive, apart, code_of, display_address, further_addresses,
-    greet, refuse,
+    greet, refuse, tell_all,
 };
 use crate::identity::random;
+use crate::memory::{Budget, CONNECTION_BYTES, MANIFEST_BYTES, Share, footprint};
 use crate::send::limit::Limit;
 use crate::tls::ServerTls;
 use crate::{Error, Event, Events, Fingerprint, PathEvent, PathState, ReceiveOptions};
@@ -38,6 +38,8 @@ pub(crate) struct Door {
     state: Mutex<State>,
     /// Held while a session is opened.
     agreeing: tokio::sync::Mutex<()>,
+    /// For all manifests that are being agreed on.
+    memory: Arc<Budget>,
     /// Rings when a session was opened.
     pub(crate) opened: tokio::sync::Notify,
 }
@@ -49,14 +51,14 @@ struct State {
     token_holder: Option<Fingerprint>,
 }
 
-/// The most memory that a manifest may take: some two million entries.
-pub(crate) const MANIFEST_BYTES: usize = 256 << 20;
+/// The most memory that all manifests may take together that are being agreed on: that of the transfer that goes on comes to it.
+const MANIFESTS_BYTES: usize = 2 * MANIFEST_BYTES;
 
 impl Door {
     pub(crate) fn new(options: ReceiveOptions, events: Events) -> Result<Door, Error> {
-        let state = State { token_holder: options.holder, ..State::default() };
+        let state = State { token_holder: options.host.holder, ..State::default() };
         Ok(Door {
-            tls: ServerTls::new(&options.identity)?,
+            tls: ServerTls::new(&options.host.identity)?,
             directory: Arc::new(Directory::open(&options.directory)?),
             options,
             events,
@@ -64,6 +66,7 @@ impl Door {
             strangers: Strangers::default(),
             state: Mutex::new(state),
             agreeing: tokio::sync::Mutex::default(),
+            memory: Budget::new(MANIFESTS_BYTES, MANIFEST_BYTES + CONNECTION_BYTES),
             opened: tokio::sync::Notify::new(),
         })
     }
@@ -145,14 +148,14 @@ impl Door {
         if hello.version != VERSION {
             return Err(format!("it speaks protocol version {VERSION}, the sender {}", hello.version));
         }
-        match self.options.authorized.iter().find(|known| known.fingerprint == peer) {
+        match self.options.host.authorized.iter().find(|known| known.fingerprint == peer) {
             Some(known) if known.may_send() => return Ok(()),
             Some(_) if hello.secret.is_none() => {
                 return Err("its key may get from this host, but not send: 'anabranch keys trust sender' with --may both, there, lets it".into());
             }
             _ => {}
         }
-        let (Some(secret), Some(token)) = (&hello.secret, &self.options.token) else {
+        let (Some(secret), Some(token)) = (&hello.secret, &self.options.host.token) else {
             return Err("the sender showed no token, and its key is not among the authorized peers".into());
         };
         if !token.matches(secret) {
@@ -168,7 +171,7 @@ impl Door {
 
     /// Where what the holder of key `peer` sends goes, and how fast it may come.
     fn place(&self, peer: Fingerprint) -> Result<(Arc<Directory>, Option<Arc<Limit>>), Error> {
-        let known = self.options.authorized.iter().find(|known| known.fingerprint == peer && known.may_send());
+        let known = self.options.host.authorized.iter().find(|known| known.fingerprint == peer && known.may_send());
         let Some(known) = known else { return Ok((Arc::clone(&self.directory), None)) };
         let directory = match &known.directory {
             Some(_) => Arc::new(Directory::open(&known.directory_below(&self.options.directory))?),
@@ -184,12 +187,14 @@ impl Door {
         hello: &Hello,
         peer: Fingerprint,
     ) -> Result<Option<Arc<Session>>, ConnError> {
-        let tree = match self.manifest(conn).await? {
+        // Whatever takes the tree over takes its share with it: who hangs up ends neither at once.
+        let mut share = self.memory.share(peer);
+        let tree = match self.manifest(conn, &mut share).await? {
             Ok(tree) => tree,
-            Err(text) => return Err(refuse(conn, AbortCode::Protocol, text).await),
+            Err((code, text)) => return Err(refuse(conn, code, text).await),
         };
         let id = random().map_err(|error| ConnError::Io(std::io::Error::other(error)))?;
-        let addresses = further_addresses(conn, &self.options.listen);
+        let addresses = further_addresses(conn, &self.options.host.listen);
         conn.push(&Frame::Welcome(Welcome { version: VERSION, session: id, addresses }));
         conn.flush().await?;
         let (directory, limit) = match self.place(peer) {
@@ -199,12 +204,14 @@ impl Door {
         let mut wishes = hello.wishes;
         wishes.overwrite |= self.options.overwrite;
         if wishes.dry_run {
-            match self.rehearse(conn, directory, tree, wishes).await? {
+            let (want, share) = self.rehearse(conn, directory, tree, wishes, share).await?;
+            match want {
                 Ok(want) => want_frames(&want).for_each(|frame| conn.push(&frame)),
                 Err(error) => return Err(refuse(conn, code_of(&error), error.to_string()).await),
             }
             conn.push(&Frame::Ready);
-            conn.flush().await?;
+            tell_all(conn).await?;
+            drop(share);
             answer_probes(conn).await?;
             return Ok(None);
         }
@@ -214,8 +221,9 @@ impl Door {
             return Err(refuse(conn, AbortCode::Refused, text).await);
         }
         let (clock, events) = (self.clock, self.events.clone());
-        let opening = apart(move || Session::open(id, peer, tree, wishes, directory, clock, events));
-        let session = match alive(conn, opening).await? {
+        let opening = apart(move || (Session::open(id, peer, tree, wishes, directory, clock, events), share));
+        let (session, share) = alive(conn, opening).await?;
+        let session = match session {
             Ok(mut session) => {
                 session.limit = limit;
                 Arc::new(session)
@@ -231,16 +239,27 @@ impl Door {
         self.state().session = Some(Arc::clone(&session));
         session.answer().iter().for_each(|frame| conn.push(frame));
         conn.push(&Frame::Ready);
-        conn.flush().await?;
+        tell_all(conn).await?;
+        // There is one session at a time: its tree counts for itself.
+        drop(share);
         self.opened.notify_one();
         path::finish_files(&session);
         Ok(Some(session))
     }
 
-    async fn manifest(&self, conn: &mut Conn) -> Result<Result<Tree, String>, ConnError> {
+    /// Reads the manifest; if it is of no use, says as what and why in words for the sender.
+    async fn manifest(
+        &self,
+        conn: &mut Conn,
+        share: &mut Share,
+    ) -> Result<Result<Tree, (AbortCode, String)>, ConnError> {
         let mut entries = Vec::new();
-        let mut bytes = 0;
+        let (mut chunk, mut bytes) = (Vec::new(), 0);
         let mut told = Instant::now();
+        let busy = |share: &Share| Ok(Err((AbortCode::Refused, share.why_not())));
+        if !share.take(conn, CONNECTION_BYTES).await? {
+            return busy(share);
+        }
         loop {
             if told.elapsed() >= SIGN_OF_LIFE {
                 told = Instant::now();
@@ -248,15 +267,10 @@ impl Door {
                 conn.try_flush()?;
             }
             let end = conn.receive(|frame| match frame {
-                Frame::Entries(chunk) => {
-                    for entry in wire::manifest::entries(chunk) {
-                        let entry = entry?;
-                        bytes += footprint(&entry);
-                        if bytes > MANIFEST_BYTES {
-                            return Err(ConnError::Unexpected("endless manifest".into()));
-                        }
-                        entries.push(entry);
-                    }
+                Frame::Entries(part) => {
+                    // It says its paths in few bytes: it is read as there is room for them.
+                    chunk.clear();
+                    chunk.extend_from_slice(part);
                     Ok(None)
                 }
                 Frame::ManifestEnd(count) => Ok(Some(count)),
@@ -269,13 +283,30 @@ impl Door {
             match end.and_then(|end| end) {
                 Ok(None) => {}
                 Ok(Some(count)) if usize::try_from(count) == Ok(entries.len()) && !entries.is_empty() => {
-                    return Ok(Tree::new(entries).map_err(|error| error.to_string()));
+                    return Ok(Tree::new(entries).map_err(|error| (AbortCode::Protocol, error.to_string())));
                 }
-                Ok(Some(_)) => return Ok(Err("the manifest does not add up".into())),
+                Ok(Some(_)) => return Ok(Err((AbortCode::Protocol, "the manifest does not add up".into()))),
                 Err(error @ (ConnError::Wire(_) | ConnError::Unexpected(_) | ConnError::Refused(_))) => {
-                    return Ok(Err(error.to_string()));
+                    return Ok(Err((AbortCode::Protocol, error.to_string())));
                 }
                 Err(error) => return Err(error),
+            }
+            for entry in wire::manifest::entries(&chunk) {
+                let entry = match entry {
+                    Ok(entry) => entry,
+                    Err(error) => return Ok(Err((AbortCode::Protocol, ConnError::Wire(error).to_string()))),
+                };
+                bytes += footprint(&entry);
+                if bytes > MANIFEST_BYTES {
+                    let text = ConnError::Unexpected("endless manifest".into()).to_string();
+                    return Ok(Err((AbortCode::Protocol, text)));
+                }
+                if !share.take(conn, footprint(&entry)).await? {
+                    return busy(share);
+                }
+                entries.push(entry);
+                // A long list comes as fast as it is read: others get their turn meanwhile.
+                tokio::task::consume_budget().await;
             }
         }
     }
@@ -287,13 +318,14 @@ impl Door {
         directory: Arc<Directory>,
         tree: Tree,
         wishes: wire::frame::Wishes,
-    ) -> Result<Result<Vec<Range>, Error>, ConnError> {
-        let work = apart(move || {
+        share: Share,
+    ) -> Result<(Result<Vec<Range>, Error>, Share), ConnError> {
+        let work = move || {
             let staging = Staging::look(&directory)?;
             let survey = Survey::new(&directory, staging.as_ref(), &tree, wishes)?;
             Ok(survey.ranges(&tree))
-        });
-        alive(conn, work).await
+        };
+        alive(conn, apart(move || (work(), share))).await
     }
 
     /// Makes room for a new session of `peer`: an older one of the same sender is what a restarted sender left behind.
@@ -322,16 +354,6 @@ impl Door {
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().expect("no panic while held")
     }
-}
-
-/// Memory that an entry takes, about.
-pub(crate) fn footprint(entry: &manifest::Entry) -> usize {
-    let more = match &entry.kind {
-        Kind::File(file) => file.data.as_ref().map_or(0, |data| data.len() * size_of::<(u64, u64)>()),
-        Kind::Symlink { target, .. } => target.len(),
-        Kind::Directory { .. } | Kind::HardLink { .. } => 0,
-    };
-    size_of::<manifest::Entry>() + entry.path.len() + more
 }
 
 /// Counts what a dry run sends to measure its path, until it closes.

@@ -45,7 +45,7 @@ const GOODBYE: Duration = Duration::from_secs(3);
 /// Anything of [`Error`].
 pub async fn receive(options: ReceiveOptions, events: Events) -> Result<Summary, Error> {
     let keep = options.keep;
-    let listeners = listen(&options.listen, options.port)?;
+    let listeners = listen(&options.host.listen, options.host.port)?;
     let addresses = reachable(&listeners);
     let door = Arc::new(Door::new(options, events.clone())?);
     let _closing = Closing(Arc::clone(&door));

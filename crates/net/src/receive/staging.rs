@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use rustix::fs::{
-    AtFlags, Dir, FlockOperation, Mode, OFlags, ResolveFlags, fchmod, flock, fstat, futimens, mkdirat, openat2, statat,
-    unlinkat,
+    AtFlags, Dir, FlockOperation, Mode, OFlags, ResolveFlags, SeekFrom, fchmod, flock, fstat, futimens, mkdirat,
+    openat2, statat, unlinkat,
 };
 use rustix::io::Errno;
 use transfer::BLOCK;
@@ -196,6 +196,10 @@ impl Staging {
         let name = format!("{}-{}", key(path), hash.to_hex());
         let failed = |source: io::Error| Error::Disk { action: "write", path: self.shown(path), source };
         let out = self.open_own(&name).map_err(failed)?;
+        // What an earlier attempt left is no part of it, in its holes neither.
+        if out.metadata().map_err(failed)?.len() > 0 {
+            out.set_len(0).map_err(failed)?;
+        }
         let mut rest = data;
         for (offset, len) in file.extents() {
             let (part, after) = rest.split_at(usize::try_from(len).expect("small"));
@@ -236,20 +240,49 @@ impl Staging {
             && mtime_of(&stat) == file.mtime
             && permissions(&stat) == file.mode & 0o777
             && self.hash(name, file).is_ok_and(|found| found == hash)
+            && self.has_empty_holes(name, file).unwrap_or(false)
+    }
+
+    /// Whether there is nothing but zeros where a file is to have holes: no hash says that.
+    fn has_empty_holes(&self, name: &str, file: &manifest::File) -> io::Result<bool> {
+        if file.data.is_none() {
+            return Ok(true);
+        }
+        let input = self.open_to_read(name)?;
+        let mut buffer = vec![0; 64 * 1_024];
+        let mut hole = 0;
+        for (offset, len) in file.extents().chain([(file.size, 0)]) {
+            while hole < offset {
+                match rustix::fs::seek(&input, SeekFrom::Data(hole)) {
+                    Ok(data) => hole = data.min(offset),
+                    // No data up to the end.
+                    Err(Errno::NXIO) => break,
+                    // A file system that knows no holes: all of it is read.
+                    Err(Errno::INVAL) => {}
+                    Err(errno) => return Err(errno.into()),
+                }
+                let length = usize::try_from(offset - hole).map_or(buffer.len(), |left| left.min(buffer.len()));
+                input.read_exact_at(&mut buffer[..length], hole)?;
+                if buffer[..length].iter().any(|&byte| byte != 0) {
+                    return Ok(false);
+                }
+                hole += length as u64;
+            }
+            hole = offset + len;
+        }
+        Ok(true)
     }
 
     /// Reads a small file's data back from the disk and hashes them.
     pub(crate) fn hash_cold(&self, name: &str, file: &manifest::File) -> io::Result<blake3::Hash> {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let input = rustix::fs::openat(&self.fd, name, flags, Mode::empty())?;
+        let input = self.open_to_read(name)?;
         let _ = rustix::fs::fadvise(&input, 0, None, rustix::fs::Advice::DontNeed);
         self.hash(name, file)
     }
 
     /// Reads a small file's data back and hashes them.
     fn hash(&self, name: &str, file: &manifest::File) -> io::Result<blake3::Hash> {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let input = File::from(rustix::fs::openat(&self.fd, name, flags, Mode::empty())?);
+        let input = self.open_to_read(name)?;
         let mut hasher = blake3::Hasher::new();
         let mut buffer = Vec::new();
         for (offset, len) in file.extents() {
@@ -260,11 +293,14 @@ impl Staging {
         Ok(hasher.finalize())
     }
 
+    fn open_to_read(&self, name: &str) -> Result<File, Errno> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        rustix::fs::openat(&self.fd, name, flags, Mode::empty()).map(File::from)
+    }
+
     /// Brings a file here to the disk.
     pub(crate) fn sync(&self, name: &str) -> Result<(), Error> {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let opened = rustix::fs::openat(&self.fd, name, flags, Mode::empty());
-        match opened {
+        match self.open_to_read(name) {
             Ok(file) => rustix::fs::fsync(&file),
             // A file that nobody may read.
             Err(Errno::ACCESS) => rustix::fs::syncfs(&self.fd),

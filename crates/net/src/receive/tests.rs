@@ -298,6 +298,55 @@ fn small_files_are_taken_up_if_they_are_what_their_names_say() {
     assert_eq!(scratch.left(), Vec::<String>::new());
 }
 
+/// Killed after a small file with holes was staged; then something is written into its holes, and nothing else of it changes.
+#[test]
+fn what_was_written_into_holes_of_a_staged_small_file_is_gone() {
+    let scratch = Scratch::new("small-holes");
+    let holes = |size, data: &[(u64, u64)]| File { size, data: Some(data.to_vec()), ..file(0) };
+    let files = [
+        ("as-it-was", holes(4 * BLOCK, &[(BLOCK, 5)])),
+        ("before", holes(4 * BLOCK, &[(BLOCK, 5)])),
+        ("beside", holes(4 * BLOCK, &[(BLOCK, 5)])),
+        ("end", holes(4 * BLOCK, &[(BLOCK, 5)])),
+        ("one-hole", holes(4 * BLOCK, &[])),
+    ];
+    let written = [None, Some(0), Some(BLOCK + 5), Some(4 * BLOCK - 3), Some(BLOCK)];
+    let tree = tree(&files);
+    {
+        let site = site(&scratch, &tree, false);
+        for (index, ((name, file), at)) in files.iter().zip(written).enumerate() {
+            let data = if file.data_len() == 0 { &b""[..] } else { b"hello" };
+            let staged = site.staging.put(index, name.as_bytes(), file, data).unwrap();
+            let path = scratch.0.join(".anabranch-partial").join(staged.name);
+            let rot = fs::OpenOptions::new().write(true).open(path).unwrap();
+            if let Some(at) = at {
+                std::os::unix::fs::FileExt::write_all_at(&rot, b"rot", at).unwrap();
+                rustix::fs::futimens(&rot, &super::directory::timestamps(1_500_000_000)).unwrap();
+            }
+        }
+    }
+    let site = site(&scratch, &tree, false);
+    let mut survey = Survey::new(&site.directory, Some(&site.staging), &tree, site.wishes).unwrap();
+    let taken_up: Vec<usize> = survey.staged.iter().map(|staged| staged.entry).collect();
+    assert_eq!((taken_up, &survey.empty), (vec![0], &vec![4]));
+    assert_eq!(survey.wanted.iter().copied().collect::<Vec<_>>(), [1, 2, 3]);
+    // What is staged in the place of what was left has none of it.
+    for (index, data) in [(1, &b"hello"[..]), (2, b"hello"), (3, b"hello"), (4, b"")] {
+        survey.staged.push(site.staging.put(index, files[index].0.as_bytes(), &files[index].1, data).unwrap());
+    }
+    let mut settled = Settled::default();
+    site.settle(&[Whole::Small(None, survey.staged)], &mut settled).unwrap();
+    site.finish(&[], &mut settled).unwrap();
+    for (name, file) in &files {
+        let mut expected = vec![0; usize::try_from(file.size).unwrap()];
+        for (offset, len) in file.extents() {
+            let start = usize::try_from(offset).unwrap();
+            expected[start..start + usize::try_from(len).unwrap()].copy_from_slice(b"hello");
+        }
+        assert!(fs::read(scratch.0.join(name)).unwrap() == expected, "{name}");
+    }
+}
+
 #[test]
 fn links_lead_nowhere() {
     let scratch = Scratch::new("links");

@@ -69,7 +69,7 @@ impl Conductor {
         clock: Clock,
         events: Events,
     ) -> Conductor {
-        let total_limit = terms.max_rate.as_ref().map(|table| table.at(crate::wall::moment_of_week()));
+        let total_limit = terms.options.max_rate.as_ref().map(|table| table.at(crate::wall::moment_of_week()));
         let total_limit = total_limit.map(|rate| Arc::new(Limit::new(rate)));
         let shop = Arc::new(Shop {
             terms,
@@ -255,7 +255,7 @@ impl Conductor {
     }
 
     fn is_rehearsal(&self) -> bool {
-        matches!(&self.shop.entrance, Entrance::Out(entrance) if entrance.options.dry_run)
+        matches!(&self.shop.entrance, Entrance::Out(entrance) if entrance.options.transfer.dry_run)
     }
 
     /// Tells the paths what the core decided.
@@ -317,12 +317,13 @@ impl Conductor {
         let _ = self.events.send(Event::Progress(progress));
         self.follow_timetable(now);
         while self.keepers.try_join_next().is_some() {}
-        if self.keepers.is_empty() && self.nothing_may_come() {
+        // Nobody waits for a new month if there is nothing else to carry anything.
+        if self.keepers.len() == self.closed().len() && self.nothing_may_come() {
             return Err(self.used_up(now));
         }
         let patience = match self.session {
-            Some(_) => self.shop.terms.patience,
-            None => self.shop.terms.patience.min(FIRST_CONTACT),
+            Some(_) => self.shop.terms.options.patience,
+            None => self.shop.terms.options.patience.min(FIRST_CONTACT),
         };
         if now - self.alive > patience {
             return Err(self.interrupted(now));
@@ -332,7 +333,7 @@ impl Conductor {
 
     /// Applies the rate that the timetable has for this time of the week.
     fn follow_timetable(&self, now: Time) {
-        let (Some(table), Some(limit)) = (&self.shop.terms.max_rate, &self.shop.total_limit) else { return };
+        let (Some(table), Some(limit)) = (&self.shop.terms.options.max_rate, &self.shop.total_limit) else { return };
         let rate = table.at(crate::wall::moment_of_week());
         if limit.set(now, rate) {
             let bound = rate.map_or_else(|| "there is no limit".into(), |rate| format!("the limit is {rate}"));
@@ -342,18 +343,23 @@ impl Conductor {
 
     /// Whether the paths are those that the caller named: no other one will turn up.
     fn nothing_may_come(&self) -> bool {
-        !self.shop.terms.paths.is_empty()
+        !self.shop.terms.options.paths.is_empty()
+    }
+
+    /// The paths whose caps are used up, and why.
+    fn closed(&self) -> Vec<String> {
+        self.shop.used_up.lock().expect("no panic while held").values().cloned().collect()
     }
 
     fn used_up(&self, now: Time) -> Error {
-        let why = self.shop.used_up.lock().expect("no panic while held").join("; ");
+        let why = self.closed().join("; ");
         let total = self.total();
         let acked = self.session.as_ref().map_or(Bytes::ZERO, |session| session.core().totals(now).acked);
         Error::UsedUp { why, done: self.resumed + acked, total }
     }
 
     fn interrupted(&self, now: Time) -> Error {
-        let used_up = self.shop.used_up.lock().expect("no panic while held").clone();
+        let used_up = self.closed();
         let last = self.shop.last_failure.lock().expect("no panic while held").clone();
         let last = [used_up, vec![last]].concat().join("; ");
         let why = format!("none was open for {:.0} s; {last}", (now - self.alive).as_secs_f64());
@@ -369,7 +375,7 @@ impl Conductor {
 
     /// Takes in interfaces that came up since.
     async fn look_around(&mut self) {
-        if !self.shop.terms.paths.is_empty() {
+        if !self.shop.terms.options.paths.is_empty() {
             return;
         }
         for server in 0..self.shop.terms.to.len() {
@@ -381,7 +387,7 @@ impl Conductor {
             for plan in found {
                 if self.plans.iter().all(|known| known.name != plan.name) {
                     let siblings: Vec<&Plan> = self.plans.iter().map(|plan| &**plan).collect();
-                    let usage = self.shop.terms.usage.as_deref();
+                    let usage = self.shop.terms.options.usage.as_deref();
                     let Ok(plan) = plan.beside(siblings, None, usage) else { continue };
                     plan.learn(self.announced.get(&server).map_or(&[], |known| known));
                     self.hire(Arc::new(plan));
@@ -405,7 +411,7 @@ impl Conductor {
         let name = |file: usize| String::from_utf8_lossy(&tree.entries()[file].path).into_owned();
         let files = supply.files(index, root);
         let mut ours = supply.root(index);
-        if ours.is_none() && entrance.options.verify {
+        if ours.is_none() && entrance.options.transfer.verify {
             // An earlier attempt sent a part of it, as it was then: only reading all of it tells whether it still is.
             let text =
                 format!("hashing all of {}, because a part of it was sent by an earlier attempt", name(files[0].0));

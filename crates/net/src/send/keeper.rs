@@ -1,5 +1,6 @@
 //! Keeps one path open: connects, brings the connection into the session, and replaces it when it dies or stalls.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -30,8 +31,8 @@ pub(crate) struct Shop {
     pub(crate) events: Events,
     pub(crate) total_limit: Option<Arc<Limit>>,
     pub(crate) next_path: AtomicU32,
-    /// The paths that left because of their interface's cap, and why.
-    pub(crate) used_up: Mutex<Vec<String>>,
+    /// The paths that wait for the next month because of their interface's cap, by group, and why.
+    pub(crate) used_up: Mutex<BTreeMap<u32, String>>,
     /// Why a path failed most recently, for the error if none is left.
     pub(crate) last_failure: Mutex<String>,
 }
@@ -53,6 +54,9 @@ const GUESSES: usize = 3;
 /// After a connection died, a fresh one waits this long: long enough not to spin, short enough not to matter.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// Whose cap is used up looks this often whether a new month has begun.
+const CALENDAR: Duration = Duration::from_secs(1);
+
 impl Keeper {
     /// Keeps the path until the transfer is over or the path is given up.
     pub(crate) async fn keep(self) {
@@ -60,7 +64,17 @@ impl Keeper {
         let mut deaths = 0u32;
         loop {
             if let Some(why) = self.plan.used_up() {
-                return self.leave(&why);
+                self.close(&why);
+                let reopens = tokio::select! {
+                    () = self.next_month() => true,
+                    () = self.stop.notified() => false,
+                };
+                self.shop.used_up.lock().expect("no panic while held").remove(&self.group);
+                if !reopens {
+                    return;
+                }
+                let text = format!("{} carries again: a new month has begun, and with it its cap", self.plan.name);
+                let _ = self.shop.events.send(Event::Notice { text });
             }
             let fresh = if let Some(fresh) = opened.take() {
                 fresh
@@ -97,7 +111,7 @@ impl Keeper {
             let began = session.clock.now();
             self.admit(&session, id, &facts, &conn);
             let limits = self.limits();
-            let control = Control::new(&self.shop.terms.congestion_control, self.shop.events.clone());
+            let control = Control::new(&self.shop.terms.options.congestion_control, self.shop.events.clone());
             let carrier = Carrier::new(id, &session, joined, &facts, limits, control, conn);
             let (ended, replacement) = self.carry(carrier).await;
             self.dismiss(&session, id);
@@ -146,7 +160,8 @@ impl Keeper {
                 told = why;
             }
         };
-        connect::open(&self.plan, &shop.tls[self.plan.server], &shop.terms.congestion_control, most, failed).await
+        connect::open(&self.plan, &shop.tls[self.plan.server], &shop.terms.options.congestion_control, most, failed)
+            .await
     }
 
     fn admit(&self, session: &Arc<Session>, id: PathId, facts: &Arc<PathFacts>, conn: &crate::conn::Conn) {
@@ -181,10 +196,26 @@ impl Keeper {
         self.plan.max.iter().chain(&self.shop.total_limit).cloned().collect()
     }
 
-    /// Leaves the transfer because the interface's cap is reached.
-    fn leave(&self, why: &str) {
-        self.shop.used_up.lock().expect("no panic while held").push(format!("{}: {why}", self.plan.name));
+    /// Leaves the transfer for this month because the interface's cap is reached.
+    fn close(&self, why: &str) {
+        let text = format!("{}: {why}", self.plan.name);
+        self.shop.used_up.lock().expect("no panic while held").insert(self.group, text);
         self.tell(None, PathState::Dropped, why);
+    }
+
+    /// Waits for a month in which the interface may carry something again.
+    async fn next_month(&self) {
+        let Some(allowance) = &self.plan.allowance else { return };
+        let closed = allowance.month();
+        loop {
+            sleep(CALENDAR).await;
+            let month = crate::wall::month();
+            let allowance = Arc::clone(allowance);
+            // The books are on a disk.
+            if month != closed && tokio::task::spawn_blocking(move || allowance.reopen(month)).await.unwrap_or(false) {
+                return;
+            }
+        }
     }
 
     fn give_up(&self, error: Error) {

@@ -50,7 +50,7 @@ pub async fn send(options: SendOptions, events: Events) -> Result<Summary, Error
     let mut options = options;
     let (sources, selection, rename) = (options.sources.clone(), options.selection.clone(), options.rename.clone());
     // A large tree takes its time, the more so if it is hashed.
-    let opened = move || Source::open(Ground::Anywhere, &sources, &selection, true, rename.as_deref());
+    let opened = move || Source::open(Ground::Anywhere, &sources, &selection, true, rename.as_deref(), &mut |_| Ok(()));
     let opened = tokio::task::spawn_blocking(opened).await;
     let failed =
         |error| Error::System { action: "look at what is to be sent".into(), source: std::io::Error::other(error) };
@@ -73,7 +73,7 @@ pub async fn send(options: SendOptions, events: Events) -> Result<Summary, Error
             // The receiver was started again: agree anew, and go on from what it has. What this run already replaced or
             // restarted is not to be thrown away again.
             Ended::SessionGone => {
-                options.restart = false;
+                options.transfer.restart = false;
                 let text = "the receiver was restarted: agreeing on the transfer again".to_string();
                 let _ = events.send(Event::Notice { text });
             }

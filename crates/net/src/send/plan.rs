@@ -132,15 +132,15 @@ pub(crate) async fn plan(terms: &Terms) -> Result<Vec<Plan>, Error> {
 
 async fn plan_to(terms: &Terms, server: usize, before: &[Plan]) -> Result<Vec<Plan>, Error> {
     let default = resolve(&terms.to[server].0).await?;
-    if terms.paths.is_empty() {
+    if terms.options.paths.is_empty() {
         let mut plans = Vec::new();
         for plan in default_plans(terms, server, &default)? {
-            plans.push(plan.beside(before, None, terms.usage.as_deref())?);
+            plans.push(plan.beside(before, None, terms.options.usage.as_deref())?);
         }
         return Ok(plans);
     }
     let mut plans = Vec::new();
-    for spec in &terms.paths {
+    for spec in &terms.options.paths {
         let remotes = match &spec.to {
             Some(_) if terms.to.len() > 1 => {
                 let why = format!("--path {}: to= makes no sense with several hosts", spec.interface);
@@ -154,7 +154,7 @@ async fn plan_to(terms: &Terms, server: usize, before: &[Plan]) -> Result<Vec<Pl
         if terms.to.len() > 1 {
             plan.name = format!("{}>{}", plan.name, terms.label(server));
         }
-        plans.push(plan.beside(before, spec.cap, terms.usage.as_deref())?);
+        plans.push(plan.beside(before, spec.cap, terms.options.usage.as_deref())?);
     }
     distinguish(&mut plans);
     Ok(plans)
@@ -169,7 +169,7 @@ pub(crate) fn default_plans(terms: &Terms, server: usize, remotes: &[SocketAddr]
         let found = discover(remote.ip())?;
         why.extend(found.unusable.iter().map(|device| format!("{}: {}", device.interface, device.why)));
         for local in found.usable {
-            let excluded = terms.no_paths.contains(&local.interface);
+            let excluded = terms.options.no_paths.contains(&local.interface);
             // One path an interface, in the family that comes first.
             if !excluded && plans.iter().all(|plan| plan.interface != local.interface) && plans.len() < MAX_PATHS {
                 let mut plan = Plan::over(&local, *remote, false, local.class, None);

@@ -71,7 +71,7 @@ const UNSENT: u64 = 128 * 1024;
 /// # Errors
 /// Those of finding paths; [`Error::WrongPeer`] if somebody else answers. What one path fails of is in its [`PathProbe`].
 pub async fn probe(options: &SendOptions) -> Result<Vec<PathProbe>, Error> {
-    let tls = ClientTls::new(&options.identity, options.credential.pin())?;
+    let tls = ClientTls::new(&options.transfer.identity, options.credential.pin())?;
     let plans: Vec<_> = plan(&Terms::from(options)).await?.into_iter().map(Arc::new).collect();
     let mut announced = Vec::new();
     let mut probes = Vec::new();
@@ -130,7 +130,7 @@ fn unmeasured(plan: &Plan) -> PathProbe {
 /// # Errors
 /// As [`probe`].
 pub(crate) async fn probe_each_and_all(options: &SendOptions) -> Result<(Vec<PathProbe>, Vec<Rate>), Error> {
-    let tls = ClientTls::new(&options.identity, options.credential.pin())?;
+    let tls = ClientTls::new(&options.transfer.identity, options.credential.pin())?;
     let plans = plan(&Terms::from(options)).await?;
     let mut announced = Vec::new();
     let mut probes = Vec::new();

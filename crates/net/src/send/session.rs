@@ -8,7 +8,7 @@ use tokio::sync::{Notify, mpsc};
 use transfer::{Extent, ExtentSet, Layout, Packing, Sender, SenderConfig, Tree};
 use units::{PathId, Rate};
 use wire::Frame;
-use wire::frame::{AbortCode, Hello, Range, SessionId, VERSION, Wishes};
+use wire::frame::{AbortCode, Hello, Range, SessionId, VERSION};
 
 use super::gate::{Gate, Turn};
 use super::path::PathFacts;
@@ -218,7 +218,7 @@ impl Entrance {
         let layout = packing.layout().clone();
         let have = layout.whole_blocks(&have);
         let resumed = self.source.tree().data() - layout.total() + have.total();
-        let core = new_core(&self.options.scheduler, &self.options.paths, &layout, &have);
+        let core = new_core(&self.options.transfer.scheduler, &self.options.transfer.paths, &layout, &have);
         let load = Load::Out(Box::new(Supply::new(Arc::clone(&self.source), packing)));
         let session = Arc::new(Session::new(id, load, self.clock, self.reports.clone(), core));
         let peer = conn.peer().ok_or(ConnError::Closed)?;
@@ -230,12 +230,7 @@ impl Entrance {
     /// Says hello and what there is, a chunk at a time: a large manifest is not to be in memory twice.
     async fn say_hello(&self, conn: &mut Conn) -> Result<(), ConnError> {
         let options = &self.options;
-        let wishes = Wishes {
-            restart: options.restart,
-            overwrite: options.overwrite,
-            verify: options.verify,
-            dry_run: options.dry_run,
-        };
+        let wishes = options.transfer.wishes();
         conn.push(&Frame::Hello(Hello { version: VERSION, secret: options.credential.secret(), wishes }));
         let entries = self.source.tree().entries();
         for chunk in wire::manifest::chunks(entries) {

@@ -14,7 +14,7 @@ use transfer::{BLOCK, Cv, Extent, Object, Packing, Tree};
 use wire::manifest::Kind;
 
 use super::ground::Ground;
-use super::walk::{Found, walk};
+use super::walk::{Found, Room, walk};
 use crate::{Error, Selection};
 
 /// All that is to be sent.
@@ -64,7 +64,7 @@ pub(crate) struct Buffer {
 const MOST_OPEN: usize = 32;
 
 impl Source {
-    /// Finds what is under `paths`; also what was left out, as sentences. Unless `with_holes`, holes are data like any other. The one path arrives as
+    /// Finds what is under `paths`, as far as there is `room` for the list; also what was left out, as sentences. Unless `with_holes`, holes are data like any other. The one path arrives as
     /// `rename`, if that is given.
     pub(crate) fn open(
         ground: Ground,
@@ -72,8 +72,9 @@ impl Source {
         selection: &Selection,
         with_holes: bool,
         rename: Option<&OsStr>,
+        room: Room<'_>,
     ) -> Result<(Source, Vec<String>), Error> {
-        let Found { mut entries, origins, notices } = walk(&ground, paths, selection, rename)?;
+        let Found { mut entries, origins, notices } = walk(&ground, paths, selection, rename, room)?;
         if !with_holes {
             for entry in &mut entries {
                 if let Kind::File(file) = &mut entry.kind {

@@ -1,56 +1,26 @@
 //! What a transfer asks of its paths, whichever way the data flow.
 
-use std::path::PathBuf;
-
-use units::Span;
-
 use crate::tls::ClientTls;
-use crate::{CongestionControl, Credential, Error, FetchOptions, Identity, PathSpec, Remote, SendOptions, Timetable};
+use crate::{Credential, Error, FetchOptions, Remote, SendOptions, TransferOptions};
 
 /// What the conductor of a transfer and its paths go by.
 #[derive(Clone, Debug)]
 pub(crate) struct Terms {
     /// The hosts to connect to: the receiver, or the servers.
     pub(crate) to: Vec<(Remote, Credential)>,
-    pub(crate) identity: Identity,
-    pub(crate) paths: Vec<PathSpec>,
-    pub(crate) no_paths: Vec<String>,
-    pub(crate) scheduler: String,
-    pub(crate) congestion_control: CongestionControl,
-    pub(crate) max_rate: Option<Timetable>,
-    pub(crate) usage: Option<PathBuf>,
-    pub(crate) patience: Span,
+    pub(crate) options: TransferOptions,
 }
 
 impl From<&SendOptions> for Terms {
     fn from(options: &SendOptions) -> Terms {
-        Terms {
-            to: vec![(options.to.clone(), options.credential.clone())],
-            identity: options.identity.clone(),
-            paths: options.paths.clone(),
-            no_paths: options.no_paths.clone(),
-            scheduler: options.scheduler.clone(),
-            congestion_control: options.congestion_control.clone(),
-            max_rate: options.max_rate.clone(),
-            usage: options.usage.clone(),
-            patience: options.patience,
-        }
+        Terms { to: vec![(options.to.clone(), options.credential.clone())], options: options.transfer.clone() }
     }
 }
 
 impl From<&FetchOptions> for Terms {
     fn from(options: &FetchOptions) -> Terms {
-        Terms {
-            to: options.from.iter().map(|server| (server.remote.clone(), server.credential.clone())).collect(),
-            identity: options.identity.clone(),
-            paths: options.paths.clone(),
-            no_paths: options.no_paths.clone(),
-            scheduler: options.scheduler.clone(),
-            congestion_control: options.congestion_control.clone(),
-            max_rate: options.max_rate.clone(),
-            usage: options.usage.clone(),
-            patience: options.patience,
-        }
+        let to = options.from.iter().map(|server| (server.remote.clone(), server.credential.clone()));
+        Terms { to: to.collect(), options: options.transfer.clone() }
     }
 }
 
@@ -60,16 +30,16 @@ impl Terms {
     /// # Errors
     /// [`Error::Usage`].
     pub(crate) fn check(&self) -> Result<(), Error> {
-        if policy::sched::by_name(&self.scheduler, policy::sched::Options::default()).is_none() {
+        if policy::sched::by_name(&self.options.scheduler, policy::sched::Options::default()).is_none() {
             let names = policy::sched::NAMES.join(", ");
-            return Err(Error::Usage(format!("there is no scheduler '{}'; there are {names}", self.scheduler)));
+            return Err(Error::Usage(format!("there is no scheduler '{}'; there are {names}", self.options.scheduler)));
         }
         Ok(())
     }
 
     /// What makes connections to each of the hosts.
     pub(crate) fn tls(&self) -> Result<Vec<ClientTls>, Error> {
-        self.to.iter().map(|(_, credential)| ClientTls::new(&self.identity, credential.pin())).collect()
+        self.to.iter().map(|(_, credential)| ClientTls::new(&self.options.identity, credential.pin())).collect()
     }
 
     /// What a person calls one of the hosts: its name, with the port where that tells it from another one.

@@ -16,6 +16,7 @@ use wire::manifest::{self, Entry, Kind, MAX_EXTENTS, RESERVED};
 
 use super::ground::Ground;
 use super::source::Stamp;
+use crate::memory::footprint;
 use crate::{Error, Selection};
 
 /// What a walk found.
@@ -28,18 +29,24 @@ pub(crate) struct Found {
     pub(crate) notices: Vec<String>,
 }
 
-/// Finds everything under `sources` that the selection takes; the one source arrives as `rename`, if that is given.
+/// Whether there is memory for so many bytes more; the error that it ends with if not.
+pub(crate) type Room<'a> = &'a mut dyn FnMut(usize) -> Result<(), Error>;
+
+/// Finds everything under `sources` that the selection takes; the one source arrives as `rename`, if that is given. Asks for `room` before it
+/// keeps an entry.
 pub(crate) fn walk(
     ground: &Ground,
     sources: &[PathBuf],
     selection: &Selection,
     rename: Option<&OsStr>,
+    room: Room<'_>,
 ) -> Result<Found, Error> {
     if let Some(name) = rename {
         may_take(name, sources, selection)?;
     }
     let mut walk = Walk {
         ground,
+        room,
         found: Found::default(),
         include: globs(&selection.include)?,
         exclude: globs(&selection.exclude)?,
@@ -61,6 +68,7 @@ pub(crate) fn walk(
 
 struct Walk<'a> {
     ground: &'a Ground,
+    room: Room<'a>,
     found: Found,
     /// If given, only files that match are taken, and folders that lead to one.
     include: Option<Gitignore>,
@@ -97,7 +105,7 @@ impl Walk<'_> {
         if !spot.target.is_empty() {
             self.pending.push(directory(&spot, &metadata));
             if self.include.is_none() {
-                self.flush();
+                self.flush()?;
             }
         }
         self.folder(&spot, false)?;
@@ -143,12 +151,12 @@ impl Walk<'_> {
             let depth = self.pending.len();
             self.pending.push(directory(spot, metadata));
             if inside {
-                self.flush();
+                self.flush()?;
             }
             self.folder(spot, inside)?;
             self.pending.truncate(depth);
         } else if inside {
-            self.flush();
+            self.flush()?;
             self.leaf(spot, metadata)?;
         }
         Ok(())
@@ -161,19 +169,18 @@ impl Walk<'_> {
             let target =
                 self.ground.read_link(spot.path).map_err(|error| failed(spot.path, error))?.into_os_string().into_vec();
             let kind = Kind::Symlink { mtime: mtime(metadata), target };
-            self.push(Entry { path: spot.target.clone(), kind }, None);
+            self.push(Entry { path: spot.target.clone(), kind }, None)?;
         } else if file_type.is_file() {
             let index = u32::try_from(self.found.entries.len()).unwrap_or(u32::MAX);
             if metadata.nlink() > 1 {
                 if let Some(&to) = self.seen.get(&(metadata.dev(), metadata.ino())) {
-                    self.push(Entry { path: spot.target.clone(), kind: Kind::HardLink { to } }, None);
-                    return Ok(());
+                    return self.push(Entry { path: spot.target.clone(), kind: Kind::HardLink { to } }, None);
                 }
                 self.seen.insert((metadata.dev(), metadata.ino()), index);
             }
             let file = self.file(spot.path, metadata).map_err(|error| failed(spot.path, error))?;
             let origin = (spot.path.to_path_buf(), Stamp::of(metadata));
-            self.push(Entry { path: spot.target.clone(), kind: Kind::File(file) }, Some(origin));
+            self.push(Entry { path: spot.target.clone(), kind: Kind::File(file) }, Some(origin))?;
         } else {
             let what = match file_type {
                 kind if kind.is_fifo() => "a pipe",
@@ -234,7 +241,7 @@ impl Walk<'_> {
             }
             let spot = Spot { path: &path, target: name.as_os_str().as_bytes().to_vec(), below: PathBuf::new() };
             if metadata.is_dir() {
-                self.push(directory(&spot, &metadata), None);
+                self.push(directory(&spot, &metadata), None)?;
             } else {
                 self.leaf(&spot, &metadata)?;
             }
@@ -243,15 +250,16 @@ impl Walk<'_> {
     }
 
     /// Takes the folders that lead to where we are.
-    fn flush(&mut self) {
-        for entry in std::mem::take(&mut self.pending) {
-            self.push(entry, None);
-        }
+    fn flush(&mut self) -> Result<(), Error> {
+        std::mem::take(&mut self.pending).into_iter().try_for_each(|entry| self.push(entry, None))
     }
 
-    fn push(&mut self, entry: Entry, origin: Option<(PathBuf, Stamp)>) {
+    fn push(&mut self, entry: Entry, origin: Option<(PathBuf, Stamp)>) -> Result<(), Error> {
+        let path = origin.as_ref().map_or(0, |(path, _)| path.as_os_str().len());
+        (self.room)(footprint(&entry) + size_of_val(&origin) + path)?;
         self.found.entries.push(entry);
         self.found.origins.push(origin);
+        Ok(())
     }
 }
 

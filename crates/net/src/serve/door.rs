@@ -21,8 +21,10 @@ use crate::clock::Clock;
 use crate::conn::{Conn, ConnError};
 use crate::doorway::{
     First, STRANGER_PATIENCE, Strangers, alive, apart, code_of, display_address, further_addresses, greet, refuse,
+    tell_all,
 };
 use crate::identity::random;
+use crate::memory::{Budget, CONNECTION_BYTES, MANIFEST_BYTES, Share, Short};
 use crate::send::ground::Ground;
 use crate::send::limit::Limit;
 use crate::send::session::Want;
@@ -40,6 +42,8 @@ pub(crate) struct Door {
     /// What holders of the token see, and each peer.
     grounds: Grounds,
     hashes: Arc<Cache>,
+    /// For all questions and the lists that answer them.
+    memory: Arc<Budget>,
     state: Mutex<State>,
     completing: mpsc::UnboundedSender<Summary>,
     completed: tokio::sync::Mutex<mpsc::UnboundedReceiver<Summary>>,
@@ -70,6 +74,8 @@ struct Seen {
 /// Fetches of one peer at a time, and of all together.
 const OFFERS_EACH: usize = 16;
 const OFFERS: usize = 256;
+/// The most memory that the lists of all fetches may take together; those of one peer, half of it.
+const LISTS_BYTES: usize = 4 * MANIFEST_BYTES;
 /// A fetch that has lost all its connections is remembered for so long.
 const MEMORY: Duration = Duration::from_secs(600);
 /// The most names and patterns that a question has.
@@ -83,22 +89,23 @@ impl Door {
             Ground::below(path).map_err(failed)
         };
         let mut peers = BTreeMap::new();
-        for peer in options.authorized.iter().filter(|peer| peer.may_get()) {
+        for peer in options.host.authorized.iter().filter(|peer| peer.may_get()) {
             let ground = open(&peer.directory_below(&options.directory))?;
             let limit = peer.max.map(|rate| Arc::new(Limit::new(Some(rate))));
             peers.insert(peer.fingerprint, Seen { ground, limit, name: peer.name.clone() });
         }
         let grounds = Grounds { default: open(&options.directory)?, peers };
         let (completing, completed) = mpsc::unbounded_channel();
-        let state = State { token_holder: options.holder, ..State::default() };
+        let state = State { token_holder: options.host.holder, ..State::default() };
         Ok(Door {
-            tls: ServerTls::new(&options.identity)?,
+            tls: ServerTls::new(&options.host.identity)?,
             options,
             events,
             clock: Clock::start(),
             strangers: Strangers::default(),
             grounds,
             hashes: Arc::default(),
+            memory: Budget::new(LISTS_BYTES, LISTS_BYTES / 2),
             state: Mutex::new(state),
             completing,
             completed: tokio::sync::Mutex::new(completed),
@@ -179,8 +186,8 @@ impl Door {
         if let Some(seen) = self.grounds.peers.get(&peer) {
             return Ok(seen.clone());
         }
-        let known = self.options.authorized.iter().any(|known| known.fingerprint == peer);
-        let (Some(secret), Some(token)) = (&hello.secret, &self.options.token) else {
+        let known = self.options.host.authorized.iter().any(|known| known.fingerprint == peer);
+        let (Some(secret), Some(token)) = (&hello.secret, &self.options.host.token) else {
             return Err(if known {
                 format!(
                     "the key {peer} may send to that host, but not get from it: 'anabranch keys trust sender {peer} --may both', there, lets it"
@@ -204,14 +211,25 @@ impl Door {
 
     /// Hears what is asked for, says what there is of it, and hears what is wanted.
     async fn agree(self: &Arc<Self>, conn: &mut Conn, seen: &Seen, peer: Fingerprint) -> Result<Arc<Offer>, ConnError> {
-        let (names, selection, ask) = match question(conn).await? {
+        let mut share = self.memory.share(peer);
+        if !share.take(conn, CONNECTION_BYTES).await? {
+            return Err(refuse(conn, AbortCode::Refused, share.why_not()).await);
+        }
+        let (names, selection, ask) = match question(conn, &mut share).await? {
             Ok(asked) => asked,
             Err(text) => return Err(refuse(conn, AbortCode::Refused, text).await),
         };
-        let ground = seen.ground.clone();
-        let walking = apart(move || Source::open(ground, &names, &selection, !ask.hashes, None));
-        let (source, notices) = match alive(conn, walking).await? {
+        let (ground, door) = (seen.ground.clone(), Arc::clone(self));
+        // Its share goes with the list: who hangs up does not end the walk.
+        let walking = apart(move || {
+            let mut room = |bytes| door.room(peer, &mut share, bytes);
+            let found = Source::open(ground, &names, &selection, !ask.hashes, None, &mut room);
+            (found, share)
+        });
+        let (found, share) = alive(conn, walking).await?;
+        let (source, notices) = match found {
             Ok(found) => found,
+            Err(Error::Refused { reason }) => return Err(refuse(conn, AbortCode::Refused, reason).await),
             // Nothing is left by the filters, for example.
             Err(Error::Usage(text)) => return Err(refuse(conn, AbortCode::Source, text).await),
             Err(error) => return Err(refuse(conn, code_of(&error), error.to_string()).await),
@@ -221,15 +239,15 @@ impl Door {
         }
         let source = Arc::new(source);
         let id = random().map_err(|error| ConnError::Io(std::io::Error::other(error)))?;
-        let addresses = further_addresses(conn, &self.options.listen);
+        let addresses = further_addresses(conn, &self.options.host.listen);
         conn.push(&Frame::Welcome(Welcome { version: VERSION, session: id, addresses }));
         let entries = source.tree().entries();
         for chunk in chunks(entries) {
             conn.push(&Frame::Entries(&chunk));
-            conn.flush().await?;
+            tell_all(conn).await?;
         }
         conn.push(&Frame::ManifestEnd(u32::try_from(entries.len()).expect("a tree holds fewer")));
-        conn.flush().await?;
+        tell_all(conn).await?;
         if ask.hashes {
             super::hashes::tell(conn, &self.hashes, &source).await?;
         }
@@ -240,13 +258,30 @@ impl Door {
         let packing = transfer::Packing::new(source.tree(), |index| want.has(index));
         let packing = packing.map_err(|error| ConnError::Unexpected(error.to_string()))?;
         let limit = seen.limit.clone();
-        let offer = Offer::new(id, peer, seen.name.clone(), Supply::new(source, packing), limit, self.clock.now());
+        let (name, supply) = (seen.name.clone(), Supply::new(source, packing));
+        let offer = Offer::new(id, peer, name, supply, share, limit, self.clock.now());
         let offer = Arc::new(offer);
         if let Err(text) = self.remember(&offer) {
             return Err(refuse(conn, AbortCode::Refused, text).await);
         }
         let _ = self.events.send(Event::Notice { text: offer.introduction() });
         Ok(offer)
+    }
+
+    /// Memory for a list that grows: if there is none left, fetches that have lost all their connections are forgotten for it.
+    fn room(&self, peer: Fingerprint, share: &mut Share, bytes: usize) -> Result<(), Error> {
+        let now = self.clock.now();
+        while let Err(short) = share.try_take(bytes) {
+            let mut state = self.state();
+            let of_whom = state.offers.values().filter(|known| short == Short::OfAll || known.peer == peer);
+            let idle = of_whom.filter_map(|known| Some((known.idle(now)?, known.id))).max();
+            let forgotten = idle.and_then(|(_, id)| state.offers.remove(&id));
+            drop(state);
+            if forgotten.is_none() {
+                return Err(Error::Refused { reason: share.why_not() });
+            }
+        }
+        Ok(())
     }
 
     /// Remembers a fetch for its further paths; forgets those that nobody has come back to.
@@ -289,7 +324,10 @@ enum Entry {
 }
 
 /// Hears what is asked for; what is wrong with it, in words.
-async fn question(conn: &mut Conn) -> Result<Result<(Vec<PathBuf>, Selection, Ask), String>, ConnError> {
+async fn question(
+    conn: &mut Conn,
+    share: &mut Share,
+) -> Result<Result<(Vec<PathBuf>, Selection, Ask), String>, ConnError> {
     let (mut names, mut selection) = (Vec::new(), Selection::default());
     loop {
         let heard = conn.receive(|frame| {
@@ -305,7 +343,11 @@ async fn question(conn: &mut Conn) -> Result<Result<(Vec<PathBuf>, Selection, As
                     }
                     // What is in the directory itself.
                     let name = if name.is_empty() { b"." } else { name };
-                    names.push(PathBuf::from(std::ffi::OsStr::from_bytes(name)));
+                    let name = PathBuf::from(std::ffi::OsStr::from_bytes(name));
+                    if share.try_take(size_of::<PathBuf>() + name.as_os_str().len()).is_err() {
+                        return Ok(Some(Err(share.why_not())));
+                    }
+                    names.push(name);
                     None
                 }
                 Frame::Filter(include, glob) if selection.include.len() + selection.exclude.len() < MOST_FILTERS => {

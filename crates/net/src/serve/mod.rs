@@ -20,7 +20,7 @@ use door::Door;
 /// # Errors
 /// Those of opening the directories and listening; what goes wrong with one fetch is told as an event.
 pub async fn serve(options: ServeOptions, events: Events) -> Result<Summary, Error> {
-    let listeners = listen(&options.listen, options.port)?;
+    let listeners = listen(&options.host.listen, options.host.port)?;
     let addresses = reachable(&listeners);
     let once = options.once;
     let door = Arc::new(Door::new(options, events.clone())?);

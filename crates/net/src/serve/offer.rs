@@ -8,6 +8,7 @@ use units::{Bytes, Span, Time};
 use wire::frame::SessionId;
 
 use crate::doorway::display_address;
+use crate::memory::Share;
 use crate::send::limit::Limit;
 use crate::send::source::Supply;
 use crate::{Fingerprint, Summary};
@@ -19,6 +20,8 @@ pub(crate) struct Offer {
     /// What the peer is called; may be empty.
     name: String,
     pub(super) supply: Supply,
+    /// What the list of its files takes of the server's memory.
+    _share: Share,
     /// What all fetches of the peer have to keep.
     pub(super) limit: Option<Arc<Limit>>,
     began: Time,
@@ -35,11 +38,24 @@ impl Offer {
         peer: Fingerprint,
         name: String,
         supply: Supply,
+        share: Share,
         limit: Option<Arc<Limit>>,
         now: Time,
     ) -> Offer {
         let (sent, done, told) = (AtomicU64::new(0), AtomicBool::new(false), AtomicBool::new(false));
-        Offer { id, peer, name, supply, limit, began: now, sent, paths: Mutex::new((0, now)), done, told }
+        Offer {
+            id,
+            peer,
+            name,
+            supply,
+            _share: share,
+            limit,
+            began: now,
+            sent,
+            paths: Mutex::new((0, now)),
+            done,
+            told,
+        }
     }
 
     /// What to call whoever fetches.

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use net::{
-    CongestionControl, Credential, Error, Event, Events, FetchOptions, Identity, ReceiveOptions, Remote, Selection,
-    SendOptions, ServeOptions, Server, Summary, Token,
+    Credential, Error, Event, Events, FetchOptions, HostOptions, Identity, ReceiveOptions, Remote, Selection,
+    SendOptions, ServeOptions, Server, Summary, Token, TransferOptions,
 };
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -48,18 +48,24 @@ impl Drop for Scratch {
     }
 }
 
-pub fn receive_options(scratch: &Scratch, identity: &Identity, token: &Token) -> ReceiveOptions {
-    ReceiveOptions {
-        directory: scratch.inbox(),
+/// Where every host here listens, and for whom.
+fn on_loopback(identity: &Identity, token: &Token) -> HostOptions {
+    HostOptions {
         listen: vec!["127.0.0.1:0".parse().expect("an address")],
         port: 0,
-        identity: identity.clone(),
         token: Some(token.clone()),
-        holder: None,
-        authorized: Vec::new(),
-        keep: false,
-        overwrite: false,
+        ..HostOptions::new(identity.clone())
     }
+}
+
+/// How everybody here transfers, unless a test has it otherwise.
+fn short_of_patience() -> TransferOptions {
+    let patience = Span::from_secs(5);
+    TransferOptions { patience, ..TransferOptions::new(Identity::generate().expect("a key")) }
+}
+
+pub fn receive_options(scratch: &Scratch, identity: &Identity, token: &Token) -> ReceiveOptions {
+    ReceiveOptions { directory: scratch.inbox(), host: on_loopback(identity, token), keep: false, overwrite: false }
 }
 
 pub fn send_options(sources: &[&Path], port: u16, token: &Token) -> SendOptions {
@@ -69,18 +75,7 @@ pub fn send_options(sources: &[&Path], port: u16, token: &Token) -> SendOptions 
         selection: Selection::default(),
         to: Remote { host: "127.0.0.1".into(), port },
         credential: Credential::Token(token.clone()),
-        identity: Identity::generate().expect("a key"),
-        paths: Vec::new(),
-        no_paths: Vec::new(),
-        scheduler: "self-adaptive".into(),
-        congestion_control: CongestionControl::Auto,
-        max_rate: None,
-        usage: None,
-        verify: false,
-        restart: false,
-        overwrite: false,
-        dry_run: false,
-        patience: Span::from_secs(5),
+        transfer: short_of_patience(),
     }
 }
 
@@ -145,16 +140,7 @@ pub fn parties() -> (Identity, Token) {
 }
 
 pub fn serve_options(directory: &Path, identity: &Identity, token: &Token) -> ServeOptions {
-    ServeOptions {
-        directory: directory.to_path_buf(),
-        listen: vec!["127.0.0.1:0".parse().expect("an address")],
-        port: 0,
-        identity: identity.clone(),
-        token: Some(token.clone()),
-        holder: None,
-        authorized: Vec::new(),
-        once: true,
-    }
+    ServeOptions { directory: directory.to_path_buf(), host: on_loopback(identity, token), once: true }
 }
 
 /// From one server; several are added to `from`.
@@ -167,18 +153,7 @@ pub fn fetch_options(scratch: &Scratch, names: &[&str], port: u16, token: &Token
         into: scratch.inbox(),
         rename: None,
         blake3: None,
-        identity: Identity::generate().expect("a key"),
-        paths: Vec::new(),
-        no_paths: Vec::new(),
-        scheduler: "self-adaptive".into(),
-        congestion_control: CongestionControl::Auto,
-        max_rate: None,
-        usage: None,
-        verify: false,
-        restart: false,
-        overwrite: false,
-        dry_run: false,
-        patience: Span::from_secs(5),
+        transfer: short_of_patience(),
     }
 }
 

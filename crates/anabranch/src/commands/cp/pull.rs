@@ -44,7 +44,6 @@ pub(super) fn fetching(
         names = ready.names.iter().map(without_slash).collect();
     }
     let rename = arrival.rename.clone().or(ready.rename.filter(|_| one.is_some()));
-    let SendOptions { identity, paths, no_paths, scheduler, congestion_control, max_rate, usage, .. } = options;
     let options = FetchOptions {
         from: vec![Server { remote: options.to, credential: options.credential }],
         names,
@@ -52,18 +51,7 @@ pub(super) fn fetching(
         into: arrival.directory.clone(),
         rename,
         blake3: None,
-        identity,
-        paths,
-        no_paths,
-        scheduler,
-        congestion_control,
-        max_rate,
-        usage,
-        verify: options.verify,
-        restart: options.restart,
-        overwrite: options.overwrite,
-        dry_run: options.dry_run,
-        patience: options.patience,
+        transfer: options.transfer,
     };
     Ok((arrival, options))
 }
