@@ -51,7 +51,7 @@ class Proxy:
                     threading.Thread(target=self._carry, args=way, daemon=True).start()
 
     def _carry(self, source, sink, way):
-        with contextlib.suppress(OSError):
+        try:
             while True:
                 self._flowing.wait()
                 data = source.recv(CHUNK)
@@ -61,6 +61,11 @@ class Proxy:
                     sink.shutdown(socket.SHUT_WR)
                     return
                 sink.sendall(self._perhaps_corrupt(data, way))
+        except OSError:
+            # A reset at one end is one at the other, once the line carries it.
+            self._flowing.wait()
+            for end in (source, sink):
+                _reset(end)
 
     def _perhaps_corrupt(self, data, way):
         with self._lock:
