@@ -185,10 +185,11 @@ class _Stepped:
             return
         if _told(sender) - began[-1] < NOTICED:
             return
-        is_off = self.offsets["sender"][len(began) - 1] != 0
-        # Set right again at once, nobody need have seen that it was wrong.
+        is_off = [False, *(offset != 0 for offset in self.offsets["sender"])]
+        # A program that begins late may never have seen the right time.
+        first = next(step for step in range(len(began) + 1) if self.clocks["sender"].asked(step))
         limits = [float(found[1]) for text in told if (found := re.search(r"the limit is ([\d.]+) Mbit/s", text))]
-        if (limits or [round(self.rates[0])])[-1] != round(self.rates[is_off]):
+        if (limits or [round(self.rates[is_off[first]])])[-1] != round(self.rates[is_off[len(began)]]):
             raise sender.failed(f"the limit is not that of the time: {told}")
 
     def _check_usage(self, sender):
