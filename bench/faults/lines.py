@@ -10,7 +10,7 @@ from faults.proxy import Proxy
 
 
 @contextlib.contextmanager
-def _lines(port, draw, count):
+def lines_to(port, draw, count):
     """So many proxies; and the paths over them."""
     with contextlib.ExitStack() as stack:
         hosts = [f"127.0.8.{number}" for number in range(1, count + 1)]
@@ -39,7 +39,7 @@ def blackout(folder, source, port, draw):
 def _blacked_out(ends, source, moment, kind, draw):
     """What was acknowledged when the sender was interrupted, or None; and what was sent twice."""
     port = ends.port
-    with _lines(port, draw, 2) as (lines, paths), ends.receiver("--listen", f"127.0.0.1:{port}") as receiver:
+    with lines_to(port, draw, 2) as (lines, paths), ends.receiver("--listen", f"127.0.0.1:{port}") as receiver:
         start = time.monotonic()
         with ends.sender(source, *ends.rate(source), paths=paths, to="127.0.8.1") as sender:
             world.sleep_from(start, moment)
@@ -68,7 +68,7 @@ def _blacked_out(ends, source, moment, kind, draw):
 def reset(folder, source, port, draw):
     """Every connection is reset, up to four times."""
     ends = world.Ends(folder, port)
-    with _lines(port, draw, 2) as (lines, paths), ends.receiver("--listen", f"127.0.0.1:{port}") as receiver:
+    with lines_to(port, draw, 2) as (lines, paths), ends.receiver("--listen", f"127.0.0.1:{port}") as receiver:
         start = time.monotonic()
         with ends.sender(source, *ends.rate(source), paths=paths, to="127.0.8.1") as sender:
             for moment in sorted(draw.uniform(0, world.SECONDS) for _ in range(draw.randint(1, 4))):
@@ -81,7 +81,7 @@ def reset(folder, source, port, draw):
 def corrupt(folder, source, port, draw):
     """A bit flips on the way, in either direction: TLS notices, and the path is replaced."""
     ends = world.Ends(folder, port)
-    with _lines(port, draw, 1) as (lines, paths), ends.receiver("--listen", f"127.0.0.1:{port}") as receiver:
+    with lines_to(port, draw, 1) as (lines, paths), ends.receiver("--listen", f"127.0.0.1:{port}") as receiver:
         start = time.monotonic()
         with ends.sender(source, *ends.rate(source), paths=paths, to="127.0.8.1") as sender:
             world.sleep_from(start, draw.uniform(0, world.SECONDS))

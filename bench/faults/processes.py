@@ -1,6 +1,5 @@
-"""Either side is killed, or its clocks are others in the second attempt."""
+"""Either side is killed."""
 
-import os
 import time
 
 import lib
@@ -59,24 +58,3 @@ def _killed_receiver(ends, source, moment, *options):
                 world.says(sender, "no usable path to")
     world.check_nothing_wrong(source.parent, ends.target)
     return before
-
-
-def clock(folder, source, port, draw):
-    """The second attempt has other clocks: another time since the machine began (as after a restart), and another time of day."""
-    ends = world.Ends(folder, port)
-    top = folder / "source" / source.name
-    world.copy(source, top)
-    # Files from before 1970 and from the future are files like others.
-    for path in sorted(top.rglob("*"), reverse=True):
-        moment = draw.choice([-10**18, 0, 4 * 10**18, 17 * 10**17]) + draw.randrange(10**9)
-        os.utime(path, ns=(moment, moment), follow_symlinks=False)
-    before = _killed_receiver(ends, top, draw.uniform(0, world.SECONDS))
-    if before is None:
-        return 0
-    step = draw.choice([0, 1, 86_400, 10**8])
-    zone = f"XYZ{draw.randint(-12, 12)}"
-
-    def stepped(command):
-        return ["unshare", "--fork", "--time", "--monotonic", step, "--boottime", step, "env", f"TZ={zone}", *command]
-
-    return ends.resume(top, before, around=stepped)

@@ -51,7 +51,7 @@ class Proxy:
                     threading.Thread(target=self._carry, args=way, daemon=True).start()
 
     def _carry(self, source, sink, way):
-        with contextlib.suppress(OSError):
+        try:
             while True:
                 self._flowing.wait()
                 data = source.recv(CHUNK)
@@ -61,6 +61,11 @@ class Proxy:
                     sink.shutdown(socket.SHUT_WR)
                     return
                 sink.sendall(self._perhaps_corrupt(data, way))
+        except OSError:
+            # A reset at one end is one at the other, once the line carries it.
+            self._flowing.wait()
+            for end in (source, sink):
+                _reset(end)
 
     def _perhaps_corrupt(self, data, way):
         with self._lock:
@@ -68,7 +73,10 @@ class Proxy:
                 return data
             self._to_corrupt, self.corrupted = None, True
             changed = bytearray(data)
-            changed[self.random.randrange(len(changed))] ^= 1 << self.random.randrange(8)
+            at = self.random.randrange(len(changed))
+            while _is_version(data, at):
+                at = self.random.randrange(len(changed))
+            changed[at] ^= 1 << self.random.randrange(8)
             return bytes(changed)
 
     def black_out(self):
@@ -90,6 +98,11 @@ class Proxy:
         for pair in pairs:
             for end in pair:
                 _reset(end)
+
+
+def _is_version(data, at):
+    """Whether this byte is of the version in the header of a record, which TLS 1.3 has everybody ignore: 0x17 (data), 3, 3."""
+    return any(data[start : start + 3] == b"\x17\x03\x03" for start in (at - 1, at - 2) if start >= 0)
 
 
 def _reset(end):

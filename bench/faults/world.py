@@ -4,6 +4,7 @@ import contextlib
 import os
 import random
 import signal
+import socket
 import stat
 import subprocess
 import time
@@ -17,6 +18,8 @@ MOST_REPEATED = 16 * MIB
 SECONDS = 1.6
 TIMEOUT = 60
 PARTIAL = ".anabranch-partial"
+# A script takes so many ports, one a trial, before it begins with them anew.
+PORTS = 2_500
 
 
 def make_set(folder, seed, large=1):
@@ -219,16 +222,22 @@ def kill(process):
 
 def ports():
     """Numbers of ports that nobody else is given, below those that the kernel gives out."""
-    base = 10_000 + os.getpid() % 500 * 40
-    while True:
-        yield from range(base, base + 4_000)
+    for base in range(10_000, 30_000, PORTS):
+        # Held as long as this process lives: another script that runs takes others.
+        held = socket.socket(socket.AF_UNIX)
+        with contextlib.suppress(OSError):
+            held.bind(f"\0anabranch-faults-{base}")
+            break
+        held.close()
+    else:
+        raise lib.Failed("every range of ports is taken by another of these scripts")
+    while held:
+        yield from range(base, base + PORTS)
 
 
 def scratch():
     """A folder in memory, if there is room."""
     return lib.scratch(200 * MIB)
-
-
 
 
 @contextlib.contextmanager

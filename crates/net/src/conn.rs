@@ -24,6 +24,8 @@ pub(crate) struct Conn {
     /// What was read from the socket and not yet taken by TLS.
     raw: Raw,
     closed: bool,
+    /// Whether it closed in TLS's own way, and was not cut off.
+    said_goodbye: bool,
     /// Bytes put on their way since nothing waited to be written.
     backlog: usize,
 }
@@ -65,6 +67,7 @@ impl Conn {
             scratch: Vec::new(),
             raw: Raw::default(),
             closed: false,
+            said_goodbye: false,
             backlog: 0,
         }
     }
@@ -170,7 +173,7 @@ impl Conn {
                         waiting -= length;
                     }
                     if state.peer_has_closed() {
-                        self.closed = true;
+                        (self.closed, self.said_goodbye) = (true, true);
                     }
                     if self.tls.is_handshaking() {
                         break;
@@ -193,6 +196,11 @@ impl Conn {
     /// Whether the peer has sent its last byte.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed
+    }
+
+    /// Whether the peer closed in order, as [`Conn::close`] does: the line did not break, and nobody was killed.
+    pub(crate) fn has_said_goodbye(&self) -> bool {
+        self.said_goodbye
     }
 
     /// The next complete frame of what was read, borrowed until the next call.

@@ -4,10 +4,14 @@ mod common;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use common::{Host, Scratch, fetch, fetch_options, parties, receive_options, send, send_options, serve_options};
 use net::{Credential, Error, Identity, PathSpec, Remote, Timetable, Token};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 use units::{Rate, Span};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -172,6 +176,55 @@ async fn a_restarted_receiver_is_found_again() {
     let sent = sending.await.expect("no panic").expect("sent");
     receiving.outcome().await.expect("received");
     assert!(sent.moved.0 < 17_000_000, "{} were sent again", sent.moved);
+    assert_eq!(fs::read(scratch.inbox().join("data")).expect("arrived"), fs::read(&file).expect("source"));
+}
+
+/// Forwards connections to `port`. Of the first one, nothing comes back any more once so many bytes went there.
+async fn mute_line(port: u16, after: usize) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move {
+        let mut mute_after = Some(after);
+        while let Ok((near, _)) = listener.accept().await {
+            let Ok(far) = TcpStream::connect(("127.0.0.1", port)).await else { continue };
+            let ((mut from_near, mut to_near), (mut from_far, mut to_far)) = (near.into_split(), far.into_split());
+            let mute_after = mute_after.take().unwrap_or(usize::MAX);
+            let sent = Arc::new(AtomicUsize::new(0));
+            let seen = Arc::clone(&sent);
+            tokio::spawn(async move {
+                let mut buffer = vec![0; 65_536];
+                while let Ok(length @ 1..) = from_near.read(&mut buffer).await {
+                    sent.fetch_add(length, Ordering::SeqCst);
+                    if to_far.write_all(&buffer[..length]).await.is_err() {
+                        return;
+                    }
+                }
+            });
+            tokio::spawn(async move {
+                let mut buffer = vec![0; 65_536];
+                while let Ok(length @ 1..) = from_far.read(&mut buffer).await {
+                    let is_mute = seen.load(Ordering::SeqCst) >= mute_after;
+                    if !is_mute && to_near.write_all(&buffer[..length]).await.is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    address.port()
+}
+
+/// The only path dies with the word that all is done: the receiver does not leave before the sender has heard it on another.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receiver_stays_until_the_sender_knows() {
+    let scratch = Scratch::new("stays");
+    let (identity, token) = parties();
+    let file = scratch.file("data", 1_000_000);
+    let receiving = Host::receive(receive_options(&scratch, &identity, &token)).await;
+    let line = mute_line(receiving.port, 300_000).await;
+    let sent = send(send_options(&[&file], line, &token)).await.expect("sent");
+    receiving.outcome().await.expect("received");
+    assert!(sent.elapsed > Span::from_millis(500), "{} is too soon for a path that stalled", sent.elapsed);
     assert_eq!(fs::read(scratch.inbox().join("data")).expect("arrived"), fs::read(&file).expect("source"));
 }
 

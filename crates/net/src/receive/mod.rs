@@ -36,8 +36,9 @@ const TICK: Duration = Duration::from_millis(100);
 const SYNC_EVERY: Duration = Duration::from_secs(1);
 /// How long the sender may take to hear why its transfer failed.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-/// How long to wait for the sender's goodbye after everything is done.
-const GOODBYE: Duration = Duration::from_secs(3);
+/// How long to wait for the sender's goodbye after everything is done. It comes at once unless every path was lost just then: the
+/// sender then notices, and opens another.
+const GOODBYE: Duration = Duration::from_secs(10);
 
 /// Receives one transfer (or, with `keep`, one after the other) into the directory of `options`; `events` hears what happens.
 ///
@@ -99,7 +100,7 @@ async fn attend(door: &Arc<Door>) -> Result<Summary, Error> {
         }
         let _ = door.events.send(Event::Progress(rates.progress(&session)));
         if let Some((at, sync)) = session.completed() {
-            let _ = timeout(GOODBYE, goodbye(&session)).await;
+            let _ = timeout(GOODBYE, parting(&session)).await;
             door.forget(&session);
             return Ok(summary(&session, &mut rates, at, sync));
         }
@@ -118,6 +119,16 @@ async fn attend(door: &Arc<Door>) -> Result<Summary, Error> {
 async fn goodbye(session: &Session) {
     while session.open_paths() > 0 {
         session.over.notified().await;
+    }
+}
+
+/// Waits until the sender knows that everything is done, or has begun anew.
+async fn parting(session: &Session) {
+    while !session.has_parted() {
+        tokio::select! {
+            () = session.over.notified() => {}
+            () = session.closing.notified() => return,
+        }
     }
 }
 

@@ -71,6 +71,10 @@ pub(crate) async fn serve(conn: &mut Conn, session: &Arc<Session>, name: &str) -
                 }
             }
         }
+        // Before anything is written, which may fail by now.
+        if conn.has_said_goodbye() {
+            session.note_goodbye();
+        }
         for ranges in acks.chunks(wire::frame::MAX_RANGES) {
             conn.push(&Frame::Ack(ranges.to_vec()));
         }

@@ -59,6 +59,8 @@ pub(crate) struct Session {
 struct Members {
     next: u32,
     mailboxes: BTreeMap<u32, Arc<Mailbox>>,
+    /// Whether the sender closed a path in order since everything was done: then it knows.
+    goodbye: bool,
     /// Frames that every path, later ones included, is told.
     announcements: Vec<u8>,
     /// Blocks that were refused and did not come again yet: a sender that lost the path of the refusal must hear it on the next.
@@ -397,6 +399,19 @@ impl Session {
     /// Whether the session ended badly.
     pub(crate) fn has_failed(&self) -> bool {
         matches!(self.members().outcome, Outcome::Failed(_))
+    }
+
+    /// The sender closed a path in order.
+    pub(crate) fn note_goodbye(&self) {
+        let mut members = self.members();
+        members.goodbye |= matches!(members.outcome, Outcome::Complete(_));
+    }
+
+    /// Whether the sender knows that everything is done, and has left. A path that was lost meanwhile may have taken the news with
+    /// it: the sender opens another and hears it there.
+    pub(crate) fn has_parted(&self) -> bool {
+        let members = self.members();
+        members.mailboxes.is_empty() && members.goodbye
     }
 
     /// How many paths are open.

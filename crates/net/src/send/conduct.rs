@@ -177,10 +177,11 @@ impl Conductor {
             Report::ObjectDone(object, root) => self.object_done(object, root).await?,
             Report::Done(micros) => {
                 let summary = self.summary(Span::from_micros(micros));
+                // The receiver waits for it, whatever has become of the source.
+                self.say_goodbye().await;
                 if let Some(Load::Out(supply)) = self.session.as_ref().map(|session| &session.load) {
                     supply.check_unchanged()?;
                 }
-                self.say_goodbye().await;
                 return Ok(Some(Ended::Complete(summary)));
             }
             Report::Announced(server, addresses) => self.learn(server, addresses),
