@@ -141,12 +141,14 @@ fn rest(controller: &str, starts: &[u64]) -> (f64, Vec<f64>) {
     (queue, shares)
 }
 
-/// ns-2 2.35 on the same link, where windows are rounded to whole packets: 17.4, 98.4, 197.4.
+/// ns-2 2.35 on the same link, with windows in whole packets: 17.4, 98.4, 197.4.
 #[test]
 fn fast_rests_with_alpha_packets_in_the_queue() {
     for alpha in [20.0, 100.0, 200.0] {
         let (queue, _) = rest(&format!("fast(alpha={alpha})"), &[0]);
         assert!((queue - alpha).abs() < 1.5, "{alpha}: {queue}");
+        let (queue, _) = rest(&format!("fast(alpha={alpha},whole=true)"), &[0]);
+        assert!((alpha - 2.0..alpha - 0.1).contains(&queue), "up to 1/gamma below alpha, {alpha}: {queue}");
     }
 }
 

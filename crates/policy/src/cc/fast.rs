@@ -1,7 +1,8 @@
 //! FAST (Wei, Jin, Low and Hegde, "FAST TCP: Motivation, Architecture, Algorithms, Performance", 2006), as the ns-2 module of
 //! CUBIN lab does it: α packets of one's own in the queue, approached in proportion to the distance.
 //!
-//! Windows are real numbers here and rest at α. The module counts increments and windows in whole packets and rests one to three below.
+//! Windows are real numbers here and rest at α. The module's targets are whole packets, unless it is told otherwise
+//! (`high_accuracy_cwnd_`), and rest one to three below: `whole` is for those who want that.
 
 use units::{Bytes, Span, Time};
 
@@ -24,11 +25,13 @@ pub struct FastOptions {
     pub threshold: Span,
     /// The window moves once in so many round trips. The ns-2 module and Linux: every other one.
     pub every: u64,
+    /// The window goes to whole packets, rounded down, as the ns-2 module's does: it rests up to 1/γ packets below α.
+    pub whole: bool,
 }
 
 impl Default for FastOptions {
     fn default() -> FastOptions {
-        FastOptions { alpha: 100.0, gamma: 0.5, threshold: Span::from_micros(750), every: 2 }
+        FastOptions { alpha: 100.0, gamma: 0.5, threshold: Span::from_micros(750), every: 2, whole: false }
     }
 }
 
@@ -78,9 +81,10 @@ impl Fast {
 
     /// Equation 1 of the MPFAST paper, in packets, from the window `old` that the acknowledged packet was sent under.
     fn target(&self, old: f64, average: f64) -> f64 {
-        let FastOptions { alpha, gamma, .. } = self.options;
+        let FastOptions { alpha, gamma, whole, .. } = self.options;
         let window = self.window.packets();
-        ((1.0 - gamma) * window + gamma * (old * self.base / average + alpha)).min(2.0 * window)
+        let target = ((1.0 - gamma) * window + gamma * (old * self.base / average + alpha)).min(2.0 * window);
+        if whole { libm::floor(target) } else { target }
     }
 
     fn update(&mut self, old: f64, average: f64) {

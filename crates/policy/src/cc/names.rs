@@ -74,6 +74,11 @@ pub const NAMES: &[Known] = &[
                 summary: "queueing delay up to which the window doubles",
             },
             Parameter { name: "every", default: "2", summary: "round trips from one step to the next, 1 to 1000" },
+            Parameter {
+                name: "whole",
+                default: "false",
+                summary: "whether windows are whole packets, as those of the ns-2 module",
+            },
         ],
         make: fast,
     },
@@ -288,6 +293,7 @@ fn fast(settings: &Settings<'_>) -> Result<Box<dyn Controller>, UnknownControlle
         gamma: settings.number("gamma", |gamma| gamma > 0.0 && gamma <= 1.0)?,
         threshold: settings.get("threshold", |_: &Span| true)?,
         every: settings.get("every", |every| (1..=1000).contains(every))?,
+        whole: settings.get("whole", |_| true)?,
     };
     Ok(Box::new(Uncoupled::new(Fast::new(options))))
 }
