@@ -1,5 +1,6 @@
 //! What one transfer has booked for an interface, and how much of it is used.
 
+use std::cmp::Ordering;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -17,6 +18,8 @@ pub(crate) struct Allowance {
     interface: String,
     cap: Option<Cap>,
     state: Mutex<State>,
+    /// Held while the ledger is written.
+    booking: Mutex<()>,
 }
 
 #[derive(Debug)]
@@ -72,7 +75,13 @@ impl Allowance {
             refused: None,
             under_way: false,
         };
-        let allowance = Allowance { ledger, interface: interface.to_string(), cap, state: Mutex::new(state) };
+        let allowance = Allowance {
+            ledger,
+            interface: interface.to_string(),
+            cap,
+            state: Mutex::new(state),
+            booking: Mutex::default(),
+        };
         allowance.try_book(AT_LEAST, month).map_err(|source| {
             let file = allowance.ledger.file(interface);
             Error::System { action: format!("keep count of what {interface} carries in {}", file.display()), source }
@@ -140,6 +149,7 @@ impl Allowance {
     }
 
     fn try_book(&self, want: Bytes, month: Month) -> io::Result<()> {
+        let _one = self.booking.lock().expect("no panic while held");
         self.turn_over(month)?;
         let Booking { granted, total } =
             self.ledger.book(&self.interface, month, want, self.cap.map(|cap| cap.bytes))?;
@@ -170,29 +180,42 @@ impl Allowance {
         self.settle(old, booked, used)
     }
 
+    /// Writes down what was used, once no booking is under way. More can be booked afterwards. Takes as long as a disk takes to sync.
+    pub(crate) fn close(&self) {
+        let _one = self.booking.lock().expect("no panic while held");
+        let (month, booked, used) = {
+            let mut state = self.state();
+            let former = (state.month, state.booked, state.used);
+            state.booked = state.used;
+            former
+        };
+        // Whoever could be told is gone; what was booked then counts as carried.
+        let _ = self.settle(month, booked, used);
+    }
+
     /// Writes down what was used in the place of what was booked.
     fn settle(&self, month: Month, booked: Bytes, used: Bytes) -> io::Result<()> {
-        if booked > used {
-            self.ledger.give_back(&self.interface, month, booked - used)
-        } else {
-            self.ledger.book(&self.interface, month, used - booked, None).map(drop)
+        match booked.cmp(&used) {
+            Ordering::Greater => self.ledger.give_back(&self.interface, month, booked - used),
+            Ordering::Less => self.ledger.book(&self.interface, month, used - booked, None).map(drop),
+            Ordering::Equal => Ok(()),
         }
     }
 }
 
 impl Drop for Allowance {
     fn drop(&mut self) {
-        let (month, booked, used) = {
-            let state = self.state();
-            (state.month, state.booked, state.used)
-        };
-        // Whoever could be told is gone; what was booked then counts as carried.
-        let _ = self.settle(month, booked, used);
+        self.close();
     }
 }
 
 fn ahead(rate: Rate) -> Bytes {
     (rate * AHEAD).max(Bytes(AT_LEAST.0 / 2))
+}
+
+/// Payload with what goes along with it, roughly: the kernel's counters say it exactly later.
+fn on_the_wire(payload: Bytes) -> Bytes {
+    Bytes(payload.0 + payload.0 / 16)
 }
 
 /// What one connection moves, in IP packets of both directions.
@@ -210,26 +233,27 @@ impl Account {
         Account { allowance: Arc::clone(allowance), headers, counted: Bytes::ZERO }
     }
 
-    /// What the kernel counted so far, and what it holds to be sent.
-    pub(crate) fn count(&mut self, info: &TcpInfo) {
+    /// What the kernel counted so far, what it holds to be sent, and `coming`: payload that the peer was asked for and that is not here yet.
+    pub(crate) fn count(&mut self, info: &TcpInfo, coming: Bytes) {
         let queued = info.unsent.div_ceil(u64::from(info.mss.max(1)));
         let packets = info.segments_out + info.segments_in + queued;
-        let total = Bytes(info.bytes_sent + info.unsent + info.bytes_received + self.headers * packets);
+        let total =
+            Bytes(info.bytes_sent + info.unsent + info.bytes_received + self.headers * packets) + on_the_wire(coming);
         let mut state = self.allowance.state();
         state.used = state.used + total - self.counted;
         self.counted = total;
     }
 
-    /// `payload` was handed to the kernel since the last [`Account::count`], which will know better.
+    /// `payload` was handed to the kernel, or asked for, since the last [`Account::count`], which will know better.
     pub(crate) fn expect(&mut self, payload: Bytes) {
-        let wire = Bytes(payload.0 + payload.0 / 16);
+        let wire = on_the_wire(payload);
         self.allowance.state().used += wire;
         self.counted += wire;
     }
 
     /// Whether `more` bytes of payload may be sent.
     pub(crate) fn room(&self, more: Bytes) -> Room {
-        self.allowance.room(Bytes(more.0 + more.0 / 16))
+        self.allowance.room(on_the_wire(more))
     }
 
     /// Books more in time, without making the caller wait.
@@ -290,10 +314,42 @@ mod tests {
         let allowance = scratch.capped(Bytes::mib(10));
         let mut account = Account::new(&allowance, false);
         account.expect(Bytes(50_000));
-        account.count(&TcpInfo { segments_out: 40, segments_in: 20, ..moved(52_000) });
+        account.count(&TcpInfo { segments_out: 40, segments_in: 20, ..moved(52_000) }, Bytes::ZERO);
         assert_eq!(scratch.lines(), [format!("2026-11 {}", AT_LEAST.0)], "booked ahead");
         drop((account, allowance));
         assert_eq!(scratch.lines(), [format!("2026-11 {}", 52_000 + 60 * 52)]);
+    }
+
+    #[test]
+    fn what_is_asked_for_counts_until_it_is_here() {
+        let scratch = Scratch::new("asked");
+        let allowance = scratch.capped(Bytes::kib(512));
+        let mut account = Account::new(&allowance, false);
+        account.expect(Bytes::kib(160));
+        // The kernel knows of nothing yet.
+        account.count(&moved(1_000), Bytes::kib(160));
+        assert_eq!(account.room(Bytes::kib(320)), Room::Later, "half of it is spoken for");
+        account.count(&TcpInfo { bytes_received: 80 * 1_024, ..moved(1_000) }, Bytes::kib(80));
+        assert_eq!(account.room(Bytes::kib(320)), Room::Later);
+        account.count(&TcpInfo { bytes_received: 80 * 1_024, ..moved(1_000) }, Bytes::ZERO);
+        assert_eq!(account.room(Bytes::kib(320)), Room::Yes, "the other half never came");
+        drop((account, allowance));
+        assert_eq!(scratch.lines(), [format!("2026-11 {}", 1_000 + 80 * 1_024)]);
+    }
+
+    #[test]
+    fn closed_books_are_right_while_somebody_still_holds_them() {
+        let scratch = Scratch::new("closed");
+        let allowance = scratch.capped(Bytes::kib(600));
+        let mut account = Account::new(&allowance, false);
+        account.count(&moved(100_000), Bytes::ZERO);
+        allowance.book(Rate::kbit(100), NOVEMBER);
+        assert_eq!(scratch.lines(), [format!("2026-11 {}", 600 * 1_024)], "all of it is booked");
+        allowance.close();
+        assert_eq!(scratch.lines(), ["2026-11 100000"]);
+        account.count(&moved(120_000), Bytes::ZERO);
+        drop((account, allowance));
+        assert_eq!(scratch.lines(), ["2026-11 120000"], "the rest, once");
     }
 
     #[test]
@@ -301,13 +357,13 @@ mod tests {
         let scratch = Scratch::new("ends");
         let allowance = scratch.capped(Bytes::kib(600));
         let mut account = Account::new(&allowance, false);
-        account.count(&moved(400 * 1_024));
+        account.count(&moved(400 * 1_024), Bytes::ZERO);
         assert_eq!(account.room(Bytes::kib(90)), Room::Later, "only what is booked");
         assert!(allowance.wants(Rate::kbit(100)) && !allowance.wants(Rate::kbit(100)), "once");
         allowance.book(Rate::kbit(100), NOVEMBER);
         assert_eq!(account.room(Bytes::kib(90)), Room::Yes);
         assert_eq!(allowance.used_up(), None);
-        account.count(&moved(540 * 1_024));
+        account.count(&moved(540 * 1_024), Bytes::ZERO);
         assert_eq!(account.room(Bytes::kib(90)), Room::Never);
         let why = allowance.used_up().expect("nothing left");
         assert!(why.starts_with("its cap of 614.4 kB a month is used up for 2026-11"), "{why}");
@@ -322,9 +378,9 @@ mod tests {
         let scratch = Scratch::new("month");
         let allowance = scratch.capped(Bytes::kib(512));
         let mut account = Account::new(&allowance, true);
-        account.count(&moved(300_000));
+        account.count(&moved(300_000), Bytes::ZERO);
         allowance.book(Rate::ZERO, DECEMBER);
-        account.count(&moved(400_000));
+        account.count(&moved(400_000), Bytes::ZERO);
         drop((account, allowance));
         assert_eq!(scratch.lines(), ["2026-11 300000", "2026-12 100000"]);
     }
@@ -334,7 +390,7 @@ mod tests {
         let scratch = Scratch::new("reopens");
         let allowance = scratch.capped(Bytes::kib(512));
         let mut account = Account::new(&allowance, false);
-        account.count(&moved(500 * 1_024));
+        account.count(&moved(500 * 1_024), Bytes::ZERO);
         allowance.book(Rate::ZERO, NOVEMBER);
         assert!(allowance.used_up().is_some());
         assert!(!allowance.reopen(NOVEMBER), "not before");
@@ -342,7 +398,7 @@ mod tests {
         assert_eq!((allowance.month(), allowance.used_up()), (DECEMBER, None));
         assert_eq!(account.room(Bytes::kib(90)), Room::Yes);
         // Another transfer was there before: the new month's is gone too.
-        account.count(&moved(1_000 * 1_024));
+        account.count(&moved(1_000 * 1_024), Bytes::ZERO);
         let january = Month { year: 2027, month: 1 };
         Ledger::new(&scratch.0).book("usb0", january, Bytes::kib(512), None).expect("a folder");
         assert!(!allowance.reopen(january));
@@ -359,7 +415,7 @@ mod tests {
         drop(scratch.capped(Bytes::mib(1)));
         let allowance = scratch.open(None).expect("counted since");
         let mut account = Account::new(&allowance, false);
-        account.count(&moved(5_000_000));
+        account.count(&moved(5_000_000), Bytes::ZERO);
         assert_eq!(account.room(Bytes::mib(100)), Room::Yes);
         drop((account, allowance));
         assert_eq!(scratch.lines(), ["2026-11 5000000"]);

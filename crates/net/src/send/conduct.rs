@@ -1,15 +1,19 @@
 //! Conducts one session: starts a keeper for each path, turns the core's events into actions, and knows when it is over.
 
+mod progress;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::{Duration, Instant, sleep_until, timeout};
 use transfer::{SenderEvent, Why};
-use units::{Bytes, PathId, Rate, Span, Time};
+use units::{Bytes, PathId, Span, Time};
+
+use progress::shown;
 
 use super::keeper::{Keeper, Shop};
 use super::limit::Limit;
@@ -20,7 +24,7 @@ use super::terms::Terms;
 use super::way::Entrance;
 use crate::clock::Clock;
 use crate::tls::ClientTls;
-use crate::{Error, Event, Events, PathEvent, PathProgress, PathState, Progress, Summary};
+use crate::{Error, Event, Events, PathEvent, Summary};
 
 /// How a session ended without an error.
 pub(crate) enum Ended {
@@ -103,11 +107,21 @@ impl Conductor {
         }
     }
 
-    /// Runs until the transfer is complete, or cannot be.
+    /// Runs until the transfer is complete, or cannot be. Then nothing of the session goes on, and what its interfaces carried is written
+    /// down.
     pub(crate) async fn conduct(mut self, plans: Vec<Arc<Plan>>) -> Result<Ended, Error> {
         for plan in plans {
             self.hire(plan);
         }
+        let ended = self.run().await;
+        self.keepers.shutdown().await;
+        let allowances: Vec<_> = self.plans.iter().filter_map(|plan| plan.allowance.clone()).collect();
+        let closed = tokio::task::spawn_blocking(move || allowances.iter().for_each(|allowance| allowance.close()));
+        closed.await.expect("closing the books does not panic");
+        ended
+    }
+
+    async fn run(&mut self) -> Result<Ended, Error> {
         let mut next_tick = Instant::now();
         let mut next_look = self.clock.now() + LOOK_AROUND;
         loop {
@@ -446,80 +460,5 @@ impl Conductor {
         self.stop.iter().for_each(|stop| stop.notify_one());
         let all = async { while self.keepers.join_next().await.is_some() {} };
         let _ = timeout(Duration::from_millis(100), all).await;
-    }
-
-    fn progress(&self, now: Time) -> Progress {
-        let total = self.total();
-        let Some(session) = self.session.clone() else {
-            return Progress { elapsed: now - self.began, total, ..Progress::default() };
-        };
-        let (totals, reports) = {
-            let core = session.core();
-            (core.totals(now), core.paths(now))
-        };
-        let facts = session.paths().clone();
-        let moved = totals.acked.0.max(1);
-        let paths: Vec<PathProgress> = reports
-            .iter()
-            .filter_map(|report| {
-                let facts = facts.get(&report.id)?;
-                let kernel = facts.kernel.lock().expect("no panic while held").clone();
-                let done = report.acked + Bytes(facts.plan.carried.load(Ordering::Relaxed));
-                Some(PathProgress {
-                    path: report.id,
-                    name: facts.plan.name.clone(),
-                    state: shown(report.state),
-                    local: facts.local,
-                    remote: facts.remote,
-                    rate: Rate::ZERO,
-                    rtt: kernel.rtt,
-                    done,
-                    share: done.as_f64() / Bytes(moved).as_f64(),
-                    congestion_control: kernel.congestion_control,
-                    retransmits: kernel.retransmits,
-                })
-            })
-            .collect();
-        Progress {
-            elapsed: now - self.began,
-            done: self.resumed + totals.acked,
-            total,
-            rate: Rate::ZERO,
-            eta: None,
-            repeated: totals.duplicates,
-            gain: None,
-            paths,
-        }
-    }
-
-    /// When each path brought its last new byte.
-    fn finished_at(&self) -> Vec<(String, Span)> {
-        let last = |plan: &Arc<Plan>| Time::from_nanos(plan.last_new.load(Ordering::Relaxed));
-        let used = self.plans.iter().filter(|plan| last(plan) > Time::ZERO);
-        used.map(|plan| (plan.name.clone(), last(plan) - self.began)).collect()
-    }
-
-    fn summary(&self, sync: Span) -> Summary {
-        let now = self.clock.now();
-        let progress = self.progress(now);
-        let total = self.total();
-        Summary {
-            files: self.session.as_ref().map_or(0, |session| session.load.tree().file_count()),
-            total,
-            moved: total - self.resumed,
-            repeated: progress.repeated,
-            elapsed: (now - self.began) - sync,
-            sync,
-            finished_at: self.finished_at(),
-            paths: progress.paths,
-        }
-    }
-}
-
-fn shown(state: transfer::PathState) -> PathState {
-    match state {
-        transfer::PathState::Proving | transfer::PathState::Active => PathState::Active,
-        transfer::PathState::Stalled => PathState::Stalled,
-        transfer::PathState::Standby => PathState::Standby,
     }
 }

@@ -131,7 +131,6 @@ impl<'a> Carrier<'a> {
         if let (Way::In(inward), Err(error @ (ConnError::Wire(_) | ConnError::Unexpected(_)))) = (&self.way, &ended) {
             inward.leave(Error::Protocol(error.to_string()), self.session);
         }
-        self.count();
         ended
     }
 
@@ -256,15 +255,6 @@ impl<'a> Carrier<'a> {
         in_flight == Bytes::ZERO || now - since > LAST_WORDS
     }
 
-    /// Counts what the connection moved.
-    fn count(&mut self) {
-        if let Some(account) = &mut self.account
-            && let Ok(info) = sys::sockopt::tcp_info(self.conn.stream())
-        {
-            account.count(&info);
-        }
-    }
-
     /// Looks at the kernel's counters and tells the core.
     fn sample(&mut self, now: Time) -> Result<(), ConnError> {
         let info = sys::sockopt::tcp_info(self.conn.stream())?;
@@ -300,7 +290,7 @@ impl<'a> Carrier<'a> {
             self.control.look(self.conn.stream(), &info, &self.facts.plan.name);
         }
         if let Some(account) = &mut self.account {
-            account.count(&info);
+            account.count(&info, self.way.coming());
             account.keep_ahead(self.rate);
         }
         let mut kernel = self.facts.kernel.lock().expect("no panic while held");
@@ -314,7 +304,26 @@ impl<'a> Carrier<'a> {
     }
 }
 
+/// Whatever ends it, what the connection moved is counted; nothing more will come.
+impl Drop for Carrier<'_> {
+    fn drop(&mut self) {
+        if let Some(account) = &mut self.account
+            && let Ok(info) = sys::sockopt::tcp_info(self.conn.stream())
+        {
+            account.count(&info, Bytes::ZERO);
+        }
+    }
+}
+
 impl Way<'_> {
+    /// Payload that the peer was asked for and that is not here yet.
+    fn coming(&self) -> Bytes {
+        match self {
+            Way::Out(_) => Bytes::ZERO,
+            Way::In(inward) => inward.outstanding(),
+        }
+    }
+
     /// Waits until the session itself has something to say to the path.
     async fn told(&self) {
         match self {

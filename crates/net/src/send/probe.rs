@@ -207,7 +207,7 @@ async fn measure(
     if let Some(allowance) = &plan.allowance
         && let Ok(info) = sys::sockopt::tcp_info(conn.stream())
     {
-        Account::new(allowance, plan.local.is_ipv6()).count(&info);
+        Account::new(allowance, plan.local.is_ipv6()).count(&info, Bytes::ZERO);
     }
     measured.unwrap_or(Err(ConnError::Silent(PATIENCE))).map_err(|error| error.to_string())
 }

@@ -96,6 +96,11 @@ impl<'a> Inward<'a> {
         }
     }
 
+    /// What was asked for and did not come yet.
+    pub(super) fn outstanding(&self) -> Bytes {
+        self.outstanding
+    }
+
     /// How much to ask for at once; `None` while enough is outstanding.
     pub(super) fn room(&self, now: Time, rate: Rate) -> Option<Bytes> {
         let mut least = WINDOW_LEAST;
