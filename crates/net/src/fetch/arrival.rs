@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 use transfer::{Extent, Tree};
-use units::{Span, Time};
+use units::{Bytes, Span, Time};
 use wire::frame::{Data, Range, SessionId};
 
 use super::entrance::Joined;
@@ -96,6 +96,12 @@ impl Arrival {
             }
             _ => extent,
         }
+    }
+
+    /// The most that [`Arrival::widened`] may make of `most`.
+    pub(crate) fn widest(&self, most: Bytes) -> Bytes {
+        let may_widen = self.replicas.as_ref().is_some_and(Replicas::has_contested);
+        if may_widen { most.max(Bytes(transfer::BLOCK)) } else { most }
     }
 
     /// A block came wrong.

@@ -93,7 +93,12 @@ impl Replicas {
         self.state().contested.insert(extent.start / BLOCK);
     }
 
-    /// Whether it did.
+    /// Whether some block did.
+    pub(super) fn has_contested(&self) -> bool {
+        !self.state().contested.is_empty()
+    }
+
+    /// Whether this one did.
     pub(super) fn is_contested(&self, extent: Extent) -> bool {
         self.state().contested.contains(&(extent.start / BLOCK))
     }

@@ -200,7 +200,7 @@ impl<'a> Carrier<'a> {
                 Ok(most) => most,
                 Err(until) => return Ok(until),
             };
-            match self.account.as_ref().map_or(Room::Yes, |account| account.room(most)) {
+            match self.account.as_ref().map_or(Room::Yes, |account| account.room(self.way.widest(most))) {
                 Room::Yes => {}
                 Room::Later => return Ok(Some(self.next_sample)),
                 Room::Never => {
@@ -233,15 +233,18 @@ impl<'a> Carrier<'a> {
 
     /// Sends an extent, or asks for it.
     fn transmit(&mut self, extent: Extent) -> Result<(), ConnError> {
-        match &mut self.way {
-            Way::Out(_) => self.send_extent(extent)?,
+        let payload = match &mut self.way {
+            Way::Out(_) => {
+                self.send_extent(extent)?;
+                Bytes(extent.len)
+            }
             Way::In(inward) => inward.request(extent, &mut self.conn),
-        }
+        };
         let now = self.session.clock.now();
         let class = self.facts.plan.class;
-        self.limits.iter().for_each(|limit| limit.spend(now, class, Bytes(extent.len)));
+        self.limits.iter().for_each(|limit| limit.spend(now, class, payload));
         if let Some(account) = &mut self.account {
-            account.expect(Bytes(extent.len));
+            account.expect(payload);
         }
         Ok(())
     }
@@ -321,6 +324,14 @@ impl Way<'_> {
         match self {
             Way::Out(_) => Bytes::ZERO,
             Way::In(inward) => inward.outstanding(),
+        }
+    }
+
+    /// The most that moves if the core says that `most` is to be transmitted.
+    fn widest(&self, most: Bytes) -> Bytes {
+        match self {
+            Way::Out(_) => most,
+            Way::In(inward) => inward.widest(most),
         }
     }
 

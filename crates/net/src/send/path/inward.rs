@@ -112,12 +112,18 @@ impl<'a> Inward<'a> {
         (!is_full).then(|| (rate * AT_ONCE).clamp(AT_ONCE_LEAST, AT_ONCE_MOST))
     }
 
-    /// Asks for an extent.
-    pub(super) fn request(&mut self, extent: Extent, conn: &mut Conn) {
+    /// The most that is asked for if the core wants `most`.
+    pub(super) fn widest(&self, most: Bytes) -> Bytes {
+        self.arrival.widest(most)
+    }
+
+    /// Asks for an extent; gives how much was asked for.
+    pub(super) fn request(&mut self, extent: Extent, conn: &mut Conn) -> Bytes {
         let extent = self.arrival.widened(extent);
         conn.push(&Frame::Request(Range { start: extent.start, len: extent.len }));
         self.requests.push_back(extent);
         self.outstanding += Bytes(extent.len);
+        Bytes(extent.len)
     }
 
     /// What the kernel received of late, as a rate.
