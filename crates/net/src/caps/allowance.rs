@@ -34,6 +34,13 @@ struct State {
     under_way: bool,
 }
 
+impl State {
+    /// Whether what is left of the booking is not worth a connection.
+    fn is_gone(&self) -> bool {
+        self.used + RESERVE + CRUMBS > self.booked
+    }
+}
+
 /// Whether there is room for more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Room {
@@ -96,8 +103,7 @@ impl Allowance {
     /// Why nothing can be sent over the interface in this month any more, if so.
     pub(crate) fn used_up(&self) -> Option<String> {
         let state = self.state();
-        let gone = state.used + RESERVE + CRUMBS > state.booked;
-        state.refused.clone().filter(|_| gone)
+        state.refused.clone().filter(|_| state.is_gone())
     }
 
     /// The month that it has books for.
@@ -186,6 +192,10 @@ impl Allowance {
         let (month, booked, used) = {
             let mut state = self.state();
             let former = (state.month, state.booked, state.used);
+            if !state.is_gone() {
+                // It can be booked again.
+                state.refused = None;
+            }
             state.booked = state.used;
             former
         };
@@ -350,6 +360,24 @@ mod tests {
         account.count(&moved(120_000), Bytes::ZERO);
         drop((account, allowance));
         assert_eq!(scratch.lines(), ["2026-11 120000"], "the rest, once");
+    }
+
+    #[test]
+    fn what_is_given_back_at_the_close_can_be_booked_again() {
+        let scratch = Scratch::new("again");
+        let allowance = scratch.capped(Bytes::kib(600));
+        let mut account = Account::new(&allowance, false);
+        account.count(&moved(100_000), Bytes::ZERO);
+        allowance.book(Rate::kbit(100), NOVEMBER);
+        // The last of the cap is booked, not carried: the receiver was restarted.
+        allowance.close();
+        assert_eq!(allowance.used_up(), None);
+        assert!(allowance.wants(Rate::kbit(100)));
+        allowance.book(Rate::kbit(100), NOVEMBER);
+        assert_eq!(account.room(Bytes::kib(300)), Room::Yes);
+        account.count(&moved(590 * 1_024), Bytes::ZERO);
+        allowance.close();
+        assert!(allowance.used_up().is_some(), "crumbs are not");
     }
 
     #[test]
