@@ -43,7 +43,8 @@ pub fn scenario(data: &[u8]) {
 
 /// Whether few packets pass within [`BRIEF`], and none at once.
 fn is_slow(link: &LinkSpec) -> bool {
-    [&link.up, &link.down].into_iter().all(|profile| {
+    [&link.up, &link.down].into_iter().all(|direction| {
+        let profile = direction.profile();
         let plan = &profile.rate;
         let rates = plan.changes.iter().map(|change| change.rate).chain([plan.base]);
         let is_steady = plan.opportunities.is_none() && plan.redraw.is_none_or(|redraw| redraw.every >= INSTANT);

@@ -13,7 +13,8 @@ pub use fq_codel::FqCoDel;
 pub use red::Red;
 pub(crate) use red::{RedState, Verdict};
 
-use crate::link::{Counters, Tally, Waiting};
+use crate::counters::{Counters, Tally};
+use crate::offer::Waiting;
 use crate::profile::{Limit, Profile};
 use codel::CoDelState;
 use fq_codel::FairQueue;

@@ -1,14 +1,16 @@
 //! The link itself.
 
 use alloc::boxed::Box;
-use alloc::sync::Arc;
 
 use units::{Bytes, Rate, Seed, Span, Time};
 
 use crate::aqm::{Aqm, RedState, Verdict};
-use crate::fixed::Fixed;
+use crate::counters::{Counters, Tally};
+use crate::fixed::{Fixed, is_fixed};
 use crate::impair::{Dice, Fate};
-use crate::profile::{Limit, Profile};
+use crate::offer::{Delivery, Offer, Outcome, Waiting};
+use crate::prepared::Prepared;
+use crate::profile::Profile;
 use crate::varying::Varying;
 
 /// One direction of a link that carries packets of type `P`.
@@ -21,44 +23,10 @@ use crate::varying::Varying;
 #[repr(C)]
 pub struct Link<P> {
     line: Line<P>,
-    room: Room,
     /// `None` where a packet is always offered to the queue: the fast path. Boxed, since most links of a simulation are like that, and small.
     gate: Option<Box<Gate>>,
     counters: Counters,
-    /// Apart, since a simulation touches the rest at every hop and this hardly ever.
-    profile: Arc<Profile>,
-}
-
-/// Which packets the queue takes: the profile's [`Limit`] and MTU, in little memory and without a choice between kinds of limits.
-#[derive(Clone, Copy, Debug)]
-struct Room {
-    bytes: Bytes,
-    packets: u32,
-    mtu: u32,
-}
-
-impl Room {
-    fn new(profile: &Profile) -> Room {
-        let small = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
-        // Packets are below 2 GiB, and fewer than this.
-        let mtu = profile.mtu.map_or(u32::MAX, |mtu| small(mtu.0));
-        match profile.queue {
-            Limit::Bytes(bytes) => Room { bytes, packets: u32::MAX, mtu },
-            Limit::Packets(packets) => Room { bytes: Bytes(u64::MAX), packets: small(packets), mtu },
-        }
-    }
-
-    /// Whether one more packet may wait beside those that do.
-    #[inline]
-    fn has(self, waiting: Tally, bytes: Bytes) -> bool {
-        let fits = waiting.packets < u64::from(self.packets) && waiting.bytes + bytes <= self.bytes;
-        fits || waiting.packets == 0
-    }
-
-    #[inline]
-    fn is_too_large(self, bytes: Bytes) -> bool {
-        bytes > Bytes(u64::from(self.mtu))
-    }
+    prepared: Prepared,
 }
 
 /// What a packet has to pass before the queue.
@@ -80,104 +48,6 @@ impl Gate {
     }
 }
 
-/// What a link needs to know of a packet that comes to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Offer {
-    /// Its size.
-    pub bytes: Bytes,
-    /// Whether it can be marked instead of dropped (ECT, RFC 3168).
-    pub is_ecn_capable: bool,
-    /// Which flow it is of, for queues that treat flows apart. Numbers need not be spread.
-    pub flow: u64,
-}
-
-/// What became of a packet that was offered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// It waits, or is on the wire.
-    Queued,
-    /// The queue is full.
-    DroppedQueue,
-    /// The queue's management did not want it.
-    DroppedAqm,
-    /// Random loss.
-    DroppedLoss,
-    /// The link is dark.
-    DroppedBlackout,
-    /// It is larger than the MTU.
-    DroppedMtu,
-}
-
-/// A packet at the far end.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Delivery<P> {
-    /// When it is due there.
-    pub at: Time,
-    /// Its size.
-    pub bytes: Bytes,
-    /// Whether the link damaged it; the caller flips the bits.
-    pub is_corrupted: bool,
-    /// Whether the queue marked it: congestion experienced (CE, RFC 3168).
-    pub is_marked: bool,
-    /// The packet.
-    pub packet: P,
-}
-
-/// Packets and their bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// How many.
-    pub packets: u64,
-    /// How large together.
-    pub bytes: Bytes,
-}
-
-impl Tally {
-    #[inline]
-    fn add(&mut self, bytes: Bytes) {
-        self.packets += 1;
-        self.bytes += bytes;
-    }
-}
-
-/// What happened so far. Copies made by duplication are offered too.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(C)]
-pub struct Counters {
-    /// All that came to the link.
-    pub offered: Tally,
-    /// All that was taken out at the far end.
-    pub delivered: Tally,
-    /// The most that ever waited, the packet on the wire included.
-    pub max_queue: Bytes,
-    /// Dropped by a full queue, on arrival or, by FQ-CoDel, from the front.
-    pub dropped_queue: u64,
-    /// Dropped by the queue's management, on arrival or when leaving the queue.
-    pub dropped_aqm: u64,
-    /// Marked by the queue's management instead; later losses count too.
-    pub marked: u64,
-    /// Dropped at random.
-    pub dropped_loss: u64,
-    /// Dropped in a blackout, on arrival or when leaving the queue.
-    pub dropped_blackout: u64,
-    /// Dropped for their size.
-    pub dropped_mtu: u64,
-    /// Copies made.
-    pub duplicated: u64,
-    /// Packets held back.
-    pub reordered: u64,
-    /// Packets damaged.
-    pub corrupted: u64,
-}
-
-impl Counters {
-    /// Packets dropped for any reason.
-    #[must_use]
-    pub fn dropped(&self) -> u64 {
-        self.dropped_queue + self.dropped_aqm + self.dropped_loss + self.dropped_blackout + self.dropped_mtu
-    }
-}
-
 /// What the packets are on: the one that the profile asks for, both with the same results where both can do it.
 #[derive(Clone, Debug)]
 enum Line<P> {
@@ -187,44 +57,10 @@ enum Line<P> {
     Varying(Box<Varying<P>>),
 }
 
-/// A packet that found room.
-#[derive(Clone, Debug)]
-pub(crate) struct Waiting<P> {
-    pub(crate) bytes: Bytes,
-    pub(crate) is_corrupted: bool,
-    pub(crate) is_marked: bool,
-    pub(crate) is_ecn_capable: bool,
-    pub(crate) extra_delay: Span,
-    pub(crate) flow: u64,
-    /// When it came.
-    pub(crate) since: Time,
-    pub(crate) packet: P,
-}
-
-impl<P> Waiting<P> {
-    /// A packet that comes at `now`, with nothing special about it.
-    #[inline]
-    pub(crate) fn new(now: Time, bytes: Bytes, packet: P) -> Waiting<P> {
-        Waiting {
-            bytes,
-            is_corrupted: false,
-            is_marked: false,
-            is_ecn_capable: false,
-            extra_delay: Span::ZERO,
-            flow: 0,
-            since: now,
-            packet,
-        }
-    }
-}
-
-/// Bits × ns/s of one byte: at a rate of r bit/s, a nanosecond does r of these.
-pub(crate) const WORK_PER_BYTE: u64 = 8_000_000_000;
-
 impl<P> Link<P> {
     /// A link whose schedule starts at [`Time::ZERO`]. Random draws come from `seed`.
     #[must_use]
-    pub fn new(profile: impl Into<Arc<Profile>>, seed: Seed) -> Link<P> {
+    pub fn new(profile: impl Into<Prepared>, seed: Seed) -> Link<P> {
         let mut link = Link::unstarted(profile, seed);
         link.start(Time::ZERO);
         link
@@ -232,31 +68,28 @@ impl<P> Link<P> {
 
     /// A link that keeps its first rate, and has no blackouts, until [`Link::start`].
     #[must_use]
-    pub fn unstarted(profile: impl Into<Arc<Profile>>, seed: Seed) -> Link<P> {
-        let profile = profile.into();
-        Link {
-            line: match Fixed::new(&profile) {
-                Some(fixed) => Line::Fixed(fixed),
-                None => Line::Varying(Box::new(Varying::new(&profile, seed))),
-            },
-            room: Room::new(&profile),
-            gate: Gate::new(&profile, seed).map(Box::new),
-            counters: Counters::default(),
-            profile,
-        }
+    pub fn unstarted(profile: impl Into<Prepared>, seed: Seed) -> Link<P> {
+        let prepared = profile.into();
+        let profile = prepared.profile();
+        let line = if is_fixed(profile) {
+            Line::Fixed(Fixed::new(profile))
+        } else {
+            Line::Varying(Box::new(Varying::new(profile, seed)))
+        };
+        Link { line, gate: Gate::new(profile, seed).map(Box::new), counters: Counters::default(), prepared }
     }
 
     /// The schedule's time zero is `now`. A packet on the wire leaves as it would have.
     pub fn start(&mut self, now: Time) {
         if let Line::Varying(line) = &mut self.line {
-            line.start(now, &self.profile, &mut self.counters);
+            line.start(now, self.prepared.profile(), &mut self.counters);
         }
     }
 
     /// What the link is like.
     #[must_use]
     pub fn profile(&self) -> &Profile {
-        &self.profile
+        self.prepared.profile()
     }
 
     /// Whether a packet that it takes arrives, once, and as it was but for a mark: what it drops it drops as the packet is offered, and
@@ -282,9 +115,6 @@ impl<P> Link<P> {
 
     /// What waits at `now`, the packet on the wire included.
     pub fn queue(&mut self, now: Time) -> Tally {
-        if let Line::Fixed(line) = &mut self.line {
-            return line.queue(now);
-        }
         self.advance(now);
         self.waiting()
     }
@@ -308,8 +138,8 @@ impl<P> Link<P> {
     #[must_use]
     pub fn rate(&self, now: Time) -> Rate {
         match &self.line {
-            Line::Fixed(_) => self.profile.rate.base,
-            Line::Varying(line) => line.rate(now, &self.profile),
+            Line::Fixed(_) => self.prepared.profile().rate.base,
+            Line::Varying(line) => line.rate(now, self.prepared.profile()),
         }
     }
 
@@ -320,7 +150,7 @@ impl<P> Link<P> {
     pub fn poll_deadline(&self) -> Option<Time> {
         match &self.line {
             Line::Fixed(line) => line.poll_deadline(),
-            Line::Varying(line) => line.poll_deadline(self.profile.delay),
+            Line::Varying(line) => line.poll_deadline(self.prepared.delay()),
         }
     }
 
@@ -350,16 +180,16 @@ impl<P> Link<P> {
         // A delivery of either kind would be put together in memory, and waited for there.
         let Line::Fixed(line) = &mut self.line else { return self.poll_deliver_varying(now) };
         let delivery = line.poll_deliver(now)?;
-        self.counters.delivered.add(delivery.bytes);
+        self.counters.delivered += Tally::one(delivery.bytes);
         Some(delivery)
     }
 
     #[inline(never)]
     fn poll_deliver_varying(&mut self, now: Time) -> Option<Delivery<P>> {
         let Line::Varying(line) = &mut self.line else { return None };
-        line.advance(now, &self.profile, &mut self.counters);
+        line.advance(now, self.prepared.profile(), &mut self.counters);
         let delivery = line.poll_deliver(now)?;
-        self.counters.delivered.add(delivery.bytes);
+        self.counters.delivered += Tally::one(delivery.bytes);
         Some(delivery)
     }
 
@@ -411,14 +241,14 @@ impl<P> Link<P> {
         if let Line::Varying(line) = &mut self.line
             && line.makes_room()
         {
-            return line.push_and_shed(now, waiting, self.profile.queue, &mut self.counters);
+            return line.push_and_shed(now, waiting, self.prepared.profile().queue, &mut self.counters);
         }
         self.counters.dropped_queue += 1;
         Outcome::DroppedQueue
     }
 
     fn fits(&self, bytes: Bytes) -> bool {
-        self.room.has(self.waiting(), bytes)
+        self.prepared.room().has(self.waiting(), bytes)
     }
 
     fn waiting(&self) -> Tally {
@@ -432,14 +262,14 @@ impl<P> Link<P> {
     fn advance(&mut self, now: Time) {
         match &mut self.line {
             Line::Fixed(line) => line.advance(now),
-            Line::Varying(line) => line.advance(now, &self.profile, &mut self.counters),
+            Line::Varying(line) => line.advance(now, self.prepared.profile(), &mut self.counters),
         }
     }
 
     fn is_black(&self, now: Time) -> bool {
         match &self.line {
             Line::Fixed(_) => false,
-            Line::Varying(line) => line.is_black(now, &self.profile),
+            Line::Varying(line) => line.is_black(now, self.prepared.profile()),
         }
     }
 }
@@ -462,12 +292,12 @@ impl<P: Clone> Link<P> {
             Line::Fixed(line) if self.gate.is_none() => {
                 let bytes = offer.bytes;
                 line.advance(now);
-                self.counters.offered.add(bytes);
-                if self.room.is_too_large(bytes) {
+                self.counters.offered += Tally::one(bytes);
+                if self.prepared.room().size(bytes).is_none() {
                     self.counters.dropped_mtu += 1;
                     return Outcome::DroppedMtu;
                 }
-                if !self.room.has(line.waiting(), bytes) {
+                if !self.prepared.room().has(line.waiting(), bytes) {
                     self.counters.dropped_queue += 1;
                     return Outcome::DroppedQueue;
                 }
@@ -484,12 +314,12 @@ impl<P: Clone> Link<P> {
     fn offer_with_care(&mut self, now: Time, offer: Offer, packet: P) -> Outcome {
         let Offer { bytes, is_ecn_capable, flow } = offer;
         self.advance(now);
-        self.counters.offered.add(bytes);
+        self.counters.offered += Tally::one(bytes);
         if self.is_black(now) {
             self.counters.dropped_blackout += 1;
             return Outcome::DroppedBlackout;
         }
-        if self.room.is_too_large(bytes) {
+        if self.prepared.room().size(bytes).is_none() {
             self.counters.dropped_mtu += 1;
             return Outcome::DroppedMtu;
         }
@@ -507,7 +337,7 @@ impl<P: Clone> Link<P> {
             self.counters.dropped_loss += 1;
             return Outcome::DroppedLoss;
         }
-        let extra_delay = match self.profile.reorder {
+        let extra_delay = match self.prepared.profile().reorder {
             Some(reorder) if fate.held_back => {
                 self.counters.reordered += 1;
                 reorder.delay
@@ -520,7 +350,7 @@ impl<P: Clone> Link<P> {
         let outcome = self.admit_judged(now, Waiting { is_corrupted: fate.corrupted, extra_delay, ..plain });
         if let Some(packet) = copy {
             self.counters.duplicated += 1;
-            self.counters.offered.add(bytes);
+            self.counters.offered += Tally::one(bytes);
             self.admit_judged(now, Waiting { is_ecn_capable, flow, ..Waiting::new(now, bytes, packet) });
         }
         outcome

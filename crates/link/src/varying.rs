@@ -6,8 +6,10 @@ use alloc::sync::Arc;
 use units::{Bytes, Rate, Seed, Span, Time};
 
 use crate::aqm::Queue;
+use crate::counters::{Counters, Tally};
 use crate::jitter::JitterState;
-use crate::link::{Counters, Delivery, Outcome, Tally, WORK_PER_BYTE, Waiting};
+use crate::offer::{Delivery, Outcome, Waiting};
+use crate::pool::WORK_PER_BYTE;
 use crate::profile::{Limit, Profile};
 use crate::rate::RateCursor;
 use crate::trace::Opportunities;

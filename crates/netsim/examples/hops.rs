@@ -139,7 +139,7 @@ fn main() {
     let wall = start.elapsed().as_secs_f64();
     let (cpu, peak) = usage();
     let (cpu, totals) = (cpu.unwrap_or(wall), sim.totals());
-    let drops: u64 = sim.all_counters().map(link::Counters::dropped).sum();
+    let drops: u64 = sim.all_counters().map(|counters| counters.dropped()).sum();
     println!(
         "{{\"senders\": {senders}, \"seconds\": {seconds}, \"hops\": {}, \"events\": {}, \"drops\": {drops}, \"delivered\": {}, \
          \"recorded\": {recorded}, \"cpu_s\": {cpu:.4}, \"rss_kib\": {}, \"mhops_per_cpu_s\": {:.2}, \"digest\": \"{}\"}}",

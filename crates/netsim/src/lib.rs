@@ -61,8 +61,8 @@
 //!
 //! # Speed
 //!
-//! A hop is one event. Each link keeps its packets in a queue of its own and only its first is on the agenda; packets stay where
-//! they are in a slab, at most a cache line each, while links hand on their numbers; a host has one entry on the agenda, which
+//! A hop is one event. Only the first packet of each link is on the agenda; packets stay where
+//! they are in a pool, at most a cache line each, and links are lists through it, a cache line each too; a host has one entry on the agenda, which
 //! stays where it is when its deadline moves to a later time.
 
 mod agenda;
@@ -73,7 +73,6 @@ mod jitter;
 mod net;
 mod routes;
 mod sim;
-mod slab;
 mod topology;
 mod trace;
 

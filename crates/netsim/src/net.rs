@@ -1,8 +1,6 @@
 //! What lies between the hosts: links, routes, and the agenda.
 
-use std::sync::Arc;
-
-use link::{Counters, Delivery, Link, Offer, Outcome, Profile, Tally};
+use link::{Counters, Delivery, Link, Offer, Outcome, Place, Pool, PooledLink, Prepared, Profile, Tally};
 use units::{Bytes, Seed, Time};
 
 use crate::agenda::{Agenda, END};
@@ -24,81 +22,108 @@ pub struct Totals {
     pub events: u64,
 }
 
-/// A packet on its way.
+/// A packet under way: where in the pool it is, and where in the list of all routes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ticket {
-    /// Where in the slab it is.
-    place: u32,
-    /// Where in the list of all routes' links it is.
+    place: Place,
     hop: u32,
 }
 
 /// A packet on a link that may lose or copy it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Carried<P> {
+struct Carried<P> {
     packet: P,
     hop: u32,
 }
 
 /// A link, and how packets travel over it.
 #[derive(Clone, Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "nearly all are faithful, and an address less to follow counts at each hop"
-)]
 enum Way<P> {
-    /// The packets stay in the slab: whatever the link takes arrives once.
-    Faithful(Link<Ticket>),
-    /// By value: nobody has to tell the slab what became of them. Boxed, since it is rare, and large.
-    Lossy(Box<Link<Carried<P>>>),
+    /// Most links.
+    Plain(PooledLink),
+    Other(Box<Other<P>>),
 }
 
-/// A link in its place: four lines of the processor's cache, of which a hop needs three.
+/// A link that is more than a queue and a delay.
 #[derive(Clone, Debug)]
-#[repr(C, align(64))]
-pub(crate) struct Port<P> {
+struct Other<P> {
+    line: Line<P>,
     /// When its entry on the agenda is that counts; [`END`] if it has none.
     armed: Time,
-    /// The host where it begins, or [`ROUTER`].
-    from: u32,
-    /// The host where it ends, or [`ROUTER`].
-    to: u32,
-    way: Way<P>,
 }
 
-const _: () = assert!(size_of::<Port<[u8; 64]>>() == 256, "a port is four lines");
+#[derive(Clone, Debug)]
+enum Line<P> {
+    /// The packets stay in the pool: whatever the link takes arrives once.
+    Faithful(Link<Ticket>),
+    /// By value: nobody has to tell the pool what became of them.
+    Lossy(Link<Carried<P>>),
+}
 
-/// In place of a host's number.
-const ROUTER: u32 = u32::MAX;
-
-impl<P> Port<P> {
-    pub(crate) fn new(profile: &Arc<Profile>, seed: Seed, from: Option<u32>, to: Option<u32>) -> Port<P> {
-        let faithful = Link::new(Arc::clone(profile), seed);
-        let way = if faithful.keeps_what_it_takes() {
-            Way::Faithful(faithful)
-        } else {
-            Way::Lossy(Box::new(Link::new(Arc::clone(profile), seed)))
+impl<P> Other<P> {
+    /// Sees to it that there is an entry on the agenda for its first packet.
+    fn arm(&mut self, number: u32, agenda: &mut Agenda) {
+        let deadline = match &self.line {
+            Line::Faithful(link) => link.poll_deadline(),
+            Line::Lossy(link) => link.poll_deadline(),
         };
-        Port { way, armed: END, from: from.unwrap_or(ROUTER), to: to.unwrap_or(ROUTER) }
-    }
-
-    fn counters(&self) -> &Counters {
-        match &self.way {
-            Way::Faithful(way) => way.counters(),
-            Way::Lossy(way) => way.counters(),
-        }
-    }
-
-    /// Sees to it that there is an entry on the agenda for its first packet, which comes out at `deadline`.
-    #[inline]
-    fn arm(&mut self, deadline: Option<Time>, link: u32, agenda: &mut Agenda) {
         if let Some(at) = deadline
             && at < self.armed
         {
             self.armed = at;
-            agenda.push(at, link);
+            agenda.push(at, number);
         }
     }
+}
+
+/// A link in its place: a line of the processor's cache, which a simulation with thousands of links touches at each hop.
+#[derive(Clone, Debug)]
+#[repr(align(64))]
+pub(crate) struct Port<P>(Way<P>);
+
+const _: () = assert!(size_of::<Port<[u8; 64]>>() == 64, "a port is a line");
+
+impl<P: Packet> Port<P> {
+    pub(crate) fn new(prepared: &Prepared, seed: Seed) -> Port<P> {
+        if let Some(link) = PooledLink::new(prepared) {
+            return Port(Way::Plain(link));
+        }
+        let faithful = Link::new(prepared.clone(), seed);
+        let line = if faithful.keeps_what_it_takes() {
+            Line::Faithful(faithful)
+        } else {
+            Line::Lossy(Link::new(prepared.clone(), seed))
+        };
+        Port(Way::Other(Box::new(Other { line, armed: END })))
+    }
+
+    fn counters(&self, pool: &Pool<P, u32>) -> Counters {
+        match &self.0 {
+            Way::Plain(link) => link.counters(pool),
+            Way::Other(other) => match &other.line {
+                Line::Faithful(link) => *link.counters(),
+                Line::Lossy(link) => *link.counters(),
+            },
+        }
+    }
+
+    fn held(&self, pool: &Pool<P, u32>) -> u64 {
+        match &self.0 {
+            Way::Plain(link) => link.held(pool),
+            Way::Other(other) => match &other.line {
+                Line::Faithful(link) => link.held(),
+                Line::Lossy(link) => link.held(),
+            },
+        }
+    }
+}
+
+/// In the list of all routes' links, marks the number of a host: the one where a route begins, in front of it, and the one where it ends, behind.
+const HOST: u32 = 1 << 31;
+
+/// A route in the list of all routes' links.
+pub(crate) fn listed(from: HostId, links: &[u32], to: HostId) -> impl Iterator<Item = u32> + '_ {
+    std::iter::once(HOST | from.0).chain(links.iter().copied()).chain([HOST | to.0])
 }
 
 /// Who has an entry on the agenda.
@@ -118,7 +143,7 @@ pub(crate) struct Net<P> {
     ports: Vec<Port<P>>,
     /// The packets under way, and what the host whose turn it is sends.
     pub(crate) out: Out<P>,
-    /// The links of all routes, one route behind the other.
+    /// All routes, one behind the other: the host where it begins, its links, the host where it ends.
     hops: Vec<u32>,
     jitters: Vec<Option<Box<Jitter<Ticket>>>>,
     pub(crate) totals: Totals,
@@ -171,21 +196,20 @@ impl<P: Packet> Net<P> {
     pub(crate) fn send<T: Trace<P>>(&mut self, now: Time, host: u32, trace: &mut T) {
         for index in 0..self.out.sent.len() {
             let (route, place) = self.out.sent[index];
-            let first = self.hops[route.0 as usize];
-            assert_eq!(self.ports[first as usize].from, host, "a host sends along a route that begins elsewhere");
+            let start = self.hops[route.0 as usize - 1];
+            assert_eq!(start, HOST | host, "a host sends along a route that begins elsewhere");
             self.totals.sent += 1;
             let packet = self.out.packets.get(place);
             if T::IS_ON {
                 trace.record(now, Event::Sent { host: HostId(host), packet });
             }
-            let ticket = Ticket { place, hop: route.0 };
             match &mut self.jitters[host as usize] {
                 None => {
                     let bytes = packet.size();
-                    self.offer(now, ticket, bytes, trace);
+                    self.offer(now, place, route.0, bytes, trace);
                 }
                 Some(jitter) => {
-                    if let Some(at) = jitter.push(now, ticket) {
+                    if let Some(at) = jitter.push(now, Ticket { place, hop: route.0 }) {
                         self.arm_jitter(host, at);
                     }
                 }
@@ -201,84 +225,77 @@ impl<P: Packet> Net<P> {
         if let Some(at) = next {
             self.arm_jitter(host, at);
         }
-        if let Some(ticket) = ticket {
-            let bytes = self.out.packets.get(ticket.place).size();
-            self.offer(now, ticket, bytes, trace);
+        if let Some(Ticket { place, hop }) = ticket {
+            let bytes = self.out.packets.get(place).size();
+            self.offer(now, place, hop, bytes, trace);
         }
     }
 
     /// The first packet of a link has arrived, unless the entry is out of date: to the next link, or to a host: which one,
-    /// and where in the slab the packet is.
+    /// and where in the pool the packet is.
     #[inline]
-    pub(crate) fn pass<T: Trace<P>>(&mut self, now: Time, link: u32, trace: &mut T) -> Option<(u32, u32)> {
-        let port = &mut self.ports[link as usize];
-        if port.armed != now {
-            return None;
-        }
-        port.armed = END;
-        let to = port.to;
-        let (ticket, bytes, is_corrupted) = match &mut port.way {
-            Way::Faithful(way) => {
-                let delivery = way.poll_deliver(now);
-                let deadline = way.poll_deadline();
-                port.arm(deadline, link, &mut self.agenda);
-                let Delivery { bytes, is_marked, packet: ticket, .. } = delivery?;
-                if is_marked {
-                    self.out.packets.get_mut(ticket.place).mark();
+    pub(crate) fn pass<T: Trace<P>>(&mut self, now: Time, link: u32, trace: &mut T) -> Option<(u32, Place)> {
+        let pool = &mut self.out.packets;
+        let (place, bytes, is_corrupted) = match &mut self.ports[link as usize].0 {
+            Way::Plain(way) => {
+                let (bytes, place) = way.poll_deliver(now, pool)?;
+                if let Some(at) = way.poll_deadline(pool) {
+                    self.agenda.push(at, link);
                 }
-                (ticket, bytes, false)
+                (place, bytes, false)
             }
-            Way::Lossy(_) => self.take_from_lossy(now, link)?,
+            Way::Other(_) => self.take_from_other(now, link)?,
         };
         self.totals.hops += 1;
         self.digest.mix(now.as_nanos(), u64::from(link));
         if T::IS_ON {
-            let packet = self.out.packets.get(ticket.place);
+            let packet = self.out.packets.get(place);
             trace.record(now, Event::Passed { link: LinkId(link), packet, is_corrupted });
         }
         if is_corrupted {
-            self.out.packets.remove(ticket.place);
+            self.out.packets.remove(place);
             self.totals.damaged += 1;
             return None;
         }
-        if to == ROUTER {
-            self.offer(now, Ticket { hop: ticket.hop + 1, ..ticket }, bytes, trace);
+        let hop = *self.out.packets.note_mut(place) + 1;
+        let next = self.hops[hop as usize];
+        if next & HOST == 0 {
+            self.offer(now, place, hop, bytes, trace);
             return None;
         }
-        let packet = self.out.packets.get(ticket.place);
+        let to = next & !HOST;
+        let packet = self.out.packets.get(place);
         self.totals.delivered += 1;
         self.digest.mix(packet.digest(), u64::from(to));
         if T::IS_ON {
             trace.record(now, Event::Delivered { host: HostId(to), packet });
         }
-        Some((to, ticket.place))
+        Some((to, place))
     }
 
-    /// Takes a packet that has come to its host out of the slab.
+    /// Takes a packet that has come to its host out of the pool.
     #[inline]
-    pub(crate) fn take(&mut self, place: u32) -> P {
+    pub(crate) fn take(&mut self, place: Place) -> P {
         self.out.packets.remove(place)
     }
 
-    /// Offers a packet of `bytes` to the link where it is.
+    /// Offers a packet of `bytes` to the link at `hop`.
     #[inline]
-    fn offer<T: Trace<P>>(&mut self, now: Time, ticket: Ticket, bytes: Bytes, trace: &mut T) {
-        let Ticket { place, hop } = ticket;
+    fn offer<T: Trace<P>>(&mut self, now: Time, place: Place, hop: u32, bytes: Bytes, trace: &mut T) {
         let link = self.hops[hop as usize];
-        let port = &mut self.ports[link as usize];
-        let Way::Faithful(way) = &mut port.way else { return self.offer_to_lossy(now, ticket, bytes, trace) };
-        // Only what manages its queue wants to know more than the size, and would have to look for it in the slab.
-        let offer = if way.is_plain() {
-            Offer { bytes, is_ecn_capable: false, flow: 0 }
-        } else {
-            offer_of(self.out.packets.get(place), bytes)
+        let pool = &mut self.out.packets;
+        let outcome = match &mut self.ports[link as usize].0 {
+            Way::Plain(way) => {
+                *pool.note_mut(place) = hop;
+                let was_empty = way.is_empty();
+                let outcome = way.offer(now, bytes, place, pool);
+                if was_empty && let Some(at) = way.poll_deadline(pool) {
+                    self.agenda.push(at, link);
+                }
+                outcome
+            }
+            Way::Other(_) => return self.offer_to_other(now, place, hop, bytes, trace),
         };
-        let outcome = way.offer(now, offer, ticket);
-        if port.armed == END {
-            // Otherwise there is a packet before this one.
-            let deadline = way.poll_deadline();
-            port.arm(deadline, link, &mut self.agenda);
-        }
         if T::IS_ON {
             trace.record(now, Event::Offered { link: LinkId(link), packet: self.out.packets.get(place), outcome });
         }
@@ -287,82 +304,101 @@ impl<P: Packet> Net<P> {
         }
     }
 
-    /// As [`Net::offer`], to a link that packets travel over by value.
+    /// As [`Net::offer`], to a link that is more than a queue and a delay.
     #[inline(never)]
-    fn offer_to_lossy<T: Trace<P>>(&mut self, now: Time, ticket: Ticket, bytes: Bytes, trace: &mut T) {
-        let Ticket { place, hop } = ticket;
+    fn offer_to_other<T: Trace<P>>(&mut self, now: Time, place: Place, hop: u32, bytes: Bytes, trace: &mut T) {
         let link = self.hops[hop as usize];
-        let port = &mut self.ports[link as usize];
-        let Way::Lossy(way) = &mut port.way else { return };
-        let packet = self.out.packets.remove(place);
-        let outcome = way.offer(now, offer_of(&packet, bytes), Carried { packet, hop });
-        let deadline = way.poll_deadline();
-        port.arm(deadline, link, &mut self.agenda);
+        let Way::Other(other) = &mut self.ports[link as usize].0 else { return };
+        let packet = *self.out.packets.get(place);
+        let offer = Offer { bytes, is_ecn_capable: packet.is_ecn_capable(), flow: packet.flow() };
+        let (outcome, is_here) = match &mut other.line {
+            Line::Faithful(way) => {
+                let outcome = way.offer(now, offer, Ticket { place, hop });
+                (outcome, outcome == Outcome::Queued)
+            }
+            Line::Lossy(way) => (way.offer(now, offer, Carried { packet, hop }), false),
+        };
+        other.arm(link, &mut self.agenda);
         if T::IS_ON {
             trace.record(now, Event::Offered { link: LinkId(link), packet: &packet, outcome });
         }
+        if !is_here {
+            self.out.packets.remove(place);
+        }
     }
 
-    /// Puts the first packet of a link that packets travel over by value into the slab: its ticket, its size, and whether the link damaged it.
+    /// Takes the first packet off a link that is more than a queue and a delay: where in the pool it is, its size, and whether the link damaged it.
     #[inline(never)]
-    fn take_from_lossy(&mut self, now: Time, link: u32) -> Option<(Ticket, Bytes, bool)> {
-        let port = &mut self.ports[link as usize];
-        let Way::Lossy(way) = &mut port.way else { return None };
-        let delivery = way.poll_deliver(now);
-        let deadline = way.poll_deadline();
-        port.arm(deadline, link, &mut self.agenda);
-        let Delivery { bytes, is_marked, is_corrupted, packet: Carried { mut packet, hop }, .. } = delivery?;
-        if is_marked {
-            packet.mark();
+    fn take_from_other(&mut self, now: Time, link: u32) -> Option<(Place, Bytes, bool)> {
+        let Way::Other(other) = &mut self.ports[link as usize].0 else { return None };
+        if other.armed != now {
+            return None;
         }
-        Some((Ticket { place: self.out.packets.insert(packet), hop }, bytes, is_corrupted))
+        other.armed = END;
+        let pool = &mut self.out.packets;
+        let arrived = match &mut other.line {
+            Line::Faithful(way) => way.poll_deliver(now).map(|delivery| {
+                let Delivery { bytes, is_marked, packet: Ticket { place, hop }, .. } = delivery;
+                *pool.note_mut(place) = hop;
+                (place, bytes, is_marked, false)
+            }),
+            Line::Lossy(way) => way.poll_deliver(now).map(|delivery| {
+                let Delivery { bytes, is_marked, is_corrupted, packet: Carried { packet, hop }, .. } = delivery;
+                (pool.insert(packet, hop), bytes, is_marked, is_corrupted)
+            }),
+        };
+        other.arm(link, &mut self.agenda);
+        let (place, bytes, is_marked, is_corrupted) = arrived?;
+        if is_marked {
+            pool.get_mut(place).mark();
+        }
+        Some((place, bytes, is_corrupted))
     }
 
     /// What a link is like.
     pub(crate) fn profile(&self, link: LinkId) -> &Profile {
-        match &self.ports[link.index()].way {
-            Way::Faithful(way) => way.profile(),
-            Way::Lossy(way) => way.profile(),
+        match &self.ports[link.index()].0 {
+            Way::Plain(link) => link.profile(),
+            Way::Other(other) => match &other.line {
+                Line::Faithful(link) => link.profile(),
+                Line::Lossy(link) => link.profile(),
+            },
         }
     }
 
     /// RED's average length of a link's queue.
     pub(crate) fn average_queue(&self, link: LinkId) -> Option<f64> {
-        match &self.ports[link.index()].way {
-            Way::Faithful(way) => way.average_queue(),
-            Way::Lossy(way) => way.average_queue(),
+        let Way::Other(other) = &self.ports[link.index()].0 else { return None };
+        match &other.line {
+            Line::Faithful(link) => link.average_queue(),
+            Line::Lossy(link) => link.average_queue(),
         }
     }
 
     /// What waits at a link.
     pub(crate) fn queue(&mut self, now: Time, link: LinkId) -> Tally {
-        match &mut self.ports[link.index()].way {
-            Way::Faithful(way) => way.queue(now),
-            Way::Lossy(way) => way.queue(now),
+        match &mut self.ports[link.index()].0 {
+            Way::Plain(link) => link.queue(now, &self.out.packets),
+            Way::Other(other) => match &mut other.line {
+                Line::Faithful(link) => link.queue(now),
+                Line::Lossy(link) => link.queue(now),
+            },
         }
     }
 
     /// What a link counted.
-    pub(crate) fn counters(&self, link: LinkId) -> &Counters {
-        self.ports[link.index()].counters()
+    pub(crate) fn counters(&self, link: LinkId) -> Counters {
+        self.ports[link.index()].counters(&self.out.packets)
     }
 
     /// What all links counted.
-    pub(crate) fn all_counters(&self) -> impl Iterator<Item = &Counters> {
-        self.ports.iter().map(Port::counters)
+    pub(crate) fn all_counters(&self) -> impl Iterator<Item = Counters> {
+        self.ports.iter().map(|port| port.counters(&self.out.packets))
     }
 
     /// Packets under way.
     pub(crate) fn held(&self) -> u64 {
         let jittered: u64 = self.jitters.iter().flatten().map(|jitter| jitter.held()).sum();
-        let on_links = |port: &Port<P>| match &port.way {
-            Way::Faithful(way) => way.held(),
-            Way::Lossy(way) => way.held(),
-        };
-        jittered + self.ports.iter().map(on_links).sum::<u64>()
+        jittered + self.ports.iter().map(|port| port.held(&self.out.packets)).sum::<u64>()
     }
-}
-
-fn offer_of<P: Packet>(packet: &P, bytes: Bytes) -> Offer {
-    Offer { bytes, is_ecn_capable: packet.is_ecn_capable(), flow: packet.flow() }
 }

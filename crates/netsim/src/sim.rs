@@ -110,7 +110,7 @@ impl<P: Packet, H: Host<P>> Sim<P, H> {
     /// # Panics
     /// If there is no such link.
     #[must_use]
-    pub fn counters(&self, link: LinkId) -> &Counters {
+    pub fn counters(&self, link: LinkId) -> Counters {
         self.net.counters(link)
     }
 
@@ -141,7 +141,7 @@ impl<P: Packet, H: Host<P>> Sim<P, H> {
     }
 
     /// The counters of all links, in the topology's order.
-    pub fn all_counters(&self) -> impl Iterator<Item = &Counters> {
+    pub fn all_counters(&self) -> impl Iterator<Item = Counters> {
         self.net.all_counters()
     }
 

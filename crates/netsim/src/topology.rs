@@ -1,15 +1,14 @@
 //! Which hosts, routers and links there are.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
-use link::Profile;
+use link::{Prepared, Profile};
 use thiserror::Error;
 use units::{Seed, Span};
 
 use crate::agenda::MAX_OWNERS;
 use crate::jitter::Jitter;
-use crate::net::{Net, Port};
+use crate::net::{Net, Port, listed};
 use crate::routes::{Edge, Route, Search};
 use crate::{Host, Packet, Sim};
 
@@ -152,7 +151,7 @@ struct Wire {
     name: String,
     from: u32,
     to: u32,
-    profile: Arc<Profile>,
+    prepared: Prepared,
 }
 
 impl Topology {
@@ -181,7 +180,7 @@ impl Topology {
         self.node(name, None).map(|_| ())
     }
 
-    /// Adds one direction of a link between two nodes.
+    /// Adds one direction of a link between two nodes. Links that are alike can share a [`Prepared`] profile.
     ///
     /// # Errors
     /// If a link has that name, or a node does not exist.
@@ -190,9 +189,9 @@ impl Topology {
         name: &str,
         from: &str,
         to: &str,
-        profile: impl Into<Arc<Profile>>,
+        profile: impl Into<Prepared>,
     ) -> Result<LinkId, TopologyError> {
-        let profile = profile.into();
+        let prepared = profile.into();
         let user = || format!("the link '{name}'");
         let (from, to) = (self.find(from, user)?, self.find(to, user)?);
         if self.link_by_name.contains_key(name) {
@@ -200,7 +199,7 @@ impl Topology {
         }
         let link = index(self.links.len())?;
         self.link_by_name.insert(name.into(), link);
-        let edge = Edge { link, to, delay: profile.delay };
+        let edge = Edge { link, to, delay: prepared.profile().delay };
         // Apart, since a search looks at one host's only, and a router may have thousands.
         let end = &mut self.nodes[to as usize];
         if end.host.is_some() {
@@ -208,7 +207,7 @@ impl Topology {
         } else {
             self.nodes[from as usize].out.push(edge);
         }
-        self.links.push(Wire { name: name.into(), from, to, profile });
+        self.links.push(Wire { name: name.into(), from, to, prepared });
         Ok(LinkId(link))
     }
 
@@ -223,9 +222,9 @@ impl Topology {
         to: &str,
         profile: &Profile,
     ) -> Result<(LinkId, LinkId), TopologyError> {
-        let profile = Arc::new(profile.clone());
-        let up = self.link(&format!("{name}/up"), from, to, Arc::clone(&profile))?;
-        let down = self.link(&format!("{name}/down"), to, from, profile)?;
+        let prepared = Prepared::from(profile.clone());
+        let up = self.link(&format!("{name}/up"), from, to, prepared.clone())?;
+        let down = self.link(&format!("{name}/down"), to, from, prepared)?;
         Ok((up, down))
     }
 
@@ -332,10 +331,9 @@ impl Topology {
         if owners > MAX_OWNERS {
             return Err(TopologyError::TooLarge(self.links.len() + self.hosts.len()));
         }
-        let host_of = |node: u32| self.nodes[node as usize].host.map(|id| id.0);
         let port = |wire: &Wire| {
             let seed = seed.stream(&format!("link/{}", wire.name));
-            Port::new(&wire.profile, seed, host_of(wire.from), host_of(wire.to))
+            Port::new(&wire.prepared, seed)
         };
         let ports = self.links.iter().map(port).collect();
         let sites = || self.hosts.iter().map(|node| &self.nodes[*node as usize]);
@@ -379,9 +377,13 @@ impl Topology {
         self.nodes[node as usize].name.clone()
     }
 
+    /// `path` leads from host to host.
     fn add_route(&mut self, path: &[u32]) -> Result<Route, TopologyError> {
-        let route = Route(index(self.hops.len() + path.len())? - index(path.len())?);
-        self.hops.extend_from_slice(path);
+        let host_at = |node: u32| self.nodes[node as usize].host.expect("routes begin and end at hosts");
+        let from = host_at(self.links[path[0] as usize].from);
+        let to = host_at(self.links[path[path.len() - 1] as usize].to);
+        let route = Route(index(self.hops.len() + 1)?);
+        self.hops.extend(listed(from, path, to));
         Ok(route)
     }
 }

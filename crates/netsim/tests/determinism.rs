@@ -103,7 +103,7 @@ fn draws_of(noisy: fn(Rate) -> Profile, more: bool) -> (Counters, Vec<(u64, u64)
     }
     let mut sim = planned(&net, Seed(3), plans);
     sim.run_until(ns(3_000_000_000));
-    (*sim.counters(link), sim.host(far).heard.clone())
+    (sim.counters(link), sim.host(far).heard.clone())
 }
 
 #[test]
@@ -191,7 +191,7 @@ proptest! {
             sim.run_until(until);
             let totals = sim.totals();
             let made: u64 = sim.all_counters().map(|counters| counters.duplicated).sum();
-            let dropped: u64 = sim.all_counters().map(Counters::dropped).sum();
+            let dropped: u64 = sim.all_counters().map(|counters| counters.dropped()).sum();
             let heard: usize = sim.hosts().iter().map(|host| host.heard.len()).sum();
             assert_eq!(totals.delivered, heard as u64);
             assert_eq!(totals.sent + made, totals.delivered + totals.damaged + dropped + sim.held());

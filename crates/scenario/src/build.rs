@@ -91,8 +91,8 @@ impl Scenario {
         }
         let mut links = Vec::with_capacity(self.links.len());
         for LinkSpec { name, between: [a, b], up, down } in &self.links {
-            let up = topology.link(&format!("{name}/up"), a, b, Arc::clone(up))?;
-            let down = topology.link(&format!("{name}/down"), b, a, Arc::clone(down))?;
+            let up = topology.link(&format!("{name}/up"), a, b, up.clone())?;
+            let down = topology.link(&format!("{name}/down"), b, a, down.clone())?;
             links.push((up, down));
         }
         let slowest = self.slowest_packet();
@@ -230,7 +230,7 @@ impl Scenario {
 
     /// What a full packet takes on the slowest link.
     fn slowest_packet(&self) -> Span {
-        let rates = self.links.iter().flat_map(|link| [link.up.rate.base, link.down.rate.base]);
+        let rates = self.links.iter().flat_map(|link| [&link.up, &link.down].map(|one| one.profile().rate.base));
         let slowest = rates.filter(|rate| *rate > units::Rate::ZERO).min();
         slowest.map_or(Span::ZERO, |rate| FULL / rate)
     }

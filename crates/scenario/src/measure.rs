@@ -309,7 +309,7 @@ impl Book {
         put("all", &of, "jain", jain(&goodputs));
         let pairs = self.links.chunks_exact(2).zip(self.queues.chunks_exact(2));
         for (link, (books, queues)) in scenario.links.iter().zip(pairs) {
-            let directions = [("up", &link.up), ("down", &link.down)];
+            let directions = [("up", link.up.profile()), ("down", link.down.profile())];
             for (((direction, profile), book), queue) in directions.into_iter().zip(books).zip(queues) {
                 let of: Arc<str> = format!("{}/{direction}", link.name).into();
                 let throughput = book.delivered.gained() * 8.0 / 1e6 / seconds;

@@ -128,7 +128,7 @@ fn settings_reach_everything() {
     assert_eq!(set("n=7").expect("a parameter").flows.len(), 8);
     assert_eq!(set("duration=9 s").expect("a key").duration, units::Span::from_secs(9));
     let scenario = set("link.bottleneck.rate=3 Mbit/s").expect("a path");
-    assert_eq!(scenario.links[0].up.rate.base, units::Rate::mbit(3));
+    assert_eq!(scenario.links[0].up.profile().rate.base, units::Rate::mbit(3));
     assert!(set("link.near.loss=0.5").is_ok(), "a key that the file leaves out");
     for (text, wanted) in [
         ("m=7", "the parameters are: controller, n"),

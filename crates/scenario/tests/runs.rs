@@ -201,7 +201,7 @@ fn every_packet_is_delivered_dropped_or_on_its_way() {
         for step in 1..=30u64 {
             built.sim.run_until(Time::ZERO + units::Span::from_millis(step * 100));
             let totals = built.sim.totals();
-            let dropped: u64 = built.sim.all_counters().map(link::Counters::dropped).sum();
+            let dropped: u64 = built.sim.all_counters().map(|counters| counters.dropped()).sum();
             let copies: u64 = built.sim.all_counters().map(|counters| counters.duplicated).sum();
             assert_eq!(
                 totals.sent + copies,

@@ -3,7 +3,8 @@
 use units::{Bytes, Span, Time};
 
 use crate::aqm::Fifo;
-use crate::link::{Counters, Waiting};
+use crate::counters::Counters;
+use crate::offer::Waiting;
 
 /// Parameters of CoDel.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -4,7 +4,8 @@ use alloc::collections::VecDeque;
 
 use units::Bytes;
 
-use crate::link::{Tally, Waiting};
+use crate::counters::Tally;
+use crate::offer::Waiting;
 
 /// A queue that knows its length in bytes.
 #[derive(Clone, Debug)]

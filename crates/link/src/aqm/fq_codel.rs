@@ -7,7 +7,8 @@ use units::{Bytes, Seed, Time};
 
 use super::codel::{CoDel, CoDelState};
 use crate::aqm::Fifo;
-use crate::link::{Counters, Tally, Waiting};
+use crate::counters::{Counters, Tally};
+use crate::offer::Waiting;
 use crate::profile::Limit;
 
 /// Parameters of FQ-CoDel.

@@ -10,7 +10,7 @@ mod substitute;
 
 use std::sync::Arc;
 
-use link::Profile;
+use link::Prepared;
 pub use link::config::{ConfigError, Problem};
 use units::{Bytes, Rate, Seed, Span};
 
@@ -59,9 +59,9 @@ pub struct LinkSpec {
     /// Which nodes.
     pub between: [String; 2],
     /// From the first to the second.
-    pub up: Arc<Profile>,
+    pub up: Prepared,
     /// Back.
-    pub down: Arc<Profile>,
+    pub down: Prepared,
 }
 
 /// Somebody who sends to somebody.

@@ -1,9 +1,8 @@
 //! From TOML to a [`Scenario`]: everything but the flows.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
-use link::Profile;
+use link::Prepared;
 use link::config::reader::{Section, Value};
 use link::config::{self, ConfigError, Problem};
 use units::{Seed, Span};
@@ -123,19 +122,20 @@ fn links(list: &Value<'_>, seed: Seed, links: &mut Vec<LinkSpec>) -> Result<()> 
             return Err(between.error(Problem::Sense("wants two nodes, for example [\"sender\", \"router\"]")));
         };
         let names = Numbered::read(&section, &name)?;
-        let mut before: Option<(Arc<Profile>, Arc<Profile>)> = None;
+        let mut before: Option<(Prepared, Prepared)> = None;
         for number in names.numbers() {
             let name_now = names.name(number);
             if !known.insert(name_now.clone()) {
                 return Err(name.error(Problem::Sense("is the name of an earlier link too")));
             }
             // Alike but for what is drawn: thousands of links share what they are like.
-            let alike = before.take().filter(|(up, down)| up.rate.redraw.is_none() && down.rate.redraw.is_none());
+            let alike =
+                before.take().filter(|(up, down)| [up, down].iter().all(|one| one.profile().rate.redraw.is_none()));
             let (up, down) = match alike {
                 Some(both) => both,
                 None => profiles(&section, seed.stream(&format!("link/{name_now}/rate")))?,
             };
-            before = Some((Arc::clone(&up), Arc::clone(&down)));
+            before = Some((up.clone(), down.clone()));
             let ends = [numbered(first, number)?, numbered(second, number)?];
             if ends[0] == ends[1] {
                 return Err(between.error(Problem::Sense("leads back to where it begins")));
@@ -150,10 +150,11 @@ fn links(list: &Value<'_>, seed: Seed, links: &mut Vec<LinkSpec>) -> Result<()> 
 }
 
 /// What both directions of a link are like.
-fn profiles(section: &Section<'_>, seed: Seed) -> Result<(Arc<Profile>, Arc<Profile>)> {
+fn profiles(section: &Section<'_>, seed: Seed) -> Result<(Prepared, Prepared)> {
     let (up, down) = config::line(section, seed, MTU)?;
-    let up = Arc::new(up);
-    let down = if *up == down { Arc::clone(&up) } else { Arc::new(down) };
+    let down = (up != down).then_some(down);
+    let up = Prepared::from(up);
+    let down = down.map_or_else(|| up.clone(), Prepared::from);
     Ok((up, down))
 }
 

@@ -1,0 +1,297 @@
+//! Packets on lines, and the order in which they are there.
+
+use alloc::vec::Vec;
+use core::num::NonZeroU32;
+
+use units::{Bytes, Span, Time};
+
+use crate::counters::Tally;
+
+/// Where in a [`Pool`] a packet is. None is zero, so that a place that may be missing takes no more memory.
+pub type Place = NonZeroU32;
+
+/// Packets of any number of lines, each at a place of its own from [`Pool::insert`] to [`Pool::remove`], with a note of type `T` about it.
+///
+/// Thousands of lines in one simulation hold a few hundred packets between them: together, those stay in the processor's cache. So do their places,
+/// which are used again, the latest freed first.
+#[derive(Clone, Debug)]
+pub struct Pool<P, T = ()> {
+    packets: Vec<P>,
+    slots: Vec<Slot<T>>,
+    free: Vec<Place>,
+}
+
+/// What is known of a packet beside itself.
+#[derive(Clone, Debug)]
+#[repr(C)]
+struct Slot<T> {
+    /// When it leaves the line.
+    departure: Time,
+    bytes: u32,
+    /// Who comes behind it on the line.
+    next: Option<Place>,
+    note: T,
+}
+
+impl<P, T> Pool<P, T> {
+    /// Without packets.
+    #[must_use]
+    pub fn new() -> Pool<P, T> {
+        Pool { packets: Vec::new(), slots: Vec::new(), free: Vec::new() }
+    }
+
+    /// Puts a packet in, and gives its place. Inlined, the packet is written where it stays and nowhere before.
+    ///
+    /// # Panics
+    /// If there are four billion packets.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "see above")]
+    pub fn insert(&mut self, packet: P, note: T) -> Place {
+        if let Some(place) = self.free.pop() {
+            self.packets[index(place)] = packet;
+            self.slots[index(place)].note = note;
+            return place;
+        }
+        self.packets.push(packet);
+        self.slots.push(Slot { departure: Time::ZERO, bytes: 0, next: None, note });
+        u32::try_from(self.packets.len()).ok().and_then(Place::new).expect("four billion packets fit no memory")
+    }
+
+    /// Takes a copy of the packet of a place, and frees the place. The packet must be on no line.
+    #[inline]
+    pub fn remove(&mut self, place: Place) -> P
+    where
+        P: Copy,
+    {
+        self.free.push(place);
+        self.packets[index(place)]
+    }
+
+    /// As [`Pool::remove`], of packets that are no copies.
+    #[inline]
+    pub(crate) fn take(&mut self, place: Place) -> P
+    where
+        P: Default,
+    {
+        self.free.push(place);
+        core::mem::take(&mut self.packets[index(place)])
+    }
+
+    /// The packet of a place.
+    #[must_use]
+    #[inline]
+    pub fn get(&self, place: Place) -> &P {
+        &self.packets[index(place)]
+    }
+
+    /// The packet of a place.
+    #[must_use]
+    #[inline]
+    pub fn get_mut(&mut self, place: Place) -> &mut P {
+        &mut self.packets[index(place)]
+    }
+
+    /// What was noted of the packet of a place.
+    #[must_use]
+    #[inline]
+    pub fn note_mut(&mut self, place: Place) -> &mut T {
+        &mut self.slots[index(place)].note
+    }
+
+    /// How many packets there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.packets.len() - self.free.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    #[inline]
+    fn slot(&self, place: Place) -> &Slot<T> {
+        &self.slots[index(place)]
+    }
+}
+
+#[inline]
+fn index(place: Place) -> usize {
+    place.get() as usize - 1
+}
+
+impl<P, T> Default for Pool<P, T> {
+    fn default() -> Pool<P, T> {
+        Pool::new()
+    }
+}
+
+/// The packets of one line in their order, in a pool: the last ones wait for the wire, or are on it; those before them have left.
+///
+/// The order of the fields is kept.
+#[derive(Clone, Debug, Default)]
+#[repr(C)]
+pub(crate) struct Row {
+    first: Option<Place>,
+    last: Option<Place>,
+    /// The first of those that did not leave by the latest [`Row::advance`].
+    next: Option<Place>,
+    waiting: u32,
+    queued: Bytes,
+}
+
+impl Row {
+    /// How many wait, as of the latest [`Row::advance`].
+    #[inline]
+    pub(crate) fn waiting(&self) -> Tally {
+        Tally { packets: u64::from(self.waiting), bytes: self.queued }
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+
+    /// When the first packet leaves, or left.
+    #[inline]
+    pub(crate) fn first_departure<P, T>(&self, pool: &Pool<P, T>) -> Option<Time> {
+        Some(pool.slot(self.first?).departure)
+    }
+
+    /// When the first packet leaves of those that wait.
+    pub(crate) fn next_departure<P, T>(&self, pool: &Pool<P, T>) -> Option<Time> {
+        Some(pool.slot(self.next?).departure)
+    }
+
+    /// All packets.
+    pub(crate) fn held<P, T>(&self, pool: &Pool<P, T>) -> Tally {
+        let mut held = Tally::default();
+        let mut at = self.first;
+        while let Some(place) = at {
+            let slot = pool.slot(place);
+            held += Tally::one(Bytes(u64::from(slot.bytes)));
+            at = slot.next;
+        }
+        held
+    }
+
+    /// Counts out what left by `now`. Gives when the wire will be free, if it is not yet.
+    #[inline]
+    pub(crate) fn advance<P, T>(&mut self, now: Time, pool: &Pool<P, T>) -> Option<Time> {
+        let mut next = self.next?;
+        let free = pool.slot(self.last?).departure;
+        if free <= now {
+            // The usual case, without a look at the others: the wire is idle.
+            self.next = None;
+            self.waiting = 0;
+            self.queued = Bytes::ZERO;
+            return None;
+        }
+        loop {
+            let slot = pool.slot(next);
+            if slot.departure > now {
+                self.next = Some(next);
+                return Some(free);
+            }
+            self.waiting -= 1;
+            self.queued -= Bytes(u64::from(slot.bytes));
+            next = slot.next?;
+        }
+    }
+
+    /// Puts a packet to the end, which leaves at `departure`. [`Row::advance`] was called.
+    #[inline]
+    pub(crate) fn push<P, T>(&mut self, departure: Time, bytes: u32, place: Place, pool: &mut Pool<P, T>) {
+        let slot = &mut pool.slots[index(place)];
+        (slot.departure, slot.bytes, slot.next) = (departure, bytes, None);
+        match self.last.replace(place) {
+            Some(last) => pool.slots[index(last)].next = Some(place),
+            None => self.first = Some(place),
+        }
+        self.next = self.next.or(Some(place));
+        self.waiting += 1;
+        self.queued += Bytes(u64::from(bytes));
+    }
+
+    /// Takes the first packet out if it has arrived by `now`, `delay` after it left: when that was, its size and its place.
+    #[inline]
+    pub(crate) fn pop<P, T>(&mut self, now: Time, delay: Span, pool: &Pool<P, T>) -> Option<(Time, Bytes, Place)> {
+        let place = self.first?;
+        let &Slot { departure, bytes, next, .. } = pool.slot(place);
+        let (at, bytes) = (departure + delay, Bytes(u64::from(bytes)));
+        if at > now {
+            return None;
+        }
+        if self.next == Some(place) {
+            self.next = next;
+            self.waiting -= 1;
+            self.queued -= bytes;
+        }
+        self.first = next;
+        if next.is_none() {
+            self.last = None;
+        }
+        Some((at, bytes, place))
+    }
+}
+
+/// When packets leave a wire of a fixed rate, to the nanosecond.
+#[derive(Clone, Debug)]
+pub(crate) struct Wire {
+    rate: u64,
+    /// Bit-nanoseconds that the wire has left over in the nanosecond before it is free; below `rate`.
+    credit: u64,
+    /// The size that the cost is of: nothing is divided as long as sizes repeat.
+    bytes: u32,
+    /// The wire time of packets of that size: so many nanoseconds, and a remainder in bit-nanoseconds, below the rate.
+    nanos: u64,
+    rest: u64,
+}
+
+/// Bits × ns/s of one byte: at a rate of r bit/s, a nanosecond does r of these.
+pub(crate) const WORK_PER_BYTE: u64 = 8_000_000_000;
+
+impl Wire {
+    /// `rate` is above zero.
+    pub(crate) fn new(rate: u64) -> Wire {
+        Wire { rate, credit: 0, bytes: 0, nanos: 0, rest: 0 }
+    }
+
+    /// How long it takes to send a packet that comes behind others, or to an idle wire.
+    #[inline]
+    pub(crate) fn time(&mut self, bytes: u32, is_idle: bool) -> Span {
+        if bytes != self.bytes {
+            let work = u64::from(bytes).checked_mul(WORK_PER_BYTE).expect("a packet is below 2 GiB");
+            (self.bytes, self.nanos, self.rest) = (bytes, work / self.rate, work % self.rate);
+        }
+        if is_idle {
+            self.credit = 0;
+        }
+        // What the wire had left over in the last nanosecond covers the remainder, or it takes one more.
+        Span::from_nanos(if self.credit >= self.rest {
+            self.credit -= self.rest;
+            self.nanos
+        } else {
+            self.credit += self.rate - self.rest;
+            self.nanos + 1
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_used_again_once_it_is_free() {
+        let mut pool = Pool::new();
+        let [a, b, _, d, _] = [0, 1, 2, 3, 4].map(|n| pool.insert(n, ()));
+        assert_eq!((*pool.get(b), *pool.get(d), pool.len()), (1, 3, 5));
+        *pool.get_mut(d) += 10;
+        assert_eq!((pool.remove(d), pool.remove(a)), (13, 0));
+        assert_eq!([pool.insert(20, ()), pool.insert(21, ())], [a, d]);
+        let last = pool.insert(22, ());
+        assert_eq!((*pool.get(a), *pool.get(b), *pool.get(d), *pool.get(last), pool.len()), (20, 1, 21, 22, 6));
+    }
+}
