@@ -1,6 +1,7 @@
 //! Which hosts, routers and links there are.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use link::Profile;
@@ -129,8 +130,8 @@ pub struct Topology {
     links: Vec<Wire>,
     /// The nodes that are hosts.
     hosts: Vec<u32>,
-    node_by_name: HashMap<String, u32>,
-    link_by_name: HashMap<String, u32>,
+    node_by_name: HashMap<Arc<str>, u32>,
+    link_by_name: HashMap<Arc<str>, u32>,
     /// The links of all routes, one route behind the other.
     hops: Vec<u32>,
     search: Search,
@@ -138,7 +139,7 @@ pub struct Topology {
 
 #[derive(Clone, Debug)]
 struct Node {
-    name: String,
+    name: Arc<str>,
     host: Option<HostId>,
     jitter: Span,
     /// The links from here to routers, in the order in which they were added.
@@ -149,7 +150,7 @@ struct Node {
 
 #[derive(Clone, Debug)]
 struct Wire {
-    name: String,
+    name: Arc<str>,
     from: u32,
     to: u32,
     profile: Arc<Profile>,
@@ -160,6 +161,19 @@ impl Topology {
     #[must_use]
     pub fn new() -> Topology {
         Topology::default()
+    }
+
+    /// Nothing yet, with room for so many nodes, and for so many links, each direction counted.
+    #[must_use]
+    pub fn with_capacity(nodes: usize, links: usize) -> Topology {
+        Topology {
+            nodes: Vec::with_capacity(nodes),
+            links: Vec::with_capacity(links),
+            hosts: Vec::with_capacity(nodes),
+            node_by_name: HashMap::with_capacity(nodes),
+            link_by_name: HashMap::with_capacity(links),
+            ..Topology::default()
+        }
     }
 
     /// Adds a host: something that sends and receives, and does not forward.
@@ -195,11 +209,12 @@ impl Topology {
         let profile = profile.into();
         let user = || format!("the link '{name}'");
         let (from, to) = (self.find(from, user)?, self.find(to, user)?);
-        if self.link_by_name.contains_key(name) {
-            return Err(TopologyError::DuplicateLink(name.into()));
-        }
         let link = index(self.links.len())?;
-        self.link_by_name.insert(name.into(), link);
+        let name: Arc<str> = name.into();
+        match self.link_by_name.entry(Arc::clone(&name)) {
+            Entry::Occupied(_) => return Err(TopologyError::DuplicateLink(name.to_string())),
+            Entry::Vacant(free) => free.insert(link),
+        };
         let edge = Edge { link, to, delay: profile.delay };
         // Apart, since a search looks at one host's only, and a router may have thousands.
         let end = &mut self.nodes[to as usize];
@@ -208,7 +223,7 @@ impl Topology {
         } else {
             self.nodes[from as usize].out.push(edge);
         }
-        self.links.push(Wire { name: name.into(), from, to, profile });
+        self.links.push(Wire { name, from, to, profile });
         Ok(LinkId(link))
     }
 
@@ -334,30 +349,31 @@ impl Topology {
         }
         let host_of = |node: u32| self.nodes[node as usize].host.map(|id| id.0);
         let port = |wire: &Wire| {
-            let seed = seed.stream(&format!("link/{}", wire.name));
+            let seed = seed.stream(&["link/", &wire.name].concat());
             Port::new(&wire.profile, seed, host_of(wire.from), host_of(wire.to))
         };
         let ports = self.links.iter().map(port).collect();
         let sites = || self.hosts.iter().map(|node| &self.nodes[*node as usize]);
         let jitter = |node: &Node| {
-            let stream = || seed.stream(&format!("jitter/{}", node.name));
+            let stream = || seed.stream(&["jitter/", &node.name].concat());
             (node.jitter > Span::ZERO).then(|| Box::new(Jitter::new(node.jitter, stream())))
         };
         let jitters = sites().map(jitter).collect();
         let hosts = sites().zip(0..).map(|(node, id)| {
-            let seed = seed.stream(&format!("host/{}", node.name));
+            let seed = seed.stream(&["host/", &node.name].concat());
             make(Site { id: HostId(id), name: &node.name, seed })
         });
         Ok(Sim::new(Net::new(ports, self.hops.clone(), jitters), hosts.collect()))
     }
 
     fn node(&mut self, name: &str, host: Option<HostId>) -> Result<u32, TopologyError> {
-        if self.node_by_name.contains_key(name) {
-            return Err(TopologyError::DuplicateNode(name.into()));
-        }
         let node = index(self.nodes.len())?;
-        self.node_by_name.insert(name.into(), node);
-        self.nodes.push(Node { name: name.into(), host, jitter: Span::ZERO, out: Vec::new(), home: Vec::new() });
+        let name: Arc<str> = name.into();
+        match self.node_by_name.entry(Arc::clone(&name)) {
+            Entry::Occupied(_) => return Err(TopologyError::DuplicateNode(name.to_string())),
+            Entry::Vacant(free) => free.insert(node),
+        };
+        self.nodes.push(Node { name, host, jitter: Span::ZERO, out: Vec::new(), home: Vec::new() });
         Ok(node)
     }
 
@@ -376,7 +392,7 @@ impl Topology {
     }
 
     fn name_of(&self, node: u32) -> String {
-        self.nodes[node as usize].name.clone()
+        self.nodes[node as usize].name.to_string()
     }
 
     fn add_route(&mut self, path: &[u32]) -> Result<Route, TopologyError> {
@@ -391,8 +407,8 @@ fn index(n: usize) -> Result<u32, TopologyError> {
 }
 
 /// The name that looks most like it, if one does.
-fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a String>) -> Option<String> {
-    let likeness = |other: &String| strsim::jaro_winkler(name, other);
+fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a Arc<str>>) -> Option<String> {
+    let likeness = |other: &str| strsim::jaro_winkler(name, other);
     let best = names.map(|other| (likeness(other), other)).max_by(|a, b| a.0.total_cmp(&b.0));
-    best.filter(|(likeness, _)| *likeness > 0.7).map(|(_, other)| other.clone())
+    best.filter(|(likeness, _)| *likeness > 0.7).map(|(_, other)| other.to_string())
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use units::{Rate, Span, Time};
 
 use crate::build::Built;
-use crate::file::{FlowSpec, Scenario, Transport, Window};
+use crate::file::{FlowSpec, LinkSpec, Scenario, Transport, Window};
 use crate::host::{Agent, Request};
 use crate::run::{received, receiver, sender, sender_counts, sender_state};
 
@@ -202,8 +202,11 @@ impl Books {
         drop(built);
         let each = scenario.flows.len() * FLOW_MEASURES + scenario.links.len() * LINK_MEASURES;
         let mut measures = Vec::with_capacity(self.windows.len() * each);
+        let direction = |link: &LinkSpec, way: &str| [&link.name, "/", way].concat().into();
+        let links: Vec<[Arc<str>; 2]> =
+            scenario.links.iter().map(|link| ["up", "down"].map(|way| direction(link, way))).collect();
         for book in self.windows {
-            book.close(scenario, &heard, &mut measures);
+            book.close(scenario, &links, &heard, &mut measures);
         }
         measures
     }
@@ -262,7 +265,7 @@ impl Book {
         }
     }
 
-    fn close(&self, scenario: &Scenario, heard: &[Heard], measures: &mut Vec<Measure>) {
+    fn close(&self, scenario: &Scenario, links: &[[Arc<str>; 2]], heard: &[Heard], measures: &mut Vec<Measure>) {
         let seconds = (self.window.to - self.window.from).as_secs_f64();
         let window: Arc<str> = self.window.name.as_str().into();
         let mut put = |scope, of: &Arc<str>, name: &'static str, value: f64| {
@@ -271,19 +274,19 @@ impl Book {
         };
         let goodput = |book: &FlowBook| book.received.gained() * 8.0 / 1e6 / seconds;
         for (((flow, book), sums), heard) in scenario.flows.iter().zip(&self.flows).zip(&self.sums).zip(heard) {
-            let of: Arc<str> = flow.name.as_str().into();
-            put("flow", &of, "goodput", goodput(book));
+            let of = &flow.name;
+            put("flow", of, "goodput", goodput(book));
             match heard {
                 Heard::Requests(done) => {
-                    put("flow", &of, "window", sums.0 / self.looks);
-                    put("flow", &of, "rtt", sums.1 / self.looks * 1e3);
-                    put("flow", &of, "retransmissions", book.retransmitted.gained());
-                    put("flow", &of, "timeouts", book.timeouts.gained());
+                    put("flow", of, "window", sums.0 / self.looks);
+                    put("flow", of, "rtt", sums.1 / self.looks * 1e3);
+                    put("flow", of, "retransmissions", book.retransmitted.gained());
+                    put("flow", of, "timeouts", book.timeouts.gained());
                     requests(&self.window, done, |name, value| {
-                        put("flow", &of, name, value);
+                        put("flow", of, name, value);
                     });
                 }
-                Heard::Delay(Some(delay)) => put("flow", &of, "delay", delay.as_secs_f64() * 1e3),
+                Heard::Delay(Some(delay)) => put("flow", of, "delay", delay.as_secs_f64() * 1e3),
                 Heard::Delay(None) => {}
             }
         }
@@ -293,34 +296,32 @@ impl Book {
                 put("subflow", &of, "bottleneck", f64::from(*bottleneck));
             }
         }
-        let mut groups: Vec<&str> = scenario.flows.iter().map(|flow| flow.group.as_str()).collect();
+        let mut groups: Vec<&Arc<str>> = scenario.flows.iter().map(|flow| &flow.group).collect();
         groups.dedup();
         let named = || scenario.flows.iter().zip(&self.flows);
         for group in groups {
             let goodputs: Vec<f64> =
-                named().filter(|(flow, _)| flow.group == group).map(|(_, book)| goodput(book)).collect();
-            let of: Arc<str> = group.into();
-            put("group", &of, "goodput", goodputs.iter().sum());
-            put("group", &of, "jain", jain(&goodputs));
+                named().filter(|(flow, _)| flow.group == *group).map(|(_, book)| goodput(book)).collect();
+            put("group", group, "goodput", goodputs.iter().sum());
+            put("group", group, "jain", jain(&goodputs));
         }
         let goodputs: Vec<f64> = self.flows.iter().map(goodput).collect();
         let of: Arc<str> = "".into();
         put("all", &of, "goodput", goodputs.iter().sum());
         put("all", &of, "jain", jain(&goodputs));
         let pairs = self.links.chunks_exact(2).zip(self.queues.chunks_exact(2));
-        for (link, (books, queues)) in scenario.links.iter().zip(pairs) {
-            let directions = [("up", &link.up), ("down", &link.down)];
-            for (((direction, profile), book), queue) in directions.into_iter().zip(books).zip(queues) {
-                let of: Arc<str> = format!("{}/{direction}", link.name).into();
+        for ((link, names), (books, queues)) in scenario.links.iter().zip(links).zip(pairs) {
+            let directions = names.iter().zip([&link.up, &link.down]);
+            for (((of, profile), book), queue) in directions.zip(books).zip(queues) {
                 let throughput = book.delivered.gained() * 8.0 / 1e6 / seconds;
-                put("link", &of, "throughput", throughput);
+                put("link", of, "throughput", throughput);
                 if profile.rate.base > Rate::ZERO {
-                    put("link", &of, "utilisation", throughput * 1e6 / profile.rate.base.as_f64());
+                    put("link", of, "utilisation", throughput * 1e6 / profile.rate.base.as_f64());
                 }
-                put("link", &of, "queue", queue / self.looks);
-                put("link", &of, "drops", book.drops.gained());
-                put("link", &of, "marks", book.marks.gained());
-                put("link", &of, "losses", book.losses.gained());
+                put("link", of, "queue", queue / self.looks);
+                put("link", of, "drops", book.drops.gained());
+                put("link", of, "marks", book.marks.gained());
+                put("link", of, "losses", book.losses.gained());
             }
         }
     }
@@ -349,7 +350,7 @@ fn jain(values: &[f64]) -> f64 {
 
 /// Payload of a full packet.
 pub(crate) fn packet_size(flow: &FlowSpec) -> f64 {
-    match &flow.transport {
+    match &*flow.transport {
         Transport::Tcp(spec) => spec.config.mss.as_f64(),
         Transport::Ptcp(spec) => spec.config.max_datagram.as_f64(),
         Transport::Sockets(spec) => spec.config.mss.as_f64(),
