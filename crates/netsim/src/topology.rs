@@ -45,8 +45,16 @@ pub struct Site<'a> {
     pub id: HostId,
     /// Its name.
     pub name: &'a str,
+    /// The run's seed.
+    run: Seed,
+}
+
+impl Site<'_> {
     /// The seed of its random stream, `host/NAME` of the run's.
-    pub seed: Seed,
+    #[must_use]
+    pub fn seed(&self) -> Seed {
+        self.run.stream(&["host/", self.name].concat())
+    }
 }
 
 /// What is wrong with a topology. All of these are for whoever wrote it.
@@ -180,9 +188,9 @@ impl Topology {
     ///
     /// # Errors
     /// If a node has that name.
-    pub fn host(&mut self, name: &str) -> Result<HostId, TopologyError> {
+    pub fn host(&mut self, name: impl Into<Arc<str>>) -> Result<HostId, TopologyError> {
         let id = HostId(index(self.hosts.len())?);
-        let node = self.node(name, Some(id))?;
+        let node = self.node(name.into(), Some(id))?;
         self.hosts.push(node);
         Ok(id)
     }
@@ -191,8 +199,8 @@ impl Topology {
     ///
     /// # Errors
     /// If a node has that name.
-    pub fn router(&mut self, name: &str) -> Result<(), TopologyError> {
-        self.node(name, None).map(|_| ())
+    pub fn router(&mut self, name: impl Into<Arc<str>>) -> Result<(), TopologyError> {
+        self.node(name.into(), None).map(|_| ())
     }
 
     /// Adds one direction of a link between two nodes.
@@ -201,16 +209,15 @@ impl Topology {
     /// If a link has that name, or a node does not exist.
     pub fn link(
         &mut self,
-        name: &str,
+        name: impl Into<Arc<str>>,
         from: &str,
         to: &str,
         profile: impl Into<Arc<Profile>>,
     ) -> Result<LinkId, TopologyError> {
-        let profile = profile.into();
+        let (name, profile) = (name.into(), profile.into());
         let user = || format!("the link '{name}'");
         let (from, to) = (self.find(from, user)?, self.find(to, user)?);
         let link = index(self.links.len())?;
-        let name: Arc<str> = name.into();
         match self.link_by_name.entry(Arc::clone(&name)) {
             Entry::Occupied(_) => return Err(TopologyError::DuplicateLink(name.to_string())),
             Entry::Vacant(free) => free.insert(link),
@@ -239,8 +246,8 @@ impl Topology {
         profile: &Profile,
     ) -> Result<(LinkId, LinkId), TopologyError> {
         let profile = Arc::new(profile.clone());
-        let up = self.link(&format!("{name}/up"), from, to, Arc::clone(&profile))?;
-        let down = self.link(&format!("{name}/down"), to, from, profile)?;
+        let up = self.link(format!("{name}/up"), from, to, Arc::clone(&profile))?;
+        let down = self.link(format!("{name}/down"), to, from, profile)?;
         Ok((up, down))
     }
 
@@ -359,16 +366,12 @@ impl Topology {
             (node.jitter > Span::ZERO).then(|| Box::new(Jitter::new(node.jitter, stream())))
         };
         let jitters = sites().map(jitter).collect();
-        let hosts = sites().zip(0..).map(|(node, id)| {
-            let seed = seed.stream(&["host/", &node.name].concat());
-            make(Site { id: HostId(id), name: &node.name, seed })
-        });
+        let hosts = sites().zip(0..).map(|(node, id)| make(Site { id: HostId(id), name: &node.name, run: seed }));
         Ok(Sim::new(Net::new(ports, self.hops.clone(), jitters), hosts.collect()))
     }
 
-    fn node(&mut self, name: &str, host: Option<HostId>) -> Result<u32, TopologyError> {
+    fn node(&mut self, name: Arc<str>, host: Option<HostId>) -> Result<u32, TopologyError> {
         let node = index(self.nodes.len())?;
-        let name: Arc<str> = name.into();
         match self.node_by_name.entry(Arc::clone(&name)) {
             Entry::Occupied(_) => return Err(TopologyError::DuplicateNode(name.to_string())),
             Entry::Vacant(free) => free.insert(node),

@@ -9,11 +9,12 @@ use policy::cc::{Controller, Reno, Uncoupled};
 use policy::sched::packet;
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
+use smallvec::SmallVec;
 use tcp::Endpoint;
 use units::{Bytes, Seed, Span, SubflowId, Time};
 
 use crate::draw;
-use crate::file::{FlowSpec, LinkSpec, PtcpSpec, Scenario, SocketsSpec, Source, Start, TcpSpec, Transport, one_of};
+use crate::file::{FlowSpec, PtcpSpec, Scenario, SocketsSpec, Source, Start, TcpSpec, Transport, one_of};
 use crate::host::{
     Agent, Connection, Feed, Node, Reader, Socket, Sockets, Striped, Striping, Subflow, UdpSink, UdpSource, Writer,
 };
@@ -50,7 +51,7 @@ pub struct Ends {
 #[derive(Debug, Default)]
 struct Draft {
     agents: Vec<Agent>,
-    ends: Vec<(u32, u32, u32)>,
+    ends: SmallVec<[(u32, u32, u32); 1]>,
 }
 
 impl Draft {
@@ -84,16 +85,17 @@ impl Scenario {
                 continue;
             }
             if hosts.contains(&**node) {
-                topology.host(node)?;
+                topology.host(Arc::clone(node))?;
             } else {
-                topology.router(node)?;
+                topology.router(Arc::clone(node))?;
             }
         }
         let mut drafts: Vec<Draft> = hosts.iter().map(|_| Draft::default()).collect();
         let mut links = Vec::with_capacity(self.links.len());
-        for LinkSpec { name, between: [a, b], up, down } in &self.links {
-            let up = topology.link(&[name, "/up"].concat(), a, b, Arc::clone(up))?;
-            let down = topology.link(&[name, "/down"].concat(), b, a, Arc::clone(down))?;
+        for link in &self.links {
+            let ([up, down], [a, b]) = (&link.directions, &link.between);
+            let up = topology.link(Arc::clone(up), a, b, Arc::clone(&link.up))?;
+            let down = topology.link(Arc::clone(down), b, a, Arc::clone(&link.down))?;
             links.push((up, down));
         }
         let slowest = self.slowest_packet();

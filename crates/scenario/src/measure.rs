@@ -5,7 +5,7 @@ use std::sync::Arc;
 use units::{Rate, Span, Time};
 
 use crate::build::Built;
-use crate::file::{FlowSpec, LinkSpec, Scenario, Transport, Window};
+use crate::file::{FlowSpec, Scenario, Transport, Window};
 use crate::host::{Agent, Request};
 use crate::run::{received, receiver, sender, sender_counts, sender_state};
 
@@ -202,11 +202,8 @@ impl Books {
         drop(built);
         let each = scenario.flows.len() * FLOW_MEASURES + scenario.links.len() * LINK_MEASURES;
         let mut measures = Vec::with_capacity(self.windows.len() * each);
-        let direction = |link: &LinkSpec, way: &str| [&link.name, "/", way].concat().into();
-        let links: Vec<[Arc<str>; 2]> =
-            scenario.links.iter().map(|link| ["up", "down"].map(|way| direction(link, way))).collect();
         for book in self.windows {
-            book.close(scenario, &links, &heard, &mut measures);
+            book.close(scenario, &heard, &mut measures);
         }
         measures
     }
@@ -265,7 +262,7 @@ impl Book {
         }
     }
 
-    fn close(&self, scenario: &Scenario, links: &[[Arc<str>; 2]], heard: &[Heard], measures: &mut Vec<Measure>) {
+    fn close(&self, scenario: &Scenario, heard: &[Heard], measures: &mut Vec<Measure>) {
         let seconds = (self.window.to - self.window.from).as_secs_f64();
         let window: Arc<str> = self.window.name.as_str().into();
         let mut put = |scope, of: &Arc<str>, name: &'static str, value: f64| {
@@ -310,8 +307,8 @@ impl Book {
         put("all", &of, "goodput", goodputs.iter().sum());
         put("all", &of, "jain", jain(&goodputs));
         let pairs = self.links.chunks_exact(2).zip(self.queues.chunks_exact(2));
-        for ((link, names), (books, queues)) in scenario.links.iter().zip(links).zip(pairs) {
-            let directions = names.iter().zip([&link.up, &link.down]);
+        for (link, (books, queues)) in scenario.links.iter().zip(pairs) {
+            let directions = link.directions.iter().zip([&link.up, &link.down]);
             for (((of, profile), book), queue) in directions.zip(books).zip(queues) {
                 let throughput = book.delivered.gained() * 8.0 / 1e6 / seconds;
                 put("link", of, "throughput", throughput);

@@ -206,7 +206,8 @@ pub fn summary(plan: &Plan, results: &[Vec<Measure>]) -> Table {
         let point = &plan.jobs()[start].point;
         let runs = plan.jobs()[start..].iter().take_while(|job| job.point == *point).count();
         let steady = || results[start..start + runs].iter().flatten().filter(|m| &*m.window == "steady");
-        let loads = steady().filter(|m| m.scope() == "link" && m.name() == "utilisation" && m.value > BUSY);
+        let is_load = |m: &&Measure| m.scope() == "link" && m.name() == "utilisation";
+        let loads = steady().filter(|m| m.value > BUSY).filter(is_load);
         let busy: BTreeSet<&str> = loads.map(|m| &*m.of).collect();
         let mut samples: BTreeMap<usize, (Place<'_>, Vec<f64>)> = BTreeMap::new();
         let mut order: BTreeMap<Place<'_>, usize> = BTreeMap::new();

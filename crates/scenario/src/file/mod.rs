@@ -54,14 +54,24 @@ pub struct Window {
 /// A link between two nodes.
 #[derive(Clone, Debug)]
 pub struct LinkSpec {
-    /// Its name; its directions are `NAME/up`, from the first node to the second, and `NAME/down`.
+    /// Its name.
     pub name: Arc<str>,
+    /// The names of its directions: `NAME/up`, from the first node to the second, and `NAME/down`.
+    pub directions: [Arc<str>; 2],
     /// Which nodes; all that names a node shares its name.
     pub between: [Arc<str>; 2],
     /// From the first to the second.
     pub up: Arc<Profile>,
     /// Back.
     pub down: Arc<Profile>,
+}
+
+impl LinkSpec {
+    /// A link of this name.
+    fn new(name: Arc<str>, between: [Arc<str>; 2], up: Arc<Profile>, down: Arc<Profile>) -> LinkSpec {
+        let directions = ["/up", "/down"].map(|direction| [&name, direction].concat().into());
+        LinkSpec { name, directions, between, up, down }
+    }
 }
 
 /// Somebody who sends to somebody.

@@ -27,12 +27,9 @@ pub(super) fn links(value: &Value<'_>) -> Result<Vec<LinkSpec>> {
             return Err(value.error(Problem::Sense(refusal)));
         }
         let is_reachable = link.unreachable.is_none();
-        links.push(LinkSpec {
-            name: link.name.as_str().into(),
-            between: between.clone(),
-            up: profile(value, &link.up, is_reachable)?.into(),
-            down: profile(value, &link.down, is_reachable)?.into(),
-        });
+        let up = profile(value, &link.up, is_reachable)?;
+        let down = profile(value, &link.down, is_reachable)?;
+        links.push(LinkSpec::new(link.name.as_str().into(), between.clone(), up.into(), down.into()));
     }
     Ok(links)
 }

@@ -145,7 +145,7 @@ fn links(list: &Value<'_>, seed: Seed, links: &mut Vec<LinkSpec>, nodes: &mut Ha
             if ends[0] == ends[1] {
                 return Err(between.error(Problem::Sense("leads back to where it begins")));
             }
-            links.push(LinkSpec { name: name_now, between: ends.map(|name| node(name, nodes)), up, down });
+            links.push(LinkSpec::new(name_now, ends.map(|name| node(name, nodes)), up, down));
         }
     }
     if links.is_empty() {
