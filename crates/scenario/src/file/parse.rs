@@ -1,6 +1,7 @@
 //! From TOML to a [`Scenario`]: everything but the flows.
 
 use std::collections::HashSet;
+use std::fmt::Write;
 use std::sync::Arc;
 
 use link::Profile;
@@ -33,6 +34,8 @@ pub(super) const TOP_KEYS: &[&str] = &[
 const MTU: u32 = 65_535;
 /// More would be a typo: the agenda has room for 16 million links and hosts.
 const MOST: u64 = 1_000_000;
+/// How many digits its numbers have at most.
+const DIGITS: usize = 7;
 
 /// All of them are in memory at once.
 const MOST_COMBINATIONS: usize = 100_000;
@@ -212,12 +215,24 @@ impl Numbered {
     }
 
     pub(super) fn name(&self, number: u32) -> Arc<str> {
-        self.pattern.replace('*', &number.to_string()).into()
+        filled(&self.pattern, number).into()
     }
 
     pub(super) fn group(&self) -> Arc<str> {
         self.pattern.replace('*', "").into()
     }
+}
+
+/// The text with the number in the place of each `*`.
+fn filled(text: &str, number: u32) -> String {
+    let mut filled = String::with_capacity(text.len() + DIGITS);
+    for (place, part) in text.split('*').enumerate() {
+        if place > 0 {
+            write!(filled, "{number}").expect("memory takes all that is written");
+        }
+        filled.push_str(part);
+    }
+    filled
 }
 
 /// A node's or a link's name, with the number in the place of a `*`.
@@ -229,7 +244,7 @@ pub(super) fn numbered(value: &Value<'_>, number: u32) -> Result<String> {
     if text.contains('*') && number == 0 {
         return Err(value.error(Problem::Sense("has a '*', and the entry's own name has none")));
     }
-    Ok(text.replace('*', &number.to_string()))
+    Ok(filled(text, number))
 }
 
 pub(super) fn count(value: &Value<'_>) -> Result<u32> {
