@@ -54,7 +54,7 @@ fn is_slow(link: &LinkSpec) -> bool {
 
 /// Whether few packets are sent within [`BRIEF`].
 fn is_calm(flow: &FlowSpec) -> bool {
-    match &flow.transport {
+    match &*flow.transport {
         Transport::Tcp(TcpSpec { config, .. }) | Transport::Sockets(SocketsSpec { config, .. }) => {
             config.mss >= Bytes(100) && config.initial_window <= Bytes(100_000)
         }

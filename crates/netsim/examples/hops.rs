@@ -90,8 +90,8 @@ fn dumbbell(senders: u64) -> Result<Sim<Segment, End>, TopologyError> {
     let mut routes = Vec::new();
     for n in 0..senders {
         let (sender, receiver) = (format!("sender {n}"), format!("receiver {n}"));
-        net.host(&sender)?;
-        net.host(&receiver)?;
+        net.host(sender.as_str())?;
+        net.host(receiver.as_str())?;
         net.duplex(&format!("sender {n}"), &sender, "left", &access)?;
         net.duplex(&format!("receiver {n}"), "right", &receiver, &access)?;
         routes.push((net.route(&sender, &receiver)?, net.route(&receiver, &sender)?));

@@ -84,15 +84,16 @@ pub(crate) struct Port<P>(Way<P>);
 const _: () = assert!(size_of::<Port<[u8; 64]>>() == 64, "a port is a line");
 
 impl<P: Packet> Port<P> {
-    pub(crate) fn new(prepared: &Prepared, seed: Seed) -> Port<P> {
+    /// `seed` is asked for only if the link draws something at random.
+    pub(crate) fn new(prepared: &Prepared, seed: impl Fn() -> Seed) -> Port<P> {
         if let Some(link) = PooledLink::new(prepared) {
             return Port(Way::Plain(link));
         }
-        let faithful = Link::new(prepared.clone(), seed);
+        let faithful = Link::new(prepared.clone(), seed());
         let line = if faithful.keeps_what_it_takes() {
             Line::Faithful(faithful)
         } else {
-            Line::Lossy(Link::new(prepared.clone(), seed))
+            Line::Lossy(Link::new(prepared.clone(), seed()))
         };
         Port(Way::Other(Box::new(Other { line, armed: END })))
     }

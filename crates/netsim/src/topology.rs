@@ -1,6 +1,8 @@
 //! Which hosts, routers and links there are.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
 
 use link::{Prepared, Profile};
 use thiserror::Error;
@@ -43,8 +45,16 @@ pub struct Site<'a> {
     pub id: HostId,
     /// Its name.
     pub name: &'a str,
+    /// The run's seed.
+    run: Seed,
+}
+
+impl Site<'_> {
     /// The seed of its random stream, `host/NAME` of the run's.
-    pub seed: Seed,
+    #[must_use]
+    pub fn seed(&self) -> Seed {
+        self.run.stream(&["host/", self.name].concat())
+    }
 }
 
 /// What is wrong with a topology. All of these are for whoever wrote it.
@@ -128,8 +138,8 @@ pub struct Topology {
     links: Vec<Wire>,
     /// The nodes that are hosts.
     hosts: Vec<u32>,
-    node_by_name: HashMap<String, u32>,
-    link_by_name: HashMap<String, u32>,
+    node_by_name: HashMap<Arc<str>, u32>,
+    link_by_name: HashMap<Arc<str>, u32>,
     /// The links of all routes, one route behind the other.
     hops: Vec<u32>,
     search: Search,
@@ -137,7 +147,7 @@ pub struct Topology {
 
 #[derive(Clone, Debug)]
 struct Node {
-    name: String,
+    name: Arc<str>,
     host: Option<HostId>,
     jitter: Span,
     /// The links from here to routers, in the order in which they were added.
@@ -148,7 +158,7 @@ struct Node {
 
 #[derive(Clone, Debug)]
 struct Wire {
-    name: String,
+    name: Arc<str>,
     from: u32,
     to: u32,
     prepared: Prepared,
@@ -161,13 +171,26 @@ impl Topology {
         Topology::default()
     }
 
+    /// Nothing yet, with room for so many nodes, and for so many links, each direction counted.
+    #[must_use]
+    pub fn with_capacity(nodes: usize, links: usize) -> Topology {
+        Topology {
+            nodes: Vec::with_capacity(nodes),
+            links: Vec::with_capacity(links),
+            hosts: Vec::with_capacity(nodes),
+            node_by_name: HashMap::with_capacity(nodes),
+            link_by_name: HashMap::with_capacity(links),
+            ..Topology::default()
+        }
+    }
+
     /// Adds a host: something that sends and receives, and does not forward.
     ///
     /// # Errors
     /// If a node has that name.
-    pub fn host(&mut self, name: &str) -> Result<HostId, TopologyError> {
+    pub fn host(&mut self, name: impl Into<Arc<str>>) -> Result<HostId, TopologyError> {
         let id = HostId(index(self.hosts.len())?);
-        let node = self.node(name, Some(id))?;
+        let node = self.node(name.into(), Some(id))?;
         self.hosts.push(node);
         Ok(id)
     }
@@ -176,8 +199,8 @@ impl Topology {
     ///
     /// # Errors
     /// If a node has that name.
-    pub fn router(&mut self, name: &str) -> Result<(), TopologyError> {
-        self.node(name, None).map(|_| ())
+    pub fn router(&mut self, name: impl Into<Arc<str>>) -> Result<(), TopologyError> {
+        self.node(name.into(), None).map(|_| ())
     }
 
     /// Adds one direction of a link between two nodes. Links that are alike can share a [`Prepared`] profile.
@@ -186,19 +209,19 @@ impl Topology {
     /// If a link has that name, or a node does not exist.
     pub fn link(
         &mut self,
-        name: &str,
+        name: impl Into<Arc<str>>,
         from: &str,
         to: &str,
         profile: impl Into<Prepared>,
     ) -> Result<LinkId, TopologyError> {
-        let prepared = profile.into();
+        let (name, prepared) = (name.into(), profile.into());
         let user = || format!("the link '{name}'");
         let (from, to) = (self.find(from, user)?, self.find(to, user)?);
-        if self.link_by_name.contains_key(name) {
-            return Err(TopologyError::DuplicateLink(name.into()));
-        }
         let link = index(self.links.len())?;
-        self.link_by_name.insert(name.into(), link);
+        match self.link_by_name.entry(Arc::clone(&name)) {
+            Entry::Occupied(_) => return Err(TopologyError::DuplicateLink(name.to_string())),
+            Entry::Vacant(free) => free.insert(link),
+        };
         let edge = Edge { link, to, delay: prepared.profile().delay };
         // Apart, since a search looks at one host's only, and a router may have thousands.
         let end = &mut self.nodes[to as usize];
@@ -207,7 +230,7 @@ impl Topology {
         } else {
             self.nodes[from as usize].out.push(edge);
         }
-        self.links.push(Wire { name: name.into(), from, to, prepared });
+        self.links.push(Wire { name, from, to, prepared });
         Ok(LinkId(link))
     }
 
@@ -223,8 +246,8 @@ impl Topology {
         profile: &Profile,
     ) -> Result<(LinkId, LinkId), TopologyError> {
         let prepared = Prepared::from(profile.clone());
-        let up = self.link(&format!("{name}/up"), from, to, prepared.clone())?;
-        let down = self.link(&format!("{name}/down"), to, from, prepared)?;
+        let up = self.link(format!("{name}/up"), from, to, prepared.clone())?;
+        let down = self.link(format!("{name}/down"), to, from, prepared)?;
         Ok((up, down))
     }
 
@@ -332,30 +355,27 @@ impl Topology {
             return Err(TopologyError::TooLarge(self.links.len() + self.hosts.len()));
         }
         let port = |wire: &Wire| {
-            let seed = seed.stream(&format!("link/{}", wire.name));
+            let seed = || seed.stream(&["link/", &wire.name].concat());
             Port::new(&wire.prepared, seed)
         };
         let ports = self.links.iter().map(port).collect();
         let sites = || self.hosts.iter().map(|node| &self.nodes[*node as usize]);
         let jitter = |node: &Node| {
-            let stream = || seed.stream(&format!("jitter/{}", node.name));
+            let stream = || seed.stream(&["jitter/", &node.name].concat());
             (node.jitter > Span::ZERO).then(|| Box::new(Jitter::new(node.jitter, stream())))
         };
         let jitters = sites().map(jitter).collect();
-        let hosts = sites().zip(0..).map(|(node, id)| {
-            let seed = seed.stream(&format!("host/{}", node.name));
-            make(Site { id: HostId(id), name: &node.name, seed })
-        });
+        let hosts = sites().zip(0..).map(|(node, id)| make(Site { id: HostId(id), name: &node.name, run: seed }));
         Ok(Sim::new(Net::new(ports, self.hops.clone(), jitters), hosts.collect()))
     }
 
-    fn node(&mut self, name: &str, host: Option<HostId>) -> Result<u32, TopologyError> {
-        if self.node_by_name.contains_key(name) {
-            return Err(TopologyError::DuplicateNode(name.into()));
-        }
+    fn node(&mut self, name: Arc<str>, host: Option<HostId>) -> Result<u32, TopologyError> {
         let node = index(self.nodes.len())?;
-        self.node_by_name.insert(name.into(), node);
-        self.nodes.push(Node { name: name.into(), host, jitter: Span::ZERO, out: Vec::new(), home: Vec::new() });
+        match self.node_by_name.entry(Arc::clone(&name)) {
+            Entry::Occupied(_) => return Err(TopologyError::DuplicateNode(name.to_string())),
+            Entry::Vacant(free) => free.insert(node),
+        };
+        self.nodes.push(Node { name, host, jitter: Span::ZERO, out: Vec::new(), home: Vec::new() });
         Ok(node)
     }
 
@@ -374,7 +394,7 @@ impl Topology {
     }
 
     fn name_of(&self, node: u32) -> String {
-        self.nodes[node as usize].name.clone()
+        self.nodes[node as usize].name.to_string()
     }
 
     /// `path` leads from host to host.
@@ -393,8 +413,8 @@ fn index(n: usize) -> Result<u32, TopologyError> {
 }
 
 /// The name that looks most like it, if one does.
-fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a String>) -> Option<String> {
-    let likeness = |other: &String| strsim::jaro_winkler(name, other);
+fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a Arc<str>>) -> Option<String> {
+    let likeness = |other: &str| strsim::jaro_winkler(name, other);
     let best = names.map(|other| (likeness(other), other)).max_by(|a, b| a.0.total_cmp(&b.0));
-    best.filter(|(likeness, _)| *likeness > 0.7).map(|(_, other)| other.clone())
+    best.filter(|(likeness, _)| *likeness > 0.7).map(|(_, other)| other.to_string())
 }

@@ -37,8 +37,8 @@ fn crowd(pairs: u64, seed: Seed) -> Sim<Numbered, Planned> {
     let mut plans = Vec::new();
     for n in 0..pairs {
         let (near, far) = (format!("near {n}"), format!("far {n}"));
-        let host = net.host(&near).unwrap();
-        net.host(&far).unwrap();
+        let host = net.host(near.as_str()).unwrap();
+        net.host(far.as_str()).unwrap();
         net.duplex(&near, &near, "left", &clean).unwrap();
         net.duplex(&far, "right", &far, &clean).unwrap();
         let (there, back) = (net.route(&near, &far).unwrap(), net.route(&far, &near).unwrap());
@@ -132,11 +132,11 @@ fn each_host_has_a_seed_of_its_own() {
     let seeds = |names: &[&str]| {
         let mut net = Topology::new();
         for name in names {
-            net.host(name).unwrap();
+            net.host(*name).unwrap();
         }
         let mut seeds = Vec::new();
         net.build(Seed(1), |site| {
-            seeds.push((site.name.to_string(), site.seed));
+            seeds.push((site.name.to_string(), site.seed()));
             Planned::default()
         })
         .unwrap();
@@ -177,8 +177,8 @@ proptest! {
         let mut plans = Vec::new();
         for n in 0..pairs {
             let (near, far) = (format!("near {n}"), format!("far {n}"));
-            let host = net.host(&near).unwrap();
-            net.host(&far).unwrap();
+            let host = net.host(near.as_str()).unwrap();
+            net.host(far.as_str()).unwrap();
             net.duplex(&near, &near, "left", &Profile::new(Rate::mbit(100), Span::from_millis(1))).unwrap();
             net.duplex(&far, "right", &far, &Profile::new(Rate::mbit(100), Span::from_millis(1))).unwrap();
             let (there, back) = (net.route(&near, &far).unwrap(), net.route(&far, &near).unwrap());

@@ -56,8 +56,8 @@ fn simultaneous(order: &[u64]) -> Vec<u64> {
     let mut plans = Vec::new();
     for n in order {
         let name = format!("host {n}");
-        let host = net.host(&name).unwrap();
-        net.link(&name, &name, "sink", wire(Rate::mbit(8), Span::ZERO)).unwrap();
+        let host = net.host(name.as_str()).unwrap();
+        net.link(name.as_str(), &name, "sink", wire(Rate::mbit(8), Span::ZERO)).unwrap();
         // A packet of 1000 bytes takes 1 ms; all arrive at 10 ms.
         let route = net.route(&name, "sink").unwrap();
         plans.push((host, vec![(ns((10 - n) * 1_000_000), route, packet(*n, n * 1_000))]));

@@ -1,6 +1,7 @@
 //! From a [`Scenario`] and a seed to a simulation.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::HashSet;
+use std::mem;
 use std::sync::Arc;
 
 use netsim::{HostId, LinkId, Route, Sim, Topology, TopologyError};
@@ -8,11 +9,12 @@ use policy::cc::{Controller, Reno, Uncoupled};
 use policy::sched::packet;
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
+use smallvec::SmallVec;
 use tcp::Endpoint;
 use units::{Bytes, Seed, Span, SubflowId, Time};
 
 use crate::draw;
-use crate::file::{FlowSpec, LinkSpec, PtcpSpec, Scenario, SocketsSpec, Source, Start, TcpSpec, Transport, one_of};
+use crate::file::{FlowSpec, PtcpSpec, Scenario, SocketsSpec, Source, Start, TcpSpec, Transport, one_of};
 use crate::host::{
     Agent, Connection, Feed, Node, Reader, Socket, Sockets, Striped, Striping, Subflow, UdpSink, UdpSource, Writer,
 };
@@ -49,7 +51,7 @@ pub struct Ends {
 #[derive(Debug, Default)]
 struct Draft {
     agents: Vec<Agent>,
-    ends: Vec<(u32, u32, u32)>,
+    ends: SmallVec<[(u32, u32, u32); 1]>,
 }
 
 impl Draft {
@@ -75,39 +77,40 @@ impl Scenario {
     /// # Panics
     /// Never: the file's reader checked what this relies on.
     pub fn build(&self, seed: Seed) -> Result<Built, TopologyError> {
-        let mut topology = Topology::new();
-        let hosts: BTreeSet<&String> = self.flows.iter().flat_map(|flow| [&flow.from, &flow.to]).collect();
-        let mut known = BTreeSet::new();
-        let mut drafts: BTreeMap<&str, (HostId, Draft)> = BTreeMap::new();
+        let hosts: HashSet<&str> = self.flows.iter().flat_map(|flow| [&*flow.from, &*flow.to]).collect();
+        let mut known: HashSet<&str> = HashSet::with_capacity(hosts.len());
+        let mut topology = Topology::with_capacity(hosts.len(), 2 * self.links.len());
         for node in self.links.iter().flat_map(|link| &link.between) {
             if !known.insert(node) {
                 continue;
             }
-            if hosts.contains(node) {
-                drafts.insert(node, (topology.host(node)?, Draft::default()));
+            if hosts.contains(&**node) {
+                topology.host(Arc::clone(node))?;
             } else {
-                topology.router(node)?;
+                topology.router(Arc::clone(node))?;
             }
         }
+        let mut drafts: Vec<Draft> = hosts.iter().map(|_| Draft::default()).collect();
         let mut links = Vec::with_capacity(self.links.len());
-        for LinkSpec { name, between: [a, b], up, down } in &self.links {
-            let up = topology.link(&format!("{name}/up"), a, b, up.clone())?;
-            let down = topology.link(&format!("{name}/down"), b, a, down.clone())?;
+        for link in &self.links {
+            let ([up, down], [a, b]) = (&link.directions, &link.between);
+            let up = topology.link(Arc::clone(up), a, b, link.up.clone())?;
+            let down = topology.link(Arc::clone(down), b, a, link.down.clone())?;
             links.push((up, down));
         }
         let slowest = self.slowest_packet();
         let mut flows = Vec::with_capacity(self.flows.len());
-        let mut connections = Vec::new();
+        let mut connections = Vec::with_capacity(self.flows.len());
         for (number, flow) in self.flows.iter().enumerate() {
             let first = index(connections.len());
-            let flow_seed = seed.stream(&format!("flow/{}", flow.name));
+            let flow_seed = seed.stream(&["flow/", &flow.name].concat());
             let jitter = flow.jitter.unwrap_or(slowest);
             let (ends, count) = self.add(flow, flow_seed, first, jitter, &mut topology, &mut drafts)?;
             connections.extend((0..count).map(|subflow| (number, subflow)));
             flows.push(ends);
         }
         let sim = topology.build(seed, |site| {
-            let (_, draft) = drafts.remove(site.name).expect("every host is an end of a flow");
+            let draft = mem::take(&mut drafts[site.id.index()]);
             Node::new(draft.agents, &draft.ends)
         })?;
         Ok(Built { sim, flows, links, connections })
@@ -121,7 +124,7 @@ impl Scenario {
         first: u32,
         jitter: Span,
         topology: &mut Topology,
-        drafts: &mut BTreeMap<&str, (HostId, Draft)>,
+        drafts: &mut [Draft],
     ) -> Result<(Ends, usize), TopologyError> {
         let start = match flow.start {
             Start::At(at) => Time::ZERO + at,
@@ -130,7 +133,7 @@ impl Scenario {
             }
         };
         let stop = flow.stop.map(|stop| Time::ZERO + stop);
-        let (sender, receiver, count) = match &flow.transport {
+        let (sender, receiver, count) = match &*flow.transport {
             Transport::Udp(spec) => {
                 let route = topology.route(&flow.from, &flow.to)?;
                 let source = UdpSource::new(*spec, route, first, start, stop, seed.stream("udp"));
@@ -156,12 +159,9 @@ impl Scenario {
             }
         };
         topology.jitter(&flow.from, jitter)?;
-        let mut place = |node: &str, agent: Agent| {
-            let (host, draft) = drafts.get_mut(node).expect("every flow's nodes are hosts");
-            (*host, draft.add(agent, first, count))
-        };
-        let ends = Ends { from: place(&flow.from, sender), to: place(&flow.to, receiver), start };
-        Ok((ends, count))
+        let mut place = |host: HostId, agent: Agent| (host, drafts[host.index()].add(agent, first, count));
+        let (from, to) = (topology.host_id(&flow.from)?, topology.host_id(&flow.to)?);
+        Ok((Ends { from: place(from, sender), to: place(to, receiver), start }, count))
     }
 
     /// A controller of this name, new.
@@ -196,8 +196,7 @@ impl Scenario {
 
     /// The link of this name, or any one of those that it stands for.
     fn drawn(&self, name: &str, rng: &mut Xoshiro256PlusPlus) -> String {
-        let links: Vec<&str> =
-            self.links.iter().map(|link| link.name.as_str()).filter(|link| one_of(name, link)).collect();
+        let links: Vec<&str> = self.links.iter().map(|link| &*link.name).filter(|link| one_of(name, link)).collect();
         if links.is_empty() {
             return name.to_owned();
         }
@@ -216,12 +215,12 @@ impl Scenario {
         let mut at = start;
         let mut names = Vec::with_capacity(links.len());
         for name in links {
-            let Some(link) = self.links.iter().find(|link| link.name == *name) else {
+            let Some(link) = self.links.iter().find(|link| *link.name == **name) else {
                 names.push(name.clone());
                 continue;
             };
             let [a, b] = &link.between;
-            let (direction, next) = if at == b { ("down", a) } else { ("up", b) };
+            let (direction, next) = if *at == **b { ("down", a) } else { ("up", b) };
             names.push(format!("{name}/{direction}"));
             at = next;
         }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use link::Prepared;
 use units::{Rate, Span, Time};
 
 use crate::build::Built;
@@ -271,19 +272,19 @@ impl Book {
         };
         let goodput = |book: &FlowBook| book.received.gained() * 8.0 / 1e6 / seconds;
         for (((flow, book), sums), heard) in scenario.flows.iter().zip(&self.flows).zip(&self.sums).zip(heard) {
-            let of: Arc<str> = flow.name.as_str().into();
-            put("flow", &of, "goodput", goodput(book));
+            let of = &flow.name;
+            put("flow", of, "goodput", goodput(book));
             match heard {
                 Heard::Requests(done) => {
-                    put("flow", &of, "window", sums.0 / self.looks);
-                    put("flow", &of, "rtt", sums.1 / self.looks * 1e3);
-                    put("flow", &of, "retransmissions", book.retransmitted.gained());
-                    put("flow", &of, "timeouts", book.timeouts.gained());
+                    put("flow", of, "window", sums.0 / self.looks);
+                    put("flow", of, "rtt", sums.1 / self.looks * 1e3);
+                    put("flow", of, "retransmissions", book.retransmitted.gained());
+                    put("flow", of, "timeouts", book.timeouts.gained());
                     requests(&self.window, done, |name, value| {
-                        put("flow", &of, name, value);
+                        put("flow", of, name, value);
                     });
                 }
-                Heard::Delay(Some(delay)) => put("flow", &of, "delay", delay.as_secs_f64() * 1e3),
+                Heard::Delay(Some(delay)) => put("flow", of, "delay", delay.as_secs_f64() * 1e3),
                 Heard::Delay(None) => {}
             }
         }
@@ -293,15 +294,14 @@ impl Book {
                 put("subflow", &of, "bottleneck", f64::from(*bottleneck));
             }
         }
-        let mut groups: Vec<&str> = scenario.flows.iter().map(|flow| flow.group.as_str()).collect();
+        let mut groups: Vec<&Arc<str>> = scenario.flows.iter().map(|flow| &flow.group).collect();
         groups.dedup();
         let named = || scenario.flows.iter().zip(&self.flows);
         for group in groups {
             let goodputs: Vec<f64> =
-                named().filter(|(flow, _)| flow.group == group).map(|(_, book)| goodput(book)).collect();
-            let of: Arc<str> = group.into();
-            put("group", &of, "goodput", goodputs.iter().sum());
-            put("group", &of, "jain", jain(&goodputs));
+                named().filter(|(flow, _)| flow.group == *group).map(|(_, book)| goodput(book)).collect();
+            put("group", group, "goodput", goodputs.iter().sum());
+            put("group", group, "jain", jain(&goodputs));
         }
         let goodputs: Vec<f64> = self.flows.iter().map(goodput).collect();
         let of: Arc<str> = "".into();
@@ -309,18 +309,17 @@ impl Book {
         put("all", &of, "jain", jain(&goodputs));
         let pairs = self.links.chunks_exact(2).zip(self.queues.chunks_exact(2));
         for (link, (books, queues)) in scenario.links.iter().zip(pairs) {
-            let directions = [("up", link.up.profile()), ("down", link.down.profile())];
-            for (((direction, profile), book), queue) in directions.into_iter().zip(books).zip(queues) {
-                let of: Arc<str> = format!("{}/{direction}", link.name).into();
+            let directions = link.directions.iter().zip([&link.up, &link.down].map(Prepared::profile));
+            for (((of, profile), book), queue) in directions.zip(books).zip(queues) {
                 let throughput = book.delivered.gained() * 8.0 / 1e6 / seconds;
-                put("link", &of, "throughput", throughput);
+                put("link", of, "throughput", throughput);
                 if profile.rate.base > Rate::ZERO {
-                    put("link", &of, "utilisation", throughput * 1e6 / profile.rate.base.as_f64());
+                    put("link", of, "utilisation", throughput * 1e6 / profile.rate.base.as_f64());
                 }
-                put("link", &of, "queue", queue / self.looks);
-                put("link", &of, "drops", book.drops.gained());
-                put("link", &of, "marks", book.marks.gained());
-                put("link", &of, "losses", book.losses.gained());
+                put("link", of, "queue", queue / self.looks);
+                put("link", of, "drops", book.drops.gained());
+                put("link", of, "marks", book.marks.gained());
+                put("link", of, "losses", book.losses.gained());
             }
         }
     }
@@ -349,7 +348,7 @@ fn jain(values: &[f64]) -> f64 {
 
 /// Payload of a full packet.
 pub(crate) fn packet_size(flow: &FlowSpec) -> f64 {
-    match &flow.transport {
+    match &*flow.transport {
         Transport::Tcp(spec) => spec.config.mss.as_f64(),
         Transport::Ptcp(spec) => spec.config.max_datagram.as_f64(),
         Transport::Sockets(spec) => spec.config.mss.as_f64(),

@@ -205,18 +205,16 @@ pub fn summary(plan: &Plan, results: &[Vec<Measure>]) -> Table {
     while start < plan.jobs().len() {
         let point = &plan.jobs()[start].point;
         let runs = plan.jobs()[start..].iter().take_while(|job| job.point == *point).count();
-        let steady = || results[start..start + runs].iter().flatten().filter(|m| &*m.window == "steady");
-        let loads = steady().filter(|m| m.scope() == "link" && m.name() == "utilisation" && m.value > BUSY);
+        // Of thousands of flows, none is shown.
+        let is_shown = |m: &&Measure| !matches!(m.scope(), "flow" | "subflow") && &*m.window == "steady";
+        let steady: Vec<&Measure> = results[start..start + runs].iter().flatten().filter(is_shown).collect();
+        let is_load = |m: &&&Measure| m.value > BUSY && m.scope() == "link" && m.name() == "utilisation";
+        let loads = steady.iter().filter(is_load);
         let busy: BTreeSet<&str> = loads.map(|m| &*m.of).collect();
         let mut samples: BTreeMap<usize, (Place<'_>, Vec<f64>)> = BTreeMap::new();
         let mut order: BTreeMap<Place<'_>, usize> = BTreeMap::new();
-        for m in steady() {
-            let is_shown = match m.scope() {
-                "flow" | "subflow" => false,
-                "link" => m.name() != "throughput" && busy.contains(&*m.of),
-                _ => true,
-            };
-            if is_shown {
+        for m in steady {
+            if m.scope() != "link" || m.name() != "throughput" && busy.contains(&*m.of) {
                 let place = (m.scope(), &*m.of, m.name(), m.unit());
                 let next = order.len();
                 let number = *order.entry(place).or_insert(next);

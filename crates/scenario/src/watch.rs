@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 
 use link::Outcome;
 use netsim::{Event, HostId, Trace};
@@ -101,7 +102,7 @@ fn address(host: HostId) -> Ipv4Addr {
 #[derive(Debug)]
 pub struct EventLog<W> {
     writer: W,
-    links: Vec<String>,
+    links: Vec<Arc<str>>,
     error: Option<io::Error>,
 }
 
@@ -112,8 +113,8 @@ impl<W: Write> EventLog<W> {
     /// If it cannot be written.
     pub fn new(mut writer: W, scenario: &Scenario) -> io::Result<EventLog<W>> {
         writeln!(writer, "time_s,event,at,flow_connection,bytes,seq,ack,flags")?;
-        let links = scenario.links.iter().flat_map(|link| ["up", "down"].map(|way| format!("{}/{way}", link.name)));
-        Ok(EventLog { writer, links: links.collect(), error: None })
+        let links = scenario.links.iter().flat_map(|link| &link.directions).cloned().collect();
+        Ok(EventLog { writer, links, error: None })
     }
 
     /// Ends it.
@@ -125,7 +126,7 @@ impl<W: Write> EventLog<W> {
     }
 
     fn write(&mut self, at: Time, event: Event<'_, Packet>) -> io::Result<()> {
-        let link = |id: netsim::LinkId| self.links[id.index()].clone();
+        let link = |id: netsim::LinkId| self.links[id.index()].to_string();
         let host = |id: HostId| format!("host{}", id.index());
         let (what, place, packet) = match event {
             Event::Sent { host: id, packet } => ("sent", host(id), packet),
@@ -191,10 +192,10 @@ pub fn figure(scenario: &Scenario, series: &Series, title: &str) -> Figure {
     }
     let mut queue = Panel::new(time(), Axis::new("queue", "packets"));
     for (link, data) in scenario.links.iter().zip(&series.queues) {
-        for (way, values) in ["up", "down"].into_iter().zip(data) {
+        for (name, values) in link.directions.iter().zip(data) {
             // A link where hardly anything ever waits is no curve.
             if values.iter().any(|packets| *packets > 2.0) {
-                queue = queue.series(curve(&format!("{}/{way}", link.name), values));
+                queue = queue.series(curve(name, values));
             }
         }
     }

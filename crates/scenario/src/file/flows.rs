@@ -3,7 +3,7 @@
 mod sockets;
 mod striped;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use link::config::Problem;
@@ -44,24 +44,37 @@ enum Kind {
     Udp,
 }
 
-pub(super) fn flows(list: &Value<'_>, links: &[LinkSpec], controllers: &Controllers) -> Result<Vec<FlowSpec>> {
+/// The flows over links that join these nodes.
+pub(super) fn flows(
+    list: &Value<'_>,
+    links: &[LinkSpec],
+    nodes: &HashSet<Arc<str>>,
+    controllers: &Controllers,
+) -> Result<Vec<FlowSpec>> {
     let mut flows: Vec<FlowSpec> = Vec::new();
-    let mut known = BTreeSet::new();
-    let nodes: BTreeSet<&str> = links.iter().flat_map(|link| &link.between).map(String::as_str).collect();
+    let mut known: HashSet<Arc<str>> = HashSet::new();
     for value in list.list()? {
         let section = value.section()?;
         let name = section.require("name")?;
         let section = section.renamed(format!("flow.{}", name.text()?.trim_end_matches('*')));
         let names = Numbered::read(&section, &name)?;
+        let first = flow(&section, &names, links, nodes, controllers)?;
+        // What the number changes, and nothing else, is made anew for each of what may be thousands.
+        let (from, to) = (section.require("from")?, section.require("to")?);
+        let beginning = section.get("start").filter(|_| matches!(first.start, Start::At(_)));
+        let is_led = section.get("via").is_some() || section.get("subflows").is_some();
+        flows.reserve(names.count() as usize);
+        known.reserve(names.count() as usize);
         for number in names.numbers() {
-            let mut flow = flow(&section, &names, number, links, &nodes, controllers)?;
-            if let (Transport::Tcp(spec), Some(Transport::Tcp(before))) =
-                (&mut flow.transport, flows.last().map(|flow| &flow.transport))
-                && spec.config == before.config
-            {
-                spec.config = Arc::clone(&before.config);
-            }
-            if !known.insert(flow.name.clone()) {
+            let (from, to) = ends(&from, &to, number, nodes)?;
+            let start = beginning.as_ref().map_or(Ok(first.start), |value| start(value, &names, number))?;
+            let transport = if is_led {
+                Arc::new(first.transport.over(subflows(&section, number, links)?))
+            } else {
+                Arc::clone(&first.transport)
+            };
+            let flow = FlowSpec { name: names.name(number), from, to, start, transport, ..first.clone() };
+            if !known.insert(Arc::clone(&flow.name)) {
                 return Err(name.error(Problem::Sense("is the name of an earlier flow too")));
             }
             flows.push(flow);
@@ -73,14 +86,15 @@ pub(super) fn flows(list: &Value<'_>, links: &[LinkSpec], controllers: &Controll
     Ok(flows)
 }
 
+/// The first flow of an entry.
 fn flow(
     section: &Section<'_>,
     names: &Numbered,
-    number: u32,
     links: &[LinkSpec],
-    nodes: &BTreeSet<&str>,
+    nodes: &HashSet<Arc<str>>,
     controllers: &Controllers,
 ) -> Result<FlowSpec> {
+    let number = *names.numbers().start();
     let kinds = [("tcp", Kind::Tcp), ("ptcp", Kind::Ptcp), ("sockets", Kind::Sockets), ("udp", Kind::Udp)];
     let kind = section.get("transport").map_or(Ok(Kind::Tcp), |value| value.word(&kinds))?;
     let own = match kind {
@@ -96,12 +110,9 @@ fn flow(
         Some(value) if value.is_text() && value.text()? == "off" => Some(Span::ZERO),
         Some(value) => Some(value.quantity()?),
     };
-    let from = node(&section.require("from")?, number, nodes)?;
-    let to_value = section.require("to")?;
-    let to = node(&to_value, number, nodes)?;
-    if from == to {
-        return Err(to_value.error(Problem::Sense("is where the flow begins")));
-    }
+    let from = section.require("from")?;
+    node(&from, number, nodes)?;
+    let (from, to) = ends(&from, &section.require("to")?, number, nodes)?;
     Ok(FlowSpec {
         name: names.name(number),
         group: names.group(),
@@ -110,22 +121,33 @@ fn flow(
         start: section.get("start").map_or(Ok(Start::At(Span::ZERO)), |value| start(&value, names, number))?,
         stop,
         jitter,
-        transport: match kind {
+        transport: Arc::new(match kind {
             Kind::Tcp => Transport::Tcp(tcp(section, number, links, controllers)?),
             Kind::Ptcp => Transport::Ptcp(striped::ptcp(section, number, links, controllers)?),
             Kind::Sockets => Transport::Sockets(sockets::sockets(section, number, links, controllers)?),
             Kind::Udp => Transport::Udp(udp(section)?),
-        },
+        }),
     })
 }
 
-/// A node that some link leads to.
-fn node(value: &Value<'_>, number: u32, nodes: &BTreeSet<&str>) -> Result<String> {
-    let name = numbered(value, number)?;
-    if nodes.contains(name.as_str()) {
-        return Ok(name);
+/// Where the flow of this number begins and ends.
+fn ends(from: &Value<'_>, to: &Value<'_>, number: u32, nodes: &HashSet<Arc<str>>) -> Result<(Arc<str>, Arc<str>)> {
+    let ends = (node(from, number, nodes)?, node(to, number, nodes)?);
+    if ends.0 == ends.1 {
+        return Err(to.error(Problem::Sense("is where the flow begins")));
     }
-    let nearest = nearest(&name, nodes.iter().copied()).map(ToOwned::to_owned);
+    Ok(ends)
+}
+
+/// A node that some link leads to.
+fn node(value: &Value<'_>, number: u32, nodes: &HashSet<Arc<str>>) -> Result<Arc<str>> {
+    let name = numbered(value, number)?;
+    if let Some(known) = nodes.get(name.as_str()) {
+        return Ok(Arc::clone(known));
+    }
+    // Of names that are as near, the first in the alphabet is offered.
+    let nodes: BTreeSet<&Arc<str>> = nodes.iter().collect();
+    let nearest = nearest(&name, nodes.into_iter().map(|node| &**node)).map(ToOwned::to_owned);
     Err(value.error(Problem::UnknownWord { found: name, nearest }))
 }
 
@@ -176,8 +198,8 @@ fn subflows(section: &Section<'_>, number: u32, links: &[LinkSpec]) -> Result<Ve
         for value in value.list()? {
             let name = numbered(&value, number)?;
             let plain = name.trim_end_matches("/up").trim_end_matches("/down");
-            if !links.iter().any(|link| link.name == plain || super::one_of(&name, &link.name)) {
-                let known = links.iter().map(|link| link.name.as_str());
+            if !links.iter().any(|link| *link.name == *plain || super::one_of(&name, &link.name)) {
+                let known = links.iter().map(|link| &*link.name);
                 let nearest = nearest(plain, known).map(ToOwned::to_owned);
                 return Err(value.error(Problem::UnknownWord { found: name, nearest }));
             }
@@ -197,8 +219,8 @@ fn subflows(section: &Section<'_>, number: u32, links: &[LinkSpec]) -> Result<Ve
             value.word(&[("each", ())])?;
             let (from, to) = (section.require("from")?, section.require("to")?);
             let ends = [numbered(&from, number)?, numbered(&to, number)?];
-            let joins = |link: &&LinkSpec| ends.iter().all(|end| link.between.contains(end));
-            let each: Vec<_> = links.iter().filter(joins).map(|link| vec![link.name.clone()]).collect();
+            let joins = |link: &&LinkSpec| ends.iter().all(|end| link.between.iter().any(|node| **node == **end));
+            let each: Vec<_> = links.iter().filter(joins).map(|link| vec![link.name.to_string()]).collect();
             if each.is_empty() {
                 return Err(value.error(Problem::Sense("wants links that join the flow's hosts, and there are none")));
             }

@@ -54,27 +54,37 @@ pub struct Window {
 /// A link between two nodes.
 #[derive(Clone, Debug)]
 pub struct LinkSpec {
-    /// Its name; its directions are `NAME/up`, from the first node to the second, and `NAME/down`.
-    pub name: String,
-    /// Which nodes.
-    pub between: [String; 2],
+    /// Its name.
+    pub name: Arc<str>,
+    /// The names of its directions: `NAME/up`, from the first node to the second, and `NAME/down`.
+    pub directions: [Arc<str>; 2],
+    /// Which nodes; all that names a node shares its name.
+    pub between: [Arc<str>; 2],
     /// From the first to the second.
     pub up: Prepared,
     /// Back.
     pub down: Prepared,
 }
 
+impl LinkSpec {
+    /// A link of this name.
+    fn new(name: Arc<str>, between: [Arc<str>; 2], up: Prepared, down: Prepared) -> LinkSpec {
+        let directions = ["/up", "/down"].map(|direction| [&name, direction].concat().into());
+        LinkSpec { name, directions, between, up, down }
+    }
+}
+
 /// Somebody who sends to somebody.
 #[derive(Clone, Debug)]
 pub struct FlowSpec {
     /// Its name.
-    pub name: String,
+    pub name: Arc<str>,
     /// The name without a number: flows of one entry of the file have it in common.
-    pub group: String,
+    pub group: Arc<str>,
     /// The host that sends the bulk of the data.
-    pub from: String,
+    pub from: Arc<str>,
     /// The host that receives it.
-    pub to: String,
+    pub to: Arc<str>,
     /// When it begins.
     pub start: Start,
     /// When it stops sending; `None`: never.
@@ -82,8 +92,8 @@ pub struct FlowSpec {
     /// At most so much delay before each packet that its sender sends, against phase effects; `None`: the time of a packet at the
     /// slowest link on its way.
     pub jitter: Option<Span>,
-    /// How.
-    pub transport: Transport,
+    /// How; flows of one entry of the file share it, unless their ways differ.
+    pub transport: Arc<Transport>,
 }
 
 /// When a flow begins.
@@ -108,6 +118,20 @@ pub enum Transport {
     Udp(UdpSpec),
 }
 
+impl Transport {
+    /// The same over other ways.
+    fn over(&self, ways: Vec<Vec<String>>) -> Transport {
+        let mut other = self.clone();
+        match &mut other {
+            Transport::Tcp(spec) => spec.subflows = ways,
+            Transport::Ptcp(spec) => spec.subflows = ways,
+            Transport::Sockets(spec) => spec.subflows = ways,
+            Transport::Udp(_) => {}
+        }
+        other
+    }
+}
+
 /// Whether a link is one of those that a name in a way stands for: `hop-?` for `hop-1`, `hop-2` and so on, of which each subflow takes one at
 /// random.
 #[must_use]
@@ -121,7 +145,7 @@ pub fn one_of(name: &str, link: &str) -> bool {
 pub struct TcpSpec {
     /// The controller's name and parameters, as [`Controllers::make`] reads them.
     pub controller: String,
-    /// What the endpoints can do; flows of one entry of the file share it.
+    /// What the endpoints can do.
     pub config: Arc<tcp::Config>,
     /// The names of the links of each subflow's way there, as [`one_of`] reads them; empty for the shortest one.
     pub subflows: Vec<Vec<String>>,

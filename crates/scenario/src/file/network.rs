@@ -1,5 +1,7 @@
 //! Network files, as the emulator reads them, in scenarios: their links join the hosts `near` and `far`.
 
+use std::sync::Arc;
+
 use link::config::reader::Value;
 use link::config::{Carry, Direction, Network, Problem};
 use link::{Blackout, Profile};
@@ -12,6 +14,7 @@ use super::parse::Result;
 pub(super) fn links(value: &Value<'_>) -> Result<Vec<LinkSpec>> {
     let network = Network::read(&value.file()?, None)?;
     let mut links = Vec::with_capacity(network.links.len());
+    let between: [Arc<str>; 2] = ["near".into(), "far".into()];
     for link in &network.links {
         let refusal = if link.nat_idle.is_some() {
             Some("has a link with a NAT, which simulations do not have")
@@ -24,12 +27,9 @@ pub(super) fn links(value: &Value<'_>) -> Result<Vec<LinkSpec>> {
             return Err(value.error(Problem::Sense(refusal)));
         }
         let is_reachable = link.unreachable.is_none();
-        links.push(LinkSpec {
-            name: link.name.clone(),
-            between: ["near".to_owned(), "far".to_owned()],
-            up: profile(value, &link.up, is_reachable)?.into(),
-            down: profile(value, &link.down, is_reachable)?.into(),
-        });
+        let up = profile(value, &link.up, is_reachable)?;
+        let down = profile(value, &link.down, is_reachable)?;
+        links.push(LinkSpec::new(link.name.as_str().into(), between.clone(), up.into(), down.into()));
     }
     Ok(links)
 }

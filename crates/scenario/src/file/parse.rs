@@ -1,6 +1,8 @@
 //! From TOML to a [`Scenario`]: everything but the flows.
 
-use std::collections::BTreeSet;
+use std::collections::HashSet;
+use std::fmt::Write;
+use std::sync::Arc;
 
 use link::Prepared;
 use link::config::reader::{Section, Value};
@@ -32,6 +34,8 @@ pub(super) const TOP_KEYS: &[&str] = &[
 const MTU: u32 = 65_535;
 /// More would be a typo: the agenda has room for 16 million links and hosts.
 const MOST: u64 = 1_000_000;
+/// How many digits its numbers have at most.
+const DIGITS: usize = 7;
 
 /// All of them are in memory at once.
 const MOST_COMBINATIONS: usize = 100_000;
@@ -51,11 +55,12 @@ pub(super) fn scenario(root: &Section<'_>, controllers: &Controllers) -> Result<
         None => Vec::new(),
         Some(value) => network::links(&value)?,
     };
+    let mut nodes: HashSet<Arc<str>> = links.iter().flat_map(|link| &link.between).cloned().collect();
     match root.get("link") {
         None if !links.is_empty() => {}
-        _ => self::links(&root.require("link")?, seed, &mut links)?,
+        _ => self::links(&root.require("link")?, seed, &mut links, &mut nodes)?,
     }
-    let flows = flows::flows(&root.require("flow")?, &links, controllers)?;
+    let flows = flows::flows(&root.require("flow")?, &links, &nodes, controllers)?;
     let controllers = controllers.clone();
     Ok(Scenario { name, seed, runs, duration, sample, windows, links, flows, controllers })
 }
@@ -103,9 +108,10 @@ fn windows(root: &Section<'_>, duration: Span) -> Result<Vec<Window>> {
     Ok(windows)
 }
 
-fn links(list: &Value<'_>, seed: Seed, links: &mut Vec<LinkSpec>) -> Result<()> {
+/// Adds the file's own links, and the nodes that they join.
+fn links(list: &Value<'_>, seed: Seed, links: &mut Vec<LinkSpec>, nodes: &mut HashSet<Arc<str>>) -> Result<()> {
     let keys: Vec<&'static str> = ["name", "between", "count", "up", "down"].into_iter().chain(line_keys()).collect();
-    let mut known: BTreeSet<String> = links.iter().map(|link| link.name.clone()).collect();
+    let mut known: HashSet<Arc<str>> = links.iter().map(|link| Arc::clone(&link.name)).collect();
     for value in list.list()? {
         let section = value.section()?;
         section.allow(&keys)?;
@@ -123,9 +129,12 @@ fn links(list: &Value<'_>, seed: Seed, links: &mut Vec<LinkSpec>) -> Result<()> 
         };
         let names = Numbered::read(&section, &name)?;
         let mut before: Option<(Prepared, Prepared)> = None;
+        links.reserve(names.count() as usize);
+        known.reserve(names.count() as usize);
+        nodes.reserve(names.count() as usize);
         for number in names.numbers() {
             let name_now = names.name(number);
-            if !known.insert(name_now.clone()) {
+            if !known.insert(Arc::clone(&name_now)) {
                 return Err(name.error(Problem::Sense("is the name of an earlier link too")));
             }
             // Alike but for what is drawn: thousands of links share what they are like.
@@ -140,13 +149,23 @@ fn links(list: &Value<'_>, seed: Seed, links: &mut Vec<LinkSpec>) -> Result<()> 
             if ends[0] == ends[1] {
                 return Err(between.error(Problem::Sense("leads back to where it begins")));
             }
-            links.push(LinkSpec { name: name_now, between: ends, up, down });
+            links.push(LinkSpec::new(name_now, ends.map(|name| node(name, nodes)), up, down));
         }
     }
     if links.is_empty() {
         return Err(list.error(Problem::Sense("wants at least one link")));
     }
     Ok(())
+}
+
+/// The node of this name, which may be new.
+fn node(name: String, nodes: &mut HashSet<Arc<str>>) -> Arc<str> {
+    if let Some(known) = nodes.get(name.as_str()) {
+        return Arc::clone(known);
+    }
+    let new: Arc<str> = name.into();
+    nodes.insert(Arc::clone(&new));
+    new
 }
 
 /// What both directions of a link are like.
@@ -197,13 +216,25 @@ impl Numbered {
         self.count.unwrap_or(1)
     }
 
-    pub(super) fn name(&self, number: u32) -> String {
-        self.pattern.replace('*', &number.to_string())
+    pub(super) fn name(&self, number: u32) -> Arc<str> {
+        filled(&self.pattern, number).into()
     }
 
-    pub(super) fn group(&self) -> String {
-        self.pattern.replace('*', "")
+    pub(super) fn group(&self) -> Arc<str> {
+        self.pattern.replace('*', "").into()
     }
+}
+
+/// The text with the number in the place of each `*`.
+fn filled(text: &str, number: u32) -> String {
+    let mut filled = String::with_capacity(text.len() + DIGITS);
+    for (place, part) in text.split('*').enumerate() {
+        if place > 0 {
+            write!(filled, "{number}").expect("memory takes all that is written");
+        }
+        filled.push_str(part);
+    }
+    filled
 }
 
 /// A node's or a link's name, with the number in the place of a `*`.
@@ -215,7 +246,7 @@ pub(super) fn numbered(value: &Value<'_>, number: u32) -> Result<String> {
     if text.contains('*') && number == 0 {
         return Err(value.error(Problem::Sense("has a '*', and the entry's own name has none")));
     }
-    Ok(text.replace('*', &number.to_string()))
+    Ok(filled(text, number))
 }
 
 pub(super) fn count(value: &Value<'_>) -> Result<u32> {

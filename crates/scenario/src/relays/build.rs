@@ -130,7 +130,7 @@ impl Network {
 
 /// Adds hosts, all of one kind.
 fn named(topology: &mut Topology, kind: &str, count: usize) -> Result<Vec<HostId>, TopologyError> {
-    (0..count).map(|index| topology.host(&format!("{kind}/{index}"))).collect()
+    (0..count).map(|index| topology.host(format!("{kind}/{index}"))).collect()
 }
 
 /// Adds a relay's link to the receiver; gives the direction that binds.
@@ -138,8 +138,8 @@ fn second(topology: &mut Topology, setting: &Setting, relay: usize, rate: Rate) 
     let (name, from) = (format!("second/{relay}"), format!("relay/{relay}"));
     let delay = setting.rtt / 4;
     let bottleneck = Profile { queue: Limit::Packets(setting.queue), ..Profile::new(rate, delay) };
-    let up = topology.link(&format!("{name}/up"), &from, "receiver", bottleneck)?;
-    topology.link(&format!("{name}/down"), "receiver", &from, Profile::new(AMPLE, delay))?;
+    let up = topology.link(format!("{name}/up"), &from, "receiver", bottleneck)?;
+    topology.link(format!("{name}/down"), "receiver", &from, Profile::new(AMPLE, delay))?;
     if rate > Rate::ZERO {
         topology.jitter(&from, (setting.packet + setting.tcp().headers) / rate)?;
     }
@@ -149,7 +149,7 @@ fn second(topology: &mut Topology, setting: &Setting, relay: usize, rate: Rate) 
 /// Adds the way of a source's reports.
 fn report(topology: &mut Topology, setting: &Setting, source: usize) -> Result<Route, TopologyError> {
     let name = format!("report/{source}");
-    topology.link(&name, "receiver", &format!("source/{source}"), Profile::new(AMPLE, setting.rtt / 2))?;
+    topology.link(name.as_str(), "receiver", &format!("source/{source}"), Profile::new(AMPLE, setting.rtt / 2))?;
     topology.route_via("receiver", &[&name])
 }
 
