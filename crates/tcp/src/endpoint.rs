@@ -76,12 +76,12 @@ struct Opening {
     /// How often the SYN (of a server: with an acknowledgement) was sent, when it is next, and when it was first.
     tries: u32,
     at: Time,
-    first_at: Option<Time>,
+    first_at: Time,
 }
 
 impl Opening {
     fn new(is_client: bool) -> Opening {
-        Opening { is_client, tries: 0, at: Time::ZERO, first_at: None }
+        Opening { is_client, tries: 0, at: Time::ZERO, first_at: Time::ZERO }
     }
 }
 impl Endpoint {
@@ -194,7 +194,7 @@ impl Endpoint {
                     self.receiver.handle_syn(segment.timestamp);
                 }
                 // Karn's rule: an answer to one of several SYNs says nothing of the time.
-                let rtt = first_at.filter(|_| tries == 1).map(|at| now - at);
+                let rtt = (tries == 1).then(|| now - first_at);
                 self.state = State::Open;
                 self.sender.handle_open(now, rtt, window_end, cc);
                 self.note(Event::Established);
@@ -254,9 +254,11 @@ impl Endpoint {
             self.note(Event::TimedOut);
             return None;
         }
+        if opening.tries == 0 {
+            opening.first_at = now;
+        }
         opening.at = now + Span::from_secs(1 << opening.tries.min(6));
         opening.tries += 1;
-        opening.first_at = opening.first_at.or(Some(now));
         let config = self.sender.config();
         let segment = if opening.is_client {
             let mut segment = Segment { flags: Flags::SYN, timestamp: stamp_of(now), ..Segment::default() };

@@ -1,6 +1,7 @@
 //! Reassembly and acknowledging.
 
 use alloc::vec::Vec;
+use core::mem;
 
 use units::{Bytes, Time};
 use wire::tcp::{Flags, SackBlock, Segment};
@@ -44,8 +45,8 @@ pub(crate) struct Receiver {
 pub(crate) struct Early {
     /// What arrived beyond the next position expected, apart from each other, the latest first.
     blocks: Vec<(u64, u64)>,
-    /// What arrived a second time with the latest segment (RFC 2883).
-    duplicate: Option<(u64, u64)>,
+    /// What arrived a second time with the latest segment (RFC 2883); an empty range if nothing did.
+    duplicate: (u64, u64),
 }
 
 /// The receiving half's part of a segment.
@@ -120,7 +121,7 @@ impl Receiver {
         }
         if to <= self.next {
             // Nothing new: the acknowledgement was lost, or it came twice.
-            early.duplicate = Some((from, to));
+            early.duplicate = (from, to);
             self.has_early = true;
             self.due = Time::ZERO;
             return;
@@ -208,7 +209,7 @@ impl Receiver {
         let marks = if self.is_marked { Flags::ECE } else { Flags::default() };
         let end = self.read + config.receive_buffer.0;
         let tells = self.has_early && config.detection.is_selective();
-        let blocks = if tells { early.blocks.len() + usize::from(early.duplicate.is_some()) } else { 0 };
+        let blocks = if tells { early.blocks.len() + usize::from(early.has_duplicate()) } else { 0 };
         self.told = end;
         self.acked = self.next;
         self.due = NEVER;
@@ -227,7 +228,8 @@ impl Receiver {
     /// parts and copied in large ones right away waits for the writing.
     #[inline(never)]
     pub(crate) fn write_blocks(&mut self, early: &mut Early, sack: &mut [SackBlock; 3]) {
-        let blocks = early.duplicate.take().into_iter().chain(early.blocks.iter().copied());
+        let duplicate = early.has_duplicate().then(|| mem::take(&mut early.duplicate));
+        let blocks = duplicate.into_iter().chain(early.blocks.iter().copied());
         for (slot, (from, to)) in sack.iter_mut().zip(blocks) {
             // Blocks lie within a window of the acknowledgement, and windows are below 2^31.
             let offset = from.cast_signed() - self.next.cast_signed();
@@ -259,14 +261,19 @@ impl Receiver {
 
 impl Early {
     fn is_empty(&self) -> bool {
-        self.blocks.is_empty() && self.duplicate.is_none()
+        self.blocks.is_empty() && !self.has_duplicate()
+    }
+
+    #[inline]
+    fn has_duplicate(&self) -> bool {
+        self.duplicate.0 < self.duplicate.1
     }
 
     /// Keeps what arrived early.
     fn hold(&mut self, from: u64, to: u64) {
         let (mut from, mut to) = (from, to);
         if self.blocks.iter().any(|block| block.0 <= from && to <= block.1) {
-            self.duplicate = Some((from, to));
+            self.duplicate = (from, to);
         }
         self.blocks.retain(|block| {
             let touches = block.0 <= to && from <= block.1;

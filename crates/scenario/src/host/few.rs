@@ -7,7 +7,7 @@ use std::ops::{Index, IndexMut};
 #[repr(C)]
 pub(crate) struct Few<T> {
     first: T,
-    rest: Vec<T>,
+    rest: Box<[T]>,
 }
 
 impl<T> Few<T> {

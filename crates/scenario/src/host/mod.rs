@@ -72,9 +72,16 @@ pub struct Node {
     /// Whether one connection ends here, the agent's first.
     is_single: bool,
     agents: Few<Agent>,
-    /// When each agent wants to be called, of several.
+    /// Of a host that is not single.
+    several: Option<Box<Several>>,
+}
+
+/// What a host with several agents or connections knows of them.
+#[derive(Clone, Debug)]
+struct Several {
+    /// When each agent wants to be called.
     deadlines: Vec<Time>,
-    /// By the connection's number, less that of the first, of several.
+    /// By the connection's number, less that of the first.
     connections: Vec<(u32, u32)>,
 }
 
@@ -91,13 +98,15 @@ impl Node {
         let next = earliest(&deadlines);
         let first = ends.first().map_or(0, |end| end.0);
         let is_single = is_alone && matches!(ends, [(_, 0, 0)]);
-        let count = ends.last().map_or(0, |end| end.0 - first + 1);
-        let mut connections = vec![(u32::MAX, 0); if is_single { 0 } else { count as usize }];
-        for (number, agent, subflow) in ends.iter().filter(|_| !is_single) {
-            connections[(number - first) as usize] = (*agent, *subflow);
-        }
-        let deadlines = if is_alone { Vec::new() } else { deadlines };
-        Node { next, first, is_alone, is_single, agents, deadlines, connections }
+        let several = (!is_single).then(|| {
+            let count = ends.last().map_or(0, |end| end.0 - first + 1);
+            let mut connections = vec![(u32::MAX, 0); count as usize];
+            for (number, agent, subflow) in ends {
+                connections[(number - first) as usize] = (*agent, *subflow);
+            }
+            Box::new(Several { deadlines, connections })
+        });
+        Node { next, first, is_alone, is_single, agents, several }
     }
 
     /// One of its agents.
@@ -118,7 +127,12 @@ impl Node {
     /// When an agent wants to be called.
     #[inline]
     fn deadline(&self, agent: usize) -> Time {
-        if self.is_alone { self.next } else { self.deadlines[agent] }
+        if self.is_alone { self.next } else { self.several().deadlines[agent] }
+    }
+
+    #[inline]
+    fn several(&self) -> &Several {
+        self.several.as_ref().expect(SEVERAL)
     }
 
     /// Notes an agent's deadline after something happened to it.
@@ -129,11 +143,12 @@ impl Node {
             self.next = at;
             return;
         }
-        let before = std::mem::replace(&mut self.deadlines[agent], at);
+        let deadlines = &mut self.several.as_mut().expect(SEVERAL).deadlines;
+        let before = std::mem::replace(&mut deadlines[agent], at);
         if at <= self.next {
             self.next = at;
         } else if before == self.next {
-            self.next = earliest(&self.deadlines);
+            self.next = earliest(deadlines);
         }
     }
 
@@ -144,10 +159,12 @@ impl Node {
             debug_assert_eq!(connection, self.first, "routes lead where their connections end");
             return (0, 0);
         }
-        let (agent, subflow) = self.connections[(connection - self.first) as usize];
+        let (agent, subflow) = self.several().connections[(connection - self.first) as usize];
         (agent as usize, subflow)
     }
 }
+
+const SEVERAL: &str = "who is not single has several";
 
 fn earliest(deadlines: &[Time]) -> Time {
     deadlines.iter().copied().min().unwrap_or(NEVER)
