@@ -40,7 +40,7 @@ pub struct Connection {
     due: Time,
     /// When it stops writing.
     stop: Time,
-    /// Whether it is to open its subflows; it did, or the other end does.
+    /// Whether it has yet to open its subflows, at `opens`. If not, it did, or the other end does.
     is_waiting: bool,
     is_closed: bool,
     /// Whether there is one subflow.

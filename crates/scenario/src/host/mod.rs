@@ -15,7 +15,7 @@ use crate::Packet;
 use few::Few;
 
 pub use connection::{Connection, Subflow};
-pub use feed::{Client, Feed, Request};
+pub use feed::{Client, Feed, Request, Server, Sink, Stream, Trace};
 pub use sockets::{Socket, Sockets, Striping};
 pub use stripe::{Reader, Writer};
 pub use striped::Striped;

@@ -92,7 +92,7 @@ pub(crate) struct Sender {
     last_sent_at: Time,
     round: u64,
     round_end: u64,
-    /// As of [`Stats`].
+    /// [`Stats::sent`].
     sent: u64,
     phase: Phase,
     eifel: Eifel,
@@ -102,7 +102,7 @@ pub(crate) struct Sender {
     marked_until: u64,
     /// Duplicates of an acknowledgement of no more than this may answer retransmissions that were for nothing (RFC 6582, section 3.2, step 2).
     recover: u64,
-    /// But for [`Stats::sent`], which each packet counts.
+    /// But for [`Stats::sent`], which each packet adds to.
     stats: Stats,
     hystart: Option<Box<HyStart>>,
     rack: Rack,
