@@ -9,14 +9,15 @@ const INITIAL_RTO: Span = Span::from_secs(1);
 
 /// Smoothed round-trip time, its variation, and the timeout that follows.
 #[derive(Clone, Copy, Debug)]
+#[repr(C)]
 pub struct RoundTrip {
-    floor: Span,
     smoothed: Option<Span>,
     variation: Span,
     min: Span,
-    latest: Span,
     /// Doublings of the timeout since the last sample (section 5.5).
     backoff: u32,
+    floor: Span,
+    latest: Span,
 }
 
 impl RoundTrip {

@@ -1,14 +1,14 @@
 //! One end of a connection: opening, closing, and both halves.
 
-use alloc::collections::VecDeque;
 use alloc::sync::Arc;
+use core::mem;
 
 use policy::cc::Controller;
 use units::{Bytes, Span, SubflowId, Time};
 use wire::tcp::{Flags, Segment};
 
 use crate::Config;
-use crate::receiver::Receiver;
+use crate::receiver::{Early, Receiver};
 use crate::sender::{Data, Sender, Stats, stamp_of};
 
 /// How often an unanswered SYN is sent before the connection is given up.
@@ -38,42 +38,52 @@ pub enum Event {
     TimedOut,
 }
 
-/// One end of a TCP connection. The order of the fields is kept: what each packet needs lies together.
+/// One end of a TCP connection. The order of the fields is kept: what each packet needs lies together in front, and ends with the sender's, which
+/// has a rest of its own; then comes what is rarely needed.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct Endpoint {
-    id: SubflowId,
-    is_ecn_capable: bool,
+    state: State,
+    /// In their order, in front; there is one of each kind at most.
+    events: [Option<Event>; 3],
     is_finished: bool,
     is_closed: bool,
-    headers: Bytes,
-    state: State,
-    /// What a probe or an answer left to be sent.
-    extra: Option<Data>,
-    events: VecDeque<Event>,
+    /// Whether there is something in `extra`.
+    has_extra: bool,
     receiver: Receiver,
     sender: Sender,
+    early: Early,
+    /// What a probe or an answer left to be sent.
+    extra: Data,
+    opening: Opening,
 }
 
 /// How far opening has come (RFC 9293, section 3.3.2); closing is the business of the halves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// A client before [`Endpoint::open`], a server before the first SYN.
-    Idle {
-        is_client: bool,
-    },
-    /// A SYN (of a server: with an acknowledgement) has to be sent at `at`, the `tries`th time.
-    Opening {
-        is_client: bool,
-        tries: u32,
-        at: Time,
-        first_at: Option<Time>,
-        window_end: u64,
-    },
+    Idle,
+    /// A SYN has to be sent, and answered.
+    Opening,
     Open,
     Dead,
 }
 
+/// Of a connection that is not open yet.
+#[derive(Clone, Copy, Debug)]
+struct Opening {
+    is_client: bool,
+    /// How often the SYN (of a server: with an acknowledgement) was sent, when it is next, and when it was first.
+    tries: u32,
+    at: Time,
+    first_at: Time,
+}
+
+impl Opening {
+    fn new(is_client: bool) -> Opening {
+        Opening { is_client, tries: 0, at: Time::ZERO, first_at: Time::ZERO }
+    }
+}
 impl Endpoint {
     /// The end that opens the connection. Many can share one configuration.
     #[must_use]
@@ -89,23 +99,24 @@ impl Endpoint {
 
     fn new(config: Arc<Config>, id: SubflowId, is_client: bool) -> Endpoint {
         Endpoint {
-            id,
-            headers: config.headers,
-            is_ecn_capable: config.ecn,
-            receiver: Receiver::new(&config),
-            sender: Sender::new(config, id),
-            state: State::Idle { is_client },
-            extra: None,
-            events: VecDeque::new(),
+            state: State::Idle,
+            events: [None; 3],
             is_finished: false,
             is_closed: false,
+            has_extra: false,
+            receiver: Receiver::new(),
+            sender: Sender::new(config, id),
+            early: Early::default(),
+            extra: Data { seq: 0, len: 0, flags: Flags::default() },
+            opening: Opening::new(is_client),
         }
     }
 
     /// A client begins to open the connection; the controller learns of the subflow once it is open.
     pub fn open<C: Controller + ?Sized>(&mut self, now: Time, _cc: &mut C) {
-        if let State::Idle { is_client: true } = self.state {
-            self.state = State::Opening { is_client: true, tries: 0, at: now, first_at: None, window_end: 0 };
+        if self.state == State::Idle && self.opening.is_client {
+            self.state = State::Opening;
+            self.opening.at = now;
         }
     }
 
@@ -122,7 +133,7 @@ impl Endpoint {
 
     /// Whether the application reads as data comes; it does unless told otherwise.
     pub fn set_reading(&mut self, is_reading: bool) {
-        self.receiver.set_reading(is_reading);
+        self.receiver.set_reading(is_reading, self.sender.config());
         self.note_ends();
     }
 
@@ -135,7 +146,7 @@ impl Endpoint {
 
     /// The application reads so much of what is [readable](Endpoint::readable).
     pub fn read(&mut self, bytes: Bytes) {
-        self.receiver.read(bytes);
+        self.receiver.read(bytes, self.sender.config());
         self.note_ends();
     }
 
@@ -161,7 +172,7 @@ impl Endpoint {
         if segment.flags.has(Flags::ACK) {
             self.sender.handle_ack(now, segment, cc);
         }
-        self.receiver.handle_segment(now, segment, is_marked);
+        self.receiver.handle_segment(now, segment, is_marked, &mut self.early, self.sender.config());
         self.note_ends();
     }
 
@@ -169,23 +180,24 @@ impl Endpoint {
         let is_syn = segment.flags.has(Flags::SYN);
         let is_ack = segment.flags.has(Flags::ACK) && segment.ack >= 1;
         let window_end = segment.ack + u64::from(segment.window);
+        let Opening { is_client, tries, first_at, .. } = self.opening;
         match self.state {
-            State::Idle { is_client: false } if is_syn => {
+            State::Idle if is_syn && !is_client => {
                 self.receiver.handle_syn(segment.timestamp);
-                let window_end = 1 + u64::from(segment.window);
-                self.state = State::Opening { is_client: false, tries: 0, at: now, first_at: None, window_end };
+                self.state = State::Opening;
+                self.opening.at = now;
             }
             // It did not hear our answer; the timer sends it again anyway.
-            State::Opening { is_client: false, .. } if is_syn => {}
-            State::Opening { is_client, tries, first_at, .. } if is_ack && (!is_client || is_syn) => {
+            State::Opening if is_syn && !is_client => {}
+            State::Opening if is_ack && (!is_client || is_syn) => {
                 if is_client {
                     self.receiver.handle_syn(segment.timestamp);
                 }
                 // Karn's rule: an answer to one of several SYNs says nothing of the time.
-                let rtt = first_at.filter(|_| tries == 1).map(|at| now - at);
+                let rtt = (tries == 1).then(|| now - first_at);
                 self.state = State::Open;
                 self.sender.handle_open(now, rtt, window_end, cc);
-                self.events.push_back(Event::Established);
+                self.note(Event::Established);
             }
             _ => {}
         }
@@ -213,65 +225,61 @@ impl Endpoint {
         if self.state != State::Open {
             return false;
         }
-        let data = match self.extra.take() {
-            Some(data) => Some(data),
-            None => self.sender.poll_send(now, cc),
-        };
+        let data = if mem::take(&mut self.has_extra) { Some(self.extra) } else { self.sender.poll_send(now, cc) };
         let may_have_more = data.is_some();
         let Data { seq, len, flags } = match data {
             Some(data) => data,
             None if self.receiver.is_due(now) => Data { seq: self.sender.next(), len: 0, flags: Flags::default() },
             None => return false,
         };
-        let answer = self.receiver.acknowledge();
+        let config = self.sender.config();
+        let answer = self.receiver.acknowledge(&self.early, config);
         let segment = answer.with(seq, len, flags, stamp_of(now));
-        let bytes = self.headers + Bytes(u64::from(len));
+        let bytes = config.headers + Bytes(u64::from(len));
         let has_data = len > 0 || flags.has(Flags::FIN);
-        let segment = put(Transmit { segment, bytes, is_ecn_capable: self.is_ecn_capable && has_data });
+        let segment = put(Transmit { segment, bytes, is_ecn_capable: config.ecn && has_data });
         if answer.sack_count > 0 {
-            self.receiver.write_blocks(&mut segment.sack);
+            self.receiver.write_blocks(&mut self.early, &mut segment.sack);
         }
         may_have_more
     }
 
     fn poll_opening(&mut self, now: Time) -> Option<Transmit> {
-        let State::Opening { is_client, tries, at, first_at, window_end } = self.state else { return None };
-        if at > now {
+        let opening = &mut self.opening;
+        if self.state != State::Opening || opening.at > now {
             return None;
         }
-        if tries >= SYN_TRIES {
+        if opening.tries >= SYN_TRIES {
             self.state = State::Dead;
-            self.events.push_back(Event::TimedOut);
+            self.note(Event::TimedOut);
             return None;
         }
-        let wait = Span::from_secs(1 << tries.min(6));
-        let first_at = first_at.or(Some(now));
-        self.state = State::Opening { is_client, tries: tries + 1, at: now + wait, first_at, window_end };
-        let segment = if is_client {
+        if opening.tries == 0 {
+            opening.first_at = now;
+        }
+        opening.at = now + Span::from_secs(1 << opening.tries.min(6));
+        opening.tries += 1;
+        let config = self.sender.config();
+        let segment = if opening.is_client {
             let mut segment = Segment { flags: Flags::SYN, timestamp: stamp_of(now), ..Segment::default() };
-            self.receiver.offer(&mut segment);
+            Receiver::offer(&mut segment, config);
             segment
         } else {
-            self.receiver.acknowledge().with(0, 0, Flags::SYN, stamp_of(now))
+            self.receiver.acknowledge(&self.early, config).with(0, 0, Flags::SYN, stamp_of(now))
         };
-        Some(Transmit { segment, bytes: self.headers, is_ecn_capable: false })
+        Some(Transmit { segment, bytes: config.headers, is_ecn_capable: false })
     }
 
     /// When [`Endpoint::handle_deadline`] and [`Endpoint::poll_send`] want to be called.
     #[must_use]
     #[inline]
     pub fn poll_deadline(&self) -> Option<Time> {
-        match self.state {
-            State::Open => {
-                let (sender, receiver) = (self.sender.poll_deadline(), self.receiver.poll_deadline());
-                match (sender, receiver) {
-                    (Some(a), Some(b)) => Some(a.min(b)),
-                    (a, b) => a.or(b),
-                }
-            }
-            State::Opening { at, .. } => Some(at),
-            State::Idle { .. } | State::Dead => None,
-        }
+        let at = match self.state {
+            State::Open => self.sender.deadline().min(self.receiver.deadline()),
+            State::Opening => self.opening.at,
+            State::Idle | State::Dead => return None,
+        };
+        (at < Time::from_nanos(u64::MAX)).then_some(at)
     }
 
     /// The deadline has come; [`Endpoint::poll_send`] has what follows from it.
@@ -279,32 +287,42 @@ impl Endpoint {
         if self.state == State::Open
             && let Some(data) = self.sender.handle_deadline(now, cc)
         {
-            self.extra = Some(data);
+            self.extra = data;
+            self.has_extra = true;
         }
     }
 
     /// The next event.
     #[inline]
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        let event = self.events[0].take();
+        if event.is_some() {
+            self.events.rotate_left(1);
+        }
+        event
+    }
+
+    fn note(&mut self, event: Event) {
+        let slot = self.events.iter_mut().find(|slot| slot.is_none());
+        *slot.expect("opened, finished and closed are three; given up is none of them") = Some(event);
     }
 
     #[inline]
     fn note_ends(&mut self) {
         if !self.is_finished && self.receiver.is_finished() {
             self.is_finished = true;
-            self.events.push_back(Event::Finished);
+            self.note(Event::Finished);
         }
         if !self.is_closed && self.sender.is_finished() {
             self.is_closed = true;
-            self.events.push_back(Event::Closed);
+            self.note(Event::Closed);
         }
     }
 
     /// Which subflow of its controller's it is.
     #[must_use]
     pub fn subflow(&self) -> SubflowId {
-        self.id
+        self.sender.id()
     }
 
     /// Whether the connection is open.
@@ -349,7 +367,7 @@ impl Endpoint {
 
     /// What happened so far.
     #[must_use]
-    pub fn stats(&self) -> &Stats {
+    pub fn stats(&self) -> Stats {
         self.sender.stats()
     }
 }

@@ -111,7 +111,7 @@ fn run_over(config: Config, mut link: Link) -> Outcome {
         }
     }
     assert!(link.drops.is_empty() && link.late.is_empty(), "never sent: {link:?}");
-    Outcome { stats: *ends[0].stats(), threshold: controllers[0].threshold(id), window, unacked }
+    Outcome { stats: ends[0].stats(), threshold: controllers[0].threshold(id), window, unacked }
 }
 
 fn config(detection: Detection) -> Config {

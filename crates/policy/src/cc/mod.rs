@@ -214,7 +214,8 @@ pub trait Controller: fmt::Debug + Send {
     /// The sender found slow start to be over by delay (RFC 9406).
     fn handle_slow_start_end(&mut self, _now: Time, _id: SubflowId) {}
 
-    /// When [`Controller::handle_deadline`] wants to be called.
+    /// When [`Controller::handle_deadline`] wants to be called. As all that is asked, it changes by calls of `handle_*` only: who has told the
+    /// controller nothing need not ask again.
     fn poll_deadline(&self) -> Option<Time> {
         None
     }

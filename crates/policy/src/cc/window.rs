@@ -8,18 +8,20 @@ use super::{Acked, Allowance, MAX_WINDOW, Start};
 const SLOW_START_LIMIT: f64 = 8.0;
 
 /// A window with its threshold. It stays finite, at or above its floor and at or below [`MAX_WINDOW`], whatever is done to it.
+/// The order of the fields is kept: what each acknowledgement needs lies in front.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub(super) struct Window {
     mss: f64,
     size: f64,
     floor: f64,
     /// `None` before the first congestion: slow start without bound.
     threshold: Option<f64>,
+    /// The timer ran out and nothing has been acknowledged since.
+    is_backing_off: bool,
     initial: f64,
     /// Size and threshold before the last cut.
     before: Option<(f64, Option<f64>)>,
-    /// The timer ran out and nothing has been acknowledged since.
-    is_backing_off: bool,
 }
 
 impl Window {

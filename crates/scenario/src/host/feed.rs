@@ -25,7 +25,7 @@ pub struct Request {
     pub bytes: Bytes,
 }
 
-/// An application at one end.
+/// An application at one end. What is more than a word is boxed: each packet asks which it is, and few need to know more.
 #[derive(Clone, Debug)]
 pub enum Feed {
     /// Writes without end.
@@ -36,39 +36,56 @@ pub enum Feed {
         left: Bytes,
     },
     /// Writes at a rate.
-    Stream {
-        /// The rate.
-        rate: Rate,
-        /// When it writes next.
-        next: Time,
-        /// Since when.
-        since: Time,
-        /// How much it has written.
-        written: Bytes,
-    },
-    /// Writes at given times, beginning at the front.
-    Trace {
-        /// What is left.
-        left: VecDeque<(Time, Bytes)>,
-    },
+    Stream(Box<Stream>),
+    /// Writes at given times.
+    Trace(Box<Trace>),
     /// Answers requests; the sizes are drawn from the same stream as at the other end.
-    Server {
-        /// How pages are.
-        web: Web,
-        /// The sizes.
-        sizes: Xoshiro256PlusPlus,
-        /// Requests answered.
-        answered: u64,
-    },
-    /// Asks, waits, thinks. Boxed, since it is much larger than the others.
+    Server(Box<Server>),
+    /// Asks, waits, thinks.
     Client(Box<Client>),
-    /// Waits for what the other end writes: when, how large, and where in the stream it ends.
-    Sink {
-        /// What is still to come, in order.
-        expected: VecDeque<(Time, Bytes, Bytes)>,
-        /// What arrived.
-        done: Vec<Request>,
-    },
+    /// Reads what the other end writes, whatever it is.
+    Reader,
+    /// Waits for what the other end writes.
+    Sink(Box<Sink>),
+}
+
+/// Who writes at a rate.
+#[derive(Clone, Debug)]
+pub struct Stream {
+    rate: Rate,
+    /// When it writes next.
+    next: Time,
+    /// Since when.
+    since: Time,
+    /// How much it has written.
+    written: Bytes,
+}
+
+/// Who writes at given times, beginning at the front.
+#[derive(Clone, Debug)]
+pub struct Trace {
+    /// What is left.
+    left: VecDeque<(Time, Bytes)>,
+}
+
+/// Who answers requests.
+#[derive(Clone, Debug)]
+pub struct Server {
+    /// How pages are.
+    web: Web,
+    /// The sizes.
+    sizes: Xoshiro256PlusPlus,
+    /// Requests answered.
+    answered: u64,
+}
+
+/// Who waits: for what was written when, how large, and where in the stream it ends.
+#[derive(Clone, Debug)]
+pub struct Sink {
+    /// What is still to come, in order.
+    expected: VecDeque<(Time, Bytes, Bytes)>,
+    /// What arrived.
+    done: Vec<Request>,
 }
 
 /// Somebody who reads pages.
@@ -94,12 +111,13 @@ impl Feed {
     /// The sender's and the receiver's application for a source that begins at `start`.
     #[must_use]
     pub fn pair(source: &Source, start: Time, seed: Seed) -> (Feed, Feed) {
-        let sink = |expected| Feed::Sink { expected, done: Vec::new() };
+        let sink = |expected| Feed::Sink(Box::new(Sink { expected, done: Vec::new() }));
         match source {
-            Source::Bulk => (Feed::Bulk, sink(VecDeque::new())),
+            Source::Bulk => (Feed::Bulk, Feed::Reader),
             Source::File(bytes) => (Feed::File { left: *bytes }, sink([(start, *bytes, *bytes)].into())),
             Source::Stream(rate) => {
-                (Feed::Stream { rate: *rate, next: start, since: start, written: Bytes::ZERO }, sink(VecDeque::new()))
+                let stream = Stream { rate: *rate, next: start, since: start, written: Bytes::ZERO };
+                (Feed::Stream(Box::new(stream)), Feed::Reader)
             }
             Source::Trace(writes) => {
                 let left: VecDeque<_> = writes.iter().map(|(at, bytes)| (start + *at, *bytes)).collect();
@@ -108,7 +126,8 @@ impl Feed {
                     end += *bytes;
                     (*at, *bytes, end)
                 });
-                (Feed::Trace { left: left.clone() }, sink(expected.collect()))
+                let sink = sink(expected.collect());
+                (Feed::Trace(Box::new(Trace { left })), sink)
             }
             Source::Web(web) => {
                 let sizes = Xoshiro256PlusPlus::seed_from_u64(seed.stream("size").0);
@@ -122,7 +141,8 @@ impl Feed {
                     asked: Bytes::ZERO,
                     done: Vec::new(),
                 };
-                (Feed::Server { web: *web, sizes, answered: 0 }, Feed::Client(Box::new(client)))
+                let server = Server { web: *web, sizes, answered: 0 };
+                (Feed::Server(Box::new(server)), Feed::Client(Box::new(client)))
             }
         }
     }
@@ -132,11 +152,18 @@ impl Feed {
     #[inline]
     pub fn poll_deadline(&self) -> Option<Time> {
         match self {
-            Feed::Stream { next, .. } => Some(*next),
-            Feed::Trace { left } => left.front().map(|(at, _)| *at),
+            Feed::Bulk | Feed::File { .. } | Feed::Server(_) | Feed::Reader | Feed::Sink(_) => None,
+            Feed::Stream(stream) => Some(stream.next),
+            Feed::Trace(trace) => trace.left.front().map(|(at, _)| *at),
             Feed::Client(client) => client.next,
-            Feed::Bulk | Feed::File { .. } | Feed::Server { .. } | Feed::Sink { .. } => None,
         }
+    }
+
+    /// Whether it minds how much has come from the other end.
+    #[must_use]
+    #[inline]
+    pub fn minds_received(&self) -> bool {
+        matches!(self, Feed::Server(_) | Feed::Client(_) | Feed::Sink(_))
     }
 
     /// Whether what it writes depends on the connection's room.
@@ -151,7 +178,7 @@ impl Feed {
     pub fn write(&mut self, now: Time, received: Bytes, room: Bytes) -> Bytes {
         match self {
             Feed::Bulk => room,
-            Feed::Sink { .. } => Bytes::ZERO,
+            Feed::Reader => Bytes::ZERO,
             _ => self.write_more(now, received, room),
         }
     }
@@ -164,7 +191,8 @@ impl Feed {
                 *left -= bytes;
                 bytes
             }
-            Feed::Stream { rate, next, since, written } => {
+            Feed::Stream(stream) => {
+                let Stream { rate, next, since, written } = &mut **stream;
                 if now < *next {
                     return Bytes::ZERO;
                 }
@@ -174,7 +202,8 @@ impl Feed {
                 *written += bytes;
                 bytes
             }
-            Feed::Trace { left } => {
+            Feed::Trace(trace) => {
+                let left = &mut trace.left;
                 let mut bytes = Bytes::ZERO;
                 while let Some((_, more)) = left.front().copied().filter(|(at, _)| *at <= now) {
                     left.pop_front();
@@ -182,7 +211,8 @@ impl Feed {
                 }
                 bytes
             }
-            Feed::Server { web, sizes, answered } => {
+            Feed::Server(server) => {
+                let Server { web, sizes, answered } = &mut **server;
                 let mut bytes = Bytes::ZERO;
                 while received.0 / REQUEST.0 > *answered {
                     *answered += 1;
@@ -202,7 +232,7 @@ impl Feed {
                 REQUEST
             }
             Feed::Bulk => room,
-            Feed::Sink { .. } => Bytes::ZERO,
+            Feed::Reader | Feed::Sink(_) => Bytes::ZERO,
         }
     }
 
@@ -219,13 +249,14 @@ impl Feed {
                     *next = Some(now + exponential(thoughts, web.think));
                 }
             }
-            Feed::Sink { expected, done } => {
+            Feed::Sink(sink) => {
+                let Sink { expected, done } = &mut **sink;
                 while let Some((at, bytes, _)) = expected.front().copied().filter(|(_, _, end)| *end <= received) {
                     expected.pop_front();
                     done.push(Request { at, done: now, bytes });
                 }
             }
-            Feed::Bulk | Feed::File { .. } | Feed::Stream { .. } | Feed::Trace { .. } | Feed::Server { .. } => {}
+            Feed::Bulk | Feed::File { .. } | Feed::Stream(_) | Feed::Trace(_) | Feed::Server(_) | Feed::Reader => {}
         }
     }
 
@@ -235,7 +266,7 @@ impl Feed {
     pub fn is_finished(&self) -> bool {
         match self {
             Feed::File { left } => *left == Bytes::ZERO,
-            Feed::Trace { left } => left.is_empty(),
+            Feed::Trace(trace) => trace.left.is_empty(),
             _ => false,
         }
     }
@@ -245,7 +276,7 @@ impl Feed {
     pub fn requests(&self) -> &[Request] {
         match self {
             Feed::Client(client) => &client.done,
-            Feed::Sink { done, .. } => done,
+            Feed::Sink(sink) => &sink.done,
             _ => &[],
         }
     }

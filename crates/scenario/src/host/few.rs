@@ -6,8 +6,8 @@ use std::ops::{Index, IndexMut};
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub(crate) struct Few<T> {
-    rest: Vec<T>,
     first: T,
+    rest: Box<[T]>,
 }
 
 impl<T> Few<T> {

@@ -9,14 +9,13 @@ mod striped;
 mod udp;
 
 use netsim::Out;
-use smallvec::{SmallVec, smallvec};
 use units::Time;
 
 use crate::Packet;
 use few::Few;
 
 pub use connection::{Connection, Subflow};
-pub use feed::{Client, Feed, Request};
+pub use feed::{Client, Feed, Request, Server, Sink, Stream, Trace};
 pub use sockets::{Socket, Sockets, Striping};
 pub use stripe::{Reader, Writer};
 pub use striped::Striped;
@@ -60,24 +59,30 @@ impl Agent {
 /// A host: agents, and for each connection that ends here, which agent and which subflow of it that is.
 ///
 /// Most hosts have one agent with one connection; those are in the host itself. Here and in all that it is made of, the order of the fields
-/// is kept: what each packet needs lies together in front, so that thousands of hosts in turn take few lines of the processor's cache.
+/// is kept: what each packet needs lies together in front, each part's own before that of the part in it, and behind all of that, the other way
+/// round, what packets rarely need. So thousands of hosts in turn take few lines of the processor's cache.
 #[derive(Clone, Debug)]
-#[repr(C)]
+#[repr(C, align(64))]
 pub struct Node {
     /// The least of the agents' deadlines.
     next: Time,
     first: u32,
-    /// By the connection's number, less that of the first.
-    connections: SmallVec<[(u32, u32); 1]>,
-    agents: Few<Seat>,
+    /// Whether there is one agent.
+    is_alone: bool,
+    /// Whether one connection ends here, the agent's first.
+    is_single: bool,
+    agents: Few<Agent>,
+    /// Of a host that is not single.
+    several: Option<Box<Several>>,
 }
 
-/// An agent, and when it wants to be called.
+/// What a host with several agents or connections knows of them.
 #[derive(Clone, Debug)]
-#[repr(C)]
-struct Seat {
-    deadline: Time,
-    agent: Agent,
+struct Several {
+    /// When each agent wants to be called.
+    deadlines: Vec<Time>,
+    /// By the connection's number, less that of the first.
+    connections: Vec<(u32, u32)>,
 }
 
 impl Node {
@@ -87,16 +92,21 @@ impl Node {
     /// If there is no agent.
     #[must_use]
     pub fn new(agents: Vec<Agent>, ends: &[(u32, u32, u32)]) -> Node {
-        let seat = |agent: Agent| Seat { deadline: agent.poll_deadline().unwrap_or(NEVER), agent };
-        let agents = Few::new(agents.into_iter().map(seat));
-        let next = earliest(&agents);
+        let agents = Few::new(agents);
+        let is_alone = agents.len() == 1;
+        let deadlines: Vec<Time> = agents.iter().map(|agent| agent.poll_deadline().unwrap_or(NEVER)).collect();
+        let next = earliest(&deadlines);
         let first = ends.first().map_or(0, |end| end.0);
-        let count = ends.last().map_or(0, |end| end.0 - first + 1);
-        let mut connections = smallvec![(u32::MAX, 0); count as usize];
-        for (number, agent, subflow) in ends {
-            connections[(number - first) as usize] = (*agent, *subflow);
-        }
-        Node { next, first, connections, agents }
+        let is_single = is_alone && matches!(ends, [(_, 0, 0)]);
+        let several = (!is_single).then(|| {
+            let count = ends.last().map_or(0, |end| end.0 - first + 1);
+            let mut connections = vec![(u32::MAX, 0); count as usize];
+            for (number, agent, subflow) in ends {
+                connections[(number - first) as usize] = (*agent, *subflow);
+            }
+            Box::new(Several { deadlines, connections })
+        });
+        Node { next, first, is_alone, is_single, agents, several }
     }
 
     /// One of its agents.
@@ -105,33 +115,66 @@ impl Node {
     /// If there is no such agent.
     #[must_use]
     pub fn agent(&self, index: usize) -> &Agent {
-        &self.agents[index].agent
+        &self.agents[index]
+    }
+
+    /// How many agents there are.
+    #[inline]
+    fn count(&self) -> usize {
+        if self.is_alone { 1 } else { self.agents.len() }
+    }
+
+    /// When an agent wants to be called.
+    #[inline]
+    fn deadline(&self, agent: usize) -> Time {
+        if self.is_alone { self.next } else { self.several().deadlines[agent] }
+    }
+
+    #[inline]
+    fn several(&self) -> &Several {
+        self.several.as_ref().expect(SEVERAL)
     }
 
     /// Notes an agent's deadline after something happened to it.
     #[inline]
     fn rearm(&mut self, agent: usize) {
-        let seat = &mut self.agents[agent];
-        let at = seat.agent.poll_deadline().unwrap_or(NEVER);
-        let before = std::mem::replace(&mut seat.deadline, at);
+        let at = self.agents[agent].poll_deadline().unwrap_or(NEVER);
+        if self.is_alone {
+            self.next = at;
+            return;
+        }
+        let deadlines = &mut self.several.as_mut().expect(SEVERAL).deadlines;
+        let before = std::mem::replace(&mut deadlines[agent], at);
         if at <= self.next {
             self.next = at;
         } else if before == self.next {
-            self.next = earliest(&self.agents);
+            self.next = earliest(deadlines);
         }
+    }
+
+    /// Which agent a connection is of, and which of its subflows it is.
+    #[inline]
+    fn end(&self, connection: u32) -> (usize, u32) {
+        if self.is_single {
+            debug_assert_eq!(connection, self.first, "routes lead where their connections end");
+            return (0, 0);
+        }
+        let (agent, subflow) = self.several().connections[(connection - self.first) as usize];
+        (agent as usize, subflow)
     }
 }
 
-fn earliest(agents: &Few<Seat>) -> Time {
-    agents.iter().map(|seat| seat.deadline).min().unwrap_or(NEVER)
+const SEVERAL: &str = "who is not single has several";
+
+fn earliest(deadlines: &[Time]) -> Time {
+    deadlines.iter().copied().min().unwrap_or(NEVER)
 }
 
 impl netsim::Host<Packet> for Node {
     #[inline]
     fn handle_packet(&mut self, now: Time, packet: Packet, out: &mut Out<Packet>) {
-        let (agent, subflow) = self.connections[(packet.connection() - self.first) as usize];
-        let agent = agent as usize;
-        match (&mut self.agents[agent].agent, &packet) {
+        let (agent, subflow) = self.end(packet.connection());
+        match (&mut self.agents[agent], &packet) {
             (Agent::Tcp(connection), Packet::Tcp { segment, ecn, .. }) => {
                 connection.handle_segment(now, subflow as usize, segment, *ecn, out);
             }
@@ -157,12 +200,11 @@ impl netsim::Host<Packet> for Node {
     }
 
     fn handle_deadline(&mut self, now: Time, out: &mut Out<Packet>) {
-        for agent in 0..self.agents.len() {
-            let seat = &mut self.agents[agent];
-            if seat.deadline > now {
+        for agent in 0..self.count() {
+            if self.deadline(agent) > now {
                 continue;
             }
-            match &mut seat.agent {
+            match &mut self.agents[agent] {
                 Agent::Tcp(connection) => connection.handle_deadline(now, out),
                 Agent::Ptcp(striped) => striped.handle_deadline(now, out),
                 Agent::Sockets(sockets) => sockets.handle_deadline(now, out),

@@ -111,7 +111,7 @@ impl Hop {
         self.endpoint.acked()
     }
 
-    pub(super) fn stats(&self) -> &Stats {
+    pub(super) fn stats(&self) -> Stats {
         self.endpoint.stats()
     }
 }

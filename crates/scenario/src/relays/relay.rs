@@ -54,7 +54,7 @@ impl Relay {
     }
 
     /// What happened on each path's second hop.
-    pub fn stats(&self) -> impl Iterator<Item = &tcp::Stats> {
+    pub fn stats(&self) -> impl Iterator<Item = tcp::Stats> {
         self.paths.iter().map(|path| path.far.stats())
     }
 

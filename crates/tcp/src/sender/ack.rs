@@ -8,11 +8,11 @@ use units::{Bytes, Rate, Span, Time};
 use wire::tcp::{Flags, SackBlock, Segment};
 
 use super::scoreboard::{Record, State};
-use super::{Eifel, Phase, Sender, stamp_of};
+use super::{Eifel, NEVER, Phase, Sender, stamp_of};
 use crate::Detection;
 
 /// Duplicate acknowledgements that mean a loss.
-const DUPLICATES: u64 = 3;
+const DUPLICATES: u32 = 3;
 
 /// What one acknowledgement delivered.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,14 +50,16 @@ impl Sender {
             && segment.ack == self.una
             && segment.sack_count == 0
             && !segment.flags.has(Flags::ECE)
-            && self.board.is_empty()
-            && matches!(self.phase, Phase::Open)
+            && self.una == self.next
         {
             // As all data comes to who sends none: it says nothing that is not known.
+            debug_assert!(
+                self.board.is_empty() && matches!(self.phase, Phase::Open),
+                "what ends a phase was acknowledged"
+            );
             return;
         }
         self.window_end = self.window_end.max(window_end);
-        let was_lost = self.stats.lost;
         let highest = self.board.highest();
         let old_una = self.una;
         let has_advanced = segment.ack > self.una;
@@ -80,11 +82,11 @@ impl Sender {
         if has_advanced {
             self.undo_if_spurious(now, segment, cc);
         }
-        if self.config.detection.is_selective() {
-            self.detect(now, cc);
+        let new_losses = if self.config.detection.is_selective() {
+            self.detect(now, cc)
         } else {
-            self.count_duplicates(now, is_duplicate, has_advanced, old_una, cc);
-        }
+            self.count_duplicates(now, is_duplicate, has_advanced, old_una, cc)
+        };
         if segment.flags.has(Flags::ECE) && self.una > self.marked_until && matches!(self.phase, Phase::Open) {
             self.stats.marks += 1;
             self.marked_until = self.next;
@@ -92,7 +94,6 @@ impl Sender {
             let in_flight = self.flight_size(cc);
             cc.handle_congestion(now, self.id, &Congestion { signal: Signal::Mark, in_flight });
         }
-        let new_losses = self.stats.lost > was_lost;
         self.leave(has_advanced, harvest.bytes, !new_losses);
         if harvest.bytes > 0 {
             let ce_bytes = if segment.flags.has(Flags::ECE) { harvest.bytes } else { 0 };
@@ -208,11 +209,13 @@ impl Sender {
         }
     }
 
-    /// Selective acknowledgements: RFC 6675's rule, or RACK's.
-    pub(super) fn detect<C: Controller + ?Sized>(&mut self, now: Time, cc: &mut C) {
-        let before = (self.stats.lost, self.in_flight());
+    /// Selective acknowledgements: RFC 6675's rule, or RACK's. Says whether anything is lost by it.
+    pub(super) fn detect<C: Controller + ?Sized>(&mut self, now: Time, cc: &mut C) -> bool {
+        let before = self.in_flight();
+        let mut has_lost = false;
         let Sender { board, stats, id, .. } = self;
         let mut lose = |record: Record| {
+            has_lost = true;
             stats.lost += 1;
             let (bytes, in_flight_at_sending) = (Bytes(record.payload()), record.in_flight);
             let lost = Lost { bytes, in_flight_at_sending, sent_at: record.sent_at };
@@ -224,10 +227,11 @@ impl Sender {
                 board.judge(end, &mut lose);
             }
         } else {
-            let is_urgent = !matches!(self.phase, Phase::Open) || board.selected >= DUPLICATES * self.config.mss.0;
+            let is_urgent =
+                !matches!(self.phase, Phase::Open) || board.selected >= u64::from(DUPLICATES) * self.config.mss.0;
             let smoothed = self.rtt.smoothed().unwrap_or_default();
             let window = self.rack.window(self.rtt.min(), smoothed, is_urgent);
-            self.rack_due = None;
+            self.rack_due = NEVER;
             while let Some((sent_at, seq)) = self.log.front().copied() {
                 let Some(record) = board
                     .find(seq)
@@ -244,19 +248,20 @@ impl Sender {
                         self.log.pop_front();
                     }
                     Some(at) => {
-                        self.rack_due = Some(at);
+                        self.rack_due = at;
                         break;
                     }
                     None => break,
                 }
             }
         }
-        if self.stats.lost > before.0 {
-            self.enter_recovery(now, before.1, cc);
+        if has_lost {
+            self.enter_recovery(now, before, cc);
         }
+        has_lost
     }
 
-    /// Three duplicates are a loss; in recovery, `NewReno` takes a partial acknowledgement for another.
+    /// Three duplicates are a loss; in recovery, `NewReno` takes a partial acknowledgement for another. Says whether anything is lost by it.
     fn count_duplicates<C: Controller + ?Sized>(
         &mut self,
         now: Time,
@@ -264,18 +269,20 @@ impl Sender {
         has_advanced: bool,
         old_una: u64,
         cc: &mut C,
-    ) {
+    ) -> bool {
         let in_flight = self.in_flight();
+        let mut has_lost = false;
         if has_advanced {
             // What the duplicates stood for is in the cumulative acknowledgement now, all but what it uncovered.
             let packets = (self.una - old_una).div_ceil(self.config.mss.0);
-            self.duplicates = self.duplicates.saturating_sub(packets.saturating_sub(1));
+            let uncovered = u32::try_from(packets.saturating_sub(1)).unwrap_or(u32::MAX);
+            self.duplicates = self.duplicates.saturating_sub(uncovered);
             if self.board.is_empty() {
                 self.duplicates = 0;
             }
             let is_partial = matches!(self.phase, Phase::Recovery { end, .. } if self.una < end);
             if is_partial && self.config.detection == Detection::NewReno {
-                self.lose_first(now, cc);
+                has_lost = self.lose_first(now, cc);
             } else if is_partial {
                 // Reno is satisfied with any.
                 self.phase = Phase::Open;
@@ -285,22 +292,25 @@ impl Sender {
             }
         } else if is_duplicate {
             let is_ambiguous = matches!(self.phase, Phase::Open) && self.una <= self.recover;
-            let most = if is_ambiguous { DUPLICATES - 1 } else { u64::MAX };
-            self.duplicates = (self.duplicates + 1).min(self.board.in_flight / self.config.mss.0.max(1)).min(most);
+            let most = if is_ambiguous { DUPLICATES - 1 } else { u32::MAX };
+            let in_flight_now = self.board.in_flight / self.config.mss.0.max(1);
+            let most = most.min(u32::try_from(in_flight_now).unwrap_or(u32::MAX));
+            self.duplicates = (self.duplicates + 1).min(most);
             if self.duplicates == DUPLICATES && matches!(self.phase, Phase::Open) {
-                self.lose_first(now, cc);
+                has_lost = self.lose_first(now, cc);
                 self.enter_recovery(now, in_flight, cc);
             }
         }
+        has_lost
     }
 
-    fn lose_first<C: Controller + ?Sized>(&mut self, now: Time, cc: &mut C) {
-        if let Some(record) = self.board.lose(self.una) {
-            self.stats.lost += 1;
-            let (bytes, in_flight_at_sending) = (Bytes(record.payload()), record.in_flight);
-            let lost = Lost { bytes, in_flight_at_sending, sent_at: record.sent_at };
-            cc.handle_lost(now, self.id, &lost);
-        }
+    fn lose_first<C: Controller + ?Sized>(&mut self, now: Time, cc: &mut C) -> bool {
+        let Some(record) = self.board.lose(self.una) else { return false };
+        self.stats.lost += 1;
+        let (bytes, in_flight_at_sending) = (Bytes(record.payload()), record.in_flight);
+        let lost = Lost { bytes, in_flight_at_sending, sent_at: record.sent_at };
+        cc.handle_lost(now, self.id, &lost);
+        true
     }
 
     /// Something is lost. Once a window, the controller is told. `in_flight` is what was before.
@@ -381,7 +391,7 @@ impl Sender {
             ce_bytes,
             is_app_limited: newest.is_app_limited,
             in_recovery,
-            slow_start_divisor: self.hystart.as_ref().map_or(1, |hystart| hystart.divisor()),
+            slow_start_divisor: self.slow_start_divisor(),
         };
         cc.handle_acked(now, self.id, &acked);
     }
@@ -394,12 +404,24 @@ impl Sender {
             self.has_threshold = true;
             cc.handle_slow_start_end(now, self.id);
         }
+        if !self.config.hystart {
+            return;
+        }
         let (Some(hystart), Some(rtt)) = (&mut self.hystart, rtt) else { return };
         let window = cc.allowance(self.id).window;
         let is_over = cc.threshold(self.id).is_some_and(|threshold| window >= threshold);
         if hystart.handle_acked(rtt, self.round, is_over) {
             cc.handle_slow_start_end(now, self.id);
         }
+    }
+
+    /// How much slower than it would the window grows.
+    #[inline]
+    fn slow_start_divisor(&self) -> u32 {
+        if !self.config.hystart {
+            return 1;
+        }
+        self.hystart.as_ref().map_or(1, |hystart| hystart.divisor())
     }
 }
 

@@ -15,7 +15,7 @@ use wire::tcp::Flags;
 
 use crate::{Config, Detection};
 use scoreboard::{Record, Scoreboard, State};
-use timer::Timer;
+use timer::Kind;
 
 /// What happened so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,10 +46,13 @@ pub(crate) struct Data {
     pub(crate) flags: Flags,
 }
 
+/// Never: what has no time is due then.
+const NEVER: Time = Time::from_nanos(u64::MAX);
+
 /// The sending half. Positions begin at 1, behind the SYN.
 ///
-/// The order of the fields is kept: what each packet and each acknowledgement needs lies together, so that thousands of these in turn take few
-/// lines of the processor's cache.
+/// The order of the fields is kept, so that thousands of these in turn take few lines of the processor's cache: first what a receiver's packets
+/// need too, then what each packet and each acknowledgement needs, then the rest.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub(crate) struct Sender {
@@ -62,13 +65,19 @@ pub(crate) struct Sender {
     written: u64,
     /// The end of the receiver's window.
     window_end: u64,
-    /// Duplicate acknowledgements, without selective ones: packets that left the network.
-    duplicates: u64,
     /// For the delivery rate: payload delivered, when the latest was, and when the first packet of the flight was sent.
     delivered: u64,
     /// Packets are limited by the application until so much is delivered.
     app_limited_until: u64,
+    /// When the timer runs out.
+    timer: Time,
+    /// When RACK takes the next packet for lost.
+    rack_due: Time,
+    /// When pacing, or a choke, lets the next packet out.
+    held_until: Time,
     id: SubflowId,
+    /// What the timer is for.
+    kind: Kind,
     is_closing: bool,
     has_sent_fin: bool,
     owes_cwr: bool,
@@ -76,24 +85,24 @@ pub(crate) struct Sender {
     has_probed: bool,
     /// The least threshold of the configuration was applied.
     has_threshold: bool,
-    board: Scoreboard,
-    timer: Option<Timer>,
-    /// When RACK takes the next packet for lost.
-    rack_due: Option<Time>,
-    /// When pacing, or a choke, lets the next packet out.
-    held_until: Option<Time>,
-    rtt: RoundTrip,
+    /// Duplicate acknowledgements, without selective ones: packets that left the network.
+    duplicates: u32,
     delivered_at: Time,
     first_sent_at: Time,
     last_sent_at: Time,
     round: u64,
     round_end: u64,
+    /// [`Stats::sent`].
+    sent: u64,
+    phase: Phase,
+    eifel: Eifel,
+    rtt: RoundTrip,
+    board: Scoreboard,
     /// No reduction for a mark before this position is acknowledged.
     marked_until: u64,
     /// Duplicates of an acknowledgement of no more than this may answer retransmissions that were for nothing (RFC 6582, section 3.2, step 2).
     recover: u64,
-    phase: Phase,
-    eifel: Eifel,
+    /// But for [`Stats::sent`], which each packet adds to.
     stats: Stats,
     hystart: Option<Box<HyStart>>,
     rack: Rack,
@@ -143,11 +152,12 @@ impl Sender {
             duplicates: 0,
             marked_until: 0,
             owes_cwr: false,
-            timer: None,
-            rack_due: None,
+            timer: NEVER,
+            kind: Kind::Retransmission,
+            rack_due: NEVER,
             has_probed: false,
             pacer: Pacer::new(),
-            held_until: None,
+            held_until: NEVER,
             hystart,
             has_threshold: config.initial_threshold.is_none(),
             delivered: 0,
@@ -159,6 +169,7 @@ impl Sender {
             last_sent_at: Time::ZERO,
             eifel: Eifel::Decided,
             recover: 0,
+            sent: 0,
             stats: Stats::default(),
             config,
         }
@@ -208,22 +219,31 @@ impl Sender {
 
     #[inline]
     pub(crate) fn in_flight(&self) -> Bytes {
-        Bytes(self.board.in_flight.saturating_sub(self.duplicates * self.config.mss.0))
+        Bytes(self.board.in_flight.saturating_sub(u64::from(self.duplicates) * self.config.mss.0))
     }
 
     pub(crate) fn rtt(&self) -> &RoundTrip {
         &self.rtt
     }
 
-    pub(crate) fn stats(&self) -> &Stats {
-        &self.stats
+    pub(crate) fn stats(&self) -> Stats {
+        Stats { sent: self.sent, ..self.stats }
+    }
+
+    #[inline]
+    pub(crate) fn config(&self) -> &Config {
+        &self.config
+    }
+
+    pub(crate) fn id(&self) -> SubflowId {
+        self.id
     }
 
     /// The next data segment, without what the receiving half adds to it.
     #[inline]
     pub(crate) fn poll_send<C: Controller + ?Sized>(&mut self, now: Time, cc: &mut C) -> Option<Data> {
-        self.held_until = None;
-        if self.is_idle() && self.app_limited_until == self.idle_mark() {
+        self.held_until = NEVER;
+        if self.una == self.next && self.is_idle() && self.app_limited_until == self.idle_mark() {
             // As a receiver always is: the controller need not be asked.
             return None;
         }
@@ -259,7 +279,7 @@ impl Sender {
         if let Choke::Choked { probe_at } = allowance.state
             && (probe_at > now || self.board.in_flight > 0)
         {
-            self.held_until = Some(probe_at).filter(|at| *at > now);
+            self.held_until = if probe_at > now { probe_at } else { NEVER };
             return false;
         }
         let in_flight = self.in_flight();
@@ -280,8 +300,8 @@ impl Sender {
         let Some((rate, burst)) = self.pacing(allowance, cc) else { return true };
         self.pacer.set(rate, burst);
         let at = self.pacer.ready_at(now);
-        self.held_until = Some(at).filter(|at| *at > now);
-        self.held_until.is_none()
+        self.held_until = if at > now { at } else { NEVER };
+        at <= now
     }
 
     /// The rate at which to send, and in what bursts; `None`: as acknowledgements come.
@@ -307,13 +327,25 @@ impl Sender {
     /// Whether there is nothing to send.
     #[inline]
     fn is_idle(&self) -> bool {
-        self.board.lost == 0 && self.unsent() == 0 && (self.has_sent_fin || !self.is_closing)
+        self.unsent() == 0 && (self.has_sent_fin || !self.is_closing) && self.lost() == 0
+    }
+
+    /// Payload in flight by the scoreboard, which need not be looked at if all is acknowledged.
+    #[inline]
+    fn under_way(&self) -> u64 {
+        if self.una == self.next { 0 } else { self.board.in_flight }
+    }
+
+    /// Payload lost and not sent again.
+    #[inline]
+    fn lost(&self) -> u64 {
+        if self.una == self.next { 0 } else { self.board.lost }
     }
 
     /// What is to be delivered before packets are no longer limited by the application, if it has nothing to send now.
     #[inline]
     fn idle_mark(&self) -> u64 {
-        (self.delivered + self.board.in_flight).max(1)
+        (self.delivered + self.under_way()).max(1)
     }
 
     /// Written, and never sent. The FIN has a position of its own behind the last byte.
@@ -396,7 +428,7 @@ impl Sender {
                 reduction.handle_sent(Bytes(payload.max(1)));
             }
         }
-        self.stats.sent += 1;
+        self.sent += 1;
         self.last_sent_at = now;
         if self.config.pacing || allowance.pacing.is_some() || allowance.window < self.config.mss {
             self.pacer.handle_sent(now, Bytes(payload) + self.config.headers);

@@ -53,18 +53,20 @@ impl Record {
     }
 }
 
-/// Records from the first unacknowledged position to the next to be sent, without gaps.
+/// Records from the first unacknowledged position to the next to be sent, without gaps. The order of the fields is kept: what is needed where
+/// nothing is lost lies in front.
 #[derive(Clone, Debug, Default)]
+#[repr(C)]
 pub(super) struct Scoreboard {
-    records: VecDeque<Record>,
-    /// What the receiver holds beyond the cumulative acknowledgement, in order, apart from each other.
-    ranges: Vec<(u64, u64)>,
     /// Sum over records in flight.
     pub(super) in_flight: u64,
     /// Sum over lost records.
     pub(super) lost: u64,
-    /// Sum over `ranges`.
+    /// Sum over `ranges`; zero only if there are none.
     pub(super) selected: u64,
+    records: VecDeque<Record>,
+    /// What the receiver holds beyond the cumulative acknowledgement, in order, apart from each other.
+    ranges: Vec<(u64, u64)>,
     /// No lost record begins below.
     repeat_from: u64,
     /// Every record below has been judged by what was delivered beyond it.
@@ -136,7 +138,7 @@ impl Scoreboard {
             // From the start of its memory again: thousands of flows with little in flight walk through less of it.
             self.records.clear();
         }
-        if !self.ranges.is_empty() {
+        if self.selected > 0 {
             while let Some(&(from, to)) = self.ranges.first() {
                 if from >= una {
                     break;
@@ -322,6 +324,9 @@ impl Scoreboard {
     /// The highest position that was selectively acknowledged; 0 if none is.
     #[inline]
     pub(super) fn highest(&self) -> u64 {
+        if self.selected == 0 {
+            return 0;
+        }
         self.ranges.last().map_or(0, |range| range.1)
     }
 }

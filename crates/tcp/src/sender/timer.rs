@@ -5,15 +5,8 @@ use units::{Span, Time};
 use wire::tcp::Flags;
 
 use super::scoreboard::State;
-use super::{Data, Eifel, Phase, Sender};
+use super::{Data, Eifel, NEVER, Phase, Sender};
 use crate::Detection;
-
-/// What to do when.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Timer {
-    pub(super) at: Time,
-    pub(super) kind: Kind,
-}
 
 /// What the timer is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,17 +25,18 @@ impl Sender {
     pub(super) fn arm(&mut self, now: Time, is_restart: bool) {
         if self.board.is_empty() {
             let is_closed = self.next < self.written && self.window_end <= self.next;
-            if is_closed && !is_restart && self.timer.is_some() {
-                return;
+            if !is_closed {
+                self.timer = NEVER;
+            } else if is_restart || self.timer == NEVER {
+                self.set_timer(now + self.rtt.timeout(), Kind::Window);
             }
-            self.timer = is_closed.then(|| Timer { at: now + self.rtt.timeout(), kind: Kind::Window });
             return;
         }
-        if !is_restart && self.timer.is_some_and(|timer| timer.kind == Kind::Retransmission) {
+        if !is_restart && self.timer < NEVER && self.kind == Kind::Retransmission {
             return;
         }
         let timeout = self.rtt.timeout();
-        self.timer = Some(Timer { at: now + timeout, kind: Kind::Retransmission });
+        self.set_timer(now + timeout, Kind::Retransmission);
         if self.config.detection == Detection::Rack
             && matches!(self.phase, Phase::Open)
             && let Some(smoothed) = self.rtt.smoothed()
@@ -52,29 +46,34 @@ impl Sender {
             let extra = if is_alone { self.config.delayed_ack.unwrap_or_default() } else { Span::ZERO };
             let probe = smoothed + smoothed + extra;
             if probe < timeout && !self.has_probed {
-                self.timer = Some(Timer { at: now + probe, kind: Kind::Tail });
+                self.set_timer(now + probe, Kind::Tail);
             }
         }
     }
 
+    #[inline]
+    fn set_timer(&mut self, at: Time, kind: Kind) {
+        self.timer = at;
+        self.kind = kind;
+    }
+
     /// When the sender has to be looked at.
     #[inline]
-    pub(crate) fn poll_deadline(&self) -> Option<Time> {
-        let never = Time::from_nanos(u64::MAX);
-        let timer = self.timer.map_or(never, |timer| timer.at);
-        let at = timer.min(self.rack_due.unwrap_or(never)).min(self.held_until.unwrap_or(never));
-        (at < never).then_some(at)
+    pub(crate) fn deadline(&self) -> Time {
+        self.timer.min(self.rack_due).min(self.held_until)
     }
 
     /// Does what is due. Gives the segment of a probe.
     pub(crate) fn handle_deadline<C: Controller + ?Sized>(&mut self, now: Time, cc: &mut C) -> Option<Data> {
-        if self.rack_due.is_some_and(|at| at <= now) {
-            self.rack_due = None;
+        if self.rack_due <= now {
+            self.rack_due = NEVER;
             self.detect(now, cc);
         }
-        let timer = self.timer.filter(|timer| timer.at <= now)?;
-        self.timer = None;
-        match timer.kind {
+        if self.timer > now {
+            return None;
+        }
+        self.timer = NEVER;
+        match self.kind {
             Kind::Retransmission => {
                 self.time_out(now, cc);
                 None
@@ -83,7 +82,7 @@ impl Sender {
             Kind::Window => {
                 // Nothing, of long ago: the answer says where the window ends by now.
                 self.rtt.handle_timeout();
-                self.timer = Some(Timer { at: now + self.rtt.timeout(), kind: Kind::Window });
+                self.set_timer(now + self.rtt.timeout(), Kind::Window);
                 Some(Data { seq: self.una - 1, len: 0, flags: Flags::default() })
             }
         }
@@ -96,7 +95,7 @@ impl Sender {
         let stats = &mut self.stats;
         self.board.lose_all(|_| stats.lost += 1);
         self.log.clear();
-        self.rack_due = None;
+        self.rack_due = NEVER;
         self.duplicates = 0;
         // When the timer runs out again for the same packet, the first retransmission counts.
         if !matches!((&self.phase, self.eifel), (Phase::Timeout { .. }, Eifel::Sent { .. })) {
@@ -106,7 +105,7 @@ impl Sender {
         self.phase = Phase::Timeout { end: self.next };
         self.marked_until = self.next;
         cc.handle_timeout(now, self.id, flight);
-        self.timer = Some(Timer { at: now + self.rtt.timeout(), kind: Kind::Retransmission });
+        self.set_timer(now + self.rtt.timeout(), Kind::Retransmission);
     }
 
     /// Sends the last packet again, so that an acknowledgement comes that says what is missing.
@@ -114,7 +113,7 @@ impl Sender {
         self.has_probed = true;
         self.stats.probes += 1;
         let last = *self.board.back()?;
-        self.timer = Some(Timer { at: now + self.rtt.timeout(), kind: Kind::Retransmission });
+        self.set_timer(now + self.rtt.timeout(), Kind::Retransmission);
         (last.state == State::InFlight).then(|| {
             let allowance = cc.allowance(self.id);
             self.transmit(now, last.seq, last.span, last.is_fin, &allowance, cc)
