@@ -1,5 +1,6 @@
 //! Packets on lines, and the order in which they are there.
 
+use alloc::vec;
 use alloc::vec::Vec;
 use core::num::NonZeroU32;
 
@@ -17,29 +18,35 @@ pub type Place = NonZeroU32;
 #[derive(Clone, Debug)]
 pub struct Pool<P, T = ()> {
     packets: Vec<P>,
+    /// A slot for each packet, behind one that is nobody's: lists end there, and need no look at whether they do.
     slots: Vec<Slot<T>>,
     free: Vec<Place>,
 }
 
 /// What is known of a packet beside itself.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 #[repr(C)]
 struct Slot<T> {
     /// When it leaves the line.
     departure: Time,
     bytes: u32,
-    /// Who comes behind it on the line.
-    next: Option<Place>,
+    /// Who comes behind it on the line, or [`NOBODY`].
+    next: u32,
     note: T,
 }
 
-impl<P, T> Pool<P, T> {
+/// In place of a place.
+const NOBODY: u32 = 0;
+
+impl<P, T: Default> Pool<P, T> {
     /// Without packets.
     #[must_use]
     pub fn new() -> Pool<P, T> {
-        Pool { packets: Vec::new(), slots: Vec::new(), free: Vec::new() }
+        Pool { packets: Vec::new(), slots: vec![Slot::default()], free: Vec::new() }
     }
+}
 
+impl<P, T> Pool<P, T> {
     /// Puts a packet in, and gives its place. Inlined, the packet is written where it stays and nowhere before.
     ///
     /// # Panics
@@ -49,11 +56,11 @@ impl<P, T> Pool<P, T> {
     pub fn insert(&mut self, packet: P, note: T) -> Place {
         if let Some(place) = self.free.pop() {
             self.packets[index(place)] = packet;
-            self.slots[index(place)].note = note;
+            *self.note_mut(place) = note;
             return place;
         }
         self.packets.push(packet);
-        self.slots.push(Slot { departure: Time::ZERO, bytes: 0, next: None, note });
+        self.slots.push(Slot { departure: Time::ZERO, bytes: 0, next: NOBODY, note });
         u32::try_from(self.packets.len()).ok().and_then(Place::new).expect("four billion packets fit no memory")
     }
 
@@ -95,7 +102,7 @@ impl<P, T> Pool<P, T> {
     #[must_use]
     #[inline]
     pub fn note_mut(&mut self, place: Place) -> &mut T {
-        &mut self.slots[index(place)].note
+        &mut self.slots[place.get() as usize].note
     }
 
     /// How many packets there are.
@@ -111,17 +118,18 @@ impl<P, T> Pool<P, T> {
     }
 
     #[inline]
-    fn slot(&self, place: Place) -> &Slot<T> {
-        &self.slots[index(place)]
+    fn slot(&self, place: u32) -> &Slot<T> {
+        &self.slots[place as usize]
     }
 }
 
+/// Where a packet is among all.
 #[inline]
 fn index(place: Place) -> usize {
     place.get() as usize - 1
 }
 
-impl<P, T> Default for Pool<P, T> {
+impl<P, T: Default> Default for Pool<P, T> {
     fn default() -> Pool<P, T> {
         Pool::new()
     }
@@ -133,14 +141,16 @@ impl<P, T> Default for Pool<P, T> {
 #[derive(Clone, Debug, Default)]
 #[repr(C)]
 pub(crate) struct Row {
-    first: Option<Place>,
-    last: Option<Place>,
+    /// Places, or [`NOBODY`].
+    first: u32,
+    last: u32,
     /// The first of those that did not leave by the latest [`Row::advance`].
-    next: Option<Place>,
+    next: u32,
     waiting: u32,
     queued: Bytes,
 }
 
+/// What a packet finds is often as good as random, so that the usual ways are without branches, which the processor would guess wrong.
 impl Row {
     /// How many wait, as of the latest [`Row::advance`].
     #[inline]
@@ -150,28 +160,28 @@ impl Row {
 
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.first.is_none()
+        self.first == NOBODY
     }
 
     /// When the first packet leaves, or left.
     #[inline]
     pub(crate) fn first_departure<P, T>(&self, pool: &Pool<P, T>) -> Option<Time> {
-        Some(pool.slot(self.first?).departure)
+        (self.first != NOBODY).then(|| pool.slot(self.first).departure)
     }
 
     /// When the first packet leaves of those that wait.
     pub(crate) fn next_departure<P, T>(&self, pool: &Pool<P, T>) -> Option<Time> {
-        Some(pool.slot(self.next?).departure)
+        (self.next != NOBODY).then(|| pool.slot(self.next).departure)
     }
 
     /// All packets.
     pub(crate) fn held<P, T>(&self, pool: &Pool<P, T>) -> Tally {
         let mut held = Tally::default();
-        let mut at = self.first;
-        while let Some(place) = at {
+        let mut place = self.first;
+        while place != NOBODY {
             let slot = pool.slot(place);
             held += Tally::one(Bytes(u64::from(slot.bytes)));
-            at = slot.next;
+            place = slot.next;
         }
         held
     }
@@ -179,37 +189,37 @@ impl Row {
     /// Counts out what left by `now`. Gives when the wire will be free, if it is not yet.
     #[inline]
     pub(crate) fn advance<P, T>(&mut self, now: Time, pool: &Pool<P, T>) -> Option<Time> {
-        let mut next = self.next?;
-        let free = pool.slot(self.last?).departure;
+        // The beginning of time if there is none.
+        let free = pool.slot(self.last).departure;
         if free <= now {
             // The usual case, without a look at the others: the wire is idle.
-            self.next = None;
+            self.next = NOBODY;
             self.waiting = 0;
             self.queued = Bytes::ZERO;
             return None;
         }
         loop {
-            let slot = pool.slot(next);
+            let slot = pool.slot(self.next);
             if slot.departure > now {
-                self.next = Some(next);
                 return Some(free);
             }
             self.waiting -= 1;
             self.queued -= Bytes(u64::from(slot.bytes));
-            next = slot.next?;
+            self.next = slot.next;
         }
     }
 
     /// Puts a packet to the end, which leaves at `departure`. [`Row::advance`] was called.
     #[inline]
     pub(crate) fn push<P, T>(&mut self, departure: Time, bytes: u32, place: Place, pool: &mut Pool<P, T>) {
-        let slot = &mut pool.slots[index(place)];
-        (slot.departure, slot.bytes, slot.next) = (departure, bytes, None);
-        match self.last.replace(place) {
-            Some(last) => pool.slots[index(last)].next = Some(place),
-            None => self.first = Some(place),
-        }
-        self.next = self.next.or(Some(place));
+        let place = place.get();
+        let slot = &mut pool.slots[place as usize];
+        (slot.departure, slot.bytes, slot.next) = (departure, bytes, NOBODY);
+        // Nobody's, if it is the first.
+        pool.slots[self.last as usize].next = place;
+        self.last = place;
+        self.first = if self.first == NOBODY { place } else { self.first };
+        self.next = if self.next == NOBODY { place } else { self.next };
         self.waiting += 1;
         self.queued += Bytes(u64::from(bytes));
     }
@@ -217,21 +227,18 @@ impl Row {
     /// Takes the first packet out if it has arrived by `now`, `delay` after it left: when that was, its size and its place.
     #[inline]
     pub(crate) fn pop<P, T>(&mut self, now: Time, delay: Span, pool: &Pool<P, T>) -> Option<(Time, Bytes, Place)> {
-        let place = self.first?;
-        let &Slot { departure, bytes, next, .. } = pool.slot(place);
+        let place = Place::new(self.first)?;
+        let &Slot { departure, bytes, next, .. } = pool.slot(self.first);
         let (at, bytes) = (departure + delay, Bytes(u64::from(bytes)));
         if at > now {
             return None;
         }
-        if self.next == Some(place) {
-            self.next = next;
-            self.waiting -= 1;
-            self.queued -= bytes;
-        }
+        let is_waiting = self.next == self.first;
+        self.next = if is_waiting { next } else { self.next };
+        self.waiting -= u32::from(is_waiting);
+        self.queued -= if is_waiting { bytes } else { Bytes::ZERO };
         self.first = next;
-        if next.is_none() {
-            self.last = None;
-        }
+        self.last = if next == NOBODY { NOBODY } else { self.last };
         Some((at, bytes, place))
     }
 }
