@@ -146,19 +146,25 @@ pub(crate) struct Net<P> {
     pub(crate) out: Out<P>,
     /// All routes, one behind the other: the host where it begins, its links, the host where it ends.
     hops: Vec<u32>,
+    hosts: u32,
+    /// Of each host; none if no host has one.
     jitters: Vec<Option<Box<Jitter<Ticket>>>>,
     pub(crate) totals: Totals,
     pub(crate) digest: Digest,
 }
 
 impl<P: Packet> Net<P> {
+    /// `jitters` has an entry for each host.
+    #[expect(clippy::cast_possible_truncation, reason = "the topology checked their number")]
     pub(crate) fn new(ports: Vec<Port<P>>, hops: Vec<u32>, jitters: Vec<Option<Box<Jitter<Ticket>>>>) -> Net<P> {
+        let has_jitter = jitters.iter().any(Option::is_some);
         Net {
             agenda: Agenda::default(),
             ports,
             out: Out::new(),
             hops,
-            jitters,
+            hosts: jitters.len() as u32,
+            jitters: if has_jitter { jitters } else { Vec::new() },
             totals: Totals::default(),
             digest: Digest::START,
         }
@@ -170,7 +176,7 @@ impl<P: Packet> Net<P> {
     pub(crate) fn next(&mut self, until: Time) -> Option<(Time, Owner)> {
         let (at, owner) = self.agenda.pop(until)?;
         self.totals.events += 1;
-        let (links, hosts) = (self.ports.len() as u32, self.jitters.len() as u32);
+        let (links, hosts) = (self.ports.len() as u32, self.hosts);
         let owner = if owner < links {
             Owner::Link(owner)
         } else if owner < links + hosts {
@@ -189,7 +195,7 @@ impl<P: Packet> Net<P> {
 
     #[expect(clippy::cast_possible_truncation, reason = "the topology checked their number")]
     fn arm_jitter(&mut self, host: u32, at: Time) {
-        self.agenda.push(at, (self.ports.len() + self.jitters.len()) as u32 + host);
+        self.agenda.push(at, self.ports.len() as u32 + self.hosts + host);
     }
 
     /// A host sends what it has put out.
@@ -204,7 +210,7 @@ impl<P: Packet> Net<P> {
             if T::IS_ON {
                 trace.record(now, Event::Sent { host: HostId(host), packet });
             }
-            match &mut self.jitters[host as usize] {
+            match self.jitters.get_mut(host as usize).and_then(Option::as_mut) {
                 None => {
                     let bytes = packet.size();
                     self.offer(now, place, route.0, bytes, trace);
@@ -221,7 +227,7 @@ impl<P: Packet> Net<P> {
 
     /// A packet that a host sent was held back long enough.
     pub(crate) fn release<T: Trace<P>>(&mut self, now: Time, host: u32, trace: &mut T) {
-        let Some(jitter) = &mut self.jitters[host as usize] else { return };
+        let Some(jitter) = self.jitters.get_mut(host as usize).and_then(Option::as_mut) else { return };
         let (ticket, next) = jitter.pop();
         if let Some(at) = next {
             self.arm_jitter(host, at);

@@ -53,6 +53,9 @@ impl Record {
     }
 }
 
+/// So many records are not worth walking through memory for.
+const FEW: usize = 2;
+
 /// Records from the first unacknowledged position to the next to be sent, without gaps. The order of the fields is kept: what is needed where
 /// nothing is lost lies in front.
 #[derive(Clone, Debug, Default)]
@@ -65,6 +68,8 @@ pub(super) struct Scoreboard {
     /// Sum over `ranges`; zero only if there are none.
     pub(super) selected: u64,
     records: VecDeque<Record>,
+    /// How many were taken out since the first was where the records' memory begins.
+    taken: usize,
     /// What the receiver holds beyond the cumulative acknowledgement, in order, apart from each other.
     ranges: Vec<(u64, u64)>,
     /// No lost record begins below.
@@ -133,10 +138,10 @@ impl Scoreboard {
             }
             each(record);
             self.records.pop_front();
+            self.taken += 1;
         }
-        if self.records.is_empty() {
-            // From the start of its memory again: thousands of flows with little in flight walk through less of it.
-            self.records.clear();
+        if self.records.len() <= FEW && self.taken >= FEW {
+            self.gather();
         }
         if self.selected > 0 {
             while let Some(&(from, to)) = self.ranges.first() {
@@ -151,6 +156,14 @@ impl Scoreboard {
                 }
             }
         }
+    }
+
+    /// Moves the few records that there are to the start of their memory again: thousands of flows with little in flight walk through less of it.
+    fn gather(&mut self) {
+        let few: [Option<Record>; FEW] = core::array::from_fn(|_| self.records.pop_front());
+        self.records.clear();
+        self.records.extend(few.into_iter().flatten());
+        self.taken = 0;
     }
 
     /// The receiver holds this range, of what was sent and not acknowledged cumulatively; hands over each record that it had not told of.
