@@ -1,6 +1,7 @@
 //! The sending half.
 
 mod ack;
+mod queue;
 mod scoreboard;
 mod timer;
 

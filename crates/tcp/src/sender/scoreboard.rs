@@ -1,9 +1,10 @@
 //! What is in flight, lost or delivered.
 
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use units::{Bytes, Time};
+
+use super::queue::Queue;
 
 /// A packet that was sent and is not yet acknowledged cumulatively. The order of the fields is kept: searches and judgements need the first
 /// 16 bytes only. A record is a line of the processor's cache, not parts of two.
@@ -53,9 +54,6 @@ impl Record {
     }
 }
 
-/// So many records are not worth walking through memory for.
-const FEW: usize = 2;
-
 /// Records from the first unacknowledged position to the next to be sent, without gaps. The order of the fields is kept: what is needed where
 /// nothing is lost lies in front.
 #[derive(Clone, Debug, Default)]
@@ -67,9 +65,7 @@ pub(super) struct Scoreboard {
     pub(super) lost: u64,
     /// Sum over `ranges`; zero only if there are none.
     pub(super) selected: u64,
-    records: VecDeque<Record>,
-    /// How many were taken out since the first was where the records' memory begins.
-    taken: usize,
+    records: Queue<Record>,
     /// What the receiver holds beyond the cumulative acknowledgement, in order, apart from each other.
     ranges: Vec<(u64, u64)>,
     /// No lost record begins below.
@@ -84,11 +80,7 @@ impl Scoreboard {
     #[inline]
     pub(super) fn push(&mut self, record: Record) {
         self.in_flight += u64::from(record.span);
-        // By half, not to twice as many: thousands of flows have theirs at the same time.
-        if self.records.len() == self.records.capacity() {
-            self.records.reserve_exact((self.records.len() / 2).max(8));
-        }
-        self.records.push_back(record);
+        self.records.push(record);
     }
 
     #[inline]
@@ -98,12 +90,12 @@ impl Scoreboard {
 
     #[inline]
     pub(super) fn front(&self) -> Option<&Record> {
-        self.records.front()
+        self.records.first()
     }
 
     #[inline]
     pub(super) fn back(&self) -> Option<&Record> {
-        self.records.back()
+        self.records.last()
     }
 
     /// The record that holds this position.
@@ -115,7 +107,7 @@ impl Scoreboard {
     /// Where the first record is that ends behind this position.
     #[inline]
     fn index_of(&self, seq: u64) -> usize {
-        let Some(first) = self.records.front() else { return 0 };
+        let Some(first) = self.records.first() else { return 0 };
         // Nearly all are as long as the first: a guess looks at two of them, where halving would look at eight.
         let guess = usize::try_from(seq.saturating_sub(first.seq) / u64::from(first.span)).unwrap_or(usize::MAX);
         if self.records.get(guess).is_some_and(|record| record.seq <= seq && seq < record.end()) {
@@ -127,7 +119,8 @@ impl Scoreboard {
     /// Takes out what is acknowledged cumulatively and hands each record over, with the state it had.
     #[inline]
     pub(super) fn advance(&mut self, una: u64, mut each: impl FnMut(&Record)) {
-        while let Some(record) = self.records.front() {
+        let mut count = 0;
+        for record in &*self.records {
             if record.end() > una {
                 break;
             }
@@ -137,12 +130,9 @@ impl Scoreboard {
                 State::Delivered => {}
             }
             each(record);
-            self.records.pop_front();
-            self.taken += 1;
+            count += 1;
         }
-        if self.records.len() <= FEW && self.taken >= FEW {
-            self.gather();
-        }
+        self.records.take(count);
         if self.selected > 0 {
             while let Some(&(from, to)) = self.ranges.first() {
                 if from >= una {
@@ -156,14 +146,6 @@ impl Scoreboard {
                 }
             }
         }
-    }
-
-    /// Moves the few records that there are to the start of their memory again: thousands of flows with little in flight walk through less of it.
-    fn gather(&mut self) {
-        let few: [Option<Record>; FEW] = core::array::from_fn(|_| self.records.pop_front());
-        self.records.clear();
-        self.records.extend(few.into_iter().flatten());
-        self.taken = 0;
     }
 
     /// The receiver holds this range, of what was sent and not acknowledged cumulatively; hands over each record that it had not told of.
@@ -233,7 +215,7 @@ impl Scoreboard {
 
     /// Marks everything in flight as lost, and hands it over.
     pub(super) fn lose_all(&mut self, mut each: impl FnMut(&Record)) {
-        for record in &mut self.records {
+        for record in &mut *self.records {
             if self.in_flight == 0 {
                 // When the timer runs out again, that is so behind the first.
                 break;

@@ -1,0 +1,101 @@
+//! A queue in one piece.
+
+use alloc::vec::Vec;
+use core::ops::{Deref, DerefMut};
+
+/// What is in a queue lies side by side, and near the start of its memory: thousands of flows with little in flight each walk through no more of it than
+/// they need, and a look at one element is a look at a slice. What that costs is that each element is moved once, in the mean.
+#[derive(Clone, Debug)]
+pub(super) struct Queue<T> {
+    /// What was taken out, and is not yet thrown away; then what is in the queue.
+    all: Vec<T>,
+    taken: usize,
+}
+
+impl<T> Default for Queue<T> {
+    fn default() -> Queue<T> {
+        Queue { all: Vec::new(), taken: 0 }
+    }
+}
+
+impl<T> Queue<T> {
+    #[inline]
+    pub(super) fn push(&mut self, item: T) {
+        if self.all.len() == self.all.capacity() {
+            self.make_room();
+        }
+        self.all.push(item);
+    }
+
+    #[inline(never)]
+    fn make_room(&mut self) {
+        if 2 * self.taken >= self.len().max(1) {
+            self.gather();
+        } else {
+            // By half, not to twice as many: thousands of flows have theirs at the same time.
+            self.all.reserve_exact((self.all.len() / 2).max(8));
+        }
+    }
+
+    /// Takes out the first `count`.
+    #[inline]
+    pub(super) fn take(&mut self, count: usize) {
+        self.taken += count;
+        if self.taken == self.all.len() {
+            self.all.clear();
+            self.taken = 0;
+        } else if 2 * self.taken >= self.all.len() {
+            self.gather();
+        }
+    }
+
+    #[inline(never)]
+    fn gather(&mut self) {
+        self.all.drain(..self.taken);
+        self.taken = 0;
+    }
+}
+
+impl<T> Deref for Queue<T> {
+    type Target = [T];
+
+    #[inline]
+    fn deref(&self) -> &[T] {
+        &self.all[self.taken..]
+    }
+}
+
+impl<T> DerefMut for Queue<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [T] {
+        &mut self.all[self.taken..]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::collections::VecDeque;
+
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn it_is_a_queue(ops in prop::collection::vec((0..20usize, 0..20usize), 1..100)) {
+            let (mut queue, mut model) = (Queue::default(), VecDeque::new());
+            let mut next = 0;
+            for (pushes, takes) in ops {
+                for _ in 0..pushes {
+                    queue.push(next);
+                    model.push_back(next);
+                    next += 1;
+                }
+                let takes = takes.min(model.len());
+                queue.take(takes);
+                model.drain(..takes);
+                prop_assert_eq!(&*queue, &*model.make_contiguous());
+                prop_assert!(queue.all.len() <= 2 * queue.len(), "what was taken out is no more than what is left");
+            }
+        }
+    }
+}
