@@ -28,11 +28,16 @@ const CROWD: u32 = 16;
 const REVIEW: u32 = 4_096;
 /// In place of a node's number.
 const NONE: u32 = u32::MAX;
+/// Each compartment of what comes later is as wide as half the wheel.
+const HALF_BITS: u32 = (BUCKETS / 2).trailing_zeros();
+const COMPARTMENTS: usize = 256;
 
 /// A queue of events in the order of their times, and of simultaneous ones' admission.
 ///
 /// What comes soon is in a wheel of buckets, each a short time wide and a list of a few events in their order (R. Brown, "Calendar
-/// queues", 1988); what comes later is in a heap, which a wheel that is too fine or too coarse, or a thousand events at one instant, falls
+/// queues", 1988). What comes later, as the timers of transports do, is in a second wheel of compartments in no order, each of which is
+/// emptied into the first as its time comes near (G. Varghese, A. Lauck, "Hashed and hierarchical timing wheels", 1997). What comes later still is in a
+/// heap, which a wheel that is too fine or too coarse, or a thousand events at one instant, falls
 /// back on. The width of the buckets follows the events. The order never depends on it.
 #[derive(Clone, Debug)]
 pub(crate) struct Agenda {
@@ -46,8 +51,14 @@ pub(crate) struct Agenda {
     free: u32,
     nodes: Vec<Node>,
     shift: u32,
-    /// The bucket of the latest event, not modulo the buckets: the wheel holds this one and those behind it.
+    /// The bucket of the latest event, not modulo the buckets: the wheel holds this one and those behind it, below `end`.
     base: u64,
+    /// Where the compartments begin that were not emptied into the wheel yet: at least half the wheel behind `base`, at most a whole one.
+    end: u64,
+    /// The first event of each compartment.
+    compartments: Box<[u32; COMPARTMENTS]>,
+    /// A bit for each compartment: whether it has events.
+    filled: [u64; COMPARTMENTS / 64],
     /// The time of the first event of the heap; the end of time if it is empty.
     later_at: u64,
     later: Heap,
@@ -94,6 +105,9 @@ impl Default for Agenda {
             nodes: Vec::new(),
             shift: SHIFT,
             base: 0,
+            end: 2 << HALF_BITS,
+            compartments: Box::new([NONE; COMPARTMENTS]),
+            filled: [0; COMPARTMENTS / 64],
             later_at: u64::MAX,
             later: Heap::default(),
             admitted: 0,
@@ -113,40 +127,62 @@ impl Agenda {
         self.admitted += 1;
         let slot = at >> self.shift;
         // Below the base, the difference wraps.
-        if slot.wrapping_sub(self.base) >= BUCKETS as u64 {
-            self.review.later += 1;
-            self.postpone(Node { at, number, owner, next: NONE });
-            return;
+        if slot.wrapping_sub(self.base) >= self.end - self.base {
+            return self.push_later(at, number, owner, slot);
         }
-        let bucket = place(slot);
+        let node = self.node(at, number, owner);
+        self.line_up(place(slot), node, at, number);
+    }
+
+    /// Puts an event beyond the wheel, or before it.
+    #[inline(never)]
+    fn push_later(&mut self, at: u64, number: u64, owner: u32, slot: u64) {
+        self.review.later += 1;
+        let (compartment, first) = (slot >> HALF_BITS, self.end >> HALF_BITS);
+        if compartment.wrapping_sub(first) >= COMPARTMENTS as u64 {
+            return self.postpone(Node { at, number, owner, next: NONE });
+        }
+        let node = self.node(at, number, owner);
+        let compartment = compartment_of(compartment);
+        self.nodes[node as usize].next = std::mem::replace(&mut self.compartments[compartment], node);
+        self.filled[compartment / 64] |= 1 << (compartment % 64);
+    }
+
+    /// A node that is in no list.
+    #[inline]
+    fn node(&mut self, at: u64, number: u64, owner: u32) -> u32 {
         let node = self.free;
         // Field by field: a node put together elsewhere would be read back before its parts are written.
-        let node = if let Some(place) = self.nodes.get_mut(node as usize) {
+        if let Some(place) = self.nodes.get_mut(node as usize) {
             self.free = place.next;
             place.at = at;
             place.number = number;
             place.owner = owner;
             place.next = NONE;
-            node
-        } else {
-            self.nodes.push(Node { at, number, owner, next: NONE });
-            u32::try_from(self.nodes.len() - 1).expect("there are fewer events than this at a time")
-        };
+            return node;
+        }
+        self.nodes.push(Node { at, number, owner, next: NONE });
+        u32::try_from(self.nodes.len() - 1).expect("there are fewer events than this at a time")
+    }
+
+    /// Puts a node into a bucket of the wheel.
+    #[inline]
+    fn line_up(&mut self, bucket: usize, node: u32, at: u64, number: u64) {
         let first = self.heads[bucket];
         if first == NONE {
             self.heads[bucket] = node;
             self.words[bucket / 64] |= 1 << (bucket % 64);
             self.summary |= 1 << (bucket / 64);
         } else {
-            self.line_up(bucket, first, node, at);
+            self.line_up_behind(bucket, first, node, (at, number));
         }
     }
 
-    /// Puts a node into a bucket behind all that are not later: those were admitted before.
+    /// Puts a node into a bucket that has others, behind those that come before it.
     #[inline]
-    fn line_up(&mut self, bucket: usize, first: u32, node: u32, at: u64) {
+    fn line_up_behind(&mut self, bucket: usize, first: u32, node: u32, key: (u64, u64)) {
         let (mut before, mut next, mut steps) = (NONE, first, 0);
-        while let Some(other) = self.nodes.get(next as usize).filter(|other| other.at <= at) {
+        while let Some(other) = self.nodes.get(next as usize).filter(|other| (other.at, other.number) < key) {
             (before, next) = (next, other.next);
             steps += 1;
         }
@@ -170,7 +206,7 @@ impl Agenda {
     /// Takes the first event if it is at `until` or before: its time and its owner.
     #[inline]
     pub(crate) fn pop(&mut self, until: Time) -> Option<(Time, u32)> {
-        let Some(bucket) = self.first_bucket() else { return self.pop_later(until) };
+        let Some(bucket) = self.first_bucket().or_else(|| self.go_on()) else { return self.pop_later(until) };
         let first = self.heads[bucket];
         let Node { at, number, owner, next } = self.nodes[first as usize];
         // Of simultaneous ones either may be the first.
@@ -180,13 +216,13 @@ impl Agenda {
         if at > until.as_nanos() {
             return None;
         }
-        self.base = at >> self.shift;
         self.nodes[first as usize].next = self.free;
         self.free = first;
         self.heads[bucket] = next;
         if next == NONE {
             self.clear(bucket);
         }
+        self.turn(at >> self.shift);
         self.review.taken += 1;
         if self.review.taken == REVIEW {
             self.adapt();
@@ -207,8 +243,55 @@ impl Agenda {
         let next = self.later.first();
         self.later_at = if next == NEVER { u64::MAX } else { nanos_and_number(next).0 };
         // What was put before the latest event is in the heap, and does not turn the wheel back.
-        self.base = self.base.max(at >> self.shift);
+        self.turn(self.base.max(at >> self.shift));
         Some((Time::from_nanos(at), key as u32 & (MAX_OWNERS as u32 - 1)))
+    }
+
+    /// The latest event is in this bucket.
+    #[inline]
+    fn turn(&mut self, base: u64) {
+        self.base = base;
+        if self.end <= base + (1 << HALF_BITS) {
+            self.fill();
+        }
+    }
+
+    /// Empties compartments into the wheel until that holds more than half of what it can.
+    #[inline(never)]
+    fn fill(&mut self) {
+        // If it was far from the end, nothing is between: an event of the heap came first.
+        self.end = self.end.max(self.base >> HALF_BITS << HALF_BITS);
+        while self.end <= self.base + (1 << HALF_BITS) {
+            let mut next = self.take_compartment(self.end >> HALF_BITS);
+            self.end += 1 << HALF_BITS;
+            while let Some(&Node { at, number, next: behind, .. }) = self.nodes.get(next as usize) {
+                self.nodes[next as usize].next = NONE;
+                self.line_up(place(at >> self.shift), next, at, number);
+                next = behind;
+            }
+        }
+    }
+
+    /// Turns the empty wheel to the next compartment that has events: the first bucket that has some then.
+    #[inline(never)]
+    fn go_on(&mut self) -> Option<usize> {
+        let first = self.end >> HALF_BITS;
+        let is_filled = |compartment: &u64| {
+            let compartment = compartment_of(*compartment);
+            self.filled[compartment / 64] >> (compartment % 64) & 1 == 1
+        };
+        let next = (first..first + COMPARTMENTS as u64).find(is_filled)?;
+        self.base = next << HALF_BITS;
+        self.end = self.base;
+        self.fill();
+        self.first_bucket()
+    }
+
+    /// Takes the events out of a compartment: the first of them.
+    fn take_compartment(&mut self, compartment: u64) -> u32 {
+        let compartment = compartment_of(compartment);
+        self.filled[compartment / 64] &= !(1 << (compartment % 64));
+        std::mem::replace(&mut self.compartments[compartment], NONE)
     }
 
     /// The first bucket that has events.
@@ -239,14 +322,21 @@ impl Agenda {
     /// Moves the events of a bucket to the heap.
     #[cold]
     fn spill(&mut self, bucket: usize) {
-        let mut next = std::mem::replace(&mut self.heads[bucket], NONE);
+        let first = std::mem::replace(&mut self.heads[bucket], NONE);
         self.clear(bucket);
+        self.review.beside += CROWD * self.postpone_all(first);
+    }
+
+    /// Moves the events of a list to the heap: how many they were.
+    fn postpone_all(&mut self, first: u32) -> u32 {
+        let (mut next, mut count) = (first, 0);
         while let Some(&node) = self.nodes.get(next as usize) {
             self.postpone(node);
             self.nodes[next as usize].next = self.free;
             self.free = std::mem::replace(&mut next, node.next);
-            self.review.beside += CROWD;
+            count += 1;
         }
+        count
     }
 
     /// Halves the buckets' width if they are crowded, doubles it if too much lies beyond them.
@@ -263,8 +353,13 @@ impl Agenda {
         for bucket in 0..BUCKETS {
             self.spill(bucket);
         }
+        for compartment in 0..COMPARTMENTS as u64 {
+            let first = self.take_compartment(compartment);
+            self.postpone_all(first);
+        }
         self.base = (self.base << self.shift) >> shift;
         self.shift = shift;
+        self.end = ((self.base >> HALF_BITS) + 2) << HALF_BITS;
         self.review = Review::default();
     }
 }
@@ -282,6 +377,13 @@ fn nanos_and_number(key: u128) -> (u64, u64) {
 #[expect(clippy::cast_possible_truncation, reason = "there are fewer buckets")]
 fn place(slot: u64) -> usize {
     slot as usize % BUCKETS
+}
+
+/// Where the compartment of a time's bits above the shift and the half wheel's is.
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "there are fewer compartments")]
+fn compartment_of(compartment: u64) -> usize {
+    compartment as usize % COMPARTMENTS
 }
 
 #[cfg(test)]
