@@ -4,6 +4,7 @@ use link::{Place, Pool};
 use units::{Bytes, Time};
 
 use crate::Route;
+use crate::net::Leg;
 
 /// A packet: what its headers say, without payload bytes. Packets are copied at each hop, so [`crate::Sim`] takes types of at most
 /// 64 bytes.
@@ -49,9 +50,8 @@ pub trait Host<P> {
 /// Where a host puts packets to be sent.
 #[derive(Clone, Debug)]
 pub struct Out<P> {
-    /// The simulation's packets under way are here too, so that one is written once where it stays; with each, which link it is on, or comes to next, as a place in
-    /// the list of all routes.
-    pub(crate) packets: Pool<P, u32>,
+    /// The simulation's packets under way are here too, so that one is written once where it stays.
+    pub(crate) packets: Pool<P, Leg>,
     /// Which of them are to be sent, and along which route, in their order.
     pub(crate) sent: Vec<(Route, Place)>,
 }
@@ -76,7 +76,7 @@ impl<P: Copy> Out<P> {
         reason = "or the packet is put together elsewhere, and read back before it is written"
     )]
     pub fn put(&mut self, route: Route, packet: P) -> &mut P {
-        let place = self.packets.insert(packet, route.0);
+        let place = self.packets.insert(packet, Leg::default());
         self.sent.push((route, place));
         self.packets.get_mut(place)
     }

@@ -29,6 +29,14 @@ pub(crate) struct Ticket {
     hop: u32,
 }
 
+/// What is noted of a packet in the pool: which link it is on, as a place in the list of all routes, and what comes behind that in the list. The latter is
+/// kept here, where it is at hand when the packet has arrived: to look for it in a long list would be to wait for memory.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Leg {
+    hop: u32,
+    next: u32,
+}
+
 /// A packet on a link that may lose or copy it.
 #[derive(Clone, Copy, Debug)]
 struct Carried<P> {
@@ -98,7 +106,7 @@ impl<P: Packet> Port<P> {
         Port(Way::Other(Box::new(Other { line, armed: END })))
     }
 
-    fn counters(&self, pool: &Pool<P, u32>) -> Counters {
+    fn counters(&self, pool: &Pool<P, Leg>) -> Counters {
         match &self.0 {
             Way::Plain(link) => link.counters(pool),
             Way::Other(other) => match &other.line {
@@ -108,7 +116,7 @@ impl<P: Packet> Port<P> {
         }
     }
 
-    fn held(&self, pool: &Pool<P, u32>) -> u64 {
+    fn held(&self, pool: &Pool<P, Leg>) -> u64 {
         match &self.0 {
             Way::Plain(link) => link.held(pool),
             Way::Other(other) => match &other.line {
@@ -213,7 +221,8 @@ impl<P: Packet> Net<P> {
             match self.jitters.get_mut(host as usize).and_then(Option::as_mut) {
                 None => {
                     let bytes = packet.size();
-                    self.offer(now, place, route.0, bytes, trace);
+                    let link = self.hops[route.0 as usize];
+                    self.offer(now, place, route.0, link, bytes, trace);
                 }
                 Some(jitter) => {
                     if let Some(at) = jitter.push(now, Ticket { place, hop: route.0 }) {
@@ -234,7 +243,7 @@ impl<P: Packet> Net<P> {
         }
         if let Some(Ticket { place, hop }) = ticket {
             let bytes = self.out.packets.get(place).size();
-            self.offer(now, place, hop, bytes, trace);
+            self.offer(now, place, hop, self.hops[hop as usize], bytes, trace);
         }
     }
 
@@ -264,10 +273,9 @@ impl<P: Packet> Net<P> {
             self.totals.damaged += 1;
             return None;
         }
-        let hop = *self.out.packets.note_mut(place) + 1;
-        let next = self.hops[hop as usize];
+        let Leg { hop, next } = *self.out.packets.note_mut(place);
         if next & HOST == 0 {
-            self.offer(now, place, hop, bytes, trace);
+            self.offer(now, place, hop + 1, next, bytes, trace);
             return None;
         }
         let to = next & !HOST;
@@ -286,14 +294,13 @@ impl<P: Packet> Net<P> {
         self.out.packets.remove(place)
     }
 
-    /// Offers a packet of `bytes` to the link at `hop`.
+    /// Offers a packet of `bytes` to a link, the one at `hop`.
     #[inline]
-    fn offer<T: Trace<P>>(&mut self, now: Time, place: Place, hop: u32, bytes: Bytes, trace: &mut T) {
-        let link = self.hops[hop as usize];
+    fn offer<T: Trace<P>>(&mut self, now: Time, place: Place, hop: u32, link: u32, bytes: Bytes, trace: &mut T) {
         let pool = &mut self.out.packets;
         let outcome = match &mut self.ports[link as usize].0 {
             Way::Plain(way) => {
-                *pool.note_mut(place) = hop;
+                *pool.note_mut(place) = Leg { hop, next: self.hops[hop as usize + 1] };
                 let was_empty = way.is_empty();
                 let outcome = way.offer(now, bytes, place, pool);
                 if was_empty && let Some(at) = way.poll_deadline(pool) {
@@ -301,7 +308,7 @@ impl<P: Packet> Net<P> {
                 }
                 outcome
             }
-            Way::Other(_) => return self.offer_to_other(now, place, hop, bytes, trace),
+            Way::Other(_) => return self.offer_to_other(now, place, hop, link, bytes, trace),
         };
         if T::IS_ON {
             trace.record(now, Event::Offered { link: LinkId(link), packet: self.out.packets.get(place), outcome });
@@ -313,8 +320,15 @@ impl<P: Packet> Net<P> {
 
     /// As [`Net::offer`], to a link that is more than a queue and a delay.
     #[inline(never)]
-    fn offer_to_other<T: Trace<P>>(&mut self, now: Time, place: Place, hop: u32, bytes: Bytes, trace: &mut T) {
-        let link = self.hops[hop as usize];
+    fn offer_to_other<T: Trace<P>>(
+        &mut self,
+        now: Time,
+        place: Place,
+        hop: u32,
+        link: u32,
+        bytes: Bytes,
+        trace: &mut T,
+    ) {
         let Way::Other(other) = &mut self.ports[link as usize].0 else { return };
         let packet = *self.out.packets.get(place);
         let offer = Offer { bytes, is_ecn_capable: packet.is_ecn_capable(), flow: packet.flow() };
@@ -346,16 +360,16 @@ impl<P: Packet> Net<P> {
         let arrived = match &mut other.line {
             Line::Faithful(way) => way.poll_deliver(now).map(|delivery| {
                 let Delivery { bytes, is_marked, packet: Ticket { place, hop }, .. } = delivery;
-                *pool.note_mut(place) = hop;
-                (place, bytes, is_marked, false)
+                (place, hop, bytes, is_marked, false)
             }),
             Line::Lossy(way) => way.poll_deliver(now).map(|delivery| {
                 let Delivery { bytes, is_marked, is_corrupted, packet: Carried { packet, hop }, .. } = delivery;
-                (pool.insert(packet, hop), bytes, is_marked, is_corrupted)
+                (pool.insert(packet, Leg::default()), hop, bytes, is_marked, is_corrupted)
             }),
         };
         other.arm(link, &mut self.agenda);
-        let (place, bytes, is_marked, is_corrupted) = arrived?;
+        let (place, hop, bytes, is_marked, is_corrupted) = arrived?;
+        *pool.note_mut(place) = Leg { hop, next: self.hops[hop as usize + 1] };
         if is_marked {
             pool.get_mut(place).mark();
         }
