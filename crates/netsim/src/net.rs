@@ -1,5 +1,7 @@
 //! What lies between the hosts: links, routes, and the agenda.
 
+use std::hint::black_box;
+
 use link::{Counters, Delivery, Link, Offer, Outcome, Place, Pool, PooledLink, Prepared, Profile, Tally};
 use units::{Bytes, Seed, Time};
 
@@ -255,7 +257,12 @@ impl<P: Packet> Net<P> {
         let (place, bytes, is_corrupted) = match &mut self.ports[link as usize].0 {
             Way::Plain(way) => {
                 let (bytes, place) = way.poll_deliver(now, pool)?;
-                if let Some(at) = way.poll_deadline(pool) {
+                let deadline = way.poll_deadline(pool);
+                // Asked for before all that comes between, the next link is here when it is needed, even if it was not in the processor's cache.
+                if let Some(port) = self.ports.get(pool.note_mut(place).next as usize) {
+                    black_box(matches!(port.0, Way::Plain(_)));
+                }
+                if let Some(at) = deadline {
                     self.agenda.push(at, link);
                 }
                 (place, bytes, false)
