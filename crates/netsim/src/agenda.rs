@@ -447,6 +447,21 @@ mod tests {
         }
     }
 
+    /// The heap's come first here, and far behind all that the wheels hold.
+    #[test]
+    fn an_event_of_the_heap_turns_both_wheels() {
+        let at = |micros: u64| Time::from_nanos(micros * 1_000);
+        let mut agenda = Agenda::default();
+        agenda.push(at(9_000_000), 1);
+        agenda.push(at(5_000_000), 2);
+        assert_eq!(agenda.pop(END), Some((at(5_000_000), 2)));
+        for (micros, owner) in [(5_200_000, 3), (5_000_100, 4), (5_000_000, 5), (7_100_000, 6), (5_200_000, 7)] {
+            agenda.push(at(micros), owner);
+        }
+        let rest: Vec<u32> = std::iter::from_fn(|| agenda.pop(END)).map(|(_, owner)| owner).collect();
+        assert_eq!(rest, [5, 4, 3, 7, 6, 1]);
+    }
+
     #[test]
     fn what_is_later_stays() {
         let mut agenda = Agenda::default();
