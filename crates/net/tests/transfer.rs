@@ -161,14 +161,13 @@ async fn a_restarted_receiver_is_found_again() {
     let scratch = Scratch::new("receiver");
     let (identity, token) = parties();
     let file = scratch.file("data", 20_000_000);
-    let mut receiving = Host::receive(receive_options(&scratch, &identity, &token)).await;
+    let (mut receiving, apart) = Host::receive_apart(receive_options(&scratch, &identity, &token)).await;
     let port = receiving.port;
     let mut options = send_options(&[&file], port, &token);
     options.transfer.max_rate = Some(Timetable::always(Rate::mbit(80)));
     let sending = tokio::spawn(send(options));
     receiving.has(9_000_000).await;
-    receiving.task.abort();
-    drop(receiving.events);
+    apart.kill().await;
     let mut again = receive_options(&scratch, &identity, &token);
     again.host.listen = vec![format!("127.0.0.1:{port}").parse().expect("an address")];
     tokio::time::sleep(Duration::from_millis(300)).await;

@@ -9,6 +9,7 @@ use net::{
     Credential, Error, Event, Events, FetchOptions, HostOptions, Identity, ReceiveOptions, Remote, Selection,
     SendOptions, ServeOptions, Server, Summary, Token, TransferOptions,
 };
+use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use units::Span;
@@ -91,6 +92,13 @@ impl Host {
         Host::start(|events| net::receive(options, events)).await
     }
 
+    /// A receiver that can be killed as a program can.
+    pub async fn receive_apart(options: ReceiveOptions) -> (Host, Apart) {
+        let runtime = Runtime::new().expect("a runtime");
+        let host = runtime.spawn(Host::receive(options)).await.expect("it listens");
+        (host, Apart(Some(runtime)))
+    }
+
     pub async fn serve(options: ServeOptions) -> Host {
         Host::start(|events| net::serve(options, events)).await
     }
@@ -121,6 +129,27 @@ impl Host {
 
     pub async fn outcome(self) -> Result<Summary, Error> {
         timeout(Duration::from_secs(30), self.task).await.expect("it ends").expect("it does not panic")
+    }
+}
+
+/// A host's own runtime, as a program has one.
+pub struct Apart(Option<Runtime>);
+
+impl Apart {
+    /// Nothing of the host goes on afterwards: what it has begun to do on the disk is done. A task alone, aborted, leaves that to
+    /// go on beside the host that comes after it.
+    pub async fn kill(mut self) {
+        let runtime = self.0.take();
+        tokio::task::spawn_blocking(move || drop(runtime)).await.expect("it ends");
+    }
+}
+
+impl Drop for Apart {
+    fn drop(&mut self) {
+        // Of a test that failed before: here nobody may wait.
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
     }
 }
 
