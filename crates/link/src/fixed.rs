@@ -4,8 +4,9 @@ use units::{Rate, Span, Time};
 
 use crate::counters::Tally;
 use crate::offer::{Delivery, Waiting};
-use crate::pool::{Pool, Row, Wire};
+use crate::pool::{Pool, Row};
 use crate::profile::Profile;
+use crate::wire::Wire;
 
 /// The packets of a link in one queue, each with its departure.
 ///

@@ -42,6 +42,7 @@ mod rate;
 pub mod schedule;
 mod trace;
 mod varying;
+mod wire;
 
 pub use aqm::{Aqm, CoDel, FqCoDel, Red};
 pub use counters::{Counters, Tally};

@@ -18,12 +18,11 @@ use crate::varying::Varying;
 /// Time must not run backwards from call to call. Nothing has to happen at the moment when a packet leaves the queue: the
 /// link catches up, with exact times, whenever it is called.
 ///
-/// The order of the fields is kept, so that what each packet needs is in as few lines of the processor's cache as possible.
+/// Where thousands of links are plain, [`PooledLink`](crate::PooledLink) does the same in less memory.
 #[derive(Clone, Debug)]
-#[repr(C)]
 pub struct Link<P> {
     line: Line<P>,
-    /// `None` where a packet is always offered to the queue: the fast path. Boxed, since most links of a simulation are like that, and small.
+    /// `None` where a packet is always offered to the queue. Boxed: it is large.
     gate: Option<Box<Gate>>,
     counters: Counters,
     prepared: Prepared,
@@ -100,13 +99,6 @@ impl<P> Link<P> {
         matches!(self.line, Line::Fixed(_)) && self.gate.as_deref().is_none_or(is_faithful)
     }
 
-    /// Whether nothing but its size decides whether a packet is taken, so that the rest of an [`Offer`] says nothing.
-    #[must_use]
-    #[inline]
-    pub fn is_plain(&self) -> bool {
-        matches!(self.line, Line::Fixed(_)) && self.gate.is_none()
-    }
-
     /// What happened so far.
     #[must_use]
     pub fn counters(&self) -> &Counters {
@@ -171,24 +163,14 @@ impl<P> Link<P> {
     }
 
     /// The next packet that has arrived at the far end by `now`, in order of arrival.
-    #[inline(always)]
-    #[expect(
-        clippy::inline_always,
-        reason = "a simulation calls it at each hop, and a delivery would go through memory"
-    )]
     pub fn poll_deliver(&mut self, now: Time) -> Option<Delivery<P>> {
-        // A delivery of either kind would be put together in memory, and waited for there.
-        let Line::Fixed(line) = &mut self.line else { return self.poll_deliver_varying(now) };
-        let delivery = line.poll_deliver(now)?;
-        self.counters.delivered += Tally::one(delivery.bytes);
-        Some(delivery)
-    }
-
-    #[inline(never)]
-    fn poll_deliver_varying(&mut self, now: Time) -> Option<Delivery<P>> {
-        let Line::Varying(line) = &mut self.line else { return None };
-        line.advance(now, self.prepared.profile(), &mut self.counters);
-        let delivery = line.poll_deliver(now)?;
+        let delivery = match &mut self.line {
+            Line::Fixed(line) => line.poll_deliver(now),
+            Line::Varying(line) => {
+                line.advance(now, self.prepared.profile(), &mut self.counters);
+                line.poll_deliver(now)
+            }
+        }?;
         self.counters.delivered += Tally::one(delivery.bytes);
         Some(delivery)
     }
@@ -282,36 +264,7 @@ impl<P: Clone> Link<P> {
     }
 
     /// Offers a packet at `now`.
-    #[inline(always)]
-    #[expect(
-        clippy::inline_always,
-        reason = "a simulation calls it at each hop: a third of its instructions saved and restored registers"
-    )]
     pub fn offer(&mut self, now: Time, offer: Offer, packet: P) -> Outcome {
-        match &mut self.line {
-            Line::Fixed(line) if self.gate.is_none() => {
-                let bytes = offer.bytes;
-                line.advance(now);
-                self.counters.offered += Tally::one(bytes);
-                if self.prepared.room().size(bytes).is_none() {
-                    self.counters.dropped_mtu += 1;
-                    return Outcome::DroppedMtu;
-                }
-                if !self.prepared.room().has(line.waiting(), bytes) {
-                    self.counters.dropped_queue += 1;
-                    return Outcome::DroppedQueue;
-                }
-                line.push(now, Waiting::new(now, bytes, packet));
-                self.counters.max_queue = self.counters.max_queue.max(line.waiting().bytes);
-                Outcome::Queued
-            }
-            _ => self.offer_with_care(now, offer, packet),
-        }
-    }
-
-    /// Offers a packet to a link that may do more than queue it.
-    #[inline(never)]
-    fn offer_with_care(&mut self, now: Time, offer: Offer, packet: P) -> Outcome {
         let Offer { bytes, is_ecn_capable, flow } = offer;
         self.advance(now);
         self.counters.offered += Tally::one(bytes);

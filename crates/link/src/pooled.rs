@@ -6,9 +6,10 @@ use units::{Bytes, Span, Time};
 
 use crate::counters::{Counters, Tally};
 use crate::offer::Outcome;
-use crate::pool::{Place, Pool, Row, Wire};
+use crate::pool::{Place, Pool, Row};
 use crate::prepared::Prepared;
 use crate::profile::Profile;
+use crate::wire::Wire;
 
 /// As [`Link`](crate::Link), of a [plain](Prepared::is_plain) profile, with its packets in a pool that it shares with others: a line of the
 /// processor's cache. Every call has to be given the same pool.
@@ -129,8 +130,8 @@ impl PooledLink {
 
     #[inline(never)]
     fn wire_time(&mut self, bytes: u32, is_idle: bool) -> Span {
-        let rare = self.rare.as_mut().and_then(|rare| rare.wire.as_mut());
-        rare.map_or(Span::ZERO, |wire| wire.time(bytes, is_idle))
+        let wire = self.rare.as_mut().and_then(|rare| rare.wire.as_mut());
+        wire.expect("where wire times are not whole, the link was made with it").time(bytes, is_idle)
     }
 
     #[inline(never)]

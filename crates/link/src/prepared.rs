@@ -8,8 +8,8 @@ use crate::aqm::Aqm;
 use crate::counters::Tally;
 use crate::fixed::is_fixed;
 use crate::impair::Dice;
-use crate::pool::WORK_PER_BYTE;
 use crate::profile::{Limit, Profile};
+use crate::wire::WORK_PER_BYTE;
 
 /// A [`Profile`] with what every packet asks of it, worked out. Links that are alike can share one, so that a simulation with thousands of them
 /// has it in the processor's cache.

@@ -20,7 +20,7 @@ pub struct Profile {
     pub queue: Limit,
     /// Which packets are dropped or marked before the queue is full.
     pub aqm: Aqm,
-    /// Larger packets are dropped without a word; `None`: any size.
+    /// Larger packets are dropped without a word; `None`: those of 2 GiB and more.
     pub mtu: Option<Bytes>,
     /// Random loss, drawn as a packet arrives; a lost packet takes neither queue nor wire time.
     pub loss: Loss,

@@ -9,10 +9,10 @@ use crate::aqm::Queue;
 use crate::counters::{Counters, Tally};
 use crate::jitter::JitterState;
 use crate::offer::{Delivery, Outcome, Waiting};
-use crate::pool::WORK_PER_BYTE;
 use crate::profile::{Limit, Profile};
 use crate::rate::RateCursor;
 use crate::trace::Opportunities;
+use crate::wire::WORK_PER_BYTE;
 
 /// The packets of a link, each with what becomes of it once it is first.
 #[derive(Clone, Debug)]

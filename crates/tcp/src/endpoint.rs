@@ -7,9 +7,9 @@ use policy::cc::Controller;
 use units::{Bytes, Span, SubflowId, Time};
 use wire::tcp::{Flags, Segment};
 
-use crate::Config;
 use crate::receiver::{Early, Receiver};
 use crate::sender::{Data, Sender, Stats, stamp_of};
+use crate::{Config, NEVER};
 
 /// How often an unanswered SYN is sent before the connection is given up.
 const SYN_TRIES: u32 = 8;
@@ -279,7 +279,7 @@ impl Endpoint {
             State::Opening => self.opening.at,
             State::Idle | State::Dead => return None,
         };
-        (at < Time::from_nanos(u64::MAX)).then_some(at)
+        (at < NEVER).then_some(at)
     }
 
     /// The deadline has come; [`Endpoint::poll_send`] has what follows from it.

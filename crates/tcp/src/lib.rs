@@ -47,3 +47,6 @@ mod sender;
 pub use config::{Config, Detection};
 pub use endpoint::{Endpoint, Event, Transmit};
 pub use sender::Stats;
+
+/// Never: what has no time is due then.
+const NEVER: units::Time = units::Time::from_nanos(u64::MAX);

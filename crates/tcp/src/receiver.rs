@@ -6,10 +6,7 @@ use core::mem;
 use units::{Bytes, Time};
 use wire::tcp::{Flags, SackBlock, Segment};
 
-use crate::Config;
-
-/// Never: what has no time is due then.
-const NEVER: Time = Time::from_nanos(u64::MAX);
+use crate::{Config, NEVER};
 
 /// The receiving half, but for what arrived [early](Early), which most packets have nothing to do with. The configuration is that of the
 /// connection, and handed in.

@@ -8,8 +8,8 @@ use units::{Bytes, Rate, Span, Time};
 use wire::tcp::{Flags, SackBlock, Segment};
 
 use super::scoreboard::{Record, State};
-use super::{Eifel, NEVER, Phase, Sender, stamp_of};
-use crate::Detection;
+use super::{Eifel, Phase, Sender, stamp_of};
+use crate::{Detection, NEVER};
 
 /// Duplicate acknowledgements that mean a loss.
 const DUPLICATES: u32 = 3;

@@ -14,7 +14,7 @@ use recovery::{HyStart, Pacer, Rack, RateReduction, RoundTrip};
 use units::{Bytes, Rate, Span, SubflowId, Time};
 use wire::tcp::Flags;
 
-use crate::{Config, Detection};
+use crate::{Config, Detection, NEVER};
 use scoreboard::{Record, Scoreboard, State};
 use timer::Kind;
 
@@ -46,9 +46,6 @@ pub(crate) struct Data {
     pub(crate) len: u16,
     pub(crate) flags: Flags,
 }
-
-/// Never: what has no time is due then.
-const NEVER: Time = Time::from_nanos(u64::MAX);
 
 /// The sending half. Positions begin at 1, behind the SYN.
 ///

@@ -5,8 +5,8 @@ use units::{Span, Time};
 use wire::tcp::Flags;
 
 use super::scoreboard::State;
-use super::{Data, Eifel, NEVER, Phase, Sender};
-use crate::Detection;
+use super::{Data, Eifel, Phase, Sender};
+use crate::{Detection, NEVER};
 
 /// What the timer is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
