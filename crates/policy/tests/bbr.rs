@@ -179,7 +179,7 @@ impl Steady {
     /// After a second, in which Startup and Drain end.
     fn new() -> Steady {
         let mut bbr = by_name("bbr").expect("known");
-        bbr.handle_add(Time::ZERO, ID, &Start { mss: Bytes(1_000), initial_window: Bytes(10_000) });
+        bbr.handle_add(Time::ZERO, ID, &Start { mss: Bytes(1_000), initial_window: Bytes(10_000), rtt: None });
         let mut steady = Steady { bbr, now: Time::ZERO, in_flight: 100_000 };
         steady.run(1_000, |_| {});
         steady
@@ -262,7 +262,7 @@ fn losses_and_marks_lower_the_short_term_bounds() {
 #[test]
 fn a_mark_ends_startup_and_undoing_resumes_it() {
     let mut bbr = by_name("bbr").expect("known");
-    bbr.handle_add(Time::ZERO, ID, &Start { mss: Bytes(1_000), initial_window: Bytes(10_000) });
+    bbr.handle_add(Time::ZERO, ID, &Start { mss: Bytes(1_000), initial_window: Bytes(10_000), rtt: None });
     let mut steady = Steady { bbr, now: Time::ZERO, in_flight: 100_000 };
     steady.run(150, |_| {});
     let before = steady.allowance();

@@ -40,8 +40,12 @@ struct One {
 
 impl One {
     fn new(name: &str, packets: u64) -> One {
+        One::after_handshake(name, packets, None)
+    }
+
+    fn after_handshake(name: &str, packets: u64, rtt: Option<Span>) -> One {
         let mut controller = by_name(name).expect("known");
-        controller.handle_add(Time::ZERO, ID, &Start { mss: Bytes(MSS), initial_window: Bytes(packets * MSS) });
+        controller.handle_add(Time::ZERO, ID, &Start { mss: Bytes(MSS), initial_window: Bytes(packets * MSS), rtt });
         One { controller, now: Time::ZERO, round: 0 }
     }
 
@@ -278,6 +282,16 @@ fn fast_goes_half_way() {
     assert_eq!(fast.time_out(0), 2_000);
 }
 
+#[test]
+fn fast_counts_the_handshake_as_base() {
+    let mut fast = One::after_handshake("fast(alpha=20,every=1)", 100, Some(Span::from_millis(100)));
+    for _ in 0..100 {
+        fast.round(200, 100);
+    }
+    // As above, though no packet of its own ever came back after 100 ms.
+    near(f64::from(u32::try_from(fast.window()).expect("small")), 70_000.0, 300.0);
+}
+
 fn path(window: f64, rtt: f64, between_losses: f64) -> PathState {
     PathState { mss: 1.0, window, rtt, between_losses }
 }
@@ -343,7 +357,7 @@ impl Coupling for Probe {
 fn distances_between_losses_are_kept() {
     let controller = Box::new(Coupled::new(Probe));
     let mut one = One { controller, now: Time::ZERO, round: 0 };
-    one.controller.handle_add(Time::ZERO, ID, &Start { mss: Bytes(MSS), initial_window: Bytes(10 * MSS) });
+    one.controller.handle_add(Time::ZERO, ID, &Start { mss: Bytes(MSS), initial_window: Bytes(10 * MSS), rtt: None });
     one.controller.handle_slow_start_end(Time::ZERO, ID);
     let in_recovery = Acked { in_recovery: true, ..acked(5_000, Span::from_millis(100), 0) };
     let probe = |one: &mut One| {

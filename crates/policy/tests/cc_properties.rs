@@ -9,6 +9,7 @@ enum Op {
     Add {
         mss: u64,
         initial: u64,
+        rtt: Option<Span>,
     },
     Remove {
         of: u32,
@@ -89,7 +90,8 @@ fn op() -> impl Strategy<Value = Op> {
     // One more than there are, so that some are not there.
     let of = 0..5_u32;
     prop_oneof![
-        2 => (prop_oneof![amount(), Just(1_448)], amount()).prop_map(|(mss, initial)| Op::Add { mss, initial }),
+        2 => (prop_oneof![amount(), Just(1_448)], amount(), proptest::option::of(span()))
+            .prop_map(|(mss, initial, rtt)| Op::Add { mss, initial, rtt }),
         1 => of.clone().prop_map(|of| Op::Remove { of }),
         1 => (of.clone(), amount()).prop_map(|(of, bytes)| Op::Sent { of, bytes }),
         4 => (of.clone(), acked()).prop_map(|(of, acked)| Op::Acked { of, acked }),
@@ -119,10 +121,10 @@ impl World {
         World { controller, live: Vec::new(), added: 0, now: Time::ZERO, round: 0 }
     }
 
-    fn add(&mut self, mss: Bytes, initial_window: Bytes) {
+    fn add(&mut self, mss: Bytes, initial_window: Bytes, rtt: Option<Span>) {
         let id = SubflowId(self.added);
         self.added += 1;
-        self.controller.handle_add(self.now, id, &Start { mss, initial_window });
+        self.controller.handle_add(self.now, id, &Start { mss, initial_window, rtt });
         let packets = if matches!(self.controller.name(), "vegas" | "fast") { 2 } else { 1 };
         self.live.push((id, Bytes(mss.0.saturating_mul(packets).clamp(packets, MAX_WINDOW.0 / 4))));
     }
@@ -135,7 +137,7 @@ impl World {
     fn apply(&mut self, op: &Op) {
         let now = self.now;
         match *op {
-            Op::Add { mss, initial } if self.live.len() < 4 => self.add(Bytes(mss), Bytes(initial)),
+            Op::Add { mss, initial, rtt } if self.live.len() < 4 => self.add(Bytes(mss), Bytes(initial), rtt),
             Op::Add { .. } => {}
             Op::Remove { of } => {
                 let id = self.id(of);
@@ -219,8 +221,8 @@ proptest! {
     fn windows_stay_within_bounds(ops in proptest::collection::vec(op(), 1..60)) {
         for known in NAMES {
             let mut world = World::new(known.name);
-            world.add(Bytes(1_448), Bytes(14_480));
-            world.add(Bytes(1_448), Bytes(14_480));
+            world.add(Bytes(1_448), Bytes(14_480), None);
+            world.add(Bytes(1_448), Bytes(14_480), None);
             for op in &ops {
                 world.apply(op);
                 world.check()?;
@@ -233,7 +235,7 @@ proptest! {
     fn copies_behave_alike(before in proptest::collection::vec(op(), 1..20), after in proptest::collection::vec(op(), 1..20)) {
         for known in NAMES {
             let mut world = World::new(known.name);
-            world.add(Bytes(1_448), Bytes(14_480));
+            world.add(Bytes(1_448), Bytes(14_480), None);
             for op in &before {
                 world.apply(op);
             }

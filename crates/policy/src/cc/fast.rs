@@ -1,8 +1,11 @@
 //! FAST (Wei, Jin, Low and Hegde, "FAST TCP: Motivation, Architecture, Algorithms, Performance", 2006), as the ns-2 module of
 //! CUBIN lab does it: α packets of one's own in the queue, approached in proportion to the distance.
 //!
-//! Windows are real numbers here and rest at α. The module's targets are whole packets, unless it is told otherwise
-//! (`high_accuracy_cwnd_`), and rest one to three below: `whole` is for those who want that.
+//! The handshake counts as a round trip, as it does in the module. Its packets take next to no time on the wire, so that a full packet's
+//! own is a part of its queueing delay: α packets with the one on the wire among them.
+//!
+//! Windows are real numbers here. The module's targets are whole packets, unless it is told otherwise (`high_accuracy_cwnd_`), and rest
+//! lower: `whole` is for those who want that.
 
 use units::{Bytes, Span, Time};
 
@@ -40,7 +43,8 @@ impl Default for FastOptions {
 pub struct Fast {
     options: FastOptions,
     window: Window,
-    /// `baseRTT`: the smallest round-trip time so far, seconds. It never expires, hence a flow that finds a queue counts it as path.
+    /// `baseRTT`: the smallest round-trip time so far, the handshake's included, seconds. It never expires, hence a flow that finds a
+    /// queue counts it as path.
     base: f64,
     /// `avgRTT`: the moving average, seconds; `None` before the first sample.
     average: Option<f64>,
@@ -125,7 +129,8 @@ impl SinglePath for Fast {
     const NAME: &'static str = "fast";
 
     fn handle_start(&mut self, _now: Time, start: &Start) {
-        *self = Fast { window: Window::new(start, 2.0), ..Fast::new(self.options) };
+        let base = start.rtt.and_then(seconds).unwrap_or(f64::INFINITY);
+        *self = Fast { window: Window::new(start, 2.0), base, ..Fast::new(self.options) };
     }
 
     fn handle_acked(&mut self, _now: Time, acked: &Acked) {

@@ -67,6 +67,8 @@ pub struct Start {
     pub mss: Bytes,
     /// The window to begin with, in bytes.
     pub initial_window: Bytes,
+    /// The round trip of the handshake, if it is known: of packets that have nearly no payload.
+    pub rtt: Option<Span>,
 }
 
 /// A packet left.

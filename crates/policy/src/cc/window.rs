@@ -154,7 +154,7 @@ impl Window {
 /// The least window there is: what a path has before it opens.
 impl Default for Window {
     fn default() -> Window {
-        Window::new(&Start { mss: Bytes(1), initial_window: Bytes(1) }, 1.0)
+        Window::new(&Start { mss: Bytes(1), initial_window: Bytes(1), rtt: None }, 1.0)
     }
 }
 

@@ -235,7 +235,7 @@ impl Model {
             Event::Start { flow, packets } => {
                 for at in 0..self.flows[flow].subflows.len() {
                     let Flow { controller, subflows } = &mut self.flows[flow];
-                    let start = Start { mss: MSS, initial_window: Bytes(packets * MSS.0) };
+                    let start = Start { mss: MSS, initial_window: Bytes(packets * MSS.0), rtt: None };
                     controller.handle_add(self.now, subflows[at].id, &start);
                     self.send(flow, at);
                 }

@@ -160,7 +160,8 @@ impl<B: Copy> Subflow<B> {
         cc: &mut dyn Controller,
     ) -> Self {
         let mss = config.max_datagram;
-        cc.handle_add(now, id, &Start { mss, initial_window: Bytes(mss.0 * u64::from(config.initial_window)) });
+        let initial_window = Bytes(mss.0 * u64::from(config.initial_window));
+        cc.handle_add(now, id, &Start { mss, initial_window, rtt });
         let mut round_trip = RoundTrip::new(Span::ZERO);
         if let Some(rtt) = rtt {
             round_trip.handle_sample(rtt, 1);

@@ -188,7 +188,7 @@ impl Sender {
         self.delivered_at = now;
         self.first_sent_at = now;
         self.last_sent_at = now;
-        cc.handle_add(now, self.id, &Start { mss: self.config.mss, initial_window: self.config.initial_window });
+        cc.handle_add(now, self.id, &Start { mss: self.config.mss, initial_window: self.config.initial_window, rtt });
     }
 
     pub(crate) fn write(&mut self, bytes: Bytes) {

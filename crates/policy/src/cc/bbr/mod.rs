@@ -164,7 +164,7 @@ impl Bbr {
     /// With the seed of the random waits between probes.
     #[must_use]
     pub fn new(seed: Seed) -> Bbr {
-        let start = Start { mss: Bytes(1), initial_window: Bytes(1) };
+        let start = Start { mss: Bytes(1), initial_window: Bytes(1), rtt: None };
         Bbr::open(seed, 0.0, Time::ZERO, &start)
     }
 
