@@ -7,7 +7,7 @@ use recovery::RateReduction;
 use units::{Bytes, Rate, Span, Time};
 use wire::tcp::{Flags, SackBlock, Segment};
 
-use super::scoreboard::{Record, State};
+use super::scoreboard::Record;
 use super::{Eifel, Phase, Sender, stamp_of};
 use crate::{Detection, NEVER};
 
@@ -114,9 +114,6 @@ impl Sender {
         let Sender { board, rack, rtt, .. } = self;
         let min_rtt = rtt.min();
         let mut each = |record: &Record| {
-            if record.state == State::Delivered {
-                return;
-            }
             harvest.bytes += record.payload();
             if harvest.newest.is_none_or(|newest| (newest.sent_at, newest.seq) <= (record.sent_at, record.seq)) {
                 harvest.newest = Some(Newest {
@@ -233,9 +230,10 @@ impl Sender {
             let window = self.rack.window(self.rtt.min(), smoothed, is_urgent);
             self.rack_due = NEVER;
             while let Some((sent_at, seq)) = self.log.front().copied() {
+                let flight = board.flight();
                 let Some(record) = board
                     .find(seq)
-                    .filter(|record| record.seq == seq && record.sent_at == sent_at && record.state == State::InFlight)
+                    .filter(|record| record.seq == seq && record.sent_at == sent_at && record.mark == flight)
                 else {
                     self.log.pop_front();
                     continue;

@@ -15,7 +15,7 @@ use units::{Bytes, Rate, Span, SubflowId, Time};
 use wire::tcp::Flags;
 
 use crate::{Config, Detection, NEVER};
-use scoreboard::{Record, Scoreboard, State};
+use scoreboard::{Record, Scoreboard};
 use timer::Kind;
 
 /// What happened so far.
@@ -391,7 +391,7 @@ impl Sender {
             seq,
             span,
             is_fin,
-            state: State::InFlight,
+            mark: self.board.flight(),
             is_repeated: is_retransmission,
             is_app_limited: self.app_limited_until > self.delivered,
             sent_at: now,
@@ -410,7 +410,7 @@ impl Sender {
             }
             self.board.repeat(seq);
             if let Some(record) = self.board.find(seq) {
-                *record = Record { state: record.state, ..stamp };
+                *record = stamp;
             }
         } else {
             self.board.push(stamp);

@@ -92,8 +92,7 @@ impl Sender {
         self.rtt.handle_timeout();
         self.stats.timeouts += 1;
         let flight = self.flight_size(cc);
-        let stats = &mut self.stats;
-        self.board.lose_all(|_| stats.lost += 1);
+        self.stats.lost += self.board.lose_all();
         self.log.clear();
         self.rack_due = NEVER;
         self.duplicates = 0;
@@ -114,7 +113,7 @@ impl Sender {
         self.stats.probes += 1;
         let last = *self.board.back()?;
         self.set_timer(now + self.rtt.timeout(), Kind::Retransmission);
-        (last.state == State::InFlight).then(|| {
+        (self.board.state(&last) == State::InFlight).then(|| {
             let allowance = cc.allowance(self.id);
             self.transmit(now, last.seq, last.span, last.is_fin, &allowance, cc)
         })
