@@ -408,10 +408,7 @@ impl Sender {
                 Eifel::Sent { last, .. } => *last = (*last).max(seq),
                 Eifel::Decided => {}
             }
-            self.board.repeat(seq);
-            if let Some(record) = self.board.find(seq) {
-                *record = stamp;
-            }
+            self.board.repeat(stamp);
         } else {
             self.board.push(stamp);
             self.next = seq + u64::from(span);

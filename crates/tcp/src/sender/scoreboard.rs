@@ -311,18 +311,16 @@ impl Scoreboard {
         Some(record)
     }
 
-    /// The lost record at `seq` is under way again.
-    pub(super) fn repeat(&mut self, seq: u64) {
+    /// What was sent is under way again, with this record in place of the one before.
+    pub(super) fn repeat(&mut self, again: Record) {
         let flight = self.flight;
-        if let Some(record) = self.find(seq) {
-            let (span, was_lost) = (u64::from(record.span), record.state(flight) == State::Lost);
-            record.mark = flight;
-            record.is_repeated = true;
-            if was_lost {
-                self.in_flight += span;
-                self.flying += 1;
-                self.lost -= span;
-            }
+        let Some(record) = self.find(again.seq) else { return };
+        let was_lost = record.state(flight) == State::Lost;
+        *record = again;
+        if was_lost {
+            self.in_flight += u64::from(again.span);
+            self.flying += 1;
+            self.lost -= u64::from(again.span);
         }
     }
 

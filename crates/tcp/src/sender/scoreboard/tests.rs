@@ -71,7 +71,7 @@ proptest! {
                     one.2 = if one.2 == State::InFlight { State::Lost } else { one.2 };
                 }
                 Op::Repeat(at) => if let Some(one) = model.get_mut(at).filter(|one| one.2 == State::Lost) {
-                    board.repeat(one.0);
+                    board.repeat(Record { mark: board.flight(), is_repeated: true, ..record(one.0, one.1) });
                     (one.2, one.3) = (State::InFlight, true);
                 }
                 Op::Select(at) => if let Some(one) = model.get_mut(at) {
