@@ -1,9 +1,9 @@
 //! Which hosts, routers and links there are.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
+use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
 use link::{Prepared, Profile};
 use thiserror::Error;
 use units::{Seed, Span};

@@ -1,9 +1,9 @@
 //! From a [`Scenario`] and a seed to a simulation.
 
-use std::collections::HashSet;
 use std::mem;
 use std::sync::Arc;
 
+use hashbrown::HashSet;
 use netsim::{HostId, LinkId, Route, Sim, Topology, TopologyError};
 use policy::cc::{Controller, Reno, Uncoupled};
 use policy::sched::packet;

@@ -3,9 +3,10 @@
 mod sockets;
 mod striped;
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use hashbrown::HashSet;
 use link::config::Problem;
 use link::config::reader::{Section, Value, nearest};
 use tcp::Detection;

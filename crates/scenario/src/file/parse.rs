@@ -1,9 +1,9 @@
 //! From TOML to a [`Scenario`]: everything but the flows.
 
-use std::collections::HashSet;
 use std::fmt::Write;
 use std::sync::Arc;
 
+use hashbrown::HashSet;
 use link::Prepared;
 use link::config::reader::{Section, Value};
 use link::config::{self, ConfigError, Problem};
