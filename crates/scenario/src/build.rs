@@ -99,10 +99,8 @@ impl Scenario {
         }
         let mut links = Vec::with_capacity(self.links.len());
         for link in &self.links {
-            let ([up, down], [a, b]) = (&link.directions, &link.between);
-            let up = topology.link(Arc::clone(up), a, b, link.up.clone())?;
-            let down = topology.link(Arc::clone(down), b, a, link.down.clone())?;
-            links.push((up, down));
+            let between = [&*link.between[0], &*link.between[1]];
+            links.push(topology.links(link.directions.clone(), between, [link.up.clone(), link.down.clone()])?);
         }
         let slowest = self.slowest_packet();
         let mut parts = vec![Parts::new(); hosts.len()];
