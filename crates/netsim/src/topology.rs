@@ -5,6 +5,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 use link::{Prepared, Profile};
+use smallvec::SmallVec;
 use thiserror::Error;
 use units::{Seed, Span};
 
@@ -150,10 +151,10 @@ struct Node {
     name: Arc<str>,
     host: Option<HostId>,
     jitter: Span,
-    /// The links from here to routers, in the order in which they were added.
-    out: Vec<Edge>,
+    /// The links from here to routers, in the order in which they were added. Most nodes are hosts with one.
+    out: SmallVec<[Edge; 1]>,
     /// Of a host: the links that lead to it, each with the node where it begins, in that order too.
-    home: Vec<(u32, Edge)>,
+    home: SmallVec<[(u32, Edge); 1]>,
 }
 
 #[derive(Clone, Debug)]
@@ -246,10 +247,6 @@ impl Topology {
         // Apart, since a search looks at one host's only, and a router may have thousands.
         let end = &mut self.nodes[to as usize];
         if end.host.is_some() {
-            if end.home.is_empty() {
-                // Most hosts have one.
-                end.home.reserve_exact(1);
-            }
             end.home.push((from, edge));
         } else {
             self.nodes[from as usize].out.push(edge);
@@ -398,7 +395,7 @@ impl Topology {
             Entry::Occupied(_) => return Err(TopologyError::DuplicateNode(name.to_string())),
             Entry::Vacant(free) => free.insert(node),
         };
-        self.nodes.push(Node { name, host, jitter: Span::ZERO, out: Vec::new(), home: Vec::new() });
+        self.nodes.push(Node { name, host, jitter: Span::ZERO, out: SmallVec::new(), home: SmallVec::new() });
         Ok(node)
     }
 

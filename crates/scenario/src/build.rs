@@ -1,8 +1,9 @@
 //! From a [`Scenario`] and a seed to a simulation.
 
+use std::mem;
 use std::sync::Arc;
 
-use hashbrown::HashSet;
+use hashbrown::{HashMap, HashSet};
 use netsim::{HostId, LinkId, Route, Sim, Topology, TopologyError};
 use policy::cc::{Controller, Reno, Uncoupled};
 use policy::sched::packet;
@@ -84,16 +85,18 @@ impl Scenario {
     /// # Panics
     /// Never: the file's reader checked what this relies on.
     pub fn build(&self, seed: Seed) -> Result<Built, TopologyError> {
-        let hosts: HashSet<&str> = self.flows.iter().flat_map(|flow| [&*flow.from, &*flow.to]).collect();
-        let mut known: HashSet<&str> = HashSet::with_capacity(hosts.len());
-        let mut topology = Topology::with_capacity(hosts.len(), 2 * self.links.len());
+        // Whether each has yet to be added.
+        let mut hosts: HashMap<&str, bool> = HashMap::with_capacity(2 * self.flows.len());
+        hosts.extend(self.flows.iter().flat_map(|flow| [&*flow.from, &*flow.to]).map(|name| (name, true)));
+        let mut routers: HashSet<&str> = HashSet::new();
+        // A network that hangs together has at most one node more than links.
+        let mut topology = Topology::with_capacity(self.links.len() + 1, 2 * self.links.len());
         for node in self.links.iter().flat_map(|link| &link.between) {
-            if !known.insert(node) {
-                continue;
-            }
-            if hosts.contains(&**node) {
-                topology.host(Arc::clone(node))?;
-            } else {
+            if let Some(is_new) = hosts.get_mut(&**node) {
+                if mem::take(is_new) {
+                    topology.host(Arc::clone(node))?;
+                }
+            } else if routers.insert(node) {
                 topology.router(Arc::clone(node))?;
             }
         }
