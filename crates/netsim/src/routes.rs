@@ -28,6 +28,8 @@ pub(crate) struct Search {
     best: Vec<Option<(Length, u32, u32)>>,
     reached: Vec<u32>,
     open: BinaryHeap<Reverse<(Length, u32)>>,
+    /// The links of the last way that was found.
+    path: Vec<u32>,
 }
 
 impl Search {
@@ -39,7 +41,7 @@ impl Search {
         end: u32,
         nodes: usize,
         edges: impl Fn(u32) -> I,
-    ) -> Option<Vec<u32>> {
+    ) -> Option<&[u32]> {
         for node in self.reached.drain(..) {
             self.best[node as usize] = None;
         }
@@ -60,15 +62,15 @@ impl Search {
                 }
             }
         }
-        let mut path = Vec::new();
+        self.path.clear();
         let mut at = end;
         while at != start {
             let (_, node, link) = self.best[at as usize]?;
-            path.push(link);
+            self.path.push(link);
             at = node;
         }
-        path.reverse();
-        (!path.is_empty()).then_some(path)
+        self.path.reverse();
+        (!self.path.is_empty()).then_some(&self.path)
     }
 
     fn reach(&mut self, node: u32, by: (Length, u32, u32)) {

@@ -1,10 +1,11 @@
 //! Which hosts, routers and links there are.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
+use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
 use link::{Prepared, Profile};
+use smallvec::SmallVec;
 use thiserror::Error;
 use units::{Seed, Span};
 
@@ -150,10 +151,10 @@ struct Node {
     name: Arc<str>,
     host: Option<HostId>,
     jitter: Span,
-    /// The links from here to routers, in the order in which they were added.
-    out: Vec<Edge>,
+    /// The links from here to routers, in the order in which they were added. Most nodes are hosts with one.
+    out: SmallVec<[Edge; 1]>,
     /// Of a host: the links that lead to it, each with the node where it begins, in that order too.
-    home: Vec<(u32, Edge)>,
+    home: SmallVec<[(u32, Edge); 1]>,
 }
 
 #[derive(Clone, Debug)]
@@ -214,9 +215,29 @@ impl Topology {
         to: &str,
         profile: impl Into<Prepared>,
     ) -> Result<LinkId, TopologyError> {
-        let (name, prepared) = (name.into(), profile.into());
+        let name = name.into();
         let user = || format!("the link '{name}'");
         let (from, to) = (self.find(from, user)?, self.find(to, user)?);
+        self.join(name, from, to, profile.into())
+    }
+
+    /// Adds both directions of a link: from the first node to the second, and back.
+    ///
+    /// # Errors
+    /// As for [`Topology::link`].
+    pub fn links(
+        &mut self,
+        names: [Arc<str>; 2],
+        [from, to]: [&str; 2],
+        [there, back]: [Prepared; 2],
+    ) -> Result<(LinkId, LinkId), TopologyError> {
+        let [up, down] = names;
+        let user = || format!("the link '{up}'");
+        let (from, to) = (self.find(from, user)?, self.find(to, user)?);
+        Ok((self.join(up, from, to, there)?, self.join(down, to, from, back)?))
+    }
+
+    fn join(&mut self, name: Arc<str>, from: u32, to: u32, prepared: Prepared) -> Result<LinkId, TopologyError> {
         let link = index(self.links.len())?;
         match self.link_by_name.entry(Arc::clone(&name)) {
             Entry::Occupied(_) => return Err(TopologyError::DuplicateLink(name.to_string())),
@@ -246,9 +267,8 @@ impl Topology {
         profile: &Profile,
     ) -> Result<(LinkId, LinkId), TopologyError> {
         let prepared = Prepared::from(profile.clone());
-        let up = self.link(format!("{name}/up"), from, to, prepared.clone())?;
-        let down = self.link(format!("{name}/down"), to, from, prepared)?;
-        Ok((up, down))
+        let names = ["up", "down"].map(|direction| format!("{name}/{direction}").into());
+        self.links(names, [from, to], [prepared.clone(), prepared])
     }
 
     /// Delays each packet that the host sends by a time drawn uniformly from zero to `most`, in order: the remedy against phase
@@ -270,8 +290,8 @@ impl Topology {
     /// If a host does not exist, or no links lead there.
     pub fn route(&mut self, from: &str, to: &str) -> Result<Route, TopologyError> {
         let user = || format!("the route from '{from}' to '{to}'");
-        let (start, _) = self.find_host(from, user)?;
-        let (end, _) = self.find_host(to, user)?;
+        let (start, sender) = self.find_host(from, user)?;
+        let (end, receiver) = self.find_host(to, user)?;
         let nodes = &self.nodes;
         // Hosts do not forward.
         let edges = |node: u32| {
@@ -282,7 +302,7 @@ impl Topology {
             .search
             .shortest(start, end, nodes.len(), edges)
             .ok_or_else(|| TopologyError::NoRoute { from: from.into(), to: to.into() })?;
-        self.add_route(&path)
+        add_route(&mut self.hops, sender, path, receiver)
     }
 
     /// The route from a host over these links, to whichever host the last of them leads.
@@ -290,7 +310,7 @@ impl Topology {
     /// # Errors
     /// If the host or a link does not exist, a link does not begin where the one before it ends, or a host lies between.
     pub fn route_via(&mut self, from: &str, links: &[&str]) -> Result<Route, TopologyError> {
-        let (start, _) = self.find_host(from, || format!("the route from '{from}'"))?;
+        let (start, sender) = self.find_host(from, || format!("the route from '{from}'"))?;
         let mut at = start;
         let mut path = Vec::with_capacity(links.len());
         for name in links {
@@ -317,11 +337,11 @@ impl Topology {
         if path.is_empty() {
             return Err(TopologyError::NoRoute { from: from.into(), to: from.into() });
         }
-        if self.nodes[at as usize].host.is_none() {
+        let Some(receiver) = self.nodes[at as usize].host else {
             let user = format!("the end of the route from '{from}'");
             return Err(TopologyError::NotAHost { user, name: self.name_of(at) });
-        }
-        self.add_route(&path)
+        };
+        add_route(&mut self.hops, sender, &path, receiver)
     }
 
     /// Which host has this name.
@@ -375,7 +395,7 @@ impl Topology {
             Entry::Occupied(_) => return Err(TopologyError::DuplicateNode(name.to_string())),
             Entry::Vacant(free) => free.insert(node),
         };
-        self.nodes.push(Node { name, host, jitter: Span::ZERO, out: Vec::new(), home: Vec::new() });
+        self.nodes.push(Node { name, host, jitter: Span::ZERO, out: SmallVec::new(), home: SmallVec::new() });
         Ok(node)
     }
 
@@ -396,16 +416,13 @@ impl Topology {
     fn name_of(&self, node: u32) -> String {
         self.nodes[node as usize].name.to_string()
     }
+}
 
-    /// `path` leads from host to host.
-    fn add_route(&mut self, path: &[u32]) -> Result<Route, TopologyError> {
-        let host_at = |node: u32| self.nodes[node as usize].host.expect("routes begin and end at hosts");
-        let from = host_at(self.links[path[0] as usize].from);
-        let to = host_at(self.links[path[path.len() - 1] as usize].to);
-        let route = Route(index(self.hops.len() + 1)?);
-        self.hops.extend(listed(from, path, to));
-        Ok(route)
-    }
+/// Adds a route to the links of all.
+fn add_route(hops: &mut Vec<u32>, from: HostId, path: &[u32], to: HostId) -> Result<Route, TopologyError> {
+    let route = Route(index(hops.len() + 1)?);
+    hops.extend(listed(from, path, to));
+    Ok(route)
 }
 
 fn index(n: usize) -> Result<u32, TopologyError> {

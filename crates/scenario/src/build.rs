@@ -1,15 +1,15 @@
 //! From a [`Scenario`] and a seed to a simulation.
 
-use std::collections::HashSet;
 use std::mem;
 use std::sync::Arc;
 
+use hashbrown::{HashMap, HashSet};
 use netsim::{HostId, LinkId, Route, Sim, Topology, TopologyError};
 use policy::cc::{Controller, Reno, Uncoupled};
 use policy::sched::packet;
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use tcp::Endpoint;
 use units::{Bytes, Seed, Span, SubflowId, Time};
 
@@ -47,24 +47,32 @@ pub struct Ends {
     pub start: Time,
 }
 
-/// Agents of a host that is being made, and the connections that end there.
-#[derive(Debug, Default)]
-struct Draft {
-    agents: Vec<Agent>,
-    ends: SmallVec<[(u32, u32, u32); 1]>,
+/// One end of a flow, by the flow's number: its host makes the agent when it is made itself, where it stays.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    flow: usize,
+    is_sender: bool,
 }
 
-impl Draft {
-    /// Adds an agent with `count` connections, the first of which has the number `first`. Gives the agent's number.
-    fn add(&mut self, agent: Agent, first: u32, count: usize) -> usize {
-        let number = self.agents.len();
-        self.ends.extend((0..count).map(|subflow| (first + index(subflow), index(number), index(subflow))));
-        if self.agents.is_empty() {
-            // Most hosts have one, and it is large.
-            self.agents.reserve_exact(1);
-        }
-        self.agents.push(agent);
-        number
+/// The ends of flows that are at one host; most hosts have one.
+type Parts = SmallVec<[Part; 1]>;
+
+/// What both ends of a flow are made from, beside what the file says.
+#[derive(Debug)]
+struct Plan {
+    /// The number of the first connection.
+    first: u32,
+    start: Time,
+    /// Each connection's way there and back.
+    ways: SmallVec<[(Route, Route); 1]>,
+    /// The flow's own.
+    seed: Seed,
+}
+
+impl Plan {
+    /// The ways that packets of one end take.
+    fn routes(&self, is_sender: bool) -> impl Iterator<Item = Route> + '_ {
+        self.ways.iter().map(move |(there, back)| if is_sender { *there } else { *back })
     }
 }
 
@@ -77,91 +85,139 @@ impl Scenario {
     /// # Panics
     /// Never: the file's reader checked what this relies on.
     pub fn build(&self, seed: Seed) -> Result<Built, TopologyError> {
-        let hosts: HashSet<&str> = self.flows.iter().flat_map(|flow| [&*flow.from, &*flow.to]).collect();
-        let mut known: HashSet<&str> = HashSet::with_capacity(hosts.len());
-        let mut topology = Topology::with_capacity(hosts.len(), 2 * self.links.len());
+        // Whether each has yet to be added.
+        let mut hosts: HashMap<&str, bool> = HashMap::with_capacity(2 * self.flows.len());
+        hosts.extend(self.flows.iter().flat_map(|flow| [&*flow.from, &*flow.to]).map(|name| (name, true)));
+        let mut routers: HashSet<&str> = HashSet::new();
+        // A network that hangs together has at most one node more than links.
+        let mut topology = Topology::with_capacity(self.links.len() + 1, 2 * self.links.len());
         for node in self.links.iter().flat_map(|link| &link.between) {
-            if !known.insert(node) {
-                continue;
-            }
-            if hosts.contains(&**node) {
-                topology.host(Arc::clone(node))?;
-            } else {
+            if let Some(is_new) = hosts.get_mut(&**node) {
+                if mem::take(is_new) {
+                    topology.host(Arc::clone(node))?;
+                }
+            } else if routers.insert(node) {
                 topology.router(Arc::clone(node))?;
             }
         }
-        let mut drafts: Vec<Draft> = hosts.iter().map(|_| Draft::default()).collect();
         let mut links = Vec::with_capacity(self.links.len());
         for link in &self.links {
-            let ([up, down], [a, b]) = (&link.directions, &link.between);
-            let up = topology.link(Arc::clone(up), a, b, link.up.clone())?;
-            let down = topology.link(Arc::clone(down), b, a, link.down.clone())?;
-            links.push((up, down));
+            let between = [&*link.between[0], &*link.between[1]];
+            links.push(topology.links(link.directions.clone(), between, [link.up.clone(), link.down.clone()])?);
         }
         let slowest = self.slowest_packet();
+        let mut parts = vec![Parts::new(); hosts.len()];
         let mut flows = Vec::with_capacity(self.flows.len());
+        let mut plans = Vec::with_capacity(self.flows.len());
         let mut connections = Vec::with_capacity(self.flows.len());
+        let mut stream = String::new();
         for (number, flow) in self.flows.iter().enumerate() {
-            let first = index(connections.len());
-            let flow_seed = seed.stream(&["flow/", &flow.name].concat());
-            let jitter = flow.jitter.unwrap_or(slowest);
-            let (ends, count) = self.add(flow, flow_seed, first, jitter, &mut topology, &mut drafts)?;
-            connections.extend((0..count).map(|subflow| (number, subflow)));
-            flows.push(ends);
+            stream.clear();
+            stream.extend(["flow/", &flow.name]);
+            let plan = self.plan(flow, seed.stream(&stream), index(connections.len()), &mut topology)?;
+            topology.jitter(&flow.from, flow.jitter.unwrap_or(slowest))?;
+            let mut place = |host: HostId, is_sender: bool| {
+                let parts = &mut parts[host.index()];
+                parts.push(Part { flow: number, is_sender });
+                (host, parts.len() - 1)
+            };
+            let (from, to) = (topology.host_id(&flow.from)?, topology.host_id(&flow.to)?);
+            flows.push(Ends { from: place(from, true), to: place(to, false), start: plan.start });
+            connections.extend((0..plan.ways.len()).map(|subflow| (number, subflow)));
+            plans.push(plan);
         }
         let sim = topology.build(seed, |site| {
-            let draft = mem::take(&mut drafts[site.id.index()]);
-            Node::new(draft.agents, &draft.ends)
+            let parts = &parts[site.id.index()];
+            let agents = parts.iter().map(|part| self.agent(&self.flows[part.flow], &plans[part.flow], part.is_sender));
+            let ends = (0..).zip(parts).flat_map(|(number, part)| {
+                let Plan { first, ways, .. } = &plans[part.flow];
+                (0..index(ways.len())).map(move |subflow| (first + subflow, number, subflow))
+            });
+            Node::new(agents, ends)
         })?;
         Ok(Built { sim, flows, links, connections })
     }
 
-    /// Adds both ends of a flow that sends with this jitter, and whose first connection has the number `first`. Gives where they are, and how many connections it has.
-    fn add(
-        &self,
-        flow: &FlowSpec,
-        seed: Seed,
-        first: u32,
-        jitter: Span,
-        topology: &mut Topology,
-        drafts: &mut [Draft],
-    ) -> Result<(Ends, usize), TopologyError> {
+    /// When and where a flow sends. Its first connection has the number `first`.
+    fn plan(&self, flow: &FlowSpec, seed: Seed, first: u32, topology: &mut Topology) -> Result<Plan, TopologyError> {
         let start = match flow.start {
             Start::At(at) => Time::ZERO + at,
             Start::Within(from, to) => {
                 draw::within(&mut Xoshiro256PlusPlus::seed_from_u64(seed.stream("start").0), from, to)
             }
         };
-        let stop = flow.stop.map(|stop| Time::ZERO + stop);
-        let (sender, receiver, count) = match &*flow.transport {
-            Transport::Udp(spec) => {
-                let route = topology.route(&flow.from, &flow.to)?;
-                let source = UdpSource::new(*spec, route, first, start, stop, seed.stream("udp"));
-                (Agent::UdpSource(source), Agent::UdpSink(UdpSink::default()), 1)
-            }
-            Transport::Tcp(spec) => {
-                let ways = self.ways(flow, &spec.subflows, seed.stream("ways"), topology)?;
-                let controller = self.controller(&spec.controller);
-                let (sender, receiver) = tcp(spec, controller, &ways, first, start, stop, seed);
-                (Agent::Tcp(sender), Agent::Tcp(receiver), ways.len())
-            }
-            Transport::Ptcp(spec) => {
-                let ways = self.ways(flow, &spec.subflows, seed.stream("ways"), topology)?;
-                let controllers = [self.controller(&spec.controller), self.controller(&spec.controller)];
-                let (sender, receiver) = ptcp(spec, controllers, &ways, first, start, stop, seed);
-                (Agent::Ptcp(Box::new(sender)), Agent::Ptcp(Box::new(receiver)), ways.len())
-            }
-            Transport::Sockets(spec) => {
-                let ways = self.ways(flow, &spec.subflows, seed.stream("ways"), topology)?;
-                let controller = || self.controller(&spec.controller);
-                let (sender, receiver) = sockets(spec, controller, &ways, first, start, stop);
-                (Agent::Sockets(Box::new(sender)), Agent::Sockets(Box::new(receiver)), ways.len())
-            }
+        let subflows = match &*flow.transport {
+            Transport::Udp(_) => None,
+            Transport::Tcp(spec) => Some(&spec.subflows),
+            Transport::Ptcp(spec) => Some(&spec.subflows),
+            Transport::Sockets(spec) => Some(&spec.subflows),
         };
-        topology.jitter(&flow.from, jitter)?;
-        let mut place = |host: HostId, agent: Agent| (host, drafts[host.index()].add(agent, first, count));
-        let (from, to) = (topology.host_id(&flow.from)?, topology.host_id(&flow.to)?);
-        Ok((Ends { from: place(from, sender), to: place(to, receiver), start }, count))
+        let ways = if let Some(subflows) = subflows {
+            self.ways(flow, subflows, seed, topology)?
+        } else {
+            // Nothing comes back.
+            let there = topology.route(&flow.from, &flow.to)?;
+            smallvec![(there, there)]
+        };
+        Ok(Plan { first, start, ways, seed })
+    }
+
+    /// One end of a flow.
+    fn agent(&self, flow: &FlowSpec, plan: &Plan, is_sender: bool) -> Agent {
+        let stop = flow.stop.filter(|_| is_sender).map(|stop| Time::ZERO + stop);
+        match &*flow.transport {
+            Transport::Udp(_) if !is_sender => Agent::UdpSink(UdpSink::default()),
+            Transport::Udp(spec) => {
+                let Plan { first, start, ways, seed } = plan;
+                Agent::UdpSource(UdpSource::new(*spec, ways[0].0, *first, *start, stop, seed.stream("udp")))
+            }
+            Transport::Tcp(spec) => Agent::Tcp(self.tcp(spec, plan, stop, is_sender)),
+            Transport::Ptcp(spec) => Agent::Ptcp(Box::new(self.ptcp(spec, plan, stop, is_sender))),
+            Transport::Sockets(spec) => Agent::Sockets(Box::new(self.sockets(spec, plan, stop, is_sender))),
+        }
+    }
+
+    /// One end of a TCP flow. The one that sends the bulk opens it, but for pages, where the reader does.
+    fn tcp(&self, spec: &TcpSpec, plan: &Plan, stop: Option<Time>, is_sender: bool) -> Connection {
+        let opens = is_sender != matches!(spec.source, Source::Web(_));
+        let end = if opens { Endpoint::client } else { Endpoint::server };
+        let subflows = (0..).zip(plan.routes(is_sender)).map(|(number, route)| {
+            Subflow::new(end(Arc::clone(&spec.config), SubflowId(number)), route, plan.first + number)
+        });
+        let controller = if is_sender { self.controller(&spec.controller) } else { plain() };
+        let feed = Feed::new(&spec.source, plan.start, plan.seed, is_sender);
+        Connection::new(controller, subflows, feed, opens.then_some(plan.start), stop)
+    }
+
+    /// One end of a flow over a striped connection. The one that sends the bulk opens it, but for pages, where the reader does.
+    fn ptcp(&self, spec: &PtcpSpec, plan: &Plan, stop: Option<Time>, is_sender: bool) -> Striped {
+        let opens = is_sender != matches!(spec.source, Source::Web(_));
+        let scheduler = packet::by_name(&spec.scheduler).expect("the file's reader checked the name");
+        let (end, name): (fn(_, _, _, _) -> _, _) =
+            if opens { (ptcp::Connection::client, "client") } else { (ptcp::Connection::server, "server") };
+        let tokens = Box::new(Xoshiro256PlusPlus::seed_from_u64(plan.seed.stream(name).0));
+        let connection = end(spec.config.clone(), self.controller(&spec.controller), scheduler, tokens);
+        let feed = Feed::new(&spec.source, plan.start, plan.seed, is_sender);
+        let routes = plan.routes(is_sender).collect();
+        Striped::new(connection, routes, plan.first, feed, opens.then_some(plan.start), stop)
+    }
+
+    /// One end of a stream that is striped over sockets. The one that writes opens them.
+    fn sockets(&self, spec: &SocketsSpec, plan: &Plan, stop: Option<Time>, is_sender: bool) -> Sockets {
+        let config = &spec.config;
+        let end = if is_sender { Endpoint::client } else { Endpoint::server };
+        let sockets = (plan.first..).zip(plan.routes(is_sender)).map(|(number, route)| {
+            let controller = if is_sender { self.controller(&spec.controller) } else { plain() };
+            Socket::new(controller, Subflow::new(end(Arc::clone(config), SubflowId(0)), route, number))
+        });
+        let count = plan.ways.len();
+        let striping = if is_sender {
+            let buffer = usize::try_from(config.receive_buffer.0 / config.mss.0).expect("a buffer fits the memory");
+            Striping::Writes(Writer::new(count, buffer))
+        } else {
+            Striping::Reads(Reader::new(count))
+        };
+        Sockets::new(sockets.collect(), striping, config.mss, is_sender.then_some(plan.start), stop)
     }
 
     /// A controller of this name, new.
@@ -169,22 +225,24 @@ impl Scenario {
         self.controllers.make(name).expect("the file's reader checked the name")
     }
 
-    /// Each subflow's way there and back.
+    /// Each subflow's way there and back; `seed` is the flow's.
     fn ways(
         &self,
         flow: &FlowSpec,
         subflows: &[Vec<String>],
         seed: Seed,
         topology: &mut Topology,
-    ) -> Result<Vec<(Route, Route)>, TopologyError> {
-        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed.0);
-        let mut ways = Vec::with_capacity(subflows.len());
+    ) -> Result<SmallVec<[(Route, Route); 1]>, TopologyError> {
+        // Most flows take the shortest way, and draw nothing.
+        let mut rng = None;
+        let mut ways = SmallVec::with_capacity(subflows.len());
         for links in subflows {
             if links.is_empty() {
                 ways.push((topology.route(&flow.from, &flow.to)?, topology.route(&flow.to, &flow.from)?));
                 continue;
             }
-            let drawn: Vec<String> = links.iter().map(|name| self.drawn(name, &mut rng)).collect();
+            let rng = rng.get_or_insert_with(|| Xoshiro256PlusPlus::seed_from_u64(seed.stream("ways").0));
+            let drawn: Vec<String> = links.iter().map(|name| self.drawn(name, rng)).collect();
             let there = self.oriented(&drawn, &flow.from);
             let back: Vec<String> = there.iter().rev().map(|name| reversed(name)).collect();
             let there: Vec<&str> = there.iter().map(String::as_str).collect();
@@ -235,86 +293,9 @@ impl Scenario {
     }
 }
 
-/// Both ends of a TCP flow. The one that sends the bulk opens it, but for pages, where the reader does.
-fn tcp(
-    spec: &TcpSpec,
-    controller: Box<dyn Controller>,
-    ways: &[(Route, Route)],
-    first: u32,
-    start: Time,
-    stop: Option<Time>,
-    seed: Seed,
-) -> (Connection, Connection) {
-    let reader_opens = matches!(spec.source, Source::Web(_));
-    let config = &spec.config;
-    let (mut there, mut back) = (Vec::new(), Vec::new());
-    for (number, (out, home)) in (0..).zip(ways) {
-        let id = SubflowId(number);
-        let client = Endpoint::client(Arc::clone(config), id);
-        let server = Endpoint::server(Arc::clone(config), id);
-        let (sender, receiver) = if reader_opens { (server, client) } else { (client, server) };
-        there.push(Subflow::new(sender, *out, first + number));
-        back.push(Subflow::new(receiver, *home, first + number));
-    }
-    let (sender, receiver) = Feed::pair(&spec.source, start, seed.stream("source"));
-    let plain: Box<dyn Controller> = Box::new(Uncoupled::new(Reno::default()));
-    let opens = Some(start);
-    (
-        Connection::new(controller, there, sender, opens.filter(|_| !reader_opens), stop),
-        Connection::new(plain, back, receiver, opens.filter(|_| reader_opens), None),
-    )
-}
-
-/// Both ends of a flow over a striped connection. The one that sends the bulk opens it, but for pages, where the reader does.
-fn ptcp(
-    spec: &PtcpSpec,
-    [near, far]: [Box<dyn Controller>; 2],
-    ways: &[(Route, Route)],
-    first: u32,
-    start: Time,
-    stop: Option<Time>,
-    seed: Seed,
-) -> (Striped, Striped) {
-    let reader_opens = matches!(spec.source, Source::Web(_));
-    let (there, back): (Vec<Route>, Vec<Route>) = ways.iter().copied().unzip();
-    let (sender, receiver) = Feed::pair(&spec.source, start, seed.stream("source"));
-    let end = |controller, is_client: bool| {
-        let scheduler = packet::by_name(&spec.scheduler).expect("the file's reader checked the name");
-        let name = if is_client { "client" } else { "server" };
-        let tokens = Box::new(Xoshiro256PlusPlus::seed_from_u64(seed.stream(name).0));
-        let make = if is_client { ptcp::Connection::client } else { ptcp::Connection::server };
-        make(spec.config.clone(), controller, scheduler, tokens)
-    };
-    let opens = Some(start);
-    (
-        Striped::new(end(near, !reader_opens), there, first, sender, opens.filter(|_| !reader_opens), stop),
-        Striped::new(end(far, reader_opens), back, first, receiver, opens.filter(|_| reader_opens), None),
-    )
-}
-
-/// Both ends of a stream that is striped over sockets. The one that writes opens them.
-fn sockets(
-    spec: &SocketsSpec,
-    controller: impl Fn() -> Box<dyn Controller>,
-    ways: &[(Route, Route)],
-    first: u32,
-    start: Time,
-    stop: Option<Time>,
-) -> (Sockets, Sockets) {
-    let config = &spec.config;
-    let (mut there, mut back) = (Vec::new(), Vec::new());
-    for (number, (out, home)) in (first..).zip(ways) {
-        let (client, server) =
-            (Endpoint::client(Arc::clone(config), SubflowId(0)), Endpoint::server(Arc::clone(config), SubflowId(0)));
-        there.push(Socket::new(controller(), Subflow::new(client, *out, number)));
-        back.push(Socket::new(Box::new(Uncoupled::new(Reno::default())), Subflow::new(server, *home, number)));
-    }
-    let buffer = usize::try_from(config.receive_buffer.0 / config.mss.0).expect("a buffer fits the memory");
-    let (writer, reader) = (Writer::new(ways.len(), buffer), Reader::new(ways.len()));
-    (
-        Sockets::new(there, Striping::Writes(writer), config.mss, Some(start), stop),
-        Sockets::new(back, Striping::Reads(reader), config.mss, None, None),
-    )
+/// The controller of who only receives.
+fn plain() -> Box<dyn Controller> {
+    Box::new(Uncoupled::new(Reno::default()))
 }
 
 fn reversed(link: &str) -> String {

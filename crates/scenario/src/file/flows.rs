@@ -3,9 +3,10 @@
 mod sockets;
 mod striped;
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use hashbrown::HashSet;
 use link::config::Problem;
 use link::config::reader::{Section, Value, nearest};
 use tcp::Detection;
@@ -53,6 +54,7 @@ pub(super) fn flows(
 ) -> Result<Vec<FlowSpec>> {
     let mut flows: Vec<FlowSpec> = Vec::new();
     let mut known: HashSet<Arc<str>> = HashSet::new();
+    let mut room = String::new();
     for value in list.list()? {
         let section = value.section()?;
         let name = section.require("name")?;
@@ -66,18 +68,19 @@ pub(super) fn flows(
         flows.reserve(names.count() as usize);
         known.reserve(names.count() as usize);
         for number in names.numbers() {
-            let (from, to) = ends(&from, &to, number, nodes)?;
+            let (from, to) = ends(&from, &to, number, nodes, &mut room)?;
             let start = beginning.as_ref().map_or(Ok(first.start), |value| start(value, &names, number))?;
             let transport = if is_led {
                 Arc::new(first.transport.over(subflows(&section, number, links)?))
             } else {
                 Arc::clone(&first.transport)
             };
-            let flow = FlowSpec { name: names.name(number), from, to, start, transport, ..first.clone() };
-            if !known.insert(Arc::clone(&flow.name)) {
+            let name_now = names.name(number, &mut room);
+            if !known.insert(Arc::clone(&name_now)) {
                 return Err(name.error(Problem::Sense("is the name of an earlier flow too")));
             }
-            flows.push(flow);
+            let (group, stop, jitter) = (Arc::clone(&first.group), first.stop, first.jitter);
+            flows.push(FlowSpec { name: name_now, group, from, to, start, stop, jitter, transport });
         }
     }
     if flows.is_empty() {
@@ -111,10 +114,11 @@ fn flow(
         Some(value) => Some(value.quantity()?),
     };
     let from = section.require("from")?;
-    node(&from, number, nodes)?;
-    let (from, to) = ends(&from, &section.require("to")?, number, nodes)?;
+    let mut room = String::new();
+    node(&from, number, nodes, &mut room)?;
+    let (from, to) = ends(&from, &section.require("to")?, number, nodes, &mut room)?;
     Ok(FlowSpec {
-        name: names.name(number),
+        name: names.name(number, &mut room),
         group: names.group(),
         from,
         to,
@@ -131,24 +135,30 @@ fn flow(
 }
 
 /// Where the flow of this number begins and ends.
-fn ends(from: &Value<'_>, to: &Value<'_>, number: u32, nodes: &HashSet<Arc<str>>) -> Result<(Arc<str>, Arc<str>)> {
-    let ends = (node(from, number, nodes)?, node(to, number, nodes)?);
+fn ends(
+    from: &Value<'_>,
+    to: &Value<'_>,
+    number: u32,
+    nodes: &HashSet<Arc<str>>,
+    room: &mut String,
+) -> Result<(Arc<str>, Arc<str>)> {
+    let ends = (node(from, number, nodes, room)?, node(to, number, nodes, room)?);
     if ends.0 == ends.1 {
         return Err(to.error(Problem::Sense("is where the flow begins")));
     }
     Ok(ends)
 }
 
-/// A node that some link leads to.
-fn node(value: &Value<'_>, number: u32, nodes: &HashSet<Arc<str>>) -> Result<Arc<str>> {
-    let name = numbered(value, number)?;
-    if let Some(known) = nodes.get(name.as_str()) {
+/// A node that some link leads to; its name is made in `room`.
+fn node(value: &Value<'_>, number: u32, nodes: &HashSet<Arc<str>>, room: &mut String) -> Result<Arc<str>> {
+    let name = numbered(value, number, room)?;
+    if let Some(known) = nodes.get(name) {
         return Ok(Arc::clone(known));
     }
     // Of names that are as near, the first in the alphabet is offered.
     let nodes: BTreeSet<&Arc<str>> = nodes.iter().collect();
-    let nearest = nearest(&name, nodes.into_iter().map(|node| &**node)).map(ToOwned::to_owned);
-    Err(value.error(Problem::UnknownWord { found: name, nearest }))
+    let nearest = nearest(name, nodes.into_iter().map(|node| &**node)).map(ToOwned::to_owned);
+    Err(value.error(Problem::UnknownWord { found: name.to_owned(), nearest }))
 }
 
 /// "2 s"; `{ from = "0 s", to = "1 s" }` at random; `{ spread = "1 s" }`: the flows of the entry one after the other.
@@ -196,7 +206,8 @@ fn subflows(section: &Section<'_>, number: u32, links: &[LinkSpec]) -> Result<Ve
     let way = |value: &Value<'_>| -> Result<Vec<String>> {
         let mut names = Vec::new();
         for value in value.list()? {
-            let name = numbered(&value, number)?;
+            let mut room = String::new();
+            let name = numbered(&value, number, &mut room)?.to_owned();
             let plain = name.trim_end_matches("/up").trim_end_matches("/down");
             if !links.iter().any(|link| *link.name == *plain || super::one_of(&name, &link.name)) {
                 let known = links.iter().map(|link| &*link.name);
@@ -218,7 +229,9 @@ fn subflows(section: &Section<'_>, number: u32, links: &[LinkSpec]) -> Result<Ve
         (None, Some(value)) if value.is_text() => {
             value.word(&[("each", ())])?;
             let (from, to) = (section.require("from")?, section.require("to")?);
-            let ends = [numbered(&from, number)?, numbered(&to, number)?];
+            let mut rooms = [String::new(), String::new()];
+            let [near, far] = &mut rooms;
+            let ends = [numbered(&from, number, near)?, numbered(&to, number, far)?];
             let joins = |link: &&LinkSpec| ends.iter().all(|end| link.between.iter().any(|node| **node == **end));
             let each: Vec<_> = links.iter().filter(joins).map(|link| vec![link.name.to_string()]).collect();
             if each.is_empty() {

@@ -69,7 +69,13 @@ pub struct LinkSpec {
 impl LinkSpec {
     /// A link of this name.
     fn new(name: Arc<str>, between: [Arc<str>; 2], up: Prepared, down: Prepared) -> LinkSpec {
-        let directions = ["/up", "/down"].map(|direction| [&name, direction].concat().into());
+        let mut text = String::with_capacity(name.len() + "/down".len());
+        text.push_str(&name);
+        let directions = ["/up", "/down"].map(|direction| {
+            text.truncate(name.len());
+            text.push_str(direction);
+            text.as_str().into()
+        });
         LinkSpec { name, directions, between, up, down }
     }
 }

@@ -1,9 +1,8 @@
 //! From TOML to a [`Scenario`]: everything but the flows.
 
-use std::collections::HashSet;
-use std::fmt::Write;
 use std::sync::Arc;
 
+use hashbrown::HashSet;
 use link::Prepared;
 use link::config::reader::{Section, Value};
 use link::config::{self, ConfigError, Problem};
@@ -34,8 +33,6 @@ pub(super) const TOP_KEYS: &[&str] = &[
 const MTU: u32 = 65_535;
 /// More would be a typo: the agenda has room for 16 million links and hosts.
 const MOST: u64 = 1_000_000;
-/// How many digits its numbers have at most.
-const DIGITS: usize = 7;
 
 /// All of them are in memory at once.
 const MOST_COMBINATIONS: usize = 100_000;
@@ -112,6 +109,7 @@ fn windows(root: &Section<'_>, duration: Span) -> Result<Vec<Window>> {
 fn links(list: &Value<'_>, seed: Seed, links: &mut Vec<LinkSpec>, nodes: &mut HashSet<Arc<str>>) -> Result<()> {
     let keys: Vec<&'static str> = ["name", "between", "count", "up", "down"].into_iter().chain(line_keys()).collect();
     let mut known: HashSet<Arc<str>> = links.iter().map(|link| Arc::clone(&link.name)).collect();
+    let mut rooms = [String::new(), String::new()];
     for value in list.list()? {
         let section = value.section()?;
         section.allow(&keys)?;
@@ -133,7 +131,8 @@ fn links(list: &Value<'_>, seed: Seed, links: &mut Vec<LinkSpec>, nodes: &mut Ha
         known.reserve(names.count() as usize);
         nodes.reserve(names.count() as usize);
         for number in names.numbers() {
-            let name_now = names.name(number);
+            let [room, other] = &mut rooms;
+            let name_now = names.name(number, room);
             if !known.insert(Arc::clone(&name_now)) {
                 return Err(name.error(Problem::Sense("is the name of an earlier link too")));
             }
@@ -145,7 +144,7 @@ fn links(list: &Value<'_>, seed: Seed, links: &mut Vec<LinkSpec>, nodes: &mut Ha
                 None => profiles(&section, seed.stream(&format!("link/{name_now}/rate")))?,
             };
             before = Some((up.clone(), down.clone()));
-            let ends = [numbered(first, number)?, numbered(second, number)?];
+            let ends = [numbered(first, number, room)?, numbered(second, number, other)?];
             if ends[0] == ends[1] {
                 return Err(between.error(Problem::Sense("leads back to where it begins")));
             }
@@ -159,13 +158,8 @@ fn links(list: &Value<'_>, seed: Seed, links: &mut Vec<LinkSpec>, nodes: &mut Ha
 }
 
 /// The node of this name, which may be new.
-fn node(name: String, nodes: &mut HashSet<Arc<str>>) -> Arc<str> {
-    if let Some(known) = nodes.get(name.as_str()) {
-        return Arc::clone(known);
-    }
-    let new: Arc<str> = name.into();
-    nodes.insert(Arc::clone(&new));
-    new
+fn node(name: &str, nodes: &mut HashSet<Arc<str>>) -> Arc<str> {
+    Arc::clone(nodes.get_or_insert_with(name, |name| name.into()))
 }
 
 /// What both directions of a link are like.
@@ -216,8 +210,9 @@ impl Numbered {
         self.count.unwrap_or(1)
     }
 
-    pub(super) fn name(&self, number: u32) -> Arc<str> {
-        filled(&self.pattern, number).into()
+    /// The name with this number, made in `room`.
+    pub(super) fn name(&self, number: u32, room: &mut String) -> Arc<str> {
+        filled(&self.pattern, number, room).into()
     }
 
     pub(super) fn group(&self) -> Arc<str> {
@@ -225,28 +220,45 @@ impl Numbered {
     }
 }
 
-/// The text with the number in the place of each `*`.
-fn filled(text: &str, number: u32) -> String {
-    let mut filled = String::with_capacity(text.len() + DIGITS);
-    for (place, part) in text.split('*').enumerate() {
-        if place > 0 {
-            write!(filled, "{number}").expect("memory takes all that is written");
-        }
-        filled.push_str(part);
+/// The text with the number in the place of each `*`: made in `room`, which thousands of names have in turn, unless it is the text as it is.
+fn filled<'a>(text: &'a str, number: u32, room: &'a mut String) -> &'a str {
+    let Some((before, mut rest)) = at_star(text) else { return text };
+    room.clear();
+    room.push_str(before);
+    push_number(room, number);
+    while let Some((part, more)) = at_star(rest) {
+        room.push_str(part);
+        push_number(room, number);
+        rest = more;
     }
-    filled
+    room.push_str(rest);
+    room
 }
 
-/// A node's or a link's name, with the number in the place of a `*`.
-pub(super) fn numbered(value: &Value<'_>, number: u32) -> Result<String> {
+/// What is in front of the first `*`, and what is behind it. In a name, which is short, a plain loop finds it sooner than `split_once` does.
+fn at_star(text: &str) -> Option<(&str, &str)> {
+    let at = text.bytes().position(|byte| byte == b'*')?;
+    Some((&text[..at], &text[at + 1..]))
+}
+
+/// Appends a number. Thousands of names have one: `write!` would take as long as all the rest of a name.
+fn push_number(text: &mut String, number: u32) {
+    if number >= 10 {
+        push_number(text, number / 10);
+    }
+    text.push(char::from_digit(number % 10, 10).expect("it is a digit"));
+}
+
+/// A node's or a link's name, with the number in the place of a `*`, made in `room`.
+pub(super) fn numbered<'a>(value: &Value<'a>, number: u32, room: &'a mut String) -> Result<&'a str> {
     let text = value.text()?;
     if text.is_empty() {
         return Err(value.error(Problem::Sense("is an empty name")));
     }
-    if text.contains('*') && number == 0 {
+    if number == 0 && text.contains('*') {
         return Err(value.error(Problem::Sense("has a '*', and the entry's own name has none")));
     }
-    Ok(filled(text, number))
+    Ok(filled(text, number, room))
 }
 
 pub(super) fn count(value: &Value<'_>) -> Result<u32> {

@@ -59,7 +59,7 @@ impl Connection {
     #[must_use]
     pub fn new(
         controller: Box<dyn Controller>,
-        subflows: Vec<Subflow>,
+        subflows: impl IntoIterator<Item = Subflow>,
         feed: Feed,
         opens: Option<Time>,
         stop: Option<Time>,

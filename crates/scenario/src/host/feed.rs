@@ -108,41 +108,47 @@ pub struct Client {
 }
 
 impl Feed {
-    /// The sender's and the receiver's application for a source that begins at `start`.
+    /// The sender's or the receiver's application for a source that begins at `start`; `seed` is the flow's.
     #[must_use]
-    pub fn pair(source: &Source, start: Time, seed: Seed) -> (Feed, Feed) {
+    pub fn new(source: &Source, start: Time, seed: Seed, is_sender: bool) -> Feed {
         let sink = |expected| Feed::Sink(Box::new(Sink { expected, done: Vec::new() }));
-        match source {
-            Source::Bulk => (Feed::Bulk, Feed::Reader),
-            Source::File(bytes) => (Feed::File { left: *bytes }, sink([(start, *bytes, *bytes)].into())),
-            Source::Stream(rate) => {
+        match (source, is_sender) {
+            (Source::Bulk, true) => Feed::Bulk,
+            (Source::Bulk | Source::Stream(_), false) => Feed::Reader,
+            (Source::File(bytes), true) => Feed::File { left: *bytes },
+            (Source::File(bytes), false) => sink([(start, *bytes, *bytes)].into()),
+            (Source::Stream(rate), true) => {
                 let stream = Stream { rate: *rate, next: start, since: start, written: Bytes::ZERO };
-                (Feed::Stream(Box::new(stream)), Feed::Reader)
+                Feed::Stream(Box::new(stream))
             }
-            Source::Trace(writes) => {
-                let left: VecDeque<_> = writes.iter().map(|(at, bytes)| (start + *at, *bytes)).collect();
+            (Source::Trace(writes), true) => {
+                let left = writes.iter().map(|(at, bytes)| (start + *at, *bytes)).collect();
+                Feed::Trace(Box::new(Trace { left }))
+            }
+            (Source::Trace(writes), false) => {
                 let mut end = Bytes::ZERO;
-                let expected = left.iter().map(|(at, bytes)| {
+                let expected = writes.iter().map(|(at, bytes)| {
                     end += *bytes;
-                    (*at, *bytes, end)
+                    (start + *at, *bytes, end)
                 });
-                let sink = sink(expected.collect());
-                (Feed::Trace(Box::new(Trace { left })), sink)
+                sink(expected.collect())
             }
-            Source::Web(web) => {
+            (Source::Web(web), _) => {
+                let seed = seed.stream("source");
+                // Both know the sizes: the one asks for what the other answers.
                 let sizes = Xoshiro256PlusPlus::seed_from_u64(seed.stream("size").0);
-                let thoughts = Xoshiro256PlusPlus::seed_from_u64(seed.stream("think").0);
-                let client = Client {
+                if is_sender {
+                    return Feed::Server(Box::new(Server { web: *web, sizes, answered: 0 }));
+                }
+                Feed::Client(Box::new(Client {
                     web: *web,
-                    sizes: sizes.clone(),
-                    thoughts,
+                    sizes,
+                    thoughts: Xoshiro256PlusPlus::seed_from_u64(seed.stream("think").0),
                     next: Some(start),
                     pending: None,
                     asked: Bytes::ZERO,
                     done: Vec::new(),
-                };
-                let server = Server { web: *web, sizes, answered: 0 };
-                (Feed::Server(Box::new(server)), Feed::Client(Box::new(client)))
+                }))
             }
         }
     }

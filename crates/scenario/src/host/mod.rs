@@ -9,6 +9,7 @@ mod striped;
 mod udp;
 
 use netsim::Out;
+use smallvec::SmallVec;
 use units::Time;
 
 use crate::Packet;
@@ -91,20 +92,21 @@ impl Node {
     /// # Panics
     /// If there is no agent.
     #[must_use]
-    pub fn new(agents: Vec<Agent>, ends: &[(u32, u32, u32)]) -> Node {
+    pub fn new(agents: impl IntoIterator<Item = Agent>, ends: impl IntoIterator<Item = (u32, u32, u32)>) -> Node {
         let agents = Few::new(agents);
         let is_alone = agents.len() == 1;
-        let deadlines: Vec<Time> = agents.iter().map(|agent| agent.poll_deadline().unwrap_or(NEVER)).collect();
-        let next = earliest(&deadlines);
+        let deadlines = || agents.iter().map(|agent| agent.poll_deadline().unwrap_or(NEVER));
+        let next = deadlines().min().unwrap_or(NEVER);
+        let ends: SmallVec<[_; 1]> = ends.into_iter().collect();
         let first = ends.first().map_or(0, |end| end.0);
-        let is_single = is_alone && matches!(ends, [(_, 0, 0)]);
+        let is_single = is_alone && matches!(ends[..], [(_, 0, 0)]);
         let several = (!is_single).then(|| {
             let count = ends.last().map_or(0, |end| end.0 - first + 1);
             let mut connections = vec![(u32::MAX, 0); count as usize];
             for (number, agent, subflow) in ends {
-                connections[(number - first) as usize] = (*agent, *subflow);
+                connections[(number - first) as usize] = (agent, subflow);
             }
-            Box::new(Several { deadlines, connections })
+            Box::new(Several { deadlines: deadlines().collect(), connections })
         });
         Node { next, first, is_alone, is_single, agents, several }
     }
