@@ -8,81 +8,26 @@ use units::{Rate, Span, Time};
 use crate::build::Built;
 use crate::file::{FlowSpec, Scenario, Transport, Window};
 use crate::host::{Agent, Request};
+use crate::measures::{Kind, Measures, Scope, Thing};
 use crate::run::{received, receiver, sender, sender_counts, sender_state};
 
-/// A measured value. A large scenario has tens of thousands: names are shared, or numbers.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Measure {
-    /// The flow, a subflow of one by its number from 0 on (`name/0`), the group of flows, or the direction of a link; empty for `all`.
-    pub of: Arc<str>,
-    /// The window of time.
-    pub window: Arc<str>,
-    /// How much.
-    pub value: f64,
-    /// Which of [`SCOPES`].
-    scope: u8,
-    /// Which of [`MEASURES`].
-    kind: u8,
-}
-
-/// Of what kind a thing is that is measured.
-const SCOPES: [&str; 5] = ["flow", "group", "link", "all", "subflow"];
-
-impl Measure {
-    /// A measure by its names; `None` if there is no such scope, or none of that name.
-    pub(crate) fn new(scope: &str, of: Arc<str>, window: Arc<str>, name: &str, value: f64) -> Option<Measure> {
-        let scope = u8::try_from(SCOPES.iter().position(|known| *known == scope)?).ok()?;
-        let kind = u8::try_from(MEASURES.iter().position(|known| known.0 == name)?).ok()?;
-        Some(Measure { of, window, value, scope, kind })
-    }
-
-    /// Of what kind the thing is: `flow`, `subflow`, `group`, `link` or `all`.
-    #[must_use]
-    pub fn scope(&self) -> &'static str {
-        SCOPES[usize::from(self.scope)]
-    }
-
-    /// What was measured: one of the names of [`MEASURES`].
-    #[must_use]
-    pub fn name(&self) -> &'static str {
-        MEASURES[usize::from(self.kind)].0
-    }
-
-    /// Its unit.
-    #[must_use]
-    pub fn unit(&self) -> &'static str {
-        MEASURES[usize::from(self.kind)].1
-    }
-}
-
-/// Every measure there is: name, unit, meaning.
-pub const MEASURES: &[(&str, &str, &str)] = &[
-    (
-        "goodput",
-        "Mbit/s",
-        "payload that arrived in order at the receiving application; for UDP, packets with their headers",
-    ),
-    ("window", "packets", "the sender's window, of all subflows together, its mean over time"),
-    ("rtt", "ms", "the smoothed round-trip time, the largest of the subflows, its mean over time"),
-    ("delay", "ms", "of UDP: the mean one-way delay since the start"),
-    ("retransmissions", "packets", "sent again, of all subflows together"),
-    ("timeouts", "", "how often the retransmission timer ran out"),
-    ("requests", "", "files, writes or pages that arrived completely"),
-    ("completion", "s", "from asking or writing to the last byte's arrival, its mean"),
-    ("completion_p95", "s", "the same, the 95th percentile"),
-    (
-        "bottleneck",
-        "",
-        "of a striped connection's subflow, at the window's end: the number, from 1 on, of the first subflow that shares its bottleneck; 0 if none is known",
-    ),
-    ("jain", "", "Jain's index of the goodputs: 1 is equal, 1/n is one alone"),
-    ("throughput", "Mbit/s", "packets that left the link, with their headers"),
-    ("utilisation", "", "the throughput over the link's first rate"),
-    ("queue", "packets", "what waits, the packet on the wire not counted, its mean over time"),
-    ("drops", "packets", "dropped by a full queue or by the queue's management"),
-    ("marks", "packets", "marked instead of dropped (ECN)"),
-    ("losses", "packets", "lost at random, in blackouts, or for their size"),
-];
+const GOODPUT: Kind = Kind::listed("goodput");
+const WINDOW: Kind = Kind::listed("window");
+const RTT: Kind = Kind::listed("rtt");
+const DELAY: Kind = Kind::listed("delay");
+const RETRANSMISSIONS: Kind = Kind::listed("retransmissions");
+const TIMEOUTS: Kind = Kind::listed("timeouts");
+const REQUESTS: Kind = Kind::listed("requests");
+const COMPLETION: Kind = Kind::listed("completion");
+const COMPLETION_P95: Kind = Kind::listed("completion_p95");
+const BOTTLENECK: Kind = Kind::listed("bottleneck");
+const JAIN: Kind = Kind::listed("jain");
+const THROUGHPUT: Kind = Kind::listed("throughput");
+const UTILISATION: Kind = Kind::listed("utilisation");
+const QUEUE: Kind = Kind::listed("queue");
+const DROPS: Kind = Kind::listed("drops");
+const MARKS: Kind = Kind::listed("marks");
+const LOSSES: Kind = Kind::listed("losses");
 
 /// What is noted while a run goes on.
 pub(crate) struct Books {
@@ -198,15 +143,51 @@ impl Books {
     }
 
     /// All measures. The simulation ends here, lest a large one and its measures take memory at the same time.
-    pub(crate) fn close(self, scenario: &Scenario, built: Built) -> Vec<Measure> {
+    pub(crate) fn close(self, scenario: &Scenario, built: Built) -> Measures {
         let heard: Vec<Heard> = built.flows.iter().map(|ends| Heard::by(receiver(&built, ends))).collect();
         drop(built);
         let each = scenario.flows.len() * FLOW_MEASURES + scenario.links.len() * LINK_MEASURES;
-        let mut measures = Vec::with_capacity(self.windows.len() * each);
+        let mut measures = Measures::with_capacity(self.windows.len() * each);
+        let things = Things::note(scenario, &self.windows, &mut measures);
         for book in self.windows {
-            book.close(scenario, &heard, &mut measures);
+            book.close(scenario, &things, &heard, &mut measures);
         }
         measures
+    }
+}
+
+/// What is measured in every window, its names noted.
+struct Things<'a> {
+    flows: Vec<FlowThings>,
+    groups: Vec<(&'a Arc<str>, Thing)>,
+    all: Thing,
+    /// Of each link, its directions.
+    links: Vec<[Thing; 2]>,
+}
+
+/// A flow, and its subflows as far as a window has something about them.
+struct FlowThings {
+    flow: Thing,
+    subflows: Vec<Thing>,
+}
+
+impl<'a> Things<'a> {
+    fn note(scenario: &'a Scenario, windows: &[Book], measures: &mut Measures) -> Things<'a> {
+        let subflows = |index: usize| windows.iter().map(|book| book.flows[index].bottlenecks.len()).max().unwrap_or(0);
+        let flows = scenario.flows.iter().enumerate().map(|(index, FlowSpec { name, .. })| {
+            let flow = measures.thing(Arc::clone(name));
+            let subflows = (0..subflows(index)).map(|number| measures.thing(format!("{name}/{number}").into()));
+            FlowThings { flow, subflows: subflows.collect() }
+        });
+        let flows = flows.collect();
+        let mut groups: Vec<&Arc<str>> = scenario.flows.iter().map(|flow| &flow.group).collect();
+        groups.dedup();
+        Things {
+            flows,
+            groups: groups.into_iter().map(|group| (group, measures.thing(Arc::clone(group)))).collect(),
+            all: measures.thing("".into()),
+            links: scenario.links.iter().map(|link| link.directions.clone().map(|of| measures.thing(of))).collect(),
+        }
     }
 }
 
@@ -263,70 +244,61 @@ impl Book {
         }
     }
 
-    fn close(&self, scenario: &Scenario, heard: &[Heard], measures: &mut Vec<Measure>) {
+    fn close(&self, scenario: &Scenario, things: &Things<'_>, heard: &[Heard], measures: &mut Measures) {
         let seconds = (self.window.to - self.window.from).as_secs_f64();
-        let window: Arc<str> = self.window.name.as_str().into();
-        let mut put = |scope, of: &Arc<str>, name: &'static str, value: f64| {
-            let measure = Measure::new(scope, Arc::clone(of), Arc::clone(&window), name, value);
-            measures.push(measure.expect("every measure is listed"));
-        };
+        let window = measures.window(self.window.name.as_str().into());
+        let mut put = |scope, of: Thing, kind, value: f64| measures.put(scope, of, window, kind, value);
         let goodput = |book: &FlowBook| book.received.gained() * 8.0 / 1e6 / seconds;
-        for (((flow, book), sums), heard) in scenario.flows.iter().zip(&self.flows).zip(&self.sums).zip(heard) {
-            let of = &flow.name;
-            put("flow", of, "goodput", goodput(book));
+        for (((flow, book), sums), heard) in things.flows.iter().zip(&self.flows).zip(&self.sums).zip(heard) {
+            let of = flow.flow;
+            put(Scope::Flow, of, GOODPUT, goodput(book));
             match heard {
                 Heard::Requests(done) => {
-                    put("flow", of, "window", sums.0 / self.looks);
-                    put("flow", of, "rtt", sums.1 / self.looks * 1e3);
-                    put("flow", of, "retransmissions", book.retransmitted.gained());
-                    put("flow", of, "timeouts", book.timeouts.gained());
-                    requests(&self.window, done, |name, value| {
-                        put("flow", of, name, value);
-                    });
+                    put(Scope::Flow, of, WINDOW, sums.0 / self.looks);
+                    put(Scope::Flow, of, RTT, sums.1 / self.looks * 1e3);
+                    put(Scope::Flow, of, RETRANSMISSIONS, book.retransmitted.gained());
+                    put(Scope::Flow, of, TIMEOUTS, book.timeouts.gained());
+                    requests(&self.window, done, |kind, value| put(Scope::Flow, of, kind, value));
                 }
-                Heard::Delay(Some(delay)) => put("flow", of, "delay", delay.as_secs_f64() * 1e3),
+                Heard::Delay(Some(delay)) => put(Scope::Flow, of, DELAY, delay.as_secs_f64() * 1e3),
                 Heard::Delay(None) => {}
             }
         }
-        for (flow, book) in scenario.flows.iter().zip(&self.flows) {
-            for (number, bottleneck) in book.bottlenecks.iter().enumerate() {
-                let of: Arc<str> = format!("{}/{number}", flow.name).into();
-                put("subflow", &of, "bottleneck", f64::from(*bottleneck));
+        for (flow, book) in things.flows.iter().zip(&self.flows) {
+            for (of, bottleneck) in flow.subflows.iter().zip(&book.bottlenecks) {
+                put(Scope::Subflow, *of, BOTTLENECK, f64::from(*bottleneck));
             }
         }
-        let mut groups: Vec<&Arc<str>> = scenario.flows.iter().map(|flow| &flow.group).collect();
-        groups.dedup();
         let named = || scenario.flows.iter().zip(&self.flows);
-        for group in groups {
+        for (group, of) in &things.groups {
             let goodputs: Vec<f64> =
-                named().filter(|(flow, _)| flow.group == *group).map(|(_, book)| goodput(book)).collect();
-            put("group", group, "goodput", goodputs.iter().sum());
-            put("group", group, "jain", jain(&goodputs));
+                named().filter(|(flow, _)| flow.group == **group).map(|(_, book)| goodput(book)).collect();
+            put(Scope::Group, *of, GOODPUT, goodputs.iter().sum());
+            put(Scope::Group, *of, JAIN, jain(&goodputs));
         }
         let goodputs: Vec<f64> = self.flows.iter().map(goodput).collect();
-        let of: Arc<str> = "".into();
-        put("all", &of, "goodput", goodputs.iter().sum());
-        put("all", &of, "jain", jain(&goodputs));
+        put(Scope::All, things.all, GOODPUT, goodputs.iter().sum());
+        put(Scope::All, things.all, JAIN, jain(&goodputs));
         let pairs = self.links.chunks_exact(2).zip(self.queues.chunks_exact(2));
-        for (link, (books, queues)) in scenario.links.iter().zip(pairs) {
-            let directions = link.directions.iter().zip([&link.up, &link.down].map(Prepared::profile));
+        for ((link, of), (books, queues)) in scenario.links.iter().zip(&things.links).zip(pairs) {
+            let directions = of.iter().zip([&link.up, &link.down].map(Prepared::profile));
             for (((of, profile), book), queue) in directions.zip(books).zip(queues) {
                 let throughput = book.delivered.gained() * 8.0 / 1e6 / seconds;
-                put("link", of, "throughput", throughput);
+                put(Scope::Link, *of, THROUGHPUT, throughput);
                 if profile.rate.base > Rate::ZERO {
-                    put("link", of, "utilisation", throughput * 1e6 / profile.rate.base.as_f64());
+                    put(Scope::Link, *of, UTILISATION, throughput * 1e6 / profile.rate.base.as_f64());
                 }
-                put("link", of, "queue", queue / self.looks);
-                put("link", of, "drops", book.drops.gained());
-                put("link", of, "marks", book.marks.gained());
-                put("link", of, "losses", book.losses.gained());
+                put(Scope::Link, *of, QUEUE, queue / self.looks);
+                put(Scope::Link, *of, DROPS, book.drops.gained());
+                put(Scope::Link, *of, MARKS, book.marks.gained());
+                put(Scope::Link, *of, LOSSES, book.losses.gained());
             }
         }
     }
 }
 
 /// What arrived completely within the window.
-fn requests(window: &Window, requests: &[Request], mut put: impl FnMut(&'static str, f64)) {
+fn requests(window: &Window, requests: &[Request], mut put: impl FnMut(Kind, f64)) {
     let (from, to) = (Time::ZERO + window.from, Time::ZERO + window.to);
     let done = requests.iter().filter(|request| request.done > from && request.done <= to);
     let mut times: Vec<f64> = done.map(|request| (request.done - request.at).as_secs_f64()).collect();
@@ -334,9 +306,9 @@ fn requests(window: &Window, requests: &[Request], mut put: impl FnMut(&'static 
         return;
     }
     times.sort_by(f64::total_cmp);
-    put("requests", float(times.len() as u64));
-    put("completion", times.iter().sum::<f64>() / float(times.len() as u64));
-    put("completion_p95", times[(times.len() * 95).div_ceil(100) - 1]);
+    put(REQUESTS, float(times.len() as u64));
+    put(COMPLETION, times.iter().sum::<f64>() / float(times.len() as u64));
+    put(COMPLETION_P95, times[(times.len() * 95).div_ceil(100) - 1]);
 }
 
 /// Jain's index: the square of the sum over n times the sum of squares; 1 if nothing was carried.

@@ -10,7 +10,7 @@ use thiserror::Error;
 use units::Seed;
 
 use crate::file::{Document, Setting};
-use crate::measure::{MEASURES, Measure};
+use crate::measures::{MEASURES, Measure, Measures};
 use crate::sweep::{Job, Plan};
 
 /// Why results cannot be kept. All of these are for whoever chose the folder.
@@ -87,18 +87,20 @@ impl Store {
 
     /// What a run yielded, if it is done. A file that is not whole is none.
     #[must_use]
-    pub fn load(&self, job: &Job) -> Option<Vec<Measure>> {
+    pub fn load(&self, job: &Job) -> Option<Measures> {
         let text = std::fs::read_to_string(self.path(job)).ok()?;
         let mut lines = text.lines();
         (lines.next() == Some(&header(job))).then_some(())?;
-        lines.map(parse).collect()
+        let mut measures = Measures::default();
+        lines.try_for_each(|line| parse(line, &mut measures))?;
+        Some(measures)
     }
 
     /// Keeps what a run yielded.
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn save(&self, job: &Job, measures: &[Measure]) -> Result<(), ResultsError> {
+    pub fn save(&self, job: &Job, measures: &Measures) -> Result<(), ResultsError> {
         let mut text = header(job);
         text.push('\n');
         for measure in measures {
@@ -112,7 +114,7 @@ impl Store {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn write_table(&self, plan: &Plan, results: &[Vec<Measure>], extension: &str) -> Result<PathBuf, ResultsError> {
+    pub fn write_table(&self, plan: &Plan, results: &[Measures], extension: &str) -> Result<PathBuf, ResultsError> {
         let path = self.folder.join("measures").with_extension(extension);
         let mut writer = Writer::create(&path, schema(plan))?;
         for (keys, measure) in rows(plan, results) {
@@ -155,7 +157,10 @@ pub fn schema(plan: &Plan) -> Schema {
 }
 
 /// Its rows: every measure of every run, with the keys that [`schema`] has columns for.
-pub fn rows<'a>(plan: &'a Plan, results: &'a [Vec<Measure>]) -> impl Iterator<Item = (Vec<Value>, &'a Measure)> {
+pub fn rows<'a>(
+    plan: &'a Plan,
+    results: impl IntoIterator<Item = &'a Measures>,
+) -> impl Iterator<Item = (Vec<Value>, Measure<'a>)> {
     let names = swept(plan);
     plan.jobs().iter().zip(results).flat_map(move |(job, measures)| {
         let find = |name: &&str| job.point.iter().find(|setting| setting.key == **name);
@@ -164,7 +169,7 @@ pub fn rows<'a>(plan: &'a Plan, results: &'a [Vec<Measure>]) -> impl Iterator<It
         measures.iter().map(move |measure| {
             let mut keys = point.clone();
             keys.push(Value::Integer(job.seed.0.cast_signed()));
-            keys.extend([&*measure.window, measure.scope(), &*measure.of].map(Value::from));
+            keys.extend([measure.window, measure.scope(), measure.of].map(Value::from));
             (keys, measure)
         })
     })
@@ -179,10 +184,11 @@ fn header(job: &Job) -> String {
     text
 }
 
-fn parse(line: &str) -> Option<Measure> {
+/// Adds the measure of a line; `None` if that is none.
+fn parse(line: &str, measures: &mut Measures) -> Option<()> {
     let mut parts = line.split('\t');
-    let (scope, of, window, name) = (parts.next()?, parts.next()?.into(), parts.next()?.into(), parts.next()?);
-    Measure::new(scope, of, window, name, parts.next()?.parse().ok()?)
+    let (scope, of, window, name) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+    measures.put_named(scope, of, window, name, parts.next()?.parse().ok()?)
 }
 
 /// The utilisation from which on a link is busy.
@@ -191,7 +197,7 @@ const BUSY: f64 = 0.3;
 /// The means of a sweep over the steady window, a row a point, thing and measure: groups of flows, everything together, and links that are
 /// busy.
 #[must_use]
-pub fn summary(plan: &Plan, results: &[Vec<Measure>]) -> Table {
+pub fn summary(plan: &Plan, results: &[Measures]) -> Table {
     type Place<'a> = (&'a str, &'a str, &'a str, &'a str);
     let mut table = Table::new([
         ("", Align::Left),
@@ -206,16 +212,16 @@ pub fn summary(plan: &Plan, results: &[Vec<Measure>]) -> Table {
         let point = &plan.jobs()[start].point;
         let runs = plan.jobs()[start..].iter().take_while(|job| job.point == *point).count();
         // Of thousands of flows, none is shown.
-        let is_shown = |m: &&Measure| !matches!(m.scope(), "flow" | "subflow") && &*m.window == "steady";
-        let steady: Vec<&Measure> = results[start..start + runs].iter().flatten().filter(is_shown).collect();
-        let is_load = |m: &&&Measure| m.value > BUSY && m.scope() == "link" && m.name() == "utilisation";
+        let is_shown = |m: &Measure<'_>| !matches!(m.scope(), "flow" | "subflow") && m.window == "steady";
+        let steady: Vec<Measure<'_>> = results[start..start + runs].iter().flatten().filter(is_shown).collect();
+        let is_load = |m: &&Measure<'_>| m.value > BUSY && m.scope() == "link" && m.name() == "utilisation";
         let loads = steady.iter().filter(is_load);
-        let busy: BTreeSet<&str> = loads.map(|m| &*m.of).collect();
+        let busy: BTreeSet<&str> = loads.map(|m| m.of).collect();
         let mut samples: BTreeMap<usize, (Place<'_>, Vec<f64>)> = BTreeMap::new();
         let mut order: BTreeMap<Place<'_>, usize> = BTreeMap::new();
         for m in steady {
-            if m.scope() != "link" || m.name() != "throughput" && busy.contains(&*m.of) {
-                let place = (m.scope(), &*m.of, m.name(), m.unit());
+            if m.scope() != "link" || m.name() != "throughput" && busy.contains(m.of) {
+                let place = (m.scope(), m.of, m.name(), m.unit());
                 let next = order.len();
                 let number = *order.entry(place).or_insert(next);
                 samples.entry(number).or_insert((place, Vec::new())).1.push(m.value);

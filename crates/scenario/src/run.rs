@@ -7,7 +7,8 @@ use crate::ScenarioError;
 use crate::build::{Built, Ends};
 use crate::file::Scenario;
 use crate::host::{Agent, Subflow};
-use crate::measure::{Books, Measure};
+use crate::measure::Books;
+use crate::measures::{Measure, Measures};
 use crate::packet::Packet;
 
 /// How often windows and queues are looked at for their means, in a small scenario.
@@ -21,7 +22,7 @@ pub struct Run {
     /// Its seed.
     pub seed: Seed,
     /// Everything measured, in the file's order.
-    pub measures: Vec<Measure>,
+    pub measures: Measures,
     /// What to draw, if that was asked for.
     pub series: Option<Series>,
     /// A hash over everything that happened.
@@ -69,7 +70,7 @@ impl Run {
     /// A measure over a window of the file's.
     #[must_use]
     pub fn measure_in(&self, window: &str, scope: &str, of: &str, name: &str) -> Option<f64> {
-        let is_it = |m: &&Measure| m.scope() == scope && *m.of == *of && m.name() == name && *m.window == *window;
+        let is_it = |m: &Measure<'_>| m.scope() == scope && m.of == of && m.name() == name && m.window == window;
         self.measures.iter().find(is_it).map(|measure| measure.value)
     }
 }

@@ -41,7 +41,7 @@ fn together(seeds: usize, settings: &[(&str, &str)], schedule: &str, times: &[u3
             .map(|at| {
                 let at = at.to_string();
                 let of = |name: &str| {
-                    let is_it = |m: &&scenario::Measure| *m.window == *at && m.name() == "bottleneck" && *m.of == *name;
+                    let is_it = |m: &scenario::Measure<'_>| m.window == at && m.name() == "bottleneck" && m.of == name;
                     run.measures.iter().find(is_it).expect("it is measured").value
                 };
                 let (one, two) = (of("striped/0"), of("striped/1"));

@@ -161,6 +161,14 @@ proptest! {
 }
 
 #[test]
+fn more_windows_than_results_can_tell_apart_are_refused() {
+    let windows = format!("window = [{}]", "{},".repeat(65_536));
+    let text = GOOD.replace("window = [{ name = \"all\", from = \"0 s\", to = \"2 s\" }]", &windows);
+    let error = Document::new(&text, "broken.toml").expect_err("there are too many").to_string();
+    assert!(error.contains("broken.toml:5") && error.contains("fewer than 65536 windows"), "{error}");
+}
+
+#[test]
 fn the_scenarios_that_come_along_are_right() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios");
     let mut count = 0;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use report::{Mean, mean};
 use scenario::results::{rows, schema};
 use scenario::sweep::Plan;
-use scenario::{Document, Looks, Measure, Run};
+use scenario::{Document, Looks, Run};
 
 use crate::error::StudyError;
 use crate::lab::Lab;
@@ -177,8 +177,7 @@ impl Swept {
     /// Every measure of every run.
     #[must_use]
     pub fn data(&self) -> Data {
-        let measures: Vec<Vec<Measure>> = self.results.iter().map(|run| run.measures.clone()).collect();
-        let rows = rows(&self.plan, &measures);
+        let rows = rows(&self.plan, self.results.iter().map(|run| &run.measures));
         let rows = rows.map(|(keys, measure)| (keys, measure.name().to_owned(), measure.value)).collect();
         Data { schema: schema(&self.plan), rows }
     }

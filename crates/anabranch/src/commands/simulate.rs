@@ -12,7 +12,7 @@ use net::Error;
 use scenario::results::{ResultsError, Store, summary};
 use scenario::sweep::Plan;
 use scenario::watch::{Capture, EventLog, figure};
-use scenario::{Document, Looks, Measure, Scenario, ScenarioError, Setting};
+use scenario::{Document, Looks, Measures, Scenario, ScenarioError, Setting};
 
 /// Arguments of `simulate`.
 #[derive(Debug, clap::Args)]
@@ -73,7 +73,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         let path = store.write_table(&plan, &results, &args.format).map_err(refused)?;
         eprintln!(
             "{} measures of {} runs: {}",
-            results.iter().map(Vec::len).sum::<usize>(),
+            results.iter().map(Measures::len).sum::<usize>(),
             results.len(),
             path.display()
         );
@@ -83,9 +83,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
 }
 
 /// Does the runs that are not done.
-fn sweep(args: &Args, plan: &Plan, store: Option<&Store>) -> Result<Vec<Vec<Measure>>, Error> {
+fn sweep(args: &Args, plan: &Plan, store: Option<&Store>) -> Result<Vec<Measures>, Error> {
     let jobs = plan.jobs();
-    let results: Vec<Option<Vec<Measure>>> =
+    let results: Vec<Option<Measures>> =
         jobs.iter().map(|job| store.filter(|_| !args.digests).and_then(|store| store.load(job))).collect();
     let known: Vec<bool> = results.iter().map(Option::is_some).collect();
     let done = known.iter().filter(|known| **known).count();

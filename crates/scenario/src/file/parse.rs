@@ -10,6 +10,7 @@ use units::{Seed, Span};
 
 use super::{LinkSpec, Scenario, Window, flows, network};
 use crate::controllers::Controllers;
+use crate::measures::MOST_WINDOWS;
 
 pub(super) type Result<T, E = ConfigError> = std::result::Result<T, E>;
 
@@ -87,7 +88,11 @@ fn windows(root: &Section<'_>, duration: Span) -> Result<Vec<Window>> {
     }
     let mut windows = vec![Window { name: "steady".into(), from: warmup, to: duration }];
     let Some(list) = root.get("window") else { return Ok(windows) };
-    for value in list.list()? {
+    let values = list.list()?;
+    if values.len() >= MOST_WINDOWS {
+        return Err(list.error(Problem::Sense("wants fewer than 65536 windows")));
+    }
+    for value in values {
         let section = value.section()?;
         section.allow(&["name", "from", "to"])?;
         let name = section.require("name")?;

@@ -1,0 +1,388 @@
+//! Measured values, kept small: a large scenario has tens of thousands in every run.
+
+use std::sync::Arc;
+
+/// Every measure there is: name, unit, meaning.
+pub const MEASURES: &[(&str, &str, &str)] = &[
+    (
+        "goodput",
+        "Mbit/s",
+        "payload that arrived in order at the receiving application; for UDP, packets with their headers",
+    ),
+    ("window", "packets", "the sender's window, of all subflows together, its mean over time"),
+    ("rtt", "ms", "the smoothed round-trip time, the largest of the subflows, its mean over time"),
+    ("delay", "ms", "of UDP: the mean one-way delay since the start"),
+    ("retransmissions", "packets", "sent again, of all subflows together"),
+    ("timeouts", "", "how often the retransmission timer ran out"),
+    ("requests", "", "files, writes or pages that arrived completely"),
+    ("completion", "s", "from asking or writing to the last byte's arrival, its mean"),
+    ("completion_p95", "s", "the same, the 95th percentile"),
+    (
+        "bottleneck",
+        "",
+        "of a striped connection's subflow, at the window's end: the number, from 1 on, of the first subflow that shares its bottleneck; 0 if none is known",
+    ),
+    ("jain", "", "Jain's index of the goodputs: 1 is equal, 1/n is one alone"),
+    ("throughput", "Mbit/s", "packets that left the link, with their headers"),
+    ("utilisation", "", "the throughput over the link's first rate"),
+    ("queue", "packets", "what waits, the packet on the wire not counted, its mean over time"),
+    ("drops", "packets", "dropped by a full queue or by the queue's management"),
+    ("marks", "packets", "marked instead of dropped (ECN)"),
+    ("losses", "packets", "lost at random, in blackouts, or for their size"),
+];
+
+/// Of what kind a thing is that is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    Flow,
+    Group,
+    Link,
+    All,
+    Subflow,
+}
+
+impl Scope {
+    const ALL: [Scope; 5] = [Scope::Flow, Scope::Group, Scope::Link, Scope::All, Scope::Subflow];
+
+    fn named(name: &str) -> Option<Scope> {
+        Scope::ALL.into_iter().find(|scope| scope.name() == name)
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Scope::Flow => "flow",
+            Scope::Group => "group",
+            Scope::Link => "link",
+            Scope::All => "all",
+            Scope::Subflow => "subflow",
+        }
+    }
+}
+
+/// Which of [`MEASURES`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Kind(u8);
+
+impl Kind {
+    /// The measure of this name. For constants: a name that is not listed does not compile there.
+    ///
+    /// # Panics
+    /// If none has this name.
+    pub(crate) const fn listed(name: &str) -> Kind {
+        match Kind::named(name) {
+            Some(kind) => kind,
+            None => panic!("every measure is listed"),
+        }
+    }
+
+    const fn named(name: &str) -> Option<Kind> {
+        let mut number: u8 = 0;
+        while (number as usize) < MEASURES.len() {
+            if is_same(MEASURES[number as usize].0, name) {
+                return Some(Kind(number));
+            }
+            number += 1;
+        }
+        None
+    }
+
+    fn row(self) -> &'static (&'static str, &'static str, &'static str) {
+        &MEASURES[usize::from(self.0)]
+    }
+}
+
+/// `==`, which constants do not have yet.
+const fn is_same(one: &str, other: &str) -> bool {
+    let (one, other) = (one.as_bytes(), other.as_bytes());
+    let mut at = 0;
+    while at < one.len() && at < other.len() && one[at] == other[at] {
+        at += 1;
+    }
+    at == one.len() && at == other.len()
+}
+
+/// A measured value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Measure<'a> {
+    /// The flow, a subflow of one by its number from 0 on (`name/0`), the group of flows, or the direction of a link; empty for `all`.
+    pub of: &'a str,
+    /// The window of time.
+    pub window: &'a str,
+    /// How much.
+    pub value: f64,
+    scope: Scope,
+    kind: Kind,
+}
+
+impl Measure<'_> {
+    /// Of what kind the thing is: `flow`, `subflow`, `group`, `link` or `all`.
+    #[must_use]
+    pub fn scope(&self) -> &'static str {
+        self.scope.name()
+    }
+
+    /// What was measured: one of the names of [`MEASURES`].
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.kind.row().0
+    }
+
+    /// Its unit.
+    #[must_use]
+    pub fn unit(&self) -> &'static str {
+        self.kind.row().1
+    }
+}
+
+/// The measured values of a run, in the order in which they were put. Each has 16 bytes: names are noted once.
+#[derive(Clone, Debug, Default)]
+pub struct Measures {
+    things: Vec<Arc<str>>,
+    windows: Vec<Arc<str>>,
+    rows: Vec<Row>,
+}
+
+/// A measured value, its names as places in the lists of them.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    value: f64,
+    of: Thing,
+    window: During,
+    scope: Scope,
+    kind: Kind,
+}
+
+const _: () = assert!(size_of::<Row>() == 16, "four to a line");
+
+/// The place of a thing's name among those of the same [`Measures`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Thing(u32);
+
+/// The place of a window's name among those of the same [`Measures`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct During(u16);
+
+/// How many windows there are at most.
+pub(crate) const MOST_WINDOWS: usize = 1 << u16::BITS;
+
+impl Measures {
+    /// None yet, and memory for so many.
+    pub(crate) fn with_capacity(measures: usize) -> Measures {
+        Measures { rows: Vec::with_capacity(measures), ..Measures::default() }
+    }
+
+    /// Notes the name of a thing that is measured.
+    ///
+    /// # Panics
+    /// If there are more than 2^32.
+    pub(crate) fn thing(&mut self, name: Arc<str>) -> Thing {
+        let number = u32::try_from(self.things.len()).expect("the names of so many things fit no memory");
+        self.things.push(name);
+        Thing(number)
+    }
+
+    /// Notes the name of a window of time.
+    ///
+    /// # Panics
+    /// If there are more than [`MOST_WINDOWS`].
+    pub(crate) fn window(&mut self, name: Arc<str>) -> During {
+        let number = u16::try_from(self.windows.len()).expect("no file may have so many windows");
+        self.windows.push(name);
+        During(number)
+    }
+
+    /// Adds a measure.
+    pub(crate) fn put(&mut self, scope: Scope, of: Thing, window: During, kind: Kind, value: f64) {
+        self.rows.push(Row { value, of, window, scope, kind });
+    }
+
+    /// Adds a measure by its names; `None` if there is no such scope, or none of that name, or there are too many windows. Names that are the
+    /// ones of the measure before are not noted again.
+    pub(crate) fn put_named(&mut self, scope: &str, of: &str, window: &str, name: &str, value: f64) -> Option<()> {
+        let (scope, kind) = (Scope::named(scope)?, Kind::named(name)?);
+        let last = self.rows.last().copied();
+        let window = match last {
+            Some(last) if *self.windows[usize::from(last.window.0)] == *window => last.window,
+            _ if self.windows.len() == MOST_WINDOWS => return None,
+            _ => self.window(window.into()),
+        };
+        let of = match last {
+            Some(last) if *self.things[last.of.0 as usize] == *of => last.of,
+            _ => self.thing(of.into()),
+        };
+        self.put(scope, of, window, kind, value);
+        Some(())
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// One after the other.
+    #[must_use]
+    pub fn iter(&self) -> MeasuresIter<'_> {
+        MeasuresIter { things: &self.things, windows: &self.windows, rows: self.rows.iter() }
+    }
+}
+
+/// Equal are those that say the same in the same order, wherever their names lie.
+impl PartialEq for Measures {
+    fn eq(&self, other: &Measures) -> bool {
+        self.iter().eq(other)
+    }
+}
+
+impl<'a> IntoIterator for &'a Measures {
+    type Item = Measure<'a>;
+    type IntoIter = MeasuresIter<'a>;
+
+    fn into_iter(self) -> MeasuresIter<'a> {
+        self.iter()
+    }
+}
+
+/// [`Measures`], one after the other.
+#[derive(Clone, Debug)]
+pub struct MeasuresIter<'a> {
+    things: &'a [Arc<str>],
+    windows: &'a [Arc<str>],
+    rows: std::slice::Iter<'a, Row>,
+}
+
+impl<'a> Iterator for MeasuresIter<'a> {
+    type Item = Measure<'a>;
+
+    fn next(&mut self) -> Option<Measure<'a>> {
+        let Row { value, of, window, scope, kind } = *self.rows.next()?;
+        let (of, window) = (&self.things[of.0 as usize], &self.windows[usize::from(window.0)]);
+        Some(Measure { of, window, value, scope, kind })
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.rows.size_hint()
+    }
+}
+
+impl ExactSizeIterator for MeasuresIter<'_> {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOODPUT: Kind = Kind::listed("goodput");
+    const LOSSES: Kind = Kind::listed("losses");
+
+    fn said(measures: &Measures) -> Vec<(&str, &str, &str, &str, &str, f64)> {
+        measures.iter().map(|m| (m.scope(), m.of, m.window, m.name(), m.unit(), m.value)).collect()
+    }
+
+    fn two_flows() -> Measures {
+        let mut measures = Measures::with_capacity(4);
+        let things = ["b", "a"].map(|name| measures.thing(name.into()));
+        for window in ["steady", "start"] {
+            let window = measures.window(window.into());
+            for (of, value) in things.into_iter().zip([1.0, 2.0]) {
+                measures.put(Scope::Flow, of, window, GOODPUT, value);
+            }
+        }
+        measures
+    }
+
+    #[test]
+    fn as_they_were_put() {
+        let measures = two_flows();
+        let row = |of, window, value| ("flow", of, window, "goodput", "Mbit/s", value);
+        let wanted = [row("b", "steady", 1.0), row("a", "steady", 2.0), row("b", "start", 1.0), row("a", "start", 2.0)];
+        assert_eq!(said(&measures), wanted);
+        assert_eq!((measures.len(), measures.is_empty(), measures.iter().len()), (4, false, 4));
+        assert!(Measures::default().is_empty() && Measures::default().iter().next().is_none());
+    }
+
+    #[test]
+    fn names_are_noted_once() {
+        let measures = two_flows();
+        let of: Vec<*const u8> = measures.iter().map(|measure| measure.of.as_ptr()).collect();
+        assert!(of[0] == of[2] && of[1] == of[3] && of[0] != of[1]);
+
+        let mut read = Measures::default();
+        for (of, window, name) in [
+            ("a/up", "steady", "drops"),
+            ("a/up", "steady", "marks"),
+            ("a/down", "steady", "drops"),
+            ("a/down", "start", "drops"),
+        ] {
+            assert_eq!(read.put_named("link", of, window, name, 0.0), Some(()));
+        }
+        let names = |list: &[Arc<str>]| list.join(" ");
+        assert_eq!((&*names(&read.things), &*names(&read.windows)), ("a/up a/down", "steady start"));
+    }
+
+    #[test]
+    fn by_its_names() {
+        for scope in Scope::ALL {
+            for (name, unit, _) in MEASURES {
+                let mut measures = Measures::default();
+                assert_eq!(measures.put_named(scope.name(), "x", "steady", name, 3.5), Some(()));
+                assert_eq!(said(&measures), [(scope.name(), "x", "steady", *name, *unit, 3.5)]);
+            }
+        }
+    }
+
+    #[test]
+    fn unknown_names_are_refused() {
+        let mut measures = Measures::default();
+        for (scope, name) in
+            [("flows", "goodput"), ("", "goodput"), ("flow", "goodputs"), ("flow", "good"), ("flow", "")]
+        {
+            assert_eq!(measures.put_named(scope, "x", "steady", name, 1.0), None, "{scope} {name}");
+        }
+        assert!(measures.is_empty() && measures.things.is_empty() && measures.windows.is_empty());
+    }
+
+    #[test]
+    fn more_windows_than_can_be_told_apart_are_refused() {
+        let mut measures = Measures::default();
+        for number in 0..MOST_WINDOWS {
+            assert_eq!(measures.put_named("all", "", &number.to_string(), "jain", 1.0), Some(()));
+        }
+        assert_eq!(measures.put_named("all", "", "another", "jain", 1.0), None);
+        assert_eq!(measures.put_named("all", "", "65535", "goodput", 1.0), Some(()), "the last one is known");
+        assert_eq!(measures.iter().last().map(|measure| measure.window), Some("65535"));
+    }
+
+    #[test]
+    fn equal_by_what_they_say() {
+        let measures = two_flows();
+        // Here every name but the windows' is noted twice.
+        let mut read = Measures::default();
+        for m in &measures {
+            read.put_named(m.scope(), m.of, m.window, m.name(), m.value).unwrap();
+        }
+        assert_eq!(read.things.len(), 4);
+        assert_eq!(read, measures);
+        assert_eq!(measures.clone(), measures);
+
+        let other = |scope, of, window, kind, value| {
+            let mut other = Measures::default();
+            let (of, window) = (other.thing(Arc::from(of)), other.window(Arc::from(window)));
+            other.put(scope, of, window, kind, value);
+            other
+        };
+        let one = other(Scope::Flow, "a", "steady", GOODPUT, 1.0);
+        assert_eq!(one, other(Scope::Flow, "a", "steady", GOODPUT, 1.0));
+        assert_ne!(one, other(Scope::Group, "a", "steady", GOODPUT, 1.0));
+        assert_ne!(one, other(Scope::Flow, "b", "steady", GOODPUT, 1.0));
+        assert_ne!(one, other(Scope::Flow, "a", "start", GOODPUT, 1.0));
+        assert_ne!(one, other(Scope::Flow, "a", "steady", LOSSES, 1.0));
+        assert_ne!(one, other(Scope::Flow, "a", "steady", GOODPUT, 2.0));
+        assert_ne!(one, Measures::default());
+    }
+}
