@@ -156,7 +156,7 @@ impl Scoreboard {
             return 0;
         }
         // Nearly all are as long as the first: a guess looks at two of them, where halving would look at eight.
-        let guess = usize::try_from(seq.wrapping_sub(first.seq) / u64::from(first.span)).unwrap_or(usize::MAX);
+        let guess = usize::try_from((seq - first.seq) / u64::from(first.span)).unwrap_or(usize::MAX);
         if self.records.get(guess).is_some_and(|record| record.seq <= seq && seq < record.end()) {
             return guess;
         }

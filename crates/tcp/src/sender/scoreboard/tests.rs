@@ -22,7 +22,7 @@ fn record(seq: u64, span: u32) -> Record {
 enum Op {
     Push(u32),
     LoseAll,
-    /// These three of the record at this place among all.
+    /// This and the next two, of the record at this place among all.
     Lose(usize),
     Repeat(usize),
     Select(usize),
