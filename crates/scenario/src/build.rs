@@ -59,7 +59,7 @@ type Parts = SmallVec<[Part; 1]>;
 
 /// What both ends of a flow are made from, beside what the file says.
 #[derive(Debug)]
-struct Plan {
+struct FlowPlan {
     /// The number of the first connection.
     first: u32,
     start: Time,
@@ -69,7 +69,7 @@ struct Plan {
     seed: Seed,
 }
 
-impl Plan {
+impl FlowPlan {
     /// The ways that packets of one end take.
     fn routes(&self, is_sender: bool) -> impl Iterator<Item = Route> + '_ {
         self.ways.iter().map(move |(there, back)| if is_sender { *there } else { *back })
@@ -130,7 +130,7 @@ impl Scenario {
             let parts = &parts[site.id.index()];
             let agents = parts.iter().map(|part| self.agent(&self.flows[part.flow], &plans[part.flow], part.is_sender));
             let ends = (0..).zip(parts).flat_map(|(number, part)| {
-                let Plan { first, ways, .. } = &plans[part.flow];
+                let FlowPlan { first, ways, .. } = &plans[part.flow];
                 (0..index(ways.len())).map(move |subflow| (first + subflow, number, subflow))
             });
             Node::new(agents, ends)
@@ -139,7 +139,13 @@ impl Scenario {
     }
 
     /// When and where a flow sends. Its first connection has the number `first`.
-    fn plan(&self, flow: &FlowSpec, seed: Seed, first: u32, topology: &mut Topology) -> Result<Plan, TopologyError> {
+    fn plan(
+        &self,
+        flow: &FlowSpec,
+        seed: Seed,
+        first: u32,
+        topology: &mut Topology,
+    ) -> Result<FlowPlan, TopologyError> {
         let start = match flow.start {
             Start::At(at) => Time::ZERO + at,
             Start::Within(from, to) => {
@@ -159,16 +165,16 @@ impl Scenario {
             let there = topology.route(&flow.from, &flow.to)?;
             smallvec![(there, there)]
         };
-        Ok(Plan { first, start, ways, seed })
+        Ok(FlowPlan { first, start, ways, seed })
     }
 
     /// One end of a flow.
-    fn agent(&self, flow: &FlowSpec, plan: &Plan, is_sender: bool) -> Agent {
+    fn agent(&self, flow: &FlowSpec, plan: &FlowPlan, is_sender: bool) -> Agent {
         let stop = flow.stop.filter(|_| is_sender).map(|stop| Time::ZERO + stop);
         match &*flow.transport {
             Transport::Udp(_) if !is_sender => Agent::UdpSink(UdpSink::default()),
             Transport::Udp(spec) => {
-                let Plan { first, start, ways, seed } = plan;
+                let FlowPlan { first, start, ways, seed } = plan;
                 Agent::UdpSource(UdpSource::new(*spec, ways[0].0, *first, *start, stop, seed.stream("udp")))
             }
             Transport::Tcp(spec) => Agent::Tcp(self.tcp(spec, plan, stop, is_sender)),
@@ -178,7 +184,7 @@ impl Scenario {
     }
 
     /// One end of a TCP flow. The one that sends the bulk opens it, but for pages, where the reader does.
-    fn tcp(&self, spec: &TcpSpec, plan: &Plan, stop: Option<Time>, is_sender: bool) -> Connection {
+    fn tcp(&self, spec: &TcpSpec, plan: &FlowPlan, stop: Option<Time>, is_sender: bool) -> Connection {
         let opens = is_sender != matches!(spec.source, Source::Web(_));
         let end = if opens { Endpoint::client } else { Endpoint::server };
         let subflows = (0..).zip(plan.routes(is_sender)).map(|(number, route)| {
@@ -190,7 +196,7 @@ impl Scenario {
     }
 
     /// One end of a flow over a striped connection. The one that sends the bulk opens it, but for pages, where the reader does.
-    fn ptcp(&self, spec: &PtcpSpec, plan: &Plan, stop: Option<Time>, is_sender: bool) -> Striped {
+    fn ptcp(&self, spec: &PtcpSpec, plan: &FlowPlan, stop: Option<Time>, is_sender: bool) -> Striped {
         let opens = is_sender != matches!(spec.source, Source::Web(_));
         let scheduler = packet::by_name(&spec.scheduler).expect("the file's reader checked the name");
         let (end, name): (fn(_, _, _, _) -> _, _) =
@@ -203,7 +209,7 @@ impl Scenario {
     }
 
     /// One end of a stream that is striped over sockets. The one that writes opens them.
-    fn sockets(&self, spec: &SocketsSpec, plan: &Plan, stop: Option<Time>, is_sender: bool) -> Sockets {
+    fn sockets(&self, spec: &SocketsSpec, plan: &FlowPlan, stop: Option<Time>, is_sender: bool) -> Sockets {
         let config = &spec.config;
         let end = if is_sender { Endpoint::client } else { Endpoint::server };
         let sockets = (plan.first..).zip(plan.routes(is_sender)).map(|(number, route)| {
