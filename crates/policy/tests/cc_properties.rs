@@ -113,12 +113,14 @@ struct World {
     added: u32,
     now: Time,
     round: u64,
+    /// Whether it is told what was known as packets left.
+    tells_departures: bool,
 }
 
 impl World {
     fn new(controller: &str) -> World {
         let controller = by_name(controller).expect("a name of the table");
-        World { controller, live: Vec::new(), added: 0, now: Time::ZERO, round: 0 }
+        World { controller, live: Vec::new(), added: 0, now: Time::ZERO, round: 0, tells_departures: true }
     }
 
     fn add(&mut self, mss: Bytes, initial_window: Bytes, rtt: Option<Span>) {
@@ -148,10 +150,11 @@ impl World {
                 let sent = Sent { bytes: Bytes(bytes), in_flight: Bytes(bytes), is_retransmission: false };
                 self.controller.handle_sent(now, self.id(of), &sent);
             }
-            Op::Acked { of, ref acked } => self.controller.handle_acked(now, self.id(of), acked),
+            Op::Acked { of, acked } => self.acked(self.id(of), acked),
             Op::Progress { of, packets, rtt } => self.progress(of, packets, rtt),
             Op::Lost { of, bytes } => {
-                let lost = Lost { bytes: Bytes(bytes), in_flight_at_sending: Bytes(bytes), sent_at: now };
+                let known = if self.tells_departures { bytes } else { 0 };
+                let lost = Lost { bytes: Bytes(bytes), in_flight_at_sending: Bytes(known), sent_at: now };
                 self.controller.handle_lost(now, self.id(of), &lost);
             }
             Op::Congestion { of, signal, in_flight } => {
@@ -192,8 +195,15 @@ impl World {
                 in_recovery: false,
                 slow_start_divisor: 1,
             };
-            self.controller.handle_acked(self.now, id, &acked);
+            self.acked(id, acked);
         }
+    }
+
+    fn acked(&mut self, id: SubflowId, mut acked: Acked) {
+        if !self.tells_departures {
+            acked = Acked { window_at_sending: Bytes::ZERO, delivery_rate: None, ..acked };
+        }
+        self.controller.handle_acked(self.now, id, &acked);
     }
 
     fn check(&self) -> Result<(), TestCaseError> {
@@ -226,6 +236,24 @@ proptest! {
             for op in &ops {
                 world.apply(op);
                 world.check()?;
+            }
+        }
+    }
+
+    /// Who says that it does not look at what was known as packets left does not.
+    #[test]
+    fn what_is_not_wanted_is_not_looked_at(ops in proptest::collection::vec(op(), 1..60)) {
+        let reserved = NAMES.iter().filter(|known| !World::new(known.name).controller.wants_departures());
+        for known in reserved {
+            let mut told = World::new(known.name);
+            let mut untold = World { tells_departures: false, ..World::new(known.name) };
+            for world in [&mut told, &mut untold] {
+                world.add(Bytes(1_448), Bytes(14_480), None);
+            }
+            for op in &ops {
+                told.apply(op);
+                untold.apply(op);
+                prop_assert_eq!(format!("{:?}", told.controller), format!("{:?}", untold.controller));
             }
         }
     }

@@ -3,18 +3,20 @@
 use units::{Bytes, Rate, Span, Time};
 
 /// Counts what is delivered. Each packet carries a [`Departure`] of what was known when it left; its delivery then says at what rate the path delivered
-/// meanwhile.
+/// meanwhile. The order of the fields is kept: who sends nothing looks at the first two only.
 #[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
 pub struct DeliveryRate {
     delivered: u64,
-    /// When the latest of it was.
+    /// Samples are limited by the application until this much is delivered.
+    app_limited_until: u64,
+    /// When the latest was delivered.
     delivered_at: Time,
     /// When the packet was sent that was delivered last: sampling intervals begin there.
     first_sent_at: Time,
-    /// Samples are limited by the application until this much is delivered.
-    app_limited_until: u64,
     round: u64,
-    round_end: u64,
+    /// When the latest round trip began.
+    round_at: Time,
 }
 
 /// What was known when a packet left. Whether that was [limited by the application](DeliveryRate::is_app_limited) is noted beside it, where there is room.
@@ -56,25 +58,39 @@ impl DeliveryRate {
     /// There was room, and nothing to send.
     #[inline]
     pub fn note_idle(&mut self, in_flight: Bytes) {
-        self.app_limited_until = (self.delivered + in_flight.0).max(1);
+        self.app_limited_until = self.idle_mark(in_flight);
     }
 
-    /// An acknowledgement delivers so much; `newest` is the latest sent of the packets that it delivers.
+    /// Whether that [was noted](DeliveryRate::note_idle), and nothing has changed since.
     #[inline]
-    pub fn handle_delivered(&mut self, now: Time, bytes: Bytes, newest: &Departure) {
+    #[must_use]
+    pub fn is_idle_noted(&self, in_flight: Bytes) -> bool {
+        self.app_limited_until == self.idle_mark(in_flight)
+    }
+
+    /// What is to be delivered before packets are no longer limited by the application, if it has nothing to send now.
+    #[inline]
+    fn idle_mark(&self, in_flight: Bytes) -> u64 {
+        (self.delivered + in_flight.0).max(1)
+    }
+
+    /// An acknowledgement delivers so much; the latest sent of the packets that it delivers left at `sent_at`.
+    #[inline]
+    pub fn handle_delivered(&mut self, now: Time, bytes: Bytes, sent_at: Time) {
         self.delivered += bytes.0;
         self.delivered_at = now;
-        if newest.delivered >= self.round_end {
+        self.first_sent_at = sent_at;
+        if sent_at >= self.round_at {
             self.round += 1;
-            self.round_end = self.delivered;
+            self.round_at = now;
         }
     }
 
-    /// Then: the rate at which the path delivered since that packet left at `sent_at`. `None` if less than the least round trip has passed, which says more of
+    /// Then: the rate at which the path delivered since that packet left. `None` if less than the least round trip has passed, which says more of
     /// how acknowledgements cluster than of the path.
     #[inline]
-    pub fn sample(&mut self, now: Time, sent_at: Time, newest: &Departure, min_rtt: Span) -> Option<Rate> {
-        self.first_sent_at = sent_at;
+    #[must_use]
+    pub fn sample(&self, now: Time, sent_at: Time, newest: &Departure, min_rtt: Span) -> Option<Rate> {
         let interval = (now - newest.delivered_at).max(sent_at - newest.first_sent_at);
         let is_valid = interval >= min_rtt && interval > Span::ZERO;
         is_valid.then(|| -> Rate { Bytes(self.delivered - newest.delivered) / interval })
@@ -102,28 +118,25 @@ mod tests {
     fn a_flight_that_leaves_and_comes_at_a_rate() {
         let mut rate = DeliveryRate::new(at(0));
         // A packet of 1000 bytes each millisecond: 8 Mbit/s.
-        let departures: [Departure; 30] = core::array::from_fn(|n| {
+        let departures: [Departure; 40] = core::array::from_fn(|n| {
             let n = n as u64;
             if n >= 10 {
-                let sent = &rate.departure();
-                rate.handle_delivered(at(n), Bytes(1_000), sent);
+                rate.handle_delivered(at(n), Bytes(1_000), at(n - 10));
             }
             rate.departure()
         });
-        let last = &departures[29];
-        rate.handle_delivered(at(39), Bytes(1_000), last);
-        assert_eq!(rate.sample(at(39), at(29), last, RTT), Some(Bytes(1_000) / Span::from_millis(29)));
+        assert_eq!(rate.sample(at(39), at(29), &departures[29], RTT), Some(Rate::mbit(8)));
     }
 
     #[test]
     fn acknowledgements_in_a_cluster_are_not_faster_than_the_packets_left() {
         let mut rate = DeliveryRate::new(at(0));
         let first = rate.departure();
-        rate.handle_delivered(at(10), Bytes(1_000), &first);
+        rate.handle_delivered(at(10), Bytes(1_000), at(0));
         assert_eq!(rate.sample(at(10), at(0), &first, RTT), Some(Bytes(1_000) / RTT));
         let second = rate.departure();
         // It left 20 ms after the first, and came together with much else: over the 20 ms of sending, not the 12 of coming.
-        rate.handle_delivered(at(32), Bytes(20_000), &second);
+        rate.handle_delivered(at(32), Bytes(20_000), at(20));
         assert_eq!(rate.sample(at(32), at(20), &second, RTT), Some(Bytes(20_000) / Span::from_millis(22)));
     }
 
@@ -131,7 +144,7 @@ mod tests {
     fn too_short_an_interval_says_nothing() {
         let mut rate = DeliveryRate::new(at(0));
         let departure = rate.departure();
-        rate.handle_delivered(at(5), Bytes(1_000), &departure);
+        rate.handle_delivered(at(5), Bytes(1_000), at(0));
         assert_eq!(rate.sample(at(5), at(0), &departure, RTT), None);
     }
 
@@ -139,23 +152,22 @@ mod tests {
     fn the_application_limits_until_what_was_in_flight_is_delivered() {
         let mut rate = DeliveryRate::new(at(0));
         assert!(!rate.is_app_limited());
-        let departure = rate.departure();
+        assert!(!rate.is_idle_noted(Bytes(2_000)));
         rate.note_idle(Bytes(2_000));
+        assert!(rate.is_idle_noted(Bytes(2_000)));
         assert!(rate.is_app_limited());
-        rate.handle_delivered(at(10), Bytes(2_000), &departure);
+        rate.handle_delivered(at(10), Bytes(2_000), at(0));
         assert!(!rate.is_app_limited());
     }
 
     #[test]
     fn a_round_trip_from_departure_to_delivery() {
         let mut rate = DeliveryRate::new(at(0));
-        let early = rate.departure();
-        rate.handle_delivered(at(10), Bytes(1_000), &early);
+        rate.handle_delivered(at(10), Bytes(1_000), at(0));
         assert_eq!(rate.round(), 1);
-        let late = rate.departure();
-        rate.handle_delivered(at(11), Bytes(1_000), &early);
+        rate.handle_delivered(at(11), Bytes(1_000), at(1));
         assert_eq!(rate.round(), 1, "it left before the round trip began");
-        rate.handle_delivered(at(20), Bytes(1_000), &late);
+        rate.handle_delivered(at(20), Bytes(1_000), at(10));
         assert_eq!(rate.round(), 2);
     }
 }

@@ -200,6 +200,10 @@ impl<C: Coupling> Controller for Coupled<C> {
         self.subflows[self.position(id)?].window.threshold()
     }
 
+    fn wants_departures(&self) -> bool {
+        false
+    }
+
     fn boxed_clone(&self) -> Box<dyn Controller> {
         Box::new(self.clone())
     }

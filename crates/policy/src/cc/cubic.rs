@@ -179,4 +179,8 @@ impl SinglePath for Cubic {
     fn threshold(&self) -> Option<Bytes> {
         self.window.threshold()
     }
+
+    fn wants_departures(&self) -> bool {
+        false
+    }
 }

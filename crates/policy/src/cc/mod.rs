@@ -243,6 +243,13 @@ pub trait Controller: fmt::Debug + Send {
         true
     }
 
+    /// Whether it looks at what was known as a packet left: [`Acked::window_at_sending`], [`Acked::delivery_rate`] and
+    /// [`Lost::in_flight_at_sending`]. If not, a sender need not keep that of each packet, and may say zero, or `None`. It is asked as the subflow
+    /// joins.
+    fn wants_departures(&self) -> bool {
+        true
+    }
+
     /// A copy, with its state.
     fn boxed_clone(&self) -> Box<dyn Controller>;
 }

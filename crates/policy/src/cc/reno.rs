@@ -55,4 +55,8 @@ impl SinglePath for Reno {
     fn threshold(&self) -> Option<Bytes> {
         self.window.threshold()
     }
+
+    fn wants_departures(&self) -> bool {
+        false
+    }
 }

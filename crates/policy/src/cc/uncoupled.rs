@@ -60,6 +60,11 @@ pub trait SinglePath: Clone + fmt::Debug + Send + 'static {
     fn wants_rate_reduction(&self) -> bool {
         true
     }
+
+    /// Whether it looks at what was known as a packet left.
+    fn wants_departures(&self) -> bool {
+        true
+    }
 }
 
 /// Lifts a [`SinglePath`] algorithm: each subflow has its own copy of the one given, and none knows of the others.
@@ -199,6 +204,10 @@ impl<S: SinglePath> Controller for Uncoupled<S> {
 
     fn wants_rate_reduction(&self) -> bool {
         self.fresh.wants_rate_reduction()
+    }
+
+    fn wants_departures(&self) -> bool {
+        self.fresh.wants_departures()
     }
 
     fn boxed_clone(&self) -> Box<dyn Controller> {

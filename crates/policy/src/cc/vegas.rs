@@ -180,4 +180,8 @@ impl SinglePath for Vegas {
     fn threshold(&self) -> Option<Bytes> {
         self.window.threshold()
     }
+
+    fn wants_departures(&self) -> bool {
+        false
+    }
 }

@@ -108,4 +108,8 @@ impl SinglePath for Waimd {
     fn threshold(&self) -> Option<Bytes> {
         self.window.threshold()
     }
+
+    fn wants_departures(&self) -> bool {
+        false
+    }
 }

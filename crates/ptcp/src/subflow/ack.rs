@@ -344,7 +344,7 @@ impl<B: Copy> Subflow<B> {
         cc: &mut dyn Controller,
     ) {
         let Some((_, newest)) = harvest.newest else { return };
-        self.rate.handle_delivered(now, Bytes(harvest.bytes), &newest.departure);
+        self.rate.handle_delivered(now, Bytes(harvest.bytes), newest.sent_at);
         self.watch_slow_start(now, rtt, cc);
         let delivery_rate = self.rate.sample(now, newest.sent_at, &newest.departure, self.rtt.min());
         let acked = Acked {

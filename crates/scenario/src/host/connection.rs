@@ -376,6 +376,10 @@ impl Controller for Ear<'_> {
         self.controller.wants_rate_reduction()
     }
 
+    fn wants_departures(&self) -> bool {
+        self.controller.wants_departures()
+    }
+
     fn boxed_clone(&self) -> Box<dyn Controller> {
         self.controller.boxed_clone()
     }

@@ -4,10 +4,10 @@ use alloc::boxed::Box;
 
 use policy::cc::{Acked, Congestion, Controller, Lost, Signal};
 use recovery::RateReduction;
-use units::{Bytes, Rate, Span, Time};
+use units::{Bytes, Span, Time};
 use wire::tcp::{Flags, SackBlock, Segment};
 
-use super::scoreboard::Record;
+use super::scoreboard::{Departure, Record};
 use super::{Eifel, Phase, Sender, stamp_of};
 use crate::{Detection, NEVER};
 
@@ -30,11 +30,8 @@ struct Harvest {
 struct Newest {
     seq: u64,
     sent_at: Time,
-    window: Bytes,
-    delivered: u64,
-    delivered_at: Time,
-    first_sent_at: Time,
     is_app_limited: bool,
+    departure: Option<Departure>,
 }
 
 impl Sender {
@@ -113,17 +110,14 @@ impl Sender {
         let is_rack = self.config.detection == Detection::Rack;
         let Sender { board, rack, rtt, .. } = self;
         let min_rtt = rtt.min();
-        let mut each = |record: &Record| {
+        let mut each = |record: &Record, departure: Option<&Departure>| {
             harvest.bytes += record.payload();
             if harvest.newest.is_none_or(|newest| (newest.sent_at, newest.seq) <= (record.sent_at, record.seq)) {
                 harvest.newest = Some(Newest {
                     seq: record.seq,
                     sent_at: record.sent_at,
-                    window: record.window,
-                    delivered: record.delivered,
-                    delivered_at: record.delivered_at,
-                    first_sent_at: record.first_sent_at,
                     is_app_limited: record.is_app_limited,
+                    departure: departure.copied(),
                 });
                 if !record.is_repeated {
                     harvest.rtt = Some(now - record.sent_at);
@@ -155,10 +149,6 @@ impl Sender {
             self.rack.handle_spurious();
         }
         self.una = una;
-        if harvest.bytes > 0 {
-            self.delivered += harvest.bytes;
-            self.delivered_at = now;
-        }
         harvest
     }
 
@@ -211,12 +201,10 @@ impl Sender {
         let before = self.in_flight();
         let mut has_lost = false;
         let Sender { board, stats, id, .. } = self;
-        let mut lose = |record: Record| {
+        let mut lose = |record: &Record, departure: Option<&Departure>| {
             has_lost = true;
             stats.lost += 1;
-            let (bytes, in_flight_at_sending) = (Bytes(record.payload()), record.in_flight);
-            let lost = Lost { bytes, in_flight_at_sending, sent_at: record.sent_at };
-            cc.handle_lost(now, *id, &lost);
+            cc.handle_lost(now, *id, &lost(record, departure));
         };
         if self.config.detection == Detection::Sack {
             if board.selected > 0 {
@@ -240,8 +228,8 @@ impl Sender {
                 };
                 match self.rack.lost_at(sent_at, record.end(), window) {
                     Some(at) if at <= now => {
-                        if let Some(record) = board.lose(seq) {
-                            lose(record);
+                        if let Some((record, departure)) = board.lose(seq) {
+                            lose(&record, departure.as_ref());
                         }
                         self.log.pop_front();
                     }
@@ -303,11 +291,9 @@ impl Sender {
     }
 
     fn lose_first<C: Controller + ?Sized>(&mut self, now: Time, cc: &mut C) -> bool {
-        let Some(record) = self.board.lose(self.una) else { return false };
+        let Some((record, departure)) = self.board.lose(self.una) else { return false };
         self.stats.lost += 1;
-        let (bytes, in_flight_at_sending) = (Bytes(record.payload()), record.in_flight);
-        let lost = Lost { bytes, in_flight_at_sending, sent_at: record.sent_at };
-        cc.handle_lost(now, self.id, &lost);
+        cc.handle_lost(now, self.id, &lost(&record, departure.as_ref()));
         true
     }
 
@@ -365,27 +351,22 @@ impl Sender {
         cc: &mut C,
     ) {
         let Some(newest) = harvest.newest else { return };
-        if newest.delivered >= self.round_end {
-            self.round += 1;
-            self.round_end = self.delivered;
-        }
+        self.rate.handle_delivered(now, Bytes(harvest.bytes), newest.sent_at);
         let smoothed_rtt = self.rtt.smoothed().unwrap_or_default();
         self.watch_slow_start(now, harvest.rtt, cc);
-        self.first_sent_at = newest.sent_at;
-        let interval = (now - newest.delivered_at).max(newest.sent_at - newest.first_sent_at);
-        let delivery_rate = (interval >= self.rtt.min() && interval > Span::ZERO)
-            .then(|| -> Rate { Bytes(self.delivered - newest.delivered) / interval });
         let acked = Acked {
             bytes: Bytes(harvest.bytes),
             in_flight: self.in_flight(),
             sent_at: newest.sent_at,
-            window_at_sending: newest.window,
+            window_at_sending: newest.departure.map_or(Bytes::ZERO, |departure| departure.window),
             rtt: harvest.rtt,
             smoothed_rtt,
             min_rtt: self.rtt.min(),
             one_way_delay: None,
-            delivery_rate,
-            round: self.round,
+            delivery_rate: newest
+                .departure
+                .and_then(|departure| self.rate.sample(now, newest.sent_at, &departure.rates, self.rtt.min())),
+            round: self.rate.round(),
             ce_bytes,
             is_app_limited: newest.is_app_limited,
             in_recovery,
@@ -408,7 +389,7 @@ impl Sender {
         let (Some(hystart), Some(rtt)) = (&mut self.hystart, rtt) else { return };
         let window = cc.allowance(self.id).window;
         let is_over = cc.threshold(self.id).is_some_and(|threshold| window >= threshold);
-        if hystart.handle_acked(rtt, self.round, is_over) {
+        if hystart.handle_acked(rtt, self.rate.round(), is_over) {
             cc.handle_slow_start_end(now, self.id);
         }
     }
@@ -420,6 +401,14 @@ impl Sender {
             return 1;
         }
         self.hystart.as_ref().map_or(1, |hystart| hystart.divisor())
+    }
+}
+
+fn lost(record: &Record, departure: Option<&Departure>) -> Lost {
+    Lost {
+        bytes: Bytes(record.payload()),
+        in_flight_at_sending: departure.map_or(Bytes::ZERO, |departure| departure.in_flight),
+        sent_at: record.sent_at,
     }
 }
 

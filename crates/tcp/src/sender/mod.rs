@@ -10,12 +10,12 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 
 use policy::cc::{Allowance, Controller, Sent, Start, State as Choke};
-use recovery::{HyStart, Pacer, Rack, RateReduction, RoundTrip};
+use recovery::{DeliveryRate, HyStart, Pacer, Rack, RateReduction, RoundTrip};
 use units::{Bytes, Rate, Span, SubflowId, Time};
 use wire::tcp::Flags;
 
 use crate::{Config, Detection, NEVER};
-use scoreboard::{Record, Scoreboard};
+use scoreboard::{Departure, Record, Scoreboard};
 use timer::Kind;
 
 /// What happened so far.
@@ -63,10 +63,6 @@ pub(crate) struct Sender {
     written: u64,
     /// The end of the receiver's window.
     window_end: u64,
-    /// For the delivery rate: payload delivered, when the latest was, and when the first packet of the flight was sent.
-    delivered: u64,
-    /// Packets are limited by the application until so much is delivered.
-    app_limited_until: u64,
     /// When the timer runs out.
     timer: Time,
     /// When RACK takes the next packet for lost.
@@ -83,13 +79,12 @@ pub(crate) struct Sender {
     has_probed: bool,
     /// The least threshold of the configuration was applied.
     has_threshold: bool,
+    /// The controller wants to know what was known as each packet left.
+    keeps_departures: bool,
     /// Duplicate acknowledgements, without selective ones: packets that left the network.
     duplicates: u32,
-    delivered_at: Time,
-    first_sent_at: Time,
+    rate: DeliveryRate,
     last_sent_at: Time,
-    round: u64,
-    round_end: u64,
     /// [`Stats::sent`].
     sent: u64,
     phase: Phase,
@@ -158,12 +153,8 @@ impl Sender {
             held_until: NEVER,
             hystart,
             has_threshold: config.initial_threshold.is_none(),
-            delivered: 0,
-            delivered_at: Time::ZERO,
-            first_sent_at: Time::ZERO,
-            app_limited_until: 0,
-            round: 0,
-            round_end: 0,
+            keeps_departures: false,
+            rate: DeliveryRate::new(Time::ZERO),
             last_sent_at: Time::ZERO,
             eifel: Eifel::Decided,
             recover: 0,
@@ -185,9 +176,9 @@ impl Sender {
             self.rtt.handle_sample(rtt, 1);
         }
         self.window_end = window_end;
-        self.delivered_at = now;
-        self.first_sent_at = now;
+        self.rate.restart(now);
         self.last_sent_at = now;
+        self.keeps_departures = cc.wants_departures();
         cc.handle_add(now, self.id, &Start { mss: self.config.mss, initial_window: self.config.initial_window, rtt });
     }
 
@@ -241,7 +232,7 @@ impl Sender {
     #[inline]
     pub(crate) fn poll_send<C: Controller + ?Sized>(&mut self, now: Time, cc: &mut C) -> Option<Data> {
         self.held_until = NEVER;
-        if self.una == self.next && self.is_idle() && self.app_limited_until == self.idle_mark() {
+        if self.una == self.next && self.is_idle() && self.rate.is_idle_noted(self.under_way()) {
             // As a receiver always is: the controller need not be asked.
             return None;
         }
@@ -270,7 +261,7 @@ impl Sender {
         let mss = self.config.mss;
         if self.is_idle() {
             if self.in_flight() + mss <= allowance.window {
-                self.app_limited_until = self.idle_mark();
+                self.rate.note_idle(self.under_way());
             }
             return false;
         }
@@ -330,20 +321,14 @@ impl Sender {
 
     /// Payload in flight by the scoreboard, which need not be looked at if all is acknowledged.
     #[inline]
-    fn under_way(&self) -> u64 {
-        if self.una == self.next { 0 } else { self.board.in_flight }
+    fn under_way(&self) -> Bytes {
+        Bytes(if self.una == self.next { 0 } else { self.board.in_flight })
     }
 
     /// Payload lost and not sent again.
     #[inline]
     fn lost(&self) -> u64 {
         if self.una == self.next { 0 } else { self.board.lost }
-    }
-
-    /// What is to be delivered before packets are no longer limited by the application, if it has nothing to send now.
-    #[inline]
-    fn idle_mark(&self) -> u64 {
-        (self.delivered + self.under_way()).max(1)
     }
 
     /// Written, and never sent. The FIN has a position of its own behind the last byte.
@@ -383,8 +368,7 @@ impl Sender {
                 cc.handle_idle_restart(now, self.id);
             }
             // A new flight begins.
-            self.first_sent_at = now;
-            self.delivered_at = now;
+            self.rate.restart(now);
         }
         let payload = u64::from(span) - u64::from(is_fin);
         let stamp = Record {
@@ -393,14 +377,14 @@ impl Sender {
             is_fin,
             mark: self.board.flight(),
             is_repeated: is_retransmission,
-            is_app_limited: self.app_limited_until > self.delivered,
+            is_app_limited: self.rate.is_app_limited(),
             sent_at: now,
-            window: allowance.window,
-            in_flight: Bytes(self.in_flight().0 + payload),
-            delivered: self.delivered,
-            delivered_at: self.delivered_at,
-            first_sent_at: self.first_sent_at,
         };
+        let departure = self.keeps_departures.then(|| Departure {
+            window: allowance.window,
+            in_flight: self.in_flight() + Bytes(payload),
+            rates: self.rate.departure(),
+        });
         if is_retransmission {
             self.stats.retransmitted += 1;
             match &mut self.eifel {
@@ -408,9 +392,9 @@ impl Sender {
                 Eifel::Sent { last, .. } => *last = (*last).max(seq),
                 Eifel::Decided => {}
             }
-            self.board.repeat(stamp);
+            self.board.repeat(stamp, departure);
         } else {
-            self.board.push(stamp);
+            self.board.push(stamp, departure);
             self.next = seq + u64::from(span);
             self.has_sent_fin |= is_fin;
         }

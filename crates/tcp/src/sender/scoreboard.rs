@@ -2,14 +2,13 @@
 
 use alloc::vec::Vec;
 
+use recovery::Departure as Rates;
 use units::{Bytes, Time};
 
 use super::queue::Queue;
 
-/// A packet that was sent and is not yet acknowledged cumulatively. The order of the fields is kept: searches and judgements need the first
-/// 16 bytes only. A record is a line of the processor's cache, not parts of two.
+/// A packet that was sent and is not yet acknowledged cumulatively. It is small: thousands of flows that recover look through theirs in turn.
 #[derive(Clone, Copy, Debug)]
-#[repr(C, align(64))]
 pub(super) struct Record {
     /// Its first position.
     pub(super) seq: u64,
@@ -22,15 +21,15 @@ pub(super) struct Record {
     pub(super) is_app_limited: bool,
     /// When it was sent last.
     pub(super) sent_at: Time,
-    /// The window then.
+}
+
+/// What was known then, for controllers that want it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Departure {
     pub(super) window: Bytes,
-    /// What was in flight then, itself included.
+    /// What was in flight, the packet itself included.
     pub(super) in_flight: Bytes,
-    /// For the delivery rate (draft-cheng-iccrg-delivery-rate-estimation): what was delivered when it was sent, when the latest of that was,
-    /// and when the first packet of that flight had been sent.
-    pub(super) delivered: u64,
-    pub(super) delivered_at: Time,
-    pub(super) first_sent_at: Time,
+    pub(super) rates: Rates,
 }
 
 /// Where a packet is supposed to be.
@@ -105,14 +104,19 @@ pub(super) struct Scoreboard {
     judged: u64,
     /// Records from the first position on were found again, and are judged anew once a packet from the second on can be.
     found: Option<(u64, u64)>,
+    /// One for each record, or none at all.
+    departures: Queue<Departure>,
 }
 
 impl Scoreboard {
     #[inline]
-    pub(super) fn push(&mut self, record: Record) {
+    pub(super) fn push(&mut self, record: Record, departure: Option<Departure>) {
         self.in_flight += u64::from(record.span);
         self.flying += 1;
         self.records.push(record);
+        if let Some(departure) = departure {
+            self.departures.push(departure);
+        }
     }
 
     /// The mark of what is sent now.
@@ -165,7 +169,7 @@ impl Scoreboard {
 
     /// Takes out what is acknowledged cumulatively and hands over each record that was not told of before.
     #[inline]
-    pub(super) fn advance(&mut self, una: u64, mut each: impl FnMut(&Record)) {
+    pub(super) fn advance(&mut self, una: u64, mut each: impl FnMut(&Record, Option<&Departure>)) {
         let mut count = 0;
         for record in &*self.records {
             if record.end() > una {
@@ -180,9 +184,10 @@ impl Scoreboard {
                 State::Lost => self.lost -= u64::from(record.span),
                 State::Delivered => continue,
             }
-            each(record);
+            each(record, self.departures.get(count - 1));
         }
         self.records.take(count);
+        self.departures.take(count.min(self.departures.len()));
         if self.selected > 0 {
             while let Some(&(from, to)) = self.ranges.first() {
                 if from >= una {
@@ -199,7 +204,7 @@ impl Scoreboard {
     }
 
     /// The receiver holds this range, of what was sent and not acknowledged cumulatively; hands over each record that it had not told of.
-    pub(super) fn select(&mut self, from: u64, to: u64, mut each: impl FnMut(&Record)) {
+    pub(super) fn select(&mut self, from: u64, to: u64, mut each: impl FnMut(&Record, Option<&Departure>)) {
         if from >= to {
             return;
         }
@@ -233,7 +238,7 @@ impl Scoreboard {
         }
     }
 
-    fn deliver(&mut self, from: u64, to: u64, each: &mut impl FnMut(&Record)) {
+    fn deliver(&mut self, from: u64, to: u64, each: &mut impl FnMut(&Record, Option<&Departure>)) {
         let mut index = self.index_of(from);
         while let Some(record) = self.records.get_mut(index).filter(|record| record.end() <= to) {
             index += 1;
@@ -245,22 +250,22 @@ impl Scoreboard {
                 State::Lost => self.lost -= u64::from(record.span),
                 State::Delivered => continue,
             }
-            each(record);
+            each(record, self.departures.get(index - 1));
             record.mark = Mark::DELIVERED;
         }
     }
 
-    /// Marks the record at `seq` as lost if it is in flight. Gives it as it was.
-    pub(super) fn lose(&mut self, seq: u64) -> Option<Record> {
-        let flight = self.flight;
-        let record = self.find(seq).filter(|record| record.mark == flight)?;
+    /// Marks the record at `seq` as lost if it is in flight, and gives it.
+    pub(super) fn lose(&mut self, seq: u64) -> Option<(Record, Option<Departure>)> {
+        let index = self.index_of(seq);
+        let record = self.records.get_mut(index).filter(|record| record.mark == self.flight)?;
         record.mark = Mark::LOST;
         let record = *record;
         self.in_flight -= u64::from(record.span);
         self.flying -= 1;
         self.lost += u64::from(record.span);
         self.repeat_from = self.repeat_from.min(record.seq);
-        Some(record)
+        Some((record, self.departures.get(index).copied()))
     }
 
     /// Everything in flight is lost. Gives how many packets that is.
@@ -312,11 +317,14 @@ impl Scoreboard {
     }
 
     /// What was sent is under way again, with this record in place of the one before.
-    pub(super) fn repeat(&mut self, again: Record) {
-        let flight = self.flight;
-        let Some(record) = self.find(again.seq) else { return };
-        let was_lost = record.state(flight) == State::Lost;
+    pub(super) fn repeat(&mut self, again: Record, departure: Option<Departure>) {
+        let index = self.index_of(again.seq);
+        let Some(record) = self.records.get_mut(index) else { return };
+        let was_lost = record.state(self.flight) == State::Lost;
         *record = again;
+        if let (Some(old), Some(new)) = (self.departures.get_mut(index), departure) {
+            *old = new;
+        }
         if was_lost {
             self.in_flight += u64::from(again.span);
             self.flying += 1;
@@ -341,7 +349,7 @@ impl Scoreboard {
     }
 
     /// Marks as lost what is in flight below `end` for the first time, and hands it over.
-    pub(super) fn judge(&mut self, end: u64, mut each: impl FnMut(Record)) {
+    pub(super) fn judge(&mut self, end: u64, mut each: impl FnMut(&Record, Option<&Departure>)) {
         if let Some((from, beyond)) = self.found
             && end > beyond
         {
@@ -361,7 +369,7 @@ impl Scoreboard {
                 self.flying -= 1;
                 self.lost += u64::from(record.span);
                 self.repeat_from = self.repeat_from.min(record.seq);
-                each(*record);
+                each(record, self.departures.get(index));
             }
             self.judged = record.end();
             index += 1;

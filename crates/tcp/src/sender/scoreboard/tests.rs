@@ -10,12 +10,21 @@ fn record(seq: u64, span: u32) -> Record {
         is_repeated: false,
         is_app_limited: false,
         sent_at: Time::ZERO,
-        window: Bytes::ZERO,
-        in_flight: Bytes::ZERO,
-        delivered: 0,
-        delivered_at: Time::ZERO,
-        first_sent_at: Time::ZERO,
     }
+}
+
+/// Tells by its window whose it is.
+fn departure(seq: u64, window: u64) -> Departure {
+    Departure { window: Bytes(window), in_flight: Bytes(seq), rates: Rates::default() }
+}
+
+fn known(departure: Departure) -> (u64, u64) {
+    (departure.in_flight.0, departure.window.0)
+}
+
+/// The window with which it left the last time.
+fn window(is_repeated: bool) -> u64 {
+    if is_repeated { 2 } else { 1 }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -46,14 +55,14 @@ fn op() -> impl Strategy<Value = Op> {
 proptest! {
     /// Beside a list of records, each with its state; now and then so many timeouts that flights are numbered anew.
     #[test]
-    fn it_knows_where_everything_is(ops in prop::collection::vec((op(), prop::bool::weighted(0.05)), 1..80)) {
+    fn it_knows_where_everything_is(keeps in any::<bool>(), ops in prop::collection::vec((op(), prop::bool::weighted(0.05)), 1..80)) {
         let mut board = Scoreboard::default();
         let mut model: Vec<(u64, u32, State, bool)> = Vec::new();
         let mut next = 1;
         for (op, is_often) in ops {
             match op {
                 Op::Push(span) => {
-                    board.push(Record { mark: board.flight(), ..record(next, span) });
+                    board.push(Record { mark: board.flight(), ..record(next, span) }, keeps.then(|| departure(next, 1)));
                     model.push((next, span, State::InFlight, false));
                     next += u64::from(span);
                 }
@@ -67,24 +76,28 @@ proptest! {
                 }
                 Op::Lose(at) => if let Some(one) = model.get_mut(at) {
                     let lost = board.lose(one.0);
-                    prop_assert_eq!(lost.map(|record| record.seq), (one.2 == State::InFlight).then_some(one.0));
+                    prop_assert_eq!(lost.map(|(record, _)| record.seq), (one.2 == State::InFlight).then_some(one.0));
+                    let left = lost.and_then(|(_, departure)| departure);
+                    prop_assert_eq!(left.map(known), (keeps && lost.is_some()).then_some((one.0, window(one.3))));
                     one.2 = if one.2 == State::InFlight { State::Lost } else { one.2 };
                 }
                 Op::Repeat(at) => if let Some(one) = model.get_mut(at).filter(|one| one.2 == State::Lost) {
-                    board.repeat(Record { mark: board.flight(), is_repeated: true, ..record(one.0, one.1) });
+                    let again = Record { mark: board.flight(), is_repeated: true, ..record(one.0, one.1) };
+                    board.repeat(again, keeps.then(|| departure(one.0, 2)));
                     (one.2, one.3) = (State::InFlight, true);
                 }
                 Op::Select(at) => if let Some(one) = model.get_mut(at) {
                     let mut told = Vec::new();
-                    board.select(one.0, one.0 + u64::from(one.1), |record| told.push(record.seq));
-                    prop_assert_eq!(told.len(), usize::from(one.2 != State::Delivered));
+                    board.select(one.0, one.0 + u64::from(one.1), |record, left| told.push((record.seq, left.copied().map(known))));
+                    let new = (one.2 != State::Delivered).then(|| (one.0, keeps.then(|| (one.0, window(one.3)))));
+                    prop_assert_eq!(told, Vec::from_iter(new));
                     one.2 = State::Delivered;
                 }
                 Op::Advance(count) => {
                     let gone: Vec<_> = model.drain(..count.min(model.len())).collect();
                     let mut told = Vec::new();
-                    board.advance(model.first().map_or(next, |one| one.0), |record| told.push(record.seq));
-                    let new = gone.iter().filter(|one| one.2 != State::Delivered).map(|one| one.0);
+                    board.advance(model.first().map_or(next, |one| one.0), |record, left| told.push((record.seq, left.copied().map(known))));
+                    let new = gone.iter().filter(|one| one.2 != State::Delivered).map(|one| (one.0, keeps.then(|| (one.0, window(one.3)))));
                     prop_assert_eq!(told, new.collect::<Vec<_>>());
                 }
                 Op::FindAll => {
@@ -108,7 +121,7 @@ proptest! {
         let mut board = Scoreboard::default();
         let mut next = 1;
         for span in &spans {
-            board.push(record(next, *span));
+            board.push(record(next, *span), None);
             next += u64::from(*span);
         }
         let mut from = 1;

@@ -1,0 +1,128 @@
+//! What a controller is told: of the handshake, and of each packet as it left.
+
+use std::sync::{Arc, Mutex};
+
+use policy::cc::{Acked, Allowance, Congestion, Lost, SinglePath, Start, Uncoupled};
+use tcp::{Config, Endpoint};
+use units::{Bytes, Rate, Span, SubflowId, Time};
+
+const ONE_WAY: Span = Span::from_millis(10);
+const WINDOW: Bytes = Bytes(14_480);
+const MSS: u64 = 1_448;
+
+/// What was heard.
+#[derive(Clone, Debug, Default)]
+struct Notes {
+    /// The round trip that the connection begins with.
+    starts: Vec<Option<Span>>,
+    acked: Vec<Acked>,
+    lost: Vec<Lost>,
+}
+
+/// Notes what it is told.
+#[derive(Clone, Debug)]
+struct Listener {
+    notes: Arc<Mutex<Notes>>,
+    wants_departures: bool,
+}
+
+impl Listener {
+    fn new(wants_departures: bool) -> Listener {
+        Listener { notes: Arc::default(), wants_departures }
+    }
+
+    fn note(&self, note: impl FnOnce(&mut Notes)) {
+        note(&mut self.notes.lock().expect("no panic"));
+    }
+}
+
+impl SinglePath for Listener {
+    const NAME: &'static str = "listener";
+
+    fn handle_start(&mut self, _now: Time, start: &Start) {
+        self.note(|notes| notes.starts.push(start.rtt));
+    }
+
+    fn handle_acked(&mut self, _now: Time, acked: &Acked) {
+        self.note(|notes| notes.acked.push(*acked));
+    }
+
+    fn handle_lost(&mut self, _now: Time, lost: &Lost) {
+        self.note(|notes| notes.lost.push(*lost));
+    }
+
+    fn handle_congestion(&mut self, _now: Time, _congestion: &Congestion) {}
+
+    fn handle_timeout(&mut self, _now: Time, _in_flight: Bytes) {}
+
+    fn allowance(&self) -> Allowance {
+        Allowance::window(WINDOW)
+    }
+
+    fn wants_departures(&self) -> bool {
+        self.wants_departures
+    }
+}
+
+/// What the client's and the server's controllers were told while the client sent so many packets, if those of its `lost` are.
+fn told(packets: u64, lost: &[usize], wants_departures: bool) -> [Notes; 2] {
+    let config = Config::default();
+    let listeners = [Listener::new(wants_departures), Listener::new(wants_departures)];
+    let endpoints = [Endpoint::client(config.clone(), SubflowId(0)), Endpoint::server(config, SubflowId(0))];
+    let mut ends = endpoints.into_iter().zip(listeners.iter().cloned().map(Uncoupled::new)).collect::<Vec<_>>();
+    let (client, controller) = &mut ends[0];
+    client.write(Bytes(packets * MSS));
+    client.open(Time::ZERO, controller);
+    let (mut now, mut sent) = (Time::ZERO, 0);
+    while now < Time::ZERO + Span::from_secs(3) {
+        let mut air = Vec::new();
+        for (side, (endpoint, controller)) in ends.iter_mut().enumerate() {
+            if endpoint.poll_deadline().is_some_and(|at| at <= now) {
+                endpoint.handle_deadline(now, controller);
+            }
+            while let Some(transmit) = endpoint.poll_send(now, controller) {
+                if side == 1 || !lost.contains(&sent) {
+                    air.push((1 - side, transmit.segment));
+                }
+                sent += usize::from(side == 0);
+            }
+        }
+        now += ONE_WAY;
+        for (side, segment) in air {
+            let (endpoint, controller) = &mut ends[side];
+            endpoint.handle_segment(now, &segment, false, controller);
+        }
+    }
+    assert_eq!(ends[1].0.received(), Bytes(packets * MSS));
+    listeners.map(|listener| listener.notes.lock().expect("no panic").clone())
+}
+
+#[test]
+fn a_controller_begins_with_the_round_trip_of_the_handshake() {
+    let both_ways = Some(ONE_WAY + ONE_WAY);
+    assert_eq!(told(0, &[], true).map(|notes| notes.starts), [vec![both_ways], vec![both_ways]]);
+}
+
+/// Karn's rule: the answer may be to either.
+#[test]
+fn it_begins_with_none_if_the_client_asked_twice() {
+    let [client, server] = told(0, &[0], true);
+    assert_eq!((client.starts, server.starts), (vec![None], vec![Some(ONE_WAY + ONE_WAY)]));
+}
+
+/// A window of ten packets a round trip; the fourth packet behind the SYN is lost.
+#[test]
+fn it_is_told_what_was_known_as_packets_left_if_it_wants_that() {
+    let [told_all, _] = told(40, &[4], true);
+    assert!(told_all.acked.iter().all(|acked| acked.window_at_sending == WINDOW), "{told_all:?}");
+    let fastest = told_all.acked.iter().filter_map(|acked| acked.delivery_rate).max();
+    let window_a_round_trip: Rate = WINDOW / (ONE_WAY + ONE_WAY);
+    assert_eq!(fastest, Some(window_a_round_trip));
+    assert_eq!(told_all.lost.iter().map(|lost| lost.in_flight_at_sending.0 / MSS).collect::<Vec<_>>(), [4]);
+
+    let [told_less, _] = told(40, &[4], false);
+    let less = |acked: Acked| Acked { window_at_sending: Bytes::ZERO, delivery_rate: None, ..acked };
+    assert_eq!(told_less.acked, told_all.acked.into_iter().map(less).collect::<Vec<_>>());
+    let less = |lost: Lost| Lost { in_flight_at_sending: Bytes::ZERO, ..lost };
+    assert_eq!(told_less.lost, told_all.lost.into_iter().map(less).collect::<Vec<_>>());
+}
