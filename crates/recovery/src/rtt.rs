@@ -11,9 +11,11 @@ const INITIAL_RTO: Span = Span::from_secs(1);
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct RoundTrip {
-    smoothed: Option<Span>,
+    /// This and the next, if there is a sample.
+    smoothed: Span,
     variation: Span,
     min: Span,
+    has_sample: bool,
     /// Doublings of the timeout since the last sample (section 5.5).
     backoff: u32,
     floor: Span,
@@ -25,7 +27,7 @@ impl RoundTrip {
     #[must_use]
     pub fn new(floor: Span) -> RoundTrip {
         let none = Span::ZERO;
-        RoundTrip { floor, smoothed: None, variation: none, min: none, latest: none, backoff: 0 }
+        RoundTrip { floor, smoothed: none, variation: none, min: none, latest: none, has_sample: false, backoff: 0 }
     }
 
     /// Takes in a sample (section 2, equations 2.2 and 2.3), which ends a backoff. `expected` is how many samples a round trip has: the gains
@@ -35,16 +37,17 @@ impl RoundTrip {
     pub fn handle_sample(&mut self, sample: Span, expected: u64) {
         self.latest = sample;
         self.backoff = 0;
-        let Some(smoothed) = self.smoothed else {
-            self.smoothed = Some(sample);
+        if !self.has_sample {
+            self.has_sample = true;
+            self.smoothed = sample;
             self.variation = Span::from_nanos(sample.as_nanos() / 2);
             self.min = sample;
             return;
-        };
+        }
         let expected = expected.clamp(1, 1 << 32);
-        let deviation = Span::from_nanos(smoothed.as_nanos().abs_diff(sample.as_nanos()));
+        let deviation = Span::from_nanos(self.smoothed.as_nanos().abs_diff(sample.as_nanos()));
         self.variation = towards(self.variation, deviation, 4 * expected);
-        self.smoothed = Some(towards(smoothed, sample, 8 * expected));
+        self.smoothed = towards(self.smoothed, sample, 8 * expected);
         self.min = self.min.min(self.latest);
     }
 
@@ -62,7 +65,7 @@ impl RoundTrip {
     #[must_use]
     #[inline]
     pub fn smoothed(&self) -> Option<Span> {
-        self.smoothed
+        self.has_sample.then_some(self.smoothed)
     }
 
     /// The smallest sample; zero before the first.
@@ -88,7 +91,7 @@ impl RoundTrip {
     #[must_use]
     #[inline]
     pub fn timeout(&self) -> Span {
-        let base = match self.smoothed {
+        let base = match self.smoothed() {
             None => INITIAL_RTO.max(self.floor),
             Some(smoothed) => Span::from_nanos(smoothed.as_nanos() + 4 * self.variation.as_nanos()).max(self.floor),
         };

@@ -1,5 +1,6 @@
 //! What is in flight, lost or delivered.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use recovery::Departure as Rates;
@@ -81,7 +82,7 @@ impl Record {
 }
 
 /// Records from the first unacknowledged position to the next to be sent, without gaps. The order of the fields is kept: what is needed where
-/// nothing is lost lies in front.
+/// nothing is lost lies in front, and takes 64 bytes.
 #[derive(Clone, Debug, Default)]
 #[repr(C)]
 pub(super) struct Scoreboard {
@@ -102,10 +103,11 @@ pub(super) struct Scoreboard {
     repeat_from: u64,
     /// Every record below has been judged by what was delivered beyond it.
     judged: u64,
-    /// Records from the first position on were found again, and are judged anew once a packet from the second on can be.
-    found: Option<(u64, u64)>,
-    /// One for each record, or none at all.
-    departures: Queue<Departure>,
+    /// Records from the first position on were found again, and are judged anew once a packet from the second on can be. An empty range if
+    /// none were.
+    found: (u64, u64),
+    /// One for each record, if they are kept.
+    departures: Option<Box<Queue<Departure>>>,
 }
 
 impl Scoreboard {
@@ -115,7 +117,7 @@ impl Scoreboard {
         self.flying += 1;
         self.records.push(record);
         if let Some(departure) = departure {
-            self.departures.push(departure);
+            self.departures.get_or_insert_default().push(departure);
         }
     }
 
@@ -184,10 +186,12 @@ impl Scoreboard {
                 State::Lost => self.lost -= u64::from(record.span),
                 State::Delivered => continue,
             }
-            each(record, self.departures.get(count - 1));
+            each(record, self.departures.as_ref().and_then(|departures| departures.get(count - 1)));
         }
         self.records.take(count);
-        self.departures.take(count.min(self.departures.len()));
+        if let Some(departures) = &mut self.departures {
+            departures.take(count);
+        }
         if self.selected > 0 {
             while let Some(&(from, to)) = self.ranges.first() {
                 if from >= una {
@@ -250,7 +254,7 @@ impl Scoreboard {
                 State::Lost => self.lost -= u64::from(record.span),
                 State::Delivered => continue,
             }
-            each(record, self.departures.get(index - 1));
+            each(record, self.departures.as_ref().and_then(|departures| departures.get(index - 1)));
             record.mark = Mark::DELIVERED;
         }
     }
@@ -265,7 +269,7 @@ impl Scoreboard {
         self.flying -= 1;
         self.lost += u64::from(record.span);
         self.repeat_from = self.repeat_from.min(record.seq);
-        Some((record, self.departures.get(index).copied()))
+        Some((record, self.departures.as_ref().and_then(|departures| departures.get(index)).copied()))
     }
 
     /// Everything in flight is lost. Gives how many packets that is.
@@ -294,8 +298,8 @@ impl Scoreboard {
             self.in_flight += u64::from(record.span);
             self.flying += 1;
             self.lost -= u64::from(record.span);
-            let from = self.found.map_or(record.seq, |(from, _)| from.min(record.seq));
-            self.found = Some((from, next));
+            let from = if self.found.0 < self.found.1 { self.found.0.min(record.seq) } else { record.seq };
+            self.found = (from, next);
             each(record);
         }
     }
@@ -322,8 +326,8 @@ impl Scoreboard {
         let Some(record) = self.records.get_mut(index) else { return };
         let was_lost = record.state(self.flight) == State::Lost;
         *record = again;
-        if let (Some(old), Some(new)) = (self.departures.get_mut(index), departure) {
-            *old = new;
+        if let (Some(departures), Some(departure)) = (&mut self.departures, departure) {
+            departures[index] = departure;
         }
         if was_lost {
             self.in_flight += u64::from(again.span);
@@ -350,11 +354,9 @@ impl Scoreboard {
 
     /// Marks as lost what is in flight below `end` for the first time, and hands it over.
     pub(super) fn judge(&mut self, end: u64, mut each: impl FnMut(&Record, Option<&Departure>)) {
-        if let Some((from, beyond)) = self.found
-            && end > beyond
-        {
-            self.judged = self.judged.min(from);
-            self.found = None;
+        if self.found.0 < self.found.1 && end > self.found.1 {
+            self.judged = self.judged.min(self.found.0);
+            self.found = (0, 0);
         }
         let una = self.front().map_or(0, |record| record.seq);
         let from = self.judged.max(una);
@@ -369,7 +371,7 @@ impl Scoreboard {
                 self.flying -= 1;
                 self.lost += u64::from(record.span);
                 self.repeat_from = self.repeat_from.min(record.seq);
-                each(record, self.departures.get(index));
+                each(record, self.departures.as_ref().and_then(|departures| departures.get(index)));
             }
             self.judged = record.end();
             index += 1;

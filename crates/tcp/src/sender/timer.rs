@@ -93,7 +93,9 @@ impl Sender {
         self.stats.timeouts += 1;
         let flight = self.flight_size(cc);
         self.stats.lost += self.board.lose_all();
-        self.log.clear();
+        if self.config.detection == Detection::Rack {
+            self.log.clear();
+        }
         self.rack_due = NEVER;
         self.duplicates = 0;
         // When the timer runs out again for the same packet, the first retransmission counts.
