@@ -213,13 +213,12 @@ pub fn summary(plan: &Plan, results: &[Measures]) -> Table {
         let runs = plan.jobs()[start..].iter().take_while(|job| job.point == *point).count();
         // Of thousands of flows, none is shown.
         let is_shown = |m: &Measure<'_>| !matches!(m.scope(), "flow" | "subflow") && m.window == "steady";
-        let steady: Vec<Measure<'_>> = results[start..start + runs].iter().flatten().filter(is_shown).collect();
-        let is_load = |m: &&Measure<'_>| m.value > BUSY && m.scope() == "link" && m.name() == "utilisation";
-        let loads = steady.iter().filter(is_load);
-        let busy: BTreeSet<&str> = loads.map(|m| m.of).collect();
+        let shown = || results[start..start + runs].iter().flatten().filter(is_shown);
+        let is_load = |m: &Measure<'_>| m.value > BUSY && m.scope() == "link" && m.name() == "utilisation";
+        let busy: BTreeSet<&str> = shown().filter(is_load).map(|m| m.of).collect();
         let mut samples: BTreeMap<usize, (Place<'_>, Vec<f64>)> = BTreeMap::new();
         let mut order: BTreeMap<Place<'_>, usize> = BTreeMap::new();
-        for m in steady {
+        for m in shown() {
             if m.scope() != "link" || m.name() != "throughput" && busy.contains(m.of) {
                 let place = (m.scope(), m.of, m.name(), m.unit());
                 let next = order.len();

@@ -33,7 +33,7 @@ impl<T> Queue<T> {
             self.gather();
         } else {
             // By half, not to twice as many: thousands of flows have theirs at the same time.
-            self.all.reserve_exact((self.all.len() / 2).max(8));
+            self.all.reserve_exact(self.all.len().max(8));
         }
     }
 
