@@ -268,6 +268,14 @@ impl Early {
 
     /// Keeps what arrived early.
     fn hold(&mut self, from: u64, to: u64) {
+        if let Some((latest, others)) = self.blocks.split_first_mut()
+            && latest.1 == from
+            && others.iter().all(|block| to < block.0 || block.1 < from)
+        {
+            // Most go on where the latest ended.
+            latest.1 = to;
+            return;
+        }
         let (mut from, mut to) = (from, to);
         if self.blocks.iter().any(|block| block.0 <= from && to <= block.1) {
             self.duplicate = (from, to);

@@ -238,7 +238,9 @@ impl Scoreboard {
             self.ranges.insert(first, merged);
         } else {
             self.ranges[first] = merged;
-            self.ranges.drain(first + 1..last);
+            if last > first + 1 {
+                self.ranges.drain(first + 1..last);
+            }
         }
     }
 
