@@ -24,6 +24,8 @@ pub(super) struct Record {
     pub(super) sent_at: Time,
 }
 
+const _: () = assert!(size_of::<Record>() == 24, "small");
+
 /// What was known then, for controllers that want it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Departure {
@@ -106,8 +108,38 @@ pub(super) struct Scoreboard {
     /// Records from the first position on were found again, and are judged anew once a packet from the second on can be. An empty range if
     /// none were.
     found: (u64, u64),
-    /// One for each record, if they are kept.
-    departures: Option<Box<Queue<Departure>>>,
+    departures: Departures,
+}
+
+/// What was known as the packet of each record left, if that is kept at all: in a box, for most controllers do not want it.
+#[derive(Clone, Debug, Default)]
+struct Departures(Option<Box<Queue<Departure>>>);
+
+impl Departures {
+    #[inline]
+    fn push(&mut self, departure: Option<Departure>) {
+        if let Some(departure) = departure {
+            self.0.get_or_insert_default().push(departure);
+        }
+    }
+
+    #[inline]
+    fn get(&self, index: usize) -> Option<&Departure> {
+        self.0.as_ref()?.get(index)
+    }
+
+    fn set(&mut self, index: usize, departure: Option<Departure>) {
+        if let (Some(all), Some(departure)) = (&mut self.0, departure) {
+            all[index] = departure;
+        }
+    }
+
+    #[inline]
+    fn take(&mut self, count: usize) {
+        if let Some(all) = &mut self.0 {
+            all.take(count);
+        }
+    }
 }
 
 impl Scoreboard {
@@ -116,9 +148,7 @@ impl Scoreboard {
         self.in_flight += u64::from(record.span);
         self.flying += 1;
         self.records.push(record);
-        if let Some(departure) = departure {
-            self.departures.get_or_insert_default().push(departure);
-        }
+        self.departures.push(departure);
     }
 
     /// The mark of what is sent now.
@@ -186,12 +216,10 @@ impl Scoreboard {
                 State::Lost => self.lost -= u64::from(record.span),
                 State::Delivered => continue,
             }
-            each(record, self.departures.as_ref().and_then(|departures| departures.get(count - 1)));
+            each(record, self.departures.get(count - 1));
         }
         self.records.take(count);
-        if let Some(departures) = &mut self.departures {
-            departures.take(count);
-        }
+        self.departures.take(count);
         if self.selected > 0 {
             while let Some(&(from, to)) = self.ranges.first() {
                 if from >= una {
@@ -256,7 +284,7 @@ impl Scoreboard {
                 State::Lost => self.lost -= u64::from(record.span),
                 State::Delivered => continue,
             }
-            each(record, self.departures.as_ref().and_then(|departures| departures.get(index - 1)));
+            each(record, self.departures.get(index - 1));
             record.mark = Mark::DELIVERED;
         }
     }
@@ -271,7 +299,7 @@ impl Scoreboard {
         self.flying -= 1;
         self.lost += u64::from(record.span);
         self.repeat_from = self.repeat_from.min(record.seq);
-        Some((record, self.departures.as_ref().and_then(|departures| departures.get(index)).copied()))
+        Some((record, self.departures.get(index).copied()))
     }
 
     /// Everything in flight is lost. Gives how many packets that is.
@@ -328,9 +356,7 @@ impl Scoreboard {
         let Some(record) = self.records.get_mut(index) else { return };
         let was_lost = record.state(self.flight) == State::Lost;
         *record = again;
-        if let (Some(departures), Some(departure)) = (&mut self.departures, departure) {
-            departures[index] = departure;
-        }
+        self.departures.set(index, departure);
         if was_lost {
             self.in_flight += u64::from(again.span);
             self.flying += 1;
@@ -373,7 +399,7 @@ impl Scoreboard {
                 self.flying -= 1;
                 self.lost += u64::from(record.span);
                 self.repeat_from = self.repeat_from.min(record.seq);
-                each(record, self.departures.as_ref().and_then(|departures| departures.get(index)));
+                each(record, self.departures.get(index));
             }
             self.judged = record.end();
             index += 1;
