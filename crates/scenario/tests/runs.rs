@@ -175,6 +175,24 @@ fn a_sweep_gives_the_same_whatever_the_jobs() {
     assert_eq!(alone, digests(5));
 }
 
+/// A thread of its own has a heap of its own: in that of the thread that asks, two simulations wrote to the same lines of the processor's cache.
+#[test]
+fn several_runs_at_a_time_are_none_of_them_the_asking_threads() {
+    let document = Document::new(MIXED, "mixed.toml").expect("nothing is wrong with it");
+    let plan = Plan::new(&document, &[], Some(2)).expect("it runs");
+    let asking = std::thread::current().id();
+    let runs_here = |threads: usize| {
+        let mut here = 0;
+        let count = |_, _| {
+            here += usize::from(std::thread::current().id() == asking);
+            true
+        };
+        plan.run(threads, Looks::default(), |_| true, count).expect("it runs");
+        here
+    };
+    assert_eq!((runs_here(1), runs_here(2)), (14, 0));
+}
+
 #[test]
 fn another_flow_leaves_the_draws_of_the_others_alone() {
     let starts = |text: &str| -> Vec<Time> {
