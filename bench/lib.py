@@ -84,7 +84,9 @@ class Run:
         return self.report["last_payload_s"] - self.report["first_payload_s"]
 
 
-def emulate(net, near, far=None, listens=None, bytes=None, timeout=180, check=True, attempts=5, env=None):
+def emulate(
+    net, near, far=None, listens=None, bytes=None, timeout=180, check=True, attempts=5, env=None
+):
     """Runs `near` (a list) over the network, with `far` (a shell command) at the other end.
 
     near starts once something listens on the TCP port `listens` in the far namespace. A run in which the emulator did not keep
@@ -103,23 +105,40 @@ def emulate(net, near, far=None, listens=None, bytes=None, timeout=180, check=Tr
             command += ["--", *map(str, near)]
             environment = dict(os.environ, **(env or {}))
             try:
-                done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=environment)
+                done = subprocess.run(
+                    command, capture_output=True, text=True, timeout=timeout, env=environment
+                )
             except subprocess.TimeoutExpired as error:
-                raise Failed(f"{net}: no end after {timeout} s: {' '.join(map(str, near))}") from error
+                raise Failed(
+                    f"{net}: no end after {timeout} s: {' '.join(map(str, near))}"
+                ) from error
             if not report.exists():
                 raise Failed(f"{net}: {done.stderr.strip()}")
             run = Run(json.loads(report.read_text()), done.stdout, done.stderr, done.returncode)
         if check and run.code != 0:
-            raise Failed(f"{net}: exit code {run.code}: {' '.join(map(str, near))}\n{run.stdout}\n{run.stderr}")
+            raise Failed(
+                f"{net}: exit code {run.code}: {' '.join(map(str, near))}\n{run.stdout}\n{run.stderr}"
+            )
         if run.valid:
             return run
-        print(f"{network(net).stem}: repeated, the run does not count: {'; '.join(run.report['why'])}", file=sys.stderr)
+        print(
+            f"{network(net).stem}: repeated, the run does not count: {'; '.join(run.report['why'])}",
+            file=sys.stderr,
+        )
     raise Failed(f"{network(net).stem}: no run of {attempts} counts")
 
 
 def ideal(net, bytes):
     """The fluid time of `bytes` of TCP payload over all links together, in seconds."""
-    command = [anabranch(), "emulate", str(network(net)), "--bytes", f"{bytes} B", "--ideal", f"{bytes} B"]
+    command = [
+        anabranch(),
+        "emulate",
+        str(network(net)),
+        "--bytes",
+        f"{bytes} B",
+        "--ideal",
+        f"{bytes} B",
+    ]
     return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
@@ -167,8 +186,12 @@ def by_mptcp(net, bytes, congestion_control):
     peer = str(PEERS / "mptcp")
     near = [sys.executable, peer, "send", "--bytes", bytes, "--cc", congestion_control]
     far = shlex.join([sys.executable, peer, "recv"])
-    run = emulate(net, near, far=f"exec {far}", listens=7708, bytes=bytes, timeout=timeout_for(net, bytes))
-    return Transfer(run.json()["seconds"], run.payload_seconds(), {"congestion_control": congestion_control})
+    run = emulate(
+        net, near, far=f"exec {far}", listens=7708, bytes=bytes, timeout=timeout_for(net, bytes)
+    )
+    return Transfer(
+        run.json()["seconds"], run.payload_seconds(), {"congestion_control": congestion_control}
+    )
 
 
 def by_us(net, source, links=None, bulk=None, options=()):
@@ -183,7 +206,16 @@ def by_us(net, source, links=None, bulk=None, options=()):
         target.mkdir()
         common = ["--program", anabranch(), "--token", str(token)]
         receiver = [sys.executable, peer, "receive", *common, "--folder", str(target)]
-        near = [sys.executable, peer, "send", *common, "--source", source, "--home", folder / "near"]
+        near = [
+            sys.executable,
+            peer,
+            "send",
+            *common,
+            "--source",
+            source,
+            "--home",
+            folder / "near",
+        ]
         if links is not None:
             near += ["--links", links]
         if bulk is not None:
@@ -192,12 +224,17 @@ def by_us(net, source, links=None, bulk=None, options=()):
         if options:
             near += ["--", *options]
         log = folder / "receiver.log"
-        # A token of an earlier attempt would be the wrong one, and a file that is there need not be sent.
+        # A token of an earlier attempt would be the wrong one, and a file that is there need not be
+        # sent.
         far = f"rm -f {token} {target / source.name}; ANABRANCH_HOME={folder / 'far'} exec {shlex.join(receiver)} >{log} 2>&1"
         try:
-            run = emulate(net, near, far=far, listens=7707, bytes=size, timeout=timeout_for(net, size))
+            run = emulate(
+                net, near, far=far, listens=7707, bytes=size, timeout=timeout_for(net, size)
+            )
         except Failed as error:
-            raise Failed(f"{error}\nthe receiver said:\n{log.read_text() if log.exists() else '(nothing)'}") from error
+            raise Failed(
+                f"{error}\nthe receiver said:\n{log.read_text() if log.exists() else '(nothing)'}"
+            ) from error
         if not filecmp.cmp(source, target / source.name, shallow=False):
             raise Failed(f"{net}: what arrived is not what was sent")
     details = {event["event"]: event for event in run.events()}
@@ -222,7 +259,17 @@ def fetched_by_us(net, source, replicas=1, spoil=False, options=()):
             server += ["--folder", str(copy)]
         if spoil:
             server += ["--spoil", source.name]
-        near = [sys.executable, peer, "get", "--program", anabranch(), "--token", token, "--home", folder / "near"]
+        near = [
+            sys.executable,
+            peer,
+            "get",
+            "--program",
+            anabranch(),
+            "--token",
+            token,
+            "--home",
+            folder / "near",
+        ]
         near += ["--name", source.name, "--into", target, "--servers", replicas]
         if options:
             near += ["--", *options]
@@ -231,9 +278,13 @@ def fetched_by_us(net, source, replicas=1, spoil=False, options=()):
         fresh = "".join(f"cp -p {source} {copy / source.name}; " for copy in copies)
         far = f"rm -rf {token} {target}; {fresh}exec {shlex.join(server)} >{log} 2>&1"
         try:
-            run = emulate(net, near, far=far, listens=7707, bytes=size, timeout=timeout_for(net, size))
+            run = emulate(
+                net, near, far=far, listens=7707, bytes=size, timeout=timeout_for(net, size)
+            )
         except Failed as error:
-            raise Failed(f"{error}\nthe server said:\n{log.read_text() if log.exists() else '(nothing)'}") from error
+            raise Failed(
+                f"{error}\nthe server said:\n{log.read_text() if log.exists() else '(nothing)'}"
+            ) from error
         if not filecmp.cmp(source, target / source.name, shallow=False):
             raise Failed(f"{net}: what arrived is not what was served")
     details = {event["event"]: event for event in run.events()}
@@ -244,15 +295,24 @@ def fetched_by_us(net, source, replicas=1, spoil=False, options=()):
 def controllers(transfer):
     """Which congestion control carried how much of each path, as "name cubic 40 %"."""
     paths = transfer.details["summary"]["paths"]
-    return ", ".join(f"{path['name']} {path['congestion_control'] or '?'} {path['share'] or 0:.0%}" for path in paths)
+    return ", ".join(
+        f"{path['name']} {path['congestion_control'] or '?'} {path['share'] or 0:.0%}"
+        for path in paths
+    )
 
 
 @contextlib.contextmanager
 def scratch(size):
     """A folder for `size` bytes that goes away again: in memory if there is plenty, so that no disk slows anybody down."""
     memory = pathlib.Path("/dev/shm")
-    roomy = memory.is_dir() and shutil.disk_usage(memory).free > 4 * size + (1 << 30) and memory_available() > 4 * size + (1 << 30)
-    with tempfile.TemporaryDirectory(prefix="anabranch-", dir=memory if roomy else None) as directory:
+    roomy = (
+        memory.is_dir()
+        and shutil.disk_usage(memory).free > 4 * size + (1 << 30)
+        and memory_available() > 4 * size + (1 << 30)
+    )
+    with tempfile.TemporaryDirectory(
+        prefix="anabranch-", dir=memory if roomy else None
+    ) as directory:
         yield pathlib.Path(directory)
 
 
@@ -294,7 +354,20 @@ class Pairs:
             for name in (self.near, self.far):
                 ip("netns", "add", name)
             for pair in range(1, self.count + 1):
-                ip("link", "add", f"v{pair}", "netns", self.near, "type", "veth", "peer", "name", f"v{pair}", "netns", self.far)
+                ip(
+                    "link",
+                    "add",
+                    f"v{pair}",
+                    "netns",
+                    self.near,
+                    "type",
+                    "veth",
+                    "peer",
+                    "name",
+                    f"v{pair}",
+                    "netns",
+                    self.far,
+                )
             for name, host in ((self.near, 1), (self.far, 2)):
                 ip("-n", name, "link", "set", "lo", "up")
                 for pair in range(1, self.count + 1):
@@ -375,7 +448,9 @@ class Process:
     def _look_at_memory(self):
         """The last look counts: the first ones saw what became this program. What wait4 says would count those too."""
         with contextlib.suppress(ProcessLookupError, FileNotFoundError):
-            found = re.search(r"VmHWM:\s+(\d+) kB", pathlib.Path(f"/proc/{self._child.pid}/status").read_text())
+            found = re.search(
+                r"VmHWM:\s+(\d+) kB", pathlib.Path(f"/proc/{self._child.pid}/status").read_text()
+            )
             self.peak = int(found[1]) * 1024 if found else self.peak
 
     def wait(self, timeout, beside=()):
@@ -419,7 +494,9 @@ class Process:
 
     def failed(self, what):
         """Failed, with all that the program said."""
-        return Failed(f"{self.name}: {what}; exit code {self.code}\n{tail(self.out)}\n{tail(self.err)}")
+        return Failed(
+            f"{self.name}: {what}; exit code {self.code}\n{tail(self.out)}\n{tail(self.err)}"
+        )
 
 
 def tail(file, lines=20):
@@ -438,8 +515,23 @@ class Ends:
     def receiver(self, target, name="receiver"):
         """A receiver that listens already."""
         self.token.unlink(missing_ok=True)
-        command = [anabranch(), "receive", target, "--port", "7707", "--token-out", self.token, "--json"]
-        started = Process(self.pairs.far, self.folder, name, command, {"ANABRANCH_HOME": str(self.folder / "far-home")})
+        command = [
+            anabranch(),
+            "receive",
+            target,
+            "--port",
+            "7707",
+            "--token-out",
+            self.token,
+            "--json",
+        ]
+        started = Process(
+            self.pairs.far,
+            self.folder,
+            name,
+            command,
+            {"ANABRANCH_HOME": str(self.folder / "far-home")},
+        )
         try:
             started.wait_for("listening")
         except BaseException:
@@ -449,10 +541,26 @@ class Ends:
 
     def sender(self, source, paths, options=(), name="sender"):
         """A sender over the first `paths` pairs."""
-        command = [anabranch(), "send", source, "--to", "10.78.1.2:7707", "--token-file", self.token, "--json", *options]
+        command = [
+            anabranch(),
+            "send",
+            source,
+            "--to",
+            "10.78.1.2:7707",
+            "--token-file",
+            self.token,
+            "--json",
+            *options,
+        ]
         for pair in range(1, paths + 1):
             command += ["--path", f"v{pair},to=10.78.{pair}.2:7707"]
-        return Process(self.pairs.near, self.folder, name, command, {"ANABRANCH_HOME": str(self.folder / "near-home")})
+        return Process(
+            self.pairs.near,
+            self.folder,
+            name,
+            command,
+            {"ANABRANCH_HOME": str(self.folder / "near-home")},
+        )
 
 
 def arguments(docstring, only=(), runs=None, jobs=None):
@@ -461,14 +569,33 @@ def arguments(docstring, only=(), runs=None, jobs=None):
     From here on SIGTERM ends the script in order, so that nothing that it made is left behind.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    parser = argparse.ArgumentParser(description=docstring, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a fraction of the data and of the runs: a trial, not a measurement")
+    parser = argparse.ArgumentParser(
+        description=docstring, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="a fraction of the data and of the runs: a trial, not a measurement",
+    )
     if only:
-        parser.add_argument("--only", metavar="NAME", action="append", choices=only, help=f"of {', '.join(only)}; may be repeated")
+        parser.add_argument(
+            "--only",
+            metavar="NAME",
+            action="append",
+            choices=only,
+            help=f"of {', '.join(only)}; may be repeated",
+        )
     if runs is not None:
-        parser.add_argument("--runs", type=int, help=f"of which the median counts [default: {runs}]")
+        parser.add_argument(
+            "--runs", type=int, help=f"of which the median counts [default: {runs}]"
+        )
     if jobs is not None:
-        parser.add_argument("--jobs", type=int, default=jobs, help="networks at the same time [default: %(default)s]")
+        parser.add_argument(
+            "--jobs",
+            type=int,
+            default=jobs,
+            help="networks at the same time [default: %(default)s]",
+        )
     return parser
 
 
@@ -499,14 +626,24 @@ def median(values):
 def need_fuzzer():
     """Ends the script if there is no cargo-fuzz."""
     if shutil.which("cargo-fuzz") is None:
-        sys.exit("cargo-fuzz is missing: cargo install cargo-fuzz, and rustup toolchain install nightly")
+        sys.exit(
+            "cargo-fuzz is missing: cargo install cargo-fuzz, and rustup toolchain install nightly"
+        )
 
 
 def fuzz(target, seconds):
     """How many inputs were run, and whether none was too much for the target."""
     corpus = ROOT / "fuzz" / "corpus" / target
     corpus.mkdir(parents=True, exist_ok=True)
-    command = ["cargo", "+nightly", "fuzz", "run", target, str(corpus), str(ROOT / "fuzz" / "seeds" / target)]
+    command = [
+        "cargo",
+        "+nightly",
+        "fuzz",
+        "run",
+        target,
+        str(corpus),
+        str(ROOT / "fuzz" / "seeds" / target),
+    ]
     command += ["--", f"-max_total_time={seconds}", "-print_final_stats=1"]
     if target in ("scenario", "network"):
         command.append(f"-dict={ROOT / 'fuzz' / 'toml.dict'}")

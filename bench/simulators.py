@@ -15,7 +15,20 @@ import lib
 
 SCENARIOS = lib.ROOT / "scenarios"
 # Quantiles of Student's t for intervals of 95 %, by degrees of freedom.
-STUDENT = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 7: 2.36, 8: 2.31, 9: 2.26, 14: 2.14, 19: 2.09, 29: 2.05}
+STUDENT = {
+    1: 12.71,
+    2: 4.30,
+    3: 3.18,
+    4: 2.78,
+    5: 2.57,
+    6: 2.45,
+    7: 2.36,
+    8: 2.31,
+    9: 2.26,
+    14: 2.14,
+    19: 2.09,
+    29: 2.05,
+}
 NS3_MODULES = ["ns3-point-to-point", "ns3-internet", "ns3-applications"]
 
 
@@ -36,7 +49,9 @@ def key_values(text):
 def need(command, package):
     """Ends the script if a program is missing."""
     if shutil.which(command) is None:
-        sys.exit(f"{pathlib.Path(sys.argv[0]).name}: {command} is missing: install the Debian package {package}")
+        sys.exit(
+            f"{pathlib.Path(sys.argv[0]).name}: {command} is missing: install the Debian package {package}"
+        )
 
 
 def ns2(script, **options):
@@ -55,7 +70,9 @@ class Ns3:
         try:
             flags = run(["pkg-config", "--cflags", "--libs", *NS3_MODULES]).split()
         except lib.Failed as error:
-            sys.exit(f"ns-3 is missing: install the Debian packages libns3-dev and libgsl-dev\n{error}")
+            sys.exit(
+                f"ns-3 is missing: install the Debian packages libns3-dev and libgsl-dev\n{error}"
+            )
         source = lib.PEERS / "ns3" / "bottleneck.cc"
         # Debian's flags have a stray semicolon.
         run(["c++", "-O2", "-o", self.program, source, *(flag.rstrip("\\;") for flag in flags)])
@@ -66,7 +83,9 @@ class Ns3:
 
     def __call__(self, **options):
         """The figures of one run."""
-        return key_values(run([self.program, *(f"--{key}={value}" for key, value in options.items())]))
+        return key_values(
+            run([self.program, *(f"--{key}={value}" for key, value in options.items())])
+        )
 
 
 def over_seeds(seeds, task):
@@ -78,7 +97,15 @@ def over_seeds(seeds, task):
 def ours(scenario, seeds, *settings):
     """Our measures by (window, scope, of, measure): a list with a value a seed."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [lib.anabranch(), "simulate", SCENARIOS / scenario, "--seeds", seeds, "--out", folder]
+        command = [
+            lib.anabranch(),
+            "simulate",
+            SCENARIOS / scenario,
+            "--seeds",
+            seeds,
+            "--out",
+            folder,
+        ]
         for setting in settings:
             command += ["--set", setting]
         run(command)
@@ -94,7 +121,15 @@ def starts(scenario, seed, *settings):
     """When each of our flows begins with this seed, in seconds: the peer's are to begin then too."""
     with tempfile.TemporaryDirectory() as folder:
         trace = pathlib.Path(folder) / "trace.csv"
-        command = [lib.anabranch(), "simulate", SCENARIOS / scenario, "--seeds", 1, "--trace", trace]
+        command = [
+            lib.anabranch(),
+            "simulate",
+            SCENARIOS / scenario,
+            "--seeds",
+            1,
+            "--trace",
+            trace,
+        ]
         for setting in (*settings, f"seed={seed}", "duration=1.1 s", "warmup=0 s", "window=[]"):
             command += ["--set", setting]
         run(command)

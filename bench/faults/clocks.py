@@ -14,8 +14,8 @@ from faults.lines import lines_to
 HOUR, DAY = 3_600, 86_400
 # An hour off, the timetable has another rate; 40 days or a year off, it is another month.
 STEPS = [HOUR, DAY, 40 * DAY, 365 * DAY]
-# The sender looks at the time whenever it says how far it is. A step that lasted for so many of these events was seen, even if
-# the first ones were on their way already.
+# The sender looks at the time whenever it says how far it is. A step that lasted for so many of
+# these events was seen, even if the first ones were on their way already.
 NOTICED = 4
 # Undisturbed, all is over within 2.7 s at the lower of the rates.
 STALLED = 15
@@ -37,7 +37,7 @@ def clock(folder, source, port, draw):
     world.copy(source, top)
     # Files from before 1970 and from the future are files like others.
     for path in sorted(top.rglob("*"), reverse=True):
-        moment = draw.choice([-10**18, 0, 4 * 10**18, 17 * 10**17]) + draw.randrange(10**9)
+        moment = draw.choice([-(10**18), 0, 4 * 10**18, 17 * 10**17]) + draw.randrange(10**9)
         os.utime(path, ns=(moment, moment), follow_symlinks=False)
     before, repeated = _Stepped(ends, top, draw).run()
     if before is None:
@@ -47,7 +47,17 @@ def clock(folder, source, port, draw):
     later = wall.Clock(folder, "later", _offset(draw))
 
     def stepped(command):
-        in_zone = ["unshare", "--fork", "--time", "--monotonic", step, "--boottime", step, "env", f"TZ={zone}"]
+        in_zone = [
+            "unshare",
+            "--fork",
+            "--time",
+            "--monotonic",
+            step,
+            "--boottime",
+            step,
+            "env",
+            f"TZ={zone}",
+        ]
         return [*in_zone, *later.around(command)]
 
     repeated = max(repeated, ends.resume(top, before, around=stepped))
@@ -58,7 +68,10 @@ def clock(folder, source, port, draw):
 def seen():
     """How many steps there were so far, and how many were seen by the program whose clock it was."""
     with _lock:
-        return ", ".join(f"{_seen[name, True]} of {_seen[name, True] + _seen[name, False]} steps seen by a {name}" for name in ("sender", "receiver"))
+        return ", ".join(
+            f"{_seen[name, True]} of {_seen[name, True] + _seen[name, False]} steps seen by a {name}"
+            for name in ("sender", "receiver")
+        )
 
 
 def _offset(draw):
@@ -78,15 +91,23 @@ class _Stepped:
         whose = draw.choice([["sender"], ["receiver"], ["sender", "receiver"]])
         count = draw.randint(1, 3)
         # Some are set right again in the end.
-        ahead = [_offset(draw) for _ in range(count - 1)] + [draw.choice([_offset(draw), 0 if count > 1 else _offset(draw)])]
+        ahead = [_offset(draw) for _ in range(count - 1)] + [
+            draw.choice([_offset(draw), 0 if count > 1 else _offset(draw)])
+        ]
         # Two ends that are wrong are not wrong alike.
-        self.offsets = {name: [each if name == whose[0] else -each for each in ahead] for name in whose}
+        self.offsets = {
+            name: [each if name == whose[0] else -each for each in ahead] for name in whose
+        }
         self.moments = sorted(draw.uniform(0, world.SECONDS) for _ in range(count))
         self.fate = draw.choice(["none", "reset", "kill"])
         self.terms = draw.choice(["rate", "timetable", "roomy cap", "tight cap"])
         self.size = world.data_bytes(source)
-        self.rates = [self.size * 8 / world.SECONDS / 1e6 * factor for factor in (1, draw.choice([0.6, 2]))]
-        self.cap = {"roomy cap": ROOMY, "tight cap": int(self.size * draw.uniform(0.3, 0.8))}.get(self.terms)
+        self.rates = [
+            self.size * 8 / world.SECONDS / 1e6 * factor for factor in (1, draw.choice([0.6, 2]))
+        ]
+        self.cap = {"roomy cap": ROOMY, "tight cap": int(self.size * draw.uniform(0.3, 0.8))}.get(
+            self.terms
+        )
         # How far the sender had told to be when each step of a clock began.
         self.began = {name: [] for name in self.clocks}
 
@@ -95,7 +116,9 @@ class _Stepped:
         ends, draw, port = self.ends, self.draw, self.ends.port
         killed = draw.uniform(0, world.SECONDS)
         with lines_to(port, draw, 2) as (lines, paths):
-            with ends.receiver("--listen", f"127.0.0.1:{port}", around=self._around("receiver")) as receiver:
+            with ends.receiver(
+                "--listen", f"127.0.0.1:{port}", around=self._around("receiver")
+            ) as receiver:
                 start = time.monotonic()
                 paths = [f"{path},cap={self.cap}B/month" if self.cap else path for path in paths]
                 patience = ["--patience", "300ms"] if self.fate == "kill" else []
@@ -126,7 +149,10 @@ class _Stepped:
             return ["--max-rate", rates[0]]
         now = datetime.datetime.now(datetime.timezone.utc)
         window = [now + datetime.timedelta(minutes=minutes) for minutes in (-30, 30)]
-        return ["--max-rate", " ".join(f"{each:%a-%H:%M},{rate}" for each, rate in zip(window, rates, strict=True))]
+        return [
+            "--max-rate",
+            " ".join(f"{each:%a-%H:%M},{rate}" for each, rate in zip(window, rates, strict=True)),
+        ]
 
     def _step(self, number, processes):
         for name, offsets in self.offsets.items():
@@ -136,7 +162,11 @@ class _Stepped:
 
     def _end(self, sender, receiver):
         """Waits for the end, and judges it."""
-        codes = {0} | ({5, 6} if self.fate == "kill" else set()) | ({11} if self.terms == "tight cap" else set())
+        codes = (
+            {0}
+            | ({5, 6} if self.fate == "kill" else set())
+            | ({11} if self.terms == "tight cap" else set())
+        )
         world.finish(sender, *codes)
         for clock in self.clocks.values():
             clock.check_loaded()
@@ -147,7 +177,11 @@ class _Stepped:
             if self.terms == "tight cap" and not self._other_months():
                 raise sender.failed(f"{self.size} bytes within a cap of {self.cap}")
             return None, world.bounded(sender.last("summary")["repeated"], 0)
-        words = {5: ["no usable path to"], 6: ["every path was lost", "run the same command again"], 11: ["its cap of", "is used up for"]}
+        words = {
+            5: ["no usable path to"],
+            6: ["every path was lost", "run the same command again"],
+            11: ["its cap of", "is used up for"],
+        }
         world.says(sender, *words[sender.code])
         world.kill(receiver)
         world.check_nothing_wrong(self.source.parent, self.ends.target)
@@ -156,7 +190,10 @@ class _Stepped:
     def _other_months(self):
         """Whether the sender's clock was ever in another month than this one."""
         now = datetime.datetime.now(datetime.timezone.utc)
-        then = [now + datetime.timedelta(seconds=each) for each in self.offsets.get("sender", [])[: len(self.began["sender"])]]
+        then = [
+            now + datetime.timedelta(seconds=each)
+            for each in self.offsets.get("sender", [])[: len(self.began["sender"])]
+        ]
         return any((each.year, each.month) != (now.year, now.month) for each in then)
 
     def _check_clocks(self, sender, took):
@@ -171,13 +208,22 @@ class _Stepped:
                 was_asked = self.clocks[name].asked(number) > 0
                 with _lock:
                     _seen[name, was_asked] += 1
-                if name == "sender" and self.terms == "timetable" and until - since >= NOTICED and not was_asked:
+                if (
+                    name == "sender"
+                    and self.terms == "timetable"
+                    and until - since >= NOTICED
+                    and not was_asked
+                ):
                     raise sender.failed(f"step {number} of its clock was not seen")
         self._check_timetable(sender)
 
     def _check_timetable(self, sender):
         """The limit became that of the time that the clock showed, and otherwise no other."""
-        told = [event["text"] for event in sender.events() if event["event"] == "notice" and "timetable" in event["text"]]
+        told = [
+            event["text"]
+            for event in sender.events()
+            if event["event"] == "notice" and "timetable" in event["text"]
+        ]
         began = self.began["sender"]
         if self.terms != "timetable" or not began:
             if told:
@@ -188,8 +234,14 @@ class _Stepped:
         is_off = [False, *(offset != 0 for offset in self.offsets["sender"])]
         # A program that begins late may never have seen the right time.
         first = next(step for step in range(len(began) + 1) if self.clocks["sender"].asked(step))
-        limits = [float(found[1]) for text in told if (found := re.search(r"the limit is ([\d.]+) Mbit/s", text))]
-        if (limits or [round(self.rates[is_off[first]])])[-1] != round(self.rates[is_off[len(began)]]):
+        limits = [
+            float(found[1])
+            for text in told
+            if (found := re.search(r"the limit is ([\d.]+) Mbit/s", text))
+        ]
+        if (limits or [round(self.rates[is_off[first]])])[-1] != round(
+            self.rates[is_off[len(began)]]
+        ):
             raise sender.failed(f"the limit is not that of the time: {told}")
 
     def _check_usage(self, sender):
@@ -197,9 +249,13 @@ class _Stepped:
         if not self.cap:
             return
         lines = (self.ends.folder / "home-sender" / "usage" / "lo").read_text().splitlines()
-        months = {line.split()[0]: int(line.split()[1]) for line in lines if not line.startswith("#")}
+        months = {
+            line.split()[0]: int(line.split()[1]) for line in lines if not line.startswith("#")
+        }
         if max(months.values()) > self.cap:
             raise sender.failed(f"more than the cap of {self.cap}: {months}")
         least = world.acknowledged(sender)
         if not least <= sum(months.values()) <= 1.25 * self.size + world.MIB:
-            raise sender.failed(f"{least} of {self.size} bytes were carried, and counted as {months}")
+            raise sender.failed(
+                f"{least} of {self.size} bytes were carried, and counted as {months}"
+            )

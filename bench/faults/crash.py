@@ -20,7 +20,8 @@ class Change:
 
     start: int
     end: int
-    # ("write", offset, length, bytes or None), ("size", length), ("mode", mode), ("time", nanoseconds)
+    # ("write", offset, length, bytes or None), ("size", length), ("mode", mode), ("time",
+    # nanoseconds)
     what: tuple
 
 
@@ -198,7 +199,9 @@ class Recording:
     def _fchmod(self, call):
         inode = self._of(call.arguments[0])
         if inode is not None:
-            inode.changes.append(Change(call.start, call.end, ("mode", int(call.arguments[1].text, 8))))
+            inode.changes.append(
+                Change(call.start, call.end, ("mode", int(call.arguments[1].text, 8)))
+            )
 
     def _utimensat(self, call):
         descriptor, name = call.arguments[:2]
@@ -208,8 +211,12 @@ class Recording:
             place = self._place(descriptor, name)
             inode = place and self.live[place[0].number].get(place[1])
         if inode is not None:
-            seconds, nanos = re.search(r"\{tv_sec=(-?\d+), tv_nsec=(\d+)\}[^{]*\]$", call.arguments[2].text).groups()
-            inode.changes.append(Change(call.start, call.end, ("time", int(seconds) * 10**9 + int(nanos))))
+            seconds, nanos = re.search(
+                r"\{tv_sec=(-?\d+), tv_nsec=(\d+)\}[^{]*\]$", call.arguments[2].text
+            ).groups()
+            inode.changes.append(
+                Change(call.start, call.end, ("time", int(seconds) * 10**9 + int(nanos)))
+            )
 
     def _fsync(self, call, metadata=True):
         inode = self._of(call.arguments[0])
@@ -232,7 +239,10 @@ class Recording:
             if inode.kind != "file":
                 continue
             over = [change.what for change in inode.changes if change.end < cut]
-            if any(kind == "write" and data and data.startswith(b"ANABJRNL") for kind, _, _, data in _writes(over)):
+            if any(
+                kind == "write" and data and data.startswith(b"ANABJRNL")
+                for kind, _, _, data in _writes(over)
+            ):
                 total += sum(262_144 for kind, _, length, _ in _writes(over) if length == 48)
             elif inode.size <= 262_144 and any(what[0] == "time" for what in over):
                 total += sum(what[2] for what in _writes(over))
@@ -240,7 +250,9 @@ class Recording:
 
     def done(self):
         """When everything had been synced for the last time."""
-        syncs = [end for inode in self.inodes for _, end, _ in inode.syncs] + [end for _, end in self.sync_all]
+        syncs = [end for inode in self.inodes for _, end, _ in inode.syncs] + [
+            end for _, end in self.sync_all
+        ]
         return max(syncs)
 
     def moments(self, random):
@@ -270,7 +282,9 @@ class _PowerLoss:
     def make(self, to):
         for naming in self.recording.names:
             # A rename lasts when the folder that it leads to was synced.
-            if naming.start < self.cut and (naming.end < self._sure(naming.sets[0][0], True) or self._is_kept()):
+            if naming.start < self.cut and (
+                naming.end < self._sure(naming.sets[0][0], True) or self._is_kept()
+            ):
                 for folder, name, inode in naming.sets:
                     self.names.setdefault(folder.number, {})[name] = inode
         self._make_folder(self.recording.top, to)
@@ -314,8 +328,13 @@ class _PowerLoss:
         with open(path, "wb") as out:
             out.truncate(size)
             for page, writes in pages.items():
-                for _, offset, length, data in writes[: self._how_many([is_sure for is_sure, *_ in writes])]:
-                    start, end = max(offset, page * PAGE), min(offset + length, (page + 1) * PAGE, size)
+                for _, offset, length, data in writes[
+                    : self._how_many([is_sure for is_sure, *_ in writes])
+                ]:
+                    start, end = (
+                        max(offset, page * PAGE),
+                        min(offset + length, (page + 1) * PAGE, size),
+                    )
                     if start < end:
                         out.seek(start)
                         out.write(self._data(inode, offset, data, start, end))
@@ -325,11 +344,17 @@ class _PowerLoss:
     def _how_many(self, are_sure):
         """How many of some changes to the same thing are there: those that are sure, and perhaps later ones."""
         sure = max((index + 1 for index, is_sure in enumerate(are_sure) if is_sure), default=0)
-        return len(are_sure) if self._is_kept() else self.random.randint(sure, max(sure, len(are_sure) - 1))
+        return (
+            len(are_sure)
+            if self._is_kept()
+            else self.random.randint(sure, max(sure, len(are_sure) - 1))
+        )
 
     def _last(self, inode, kind, metadata, otherwise):
         """What is left of a length, a mode or a time: as of the last sync, or any later one."""
-        changes = [change for change in inode.changes if change.what[0] == kind and change.start < self.cut]
+        changes = [
+            change for change in inode.changes if change.what[0] == kind and change.start < self.cut
+        ]
         sure = self._sure(inode, metadata)
         left = self._how_many([change.end < sure for change in changes])
         return changes[left - 1].what[1] if left > 0 else otherwise

@@ -41,7 +41,11 @@ def corrupt(folder, source, port, draw):
 
 def _flip(partial, draw):
     """Changes a few bytes of one of the files. Returns how many bytes of data that may cost."""
-    files = sorted(path for path in partial.glob("*") if path.stat().st_size > 0) if partial.exists() else []
+    files = (
+        sorted(path for path in partial.glob("*") if path.stat().st_size > 0)
+        if partial.exists()
+        else []
+    )
     if not files:
         return 0
     victim = draw.choice(files)
@@ -66,7 +70,14 @@ def full(folder, source, port, draw):
     is_small = draw.random() < 0.3
     size = world.data_bytes(source)
     disk = _disk(ends)
-    with _mounted(disk, "-t", "tmpfs", "-o", f"size={draw.randint(size // 4, size - world.MIB) if is_small else ROOM}", "tmpfs"):
+    with _mounted(
+        disk,
+        "-t",
+        "tmpfs",
+        "-o",
+        f"size={draw.randint(size // 4, size - world.MIB) if is_small else ROOM}",
+        "tmpfs",
+    ):
         with ends.receiver("--keep") if is_small else ends.receiver() as receiver:
             start = time.monotonic()
             with ends.sender(source, *ends.rate(source)) as sender:
@@ -76,7 +87,9 @@ def full(folder, source, port, draw):
                 world.finish(sender, 0, 8)
                 before = world.acknowledged(sender)
                 if sender.code == 8 and sender.last("started") is None:
-                    world.says(sender, "are needed at", "free", "make room and run the same command")
+                    world.says(
+                        sender, "are needed at", "free", "make room and run the same command"
+                    )
                 elif sender.code == 8:
                     world.says(sender, "No space left", "make room and run the same command")
                     world.finish(receiver, 8)
@@ -107,18 +120,26 @@ def read_only(folder, source, port, draw):
     subprocess.run(["mkfs.ext4", "-q", "-E", "lazy_itable_init=1", image], check=True)
     disk = _disk(ends)
     with _mounted(disk, "-o", "loop,errors=remount-ro", image):
-        device = subprocess.run(["findmnt", "-no", "SOURCE", disk], capture_output=True, text=True, check=True).stdout.strip()
+        device = subprocess.run(
+            ["findmnt", "-no", "SOURCE", disk], capture_output=True, text=True, check=True
+        ).stdout.strip()
         with ends.receiver() as receiver:
             start = time.monotonic()
             with ends.sender(source, *ends.rate(source)) as sender:
                 world.sleep_from(start, draw.uniform(0, world.SECONDS))
-                pathlib.Path(f"/sys/fs/ext4/{pathlib.Path(device).name}/trigger_fs_error").write_text("test")
+                pathlib.Path(
+                    f"/sys/fs/ext4/{pathlib.Path(device).name}/trigger_fs_error"
+                ).write_text("test")
                 world.finish(sender, 0, 8)
                 before = world.acknowledged(sender)
                 if sender.code == 8:
                     # A sync that is under way when it happens gets an error of its own from ext4.
                     is_sync = "Input/output error" in sender.err.read_text()
-                    words = ["Input/output error", "mend that"] if is_sync else ["Read-only file system", "make it writable"]
+                    words = (
+                        ["Input/output error", "mend that"]
+                        if is_sync
+                        else ["Read-only file system", "make it writable"]
+                    )
                     world.says(sender, *words, "and run the same command")
                     if sender.last("started") is not None:
                         world.finish(receiver, 8)

@@ -14,7 +14,10 @@ def lines_to(port, draw, count):
     """So many proxies; and the paths over them."""
     with contextlib.ExitStack() as stack:
         hosts = [f"127.0.8.{number}" for number in range(1, count + 1)]
-        yield [stack.enter_context(Proxy(host, port, draw)) for host in hosts], [f"lo,to={host}:{port}" for host in hosts]
+        yield (
+            [stack.enter_context(Proxy(host, port, draw)) for host in hosts],
+            [f"lo,to={host}:{port}" for host in hosts],
+        )
 
 
 def _survived(ends, source, sender, receiver):
@@ -39,7 +42,10 @@ def blackout(folder, source, port, draw):
 def _blacked_out(ends, source, moment, kind, draw):
     """What was acknowledged when the sender was interrupted, or None; and what was sent twice."""
     port = ends.port
-    with lines_to(port, draw, 2) as (lines, paths), ends.receiver("--listen", f"127.0.0.1:{port}") as receiver:
+    with (
+        lines_to(port, draw, 2) as (lines, paths),
+        ends.receiver("--listen", f"127.0.0.1:{port}") as receiver,
+    ):
         start = time.monotonic()
         with ends.sender(source, *ends.rate(source), paths=paths, to="127.0.8.1") as sender:
             world.sleep_from(start, moment)
@@ -68,7 +74,10 @@ def _blacked_out(ends, source, moment, kind, draw):
 def reset(folder, source, port, draw):
     """Every connection is reset, up to four times."""
     ends = world.Ends(folder, port)
-    with lines_to(port, draw, 2) as (lines, paths), ends.receiver("--listen", f"127.0.0.1:{port}") as receiver:
+    with (
+        lines_to(port, draw, 2) as (lines, paths),
+        ends.receiver("--listen", f"127.0.0.1:{port}") as receiver,
+    ):
         start = time.monotonic()
         with ends.sender(source, *ends.rate(source), paths=paths, to="127.0.8.1") as sender:
             for moment in sorted(draw.uniform(0, world.SECONDS) for _ in range(draw.randint(1, 4))):
@@ -81,16 +90,28 @@ def reset(folder, source, port, draw):
 def corrupt(folder, source, port, draw):
     """A bit flips on the way, in either direction: TLS notices, and the path is replaced."""
     ends = world.Ends(folder, port)
-    with lines_to(port, draw, 1) as (lines, paths), ends.receiver("--listen", f"127.0.0.1:{port}") as receiver:
+    with (
+        lines_to(port, draw, 1) as (lines, paths),
+        ends.receiver("--listen", f"127.0.0.1:{port}") as receiver,
+    ):
         start = time.monotonic()
         with ends.sender(source, *ends.rate(source), paths=paths, to="127.0.8.1") as sender:
             world.sleep_from(start, draw.uniform(0, world.SECONDS))
             lines[0].corrupt(draw.choice(["up", "down"]))
             repeated = _survived(ends, source, sender, receiver)
-            told = [event["why"] for process in (sender, receiver) for event in process.events() if event["event"] == "path"]
+            told = [
+                event["why"]
+                for process in (sender, receiver)
+                for event in process.events()
+                if event["event"] == "path"
+            ]
             late = max(sender.last("summary")["elapsed"], 0) < world.SECONDS / 4
             # Where the length of a record flipped, its end never comes, and the path stalls.
             words = ["TLS", "decrypt", "no progress"]
-            if lines[0].corrupted and not late and not any(word in why for why in told for word in words):
+            if (
+                lines[0].corrupted
+                and not late
+                and not any(word in why for why in told for word in words)
+            ):
                 raise sender.failed(f"nobody says what happened to the path: {told}")
     return repeated

@@ -102,7 +102,9 @@ class Proxy:
 
 def _is_version(data, at):
     """Whether this byte is of the version in the header of a record, which TLS 1.3 has everybody ignore: 0x17 (data), 3, 3."""
-    return any(data[start : start + 3] == b"\x17\x03\x03" for start in (at - 1, at - 2) if start >= 0)
+    return any(
+        data[start : start + 3] == b"\x17\x03\x03" for start in (at - 1, at - 2) if start >= 0
+    )
 
 
 def _reset(end):

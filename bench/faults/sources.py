@@ -13,7 +13,11 @@ def changed(folder, source, port, draw):
     old, top = folder / "old" / source.name, folder / "source" / source.name
     for copy in (old, top):
         world.copy(source, copy)
-    files = [path for path in sorted(top.rglob("*")) if path.is_file() and not path.is_symlink() and path.stat().st_size > 0]
+    files = [
+        path
+        for path in sorted(top.rglob("*"))
+        if path.is_file() and not path.is_symlink() and path.stat().st_size > 0
+    ]
     victim = draw.choice([top / "large0", top / "large0", draw.choice(files)])
     change = draw.choice([_append, _truncate, _overwrite, _replace, _delete])
     with ends.receiver() as receiver:
@@ -21,7 +25,8 @@ def changed(folder, source, port, draw):
         with ends.sender(top, *ends.rate(source), "--patience", "2s") as sender:
             world.sleep_from(start, draw.uniform(0, world.SECONDS))
             change(victim, draw)
-            # Deleted before it was found, it is no part of what is sent; deleted between that and reading, it cannot be read.
+            # Deleted before it was found, it is no part of what is sent; deleted between that and
+            # reading, it cannot be read.
             world.finish(sender, 0, 3, 7)
             before = world.acknowledged(sender)
             if sender.code == 0:

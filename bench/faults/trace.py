@@ -47,7 +47,21 @@ class Argument:
 
 def command(program, log):
     """The command line under which `program` (a list) leaves its trace in `log`."""
-    return ["strace", "-f", "-qq", "-y", "-xx", "-s", CAPTURED, "--seccomp-bpf", "-o", log, "-e", f"trace={CALLS}", *program]
+    return [
+        "strace",
+        "-f",
+        "-qq",
+        "-y",
+        "-xx",
+        "-s",
+        CAPTURED,
+        "--seccomp-bpf",
+        "-o",
+        log,
+        "-e",
+        f"trace={CALLS}",
+        *program,
+    ]
 
 
 def calls(log):
@@ -70,7 +84,9 @@ def calls(log):
             if ended is None or ended[2].startswith("-"):
                 continue
             arguments = [_argument(part) for part in _split(ended[1])]
-            found.append(Call(name, arguments, int(ended[2], 0), _plain(ended[3] or ""), start, number))
+            found.append(
+                Call(name, arguments, int(ended[2], 0), _plain(ended[3] or ""), start, number)
+            )
     return found
 
 
@@ -99,4 +115,8 @@ def _argument(text):
 
 def _plain(text):
     """A path as it is, without strace's escapes."""
-    return _ESCAPE.sub(lambda digits: chr(int(digits[1], 16)), text).encode("latin-1").decode(errors="surrogateescape")
+    return (
+        _ESCAPE.sub(lambda digits: chr(int(digits[1], 16)), text)
+        .encode("latin-1")
+        .decode(errors="surrogateescape")
+    )

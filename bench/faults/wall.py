@@ -23,7 +23,21 @@ def _compiled():
     """A folder with the library; it goes with this process."""
     folder = tempfile.TemporaryDirectory(prefix="anabranch-wall-")
     source = pathlib.Path(__file__).with_name("wall.c")
-    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", f"{folder.name}/wall.so", source, "-ldl"], check=True)
+    subprocess.run(
+        [
+            "cc",
+            "-shared",
+            "-fPIC",
+            "-O1",
+            "-Wall",
+            "-Werror",
+            "-o",
+            f"{folder.name}/wall.so",
+            source,
+            "-ldl",
+        ],
+        check=True,
+    )
     return folder
 
 
@@ -68,4 +82,6 @@ class Clock:
     def check_loaded(self):
         """Raises Failed if the program runs by another clock."""
         if _COUNTS.unpack_from(self._shared, 0)[1] == 0:
-            raise lib.Failed(f"{lib.anabranch()} does not load {library()}: this needs one that is linked to glibc dynamically")
+            raise lib.Failed(
+                f"{lib.anabranch()} does not load {library()}: this needs one that is linked to glibc dynamically"
+            )

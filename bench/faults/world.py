@@ -109,7 +109,11 @@ def check_same(source, arrived, besides=False):
     found = look(arrived, expected if besides else None)
     if expected != found:
         names = sorted(set(expected) | set(found))
-        wrong = [f"{name}: {expected.get(name)} became {found.get(name)}" for name in names if expected.get(name) != found.get(name)]
+        wrong = [
+            f"{name}: {expected.get(name)} became {found.get(name)}"
+            for name in names
+            if expected.get(name) != found.get(name)
+        ]
         raise lib.Failed(f"{arrived}: {'; '.join(wrong[:5])}")
     for name, entry in expected.items():
         if entry[0] == "file" and not same_bytes(source / name, arrived / name):
@@ -148,18 +152,42 @@ class Ends:
         """A receiver that listens."""
         self.attempt += 1
         self.token.unlink(missing_ok=True)
-        command = [lib.anabranch(), "receive", target or self.target, "--port", self.port, "--token-out", self.token, "--json", *options]
-        with lib.Process(None, self.folder, f"receiver-{self.attempt}", around(command), self._home("receiver")) as process:
+        command = [
+            lib.anabranch(),
+            "receive",
+            target or self.target,
+            "--port",
+            self.port,
+            "--token-out",
+            self.token,
+            "--json",
+            *options,
+        ]
+        with lib.Process(
+            None, self.folder, f"receiver-{self.attempt}", around(command), self._home("receiver")
+        ) as process:
             process.wait_for("listening")
             yield process
 
     @contextlib.contextmanager
     def sender(self, source, *options, paths=None, to="127.0.0.1", around=lambda command: command):
         """A sender; over lo unless `paths` says otherwise."""
-        command = [lib.anabranch(), "send", source, "--to", f"{to}:{self.port}", "--token-file", self.token, "--json", *options]
+        command = [
+            lib.anabranch(),
+            "send",
+            source,
+            "--to",
+            f"{to}:{self.port}",
+            "--token-file",
+            self.token,
+            "--json",
+            *options,
+        ]
         for path in paths or ["lo"]:
             command += ["--path", path]
-        with lib.Process(None, self.folder, f"sender-{self.attempt}", around(command), self._home("sender")) as process:
+        with lib.Process(
+            None, self.folder, f"sender-{self.attempt}", around(command), self._home("sender")
+        ) as process:
             yield process
 
     def rate(self, source, seconds=SECONDS):
@@ -168,7 +196,10 @@ class Ends:
 
     def whole(self, source, *options, besides=False, around=lambda command: command):
         """An attempt that must succeed. Returns what the sender was told when it began."""
-        with self.receiver(around=around) as receiver, self.sender(source, *options, around=around) as sender:
+        with (
+            self.receiver(around=around) as receiver,
+            self.sender(source, *options, around=around) as sender,
+        ):
             finish(sender, 0)
             finish(receiver, 0)
             started = sender.last("started")

@@ -1,5 +1,5 @@
-//! What the fuzz targets of the simulator, and of what is on the wire, do with their input. A test of the scenarios' crate (`fuzz_seeds`) does the
-//! same with all seeds.
+//! What the fuzz targets of the simulator, and of what is on the wire, do with their input. A test
+//! of the scenarios' crate (`fuzz_seeds`) does the same with all seeds.
 
 use std::str;
 
@@ -47,7 +47,8 @@ fn is_slow(link: &LinkSpec) -> bool {
         let profile = direction.profile();
         let plan = &profile.rate;
         let rates = plan.changes.iter().map(|change| change.rate).chain([plan.base]);
-        let is_steady = plan.opportunities.is_none() && plan.redraw.is_none_or(|redraw| redraw.every >= INSTANT);
+        let is_steady = plan.opportunities.is_none()
+            && plan.redraw.is_none_or(|redraw| redraw.every >= INSTANT);
         is_steady && profile.delay >= Span::from_millis(1) && rates.max() <= Some(Rate::mbit(100))
     })
 }
@@ -84,7 +85,9 @@ pub fn network(data: &[u8]) {
 pub fn trace(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else { return };
     match RatePlan::from_trace(text) {
-        Ok(rate) => carry(Profile { rate, ..Profile::new(Rate::ZERO, Span::from_millis(1)) }, Seed(1)),
+        Ok(rate) => {
+            carry(Profile { rate, ..Profile::new(Rate::ZERO, Span::from_millis(1)) }, Seed(1))
+        }
         Err(error) => {
             assert!(error.line >= 1 && error.line <= text.lines().count().max(1), "{error}");
             assert!(!error.to_string().is_empty());
@@ -92,19 +95,25 @@ pub fn trace(data: &[u8]) {
     }
 }
 
-/// Frames of the transfer protocol: what is read is written as it was, and its beginnings say that more is to come.
+/// Frames of the transfer protocol: what is read is written as it was, and its beginnings say that
+/// more is to come.
 pub fn wire_frame(data: &[u8]) {
     let mut rest = data;
     while let Ok(Some((frame, length))) = Frame::parse(rest) {
         assert_eq!(Frame::length(rest), Ok(Some(length)), "{frame:?}");
         let read = &rest[..length];
         for cut in [0, 1, 4, length / 2, length - 1] {
-            assert_eq!(Frame::parse(&read[..cut.min(length - 1)]), Ok(None), "{frame:?} cut at {cut}");
+            assert_eq!(
+                Frame::parse(&read[..cut.min(length - 1)]),
+                Ok(None),
+                "{frame:?} cut at {cut}"
+            );
         }
         let mut written = Vec::new();
         frame.emit(&mut written);
         if let Frame::Abort(..) = frame {
-            // The peer's words are cleaned on the way in, so that only the second writing is like the first.
+            // The peer's words are cleaned on the way in, so that only the second writing is like
+            // the first.
             let (again, _) = Frame::parse(&written).expect("we wrote it").expect("it is whole");
             let mut twice = Vec::new();
             again.emit(&mut twice);
@@ -116,14 +125,16 @@ pub fn wire_frame(data: &[u8]) {
     }
 }
 
-/// A chunk of a manifest: what is read leads nowhere but down, and comes back as it was once it is written.
+/// A chunk of a manifest: what is read leads nowhere but down, and comes back as it was once it is
+/// written.
 pub fn wire_manifest(data: &[u8]) {
     let mut read: Vec<Entry> = Vec::new();
     let mut bytes = 0;
     for entry in manifest::entries(data) {
         let Ok(entry) = entry else { break };
         assert_eq!(entry.check(), Ok(()), "{entry:?}");
-        let plain = |part: &[u8]| !part.is_empty() && part != b"." && part != b".." && !part.contains(&0);
+        let plain =
+            |part: &[u8]| !part.is_empty() && part != b"." && part != b".." && !part.contains(&0);
         assert!(entry.path.split(|&byte| byte == b'/').all(plain), "{entry:?}");
         // A few bytes may say a long path again and again: whoever keeps entries must count.
         bytes += entry.path.len();
@@ -134,11 +145,13 @@ pub fn wire_manifest(data: &[u8]) {
     }
     let chunks: Vec<Vec<u8>> = manifest::chunks(&read).collect();
     assert!(chunks.iter().all(|chunk| !chunk.is_empty() && chunk.len() <= manifest::MAX_CHUNK));
-    let again: Result<Vec<Entry>, _> = chunks.iter().flat_map(|chunk| manifest::entries(chunk)).collect();
+    let again: Result<Vec<Entry>, _> =
+        chunks.iter().flat_map(|chunk| manifest::entries(chunk)).collect();
     assert_eq!(again, Ok(read));
 }
 
-/// A packet of the striped connection: what is read comes back as it was once it is written. Padding may hold anything on the way in.
+/// A packet of the striped connection: what is read comes back as it was once it is written.
+/// Padding may hold anything on the way in.
 pub fn wire_packet(data: &[u8]) {
     let Ok(parsed) = Packet::parse(data, |_| 1 << 40) else { return };
     let mut written = Vec::new();
@@ -148,11 +161,16 @@ pub fn wire_packet(data: &[u8]) {
     assert_eq!(Packet::parse(&written, |_| parsed.packet.number), Ok(parsed));
 }
 
-/// Sends a few packets over a link: those that arrive do so no earlier than they were sent, and deadlines move on.
+/// Sends a few packets over a link: those that arrive do so no earlier than they were sent, and
+/// deadlines move on.
 fn carry(profile: Profile, seed: Seed) {
     let mut link: Link<u64> = Link::new(profile, seed);
     for number in 0..8 {
-        let _ = link.enqueue(Time::ZERO + Span::from_millis(number * 5), Bytes(100 + number * 200), number);
+        let _ = link.enqueue(
+            Time::ZERO + Span::from_millis(number * 5),
+            Bytes(100 + number * 200),
+            number,
+        );
     }
     for _ in 0..100 {
         let Some(deadline) = link.poll_deadline() else { return };
@@ -161,7 +179,11 @@ fn carry(profile: Profile, seed: Seed) {
         }
         while let Some(delivery) = link.poll_deliver(deadline) {
             let sent = Time::ZERO + Span::from_millis(delivery.packet * 5);
-            assert!(delivery.at >= sent && delivery.at <= deadline, "sent {sent:?}, arrived {:?}", delivery.at);
+            assert!(
+                delivery.at >= sent && delivery.at <= deadline,
+                "sent {sent:?}, arrived {:?}",
+                delivery.at
+            );
         }
     }
 }
@@ -170,7 +192,8 @@ fn carry(profile: Profile, seed: Seed) {
 fn has_large_number(text: &str, word: &str) -> bool {
     let mut digits = 0;
     let is_large = text.bytes().any(|byte| {
-        digits = if byte.is_ascii_hexdigit() || byte == b'_' || byte == b'x' { digits + 1 } else { 0 };
+        digits =
+            if byte.is_ascii_hexdigit() || byte == b'_' || byte == b'x' { digits + 1 } else { 0 };
         digits > 3 && byte.is_ascii_digit()
     });
     is_large && text.contains(word)

@@ -1,5 +1,5 @@
-//! What the fuzz targets of the file mover do with their input. A test of its drivers' crate (`net/tests/fuzz_seeds`) does the same with all
-//! seeds.
+//! What the fuzz targets of the file mover do with their input. A test of its drivers' crate
+//! (`net/tests/fuzz_seeds`) does the same with all seeds.
 
 use std::str::{self, FromStr};
 
@@ -9,8 +9,8 @@ use transfer::{BLOCK, Cv, Extent, ExtentSet, Layout, Packing, Receiver, Tree, Ve
 use units::{Bytes, Rate, Span};
 use wire::manifest;
 
-/// A journal: whatever the disk gives back, its records are of blocks of the file, the same read whole or in pieces, and written again they
-/// are what was read.
+/// A journal: whatever the disk gives back, its records are of blocks of the file, the same read
+/// whole or in pieces, and written again they are what was read.
 pub fn journal(data: &[u8]) {
     let parsed = Journal::parse(data);
     let opened = Journal::open(&data[..data.len().min(MAX_HEADER_LEN)]);
@@ -36,7 +36,8 @@ pub fn journal(data: &[u8]) {
     assert_eq!(pieces.collect::<Vec<_>>(), whole);
 }
 
-/// Quantities as people write them: a message, or a quantity that is the same once it is written in its smallest unit.
+/// Quantities as people write them: a message, or a quantity that is the same once it is written in
+/// its smallest unit.
 pub fn quantity(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else { return };
     let smallest = |found: Option<String>| found.unwrap_or_default();
@@ -52,18 +53,27 @@ pub fn quantity(data: &[u8]) {
     }
 }
 
-/// What people write about paths, times, hosts and keys: a message, or something that is the same once it is written and read again.
+/// What people write about paths, times, hosts and keys: a message, or something that is the same
+/// once it is written and read again.
 pub fn words(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else { return };
     let _ = read::<PathSpec>(text);
     if let Some(timetable) = read::<Timetable>(text) {
-        assert_eq!(timetable.to_string().parse::<Timetable>().ok().as_ref(), Some(&timetable), "{text:?}");
+        assert_eq!(
+            timetable.to_string().parse::<Timetable>().ok().as_ref(),
+            Some(&timetable),
+            "{text:?}"
+        );
     }
     if let Some(remote) = read::<Remote>(text) {
         assert_eq!(remote.to_string().parse::<Remote>().as_ref(), Ok(&remote), "{text:?}");
     }
     if let Some(fingerprint) = read::<Fingerprint>(text) {
-        assert_eq!(fingerprint.to_string().parse::<Fingerprint>().ok(), Some(fingerprint), "{text:?}");
+        assert_eq!(
+            fingerprint.to_string().parse::<Fingerprint>().ok(),
+            Some(fingerprint),
+            "{text:?}"
+        );
     }
     if let Some(token) = read::<Token>(text) {
         assert_eq!(token.reveal().parse::<Token>().as_ref(), Ok(&token), "{text:?}");
@@ -81,7 +91,8 @@ fn read<T: FromStr<Err: ToString>>(text: &str) -> Option<T> {
     }
 }
 
-/// A manifest's entries as a tree: a message, or a tree of which every byte of data has one place, in one file.
+/// A manifest's entries as a tree: a message, or a tree of which every byte of data has one place,
+/// in one file.
 pub fn tree(data: &[u8]) {
     let mut entries = Vec::new();
     let mut bytes = 0;
@@ -98,7 +109,8 @@ pub fn tree(data: &[u8]) {
     let layout = packing.layout();
     let wanted = |index: usize| index % 3 != 2 && tree.file(index).is_some();
     let wanted = (0..tree.entries().len()).filter(|&index| wanted(index));
-    let expected: Bytes = wanted.filter_map(|index| tree.file(index)).map(|file| Bytes(file.data_len())).sum();
+    let expected: Bytes =
+        wanted.filter_map(|index| tree.file(index)).map(|file| Bytes(file.data_len())).sum();
     assert_eq!(layout.total(), expected);
     for object in (0..layout.objects()).take(64) {
         let whole = layout.object_extent(object).expect("an object of the layout");
@@ -117,7 +129,8 @@ pub fn tree(data: &[u8]) {
     }
 }
 
-/// A receiver and a sender that says anything: no byte is written twice unless it was refused, and only what hashed right counts.
+/// A receiver and a sender that says anything: no byte is written twice unless it was refused, and
+/// only what hashed right counts.
 pub fn receiver(data: &[u8]) {
     let sizes = [300_000, 0, 5_000, BLOCK, 3 * BLOCK + 1].map(Bytes);
     let layout = Layout::new(sizes).expect("a small layout");
@@ -126,7 +139,10 @@ pub fn receiver(data: &[u8]) {
     for said in data.chunks_exact(6) {
         let number = |at: usize| u64::from(u16::from_be_bytes([said[at], said[at + 1]]));
         let scale = [1, 4_096, BLOCK, u64::MAX >> 17][usize::from(said[0] & 3)];
-        let extent = Extent::new(number(1).saturating_mul(scale.min(4_096)), number(3).saturating_mul(scale));
+        let extent = Extent::new(
+            number(1).saturating_mul(scale.min(4_096)),
+            number(3).saturating_mul(scale),
+        );
         match receiver.handle_data(extent) {
             Ok(fresh) => {
                 for piece in &fresh.pieces {
@@ -145,7 +161,9 @@ pub fn receiver(data: &[u8]) {
         while let Some(block) = receiver.poll_verify() {
             let is_good = said[5] & 2 != 0;
             match receiver.handle_verified(block.index, is_good) {
-                Verdict::Verified { .. } => assert_eq!(good.insert(block.extent), [block.extent], "verified twice"),
+                Verdict::Verified { .. } => {
+                    assert_eq!(good.insert(block.extent), [block.extent], "verified twice")
+                }
                 Verdict::Refuse(extent) => {
                     assert!(!is_good && extent == block.extent);
                     claimed.remove(extent);

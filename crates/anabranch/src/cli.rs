@@ -4,13 +4,20 @@
 use clap::{Parser, Subcommand};
 use emulate::cli::EmulateArgs;
 
-use crate::commands::{cp, demo, doctor, generate, get, keys, paths, receive, reproduce, send, serve, simulate};
+use crate::commands::{
+    cp, demo, doctor, generate, get, keys, paths, receive, reproduce, send, serve, simulate,
+};
 
-/// How a process ends, for `--help`, the manual page and docs/exit-codes.md (a test holds the three together).
+/// How a process ends, for `--help`, the manual page and docs/exit-codes.md (a test holds the three
+/// together).
 pub(crate) const EXIT_CODES: &[(u8, &str)] = &[
     (0, "success: every byte is at the receiver, verified and synced"),
     (1, "reproduce: some figures differ from the paper's; doctor: something holds a path back"),
-    (2, "usage: the command line, configuration or token makes no sense, or no file is left to send"),
+    (
+        2,
+        "usage: the command line, configuration or token makes no sense, or no file is left to \
+         send",
+    ),
     (3, "a source is missing or not readable, here or at the server"),
     (4, "authentication: the other host has another key than the token says, or refused this one"),
     (5, "no usable path to the other host; trying again later may help"),
@@ -37,7 +44,8 @@ pub(crate) struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Copy files to or from another host that ssh reaches; the data goes over every path, not through ssh
+    /// Copy files to or from another host that ssh reaches; the data goes over every path, not
+    /// through ssh
     Cp(cp::Args),
     /// What cp starts on the other host
     #[command(hide = true)]
@@ -76,8 +84,8 @@ fn after_long_help() -> String {
         text.push_str(&format!("  {code:>3}  {meaning}\n"));
     }
     text.push_str(
-        "\nA token never travels in arguments, where other users of the machine could read it: paste it at the prompt, \
-         pipe it in, or set ANABRANCH_TOKEN.",
+        "\nA token never travels in arguments, where other users of the machine could read it: \
+         paste it at the prompt, pipe it in, or set ANABRANCH_TOKEN.",
     );
     text
 }

@@ -53,7 +53,9 @@ const KEYS: &[(&str, &str, Setter)] = &[
     ("send", "paths", |c, v| list(v).map(|paths| c.send.paths = paths)),
     ("send", "no-paths", |c, v| list(v).map(|paths| c.send.no_paths = paths)),
     ("send", "scheduler", |c, v| set(&mut c.send.scheduler, choice(v))),
-    ("send", "congestion-control", |c, v| set(&mut c.send.congestion_control, text(v).and_then(congestion_control))),
+    ("send", "congestion-control", |c, v| {
+        set(&mut c.send.congestion_control, text(v).and_then(congestion_control))
+    }),
     ("send", "max-rate", |c, v| set(&mut c.send.max_rate, parsed(v))),
     ("send", "patience", |c, v| set(&mut c.send.patience, parsed(v))),
     ("send", "verify", |c, v| flag(v).map(|on| c.send.verify = on)),
@@ -67,22 +69,30 @@ impl Config {
     /// Reads `named`, or the default file if none is named; that one need not exist.
     ///
     /// # Errors
-    /// [`Error::Usage`] with file, line and key if a line can't be understood, [`Error::System`] if the file can't be read.
+    /// [`Error::Usage`] with file, line and key if a line can't be understood, [`Error::System`] if
+    /// the file can't be read.
     pub(crate) fn load(named: Option<&Path>, dirs: &Dirs) -> Result<Config, Error> {
         let default = dirs.config_file();
         let path = named.unwrap_or(&default);
         match fs::read_to_string(path) {
-            Ok(text) => Config::parse(&text).map_err(|why| Error::Usage(format!("{}, {why}", path.display()))),
-            Err(error) if named.is_none() && error.kind() == io::ErrorKind::NotFound => Ok(Config::default()),
-            Err(source) => Err(Error::System { action: format!("read {}", path.display()), source }),
+            Ok(text) => Config::parse(&text)
+                .map_err(|why| Error::Usage(format!("{}, {why}", path.display()))),
+            Err(error) if named.is_none() && error.kind() == io::ErrorKind::NotFound => {
+                Ok(Config::default())
+            }
+            Err(source) => {
+                Err(Error::System { action: format!("read {}", path.display()), source })
+            }
         }
     }
 
     /// The error is "line N: …".
     fn parse(source: &str) -> Result<Config, String> {
-        let line = |offset: usize| source.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1;
-        let document = DeTable::parse(source)
-            .map_err(|e| format!("line {}: {}", line(e.span().map_or(0, |span| span.start)), e.message()))?;
+        let line =
+            |offset: usize| source.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1;
+        let document = DeTable::parse(source).map_err(|e| {
+            format!("line {}: {}", line(e.span().map_or(0, |span| span.start)), e.message())
+        })?;
         let mut config = Config::default();
         let mut pending = vec![(String::new(), document.get_ref())];
         while let Some((table, entries)) = pending.pop() {
@@ -91,11 +101,14 @@ impl Config {
                 let name: &str = key.get_ref();
                 let setter = KEYS.iter().find(|(of, known, _)| *of == table && *known == name);
                 if let Some((_, _, setter)) = setter {
-                    setter(&mut config, value.get_ref()).map_err(|why| at(format!("{name}: {why}")))?;
+                    setter(&mut config, value.get_ref())
+                        .map_err(|why| at(format!("{name}: {why}")))?;
                     continue;
                 }
                 match value.get_ref() {
-                    DeValue::Table(inner) if table.is_empty() && KEYS.iter().any(|(of, ..)| *of == name) => {
+                    DeValue::Table(inner)
+                        if table.is_empty() && KEYS.iter().any(|(of, ..)| *of == name) =>
+                    {
                         pending.push((name.to_string(), inner));
                     }
                     _ => return Err(at(unknown(&table, name))),
@@ -110,10 +123,13 @@ impl Config {
 fn unknown(table: &str, name: &str) -> String {
     let place = if table.is_empty() { String::new() } else { format!(" in [{table}]") };
     let tables = KEYS.iter().map(|(of, ..)| *of).filter(|of| table.is_empty() && !of.is_empty());
-    let here = KEYS.iter().filter(|(of, ..)| *of == table).map(|(_, known, _)| *known).chain(tables);
+    let here =
+        KEYS.iter().filter(|(of, ..)| *of == table).map(|(_, known, _)| *known).chain(tables);
     let nearest = here.map(|known| (strsim::damerau_levenshtein(known, name), known)).min();
     let hint = match nearest {
-        Some((distance, known)) if distance <= known.len() / 2 => format!("; did you mean '{known}'?"),
+        Some((distance, known)) if distance <= known.len() / 2 => {
+            format!("; did you mean '{known}'?")
+        }
         _ => match KEYS.iter().find(|(of, known, _)| *known == name && !of.is_empty()) {
             Some((of, ..)) => format!("; it belongs into [{of}]"),
             None => String::new(),
@@ -137,8 +153,11 @@ fn parsed<T: FromStr<Err: ToString>>(value: &DeValue<'_>) -> Result<T, String> {
 fn choice<T: ValueEnum>(value: &DeValue<'_>) -> Result<T, String> {
     let given = text(value)?;
     T::from_str(given, false).map_err(|_| {
-        let known: Vec<String> =
-            T::value_variants().iter().filter_map(T::to_possible_value).map(|v| v.get_name().to_string()).collect();
+        let known: Vec<String> = T::value_variants()
+            .iter()
+            .filter_map(T::to_possible_value)
+            .map(|v| v.get_name().to_string())
+            .collect();
         format!("'{given}' is none of {}", known.join(", "))
     })
 }
@@ -153,13 +172,18 @@ fn flag(value: &DeValue<'_>) -> Result<bool, String> {
 }
 
 fn port(value: &DeValue<'_>) -> Result<u16, String> {
-    let number = value.as_integer().and_then(|number| u16::from_str_radix(number.as_str(), number.radix()).ok());
+    let number = value
+        .as_integer()
+        .and_then(|number| u16::from_str_radix(number.as_str(), number.radix()).ok());
     number.ok_or_else(|| "a port from 0 to 65535 is needed".to_string())
 }
 
 /// Addresses to listen on, with `port` where they name none.
 pub(crate) fn listen_on(addresses: &[Listen], port: u16) -> Vec<SocketAddr> {
-    addresses.iter().map(|listen| SocketAddr::new(listen.address, listen.port.unwrap_or(port))).collect()
+    addresses
+        .iter()
+        .map(|listen| SocketAddr::new(listen.address, listen.port.unwrap_or(port)))
+        .collect()
 }
 
 #[cfg(test)]
@@ -197,15 +221,20 @@ mod tests {
         assert_eq!(config.send.congestion_control, Some(CongestionControl::Named("bbr".into())));
         assert_eq!(config.send.patience, Some(Span::from_secs(600)));
         let listen = listen_on(&config.receive.listen, config.receive.port.unwrap());
-        assert_eq!(listen, ["192.0.2.1:7000".parse().unwrap(), "[2001:db8::1]:9000".parse().unwrap()]);
+        assert_eq!(
+            listen,
+            ["192.0.2.1:7000".parse().unwrap(), "[2001:db8::1]:9000".parse().unwrap()]
+        );
         assert_eq!(Config::parse(""), Ok(Config::default()));
     }
 
     /// Every text that is one edit away is a configuration, or a message with a line of it.
     #[test]
     fn any_edit_is_read_or_named() {
-        let source = "progress = \"plain\"\n[send]\npaths = [\"wlan0\", \"wwan0,backup,max=5 Mbit/s,cap=10GB/month\"]\n\
-                      max-rate = \"08:00,10mbit Mon-18:00,off\"\npatience = \"10 min\"\nverify = true\n[receive]\n\
+        let source = "progress = \"plain\"\n[send]\npaths = [\"wlan0\", \"wwan0,backup,max=5 \
+                      Mbit/s,cap=10GB/month\"]\n\
+                      max-rate = \"08:00,10mbit Mon-18:00,off\"\npatience = \"10 min\"\nverify = \
+                      true\n[receive]\n\
                       listen = [\"192.0.2.1\", \"[2001:db8::1]:9000\"]\nport = 7000\n";
         assert!(Config::parse(source).is_ok());
         let lines = source.lines().count() + 1;
@@ -214,9 +243,15 @@ mod tests {
                 for kept in [at, at + 1] {
                     let text = [&source[..at], with, &source[kept..]].concat();
                     if let Err(why) = Config::parse(&text) {
-                        let line = why.strip_prefix("line ").and_then(|rest| rest.split_once(": ")).expect("a line");
+                        let line = why
+                            .strip_prefix("line ")
+                            .and_then(|rest| rest.split_once(": "))
+                            .expect("a line");
                         let number: usize = line.0.parse().expect("its number");
-                        assert!((1..=lines + 1).contains(&number) && !line.1.is_empty(), "{text}: {why}");
+                        assert!(
+                            (1..=lines + 1).contains(&number) && !line.1.is_empty(),
+                            "{text}: {why}"
+                        );
                     }
                 }
             }
@@ -226,7 +261,10 @@ mod tests {
     #[test]
     fn every_mistake_names_its_line() {
         for (source, expected) in [
-            ("[send]\n\nschedular = 'static'", "line 3: unknown key 'schedular' in [send]; did you mean 'scheduler'?"),
+            (
+                "[send]\n\nschedular = 'static'",
+                "line 3: unknown key 'schedular' in [send]; did you mean 'scheduler'?",
+            ),
             ("[sned]\nverify = true", "line 1: unknown key 'sned'; did you mean 'send'?"),
             ("scheduler = 'static'", "line 1: unknown key 'scheduler'; it belongs into [send]"),
             ("[send]\nquality = 1", "line 2: unknown key 'quality' in [send]"),
@@ -236,14 +274,15 @@ mod tests {
             ("[send]\nmax-rate = 5", "line 2: max-rate: a text in quotes is needed"),
             (
                 "[send]\npaths = ['wlan0,class=spare']",
-                "line 2: paths: 'wlan0,class=spare', character 13: 'spare' is not primary, overflow or backup; \
-                 write for example wlan0,backup or usb0,max=5mbit,cap=10GB/month",
+                "line 2: paths: 'wlan0,class=spare', character 13: 'spare' is not primary, \
+                 overflow or backup; write for example wlan0,backup or \
+                 usb0,max=5mbit,cap=10GB/month",
             ),
             (
                 "[send]\nmax-rate = '08:00,10'",
-                "line 2: max-rate: '08:00,10', character 7: '10' is not a rate: write a number and a unit, for example \
-                 50 Mbit/s, 500 kbit, 2.5 MB/s, or off for no bound; write for example 80mbit, or 08:00,10mbit 18:00,off, \
-                 or Mon-08:00,10mbit Fri-18:30,off",
+                "line 2: max-rate: '08:00,10', character 7: '10' is not a rate: write a number and \
+                 a unit, for example 50 Mbit/s, 500 kbit, 2.5 MB/s, or off for no bound; write for \
+                 example 80mbit, or 08:00,10mbit 18:00,off, or Mon-08:00,10mbit Fri-18:30,off",
             ),
         ] {
             assert_eq!(Config::parse(source), Err(expected.to_string()), "{source}");

@@ -1,4 +1,5 @@
-//! Where the key, the configuration, the known peers and the counts of what interfaces carried live.
+//! Where the key, the configuration, the known peers and the counts of what interfaces carried
+//! live.
 
 use std::env;
 use std::path::PathBuf;
@@ -22,9 +23,15 @@ impl Dirs {
         let absolute = |name| set(name).filter(|path| path.is_absolute());
         let home = set("HOME").unwrap_or_else(|| PathBuf::from("/"));
         Dirs {
-            config: absolute("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config")).join("anabranch"),
-            data: absolute("XDG_DATA_HOME").unwrap_or_else(|| home.join(".local/share")).join("anabranch"),
-            state: absolute("XDG_STATE_HOME").unwrap_or_else(|| home.join(".local/state")).join("anabranch"),
+            config: absolute("XDG_CONFIG_HOME")
+                .unwrap_or_else(|| home.join(".config"))
+                .join("anabranch"),
+            data: absolute("XDG_DATA_HOME")
+                .unwrap_or_else(|| home.join(".local/share"))
+                .join("anabranch"),
+            state: absolute("XDG_STATE_HOME")
+                .unwrap_or_else(|| home.join(".local/state"))
+                .join("anabranch"),
         }
     }
 

@@ -16,10 +16,12 @@ use crate::watch;
 pub(crate) struct TransferFlags {
     #[command(flatten)]
     routes: RouteArgs,
-    /// Only files that match GLOB, written as in .gitignore, or are in a folder that does; may be repeated
+    /// Only files that match GLOB, written as in .gitignore, or are in a folder that does; may be
+    /// repeated
     #[arg(long, value_name = "GLOB", help_heading = "Selection")]
     include: Vec<String>,
-    /// No files that match GLOB, written as in .gitignore, and nothing in a folder that does; may be repeated
+    /// No files that match GLOB, written as in .gitignore, and nothing in a folder that does; may
+    /// be repeated
     #[arg(long, value_name = "GLOB", help_heading = "Selection")]
     exclude: Vec<String>,
     /// What has not changed is told by contents, not by size and time
@@ -58,7 +60,8 @@ impl TransferFlags {
         std::mem::take(&mut self.watch).watcher(config.progress)
     }
 
-    /// What of the files is meant, of those in `files_from` if that is given, and the transfer by the holder of this key.
+    /// What of the files is meant, of those in `files_from` if that is given, and the transfer by
+    /// the holder of this key.
     pub(crate) fn options(
         self,
         files_from: Option<Vec<PathBuf>>,
@@ -66,7 +69,17 @@ impl TransferFlags {
         config: &Config,
         dirs: &Dirs,
     ) -> (Selection, TransferOptions) {
-        let TransferFlags { routes, include, exclude, checksum, verify, restart, overwrite, dry_run, .. } = self;
+        let TransferFlags {
+            routes,
+            include,
+            exclude,
+            checksum,
+            verify,
+            restart,
+            overwrite,
+            dry_run,
+            ..
+        } = self;
         let routes = routes.or(config);
         let options = TransferOptions {
             identity,

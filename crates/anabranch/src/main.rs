@@ -1,5 +1,8 @@
 //! The command line.
-#![allow(rustdoc::broken_intra_doc_links, reason = "the arguments' descriptions are help texts, not Markdown")]
+#![allow(
+    rustdoc::broken_intra_doc_links,
+    reason = "the arguments' descriptions are help texts, not Markdown"
+)]
 
 mod cli;
 mod commands;

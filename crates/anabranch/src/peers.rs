@@ -1,8 +1,9 @@
-//! The two lists of trust: hosts that this one knows by name, to send to or get from, and peers that may send here, or get from here, without a
-//! token.
+//! The two lists of trust: hosts that this one knows by name, to send to or get from, and peers
+//! that may send here, or get from here, without a token.
 //!
-//! Both are text files of a line a peer, `NAME FINGERPRINT` and `FINGERPRINT [NAME] [dir=PATH] [may=get|send|both] [max=RATE]`, with `#` for
-//! comments, so that they can be written by hand as well.
+//! Both are text files of a line a peer, `NAME FINGERPRINT` and
+//! `FINGERPRINT [NAME] [dir=PATH] [may=get|send|both] [max=RATE]`, with `#` for comments, so that
+//! they can be written by hand as well.
 
 use std::fs;
 use std::io::{self, Write};
@@ -56,9 +57,10 @@ impl Rights {
                 Ok(())
             }
             "may" => value.parse().map(|may| self.may = may),
-            "max" => {
-                value.parse().map(|max| self.max = Some(max)).map_err(|error: units::ParseError| error.to_string())
-            }
+            "max" => value
+                .parse()
+                .map(|max| self.max = Some(max))
+                .map_err(|error: units::ParseError| error.to_string()),
             _ => return None,
         };
         Some(read.map_err(|why| format!("{key}=: {why}")))
@@ -75,7 +77,9 @@ impl std::fmt::Display for Rights {
             write!(f, " dir={}", directory.display())?;
         }
         match self.max {
-            Some(max) if max.as_bits().is_multiple_of(1_000_000) => write!(f, " max={}mbit", max.as_bits() / 1_000_000),
+            Some(max) if max.as_bits().is_multiple_of(1_000_000) => {
+                write!(f, " max={}mbit", max.as_bits() / 1_000_000)
+            }
             Some(max) => write!(f, " max={}bit/s", max.as_bits()),
             None => Ok(()),
         }
@@ -111,7 +115,9 @@ impl List {
         let mut peers = Vec::new();
         for (number, line) in text.lines().enumerate() {
             if let Some(peer) = self.parse(line) {
-                let at = |reason| Error::Usage(format!("{}, line {}: {reason}", path.display(), number + 1));
+                let at = |reason| {
+                    Error::Usage(format!("{}, line {}: {reason}", path.display(), number + 1))
+                };
                 peers.push(peer.map_err(at)?);
             }
         }
@@ -138,8 +144,9 @@ impl List {
     /// Those of reading and writing the file.
     pub(crate) fn remove(self, dirs: &Dirs, which: &str) -> Result<usize, Error> {
         let peers = self.load(dirs)?;
-        let (gone, stay): (Vec<Peer>, Vec<Peer>) =
-            peers.into_iter().partition(|peer| peer.name == which || peer.fingerprint.to_string() == which);
+        let (gone, stay): (Vec<Peer>, Vec<Peer>) = peers
+            .into_iter()
+            .partition(|peer| peer.name == which || peer.fingerprint.to_string() == which);
         if !gone.is_empty() {
             self.store(dirs, &stay)?;
         }
@@ -172,8 +179,10 @@ impl List {
                         Some(Err(why)) => return Some(Err(why)),
                         None if position == 0 => name = word,
                         None => {
-                            let why =
-                                format!("'{word}' is no option: there are dir=PATH, may=get|send|both and max=RATE");
+                            let why = format!(
+                                "'{word}' is no option: there are dir=PATH, may=get|send|both and \
+                                 max=RATE"
+                            );
                             return Some(Err(why));
                         }
                     }
@@ -182,16 +191,23 @@ impl List {
                 (name, first)
             }
         };
-        Some(fingerprint.parse().map(|fingerprint| Peer { name: name.to_string(), fingerprint, rights }))
+        Some(fingerprint.parse().map(|fingerprint| Peer {
+            name: name.to_string(),
+            fingerprint,
+            rights,
+        }))
     }
 
     /// Writes the whole list aside and renames, so that a reader never sees half of it.
     fn store(self, dirs: &Dirs, peers: &[Peer]) -> Result<(), Error> {
         let path = self.path(dirs);
         let mut text = match self {
-            List::Receivers => String::from("# HOST FINGERPRINT, written by 'anabranch keys trust receiver'\n"),
+            List::Receivers => {
+                String::from("# HOST FINGERPRINT, written by 'anabranch keys trust receiver'\n")
+            }
             List::Senders => String::from(
-                "# FINGERPRINT [NAME] [dir=PATH] [may=get|send|both] [max=RATE], written by 'anabranch keys trust sender'\n",
+                "# FINGERPRINT [NAME] [dir=PATH] [may=get|send|both] [max=RATE], written by \
+                 'anabranch keys trust sender'\n",
             ),
         };
         for Peer { name, fingerprint, rights } in peers {
@@ -207,8 +223,10 @@ impl List {
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
         made.map_err(|e| system("make the folder of", &path, e))?;
         let aside = path.with_extension(format!("new-{}", std::process::id()));
-        let file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&aside);
-        let written = file.and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()));
+        let file =
+            fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&aside);
+        let written = file
+            .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()));
         written.and_then(|()| fs::rename(&aside, &path)).map_err(|e| system("write", &path, e))
     }
 }
@@ -230,7 +248,10 @@ mod tests {
             Some(Ok(Peer { name: "nas.example".into(), fingerprint, rights: Rights::default() }))
         );
         let sender = List::Senders.parse(&fingerprint.to_string());
-        assert_eq!(sender, Some(Ok(Peer { name: String::new(), fingerprint, rights: Rights::default() })));
+        assert_eq!(
+            sender,
+            Some(Ok(Peer { name: String::new(), fingerprint, rights: Rights::default() }))
+        );
         assert_eq!(List::Senders.parse("# nobody"), None);
         assert!(List::Receivers.parse("nas.example").unwrap().is_err());
         assert!(List::Receivers.parse(&format!("a b {fingerprint}")).unwrap().is_err());
@@ -241,7 +262,11 @@ mod tests {
         let fingerprint = net::Identity::generate().unwrap().fingerprint();
         let parse = |rest: &str| List::Senders.parse(&format!("{fingerprint} {rest}")).unwrap();
         let anna = parse("anna dir=/srv/photos may=both max=20mbit # she").unwrap();
-        let rights = Rights { may: May::Both, directory: Some("/srv/photos".into()), max: Some(Rate::mbit(20)) };
+        let rights = Rights {
+            may: May::Both,
+            directory: Some("/srv/photos".into()),
+            max: Some(Rate::mbit(20)),
+        };
         assert_eq!(anna, Peer { name: "anna".into(), fingerprint, rights: rights.clone() });
         assert_eq!(parse(&format!("anna{rights}")).unwrap(), anna);
         assert_eq!(parse("may=get").unwrap().name, "");

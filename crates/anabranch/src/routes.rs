@@ -13,12 +13,15 @@ const PATIENCE: Span = Span::from_secs(120);
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 pub(crate) struct RouteArgs {
-    /// A path to use: interface or local address; may be repeated [default: every interface with a route, metered ones as backups]
+    /// A path to use: interface or local address; may be repeated [default: every interface with a
+    /// route, metered ones as backups]
     ///
-    /// An overflow path carries data only while the primaries are full, a backup only while they are dead. `max=RATE` bounds its rate,
-    /// `cap=SIZE/month` what its interface carries in a calendar month over all transfers, `to=ADDR` names another address of the
-    /// other host. `rate=RATE` says what it carries: if every path has one, the division begins with these instead of measuring them.
-    /// For example: --path eth0 --path wlan0,overflow --path usb0,backup,max=5mbit,cap=10GB/month
+    /// An overflow path carries data only while the primaries are full, a backup only while they
+    /// are dead. `max=RATE` bounds its rate, `cap=SIZE/month` what its interface carries in a
+    /// calendar month over all transfers, `to=ADDR` names another address of the other host.
+    /// `rate=RATE` says what it carries: if every path has one, the division begins with these
+    /// instead of measuring them. For example: --path eth0 --path wlan0,overflow --path
+    /// usb0,backup,max=5mbit,cap=10GB/month
     #[arg(
         long = "path",
         value_name = "IF[,primary|overflow|backup][,max=RATE][,rate=RATE][,cap=SIZE/month][,to=ADDR]"
@@ -35,8 +38,9 @@ pub(crate) struct RouteArgs {
     congestion_control: Option<CongestionControl>,
     /// Never faster than this, all paths together: a rate, or a timetable
     ///
-    /// A timetable is a list of [DAY-]HH:MM,RATE, in local time, each from then until the next one; off is no limit. For example:
-    /// --max-rate 80mbit, --max-rate '08:00,10mbit 18:00,off', --max-rate 'Mon-08:00,10mbit Fri-18:30,off'
+    /// A timetable is a list of [DAY-]HH:MM,RATE, in local time, each from then until the next one;
+    /// off is no limit. For example: --max-rate 80mbit, --max-rate '08:00,10mbit 18:00,off',
+    /// --max-rate 'Mon-08:00,10mbit Fri-18:30,off'
     #[arg(long, value_name = "RATE|TIMETABLE")]
     max_rate: Option<Timetable>,
     /// How long to keep trying when every path is gone [default: 2 min]

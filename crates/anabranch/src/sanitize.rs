@@ -5,8 +5,8 @@ use std::borrow::Cow;
 /// Longest piece of foreign text that is shown.
 const LIMIT: usize = 240;
 
-/// `text` without anything that moves the cursor, changes colours, reverses the writing direction or hides: such characters
-/// appear as `\u{…}`. What is too long is cut.
+/// `text` without anything that moves the cursor, changes colours, reverses the writing direction
+/// or hides: such characters appear as `\u{…}`. What is too long is cut.
 pub(crate) fn clean(text: &str) -> Cow<'_, str> {
     if text.chars().all(harmless) && text.chars().nth(LIMIT).is_none() {
         return Cow::Borrowed(text);
@@ -22,7 +22,8 @@ pub(crate) fn clean(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// A sentence without the numbers that the standard library adds to the kernel's words: " (os error 111)".
+/// A sentence without the numbers that the standard library adds to the kernel's words: " (os error
+/// 111)".
 pub(crate) fn plainly(text: &str) -> String {
     let mut parts = text.split(" (os error ");
     let mut out = parts.next().unwrap_or_default().to_string();
@@ -56,7 +57,10 @@ mod tests {
 
     #[test]
     fn error_numbers_go() {
-        assert_eq!(plainly("lo: refused (os error 111); wlan0: down (os error 100)"), "lo: refused; wlan0: down");
+        assert_eq!(
+            plainly("lo: refused (os error 111); wlan0: down (os error 100)"),
+            "lo: refused; wlan0: down"
+        );
         assert_eq!(plainly("nothing (of note)"), "nothing (of note)");
     }
 

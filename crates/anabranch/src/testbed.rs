@@ -1,4 +1,5 @@
-//! Transfers for studies: the program itself as sender and receiver, in two namespaces with emulated links between them.
+//! Transfers for studies: the program itself as sender and receiver, in two namespaces with
+//! emulated links between them.
 
 mod peers;
 
@@ -67,7 +68,14 @@ impl Namespaces {
         gain_privilege().map_err(|error| StudyError::Testbed(error.to_string()))?;
         let scratch = Scratch::new()?;
         let mptcp = Mptcp::find(&scratch.0)?;
-        Ok(Namespaces { scratch, sources: Mutex::default(), runs: AtomicU32::new(0), mptcp, counts_late, stop })
+        Ok(Namespaces {
+            scratch,
+            sources: Mutex::default(),
+            runs: AtomicU32::new(0),
+            mptcp,
+            counts_late,
+            stop,
+        })
     }
 
     /// A file of this size, made when it is first asked for.
@@ -85,7 +93,9 @@ impl Namespaces {
     /// One run, in a folder of its own; `None` if it does not count.
     fn attempt(&self, trial: &Trial, why: &mut String) -> Result<Option<Measured>, StudyError> {
         let source = self.source(trial.bytes)?;
-        let folder = Scratch(self.scratch.0.join(format!("run-{}", self.runs.fetch_add(1, Ordering::Relaxed))));
+        let folder = Scratch(
+            self.scratch.0.join(format!("run-{}", self.runs.fetch_add(1, Ordering::Relaxed))),
+        );
         fs::create_dir(&folder.0).map_err(doing("make", &folder.0))?;
         let emulation = Emulation::namespaces(&trial.network).map_err(failed)?;
         let limit = limit(trial);
@@ -117,19 +127,31 @@ impl Namespaces {
         Ok((report.valid || self.counts_late).then_some(measured))
     }
 
-    fn start(&self, emulation: &Emulation, is_far: bool, (mut command, log): Logged) -> Result<Running, StudyError> {
+    fn start(
+        &self,
+        emulation: &Emulation,
+        is_far: bool,
+        (mut command, log): Logged,
+    ) -> Result<Running, StudyError> {
         self.stop.check()?;
         let namespace = if is_far { emulation.far() } else { emulation.near() };
         let program = command.get_program().to_string_lossy().into_owned();
         let said = File::create(&log).map_err(doing("write", &log))?;
         let complained = said.try_clone().map_err(doing("write", &log))?;
         command.stdin(Stdio::null()).stdout(said).stderr(complained);
-        emulation.place(&mut command, namespace).map_err(doing("enter a namespace for", Path::new(&program)))?;
+        emulation
+            .place(&mut command, namespace)
+            .map_err(doing("enter a namespace for", Path::new(&program)))?;
         let child = command.spawn().map_err(doing("run", Path::new(&program)))?;
         Ok(Running { child, log })
     }
 
-    fn wait_for_listener(&self, emulation: &Emulation, receiver: &mut Running, port: u16) -> Result<(), StudyError> {
+    fn wait_for_listener(
+        &self,
+        emulation: &Emulation,
+        receiver: &mut Running,
+        port: u16,
+    ) -> Result<(), StudyError> {
         let limit = Instant::now() + PATIENCE;
         while !emulation.far_listens(port).map_err(failed)? {
             self.stop.check()?;
@@ -151,7 +173,8 @@ impl Namespaces {
             }
             thread::sleep(LOOK_EVERY);
         }
-        let status = running.child.wait().map_err(|error| StudyError::Testbed(error.to_string()))?;
+        let status =
+            running.child.wait().map_err(|error| StudyError::Testbed(error.to_string()))?;
         if status.success() { Ok(()) } else { Err(running.failure(&status.to_string())) }
     }
 }
@@ -186,7 +209,10 @@ struct Running {
 
 impl Running {
     fn has_ended(&mut self) -> Result<bool, StudyError> {
-        self.child.try_wait().map(|status| status.is_some()).map_err(|error| StudyError::Testbed(error.to_string()))
+        self.child
+            .try_wait()
+            .map(|status| status.is_some())
+            .map_err(|error| StudyError::Testbed(error.to_string()))
     }
 
     /// What happened, with the last of what it said.
@@ -194,7 +220,10 @@ impl Running {
         let said = fs::read_to_string(&self.log).unwrap_or_default();
         let last: Vec<&str> = said.lines().rev().take(3).collect();
         let last: Vec<&str> = last.into_iter().rev().collect();
-        StudyError::Testbed(format!("a transfer failed: {what}; the last that was said:\n{}", last.join("\n")))
+        StudyError::Testbed(format!(
+            "a transfer failed: {what}; the last that was said:\n{}",
+            last.join("\n")
+        ))
     }
 }
 
@@ -227,7 +256,8 @@ impl Drop for Scratch {
 
 /// Far more than a transfer should take.
 fn limit(trial: &Trial) -> Duration {
-    let ideal = trial.network.ideal(trial.bytes, TCP_PAYLOAD_SHARE).map_or(0.0, units::Span::as_secs_f64);
+    let ideal =
+        trial.network.ideal(trial.bytes, TCP_PAYLOAD_SHARE).map_or(0.0, units::Span::as_secs_f64);
     Duration::from_secs_f64(10.0 * ideal) + PATIENCE
 }
 
@@ -239,7 +269,9 @@ fn write_source(path: &Path, size: Bytes) -> io::Result<()> {
     let mut left = size.0;
     while left > 0 {
         for word in block.chunks_exact_mut(8) {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             word.copy_from_slice(&(state ^ (state >> 29)).to_le_bytes());
         }
         let part = usize::try_from(left).unwrap_or(usize::MAX).min(block.len());

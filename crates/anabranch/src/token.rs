@@ -31,7 +31,8 @@ impl TokenSource {
     pub(crate) fn given(&self) -> Result<Option<Token>, Error> {
         if let Some(path) = &self.token_file {
             let action = format!("read the token from {}", path.display());
-            let text = fs::read_to_string(path).map_err(|source| Error::System { action, source })?;
+            let text =
+                fs::read_to_string(path).map_err(|source| Error::System { action, source })?;
             return parse(&text).map(Some);
         }
         if self.token_stdin {
@@ -43,7 +44,8 @@ impl TokenSource {
         }
     }
 
-    /// The tokens that a flag or the environment gives, one a line, for several hosts; none if neither does.
+    /// The tokens that a flag or the environment gives, one a line, for several hosts; none if
+    /// neither does.
     ///
     /// # Errors
     /// As [`TokenSource::given`].
@@ -53,7 +55,8 @@ impl TokenSource {
             fs::read_to_string(path).map_err(|source| Error::System { action, source })?
         } else if self.token_stdin {
             let action = "read the tokens from standard input".to_string();
-            io::read_to_string(io::stdin().lock()).map_err(|source| Error::System { action, source })?
+            io::read_to_string(io::stdin().lock())
+                .map_err(|source| Error::System { action, source })?
         } else {
             env::var(VARIABLE).unwrap_or_default()
         };
@@ -68,7 +71,9 @@ impl TokenSource {
         if !io::stdin().is_terminal() {
             return from_stdin();
         }
-        let text = rpassword::prompt_password("Token (the line beginning with ab1- that the other host printed): ");
+        let text = rpassword::prompt_password(
+            "Token (the line beginning with ab1- that the other host printed): ",
+        );
         parse(&text.map_err(|source| Error::System { action: "read the token".into(), source })?)
     }
 }
@@ -76,7 +81,10 @@ impl TokenSource {
 fn from_stdin() -> Result<Token, Error> {
     let mut line = String::new();
     let read = io::stdin().lock().read_line(&mut line);
-    read.map_err(|source| Error::System { action: "read the token from standard input".into(), source })?;
+    read.map_err(|source| Error::System {
+        action: "read the token from standard input".into(),
+        source,
+    })?;
     if line.trim().is_empty() {
         return Err(Error::Usage(format!(
             "there is no token on standard input: pipe it in, set {VARIABLE}, or use --token-file"
@@ -89,13 +97,14 @@ fn parse(text: &str) -> Result<Token, Error> {
     text.parse().map_err(Error::Usage)
 }
 
-/// The sentence to refuse with if one of the arguments looks like a token. It does not repeat the argument.
+/// The sentence to refuse with if one of the arguments looks like a token. It does not repeat the
+/// argument.
 pub(crate) fn refuse_in_arguments(arguments: impl IntoIterator<Item = OsString>) -> Option<String> {
     arguments.into_iter().any(|argument| looks_like_token(&argument)).then(|| {
         format!(
-            "a token must not be an argument: every user of this machine can read it there. Paste it at the prompt, pipe \
-             it in, or set {VARIABLE}; and since it was seen, stop the receiver and start it again for a fresh one. (A \
-             file of such a name: write ./ab1-…)"
+            "a token must not be an argument: every user of this machine can read it there. Paste \
+             it at the prompt, pipe it in, or set {VARIABLE}; and since it was seen, stop the \
+             receiver and start it again for a fresh one. (A file of such a name: write ./ab1-…)"
         )
     })
 }
@@ -103,8 +112,9 @@ pub(crate) fn refuse_in_arguments(arguments: impl IntoIterator<Item = OsString>)
 fn looks_like_token(argument: &OsStr) -> bool {
     let text = argument.to_string_lossy().to_ascii_lowercase();
     text.split(['=', ',', ' ']).any(|part| {
-        part.strip_prefix("ab1-")
-            .is_some_and(|body| body.len() >= 8 && body.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit()))
+        part.strip_prefix("ab1-").is_some_and(|body| {
+            body.len() >= 8 && body.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
+        })
     })
 }
 
@@ -128,7 +138,9 @@ mod tests {
 
     #[test]
     fn other_arguments_pass() {
-        for argument in ["ab1-notes.txt", "./ab1-abcdefghijkl", "ab1-", "--to", "grab1-abcdefghijkl"] {
+        for argument in
+            ["ab1-notes.txt", "./ab1-abcdefghijkl", "ab1-", "--to", "grab1-abcdefghijkl"]
+        {
             assert!(!refused(argument), "{argument}");
         }
     }

@@ -16,7 +16,8 @@ pub(crate) enum Ended {
     Failed(Error),
     /// A signal asked for it; this is its number.
     Signal(u8),
-    /// Something failed that is told in these words, which are safe for a terminal, and ends with this code.
+    /// Something failed that is told in these words, which are safe for a terminal, and ends with
+    /// this code.
     Told {
         /// The exit code.
         code: u8,
@@ -42,8 +43,12 @@ impl Ended {
     /// What to tell the user; nothing where somebody else has.
     pub(crate) fn message(&self) -> Option<String> {
         match self {
-            Ended::Failed(error) => Some(sanitize::clean(&sanitize::plainly(&error.to_string())).into_owned()),
-            Ended::Signal(_) => Some("stopped; what arrived is kept, and the same command goes on from there".into()),
+            Ended::Failed(error) => {
+                Some(sanitize::clean(&sanitize::plainly(&error.to_string())).into_owned())
+            }
+            Ended::Signal(_) => Some(
+                "stopped; what arrived is kept, and the same command goes on from there".into(),
+            ),
             Ended::Told { text, .. } => Some(text.clone()),
             Ended::Code(_) => None,
         }
@@ -59,12 +64,15 @@ impl From<Error> for Ended {
 /// How long a transfer may still take to end when a signal comes.
 const AT_ITS_END: Duration = Duration::from_millis(100);
 
-/// Runs the transfer that `start` begins until it or a signal ends it. The display has a thread of its own: a terminal that
-/// blocks does not hold up the data.
+/// Runs the transfer that `start` begins until it or a signal ends it. The display has a thread of
+/// its own: a terminal that blocks does not hold up the data.
 ///
 /// # Errors
 /// The transfer's own, or the signal.
-pub(crate) fn run<F, E>(mut watcher: Box<dyn Watcher>, start: impl FnOnce(Events) -> F) -> Result<Summary, Ended>
+pub(crate) fn run<F, E>(
+    mut watcher: Box<dyn Watcher>,
+    start: impl FnOnce(Events) -> F,
+) -> Result<Summary, Ended>
 where
     F: Future<Output = Result<Summary, E>>,
     Ended: From<E>,
@@ -76,7 +84,8 @@ where
         }
         watcher
     });
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(system)?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(system)?;
     let result = runtime.block_on(async {
         let mut interrupt = signal(SignalKind::interrupt()).map_err(system)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(system)?;
@@ -90,7 +99,8 @@ where
         };
         tokio::select! {
             result = &mut transfer => result.map_err(Ended::from),
-            // A receiver that is told to stop by whoever saw the sender end may be about to end by itself, with all it was to get.
+            // A receiver that is told to stop by whoever saw the sender end may be about to end by
+            // itself, with all it was to get.
             number = signal => match tokio::time::timeout(AT_ITS_END, transfer).await {
                 Ok(result) => result.map_err(Ended::from),
                 Err(_) => Err(Ended::Signal(number)),

@@ -36,17 +36,27 @@ fn documented() -> BTreeMap<String, BTreeSet<String>> {
 fn actual() -> BTreeMap<String, BTreeSet<String>> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(["metadata", "--no-deps", "--format-version", "1", "--offline"]).current_dir(root());
+    command
+        .args(["metadata", "--no-deps", "--format-version", "1", "--offline"])
+        .current_dir(root());
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
     let packages = metadata["packages"].as_array().unwrap();
-    let ours: BTreeSet<&str> = packages.iter().filter_map(|package| package["name"].as_str()).collect();
+    let ours: BTreeSet<&str> =
+        packages.iter().filter_map(|package| package["name"].as_str()).collect();
     let used = |package: &Value| -> BTreeSet<String> {
         let dependencies = package["dependencies"].as_array().unwrap().iter();
-        dependencies.filter_map(|d| d["name"].as_str()).filter(|name| ours.contains(name)).map(short).collect()
+        dependencies
+            .filter_map(|d| d["name"].as_str())
+            .filter(|name| ours.contains(name))
+            .map(short)
+            .collect()
     };
-    packages.iter().map(|package| (short(package["name"].as_str().unwrap()), used(package))).collect()
+    packages
+        .iter()
+        .map(|package| (short(package["name"].as_str().unwrap()), used(package)))
+        .collect()
 }
 
 /// A crate's name as the table has it.
@@ -57,11 +67,15 @@ fn short(name: &str) -> String {
 #[test]
 fn every_dependency_is_documented() {
     let (documented, actual) = (documented(), actual());
-    let names = |parts: &BTreeMap<String, BTreeSet<String>>| parts.keys().cloned().collect::<Vec<_>>();
+    let names =
+        |parts: &BTreeMap<String, BTreeSet<String>>| parts.keys().cloned().collect::<Vec<_>>();
     assert_eq!(names(&documented), names(&actual), "the table's parts and the workspace's crates");
     for (part, uses) in &actual {
         let excess: Vec<_> = uses.difference(&documented[part]).collect();
-        assert!(excess.is_empty(), "{part} uses {excess:?}, which docs/architecture.md does not allow");
+        assert!(
+            excess.is_empty(),
+            "{part} uses {excess:?}, which docs/architecture.md does not allow"
+        );
     }
 }
 

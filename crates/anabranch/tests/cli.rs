@@ -27,7 +27,11 @@ impl Home {
 
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_anabranch"));
-        command.args(arguments).env("ANABRANCH_HOME", &self.0).env_remove("ANABRANCH_TOKEN").stdin(Stdio::null());
+        command
+            .args(arguments)
+            .env("ANABRANCH_HOME", &self.0)
+            .env_remove("ANABRANCH_TOKEN")
+            .stdin(Stdio::null());
         command.current_dir(&self.0);
         command
     }
@@ -61,8 +65,10 @@ fn text(output: &Output) -> (i32, String, String) {
 /// A receiver on a free port of 127.0.0.1, and what it printed before it waits: address and token.
 fn receiver(home: &Home, directory: &Path, more: &[&str]) -> (Running, String, String) {
     let directory = directory.to_str().unwrap();
-    let arguments = [&["receive", directory, "--listen", "127.0.0.1", "--port", "0"], more].concat();
-    let mut child = home.command(&arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let arguments =
+        [&["receive", directory, "--listen", "127.0.0.1", "--port", "0"], more].concat();
+    let mut child =
+        home.command(&arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let child = Running(child);
     let mut address = String::new();
@@ -123,7 +129,8 @@ fn a_token_in_arguments_is_refused_and_not_repeated() {
     let file = home.file("data", b"x");
     let token = format!("ab1-{}", "k".repeat(77));
     for argument in [token.clone(), format!("--token={token}"), format!("--token-file={token}")] {
-        let (code, stdout, stderr) = home.run(&["send", file.to_str().unwrap(), "--to", "127.0.0.1", &argument]);
+        let (code, stdout, stderr) =
+            home.run(&["send", file.to_str().unwrap(), "--to", "127.0.0.1", &argument]);
         assert_eq!(code, 2, "{stderr}");
         assert!(stderr.contains("must not be an argument"), "{stderr}");
         assert!(!stderr.contains("kkk") && !stdout.contains("kkk"), "{stderr}");
@@ -135,7 +142,8 @@ fn a_bad_token_is_not_repeated() {
     let home = Home::new();
     let file = home.file("data", b"x");
     let mut command = home.command(&["send", file.to_str().unwrap(), "--to", "127.0.0.1:1"]);
-    let (code, _, stderr) = text(&command.env("ANABRANCH_TOKEN", "ab1-secretsecret").output().unwrap());
+    let (code, _, stderr) =
+        text(&command.env("ANABRANCH_TOKEN", "ab1-secretsecret").output().unwrap());
     assert_eq!(code, 2, "{stderr}");
     assert!(!stderr.contains("secretsecret"), "{stderr}");
     let (code, _, stderr) = home.run(&["send", file.to_str().unwrap(), "--to", "127.0.0.1:1"]);
@@ -178,7 +186,9 @@ fn completions_and_manual_render() {
     }
     let pages = home.0.join("man");
     assert_eq!(home.run(&["man", pages.to_str().unwrap()]).0, 0);
-    for page in ["anabranch.1", "anabranch-send.1", "anabranch-receive.1", "anabranch-keys-trust-sender.1"] {
+    for page in
+        ["anabranch.1", "anabranch-send.1", "anabranch-receive.1", "anabranch-keys-trust-sender.1"]
+    {
         let text = fs::read_to_string(pages.join(page)).unwrap_or_else(|e| panic!("{page}: {e}"));
         assert!(text.contains("EXIT STATUS") && text.contains(".TH"), "{page}");
     }
@@ -196,7 +206,10 @@ fn the_exit_codes_are_documented_alike() {
     for row in page.lines().filter(|row| row.starts_with("| ") && !row.contains("meaning")) {
         let (code, meaning) = row.trim_matches(['|', ' ']).split_once(" | ").unwrap();
         let line = format!("{code:>5}  {meaning}");
-        assert!(help.lines().any(|printed| printed.trim_end() == line), "--help has no line '{line}'");
+        assert!(
+            help.lines().any(|printed| printed.trim_end() == line),
+            "--help has no line '{line}'"
+        );
         rows += 1;
     }
     assert_eq!(rows, 15);
@@ -210,8 +223,14 @@ fn a_file_arrives_and_the_summary_says_so() {
     let target = home.0.join("in");
     fs::create_dir(&target).unwrap();
     let (mut receiver, address, token) = receiver(&home, &target, &[]);
-    let mut command = home.command(&["send", source.to_str().unwrap(), "--to", &address, "--progress", "plain"]);
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut command =
+        home.command(&["send", source.to_str().unwrap(), "--to", &address, "--progress", "plain"]);
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     writeln!(child.stdin.take().unwrap(), "{token}").unwrap();
     let (code, stdout, stderr) = text(&child.wait_with_output().unwrap());
     assert_eq!(code, 0, "{stderr}");
@@ -231,9 +250,14 @@ fn a_folder_arrives_filtered_and_a_second_run_sends_nothing() {
     }
     let run = |more: &[&str], input: &str| {
         let (mut receiver, address, token) = receiver(&home, &target, &[]);
-        let arguments = [&["send", folder.to_str().unwrap(), "--to", &address, "--json"], more].concat();
+        let arguments =
+            [&["send", folder.to_str().unwrap(), "--to", &address, "--json"], more].concat();
         let mut command = home.command(&arguments);
-        command.env("ANABRANCH_TOKEN", token).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .env("ANABRANCH_TOKEN", token)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         write!(child.stdin.take().unwrap(), "{input}").unwrap();
         let (code, stdout, stderr) = text(&child.wait_with_output().unwrap());
@@ -262,9 +286,13 @@ fn json_is_json() {
     let mut command = home.command(&["send", source.to_str().unwrap(), "--to", &address, "--json"]);
     let (code, stdout, stderr) = text(&command.env("ANABRANCH_TOKEN", token).output().unwrap());
     assert_eq!(code, 0, "{stderr}");
-    let events: Vec<serde_json::Value> = stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let events: Vec<serde_json::Value> =
+        stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(events.iter().all(|event| event["v"] == 1));
-    assert!(events.iter().any(|event| event["event"] == "started" && event["total"] == 300_000), "{stdout}");
+    assert!(
+        events.iter().any(|event| event["event"] == "started" && event["total"] == 300_000),
+        "{stdout}"
+    );
     let last = events.last().unwrap();
     assert_eq!((&last["event"], &last["moved"]), (&"summary".into(), &300_000.into()), "{stdout}");
     assert_eq!(stderr, "", "progress is off");
@@ -309,7 +337,14 @@ fn nobody_there_ends_with_5() {
         let (_receiver, _, token) = receiver(&home, &home.0, &[]);
         token
     };
-    let mut command = home.command(&["send", source.to_str().unwrap(), "--to", "127.0.0.1:1", "--patience", "1 s"]);
+    let mut command = home.command(&[
+        "send",
+        source.to_str().unwrap(),
+        "--to",
+        "127.0.0.1:1",
+        "--patience",
+        "1 s",
+    ]);
     let (code, _, stderr) = text(&command.env("ANABRANCH_TOKEN", token).output().unwrap());
     assert_eq!(code, 5, "{stderr}");
     assert_eq!(home.run(&["paths", "--probe", "127.0.0.1:1"]).0, 5);
@@ -319,7 +354,8 @@ fn nobody_there_ends_with_5() {
 fn a_mistake_in_a_timetable_is_pointed_at() {
     let home = Home::new();
     let file = home.file("data", b"x");
-    let arguments = ["send", file.to_str().unwrap(), "--to", "host", "--max-rate", "08:00,10mbit 25:00,off"];
+    let arguments =
+        ["send", file.to_str().unwrap(), "--to", "host", "--max-rate", "08:00,10mbit 25:00,off"];
     let (_, _, stderr) = home.run(&arguments);
     assert!(stderr.contains("character 14: '25:00' is no time of the day"), "{stderr}");
     assert!(stderr.contains("for example 80mbit, or 08:00,10mbit 18:00,off"), "{stderr}");
@@ -331,17 +367,23 @@ fn a_doctor_says_what_a_closed_port_wants() {
     let (code, stdout, stderr) = home.run(&["doctor", "127.0.0.1:1"]);
     assert_eq!(code, 1, "{stderr}");
     assert!(stdout.contains("trouble (connect): lo: 127.0.0.1:1 refuses connections"), "{stdout}");
-    assert!(stdout.contains("on the receiving machine: anabranch receive --port 1 FOLDER"), "{stdout}");
+    assert!(
+        stdout.contains("on the receiving machine: anabranch receive --port 1 FOLDER"),
+        "{stdout}"
+    );
 }
 
 /// A server of `directory` on a free port of 127.0.0.1, and its address.
 fn server(home: &Home, directory: &Path, more: &[&str]) -> (Running, String) {
     let directory = directory.to_str().unwrap();
     let arguments = [&["serve", directory, "--listen", "127.0.0.1", "--port", "0"], more].concat();
-    let mut child = home.command(&arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut child =
+        home.command(&arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let child = Running(child);
-    let address = lines.find_map(|line| line.unwrap().strip_prefix("listening ").map(ToString::to_string)).unwrap();
+    let address = lines
+        .find_map(|line| line.unwrap().strip_prefix("listening ").map(ToString::to_string))
+        .unwrap();
     std::thread::spawn(move || lines.for_each(drop));
     (child, address)
 }
@@ -360,8 +402,19 @@ fn a_host_that_is_known_gets_what_is_its() {
     let (code, _, stderr) = far.run(&["serve", folder.to_str().unwrap(), "--port", "0"]);
     assert_eq!(code, 2, "{stderr}");
     assert!(stderr.contains("keys trust sender"), "{stderr}");
-    let trust =
-        ["keys", "trust", "sender", &fingerprint(&near), "near", "--may", "get", "--dir", "ours", "--max", "80mbit"];
+    let trust = [
+        "keys",
+        "trust",
+        "sender",
+        &fingerprint(&near),
+        "near",
+        "--may",
+        "get",
+        "--dir",
+        "ours",
+        "--max",
+        "80mbit",
+    ];
     assert_eq!(far.run(&trust).0, 0);
     let listed = far.run(&["keys", "list"]).1;
     assert!(listed.contains("near may=get dir=ours max="), "{listed}");
@@ -369,7 +422,8 @@ fn a_host_that_is_known_gets_what_is_its() {
     let port = address.rsplit_once(':').unwrap().1;
     let other = format!("localhost:{port}");
     assert_eq!(near.run(&["keys", "trust", "receiver", "127.0.0.1", &fingerprint(&far)]).0, 0);
-    let (code, stdout, stderr) = near.run(&["get", "album", "--from", &address, "--into", "in", "--as", "pictures"]);
+    let (code, stdout, stderr) =
+        near.run(&["get", "album", "--from", &address, "--into", "in", "--as", "pictures"]);
     assert_eq!(code, 0, "{stderr}");
     assert!(stdout.contains("pictures/one.jpg"), "{stdout}");
     assert_eq!(fs::read(near.0.join("in/pictures/one.jpg")).unwrap(), vec![1; 400_000]);
@@ -377,7 +431,11 @@ fn a_host_that_is_known_gets_what_is_its() {
         (&["get", "../theirs", "--from", &address][..], 2, "no plain name"),
         (&["get", "theirs", "--from", &address], 3, "theirs"),
         (&["get", "album", "--from", &address, "--into", "in", "--as", "pictures"], 0, ""),
-        (&["get", "album/one.jpg", "--from", &address, "--into", "in/pictures", "--restart"], 8, "--overwrite"),
+        (
+            &["get", "album/one.jpg", "--from", &address, "--into", "in/pictures", "--restart"],
+            8,
+            "--overwrite",
+        ),
         (&["get", "album/one.jpg", "--from", &address, "--blake3", "77"], 2, "hexadecimal"),
         (&["get", "album", "--from", &address, "--from", &other], 2, "is not known"),
         (&["send", "in", "--to", &address], 4, "takes none"),
@@ -400,8 +458,10 @@ fn a_token_lets_one_host_get_something_once() {
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join("data"), vec![5; 300_000]).unwrap();
     let token = far.0.join("token");
-    let (mut serving, address) = server(&far, &folder, &["--once", "--token-out", token.to_str().unwrap()]);
-    let get = ["get", "data", "--from", &address, "--json", "--token-file", token.to_str().unwrap()];
+    let (mut serving, address) =
+        server(&far, &folder, &["--once", "--token-out", token.to_str().unwrap()]);
+    let get =
+        ["get", "data", "--from", &address, "--json", "--token-file", token.to_str().unwrap()];
     let (code, stdout, stderr) = near.run(&get);
     assert_eq!(code, 0, "{stderr}");
     assert!(stdout.lines().last().unwrap().contains("\"summary\""), "{stdout}");
@@ -422,13 +482,16 @@ fn a_get_that_is_killed_goes_on_where_it_was() {
     let (near, far) = (Home::new(), Home::new());
     let folder = far.0.join("offered");
     fs::create_dir_all(&folder).unwrap();
-    let bytes: Vec<u8> = (0..12_000_000u32).map(|i| i.wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect();
+    let bytes: Vec<u8> =
+        (0..12_000_000u32).map(|i| i.wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect();
     fs::write(folder.join("data"), &bytes).unwrap();
     let token = far.0.join("token");
     let (_serving, address) = server(&far, &folder, &["--token-out", token.to_str().unwrap()]);
-    let get = ["get", "data", "--from", &address, "--json", "--token-file", token.to_str().unwrap()];
+    let get =
+        ["get", "data", "--from", &address, "--json", "--token-file", token.to_str().unwrap()];
     let slow = [&get[..], &["--max-rate", "30mbit"]].concat();
-    let mut killed = Running(near.command(&slow).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    let mut killed =
+        Running(near.command(&slow).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
     std::thread::sleep(std::time::Duration::from_millis(1_500));
     killed.0.kill().unwrap();
     killed.0.wait().unwrap();

@@ -1,7 +1,10 @@
-//! The guide (`docs/guide/`) is true: its files are run by its commands, its program is the example, its links lead somewhere.
+//! The guide (`docs/guide/`) is true: its files are run by its commands, its program is the
+//! example, its links lead somewhere.
 //!
-//! In a page, a block of TOML begins with `# NAME.toml`, or with `# added to NAME.toml` if it goes behind what that file has already. A block of `sh` is
-//! commands, one a line, run in the page's order in a folder of the page's own; a block of `text` right behind it shows what the last one prints.
+//! In a page, a block of TOML begins with `# NAME.toml`, or with `# added to NAME.toml` if it goes
+//! behind what that file has already. A block of `sh` is commands, one a line, run in the page's
+//! order in a folder of the page's own; a block of `text` right behind it shows what the last one
+//! prints.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeSet;
@@ -79,7 +82,8 @@ impl Shell {
 
     fn write(&mut self, block: &Block) {
         let place = format!("{}:{}", self.page, block.line);
-        let title = block.text.lines().next().and_then(|line| line.strip_prefix("# ")).unwrap_or_default();
+        let title =
+            block.text.lines().next().and_then(|line| line.strip_prefix("# ")).unwrap_or_default();
         let (name, before) = match title.strip_prefix("added to ") {
             Some(name) => (name, read(&self.folder.join(name)) + "\n"),
             None => (title, String::new()),
@@ -88,12 +92,19 @@ impl Shell {
             Path::new(name).extension().is_some_and(|it| it == "toml"),
             "{place}: a file's first line says its name, not {title:?}"
         );
-        assert!(self.fresh.insert(name.into()), "{place}: no command has run {name} as it was before");
+        assert!(
+            self.fresh.insert(name.into()),
+            "{place}: no command has run {name} as it was before"
+        );
         fs::write(self.folder.join(name), before + &block.text).unwrap();
     }
 
     fn anabranch(&self, words: &[String]) -> Output {
-        Command::new(env!("CARGO_BIN_EXE_anabranch")).current_dir(&self.folder).args(words).output().unwrap()
+        Command::new(env!("CARGO_BIN_EXE_anabranch"))
+            .current_dir(&self.folder)
+            .args(words)
+            .output()
+            .unwrap()
     }
 
     /// Runs a command and looks for what it should have written. Gives what it printed.
@@ -103,7 +114,10 @@ impl Shell {
         let output = self.anabranch(&words[1..]);
         let said = String::from_utf8(output.stderr).unwrap();
         if words.iter().any(|word| word == "parquet") && !cfg!(feature = "parquet") {
-            assert!(!output.status.success() && said.contains("--features parquet"), "{command}: {said}");
+            assert!(
+                !output.status.success() && said.contains("--features parquet"),
+                "{command}: {said}"
+            );
             return String::new();
         }
         assert!(output.status.success(), "{}: {command}: {said}", self.page);
@@ -114,7 +128,11 @@ impl Shell {
             let wanted = match pair[0].as_str() {
                 "--plot" | "--pcap" | "--trace" => vec![pair[1].clone()],
                 "--out" => {
-                    let table = if command.contains("parquet") { "measures.parquet" } else { "measures.csv" };
+                    let table = if command.contains("parquet") {
+                        "measures.parquet"
+                    } else {
+                        "measures.csv"
+                    };
                     [table, "measures.schema.json"].map(|name| format!("{}/{name}", pair[1])).into()
                 }
                 _ => continue,
@@ -130,7 +148,8 @@ impl Shell {
 
 /// The words of a table, without its numbers: those change when protocols do.
 fn labels(table: &str) -> Vec<Vec<&str>> {
-    let is_label = |word: &&str| !word.starts_with(|c: char| c.is_ascii_digit() || c == '±' || c == '-');
+    let is_label =
+        |word: &&str| !word.starts_with(|c: char| c.is_ascii_digit() || c == '±' || c == '-');
     table.lines().map(|line| line.split_whitespace().filter(is_label).collect()).collect()
 }
 
@@ -176,7 +195,10 @@ fn the_first_simulation_goes_as_the_page_says() {
     assert_eq!(output.status.code(), Some(2));
     let said = String::from_utf8(output.stderr).unwrap();
     let message = said.trim().strip_prefix("anabranch: ").unwrap();
-    assert!(read(&source().join(page)).contains(message), "the page has another message than: {message}");
+    assert!(
+        read(&source().join(page)).contains(message),
+        "the page has another message than: {message}"
+    );
 }
 
 #[test]
@@ -192,9 +214,19 @@ fn results_are_where_the_page_says() {
     assert!(files == 1 && commands > 4, "{files} files and {commands} commands");
     let table = read(&shell.folder.join("results/measures.csv"));
     let header = table.lines().next().unwrap();
-    let shown = blocks(&read(&source().join(page))).into_iter().find(|block| block.language == "csv").unwrap();
+    let shown = blocks(&read(&source().join(page)))
+        .into_iter()
+        .find(|block| block.language == "csv")
+        .unwrap();
     assert_eq!(shown.text.lines().next(), Some(header), "the columns");
-    for part in [",start,", ",steady,", ",bulk,goodput,", ",short,completion,", ",line/up,queue,", ",all,,jain,"] {
+    for part in [
+        ",start,",
+        ",steady,",
+        ",bulk,goodput,",
+        ",short,completion,",
+        ",line/up,queue,",
+        ",all,,jain,",
+    ] {
         assert!(table.contains(part), "the table lacks {part}");
     }
 }
@@ -211,7 +243,8 @@ fn the_program_is_the_example() {
     let example = read(&root().join("crates/scenario/examples/own-controller.rs"));
     let program = example.split("\n#[cfg(test)]").next().unwrap();
     let page = read(&source().join("own-controller.md"));
-    let quoted: Vec<Block> = blocks(&page).into_iter().filter(|block| block.language == "rust").collect();
+    let quoted: Vec<Block> =
+        blocks(&page).into_iter().filter(|block| block.language == "rust").collect();
     assert_eq!(quoted.len(), 1, "programs in the page");
     assert_eq!(quoted[0].text, program, "the page's program, and the example up to its tests");
 }
@@ -227,7 +260,9 @@ fn the_summary_lists_every_page_once() {
     let summary = read(&source().join("SUMMARY.md"));
     let mut listed = links(&summary);
     listed.sort_unstable();
-    let entries = fs::read_dir(source()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let entries = fs::read_dir(source())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let mut there: Vec<String> = entries.filter(|name| name != "SUMMARY.md").collect();
     there.sort_unstable();
     assert_eq!(listed, there);
@@ -237,7 +272,9 @@ fn the_summary_lists_every_page_once() {
 #[test]
 fn links_between_pages_lead_somewhere() {
     let mut pages: Vec<PathBuf> = vec![root().join("README.md"), root().join("CONTRIBUTING.md")];
-    for folder in [root().join("docs"), source(), root().join("bench/bars"), root().join("bench/networks")] {
+    for folder in
+        [root().join("docs"), source(), root().join("bench/bars"), root().join("bench/networks")]
+    {
         pages.extend(fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()));
     }
     pages.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
@@ -245,7 +282,11 @@ fn links_between_pages_lead_somewhere() {
     for page in pages {
         for target in links(&read(&page)) {
             let file = target.split('#').next().unwrap();
-            assert!(page.parent().unwrap().join(file).exists(), "{}: {target} leads nowhere", page.display());
+            assert!(
+                page.parent().unwrap().join(file).exists(),
+                "{}: {target} leads nowhere",
+                page.display()
+            );
             count += 1;
         }
     }

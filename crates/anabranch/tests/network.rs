@@ -1,4 +1,5 @@
-//! The whole program over real networks: two namespaces, whole kernel stacks, emulated links between them.
+//! The whole program over real networks: two namespaces, whole kernel stacks, emulated links
+//! between them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -58,7 +59,8 @@ struct Scratch(PathBuf);
 
 impl Scratch {
     fn new(name: &str) -> Scratch {
-        let path = std::env::temp_dir().join(format!("anabranch-network-{name}-{}", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("anabranch-network-{name}-{}", std::process::id()));
         fs::create_dir_all(path.join("inbox")).expect("a scratch directory");
         Scratch(path)
     }
@@ -67,8 +69,8 @@ impl Scratch {
         self.0.join(name)
     }
 
-    /// Runs `near`, a line of shell, in the near namespace, with a receiver in the far one. The line finds the receiver in `$TO`, its
-    /// token in `$TOKEN`, and the program in `$ANABRANCH`.
+    /// Runs `near`, a line of shell, in the near namespace, with a receiver in the far one. The
+    /// line finds the receiver in `$TO`, its token in `$TOKEN`, and the program in `$ANABRANCH`.
     fn run(&self, network: &str, near: &str) -> Output {
         let _others_too = TURN.read().unwrap_or_else(PoisonError::into_inner);
         self.emulate(network, near)
@@ -84,12 +86,15 @@ impl Scratch {
         let program = env!("CARGO_BIN_EXE_anabranch");
         fs::write(self.at("network.toml"), network).expect("the network's file");
         let far = format!(
-            "ANABRANCH_HOME={home} {program} receive {inbox} --port 7707 --token-out {token} --progress none",
+            "ANABRANCH_HOME={home} {program} receive {inbox} --port 7707 --token-out {token} \
+             --progress none",
             home = self.at("far").display(),
             inbox = self.at("inbox").display(),
             token = self.at("token").display(),
         );
-        let near = format!("while ! [ -s \"$TOKEN\" ]; do sleep .05; done; TO=$ANABRANCH_FAR:7707; {near}");
+        let near = format!(
+            "while ! [ -s \"$TOKEN\" ]; do sleep .05; done; TO=$ANABRANCH_FAR:7707; {near}"
+        );
         Command::new("timeout")
             .args(["60", program, "emulate"])
             .arg(self.at("network.toml"))
@@ -111,7 +116,10 @@ impl Drop for Scratch {
 /// Whether this machine lets us make namespaces and TUN devices. With `CI=true` it must.
 fn privileged() -> bool {
     let may = fs::OpenOptions::new().read(true).write(true).open("/dev/net/tun").is_ok()
-        && Command::new("unshare").args(["--net", "true"]).status().is_ok_and(|status| status.success());
+        && Command::new("unshare")
+            .args(["--net", "true"])
+            .status()
+            .is_ok_and(|status| status.success());
     if !may {
         let why = "no network namespaces and TUN devices without root here";
         assert!(std::env::var("CI").as_deref() != Ok("true"), "{why}");
@@ -125,7 +133,11 @@ fn content(size: u32) -> Vec<u8> {
 }
 
 fn said(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+    format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )
 }
 
 fn same(a: &Path, b: &Path) -> bool {
@@ -140,13 +152,17 @@ fn a_path_that_dies_leaves_its_work_to_the_other() {
     let scratch = Scratch::new("dies");
     fs::write(scratch.at("data"), content(8_000_000)).expect("a file");
     // No path is named: both interfaces are found, and the receiver announces its second address.
-    let near = format!("exec $ANABRANCH send {} --to $TO --token-file $TOKEN --json", scratch.at("data").display());
+    let near = format!(
+        "exec $ANABRANCH send {} --to $TO --token-file $TOKEN --json",
+        scratch.at("data").display()
+    );
     let output = scratch.run(ONE_DIES, &near);
     assert!(output.status.success(), "{}", said(&output));
     assert!(same(&scratch.at("data"), &scratch.at("inbox/data")));
     let events = said(&output);
     assert!(events.contains("\"stalled\""), "{events}");
-    let carried = |name: &str| events.lines().any(|line| line.contains("\"summary\"") && line.contains(name));
+    let carried =
+        |name: &str| events.lines().any(|line| line.contains("\"summary\"") && line.contains(name));
     assert!(carried("wifi"), "{events}");
 }
 
@@ -159,15 +175,17 @@ fn an_interface_that_comes_up_midway_joins_in() {
     fs::write(scratch.at("data"), content(16_000_000)).expect("a file");
     // The device's own table loses its route with the device.
     let near = format!(
-        "ip link set lte down; (sleep 1; ip link set lte up; ip route add default dev lte table 2) & \
-         exec $ANABRANCH send {} --to $TO --token-file $TOKEN --json",
+        "ip link set lte down; (sleep 1; ip link set lte up; ip route add default dev lte table 2) \
+         & exec $ANABRANCH send {} --to $TO --token-file $TOKEN --json",
         scratch.at("data").display()
     );
     let output = scratch.run(EQUAL, &near);
     let events = said(&output);
     assert!(output.status.success(), "{events}");
     assert!(same(&scratch.at("data"), &scratch.at("inbox/data")));
-    let joined = |line: &&str| line.contains("\"path\"") && line.contains("\"lte\"") && line.contains("\"active\"");
+    let joined = |line: &&str| {
+        line.contains("\"path\"") && line.contains("\"lte\"") && line.contains("\"active\"")
+    };
     assert!(events.lines().any(|line| joined(&line)), "{events}");
 }
 
@@ -181,9 +199,15 @@ fn each_path_is_measured_alone() {
     let table = said(&output);
     assert!(output.status.success(), "{table}");
     let rate = |name: &str| -> f64 {
-        let line = table.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("no {name} in\n{table}"));
+        let line = table
+            .lines()
+            .find(|line| line.starts_with(name))
+            .unwrap_or_else(|| panic!("no {name} in\n{table}"));
         let words: Vec<&str> = line.split_whitespace().collect();
-        let unit = words.iter().position(|word| *word == "Mbit/s").unwrap_or_else(|| panic!("no rate in {line}"));
+        let unit = words
+            .iter()
+            .position(|word| *word == "Mbit/s")
+            .unwrap_or_else(|| panic!("no rate in {line}"));
         words[unit - 1].parse().expect("a number")
     };
     assert!((17.0..20.0).contains(&rate("wifi")), "{table}");
@@ -217,10 +241,12 @@ fn report(output: &Output) -> serde_json::Value {
 /// What `doctor --json` found, as `check subject mend` of each trouble, and its exit code.
 fn troubles(output: &Output) -> (Vec<String>, Option<i32>) {
     let report = report(output);
-    let word = |finding: &serde_json::Value, key: &str| finding[key].as_str().unwrap_or("-").to_string();
+    let word =
+        |finding: &serde_json::Value, key: &str| finding[key].as_str().unwrap_or("-").to_string();
     let findings = report["findings"].as_array().expect("a list").iter();
     let troubles = findings.filter(|finding| word(finding, "severity") == "trouble");
-    let lines = troubles.map(|f| ["check", "subject", "mend"].map(|key| word(f, key)).join(" ")).collect();
+    let lines =
+        troubles.map(|f| ["check", "subject", "mend"].map(|key| word(f, key)).join(" ")).collect();
     (lines, output.status.code())
 }
 
@@ -237,7 +263,10 @@ fn a_doctor_finds_nothing_where_nothing_is_wrong() {
     assert_eq!(paths.len(), 2, "{report}");
     for path in paths {
         let mbit = |key: &str| path[key].as_f64().expect("a rate") / 1e6;
-        assert!((17.0..20.0).contains(&mbit("alone")) && (16.0..20.0).contains(&mbit("together")), "{report}");
+        assert!(
+            (17.0..20.0).contains(&mbit("alone")) && (16.0..20.0).contains(&mbit("together")),
+            "{report}"
+        );
     }
 }
 
@@ -247,16 +276,22 @@ fn a_doctor_names_strict_rp_filter() {
         return;
     }
     let scratch = Scratch::new("doctor-rp-filter");
-    // Everything leaves by wifi unless it is bound to lte; and answers that come in over lte are dropped.
-    let near = "ip rule del from 10.77.2.1; ip route del 10.77.2.0/24 dev lte; ip route add default dev wifi; \
-                ip route add default dev lte metric 100; echo 1 > /proc/sys/net/ipv4/conf/lte/rp_filter; \
-                $ANABRANCH doctor $TO --token-file $TOKEN --path wifi --path lte,to=10.77.2.2:7707 --json > $OUT; echo $? >> $OUT; \
-                sysctl -qw net.ipv4.conf.lte.rp_filter=2; \
-                exec $ANABRANCH doctor $TO --token-file $TOKEN --path wifi --path lte,to=10.77.2.2:7707 --json";
+    // Everything leaves by wifi unless it is bound to lte; and answers that come in over lte are
+    // dropped.
+    let near = "ip rule del from 10.77.2.1; ip route del 10.77.2.0/24 dev lte; ip route add \
+                default dev wifi; ip route add default dev lte metric 100; echo 1 > \
+                /proc/sys/net/ipv4/conf/lte/rp_filter; $ANABRANCH doctor $TO --token-file $TOKEN \
+                --path wifi --path lte,to=10.77.2.2:7707 --json > $OUT; echo $? >> $OUT; sysctl \
+                -qw net.ipv4.conf.lte.rp_filter=2; exec $ANABRANCH doctor $TO --token-file $TOKEN \
+                --path wifi --path lte,to=10.77.2.2:7707 --json";
     let near = format!("OUT={}; {near}", scratch.at("first").display());
     let output = scratch.run(EQUAL, &near);
-    let first = fs::read_to_string(scratch.at("first")).unwrap_or_else(|_| panic!("{}", said(&output)));
-    assert!(first.contains(r#""check":"rp-filter","severity":"trouble","subject":"lte""#), "{first}");
+    let first =
+        fs::read_to_string(scratch.at("first")).unwrap_or_else(|_| panic!("{}", said(&output)));
+    assert!(
+        first.contains(r#""check":"rp-filter","severity":"trouble","subject":"lte""#),
+        "{first}"
+    );
     assert!(first.contains(r#""mend":"sudo sysctl -w net.ipv4.conf.lte.rp_filter=2""#), "{first}");
     assert!(first.ends_with("\n1\n"), "{first}");
     // The command mends it.
@@ -287,12 +322,14 @@ fn a_doctor_names_small_buffers_and_ports_that_are_closed() {
     let output = scratch.run(&long, near);
     let (found, code) = troubles(&output);
     assert!(
-        found.len() == 1 && found[0].starts_with("send-buffer wifi sudo sysctl -w net.ipv4.tcp_wmem="),
+        found.len() == 1
+            && found[0].starts_with("send-buffer wifi sudo sysctl -w net.ipv4.tcp_wmem="),
         "{found:?}"
     );
     assert_eq!(code, Some(1), "{}", said(&output));
 
-    let output = scratch.run(EQUAL, "exec $ANABRANCH doctor $ANABRANCH_FAR:7709 --path wifi --json");
+    let output =
+        scratch.run(EQUAL, "exec $ANABRANCH doctor $ANABRANCH_FAR:7709 --path wifi --json");
     let expected = vec!["connect wifi anabranch receive --port 7709 FOLDER".to_string()];
     assert_eq!(troubles(&output), (expected, Some(1)), "{}", said(&output));
 }
@@ -304,11 +341,18 @@ fn an_interface_that_looks_metered_is_a_backup_and_said_to_be() {
     }
     let scratch = Scratch::new("metered");
     fs::write(scratch.at("data"), content(2_000_000)).expect("a file");
-    let near = format!("exec $ANABRANCH send {} --to $TO --token-file $TOKEN --json", scratch.at("data").display());
+    let near = format!(
+        "exec $ANABRANCH send {} --to $TO --token-file $TOKEN --json",
+        scratch.at("data").display()
+    );
     let output = scratch.run(&EQUAL.replace("\"lte\"", "\"wwan0\""), &near);
     let events = said(&output);
     assert!(output.status.success(), "{events}");
-    assert!(events.contains("wwan0 looks metered") && events.contains("--path wwan0 makes it a primary"), "{events}");
+    assert!(
+        events.contains("wwan0 looks metered")
+            && events.contains("--path wwan0 makes it a primary"),
+        "{events}"
+    );
     assert!(events.contains("a backup, and another path is alive"), "{events}");
 }
 
@@ -328,8 +372,8 @@ fn one_file_comes_from_two_servers_over_two_paths() {
     let at = |name: &str| scratch.at(name).display().to_string();
     let serve = |number: usize, name: &str| {
         format!(
-            "ANABRANCH_HOME={home} {program} serve {folder} --listen $(echo $ANABRANCH_FAR_ADDRS | cut -d, -f{number}) \
-             --token-out {token} --progress none",
+            "ANABRANCH_HOME={home} {program} serve {folder} --listen $(echo $ANABRANCH_FAR_ADDRS | \
+             cut -d, -f{number}) --token-out {token} --progress none",
             home = at(&format!("home-{name}")),
             folder = at(name),
             token = at(&format!("token-{name}")),
@@ -337,15 +381,25 @@ fn one_file_comes_from_two_servers_over_two_paths() {
     };
     let far = format!("{} & {}", serve(1, "one"), serve(2, "two"));
     let near = format!(
-        "while ! [ -s {one} -a -s {two} ]; do sleep .05; done; cat {one} {two} >{both}; IFS=,; set -- $ANABRANCH_FAR_ADDRS; \
-         exec {program} get data --from $1 --from $2 --into {inbox} --token-file {both} --json",
+        "while ! [ -s {one} -a -s {two} ]; do sleep .05; done; cat {one} {two} >{both}; IFS=,; set \
+         -- $ANABRANCH_FAR_ADDRS; exec {program} get data --from $1 --from $2 --into {inbox} \
+         --token-file {both} --json",
         one = at("token-one"),
         two = at("token-two"),
         both = at("tokens"),
         inbox = at("inbox"),
     );
     let output = Command::new("timeout")
-        .args(["60", program, "emulate", &at("network.toml"), "--far", &far, "--far-listens", "7707"])
+        .args([
+            "60",
+            program,
+            "emulate",
+            &at("network.toml"),
+            "--far",
+            &far,
+            "--far-listens",
+            "7707",
+        ])
         .args(["--", "sh", "-c", &near])
         .env("ANABRANCH_HOME", at("near"))
         .output()

@@ -23,7 +23,8 @@ fn reproduce(folder: &Path, arguments: &[&str]) -> (i32, String, String) {
 fn edited(folder: &Path, edits: &[(&str, &str)]) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../papers/theory/reno-loss.toml");
     let mut text = fs::read_to_string(file).unwrap();
-    for (from, to) in [("0.0001, 0.00032, 0.001, 0.0032, 0.01", "0.0032, 0.01")].iter().chain(edits) {
+    for (from, to) in [("0.0001, 0.00032, 0.001, 0.0032, 0.01", "0.0032, 0.01")].iter().chain(edits)
+    {
         assert!(text.contains(from), "{from}");
         text = text.replace(from, to);
     }
@@ -44,11 +45,13 @@ fn what_there_is_is_listed() {
 fn a_figure_is_made_with_its_page() {
     let folder = folder("reproduce-figure");
     edited(&folder, &[]);
-    let (code, out, said) = reproduce(&folder, &["theory", "reno-loss", "--papers", "mine", "--seeds", "1"]);
+    let (code, out, said) =
+        reproduce(&folder, &["theory", "reno-loss", "--papers", "mine", "--seeds", "1"]);
     assert_eq!(code, 0, "{out}{said}");
     assert!(out.contains("√(3/2p)") && out.contains("pass"), "{out}");
     assert!(out.ends_with("2 of 2 agree: reproduced/theory/index.html\n"), "{out}");
-    let read = |name: &str| fs::read_to_string(folder.join("reproduced/theory").join(name)).unwrap();
+    let read =
+        |name: &str| fs::read_to_string(folder.join("reproduced/theory").join(name)).unwrap();
     let page = read("index.html");
     let tree = roxmltree::Document::parse(page.split_once('\n').unwrap().1).unwrap();
     let links: Vec<&str> = tree.descendants().filter_map(|node| node.attribute("href")).collect();
@@ -56,7 +59,10 @@ fn a_figure_is_made_with_its_page() {
         assert!(links.contains(&name), "{name} is not among {links:?}");
         assert!(!read(name).is_empty());
     }
-    assert_eq!(tree.descendants().filter(|node| node.attribute("class") == Some("pass")).count(), 2);
+    assert_eq!(
+        tree.descendants().filter(|node| node.attribute("class") == Some("pass")).count(),
+        2
+    );
     roxmltree::Document::parse(&read("reno-loss.svg")).unwrap();
     assert!(read("reno-loss.csv").starts_with("loss,seed,window,scope,of,measure,value,unit\n"));
     assert!(read("reno-loss.toml").contains("loss = [0.0032, 0.01]"), "the file that was used");
@@ -66,9 +72,14 @@ fn a_figure_is_made_with_its_page() {
 fn figures_that_differ_end_with_1() {
     let folder = folder("reproduce-differs");
     // A line of a tenth of what the flow would take: the queue sets the window, not the loss.
-    edited(&folder, &[("\"10 Gbit/s\"", "\"200 kbit/s\""), ("\"100000 packets\"", "\"5 packets\"")]);
-    let (code, out, said) =
-        reproduce(&folder, &["theory", "reno-loss", "--papers", "mine", "--seeds", "1", "--out", "o"]);
+    edited(
+        &folder,
+        &[("\"10 Gbit/s\"", "\"200 kbit/s\""), ("\"100000 packets\"", "\"5 packets\"")],
+    );
+    let (code, out, said) = reproduce(
+        &folder,
+        &["theory", "reno-loss", "--papers", "mine", "--seeds", "1", "--out", "o"],
+    );
     assert_eq!(code, 1, "{out}{said}");
     assert!(out.contains("differs by") && folder.join("o/index.html").exists(), "{out}");
 }

@@ -1,4 +1,5 @@
-//! The SAR-RMTP paper's experiment at a tenth of its scale: real programs, kernel TCP, emulated links.
+//! The SAR-RMTP paper's experiment at a tenth of its scale: real programs, kernel TCP, emulated
+//! links.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
@@ -8,7 +9,10 @@ use std::process::Command;
 /// Whether this machine lets us make namespaces and TUN devices. With `CI=true` it must.
 fn privileged() -> bool {
     let may = fs::OpenOptions::new().read(true).write(true).open("/dev/net/tun").is_ok()
-        && Command::new("unshare").args(["--net", "true"]).status().is_ok_and(|status| status.success());
+        && Command::new("unshare")
+            .args(["--net", "true"])
+            .status()
+            .is_ok_and(|status| status.success());
     if !may {
         let why = "no network namespaces and TUN devices without root here";
         assert!(std::env::var("CI").as_deref() != Ok("true"), "{why}");
@@ -20,7 +24,9 @@ fn privileged() -> bool {
 /// A scheduler's time in a table with one round.
 fn time(table: &str, by: &str) -> f64 {
     let mut rows = table.lines().map(|line| line.split(',').collect::<Vec<_>>());
-    let row = rows.find(|row| row[1] == by && row[4] == "time").unwrap_or_else(|| panic!("no time of {by}:\n{table}"));
+    let row = rows
+        .find(|row| row[1] == by && row[4] == "time")
+        .unwrap_or_else(|| panic!("no time of {by}:\n{table}"));
     row[5].parse().unwrap()
 }
 
@@ -28,17 +34,33 @@ fn time(table: &str, by: &str) -> f64 {
 fn round(folder: &Path) -> ([[f64; 3]; 2], String) {
     let _ = fs::remove_dir_all(folder);
     let mut command = Command::new("timeout");
-    command.args(["100", env!("CARGO_BIN_EXE_anabranch"), "reproduce", "sar-rmtp", "3", "5", "--runs", "1"]);
+    command.args([
+        "100",
+        env!("CARGO_BIN_EXE_anabranch"),
+        "reproduce",
+        "sar-rmtp",
+        "3",
+        "5",
+        "--runs",
+        "1",
+    ]);
     // Only the order counts here, and the machine may be a busy one.
     let output = command.arg("--count-late").arg("--out").arg(folder).output().unwrap();
-    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let said = format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
     // A row may differ: opening connections is a tenth of so short a transfer.
     assert!(matches!(output.status.code(), Some(0 | 1)), "{said}");
     assert!(said.contains("transfers: some") || said.contains("transfers, "), "{said}");
     let times = ["3", "5"].map(|figure| {
         let table = fs::read_to_string(folder.join(format!("{figure}.csv"))).unwrap();
         assert!(table.starts_with("bytes,by,round,path,measure,value,unit\n10150000,"), "{table}");
-        roxmltree::Document::parse(&fs::read_to_string(folder.join(format!("{figure}.svg"))).unwrap()).unwrap();
+        roxmltree::Document::parse(
+            &fs::read_to_string(folder.join(format!("{figure}.svg"))).unwrap(),
+        )
+        .unwrap();
         ["A", "B", "SAR"].map(|by| time(&table, by))
     });
     (times, said)
@@ -46,10 +68,14 @@ fn round(folder: &Path) -> ([[f64; 3]; 2], String) {
 
 /// Fluids save 12.5 and 48.4 % of A's time.
 fn in_order(times: &[[f64; 3]; 2]) -> bool {
-    times.iter().zip([0.97, 0.75]).all(|([a, b, sar], most)| sar < b && *b < 1.02 * a && *sar < most * a)
+    times
+        .iter()
+        .zip([0.97, 0.75])
+        .all(|([a, b, sar], most)| sar < b && *b < 1.02 * a && *sar < most * a)
 }
 
-/// What else runs on this machine makes transfers longer, never shorter: of up to three rounds each scheduler's least time counts.
+/// What else runs on this machine makes transfers longer, never shorter: of up to three rounds each
+/// scheduler's least time counts.
 #[test]
 fn sar_is_faster_than_b_which_is_no_slower_than_a() {
     if !privileged() {

@@ -48,12 +48,19 @@ fn a_sweep_prints_means_and_goes_on_after_an_interruption() {
     let folder = folder("simulate-sweep");
     let (code, table, said) = simulate(&folder, &["small.toml", "--out", "out"]);
     assert_eq!(code, 0, "{said}");
-    assert!(table.contains("goodput") && table.contains("±") && table.contains("Mbit/s"), "{table}");
+    assert!(
+        table.contains("goodput") && table.contains("±") && table.contains("Mbit/s"),
+        "{table}"
+    );
     let whole = fs::read_to_string(folder.join("out/measures.csv")).unwrap();
-    assert!(whole.starts_with("seed,window,scope,of,measure,value,unit\n1,steady,flow,bulk,goodput,"), "{whole}");
+    assert!(
+        whole.starts_with("seed,window,scope,of,measure,value,unit\n1,steady,flow,bulk,goodput,"),
+        "{whole}"
+    );
     assert!(folder.join("out/measures.schema.json").exists());
     // One run is missing, one is cut off in the middle of a line.
-    let mut runs: Vec<PathBuf> = fs::read_dir(folder.join("out/runs")).unwrap().map(|f| f.unwrap().path()).collect();
+    let mut runs: Vec<PathBuf> =
+        fs::read_dir(folder.join("out/runs")).unwrap().map(|f| f.unwrap().path()).collect();
     runs.sort();
     assert_eq!(runs.len(), 3);
     fs::remove_file(&runs[0]).unwrap();
@@ -64,10 +71,12 @@ fn a_sweep_prints_means_and_goes_on_after_an_interruption() {
     assert!(said.contains("1 of 3 runs are there already"), "{said}");
     assert_eq!(fs::read_to_string(folder.join("out/measures.csv")).unwrap(), whole);
     // Other settings do not mix with these.
-    let (code, _, said) = simulate(&folder, &["small.toml", "--out", "out", "--set", "controller=cubic"]);
+    let (code, _, said) =
+        simulate(&folder, &["small.toml", "--out", "out", "--set", "controller=cubic"]);
     assert_eq!(code, 2);
     assert!(said.contains("--restart"), "{said}");
-    let arguments = ["small.toml", "--out", "out", "--set", "controller=cubic", "--restart", "--seeds", "1"];
+    let arguments =
+        ["small.toml", "--out", "out", "--set", "controller=cubic", "--restart", "--seeds", "1"];
     assert_eq!(simulate(&folder, &arguments).0, 0);
 }
 
@@ -86,13 +95,25 @@ fn nobody_needs_to_read_to_the_end() {
 #[test]
 fn the_first_run_is_drawn_captured_and_logged() {
     let folder = folder("simulate-look");
-    let arguments =
-        ["small.toml", "--seeds", "1", "--plot", "p.svg", "--pcap", "p.pcap", "--trace", "p.csv", "--digests"];
+    let arguments = [
+        "small.toml",
+        "--seeds",
+        "1",
+        "--plot",
+        "p.svg",
+        "--pcap",
+        "p.pcap",
+        "--trace",
+        "p.csv",
+        "--digests",
+    ];
     let (code, out, said) = simulate(&folder, &arguments);
     assert_eq!(code, 0, "{said}");
     assert!(out.lines().next().unwrap().ends_with(" hops"), "{out}");
     let svg = fs::read_to_string(folder.join("p.svg")).unwrap();
-    for label in ["goodput (Mbit/s)", "window (packets)", "queue (packets)", "bulk", "bottleneck/up"] {
+    for label in
+        ["goodput (Mbit/s)", "window (packets)", "queue (packets)", "bulk", "bottleneck/up"]
+    {
         assert!(svg.contains(label), "the plot lacks {label}");
     }
     let capture = fs::read(folder.join("p.pcap")).unwrap();

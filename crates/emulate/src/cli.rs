@@ -30,9 +30,10 @@ const LISTEN_LIMIT: Duration = Duration::from_secs(15);
 
 /// Runs a command over emulated links.
 ///
-/// Two network namespaces, near and far, are joined by the links of NETWORK, each a device called like the link in both, with
-/// the addresses `10.77.i.1` near and `10.77.i.2` far (`fd77:i::1` and `fd77:i::2`) for the link number i. COMMAND runs near, and
-/// finds `ANABRANCH_FAR` (the first far address), `ANABRANCH_LINKS`, `ANABRANCH_NEAR_ADDRS` and `ANABRANCH_FAR_ADDRS` in its
+/// Two network namespaces, near and far, are joined by the links of NETWORK, each a device called
+/// like the link in both, with the addresses `10.77.i.1` near and `10.77.i.2` far (`fd77:i::1` and
+/// `fd77:i::2`) for the link number i. COMMAND runs near, and finds `ANABRANCH_FAR` (the first far
+/// address), `ANABRANCH_LINKS`, `ANABRANCH_NEAR_ADDRS` and `ANABRANCH_FAR_ADDRS` in its
 /// environment. The schedule's clock starts with the first SYN or the first TCP or UDP payload.
 #[derive(Args, Clone, Debug)]
 pub struct EmulateArgs {
@@ -44,8 +45,9 @@ pub struct EmulateArgs {
     /// Start COMMAND once something listens on this TCP port in the far namespace.
     #[arg(long, value_name = "PORT", requires = "far")]
     pub far_listens: Option<u16>,
-    /// Without privilege, on loopback: the link number i listens on 127.77.0.i, with the port of --forward, and forwards to there.
-    /// COMMAND finds the addresses in `ANABRANCH_FAR_ADDRS`, with ports.
+    /// Without privilege, on loopback: the link number i listens on 127.77.0.i, with the port of
+    /// --forward, and forwards to there. COMMAND finds the addresses in `ANABRANCH_FAR_ADDRS`, with
+    /// ports.
     #[arg(long, requires = "forward", conflicts_with_all = ["far", "far_listens"])]
     pub loopback: bool,
     /// Where --loopback forwards to.
@@ -63,7 +65,8 @@ pub struct EmulateArgs {
     /// The amount of data that schedules are relative to, in place of the file's `bytes`.
     #[arg(long, value_name = "BYTES")]
     pub bytes: Option<Bytes>,
-    /// Print the seconds that all links together need for this much TCP payload, and do nothing else.
+    /// Print the seconds that all links together need for this much TCP payload, and do nothing
+    /// else.
     #[arg(long, value_name = "BYTES")]
     pub ideal: Option<Bytes>,
     /// The command to run near, and its arguments.
@@ -105,8 +108,9 @@ fn doing(doing: impl Into<String>) -> impl FnOnce(io::Error) -> CliError {
     move |error| CliError::World { doing, error }
 }
 
-/// Runs the subcommand and returns the exit code: the command's own, 128 and the signal if one ended it, or [`EXIT_INVALID`].
-/// To be called before the process has a second thread, for an unprivileged user's sake.
+/// Runs the subcommand and returns the exit code: the command's own, 128 and the signal if one
+/// ended it, or [`EXIT_INVALID`]. To be called before the process has a second thread, for an
+/// unprivileged user's sake.
 ///
 /// # Errors
 /// If there was no run; the caller prints it and exits with a code of its own.
@@ -127,7 +131,9 @@ pub fn run(args: &EmulateArgs) -> Result<u8, CliError> {
         far.wait_until_listening(&emulation, port)?;
     }
     let mut command = command(&args.command);
-    emulation.place(&mut command, emulation.near()).map_err(doing("entering the near namespace"))?;
+    emulation
+        .place(&mut command, emulation.near())
+        .map_err(doing("entering the near namespace"))?;
     let status = run_command(command)?;
     if let Some(far) = far {
         far.end();
@@ -149,7 +155,11 @@ fn conclude(args: &EmulateArgs, report: &Report) -> Result<Option<u8>, CliError>
     Ok((!report.valid && args.strict).then_some(EXIT_INVALID))
 }
 
-fn run_on_loopback(args: &EmulateArgs, network: &Network, forward: SocketAddr) -> Result<u8, CliError> {
+fn run_on_loopback(
+    args: &EmulateArgs,
+    network: &Network,
+    forward: SocketAddr,
+) -> Result<u8, CliError> {
     let loopback = Loopback::start(network, forward, args.protocol)?;
     let addresses: Vec<String> = loopback.addresses().iter().map(ToString::to_string).collect();
     let names: Vec<&str> = network.links.iter().map(|link| link.name.as_str()).collect();
@@ -187,7 +197,8 @@ fn run_command(mut command: Command) -> Result<ExitStatus, CliError> {
     status
 }
 
-/// A terminal sends SIGINT to the child as well, so that it is only survived; the others are handed on.
+/// A terminal sends SIGINT to the child as well, so that it is only survived; the others are handed
+/// on.
 fn forward(signals: &mut Signals, pid: Pid) {
     for signal in signals.forever() {
         let signal = match signal {
@@ -224,7 +235,9 @@ impl Far {
     fn start(emulation: &Emulation, shell_command: &str) -> Result<Far, CliError> {
         let mut command = Command::new("sh");
         command.args(["-c", shell_command]).process_group(0);
-        emulation.place(&mut command, emulation.far()).map_err(doing("entering the far namespace"))?;
+        emulation
+            .place(&mut command, emulation.far())
+            .map_err(doing("entering the far namespace"))?;
         let child = command.spawn().map_err(doing("running sh"))?;
         Ok(Far { child: Some(child) })
     }
@@ -232,7 +245,8 @@ impl Far {
     fn wait_until_listening(&mut self, emulation: &Emulation, port: u16) -> Result<(), CliError> {
         let limit = Instant::now() + LISTEN_LIMIT;
         while !emulation.far_listens(port)? {
-            let has_ended = self.child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(Some(_))));
+            let has_ended =
+                self.child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(Some(_))));
             if has_ended || Instant::now() > limit {
                 return Err(CliError::NobodyListens(port));
             }

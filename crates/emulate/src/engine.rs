@@ -1,4 +1,5 @@
-//! All links of a network together, as a state machine: packets in, packets out, no devices and no clock.
+//! All links of a network together, as a state machine: packets in, packets out, no devices and no
+//! clock.
 
 use std::collections::VecDeque;
 
@@ -48,8 +49,8 @@ pub(crate) struct Transmit {
     pub(crate) data: Box<[u8]>,
 }
 
-/// The network. Its schedule starts with the first packet that an application caused: a SYN, or TCP or UDP payload. Until then,
-/// links have their first rate and no blackouts.
+/// The network. Its schedule starts with the first packet that an application caused: a SYN, or TCP
+/// or UDP payload. Until then, links have their first rate and no blackouts.
 #[derive(Debug)]
 pub(crate) struct Engine {
     /// By index of the port where packets come in.
@@ -117,7 +118,8 @@ impl Engine {
         self.started
     }
 
-    /// What the link behind a port did with all that came in there, or came in elsewhere and shares it.
+    /// What the link behind a port did with all that came in there, or came in elsewhere and shares
+    /// it.
     pub(crate) fn counters(&self, port: Port) -> &Counters {
         self.pipes[port.index()].link.counters()
     }
@@ -203,7 +205,11 @@ impl Engine {
                 if has_payload {
                     tally.last_payload = Some(delivery.at);
                 }
-                return Some(Transmit { port: Port::from_index(pipe).opposite(), at: delivery.at, data });
+                return Some(Transmit {
+                    port: Port::from_index(pipe).opposite(),
+                    at: delivery.at,
+                    data,
+                });
             }
         }
         None
@@ -228,9 +234,13 @@ mod tests {
 
     fn engine(keys: &str) -> Engine {
         let link = |name: &str, keys: &str| {
-            format!("[[link]]\nname = '{name}'\nrate = '12 Mbit/s'\ndelay = '10 ms'\nqueue = '64 KiB'\n{keys}\n")
+            format!(
+                "[[link]]\nname = '{name}'\nrate = '12 Mbit/s'\ndelay = '10 ms'\nqueue = '64 \
+                 KiB'\n{keys}\n"
+            )
         };
-        let text = format!("name = 'test'\n{}{}", link("first", keys), link("second", "shares = 'first'"));
+        let text =
+            format!("name = 'test'\n{}{}", link("first", keys), link("second", "shares = 'first'"));
         Engine::new(&Network::parse(&text, "test", None).expect("a network"))
     }
 
@@ -296,13 +306,16 @@ mod tests {
 
     #[test]
     fn a_full_queue_marks() {
-        let mut engine = engine("aqm = { kind = 'red', min = 1, max = 100, weight = 1, probability = 1, ecn = true }");
+        let mut engine = engine(
+            "aqm = { kind = 'red', min = 1, max = 100, weight = 1, probability = 1, ecn = true }",
+        );
         let mut capable = udp((NEAR, 1), (FAR, 2), &[0; 1_000]);
         capable[1] = 0b10;
         for _ in 0..30 {
             engine.handle_packet(at(0), UP, &capable);
         }
-        let sent: Vec<Transmit> = std::iter::from_fn(|| engine.poll_transmit(at(1_000_000))).collect();
+        let sent: Vec<Transmit> =
+            std::iter::from_fn(|| engine.poll_transmit(at(1_000_000))).collect();
         assert_eq!(sent.len(), 30);
         let marked = sent.iter().filter(|transmit| transmit.data[1] == 0b11).count();
         assert!(marked > 0);

@@ -1,8 +1,9 @@
 //! Links in real time: between network namespaces, or between sockets on loopback.
 //!
-//! [`Emulation::namespaces`] joins two network namespaces by the links of a network file, over TUN devices: whole kernel stacks
-//! run through it. It checks itself, and its [`report::Report`] says whether the run counts. [`Loopback::start`] puts the links
-//! in front of a listening socket, without privilege.
+//! [`Emulation::namespaces`] joins two network namespaces by the links of a network file, over TUN
+//! devices: whole kernel stacks run through it. It checks itself, and its [`report::Report`] says
+//! whether the run counts. [`Loopback::start`] puts the links in front of a listening socket,
+//! without privilege.
 
 pub mod cli;
 mod driver;

@@ -28,8 +28,9 @@ pub enum Protocol {
     Udp,
 }
 
-/// Emulated links in front of one address: the link number i listens on 127.77.0.i, with the port of that address, and forwards
-/// what arrives there through the link. It runs on a thread of its own. Dropping it ends it, with all connections.
+/// Emulated links in front of one address: the link number i listens on 127.77.0.i, with the port
+/// of that address, and forwards what arrives there through the link. It runs on a thread of its
+/// own. Dropping it ends it, with all connections.
 #[derive(Debug)]
 pub struct Loopback {
     addresses: Vec<SocketAddr>,
@@ -42,7 +43,8 @@ pub struct Loopback {
 pub enum LoopbackError {
     /// Sockets cannot do that to a byte stream.
     #[error(
-        "link {link}: {what} cannot be done to {protocol} between sockets on loopback; the namespace mode can (leave out --loopback)"
+        "link {link}: {what} cannot be done to {protocol} between sockets on loopback; the \
+         namespace mode can (leave out --loopback)"
     )]
     Unsupported {
         /// The link.
@@ -64,12 +66,16 @@ pub enum LoopbackError {
 }
 
 impl Loopback {
-    /// Listens on every link's address and forwards to `forward`. The schedule's clock starts with the first connection or
-    /// datagram.
+    /// Listens on every link's address and forwards to `forward`. The schedule's clock starts with
+    /// the first connection or datagram.
     ///
     /// # Errors
     /// If the network asks for something that cannot be done here, or an address is taken.
-    pub fn start(network: &Network, forward: SocketAddr, protocol: Protocol) -> Result<Loopback, LoopbackError> {
+    pub fn start(
+        network: &Network,
+        forward: SocketAddr,
+        protocol: Protocol,
+    ) -> Result<Loopback, LoopbackError> {
         check(network, protocol)?;
         let doing = |doing: String| move |error| LoopbackError::World { doing, error };
         let addresses: Vec<SocketAddr> = (1..)
@@ -82,14 +88,18 @@ impl Loopback {
         let listening = |address: &SocketAddr| doing(format!("listening on {address}"));
         let thread = match protocol {
             Protocol::Tcp => {
-                let listeners = addresses.iter().map(|address| tcp::listen(*address).map_err(listening(address)));
+                let listeners = addresses
+                    .iter()
+                    .map(|address| tcp::listen(*address).map_err(listening(address)));
                 let proxy = tcp::Proxy::new(network, listeners.collect::<Result<_, _>>()?, forward);
                 let mut proxy = proxy.map_err(doing("starting the links".into()))?;
                 let control = Arc::clone(&control);
                 builder.spawn(move || proxy.run(&control))
             }
             Protocol::Udp => {
-                let sockets = addresses.iter().map(|address| udp::listen(*address).map_err(listening(address)));
+                let sockets = addresses
+                    .iter()
+                    .map(|address| udp::listen(*address).map_err(listening(address)));
                 let proxy = udp::Proxy::new(network, sockets.collect::<Result<_, _>>()?, forward);
                 let mut proxy = proxy.map_err(doing("starting the links".into()))?;
                 let control = Arc::clone(&control);
@@ -111,13 +121,15 @@ impl Loopback {
     /// # Errors
     /// If their thread failed.
     pub fn finish(mut self) -> Result<Report, LoopbackError> {
-        self.stop().map_err(|error| LoopbackError::World { doing: "running the links".into(), error })
+        self.stop()
+            .map_err(|error| LoopbackError::World { doing: "running the links".into(), error })
     }
 
     fn stop(&mut self) -> io::Result<Report> {
         self.control.stop.store(true, Ordering::Release);
         self.control.waker.wake()?;
-        let thread = self.thread.take().ok_or_else(|| io::Error::other("they were stopped already"))?;
+        let thread =
+            self.thread.take().ok_or_else(|| io::Error::other("they were stopped already"))?;
         thread.join().map_err(|_| io::Error::other("the thread panicked"))?
     }
 }
@@ -159,8 +171,9 @@ fn unsupported(link: &LinkSpec, protocol: Protocol) -> Option<&'static str> {
     if link.unreachable.is_some() {
         return Some("unreachable");
     }
-    let is_black_hole =
-        |direction: &Direction| direction.profile.mtu.is_some_and(|mtu| mtu < Bytes(u64::from(link.device_mtu)));
+    let is_black_hole = |direction: &Direction| {
+        direction.profile.mtu.is_some_and(|mtu| mtu < Bytes(u64::from(link.device_mtu)))
+    };
     if any(|direction| direction.profile.loss != Loss::None) {
         Some("loss")
     } else if any(|direction| direction.profile.duplicate > 0.0) {

@@ -18,8 +18,8 @@ use crate::driver::{self, Control, Outcome};
 use crate::engine::{Engine, Port, Side};
 use crate::report::{DirectionReport, Drops, LinkReport, Report, seconds};
 
-/// Packets that a device may hold before the emulator reads them. The emulator's own queues are the links' queues; this one must
-/// never fill.
+/// Packets that a device may hold before the emulator reads them. The emulator's own queues are the
+/// links' queues; this one must never fill.
 const DEVICE_QUEUE: u32 = 10_000;
 /// The first routing table; one a link.
 const FIRST_TABLE: u8 = 1;
@@ -41,8 +41,10 @@ pub struct Emulation {
 pub enum EmulationError {
     /// The caller may not make namespaces.
     #[error(
-        "making network namespaces and devices needs root, or unprivileged user namespaces (sysctl user.max_user_namespaces, and on \
-         some systems kernel.apparmor_restrict_unprivileged_userns) and a /dev/net/tun for all: {0}; without there is --loopback"
+        "making network namespaces and devices needs root, or unprivileged user namespaces (sysctl \
+         user.max_user_namespaces, and on \
+         some systems kernel.apparmor_restrict_unprivileged_userns) and a /dev/net/tun for all: \
+         {0}; without there is --loopback"
     )]
     NotPermitted(#[source] io::Error),
     /// The world failed.
@@ -78,8 +80,8 @@ fn number(link: usize) -> u8 {
 }
 
 impl Emulation {
-    /// Builds the network and starts it. The schedule's clock starts with the first packet that an application causes: a SYN,
-    /// or TCP or UDP payload.
+    /// Builds the network and starts it. The schedule's clock starts with the first packet that an
+    /// application causes: a SYN, or TCP or UDP payload.
     ///
     /// # Errors
     /// If the caller may not, or something is missing (`/dev/net/tun`).
@@ -99,7 +101,10 @@ impl Emulation {
                 let device = ns.run(|| build(index, link, side)).and_then(|built| built);
                 let device = device.map_err(|error| match error.kind() {
                     io::ErrorKind::PermissionDenied => EmulationError::NotPermitted(error),
-                    _ => EmulationError::World { doing: format!("making the device {}", link.name), error },
+                    _ => EmulationError::World {
+                        doing: format!("making the device {}", link.name),
+                        error,
+                    },
                 })?;
                 devices.push((Port { link: index, side }.index(), device));
             }
@@ -114,8 +119,14 @@ impl Emulation {
             move || driver::run(engine, &devices, &control)
         });
         let thread = thread.map_err(doing("starting a thread"))?;
-        let mut emulation =
-            Emulation { network: network.clone(), near, far, control, thread: Some(thread), drops_before: 0 };
+        let mut emulation = Emulation {
+            network: network.clone(),
+            near,
+            far,
+            control,
+            thread: Some(thread),
+            drops_before: 0,
+        };
         emulation.drops_before = emulation.drops()?;
         Ok(emulation)
     }
@@ -132,9 +143,11 @@ impl Emulation {
         &self.far
     }
 
-    /// Lets the command run in a namespace of this network, and tells it about the network: `ANABRANCH_FAR` (an address),
-    /// `ANABRANCH_LINKS` (names, separated by spaces), `ANABRANCH_NEAR_ADDRS` and `ANABRANCH_FAR_ADDRS` (separated by commas,
-    /// in the links' order). It gets SIGTERM when the thread that spawns it ends: without this process there is no network.
+    /// Lets the command run in a namespace of this network, and tells it about the network:
+    /// `ANABRANCH_FAR` (an address), `ANABRANCH_LINKS` (names, separated by spaces),
+    /// `ANABRANCH_NEAR_ADDRS` and `ANABRANCH_FAR_ADDRS` (separated by commas, in the links' order).
+    /// It gets SIGTERM when the thread that spawns it ends: without this process there is no
+    /// network.
     ///
     /// # Errors
     /// If there are no descriptors left.
@@ -164,7 +177,8 @@ impl Emulation {
             let text = self.far.read_proc_net(table).map_err(doing("looking who listens"))?;
             let mut lines = text.lines().skip(1).map(|line| line.split_whitespace().skip(1));
             if lines.any(|mut fields| {
-                fields.next().is_some_and(|local| local.ends_with(&suffix)) && fields.nth(1) == Some("0A")
+                fields.next().is_some_and(|local| local.ends_with(&suffix))
+                    && fields.nth(1) == Some("0A")
             }) {
                 return Ok(true);
             }
@@ -185,7 +199,8 @@ impl Emulation {
     fn stop(&mut self) -> io::Result<Outcome> {
         self.control.stop.store(true, Ordering::Release);
         self.control.waker.wake()?;
-        let thread = self.thread.take().ok_or_else(|| io::Error::other("it was stopped already"))?;
+        let thread =
+            self.thread.take().ok_or_else(|| io::Error::other("it was stopped already"))?;
         thread.join().map_err(|_| io::Error::other("the thread panicked"))?
     }
 
@@ -225,7 +240,8 @@ fn prepare(ns: &NetNs) -> io::Result<()> {
         ns.set_sysctl(&format!("net/ipv4/conf/{conf}/rp_filter"), "0")?;
     }
     // A kernel without IPv6 has none of these.
-    for (name, value) in [("router_solicitations", "0"), ("accept_ra", "0"), ("addr_gen_mode", "1")] {
+    for (name, value) in [("router_solicitations", "0"), ("accept_ra", "0"), ("addr_gen_mode", "1")]
+    {
         match ns.set_sysctl(&format!("net/ipv6/conf/default/{name}"), value) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -246,7 +262,8 @@ fn build(index: usize, link: &LinkSpec, side: Side) -> io::Result<Tun> {
     netlink.set_up_with(device, link.device_mtu, DEVICE_QUEUE)?;
     let is_far = side == Side::Far;
     let table = FIRST_TABLE + number(index) - 1;
-    let addresses: [(IpAddr, u8); 2] = [(address(index, is_far).into(), 24), (address_v6(index, is_far).into(), 64)];
+    let addresses: [(IpAddr, u8); 2] =
+        [(address(index, is_far).into(), 24), (address_v6(index, is_far).into(), 64)];
     for (address, prefix) in addresses {
         let is_there = netlink.add_address(device, address, prefix);
         match is_there {
@@ -316,7 +333,8 @@ fn direction(outcome: &Outcome, port: Port) -> DirectionReport {
     }
 }
 
-/// Gets the right to make namespaces, if there is a way; to be called before the process has a second thread.
+/// Gets the right to make namespaces, if there is a way; to be called before the process has a
+/// second thread.
 ///
 /// # Errors
 /// If there is no way.

@@ -9,8 +9,9 @@ use crate::packet::{Transport, View};
 
 /// The flow table of a NAT with the near side inside. It changes no addresses; it only forgets.
 ///
-/// A TCP flow begins with a SYN from inside, a UDP flow with any datagram from inside. Every packet that passes keeps its flow
-/// alive. What belongs to no flow that is alive is dropped without an answer.
+/// A TCP flow begins with a SYN from inside, a UDP flow with any datagram from inside. Every packet
+/// that passes keeps its flow alive. What belongs to no flow that is alive is dropped without an
+/// answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Nat {
     idle: Span,
@@ -32,11 +33,15 @@ impl Nat {
 
     /// Whether the packet passes at `now`, and remembers that it did.
     pub(crate) fn passes(&mut self, now: Time, view: &View, is_outbound: bool) -> bool {
-        let (inside, outside) =
-            if is_outbound { (view.source, view.destination) } else { (view.destination, view.source) };
+        let (inside, outside) = if is_outbound {
+            (view.source, view.destination)
+        } else {
+            (view.destination, view.source)
+        };
         let flow = Flow { is_tcp: view.transport != Transport::Udp, inside, outside };
         let is_alive = self.last_seen.get(&flow).is_some_and(|last| now - *last <= self.idle);
-        let opens = is_outbound && matches!(view.transport, Transport::Udp | Transport::Tcp { syn: true });
+        let opens =
+            is_outbound && matches!(view.transport, Transport::Udp | Transport::Tcp { syn: true });
         if is_alive || opens {
             self.last_seen.insert(flow, now);
         }
@@ -69,7 +74,10 @@ mod tests {
         assert!(nat.passes(at(3_900), &out, true), "2 s of silence are allowed");
         assert!(!nat.passes(at(5_901), &out, true), "more are not");
         assert!(!nat.passes(at(5_902), &back, false));
-        assert!(nat.passes(at(6_000), &view(&tcp((NEAR, 5), (FAR, 80), true, b"")), true), "a new SYN opens it again");
+        assert!(
+            nat.passes(at(6_000), &view(&tcp((NEAR, 5), (FAR, 80), true, b"")), true),
+            "a new SYN opens it again"
+        );
     }
 
     #[test]

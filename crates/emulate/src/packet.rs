@@ -29,8 +29,12 @@ impl View {
     pub(crate) fn of(packet: &[u8]) -> Option<View> {
         let sliced = SlicedPacket::from_ip(packet).ok()?;
         let (source, destination): (IpAddr, IpAddr) = match &sliced.net {
-            Some(NetSlice::Ipv4(ip)) => (ip.header().source_addr().into(), ip.header().destination_addr().into()),
-            Some(NetSlice::Ipv6(ip)) => (ip.header().source_addr().into(), ip.header().destination_addr().into()),
+            Some(NetSlice::Ipv4(ip)) => {
+                (ip.header().source_addr().into(), ip.header().destination_addr().into())
+            }
+            Some(NetSlice::Ipv6(ip)) => {
+                (ip.header().source_addr().into(), ip.header().destination_addr().into())
+            }
             _ => return None,
         };
         let (transport, ports, slice, payload, checksum) = match &sliced.transport {
@@ -57,10 +61,12 @@ impl View {
         })
     }
 
-    /// A number for its flow: addresses, ports and protocol, hashed by FNV-1a, so that a run repeats.
+    /// A number for its flow: addresses, ports and protocol, hashed by FNV-1a, so that a run
+    /// repeats.
     pub(crate) fn flow(&self) -> u64 {
         let mut hash = 0xcbf2_9ce4_8422_2325u64;
-        let mut mix = |byte: u8| hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        let mut mix =
+            |byte: u8| hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
         for address in [self.source, self.destination] {
             match address.ip() {
                 IpAddr::V4(ip) => ip.octets().into_iter().for_each(&mut mix),
@@ -76,14 +82,15 @@ impl View {
         !self.payload.is_empty()
     }
 
-    /// Whether an application is behind it, rather than a kernel's housekeeping: it asks for a connection or carries data.
+    /// Whether an application is behind it, rather than a kernel's housekeeping: it asks for a
+    /// connection or carries data.
     pub(crate) fn is_traffic(&self) -> bool {
         self.has_payload() || self.transport == Transport::Tcp { syn: true }
     }
 }
 
-/// Flips a bit in the middle of the payload and repairs the checksum, as a broken middlebox would. A packet without payload
-/// stays as it is. Returns whether it changed anything.
+/// Flips a bit in the middle of the payload and repairs the checksum, as a broken middlebox would.
+/// A packet without payload stays as it is. Returns whether it changed anything.
 pub(crate) fn corrupt(packet: &mut [u8]) -> bool {
     let Some(view) = View::of(packet).filter(View::has_payload) else { return false };
     let at = view.payload.start + view.payload.len() / 2;
@@ -100,7 +107,8 @@ pub(crate) fn corrupt(packet: &mut [u8]) -> bool {
     true
 }
 
-/// Whether the packet says that it can be marked: ECT(0), ECT(1) or already CE (RFC 3168, section 5).
+/// Whether the packet says that it can be marked: ECT(0), ECT(1) or already CE (RFC 3168, section
+/// 5).
 pub(crate) fn is_ecn_capable(packet: &[u8]) -> bool {
     match packet {
         [0x40..=0x4f, tos, ..] => tos & 0b11 != 0,
@@ -109,7 +117,8 @@ pub(crate) fn is_ecn_capable(packet: &[u8]) -> bool {
     }
 }
 
-/// Marks an IP packet: congestion experienced (RFC 3168, section 5). Repairs the checksum of an IPv4 header.
+/// Marks an IP packet: congestion experienced (RFC 3168, section 5). Repairs the checksum of an
+/// IPv4 header.
 pub(crate) fn mark(packet: &mut [u8]) {
     match packet {
         [0x40..=0x4f, ..] if packet.len() >= 20 => {
@@ -141,8 +150,9 @@ pub(crate) fn host_unreachable(packet: &[u8]) -> Option<Vec<u8>> {
             let header = ip.header();
             // RFC 792: the header and the first 64 bits of the data.
             let quoted = &packet[..packet.len().min(header.slice().len() + 8)];
-            let unreachable =
-                etherparse::Icmpv4Type::DestinationUnreachable(etherparse::icmpv4::DestUnreachableHeader::Host);
+            let unreachable = etherparse::Icmpv4Type::DestinationUnreachable(
+                etherparse::icmpv4::DestUnreachableHeader::Host,
+            );
             PacketBuilder::ipv4(router(header.destination()), header.source(), 64)
                 .icmpv4(unreachable)
                 .write(&mut answer, quoted)
@@ -152,8 +162,9 @@ pub(crate) fn host_unreachable(packet: &[u8]) -> Option<Vec<u8>> {
             let header = ip.header();
             // RFC 4443, section 3.1: as much as fits into the minimum MTU.
             let quoted = &packet[..packet.len().min(1_280 - 48)];
-            let unreachable =
-                etherparse::Icmpv6Type::DestinationUnreachable(etherparse::icmpv6::DestUnreachableCode::Address);
+            let unreachable = etherparse::Icmpv6Type::DestinationUnreachable(
+                etherparse::icmpv6::DestUnreachableCode::Address,
+            );
             PacketBuilder::ipv6(router(header.destination()), header.source(), 64)
                 .icmpv6(unreachable)
                 .write(&mut answer, quoted)
@@ -184,7 +195,12 @@ pub(crate) mod tests {
         packet
     }
 
-    pub(crate) fn tcp(from: ([u8; 4], u16), to: ([u8; 4], u16), syn: bool, payload: &[u8]) -> Vec<u8> {
+    pub(crate) fn tcp(
+        from: ([u8; 4], u16),
+        to: ([u8; 4], u16),
+        syn: bool,
+        payload: &[u8],
+    ) -> Vec<u8> {
         let mut packet = Vec::new();
         let builder = PacketBuilder::ipv4(from.0, to.0, 64).tcp(from.1, to.1, 1, 1_000);
         let builder = if syn { builder.syn() } else { builder.ack(1) };
@@ -198,11 +214,13 @@ pub(crate) mod tests {
         let (source, destination) = (ip.header().source(), ip.header().destination());
         match &sliced.transport {
             Some(TransportSlice::Udp(udp)) => {
-                let sum = udp.to_header().calc_checksum_ipv4_raw(source, destination, udp.payload());
+                let sum =
+                    udp.to_header().calc_checksum_ipv4_raw(source, destination, udp.payload());
                 sum.expect("short enough") == udp.checksum()
             }
             Some(TransportSlice::Tcp(tcp)) => {
-                let sum = tcp.to_header().calc_checksum_ipv4_raw(source, destination, tcp.payload());
+                let sum =
+                    tcp.to_header().calc_checksum_ipv4_raw(source, destination, tcp.payload());
                 sum.expect("short enough") == tcp.checksum()
             }
             _ => panic!("TCP or UDP"),
@@ -226,11 +244,17 @@ pub(crate) mod tests {
     fn corruption_changes_one_byte_and_the_checksum_stays_right() {
         for len in 1..40u8 {
             let payload: Vec<u8> = (0..len).collect();
-            for clean in [udp((NEAR, 1), (FAR, 2), &payload), tcp((NEAR, 1), (FAR, 2), false, &payload)] {
+            for clean in
+                [udp((NEAR, 1), (FAR, 2), &payload), tcp((NEAR, 1), (FAR, 2), false, &payload)]
+            {
                 let mut packet = clean.clone();
                 assert!(corrupt(&mut packet));
                 let view = View::of(&packet).expect("still one");
-                let differ = packet[view.payload.clone()].iter().zip(&payload).filter(|(a, b)| a != b).count();
+                let differ = packet[view.payload.clone()]
+                    .iter()
+                    .zip(&payload)
+                    .filter(|(a, b)| a != b)
+                    .count();
                 assert_eq!(differ, 1);
                 assert!(checksum_is_right(&packet), "{len} bytes");
             }
@@ -239,17 +263,26 @@ pub(crate) mod tests {
 
     #[test]
     fn marks_are_ce_and_the_header_checksum_stays_right() {
-        for ecn in [etherparse::IpEcn::ZERO, etherparse::IpEcn::ONE, etherparse::IpEcn::TWO, etherparse::IpEcn::THREE] {
+        for ecn in [
+            etherparse::IpEcn::ZERO,
+            etherparse::IpEcn::ONE,
+            etherparse::IpEcn::TWO,
+            etherparse::IpEcn::THREE,
+        ] {
             let header = etherparse::Ipv4Header {
                 ecn,
                 dscp: etherparse::IpDscp::try_new(0x2e).expect("6 bits"),
-                ..etherparse::Ipv4Header::new(8, 64, etherparse::IpNumber::UDP, NEAR, FAR).expect("short")
+                ..etherparse::Ipv4Header::new(8, 64, etherparse::IpNumber::UDP, NEAR, FAR)
+                    .expect("short")
             };
             let mut packet = Vec::new();
-            PacketBuilder::ip(etherparse::IpHeaders::Ipv4(header, etherparse::Ipv4Extensions::default()))
-                .udp(1, 2)
-                .write(&mut packet, b"data")
-                .expect("a vector takes anything");
+            PacketBuilder::ip(etherparse::IpHeaders::Ipv4(
+                header,
+                etherparse::Ipv4Extensions::default(),
+            ))
+            .udp(1, 2)
+            .write(&mut packet, b"data")
+            .expect("a vector takes anything");
             assert_eq!(is_ecn_capable(&packet), ecn != etherparse::IpEcn::ZERO);
             mark(&mut packet);
             let sliced = SlicedPacket::from_ip(&packet).expect("an IP packet");

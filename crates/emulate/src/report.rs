@@ -50,7 +50,8 @@ pub struct LinkReport {
     pub down: DirectionReport,
 }
 
-/// One direction of a link. Where a link shares another's bottleneck, drops and the queue count there.
+/// One direction of a link. Where a link shares another's bottleneck, drops and the queue count
+/// there.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct DirectionReport {
     /// Packets that arrived at the other end.
@@ -116,7 +117,10 @@ impl Report {
     pub(crate) fn judge(&mut self) {
         let mut why = Vec::new();
         if self.tun_drops > 0 {
-            why.push(format!("devices dropped {} packets before the emulator saw them", self.tun_drops));
+            why.push(format!(
+                "devices dropped {} packets before the emulator saw them",
+                self.tun_drops
+            ));
         }
         if self.cpu_share > MAX_CPU_SHARE {
             why.push(format!(
@@ -171,7 +175,12 @@ impl Histogram {
     }
 
     pub(crate) fn quantiles(&self) -> Quantiles {
-        Quantiles { p50: self.quantile(50), p99: self.quantile(99), max: self.max, count: self.count }
+        Quantiles {
+            p50: self.quantile(50),
+            p99: self.quantile(99),
+            max: self.max,
+            count: self.count,
+        }
     }
 
     /// The smallest time that at least `percent` of all do not exceed.

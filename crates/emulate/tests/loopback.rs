@@ -43,7 +43,8 @@ fn a_stream_arrives_whole_and_takes_its_time() {
     let forward = server(|got| got);
     let network = network("rate = '40 Mbit/s'\ndelay = '20 ms'");
     let loopback = Loopback::start(&network, forward, Protocol::Tcp).expect("the links start");
-    let sent: Vec<u8> = (0..1_000_000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let sent: Vec<u8> =
+        (0..1_000_000u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     let start = Instant::now();
     let mut stream = connect(loopback.addresses()[0]);
     stream.write_all(&sent).expect("it takes it");
@@ -52,7 +53,8 @@ fn a_stream_arrives_whole_and_takes_its_time() {
     stream.read_to_end(&mut got).expect("in time");
     let seconds = start.elapsed().as_secs_f64();
     assert!(got == sent, "{} of {} bytes", got.len(), sent.len());
-    // Up, then down: 1 MB in segments of 1448 takes 0.207 s each way, and 20 ms of delay. Nothing can be faster.
+    // Up, then down: 1 MB in segments of 1448 takes 0.207 s each way, and 20 ms of delay. Nothing
+    // can be faster.
     assert!(seconds >= 2.0 * (0.207 + 0.02), "{seconds} s");
     let report = loopback.finish().expect("it ran");
     assert!(report.links[0].up.bytes > 1_000_000 && report.links[0].down.bytes > 1_000_000);
@@ -62,7 +64,9 @@ fn a_stream_arrives_whole_and_takes_its_time() {
 #[test]
 fn a_refused_connection_is_reset() {
     // A port that was free a moment ago.
-    let forward = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port");
+    let forward = TcpListener::bind("127.0.0.1:0")
+        .and_then(|listener| listener.local_addr())
+        .expect("a free port");
     let network = network("rate = '40 Mbit/s'\ndelay = '1 ms'");
     let loopback = Loopback::start(&network, forward, Protocol::Tcp).expect("the links start");
     let mut stream = connect(loopback.addresses()[0]);
@@ -113,7 +117,8 @@ fn an_idle_half_open_connection_costs_nothing() {
 #[test]
 fn no_byte_moves_in_a_blackout() {
     let forward = server(|got| got);
-    let network = network("rate = '40 Mbit/s'\ndelay = '1 ms'\nblackout = [{ from = '0 s', to = '300 ms' }]");
+    let network =
+        network("rate = '40 Mbit/s'\ndelay = '1 ms'\nblackout = [{ from = '0 s', to = '300 ms' }]");
     let loopback = Loopback::start(&network, forward, Protocol::Tcp).expect("the links start");
     let start = Instant::now();
     let mut stream = connect(loopback.addresses()[0]);
@@ -167,8 +172,12 @@ fn loss_cannot_be_done_to_tcp() {
     ];
     for key in keys {
         let network = network(&format!("rate = '40 Mbit/s'\ndelay = '1 ms'\n{key}"));
-        let error = Loopback::start(&network, forward, Protocol::Tcp).expect_err("it is unsupported");
-        assert!(matches!(error, LoopbackError::Unsupported { what, .. } if key.starts_with(what)), "{error}");
+        let error =
+            Loopback::start(&network, forward, Protocol::Tcp).expect_err("it is unsupported");
+        assert!(
+            matches!(error, LoopbackError::Unsupported { what, .. } if key.starts_with(what)),
+            "{error}"
+        );
         assert!(error.to_string().contains("namespace mode"), "{error}");
     }
 }
@@ -177,7 +186,9 @@ fn loss_cannot_be_done_to_tcp() {
 fn datagrams_are_doubled_and_damaged() {
     let echo = UdpSocket::bind("127.0.0.1:0").expect("a free port");
     let forward = echo.local_addr().expect("bound");
-    let network = network("rate = '40 Mbit/s'\ndelay = '1 ms'\nup = { duplicate = 1 }\ndown = { corrupt = 1 }");
+    let network = network(
+        "rate = '40 Mbit/s'\ndelay = '1 ms'\nup = { duplicate = 1 }\ndown = { corrupt = 1 }",
+    );
     let loopback = Loopback::start(&network, forward, Protocol::Udp).expect("the links start");
     let client = UdpSocket::bind("127.0.0.1:0").expect("a free port");
     for socket in [&echo, &client] {

@@ -1,5 +1,5 @@
-//! Whole kernel stacks through the emulator. Needs root or an unprivileged user namespace: where it cannot run it says so and
-//! passes, except with CI=true.
+//! Whole kernel stacks through the emulator. Needs root or an unprivileged user namespace: where it
+//! cannot run it says so and passes, except with CI=true.
 //!
 //! Processes run near and far because a namespace is a matter of threads; these tests use threads.
 
@@ -19,7 +19,10 @@ fn emulation(text: &str) -> Option<Emulation> {
     match Emulation::namespaces(&network) {
         Ok(emulation) => Some(emulation),
         Err(error @ EmulationError::NotPermitted(_)) => {
-            assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "skipped where it must not be: {error}");
+            assert!(
+                std::env::var_os("CI").is_none_or(|ci| ci != "true"),
+                "skipped where it must not be: {error}"
+            );
             eprintln!("skipped: {error}");
             None
         }
@@ -44,7 +47,8 @@ const TWO: &str = "
 /// Sends `bytes` from near to far over TCP; returns the seconds until all were counted there.
 fn transfer(emulation: &Emulation, link: usize, bytes: usize) -> f64 {
     let far = SocketAddr::from((address(link, true), PORT));
-    let listener = emulation.far().run(|| TcpListener::bind(far)).expect("entered").expect("a free port");
+    let listener =
+        emulation.far().run(|| TcpListener::bind(far)).expect("entered").expect("a free port");
     let counting = thread::spawn(move || {
         let (mut connection, _) = listener.accept().expect("a connection");
         connection.set_read_timeout(Some(LIMIT)).expect("a socket");
@@ -68,7 +72,8 @@ fn transfer(emulation: &Emulation, link: usize, bytes: usize) -> f64 {
 fn tcp_runs_at_the_links_rate() {
     let Some(emulation) = emulation(TWO) else { return };
     let seconds = transfer(&emulation, 0, 4_000_000);
-    // 4 MB at 40 Mbit/s with headers take 0.83 s, and a handshake 10 ms. The upper bound leaves room for slow machines.
+    // 4 MB at 40 Mbit/s with headers take 0.83 s, and a handshake 10 ms. The upper bound leaves
+    // room for slow machines.
     assert!((0.83..3.0).contains(&seconds), "{seconds} s");
     let report = emulation.finish().expect("it ran");
     assert!(report.links[0].up.bytes > 4_000_000, "{report:?}");
@@ -81,7 +86,9 @@ fn tcp_runs_at_the_links_rate() {
 #[test]
 fn each_source_leaves_by_its_own_device() {
     let Some(emulation) = emulation(TWO) else { return };
-    let echo = |ip: IpAddr| emulation.far().run(|| UdpSocket::bind((ip, PORT))).expect("entered").expect("a free port");
+    let echo = |ip: IpAddr| {
+        emulation.far().run(|| UdpSocket::bind((ip, PORT))).expect("entered").expect("a free port")
+    };
     let pairs: [(IpAddr, IpAddr); 3] = [
         (address(1, false).into(), address(1, true).into()),
         // Across: the source decides.
@@ -90,7 +97,11 @@ fn each_source_leaves_by_its_own_device() {
     ];
     for (near, far) in pairs {
         let echo = echo(far);
-        let client = emulation.near().run(|| UdpSocket::bind((near, 0))).expect("entered").expect("an address");
+        let client = emulation
+            .near()
+            .run(|| UdpSocket::bind((near, 0)))
+            .expect("entered")
+            .expect("an address");
         echo.set_read_timeout(Some(LIMIT)).expect("a socket");
         client.send_to(b"hello", (far, PORT)).expect("it sends");
         let mut buffer = [0; 16];
@@ -98,7 +109,11 @@ fn each_source_leaves_by_its_own_device() {
         assert_eq!((&buffer[..len], from.ip()), (&b"hello"[..], near));
     }
     let report = emulation.finish().expect("it ran");
-    assert_eq!((report.links[0].up.packets, report.links[1].up.packets >= 3), (0, true), "{report:?}");
+    assert_eq!(
+        (report.links[0].up.packets, report.links[1].up.packets >= 3),
+        (0, true),
+        "{report:?}"
+    );
 }
 
 #[test]
@@ -106,8 +121,11 @@ fn an_unreachable_address_says_so() {
     let text = format!("{TWO}unreachable = 'icmp'\n");
     let Some(emulation) = emulation(&text) else { return };
     let far = SocketAddr::from((address(1, true), PORT));
-    let error =
-        emulation.near().run(|| TcpStream::connect_timeout(&far, LIMIT)).expect("entered").expect_err("no host");
+    let error = emulation
+        .near()
+        .run(|| TcpStream::connect_timeout(&far, LIMIT))
+        .expect("entered")
+        .expect_err("no host");
     assert_eq!(error.kind(), ErrorKind::HostUnreachable);
     let report = emulation.finish().expect("it ran");
     assert!(report.links[1].up.dropped.unreachable >= 1);
@@ -118,8 +136,11 @@ fn a_delay_is_kept() {
     let Some(emulation) = emulation(TWO) else { return };
     let far = SocketAddr::from((address(1, true), PORT));
     let echo = emulation.far().run(|| UdpSocket::bind(far)).expect("entered").expect("a free port");
-    let client =
-        emulation.near().run(|| UdpSocket::bind((address(1, false), 0))).expect("entered").expect("an address");
+    let client = emulation
+        .near()
+        .run(|| UdpSocket::bind((address(1, false), 0)))
+        .expect("entered")
+        .expect("an address");
     client.set_read_timeout(Some(LIMIT)).expect("a socket");
     echo.set_read_timeout(Some(LIMIT)).expect("a socket");
     let mut buffer = [0; 16];

@@ -1,4 +1,5 @@
-//! Active queue management: which packets a queue drops or marks before it is full, and in which order they leave.
+//! Active queue management: which packets a queue drops or marks before it is full, and in which
+//! order they leave.
 
 mod codel;
 mod fifo;
@@ -29,7 +30,8 @@ pub enum Aqm {
     Red(Red),
     /// Controlled delay (RFC 8289), decided as a packet goes on the wire.
     CoDel(CoDel),
-    /// A queue a flow, each under CoDel (RFC 8290). A packet that finds no room drops the first of the longest queue instead.
+    /// A queue a flow, each under CoDel (RFC 8290). A packet that finds no room drops the first of
+    /// the longest queue instead.
     FqCoDel(FqCoDel),
 }
 
@@ -67,7 +69,9 @@ impl<P> Queue<P> {
     pub(crate) fn new(profile: &Profile, seed: Seed) -> Queue<P> {
         match profile.aqm {
             Aqm::DropTail | Aqm::Red(_) => Queue::Fifo(Fifo::new()),
-            Aqm::CoDel(config) => Queue::CoDel { config, state: CoDelState::default(), fifo: Fifo::new() },
+            Aqm::CoDel(config) => {
+                Queue::CoDel { config, state: CoDelState::default(), fifo: Fifo::new() }
+            }
             Aqm::FqCoDel(config) => Queue::Fair(FairQueue::new(config, seed)),
         }
     }
@@ -93,9 +97,15 @@ impl<P> Queue<P> {
         matches!(self, Queue::Fair(_))
     }
 
-    /// Drops packets until `limit` holds for what is here and `elsewhere` together. Whether the packet pushed last, of `flow`, is
-    /// among them.
-    pub(crate) fn shed(&mut self, limit: Limit, elsewhere: Tally, flow: u64, counters: &mut Counters) -> bool {
+    /// Drops packets until `limit` holds for what is here and `elsewhere` together. Whether the
+    /// packet pushed last, of `flow`, is among them.
+    pub(crate) fn shed(
+        &mut self,
+        limit: Limit,
+        elsewhere: Tally,
+        flow: u64,
+        counters: &mut Counters,
+    ) -> bool {
         match self {
             Queue::Fair(fair) => fair.shed(limit, elsewhere, flow, counters),
             Queue::Fifo(_) | Queue::CoDel { .. } => false,

@@ -19,7 +19,8 @@
 //! # Ok::<(), link::config::ConfigError>(())
 //! ```
 //!
-//! `bench/networks/README.md` lists every key. A key that is not known is an error, and so is a value that makes no sense.
+//! `bench/networks/README.md` lists every key. A key that is not known is an error, and so is a
+//! value that makes no sense.
 
 mod aqm;
 mod error;
@@ -62,11 +63,13 @@ pub struct LinkSpec {
     pub up: Direction,
     /// From far to near.
     pub down: Direction,
-    /// The MTU of the devices at both ends; [`Profile::mtu`] may be less, and then drops without a word.
+    /// The MTU of the devices at both ends; [`Profile::mtu`] may be less, and then drops without a
+    /// word.
     pub device_mtu: u32,
     /// A NAT on the link forgets a flow after this long a silence.
     pub nat_idle: Option<Span>,
-    /// The link with this index is the bottleneck of this one too: its packets pass through that link's queues.
+    /// The link with this index is the bottleneck of this one too: its packets pass through that
+    /// link's queues.
     pub shares: Option<usize>,
     /// The far address does not exist.
     pub unreachable: Option<Unreachable>,
@@ -86,7 +89,8 @@ pub struct Direction {
 pub enum Carry {
     /// Everything.
     All,
-    /// TCP segments and UDP datagrams without payload: connections come up, and then nothing arrives.
+    /// TCP segments and UDP datagrams without payload: connections come up, and then nothing
+    /// arrives.
     NoPayload,
     /// Nothing.
     Nothing,
@@ -110,11 +114,17 @@ impl Network {
         let file = path.display().to_string();
         match std::fs::read_to_string(path) {
             Ok(text) => Network::parse(&text, &file, bytes),
-            Err(error) => Err(ConfigError { file, line: None, key: String::new(), problem: Problem::Read(error) }),
+            Err(error) => Err(ConfigError {
+                file,
+                line: None,
+                key: String::new(),
+                problem: Problem::Read(error),
+            }),
         }
     }
 
-    /// Reads a network from `text`; `file` is for messages. `bytes` takes the place of what the text says.
+    /// Reads a network from `text`; `file` is for messages. `bytes` takes the place of what the
+    /// text says.
     ///
     /// # Errors
     /// If the text says something that is not understood.
@@ -122,8 +132,9 @@ impl Network {
         parse::network(text, file, bytes)
     }
 
-    /// The fluid time of `bytes` of payload over all links together, from near to far: see [`schedule::ideal`]. Links that cannot
-    /// carry payload, and those that share another's bottleneck, add nothing.
+    /// The fluid time of `bytes` of payload over all links together, from near to far: see
+    /// [`schedule::ideal`]. Links that cannot carry payload, and those that share another's
+    /// bottleneck, add nothing.
     #[must_use]
     pub fn ideal(&self, bytes: Bytes, payload_share: f64) -> Option<Span> {
         let links = self.links.iter().filter(|link| {
@@ -132,7 +143,11 @@ impl Network {
                 && link.up.carry == Carry::All
                 && link.down.carry != Carry::Nothing
         });
-        schedule::ideal(links.map(|link| (&link.up.profile, &link.down.profile)), bytes, payload_share)
+        schedule::ideal(
+            links.map(|link| (&link.up.profile, &link.down.profile)),
+            bytes,
+            payload_share,
+        )
     }
 
     /// The seed of the draws on one direction of a link: `up` or `down`.

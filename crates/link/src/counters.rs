@@ -70,6 +70,10 @@ impl Counters {
     /// Packets dropped for any reason.
     #[must_use]
     pub fn dropped(&self) -> u64 {
-        self.dropped_queue + self.dropped_aqm + self.dropped_loss + self.dropped_blackout + self.dropped_mtu
+        self.dropped_queue
+            + self.dropped_aqm
+            + self.dropped_loss
+            + self.dropped_blackout
+            + self.dropped_mtu
     }
 }

@@ -1,4 +1,5 @@
-//! A line whose rate never changes and whose packets keep their order: every time is known as a packet comes.
+//! A line whose rate never changes and whose packets keep their order: every time is known as a
+//! packet comes.
 
 use units::{Rate, Span, Time};
 
@@ -10,8 +11,8 @@ use crate::wire::Wire;
 
 /// The packets of a link in one queue, each with its departure.
 ///
-/// The same to the nanosecond as [`Varying`](crate::varying::Varying), but a packet moves once instead of twice, and nothing is
-/// divided as long as sizes repeat.
+/// The same to the nanosecond as [`Varying`](crate::varying::Varying), but a packet moves once
+/// instead of twice, and nothing is divided as long as sizes repeat.
 #[derive(Clone, Debug)]
 pub(crate) struct Fixed<P> {
     row: Row,
@@ -30,8 +31,8 @@ struct Held<P> {
     is_marked: bool,
 }
 
-/// Whether a [`Fixed`] can do what the profile asks for: not changes of rate, standstill, blackouts, held-back packets, jitter, or a queue
-/// that decides on packets as they leave.
+/// Whether a [`Fixed`] can do what the profile asks for: not changes of rate, standstill,
+/// blackouts, held-back packets, jitter, or a queue that decides on packets as they leave.
 pub(crate) fn is_fixed(profile: &Profile) -> bool {
     profile.rate.is_constant()
         && profile.rate.base > Rate::ZERO

@@ -17,12 +17,14 @@ pub enum Loss {
     Bernoulli(f64),
     /// In bursts.
     GilbertElliott(GilbertElliott),
-    /// Every so-manyth packet that arrives, and no other: the deterministic loss of response functions.
+    /// Every so-manyth packet that arrives, and no other: the deterministic loss of response
+    /// functions.
     Every(NonZeroU64),
 }
 
-/// The Gilbert-Elliott model: a chain of two states that steps once a packet, each state with a loss probability of its own
-/// (E. O. Elliott, "Estimates of error rates for codes on burst-noise channels", 1963). It begins in the good state.
+/// The Gilbert-Elliott model: a chain of two states that steps once a packet, each state with a
+/// loss probability of its own (E. O. Elliott, "Estimates of error rates for codes on burst-noise
+/// channels", 1963). It begins in the good state.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GilbertElliott {
     /// The probability of a step from good to bad.
@@ -100,7 +102,11 @@ enum Odd {
 }
 
 impl Odd {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and 2^64")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "between 0 and 2^64"
+    )]
     fn new(probability: f64) -> Odd {
         if probability >= 1.0 {
             Odd::Always
@@ -123,7 +129,10 @@ impl Odd {
 impl Dice {
     pub(crate) fn new(profile: &Profile, seed: Seed) -> Dice {
         let reorder = profile.reorder.map_or(0.0, |reorder| reorder.probability);
-        let is_random = profile.loss != Loss::None || profile.duplicate > 0.0 || profile.corrupt > 0.0 || reorder > 0.0;
+        let is_random = profile.loss != Loss::None
+            || profile.duplicate > 0.0
+            || profile.corrupt > 0.0
+            || reorder > 0.0;
         let odds = || Odds {
             loss: match profile.loss {
                 Loss::None => LossOdds::Bernoulli(Odd::Never),

@@ -11,7 +11,8 @@ use crate::rate::unit;
 pub struct Jitter {
     /// How long.
     pub spread: Spread,
-    /// Whether a packet may overtake one that left before it. If not, it arrives no earlier than that one: at the same time.
+    /// Whether a packet may overtake one that left before it. If not, it arrives no earlier than
+    /// that one: at the same time.
     pub reorders: bool,
 }
 
@@ -70,7 +71,8 @@ impl JitterState {
     }
 }
 
-/// A draw from the standard normal distribution (G. Box, M. Muller, "A Note on the Generation of Random Normal Deviates", 1958).
+/// A draw from the standard normal distribution (G. Box, M. Muller, "A Note on the Generation of
+/// Random Normal Deviates", 1958).
 fn normal(rng: &mut Xoshiro256PlusPlus) -> f64 {
     // From (0, 1], where the logarithm is finite.
     let radius = libm::sqrt(-2.0 * libm::log(1.0 - unit(rng)));
@@ -101,12 +103,16 @@ mod tests {
         let draws = draws(Spread::Uniform(MS * 4));
         assert!(draws.iter().all(|x| (0.0..=4.0).contains(x)));
         let (mean, deviation) = moments(&draws);
-        assert!((mean - 2.0).abs() < 0.02 && (deviation - 4.0 / 12f64.sqrt()).abs() < 0.02, "{mean} {deviation}");
+        assert!(
+            (mean - 2.0).abs() < 0.02 && (deviation - 4.0 / 12f64.sqrt()).abs() < 0.02,
+            "{mean} {deviation}"
+        );
     }
 
     #[test]
     fn normal_times() {
-        let (mean, deviation) = moments(&draws(Spread::Normal { mean: MS * 10, deviation: MS * 2 }));
+        let (mean, deviation) =
+            moments(&draws(Spread::Normal { mean: MS * 10, deviation: MS * 2 }));
         assert!((mean - 10.0).abs() < 0.03 && (deviation - 2.0).abs() < 0.03, "{mean} {deviation}");
     }
 

@@ -1,8 +1,8 @@
 //! One link as a state machine: rate, delay, queue and its management, loss and their schedules.
 //!
-//! A [`Link`] is one direction of one link. It knows nothing of protocols, sockets or clocks: the caller hands in
-//! packets with a size and the time, and takes them out again when they arrive at the other end. The emulator drives it
-//! in real time, the simulator in virtual time.
+//! A [`Link`] is one direction of one link. It knows nothing of protocols, sockets or clocks: the
+//! caller hands in packets with a size and the time, and takes them out again when they arrive at
+//! the other end. The emulator drives it in real time, the simulator in virtual time.
 //!
 //! ```
 //! use link::{Link, Outcome, Profile};
@@ -17,8 +17,8 @@
 //! assert_eq!(delivery.packet, "packet");
 //! ```
 //!
-//! Network files ([`config`], feature `toml`) describe several links for humans; [`schedule::ideal`] is the fluid time that
-//! all of them together need for an amount of data.
+//! Network files ([`config`], feature `toml`) describe several links for humans;
+//! [`schedule::ideal`] is the fluid time that all of them together need for an amount of data.
 #![no_std]
 
 extern crate alloc;

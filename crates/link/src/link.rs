@@ -15,10 +15,11 @@ use crate::varying::Varying;
 
 /// One direction of a link that carries packets of type `P`.
 ///
-/// Time must not run backwards from call to call. Nothing has to happen at the moment when a packet leaves the queue: the
-/// link catches up, with exact times, whenever it is called.
+/// Time must not run backwards from call to call. Nothing has to happen at the moment when a packet
+/// leaves the queue: the link catches up, with exact times, whenever it is called.
 ///
-/// Where thousands of links are plain, [`PooledLink`](crate::PooledLink) does the same in less memory.
+/// Where thousands of links are plain, [`PooledLink`](crate::PooledLink) does the same in less
+/// memory.
 #[derive(Clone, Debug)]
 pub struct Link<P> {
     line: Line<P>,
@@ -47,7 +48,8 @@ impl Gate {
     }
 }
 
-/// What the packets are on: the one that the profile asks for, both with the same results where both can do it.
+/// What the packets are on: the one that the profile asks for, both with the same results where
+/// both can do it.
 #[derive(Clone, Debug)]
 enum Line<P> {
     /// The rate never changes and packets leave in order: every time is known as a packet comes.
@@ -75,7 +77,12 @@ impl<P> Link<P> {
         } else {
             Line::Varying(Box::new(Varying::new(profile, seed)))
         };
-        Link { line, gate: Gate::new(profile, seed).map(Box::new), counters: Counters::default(), prepared }
+        Link {
+            line,
+            gate: Gate::new(profile, seed).map(Box::new),
+            counters: Counters::default(),
+            prepared,
+        }
     }
 
     /// The schedule's time zero is `now`. A packet on the wire leaves as it would have.
@@ -91,8 +98,8 @@ impl<P> Link<P> {
         self.prepared.profile()
     }
 
-    /// Whether a packet that it takes arrives, once, and as it was but for a mark: what it drops it drops as the packet is offered, and
-    /// tells so.
+    /// Whether a packet that it takes arrives, once, and as it was but for a mark: what it drops it
+    /// drops as the packet is offered, and tells so.
     #[must_use]
     pub fn keeps_what_it_takes(&self) -> bool {
         let is_faithful = |gate: &Gate| !gate.dice.is_random();
@@ -135,8 +142,8 @@ impl<P> Link<P> {
         }
     }
 
-    /// The next moment when [`Link::poll_deliver`] may have something. It is never too late; it can be too early, when a blackout
-    /// or a hold-back comes between.
+    /// The next moment when [`Link::poll_deliver`] may have something. It is never too late; it can
+    /// be too early, when a blackout or a hold-back comes between.
     #[must_use]
     #[inline]
     pub fn poll_deadline(&self) -> Option<Time> {
@@ -146,14 +153,16 @@ impl<P> Link<P> {
         }
     }
 
-    /// RED's average length of the queue, in packets, as of the last arrival; `None` on links without RED.
+    /// RED's average length of the queue, in packets, as of the last arrival; `None` on links
+    /// without RED.
     #[must_use]
     pub fn average_queue(&self) -> Option<f64> {
         Some(self.gate.as_ref()?.red.as_ref()?.average())
     }
 
-    /// When the packet on the wire leaves, and the queue gets shorter; `None` if it is empty, or the rate zero for ever. With delivery
-    /// opportunities it is the next of these, which may carry a part of a packet only.
+    /// When the packet on the wire leaves, and the queue gets shorter; `None` if it is empty, or
+    /// the rate zero for ever. With delivery opportunities it is the next of these, which may carry
+    /// a part of a packet only.
     #[must_use]
     pub fn next_departure(&self) -> Option<Time> {
         match &self.line {
@@ -187,7 +196,8 @@ impl<P> Link<P> {
         Outcome::Queued
     }
 
-    /// What RED, if there is any, makes of a packet: [`Outcome::Queued`] if it takes and marks it, `None` if it takes it as it is.
+    /// What RED, if there is any, makes of a packet: [`Outcome::Queued`] if it takes and marks it,
+    /// `None` if it takes it as it is.
     fn judge(&mut self, now: Time, waiting: &Waiting<P>) -> Option<Outcome> {
         self.gate.as_ref()?.red.as_ref()?;
         let length = self.waiting().packets;
@@ -223,7 +233,12 @@ impl<P> Link<P> {
         if let Line::Varying(line) = &mut self.line
             && line.makes_room()
         {
-            return line.push_and_shed(now, waiting, self.prepared.profile().queue, &mut self.counters);
+            return line.push_and_shed(
+                now,
+                waiting,
+                self.prepared.profile().queue,
+                &mut self.counters,
+            );
         }
         self.counters.dropped_queue += 1;
         Outcome::DroppedQueue
@@ -257,7 +272,8 @@ impl<P> Link<P> {
 }
 
 impl<P: Clone> Link<P> {
-    /// Offers a packet of `bytes` at `now` that is not ECN-capable, and of the same flow as all others.
+    /// Offers a packet of `bytes` at `now` that is not ECN-capable, and of the same flow as all
+    /// others.
     #[inline]
     pub fn enqueue(&mut self, now: Time, bytes: Bytes, packet: P) -> Outcome {
         self.offer(now, Offer { bytes, is_ecn_capable: false, flow: 0 }, packet)
@@ -300,11 +316,15 @@ impl<P: Clone> Link<P> {
         self.counters.corrupted += u64::from(fate.corrupted);
         let copy = fate.duplicated.then(|| packet.clone());
         let plain = Waiting { is_ecn_capable, flow, ..Waiting::new(now, bytes, packet) };
-        let outcome = self.admit_judged(now, Waiting { is_corrupted: fate.corrupted, extra_delay, ..plain });
+        let outcome =
+            self.admit_judged(now, Waiting { is_corrupted: fate.corrupted, extra_delay, ..plain });
         if let Some(packet) = copy {
             self.counters.duplicated += 1;
             self.counters.offered += Tally::one(bytes);
-            self.admit_judged(now, Waiting { is_ecn_capable, flow, ..Waiting::new(now, bytes, packet) });
+            self.admit_judged(
+                now,
+                Waiting { is_ecn_capable, flow, ..Waiting::new(now, bytes, packet) },
+            );
         }
         outcome
     }

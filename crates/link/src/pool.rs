@@ -8,17 +8,20 @@ use units::{Bytes, Span, Time};
 
 use crate::counters::Tally;
 
-/// Where in a [`Pool`] a packet is. None is zero, so that a place that may be missing takes no more memory.
+/// Where in a [`Pool`] a packet is. None is zero, so that a place that may be missing takes no more
+/// memory.
 pub type Place = NonZeroU32;
 
-/// Packets of any number of lines, each at a place of its own from [`Pool::insert`] to [`Pool::remove`], with a note of type `T` about it.
+/// Packets of any number of lines, each at a place of its own from [`Pool::insert`] to
+/// [`Pool::remove`], with a note of type `T` about it.
 ///
-/// Thousands of lines in one simulation hold a few hundred packets between them: together, those stay in the processor's cache. So do their places,
-/// which are used again, the latest freed first.
+/// Thousands of lines in one simulation hold a few hundred packets between them: together, those
+/// stay in the processor's cache. So do their places, which are used again, the latest freed first.
 #[derive(Clone, Debug)]
 pub struct Pool<P, T = ()> {
     packets: Vec<P>,
-    /// A slot for each packet, behind one that is nobody's: lists end there, and need no look at whether they do.
+    /// A slot for each packet, behind one that is nobody's: lists end there, and need no look at
+    /// whether they do.
     slots: Vec<Slot<T>>,
     free: Vec<Place>,
 }
@@ -47,7 +50,8 @@ impl<P, T: Default> Pool<P, T> {
 }
 
 impl<P, T> Pool<P, T> {
-    /// Puts a packet in, and gives its place. Inlined, the packet is written where it stays and nowhere before.
+    /// Puts a packet in, and gives its place. Inlined, the packet is written where it stays and
+    /// nowhere before.
     ///
     /// # Panics
     /// If there are four billion packets.
@@ -61,7 +65,10 @@ impl<P, T> Pool<P, T> {
         }
         self.packets.push(packet);
         self.slots.push(Slot { departure: Time::ZERO, bytes: 0, next: NOBODY, note });
-        u32::try_from(self.packets.len()).ok().and_then(Place::new).expect("four billion packets fit no memory")
+        u32::try_from(self.packets.len())
+            .ok()
+            .and_then(Place::new)
+            .expect("four billion packets fit no memory")
     }
 
     /// Takes a copy of the packet of a place, and frees the place. The packet must be on no line.
@@ -135,7 +142,8 @@ impl<P, T: Default> Default for Pool<P, T> {
     }
 }
 
-/// The packets of one line in their order, in a pool: the last ones wait for the wire, or are on it; those before them have left.
+/// The packets of one line in their order, in a pool: the last ones wait for the wire, or are on
+/// it; those before them have left.
 ///
 /// The order of the fields is kept.
 #[derive(Clone, Debug, Default)]
@@ -150,7 +158,8 @@ pub(crate) struct Row {
     queued: Bytes,
 }
 
-/// What a packet finds is often as good as random, so that the usual ways are without branches, which the processor would guess wrong.
+/// What a packet finds is often as good as random, so that the usual ways are without branches,
+/// which the processor would guess wrong.
 impl Row {
     /// How many wait, as of the latest [`Row::advance`].
     #[inline]
@@ -211,7 +220,13 @@ impl Row {
 
     /// Puts a packet to the end, which leaves at `departure`. [`Row::advance`] was called.
     #[inline]
-    pub(crate) fn push<P, T>(&mut self, departure: Time, bytes: u32, place: Place, pool: &mut Pool<P, T>) {
+    pub(crate) fn push<P, T>(
+        &mut self,
+        departure: Time,
+        bytes: u32,
+        place: Place,
+        pool: &mut Pool<P, T>,
+    ) {
         let place = place.get();
         let slot = &mut pool.slots[place as usize];
         (slot.departure, slot.bytes, slot.next) = (departure, bytes, NOBODY);
@@ -224,9 +239,15 @@ impl Row {
         self.queued += Bytes(u64::from(bytes));
     }
 
-    /// Takes the first packet out if it has arrived by `now`, `delay` after it left: when that was, its size and its place.
+    /// Takes the first packet out if it has arrived by `now`, `delay` after it left: when that was,
+    /// its size and its place.
     #[inline]
-    pub(crate) fn pop<P, T>(&mut self, now: Time, delay: Span, pool: &Pool<P, T>) -> Option<(Time, Bytes, Place)> {
+    pub(crate) fn pop<P, T>(
+        &mut self,
+        now: Time,
+        delay: Span,
+        pool: &Pool<P, T>,
+    ) -> Option<(Time, Bytes, Place)> {
         let place = Place::new(self.first)?;
         let &Slot { departure, bytes, next, .. } = pool.slot(self.first);
         let (at, bytes) = (departure + delay, Bytes(u64::from(bytes)));
@@ -256,6 +277,9 @@ mod tests {
         assert_eq!((pool.remove(d), pool.remove(a)), (13, 0));
         assert_eq!([pool.insert(20, ()), pool.insert(21, ())], [a, d]);
         let last = pool.insert(22, ());
-        assert_eq!((*pool.get(a), *pool.get(b), *pool.get(d), *pool.get(last), pool.len()), (20, 1, 21, 22, 6));
+        assert_eq!(
+            (*pool.get(a), *pool.get(b), *pool.get(d), *pool.get(last), pool.len()),
+            (20, 1, 21, 22, 6)
+        );
     }
 }

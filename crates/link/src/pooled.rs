@@ -11,8 +11,9 @@ use crate::prepared::Prepared;
 use crate::profile::Profile;
 use crate::wire::Wire;
 
-/// As [`Link`](crate::Link), of a [plain](Prepared::is_plain) profile, with its packets in a pool that it shares with others: a line of the
-/// processor's cache. Every call has to be given the same pool.
+/// As [`Link`](crate::Link), of a [plain](Prepared::is_plain) profile, with its packets in a pool
+/// that it shares with others: a line of the processor's cache. Every call has to be given the same
+/// pool.
 ///
 /// The order of the fields is kept.
 #[derive(Clone, Debug)]
@@ -46,7 +47,8 @@ impl PooledLink {
             row: Row::default(),
             offered: Tally::default(),
             max_queue: Bytes::ZERO,
-            rare: (!prepared.is_whole()).then(|| Box::new(Rare { wire: wire(), ..Rare::default() })),
+            rare: (!prepared.is_whole())
+                .then(|| Box::new(Rare { wire: wire(), ..Rare::default() })),
             prepared: prepared.clone(),
         })
     }
@@ -60,8 +62,10 @@ impl PooledLink {
     /// What happened so far.
     #[must_use]
     pub fn counters<P, T>(&self, pool: &Pool<P, T>) -> Counters {
-        let (dropped_queue, dropped_mtu) =
-            self.rare.as_ref().map_or_else(Default::default, |rare| (rare.dropped_queue, rare.dropped_mtu));
+        let (dropped_queue, dropped_mtu) = self
+            .rare
+            .as_ref()
+            .map_or_else(Default::default, |rare| (rare.dropped_queue, rare.dropped_mtu));
         let mut delivered = self.offered;
         for others in [dropped_queue, dropped_mtu, self.row.held(pool)] {
             delivered -= others;
@@ -108,9 +112,16 @@ impl PooledLink {
         self.row.pop(now, self.prepared.delay(), pool).map(|(_, bytes, place)| (bytes, place))
     }
 
-    /// Offers a packet of the pool at `now`. If it is not queued, it stays in the pool, and the link forgets it.
+    /// Offers a packet of the pool at `now`. If it is not queued, it stays in the pool, and the
+    /// link forgets it.
     #[inline]
-    pub fn offer<P, T>(&mut self, now: Time, bytes: Bytes, place: Place, pool: &mut Pool<P, T>) -> Outcome {
+    pub fn offer<P, T>(
+        &mut self,
+        now: Time,
+        bytes: Bytes,
+        place: Place,
+        pool: &mut Pool<P, T>,
+    ) -> Outcome {
         let free = self.row.advance(now, pool);
         self.offered += Tally::one(bytes);
         let room = self.prepared.room();
@@ -122,7 +133,10 @@ impl PooledLink {
             self.rare().dropped_queue += Tally::one(bytes);
             return Outcome::DroppedQueue;
         }
-        let time = self.prepared.whole_wire_time(size).unwrap_or_else(|| self.wire_time(size, free.is_none()));
+        let time = self
+            .prepared
+            .whole_wire_time(size)
+            .unwrap_or_else(|| self.wire_time(size, free.is_none()));
         self.row.push(free.unwrap_or(now) + time, size, place, pool);
         self.max_queue = self.max_queue.max(self.row.waiting().bytes);
         Outcome::Queued
@@ -131,7 +145,8 @@ impl PooledLink {
     #[inline(never)]
     fn wire_time(&mut self, bytes: u32, is_idle: bool) -> Span {
         let wire = self.rare.as_mut().and_then(|rare| rare.wire.as_mut());
-        wire.expect("where wire times are not whole, the link was made with it").time(bytes, is_idle)
+        wire.expect("where wire times are not whole, the link was made with it")
+            .time(bytes, is_idle)
     }
 
     #[inline(never)]

@@ -11,8 +11,8 @@ use crate::impair::Dice;
 use crate::profile::{Limit, Profile};
 use crate::wire::WORK_PER_BYTE;
 
-/// A [`Profile`] with what every packet asks of it, worked out. Links that are alike can share one, so that a simulation with thousands of them
-/// has it in the processor's cache.
+/// A [`Profile`] with what every packet asks of it, worked out. Links that are alike can share one,
+/// so that a simulation with thousands of them has it in the processor's cache.
 #[derive(Clone, Debug)]
 pub struct Prepared(Arc<Facts>);
 
@@ -21,7 +21,8 @@ pub struct Prepared(Arc<Facts>);
 #[repr(C)]
 struct Facts {
     delay: Span,
-    /// The wire time of a byte where the link is plain and that is whole nanoseconds; zero where not.
+    /// The wire time of a byte where the link is plain and that is whole nanoseconds; zero where
+    /// not.
     nanos_per_byte: u64,
     room: Room,
     is_plain: bool,
@@ -36,7 +37,11 @@ impl From<Profile> for Prepared {
         let is_plain = is_fixed(&profile) && !is_random && matches!(profile.aqm, Aqm::DropTail);
         Prepared(Arc::new(Facts {
             delay: profile.delay,
-            nanos_per_byte: if is_plain && WORK_PER_BYTE.is_multiple_of(rate) { WORK_PER_BYTE / rate } else { 0 },
+            nanos_per_byte: if is_plain && WORK_PER_BYTE.is_multiple_of(rate) {
+                WORK_PER_BYTE / rate
+            } else {
+                0
+            },
             room: Room::new(&profile),
             is_plain,
             profile,
@@ -51,8 +56,8 @@ impl Prepared {
         &self.0.profile
     }
 
-    /// Whether nothing but a packet's size decides whether it is taken, and when it arrives is known as it comes: the rate never changes, and the queue
-    /// is drop-tail.
+    /// Whether nothing but a packet's size decides whether it is taken, and when it arrives is
+    /// known as it comes: the rate never changes, and the queue is drop-tail.
     #[must_use]
     #[inline]
     pub fn is_plain(&self) -> bool {
@@ -74,7 +79,8 @@ impl Prepared {
         self.0.nanos_per_byte > 0
     }
 
-    /// How long a packet of this size, for which there is [room](Room::size), takes on the wire, if wire times are whole nanoseconds.
+    /// How long a packet of this size, for which there is [room](Room::size), takes on the wire, if
+    /// wire times are whole nanoseconds.
     #[inline]
     pub(crate) fn whole_wire_time(&self, size: u32) -> Option<Span> {
         let nanos_per_byte = self.0.nanos_per_byte;
@@ -85,7 +91,8 @@ impl Prepared {
 /// Packets are below 2 GiB.
 const LARGEST: u32 = (1 << 31) - 1;
 
-/// Which packets the queue takes: the profile's [`Limit`] and MTU, in little memory and without a choice between kinds of limits.
+/// Which packets the queue takes: the profile's [`Limit`] and MTU, in little memory and without a
+/// choice between kinds of limits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
     bytes: Bytes,
@@ -99,7 +106,9 @@ impl Room {
         let mtu = profile.mtu.map_or(LARGEST, |mtu| small(mtu.0).min(LARGEST));
         match profile.queue {
             Limit::Bytes(bytes) => Room { bytes, packets: u32::MAX, mtu },
-            Limit::Packets(packets) => Room { bytes: Bytes(u64::MAX), packets: small(packets), mtu },
+            Limit::Packets(packets) => {
+                Room { bytes: Bytes(u64::MAX), packets: small(packets), mtu }
+            }
         }
     }
 

@@ -16,7 +16,8 @@ pub struct Profile {
     pub rate: RatePlan,
     /// One-way delay, after the last bit went out.
     pub delay: Span,
-    /// How much may wait. The packet on the wire counts until its last bit went out; an idle link always takes one.
+    /// How much may wait. The packet on the wire counts until its last bit went out; an idle link
+    /// always takes one.
     pub queue: Limit,
     /// Which packets are dropped or marked before the queue is full.
     pub aqm: Aqm,
@@ -55,8 +56,9 @@ impl Profile {
         }
     }
 
-    /// The same link, but what comes in a blackout waits for its end instead of being discarded: the rate is zero meanwhile.
-    /// Blackouts that repeat do so for `horizon`. A link with delivery opportunities keeps those in its blackouts.
+    /// The same link, but what comes in a blackout waits for its end instead of being discarded:
+    /// the rate is zero meanwhile. Blackouts that repeat do so for `horizon`. A link with delivery
+    /// opportunities keeps those in its blackouts.
     #[must_use]
     pub fn holding(&self, horizon: Span) -> Profile {
         let mut edges: Vec<Span> = self.rate.changes.iter().map(|change| change.at).collect();
@@ -76,8 +78,10 @@ impl Profile {
             let latest = self.rate.changes.iter().rev().find(|change| change.at <= at);
             latest.map_or(self.rate.base, |change| change.rate)
         };
-        let change = |at: Span| Change { at, rate: if self.is_black(at) { Rate::ZERO } else { base(at) } };
-        let rate = RatePlan { changes: edges.into_iter().map(change).collect(), ..self.rate.clone() };
+        let change =
+            |at: Span| Change { at, rate: if self.is_black(at) { Rate::ZERO } else { base(at) } };
+        let rate =
+            RatePlan { changes: edges.into_iter().map(change).collect(), ..self.rate.clone() };
         Profile { rate, blackouts: Vec::new(), ..self.clone() }
     }
 
@@ -143,7 +147,9 @@ impl Blackout {
         }
         let since = at - self.from;
         let phase = match self.every {
-            Some(every) if every > Span::ZERO => Span::from_nanos(since.as_nanos() % every.as_nanos()),
+            Some(every) if every > Span::ZERO => {
+                Span::from_nanos(since.as_nanos() % every.as_nanos())
+            }
             _ => since,
         };
         Some((phase, at - phase))
@@ -161,7 +167,12 @@ mod tests {
     #[test]
     fn a_single_blackout_has_two_edges() {
         let blackout = Blackout { from: s(2), to: Some(s(5)), every: None };
-        assert!(!blackout.covers(s(1)) && blackout.covers(s(2)) && blackout.covers(s(4)) && !blackout.covers(s(5)));
+        assert!(
+            !blackout.covers(s(1))
+                && blackout.covers(s(2))
+                && blackout.covers(s(4))
+                && !blackout.covers(s(5))
+        );
         assert_eq!(blackout.next_edge(s(0)), Some(s(2)));
         assert_eq!(blackout.next_edge(s(2)), Some(s(5)));
         assert_eq!(blackout.next_edge(s(5)), None);
@@ -183,8 +194,12 @@ mod tests {
         let mut profile = Profile { blackouts, ..Profile::new(Rate::mbit(8), Span::ZERO) };
         profile.rate.changes = changes;
         let held = profile.holding(s(5));
-        let rates: Vec<(u64, u64)> =
-            held.rate.changes.iter().map(|c| (c.at.as_millis() / 1_000, c.rate.as_bits() / 1_000_000)).collect();
+        let rates: Vec<(u64, u64)> = held
+            .rate
+            .changes
+            .iter()
+            .map(|c| (c.at.as_millis() / 1_000, c.rate.as_bits() / 1_000_000))
+            .collect();
         assert_eq!(rates, [(1, 0), (2, 4), (4, 0), (5, 4)]);
         assert!(held.blackouts.is_empty());
     }

@@ -18,8 +18,8 @@ pub struct RatePlan {
     pub changes: Vec<Change>,
     /// Scales the rate by a fresh random factor again and again.
     pub redraw: Option<Redraw>,
-    /// The link sends at these moments only; `base` is their mean, and the other two are not looked at.
-    /// [`RatePlan::opportunities`] makes such a plan.
+    /// The link sends at these moments only; `base` is their mean, and the other two are not looked
+    /// at. [`RatePlan::opportunities`] makes such a plan.
     pub opportunities: Option<Arc<Opportunities>>,
 }
 
@@ -65,7 +65,8 @@ impl RatePlan {
     }
 }
 
-/// Walks a [`RatePlan`] piece by piece. Delivery opportunities are spread over the time before each.
+/// Walks a [`RatePlan`] piece by piece. Delivery opportunities are spread over the time before
+/// each.
 #[derive(Clone, Debug)]
 pub struct RateCursor {
     plan: RatePlan,
@@ -136,7 +137,9 @@ impl RateCursor {
         let (Some(epoch), Some(until)) = (self.epoch, self.until) else { return };
         let at = until - epoch;
         self.next_moment += 1;
-        while let Some(change) = self.plan.changes.get(self.next_change).filter(|change| change.at <= at) {
+        while let Some(change) =
+            self.plan.changes.get(self.next_change).filter(|change| change.at <= at)
+        {
             self.base = change.rate;
             self.next_change += 1;
         }
@@ -177,7 +180,8 @@ impl RateCursor {
     }
 }
 
-/// Sums of times end at the last moment that there is: what is said to happen then never does, or it would happen again and again.
+/// Sums of times end at the last moment that there is: what is said to happen then never does, or
+/// it would happen again and again.
 fn comes(at: Time) -> Option<Time> {
     Some(at).filter(|at| *at < Time::from_nanos(u64::MAX))
 }
@@ -203,7 +207,11 @@ mod tests {
             ..RatePlan::constant(Rate::mbit(8))
         };
         let mut cursor = plan.cursor();
-        assert_eq!((cursor.rate(), cursor.until()), (Rate::mbit(8), None), "it waits for its start");
+        assert_eq!(
+            (cursor.rate(), cursor.until()),
+            (Rate::mbit(8), None),
+            "it waits for its start"
+        );
         let start = Time::from_nanos(500);
         cursor.start(start);
         assert_eq!(cursor.until(), Some(start + Span::from_secs(2)));
@@ -215,7 +223,8 @@ mod tests {
 
     #[test]
     fn redraws_beyond_the_end_of_time_do_not_hang() {
-        let redraw = Redraw { every: Span::from_secs(18_446_744_073), from: 0.2, to: 1.0, seed: Seed(3) };
+        let redraw =
+            Redraw { every: Span::from_secs(18_446_744_073), from: 0.2, to: 1.0, seed: Seed(3) };
         let plan = RatePlan { redraw: Some(redraw), ..RatePlan::constant(Rate::mbit(10)) };
         let mut cursor = plan.cursor();
         cursor.start(Time::ZERO);

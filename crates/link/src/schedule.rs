@@ -10,10 +10,10 @@ use crate::rate::RateCursor;
 /// A fluid computation gives up after this many changes of rate: links that hardly carry anything.
 const MAX_PIECES: usize = 1_000_000;
 
-/// The time that `bytes` of payload take over all links together from the schedules' start, each link always busy with
-/// `payload_share` of its rate (1448/1500 for TCP on IPv4). `links` are pairs of the data's direction and the other one;
-/// a link carries nothing while either direction is in a blackout. Delays and losses count for nothing.
-/// [`None`] if the links never carry that much.
+/// The time that `bytes` of payload take over all links together from the schedules' start, each
+/// link always busy with `payload_share` of its rate (1448/1500 for TCP on IPv4). `links` are pairs
+/// of the data's direction and the other one; a link carries nothing while either direction is in a
+/// blackout. Delays and losses count for nothing. [`None`] if the links never carry that much.
 #[must_use]
 pub fn ideal<'a>(
     links: impl IntoIterator<Item = (&'a Profile, &'a Profile)>,
@@ -43,7 +43,11 @@ pub fn ideal<'a>(
     None
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float cast saturates")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a float cast saturates"
+)]
 fn work(bytes: Bytes, payload_share: f64) -> u128 {
     (bytes.as_f64() * 8e9 / payload_share) as u128
 }
@@ -67,7 +71,11 @@ impl<'a> Fluid<'a> {
 
     fn rate(&mut self, now: Span) -> u64 {
         self.rates.seek(Time::ZERO + now);
-        if self.up.is_black(now) || self.down.is_black(now) { 0 } else { self.rates.rate().as_bits() }
+        if self.up.is_black(now) || self.down.is_black(now) {
+            0
+        } else {
+            self.rates.rate().as_bits()
+        }
     }
 
     /// The first moment after `now` when the rate may change.
@@ -122,7 +130,8 @@ mod tests {
 
     #[test]
     fn a_blackout_of_either_direction_counts() {
-        let black = vec![Blackout { from: Span::from_secs(1), to: Some(Span::from_secs(3)), every: None }];
+        let black =
+            vec![Blackout { from: Span::from_secs(1), to: Some(Span::from_secs(3)), every: None }];
         let dark = Profile { blackouts: black, ..link(8) };
         let clear = link(8);
         assert_eq!(ideal([(&dark, &clear)], Bytes(2_000_000), 1.0), Some(Span::from_secs(4)));

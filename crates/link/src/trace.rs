@@ -11,9 +11,10 @@ use crate::rate::{Change, RatePlan};
 /// What one opportunity carries, in bytes.
 pub const OPPORTUNITY: u64 = 1_500;
 
-/// A trace of a link that sends at certain moments, as mahimahi records and replays them (R. Netravali et al., "Mahimahi: Accurate
-/// Record-and-Replay for HTTP", 2015): at each opportunity up to 1500 bytes leave, whatever packets they are of, and what waits for
-/// nothing is lost. The trace begins again when it ends: the last moment is its length.
+/// A trace of a link that sends at certain moments, as mahimahi records and replays them (R.
+/// Netravali et al., "Mahimahi: Accurate Record-and-Replay for HTTP", 2015): at each opportunity up
+/// to 1500 bytes leave, whatever packets they are of, and what waits for nothing is lost. The trace
+/// begins again when it ends: the last moment is its length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opportunities {
     /// Moments in ms in strictly rising order, each with its number of opportunities.
@@ -24,7 +25,8 @@ impl Opportunities {
     /// Opportunities at these moments in ms, one for each time that a moment is named.
     ///
     /// # Errors
-    /// If there is none, one comes before its predecessor, or all are at zero. The error's line counts them from 1.
+    /// If there is none, one comes before its predecessor, or all are at zero. The error's line
+    /// counts them from 1.
     pub fn new(millis: impl IntoIterator<Item = u64>) -> Result<Opportunities, TraceError> {
         let mut moments: Vec<(u64, u64)> = Vec::new();
         for (line, at) in (1..).zip(millis) {
@@ -51,11 +53,15 @@ impl Opportunities {
         self.moments.len() as u64
     }
 
-    /// The moment with this number, counted from zero through all repetitions, and what it carries in bytes.
+    /// The moment with this number, counted from zero through all repetitions, and what it carries
+    /// in bytes.
     pub(crate) fn moment(&self, number: u64) -> (Span, u64) {
         let (round, index) = (number / self.len(), number % self.len());
-        let (at, count) =
-            usize::try_from(index).ok().and_then(|index| self.moments.get(index)).copied().unwrap_or((0, 0));
+        let (at, count) = usize::try_from(index)
+            .ok()
+            .and_then(|index| self.moments.get(index))
+            .copied()
+            .unwrap_or((0, 0));
         (self.period() * round + Span::from_millis(at), count.saturating_mul(OPPORTUNITY))
     }
 
@@ -63,7 +69,8 @@ impl Opportunities {
     pub(crate) fn after(&self, at: Span) -> u64 {
         let round = at.as_nanos() / self.period().as_nanos();
         let phase = at - self.period() * round;
-        let passed = self.moments.partition_point(|(millis, _)| Span::from_millis(*millis) <= phase);
+        let passed =
+            self.moments.partition_point(|(millis, _)| Span::from_millis(*millis) <= phase);
         let mut number = round * self.len() + passed as u64;
         // The last moment of a round is at the phase zero of the next.
         while self.moment(number).0 <= at {
@@ -155,7 +162,9 @@ impl fmt::Display for TraceProblem {
         let text = match self {
             TraceProblem::Empty => "the trace is empty",
             TraceProblem::Millis => "wants a whole number of milliseconds",
-            TraceProblem::Pair => "wants a time and a rate with a comma between, for example '2.5 s, 12 Mbit/s'",
+            TraceProblem::Pair => {
+                "wants a time and a rate with a comma between, for example '2.5 s, 12 Mbit/s'"
+            }
             TraceProblem::Quantity(error) => return error.fmt(f),
             TraceProblem::Backwards => "is earlier than the line before",
             TraceProblem::Again => "is at the same time as the line before",
@@ -168,13 +177,16 @@ impl fmt::Display for TraceProblem {
 }
 
 impl RatePlan {
-    /// Reads a trace: either delivery opportunities, a line each, in whole milliseconds ([`Opportunities`]); or rates, each with the time from
-    /// which on it holds: `2.5 s, 12 Mbit/s`, the first at `0`, the last for ever. Empty lines, and what follows a `#`, say nothing.
+    /// Reads a trace: either delivery opportunities, a line each, in whole milliseconds
+    /// ([`Opportunities`]); or rates, each with the time from which on it holds:
+    /// `2.5 s, 12 Mbit/s`, the first at `0`, the last for ever. Empty lines, and what follows a
+    /// `#`, say nothing.
     ///
     /// # Errors
     /// With the first line that is not understood.
     pub fn from_trace(text: &str) -> Result<RatePlan, TraceError> {
-        let lines = (1..).zip(text.lines().map(|line| line.split('#').next().unwrap_or_default().trim()));
+        let lines =
+            (1..).zip(text.lines().map(|line| line.split('#').next().unwrap_or_default().trim()));
         let lines = lines.filter(|(_, line)| !line.is_empty());
         if lines.clone().next().is_some_and(|(_, line)| line.contains(',')) {
             return rates(lines);
@@ -203,8 +215,10 @@ fn rates<'a>(lines: impl Iterator<Item = (usize, &'a str)>) -> Result<RatePlan, 
         let fail = |problem| TraceError { line, problem };
         let (at, rate) = text.split_once(',').ok_or_else(|| fail(TraceProblem::Pair))?;
         let quantity = |error| fail(TraceProblem::Quantity(error));
-        let at: Span = if at.trim() == "0" { Span::ZERO } else { at.trim().parse().map_err(quantity)? };
-        let rate: Rate = if rate.trim() == "0" { Rate::ZERO } else { rate.trim().parse().map_err(quantity)? };
+        let at: Span =
+            if at.trim() == "0" { Span::ZERO } else { at.trim().parse().map_err(quantity)? };
+        let rate: Rate =
+            if rate.trim() == "0" { Rate::ZERO } else { rate.trim().parse().map_err(quantity)? };
         match &mut plan {
             None if at > Span::ZERO => return Err(fail(TraceProblem::LateStart)),
             None => plan = Some(RatePlan::constant(rate)),

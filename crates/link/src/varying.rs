@@ -1,4 +1,5 @@
-//! A line in general: rates that change, blackouts, packets held back, queues that decide as packets leave.
+//! A line in general: rates that change, blackouts, packets held back, queues that decide as
+//! packets leave.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
@@ -20,9 +21,11 @@ pub(crate) struct Varying<P> {
     rates: RateCursor,
     /// Packets that wait for the wire.
     queue: Queue<P>,
-    /// The packet on the wire. There is none only if none waits either, or if the line sends at opportunities.
+    /// The packet on the wire. There is none only if none waits either, or if the line sends at
+    /// opportunities.
     serving: Option<Waiting<P>>,
-    /// When `serving` leaves; `None` if the rate stays zero, or if there is none. With opportunities: the next one, if anything waits.
+    /// When `serving` leaves; `None` if the rate stays zero, or if there is none. With
+    /// opportunities: the next one, if anything waits.
     departure: Option<Time>,
     /// When the last packet left.
     free: Time,
@@ -63,7 +66,12 @@ impl Slots {
 
 impl<P> Varying<P> {
     pub(crate) fn new(profile: &Profile, seed: Seed) -> Varying<P> {
-        let slots = |trace: &Arc<Opportunities>| Slots { trace: trace.clone(), epoch: Time::ZERO, next: 0, unsent: 0 };
+        let slots = |trace: &Arc<Opportunities>| Slots {
+            trace: trace.clone(),
+            epoch: Time::ZERO,
+            next: 0,
+            unsent: 0,
+        };
         Varying {
             rates: profile.rate.cursor(),
             queue: Queue::new(profile, seed.stream("aqm")),
@@ -98,7 +106,9 @@ impl<P> Varying<P> {
     }
 
     fn on_wire(&self) -> Tally {
-        self.serving.as_ref().map_or(Tally::default(), |serving| Tally { packets: 1, bytes: serving.bytes })
+        self.serving
+            .as_ref()
+            .map_or(Tally::default(), |serving| Tally { packets: 1, bytes: serving.bytes })
     }
 
     pub(crate) fn held(&self) -> u64 {
@@ -138,7 +148,9 @@ impl<P> Varying<P> {
         let flying = self.flying.front().map(|delivery| delivery.at);
         let late = self.late.first_key_value().map(|((at, _), _)| *at);
         match (flying, late) {
-            (Some(first), Some(held)) if held < first && held <= now => Some(self.late.pop_first()?.1),
+            (Some(first), Some(held)) if held < first && held <= now => {
+                Some(self.late.pop_first()?.1)
+            }
             (None, Some(held)) if held <= now => Some(self.late.pop_first()?.1),
             (Some(first), _) if first <= now => self.flying.pop_front(),
             _ => None,
@@ -178,7 +190,8 @@ impl<P> Varying<P> {
     }
 
     pub(crate) fn is_black(&self, at: Time, profile: &Profile) -> bool {
-        !profile.blackouts.is_empty() && self.rates.epoch().is_some_and(|epoch| profile.is_black(at - epoch))
+        !profile.blackouts.is_empty()
+            && self.rates.epoch().is_some_and(|epoch| profile.is_black(at - epoch))
     }
 
     /// Moves packets that left by `now` from the queue to the way.
@@ -204,7 +217,8 @@ impl<P> Varying<P> {
         }
     }
 
-    /// Sends what the moment `at` of the trace carries, parts of packets too, and goes on to the next.
+    /// Sends what the moment `at` of the trace carries, parts of packets too, and goes on to the
+    /// next.
     fn use_slot(&mut self, at: Time, profile: &Profile, counters: &mut Counters) {
         let Some(slots) = &mut self.slots else { return };
         let mut left = slots.trace.moment(slots.next).1;
@@ -230,7 +244,8 @@ impl<P> Varying<P> {
     fn depart(&mut self, at: Time, delay: Span, waiting: Waiting<P>) {
         let Waiting { bytes, is_corrupted, is_marked, extra_delay, packet, .. } = waiting;
         let usual = at + delay;
-        let arrival = self.jitter.as_mut().map_or(usual, |jitter| jitter.arrival(usual)) + extra_delay;
+        let arrival =
+            self.jitter.as_mut().map_or(usual, |jitter| jitter.arrival(usual)) + extra_delay;
         let delivery = Delivery { at: arrival, bytes, is_corrupted, is_marked, packet };
         if extra_delay == Span::ZERO && !self.jitter.as_ref().is_some_and(JitterState::reorders) {
             self.flying.push_back(delivery);
@@ -250,8 +265,9 @@ impl<P> Varying<P> {
         }
     }
 
-    /// Computes when the last bit of the packet on the wire goes out that got there at `now`, exactly, through all rates between: the wire does `rate` bit-nanoseconds a nanosecond, and what it does beyond the packet's end within the last
-    /// nanosecond is the next packet's.
+    /// Computes when the last bit of the packet on the wire goes out that got there at `now`,
+    /// exactly, through all rates between: the wire does `rate` bit-nanoseconds a nanosecond, and
+    /// what it does beyond the packet's end within the last nanosecond is the next packet's.
     fn transmit(&mut self, now: Time) {
         let bytes = self.serving.as_ref().map_or(Bytes::ZERO, |serving| serving.bytes);
         let work = bytes.0.checked_mul(WORK_PER_BYTE).expect("a packet is below 2 GiB");

@@ -6,11 +6,13 @@ use units::Span;
 #[derive(Clone, Debug)]
 pub(crate) struct Wire {
     rate: u64,
-    /// Bit-nanoseconds that the wire has left over in the nanosecond before it is free; below `rate`.
+    /// Bit-nanoseconds that the wire has left over in the nanosecond before it is free; below
+    /// `rate`.
     credit: u64,
     /// The size that the cost is of: nothing is divided as long as sizes repeat.
     bytes: u32,
-    /// The wire time of packets of that size: so many nanoseconds, and a remainder in bit-nanoseconds, below the rate.
+    /// The wire time of packets of that size: so many nanoseconds, and a remainder in
+    /// bit-nanoseconds, below the rate.
     nanos: u64,
     rest: u64,
 }
@@ -28,13 +30,15 @@ impl Wire {
     #[inline]
     pub(crate) fn time(&mut self, bytes: u32, is_idle: bool) -> Span {
         if bytes != self.bytes {
-            let work = u64::from(bytes).checked_mul(WORK_PER_BYTE).expect("a packet is below 2 GiB");
+            let work =
+                u64::from(bytes).checked_mul(WORK_PER_BYTE).expect("a packet is below 2 GiB");
             (self.bytes, self.nanos, self.rest) = (bytes, work / self.rate, work % self.rate);
         }
         if is_idle {
             self.credit = 0;
         }
-        // What the wire had left over in the last nanosecond covers the remainder, or it takes one more.
+        // What the wire had left over in the last nanosecond covers the remainder, or it takes one
+        // more.
         Span::from_nanos(if self.credit >= self.rest {
             self.credit -= self.rest;
             self.nanos

@@ -40,7 +40,8 @@ fn profile(aqm: Aqm) -> Profile {
     Profile { aqm, queue: Limit::Packets(1_000), ..Profile::new(Rate::mbit(12), Span::ZERO) }
 }
 
-/// The mean of RED's average length in the second half of a minute of Poisson arrivals at 1.05 times the rate, and the share dropped.
+/// The mean of RED's average length in the second half of a minute of Poisson arrivals at 1.05
+/// times the rate, and the share dropped.
 #[expect(clippy::cast_precision_loss, reason = "small counts")]
 fn red_under_overload(profile: Profile) -> (f64, f64, Link<()>) {
     let mut link = Link::new(profile, Seed(4));
@@ -61,7 +62,8 @@ fn red_under_overload(profile: Profile) -> (f64, f64, Link<()>) {
 #[test]
 fn red_keeps_the_queue_between_its_thresholds() {
     let (mean, dropped, link) = red_under_overload(profile(Aqm::Red(Red::new(28.0, 84.0))));
-    // 5 % too many: p evened out to 2p/3 at the average is to be 1 - 1/1.05, where the average is 28 + 56 · 0.71.
+    // 5 % too many: p evened out to 2p/3 at the average is to be 1 - 1/1.05, where the average is
+    // 28 + 56 · 0.71.
     assert!((28.0..84.0).contains(&mean), "{mean}");
     assert!((mean - 68.0).abs() < 5.0, "{mean}");
     assert!((dropped - 0.0476).abs() < 0.006, "{dropped}");
@@ -70,8 +72,10 @@ fn red_keeps_the_queue_between_its_thresholds() {
 
 #[test]
 fn red_marks_instead() {
-    // Who marks and drops nothing meets an overload with a longer and longer queue: up to `max`, from where on packets are dropped.
-    let (mean, dropped, link) = red_under_overload(profile(Aqm::Red(Red { ecn: true, ..Red::new(28.0, 84.0) })));
+    // Who marks and drops nothing meets an overload with a longer and longer queue: up to `max`,
+    // from where on packets are dropped.
+    let (mean, dropped, link) =
+        red_under_overload(profile(Aqm::Red(Red { ecn: true, ..Red::new(28.0, 84.0) })));
     assert!(link.counters().marked > 500);
     assert!(dropped > 0.0 && mean > 80.0, "{dropped} {mean}");
 }
@@ -85,8 +89,9 @@ fn red_is_the_same_on_either_line() {
     assert_eq!((a.0.to_bits(), a.2.counters()), (b.0.to_bits(), b.2.counters()));
 }
 
-/// A source that adds to its window each round trip of 40 ms and halves it once a round trip when something is lost or marked: what
-/// CoDel is made for. Gives the waiting times in the second half, in ms.
+/// A source that adds to its window each round trip of 40 ms and halves it once a round trip when
+/// something is lost or marked: what CoDel is made for. Gives the waiting times in the second half,
+/// in ms.
 #[expect(clippy::cast_precision_loss, reason = "small counts")]
 fn aimd_over(aqm: Aqm, is_ecn_capable: bool) -> (Vec<f64>, Link<(u64, Time)>) {
     const ROUND: Span = Span::from_millis(40);
@@ -102,7 +107,11 @@ fn aimd_over(aqm: Aqm, is_ecn_capable: bool) -> (Vec<f64>, Link<(u64, Time)>) {
             }
             next += 1;
         }
-        let due = link.poll_deadline().into_iter().chain(acks.first_key_value().map(|(key, _)| key.0)).min();
+        let due = link
+            .poll_deadline()
+            .into_iter()
+            .chain(acks.first_key_value().map(|(key, _)| key.0))
+            .min();
         now = now.max(due.expect("something is on its way"));
         for delivery in arrived(&mut link, now) {
             acks.insert((delivery.at + ROUND, delivery.packet.0), delivery.is_marked);
@@ -110,7 +119,9 @@ fn aimd_over(aqm: Aqm, is_ecn_capable: bool) -> (Vec<f64>, Link<(u64, Time)>) {
                 waits.push((delivery.at - delivery.packet.1).as_secs_f64() * 1e3 - 1.0);
             }
         }
-        while let Some(((_, number), is_marked)) = acks.first_key_value().filter(|(key, _)| key.0 <= now) {
+        while let Some(((_, number), is_marked)) =
+            acks.first_key_value().filter(|(key, _)| key.0 <= now)
+        {
             let (number, is_marked) = (*number, *is_marked);
             acks.pop_first();
             let lost = number - expected;
@@ -138,15 +149,19 @@ fn codel_keeps_the_waiting_time_near_its_target() {
     let waiting = median(waits);
     assert!((1.0..10.0).contains(&waiting), "{waiting} ms");
     assert!(link.counters().dropped_aqm > 10 && link.counters().marked == 0);
-    assert!(link.counters().delivered.packets > 100_000, "the link stays busy: {:?}", link.counters());
+    assert!(
+        link.counters().delivered.packets > 100_000,
+        "the link stays busy: {:?}",
+        link.counters()
+    );
     let (waits, link) = aimd_over(Aqm::CoDel(codel), true);
     let waiting = median(waits);
     assert!((1.0..10.0).contains(&waiting), "{waiting} ms with marks");
     assert!(link.counters().marked > 10 && link.counters().dropped() == 0);
 }
 
-/// Greedy flows at twice the rate each, and a sparse one with a small packet each 20 ms: packets delivered by flow, and the sparse
-/// one's longest delay.
+/// Greedy flows at twice the rate each, and a sparse one with a small packet each 20 ms: packets
+/// delivered by flow, and the sparse one's longest delay.
 fn share(aqm: Aqm, queue: Limit, greedy: &[u64]) -> (BTreeMap<u64, u64>, Span) {
     let mut link = Link::new(Profile { queue, ..profile(aqm) }, Seed(3));
     let (mut bytes, mut longest) = (BTreeMap::new(), Span::ZERO);
@@ -174,7 +189,8 @@ fn fq_codel_isolates_a_sparse_flow_and_shares_equally() {
     let fair = Aqm::FqCoDel(FqCoDel::default());
     let greedy = [1_500, 1_500];
     let (bytes, delay) = share(fair, Limit::Packets(200), &greedy);
-    // What is on the wire, and no turn of another flow, since none is new then. Its own 100 bytes take 67 us.
+    // What is on the wire, and no turn of another flow, since none is new then. Its own 100 bytes
+    // take 67 us.
     assert!(delay <= Span::from_micros(1_000 + 67), "{delay:?}");
     assert_eq!(bytes[&0], 50_000, "none of the sparse flow is lost");
     #[expect(clippy::cast_precision_loss, reason = "small counts")]
@@ -192,14 +208,17 @@ fn fq_codel_isolates_a_sparse_flow_and_shares_equally() {
 
 #[test]
 fn a_full_fair_queue_drops_from_the_longest() {
-    let mut link =
-        Link::new(Profile { queue: Limit::Packets(5), ..profile(Aqm::FqCoDel(FqCoDel::default())) }, Seed(1));
+    let mut link = Link::new(
+        Profile { queue: Limit::Packets(5), ..profile(Aqm::FqCoDel(FqCoDel::default())) },
+        Seed(1),
+    );
     for number in 0..5 {
         assert_eq!(link.offer(Time::ZERO, offer(1_500, 1, false), number), Outcome::Queued);
     }
     assert_eq!(link.offer(Time::ZERO, offer(100, 2, false), 9), Outcome::Queued);
     assert_eq!(link.counters().dropped_queue, 1);
-    let order: Vec<u32> = arrived(&mut link, at(100)).iter().map(|delivery| delivery.packet).collect();
+    let order: Vec<u32> =
+        arrived(&mut link, at(100)).iter().map(|delivery| delivery.packet).collect();
     // 0 was on the wire; 1 made room; flow 2 is new, behind flow 1 whose turn is not over.
     assert_eq!(order, [0, 2, 9, 3, 4]);
 }
@@ -216,19 +235,20 @@ fn managed() -> impl Strategy<Value = Aqm> {
     prop_oneof![
         Just(Aqm::DropTail),
         (0.0..10.0f64, 1.0..20.0f64, 0.001..1.0f64, any::<(bool, bool)>()).prop_map(
-            |(min, more, weight, (gentle, ecn))| { Aqm::Red(Red { weight, gentle, ecn, ..Red::new(min, min + more) }) }
+            |(min, more, weight, (gentle, ecn))| {
+                Aqm::Red(Red { weight, gentle, ecn, ..Red::new(min, min + more) })
+            }
         ),
         codel().prop_map(Aqm::CoDel),
-        (codel(), 1..5_000u64, 1..8u32).prop_map(|(codel, quantum, queues)| Aqm::FqCoDel(FqCoDel {
-            codel,
-            quantum: Bytes(quantum),
-            queues
-        })),
+        (codel(), 1..5_000u64, 1..8u32).prop_map(|(codel, quantum, queues)| Aqm::FqCoDel(
+            FqCoDel { codel, quantum: Bytes(quantum), queues }
+        )),
     ]
 }
 
 proptest! {
-    /// The model knows of each packet only when it was offered, and that the wire takes its time for each that arrives.
+    /// The model knows of each packet only when it was offered, and that the wire takes its time
+    /// for each that arrives.
     #[test]
     fn a_managed_link_is_a_wire_behind_a_bounded_queue(
         aqm in managed(), limit in 1..40u64, general: bool, seed: u64,

@@ -7,7 +7,8 @@ use link::config::{Carry, Network, TCP_PAYLOAD_SHARE, Unreachable};
 use link::{Aqm, CoDel, FqCoDel, GilbertElliott, Jitter, Limit, Loss, Red, Spread};
 use units::{Bytes, Rate, Span};
 
-const LINK: &str = "[[link]]\nname = 'wifi'\nrate = '50 Mbit/s'\ndelay = '5 ms'\nqueue = '128 KiB'\n";
+const LINK: &str =
+    "[[link]]\nname = 'wifi'\nrate = '50 Mbit/s'\ndelay = '5 ms'\nqueue = '128 KiB'\n";
 
 fn parse(keys: &str) -> Result<Network, String> {
     let text = format!("name = 'test'\n{LINK}{keys}\n");
@@ -21,10 +22,14 @@ fn error(keys: &str) -> String {
 #[test]
 fn every_key_has_its_meaning() {
     let network = parse(
-        "mtu = 9000\nloss = { good_to_bad = 0.1, bad_to_good = 0.5 }\nduplicate = 0.01\ncorrupt = 1\n\
-         reorder = { probability = 0.02, delay = '100 ms' }\nschedule = [{ at = '1 s', rate = '0' }]\n\
-         blackout = [{ from = '2 s', to = '3 s', every = '10 s' }]\nnat_idle = '2 s'\nunreachable = 'icmp'\n\
-         up = { rate = '10 Mbit/s', carry = 'no-payload' }\ndown = { queue = '100 packets', blackhole_above = 1280, loss = 0 }",
+        "mtu = 9000\nloss = { good_to_bad = 0.1, bad_to_good = 0.5 }\nduplicate = 0.01\ncorrupt = \
+         1\n\
+         reorder = { probability = 0.02, delay = '100 ms' }\nschedule = [{ at = '1 s', rate = '0' \
+         }]\n\
+         blackout = [{ from = '2 s', to = '3 s', every = '10 s' }]\nnat_idle = '2 s'\nunreachable \
+         = 'icmp'\n\
+         up = { rate = '10 Mbit/s', carry = 'no-payload' }\ndown = { queue = '100 packets', \
+         blackhole_above = 1280, loss = 0 }",
     )
     .expect("all right");
     let link = &network.links[0];
@@ -38,7 +43,8 @@ fn every_key_has_its_meaning() {
     assert_eq!((up.mtu, down.mtu), (Some(Bytes(9_000)), Some(Bytes(1_280))));
     let model = GilbertElliott { good_to_bad: 0.1, bad_to_good: 0.5, good: 0.0, bad: 1.0 };
     assert_eq!(up.loss, Loss::GilbertElliott(model));
-    let every = parse("loss = { every = 10000 }").expect("all right").links.remove(0).up.profile.loss;
+    let every =
+        parse("loss = { every = 10000 }").expect("all right").links.remove(0).up.profile.loss;
     assert_eq!(every, Loss::Every(NonZeroU64::new(10_000).expect("not zero")));
     assert_eq!(down.loss, Loss::None);
     assert_eq!((link.up.carry, link.down.carry), (Carry::NoPayload, Carry::All));
@@ -55,21 +61,36 @@ fn errors_say_where_and_what_instead() {
         ("loss = 1.5", "test.toml:7: link.wifi.loss: wants a number from 0 to 1"),
         ("mtu = '1500'", "test.toml:7: link.wifi.mtu: wants a whole number, not string"),
         ("mtu = 576", "test.toml:7: link.wifi.mtu: wants 1280 to 65535 bytes"),
-        ("up = { rate = '5 parsecs' }", "test.toml:7: link.wifi.up.rate: '5 parsecs' is not a rate"),
+        (
+            "up = { rate = '5 parsecs' }",
+            "test.toml:7: link.wifi.up.rate: '5 parsecs' is not a rate",
+        ),
         ("up = { rtae = '5 Mbit/s' }", "did you mean `rate`?"),
         ("up = { mtu = 1400 }", "test.toml:7: link.wifi.up.mtu: no such key"),
         ("carry = 'no-paylod'", "'no-paylod' is not known here; did you mean 'no-payload'?"),
         ("shares = 'lte'", "test.toml:7: link.wifi.shares: 'lte' is not known here"),
-        ("blackout = [{ from = '2 s', to = '1 s' }]", "link.wifi.blackout.to: is not later than `from`"),
+        (
+            "blackout = [{ from = '2 s', to = '1 s' }]",
+            "link.wifi.blackout.to: is not later than `from`",
+        ),
         (
             "schedule = [{ at = '2 s', rate = '0' }, { at = '1 s', rate = '0' }]",
             "is not later than the entry before it",
         ),
-        ("schedule = [{ at = { fraction = 0.9, rate = '48 Mbit/s' }, rate = '0' }]", "the network says no `bytes`"),
+        (
+            "schedule = [{ at = { fraction = 0.9, rate = '48 Mbit/s' }, rate = '0' }]",
+            "the network says no `bytes`",
+        ),
         ("reorder = { probability = 0.1 }", "link.wifi.reorder.delay: is missing"),
-        ("redraw = { every = '0 s', from = 0, to = 1 }", "link.wifi.redraw.every: wants more than no time"),
+        (
+            "redraw = { every = '0 s', from = 0, to = 1 }",
+            "link.wifi.redraw.every: wants more than no time",
+        ),
         ("rate =", "test.toml:7"),
-        ("aqm = 'codle'", "test.toml:7: link.wifi.aqm: 'codle' is not known here; did you mean 'codel'?"),
+        (
+            "aqm = 'codle'",
+            "test.toml:7: link.wifi.aqm: 'codle' is not known here; did you mean 'codel'?",
+        ),
         ("aqm = { min = 5 }", "link.wifi.aqm.kind: is missing"),
         ("aqm = { kind = 'red', mim = 5 }", "wifi.aqm.mim: no such key; did you mean `min`?"),
         ("aqm = { kind = 'codel', quantum = 5 }", "wifi.aqm.quantum: no such key"),
@@ -79,13 +100,19 @@ fn errors_say_where_and_what_instead() {
         ),
         ("aqm = { kind = 'red', min = '5 KiB' }", "link.wifi.aqm.min: wants a number of packets"),
         ("aqm = { kind = 'red', ecn = 1 }", "link.wifi.aqm.ecn: wants true or false, not integer"),
-        ("aqm = { kind = 'fq-codel', queues = 0 }", "link.wifi.aqm.queues: wants 1 to 65536 queues"),
+        (
+            "aqm = { kind = 'fq-codel', queues = 0 }",
+            "link.wifi.aqm.queues: wants 1 to 65536 queues",
+        ),
         ("jitter = 3", "link.wifi.jitter: wants a string with a number and a unit, not integer"),
         ("jitter = { reorder = true }", "link.wifi.jitter.most: is missing"),
         ("jitter = { mean = '1 ms' }", "link.wifi.jitter.deviation: is missing"),
         ("jitter = { most = '1 ms', mean = '1 ms' }", "is of a normal distribution"),
         ("trace = 'x'", "test.toml:7: link.wifi.trace: stands beside `rate`"),
-        ("up = { trace = 'no-such-file' }", "test.toml:7: link.wifi.up.trace: no-such-file: No such file"),
+        (
+            "up = { trace = 'no-such-file' }",
+            "test.toml:7: link.wifi.up.trace: no-such-file: No such file",
+        ),
     ] {
         let text = error(keys);
         let wanted = wanted.replace(": wifi.", ": link.");
@@ -97,11 +124,12 @@ fn errors_say_where_and_what_instead() {
 fn a_moment_may_count_from_later() {
     let moment = |more: &str| {
         let at = format!("{{ fraction = 0.9, of = '60 MB', rate = '48 Mbit/s'{more} }}");
-        parse(&format!("schedule = [{{ at = {at}, rate = '8 Mbit/s' }}]")).expect("all right").links[0]
-            .up
-            .profile
-            .rate
-            .changes[0]
+        parse(&format!("schedule = [{{ at = {at}, rate = '8 Mbit/s' }}]")).expect("all right").links
+            [0]
+        .up
+        .profile
+        .rate
+        .changes[0]
             .at
     };
     assert_eq!(moment(""), Span::from_secs(9));
@@ -124,7 +152,9 @@ fn names_must_be_devices_and_unique() {
 }
 
 fn bench(name: &str, bytes: Option<Bytes>) -> Network {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/networks").join(format!("{name}.toml"));
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../bench/networks")
+        .join(format!("{name}.toml"));
     Network::read(&path, bytes).unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -136,8 +166,15 @@ fn every_network_of_the_benchmarks_is_read() {
         let path = entry.expect("readable").path();
         if path.extension().is_some_and(|extension| extension == "toml") {
             let network = Network::read(&path, None).unwrap_or_else(|error| panic!("{error}"));
-            assert_eq!(path.file_stem().and_then(|stem| stem.to_str()), Some(network.name.as_str()));
-            assert!(network.ideal(Bytes(40_000_000), TCP_PAYLOAD_SHARE).is_some(), "{}", network.name);
+            assert_eq!(
+                path.file_stem().and_then(|stem| stem.to_str()),
+                Some(network.name.as_str())
+            );
+            assert!(
+                network.ideal(Bytes(40_000_000), TCP_PAYLOAD_SHARE).is_some(),
+                "{}",
+                network.name
+            );
             count += 1;
         }
     }
@@ -153,11 +190,16 @@ fn the_change_follows_the_amount() {
 
 #[test]
 fn ideal_times() {
-    let seconds = |name, bytes| bench(name, None).ideal(Bytes(bytes), 1.0).expect("finite").as_secs_f64();
+    let seconds =
+        |name, bytes| bench(name, None).ideal(Bytes(bytes), 1.0).expect("finite").as_secs_f64();
     assert!((seconds("equal", 40_000_000) - 3.2).abs() < 1e-6);
     assert!((seconds("sar2", 40_000_000) - (6.0 + 32.0 / 26.0)).abs() < 1e-6);
     // 2.13 s of 50 Mbit/s, 10.14 s of 20, and the rest of 50 again.
-    assert!((seconds("blackout", 40_000_000) - (12.27 + (320.0 - 2.13 * 50.0 - 10.14 * 20.0) / 50.0)).abs() < 1e-6);
+    assert!(
+        (seconds("blackout", 40_000_000) - (12.27 + (320.0 - 2.13 * 50.0 - 10.14 * 20.0) / 50.0))
+            .abs()
+            < 1e-6
+    );
     // A second link that carries nothing adds nothing.
     assert!((seconds("never-worse-accepts-then-nothing", 40_000_000) - 6.4).abs() < 1e-6);
     assert!((seconds("never-worse-same-bottleneck", 40_000_000) - 6.4).abs() < 1e-6);
@@ -171,8 +213,8 @@ fn queues_and_jitter_have_their_meaning() {
     assert_eq!(up("aqm = 'codel'").aqm, Aqm::CoDel(CoDel::default()));
     assert_eq!(up("aqm = 'fq-codel'").aqm, Aqm::FqCoDel(FqCoDel::default()));
     assert_eq!((up("aqm = 'drop-tail'").aqm, up("").aqm), (Aqm::DropTail, Aqm::DropTail));
-    let red =
-        "min = '28 packets', max = 84.5, weight = 0.1, probability = 1, gentle = false, ecn = true, mean_packet = 1000";
+    let red = "min = '28 packets', max = 84.5, weight = 0.1, probability = 1, gentle = false, ecn \
+               = true, mean_packet = 1000";
     let wanted = Red {
         weight: 0.1,
         probability: 1.0,
@@ -208,16 +250,33 @@ fn traces_are_read_from_beside_the_network() {
     std::fs::write(folder.join("bad.txt"), "5\nten\n").expect("a file");
     let file = folder.join("test.toml").display().to_string();
     let read = |keys: &str| {
-        let text = format!("name = 'test'\n[[link]]\nname = 'cell'\ndelay = '5 ms'\nqueue = '64 KiB'\n{keys}\n");
+        let text = format!(
+            "name = 'test'\n[[link]]\nname = 'cell'\ndelay = '5 ms'\nqueue = '64 KiB'\n{keys}\n"
+        );
         Network::parse(&text, &file, None).map_err(|error| error.to_string())
     };
-    let link = read("trace = 'cell.txt'\ndown = { rate = '1 Mbit/s' }").expect("all right").links.remove(0);
-    assert_eq!(link.up.profile.rate.opportunities.as_ref().map(|trace| trace.period()), Some(Span::from_millis(10)));
+    let link = read("trace = 'cell.txt'\ndown = { rate = '1 Mbit/s' }")
+        .expect("all right")
+        .links
+        .remove(0);
+    assert_eq!(
+        link.up.profile.rate.opportunities.as_ref().map(|trace| trace.period()),
+        Some(Span::from_millis(10))
+    );
     assert_eq!(link.up.profile.rate.base, Rate::from_bits(2_400_000));
-    assert_eq!(link.down.profile.rate, link::RatePlan::constant(Rate::mbit(1)), "the direction's own");
+    assert_eq!(
+        link.down.profile.rate,
+        link::RatePlan::constant(Rate::mbit(1)),
+        "the direction's own"
+    );
     let bad = read("trace = 'bad.txt'").expect_err("line 2");
-    assert!(bad.contains("test.toml:6: link.cell.trace: ") && bad.contains("bad.txt:2: wants a whole number"), "{bad}");
-    let both = read("trace = 'cell.txt'\nredraw = { every = '1 s', from = 0, to = 1 }").expect_err("both");
+    assert!(
+        bad.contains("test.toml:6: link.cell.trace: ")
+            && bad.contains("bad.txt:2: wants a whole number"),
+        "{bad}"
+    );
+    let both =
+        read("trace = 'cell.txt'\nredraw = { every = '1 s', from = 0, to = 1 }").expect_err("both");
     assert!(both.contains("link.cell.redraw: has no meaning for a rate from a `trace`"), "{both}");
     std::fs::remove_dir_all(&folder).expect("it was there");
 }

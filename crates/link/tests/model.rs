@@ -1,6 +1,9 @@
 //! The link against a model that is slow and plain, and against what must hold whatever it does.
 
-use link::{Blackout, Change, GilbertElliott, Limit, Link, Loss, Outcome, Profile, RatePlan, Redraw, Reorder};
+use link::{
+    Blackout, Change, GilbertElliott, Limit, Link, Loss, Outcome, Profile, RatePlan, Redraw,
+    Reorder,
+};
 use proptest::prelude::*;
 use units::{Bytes, Rate, Seed, Span, Time};
 
@@ -22,8 +25,8 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op, 1..200)
 }
 
-/// Drop-tail at a constant rate in exact fractions: times are in units of 1/rate ns, so that nothing is ever rounded but what is
-/// compared.
+/// Drop-tail at a constant rate in exact fractions: times are in units of 1/rate ns, so that
+/// nothing is ever rounded but what is compared.
 struct Model {
     rate: u128,
     delay: u64,
@@ -34,11 +37,14 @@ struct Model {
 
 impl Model {
     fn departures(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.taken.iter().map(|(at, bytes)| (u64::try_from(at.div_ceil(self.rate)).expect("soon"), *bytes))
+        self.taken
+            .iter()
+            .map(|(at, bytes)| (u64::try_from(at.div_ceil(self.rate)).expect("soon"), *bytes))
     }
 
     fn offer(&mut self, now: u64, bytes: u64) -> bool {
-        let waiting: Vec<u64> = self.departures().filter(|(at, _)| *at > now).map(|(_, bytes)| bytes).collect();
+        let waiting: Vec<u64> =
+            self.departures().filter(|(at, _)| *at > now).map(|(_, bytes)| bytes).collect();
         let has_room = match self.limit {
             Limit::Bytes(limit) => waiting.iter().sum::<u64>() + bytes <= limit.0,
             Limit::Packets(limit) => (waiting.len() as u64) < limit,
@@ -54,7 +60,10 @@ impl Model {
 }
 
 fn limits() -> impl Strategy<Value = Limit> {
-    prop_oneof![(1..100_000u64).prop_map(|n| Limit::Bytes(Bytes(n))), (1..50u64).prop_map(Limit::Packets)]
+    prop_oneof![
+        (1..100_000u64).prop_map(|n| Limit::Bytes(Bytes(n))),
+        (1..50u64).prop_map(Limit::Packets)
+    ]
 }
 
 proptest! {

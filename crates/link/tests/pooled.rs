@@ -17,7 +17,8 @@ const LINKS: usize = 3;
 fn ops() -> impl Strategy<Value = Vec<Op>> {
     let op = prop_oneof![
         (0..2_000_000u64).prop_map(Op::Wait),
-        (0..LINKS, prop_oneof![Just(1_500), 0..9_000u64]).prop_map(|(link, bytes)| Op::Offer(link, bytes)),
+        (0..LINKS, prop_oneof![Just(1_500), 0..9_000u64])
+            .prop_map(|(link, bytes)| Op::Offer(link, bytes)),
         (0..LINKS).prop_map(Op::Deliver),
         (0..LINKS).prop_map(Op::Look),
     ];
@@ -26,8 +27,16 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
 
 /// Rates with wire times of whole nanoseconds, and any.
 fn profiles() -> impl Strategy<Value = Profile> {
-    let rate = prop_oneof![Just(1_000_000), Just(100_000_000), Just(8_000_000_000), 100_000..40_000_000_000u64];
-    let limit = prop_oneof![(1..40_000u64).prop_map(|n| Limit::Bytes(Bytes(n))), (1..8u64).prop_map(Limit::Packets)];
+    let rate = prop_oneof![
+        Just(1_000_000),
+        Just(100_000_000),
+        Just(8_000_000_000),
+        100_000..40_000_000_000u64
+    ];
+    let limit = prop_oneof![
+        (1..40_000u64).prop_map(|n| Limit::Bytes(Bytes(n))),
+        (1..8u64).prop_map(Limit::Packets)
+    ];
     let mtu = prop::option::of((1_000..9_000u64).prop_map(Bytes));
     (rate, 0..5_000_000u64, limit, mtu).prop_map(|(rate, delay, queue, mtu)| Profile {
         queue,

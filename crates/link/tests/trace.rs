@@ -1,6 +1,9 @@
 //! Traces and jitter on whole links.
 
-use link::{Aqm, CoDel, Jitter, Link, Loss, Opportunities, Outcome, Profile, RatePlan, Spread, TraceProblem, schedule};
+use link::{
+    Aqm, CoDel, Jitter, Link, Loss, Opportunities, Outcome, Profile, RatePlan, Spread,
+    TraceProblem, schedule,
+};
 use proptest::prelude::*;
 use units::{Bytes, Rate, Seed, Span, Time};
 
@@ -49,8 +52,10 @@ fn opportunities_carry_1500_bytes_each_and_begin_again() {
 
 #[test]
 fn a_trace_begins_again_with_the_schedule() {
-    let mut link: Link<u32> =
-        Link::unstarted(Profile { rate: plan("7"), ..Profile::new(Rate::ZERO, Span::ZERO) }, Seed(1));
+    let mut link: Link<u32> = Link::unstarted(
+        Profile { rate: plan("7"), ..Profile::new(Rate::ZERO, Span::ZERO) },
+        Seed(1),
+    );
     link.enqueue(at(1), Bytes(100), 1);
     link.start(at(2));
     assert_eq!(link.poll_deadline(), Some(at(9)));
@@ -58,10 +63,15 @@ fn a_trace_begins_again_with_the_schedule() {
 
 #[test]
 fn codel_decides_at_the_opportunity() {
-    // Nothing leaves for 4 s: at the first opportunity the packets have waited too long, at the first after the interval some go.
+    // Nothing leaves for 4 s: at the first opportunity the packets have waited too long, at the
+    // first after the interval some go.
     let times: String = (4_000..5_000).map(|n| n.to_string() + "\n").collect();
-    let profile = Profile { aqm: Aqm::CoDel(CoDel::default()), ..Profile::new(Rate::ZERO, Span::ZERO) };
-    let mut link = Link::new(Profile { rate: plan(&times), queue: link::Limit::Packets(900), ..profile }, Seed(1));
+    let profile =
+        Profile { aqm: Aqm::CoDel(CoDel::default()), ..Profile::new(Rate::ZERO, Span::ZERO) };
+    let mut link = Link::new(
+        Profile { rate: plan(&times), queue: link::Limit::Packets(900), ..profile },
+        Seed(1),
+    );
     for _ in 0..900 {
         link.enqueue(at(0), Bytes(1_500), 0);
     }
@@ -74,7 +84,8 @@ fn codel_decides_at_the_opportunity() {
 #[test]
 fn the_fluid_time_follows_the_trace() {
     let profile = Profile { rate: plan("3\n3\n5\n10\n"), ..Profile::new(Rate::ZERO, Span::ZERO) };
-    let ideal = |bytes| schedule::ideal([(&profile, &profile)], Bytes(bytes), 1.0).map(Span::as_micros);
+    let ideal =
+        |bytes| schedule::ideal([(&profile, &profile)], Bytes(bytes), 1.0).map(Span::as_micros);
     assert_eq!(ideal(3_000), Some(3_000));
     assert_eq!(ideal(3_750), Some(4_000));
     assert_eq!(ideal(6_000 * 7 + 1_500), Some(71_500));
@@ -84,7 +95,8 @@ fn the_fluid_time_follows_the_trace() {
 fn rates_from_a_list() {
     let plan = plan("0, 8 Mbit/s\n  1.5 s , 0 # dark\n2 s,16 Mbit/s");
     assert_eq!(plan.base, Rate::mbit(8));
-    let changes: Vec<(u64, Rate)> = plan.changes.iter().map(|change| (change.at.as_millis(), change.rate)).collect();
+    let changes: Vec<(u64, Rate)> =
+        plan.changes.iter().map(|change| (change.at.as_millis(), change.rate)).collect();
     assert_eq!(changes, [(1_500, Rate::ZERO), (2_000, Rate::mbit(16))]);
 }
 
@@ -113,26 +125,34 @@ fn errors_name_the_line() {
     assert_eq!(Opportunities::new([5, 4]).expect_err("backwards").line, 2);
 }
 
-/// Arrivals of packets sent each ms over a link with jitter, in the order in which they come, and the link.
+/// Arrivals of packets sent each ms over a link with jitter, in the order in which they come, and
+/// the link.
 fn jittered(profile: Profile) -> (Vec<(u64, u32)>, Link<u32>) {
     let mut link = Link::new(profile, Seed(5));
     let mut out = Vec::new();
     for number in 0..2_000u32 {
         let now = at(u64::from(number));
         while link.poll_deadline().is_some_and(|deadline| deadline <= now) {
-            out.extend(link.poll_deliver(now).map(|delivery| (delivery.at.as_nanos(), delivery.packet)));
+            out.extend(
+                link.poll_deliver(now).map(|delivery| (delivery.at.as_nanos(), delivery.packet)),
+            );
         }
         link.enqueue(now, Bytes(100), number);
     }
     while let Some(deadline) = link.poll_deadline() {
-        out.extend(link.poll_deliver(deadline).map(|delivery| (delivery.at.as_nanos(), delivery.packet)));
+        out.extend(
+            link.poll_deliver(deadline).map(|delivery| (delivery.at.as_nanos(), delivery.packet)),
+        );
     }
     (out, link)
 }
 
 fn with_jitter(reorders: bool) -> Profile {
     let spread = Spread::Uniform(Span::from_millis(5));
-    Profile { jitter: Some(Jitter { spread, reorders }), ..Profile::new(Rate::mbit(100), Span::from_millis(10)) }
+    Profile {
+        jitter: Some(Jitter { spread, reorders }),
+        ..Profile::new(Rate::mbit(100), Span::from_millis(10))
+    }
 }
 
 #[test]
@@ -153,13 +173,15 @@ fn jitter_keeps_the_order_unless_asked_not_to() {
 #[test]
 fn jitter_leaves_the_draws_of_losses_alone() {
     let lossy = Profile { loss: Loss::Bernoulli(0.1), ..with_jitter(false) };
-    let survivors = |profile| jittered(profile).0.iter().map(|(_, number)| *number).collect::<Vec<_>>();
+    let survivors =
+        |profile| jittered(profile).0.iter().map(|(_, number)| *number).collect::<Vec<_>>();
     assert_eq!(survivors(lossy.clone()), survivors(Profile { jitter: None, ..lossy }));
 }
 
 proptest! {
     #[test]
-    fn the_parser_never_panics_and_names_a_line(text in "([0-9a-z,. #-]{0,12}\n){0,12}[^\u{0}]{0,20}") {
+    fn the_parser_never_panics_and_names_a_line(text in "([0-9a-z,. \
+        #-]{0,12}\n){0,12}[^\u{0}]{0,20}") {
         let lines = text.lines().count().max(1);
         match RatePlan::from_trace(&text) {
             Ok(plan) => prop_assert!(plan.opportunities.is_none_or(|trace| trace.period() > Span::ZERO)),

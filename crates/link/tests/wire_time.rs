@@ -26,7 +26,8 @@ fn ms(n: u64) -> Span {
 
 #[test]
 fn ten_gigabits_carry_the_remainder() {
-    // 1514 bytes take 1211.2 ns. Rounding each packet up would take 1212 ns each, and 0.07 % of the rate.
+    // 1514 bytes take 1211.2 ns. Rounding each packet up would take 1212 ns each, and 0.07 % of the
+    // rate.
     let times = burst(profile(Rate::mbit(10_000)), &[1_514; 5]);
     assert_eq!(times, [1_212, 2_423, 3_634, 4_845, 6_056]);
 }
@@ -55,7 +56,8 @@ fn packets_below_a_nanosecond_share_one() {
 
 #[test]
 fn a_rate_change_counts_from_its_nanosecond() {
-    // 1500 bytes at 12 Mbit/s take 1 ms. After 0.25 ms, three quarters are left: at 6 Mbit/s, 1.5 ms.
+    // 1500 bytes at 12 Mbit/s take 1 ms. After 0.25 ms, three quarters are left: at 6 Mbit/s, 1.5
+    // ms.
     let change = Change { at: Span::from_micros(250), rate: Rate::mbit(6) };
     let rate = RatePlan { changes: vec![change], ..RatePlan::constant(Rate::mbit(12)) };
     let times = burst(Profile { rate, ..profile(Rate::ZERO) }, &[1_500; 2]);
@@ -64,7 +66,8 @@ fn a_rate_change_counts_from_its_nanosecond() {
 
 #[test]
 fn at_rate_zero_packets_wait() {
-    let changes = vec![Change { at: ms(1), rate: Rate::ZERO }, Change { at: ms(5), rate: Rate::mbit(12) }];
+    let changes =
+        vec![Change { at: ms(1), rate: Rate::ZERO }, Change { at: ms(5), rate: Rate::mbit(12) }];
     let rate = RatePlan { changes, ..RatePlan::constant(Rate::mbit(6)) };
     // Half of it went out before; the other half takes 0.5 ms at twice the rate.
     assert_eq!(burst(Profile { rate, ..profile(Rate::ZERO) }, &[1_500]), [5_500_000]);
@@ -97,14 +100,22 @@ fn a_blackout_discards_what_comes_and_what_leaves() {
 
 #[test]
 fn the_queue_counts_the_packet_on_the_wire() {
-    let mut link = Link::new(Profile { queue: Limit::Bytes(Bytes(3_000)), ..profile(Rate::mbit(12)) }, Seed(1));
+    let mut link = Link::new(
+        Profile { queue: Limit::Bytes(Bytes(3_000)), ..profile(Rate::mbit(12)) },
+        Seed(1),
+    );
     assert_eq!(link.enqueue(Time::ZERO, Bytes(1_500), ()), Outcome::Queued);
     assert_eq!(link.enqueue(Time::ZERO, Bytes(1_500), ()), Outcome::Queued);
     assert_eq!(link.enqueue(Time::from_nanos(999_999), Bytes(1), ()), Outcome::DroppedQueue);
     assert_eq!(link.enqueue(Time::from_nanos(1_000_000), Bytes(1_500), ()), Outcome::Queued);
     assert_eq!(link.counters().max_queue, Bytes(3_000));
-    let mut tiny = Link::new(Profile { queue: Limit::Bytes(Bytes(1)), ..profile(Rate::mbit(12)) }, Seed(1));
-    assert_eq!(tiny.enqueue(Time::ZERO, Bytes(1_500), ()), Outcome::Queued, "an idle link takes one");
+    let mut tiny =
+        Link::new(Profile { queue: Limit::Bytes(Bytes(1)), ..profile(Rate::mbit(12)) }, Seed(1));
+    assert_eq!(
+        tiny.enqueue(Time::ZERO, Bytes(1_500), ()),
+        Outcome::Queued,
+        "an idle link takes one"
+    );
 }
 
 #[test]

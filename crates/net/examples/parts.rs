@@ -38,11 +38,16 @@ fn main() -> ExitCode {
         ["write", file, bytes] => count(bytes).and_then(|bytes| write(file, bytes)),
         ["tcp-recv", address] => tcp_recv(address),
         ["tcp-send", address, bytes] => count(bytes).and_then(|bytes| tcp_send(address, bytes)),
-        _ => Err(io::Error::other("usage: parts read|hash|seal|open|write|tcp-recv|tcp-send …, as its source says")),
+        _ => Err(io::Error::other(
+            "usage: parts read|hash|seal|open|write|tcp-recv|tcp-send …, as its source says",
+        )),
     };
     match measured {
         Ok(Cost { bytes, cpu, wall }) => {
-            println!("{{\"part\": \"{}\", \"bytes\": {bytes}, \"cpu_s\": {cpu}, \"wall_s\": {wall}}}", words[0]);
+            println!(
+                "{{\"part\": \"{}\", \"bytes\": {bytes}, \"cpu_s\": {cpu}, \"wall_s\": {wall}}}",
+                words[0]
+            );
             ExitCode::SUCCESS
         }
         Err(error) => {
@@ -71,16 +76,23 @@ impl Meter {
     }
 
     fn stop(self, bytes: u64) -> io::Result<Cost> {
-        Ok(Cost { bytes, cpu: processor_seconds()? - self.cpu, wall: self.wall.elapsed().as_secs_f64() })
+        Ok(Cost {
+            bytes,
+            cpu: processor_seconds()? - self.cpu,
+            wall: self.wall.elapsed().as_secs_f64(),
+        })
     }
 }
 
-/// The processor time of this process's only thread, softirqs that ran on its time included. The kernel brings it up to date at
-/// each tick, so that it is off by some milliseconds.
+/// The processor time of this process's only thread, softirqs that ran on its time included. The
+/// kernel brings it up to date at each tick, so that it is off by some milliseconds.
 fn processor_seconds() -> io::Result<f64> {
     let text = fs::read_to_string("/proc/thread-self/schedstat")?;
-    let nanos: f64 =
-        text.split_whitespace().next().and_then(|word| word.parse().ok()).ok_or(io::ErrorKind::InvalidData)?;
+    let nanos: f64 = text
+        .split_whitespace()
+        .next()
+        .and_then(|word| word.parse().ok())
+        .ok_or(io::ErrorKind::InvalidData)?;
     Ok(nanos / 1e9)
 }
 
@@ -157,7 +169,8 @@ fn open(bytes: u64) -> io::Result<Cost> {
     let meter = Meter::start()?;
     for _ in 0..records(bytes) {
         let sealed = black_box(&sealed);
-        let opened = key.open_separate_gather(nonce(0), Aad::from(HEADER), sealed, tag.as_ref(), &mut plain);
+        let opened =
+            key.open_separate_gather(nonce(0), Aad::from(HEADER), sealed, tag.as_ref(), &mut plain);
         opened.expect("it was sealed with this key");
         black_box(&plain);
     }

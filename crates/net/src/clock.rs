@@ -21,7 +21,8 @@ impl Clock {
         Time::from_nanos(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// The instant to sleep until for `time`; half a millisecond early, because the runtime's timers round up to whole ones.
+    /// The instant to sleep until for `time`; half a millisecond early, because the runtime's
+    /// timers round up to whole ones.
     pub(crate) fn instant(self, time: Time) -> tokio::time::Instant {
         (self.start + Duration::from_nanos(time.as_nanos().saturating_sub(500_000))).into()
     }

@@ -12,7 +12,8 @@ use wire::{Frame, WireError};
 use crate::Fingerprint;
 use crate::tls::peer_fingerprint;
 
-/// A TLS connection that carries frames. Reading and writing are separate `try_*` steps, so that one task can do both.
+/// A TLS connection that carries frames. Reading and writing are separate `try_*` steps, so that
+/// one task can do both.
 pub(crate) struct Conn {
     stream: TcpStream,
     tls: Connection,
@@ -133,7 +134,8 @@ impl Conn {
         Ok(true)
     }
 
-    /// About how many bytes of frames wait for a peer that does not read: none, if it ever read everything since.
+    /// About how many bytes of frames wait for a peer that does not read: none, if it ever read
+    /// everything since.
     pub(crate) fn backlog(&self) -> usize {
         self.backlog
     }
@@ -143,8 +145,8 @@ impl Conn {
         self.stream.writable().await
     }
 
-    /// Reads what has arrived, at most about `limit` bytes of plaintext at a time; returns how many bytes came, zero when
-    /// there is nothing or the peer closed ([`Conn::is_closed`]).
+    /// Reads what has arrived, at most about `limit` bytes of plaintext at a time; returns how many
+    /// bytes came, zero when there is nothing or the peer closed ([`Conn::is_closed`]).
     pub(crate) fn try_fill(&mut self, limit: usize) -> Result<usize, ConnError> {
         if self.parsed == self.inbox.len() {
             self.inbox.clear();
@@ -158,7 +160,8 @@ impl Conn {
                     let state = match self.tls.process_new_packets() {
                         Ok(state) => state,
                         Err(error) => {
-                            // The alert tells the peer why; if it can't be sent, the closed socket does.
+                            // The alert tells the peer why; if it can't be sent, the closed socket
+                            // does.
                             let _ = self.tls.write_tls(&mut Socket(&self.stream));
                             return Err(error.into());
                         }
@@ -186,7 +189,8 @@ impl Conn {
         Ok(self.inbox.len() - before)
     }
 
-    /// How many bytes are still missing of the frame that has begun to arrive; a header's worth if none has.
+    /// How many bytes are still missing of the frame that has begun to arrive; a header's worth if
+    /// none has.
     pub(crate) fn missing(&self) -> Result<usize, ConnError> {
         let waiting = self.inbox.len() - self.parsed;
         let length = Frame::length(&self.inbox[self.parsed..])?.unwrap_or(HEADER);
@@ -198,7 +202,8 @@ impl Conn {
         self.closed
     }
 
-    /// Whether the peer closed in order, as [`Conn::close`] does: the line did not break, and nobody was killed.
+    /// Whether the peer closed in order, as [`Conn::close`] does: the line did not break, and
+    /// nobody was killed.
     pub(crate) fn has_said_goodbye(&self) -> bool {
         self.said_goodbye
     }
@@ -219,12 +224,17 @@ impl Conn {
         }
     }
 
-    /// Waits until the socket has something to read, or can take something where bytes wait to be written.
+    /// Waits until the socket has something to read, or can take something where bytes wait to be
+    /// written.
     pub(crate) async fn ready(&self) -> Result<(), ConnError> {
         if !self.raw.is_empty() {
             return Ok(());
         }
-        let interest = if self.wants_write() { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
+        let interest = if self.wants_write() {
+            Interest::READABLE | Interest::WRITABLE
+        } else {
+            Interest::READABLE
+        };
         self.stream.ready(interest).await?;
         Ok(())
     }
@@ -273,8 +283,8 @@ impl Conn {
         let _ = self.try_flush();
     }
 
-    /// Reads and forgets what still comes, until the peer closes. A socket that is closed with unread data resets the connection, and the
-    /// peer may then never read what it was told.
+    /// Reads and forgets what still comes, until the peer closes. A socket that is closed with
+    /// unread data resets the connection, and the peer may then never read what it was told.
     pub(crate) async fn linger(&mut self) -> io::Result<()> {
         self.stream.shutdown().await?;
         let mut nowhere = [0; 4_096];
@@ -283,8 +293,8 @@ impl Conn {
     }
 }
 
-/// A buffer before TLS, which by itself reads a record at a time: each read makes the kernel acknowledge, and that costs more than
-/// the copy.
+/// A buffer before TLS, which by itself reads a record at a time: each read makes the kernel
+/// acknowledge, and that costs more than the copy.
 #[derive(Default)]
 struct Raw {
     bytes: Vec<u8>,

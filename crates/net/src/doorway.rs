@@ -1,5 +1,5 @@
-//! What every door shares, be it of a host that receives or of one that serves: where it listens, and how connections come in that are
-//! nobody's until they have proven who they are.
+//! What every door shares, be it of a host that receives or of one that serves: where it listens,
+//! and how connections come in that are nobody's until they have proven who they are.
 
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -61,7 +61,8 @@ impl Strangers {
         crowd.strangers.push_back((number, task));
     }
 
-    /// Waits for a connection to prove itself; `None` if it fails to or is silent, which is nobody's business.
+    /// Waits for a connection to prove itself; `None` if it fails to or is silent, which is
+    /// nobody's business.
     pub(crate) async fn enter<T>(
         &self,
         number: u64,
@@ -89,9 +90,13 @@ pub(crate) enum First {
 }
 
 /// Shakes hands and reads the first frame.
-pub(crate) async fn greet(tls: &ServerTls, stream: TcpStream) -> Result<(Conn, Fingerprint, First), ConnError> {
+pub(crate) async fn greet(
+    tls: &ServerTls,
+    stream: TcpStream,
+) -> Result<(Conn, Fingerprint, First), ConnError> {
     crate::send::tune(&stream)?;
-    let connection = tls.connection().map_err(|error| ConnError::Io(std::io::Error::other(error)))?;
+    let connection =
+        tls.connection().map_err(|error| ConnError::Io(std::io::Error::other(error)))?;
     let mut conn = Conn::new(stream, connection);
     conn.handshake().await?;
     let peer = conn.peer().ok_or(ConnError::Closed)?;
@@ -114,7 +119,10 @@ pub(crate) async fn refuse(conn: &mut Conn, code: AbortCode, text: String) -> Co
 }
 
 /// Waits for something, and pings the other side meanwhile.
-pub(crate) async fn alive<T>(conn: &mut Conn, work: impl Future<Output = T>) -> Result<T, ConnError> {
+pub(crate) async fn alive<T>(
+    conn: &mut Conn,
+    work: impl Future<Output = T>,
+) -> Result<T, ConnError> {
     tokio::pin!(work);
     loop {
         tokio::select! {
@@ -161,13 +169,18 @@ pub(crate) fn listen(addresses: &[SocketAddr], port: u16) -> Result<Vec<TcpListe
     }
     // One socket for both families where the system has both, else IPv4 alone.
     let both = bind(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port), true);
-    let listener = both.or_else(|_| bind(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port), false))?;
+    let listener =
+        both.or_else(|_| bind(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port), false))?;
     Ok(vec![listener])
 }
 
 fn bind(address: SocketAddr, both_families: bool) -> Result<TcpListener, Error> {
     let open = || -> std::io::Result<TcpListener> {
-        let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+        let socket = Socket::new(
+            Domain::for_address(address),
+            Type::STREAM.nonblocking(),
+            Some(Protocol::TCP),
+        )?;
         socket.set_reuse_address(true)?;
         if address.is_ipv6() {
             socket.set_only_v6(!both_families)?;
@@ -217,12 +230,14 @@ pub(crate) fn accept(
     accepting
 }
 
-/// Addresses under which the other end of `conn` may reach this host, which listens at `listen`, besides the one it used.
+/// Addresses under which the other end of `conn` may reach this host, which listens at `listen`,
+/// besides the one it used.
 pub(crate) fn further_addresses(conn: &Conn, listen: &[SocketAddr]) -> Vec<SocketAddr> {
     let Ok(local) = conn.stream().local_addr() else { return Vec::new() };
     let mut addresses = vec![unmapped(local)];
     let peer = conn.stream().peer_addr().map(unmapped);
-    let everywhere = listen.is_empty() || listen.iter().any(|address| address.ip().is_unspecified());
+    let everywhere =
+        listen.is_empty() || listen.iter().any(|address| address.ip().is_unspecified());
     if everywhere && let Ok(peer) = peer {
         let found = crate::interfaces::discover(peer.ip());
         for path in found.map(|found| found.usable).unwrap_or_default() {

@@ -28,14 +28,16 @@ pub enum Error {
         reason: String,
     },
     /// The file to be sent changed while it was being sent.
-    #[error("{path} changed while it was being sent; run the same command again to transfer it as it is now", path = path.display())]
+    #[error("{path} changed while it was being sent; run the same command again to transfer it as \
+             it is now", path = path.display())]
     SourceChanged {
         /// Which.
         path: PathBuf,
     },
     /// Whoever answered does not hold the key that the token or the pin names.
     #[error(
-        "the host at {address} has another key than the token says ({found}); is the address right? nothing was sent"
+        "the host at {address} has another key than the token says ({found}); is the address \
+         right? nothing was sent"
     )]
     WrongPeer {
         /// Where.
@@ -50,7 +52,10 @@ pub enum Error {
         reason: String,
     },
     /// The sender gave up.
-    #[error("the sender gave up: {reason}; what arrived is kept, run the same commands again to go on from there")]
+    #[error(
+        "the sender gave up: {reason}; what arrived is kept, run the same commands again to go on \
+         from there"
+    )]
     Stopped {
         /// In its words.
         reason: String,
@@ -65,7 +70,8 @@ pub enum Error {
     },
     /// The network failed and stayed so; what arrived is kept.
     #[error(
-        "every path was lost ({why}); {done} of {total} are safe at the receiver: run the same command again to go on from there"
+        "every path was lost ({why}); {done} of {total} are safe at the receiver: run the same \
+         command again to go on from there"
     )]
     Interrupted {
         /// The last failures.
@@ -75,10 +81,11 @@ pub enum Error {
         /// Of how much.
         total: Bytes,
     },
-    /// The caps of the paths' interfaces are reached, and no other path is left; what arrived is kept.
+    /// The caps of the paths' interfaces are reached, and no other path is left; what arrived is
+    /// kept.
     #[error(
-        "no path may carry more: {why}; {done} of {total} are safe at the receiver: the same command goes on from there once there is another \
-         path, a higher cap or a new month"
+        "no path may carry more: {why}; {done} of {total} are safe at the receiver: the same \
+         command goes on from there once there is another path, a higher cap or a new month"
     )]
     UsedUp {
         /// Which paths, and their caps.
@@ -98,7 +105,8 @@ pub enum Error {
     },
     /// The receiving disk refused.
     #[error(
-        "cannot {action} {path}: {source}; what arrived so far is kept: {} and run the same commands again to go on from there",
+        "cannot {action} {path}: {source}; what arrived so far is kept: {} and run the same \
+         commands again to go on from there",
         remedy(source),
         path = path.display()
     )]
@@ -117,7 +125,8 @@ pub enum Error {
         reason: String,
     },
     /// The receiving disk is too small.
-    #[error("{need} are needed at {path} but only {free} are free; make room and run the same command again", path = path.display())]
+    #[error("{need} are needed at {path} but only {free} are free; make room and run the same \
+             command again", path = path.display())]
     NoSpace {
         /// Where.
         path: PathBuf,
@@ -133,7 +142,8 @@ pub enum Error {
         path: PathBuf,
     },
     /// Something of another kind is where an entry belongs.
-    #[error("there is {found} at {path}, where {what} belongs; nothing follows or replaces it: move it away, or send to another folder", path = path.display())]
+    #[error("there is {found} at {path}, where {what} belongs; nothing follows or replaces it: \
+             move it away, or send to another folder", path = path.display())]
     InTheWay {
         /// Where.
         path: PathBuf,
@@ -145,7 +155,8 @@ pub enum Error {
     /// The other side does not speak our protocol as written.
     #[error("the peer broke the protocol: {0}")]
     Protocol(String),
-    /// The local system refused something that everything depends on (sockets, keys, configuration).
+    /// The local system refused something that everything depends on (sockets, keys,
+    /// configuration).
     #[error("cannot {action}: {source}")]
     System {
         /// What was being done to what.

@@ -25,7 +25,8 @@ pub enum Event {
         files: usize,
         /// Bytes of all files; holes are none.
         total: Bytes,
-        /// Of these, bytes that are there already: of files that have not changed, or from an earlier attempt.
+        /// Of these, bytes that are there already: of files that have not changed, or from an
+        /// earlier attempt.
         resumed: Bytes,
     },
     /// A path changed its state.
@@ -51,7 +52,8 @@ pub enum Event {
 /// A path's state changed, and why.
 #[derive(Clone, Debug)]
 pub struct PathEvent {
-    /// Which path; a fresh connection over the same interface and address is a new path of the same name.
+    /// Which path; a fresh connection over the same interface and address is a new path of the same
+    /// name.
     pub path: PathId,
     /// What a person calls it: the interface, and the remote address where there are several.
     pub name: String,
@@ -93,7 +95,8 @@ pub struct Progress {
     pub eta: Option<Span>,
     /// Sent more than once so far.
     pub repeated: Bytes,
-    /// Rate of all paths over the best rate that any single path would have given, where both are known.
+    /// Rate of all paths over the best rate that any single path would have given, where both are
+    /// known.
     pub gain: Option<f64>,
     /// Each path.
     pub paths: Vec<PathProgress>,
@@ -141,7 +144,8 @@ pub struct Summary {
     pub elapsed: Span,
     /// Time spent in the final sync to disk.
     pub sync: Span,
-    /// When each path that was used brought its last new byte, as a span from the start; for idle time.
+    /// When each path that was used brought its last new byte, as a span from the start; for idle
+    /// time.
     pub finished_at: Vec<(String, Span)>,
     /// Paths at the end.
     pub paths: Vec<PathProgress>,

@@ -1,4 +1,5 @@
-//! Who a host is: one Ed25519 key, its fingerprint, and the tokens that introduce a sender to a receiver.
+//! Who a host is: one Ed25519 key, its fingerprint, and the tokens that introduce a sender to a
+//! receiver.
 
 use std::fmt;
 use std::fs;
@@ -29,8 +30,8 @@ pub struct Identity {
     fingerprint: Fingerprint,
 }
 
-/// What a receiver hands to its sender by a channel that both trust: the receiver's fingerprint, and a secret of 128 bits
-/// that is good for one sender. `Debug` does not show the secret.
+/// What a receiver hands to its sender by a channel that both trust: the receiver's fingerprint,
+/// and a secret of 128 bits that is good for one sender. `Debug` does not show the secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token {
     /// The receiver's key.
@@ -81,7 +82,9 @@ impl FromStr for Fingerprint {
     fn from_str(text: &str) -> Result<Fingerprint, String> {
         let octets = BASE32_NOPAD.decode(text.trim().to_ascii_uppercase().as_bytes()).ok();
         let octets = octets.and_then(|octets| <[u8; 32]>::try_from(octets).ok());
-        octets.map(Fingerprint).ok_or_else(|| format!("'{text}' is not a key's fingerprint (52 letters and digits)"))
+        octets
+            .map(Fingerprint)
+            .ok_or_else(|| format!("'{text}' is not a key's fingerprint (52 letters and digits)"))
     }
 }
 
@@ -99,7 +102,10 @@ impl Identity {
     /// # Errors
     /// [`Error::System`] if the file can't be read or made, or holds no Ed25519 key.
     pub fn load_or_generate(path: &Path) -> Result<Identity, Error> {
-        let system = |action: &str, source| Error::System { action: format!("{action} {}", path.display()), source };
+        let system = |action: &str, source| Error::System {
+            action: format!("{action} {}", path.display()),
+            source,
+        };
         match fs::read(path) {
             Ok(pkcs8) => Self::from_pkcs8(&pkcs8),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -113,7 +119,9 @@ impl Identity {
                 let mut options = fs::OpenOptions::new();
                 let file = options.write(true).create(true).truncate(true).mode(0o600).open(&aside);
                 let mut file = file.map_err(|e| system("write the key", e))?;
-                file.write_all(&pkcs8).and_then(|()| file.sync_all()).map_err(|e| system("write the key", e))?;
+                file.write_all(&pkcs8)
+                    .and_then(|()| file.sync_all())
+                    .map_err(|e| system("write the key", e))?;
                 let linked = fs::hard_link(&aside, path);
                 fs::remove_file(&aside).map_err(|e| system("write the key", e))?;
                 match linked {
@@ -144,12 +152,13 @@ impl Identity {
             action: "use the host's key".into(),
             source: io::Error::new(io::ErrorKind::InvalidData, detail),
         };
-        let pair =
-            Ed25519KeyPair::from_pkcs8_maybe_unchecked(pkcs8).map_err(|e| bad(format!("not an Ed25519 key: {e}")))?;
+        let pair = Ed25519KeyPair::from_pkcs8_maybe_unchecked(pkcs8)
+            .map_err(|e| bad(format!("not an Ed25519 key: {e}")))?;
         let spki = pair.public_key().as_der().map_err(|e| bad(e.to_string()))?;
         let spki: &[u8] = spki.as_ref();
         let der = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(pkcs8.to_vec()));
-        let key = rustls::crypto::aws_lc_rs::sign::any_supported_type(&der).map_err(|e| bad(e.to_string()))?;
+        let key = rustls::crypto::aws_lc_rs::sign::any_supported_type(&der)
+            .map_err(|e| bad(e.to_string()))?;
         let certified = Arc::new(CertifiedKey::new(vec![CertificateDer::from(spki.to_vec())], key));
         Ok(Identity { certified, fingerprint: Fingerprint::of_spki(spki) })
     }
@@ -200,11 +209,18 @@ impl FromStr for Token {
 
     /// The error never repeats the text, which may be a secret.
     fn from_str(text: &str) -> Result<Token, String> {
-        let bad = || "this is not a token: it begins with ab1- and is printed by 'anabranch receive'".to_string();
+        let bad = || {
+            "this is not a token: it begins with ab1- and is printed by 'anabranch receive'"
+                .to_string()
+        };
         let body = text.trim().strip_prefix(TOKEN_PREFIX).ok_or_else(bad)?;
-        let octets = BASE32_NOPAD.decode(body.to_ascii_uppercase().as_bytes()).map_err(|_| bad())?;
+        let octets =
+            BASE32_NOPAD.decode(body.to_ascii_uppercase().as_bytes()).map_err(|_| bad())?;
         let (fingerprint, secret) = octets.split_first_chunk::<32>().ok_or_else(bad)?;
-        Ok(Token { fingerprint: Fingerprint(*fingerprint), secret: secret.try_into().map_err(|_| bad())? })
+        Ok(Token {
+            fingerprint: Fingerprint(*fingerprint),
+            secret: secret.try_into().map_err(|_| bad())?,
+        })
     }
 }
 
@@ -216,12 +232,16 @@ pub(crate) fn random() -> Result<[u8; 16], Error> {
 }
 
 fn new_pkcs8() -> Result<Vec<u8>, Error> {
-    let document = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).map_err(|_| no_randomness())?;
+    let document =
+        Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).map_err(|_| no_randomness())?;
     Ok(document.as_ref().to_vec())
 }
 
 fn no_randomness() -> Error {
-    Error::System { action: "draw random numbers".into(), source: io::Error::other("the system gave none") }
+    Error::System {
+        action: "draw random numbers".into(),
+        source: io::Error::other("the system gave none"),
+    }
 }
 
 #[cfg(test)]
@@ -233,7 +253,10 @@ mod tests {
         let token = Token::generate(&Identity::generate().unwrap()).unwrap();
         let text = token.reveal();
         assert_eq!(text.parse::<Token>().unwrap(), token);
-        assert_eq!(format!(" {}\n", text.to_uppercase().replace("AB1-", "ab1-")).parse::<Token>().unwrap(), token);
+        assert_eq!(
+            format!(" {}\n", text.to_uppercase().replace("AB1-", "ab1-")).parse::<Token>().unwrap(),
+            token
+        );
         assert!(!format!("{token:?}").contains(&text[60..]));
     }
 
@@ -251,7 +274,8 @@ mod tests {
         let second = Identity::load_or_generate(&path).unwrap();
         assert_eq!(first.fingerprint(), second.fingerprint());
         assert_eq!(first.fingerprint().to_string().parse(), Ok(first.fingerprint()));
-        let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&path).unwrap().permissions());
+        let mode =
+            std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&path).unwrap().permissions());
         assert_eq!(mode & 0o777, 0o600);
         fs::remove_dir_all(dir).unwrap();
     }

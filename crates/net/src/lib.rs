@@ -1,7 +1,7 @@
 //! The cores driven with real sockets, TLS and files.
 //!
-//! [`send`] and [`receive`] are whole transfers, and so are [`fetch`] and [`serve`], where the side that connects is the one that receives; all tell what
-//! happens through [`Event`]s.
+//! [`send`] and [`receive`] are whole transfers, and so are [`fetch`] and [`serve`], where the side
+//! that connects is the one that receives; all tell what happens through [`Event`]s.
 
 mod caps;
 mod clock;
@@ -30,8 +30,8 @@ pub use event::{Event, Events, PathEvent, PathProgress, PathState, Progress, Sum
 pub use fetch::fetch;
 pub use identity::{Fingerprint, Identity, Token};
 pub use options::{
-    CongestionControl, Credential, DEFAULT_PORT, FetchOptions, HostOptions, ReceiveOptions, Remote, Selection,
-    SendOptions, ServeOptions, Server, TransferOptions,
+    CongestionControl, Credential, DEFAULT_PORT, FetchOptions, HostOptions, ReceiveOptions, Remote,
+    Selection, SendOptions, ServeOptions, Server, TransferOptions,
 };
 pub use peer::{May, Peer};
 pub use receive::receive;

@@ -1,7 +1,9 @@
-//! How much memory lists of files may take: of one host, and of all that are being agreed with together.
+//! How much memory lists of files may take: of one host, and of all that are being agreed with
+//! together.
 //!
-//! A known host may open as many connections as it likes, and each may bring a manifest. What these take is counted entry by entry as it arrives, so
-//! that a list that does not get on holds no more than has come of it.
+//! A known host may open as many connections as it likes, and each may bring a manifest. What these
+//! take is counted entry by entry as it arrives, so that a list that does not get on holds no more
+//! than has come of it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -17,9 +19,11 @@ use crate::doorway::alive;
 
 /// The most memory that a manifest may take: some two million entries.
 pub(crate) const MANIFEST_BYTES: usize = 256 << 20;
-/// What a connection takes that is being agreed with, besides its list: what of it was read ahead, and is to be sent.
+/// What a connection takes that is being agreed with, besides its list: what of it was read ahead,
+/// and is to be sent.
 pub(crate) const CONNECTION_BYTES: usize = 1 << 20;
-/// The last of a budget is for those that take little, so that they need not wait for those that take much.
+/// The last of a budget is for those that take little, so that they need not wait for those that
+/// take much.
 const FOR_SMALL: usize = 64 << 20;
 const SMALL: usize = CONNECTION_BYTES + (1 << 20);
 /// How long a list may wait for others to end.
@@ -41,7 +45,8 @@ struct Taken {
 }
 
 impl Budget {
-    /// `most` bytes for all peers together, and `each` for one of them; of this, lists that take little may take [`FOR_SMALL`] more.
+    /// `most` bytes for all peers together, and `each` for one of them; of this, lists that take
+    /// little may take [`FOR_SMALL`] more.
     pub(crate) fn new(most: usize, each: usize) -> Arc<Budget> {
         Arc::new(Budget { most, each, taken: Mutex::default(), freed: Notify::new() })
     }
@@ -77,7 +82,8 @@ impl Share {
     pub(crate) fn try_take(&mut self, bytes: usize) -> Result<(), Short> {
         let Budget { most, each, .. } = *self.budget;
         let is_small = self.bytes + bytes <= SMALL;
-        let (most, each) = if is_small { (most, each + FOR_SMALL) } else { (most - FOR_SMALL, each) };
+        let (most, each) =
+            if is_small { (most, each + FOR_SMALL) } else { (most - FOR_SMALL, each) };
         let mut taken = self.budget.taken();
         let all = taken.all + bytes;
         let of_peer = taken.by_peer.get(&self.peer).map_or(bytes, |of_peer| of_peer + bytes);
@@ -93,7 +99,8 @@ impl Share {
         Ok(())
     }
 
-    /// Takes so many bytes more; waits a while for others to give theirs back, and pings the other side meanwhile. Whether they could be had.
+    /// Takes so many bytes more; waits a while for others to give theirs back, and pings the other
+    /// side meanwhile. Whether they could be had.
     pub(crate) async fn take(&mut self, conn: &mut Conn, bytes: usize) -> Result<bool, ConnError> {
         if self.try_take(bytes).is_ok() {
             return Ok(true);
@@ -118,8 +125,9 @@ impl Share {
         let of_peer = self.budget.taken().by_peer.get(&self.peer).copied().unwrap_or(0);
         let mebibytes = |bytes: usize| bytes >> 20;
         format!(
-            "its memory for lists of files is used up (this host's take {} MiB of {}, and all may take {} together): try again when fewer transfers \
-             are under way, or with fewer files at a time",
+            "its memory for lists of files is used up (this host's take {} MiB of {}, and all may \
+             take {} together): try again when fewer transfers are under way, or with fewer files \
+             at a time",
             mebibytes(of_peer),
             mebibytes(self.budget.each),
             mebibytes(self.budget.most)
@@ -145,7 +153,9 @@ impl Drop for Share {
 /// Memory that an entry takes, about.
 pub(crate) fn footprint(entry: &Entry) -> usize {
     let more = match &entry.kind {
-        Kind::File(file) => file.data.as_ref().map_or(0, |data| data.len() * size_of::<(u64, u64)>()),
+        Kind::File(file) => {
+            file.data.as_ref().map_or(0, |data| data.len() * size_of::<(u64, u64)>())
+        }
         Kind::Symlink { target, .. } => target.len(),
         Kind::Directory { .. } | Kind::HardLink { .. } => 0,
     };
@@ -170,7 +180,11 @@ mod tests {
         assert_eq!(second.try_take(1), Err(Short::OfPeer));
         let mut others = budget.share(b);
         let left = most / 2 - FOR_SMALL - SMALL;
-        assert_eq!(others.try_take(left + 1), Err(Short::OfAll), "the last of it is not for large ones");
+        assert_eq!(
+            others.try_take(left + 1),
+            Err(Short::OfAll),
+            "the last of it is not for large ones"
+        );
         assert_eq!(others.try_take(left), Ok(()));
         assert_eq!(budget.share(b).try_take(SMALL), Ok(()), "but for small ones");
         drop(large);

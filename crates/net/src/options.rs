@@ -95,17 +95,22 @@ pub enum CongestionControl {
 /// What of the sources is sent, and how it is told what has not changed.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
-    /// Patterns as in `.gitignore`; if there are any, only files that match one are sent, or that are in a folder that does.
+    /// Patterns as in `.gitignore`; if there are any, only files that match one are sent, or that
+    /// are in a folder that does.
     pub include: Vec<String>,
-    /// Patterns as in `.gitignore`; what matches one is not sent, and if it is a folder, nothing in it.
+    /// Patterns as in `.gitignore`; what matches one is not sent, and if it is a folder, nothing in
+    /// it.
     pub exclude: Vec<String>,
-    /// Names below the one source, or below the current folder; nothing else is sent. Folders among them are sent without what is in them.
+    /// Names below the one source, or below the current folder; nothing else is sent. Folders among
+    /// them are sent without what is in them.
     pub files_from: Option<Vec<PathBuf>>,
-    /// A file is what it was if its contents hash to the same, instead of if size and time are the same.
+    /// A file is what it was if its contents hash to the same, instead of if size and time are the
+    /// same.
     pub checksum: bool,
 }
 
-/// What a transfer goes by on the side that begins it, whichever way its data flow: as whom, over what, and how.
+/// What a transfer goes by on the side that begins it, whichever way its data flow: as whom, over
+/// what, and how.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "one a flag of the command line")]
 pub struct TransferOptions {
@@ -121,9 +126,11 @@ pub struct TransferOptions {
     pub congestion_control: CongestionControl,
     /// Upper bound of the total rate, over the week.
     pub max_rate: Option<Timetable>,
-    /// The folder where it is kept what each capped interface carried this month; without one, no path can have a cap.
+    /// The folder where it is kept what each capped interface carried this month; without one, no
+    /// path can have a cap.
     pub usage: Option<PathBuf>,
-    /// Read everything back from the disk where it arrives before it gets its name, and hash what an earlier attempt brought over.
+    /// Read everything back from the disk where it arrives before it gets its name, and hash what
+    /// an earlier attempt brought over.
     pub verify: bool,
     /// Forget what an earlier attempt brought over.
     pub restart: bool,
@@ -136,7 +143,8 @@ pub struct TransferOptions {
 }
 
 impl TransferOptions {
-    /// As the holder of this key, over every path, with everything else as the command line has it where nothing is said.
+    /// As the holder of this key, over every path, with everything else as the command line has it
+    /// where nothing is said.
     #[must_use]
     pub fn new(identity: Identity) -> TransferOptions {
         TransferOptions {
@@ -157,16 +165,23 @@ impl TransferOptions {
 
     /// What the side that receives is told of these.
     pub(crate) fn wishes(&self) -> Wishes {
-        Wishes { restart: self.restart, overwrite: self.overwrite, verify: self.verify, dry_run: self.dry_run }
+        Wishes {
+            restart: self.restart,
+            overwrite: self.overwrite,
+            verify: self.verify,
+            dry_run: self.dry_run,
+        }
     }
 }
 
 /// What `send` is asked to do.
 #[derive(Clone, Debug)]
 pub struct SendOptions {
-    /// Files and folders. `folder` arrives as a folder of that name; of `folder/` and `.` arrives what is in it.
+    /// Files and folders. `folder` arrives as a folder of that name; of `folder/` and `.` arrives
+    /// what is in it.
     pub sources: Vec<PathBuf>,
-    /// The name by which the one source arrives instead of its own; a folder is then sent as a folder, with a slash at its end or not.
+    /// The name by which the one source arrives instead of its own; a folder is then sent as a
+    /// folder, with a slash at its end or not.
     pub rename: Option<OsString>,
     /// What of them is sent.
     pub selection: Selection,
@@ -228,9 +243,11 @@ pub struct ReceiveOptions {
 pub struct ServeOptions {
     /// What is offered: whoever comes sees it as the root, and nothing outside it.
     pub directory: PathBuf,
-    /// Where it listens, and who may get something: of those that need no token, the ones with [`Peer::may_get`].
+    /// Where it listens, and who may get something: of those that need no token, the ones with
+    /// [`Peer::may_get`].
     pub host: HostOptions,
-    /// End after the first fetch that was completed, instead of serving until the future is dropped.
+    /// End after the first fetch that was completed, instead of serving until the future is
+    /// dropped.
     pub once: bool,
 }
 
@@ -248,8 +265,8 @@ pub struct Server {
 pub struct FetchOptions {
     /// Where from. Several are replicas: each has to have the same.
     pub from: Vec<Server>,
-    /// Files and folders, below what the server offers. `folder` arrives as a folder of that name; of `folder/`, and of an empty name, arrives
-    /// what is in it.
+    /// Files and folders, below what the server offers. `folder` arrives as a folder of that name;
+    /// of `folder/`, and of an empty name, arrives what is in it.
     pub names: Vec<PathBuf>,
     /// What of them is wanted. `files_from` is for senders only.
     pub selection: Selection,

@@ -16,7 +16,8 @@ pub struct Peer {
     pub name: String,
     /// What it may do.
     pub may: May,
-    /// What it sees in the place of the directory that is served, or that receives; below that if it is relative.
+    /// What it sees in the place of the directory that is served, or that receives; below that if
+    /// it is relative.
     pub directory: Option<PathBuf>,
     /// Upper bound of the rate of everything that it gets, and of everything that it sends.
     pub max: Option<Rate>,

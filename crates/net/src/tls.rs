@@ -1,17 +1,20 @@
-//! TLS 1.3 between two raw public keys (RFC 7250): the client pins the server's key, the server learns the client's.
+//! TLS 1.3 between two raw public keys (RFC 7250): the client pins the server's key, the server
+//! learns the client's.
 //!
-//! Possession of the keys is proven by TLS itself; whether a client's key may do anything is decided above, by token or by
-//! `authorized_peers`.
+//! Possession of the keys is proven by TLS itself; whether a client's key may do anything is
+//! decided above, by token or by `authorized_peers`.
 
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls13_signature_with_raw_key};
+use rustls::crypto::{
+    CryptoProvider, WebPkiSupportedAlgorithms, verify_tls13_signature_with_raw_key,
+};
 use rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{
-    CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, DistinguishedName, OtherError,
-    ServerConfig, ServerConnection, SignatureScheme,
+    CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, DistinguishedName,
+    OtherError, ServerConfig, ServerConnection, SignatureScheme,
 };
 
 use crate::{Error, Fingerprint, Identity};
@@ -37,9 +40,9 @@ impl ClientTls {
             .map_err(configuration)?
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(Pinned { pin, algorithms }))
-            .with_client_cert_resolver(Arc::new(rustls::client::AlwaysResolvesClientRawPublicKeys::new(
-                identity.certified(),
-            )));
+            .with_client_cert_resolver(Arc::new(
+                rustls::client::AlwaysResolvesClientRawPublicKeys::new(identity.certified()),
+            ));
         config.alpn_protocols = vec![ALPN.to_vec()];
         // Session tickets would save nothing here and cost a flight of the receiver's.
         config.resumption = rustls::client::Resumption::disabled();
@@ -48,8 +51,10 @@ impl ClientTls {
 
     /// A connection about to say hello.
     pub(crate) fn connection(&self) -> Result<rustls::Connection, Error> {
-        let name = ServerName::try_from("anabranch").expect("a valid name; keys identify, not names");
-        let mut connection = ClientConnection::new(Arc::clone(&self.0), name).map_err(configuration)?;
+        let name =
+            ServerName::try_from("anabranch").expect("a valid name; keys identify, not names");
+        let mut connection =
+            ClientConnection::new(Arc::clone(&self.0), name).map_err(configuration)?;
         connection.set_buffer_limit(None);
         Ok(connection.into())
     }
@@ -64,7 +69,9 @@ impl ServerTls {
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(configuration)?
             .with_client_cert_verifier(Arc::new(AnyKey { algorithms }))
-            .with_cert_resolver(Arc::new(rustls::server::AlwaysResolvesServerRawPublicKeys::new(identity.certified())));
+            .with_cert_resolver(Arc::new(rustls::server::AlwaysResolvesServerRawPublicKeys::new(
+                identity.certified(),
+            )));
         config.alpn_protocols = vec![ALPN.to_vec()];
         config.send_tls13_tickets = 0;
         Ok(ServerTls(Arc::new(config)))
@@ -93,19 +100,29 @@ pub(crate) struct WrongKey {
 
 /// The key that answered, if `error` says that it was the wrong one.
 pub(crate) fn wrong_key(error: &rustls::Error) -> Option<Fingerprint> {
-    let rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(why))) = error else { return None };
+    let rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(why))) = error else {
+        return None;
+    };
     why.downcast_ref::<WrongKey>().map(|wrong| wrong.found)
 }
 
-/// AES-128-GCM first: it is the fastest that the processors of the last decade have, and as safe as this needs; a machine
-/// without AES instructions takes ChaCha20-Poly1305.
+/// AES-128-GCM first: it is the fastest that the processors of the last decade have, and as safe as
+/// this needs; a machine without AES instructions takes ChaCha20-Poly1305.
 fn provider() -> Arc<CryptoProvider> {
     use rustls::crypto::aws_lc_rs::cipher_suite as suite;
     let mut provider = rustls::crypto::aws_lc_rs::default_provider();
     provider.cipher_suites = if has_aes() {
-        vec![suite::TLS13_AES_128_GCM_SHA256, suite::TLS13_AES_256_GCM_SHA384, suite::TLS13_CHACHA20_POLY1305_SHA256]
+        vec![
+            suite::TLS13_AES_128_GCM_SHA256,
+            suite::TLS13_AES_256_GCM_SHA384,
+            suite::TLS13_CHACHA20_POLY1305_SHA256,
+        ]
     } else {
-        vec![suite::TLS13_CHACHA20_POLY1305_SHA256, suite::TLS13_AES_128_GCM_SHA256, suite::TLS13_AES_256_GCM_SHA384]
+        vec![
+            suite::TLS13_CHACHA20_POLY1305_SHA256,
+            suite::TLS13_AES_128_GCM_SHA256,
+            suite::TLS13_AES_256_GCM_SHA384,
+        ]
     };
     Arc::new(provider)
 }

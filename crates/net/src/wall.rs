@@ -9,7 +9,8 @@ use crate::caps::Month;
 pub(crate) fn moment_of_week() -> MomentOfWeek {
     let now = Zoned::now();
     let [day, hour, minute, second] =
-        [now.weekday().to_monday_zero_offset(), now.hour(), now.minute(), now.second()].map(i8::unsigned_abs);
+        [now.weekday().to_monday_zero_offset(), now.hour(), now.minute(), now.second()]
+            .map(i8::unsigned_abs);
     MomentOfWeek::new(day, hour, minute, second)
 }
 

@@ -8,7 +8,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use common::{
-    Host, Scratch, fetch, fetch_options, parties, receive_options, send, send_options, serve_options, unheard,
+    Host, Scratch, fetch, fetch_options, parties, receive_options, send, send_options,
+    serve_options, unheard,
 };
 use net::{Credential, Error, Event, Identity, May, PathSpec, Peer, Remote, Timetable, Token};
 use tokio::time::timeout;
@@ -44,7 +45,11 @@ async fn files_of_all_sizes_arrive_whole() {
     for name in &names {
         assert!(same(&scratch.inbox().join(name), &folder.join(name)), "{name} differs");
     }
-    assert_eq!(fs::read_dir(scratch.inbox()).expect("the inbox").count(), sizes.len(), "nothing else is left there");
+    assert_eq!(
+        fs::read_dir(scratch.inbox()).expect("the inbox").count(),
+        sizes.len(),
+        "nothing else is left there"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -68,8 +73,12 @@ async fn a_folder_arrives_with_all_that_is_in_it() {
     for name in ["photos/a", "photos/deep/b", "photos/deep/er/c", "photos/again"] {
         assert!(same(&inbox.join(name), &folder.join(name)), "{name} differs");
     }
-    assert_eq!(fs::read_link(inbox.join("photos/link")).expect("a link"), Path::new("../../nowhere"));
-    // Another time, nothing has to come; and what is in a folder can come without it, or the folder under another name.
+    assert_eq!(
+        fs::read_link(inbox.join("photos/link")).expect("a link"),
+        Path::new("../../nowhere")
+    );
+    // Another time, nothing has to come; and what is in a folder can come without it, or the folder
+    // under another name.
     let again = fetch(options.clone()).await.expect("fetched");
     assert_eq!(again.moved.0, 0);
     options.rename = Some("pictures".into());
@@ -100,9 +109,14 @@ async fn nothing_outside_is_given() {
     options.once = false;
     let serving = Host::serve(options).await;
     let mut options = fetch_options(&scratch, &[], serving.port, &token);
-    for (name, code) in
-        [("../secret", 2), ("way-out", 3), ("door/secret", 3), ("door/", 3), ("nothing", 3), ("a/../../secret", 2)]
-    {
+    for (name, code) in [
+        ("../secret", 2),
+        ("way-out", 3),
+        ("door/secret", 3),
+        ("door/", 3),
+        ("nothing", 3),
+        ("a/../../secret", 2),
+    ] {
         options.names = vec![name.into()];
         let error = fetch(options.clone()).await.expect_err(name);
         assert_eq!(error.exit_code(), code, "{name}: {error}");
@@ -249,7 +263,11 @@ async fn a_stopped_fetch_goes_on_where_it_was() {
     let got = fetch(options).await.expect("fetched");
     serving.outcome().await.expect("served");
     assert!(same(&scratch.inbox().join("data"), &file));
-    assert!((5_000_000..17_000_000).contains(&got.moved.0), "{} came again or were still missing", got.moved);
+    assert!(
+        (5_000_000..17_000_000).contains(&got.moved.0),
+        "{} came again or were still missing",
+        got.moved
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -309,12 +327,18 @@ async fn a_source_that_changes_is_said_to() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     fs::write(&file, "another").expect("it changes");
     let error = fetching.await.expect("no panic").expect_err("it changed");
-    assert!(matches!(&error, Error::SourceChanged { path } if path == Path::new("data")), "{error}");
+    assert!(
+        matches!(&error, Error::SourceChanged { path } if path == Path::new("data")),
+        "{error}"
+    );
     assert!(!scratch.inbox().join("data").exists());
 }
 
 /// Two servers of their own, each with a folder.
-async fn replicas(scratch: &Scratch, count: usize) -> (Vec<(Host, Token)>, Vec<std::path::PathBuf>) {
+async fn replicas(
+    scratch: &Scratch,
+    count: usize,
+) -> (Vec<(Host, Token)>, Vec<std::path::PathBuf>) {
     let (mut servings, mut folders) = (Vec::new(), Vec::new());
     for number in 0..count {
         let (identity, token) = parties();
@@ -377,7 +401,10 @@ async fn a_replica_with_other_content_is_dropped_by_name() {
     let (got, notices) = fetch_and_hear(options.clone()).await;
     got.expect("fetched");
     assert!(same(&scratch.inbox().join("data"), &folders[0].join("data")));
-    assert!(notices.iter().any(|text| text.contains(&name) && text.contains("dropped")), "{notices:?}");
+    assert!(
+        notices.iter().any(|text| text.contains(&name) && text.contains("dropped")),
+        "{notices:?}"
+    );
     // The hash that is asked for counts, whoever is named first.
     let mut options = options;
     options.blake3 = Some(*blake3::hash(&bytes).as_bytes());
@@ -387,7 +414,10 @@ async fn a_replica_with_other_content_is_dropped_by_name() {
     let (got, notices) = fetch_and_hear(options.clone()).await;
     got.expect("fetched");
     assert!(same(&scratch.inbox().join("data"), &folders[1].join("data")));
-    assert!(notices.iter().any(|text| text.contains(&name) && text.contains("dropped")), "{notices:?}");
+    assert!(
+        notices.iter().any(|text| text.contains(&name) && text.contains("dropped")),
+        "{notices:?}"
+    );
     options.blake3 = Some([7; 32]);
     let (got, _) = fetch_and_hear(options).await;
     let error = got.expect_err("nobody has that");

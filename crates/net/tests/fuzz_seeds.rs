@@ -13,8 +13,9 @@ fn seeds(name: &str) -> PathBuf {
 
 /// Hands all seeds of a target over, and cut off at each byte. Gives how many there were.
 fn feed(name: &str, target: fn(&[u8])) -> usize {
-    let files =
-        fs::read_dir(seeds(name)).expect("the folder is there").map(|entry| entry.expect("it is listed").path());
+    let files = fs::read_dir(seeds(name))
+        .expect("the folder is there")
+        .map(|entry| entry.expect("it is listed").path());
     let feed = |path: PathBuf| {
         let bytes = fs::read(path).expect("it can be read");
         (0..=bytes.len()).for_each(|cut| target(&bytes[..cut]));

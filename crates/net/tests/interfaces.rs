@@ -11,26 +11,38 @@ use net::interfaces::{Discovery, LocalPath, discover};
 /// Set in the copy of this program that runs inside the namespace.
 const INSIDE: &str = "ANABRANCH_TEST_INSIDE";
 
-/// Runs `test` again inside a fresh network that `setup` (a shell script) made; there, returns true.
+/// Runs `test` again inside a fresh network that `setup` (a shell script) made; there, returns
+/// true.
 fn in_own_network(test: &str, setup: &str) -> bool {
     if env::var_os(INSIDE).is_some() {
         return true;
     }
     let unshare = |program: &str, arguments: &[&str]| {
         let mut command = Command::new("unshare");
-        command.args(["--user", "--map-root-user", "--net", program]).args(arguments).env(INSIDE, "1");
+        command
+            .args(["--user", "--map-root-user", "--net", program])
+            .args(arguments)
+            .env(INSIDE, "1");
         command.output()
     };
     let possible = unshare("ip", &["link", "show"]).is_ok_and(|output| output.status.success());
     if !possible {
-        assert!(env::var("CI").as_deref() != Ok("true"), "skipped where CI=true: no network namespace can be made");
+        assert!(
+            env::var("CI").as_deref() != Ok("true"),
+            "skipped where CI=true: no network namespace can be made"
+        );
         println!("SKIPPED: {test}: no network namespace can be made");
         return false;
     }
     let program = env::current_exe().unwrap();
-    let script = format!("set -e\nip link set lo up\n{setup}\nexec \"$0\" --exact {test} --nocapture");
+    let script =
+        format!("set -e\nip link set lo up\n{setup}\nexec \"$0\" --exact {test} --nocapture");
     let output = unshare("sh", &["-c", &script, program.to_str().unwrap()]).unwrap();
-    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let said = format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
     assert!(output.status.success(), "inside the namespace:\n{said}");
     assert!(said.contains("1 passed"), "the test did not run inside:\n{said}");
     false
@@ -53,7 +65,8 @@ fn why<'a>(found: &'a Discovery, interface: &str) -> &'a str {
 fn the_loopback_is_the_one_path_to_this_machine() {
     for target in ["127.0.0.1", "127.77.0.3"] {
         let found = found(target);
-        let interfaces: Vec<&str> = found.usable.iter().map(|path| path.interface.as_str()).collect();
+        let interfaces: Vec<&str> =
+            found.usable.iter().map(|path| path.interface.as_str()).collect();
         assert_eq!(interfaces, ["lo"], "{found:?}");
     }
 }
@@ -78,7 +91,11 @@ fn default_routes_and_what_has_none() {
         return;
     }
     let outside = found("192.0.2.7");
-    assert_eq!(paths(&outside), [("a0", "10.1.0.1".into()), ("b0", "10.2.0.1".into())], "{outside:#?}");
+    assert_eq!(
+        paths(&outside),
+        [("a0", "10.1.0.1".into()), ("b0", "10.2.0.1".into())],
+        "{outside:#?}"
+    );
     assert_eq!(why(&outside, "lo"), "is the loopback and reaches this machine only");
     assert_eq!(why(&outside, "down0"), "is down");
     assert_eq!(why(&outside, "lost0"), "is up but has no carrier");
@@ -120,8 +137,10 @@ fn policy_rules_by_source_address() {
         return;
     }
     let found = found("10.88.1.1");
-    let expected = [("p1", "10.77.1.1"), ("p2", "10.77.2.1"), ("p3", "10.77.3.1"), ("p3", "10.77.3.9")];
-    let expected: Vec<(&str, String)> = expected.map(|(name, address)| (name, address.to_string())).into();
+    let expected =
+        [("p1", "10.77.1.1"), ("p2", "10.77.2.1"), ("p3", "10.77.3.1"), ("p3", "10.77.3.9")];
+    let expected: Vec<(&str, String)> =
+        expected.map(|(name, address)| (name, address.to_string())).into();
     assert_eq!(paths(&found), expected, "{found:#?}");
     let partial = discover("198.51.100.1".parse::<IpAddr>().unwrap()).unwrap();
     assert_eq!(partial.usable.len(), 3, "{partial:#?}");
@@ -153,5 +172,9 @@ fn ipv6_global_and_link_local() {
     let expected = [("p1", "fe80::1"), ("p2", "fe80::2"), ("p3", "fe80::3")];
     let mut of_ours = paths(&neighbour);
     of_ours.retain(|(name, _)| name.starts_with('p'));
-    assert_eq!(of_ours, expected.map(|(name, address)| (name, address.to_string())), "{neighbour:#?}");
+    assert_eq!(
+        of_ours,
+        expected.map(|(name, address)| (name, address.to_string())),
+        "{neighbour:#?}"
+    );
 }

@@ -8,7 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use common::{Host, Scratch, fetch, fetch_options, parties, receive_options, send, send_options, serve_options};
+use common::{
+    Host, Scratch, fetch, fetch_options, parties, receive_options, send, send_options,
+    serve_options,
+};
 use net::{Credential, Error, Identity, PathSpec, Remote, Timetable, Token};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -19,7 +22,8 @@ async fn files_of_all_sizes_arrive_whole() {
     let scratch = Scratch::new("sizes");
     let (identity, token) = parties();
     let sizes = [0, 1, 4_095, 4_096, 262_143, 262_144, 262_145, 5_000_001];
-    let files: Vec<PathBuf> = sizes.iter().map(|size| scratch.file(&format!("f{size}"), *size)).collect();
+    let files: Vec<PathBuf> =
+        sizes.iter().map(|size| scratch.file(&format!("f{size}"), *size)).collect();
     let receiving = Host::receive(receive_options(&scratch, &identity, &token)).await;
     let sources: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
     let sent = send(send_options(&sources, receiving.port, &token)).await.expect("sent");
@@ -27,11 +31,16 @@ async fn files_of_all_sizes_arrive_whole() {
     assert_eq!((sent.files, received.files), (sizes.len(), sizes.len()));
     assert_eq!(received.moved, received.total);
     for (file, size) in files.iter().zip(sizes) {
-        let arrived = fs::read(scratch.inbox().join(file.file_name().expect("a name"))).expect("it arrived");
+        let arrived =
+            fs::read(scratch.inbox().join(file.file_name().expect("a name"))).expect("it arrived");
         assert_eq!(arrived.len(), size);
         assert!(arrived == fs::read(file).expect("the source"), "{size} bytes differ");
     }
-    assert_eq!(fs::read_dir(scratch.inbox()).expect("the inbox").count(), sizes.len(), "nothing else is left there");
+    assert_eq!(
+        fs::read_dir(scratch.inbox()).expect("the inbox").count(),
+        sizes.len(),
+        "nothing else is left there"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -52,7 +61,10 @@ async fn several_paths_share_one_file() {
         .collect();
     let sent = send(options).await.expect("sent");
     receiving.outcome().await.expect("received");
-    assert_eq!(fs::read(scratch.inbox().join("data")).expect("arrived"), fs::read(&file).expect("source"));
+    assert_eq!(
+        fs::read(scratch.inbox().join("data")).expect("arrived"),
+        fs::read(&file).expect("source")
+    );
     assert_eq!(sent.paths.len(), 3);
     assert!(sent.paths.iter().all(|path| path.share > 0.2), "{:?}", sent.paths);
     let rate = sent.moved / sent.elapsed;
@@ -69,8 +81,12 @@ async fn a_wrong_token_is_refused() {
     let error = send(send_options(&[&file], receiving.port, &other)).await.expect_err("refused");
     assert!(matches!(error, Error::Refused { .. }), "{error}");
     let stranger = Token::generate(&Identity::generate().expect("a key")).expect("a token");
-    let error = send(send_options(&[&file], receiving.port, &stranger)).await.expect_err("not the host");
-    assert!(matches!(error, Error::WrongPeer { found, .. } if found == identity.fingerprint()), "{error}");
+    let error =
+        send(send_options(&[&file], receiving.port, &stranger)).await.expect_err("not the host");
+    assert!(
+        matches!(error, Error::WrongPeer { found, .. } if found == identity.fingerprint()),
+        "{error}"
+    );
     // The right one still gets in, and then it is used up for others.
     send(send_options(&[&file], receiving.port, &token)).await.expect("sent");
     receiving.outcome().await.expect("received");
@@ -85,7 +101,8 @@ async fn a_token_may_be_one_key_holders_only() {
     let mut options = send_options(&[&file], 0, &token);
     receive.host.holder = Some(options.transfer.identity.fingerprint());
     let receiving = Host::receive(receive).await;
-    let error = send(send_options(&[&file], receiving.port, &token)).await.expect_err("another key");
+    let error =
+        send(send_options(&[&file], receiving.port, &token)).await.expect_err("another key");
     assert!(matches!(error, Error::Refused { .. }), "{error}");
     options.to.port = receiving.port;
     send(options).await.expect("sent");
@@ -96,7 +113,9 @@ async fn a_token_may_be_one_key_holders_only() {
     options.rename = Some("again".into());
     serve.host.holder = Some(options.transfer.identity.fingerprint());
     let serving = Host::serve(serve).await;
-    let error = fetch(fetch_options(&scratch, &["data"], serving.port, &token)).await.expect_err("another key");
+    let error = fetch(fetch_options(&scratch, &["data"], serving.port, &token))
+        .await
+        .expect_err("another key");
     assert!(matches!(error, Error::Refused { .. }), "{error}");
     options.from[0].remote.port = serving.port;
     fetch(options).await.expect("fetched");
@@ -134,7 +153,10 @@ async fn an_existing_target_stays_unless_told_otherwise() {
     options.transfer.overwrite = true;
     send(options).await.expect("replaced");
     receiving.outcome().await.expect("received");
-    assert_eq!(fs::read(scratch.inbox().join("data")).expect("there"), fs::read(&file).expect("source"));
+    assert_eq!(
+        fs::read(scratch.inbox().join("data")).expect("there"),
+        fs::read(&file).expect("source")
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -152,8 +174,15 @@ async fn a_stopped_sender_goes_on_where_it_was() {
     options.transfer.max_rate = None;
     let sent = send(options).await.expect("sent");
     receiving.outcome().await.expect("received");
-    assert_eq!(fs::read(scratch.inbox().join("data")).expect("arrived"), fs::read(&file).expect("source"));
-    assert!((5_000_000..17_000_000).contains(&sent.moved.0), "{} were sent again or still missing", sent.moved);
+    assert_eq!(
+        fs::read(scratch.inbox().join("data")).expect("arrived"),
+        fs::read(&file).expect("source")
+    );
+    assert!(
+        (5_000_000..17_000_000).contains(&sent.moved.0),
+        "{} were sent again or still missing",
+        sent.moved
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -161,7 +190,8 @@ async fn a_restarted_receiver_is_found_again() {
     let scratch = Scratch::new("receiver");
     let (identity, token) = parties();
     let file = scratch.file("data", 20_000_000);
-    let (mut receiving, apart) = Host::receive_apart(receive_options(&scratch, &identity, &token)).await;
+    let (mut receiving, apart) =
+        Host::receive_apart(receive_options(&scratch, &identity, &token)).await;
     let port = receiving.port;
     let mut options = send_options(&[&file], port, &token);
     options.transfer.max_rate = Some(Timetable::always(Rate::mbit(80)));
@@ -175,10 +205,14 @@ async fn a_restarted_receiver_is_found_again() {
     let sent = sending.await.expect("no panic").expect("sent");
     receiving.outcome().await.expect("received");
     assert!(sent.moved.0 < 17_000_000, "{} were sent again", sent.moved);
-    assert_eq!(fs::read(scratch.inbox().join("data")).expect("arrived"), fs::read(&file).expect("source"));
+    assert_eq!(
+        fs::read(scratch.inbox().join("data")).expect("arrived"),
+        fs::read(&file).expect("source")
+    );
 }
 
-/// Forwards connections to `port`. Of the first one, nothing comes back any more once so many bytes went there.
+/// Forwards connections to `port`. Of the first one, nothing comes back any more once so many bytes
+/// went there.
 async fn mute_line(port: u16, after: usize) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -186,7 +220,8 @@ async fn mute_line(port: u16, after: usize) -> u16 {
         let mut mute_after = Some(after);
         while let Ok((near, _)) = listener.accept().await {
             let Ok(far) = TcpStream::connect(("127.0.0.1", port)).await else { continue };
-            let ((mut from_near, mut to_near), (mut from_far, mut to_far)) = (near.into_split(), far.into_split());
+            let ((mut from_near, mut to_near), (mut from_far, mut to_far)) =
+                (near.into_split(), far.into_split());
             let mute_after = mute_after.take().unwrap_or(usize::MAX);
             let sent = Arc::new(AtomicUsize::new(0));
             let seen = Arc::clone(&sent);
@@ -213,7 +248,8 @@ async fn mute_line(port: u16, after: usize) -> u16 {
     address.port()
 }
 
-/// The only path dies with the word that all is done: the receiver does not leave before the sender has heard it on another.
+/// The only path dies with the word that all is done: the receiver does not leave before the sender
+/// has heard it on another.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_receiver_stays_until_the_sender_knows() {
     let scratch = Scratch::new("stays");
@@ -223,8 +259,15 @@ async fn a_receiver_stays_until_the_sender_knows() {
     let line = mute_line(receiving.port, 300_000).await;
     let sent = send(send_options(&[&file], line, &token)).await.expect("sent");
     receiving.outcome().await.expect("received");
-    assert!(sent.elapsed > Span::from_millis(500), "{} is too soon for a path that stalled", sent.elapsed);
-    assert_eq!(fs::read(scratch.inbox().join("data")).expect("arrived"), fs::read(&file).expect("source"));
+    assert!(
+        sent.elapsed > Span::from_millis(500),
+        "{} is too soon for a path that stalled",
+        sent.elapsed
+    );
+    assert_eq!(
+        fs::read(scratch.inbox().join("data")).expect("arrived"),
+        fs::read(&file).expect("source")
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -269,7 +312,11 @@ async fn a_probe_says_what_a_path_carries() {
     let probes = net::probe(&send_options(&[], receiving.port, &token)).await.expect("it answers");
     let carries = probes[0].carries.as_ref().expect("it carries something");
     assert!(carries.rate > Rate::mbit(50), "{carries:?}");
-    assert_eq!(fs::read_dir(scratch.inbox()).expect("the inbox").count(), 0, "nothing is left of it");
+    assert_eq!(
+        fs::read_dir(scratch.inbox()).expect("the inbox").count(),
+        0,
+        "nothing is left of it"
+    );
     // The same token is still good for the transfer itself.
     receiving.task.abort();
 }
@@ -286,7 +333,10 @@ async fn ipv6_carries_as_well() {
     options.to.host = "::1".into();
     send(options).await.expect("sent");
     receiving.outcome().await.expect("received");
-    assert_eq!(fs::read(scratch.inbox().join("data")).expect("arrived"), fs::read(&file).expect("source"));
+    assert_eq!(
+        fs::read(scratch.inbox().join("data")).expect("arrived"),
+        fs::read(&file).expect("source")
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -297,7 +347,11 @@ async fn silent_strangers_keep_nobody_out() {
     let receiving = Host::receive(receive_options(&scratch, &identity, &token)).await;
     let mut strangers = Vec::new();
     for _ in 0..200 {
-        strangers.push(tokio::net::TcpStream::connect(("127.0.0.1", receiving.port)).await.expect("a connection"));
+        strangers.push(
+            tokio::net::TcpStream::connect(("127.0.0.1", receiving.port))
+                .await
+                .expect("a connection"),
+        );
     }
     send(send_options(&[&file], receiving.port, &token)).await.expect("sent");
     receiving.outcome().await.expect("received");
@@ -319,7 +373,11 @@ async fn nobody_there_is_said_in_time() {
 fn counted(usage: &Path) -> u64 {
     let text = fs::read_to_string(usage.join("lo")).expect("a count");
     let lines = text.lines().filter(|line| !line.starts_with('#'));
-    lines.map(|line| line.split_once(' ').and_then(|(_, bytes)| bytes.parse::<u64>().ok()).expect("a line")).sum()
+    lines
+        .map(|line| {
+            line.split_once(' ').and_then(|(_, bytes)| bytes.parse::<u64>().ok()).expect("a line")
+        })
+        .sum()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -346,7 +404,10 @@ async fn a_cap_ends_a_transfer_that_goes_on_with_a_higher_one() {
     options.transfer.paths = vec!["lo,cap=50MB/month".parse().expect("a path")];
     let sent = send(options).await.expect("sent");
     receiving.outcome().await.expect("received");
-    assert_eq!(fs::read(scratch.inbox().join("data")).expect("arrived"), fs::read(&file).expect("source"));
+    assert_eq!(
+        fs::read(scratch.inbox().join("data")).expect("arrived"),
+        fs::read(&file).expect("source")
+    );
     assert!(sent.moved.0 < 8_000_000, "{sent:?}");
     let carried = counted(&usage);
     assert!((12_200_000..13_500_000).contains(&carried), "{carried}");

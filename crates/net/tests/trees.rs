@@ -1,4 +1,5 @@
-//! Whole trees over real sockets on loopback: everything in them arrives as it was, only what changed is sent, and nothing leaves its folder.
+//! Whole trees over real sockets on loopback: everything in them arrives as it was, only what
+//! changed is sent, and nothing leaves its folder.
 
 mod common;
 
@@ -59,7 +60,11 @@ fn picture(root: &Path) -> BTreeMap<PathBuf, Seen> {
             What::Link(fs::read_link(&path).expect("a link"))
         } else {
             let earlier: &PathBuf = first.entry(metadata.ino()).or_insert_with(|| name.clone());
-            if *earlier == name { What::File(content(&path, metadata.len())) } else { What::Again(earlier.clone()) }
+            if *earlier == name {
+                What::File(content(&path, metadata.len()))
+            } else {
+                What::Again(earlier.clone())
+            }
         };
         let is_link = metadata.is_symlink();
         let seen_here = Seen {
@@ -96,20 +101,25 @@ fn everything(scratch: &Scratch) -> PathBuf {
     for folder in ["", "empty", "deep/er/est", "closed", "many"] {
         fs::create_dir_all(root.join(folder)).expect("a folder");
     }
-    for (name, size) in [("zero", 0), ("one", 1), ("page", 4_096), ("block", 262_144), ("more", 262_145)] {
+    for (name, size) in
+        [("zero", 0), ("one", 1), ("page", 4_096), ("block", 262_144), ("more", 262_145)]
+    {
         fs::copy(scratch.file("content", size), root.join(name)).expect("a file");
     }
     fs::copy(scratch.file("content", 3_000_000), root.join("deep/large")).expect("a file");
     for i in 0..300 {
-        fs::write(root.join(format!("many/{i:03}")), format!("number {i} ").repeat(i)).expect("a file");
+        fs::write(root.join(format!("many/{i:03}")), format!("number {i} ").repeat(i))
+            .expect("a file");
     }
-    fs::write(root.join(OsStr::from_bytes(b"deep/\xff\xfe name\nof bytes")), "bytes").expect("a file");
+    fs::write(root.join(OsStr::from_bytes(b"deep/\xff\xfe name\nof bytes")), "bytes")
+        .expect("a file");
     fs::hard_link(root.join("page"), root.join("deep/er/page again")).expect("a hard link");
     fs::hard_link(root.join("deep/large"), root.join("large again")).expect("a hard link");
     symlink("../page", root.join("deep/link")).expect("a link");
     symlink("nowhere/at/all", root.join("dangling")).expect("a link");
     symlink("/etc", root.join("etc")).expect("a link");
-    // Holes: at the start, between, at the end; a file that is one hole; one so large that nobody could send it.
+    // Holes: at the start, between, at the end; a file that is one hole; one so large that nobody
+    // could send it.
     let sparse = File::create(root.join("sparse")).expect("a file");
     sparse.write_all_at(&[1; 10_000], 1 << 20).expect("data");
     sparse.write_all_at(&vec![2; 300_000], 3 << 20).expect("data");
@@ -118,7 +128,9 @@ fn everything(scratch: &Scratch) -> PathBuf {
     let small = File::create(root.join("small hole")).expect("a file");
     small.write_all_at(b"tail", 1 << 28).expect("data");
     fs::write(root.join("closed/secret"), "0400").expect("a file");
-    for (name, mode) in [("closed/secret", 0o400), ("one", 0o751), ("closed", 0o500), ("deep/er", 0o2750)] {
+    for (name, mode) in
+        [("closed/secret", 0o400), ("one", 0o751), ("closed", 0o500), ("deep/er", 0o2750)]
+    {
         fs::set_permissions(root.join(name), fs::Permissions::from_mode(mode)).expect("a mode");
     }
     age(&root.join("page"), 1, 1);
@@ -134,7 +146,10 @@ fn having(mut options: SendOptions, change: impl FnOnce(&mut TransferOptions)) -
     options
 }
 
-async fn transfer(scratch: &Scratch, options: impl FnOnce(u16, &net::Token) -> SendOptions) -> Result<Summary, Error> {
+async fn transfer(
+    scratch: &Scratch,
+    options: impl FnOnce(u16, &net::Token) -> SendOptions,
+) -> Result<Summary, Error> {
     let (identity, token) = parties();
     let receiving = Host::receive(receive_options(scratch, &identity, &token)).await;
     let sent = send(options(receiving.port, &token)).await;
@@ -145,7 +160,10 @@ async fn transfer(scratch: &Scratch, options: impl FnOnce(u16, &net::Token) -> S
     }
     let received = receiving.outcome().await.expect("received");
     let sent = sent.expect("sent");
-    assert_eq!((sent.files, sent.total, sent.moved), (received.files, received.total, received.moved));
+    assert_eq!(
+        (sent.files, sent.total, sent.moved),
+        (received.files, received.total, received.moved)
+    );
     Ok(sent)
 }
 
@@ -161,14 +179,25 @@ fn carried(mut picture: BTreeMap<PathBuf, Seen>) -> BTreeMap<PathBuf, Seen> {
 async fn a_tree_arrives_as_it_was_and_is_not_sent_twice() {
     let scratch = Scratch::new("tree");
     let root = everything(&scratch);
-    let first = transfer(&scratch, |port, token| send_options(&[&root], port, token)).await.expect("sent");
-    assert!(first.moved.0 > 3_000_000 && first.moved.0 < 6_000_000, "holes were sent: {}", first.moved);
+    let first =
+        transfer(&scratch, |port, token| send_options(&[&root], port, token)).await.expect("sent");
+    assert!(
+        first.moved.0 > 3_000_000 && first.moved.0 < 6_000_000,
+        "holes were sent: {}",
+        first.moved
+    );
     let expected = carried(picture(&root));
     assert!(expected[Path::new("sparse")].sparse, "the file system knows holes");
     let arrived = picture(&scratch.inbox().join("tree"));
     assert_eq!(arrived.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
     for (name, seen) in &expected {
-        assert!(&arrived[name] == seen, "{}: {:?} is not {:?}", name.display(), brief(&arrived[name]), brief(seen));
+        assert!(
+            &arrived[name] == seen,
+            "{}: {:?} is not {:?}",
+            name.display(),
+            brief(&arrived[name]),
+            brief(seen)
+        );
     }
     assert_eq!(names(&scratch.inbox()), ["tree"], "nothing else is left there");
 
@@ -192,12 +221,15 @@ async fn a_tree_arrives_as_it_was_and_is_not_sent_twice() {
     symlink("/usr", root.join("etc")).expect("changed");
     fs::set_permissions(root.join("many/018"), fs::Permissions::from_mode(0o600)).expect("changed");
     fs::write(root.join("closed/new"), "new").expect("changed");
-    let error = transfer(&scratch, |port, token| send_options(&[&root], port, token)).await.expect_err("it exists");
+    let error = transfer(&scratch, |port, token| send_options(&[&root], port, token))
+        .await
+        .expect_err("it exists");
     assert_eq!(error.exit_code(), 8, "{error}");
     assert!(error.to_string().contains("--overwrite"), "{error}");
     assert_eq!(picture(&scratch.inbox().join("tree")), expected);
-    let third =
-        transfer(&scratch, |port, token| having(send_options(&[&root], port, token), |how| how.overwrite = true));
+    let third = transfer(&scratch, |port, token| {
+        having(send_options(&[&root], port, token), |how| how.overwrite = true)
+    });
     assert_eq!(third.await.expect("sent").moved.0, 6);
     assert_eq!(picture(&scratch.inbox().join("tree")), carried(picture(&root)));
     assert_eq!(names(&scratch.inbox()), ["tree"]);
@@ -207,14 +239,21 @@ async fn a_tree_arrives_as_it_was_and_is_not_sent_twice() {
 fn brief(seen: &Seen) -> String {
     match &seen.what {
         What::File(bytes) => {
-            format!("{} bytes, mode {:o}, {:?}, sparse {}", bytes.len(), seen.mode, seen.mtime, seen.sparse)
+            format!(
+                "{} bytes, mode {:o}, {:?}, sparse {}",
+                bytes.len(),
+                seen.mode,
+                seen.mtime,
+                seen.sparse
+            )
         }
         other => format!("{other:?}, mode {:o}, {:?}", seen.mode, seen.mtime),
     }
 }
 
 fn names(folder: &Path) -> Vec<String> {
-    let names = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").file_name());
+    let names =
+        fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").file_name());
     let mut names: Vec<String> = names.map(|name| name.to_string_lossy().into_owned()).collect();
     names.sort();
     names
@@ -233,7 +272,9 @@ async fn a_slash_at_the_end_means_what_is_in_the_folder() {
     fs::write(root.join("sub/file"), "x").expect("a file");
     let slash = scratch.0.join("tree/");
     let dot = scratch.0.join("tree/sub/.");
-    transfer(&scratch, |port, token| send_options(&[&slash, &dot], port, token)).await.expect("sent");
+    transfer(&scratch, |port, token| send_options(&[&slash, &dot], port, token))
+        .await
+        .expect("sent");
     assert_eq!(names(&scratch.inbox()), ["file", "sub"]);
     assert_eq!(names(&scratch.inbox().join("sub")), ["file"]);
 }
@@ -256,11 +297,15 @@ async fn the_one_source_may_arrive_under_another_name() {
     assert_eq!(names(&scratch.inbox()), ["one", "three", "two", "\u{fc} -"]);
     for folder in ["two", "three"] {
         assert_eq!(carried(picture(&root)), picture(&scratch.inbox().join(folder)));
-        assert_eq!(fs::metadata(scratch.inbox().join(folder)).expect("a folder").mode() & 0o777, 0o750);
+        assert_eq!(
+            fs::metadata(scratch.inbox().join(folder)).expect("a folder").mode() & 0o777,
+            0o750
+        );
     }
 
     // What is several has no one name, and not every name can be one.
-    let listed = net::Selection { files_from: Some(vec!["file".into()]), ..net::Selection::default() };
+    let listed =
+        net::Selection { files_from: Some(vec!["file".into()]), ..net::Selection::default() };
     for (sources, selection, name) in [
         (&[file.as_path(), root.as_path()][..], net::Selection::default(), "name"),
         (&[root.as_path()], listed, "name"),
@@ -283,8 +328,17 @@ async fn the_one_source_may_arrive_under_another_name() {
 async fn filters_say_what_is_sent() {
     let scratch = Scratch::new("filters");
     let root = scratch.0.join("tree");
-    for name in ["a.o", "a.c", "build/a.c", "build/b.h", "src/build/x.c", "src/b.c", "src/b.o", "doc/c.txt", "void/x.o"]
-    {
+    for name in [
+        "a.o",
+        "a.c",
+        "build/a.c",
+        "build/b.h",
+        "src/build/x.c",
+        "src/b.c",
+        "src/b.o",
+        "doc/c.txt",
+        "void/x.o",
+    ] {
         fs::create_dir_all(root.join(name).parent().expect("a folder")).expect("a folder");
         fs::write(root.join(name), name).expect("a file");
     }
@@ -298,15 +352,21 @@ async fn filters_say_what_is_sent() {
         };
         async move {
             let from = root.join("");
-            let sent =
-                transfer(&scratch, |port, token| SendOptions { selection, ..send_options(&[&from], port, token) });
-            let result =
-                sent.await.map(|_| picture(&scratch.inbox()).into_keys().map(|p| p.display().to_string()).collect());
+            let sent = transfer(&scratch, |port, token| SendOptions {
+                selection,
+                ..send_options(&[&from], port, token)
+            });
+            let result = sent.await.map(|_| {
+                picture(&scratch.inbox()).into_keys().map(|p| p.display().to_string()).collect()
+            });
             result.unwrap_or_else(|error| vec![error.to_string()])
         }
     };
     let found = sent(1, &[], &["*.o", "/build/"], None).await;
-    assert_eq!(found, ["a.c", "doc", "doc/c.txt", "src", "src/b.c", "src/build", "src/build/x.c", "void"]);
+    assert_eq!(
+        found,
+        ["a.c", "doc", "doc/c.txt", "src", "src/b.c", "src/build", "src/build/x.c", "void"]
+    );
     let found = sent(2, &["*.c"], &["build"], None).await;
     assert_eq!(found, ["a.c", "src", "src/b.c"], "folders that lead to nothing are left out");
     let found = sent(3, &["build/"], &[], None).await;
@@ -341,8 +401,9 @@ async fn links_at_the_receiver_lead_nowhere() {
     fs::create_dir(scratch.inbox().join("tree/data")).expect("a folder");
     fs::write(outside.join("victim"), "precious").expect("a file");
     symlink(outside.join("victim"), scratch.inbox().join("tree/data/file")).expect("a link");
-    let sent =
-        transfer(&scratch, |port, token| having(send_options(&[&root], port, token), |how| how.overwrite = true));
+    let sent = transfer(&scratch, |port, token| {
+        having(send_options(&[&root], port, token), |how| how.overwrite = true)
+    });
     sent.await.expect("replaced");
     assert_eq!(fs::read(scratch.inbox().join("tree/data/file")).expect("a file"), b"new");
     assert_eq!(fs::read(outside.join("victim")).expect("a file"), b"precious");
@@ -354,7 +415,14 @@ async fn what_is_no_file_is_named_and_left_out() {
     let root = scratch.0.join("tree");
     fs::create_dir_all(&root).expect("a folder");
     fs::write(root.join("file"), "x").expect("a file");
-    rustix::fs::mknodat(CWD, root.join("pipe"), rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).expect("a pipe");
+    rustix::fs::mknodat(
+        CWD,
+        root.join("pipe"),
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RUSR,
+        0,
+    )
+    .expect("a pipe");
     let (identity, token) = parties();
     let receiving = Host::receive(receive_options(&scratch, &identity, &token)).await;
     let (events, mut heard) = unheard();
@@ -363,7 +431,8 @@ async fn what_is_no_file_is_named_and_left_out() {
     assert_eq!(names(&scratch.inbox().join("tree")), ["file"]);
     let mut told = false;
     while let Ok(event) = heard.try_recv() {
-        told |= matches!(event, Event::Notice { text } if text.contains("pipe is a pipe: left out"));
+        told |=
+            matches!(event, Event::Notice { text } if text.contains("pipe is a pipe: left out"));
     }
     assert!(told);
 }
@@ -374,8 +443,11 @@ fn much(scratch: &Scratch) -> (PathBuf, u64) {
     fs::create_dir_all(root.join("small")).expect("a folder");
     let content = fs::read(scratch.file("content", 5_000)).expect("content");
     for i in 0..2_000 {
-        fs::write(root.join(format!("small/{i:04}")), [&content[..], format!("{i}").as_bytes()].concat())
-            .expect("a file");
+        fs::write(
+            root.join(format!("small/{i:04}")),
+            [&content[..], format!("{i}").as_bytes()].concat(),
+        )
+        .expect("a file");
     }
     fs::rename(scratch.file("large", 10_000_000), root.join("large")).expect("a file");
     (
@@ -406,7 +478,11 @@ async fn a_stopped_sender_of_a_tree_goes_on_where_it_was() {
     let sent = send(options).await.expect("sent");
     receiving.outcome().await.expect("received");
     assert_eq!(carried(picture(&root)), picture(&scratch.inbox().join("tree")));
-    assert!(sent.moved.0 < size - 8_000_000, "{} of {size} were sent again or still missing", sent.moved);
+    assert!(
+        sent.moved.0 < size - 8_000_000,
+        "{} of {size} were sent again or still missing",
+        sent.moved
+    );
     assert_eq!(names(&scratch.inbox()), ["tree"]);
 }
 
@@ -415,7 +491,8 @@ async fn a_receiver_that_starts_again_goes_on_with_a_tree() {
     let scratch = Scratch::new("tree-receiver");
     let (root, size) = much(&scratch);
     let (identity, token) = parties();
-    let (mut receiving, apart) = Host::receive_apart(receive_options(&scratch, &identity, &token)).await;
+    let (mut receiving, apart) =
+        Host::receive_apart(receive_options(&scratch, &identity, &token)).await;
     let port = receiving.port;
     let mut options = send_options(&[&root], port, &token);
     options.transfer.max_rate = Some(Timetable::always(Rate::mbit(80)));
@@ -438,14 +515,18 @@ async fn a_file_of_the_tree_that_changes_is_noticed_and_the_rest_is_kept() {
     let scratch = Scratch::new("tree-changes");
     let (root, size) = much(&scratch);
     let (identity, token) = parties();
-    let (receiving, apart) = Host::receive_apart(receive_options(&scratch, &identity, &token)).await;
+    let (receiving, apart) =
+        Host::receive_apart(receive_options(&scratch, &identity, &token)).await;
     let mut options = send_options(&[&root], receiving.port, &token);
     options.transfer.max_rate = Some(Timetable::always(Rate::mbit(80)));
     let sending = tokio::spawn(send(options.clone()));
     tokio::time::sleep(Duration::from_millis(500)).await;
     fs::write(root.join("small/1999"), "it changed").expect("changed");
     let error = sending.await.expect("no panic").expect_err("it changed");
-    assert!(matches!(&error, Error::SourceChanged { path } if path.ends_with("small/1999")), "{error}");
+    assert!(
+        matches!(&error, Error::SourceChanged { path } if path.ends_with("small/1999")),
+        "{error}"
+    );
     apart.kill().await;
     options.transfer.max_rate = None;
     let receiving = Host::receive(receive_options(&scratch, &identity, &token)).await;
@@ -478,7 +559,9 @@ async fn transfer_dry(scratch: &Scratch, root: &Path) -> Summary {
 async fn what_the_disk_gives_back_is_checked() {
     let scratch = Scratch::new("tree-verify");
     let root = everything(&scratch);
-    let sent = transfer(&scratch, |port, token| having(send_options(&[&root], port, token), |how| how.verify = true));
+    let sent = transfer(&scratch, |port, token| {
+        having(send_options(&[&root], port, token), |how| how.verify = true)
+    });
     sent.await.expect("sent");
     assert_eq!(carried(picture(&root)), picture(&scratch.inbox().join("tree")));
 }

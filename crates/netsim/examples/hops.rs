@@ -2,9 +2,10 @@
 //!
 //!     cargo run --release -p anabranch-netsim --example hops -- [N] [SECONDS] [trace]
 //!
-//! Access links of 1 Gbit/s, a bottleneck of 100 Mbit/s with a drop-tail queue of 168 packets, 20 ms of round trip, data packets of 1500 bytes
-//! and an acknowledgement of 40 bytes for each. All windows together are 300 packets, so that the bottleneck is always busy and
-//! nothing is lost. With `trace`, every event goes through a sink that counts it. Prints one line of JSON.
+//! Access links of 1 Gbit/s, a bottleneck of 100 Mbit/s with a drop-tail queue of 168 packets, 20
+//! ms of round trip, data packets of 1500 bytes and an acknowledgement of 40 bytes for each. All
+//! windows together are 300 packets, so that the bottleneck is always busy and nothing is lost.
+//! With `trace`, every event goes through a sink that counts it. Prints one line of JSON.
 
 use std::time::Instant;
 
@@ -51,7 +52,10 @@ impl Host<Segment> for End {
             End::Receiver { route, expected } => {
                 *expected = packet.sequence.max(*expected) + 1;
                 let Segment { sequence, sent_at, .. } = packet;
-                out.send(*route, Segment { sequence, acknowledged: *expected, sent_at, size: 40, flags: 1 });
+                out.send(
+                    *route,
+                    Segment { sequence, acknowledged: *expected, sent_at, size: 40, flags: 1 },
+                );
             }
         }
     }
@@ -72,9 +76,19 @@ impl Host<Segment> for End {
     }
 }
 
-fn fill(route: Route, window: u64, next: &mut u64, acknowledged: u64, now: Time, out: &mut Out<Segment>) {
+fn fill(
+    route: Route,
+    window: u64,
+    next: &mut u64,
+    acknowledged: u64,
+    now: Time,
+    out: &mut Out<Segment>,
+) {
     while *next < acknowledged + window {
-        out.send(route, Segment { sequence: *next, acknowledged: 0, sent_at: now, size: 1_500, flags: 0 });
+        out.send(
+            route,
+            Segment { sequence: *next, acknowledged: 0, sent_at: now, size: 1_500, flags: 0 },
+        );
         *next += 1;
     }
 }
@@ -82,7 +96,10 @@ fn fill(route: Route, window: u64, next: &mut u64, acknowledged: u64, now: Time,
 fn dumbbell(senders: u64) -> Result<Sim<Segment, End>, TopologyError> {
     let mut net = Topology::new();
     let queue = Limit::Packets(168);
-    let access = Profile { queue: Limit::Packets(1_000), ..Profile::new(Rate::mbit(1_000), Span::from_micros(1_000)) };
+    let access = Profile {
+        queue: Limit::Packets(1_000),
+        ..Profile::new(Rate::mbit(1_000), Span::from_micros(1_000))
+    };
     let bottleneck = Profile { queue, ..Profile::new(Rate::mbit(100), Span::from_millis(8)) };
     net.router("left")?;
     net.router("right")?;
@@ -111,7 +128,8 @@ fn dumbbell(senders: u64) -> Result<Sim<Segment, End>, TopologyError> {
     })
 }
 
-/// Seconds that this process had a processor, and the most memory that it had, in KiB; what the kernel says of them.
+/// Seconds that this process had a processor, and the most memory that it had, in KiB; what the
+/// kernel says of them.
 fn usage() -> (Option<f64>, Option<u64>) {
     let schedule = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
     let nanos = schedule.split(' ').next().and_then(|n| n.parse().ok());
@@ -141,8 +159,9 @@ fn main() {
     let (cpu, totals) = (cpu.unwrap_or(wall), sim.totals());
     let drops: u64 = sim.all_counters().map(|counters| counters.dropped()).sum();
     println!(
-        "{{\"senders\": {senders}, \"seconds\": {seconds}, \"hops\": {}, \"events\": {}, \"drops\": {drops}, \"delivered\": {}, \
-         \"recorded\": {recorded}, \"cpu_s\": {cpu:.4}, \"rss_kib\": {}, \"mhops_per_cpu_s\": {:.2}, \"digest\": \"{}\"}}",
+        "{{\"senders\": {senders}, \"seconds\": {seconds}, \"hops\": {}, \"events\": {}, \
+         \"drops\": {drops}, \"delivered\": {}, \"recorded\": {recorded}, \"cpu_s\": {cpu:.4}, \
+         \"rss_kib\": {}, \"mhops_per_cpu_s\": {:.2}, \"digest\": \"{}\"}}",
         totals.hops,
         totals.events,
         totals.delivered,

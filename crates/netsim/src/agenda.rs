@@ -6,7 +6,8 @@ use crate::heap::{Heap, NEVER};
 
 /// Bits of a key that name the owner of an event.
 const OWNER_BITS: u32 = 24;
-/// Bits of a key that hold the admission number: at 20 million events a second, enough for five months.
+/// Bits of a key that hold the admission number: at 20 million events a second, enough for five
+/// months.
 const NUMBER_BITS: u32 = 48;
 /// Bits of a key that hold the time in nanoseconds: two years and three months.
 const TIME_BITS: u32 = 128 - NUMBER_BITS - OWNER_BITS;
@@ -34,14 +35,17 @@ const COMPARTMENTS: usize = 256;
 
 /// A queue of events in the order of their times, and of simultaneous ones' admission.
 ///
-/// What comes soon is in a wheel of buckets, each a short time wide and a list of a few events in their order (R. Brown, "Calendar
-/// queues", 1988). What comes later, as the timers of transports do, is in a second wheel of compartments in no order, each of which is
-/// emptied into the first as its time comes near (G. Varghese, A. Lauck, "Hashed and hierarchical timing wheels", 1997). What comes later still is in a
-/// heap, which a wheel that is too fine or too coarse, or a thousand events at one instant, falls
-/// back on. The width of the buckets follows the events. The order never depends on it.
+/// What comes soon is in a wheel of buckets, each a short time wide and a list of a few events in
+/// their order (R. Brown, "Calendar queues", 1988). What comes later, as the timers of transports
+/// do, is in a second wheel of compartments in no order, each of which is emptied into the first as
+/// its time comes near (G. Varghese, A. Lauck, "Hashed and hierarchical timing wheels", 1997). What
+/// comes later still is in a heap, which a wheel that is too fine or too coarse, or a thousand
+/// events at one instant, falls back on. The width of the buckets follows the events. The order
+/// never depends on it.
 #[derive(Clone, Debug)]
 pub(crate) struct Agenda {
-    /// The first event of each bucket, which is the place of the time's bits above `shift` modulo the buckets.
+    /// The first event of each bucket, which is the place of the time's bits above `shift` modulo
+    /// the buckets.
     heads: Box<[u32; BUCKETS]>,
     /// A bit for each bucket: whether it has events.
     words: [u64; WORDS],
@@ -51,9 +55,11 @@ pub(crate) struct Agenda {
     free: u32,
     nodes: Vec<Node>,
     shift: u32,
-    /// The bucket of the latest event, not modulo the buckets: the wheel holds this one and those behind it, below `end`.
+    /// The bucket of the latest event, not modulo the buckets: the wheel holds this one and those
+    /// behind it, below `end`.
     base: u64,
-    /// Where the compartments begin that were not emptied into the wheel yet: at least half the wheel behind `base`, at most a whole one.
+    /// Where the compartments begin that were not emptied into the wheel yet: at least half the
+    /// wheel behind `base`, at most a whole one.
     end: u64,
     /// The first event of each compartment.
     compartments: Box<[u32; COMPARTMENTS]>,
@@ -76,7 +82,8 @@ struct Node {
 }
 
 impl Node {
-    /// What orders it in the heap: time, admission number and owner, from the highest bit to the lowest.
+    /// What orders it in the heap: time, admission number and owner, from the highest bit to the
+    /// lowest.
     fn key(&self) -> u128 {
         (u128::from(self.at) << (NUMBER_BITS + OWNER_BITS))
             | (u128::from(self.number) << OWNER_BITS)
@@ -144,7 +151,8 @@ impl Agenda {
         }
         let node = self.node(at, number, owner);
         let compartment = compartment_of(compartment);
-        self.nodes[node as usize].next = std::mem::replace(&mut self.compartments[compartment], node);
+        self.nodes[node as usize].next =
+            std::mem::replace(&mut self.compartments[compartment], node);
         self.filled[compartment / 64] |= 1 << (compartment % 64);
     }
 
@@ -152,7 +160,8 @@ impl Agenda {
     #[inline]
     fn node(&mut self, at: u64, number: u64, owner: u32) -> u32 {
         let node = self.free;
-        // Field by field: a node put together elsewhere would be read back before its parts are written.
+        // Field by field: a node put together elsewhere would be read back before its parts are
+        // written.
         if let Some(place) = self.nodes.get_mut(node as usize) {
             self.free = place.next;
             place.at = at;
@@ -182,7 +191,9 @@ impl Agenda {
     #[inline]
     fn line_up_behind(&mut self, bucket: usize, first: u32, node: u32, key: (u64, u64)) {
         let (mut before, mut next, mut steps) = (NONE, first, 0);
-        while let Some(other) = self.nodes.get(next as usize).filter(|other| (other.at, other.number) < key) {
+        while let Some(other) =
+            self.nodes.get(next as usize).filter(|other| (other.at, other.number) < key)
+        {
             (before, next) = (next, other.next);
             steps += 1;
         }
@@ -206,7 +217,9 @@ impl Agenda {
     /// Takes the first event if it is at `until` or before: its time and its owner.
     #[inline]
     pub(crate) fn pop(&mut self, until: Time) -> Option<(Time, u32)> {
-        let Some(bucket) = self.first_bucket().or_else(|| self.go_on()) else { return self.pop_later(until) };
+        let Some(bucket) = self.first_bucket().or_else(|| self.go_on()) else {
+            return self.pop_later(until);
+        };
         let first = self.heads[bucket];
         let Node { at, number, owner, next } = self.nodes[first as usize];
         // Of simultaneous ones either may be the first.
@@ -272,7 +285,8 @@ impl Agenda {
         }
     }
 
-    /// Turns the empty wheel to the next compartment that has events: the first bucket that has some then.
+    /// Turns the empty wheel to the next compartment that has events: the first bucket that has
+    /// some then.
     #[inline(never)]
     fn go_on(&mut self) -> Option<usize> {
         let first = self.end >> HALF_BITS;
@@ -417,7 +431,8 @@ mod tests {
             prop_assert!(model.is_empty());
         }
 
-        /// Each event is followed by another, at distances for which the first width is far too large or too small.
+        /// Each event is followed by another, at distances for which the first width is far too
+        /// large or too small.
         #[test]
         fn the_width_of_the_buckets_changes_nothing(seed in 1..u64::MAX, owners in 1..200u32, bits in 0..40u32) {
             let (mut agenda, mut heap) = (Agenda::default(), std::collections::BTreeSet::new());
@@ -455,10 +470,13 @@ mod tests {
         agenda.push(at(9_000_000), 1);
         agenda.push(at(5_000_000), 2);
         assert_eq!(agenda.pop(END), Some((at(5_000_000), 2)));
-        for (micros, owner) in [(5_200_000, 3), (5_000_100, 4), (5_000_000, 5), (7_100_000, 6), (5_200_000, 7)] {
+        for (micros, owner) in
+            [(5_200_000, 3), (5_000_100, 4), (5_000_000, 5), (7_100_000, 6), (5_200_000, 7)]
+        {
             agenda.push(at(micros), owner);
         }
-        let rest: Vec<u32> = std::iter::from_fn(|| agenda.pop(END)).map(|(_, owner)| owner).collect();
+        let rest: Vec<u32> =
+            std::iter::from_fn(|| agenda.pop(END)).map(|(_, owner)| owner).collect();
         assert_eq!(rest, [5, 4, 3, 7, 6, 1]);
     }
 

@@ -2,8 +2,8 @@
 
 /// A hash over everything that happened, in order: equal digests, equal runs.
 ///
-/// It multiplies into 128 bits and folds, as wyhash does; it is the same on every machine. It is no defence against somebody who
-/// wants two runs to collide.
+/// It multiplies into 128 bits and folds, as wyhash does; it is the same on every machine. It is no
+/// defence against somebody who wants two runs to collide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Digest(pub u64);
 
@@ -40,7 +40,14 @@ mod tests {
             }
             digest
         };
-        let all = [&[(1, 2), (3, 4)][..], &[(3, 4), (1, 2)], &[(1, 2), (4, 3)], &[(1, 2)], &[(1, 2), (0, 0)], &[]];
+        let all = [
+            &[(1, 2), (3, 4)][..],
+            &[(3, 4), (1, 2)],
+            &[(1, 2), (4, 3)],
+            &[(1, 2)],
+            &[(1, 2), (0, 0)],
+            &[],
+        ];
         let digests: std::collections::HashSet<_> = all.iter().map(|pairs| digest(pairs)).collect();
         assert_eq!(digests.len(), all.len());
         assert_ne!(digest(&[(Digest::START.0, 5)]), digest(&[(Digest::START.0, 6), (0, 0)]));

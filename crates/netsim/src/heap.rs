@@ -8,11 +8,13 @@ const ARITY: usize = 4;
 
 /// A heap of keys of 128 bits, the least first.
 ///
-/// Taking the first leaves a hole at the top, which the next entry fills: as good as every event is followed by another
-/// of the same owner, and sinking one key costs half of a removal and an insertion.
+/// Taking the first leaves a hole at the top, which the next entry fills: as good as every event is
+/// followed by another of the same owner, and sinking one key costs half of a removal and an
+/// insertion.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Heap {
-    /// The first `len` are the heap; behind them, [`NEVER`] completes the last family of children, so that sinking needs no special case.
+    /// The first `len` are the heap; behind them, [`NEVER`] completes the last family of children,
+    /// so that sinking needs no special case.
     keys: Vec<u128>,
     len: usize,
     has_hole: bool,
@@ -26,7 +28,8 @@ impl Heap {
         } else {
             if self.len == self.keys.len() {
                 // The top alone, or a family.
-                self.keys.extend_from_slice(&[NEVER; ARITY][..if self.len == 0 { 1 } else { ARITY }]);
+                self.keys
+                    .extend_from_slice(&[NEVER; ARITY][..if self.len == 0 { 1 } else { ARITY }]);
             }
             self.len += 1;
             self.rise(self.len - 1, key);

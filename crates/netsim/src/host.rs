@@ -6,14 +6,14 @@ use units::{Bytes, Time};
 use crate::Route;
 use crate::net::Leg;
 
-/// A packet: what its headers say, without payload bytes. Packets are copied at each hop, so [`crate::Sim`] takes types of at most
-/// 64 bytes.
+/// A packet: what its headers say, without payload bytes. Packets are copied at each hop, so
+/// [`crate::Sim`] takes types of at most 64 bytes.
 pub trait Packet: Copy {
     /// Its size on the wire, headers included.
     fn size(&self) -> Bytes;
 
-    /// A number that stands for its content in the [digest](crate::Digest) of the run. It must not depend on the machine or the
-    /// process: no addresses, no `std` hasher.
+    /// A number that stands for its content in the [digest](crate::Digest) of the run. It must not
+    /// depend on the machine or the process: no addresses, no `std` hasher.
     fn digest(&self) -> u64;
 
     /// Whether a queue may mark it instead of dropping it (ECT, RFC 3168).
@@ -21,7 +21,8 @@ pub trait Packet: Copy {
         false
     }
 
-    /// A queue marked it: congestion experienced (CE, RFC 3168). Called at the end of the link, before anybody sees the packet there.
+    /// A queue marked it: congestion experienced (CE, RFC 3168). Called at the end of the link,
+    /// before anybody sees the packet there.
     fn mark(&mut self) {}
 
     /// Which flow it is of, for queues that treat flows apart; any numbers.
@@ -32,14 +33,14 @@ pub trait Packet: Copy {
 
 /// A host: a state machine without sockets, clock or randomness of its own.
 ///
-/// After each call the simulator takes the packets out of [`Out`] and looks at the deadline; before the first, at
-/// [`Time::ZERO`], at the deadline only. A deadline in the past is one at once.
+/// After each call the simulator takes the packets out of [`Out`] and looks at the deadline; before
+/// the first, at [`Time::ZERO`], at the deadline only. A deadline in the past is one at once.
 pub trait Host<P> {
     /// A packet has come.
     fn handle_packet(&mut self, now: Time, packet: P, out: &mut Out<P>);
 
-    /// When [`Host::handle_deadline`] wants to be called next; asked after each call of the other two. It may move in either
-    /// direction: a later one costs nothing, an earlier one an event.
+    /// When [`Host::handle_deadline`] wants to be called next; asked after each call of the other
+    /// two. It may move in either direction: a later one costs nothing, an earlier one an event.
     fn poll_deadline(&self) -> Option<Time>;
 
     /// The deadline has come. It must move on: a host whose deadline stays at one instant for

@@ -6,11 +6,12 @@ use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use units::{Seed, Span, Time};
 
-/// Holds each packet of a host back for a time drawn uniformly from zero to a bound, and keeps their order.
+/// Holds each packet of a host back for a time drawn uniformly from zero to a bound, and keeps
+/// their order.
 ///
-/// In a simulation without noise, flows lock into phase at drop-tail queues and one of them gets all the drops (S. Floyd, V.
-/// Jacobson, "On Traffic Phase Effects in Packet-Switched Gateways", 1992); the remedy there is a random processing time of
-/// up to the bottleneck's transmission time.
+/// In a simulation without noise, flows lock into phase at drop-tail queues and one of them gets
+/// all the drops (S. Floyd, V. Jacobson, "On Traffic Phase Effects in Packet-Switched Gateways",
+/// 1992); the remedy there is a random processing time of up to the bottleneck's transmission time.
 #[derive(Clone, Debug)]
 pub(crate) struct Jitter<T> {
     most: Span,
@@ -21,13 +22,19 @@ pub(crate) struct Jitter<T> {
 
 impl<T> Jitter<T> {
     pub(crate) fn new(most: Span, seed: Seed) -> Jitter<T> {
-        Jitter { most, rng: Xoshiro256PlusPlus::seed_from_u64(seed.0), waiting: VecDeque::new(), last: Time::ZERO }
+        Jitter {
+            most,
+            rng: Xoshiro256PlusPlus::seed_from_u64(seed.0),
+            waiting: VecDeque::new(),
+            last: Time::ZERO,
+        }
     }
 
     /// Takes an item in. Gives its time if it is the only one.
     pub(crate) fn push(&mut self, now: Time, item: T) -> Option<Time> {
         let range = u128::from(self.most.as_nanos()) + 1;
-        let drawn = u64::try_from((u128::from(self.rng.next_u64()) * range) >> 64).expect("below the range");
+        let drawn = u64::try_from((u128::from(self.rng.next_u64()) * range) >> 64)
+            .expect("below the range");
         self.last = self.last.max(now + Span::from_nanos(drawn));
         let is_first = self.waiting.is_empty();
         self.waiting.push_back((self.last, item));

@@ -1,8 +1,8 @@
 //! A packet-level network simulator in virtual time, generic over the packet and over the host.
 //!
-//! It knows no protocol. A [`Topology`] names hosts, routers and links; [`Topology::build`] makes a [`Sim`] of it, with one
-//! state machine that implements [`Host`] for each host; [`Sim::run_until`] drives them. There is no global state: as many
-//! simulations as one likes run side by side.
+//! It knows no protocol. A [`Topology`] names hosts, routers and links; [`Topology::build`] makes a
+//! [`Sim`] of it, with one state machine that implements [`Host`] for each host; [`Sim::run_until`]
+//! drives them. There is no global state: as many simulations as one likes run side by side.
 //!
 //! ```
 //! use link::Profile;
@@ -50,20 +50,23 @@
 //!
 //! # Order
 //!
-//! Events are ordered by time, simultaneous ones by admission: the order in which they were put on the agenda. A link's event
-//! is put there when its packet becomes the first of the link, a host's when its deadline is set, or moves to an earlier time.
-//! The same seed gives the same [`Sim::digest`], on every machine, traced or not.
+//! Events are ordered by time, simultaneous ones by admission: the order in which they were put on
+//! the agenda. A link's event is put there when its packet becomes the first of the link, a host's
+//! when its deadline is set, or moves to an earlier time. The same seed gives the same
+//! [`Sim::digest`], on every machine, traced or not.
 //!
 //! # Randomness
 //!
-//! Each component has a stream of its own, seeded from the run's seed and its name: `link/NAME` for a link, `host/NAME` for a host,
-//! `jitter/NAME` for the jitter of a host's sending. Adding a component leaves the draws of the others alone.
+//! Each component has a stream of its own, seeded from the run's seed and its name: `link/NAME` for
+//! a link, `host/NAME` for a host, `jitter/NAME` for the jitter of a host's sending. Adding a
+//! component leaves the draws of the others alone.
 //!
 //! # Speed
 //!
-//! A hop is one event. Only the first packet of each link is on the agenda; packets stay where
-//! they are in a pool, at most a cache line each, and links are lists through it, a cache line each too; a host has one entry on the agenda, which
-//! stays where it is when its deadline moves to a later time.
+//! A hop is one event. Only the first packet of each link is on the agenda; packets stay where they
+//! are in a pool, at most a cache line each, and links are lists through it, a cache line each too;
+//! a host has one entry on the agenda, which stays where it is when its deadline moves to a later
+//! time.
 
 mod agenda;
 mod digest;

@@ -2,7 +2,9 @@
 
 use std::hint::black_box;
 
-use link::{Counters, Delivery, Link, Offer, Outcome, Place, Pool, PooledLink, Prepared, Profile, Tally};
+use link::{
+    Counters, Delivery, Link, Offer, Outcome, Place, Pool, PooledLink, Prepared, Profile, Tally,
+};
 use units::{Bytes, Seed, Time};
 
 use crate::agenda::{Agenda, END};
@@ -31,8 +33,9 @@ pub(crate) struct Ticket {
     hop: u32,
 }
 
-/// What is noted of a packet in the pool: which link it is on, as a place in the list of all routes, and what comes behind that in the list. The latter is
-/// kept here, where it is at hand when the packet has arrived: to look for it in a long list would be to wait for memory.
+/// What is noted of a packet in the pool: which link it is on, as a place in the list of all
+/// routes, and what comes behind that in the list. The latter is kept here, where it is at hand
+/// when the packet has arrived: to look for it in a long list would be to wait for memory.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Leg {
     hop: u32,
@@ -86,7 +89,8 @@ impl<P> Other<P> {
     }
 }
 
-/// A link in its place: a line of the processor's cache, which a simulation with thousands of links touches at each hop.
+/// A link in its place: a line of the processor's cache, which a simulation with thousands of links
+/// touches at each hop.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub(crate) struct Port<P>(Way<P>);
@@ -129,7 +133,8 @@ impl<P: Packet> Port<P> {
     }
 }
 
-/// In the list of all routes' links, marks the number of a host: the one where a route begins, in front of it, and the one where it ends, behind.
+/// In the list of all routes' links, marks the number of a host: the one where a route begins, in
+/// front of it, and the one where it ends, behind.
 const HOST: u32 = 1 << 31;
 
 /// A route in the list of all routes' links.
@@ -154,7 +159,8 @@ pub(crate) struct Net<P> {
     ports: Vec<Port<P>>,
     /// The packets under way, and what the host whose turn it is sends.
     pub(crate) out: Out<P>,
-    /// All routes, one behind the other: the host where it begins, its links, the host where it ends.
+    /// All routes, one behind the other: the host where it begins, its links, the host where it
+    /// ends.
     hops: Vec<u32>,
     hosts: u32,
     /// Of each host; none if no host has one.
@@ -166,7 +172,11 @@ pub(crate) struct Net<P> {
 impl<P: Packet> Net<P> {
     /// `jitters` has an entry for each host.
     #[expect(clippy::cast_possible_truncation, reason = "the topology checked their number")]
-    pub(crate) fn new(ports: Vec<Port<P>>, hops: Vec<u32>, jitters: Vec<Option<Box<Jitter<Ticket>>>>) -> Net<P> {
+    pub(crate) fn new(
+        ports: Vec<Port<P>>,
+        hops: Vec<u32>,
+        jitters: Vec<Option<Box<Jitter<Ticket>>>>,
+    ) -> Net<P> {
         let has_jitter = jitters.iter().any(Option::is_some);
         Net {
             agenda: Agenda::default(),
@@ -238,7 +248,9 @@ impl<P: Packet> Net<P> {
 
     /// A packet that a host sent was held back long enough.
     pub(crate) fn release<T: Trace<P>>(&mut self, now: Time, host: u32, trace: &mut T) {
-        let Some(jitter) = self.jitters.get_mut(host as usize).and_then(Option::as_mut) else { return };
+        let Some(jitter) = self.jitters.get_mut(host as usize).and_then(Option::as_mut) else {
+            return;
+        };
         let (ticket, next) = jitter.pop();
         if let Some(at) = next {
             self.arm_jitter(host, at);
@@ -249,16 +261,22 @@ impl<P: Packet> Net<P> {
         }
     }
 
-    /// The first packet of a link has arrived, unless the entry is out of date: to the next link, or to a host: which one,
-    /// and where in the pool the packet is.
+    /// The first packet of a link has arrived, unless the entry is out of date: to the next link,
+    /// or to a host: which one, and where in the pool the packet is.
     #[inline]
-    pub(crate) fn pass<T: Trace<P>>(&mut self, now: Time, link: u32, trace: &mut T) -> Option<(u32, Place)> {
+    pub(crate) fn pass<T: Trace<P>>(
+        &mut self,
+        now: Time,
+        link: u32,
+        trace: &mut T,
+    ) -> Option<(u32, Place)> {
         let pool = &mut self.out.packets;
         let (place, bytes, is_corrupted) = match &mut self.ports[link as usize].0 {
             Way::Plain(way) => {
                 let (bytes, place) = way.poll_deliver(now, pool)?;
                 let deadline = way.poll_deadline(pool);
-                // Asked for before all that comes between, the next link is here when it is needed, even if it was not in the processor's cache.
+                // Asked for before all that comes between, the next link is here when it is needed,
+                // even if it was not in the processor's cache.
                 if let Some(port) = self.ports.get(pool.note_mut(place).next as usize) {
                     black_box(matches!(port.0, Way::Plain(_)));
                 }
@@ -303,7 +321,15 @@ impl<P: Packet> Net<P> {
 
     /// Offers a packet of `bytes` to a link, the one at `hop`.
     #[inline]
-    fn offer<T: Trace<P>>(&mut self, now: Time, place: Place, hop: u32, link: u32, bytes: Bytes, trace: &mut T) {
+    fn offer<T: Trace<P>>(
+        &mut self,
+        now: Time,
+        place: Place,
+        hop: u32,
+        link: u32,
+        bytes: Bytes,
+        trace: &mut T,
+    ) {
         let pool = &mut self.out.packets;
         let outcome = match &mut self.ports[link as usize].0 {
             Way::Plain(way) => {
@@ -318,7 +344,10 @@ impl<P: Packet> Net<P> {
             Way::Other(_) => return self.offer_to_other(now, place, hop, link, bytes, trace),
         };
         if T::IS_ON {
-            trace.record(now, Event::Offered { link: LinkId(link), packet: self.out.packets.get(place), outcome });
+            trace.record(
+                now,
+                Event::Offered { link: LinkId(link), packet: self.out.packets.get(place), outcome },
+            );
         }
         if outcome != Outcome::Queued {
             self.out.packets.remove(place);
@@ -355,7 +384,8 @@ impl<P: Packet> Net<P> {
         }
     }
 
-    /// Takes the first packet off a link that is more than a queue and a delay: where in the pool it is, its size, and whether the link damaged it.
+    /// Takes the first packet off a link that is more than a queue and a delay: where in the pool
+    /// it is, its size, and whether the link damaged it.
     #[inline(never)]
     fn take_from_other(&mut self, now: Time, link: u32) -> Option<(Place, Bytes, bool)> {
         let Way::Other(other) = &mut self.ports[link as usize].0 else { return None };
@@ -370,7 +400,13 @@ impl<P: Packet> Net<P> {
                 (place, hop, bytes, is_marked, false)
             }),
             Line::Lossy(way) => way.poll_deliver(now).map(|delivery| {
-                let Delivery { bytes, is_marked, is_corrupted, packet: Carried { packet, hop }, .. } = delivery;
+                let Delivery {
+                    bytes,
+                    is_marked,
+                    is_corrupted,
+                    packet: Carried { packet, hop },
+                    ..
+                } = delivery;
                 (pool.insert(packet, Leg::default()), hop, bytes, is_marked, is_corrupted)
             }),
         };

@@ -5,8 +5,8 @@ use std::collections::BinaryHeap;
 
 use units::Span;
 
-/// The way of a packet from one host to another, of the [`Topology`](crate::Topology) that gave it: where its links begin in the list of all
-/// routes' links.
+/// The way of a packet from one host to another, of the [`Topology`](crate::Topology) that gave it:
+/// where its links begin in the list of all routes' links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Route(pub(crate) u32);
 
@@ -24,7 +24,8 @@ type Length = (u32, Span);
 /// Finds shortest ways, one after the other, in the same memory.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Search {
-    /// How long the best known way to each node is, and its last link with the node where that begins. Only what was reached is not `None`.
+    /// How long the best known way to each node is, and its last link with the node where that
+    /// begins. Only what was reached is not `None`.
     best: Vec<Option<(Length, u32, u32)>>,
     reached: Vec<u32>,
     open: BinaryHeap<Reverse<(Length, u32)>>,
@@ -33,8 +34,8 @@ pub(crate) struct Search {
 }
 
 impl Search {
-    /// The links of the shortest way from `start` to `end` among `nodes` nodes (Dijkstra's algorithm); `None` if there is none, or no
-    /// way to go.
+    /// The links of the shortest way from `start` to `end` among `nodes` nodes (Dijkstra's
+    /// algorithm); `None` if there is none, or no way to go.
     pub(crate) fn shortest<'a, I: Iterator<Item = &'a Edge>>(
         &mut self,
         start: u32,

@@ -10,7 +10,8 @@ use crate::{Digest, Event, Host, HostId, LinkId, NoTrace, Out, Packet, Trace};
 /// How often a host's deadline may come at one instant before the simulation gives up on it.
 const MAX_SPINS: u32 = 1_000_000;
 
-/// A simulation: hosts of type `H` that exchange packets of type `P` over the links of a [`Topology`](crate::Topology).
+/// A simulation: hosts of type `H` that exchange packets of type `P` over the links of a
+/// [`Topology`](crate::Topology).
 #[derive(Clone, Debug)]
 pub struct Sim<P, H> {
     net: Net<P>,
@@ -30,7 +31,8 @@ struct Spin {
 }
 
 impl<P: Packet, H: Host<P>> Sim<P, H> {
-    const PACKET_FITS: () = assert!(size_of::<P>() <= 64, "a packet is at most a cache line: headers only, no payload");
+    const PACKET_FITS: () =
+        assert!(size_of::<P>() <= 64, "a packet is at most a cache line: headers only, no payload");
 
     pub(crate) fn new(net: Net<P>, hosts: Vec<H>) -> Sim<P, H> {
         let () = Self::PACKET_FITS;
@@ -42,11 +44,12 @@ impl<P: Packet, H: Host<P>> Sim<P, H> {
         sim
     }
 
-    /// Runs all events until `until`, those at that instant included; then it is `until`. From two years and three months on (2^56 ns)
-    /// nothing happens any more.
+    /// Runs all events until `until`, those at that instant included; then it is `until`. From two
+    /// years and three months on (2^56 ns) nothing happens any more.
     ///
     /// # Panics
-    /// If a host sends along a route that begins elsewhere, or its deadline stays at one instant a million times.
+    /// If a host sends along a route that begins elsewhere, or its deadline stays at one instant a
+    /// million times.
     pub fn run_until(&mut self, until: Time) {
         self.run_traced(until, &mut NoTrace);
     }
@@ -73,11 +76,16 @@ impl<P: Packet, H: Host<P>> Sim<P, H> {
         self.now = self.now.max(until);
     }
 
-    /// Lets the caller act on a host between runs: what it sends is sent, and its deadline is looked at, as after an event.
+    /// Lets the caller act on a host between runs: what it sends is sent, and its deadline is
+    /// looked at, as after an event.
     ///
     /// # Panics
     /// If there is no such host, or it sends along a route that begins elsewhere.
-    pub fn with_host<R>(&mut self, host: HostId, act: impl FnOnce(&mut H, Time, &mut Out<P>) -> R) -> R {
+    pub fn with_host<R>(
+        &mut self,
+        host: HostId,
+        act: impl FnOnce(&mut H, Time, &mut Out<P>) -> R,
+    ) -> R {
         let result = act(&mut self.hosts[host.index()], self.now, &mut self.net.out);
         self.settle(host.0, &mut NoTrace);
         result
@@ -104,8 +112,8 @@ impl<P: Packet, H: Host<P>> Sim<P, H> {
         &self.hosts
     }
 
-    /// What a link counted. What is left of its queue is not looked at before the next packet comes, so that a link's own drops in a
-    /// blackout, and those of CoDel, can lag behind.
+    /// What a link counted. What is left of its queue is not looked at before the next packet
+    /// comes, so that a link's own drops in a blackout, and those of CoDel, can lag behind.
     ///
     /// # Panics
     /// If there is no such link.
@@ -157,8 +165,9 @@ impl<P: Packet, H: Host<P>> Sim<P, H> {
         self.net.held()
     }
 
-    /// A hash over everything that happened so far: each packet's arrival at the end of each link, its content where a host received it,
-    /// and each deadline, with their times and in their order.
+    /// A hash over everything that happened so far: each packet's arrival at the end of each link,
+    /// its content where a host received it, and each deadline, with their times and in their
+    /// order.
     #[must_use]
     pub fn digest(&self) -> Digest {
         self.net.digest
@@ -198,7 +207,9 @@ impl<P: Packet, H: Host<P>> Sim<P, H> {
             return;
         }
         self.spin = match self.spin {
-            Spin { host: last, at, times } if last == host && at == now => Spin { host, at, times: times + 1 },
+            Spin { host: last, at, times } if last == host && at == now => {
+                Spin { host, at, times: times + 1 }
+            }
             _ => Spin { host, at: now, times: 1 },
         };
         assert!(

@@ -65,7 +65,10 @@ pub enum TopologyError {
     #[error("there are two nodes named '{0}': every host and router needs a name of its own")]
     DuplicateNode(String),
     /// A name is taken.
-    #[error("there are two links named '{0}': every link needs a name of its own, since its random stream has it")]
+    #[error(
+        "there are two links named '{0}': every link needs a name of its own, since its random \
+         stream has it"
+    )]
     DuplicateLink(String),
     /// A name that no host and no router has.
     #[error("{user} names the node '{name}', which does not exist{}", hint(nearest.as_deref()))]
@@ -96,7 +99,10 @@ pub enum TopologyError {
         name: String,
     },
     /// No links lead there.
-    #[error("there is no route from '{from}' to '{to}': no links lead there through routers (hosts do not forward)")]
+    #[error(
+        "there is no route from '{from}' to '{to}': no links lead there through routers (hosts do \
+         not forward)"
+    )]
     NoRoute {
         /// Where it would begin.
         from: String,
@@ -104,7 +110,10 @@ pub enum TopologyError {
         to: String,
     },
     /// A link that does not begin where the one before it ends.
-    #[error("the route from '{from}' takes the link '{link}', which begins at '{begin}', but is at '{at}' by then")]
+    #[error(
+        "the route from '{from}' takes the link '{link}', which begins at '{begin}', but is at \
+         '{at}' by then"
+    )]
     BrokenRoute {
         /// Where the route begins.
         from: String,
@@ -151,7 +160,8 @@ struct Node {
     name: Arc<str>,
     host: Option<HostId>,
     jitter: Span,
-    /// The links from here to routers, in the order in which they were added. Most nodes are hosts with one.
+    /// The links from here to routers, in the order in which they were added. Most nodes are hosts
+    /// with one.
     out: SmallVec<[Edge; 1]>,
     /// Of a host: the links that lead to it, each with the node where it begins, in that order too.
     home: SmallVec<[(u32, Edge); 1]>,
@@ -204,7 +214,8 @@ impl Topology {
         self.node(name.into(), None).map(|_| ())
     }
 
-    /// Adds one direction of a link between two nodes. Links that are alike can share a [`Prepared`] profile.
+    /// Adds one direction of a link between two nodes. Links that are alike can share a
+    /// [`Prepared`] profile.
     ///
     /// # Errors
     /// If a link has that name, or a node does not exist.
@@ -237,7 +248,13 @@ impl Topology {
         Ok((self.join(up, from, to, there)?, self.join(down, to, from, back)?))
     }
 
-    fn join(&mut self, name: Arc<str>, from: u32, to: u32, prepared: Prepared) -> Result<LinkId, TopologyError> {
+    fn join(
+        &mut self,
+        name: Arc<str>,
+        from: u32,
+        to: u32,
+        prepared: Prepared,
+    ) -> Result<LinkId, TopologyError> {
         let link = index(self.links.len())?;
         match self.link_by_name.entry(Arc::clone(&name)) {
             Entry::Occupied(_) => return Err(TopologyError::DuplicateLink(name.to_string())),
@@ -255,7 +272,8 @@ impl Topology {
         Ok(LinkId(link))
     }
 
-    /// Adds both directions of a link, `NAME/up` from the first node to the second and `NAME/down` back, alike.
+    /// Adds both directions of a link, `NAME/up` from the first node to the second and `NAME/down`
+    /// back, alike.
     ///
     /// # Errors
     /// As for [`Topology::link`].
@@ -271,9 +289,10 @@ impl Topology {
         self.links(names, [from, to], [prepared.clone(), prepared])
     }
 
-    /// Delays each packet that the host sends by a time drawn uniformly from zero to `most`, in order: the remedy against phase
-    /// effects at drop-tail queues, where without noise one flow gets all the drops. The transmission time of a packet
-    /// at the bottleneck is a good bound. Zero, as without this, turns it off.
+    /// Delays each packet that the host sends by a time drawn uniformly from zero to `most`, in
+    /// order: the remedy against phase effects at drop-tail queues, where without noise one flow
+    /// gets all the drops. The transmission time of a packet at the bottleneck is a good bound.
+    /// Zero, as without this, turns it off.
     ///
     /// # Errors
     /// If there is no such host.
@@ -283,8 +302,9 @@ impl Topology {
         Ok(())
     }
 
-    /// The route with the fewest links from one host to another, among those the one with the least delay; of equals, the one
-    /// whose links were added first. It stays as it is, whatever is added later.
+    /// The route with the fewest links from one host to another, among those the one with the least
+    /// delay; of equals, the one whose links were added first. It stays as it is, whatever is added
+    /// later.
     ///
     /// # Errors
     /// If a host does not exist, or no links lead there.
@@ -308,14 +328,18 @@ impl Topology {
     /// The route from a host over these links, to whichever host the last of them leads.
     ///
     /// # Errors
-    /// If the host or a link does not exist, a link does not begin where the one before it ends, or a host lies between.
+    /// If the host or a link does not exist, a link does not begin where the one before it ends, or
+    /// a host lies between.
     pub fn route_via(&mut self, from: &str, links: &[&str]) -> Result<Route, TopologyError> {
         let (start, sender) = self.find_host(from, || format!("the route from '{from}'"))?;
         let mut at = start;
         let mut path = Vec::with_capacity(links.len());
         for name in links {
             if at != start && self.nodes[at as usize].host.is_some() {
-                return Err(TopologyError::ThroughHost { from: from.into(), host: self.name_of(at) });
+                return Err(TopologyError::ThroughHost {
+                    from: from.into(),
+                    host: self.name_of(at),
+                });
             }
             let link = *self.link_by_name.get(*name).ok_or_else(|| TopologyError::UnknownLink {
                 from: from.into(),
@@ -361,7 +385,8 @@ impl Topology {
         &self.links[link.index()].name
     }
 
-    /// Makes a simulation of it, at [`Time::ZERO`](units::Time::ZERO), with a host from `make` for each site, in their order.
+    /// Makes a simulation of it, at [`Time::ZERO`](units::Time::ZERO), with a host from `make` for
+    /// each site, in their order.
     ///
     /// # Errors
     /// If it has more links and hosts than a simulation holds.
@@ -385,7 +410,9 @@ impl Topology {
             (node.jitter > Span::ZERO).then(|| Box::new(Jitter::new(node.jitter, stream())))
         };
         let jitters = sites().map(jitter).collect();
-        let hosts = sites().zip(0..).map(|(node, id)| make(Site { id: HostId(id), name: &node.name, run: seed }));
+        let hosts = sites()
+            .zip(0..)
+            .map(|(node, id)| make(Site { id: HostId(id), name: &node.name, run: seed }));
         Ok(Sim::new(Net::new(ports, self.hops.clone(), jitters), hosts.collect()))
     }
 
@@ -395,7 +422,13 @@ impl Topology {
             Entry::Occupied(_) => return Err(TopologyError::DuplicateNode(name.to_string())),
             Entry::Vacant(free) => free.insert(node),
         };
-        self.nodes.push(Node { name, host, jitter: Span::ZERO, out: SmallVec::new(), home: SmallVec::new() });
+        self.nodes.push(Node {
+            name,
+            host,
+            jitter: Span::ZERO,
+            out: SmallVec::new(),
+            home: SmallVec::new(),
+        });
         Ok(node)
     }
 
@@ -407,10 +440,15 @@ impl Topology {
         })
     }
 
-    fn find_host(&self, name: &str, user: impl Fn() -> String) -> Result<(u32, HostId), TopologyError> {
+    fn find_host(
+        &self,
+        name: &str,
+        user: impl Fn() -> String,
+    ) -> Result<(u32, HostId), TopologyError> {
         let node = self.find(name, &user)?;
         let host = self.nodes[node as usize].host;
-        host.map(|id| (node, id)).ok_or_else(|| TopologyError::NotAHost { user: user(), name: name.into() })
+        host.map(|id| (node, id))
+            .ok_or_else(|| TopologyError::NotAHost { user: user(), name: name.into() })
     }
 
     fn name_of(&self, node: u32) -> String {
@@ -419,7 +457,12 @@ impl Topology {
 }
 
 /// Adds a route to the links of all.
-fn add_route(hops: &mut Vec<u32>, from: HostId, path: &[u32], to: HostId) -> Result<Route, TopologyError> {
+fn add_route(
+    hops: &mut Vec<u32>,
+    from: HostId,
+    path: &[u32],
+    to: HostId,
+) -> Result<Route, TopologyError> {
     let route = Route(index(hops.len() + 1)?);
     hops.extend(listed(from, path, to));
     Ok(route)

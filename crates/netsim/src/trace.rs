@@ -49,7 +49,8 @@ pub enum Event<'a, P> {
 
 /// Somebody who looks on. It cannot change anything: the digest is the same with and without.
 ///
-/// A type parameter of [`Sim::run_traced`](crate::Sim::run_traced), so that a run without a trace has no code for it.
+/// A type parameter of [`Sim::run_traced`](crate::Sim::run_traced), so that a run without a trace
+/// has no code for it.
 pub trait Trace<P> {
     /// Whether to record at all.
     const IS_ON: bool = true;

@@ -5,7 +5,8 @@ mod common;
 
 use common::{Numbered, Planned, ns, packet, planned};
 use link::{
-    Aqm, Blackout, CoDel, Counters, FqCoDel, Jitter, Limit, Loss, Profile, RatePlan, Red, Redraw, Reorder, Spread,
+    Aqm, Blackout, CoDel, Counters, FqCoDel, Jitter, Limit, Loss, Profile, RatePlan, Red, Redraw,
+    Reorder, Spread,
 };
 use netsim::{Digest, Event, Sim, Topology};
 use proptest::prelude::*;
@@ -20,14 +21,20 @@ fn noisy(rate: Rate) -> Profile {
         corrupt: 0.02,
         reorder: Some(Reorder { probability: 0.1, delay: Span::from_millis(3) }),
         rate: RatePlan {
-            redraw: Some(Redraw { every: Span::from_millis(20), from: 0.5, to: 1.0, seed: Seed(9) }),
+            redraw: Some(Redraw {
+                every: Span::from_millis(20),
+                from: 0.5,
+                to: 1.0,
+                seed: Seed(9),
+            }),
             ..RatePlan::constant(rate)
         },
         ..Profile::new(rate, Span::from_millis(5))
     }
 }
 
-/// `pairs` of hosts that exchange packets over a common noisy line and one clean line; half of the senders jitter.
+/// `pairs` of hosts that exchange packets over a common noisy line and one clean line; half of the
+/// senders jitter.
 fn crowd(pairs: u64, seed: Seed) -> Sim<Numbered, Planned> {
     let mut net = Topology::new();
     net.router("left").unwrap();
@@ -45,7 +52,10 @@ fn crowd(pairs: u64, seed: Seed) -> Sim<Numbered, Planned> {
         if n % 2 == 1 {
             net.jitter(&near, Span::from_micros(600)).unwrap();
         }
-        let ping = |i: u64| Numbered { answer: Some(back), ..packet(n * 1_000_000 + i, 100 + i * 37 % 1_400) };
+        let ping = |i: u64| Numbered {
+            answer: Some(back),
+            ..packet(n * 1_000_000 + i, 100 + i * 37 % 1_400)
+        };
         plans.push((host, (0..400).map(|i| (ns(i * 900_000 + n * 7), there, ping(i))).collect()));
     }
     planned(&net, seed, plans)
@@ -59,7 +69,8 @@ fn run(seed: Seed) -> Digest {
 
 #[test]
 fn the_digest_is_golden() {
-    // The same in debug and in release, and on every machine. Whoever changes it changes every figure: deliberately, or not at all.
+    // The same in debug and in release, and on every machine. Whoever changes it changes every
+    // figure: deliberately, or not at all.
     assert_eq!(run(Seed(1)).to_string(), "550e70f29619ee36");
     assert_eq!(run(Seed(1)), run(Seed(1)));
     assert_ne!(run(Seed(1)), run(Seed(2)));
@@ -95,7 +106,8 @@ fn draws_of(noisy: fn(Rate) -> Profile, more: bool) -> (Counters, Vec<(u64, u64)
     let link = net.link("first", "near", "far", noisy(Rate::mbit(10))).unwrap();
     net.jitter("near", Span::from_millis(1)).unwrap();
     let route = net.route("near", "far").unwrap();
-    let plan = |route| (0..500).map(|i| (ns(i * 1_000_000), route, packet(i, 1_000))).collect::<Vec<_>>();
+    let plan =
+        |route| (0..500).map(|i| (ns(i * 1_000_000), route, packet(i, 1_000))).collect::<Vec<_>>();
     let mut plans = vec![(near, plan(route))];
     if more {
         let route = net.route("other near", "other far").unwrap();
@@ -109,7 +121,12 @@ fn draws_of(noisy: fn(Rate) -> Profile, more: bool) -> (Counters, Vec<(u64, u64)
 #[test]
 fn a_component_more_leaves_the_draws_of_the_others_alone() {
     let (counters, heard) = draws(false);
-    assert!(counters.dropped_loss > 5 && counters.reordered > 5 && counters.corrupted > 1 && counters.duplicated > 1);
+    assert!(
+        counters.dropped_loss > 5
+            && counters.reordered > 5
+            && counters.corrupted > 1
+            && counters.duplicated > 1
+    );
     assert_eq!(draws(true), (counters, heard));
 }
 
@@ -120,7 +137,12 @@ fn nor_does_it_touch_those_of_managed_queues_and_jitter() {
         let aqm = Aqm::Red(Red { weight: 0.1, ..Red::new(2.0, 8.0) });
         // A little too slow for what is sent.
         let rate = RatePlan::constant(Rate::from_bits(rate.as_bits() * 3 / 4));
-        Profile { aqm, rate, jitter: Some(Jitter { spread, reorders: true }), ..noisy(Rate::mbit(1)) }
+        Profile {
+            aqm,
+            rate,
+            jitter: Some(Jitter { spread, reorders: true }),
+            ..noisy(Rate::mbit(1))
+        }
     };
     let (counters, heard) = draws_of(managed, false);
     assert!(counters.dropped_aqm > 5 && heard.windows(2).any(|pair| pair[0].1 > pair[1].1));

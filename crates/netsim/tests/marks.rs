@@ -62,12 +62,16 @@ fn burst(aqm: Aqm, packets: impl IntoIterator<Item = Flagged>) -> (Vec<Flagged>,
     net.host("near").unwrap();
     let far = net.host("far").unwrap();
     net.router("middle").unwrap();
-    let plain = Profile { queue: Limit::Packets(100), ..Profile::new(Rate::mbit(12), Span::from_millis(1)) };
+    let plain = Profile {
+        queue: Limit::Packets(100),
+        ..Profile::new(Rate::mbit(12), Span::from_millis(1))
+    };
     let managed = net.link("managed", "near", "middle", Profile { aqm, ..plain.clone() }).unwrap();
     net.link("plain", "middle", "far", plain).unwrap();
     let route = net.route_via("near", &["managed", "plain"]).unwrap();
     let mut packets: Vec<_> = packets.into_iter().map(|packet| (route, packet)).collect();
-    let make = |_: netsim::Site<'_>| Burst { packets: std::mem::take(&mut packets), heard: Vec::new() };
+    let make =
+        |_: netsim::Site<'_>| Burst { packets: std::mem::take(&mut packets), heard: Vec::new() };
     let mut sim = net.build(Seed(1), make).unwrap();
     sim.run_until(Time::ZERO + Span::from_secs(1));
     (sim.host(far).heard.clone(), sim.counters(managed).marked)
@@ -76,7 +80,8 @@ fn burst(aqm: Aqm, packets: impl IntoIterator<Item = Flagged>) -> (Vec<Flagged>,
 #[test]
 fn marks_arrive_with_their_packets() {
     let red = Aqm::Red(Red { weight: 1.0, probability: 1.0, ecn: true, ..Red::new(1.0, 200.0) });
-    let packets = |is_capable| (0..50).map(move |flow| Flagged { flow, is_capable, is_marked: false });
+    let packets =
+        |is_capable| (0..50).map(move |flow| Flagged { flow, is_capable, is_marked: false });
     let (heard, marked) = burst(red, packets(true));
     assert_eq!(heard.len(), 50);
     assert!(marked > 1);
@@ -88,7 +93,8 @@ fn marks_arrive_with_their_packets() {
 #[test]
 fn flows_take_turns() {
     let packets = (0..40).map(|n| Flagged { flow: n / 20, is_capable: false, is_marked: false });
-    let (heard, _) = burst(Aqm::FqCoDel(FqCoDel { quantum: Bytes(1_500), ..FqCoDel::default() }), packets);
+    let (heard, _) =
+        burst(Aqm::FqCoDel(FqCoDel { quantum: Bytes(1_500), ..FqCoDel::default() }), packets);
     // The first was on the wire before the others came; then they alternate.
     let flows: Vec<u64> = heard.iter().map(|packet| packet.flow).collect();
     assert!(flows[..38].windows(2).all(|pair| pair[0] != pair[1]), "{flows:?}");

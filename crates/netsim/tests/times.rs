@@ -21,7 +21,8 @@ fn two_hops_to_the_nanosecond() {
     net.router("middle").unwrap();
     // 1514 bytes take 1211.2 ns, then 121,120 ns.
     net.duplex("fast", "near", "middle", &wire(Rate::mbit(10_000), Span::from_nanos(500))).unwrap();
-    let (up, _) = net.duplex("slow", "middle", "far", &wire(Rate::mbit(100), Span::from_micros(10))).unwrap();
+    let (up, _) =
+        net.duplex("slow", "middle", "far", &wire(Rate::mbit(100), Span::from_micros(10))).unwrap();
     let route = net.route("near", "far").unwrap();
     let plan = vec![(ns(100), route, packet(1, 1_514)), (ns(100), route, packet(2, 1_514))];
     let mut sim = planned(&net, Seed(1), vec![(near, plan)]);
@@ -33,7 +34,11 @@ fn two_hops_to_the_nanosecond() {
     assert_eq!(sim.host(far).heard, [(first, 1), (first + 121_120, 2)]);
     assert_eq!(sim.now(), ns(1_000_000));
     assert_eq!(sim.counters(up).delivered.packets, 2);
-    assert_eq!((sim.totals().hops, sim.totals().events), (4, 5), "one event a hop, and one deadline");
+    assert_eq!(
+        (sim.totals().hops, sim.totals().events),
+        (4, 5),
+        "one event a hop, and one deadline"
+    );
 }
 
 #[test]
@@ -49,7 +54,8 @@ fn an_answer_comes_back() {
     assert_eq!(sim.host(near).heard, [(22_000_000, 7)]);
 }
 
-/// `count` hosts, each with a link of its own to `sink`, that all send at once; the sink hears at one instant.
+/// `count` hosts, each with a link of its own to `sink`, that all send at once; the sink hears at
+/// one instant.
 fn simultaneous(order: &[u64]) -> Vec<u64> {
     let mut net = Topology::new();
     let sink = net.host("sink").unwrap();

@@ -12,7 +12,8 @@ fn wire(millis: u64) -> Profile {
     Profile::new(Rate::mbit(1_000), Span::from_millis(millis))
 }
 
-/// a - r1 - r2 - b with a detour r1 - r3 - r2, a second and slower link r1 - r2, and a second way through the host c.
+/// a - r1 - r2 - b with a detour r1 - r3 - r2, a second and slower link r1 - r2, and a second way
+/// through the host c.
 fn net() -> Topology {
     let mut net = Topology::new();
     for host in ["a", "b", "c"] {
@@ -66,15 +67,24 @@ fn mistakes_are_named() {
     assert!(message(net.host("r1")).contains("two nodes named 'r1'"));
     assert!(message(net.link("a/up", "a", "r1", wire(1))).contains("two links named 'a/up'"));
     let unknown = message(net.link("x", "a", "r11", wire(1)));
-    assert_eq!(unknown, "the link 'x' names the node 'r11', which does not exist; did you mean 'r1'?");
-    assert!(message(net.route("a", "zebra")).ends_with("names the node 'zebra', which does not exist"));
+    assert_eq!(
+        unknown,
+        "the link 'x' names the node 'r11', which does not exist; did you mean 'r1'?"
+    );
+    assert!(
+        message(net.route("a", "zebra")).ends_with("names the node 'zebra', which does not exist")
+    );
     assert!(message(net.route("a", "r1")).contains("'r1' is a router"));
     assert!(message(net.jitter("r1", Span::ZERO)).contains("'r1' is a router"));
     net.host("island").unwrap();
-    assert!(message(net.route("a", "island")).starts_with("there is no route from 'a' to 'island'"));
+    assert!(
+        message(net.route("a", "island")).starts_with("there is no route from 'a' to 'island'")
+    );
     assert!(message(net.route("a", "a")).starts_with("there is no route from 'a' to 'a'"));
     assert!(message(net.route_via("a", &[])).starts_with("there is no route"));
-    assert!(message(net.route_via("a", &["b/up"])).contains("begins at 'r2', but is at 'a' by then"));
+    assert!(
+        message(net.route_via("a", &["b/up"])).contains("begins at 'r2', but is at 'a' by then")
+    );
     assert!(message(net.route_via("a", &["a/upp"])).contains("did you mean 'a/up'?"));
     assert!(message(net.route_via("a", &["ac/up", "cb/up"])).contains("through the host 'c'"));
     assert!(message(net.route_via("a", &["a/up"])).contains("'r1' is a router"));

@@ -7,7 +7,8 @@ use units::{Rate, Seed};
 use crate::instance::Selection;
 use crate::random::{Draws, unit_of};
 
-/// After so many draws in vain, which happens where a source uses most of the capacity there is, the rest is weighed one by one.
+/// After so many draws in vain, which happens where a source uses most of the capacity there is,
+/// the rest is weighed one by one.
 const DRAWS: usize = 64;
 
 /// How sources choose among the relays.
@@ -17,8 +18,9 @@ pub enum Choice {
     Uniform,
     /// In proportion to the relays' capacities, as each source estimates them.
     Proportional {
-        /// The largest relative error of an estimate, at most 1. Each source's error about each relay is drawn once, uniformly up to
-        /// this, of random sign: the paper defines the magnitude only.
+        /// The largest relative error of an estimate, at most 1. Each source's error about each
+        /// relay is drawn once, uniformly up to this, of random sign: the paper defines the
+        /// magnitude only.
         error: f64,
     },
 }
@@ -43,7 +45,9 @@ impl Chooser {
     pub fn new(choice: Choice, capacities: &[Rate], seed: Seed) -> Chooser {
         let (weights, error): (Vec<f64>, f64) = match choice {
             Choice::Uniform => (capacities.iter().map(|_| 1.0).collect(), 0.0),
-            Choice::Proportional { error } => (capacities.iter().map(|rate| rate.as_f64()).collect(), error),
+            Choice::Proportional { error } => {
+                (capacities.iter().map(|rate| rate.as_f64()).collect(), error)
+            }
         };
         let running = |sum: &mut f64, weight: &f64| {
             *sum += weight;
@@ -79,7 +83,9 @@ impl Chooser {
     pub fn choose(&mut self, source: usize, paths: usize) -> Vec<usize> {
         let mut relays = Vec::with_capacity(paths);
         for _ in 0..paths {
-            relays.push(self.draw_other(source, &relays).expect("a relay for each of a source's paths"));
+            relays.push(
+                self.draw_other(source, &relays).expect("a relay for each of a source's paths"),
+            );
         }
         relays
     }
@@ -88,11 +94,14 @@ impl Chooser {
     pub fn draw_other(&mut self, source: usize, used: &[usize]) -> Option<usize> {
         let sum = *self.cumulative.last()?;
         for _ in 0..DRAWS {
-            // Drawn by the true weight and taken with a probability in proportion to the estimate's error, relays come out by
-            // the estimate; so nobody needs a table of all sources' estimates.
+            // Drawn by the true weight and taken with a probability in proportion to the estimate's
+            // error, relays come out by the estimate; so nobody needs a table of all sources'
+            // estimates.
             let point = self.draws.unit() * sum;
-            let relay = self.cumulative.partition_point(|&end| end <= point).min(self.weights.len() - 1);
-            let is_taken = self.error == 0.0 || self.draws.unit() * (1.0 + self.error) < self.bias(source, relay);
+            let relay =
+                self.cumulative.partition_point(|&end| end <= point).min(self.weights.len() - 1);
+            let is_taken = self.error == 0.0
+                || self.draws.unit() * (1.0 + self.error) < self.bias(source, relay);
             if is_taken && !used.contains(&relay) && self.weights[relay] > 0.0 {
                 return Some(relay);
             }
@@ -130,7 +139,8 @@ impl Chooser {
 pub enum Reselect {
     /// All paths of the sources whose demand is not met: k-reselection.
     Paths,
-    /// The path that carries least of each such source, for one that it does not use: 1-reselection.
+    /// The path that carries least of each such source, for one that it does not use:
+    /// 1-reselection.
     Least,
     /// All paths of all sources: the paper's baseline.
     Everything,
@@ -141,8 +151,10 @@ pub enum Reselect {
 pub enum Sample<'a> {
     /// Nothing: it takes the one it drew (the paper's rule).
     One,
-    /// What each relay would give to one more path, in bit/s: of two that it drew it takes the one that would give more. Past the paper, which points at the power of
-    /// two choices (M. Mitzenmacher, "The power of two choices in randomized load balancing", 2001) for its own randomisation.
+    /// What each relay would give to one more path, in bit/s: of two that it drew it takes the one
+    /// that would give more. Past the paper, which points at the power of two choices (M.
+    /// Mitzenmacher, "The power of two choices in randomized load balancing", 2001) for its own
+    /// randomisation.
     Two(&'a [f64]),
 }
 
@@ -164,7 +176,9 @@ pub fn reselect(
             let rates = &rates[source * k..][..k];
             let least = (0..k).min_by(|&a, &b| rates[a].total_cmp(&rates[b]));
             // Whoever uses all relays keeps them.
-            if let (Some(least), Some(other)) = (least, chooser.draw_better(source, selection.of(source), sample)) {
+            if let (Some(least), Some(other)) =
+                (least, chooser.draw_better(source, selection.of(source), sample))
+            {
                 selection.of_mut(source)[least] = other;
             }
         } else {
@@ -199,21 +213,27 @@ mod tests {
             assert!((got - wanted).abs() < 0.015, "{first:?}");
         }
         // Left out is the third with .6 * .3/.4 + .3 * .6/.7, and so on.
-        for (got, wanted) in
-            pairs.into_iter().zip([0.3 / 9.0 + 0.1 * 0.3 / 0.7, 0.6 * 0.25 + 0.1 * 6.0 / 9.0, 0.707_14])
-        {
+        for (got, wanted) in pairs.into_iter().zip([
+            0.3 / 9.0 + 0.1 * 0.3 / 0.7,
+            0.6 * 0.25 + 0.1 * 6.0 / 9.0,
+            0.707_14,
+        ]) {
             assert!((got - wanted).abs() < 0.015, "{pairs:?}");
         }
     }
 
     #[test]
     fn estimates_err_and_last() {
-        let mut chooser = Chooser::new(Choice::Proportional { error: 0.5 }, &[Rate::mbit(1); 2], Seed(1));
+        let mut chooser =
+            Chooser::new(Choice::Proportional { error: 0.5 }, &[Rate::mbit(1); 2], Seed(1));
         for source in 0..20 {
             let bias = [chooser.bias(source, 0), chooser.bias(source, 1)];
             assert!(bias.iter().all(|bias| (0.5..1.5).contains(bias)), "{bias:?}");
             let wanted = bias[0] / (bias[0] + bias[1]);
-            let got = (0..4_000).filter(|_| chooser.choose(source, 1) == [0]).map(|_| 1.0 / 4_000.0).sum::<f64>();
+            let got = (0..4_000)
+                .filter(|_| chooser.choose(source, 1) == [0])
+                .map(|_| 1.0 / 4_000.0)
+                .sum::<f64>();
             assert!((got - wanted).abs() < 0.03, "{got} of {wanted}");
         }
     }
@@ -236,7 +256,14 @@ mod tests {
         let mut chooser = Chooser::new(Choice::Uniform, &[Rate::mbit(1); 50], Seed(1));
         let before = Selection::new(2, vec![0, 1, 2, 3]);
         let mut after = before.clone();
-        reselect(Reselect::Least, Sample::One, &mut after, &[true, false], &[0.0, 0.0, 5.0, 4.0], &mut chooser);
+        reselect(
+            Reselect::Least,
+            Sample::One,
+            &mut after,
+            &[true, false],
+            &[0.0, 0.0, 5.0, 4.0],
+            &mut chooser,
+        );
         assert_eq!((after.of(0), after.of(1)[0]), (before.of(0), 2));
         assert_ne!(after.of(1)[1], 3);
         let mut after = before.clone();
@@ -244,7 +271,14 @@ mod tests {
         assert_eq!(after.of(0), before.of(0));
         assert_ne!(after.of(1), before.of(1));
         let mut after = before.clone();
-        reselect(Reselect::Everything, Sample::One, &mut after, &[true, true], &[0.0; 4], &mut chooser);
+        reselect(
+            Reselect::Everything,
+            Sample::One,
+            &mut after,
+            &[true, true],
+            &[0.0; 4],
+            &mut chooser,
+        );
         assert_ne!(after.of(0), before.of(0));
     }
 
@@ -254,8 +288,20 @@ mod tests {
         let mut chooser = Chooser::new(Choice::Uniform, &[Rate::mbit(1); 4], Seed(1));
         let mut selection = Selection::new(1, vec![0; 20_000]);
         let (satisfied, rates) = (vec![false; 20_000], vec![0.0; 20_000]);
-        reselect(Reselect::Paths, Sample::Two(&[0.0, 0.0, 0.0, 5.0]), &mut selection, &satisfied, &rates, &mut chooser);
-        let free = selection.relays().iter().filter(|&&relay| relay == 3).map(|_| 1.0 / 20_000.0).sum::<f64>();
+        reselect(
+            Reselect::Paths,
+            Sample::Two(&[0.0, 0.0, 0.0, 5.0]),
+            &mut selection,
+            &satisfied,
+            &rates,
+            &mut chooser,
+        );
+        let free = selection
+            .relays()
+            .iter()
+            .filter(|&&relay| relay == 3)
+            .map(|_| 1.0 / 20_000.0)
+            .sum::<f64>();
         assert!((free - 7.0 / 16.0).abs() < 0.015, "{free}");
     }
 }

@@ -1,5 +1,6 @@
-//! Rate control, and reselection beside it, while the network changes underneath: sources come and go, capacities change. Past the paper,
-//! whose network stands still, and whose rates begin anew with each selection.
+//! Rate control, and reselection beside it, while the network changes underneath: sources come and
+//! go, capacities change. Past the paper, whose network stands still, and whose rates begin anew
+//! with each selection.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -19,16 +20,19 @@ const TOLERANCE: f64 = 0.01;
 /// What changes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Change {
-    /// At each change this share of the sources, drawn anew, goes if it is there, and comes back if it is not.
+    /// At each change this share of the sources, drawn anew, goes if it is there, and comes back if
+    /// it is not.
     Sources(f64),
-    /// At each change every capacity becomes its own of the setting times a factor, drawn uniformly up to this far from one; at most 1.
+    /// At each change every capacity becomes its own of the setting times a factor, drawn uniformly
+    /// up to this far from one; at most 1.
     Capacities(f64),
 }
 
 /// A setting in which something changes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Churn {
-    /// Sources, relays, paths and control. Its intervals are those of a run; what it says of settling does not count here.
+    /// Sources, relays, paths and control. Its intervals are those of a run; what it says of
+    /// settling does not count here.
     pub setting: Setting,
     /// What changes.
     pub change: Change,
@@ -45,11 +49,13 @@ pub struct Reselection {
     pub rule: Reselect,
     /// Whether a source draws two relays for one, and keeps the one that would give it more.
     pub two_choices: bool,
-    /// Control intervals an iteration. The mean over the last half of them says whether a demand is met, within 1 %.
+    /// Control intervals an iteration. The mean over the last half of them says whether a demand is
+    /// met, within 1 %.
     pub every: usize,
 }
 
-/// What became of a run. Rates are shares of all the demands that there would be if no source had gone.
+/// What became of a run. Rates are shares of all the demands that there would be if no source had
+/// gone.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Course {
     /// The rate in each control interval.
@@ -77,11 +83,13 @@ impl Course {
         if possible > 0.0 { mean(&self.rates) / possible } else { 1.0 }
     }
 
-    /// For each change, the beginning included, how many intervals passed until the rate was this share of the optimum; `None` where the
-    /// next change came first.
+    /// For each change, the beginning included, how many intervals passed until the rate was this
+    /// share of the optimum; `None` where the next change came first.
     pub fn recoveries(&self, share: f64) -> impl Iterator<Item = Option<usize>> {
         let spans = self.rates.chunks(self.every).zip(self.optima.chunks(self.every));
-        spans.map(move |(rates, optima)| rates.iter().zip(optima).position(|(rate, best)| *rate >= share * best))
+        spans.map(move |(rates, optima)| {
+            rates.iter().zip(optima).position(|(rate, best)| *rate >= share * best)
+        })
     }
 }
 
@@ -100,12 +108,15 @@ pub fn run(churn: &Churn, seed: Seed) -> Course {
     let mut fleet = setting.fleet(&full, &selection, seed);
     let mut draws = Draws::new(seed.stream("changes"));
     let mut current = full.clone();
-    let mut course = Course { rates: Vec::new(), optima: Vec::new(), bounds: Vec::new(), every: churn.every };
+    let mut course =
+        Course { rates: Vec::new(), optima: Vec::new(), bounds: Vec::new(), every: churn.every };
     let mut sums = vec![0.0; selection.relays().len()];
     let (mut most, mut bound) = (0.0, 0.0);
     for interval in 0..setting.intervals {
         let mut is_new = interval == 0;
-        if let Some(reselection) = churn.reselection.filter(|reselection| interval.is_multiple_of(reselection.every)) {
+        if let Some(reselection) =
+            churn.reselection.filter(|reselection| interval.is_multiple_of(reselection.every))
+        {
             if interval > 0 {
                 reselection.draw(&current, &mut selection, &sums, &mut chooser);
                 fleet.handle_paths(&selection);
@@ -115,8 +126,16 @@ pub fn run(churn: &Churn, seed: Seed) -> Course {
         }
         if interval > 0 && interval.is_multiple_of(churn.every) {
             change(churn.change, &full, &mut current, &mut draws);
-            current.demands.iter().enumerate().for_each(|(source, &rate)| fleet.handle_demand(source, rate));
-            current.capacities.iter().enumerate().for_each(|(relay, &rate)| fleet.handle_capacity(relay, rate));
+            current
+                .demands
+                .iter()
+                .enumerate()
+                .for_each(|(source, &rate)| fleet.handle_demand(source, rate));
+            current
+                .capacities
+                .iter()
+                .enumerate()
+                .for_each(|(relay, &rate)| fleet.handle_capacity(relay, rate));
             is_new = true;
         }
         if is_new {
@@ -139,9 +158,17 @@ impl Reselection {
         interval % self.every >= self.every / 2
     }
 
-    /// Draws paths anew for those whose rates, of which these are the sums of the intervals that count, say so.
-    fn draw(&self, instance: &Instance, selection: &mut Selection, sums: &[f64], chooser: &mut Chooser) {
-        let count: f64 = (0..self.every).filter(|&interval| self.counts(interval)).map(|_| 1.0).sum();
+    /// Draws paths anew for those whose rates, of which these are the sums of the intervals that
+    /// count, say so.
+    fn draw(
+        &self,
+        instance: &Instance,
+        selection: &mut Selection,
+        sums: &[f64],
+        chooser: &mut Chooser,
+    ) {
+        let count: f64 =
+            (0..self.every).filter(|&interval| self.counts(interval)).map(|_| 1.0).sum();
         let rates: Vec<f64> = sums.iter().map(|sum| sum / count).collect();
         let satisfied: Vec<bool> = rates
             .chunks(selection.paths())
@@ -165,7 +192,8 @@ fn change(change: Change, full: &Instance, current: &mut Instance, draws: &mut D
         }
         Change::Capacities(spread) => {
             for (capacity, own) in current.capacities.iter_mut().zip(&full.capacities) {
-                *capacity = Rate::from_bits_f64(own.as_f64() * (1.0 + spread * (2.0 * draws.unit() - 1.0)));
+                *capacity =
+                    Rate::from_bits_f64(own.as_f64() * (1.0 + spread * (2.0 * draws.unit() - 1.0)));
             }
         }
     }

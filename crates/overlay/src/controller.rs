@@ -1,7 +1,8 @@
 //! One source's rate control over its paths (the paper's section 4 and Fig. 2).
 //!
-//! At the beginning of each control interval the source learns whether the increment that it tried on one path came
-//! through, adjusts how it probes, and tries the next one. Nothing but its own rates and what the receiver got enters.
+//! At the beginning of each control interval the source learns whether the increment that it tried
+//! on one path came through, adjusts how it probes, and tries the next one. Nothing but its own
+//! rates and what the receiver got enters.
 
 use alloc::vec::Vec;
 
@@ -9,8 +10,8 @@ use units::{Rate, Seed};
 
 use crate::random::Draws;
 
-/// Probabilities stay positive, no more: a floor that matters makes sources probe full paths for ever and costs several
-/// percent of the aggregate rate.
+/// Probabilities stay positive, no more: a floor that matters makes sources probe full paths for
+/// ever and costs several percent of the aggregate rate.
 const LEAST_PROBABILITY: f64 = 1e-12;
 
 /// An increment term below this is about zero: it adds less than a percent.
@@ -22,21 +23,25 @@ const ROUNDING: f64 = 1e-9;
 /// How a source finds that an increment failed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Detect {
-    /// The receiver got less than the share 1 - δ of what was sent (the paper's rule). Under max-min sharing a source below the
-    /// fair level sees success on a full relay, by displacing others.
+    /// The receiver got less than the share 1 - δ of what was sent (the paper's rule). Under
+    /// max-min sharing a source below the fair level sees success on a full relay, by displacing
+    /// others.
     Throughput(f64),
-    /// The same where data comes in packets: what the receiver got may lack this rate besides, that of one packet an interval. Without, a
-    /// packet that straddles the interval's end is a failure wherever it is more than the share δ of what was sent.
+    /// The same where data comes in packets: what the receiver got may lack this rate besides, that
+    /// of one packet an interval. Without, a packet that straddles the interval's end is a failure
+    /// wherever it is more than the share δ of what was sent.
     Packets {
         /// The share δ.
         delta: f64,
         /// A packet an interval.
         allowance: Rate,
     },
-    /// The relay had to deliver more than it can: the perfect detection that the paper's Theorem 1 assumes.
+    /// The relay had to deliver more than it can: the perfect detection that the paper's Theorem 1
+    /// assumes.
     RelayOverload,
-    /// Of all that sources set over the path's last link together, the receiver got less than the share 1 - θ. No measurement of a path
-    /// alone, so that neither packets that straddle an interval nor a displaced neighbour mislead it (past the paper).
+    /// Of all that sources set over the path's last link together, the receiver got less than the
+    /// share 1 - θ. No measurement of a path alone, so that neither packets that straddle an
+    /// interval nor a displaced neighbour mislead it (past the paper).
     Receiver(f64),
 }
 
@@ -49,12 +54,14 @@ pub struct Config {
     pub alpha: f64,
     /// The divisor by which failure lowers it, γ > 1.
     pub gamma: f64,
-    /// The increment term to begin with, β(0): zero makes the control additive (AIAD), a small positive value multiplicative (MIMD).
+    /// The increment term to begin with, β(0): zero makes the control additive (AIAD), a small
+    /// positive value multiplicative (MIMD).
     pub beta: f64,
     /// How failure is found.
     pub detect: Detect,
-    /// For how many intervals a path may be spared after its probes failed again and again: 1, 2, 4, … up to this, as long as its
-    /// increment term is about zero. Zero is the paper's rule: a probe in each interval (past the paper).
+    /// For how many intervals a path may be spared after its probes failed again and again: 1, 2,
+    /// 4, … up to this, as long as its increment term is about zero. Zero is the paper's rule: a
+    /// probe in each interval (past the paper).
     pub pause: u32,
 }
 
@@ -62,7 +69,14 @@ impl Config {
     /// Additive increase, additive decrease, with the paper's other constants: α 1.1, γ 2, δ 0.
     #[must_use]
     pub const fn aiad(epsilon: f64) -> Config {
-        Config { epsilon, alpha: 1.1, gamma: 2.0, beta: 0.0, detect: Detect::Throughput(0.0), pause: 0 }
+        Config {
+            epsilon,
+            alpha: 1.1,
+            gamma: 2.0,
+            beta: 0.0,
+            detect: Detect::Throughput(0.0),
+            pause: 0,
+        }
     }
 
     /// Multiplicative increase, multiplicative decrease: as [`Config::aiad`], with β(0) = 0.1.
@@ -77,9 +91,11 @@ impl Config {
 pub struct Seen {
     /// What arrived at the receiver over the probed path, x, in bit/s.
     pub received: f64,
-    /// Whether that path's relay was asked for more than it can deliver; only [`Detect::RelayOverload`] looks at it.
+    /// Whether that path's relay was asked for more than it can deliver; only
+    /// [`Detect::RelayOverload`] looks at it.
     pub overloaded: bool,
-    /// What share arrived of all that sources set over that path's last link; only [`Detect::Receiver`] looks at it.
+    /// What share arrived of all that sources set over that path's last link; only
+    /// [`Detect::Receiver`] looks at it.
     pub arrived: f64,
 }
 
@@ -110,7 +126,8 @@ struct Path {
 }
 
 impl Controller {
-    /// A source with this demand whose paths begin at `initial` bit/s: zeros, or [`max_min`](crate::max_min) rates.
+    /// A source with this demand whose paths begin at `initial` bit/s: zeros, or
+    /// [`max_min`](crate::max_min) rates.
     ///
     /// # Panics
     ///
@@ -119,7 +136,13 @@ impl Controller {
     pub fn new(config: Config, demand: Rate, initial: &[f64], seed: Seed) -> Controller {
         assert!(!initial.is_empty(), "a source needs a path");
         let count: f64 = initial.iter().map(|_| 1.0).sum();
-        let path = |&rate: &f64| Path { rate, probability: 1.0 / count, beta: config.beta, pause: 0, spared: 0 };
+        let path = |&rate: &f64| Path {
+            rate,
+            probability: 1.0 / count,
+            beta: config.beta,
+            pause: 0,
+            spared: 0,
+        };
         Controller {
             config,
             demand: demand.as_f64(),
@@ -130,14 +153,16 @@ impl Controller {
         }
     }
 
-    /// Begins a control interval: judges the last probe by what was `seen` of it, and probes anew. Without anything seen, which is
-    /// so before the first interval, the parameters stay.
+    /// Begins a control interval: judges the last probe by what was `seen` of it, and probes anew.
+    /// Without anything seen, which is so before the first interval, the parameters stay.
     pub fn handle_interval(&mut self, seen: Option<Seen>) {
         for path in &mut self.paths {
             path.spared = path.spared.saturating_sub(1);
         }
         let failed = match (self.probed, seen) {
-            (Some(probed), Some(seen)) if self.has_failed(probed, seen) => Some(self.adjust_after_failure(probed)),
+            (Some(probed), Some(seen)) if self.has_failed(probed, seen) => {
+                Some(self.adjust_after_failure(probed))
+            }
             (Some(probed), Some(_)) => {
                 self.adjust_after_success(probed);
                 None
@@ -151,8 +176,8 @@ impl Controller {
         }
     }
 
-    /// From now on the source has this demand: zero for one that goes. Rates beyond it shrink in proportion; a source that comes
-    /// (back) begins with nothing, and knows nothing of its paths.
+    /// From now on the source has this demand: zero for one that goes. Rates beyond it shrink in
+    /// proportion; a source that comes (back) begins with nothing, and knows nothing of its paths.
     pub fn handle_demand(&mut self, demand: Rate) {
         let (before, demand) = (self.demand, demand.as_f64());
         self.demand = demand;
@@ -166,10 +191,12 @@ impl Controller {
         }
     }
 
-    /// This path leads another way from now on: nothing is sent over it yet, and nothing known of it.
+    /// This path leads another way from now on: nothing is sent over it yet, and nothing known of
+    /// it.
     pub fn handle_path(&mut self, path: usize) {
         let probability = 1.0 / self.paths.iter().map(|_| 1.0).sum::<f64>();
-        self.paths[path] = Path { rate: 0.0, probability, beta: self.config.beta, pause: 0, spared: 0 };
+        self.paths[path] =
+            Path { rate: 0.0, probability, beta: self.config.beta, pause: 0, spared: 0 };
         self.normalise();
         // What was seen of a probe is of the path that it was before.
         self.probed = self.probed.filter(|&probed| probed != path);
@@ -234,10 +261,12 @@ impl Controller {
         }
     }
 
-    /// A path by the probabilities, other than the one that has just `failed` if there is another, and none that is spared.
+    /// A path by the probabilities, other than the one that has just `failed` if there is another,
+    /// and none that is spared.
     fn draw(&mut self, failed: Option<usize>) -> Option<usize> {
         let except = failed.filter(|_| self.paths.len() > 1);
-        let is_candidate = |(index, path): &(usize, &Path)| Some(*index) != except && path.spared == 0;
+        let is_candidate =
+            |(index, path): &(usize, &Path)| Some(*index) != except && path.spared == 0;
         let candidates = || self.paths.iter().enumerate().filter(is_candidate);
         let sum: f64 = candidates().map(|(_, path)| path.probability).sum();
         let mut left = self.draws.unit() * sum;
@@ -259,13 +288,17 @@ impl Controller {
         path.rate = (before * (1.0 + path.beta) + self.step).min(self.demand);
         if path.rate >= self.demand {
             // So that the decrease after a failure leads back to `before`.
-            path.beta = if before > 0.0 { ((self.demand - self.step) / before - 1.0).max(0.0) } else { 0.0 };
+            path.beta = if before > 0.0 {
+                ((self.demand - self.step) / before - 1.0).max(0.0)
+            } else {
+                0.0
+            };
         }
         let rate = path.rate;
         let sum: f64 = self.rates().sum();
         if sum > self.demand {
-            // What the others give up is not given back if the probe fails: the paper's rule, and it costs a satisfied source one
-            // increment.
+            // What the others give up is not given back if the probe fails: the paper's rule, and
+            // it costs a satisfied source one increment.
             let factor = (self.demand - rate) / (sum - rate);
             for (index, other) in self.paths.iter_mut().enumerate() {
                 if index != probed {
@@ -294,7 +327,8 @@ mod tests {
 
     #[test]
     fn additive_increments_come_and_go() {
-        let mut controller = Controller::new(Config::aiad(0.1), Rate::from_bits(100), &[20.0, 30.0], Seed(1));
+        let mut controller =
+            Controller::new(Config::aiad(0.1), Rate::from_bits(100), &[20.0, 30.0], Seed(1));
         controller.handle_interval(None);
         let probed = controller.probed().unwrap();
         let mut expected = [20.0, 30.0];
@@ -312,7 +346,8 @@ mod tests {
 
     #[test]
     fn a_multiplicative_failure_uses_the_increment_term_of_its_increase() {
-        let mut controller = Controller::new(Config::mimd(0.01), Rate::from_bits(1_000), &[100.0], Seed(1));
+        let mut controller =
+            Controller::new(Config::mimd(0.01), Rate::from_bits(1_000), &[100.0], Seed(1));
         controller.handle_interval(None);
         assert!((rates(&controller)[0] - 120.0).abs() < 1e-9);
         controller.handle_interval(Some(all_of(&controller)));
@@ -325,13 +360,15 @@ mod tests {
 
     #[test]
     fn an_increase_that_the_demand_cuts_short_is_undone_exactly() {
-        let mut controller = Controller::new(Config::mimd(0.01), Rate::from_bits(1_000), &[950.0], Seed(1));
+        let mut controller =
+            Controller::new(Config::mimd(0.01), Rate::from_bits(1_000), &[950.0], Seed(1));
         controller.handle_interval(None);
         assert!((rates(&controller)[0] - 1_000.0).abs() < 1e-9);
         let failed = controller.adjust_after_failure(0);
         assert!((rates(&controller)[failed] - 950.0).abs() < 1e-9);
         // From zero there is no term that would lead back.
-        let mut controller = Controller::new(Config::aiad(1.0), Rate::from_bits(1_000), &[0.0], Seed(1));
+        let mut controller =
+            Controller::new(Config::aiad(1.0), Rate::from_bits(1_000), &[0.0], Seed(1));
         controller.handle_interval(None);
         controller.handle_interval(FAILED);
         assert_eq!(rates(&controller), [1_000.0]);
@@ -339,7 +376,8 @@ mod tests {
 
     #[test]
     fn the_demand_scales_the_other_paths() {
-        let mut controller = Controller::new(Config::aiad(0.1), Rate::from_bits(100), &[50.0, 50.0], Seed(1));
+        let mut controller =
+            Controller::new(Config::aiad(0.1), Rate::from_bits(100), &[50.0, 50.0], Seed(1));
         controller.handle_interval(None);
         let mut rates = rates(&controller);
         rates.sort_by(f64::total_cmp);
@@ -360,8 +398,12 @@ mod tests {
     #[test]
     fn a_packet_may_straddle_the_intervals_end() {
         let detect = Detect::Packets { delta: 0.03, allowance: Rate::from_bits(10) };
-        let mut controller =
-            Controller::new(Config { detect, ..Config::aiad(0.1) }, Rate::from_bits(1_000), &[0.0], Seed(1));
+        let mut controller = Controller::new(
+            Config { detect, ..Config::aiad(0.1) },
+            Rate::from_bits(1_000),
+            &[0.0],
+            Seed(1),
+        );
         controller.handle_interval(None);
         // 87 of 100: no more than 3 % and a packet are missing.
         controller.handle_interval(Some(Seen { received: 87.0, overloaded: true, arrived: 0.5 }));
@@ -377,7 +419,11 @@ mod tests {
         let mut controller = Controller::new(config, Rate::from_bits(1_000), &[0.0], Seed(1));
         controller.handle_interval(None);
         // All of the path's own rate arrived, at its neighbours' cost.
-        controller.handle_interval(Some(Seen { received: 100.0, overloaded: false, arrived: 0.98 }));
+        controller.handle_interval(Some(Seen {
+            received: 100.0,
+            overloaded: false,
+            arrived: 0.98,
+        }));
         assert_eq!(rates(&controller), [100.0]);
         controller.handle_interval(Some(Seen { received: 99.0, overloaded: true, arrived: 0.995 }));
         assert_eq!(rates(&controller), [200.0]);
@@ -394,7 +440,8 @@ mod tests {
             probed.push(controller.probed().is_some());
         }
         // A failure becomes known one interval after its probe: 1, 2, 4, 4 intervals without one.
-        let at: Vec<usize> = probed.iter().enumerate().filter(|(_, is)| **is).map(|(at, _)| at).collect();
+        let at: Vec<usize> =
+            probed.iter().enumerate().filter(|(_, is)| **is).map(|(at, _)| at).collect();
         assert_eq!(at, [0, 2, 5, 10, 15]);
         // The last probe comes through: none is left out any more.
         for _ in 0..3 {
@@ -412,7 +459,8 @@ mod tests {
 
     #[test]
     fn demands_may_change() {
-        let mut controller = Controller::new(Config::aiad(0.1), Rate::from_bits(100), &[60.0, 20.0], Seed(1));
+        let mut controller =
+            Controller::new(Config::aiad(0.1), Rate::from_bits(100), &[60.0, 20.0], Seed(1));
         controller.handle_demand(Rate::from_bits(40));
         assert_eq!(rates(&controller), [30.0, 10.0]);
         // Gone: no rate, no probe.
@@ -428,7 +476,8 @@ mod tests {
 
     #[test]
     fn a_path_that_leads_another_way_begins_anew() {
-        let mut controller = Controller::new(Config::mimd(0.1), Rate::from_bits(100), &[40.0, 40.0], Seed(1));
+        let mut controller =
+            Controller::new(Config::mimd(0.1), Rate::from_bits(100), &[40.0, 40.0], Seed(1));
         controller.handle_interval(None);
         let probed = controller.probed().unwrap();
         let kept = rates(&controller)[1 - probed];

@@ -49,7 +49,12 @@ impl Fleet {
             Initial::MaxMin => max_min(instance, &routes),
         };
         let source = |(index, &demand)| {
-            Controller::new(*config, demand, &sent[index * k..][..k], seed.stream(&format!("source/{index}")))
+            Controller::new(
+                *config,
+                demand,
+                &sent[index * k..][..k],
+                seed.stream(&format!("source/{index}")),
+            )
         };
         Fleet {
             sources: instance.demands.iter().enumerate().map(source).collect(),
@@ -60,7 +65,8 @@ impl Fleet {
         }
     }
 
-    /// One control interval of every source; returns what arrives in it from all of them together, in bit/s.
+    /// One control interval of every source; returns what arrives in it from all of them together,
+    /// in bit/s.
     pub fn step(&mut self) -> f64 {
         let k = self.k;
         for (index, source) in self.sources.iter_mut().enumerate() {
@@ -88,14 +94,19 @@ impl Fleet {
         self.fluid.handle_capacity(link, capacity);
     }
 
-    /// From the next interval on, these are the paths. Those that lead where they led before keep their rates.
+    /// From the next interval on, these are the paths. Those that lead where they led before keep
+    /// their rates.
     ///
     /// # Panics
     ///
     /// If they are not as many a source as before.
     pub fn handle_paths(&mut self, paths: impl Into<Routes>) {
         let routes = paths.into();
-        assert_eq!((routes.paths(), routes.count()), (self.k, self.sent.len()), "as many paths as before");
+        assert_eq!(
+            (routes.paths(), routes.count()),
+            (self.k, self.sent.len()),
+            "as many paths as before"
+        );
         for path in 0..routes.count() {
             if routes.of(path) != self.fluid.routes().of(path) {
                 self.sources[path / self.k].handle_path(path % self.k);

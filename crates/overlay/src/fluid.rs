@@ -1,4 +1,5 @@
-//! What arrives of the rates that sources set: relays as fluids. The paper does not say what its numerical study assumes.
+//! What arrives of the rates that sources set: relays as fluids. The paper does not say what its
+//! numerical study assumes.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -15,11 +16,13 @@ const ROUNDING: f64 = 1e-9;
 /// How a relay divides its capacity among paths that ask for more than that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
-    /// Max-min: up to an equal share each, and no path more than it asks for. So do TCP connections of equal round-trip time, one a source,
-    /// and only so the paper's figures for multiplicative control come out.
+    /// Max-min: up to an equal share each, and no path more than it asks for. So do TCP connections
+    /// of equal round-trip time, one a source, and only so the paper's figures for multiplicative
+    /// control come out.
     MaxMin,
-    /// In proportion to what each asks for. Then every path of an overloaded relay sees it. Over several links, a path gets the smallest
-    /// of its shares, so that the other links have something left over.
+    /// In proportion to what each asks for. Then every path of an overloaded relay sees it. Over
+    /// several links, a path gets the smallest of its shares, so that the other links have
+    /// something left over.
     Proportional,
 }
 
@@ -69,7 +72,8 @@ impl Fluid {
         &self.routes
     }
 
-    /// Fills `received` with what arrives of each path when `sent` is what the sources set, all in bit/s.
+    /// Fills `received` with what arrives of each path when `sent` is what the sources set, all in
+    /// bit/s.
     pub fn handle_rates(&mut self, sent: &[f64], received: &mut [f64]) {
         for (link, &capacity) in self.capacities.iter().enumerate() {
             let sum: f64 = self.members.of(link).iter().map(|&path| sent[path]).sum();
@@ -109,18 +113,21 @@ impl Fluid {
         }
     }
 
-    /// Back-pressure: a path carries the same over all its links, so that what one link cuts the others have to spare.
+    /// Back-pressure: a path carries the same over all its links, so that what one link cuts the
+    /// others have to spare.
     fn share_together(&mut self, sent: &[f64], received: &mut [f64]) {
         received.copy_from_slice(sent);
         match self.sharing {
             Sharing::MaxMin => {
-                let binding = (0..self.loads.len()).filter(|&link| self.loads[link].sent > self.capacities[link]);
+                let binding = (0..self.loads.len())
+                    .filter(|&link| self.loads[link].sent > self.capacities[link]);
                 fill(&self.capacities, &self.routes, &self.members, binding, received);
             }
             Sharing::Proportional => {
                 for (path, rate) in received.iter_mut().enumerate() {
-                    let share =
-                        |&link: &usize| self.capacities[link] / self.loads[link].sent.max(self.capacities[link]);
+                    let share = |&link: &usize| {
+                        self.capacities[link] / self.loads[link].sent.max(self.capacities[link])
+                    };
                     *rate *= self.routes.of(path).iter().map(share).fold(1.0, least);
                 }
             }
@@ -139,8 +146,8 @@ impl Fluid {
         self.routes.of(path).iter().any(|&link| self.loads[link].overloaded)
     }
 
-    /// What share arrived of all that sources set over the path's last link together: what the receiver at its end can tell them.
-    /// One where nothing was set.
+    /// What share arrived of all that sources set over the path's last link together: what the
+    /// receiver at its end can tell them. One where nothing was set.
     #[must_use]
     pub fn arrived(&self, path: usize) -> f64 {
         let load = self.loads[self.routes.last(path)];
@@ -154,13 +161,14 @@ impl Fluid {
     }
 }
 
-/// The smaller one; a link without capacity of which nothing is asked gives no number, and cuts nothing.
+/// The smaller one; a link without capacity of which nothing is asked gives no number, and cuts
+/// nothing.
 fn least(a: f64, b: f64) -> f64 {
     if b < a { b } else { a }
 }
 
-/// What each relay would give to one more path that takes all it gets, under max-min sharing with these rates on the others, in
-/// bit/s: what it has to spare, or an equal share where that is more.
+/// What each relay would give to one more path that takes all it gets, under max-min sharing with
+/// these rates on the others, in bit/s: what it has to spare, or an equal share where that is more.
 pub(crate) fn offers(instance: &Instance, selection: &Selection, rates: &[f64]) -> Vec<f64> {
     let members = Routes::from(selection).members(instance.capacities.len());
     let offer = |(relay, capacity): (usize, &Rate)| {
@@ -172,12 +180,14 @@ pub(crate) fn offers(instance: &Instance, selection: &Selection, rates: &[f64]) 
     instance.capacities.iter().enumerate().map(offer).collect()
 }
 
-/// The level at which paths that want more than the capacity together are cut, so that they get the capacity.
+/// The level at which paths that want more than the capacity together are cut, so that they get the
+/// capacity.
 fn fair_level(capacity: f64, paths: &[usize], sent: &[f64]) -> f64 {
     let mut level = capacity / paths.iter().map(|_| 1.0).sum::<f64>();
     loop {
-        // Those at or below the level get all they ask for; the others share the rest. Few relays need more than two rounds,
-        // which is cheaper than sorting; and the sums without a branch that nobody could predict.
+        // Those at or below the level get all they ask for; the others share the rest. Few relays
+        // need more than two rounds, which is cheaper than sorting; and the sums without a branch
+        // that nobody could predict.
         let (mut granted, mut cut) = (0.0, 0.0);
         for &path in paths {
             let is_granted = sent[path] <= level;
@@ -197,8 +207,10 @@ mod tests {
     use super::*;
 
     fn shared(sharing: Sharing, sent: &[f64], capacity: u64) -> Vec<f64> {
-        let instance =
-            Instance { demands: vec![Rate::from_bits(10); sent.len()], capacities: vec![Rate::from_bits(capacity)] };
+        let instance = Instance {
+            demands: vec![Rate::from_bits(10); sent.len()],
+            capacities: vec![Rate::from_bits(capacity)],
+        };
         let selection = Selection::new(1, vec![0; sent.len()]);
         let mut received = vec![0.0; sent.len()];
         Fluid::new(sharing, &instance, &selection).handle_rates(sent, &mut received);
@@ -221,8 +233,10 @@ mod tests {
 
     #[test]
     fn a_newcomer_is_offered_what_is_spare_or_an_equal_share() {
-        let instance =
-            Instance { demands: vec![Rate::from_bits(9); 5], capacities: [9, 9, 4].map(Rate::from_bits).to_vec() };
+        let instance = Instance {
+            demands: vec![Rate::from_bits(9); 5],
+            capacities: [9, 9, 4].map(Rate::from_bits).to_vec(),
+        };
         let selection = Selection::new(1, vec![0, 0, 1, 1, 1]);
         assert_eq!(offers(&instance, &selection, &[1.0, 8.0, 1.0, 2.0, 0.0]), [4.0, 6.0, 4.0]);
     }

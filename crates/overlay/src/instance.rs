@@ -9,7 +9,8 @@ use units::Rate;
 pub struct Instance {
     /// What each source has to deliver, m.
     pub demands: Vec<Rate>,
-    /// What each relay can deliver to the receiver, a; with [`Routes`](crate::Routes) of several links, what each link can.
+    /// What each relay can deliver to the receiver, a; with [`Routes`](crate::Routes) of several
+    /// links, what each link can.
     pub capacities: Vec<Rate>,
 }
 
@@ -42,7 +43,11 @@ impl Selection {
     /// If the list is no multiple of `paths`, or `paths` is zero.
     #[must_use]
     pub fn new(paths: usize, relays: Vec<usize>) -> Selection {
-        assert!(paths > 0 && relays.len().is_multiple_of(paths), "{} relays for {paths} paths a source", relays.len());
+        assert!(
+            paths > 0 && relays.len().is_multiple_of(paths),
+            "{} relays for {paths} paths a source",
+            relays.len()
+        );
         Selection { paths, relays }
     }
 
@@ -68,7 +73,8 @@ impl Selection {
         &mut self.relays[source * self.paths..][..self.paths]
     }
 
-    /// The relays of all paths; path j of source s is entry `s * k + j`, here and in every list of path rates.
+    /// The relays of all paths; path j of source s is entry `s * k + j`, here and in every list of
+    /// path rates.
     #[must_use]
     pub fn relays(&self) -> &[usize] {
         &self.relays

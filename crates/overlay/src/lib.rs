@@ -1,8 +1,9 @@
 //! Many sources, each with a demand, deliver over a few relays each: rate control and path choice.
 //!
-//! Source and section of each rule: "Application-layer multipath data transfer via TCP: Schemes and performance tradeoffs"
-//! (2007), called *the paper* throughout. Each source alone, from what it measures, shifts its rates between its paths
-//! ([`Controller`]) and draws other paths where its demand is not met ([`Reselect`]).
+//! Source and section of each rule: "Application-layer multipath data transfer via TCP: Schemes and
+//! performance tradeoffs" (2007), called *the paper* throughout. Each source alone, from what it
+//! measures, shifts its rates between its paths ([`Controller`]) and draws other paths where its
+//! demand is not met ([`Reselect`]).
 //!
 //! | module | subject |
 //! |---|---|
@@ -17,11 +18,13 @@
 //! | [`churn`] | the same while sources come and go and capacities change, against the optimum over time |
 //! | `mesh` | the same over several hops to several destinations (feature `lp`) |
 //!
-//! Rates that somebody states (demands, capacities) are [`units::Rate`]. Rates that the control computes with are real numbers
-//! in bit/s: an increment may be a fraction of a bit, and a rounded one would bias the probing.
+//! Rates that somebody states (demands, capacities) are [`units::Rate`]. Rates that the control
+//! computes with are real numbers in bit/s: an increment may be a fraction of a bit, and a rounded
+//! one would bias the probing.
 //!
-//! The network is the paper's evaluation setting, one receiver, one relay a path, and only the hop from the relay to the
-//! receiver binds, or any other that [`Routes`] over links describe: several hops, several destinations.
+//! The network is the paper's evaluation setting, one receiver, one relay a path, and only the hop
+//! from the relay to the receiver binds, or any other that [`Routes`] over links describe: several
+//! hops, several destinations.
 //!
 //! ```
 //! use overlay::{Config, Fleet, Initial, Instance, Selection, Sharing};

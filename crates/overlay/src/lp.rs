@@ -1,10 +1,12 @@
-//! The most that any rate control could deliver, for any topology: the paper's problem P (section 3) as a linear program.
+//! The most that any rate control could deliver, for any topology: the paper's problem P
+//! (section 3) as a linear program.
 //!
-//! Maximise the sum of all path rates x such that x ≥ 0, those of a source stay within its demand, and those over a link within its
-//! capacity. The rates y that sources set are gone from it: where x is the best, y = x does as well as any.
+//! Maximise the sum of all path rates x such that x ≥ 0, those of a source stay within its demand,
+//! and those over a link within its capacity. The rates y that sources set are gone from it: where
+//! x is the best, y = x does as well as any.
 //!
-//! The solver works in floats and wants `std`, for which the feature `lp` stands; [`optimum`](crate::optimum()) is exact, and
-//! enough wherever each path has one link that binds.
+//! The solver works in floats and wants `std`, for which the feature `lp` stands;
+//! [`optimum`](crate::optimum()) is exact, and enough wherever each path has one link that binds.
 
 use alloc::vec::Vec;
 
@@ -22,7 +24,8 @@ pub struct Best {
     pub paths: Vec<f64>,
 }
 
-/// The solver gave up. Every instance has a best allocation, so this is the solver's numerical failure and not the instance's.
+/// The solver gave up. Every instance has a best allocation, so this is the solver's numerical
+/// failure and not the instance's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Unsolved(pub microlp::Error);
 
@@ -41,10 +44,12 @@ impl core::error::Error for Unsolved {}
 /// If the solver meets a numerical failure.
 pub fn optimum(instance: &Instance, paths: impl Into<Routes>) -> Result<Best, Unsolved> {
     let routes = paths.into();
-    // In units of the largest demand, so that the solver's absolute tolerances mean the same in every instance.
+    // In units of the largest demand, so that the solver's absolute tolerances mean the same in
+    // every instance.
     let unit = instance.demands.iter().map(|rate| rate.as_f64()).fold(1.0, f64::max);
     let mut problem = Problem::new(OptimizationDirection::Maximize);
-    let rates: Vec<Variable> = (0..routes.count()).map(|_| problem.add_var(1.0, (0.0, f64::INFINITY))).collect();
+    let rates: Vec<Variable> =
+        (0..routes.count()).map(|_| problem.add_var(1.0, (0.0, f64::INFINITY))).collect();
     let mut limit = |paths: &mut dyn Iterator<Item = usize>, most: f64| {
         let mut sum = LinearExpr::empty();
         paths.for_each(|path| sum.add(rates[path], 1.0));

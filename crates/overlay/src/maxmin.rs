@@ -1,5 +1,5 @@
-//! Progressive filling: the max-min rates that sources begin with (the paper's section 4, "Initial path rates"), and those that
-//! several shared links leave of what sources ask for.
+//! Progressive filling: the max-min rates that sources begin with (the paper's section 4, "Initial
+//! path rates"), and those that several shared links leave of what sources ask for.
 
 use alloc::collections::BinaryHeap;
 use alloc::vec;
@@ -9,10 +9,11 @@ use core::cmp::Reverse;
 use crate::instance::Instance;
 use crate::routes::{Members, Routes};
 
-/// Max-min rates in bit/s, one a path: what sources reach that hand one unit after the other to whichever of their paths accepts it.
+/// Max-min rates in bit/s, one a path: what sources reach that hand one unit after the other to
+/// whichever of their paths accepts it.
 ///
-/// All paths rise together; a link that is full, and a source whose demand is met, hold theirs where they are. The result is
-/// feasible: the links deliver all of it.
+/// All paths rise together; a link that is full, and a source whose demand is met, hold theirs
+/// where they are. The result is feasible: the links deliver all of it.
 #[must_use]
 pub fn max_min(instance: &Instance, paths: impl Into<Routes>) -> Vec<f64> {
     let routes = paths.into();
@@ -28,8 +29,8 @@ pub fn max_min(instance: &Instance, paths: impl Into<Routes>) -> Vec<f64> {
     rates
 }
 
-/// Lowers `rates` to the max-min rates that are nowhere above them, where only the links in `binding` limit, each to its amount.
-/// Rates of infinity ask for all there is.
+/// Lowers `rates` to the max-min rates that are nowhere above them, where only the links in
+/// `binding` limit, each to its amount. Rates of infinity ask for all there is.
 pub(crate) fn fill(
     amounts: &[f64],
     routes: &Routes,
@@ -65,9 +66,13 @@ pub(crate) fn fill(
         match holds {
             Holds::Path(path) => hold(path, f64::from_bits(at), &mut limits),
             Holds::Link(link) => match limits[link].event() {
-                // Paths that others held since leave more to the rest, so that an entry is never too late.
+                // Paths that others held since leave more to the rest, so that an entry is never
+                // too late.
                 Some(due) if due > at => events.push(Reverse((due, holds))),
-                Some(_) => members.of(link).iter().for_each(|&path| hold(path, f64::from_bits(at), &mut limits)),
+                Some(_) => members
+                    .of(link)
+                    .iter()
+                    .for_each(|&path| hold(path, f64::from_bits(at), &mut limits)),
                 None => {}
             },
         }
@@ -91,7 +96,8 @@ struct Limit {
 }
 
 impl Limit {
-    /// The level at which it is full, as bits: those of floats that are not negative order as the floats do.
+    /// The level at which it is full, as bits: those of floats that are not negative order as the
+    /// floats do.
     fn event(&self) -> Option<u64> {
         (self.rising > 0.0).then(|| (self.left / self.rising).max(0.0).to_bits())
     }

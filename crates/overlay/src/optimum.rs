@@ -1,7 +1,9 @@
-//! The most that any rate control could deliver over given paths (the paper's problem P, section 3).
+//! The most that any rate control could deliver over given paths (the paper's problem P, section
+//! 3).
 //!
-//! With one receiver, one relay a path, and only relays that bind, the linear program is a maximum flow: from a source of all
-//! through the sources (demands), their paths (unbounded) and the relays (capacities) to the receiver. Whole bits a second make it exact.
+//! With one receiver, one relay a path, and only relays that bind, the linear program is a maximum
+//! flow: from a source of all through the sources (demands), their paths (unbounded) and the relays
+//! (capacities) to the receiver. Whole bits a second make it exact.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -19,7 +21,8 @@ pub struct Optimum {
     pub paths: Vec<Rate>,
 }
 
-/// A maximum flow, by Dinic's algorithm ("Algorithm for solution of a problem of maximum flow in networks with power estimation", 1970).
+/// A maximum flow, by Dinic's algorithm ("Algorithm for solution of a problem of maximum flow in
+/// networks with power estimation", 1970).
 #[must_use]
 pub fn optimum(instance: &Instance, selection: &Selection) -> Optimum {
     let (sources, relays) = (selection.sources(), instance.capacities.len());
@@ -37,7 +40,8 @@ pub fn optimum(instance: &Instance, selection: &Selection) -> Optimum {
         graph.add(sources + relay, end, instance.capacities[relay].as_bits());
     }
     let rate = Rate::from_bits(graph.maximise(start, end));
-    let paths = (0..selection.relays().len()).map(|path| Rate::from_bits(graph.flow(path))).collect();
+    let paths =
+        (0..selection.relays().len()).map(|path| Rate::from_bits(graph.flow(path))).collect();
     Optimum { rate, paths }
 }
 
@@ -77,7 +81,8 @@ impl Graph {
             let mut next = vec![0; self.out.len()];
             let mut walk = Vec::new();
             while self.find(&levels, &mut next, &mut walk, start, end) {
-                let amount = walk.iter().map(|&edge: &usize| self.edges[edge].left).min().unwrap_or(0);
+                let amount =
+                    walk.iter().map(|&edge: &usize| self.edges[edge].left).min().unwrap_or(0);
                 for &edge in &walk {
                     self.edges[edge].left -= amount;
                     self.edges[edge ^ 1].left += amount;
@@ -88,7 +93,8 @@ impl Graph {
         total
     }
 
-    /// Each node's distance from the start over edges with something left, or `None` if the end is out of reach.
+    /// Each node's distance from the start over edges with something left, or `None` if the end is
+    /// out of reach.
     fn levels(&self, start: usize, end: usize) -> Option<Vec<usize>> {
         let mut levels = vec![usize::MAX; self.out.len()];
         levels[start] = 0;
@@ -107,9 +113,17 @@ impl Graph {
         (levels[end] != usize::MAX).then_some(levels)
     }
 
-    /// Leaves in `walk` the edges of a way from start to end that goes up level by level; `next` is, for each node, the first
-    /// edge that is not exhausted in this phase. Without recursion: ways grow with the number of sources.
-    fn find(&self, levels: &[usize], next: &mut [usize], walk: &mut Vec<usize>, start: usize, end: usize) -> bool {
+    /// Leaves in `walk` the edges of a way from start to end that goes up level by level; `next`
+    /// is, for each node, the first edge that is not exhausted in this phase. Without recursion:
+    /// ways grow with the number of sources.
+    fn find(
+        &self,
+        levels: &[usize],
+        next: &mut [usize],
+        walk: &mut Vec<usize>,
+        start: usize,
+        end: usize,
+    ) -> bool {
         walk.clear();
         let mut node = start;
         while node != end {

@@ -19,7 +19,8 @@ impl Draws {
         (self.0.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Uniform in 0..`n`; `n` is a count of things in memory, against which the bias of 2⁻⁶⁴·n is nothing.
+    /// Uniform in 0..`n`; `n` is a count of things in memory, against which the bias of 2⁻⁶⁴·n is
+    /// nothing.
     pub(crate) fn below(&mut self, n: usize) -> usize {
         let wide = u128::from(self.0.next_u64()) * n as u128;
         usize::try_from(wide >> 64).expect("below n")
@@ -33,7 +34,8 @@ pub(crate) fn unit_of(seed: Seed, row: usize, column: usize) -> f64 {
     (word >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// A step of SplitMix64 (G. L. Steele, D. Lea, C. H. Flood, "Fast splittable pseudorandom number generators", 2014).
+/// A step of SplitMix64 (G. L. Steele, D. Lea, C. H. Flood, "Fast splittable pseudorandom number
+/// generators", 2014).
 fn mix(word: u64) -> u64 {
     let word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

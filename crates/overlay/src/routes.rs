@@ -1,12 +1,14 @@
-//! Paths as lists of links: several hops, several destinations, links that paths share (the paper's section 2, `L_sj`).
+//! Paths as lists of links: several hops, several destinations, links that paths share (the paper's
+//! section 2, `L_sj`).
 
 use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::instance::Selection;
 
-/// The links of each path. An [`Instance`](crate::Instance)'s capacities are those of the links; with one relay a path and one
-/// receiver a relay *is* a link, so that a [`Selection`] is the special case of one link a path.
+/// The links of each path. An [`Instance`](crate::Instance)'s capacities are those of the links;
+/// with one relay a path and one receiver a relay *is* a link, so that a [`Selection`] is the
+/// special case of one link a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Routes {
     paths: usize,

@@ -1,4 +1,5 @@
-//! The paper's iterative heuristic as a whole (sections 2 and 5): control rates, reselect paths, until every demand is met.
+//! The paper's iterative heuristic as a whole (sections 2 and 5): control rates, reselect paths,
+//! until every demand is met.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -14,7 +15,8 @@ use crate::study::Setting;
 /// How sources come to their rates in an iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rates {
-    /// At once the optimum over the paths: a control without faults, to which the paper's Theorem 3 applies.
+    /// At once the optimum over the paths: a control without faults, to which the paper's Theorem 3
+    /// applies.
     Optimal,
     /// By the setting's control, from its initial rates.
     Controlled {
@@ -28,7 +30,8 @@ pub enum Rates {
 /// When the search ends, besides when no source would reselect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// As soon as the paths would allow every demand to be met, though the control may fall a little short of it.
+    /// As soon as the paths would allow every demand to be met, though the control may fall a
+    /// little short of it.
     Feasible,
     /// Only when every source finds its demand met.
     Satisfied,
@@ -37,15 +40,18 @@ pub enum Stop {
 /// A search for paths over which every demand can be met.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Search {
-    /// Sources, relays, first choice and control; its intervals are those of [`study`](crate::study), not of the iterations here.
+    /// Sources, relays, first choice and control; its intervals are those of
+    /// [`study`](crate::study), not of the iterations here.
     pub setting: Setting,
     /// Which paths are drawn anew.
     pub rule: Reselect,
-    /// Whether a source draws two relays where the paper's draws one, and keeps the one that would give it more.
+    /// Whether a source draws two relays where the paper's draws one, and keeps the one that would
+    /// give it more.
     pub two_choices: bool,
     /// How sources come to their rates.
     pub rates: Rates,
-    /// A source finds its demand met at this share less than it. The paper does not say; its figures depend on it.
+    /// A source finds its demand met at this share less than it. The paper does not say; its
+    /// figures depend on it.
     pub tolerance: f64,
     /// When the search ends.
     pub stop: Stop,
@@ -68,10 +74,14 @@ impl Search {
         }
     }
 
-    /// A search with the setting's rate control: 100 intervals an iteration, of which the last 50 count.
+    /// A search with the setting's rate control: 100 intervals an iteration, of which the last 50
+    /// count.
     #[must_use]
     pub fn controlled(setting: Setting, rule: Reselect) -> Search {
-        Search { rates: Rates::Controlled { intervals: 100, averaged: 50 }, ..Search::optimal(setting, rule) }
+        Search {
+            rates: Rates::Controlled { intervals: 100, averaged: 50 },
+            ..Search::optimal(setting, rule)
+        }
     }
 }
 
@@ -116,7 +126,13 @@ pub fn search_in(search: &Search, instance: &Instance, seed: Seed) -> Found {
 }
 
 /// What arrives of each path, in bit/s.
-fn rates(search: &Search, instance: &Instance, selection: &Selection, best: &Optimum, seed: Seed) -> Vec<f64> {
+fn rates(
+    search: &Search,
+    instance: &Instance,
+    selection: &Selection,
+    best: &Optimum,
+    seed: Seed,
+) -> Vec<f64> {
     match search.rates {
         Rates::Optimal => best.paths.iter().map(|rate| rate.as_f64()).collect(),
         Rates::Controlled { intervals, averaged } => {
@@ -136,7 +152,12 @@ fn rates(search: &Search, instance: &Instance, selection: &Selection, best: &Opt
 }
 
 /// Which sources find their demand met.
-fn satisfied(search: &Search, instance: &Instance, selection: &Selection, rates: &[f64]) -> Vec<bool> {
+fn satisfied(
+    search: &Search,
+    instance: &Instance,
+    selection: &Selection,
+    rates: &[f64],
+) -> Vec<bool> {
     // The optimum is exact: there, whoever lacks a bit lacks it for want of paths.
     let share = if search.rates == Rates::Optimal { 1.0 } else { 1.0 - search.tolerance };
     let sums = rates.chunks(selection.paths()).map(|paths| paths.iter().sum::<f64>());

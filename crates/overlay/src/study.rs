@@ -53,8 +53,9 @@ pub struct Setting {
     pub band: f64,
 }
 
-/// The paper's setting in the middle of its ranges: 100 sources of 1.2 Mbit/s, 100 relays, b 0.5, f 1, two paths chosen
-/// uniformly, AIAD from max-min rates with ε 0.01, 10,000 intervals of which the last 5,000 count, within 2 %.
+/// The paper's setting in the middle of its ranges: 100 sources of 1.2 Mbit/s, 100 relays, b 0.5, f
+/// 1, two paths chosen uniformly, AIAD from max-min rates with ε 0.01, 10,000 intervals of which
+/// the last 5,000 count, within 2 %.
 impl Default for Setting {
     fn default() -> Setting {
         Setting {
@@ -88,7 +89,9 @@ impl Setting {
         let supply = self.supply * demands.iter().copied().sum::<Rate>().as_f64();
         let share = |relay: u32| libm::pow(f64::from(relay), -self.skew);
         let shares: f64 = (1..=self.relays).map(share).sum();
-        let capacities = (1..=self.relays).map(|relay| Rate::from_bits_f64(supply * share(relay) / shares)).collect();
+        let capacities = (1..=self.relays)
+            .map(|relay| Rate::from_bits_f64(supply * share(relay) / shares))
+            .collect();
         Instance { demands, capacities }
     }
 
@@ -105,7 +108,8 @@ impl Setting {
     }
 }
 
-/// What became of a run. Rates are shares of all demands together: the paper's normalised aggregate source rate.
+/// What became of a run. Rates are shares of all demands together: the paper's normalised aggregate
+/// source rate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// The most that any control could reach over the run's paths.
@@ -114,11 +118,11 @@ pub struct Outcome {
     pub rates: Vec<f64>,
     /// The convergence value: the mean of the last intervals.
     pub value: f64,
-    /// What sources set beyond what arrived, in the mean of the last intervals: the price of their probes, of which paths too slow for their
-    /// rates have to rid themselves.
+    /// What sources set beyond what arrived, in the mean of the last intervals: the price of their
+    /// probes, of which paths too slow for their rates have to rid themselves.
     pub excess: f64,
-    /// The convergence time: the interval, counted from 1, from which on all rates are within the band around the value; `None` if the
-    /// last one is not.
+    /// The convergence time: the interval, counted from 1, from which on all rates are within the
+    /// band around the value; `None` if the last one is not.
     pub time: Option<usize>,
 }
 
@@ -140,13 +144,23 @@ pub fn run(setting: &Setting, seed: Seed) -> Outcome {
 
 /// As [`run`], for given sources, relays and paths.
 #[must_use]
-pub fn control(setting: &Setting, instance: &Instance, selection: &Selection, seed: Seed) -> Outcome {
+pub fn control(
+    setting: &Setting,
+    instance: &Instance,
+    selection: &Selection,
+    seed: Seed,
+) -> Outcome {
     let best = optimum(instance, selection).rate.as_f64();
     follow(setting, setting.fleet(instance, selection, seed), instance, best)
 }
 
 /// Runs a fleet for as long as the setting says, and sums it up against this optimum in bit/s.
-pub(crate) fn follow(setting: &Setting, mut fleet: Fleet, instance: &Instance, optimum: f64) -> Outcome {
+pub(crate) fn follow(
+    setting: &Setting,
+    mut fleet: Fleet,
+    instance: &Instance,
+    optimum: f64,
+) -> Outcome {
     let demand = instance.demand().as_f64();
     let settled = setting.intervals.saturating_sub(setting.settled);
     let (mut rates, mut excesses) = (Vec::with_capacity(setting.intervals), Vec::new());
@@ -161,7 +175,8 @@ pub(crate) fn follow(setting: &Setting, mut fleet: Fleet, instance: &Instance, o
     Outcome { optimum: optimum / demand, value, excess: mean(&excesses), time, rates }
 }
 
-/// The interval, counted from 1, from which on all rates are within the share `band` of `value`; `None` if the last one is not.
+/// The interval, counted from 1, from which on all rates are within the share `band` of `value`;
+/// `None` if the last one is not.
 #[must_use]
 pub fn convergence(rates: &[f64], value: f64, band: f64) -> Option<usize> {
     let is_outside = |rate: &f64| (rate - value).abs() > band * value;
@@ -171,6 +186,7 @@ pub fn convergence(rates: &[f64], value: f64, band: f64) -> Option<usize> {
 
 /// The mean; zero of nothing.
 pub(crate) fn mean(samples: &[f64]) -> f64 {
-    let (sum, count) = samples.iter().fold((0.0, 0.0), |(sum, count), sample| (sum + sample, count + 1.0));
+    let (sum, count) =
+        samples.iter().fold((0.0, 0.0), |(sum, count), sample| (sum + sample, count + 1.0));
     if count > 0.0 { sum / count } else { 0.0 }
 }

@@ -10,7 +10,8 @@ use units::{Rate, Seed};
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
-    /// A second hop with room for all changes nothing: the fluid over routes against the one over relays.
+    /// A second hop with room for all changes nothing: the fluid over routes against the one over
+    /// relays.
     #[test]
     fn a_hop_that_does_not_bind_changes_nothing(
         capacities in prop::collection::vec(0_u64..1_000_000, 4),
@@ -64,7 +65,10 @@ fn a_change_of_nothing_changes_nothing() {
     let setting = Setting { intervals: 300, settled: 100, ..Setting::default() };
     let still = study::run(&setting, Seed(5));
     for change in [Change::Sources(0.0), Change::Capacities(0.0)] {
-        let course = churn::run(&Churn { setting: setting.clone(), change, every: 50, reselection: None }, Seed(5));
+        let course = churn::run(
+            &Churn { setting: setting.clone(), change, every: 50, reselection: None },
+            Seed(5),
+        );
         assert_eq!(course.rates, still.rates);
         assert!(course.optima.iter().all(|&best| (best - still.optimum).abs() < 1e-12));
     }
@@ -83,15 +87,24 @@ fn recoveries_are_counted_from_each_change() {
     assert!((course.served() - 5.2 / 8.0).abs() < 1e-12);
 }
 
-/// A source that displaces others on a full relay takes that for success; the receiver sees that somebody lacks something.
+/// A source that displaces others on a full relay takes that for success; the receiver sees that
+/// somebody lacks something.
 #[test]
 fn the_receivers_word_beats_what_a_path_sees_alone() {
     let worst = |detect| {
         let gap = |seed: u64| {
-            let (skew, supply) = ([0.0, 0.5, 1.0][usize::try_from(seed % 3).expect("below 3")], 1.6);
+            let (skew, supply) =
+                ([0.0, 0.5, 1.0][usize::try_from(seed % 3).expect("below 3")], 1.6);
             let control = Config { detect, ..Config::aiad(0.01) };
             study::run(
-                &Setting { control, skew, supply, intervals: 2_000, settled: 1_000, ..Setting::default() },
+                &Setting {
+                    control,
+                    skew,
+                    supply,
+                    intervals: 2_000,
+                    settled: 1_000,
+                    ..Setting::default()
+                },
                 Seed(seed),
             )
             .gap()
@@ -102,24 +115,30 @@ fn the_receivers_word_beats_what_a_path_sees_alone() {
     assert!(together < 0.005 && together < alone / 3.0, "{together} and {alone}");
 }
 
-/// Sparing paths costs next to nothing of what arrives, and most of what the probes set in vain is gone.
+/// Sparing paths costs next to nothing of what arrives, and most of what the probes set in vain is
+/// gone.
 #[test]
 fn spared_paths_carry_less_in_vain() {
     let outcome = |pause| {
         let control = Config { pause, detect: Detect::Receiver(0.0), ..Config::aiad(0.01) };
-        study::run(&Setting { control, intervals: 2_000, settled: 1_000, ..Setting::default() }, Seed(2))
+        study::run(
+            &Setting { control, intervals: 2_000, settled: 1_000, ..Setting::default() },
+            Seed(2),
+        )
     };
     let (always, spared) = (outcome(0), outcome(32));
     assert!(spared.excess < always.excess / 2.0, "{} and {}", spared.excess, always.excess);
     assert!(spared.value > always.value - 0.005, "{} and {}", spared.value, always.value);
 }
 
-/// While sources come and go and rates go on, those who draw other paths get what the first ones cannot give.
+/// While sources come and go and rates go on, those who draw other paths get what the first ones
+/// cannot give.
 #[test]
 fn reselection_goes_on_beside_the_control() {
     let served = |reselection| {
         let control = Config { detect: Detect::Receiver(0.0), ..Config::mimd(0.01) };
-        let setting = Setting { control, skew: 1.0, supply: 1.6, intervals: 2_000, ..Setting::default() };
+        let setting =
+            Setting { control, skew: 1.0, supply: 1.6, intervals: 2_000, ..Setting::default() };
         let churn = Churn { setting, change: Change::Sources(0.1), every: 400, reselection };
         (0..3).map(|seed| churn::run(&churn, Seed(seed)).served()).sum::<f64>() / 3.0
     };
@@ -134,7 +153,9 @@ fn two_choices_end_the_search_sooner() {
     for rule in [Reselect::Paths, Reselect::Least] {
         let iterations = |two_choices| -> usize {
             let search = Search { two_choices, ..Search::optimal(setting.clone(), rule) };
-            (0..10).map(|seed| search::run(&search, Seed(seed)).iterations.expect("far from the cap")).sum()
+            (0..10)
+                .map(|seed| search::run(&search, Seed(seed)).iterations.expect("far from the cap"))
+                .sum()
         };
         let (one, two) = (iterations(false), iterations(true));
         assert!(4 * two < 3 * one, "{rule:?}: {two} and {one}");
@@ -148,8 +169,14 @@ mod several {
     use overlay::mesh::{self, Mesh};
 
     fn mesh(destinations: usize, relays: usize, spread: f64) -> Mesh {
-        let setting =
-            Setting { sources: 30, relays: 20, supply: 1.4, intervals: 600, settled: 300, ..Setting::default() };
+        let setting = Setting {
+            sources: 30,
+            relays: 20,
+            supply: 1.4,
+            intervals: 600,
+            settled: 300,
+            ..Setting::default()
+        };
         Mesh { setting, destinations, relays, spread }
     }
 
@@ -161,8 +188,10 @@ mod several {
             let (instance, routes) = mesh.network(seed);
             let flat = mesh.setting.instance(seed);
             let selection = mesh.setting.chooser(&flat, seed).select(30, 2);
-            let (flow, best) =
-                (optimum(&flat, &selection).rate.as_f64(), lp::optimum(&instance, &routes).expect("solvable"));
+            let (flow, best) = (
+                optimum(&flat, &selection).rate.as_f64(),
+                lp::optimum(&instance, &routes).expect("solvable"),
+            );
             assert!((best.rate - flow).abs() < 1e-6 * flow, "{best:?}, {flow}");
             assert!(mesh::run(&mesh, seed).expect("solvable").gap() < 0.04);
         }
@@ -174,7 +203,9 @@ mod several {
         let (instance, routes) = mesh.network(Seed(1));
         assert_eq!((instance.capacities.len(), routes.count()), (20 + 20 * 3, 60));
         for path in 0..routes.count() {
-            let &[first, second, last] = routes.of(path) else { panic!("two relays, and a link to the destination") };
+            let &[first, second, last] = routes.of(path) else {
+                panic!("two relays, and a link to the destination")
+            };
             assert!(first < 20 && second < 20 && first != second);
             assert_eq!(last, 20 + 3 * second + path / 2 % 3);
             let own = instance.capacities[second].as_f64();
@@ -182,8 +213,9 @@ mod several {
         }
     }
 
-    /// To several destinations over one relay a path, control comes as near to the optimum as to one: that is still a flow of one kind.
-    /// Over several relays it does not, and nothing promises it: the paper's Theorem 1 covers two logical hops and one destination.
+    /// To several destinations over one relay a path, control comes as near to the optimum as to
+    /// one: that is still a flow of one kind. Over several relays it does not, and nothing promises
+    /// it: the paper's Theorem 1 covers two logical hops and one destination.
     #[test]
     fn several_destinations_are_served_and_several_hops_have_their_price() {
         for seed in (0..5).map(Seed) {

@@ -1,4 +1,5 @@
-//! What holds of any sources, relays and paths: feasibility, and the optimum against the smallest cut.
+//! What holds of any sources, relays and paths: feasibility, and the optimum against the smallest
+//! cut.
 
 use overlay::{Config, Detect, Fleet, Initial, Instance, Selection, Sharing, max_min, optimum};
 use proptest::prelude::*;
@@ -12,7 +13,10 @@ fn cases() -> impl Strategy<Value = (Instance, Selection)> {
         (1..=relays.min(3)).prop_flat_map(move |paths| {
             let demands = prop::collection::vec(1_u64..1_000_000, sources);
             let capacities = prop::collection::vec(0_u64..1_000_000, relays);
-            let choices = prop::collection::vec(Just((0..relays).collect::<Vec<_>>()).prop_shuffle(), sources);
+            let choices = prop::collection::vec(
+                Just((0..relays).collect::<Vec<_>>()).prop_shuffle(),
+                sources,
+            );
             (demands, capacities, choices).prop_map(move |(demands, capacities, choices)| {
                 let rates = |bits: Vec<u64>| bits.into_iter().map(Rate::from_bits).collect();
                 let instance = Instance { demands: rates(demands), capacities: rates(capacities) };
@@ -23,13 +27,16 @@ fn cases() -> impl Strategy<Value = (Instance, Selection)> {
     })
 }
 
-/// The smallest cut, over every set of sources whose demands are cut: the others' relays are cut instead.
+/// The smallest cut, over every set of sources whose demands are cut: the others' relays are cut
+/// instead.
 fn smallest_cut(instance: &Instance, selection: &Selection) -> Rate {
     let cut = |set: u32| {
         let is_cut = |source: &usize| set >> source & 1 == 1;
         let (cut, others): (Vec<usize>, Vec<usize>) = (0..selection.sources()).partition(is_cut);
-        let is_used = |relay: &usize| others.iter().any(|&source| selection.of(source).contains(relay));
-        let relays = (0..instance.capacities.len()).filter(is_used).map(|relay| instance.capacities[relay]);
+        let is_used =
+            |relay: &usize| others.iter().any(|&source| selection.of(source).contains(relay));
+        let relays =
+            (0..instance.capacities.len()).filter(is_used).map(|relay| instance.capacities[relay]);
         cut.iter().map(|&source| instance.demands[source]).chain(relays).sum()
     };
     (0..1 << selection.sources()).map(cut).min().expect("the empty set is one")
@@ -44,7 +51,11 @@ fn loads(selection: &Selection, relays: usize, rates: &[f64]) -> Vec<f64> {
     loads
 }
 
-fn check_feasible(instance: &Instance, selection: &Selection, rates: &[f64]) -> Result<(), TestCaseError> {
+fn check_feasible(
+    instance: &Instance,
+    selection: &Selection,
+    rates: &[f64],
+) -> Result<(), TestCaseError> {
     for (source, paths) in rates.chunks(selection.paths()).enumerate() {
         prop_assert!(paths.iter().all(|&rate| rate >= 0.0), "source {source}: {paths:?}");
         prop_assert!(
@@ -52,7 +63,9 @@ fn check_feasible(instance: &Instance, selection: &Selection, rates: &[f64]) -> 
             "source {source}: {paths:?}"
         );
     }
-    for (load, capacity) in loads(selection, instance.capacities.len(), rates).iter().zip(&instance.capacities) {
+    for (load, capacity) in
+        loads(selection, instance.capacities.len(), rates).iter().zip(&instance.capacities)
+    {
         prop_assert!(*load <= capacity.as_f64() * SLACK + 1e-6, "{load} of {capacity}");
     }
     Ok(())

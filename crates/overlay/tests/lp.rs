@@ -1,4 +1,5 @@
-//! The linear program: against the maximum flow where each path has one link, and against its own dual everywhere.
+//! The linear program: against the maximum flow where each path has one link, and against its own
+//! dual everywhere.
 #![cfg(feature = "lp")]
 
 use microlp::{ComparisonOp, OptimizationDirection, Problem};
@@ -12,15 +13,17 @@ fn rates(bits: Vec<u64>) -> Vec<Rate> {
 
 /// From single sources to the paper's hundred, with capacities from nothing to plenty.
 fn flat() -> impl Strategy<Value = (Instance, Selection)> {
-    (1_usize..100, 1_usize..100, 1_usize..4, 1_u64..200_000_000).prop_flat_map(|(sources, relays, paths, most)| {
-        let demands = prop::collection::vec(1..=most, sources);
-        let capacities = prop::collection::vec(0..=most, relays);
-        let choices = prop::collection::vec(0..relays, sources * paths);
-        (demands, capacities, choices).prop_map(move |(demands, capacities, choices)| {
-            let instance = Instance { demands: rates(demands), capacities: rates(capacities) };
-            (instance, Selection::new(paths, choices))
-        })
-    })
+    (1_usize..100, 1_usize..100, 1_usize..4, 1_u64..200_000_000).prop_flat_map(
+        |(sources, relays, paths, most)| {
+            let demands = prop::collection::vec(1..=most, sources);
+            let capacities = prop::collection::vec(0..=most, relays);
+            let choices = prop::collection::vec(0..relays, sources * paths);
+            (demands, capacities, choices).prop_map(move |(demands, capacities, choices)| {
+                let instance = Instance { demands: rates(demands), capacities: rates(capacities) };
+                (instance, Selection::new(paths, choices))
+            })
+        },
+    )
 }
 
 /// Paths over one to four links, shared at random.
@@ -50,12 +53,15 @@ fn excess(instance: &Instance, routes: &Routes, rates: &[f64]) -> f64 {
     left.into_iter().fold(0.0, |worst, left| f64::max(worst, -left))
 }
 
-/// The cheapest prices of demands and links under which no path is worth more than it costs, and what all of them cost together:
-/// whatever the solver, prices that keep that rule bound every allocation from above (weak duality).
+/// The cheapest prices of demands and links under which no path is worth more than it costs, and
+/// what all of them cost together: whatever the solver, prices that keep that rule bound every
+/// allocation from above (weak duality).
 fn bound(instance: &Instance, routes: &Routes) -> f64 {
     let mut problem = Problem::new(OptimizationDirection::Minimize);
-    let amounts: Vec<f64> = instance.demands.iter().chain(&instance.capacities).map(|rate| rate.as_f64()).collect();
-    let prices: Vec<_> = amounts.iter().map(|amount| problem.add_var(amount / 1e6, (0.0, 1.0))).collect();
+    let amounts: Vec<f64> =
+        instance.demands.iter().chain(&instance.capacities).map(|rate| rate.as_f64()).collect();
+    let prices: Vec<_> =
+        amounts.iter().map(|amount| problem.add_var(amount / 1e6, (0.0, 1.0))).collect();
     let sources = instance.demands.len();
     let limits = |path: usize| {
         let links = routes.of(path).iter().map(|link| sources + link);
@@ -93,8 +99,8 @@ proptest! {
         prop_assert!((best.rate - bound).abs() <= 1e-6 * demand, "{} of {bound}", best.rate);
     }
 
-    /// Over any links: initial rates are feasible, and no path could rise; controlled ones stay below the optimum, and no link and no
-    /// demand gets more than it can take.
+    /// Over any links: initial rates are feasible, and no path could rise; controlled ones stay
+    /// below the optimum, and no link and no demand gets more than it can take.
     #[test]
     fn links_shared_by_paths_hold(
         (instance, routes) in meshed(),
@@ -139,14 +145,19 @@ fn a_shared_link_binds() {
     let best = lp::optimum(&instance, &routes).expect("solvable");
     assert!((best.rate - 7e6).abs() < 1.0, "{best:?}");
     // Nothing to give, nothing to ask.
-    let empty = Instance { demands: vec![Rate::mbit(4), Rate::ZERO], capacities: vec![Rate::ZERO; 3] };
+    let empty =
+        Instance { demands: vec![Rate::mbit(4), Rate::ZERO], capacities: vec![Rate::ZERO; 3] };
     assert!(lp::optimum(&empty, &routes).expect("solvable").rate.abs() < 1e-9);
 }
 
-/// Two max-min levels at once: the line that three paths share leaves 2 each, and the relay that two share gives what is left.
+/// Two max-min levels at once: the line that three paths share leaves 2 each, and the relay that
+/// two share gives what is left.
 #[test]
 fn levels_of_several_links() {
-    let instance = Instance { demands: vec![Rate::mbit(10); 4], capacities: vec![Rate::mbit(6), Rate::mbit(8)] };
+    let instance = Instance {
+        demands: vec![Rate::mbit(10); 4],
+        capacities: vec![Rate::mbit(6), Rate::mbit(8)],
+    };
     let routes = Routes::new(1, [vec![0], vec![0], vec![0, 1], vec![1]]);
     assert_eq!(max_min(&instance, &routes), [2e6, 2e6, 2e6, 6e6]);
 }

@@ -5,7 +5,8 @@ use overlay::study::{Demands, Setting, control, run};
 use overlay::{Config, Detect, Initial, Instance, Reselect, Selection, Sharing, max_min, optimum};
 use units::{Rate, Seed};
 
-/// Four sources and four relays of 6 Mbit/s (Fig. 3): only if s3 and s4 leave r2 and r3 can all demands be met.
+/// Four sources and four relays of 6 Mbit/s (Fig. 3): only if s3 and s4 leave r2 and r3 can all
+/// demands be met.
 fn figure_3() -> (Instance, Selection) {
     let instance = Instance { demands: vec![Rate::mbit(6); 4], capacities: vec![Rate::mbit(6); 4] };
     (instance, Selection::new(2, vec![0, 1, 0, 1, 1, 2, 2, 3]))
@@ -25,9 +26,11 @@ fn figure_3_reaches_the_optimum() {
     for seed in 0..40 {
         let outcome = control(&Setting::default(), &instance, &selection, Seed(seed));
         assert!(outcome.value >= 0.995, "seed {seed}: {}", outcome.value);
-        reached.push(outcome.rates.iter().position(|&rate| rate >= 0.99).expect("the mean is above"));
+        reached
+            .push(outcome.rates.iter().position(|&rate| rate >= 0.99).expect("the mean is above"));
     }
-    // Rates shift from source to source along a chain; a few runs probe the wrong paths first and take three times as long.
+    // Rates shift from source to source along a chain; a few runs probe the wrong paths first and
+    // take three times as long.
     reached.sort_unstable();
     assert!((40..=85).contains(&reached[20]) && reached[39] < 400, "{reached:?}");
 }
@@ -42,11 +45,14 @@ fn an_increment_of_1_mbit_costs_1_mbit() {
     }
 }
 
-/// Theorem 1: with perfect detection, additive control and a small increment, the aggregate rate is the maximum flow.
+/// Theorem 1: with perfect detection, additive control and a small increment, the aggregate rate is
+/// the maximum flow.
 #[test]
 fn perfect_detection_reaches_the_maximum_flow() {
     let control = Config { detect: Detect::RelayOverload, ..Config::aiad(0.001) };
-    for (seed, (skew, supply)) in (0..).zip([(0.0, 0.6), (0.0, 1.0), (0.5, 1.0), (0.5, 1.6), (1.0, 1.0), (1.0, 2.0)]) {
+    for (seed, (skew, supply)) in
+        (0..).zip([(0.0, 0.6), (0.0, 1.0), (0.5, 1.0), (0.5, 1.6), (1.0, 1.0), (1.0, 2.0)])
+    {
         let setting = Setting { control, skew, supply, ..Setting::default() };
         let gap = run(&setting, Seed(seed)).gap();
         assert!((-1e-9..=0.001).contains(&gap), "b {skew}, f {supply}, seed {seed}: {gap}");
@@ -58,7 +64,8 @@ fn perfect_detection_reaches_the_maximum_flow() {
 fn k_reselection_finds_what_was_planted() {
     let demand = Rate::mbit(6);
     for seed in 0..20 {
-        // Paths and how each source divides itself give the capacities: they fit exactly, and nothing is left over.
+        // Paths and how each source divides itself give the capacities: they fit exactly, and
+        // nothing is left over.
         let planted = Setting { sources: 6, relays: 4, ..Setting::default() };
         let even = Instance { demands: vec![demand; 6], capacities: vec![demand; 4] };
         let paths = planted.chooser(&even, Seed(1_000 + seed)).select(6, 2);
@@ -75,7 +82,8 @@ fn k_reselection_finds_what_was_planted() {
     }
 }
 
-/// The paper's Fig. 7 in the small: reselection by those who lack something ends, reselection by all does not.
+/// The paper's Fig. 7 in the small: reselection by those who lack something ends, reselection by
+/// all does not.
 #[test]
 fn skewed_relays_are_sorted_out_by_those_who_lack_something() {
     let skewed = |supply| Setting { skew: 1.0, supply, ..Setting::default() };
@@ -83,7 +91,10 @@ fn skewed_relays_are_sorted_out_by_those_who_lack_something() {
         for rule in [Reselect::Paths, Reselect::Least] {
             let found = overlay::search::run(&Search::optimal(skewed(1.6), rule), Seed(seed));
             assert!((0.6..0.85).contains(&found.first), "seed {seed}: {found:?}");
-            assert!((3..100).contains(&found.iterations.unwrap_or(1_000)), "{rule:?}, seed {seed}: {found:?}");
+            assert!(
+                (3..100).contains(&found.iterations.unwrap_or(1_000)),
+                "{rule:?}, seed {seed}: {found:?}"
+            );
         }
         let baseline = Search { cap: 100, ..Search::optimal(skewed(1.8), Reselect::Everything) };
         assert_eq!(overlay::search::run(&baseline, Seed(seed)).iterations, None, "seed {seed}");
@@ -107,9 +118,14 @@ fn additive_control_from_max_min_rates_is_near_the_optimum_soon() {
     for seed in 0..24 {
         let skew = [0.0, 0.5, 1.0][seed % 3];
         let supply = [0.6, 1.0, 1.6, 2.0][seed % 4];
-        let setting = Setting { skew, supply, intervals: 2_000, settled: 1_000, ..Setting::default() };
+        let setting =
+            Setting { skew, supply, intervals: 2_000, settled: 1_000, ..Setting::default() };
         let outcome = run(&setting, Seed(seed as u64));
-        assert!((-1e-9..0.04).contains(&outcome.gap()), "b {skew}, f {supply}, seed {seed}: {}", outcome.gap());
+        assert!(
+            (-1e-9..0.04).contains(&outcome.gap()),
+            "b {skew}, f {supply}, seed {seed}: {}",
+            outcome.gap()
+        );
         times.push(outcome.time.unwrap_or(usize::MAX));
     }
     times.sort_unstable();
@@ -121,7 +137,9 @@ fn demands_may_differ() {
     let demands = Demands::OneOf(vec![Rate::mbit(1), Rate::mbit(10), Rate::mbit(100)]);
     let setting = Setting { demands, intervals: 2_000, settled: 1_000, ..Setting::default() };
     let instance = setting.instance(Seed(1));
-    assert!(instance.demands.contains(&Rate::mbit(1)) && instance.demands.contains(&Rate::mbit(100)));
+    assert!(
+        instance.demands.contains(&Rate::mbit(1)) && instance.demands.contains(&Rate::mbit(100))
+    );
     let gap = run(&setting, Seed(1)).gap();
     assert!((-1e-9..0.05).contains(&gap), "{gap}");
 }

@@ -1,13 +1,18 @@
 //! Which paths of a connection share a bottleneck.
 //!
-//! After RFC 8382: from one-way delays and losses each path has summary statistics over intervals of 350 ms (its sections 3.2 and 3.3), from
-//! which follows whether it is limited by a queue at all, and whether the queues look alike. Queues that only look alike are not told apart by that: two equal
-//! links with the same controller have the same statistics. But paths of *one* connection have the same two clocks, so their delays can be compared
-//! moment by moment: a shared queue moves both by the same amount at the same time. So in place of the RFC's grouping by frequency, variability and skewness alone
-//! stands the correlation of how delays change (section 3.3's thresholds stay for who is limited at all).
+//! After RFC 8382: from one-way delays and losses each path has summary statistics over intervals
+//! of 350 ms (its sections 3.2 and 3.3), from which follows whether it is limited by a queue at
+//! all, and whether the queues look alike. Queues that only look alike are not told apart by that:
+//! two equal links with the same controller have the same statistics. But paths of *one* connection
+//! have the same two clocks, so their delays can be compared moment by moment: a shared queue moves
+//! both by the same amount at the same time. So in place of the RFC's grouping by frequency,
+//! variability and skewness alone stands the correlation of how delays change (section 3.3's
+//! thresholds stay for who is limited at all).
 //!
-//! Two equal links that were filled in step, by the same controller and without other traffic, go on in step, and look like one. Who [wants](Bottlenecks::with_tests)
-//! has each of two that are suspected disturbed: its window is cut once, as for a loss. A shared queue then falls for both, and of separate ones only its own.
+//! Two equal links that were filled in step, by the same controller and without other traffic, go
+//! on in step, and look like one. Who [wants](Bottlenecks::with_tests) has each of two that are
+//! suspected disturbed: its window is cut once, as for a loss. A shared queue then falls for both,
+//! and of separate ones only its own.
 //!
 //! It has no clock and sends nothing: it sees only what the connection sends anyway.
 
@@ -36,16 +41,19 @@ const LOSS: f64 = 0.05;
 const CROSSING: f64 = 0.7;
 /// A queue whose delays vary by less is none, in microseconds.
 const LEAST_VARIATION: f64 = 100.0;
-/// How far the changes of two delays have to go together before two paths are taken to share a queue, and how little before they are not any more.
+/// How far the changes of two delays have to go together before two paths are taken to share a
+/// queue, and how little before they are not any more.
 const TOGETHER: f64 = 0.5;
 const APART: f64 = 0.3;
-/// Moments by which one path's delays may lag behind another's: what lies between the queue and the receiver may differ.
+/// Moments by which one path's delays may lag behind another's: what lies between the queue and the
+/// receiver may differ.
 const LAGS: usize = 2;
 /// Moments that are taken together where there are too few packets for single ones.
 const COARSE: usize = 4;
 /// Of the moments that are compared, one in so many has to have been measured on both paths.
 const LEAST_SHARE: usize = 4;
-/// Intervals from a cut on in which a test looks at how both delays change. Not many: coupled windows soon fall into step again.
+/// Intervals from a cut on in which a test looks at how both delays change. Not many: coupled
+/// windows soon fall into step again.
 const LOOKS: usize = 6;
 /// Intervals before two paths that were told apart are tested again, should they look alike.
 const REST: u64 = 15;
@@ -108,7 +116,8 @@ pub struct Summary {
 #[derive(Clone, Debug)]
 struct Series {
     id: SubflowId,
-    /// The first delay: all others are counted from there, since clocks are not the same at both ends.
+    /// The first delay: all others are counted from there, since clocks are not the same at both
+    /// ends.
     origin: Option<u32>,
     /// Of this moment.
     bin: Bin,
@@ -162,7 +171,8 @@ impl Bottlenecks {
         self.test.take()
     }
 
-    /// A path's delay was measured: by the receiver's clock less the sender's, in microseconds, wrapping. `sent` and `lost` count its packets since it opened.
+    /// A path's delay was measured: by the receiver's clock less the sender's, in microseconds,
+    /// wrapping. `sent` and `lost` count its packets since it opened.
     #[inline]
     pub fn handle_delay(&mut self, now: Time, id: SubflowId, delay: u32, sent: u64, lost: u64) {
         if self.ends.is_none_or(|ends| ends <= now) {
@@ -187,7 +197,8 @@ impl Bottlenecks {
         }
     }
 
-    /// The number of a path's bottleneck, the same for all that share it: the lowest number of their subflows. `None`: none is known.
+    /// The number of a path's bottleneck, the same for all that share it: the lowest number of
+    /// their subflows. `None`: none is known.
     #[must_use]
     pub fn bottleneck(&self, id: SubflowId) -> Option<SubflowId> {
         let mut group = alloc::vec![id];
@@ -214,7 +225,8 @@ impl Bottlenecks {
         self.paths.iter().find(|path| path.id == id).map(|path| path.summary)
     }
 
-    /// How far the changes of two paths' delays go together, from -1 to 1; `None` if too little is known.
+    /// How far the changes of two paths' delays go together, from -1 to 1; `None` if too little is
+    /// known.
     #[must_use]
     pub fn likeness(&self, a: SubflowId, b: SubflowId) -> Option<f64> {
         let find = |id| self.paths.iter().find(|path| path.id == id);
@@ -283,7 +295,9 @@ impl Bottlenecks {
                 }
             }
             None if is_like(TOGETHER, BINS) => self.suspect(ids),
-            Some(Verdict::Apart(until)) if now >= until && is_like(TOGETHER, BINS) => self.suspect(ids),
+            Some(Verdict::Apart(until)) if now >= until && is_like(TOGETHER, BINS) => {
+                self.suspect(ids)
+            }
             Some(verdict) => verdict,
             None => return,
         };
@@ -357,8 +371,9 @@ impl Series {
         self.summarise();
         let Summary { skew, variation, loss, .. } = self.summary;
         let bound = if self.is_limited { SKEW_AGAIN } else { SKEW };
-        self.is_limited =
-            self.intervals.len() >= SHORT / 2 && variation >= LEAST_VARIATION && (skew < bound || loss > LOSS);
+        self.is_limited = self.intervals.len() >= SHORT / 2
+            && variation >= LEAST_VARIATION
+            && (skew < bound || loss > LOSS);
     }
 
     /// The statistics of RFC 8382, section 3.2.
@@ -389,18 +404,21 @@ impl Series {
     fn delay(&self, back: usize, width: usize) -> Option<f64> {
         let end = self.bins.len().checked_sub(back * width)?;
         let bins = self.bins.range(end.checked_sub(width)?..end);
-        let (sum, count) = bins.flatten().fold((0.0, 0.0), |(sum, count), delay| (sum + delay, count + 1.0));
+        let (sum, count) =
+            bins.flatten().fold((0.0, 0.0), |(sum, count), delay| (sum + delay, count + 1.0));
         (count > 0.0).then(|| sum / count)
     }
 
-    /// How the delays of the latest moments changed from each to the next, the last one first; `width` moments are taken together.
+    /// How the delays of the latest moments changed from each to the next, the last one first;
+    /// `width` moments are taken together.
     fn changes(&self, moments: usize, width: usize) -> Vec<Option<f64>> {
         let delays: Vec<_> = (0..=moments / width).map(|back| self.delay(back, width)).collect();
         delays.windows(2).map(|pair| Some(pair[0]? - pair[1]?)).collect()
     }
 }
 
-/// How far the changes of two paths' delays over so many moments go together, where they do most, lagging by some moments: from -1 to 1. `None`: too little is known.
+/// How far the changes of two paths' delays over so many moments go together, where they do most,
+/// lagging by some moments: from -1 to 1. `None`: too little is known.
 fn correlation(one: &Series, other: &Series, moments: usize) -> Option<f64> {
     let scale = |width: usize, most_lag: usize| {
         let (one, other) = (one.changes(moments, width), other.changes(moments, width));

@@ -1,4 +1,5 @@
-//! How algorithms are written in scenario files, `name(parameter=value, …)`, and what was meant when one is not known.
+//! How algorithms are written in scenario files, `name(parameter=value, …)`, and what was meant
+//! when one is not known.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -15,7 +16,8 @@ pub struct Parameter {
     pub summary: &'static str,
 }
 
-/// The name and the pairs in parentheses behind it, all trimmed; `None` if `text` is not of that form.
+/// The name and the pairs in parentheses behind it, all trimmed; `None` if `text` is not of that
+/// form.
 pub(crate) fn split(text: &str) -> Option<(&str, Vec<(&str, &str)>)> {
     let text = text.trim();
     let (name, inside) = match text.split_once('(') {
@@ -23,12 +25,17 @@ pub(crate) fn split(text: &str) -> Option<(&str, Vec<(&str, &str)>)> {
         None => (text, ""),
     };
     let items = inside.split(',').map(str::trim).filter(|item| !item.is_empty());
-    let pairs = items.map(|item| item.split_once('=').map(|(key, value)| (key.trim(), value.trim())));
+    let pairs =
+        items.map(|item| item.split_once('=').map(|(key, value)| (key.trim(), value.trim())));
     Some((name, pairs.collect::<Option<_>>()?))
 }
 
 /// A name with these parameters at their defaults, as [`split`] reads it.
-pub(crate) fn write_defaults(f: &mut fmt::Formatter<'_>, name: &str, parameters: &[Parameter]) -> fmt::Result {
+pub(crate) fn write_defaults(
+    f: &mut fmt::Formatter<'_>,
+    name: &str,
+    parameters: &[Parameter],
+) -> fmt::Result {
     f.write_str(name)?;
     for (i, Parameter { name, default, .. }) in parameters.iter().enumerate() {
         write!(f, "{}{name}={default}", if i == 0 { "(" } else { ", " })?;
@@ -37,7 +44,11 @@ pub(crate) fn write_defaults(f: &mut fmt::Formatter<'_>, name: &str, parameters:
 }
 
 /// What ends a message about the parameters of `name`: how it is by default.
-pub(crate) fn write_hint(f: &mut fmt::Formatter<'_>, name: &str, parameters: &[Parameter]) -> fmt::Result {
+pub(crate) fn write_hint(
+    f: &mut fmt::Formatter<'_>,
+    name: &str,
+    parameters: &[Parameter],
+) -> fmt::Result {
     if parameters.is_empty() {
         return f.write_str("; it has none");
     }
@@ -51,7 +62,10 @@ pub(crate) fn did_you_mean(f: &mut fmt::Formatter<'_>, nearest: Option<&str>) ->
 }
 
 /// The names, with commas between them.
-pub(crate) fn write_list<'a>(f: &mut fmt::Formatter<'_>, names: impl Iterator<Item = &'a str>) -> fmt::Result {
+pub(crate) fn write_list<'a>(
+    f: &mut fmt::Formatter<'_>,
+    names: impl Iterator<Item = &'a str>,
+) -> fmt::Result {
     for (i, name) in names.enumerate() {
         write!(f, "{}{name}", if i == 0 { "" } else { ", " })?;
     }
@@ -59,9 +73,14 @@ pub(crate) fn write_list<'a>(f: &mut fmt::Formatter<'_>, names: impl Iterator<It
 }
 
 /// The candidate with the fewest edits, unless more than half of it would have to change.
-pub(crate) fn nearest(word: &str, candidates: impl Iterator<Item = &'static str>) -> Option<&'static str> {
+pub(crate) fn nearest(
+    word: &str,
+    candidates: impl Iterator<Item = &'static str>,
+) -> Option<&'static str> {
     let word: String = word.to_ascii_lowercase();
-    let (edits, best) = candidates.map(|candidate| (distance(&word, candidate), candidate)).min_by_key(|(n, _)| *n)?;
+    let (edits, best) = candidates
+        .map(|candidate| (distance(&word, candidate), candidate))
+        .min_by_key(|(n, _)| *n)?;
     (edits * 2 <= best.len().max(word.len())).then_some(best)
 }
 

@@ -1,4 +1,5 @@
-//! BBR on model links: that it finds the bandwidth, keeps the queue short, stands losses, looks for the round-trip time, and shares.
+//! BBR on model links: that it finds the bandwidth, keeps the queue short, stands losses, looks for
+//! the round-trip time, and shares.
 
 #![allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, clippy::cast_sign_loss)]
 
@@ -33,7 +34,8 @@ fn startup_doubles_each_round_trip_and_drains() {
     let mut model = alone("bbr", 200, 2_000.0, Drops::None);
     model.measure(secs(1), secs(2));
     // 833 packets of bandwidth-delay product are six doublings and a half from ten.
-    let rates: Vec<f64> = model.flows[0].subflows[0].pacing.iter().map(|rate| rate.as_f64() / 2.77e6).collect();
+    let rates: Vec<f64> =
+        model.flows[0].subflows[0].pacing.iter().map(|rate| rate.as_f64() / 2.77e6).collect();
     println!("{:.1?}", &rates[..12]);
     // The first is a guess, and the second of the first packets of the initial window.
     for pair in rates[2..8].windows(2) {
@@ -46,8 +48,9 @@ fn startup_doubles_each_round_trip_and_drains() {
     assert!(queue < 40.0, "{queue}");
 }
 
-/// With the queue a window-based flow would fill: little of it is used, little of the link is not. `ProbeRTT` halves what is in
-/// flight for some 250 ms of each five seconds, and pacing stays 1 % below the bandwidth.
+/// With the queue a window-based flow would fill: little of it is used, little of the link is not.
+/// `ProbeRTT` halves what is in flight for some 250 ms of each five seconds, and pacing stays 1 %
+/// below the bandwidth.
 #[test]
 fn it_holds_about_the_bandwidth_delay_product() {
     let mut model = alone("bbr", 10, 200.0, Drops::None);
@@ -85,11 +88,15 @@ fn probe_rtt_halves_the_window_every_five_seconds() {
     println!("{dips:?}");
     assert!((5..=6).contains(&dips.len()), "{dips:?}");
     assert!(dips.iter().all(|(from, to)| (200..=350).contains(&(to - from))), "{dips:?}");
-    assert!(dips.windows(2).all(|pair| (4_900..=6_500).contains(&(pair[1].0 - pair[0].0))), "{dips:?}");
+    assert!(
+        dips.windows(2).all(|pair| (4_900..=6_500).contains(&(pair[1].0 - pair[0].0))),
+        "{dips:?}"
+    );
 }
 
-/// Random losses below the threshold of 2 % lower the short-term bounds until the next probe: by 1 % of loss and 1 % of pacing margin in a
-/// round trip with losses, over the 40 round trips between two probes here.
+/// Random losses below the threshold of 2 % lower the short-term bounds until the next probe: by 1
+/// % of loss and 1 % of pacing margin in a round trip with losses, over the 40 round trips between
+/// two probes here.
 #[test]
 fn random_losses_cost_little() {
     let under = |controller, share_lost| {
@@ -168,7 +175,8 @@ fn the_seed_decides_when_it_probes() {
 
 const ID: SubflowId = SubflowId(0);
 
-/// A controller that is told what a steady path of 8 Mbit/s and 100 ms says: 100 packets of 1000 bytes in flight.
+/// A controller that is told what a steady path of 8 Mbit/s and 100 ms says: 100 packets of 1000
+/// bytes in flight.
 struct Steady {
     bbr: Box<dyn Controller>,
     now: Time,
@@ -179,7 +187,11 @@ impl Steady {
     /// After a second, in which Startup and Drain end.
     fn new() -> Steady {
         let mut bbr = by_name("bbr").expect("known");
-        bbr.handle_add(Time::ZERO, ID, &Start { mss: Bytes(1_000), initial_window: Bytes(10_000), rtt: None });
+        bbr.handle_add(
+            Time::ZERO,
+            ID,
+            &Start { mss: Bytes(1_000), initial_window: Bytes(10_000), rtt: None },
+        );
         let mut steady = Steady { bbr, now: Time::ZERO, in_flight: 100_000 };
         steady.run(1_000, |_| {});
         steady
@@ -189,12 +201,17 @@ impl Steady {
         self.bbr.allowance(ID)
     }
 
-    /// For so many milliseconds a packet leaves and one is acknowledged each, changed as the caller likes.
+    /// For so many milliseconds a packet leaves and one is acknowledged each, changed as the caller
+    /// likes.
     fn run(&mut self, millis: u64, change: impl Fn(&mut Acked)) {
         for _ in 0..millis {
             self.now += Span::from_millis(1);
             let rtt = Span::from_millis(100);
-            let sent = Sent { bytes: Bytes(1_000), in_flight: Bytes(self.in_flight), is_retransmission: false };
+            let sent = Sent {
+                bytes: Bytes(1_000),
+                in_flight: Bytes(self.in_flight),
+                is_retransmission: false,
+            };
             self.bbr.handle_sent(self.now, ID, &sent);
             let mut acked = Acked {
                 bytes: Bytes(1_000),
@@ -251,7 +268,11 @@ fn losses_and_marks_lower_the_short_term_bounds() {
         // Half the rate was delivered in the round trip: β of rate and window remain.
         steady.run(110, slow_down);
         let after = steady.allowance();
-        assert_eq!(after.pacing.map(Rate::as_bits), before.pacing.map(|rate| rate.as_bits() * 7 / 10), "{is_mark}");
+        assert_eq!(
+            after.pacing.map(Rate::as_bits),
+            before.pacing.map(|rate| rate.as_bits() * 7 / 10),
+            "{is_mark}"
+        );
         assert_eq!(after.window.0, before.window.0 * 7 / 10, "{is_mark}");
         // With the next probe the bounds are gone.
         steady.run(3_500, |_| {});
@@ -262,7 +283,11 @@ fn losses_and_marks_lower_the_short_term_bounds() {
 #[test]
 fn a_mark_ends_startup_and_undoing_resumes_it() {
     let mut bbr = by_name("bbr").expect("known");
-    bbr.handle_add(Time::ZERO, ID, &Start { mss: Bytes(1_000), initial_window: Bytes(10_000), rtt: None });
+    bbr.handle_add(
+        Time::ZERO,
+        ID,
+        &Start { mss: Bytes(1_000), initial_window: Bytes(10_000), rtt: None },
+    );
     let mut steady = Steady { bbr, now: Time::ZERO, in_flight: 100_000 };
     steady.run(150, |_| {});
     let before = steady.allowance();
@@ -271,7 +296,11 @@ fn a_mark_ends_startup_and_undoing_resumes_it() {
     steady.bbr.handle_congestion(steady.now, ID, &congestion);
     let mut undone = Steady { bbr: steady.bbr.clone(), ..steady };
     steady.run(1, |acked| acked.in_flight = Bytes(150_000));
-    assert_eq!(steady.allowance().pacing, Some(Rate::from_bits(50 * 99 * 8_000_000 / 10_000)), "Drain");
+    assert_eq!(
+        steady.allowance().pacing,
+        Some(Rate::from_bits(50 * 99 * 8_000_000 / 10_000)),
+        "Drain"
+    );
     assert_eq!(steady.bbr.threshold(ID), Some(Bytes(100_000)));
     undone.run(1, |acked| acked.in_flight = Bytes(150_000));
     undone.bbr.handle_undo(undone.now, ID);
@@ -286,13 +315,18 @@ fn a_timeout_leaves_a_packet_and_undoing_brings_the_window_back() {
     steady.bbr.handle_timeout(steady.now, ID, Bytes(100_000));
     assert_eq!(steady.allowance().window, Bytes(1_000));
     steady.run(1, |_| {});
-    assert_eq!(steady.allowance().window, Bytes(4_000), "four packets at least once there is an acknowledgement");
+    assert_eq!(
+        steady.allowance().window,
+        Bytes(4_000),
+        "four packets at least once there is an acknowledgement"
+    );
     steady.run(10, |_| {});
     assert_eq!(steady.allowance().window, Bytes(14_000), "a packet a packet");
     let mut undone = Steady { bbr: steady.bbr.clone(), ..steady };
     undone.bbr.handle_undo(undone.now, ID);
     assert_eq!(undone.allowance().window, before);
-    // What was in flight is delivered: the window comes back, below the short-term bound that the timeout was worth.
+    // What was in flight is delivered: the window comes back, below the short-term bound that the
+    // timeout was worth.
     steady.run(100, |_| {});
     assert!(steady.allowance().window >= Bytes(100_000), "{:?}", steady.allowance());
 }

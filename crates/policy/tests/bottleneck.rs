@@ -1,4 +1,5 @@
-//! Shared bottlenecks, from delays that are made up: two paths, a packet of each every few milliseconds, and queues that rise and fall.
+//! Shared bottlenecks, from delays that are made up: two paths, a packet of each every few
+//! milliseconds, and queues that rise and fall.
 
 use policy::bottleneck::Bottlenecks;
 use units::{Span, SubflowId, Time};
@@ -11,7 +12,8 @@ struct Dice(u64);
 
 impl Dice {
     fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % n
     }
 }
@@ -41,16 +43,24 @@ impl World {
         World { found: Bottlenecks::default(), dice: Dice(seed), micros: 0 }
     }
 
-    /// So many seconds, in which the paths see these queues, and add this much of their own at random; the second path's packets come so much later.
+    /// So many seconds, in which the paths see these queues, and add this much of their own at
+    /// random; the second path's packets come so much later.
     fn pass(&mut self, seconds: u64, queues: [Queue; 2], noise: u64, lag: u64) {
         let end = self.micros + seconds * 1_000_000;
         while self.micros < end {
             for (id, queue, lag) in [(ONE, queues[0], 0), (TWO, queues[1], lag)] {
-                let delay = queue.delay(self.micros - lag.min(self.micros)) + self.dice.below(noise + 1);
+                let delay =
+                    queue.delay(self.micros - lag.min(self.micros)) + self.dice.below(noise + 1);
                 // The receiver's clock is elsewhere, and will wrap.
                 let stamp = u32::try_from(delay).expect("short").wrapping_sub(12_000);
                 let now = Time::ZERO + Span::from_micros(self.micros);
-                self.found.handle_delay(now, id, stamp, self.micros / 1_000, self.micros / 1_000_000);
+                self.found.handle_delay(
+                    now,
+                    id,
+                    stamp,
+                    self.micros / 1_000,
+                    self.micros / 1_000_000,
+                );
             }
             self.micros += 3_000 + self.dice.below(2_000);
         }
@@ -86,7 +96,10 @@ fn a_queue_for_each() {
         let mut world = World::new(seed);
         world.pass(15, [SAW, Queue { phase: 600_000, ..SAW }], 500, 0);
         let (one, two) = (world.found.summary(ONE).unwrap(), world.found.summary(TWO).unwrap());
-        assert!((one.skew - two.skew).abs() < 0.15 && (one.variation - two.variation).abs() < 0.1 * one.variation);
+        assert!(
+            (one.skew - two.skew).abs() < 0.15
+                && (one.variation - two.variation).abs() < 0.1 * one.variation
+        );
         assert!((one.frequency - two.frequency).abs() < 0.1, "{one:?} {two:?}");
         assert!(!world.are_together(), "seed {seed}");
     }
@@ -143,7 +156,8 @@ fn two_that_are_in_step_are_told_apart_by_a_test() {
             world.pass(1, queues, 500, 0);
             if let Some(id) = world.found.poll_test() {
                 tests.push(id);
-                // The path's window is cut: its queue is at another point of its course from now on. A shared one is for both.
+                // The path's window is cut: its queue is at another point of its course from now
+                // on. A shared one is for both.
                 for (number, queue) in queues.iter_mut().enumerate() {
                     if is_shared || number == usize::from(id == TWO) {
                         queue.phase += 700_000;
@@ -183,7 +197,10 @@ fn silence_and_many_paths() {
             found.handle_delay(Time::ZERO + Span::from_secs(second), SubflowId(id), 5, 1, 0);
         }
     }
-    assert!(found.summary(SubflowId(31)).is_some() && found.summary(SubflowId(32)).is_none(), "so many are looked at");
+    assert!(
+        found.summary(SubflowId(31)).is_some() && found.summary(SubflowId(32)).is_none(),
+        "so many are looked at"
+    );
     // What was known a day ago says nothing.
     found.handle_delay(Time::ZERO + Span::from_secs(86_400), SubflowId(50), 5, 1, 0);
     assert!(found.summary(SubflowId(31)).is_none());

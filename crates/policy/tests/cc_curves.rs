@@ -17,12 +17,14 @@ fn secs(secs: u64) -> Span {
     Span::from_secs(secs)
 }
 
-/// The window of each subflow, in packets, at the end of each of its first 300 round trips, twenty a line.
+/// The window of each subflow, in packets, at the end of each of its first 300 round trips, twenty
+/// a line.
 fn drawing(title: &str, model: &Model, flow: usize) -> String {
     let mut text = format!("# {title}\n# the window in packets at the end of each round trip\n");
     for (i, subflow) in model.flows[flow].subflows.iter().enumerate() {
         writeln!(text, "subflow {i}").expect("a string takes everything");
-        for (line, windows) in subflow.curve[..subflow.curve.len().min(300)].chunks(20).enumerate() {
+        for (line, windows) in subflow.curve[..subflow.curve.len().min(300)].chunks(20).enumerate()
+        {
             write!(text, "{:4}:", line * 20).expect("a string takes everything");
             for window in windows {
                 write!(text, " {window:3}").expect("a string takes everything");
@@ -33,9 +35,11 @@ fn drawing(title: &str, model: &Model, flow: usize) -> String {
     text
 }
 
-/// With `UPDATE_GOLDEN=1` the curve becomes the one to compare with; look at the difference before committing it.
+/// With `UPDATE_GOLDEN=1` the curve becomes the one to compare with; look at the difference before
+/// committing it.
 fn compare(name: &str, drawing: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(format!("{name}.txt"));
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(format!("{name}.txt"));
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         fs::write(&path, drawing).expect("the golden directory can be written");
     }
@@ -43,7 +47,11 @@ fn compare(name: &str, drawing: &str) {
     for (at, (found, expected)) in drawing.lines().zip(golden.lines()).enumerate() {
         assert_eq!(found, expected, "{name}, line {}: UPDATE_GOLDEN=1 takes the new curve", at + 1);
     }
-    assert_eq!(drawing.lines().count(), golden.lines().count(), "{name}: UPDATE_GOLDEN=1 takes the new curve");
+    assert_eq!(
+        drawing.lines().count(),
+        golden.lines().count(),
+        "{name}: UPDATE_GOLDEN=1 takes the new curve"
+    );
 }
 
 #[test]
@@ -61,7 +69,14 @@ fn curves_alone() {
         let link = model.link(Link::new(Rate::mbit(10), 42.0, Drops::None));
         let flow = model.flow(controller, &[(link, Span::from_millis(50))], Span::ZERO);
         model.run(secs(30));
-        compare(name, &drawing(&format!("{controller} alone: 10 Mbit/s, 50 ms, 42 packets may wait"), &model, flow));
+        compare(
+            name,
+            &drawing(
+                &format!("{controller} alone: 10 Mbit/s, 50 ms, 42 packets may wait"),
+                &model,
+                flow,
+            ),
+        );
     }
 }
 
@@ -71,18 +86,30 @@ fn curves_of_coupled_ones() {
         let mut model = Model::default();
         let wide = model.link(Link::new(Rate::mbit(10), 42.0, Drops::None));
         let narrow = model.link(Link::new(Rate::mbit(5), 42.0, Drops::None));
-        let flow = model.flow(name, &[(wide, Span::from_millis(50)), (narrow, Span::from_millis(80))], Span::ZERO);
+        let flow = model.flow(
+            name,
+            &[(wide, Span::from_millis(50)), (narrow, Span::from_millis(80))],
+            Span::ZERO,
+        );
         model.flow("reno", &[(narrow, Span::from_millis(80))], secs(5));
         model.run(secs(40));
-        let title = format!("{name} over 10 Mbit/s, 50 ms and 5 Mbit/s, 80 ms; on the latter a Reno flow from 5 s on");
+        let title = format!(
+            "{name} over 10 Mbit/s, 50 ms and 5 Mbit/s, 80 ms; on the latter a Reno flow from 5 s \
+             on"
+        );
         compare(name, &drawing(&title, &model, flow));
     }
 }
 
-/// Mean window in packets with the first packet lost and then one each `every`, and a round trip of 100 ms.
+/// Mean window in packets with the first packet lost and then one each `every`, and a round trip of
+/// 100 ms.
 fn mean_window(controller: &str, initial: u64, every: u64) -> f64 {
     let mut model = Model::default();
-    let link = model.link(Link::new(Rate::from_bits(1_000_000_000_000), f64::INFINITY, Drops::Every(every)));
+    let link = model.link(Link::new(
+        Rate::from_bits(1_000_000_000_000),
+        f64::INFINITY,
+        Drops::Every(every),
+    ));
     let flow = model.flow_from(initial, controller, &[(link, RTT)], Span::ZERO);
     model.measure(secs(50), secs(250));
     let mean = model.rate(model.flows[flow].delivered()) * RTT.as_secs_f64();
@@ -90,9 +117,10 @@ fn mean_window(controller: &str, initial: u64, every: u64) -> f64 {
     mean
 }
 
-/// RFC 9438, section 5.2: 187 packets at a loss rate of 1e-4. That is the fixed point of a cycle that ends at its plateau, without
-/// fast convergence, and with a peak of 202.6; of two other peaks the higher one falls and the lower one rises, but by a thousandth a
-/// cycle, so the flow begins at the peak.
+/// RFC 9438, section 5.2: 187 packets at a loss rate of 1e-4. That is the fixed point of a cycle
+/// that ends at its plateau, without fast convergence, and with a peak of 202.6; of two other peaks
+/// the higher one falls and the lower one rises, but by a thousandth a cycle, so the flow begins at
+/// the peak.
 #[test]
 fn cubic_follows_its_response_function() {
     let mean = mean_window("cubic(fast_convergence=false)", 203, 10_000);
@@ -106,7 +134,8 @@ fn cubic_follows_its_response_function() {
     assert!((0.8..0.97).contains(&(yielding / mean)), "{yielding}");
 }
 
-/// Reno's `sqrt(3 / 2p)`; where it has more than CUBIC's own function, CUBIC takes as much (RFC 9438, section 4.3).
+/// Reno's `sqrt(3 / 2p)`; where it has more than CUBIC's own function, CUBIC takes as much (RFC
+/// 9438, section 4.3).
 #[test]
 fn reno_follows_its_response_function() {
     let reno = mean_window("reno", 10, 10_000);
@@ -115,8 +144,8 @@ fn reno_follows_its_response_function() {
     assert!((cubic / reno - 1.0).abs() < 0.2, "{cubic} {reno}");
 }
 
-/// N packets up a round trip and 1/(2N) down at a loss have a mean of `N sqrt((2 - 1/(2N)) / p)`, Reno's for N = 1. Of the 17 round trips
-/// between two losses recovery takes one.
+/// N packets up a round trip and 1/(2N) down at a loss have a mean of `N sqrt((2 - 1/(2N)) / p)`,
+/// Reno's for N = 1. Of the 17 round trips between two losses recovery takes one.
 #[test]
 fn waimd_follows_its_response_function() {
     let waimd = mean_window("waimd(weight=4)", 500, 10_000);
@@ -124,7 +153,8 @@ fn waimd_follows_its_response_function() {
     assert!((waimd / expected - 1.0).abs() < 0.05, "{waimd} {expected}");
 }
 
-/// 100 Mbit/s, 100 ms, nothing lost; flows start at these seconds. Mean queue in packets and the shares from 60 to 80 s.
+/// 100 Mbit/s, 100 ms, nothing lost; flows start at these seconds. Mean queue in packets and the
+/// shares from 60 to 80 s.
 fn rest(controller: &str, starts: &[u64]) -> (f64, Vec<f64>) {
     let mut model = Model::default();
     let link = model.link(Link::new(Rate::mbit(100), 5_000.0, Drops::None));
@@ -148,7 +178,10 @@ fn fast_rests_with_alpha_packets_in_the_queue() {
         let (queue, _) = rest(&format!("fast(alpha={alpha})"), &[0]);
         assert!((queue - alpha).abs() < 1.5, "{alpha}: {queue}");
         let (queue, _) = rest(&format!("fast(alpha={alpha},whole=true)"), &[0]);
-        assert!((alpha - 2.0..alpha - 0.1).contains(&queue), "up to 1/gamma below alpha, {alpha}: {queue}");
+        assert!(
+            (alpha - 2.0..alpha - 0.1).contains(&queue),
+            "up to 1/gamma below alpha, {alpha}: {queue}"
+        );
     }
 }
 
@@ -157,13 +190,15 @@ fn fast_flows_share_equally_unless_one_joins_late() {
     let (queue, shares) = rest("fast", &[0, 0]);
     assert!((queue - 200.0).abs() < 4.0, "{queue}");
     assert!((shares[0] - 0.5).abs() < 0.02, "{shares:?}");
-    // The newcomer takes the queue it finds for its path: 1/q + 1/(q - 1) = 1 in units of alpha has q = 2.618.
+    // The newcomer takes the queue it finds for its path: 1/q + 1/(q - 1) = 1 in units of alpha has
+    // q = 2.618.
     let (queue, shares) = rest("fast", &[0, 20]);
     assert!((queue - 261.8).abs() < 8.0, "{queue}");
     assert!((shares[1] - 0.613).abs() < 0.02, "{shares:?}");
 }
 
-/// ns-2: 2.43, 3.43, 10.24, 100.4. Between equal bounds the window goes up and down by a packet; the queue includes the packet in service.
+/// ns-2: 2.43, 3.43, 10.24, 100.4. Between equal bounds the window goes up and down by a packet;
+/// the queue includes the packet in service.
 #[test]
 fn vegas_rests_between_alpha_and_beta() {
     for (alpha, beta) in [(1.0, 3.0), (2.0, 4.0), (10.0, 10.0), (100.0, 100.0)] {
@@ -174,7 +209,8 @@ fn vegas_rests_between_alpha_and_beta() {
 
 const RED: Drops = Drops::Red { from: 10.0, to: 200.0, most: 0.02 };
 
-/// One Reno flow and one two-path connection on one link: what the connection gets, in units of the Reno flow's rate.
+/// One Reno flow and one two-path connection on one link: what the connection gets, in units of the
+/// Reno flow's rate.
 fn against_reno(controller: &str) -> f64 {
     let mut model = Model::default();
     let link = model.link(Link::new(Rate::mbit(50), 300.0, RED));
@@ -198,7 +234,8 @@ fn coupled_subflows_take_one_share_of_a_shared_link() {
     assert!((1.7..2.3).contains(&ratio), "{ratio}");
 }
 
-/// A two-path connection, path 0 with one Reno flow beside it, path 1 with five: the connection's share of its data on path 1.
+/// A two-path connection, path 0 with one Reno flow beside it, path 1 with five: the connection's
+/// share of its data on path 1.
 fn on_the_congested_path(controller: &str) -> f64 {
     let mut model = Model::default();
     let links = [(); 2].map(|()| model.link(Link::new(Rate::mbit(30), 300.0, RED)));

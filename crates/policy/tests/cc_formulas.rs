@@ -1,7 +1,8 @@
 //! The formulas with numbers worked out by hand from the papers and RFCs.
 
 use policy::cc::{
-    Acked, Balia, Congestion, Controller, Coupled, Coupling, Lia, Olia, PathState, Signal, Start, by_name,
+    Acked, Balia, Congestion, Controller, Coupled, Coupling, Lia, Olia, PathState, Signal, Start,
+    by_name,
 };
 use units::{Bytes, Span, SubflowId, Time};
 
@@ -45,12 +46,20 @@ impl One {
 
     fn after_handshake(name: &str, packets: u64, rtt: Option<Span>) -> One {
         let mut controller = by_name(name).expect("known");
-        controller.handle_add(Time::ZERO, ID, &Start { mss: Bytes(MSS), initial_window: Bytes(packets * MSS), rtt });
+        controller.handle_add(
+            Time::ZERO,
+            ID,
+            &Start { mss: Bytes(MSS), initial_window: Bytes(packets * MSS), rtt },
+        );
         One { controller, now: Time::ZERO, round: 0 }
     }
 
     fn ack(&mut self, bytes: u64) -> u64 {
-        self.controller.handle_acked(self.now, ID, &acked(bytes, Span::from_millis(100), self.round));
+        self.controller.handle_acked(
+            self.now,
+            ID,
+            &acked(bytes, Span::from_millis(100), self.round),
+        );
         self.window()
     }
 
@@ -70,12 +79,14 @@ impl One {
         self.window()
     }
 
-    /// A round trip of ten packets that took so many milliseconds each, sent under `old` packets of window.
+    /// A round trip of ten packets that took so many milliseconds each, sent under `old` packets of
+    /// window.
     fn round(&mut self, millis: u64, old: u64) -> u64 {
         self.round += 1;
         for _ in 0..10 {
             let window_at_sending = Bytes(old * MSS);
-            let acked = Acked { window_at_sending, ..acked(MSS, Span::from_millis(millis), self.round) };
+            let acked =
+                Acked { window_at_sending, ..acked(MSS, Span::from_millis(millis), self.round) };
             self.controller.handle_acked(self.now, ID, &acked);
         }
         self.window()
@@ -141,7 +152,8 @@ fn waimd_is_as_many_flows() {
     near(f64::from(u32::try_from(waimd.window()).expect("small")), 91_400.0, 100.0);
     assert_eq!(waimd.undo(), 100_000);
     assert_eq!((waimd.time_out(80_000), waimd.threshold()), (1_000, Some(70_000)));
-    // 4^(ln 3 / (ln 3 - ln 2)) = 42.77 packets: three times as much a round trip up to there, then twice, up to the threshold.
+    // 4^(ln 3 / (ln 3 - ln 2)) = 42.77 packets: three times as much a round trip up to there, then
+    // twice, up to the threshold.
     let mut round = || {
         for _ in 0..waimd.window() / MSS {
             waimd.ack(MSS);
@@ -155,7 +167,11 @@ fn waimd_is_as_many_flows() {
 fn plain_waimd_starts_as_one_flow_does() {
     let mut waimd = One::new("waimd(weight=4,plain=true)", 1);
     assert_eq!([(); 2].map(|()| waimd.ack(MSS)), [2_000, 3_000], "doubling");
-    assert_eq!((waimd.cut(100_000), waimd.threshold()), (50_000, Some(50_000)), "slow start ends with a half");
+    assert_eq!(
+        (waimd.cut(100_000), waimd.threshold()),
+        (50_000, Some(50_000)),
+        "slow start ends with a half"
+    );
     assert_eq!(waimd.cut(50_000), 43_750, "then it is 1 - 1/8");
     assert_eq!(waimd.ack(MSS), 43_841, "four packets a round trip");
     assert_eq!((waimd.time_out(40_000), waimd.threshold()), (1_000, Some(20_000)));
@@ -180,17 +196,20 @@ fn waimd_of_weight_one_is_reno() {
 fn cubic_follows_its_curve() {
     let mut cubic = One::new("cubic", 100);
     assert_eq!((cubic.cut(100_000), cubic.threshold()), (70_000, Some(70_000)));
-    // K = (30 / 0.4)^(1/3) = 4.2172 s. At t = 0 the curve is at 70, Reno's estimate at 70 + (0.9 / 1.7) / 70.
+    // K = (30 / 0.4)^(1/3) = 4.2172 s. At t = 0 the curve is at 70, Reno's estimate at 70 + (0.9 /
+    // 1.7) / 70.
     assert_eq!(cubic.ack(MSS), 70_007);
     // t = 1 s: the target is 0.4 (1.1 - 4.2172)^3 + 100 = 87.884, of which a seventieth is taken.
     cubic.now = Time::ZERO + Span::from_secs(1);
     near(f64::from(u32::try_from(cubic.ack(MSS)).expect("small")), 70_262.9, 2.0);
-    // The application had nothing to send for ten seconds: they do not count. t = 1 s again, one step more.
+    // The application had nothing to send for ten seconds: they do not count. t = 1 s again, one
+    // step more.
     cubic.now += Span::from_secs(10);
     let idle = Acked { is_app_limited: true, ..acked(MSS, Span::from_millis(100), 0) };
     cubic.controller.handle_acked(cubic.now, ID, &idle);
     near(f64::from(u32::try_from(cubic.ack(MSS)).expect("small")), 70_513.7, 2.0);
-    // Far beyond the plateau the target is half as much again, so the window grows by half a packet.
+    // Far beyond the plateau the target is half as much again, so the window grows by half a
+    // packet.
     cubic.now += Span::from_secs(100);
     near(f64::from(u32::try_from(cubic.ack(MSS)).expect("small")), 71_013.7, 2.0);
 }
@@ -203,7 +222,8 @@ fn cubic_makes_room_when_it_shrinks() {
         // From 70 packets, before the plateau of 100 was reached again.
         assert_eq!(cubic.cut(70_000), 49_000);
         cubic.ack(MSS);
-        // Long enough for the curve to be on its plateau, where the window stays but for a hair; a flight of small steps to get there.
+        // Long enough for the curve to be on its plateau, where the window stays but for a hair; a
+        // flight of small steps to get there.
         let k = f64::cbrt((plateau - 49.0) / 0.4);
         cubic.now = Time::ZERO + Span::from_secs_f64(k - 0.1);
         for _ in 0..1_000 {
@@ -251,7 +271,8 @@ fn vegas_doubles_every_other_round_until_there_is_a_queue() {
     let mut vegas = One::new("vegas", 20);
     let windows: Vec<u64> = [100, 100, 100, 100, 160].map(|millis| vegas.round(millis, 0)).into();
     assert_eq!(windows[..4], [30_000, 30_000, 40_000, 40_000]);
-    // Two packets of growth, then the third sample: 42 * 60 / 160 = 15.75 packets in the queue; 42 * 100 / 160 + 1 = 27.25 remain.
+    // Two packets of growth, then the third sample: 42 * 60 / 160 = 15.75 packets in the queue;
+    // 42 * 100 / 160 + 1 = 27.25 remain.
     assert_eq!(windows[4], 27_250);
 }
 
@@ -275,7 +296,8 @@ fn fast_goes_half_way() {
         300.0,
     );
     let before = fast.window();
-    // (50 - 15 = 35 packets more; ten of fifty packets of the round are acknowledged, the first of which decides.
+    // (50 - 15 = 35 packets more; ten of fifty packets of the round are acknowledged, the first of
+    // which decides.
     let found = fast.round(200, 160) - before;
     near(f64::from(u32::try_from(found).expect("small")), 25_000.0 * 9.0 / 50.0, 300.0);
     assert_eq!(fast.cut(0), fast.threshold().expect("cut"));
@@ -284,7 +306,8 @@ fn fast_goes_half_way() {
 
 #[test]
 fn fast_counts_the_handshake_as_base() {
-    let mut fast = One::after_handshake("fast(alpha=20,every=1)", 100, Some(Span::from_millis(100)));
+    let mut fast =
+        One::after_handshake("fast(alpha=20,every=1)", 100, Some(Span::from_millis(100)));
     for _ in 0..100 {
         fast.round(200, 100);
     }
@@ -302,7 +325,8 @@ fn lia_takes_what_the_best_path_would_give() {
     let paths = [path(20.0, 0.1, 0.0), path(10.0, 0.05, 0.0)];
     near(Lia.growth(&paths, 0), 0.025, 1e-12);
     near(Lia.growth(&paths, 1), 0.025, 1e-12);
-    // One path of 1 packet at 10 ms beside 100 at 1 s: α/Σw = (1 / 0.0001) / 200² = 0.25; Reno's 1/100 is less.
+    // One path of 1 packet at 10 ms beside 100 at 1 s: α/Σw = (1 / 0.0001) / 200² = 0.25; Reno's
+    // 1/100 is less.
     let paths = [path(100.0, 1.0, 0.0), path(1.0, 0.01, 0.0)];
     near(Lia.growth(&paths, 0), 0.01, 1e-12);
     near(Lia.growth(&paths, 1), 0.25, 1e-12);
@@ -323,7 +347,8 @@ fn olia_moves_to_the_best_path() {
     let paths = [path(20.0, 0.1, 1.0), path(20.4, 0.1, 1.0), path(9.6, 0.1, 50.0)];
     near(Olia.growth(&paths, 0), 2_000.0 / 250_000.0 - 1.0 / 6.0 / 20.0, 1e-12);
     near(Olia.growth(&paths, 2), 960.0 / 250_000.0 + 1.0 / 3.0 / 9.6, 1e-12);
-    // Best by l/rtt² (1e4 against 7500), though not by l/rtt, and the largest: nothing to move. Σ w/rtt = 250.
+    // Best by l/rtt² (1e4 against 7500), though not by l/rtt, and the largest: nothing to move. Σ
+    // w/rtt = 250.
     let unequal = [path(20.0, 0.1, 100.0), path(10.0, 0.2, 300.0)];
     near(Olia.growth(&unequal, 1), 250.0 / 62_500.0, 1e-12);
     // Alone it is Reno.
@@ -357,7 +382,11 @@ impl Coupling for Probe {
 fn distances_between_losses_are_kept() {
     let controller = Box::new(Coupled::new(Probe));
     let mut one = One { controller, now: Time::ZERO, round: 0 };
-    one.controller.handle_add(Time::ZERO, ID, &Start { mss: Bytes(MSS), initial_window: Bytes(10 * MSS), rtt: None });
+    one.controller.handle_add(
+        Time::ZERO,
+        ID,
+        &Start { mss: Bytes(MSS), initial_window: Bytes(10 * MSS), rtt: None },
+    );
     one.controller.handle_slow_start_end(Time::ZERO, ID);
     let in_recovery = Acked { in_recovery: true, ..acked(5_000, Span::from_millis(100), 0) };
     let probe = |one: &mut One| {

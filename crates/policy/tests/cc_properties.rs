@@ -1,6 +1,9 @@
-//! Whatever a controller is told, in whatever order: it does not panic, and its windows stay within their bounds.
+//! Whatever a controller is told, in whatever order: it does not panic, and its windows stay within
+//! their bounds.
 
-use policy::cc::{Acked, Congestion, Controller, Lost, MAX_WINDOW, NAMES, Sent, Signal, Start, by_name};
+use policy::cc::{
+    Acked, Congestion, Controller, Lost, MAX_WINDOW, NAMES, Sent, Signal, Start, by_name,
+};
 use proptest::prelude::*;
 use units::{Bytes, Rate, Span, SubflowId, Time};
 
@@ -67,22 +70,24 @@ fn acked() -> impl Strategy<Value = Acked> {
     let rate = proptest::option::of(amount().prop_map(Rate::from_bits));
     let numbers = (amount(), amount(), amount(), amount(), 0..20_u64, rate);
     let delays = (proptest::option::of(span()), span(), span());
-    (numbers, delays, any::<(bool, bool)>(), 0..5_u32).prop_map(|(numbers, delays, flags, slow_start_divisor)| Acked {
-        bytes: Bytes(numbers.0),
-        in_flight: Bytes(numbers.1),
-        sent_at: Time::from_nanos(numbers.2),
-        window_at_sending: Bytes(numbers.3),
-        rtt: delays.0,
-        smoothed_rtt: delays.1,
-        min_rtt: delays.2,
-        one_way_delay: None,
-        delivery_rate: numbers.5,
-        round: numbers.4,
-        ce_bytes: Bytes::ZERO,
-        is_app_limited: flags.0,
-        in_recovery: flags.1,
-        slow_start_divisor,
-    })
+    (numbers, delays, any::<(bool, bool)>(), 0..5_u32).prop_map(
+        |(numbers, delays, flags, slow_start_divisor)| Acked {
+            bytes: Bytes(numbers.0),
+            in_flight: Bytes(numbers.1),
+            sent_at: Time::from_nanos(numbers.2),
+            window_at_sending: Bytes(numbers.3),
+            rtt: delays.0,
+            smoothed_rtt: delays.1,
+            min_rtt: delays.2,
+            one_way_delay: None,
+            delivery_rate: numbers.5,
+            round: numbers.4,
+            ce_bytes: Bytes::ZERO,
+            is_app_limited: flags.0,
+            in_recovery: flags.1,
+            slow_start_divisor,
+        },
+    )
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -120,7 +125,14 @@ struct World {
 impl World {
     fn new(controller: &str) -> World {
         let controller = by_name(controller).expect("a name of the table");
-        World { controller, live: Vec::new(), added: 0, now: Time::ZERO, round: 0, tells_departures: true }
+        World {
+            controller,
+            live: Vec::new(),
+            added: 0,
+            now: Time::ZERO,
+            round: 0,
+            tells_departures: true,
+        }
     }
 
     fn add(&mut self, mss: Bytes, initial_window: Bytes, rtt: Option<Span>) {
@@ -139,7 +151,9 @@ impl World {
     fn apply(&mut self, op: &Op) {
         let now = self.now;
         match *op {
-            Op::Add { mss, initial, rtt } if self.live.len() < 4 => self.add(Bytes(mss), Bytes(initial), rtt),
+            Op::Add { mss, initial, rtt } if self.live.len() < 4 => {
+                self.add(Bytes(mss), Bytes(initial), rtt)
+            }
             Op::Add { .. } => {}
             Op::Remove { of } => {
                 let id = self.id(of);
@@ -147,21 +161,25 @@ impl World {
                 self.controller.handle_remove(now, id);
             }
             Op::Sent { of, bytes } => {
-                let sent = Sent { bytes: Bytes(bytes), in_flight: Bytes(bytes), is_retransmission: false };
+                let sent =
+                    Sent { bytes: Bytes(bytes), in_flight: Bytes(bytes), is_retransmission: false };
                 self.controller.handle_sent(now, self.id(of), &sent);
             }
             Op::Acked { of, acked } => self.acked(self.id(of), acked),
             Op::Progress { of, packets, rtt } => self.progress(of, packets, rtt),
             Op::Lost { of, bytes } => {
                 let known = if self.tells_departures { bytes } else { 0 };
-                let lost = Lost { bytes: Bytes(bytes), in_flight_at_sending: Bytes(known), sent_at: now };
+                let lost =
+                    Lost { bytes: Bytes(bytes), in_flight_at_sending: Bytes(known), sent_at: now };
                 self.controller.handle_lost(now, self.id(of), &lost);
             }
             Op::Congestion { of, signal, in_flight } => {
                 let congestion = Congestion { signal, in_flight: Bytes(in_flight) };
                 self.controller.handle_congestion(now, self.id(of), &congestion);
             }
-            Op::Timeout { of, in_flight } => self.controller.handle_timeout(now, self.id(of), Bytes(in_flight)),
+            Op::Timeout { of, in_flight } => {
+                self.controller.handle_timeout(now, self.id(of), Bytes(in_flight))
+            }
             Op::Undo { of } => self.controller.handle_undo(now, self.id(of)),
             Op::IdleRestart { of } => self.controller.handle_idle_restart(now, self.id(of)),
             Op::SlowStartEnd { of } => self.controller.handle_slow_start_end(now, self.id(of)),
@@ -216,7 +234,10 @@ impl World {
                 prop_assert!(pacing > Rate::ZERO, "{id} stands still: {controller:?}");
             }
             if let Some(threshold) = controller.threshold(*id) {
-                prop_assert!(threshold >= *floor && threshold <= MAX_WINDOW, "{id}: {threshold:?}: {controller:?}");
+                prop_assert!(
+                    threshold >= *floor && threshold <= MAX_WINDOW,
+                    "{id}: {threshold:?}: {controller:?}"
+                );
             }
         }
         let text = format!("{controller:?}");

@@ -1,7 +1,12 @@
-//! The schedulers against the paper's experiments in a fluid model: no delays, no queues, every byte acknowledged as it
-//! is sent. Figures in the comments are the paper's and its exact ideals.
+//! The schedulers against the paper's experiments in a fluid model: no delays, no queues, every
+//! byte acknowledged as it is sent. Figures in the comments are the paper's and its exact ideals.
 
-#![allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::unwrap_used)]
+#![allow(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::unwrap_used
+)]
 
 use policy::sched::{BlockScheduler, Options, PathView, View, by_name};
 use units::{Bytes, PathId, Rate, Span, Time};
@@ -25,7 +30,8 @@ struct Outcome {
 }
 
 impl Fluid {
-    /// The paper's three paths; the third falls to `third` Mbit/s when 48 Mbit/s would have carried 90 % of the file.
+    /// The paper's three paths; the third falls to `third` Mbit/s when 48 Mbit/s would have carried
+    /// 90 % of the file.
     fn paper(file: f64, third: f64, jitter: f64) -> Fluid {
         Fluid {
             rates: [(8e6, 8e6), (16e6, 16e6), (24e6, third * 1e6)],
@@ -61,14 +67,19 @@ impl Fluid {
                         acked: Bytes(acked[i].round() as u64),
                         left: Bytes(left[i].round() as u64),
                         recallable: Bytes(left[i].round() as u64),
-                        rate: Rate::from_bits_f64(if clock[i] > 0.0 { acked[i] * 8.0 / clock[i] } else { 0.0 }),
+                        rate: Rate::from_bits_f64(if clock[i] > 0.0 {
+                            acked[i] * 8.0 / clock[i]
+                        } else {
+                            0.0
+                        }),
                         opened: Time::ZERO,
                         known: Some(Rate::from_bits_f64(self.rates[i].0)),
                     })
                     .collect()
             };
             let paths = views(&left, &acked);
-            let view = View { total: Bytes(file as u64), pool: Bytes(pool.round() as u64), paths: &paths };
+            let view =
+                View { total: Bytes(file as u64), pool: Bytes(pool.round() as u64), paths: &paths };
             if let Some(plan) = scheduler.handle_progress(now, &view) {
                 adjustments += 1;
                 let rest = pool + left.iter().sum::<f64>();
@@ -81,8 +92,13 @@ impl Fluid {
             }
             if !busy(&left, path) && pool > 0.5 {
                 let paths = views(&left, &acked);
-                let view = View { total: Bytes(file as u64), pool: Bytes(pool.round() as u64), paths: &paths };
-                let take = scheduler.handle_idle(now, &view, PathId(path as u32)).as_f64().min(pool);
+                let view = View {
+                    total: Bytes(file as u64),
+                    pool: Bytes(pool.round() as u64),
+                    paths: &paths,
+                };
+                let take =
+                    scheduler.handle_idle(now, &view, PathId(path as u32)).as_f64().min(pool);
                 left[path] += take;
                 pool -= take;
             }
@@ -109,10 +125,14 @@ fn run(name: &str, megabytes: f64, third: f64, jitter: f64, options: Options) ->
 }
 
 fn close(value: f64, expected: f64, tolerance: f64, what: &str) {
-    assert!((value / expected - 1.0).abs() <= tolerance, "{what}: {value:.3}, expected {expected:.3}");
+    assert!(
+        (value / expected - 1.0).abs() <= tolerance,
+        "{what}: {value:.3}, expected {expected:.3}"
+    );
 }
 
-/// The closed forms: F in Mbit takes A .025 F (the third path falls to 8 Mbit/s) or .04375 F (to 2) seconds.
+/// The closed forms: F in Mbit takes A .025 F (the third path falls to 8 Mbit/s) or .04375 F (to 2)
+/// seconds.
 #[test]
 fn static_shares_take_the_closed_form() {
     for megabytes in [101.5, 304.3, 507.1] {
@@ -140,7 +160,8 @@ fn self_adaptive_is_nearly_ideal() {
     }
 }
 
-/// The paper: SAR saves 11.4 % (45.6 %) of A's time and 8.9 % (41.4 %) of B's. The bars: 10 (44) % and 5 (30) %.
+/// The paper: SAR saves 11.4 % (45.6 %) of A's time and 8.9 % (41.4 %) of B's. The bars: 10 (44) %
+/// and 5 (30) %.
 #[test]
 fn self_adaptive_saves_what_the_paper_says() {
     for megabytes in [101.5, 304.3, 913.0] {
@@ -154,17 +175,25 @@ fn self_adaptive_saves_what_the_paper_says() {
     }
 }
 
-/// The dossier's reason not to latch: without noise eq. 6 holds at once, and a later change goes unnoticed.
+/// The dossier's reason not to latch: without noise eq. 6 holds at once, and a later change goes
+/// unnoticed.
 #[test]
 fn latching_forfeits_the_gain() {
-    let options = Options { trigger: 0.5, tolerance_span: Span::from_millis(50), ..Options::default() };
+    let options =
+        Options { trigger: 0.5, tolerance_span: Span::from_millis(50), ..Options::default() };
     let file = 304.3e6;
     let run = |latch| {
-        let scheduler = by_name("self-adaptive", Options { latch, ..options.clone() }).expect("a known name");
+        let scheduler =
+            by_name("self-adaptive", Options { latch, ..options.clone() }).expect("a known name");
         Fluid { quantum: 1_000.0, ..Fluid::paper(file, 2.0, 0.0) }.run(file, scheduler)
     };
     let (latched, free) = (run(true), run(false));
-    assert!(latched.total > 1.5 * free.total, "latched {:.1} s, free {:.1} s", latched.total, free.total);
+    assert!(
+        latched.total > 1.5 * free.total,
+        "latched {:.1} s, free {:.1} s",
+        latched.total,
+        free.total
+    );
     assert!(latched.adjustments < free.adjustments);
 }
 
@@ -177,7 +206,8 @@ fn every_name_is_known_and_carries_everything() {
     assert!(by_name("round-robin", Options::default()).is_none());
 }
 
-/// Rates known beforehand: each path takes its share as it opens, and what one that never opens would have carried goes to the others.
+/// Rates known beforehand: each path takes its share as it opens, and what one that never opens
+/// would have carried goes to the others.
 #[test]
 fn known_rates_need_no_start_phase() {
     let path = |id, rate, left: u64| PathView {

@@ -1,4 +1,5 @@
-//! Packet schedulers: decisions worked out by hand from the papers, and what holds whatever they see.
+//! Packet schedulers: decisions worked out by hand from the papers, and what holds whatever they
+//! see.
 
 use policy::sched::packet::blest::Blest;
 use policy::sched::packet::{Backlog, NAMES, PacketScheduler, PathView, by_name};
@@ -26,11 +27,18 @@ fn at(millis: u64) -> Time {
 }
 
 fn backlog(unsent: u64, credit: u64, outstanding: u64) -> Backlog {
-    Backlog { unsent: Bytes(unsent * MSS), credit: Bytes(credit * MSS), outstanding: Bytes(outstanding * MSS) }
+    Backlog {
+        unsent: Bytes(unsent * MSS),
+        credit: Bytes(credit * MSS),
+        outstanding: Bytes(outstanding * MSS),
+    }
 }
 
-const PLENTY: Backlog =
-    Backlog { unsent: Bytes(1_000_000_000), credit: Bytes(1_000_000_000), outstanding: Bytes::ZERO };
+const PLENTY: Backlog = Backlog {
+    unsent: Bytes(1_000_000_000),
+    credit: Bytes(1_000_000_000),
+    outstanding: Bytes::ZERO,
+};
 
 #[test]
 fn the_fastest_with_room_goes_first() {
@@ -67,7 +75,8 @@ fn blest_waits_where_the_window_would_block() {
     doubling[0].is_in_slow_start = true;
     assert_eq!(Blest::new().pick(at(0), &doubling, &backlog(1_000, 12_276, 0)), None);
     assert_eq!(Blest::new().pick(at(0), &doubling, &backlog(1_000, 12_277, 0)), Some(1));
-    // A fast path with nothing in flight has other reasons to have no room: nothing will come back on it.
+    // A fast path with nothing in flight has other reasons to have no room: nothing will come back
+    // on it.
     let mut choked = paths;
     choked[0].in_flight = Bytes::ZERO;
     assert_eq!(Blest::new().pick(at(0), &choked, &backlog(1_000, 10, 0)), Some(1));
@@ -94,24 +103,30 @@ fn blest_learns_from_being_blocked() {
     assert_eq!(blest.lambda(), 1_000);
 }
 
-/// Fast: 10 ms, 10 packets. Slow: 100 ms, 10 packets. Without variation it waits while 10 (1 + k/10) < 100: below 90 packets.
+/// Fast: 10 ms, 10 packets. Slow: 100 ms, 10 packets. Without variation it waits while 10 (1 +
+/// k/10) < 100: below 90 packets.
 #[test]
 fn ecf_waits_where_the_fast_path_ends_sooner() {
     let paths = [path(0, 10, 10, true), path(1, 100, 10, false)];
     let ecf = || by_name("ecf").expect("known");
-    let pick =
-        |scheduler: &mut Box<dyn PacketScheduler>, unsent| scheduler.pick(at(0), &paths, &backlog(unsent, 9_999, 0));
+    let pick = |scheduler: &mut Box<dyn PacketScheduler>, unsent| {
+        scheduler.pick(at(0), &paths, &backlog(unsent, 9_999, 0))
+    };
     assert_eq!(pick(&mut ecf(), 89), None);
     assert_eq!(pick(&mut ecf(), 90), Some(1));
     assert_eq!(pick(&mut ecf(), 1), None, "the window counts where less is unsent");
     // Once it waits, up to 10 (1 + k/10) < 125: below 115; beyond that it forgets that it waited.
     let mut waiting = ecf();
-    assert_eq!([89, 114, 115, 114].map(|unsent| pick(&mut waiting, unsent)), [None, None, Some(1), Some(1)]);
+    assert_eq!(
+        [89, 114, 115, 114].map(|unsent| pick(&mut waiting, unsent)),
+        [None, None, Some(1), Some(1)]
+    );
     let mut stubborn = by_name("ecf(beta=1)").expect("known");
     assert_eq!([89, 189, 190].map(|unsent| pick(&mut stubborn, unsent)), [None, None, Some(1)]);
 
-    // The second test: 18 ms of slow path against 2 · 10 ms is soon enough, though 20 (as 10 (1 + 1)) is not below 18. With 19 ms
-    // and a variation of 2 ms, 20 < 21 but 19 < 22; at twice the slow window, 38 >= 22.
+    // The second test: 18 ms of slow path against 2 · 10 ms is soon enough, though 20 (as 10 (1 +
+    // 1)) is not below 18. With 19 ms and a variation of 2 ms, 20 < 21 but 19 < 22; at twice the
+    // slow window, 38 >= 22.
     let mut near = [path(0, 10, 10, true), path(1, 19, 5, false)];
     near[1].rtt_variation = Span::from_millis(2);
     assert_eq!(ecf().pick(at(0), &near, &backlog(5, 9_999, 0)), Some(1));
@@ -148,14 +163,17 @@ fn names_are_read() {
     let error = |text: &str| by_name(text).expect_err("an error").to_string();
     assert_eq!(
         error("lowest rtt"),
-        "there is no packet scheduler 'lowest rtt' (did you mean 'lowest-rtt'?); there are lowest-rtt, blest, ecf, weighted, redundant"
+        "there is no packet scheduler 'lowest rtt' (did you mean 'lowest-rtt'?); there are \
+         lowest-rtt, blest, ecf, weighted, redundant"
     );
     assert_eq!(
         error("ecf(bet=1)"),
         "'ecf' has no parameter 'bet' (did you mean 'beta'?); by default it is ecf(beta=0.25)"
     );
     assert_eq!(error("blest(x=1)"), "'blest' has no parameter 'x'; it has none");
-    assert!(error("weighted(weights=3:0)").starts_with("'3:0' is no value for 'weights' of 'weighted'"));
+    assert!(
+        error("weighted(weights=3:0)").starts_with("'3:0' is no value for 'weights' of 'weighted'")
+    );
     assert!(error("ecf(beta=nan)").starts_with("'nan' is no value"));
     assert_eq!(error("ecf(beta=1,beta=2)"), "'beta' of 'ecf' is given twice");
     assert!(error("ecf(beta").ends_with("write a name, or name(parameter=value, ...)"));
@@ -167,29 +185,30 @@ fn amount() -> impl Strategy<Value = u64> {
 
 fn view() -> impl Strategy<Value = PathView> {
     let numbers = (0..6_u32, [amount(), amount(), amount(), amount(), amount()]);
-    (numbers, any::<bool>(), any::<bool>()).prop_map(|((id, numbers), has_room, is_in_slow_start)| PathView {
-        id: SubflowId(id),
-        smoothed_rtt: Span::from_nanos(numbers[0]),
-        rtt_variation: Span::from_nanos(numbers[1]),
-        mss: Bytes(numbers[2]),
-        window: Bytes(numbers[3]),
-        in_flight: Bytes(numbers[4]),
-        has_room,
-        is_in_slow_start,
-    })
+    (numbers, any::<bool>(), any::<bool>()).prop_map(
+        |((id, numbers), has_room, is_in_slow_start)| PathView {
+            id: SubflowId(id),
+            smoothed_rtt: Span::from_nanos(numbers[0]),
+            rtt_variation: Span::from_nanos(numbers[1]),
+            mss: Bytes(numbers[2]),
+            window: Bytes(numbers[3]),
+            in_flight: Bytes(numbers[4]),
+            has_room,
+            is_in_slow_start,
+        },
+    )
 }
 
 fn scene() -> impl Strategy<Value = (u64, Vec<PathView>, Backlog, bool)> {
-    let backlog = [amount(), amount(), amount()].prop_map(|[unsent, credit, outstanding]| Backlog {
-        unsent: Bytes(unsent),
-        credit: Bytes(credit),
-        outstanding: Bytes(outstanding),
+    let backlog = [amount(), amount(), amount()].prop_map(|[unsent, credit, outstanding]| {
+        Backlog { unsent: Bytes(unsent), credit: Bytes(credit), outstanding: Bytes(outstanding) }
     });
     (amount(), proptest::collection::vec(view(), 0..5), backlog, any::<bool>())
 }
 
 proptest! {
-    /// Only paths with room; a choice unless there is a faster path to wait for; the same again from a copy.
+    /// Only paths with room; a choice unless there is a faster path to wait for; the same again
+    /// from a copy.
     #[test]
     fn choices_are_sound(scenes in proptest::collection::vec(scene(), 1..40)) {
         for known in NAMES {

@@ -7,11 +7,13 @@ use units::{Bytes, Span};
 pub enum Restripe {
     /// What is taken for lost goes to whichever path has room next.
     Lost,
-    /// The paper's rule (section 2, *Packet Re-striping*): so does everything outside the shrunk window, lost or not.
+    /// The paper's rule (section 2, *Packet Re-striping*): so does everything outside the shrunk
+    /// window, lost or not.
     Window,
 }
 
-/// What a connection can do. Both ends are supposed to agree on the windows; everything else is each end's own business.
+/// What a connection can do. Both ends are supposed to agree on the windows; everything else is
+/// each end's own business.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub struct Config {
@@ -31,7 +33,8 @@ pub struct Config {
     pub min_timeout: Span,
     /// Whether packets may be marked instead of dropped (RFC 3168).
     pub ecn: bool,
-    /// Whether packets are spread over the round trip where the controller does not ask for it anyway.
+    /// Whether packets are spread over the round trip where the controller does not ask for it
+    /// anyway.
     pub pacing: bool,
     /// Whether slow start may end by delay (RFC 9406).
     pub hystart: bool,
@@ -39,10 +42,11 @@ pub struct Config {
     pub restripe: Restripe,
     /// Whether idle paths repeat what slower ones still owe (opportunistic retransmission).
     pub reinject: bool,
-    /// Whether two paths that seem to share a bottleneck are told apart by cutting one's window, once
-    /// ([`Connection::bottleneck`](crate::Connection::bottleneck)).
+    /// Whether two paths that seem to share a bottleneck are told apart by cutting one's window,
+    /// once ([`Connection::bottleneck`](crate::Connection::bottleneck)).
     pub test_bottlenecks: bool,
-    /// Streams that the peer may have open at the same time. A stream is open until both its halves have ended: ours by [`Connection::finish`](crate::Connection::finish) or
+    /// Streams that the peer may have open at the same time. A stream is open until both its halves
+    /// have ended: ours by [`Connection::finish`](crate::Connection::finish) or
     /// [`reset`](crate::Connection::reset).
     pub max_streams: u32,
     /// Datagrams that may wait to be sent.

@@ -1,9 +1,12 @@
-//! The striped connection (pTCP): one connection over paths of any character that delivers the sum of what they offer, as a state machine.
+//! The striped connection (pTCP): one connection over paths of any character that delivers the sum
+//! of what they offer, as a state machine.
 //!
-//! After Hsieh and Sivakumar, "pTCP: An End-to-End Transport Layer Protocol for Striped Connections". A [`Connection`] is the paper's striped
-//! connection manager (SM); each path has a subflow of its own, the paper's virtual TCP (TCP-v), which runs windows, loss recovery and round-trip
-//! times over packet numbers and knows no data. It has no clock, no socket and no payload bytes: packets are
-//! [`wire::ptcp::Packet`]s, and streams are counted; whoever drives it keeps the bytes.
+//! After Hsieh and Sivakumar, "pTCP: An End-to-End Transport Layer Protocol for Striped
+//! Connections". A [`Connection`] is the paper's striped connection manager (SM); each path has a
+//! subflow of its own, the paper's virtual TCP (TCP-v), which runs windows, loss recovery and
+//! round-trip times over packet numbers and knows no data. It has no clock, no socket and no
+//! payload bytes: packets are [`wire::ptcp::Packet`]s, and streams are counted; whoever drives it
+//! keeps the bytes.
 //!
 //! | the paper | here |
 //! |---|---|

@@ -18,7 +18,8 @@ const SIZE_TRIES: u32 = 3;
 const SIZE_REST: Span = Span::from_secs(10);
 /// A size this near to the largest that works is not worth a probe.
 const SIZE_STEP: u64 = 20;
-/// Bytes that may be sent for each byte received before the address is known to be the peer's (RFC 9000, section 8.1).
+/// Bytes that may be sent for each byte received before the address is known to be the peer's (RFC
+/// 9000, section 8.1).
 const AMPLIFICATION: u64 = 3;
 
 /// What a packet that wants an acknowledgement carries: the paper's binding.
@@ -187,7 +188,11 @@ impl Path {
     }
 
     /// What it is asked about the size of its packets, if it is time.
-    pub(crate) fn poll_size(&mut self, now: Time, token: impl FnOnce() -> u64) -> Option<(u64, u64)> {
+    pub(crate) fn poll_size(
+        &mut self,
+        now: Time,
+        token: impl FnOnce() -> u64,
+    ) -> Option<(u64, u64)> {
         let wait = self.subflow()?.timeout();
         if !self.is_live() {
             return None;
@@ -208,7 +213,12 @@ impl Path {
         }
     }
 
-    fn ask_size(&mut self, now: Time, wait: Span, token: impl FnOnce() -> u64) -> Option<(u64, u64)> {
+    fn ask_size(
+        &mut self,
+        now: Time,
+        wait: Span,
+        token: impl FnOnce() -> u64,
+    ) -> Option<(u64, u64)> {
         let low = self.datagram.0;
         if low + SIZE_STEP >= self.size.ceiling || now < self.size.not_before {
             return None;
@@ -237,11 +247,13 @@ impl Path {
         }
     }
 
-    /// Large packets do not arrive any more, it seems: begin anew from the least size, after a while.
+    /// Large packets do not arrive any more, it seems: begin anew from the least size, after a
+    /// while.
     pub(crate) fn reset_size(&mut self, now: Time, config: &Config) {
         if self.datagram > config.datagram {
             let ceiling = self.datagram.0 + SIZE_STEP;
-            self.size = SizeProbe { ceiling, asked: None, not_before: now + SIZE_REST, is_first: true };
+            self.size =
+                SizeProbe { ceiling, asked: None, not_before: now + SIZE_REST, is_first: true };
             self.datagram = config.datagram;
         }
     }

@@ -2,8 +2,9 @@
 
 use alloc::collections::VecDeque;
 
-/// Disjoint ranges of offsets that do not touch, each `from..to`, in order. There are few at a time, and most of what comes goes on where the
-/// last one or the first one ends: a sorted list beats a tree.
+/// Disjoint ranges of offsets that do not touch, each `from..to`, in order. There are few at a
+/// time, and most of what comes goes on where the last one or the first one ends: a sorted list
+/// beats a tree.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ranges {
     ranges: VecDeque<(u64, u64)>,

@@ -21,7 +21,8 @@ pub(crate) struct Receipts {
     /// Everything below is taken for seen.
     floor: u64,
     largest: Option<Newest>,
-    /// A number of each range that changed of late below the highest one, the latest first. `None` where there is nothing to say of it any more.
+    /// A number of each range that changed of late below the highest one, the latest first. `None`
+    /// where there is nothing to say of it any more.
     recent: VecDeque<Option<u64>>,
     marks: u8,
     /// Since the last acknowledgement.
@@ -63,7 +64,14 @@ impl Receipts {
     }
 
     /// A new packet wants an acknowledgement.
-    pub(crate) fn handle_eliciting(&mut self, now: Time, number: u64, arrival: Arrival, is_marked: bool, wait: Span) {
+    pub(crate) fn handle_eliciting(
+        &mut self,
+        now: Time,
+        number: u64,
+        arrival: Arrival,
+        is_marked: bool,
+        wait: Span,
+    ) {
         let newest = self.largest.map(|newest| newest.number);
         let is_next = newest.is_none_or(|newest| number == newest + 1);
         if newest.is_none_or(|newest| number > newest) {
@@ -81,7 +89,8 @@ impl Receipts {
         self.marks = self.marks.wrapping_add(u8::from(is_marked));
         self.reply = Some(arrival.reply);
         self.unacked += 1;
-        let is_urgent = !is_next || is_marked || self.unacked >= EVERY || arrival.reply == Reply::All;
+        let is_urgent =
+            !is_next || is_marked || self.unacked >= EVERY || arrival.reply == Reply::All;
         let at = if is_urgent { now } else { now + wait };
         self.due = Some(self.due.map_or(at, |due| due.min(at)));
     }
@@ -126,20 +135,30 @@ impl Receipts {
     /// The acknowledgement, but for what concerns the connection.
     pub(crate) fn ack(&mut self, now: Time, path: u16) -> Option<Ack> {
         let newest = self.largest?;
-        let mut ack =
-            Ack { largest: newest.number, path, marks: self.marks, one_way: newest.one_way, ..Ack::default() };
-        ack.delay = u8::try_from((now - newest.at).as_micros() / Ack::DELAY_UNIT).unwrap_or(u8::MAX);
-        let (top, _) = self.numbers.around(newest.number).unwrap_or((newest.number, newest.number + 1));
+        let mut ack = Ack {
+            largest: newest.number,
+            path,
+            marks: self.marks,
+            one_way: newest.one_way,
+            ..Ack::default()
+        };
+        ack.delay =
+            u8::try_from((now - newest.at).as_micros() / Ack::DELAY_UNIT).unwrap_or(u8::MAX);
+        let (top, _) =
+            self.numbers.around(newest.number).unwrap_or((newest.number, newest.number + 1));
         ack.first = short(newest.number + 1 - top);
         let (mut slot, mut before) = (0, None);
         for recent in &mut self.recent {
             if slot == ack.older.len() {
                 break;
             }
-            let Some((from, to)) = recent.and_then(|number| self.numbers.around(number)) else { continue };
+            let Some((from, to)) = recent.and_then(|number| self.numbers.around(number)) else {
+                continue;
+            };
             let back = newest.number.checked_sub(to - 1).filter(|_| from != top);
             let Some(back) = back.and_then(|back| u16::try_from(back).ok()) else {
-                // It joined the highest range, or is too far below: that stays so, and need not be looked up each time.
+                // It joined the highest range, or is too far below: that stays so, and need not be
+                // looked up each time.
                 *recent = None;
                 continue;
             };

@@ -1,9 +1,11 @@
-//! How fast packets are delivered, and round trips counted by packets (draft-cheng-iccrg-delivery-rate-estimation).
+//! How fast packets are delivered, and round trips counted by packets
+//! (draft-cheng-iccrg-delivery-rate-estimation).
 
 use units::{Bytes, Rate, Span, Time};
 
-/// Counts what is delivered. Each packet carries a [`Departure`] of what was known when it left; its delivery then says at what rate the path delivered
-/// meanwhile. The order of the fields is kept: who sends nothing looks at the first two only.
+/// Counts what is delivered. Each packet carries a [`Departure`] of what was known when it left;
+/// its delivery then says at what rate the path delivered meanwhile. The order of the fields is
+/// kept: who sends nothing looks at the first two only.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct DeliveryRate {
@@ -19,7 +21,8 @@ pub struct DeliveryRate {
     round_at: Time,
 }
 
-/// What was known when a packet left. Whether that was [limited by the application](DeliveryRate::is_app_limited) is noted beside it, where there is room.
+/// What was known when a packet left. Whether that was [limited by the
+/// application](DeliveryRate::is_app_limited) is noted beside it, where there is room.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Departure {
     delivered: u64,
@@ -68,13 +71,15 @@ impl DeliveryRate {
         self.app_limited_until == self.idle_mark(in_flight)
     }
 
-    /// What is to be delivered before packets are no longer limited by the application, if it has nothing to send now.
+    /// What is to be delivered before packets are no longer limited by the application, if it has
+    /// nothing to send now.
     #[inline]
     fn idle_mark(&self, in_flight: Bytes) -> u64 {
         (self.delivered + in_flight.0).max(1)
     }
 
-    /// An acknowledgement delivers so much; the latest sent of the packets that it delivers left at `sent_at`.
+    /// An acknowledgement delivers so much; the latest sent of the packets that it delivers left at
+    /// `sent_at`.
     #[inline]
     pub fn handle_delivered(&mut self, now: Time, bytes: Bytes, sent_at: Time) {
         self.delivered += bytes.0;
@@ -86,11 +91,18 @@ impl DeliveryRate {
         }
     }
 
-    /// Then: the rate at which the path delivered since that packet left. `None` if less than the least round trip has passed, which says more of
-    /// how acknowledgements cluster than of the path.
+    /// Then: the rate at which the path delivered since that packet left. `None` if less than the
+    /// least round trip has passed, which says more of how acknowledgements cluster than of the
+    /// path.
     #[inline]
     #[must_use]
-    pub fn sample(&self, now: Time, sent_at: Time, newest: &Departure, min_rtt: Span) -> Option<Rate> {
+    pub fn sample(
+        &self,
+        now: Time,
+        sent_at: Time,
+        newest: &Departure,
+        min_rtt: Span,
+    ) -> Option<Rate> {
         let interval = (now - newest.delivered_at).max(sent_at - newest.first_sent_at);
         let is_valid = interval >= min_rtt && interval > Span::ZERO;
         is_valid.then(|| -> Rate { Bytes(self.delivered - newest.delivered) / interval })
@@ -135,9 +147,13 @@ mod tests {
         rate.handle_delivered(at(10), Bytes(1_000), at(0));
         assert_eq!(rate.sample(at(10), at(0), &first, RTT), Some(Bytes(1_000) / RTT));
         let second = rate.departure();
-        // It left 20 ms after the first, and came together with much else: over the 20 ms of sending, not the 12 of coming.
+        // It left 20 ms after the first, and came together with much else: over the 20 ms of
+        // sending, not the 12 of coming.
         rate.handle_delivered(at(32), Bytes(20_000), at(20));
-        assert_eq!(rate.sample(at(32), at(20), &second, RTT), Some(Bytes(20_000) / Span::from_millis(22)));
+        assert_eq!(
+            rate.sample(at(32), at(20), &second, RTT),
+            Some(Bytes(20_000) / Span::from_millis(22))
+        );
     }
 
     #[test]

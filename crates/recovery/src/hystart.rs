@@ -43,11 +43,19 @@ impl HyStart {
     /// Before the first sample.
     #[must_use]
     pub fn new() -> HyStart {
-        HyStart { round: 0, previous: None, current: None, samples: 0, divisor: 1, conservative: None }
+        HyStart {
+            round: 0,
+            previous: None,
+            current: None,
+            samples: 0,
+            divisor: 1,
+            conservative: None,
+        }
     }
 
-    /// An acknowledgement with this round-trip time; `round` counts round trips, `is_over` says whether the window has reached its threshold.
-    /// Returns whether slow start is to end now. Once it is over, all begins anew: after a timeout there is another.
+    /// An acknowledgement with this round-trip time; `round` counts round trips, `is_over` says
+    /// whether the window has reached its threshold. Returns whether slow start is to end now. Once
+    /// it is over, all begins anew: after a timeout there is another.
     pub fn handle_acked(&mut self, rtt: Span, round: u64, is_over: bool) -> bool {
         if is_over {
             *self = HyStart::new();
@@ -92,7 +100,9 @@ impl HyStart {
                     }
                 }
                 // The delay fell again: it was jitter, not a queue.
-                (Some(Conservative { baseline, .. }), _) if current < baseline => self.conservative = None,
+                (Some(Conservative { baseline, .. }), _) if current < baseline => {
+                    self.conservative = None
+                }
                 _ => {}
             }
         }
@@ -111,7 +121,10 @@ mod tests {
     use super::*;
 
     fn round(hystart: &mut HyStart, round: u64, ms: u64) -> Verdict {
-        (0..SAMPLES).map(|_| hystart.handle_sample(Span::from_millis(ms), round)).last().expect("some samples")
+        (0..SAMPLES)
+            .map(|_| hystart.handle_sample(Span::from_millis(ms), round))
+            .last()
+            .expect("some samples")
     }
 
     #[test]

@@ -1,7 +1,8 @@
-//! What every reliable transport needs once: round-trip times, delivery rates, loss detection by time, rate reduction, pacing, and the end of slow
-//! start by delay.
+//! What every reliable transport needs once: round-trip times, delivery rates, loss detection by
+//! time, rate reduction, pacing, and the end of slow start by delay.
 //!
-//! All of it counts bytes and knows no sequence numbers, so that TCP and transports with packet numbers of their own share it.
+//! All of it counts bytes and knows no sequence numbers, so that TCP and transports with packet
+//! numbers of their own share it.
 #![no_std]
 
 #[cfg(test)]

@@ -24,7 +24,8 @@ impl Pacer {
         self.burst = burst;
     }
 
-    /// When a packet may leave: `now`, or later. A bucket with anything in it lets a packet through.
+    /// When a packet may leave: `now`, or later. A bucket with anything in it lets a packet
+    /// through.
     #[must_use]
     pub fn ready_at(&self, now: Time) -> Time {
         let depth = self.burst / self.rate;
@@ -44,12 +45,16 @@ impl Pacer {
         }
     }
 
-    /// The rate for a window where the controller gives none: a quarter faster than the window a round trip (RFC 9002, section 7.7), twice
-    /// as fast in slow start, lest pacing slow it down.
+    /// The rate for a window where the controller gives none: a quarter faster than the window a
+    /// round trip (RFC 9002, section 7.7), twice as fast in slow start, lest pacing slow it down.
     #[must_use]
     pub fn rate_of_window(window: Bytes, smoothed_rtt: Span, is_slow_start: bool) -> Rate {
         let base = (window / smoothed_rtt.max(Span::from_micros(1))).as_bits();
-        Rate::from_bits(if is_slow_start { base.saturating_mul(2) } else { base.saturating_add(base / 4) })
+        Rate::from_bits(if is_slow_start {
+            base.saturating_mul(2)
+        } else {
+            base.saturating_add(base / 4)
+        })
     }
 }
 

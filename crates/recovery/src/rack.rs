@@ -5,20 +5,30 @@ use units::{Span, Time};
 /// What the latest delivered packet says of those sent before it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rack {
-    /// When the latest sent of the delivered packets was sent (`RACK.xmit_ts`), and its position for ties.
+    /// When the latest sent of the delivered packets was sent (`RACK.xmit_ts`), and its position
+    /// for ties.
     newest: Option<(Time, u64)>,
     /// Its round-trip time (`RACK.rtt`).
     rtt: Span,
-    /// The reordering window in quarters of the least round-trip time (`RACK.reo_wnd_mult`); zero until reordering was seen.
+    /// The reordering window in quarters of the least round-trip time (`RACK.reo_wnd_mult`); zero
+    /// until reordering was seen.
     quarters: u64,
     has_reordering: bool,
 }
 
 impl Rack {
-    /// A packet that was sent at `sent_at` with its last byte at `end` was delivered at `now`. `is_ambiguous`: it was sent more than once and
-    /// came back sooner than a round trip: the answer is to an earlier one (section 6.2, step 2).
+    /// A packet that was sent at `sent_at` with its last byte at `end` was delivered at `now`.
+    /// `is_ambiguous`: it was sent more than once and came back sooner than a round trip: the
+    /// answer is to an earlier one (section 6.2, step 2).
     #[inline]
-    pub fn handle_delivered(&mut self, now: Time, sent_at: Time, end: u64, is_retransmission: bool, min_rtt: Span) {
+    pub fn handle_delivered(
+        &mut self,
+        now: Time,
+        sent_at: Time,
+        end: u64,
+        is_retransmission: bool,
+        min_rtt: Span,
+    ) {
         let rtt = now - sent_at;
         if is_retransmission && rtt < min_rtt {
             return;
@@ -29,7 +39,8 @@ impl Rack {
         }
     }
 
-    /// A packet was delivered that had never been sent again, after one sent later: the network reorders.
+    /// A packet was delivered that had never been sent again, after one sent later: the network
+    /// reorders.
     pub fn handle_reordering(&mut self) {
         self.has_reordering = true;
         self.quarters = self.quarters.max(1);
@@ -41,7 +52,8 @@ impl Rack {
         self.quarters = (self.quarters + 1).min(16);
     }
 
-    /// How long a packet may be late before it is lost. `is_urgent`: in recovery, or with three packets delivered beyond it.
+    /// How long a packet may be late before it is lost. `is_urgent`: in recovery, or with three
+    /// packets delivered beyond it.
     #[must_use]
     pub fn window(&self, min_rtt: Span, smoothed_rtt: Span, is_urgent: bool) -> Span {
         if !self.has_reordering && is_urgent {
@@ -50,8 +62,8 @@ impl Rack {
         Span::from_nanos(self.quarters.max(1) * min_rtt.as_nanos() / 4).min(smoothed_rtt)
     }
 
-    /// When a packet that was sent at `sent_at`, with its last byte at `end`, is lost if it is not delivered before; `None` if none sent later has been
-    /// delivered yet.
+    /// When a packet that was sent at `sent_at`, with its last byte at `end`, is lost if it is not
+    /// delivered before; `None` if none sent later has been delivered yet.
     #[must_use]
     #[inline]
     pub fn lost_at(&self, sent_at: Time, end: u64, window: Span) -> Option<Time> {

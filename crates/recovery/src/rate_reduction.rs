@@ -1,4 +1,5 @@
-//! Proportional rate reduction: how much to send for each acknowledgement in fast recovery (RFC 9937).
+//! Proportional rate reduction: how much to send for each acknowledgement in fast recovery (RFC
+//! 9937).
 
 use units::Bytes;
 
@@ -19,7 +20,8 @@ pub struct RateReduction {
 }
 
 impl RateReduction {
-    /// Recovery begins: `begin` was in flight before losses were taken out, `end` is the new window.
+    /// Recovery begins: `begin` was in flight before losses were taken out, `end` is the new
+    /// window.
     #[must_use]
     pub fn new(begin: Bytes, end: Bytes, mss: Bytes) -> RateReduction {
         let none = Bytes::ZERO;
@@ -27,13 +29,14 @@ impl RateReduction {
         RateReduction { begin: begin.max(mss), end, delivered: none, sent: none, mss, budget: mss }
     }
 
-    /// An acknowledgement delivered `delivered` bytes; `in_flight` are left. `is_safe` (`SafeACK`): it moved the cumulative
-    /// acknowledgement and told of no further loss.
+    /// An acknowledgement delivered `delivered` bytes; `in_flight` are left. `is_safe` (`SafeACK`):
+    /// it moved the cumulative acknowledgement and told of no further loss.
     pub fn handle_acked(&mut self, delivered: Bytes, in_flight: Bytes, is_safe: bool) {
         self.delivered += delivered;
         self.budget = if in_flight > self.end {
             // Proportional: the sending rate falls in the ratio of the windows.
-            let share = (u128::from(self.delivered.0) * u128::from(self.end.0)).div_ceil(u128::from(self.begin.0));
+            let share = (u128::from(self.delivered.0) * u128::from(self.end.0))
+                .div_ceil(u128::from(self.begin.0));
             Bytes(u64::try_from(share).unwrap_or(u64::MAX)) - self.sent
         } else {
             // Below it: slow-start back to it, at most one packet more than was delivered.
@@ -51,7 +54,8 @@ impl RateReduction {
         self.budget -= bytes;
     }
 
-    /// Whether a packet may leave: the budget is not yet used up to less than half a packet, so that rounding loses none.
+    /// Whether a packet may leave: the budget is not yet used up to less than half a packet, so
+    /// that rounding loses none.
     #[must_use]
     pub fn allows(&self, bytes: Bytes) -> bool {
         self.budget.0 * 2 >= bytes.0 && self.budget > Bytes::ZERO

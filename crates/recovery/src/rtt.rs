@@ -1,4 +1,5 @@
-//! Round-trip times and the retransmission timeout (RFC 6298), with a sample for each acknowledgement (RFC 7323, appendix G).
+//! Round-trip times and the retransmission timeout (RFC 6298), with a sample for each
+//! acknowledgement (RFC 7323, appendix G).
 
 use units::Span;
 
@@ -23,16 +24,27 @@ pub struct RoundTrip {
 }
 
 impl RoundTrip {
-    /// Without samples. No timeout will be shorter than `floor`: RFC 6298 says 1 s, everybody uses 200 ms.
+    /// Without samples. No timeout will be shorter than `floor`: RFC 6298 says 1 s, everybody uses
+    /// 200 ms.
     #[must_use]
     pub fn new(floor: Span) -> RoundTrip {
         let none = Span::ZERO;
-        RoundTrip { floor, smoothed: none, variation: none, min: none, latest: none, has_sample: false, backoff: 0 }
+        RoundTrip {
+            floor,
+            smoothed: none,
+            variation: none,
+            min: none,
+            latest: none,
+            has_sample: false,
+            backoff: 0,
+        }
     }
 
-    /// Takes in a sample (section 2, equations 2.2 and 2.3), which ends a backoff. `expected` is how many samples a round trip has: the gains
-    /// are divided by it, so that the memory is as long as with one a round trip (RFC 7323, appendix G). Otherwise the variation would be that
-    /// between neighbouring packets, next to nothing, and a queue that grows within a round trip would run into the timeout.
+    /// Takes in a sample (section 2, equations 2.2 and 2.3), which ends a backoff. `expected` is
+    /// how many samples a round trip has: the gains are divided by it, so that the memory is as
+    /// long as with one a round trip (RFC 7323, appendix G). Otherwise the variation would be that
+    /// between neighbouring packets, next to nothing, and a queue that grows within a round trip
+    /// would run into the timeout.
     #[inline]
     pub fn handle_sample(&mut self, sample: Span, expected: u64) {
         self.latest = sample;
@@ -87,13 +99,15 @@ impl RoundTrip {
         self.variation
     }
 
-    /// The retransmission timeout: `SRTT + 4 RTTVAR`, not below the floor, doubled for each timeout since the last sample.
+    /// The retransmission timeout: `SRTT + 4 RTTVAR`, not below the floor, doubled for each timeout
+    /// since the last sample.
     #[must_use]
     #[inline]
     pub fn timeout(&self) -> Span {
         let base = match self.smoothed() {
             None => INITIAL_RTO.max(self.floor),
-            Some(smoothed) => Span::from_nanos(smoothed.as_nanos() + 4 * self.variation.as_nanos()).max(self.floor),
+            Some(smoothed) => Span::from_nanos(smoothed.as_nanos() + 4 * self.variation.as_nanos())
+                .max(self.floor),
         };
         Span::from_nanos(base.as_nanos().saturating_mul(1 << self.backoff)).min(MAX_RTO)
     }
@@ -117,7 +131,10 @@ mod tests {
         assert_eq!(rtt.timeout(), ms(1_000));
         rtt.handle_sample(ms(100), 1);
         // SRTT = R, RTTVAR = R/2.
-        assert_eq!((rtt.smoothed(), rtt.variation(), rtt.timeout()), (Some(ms(100)), ms(50), ms(300)));
+        assert_eq!(
+            (rtt.smoothed(), rtt.variation(), rtt.timeout()),
+            (Some(ms(100)), ms(50), ms(300))
+        );
         rtt.handle_sample(ms(180), 1);
         // RTTVAR = 3/4 * 50 + 1/4 * 80, SRTT = 7/8 * 100 + 1/8 * 180.
         assert_eq!((rtt.variation(), rtt.smoothed()), (Span::from_micros(57_500), Some(ms(110))));
@@ -142,7 +159,8 @@ mod tests {
         assert_eq!(rtt.timeout(), Span::from_millis(200));
     }
 
-    /// The sawtooth of a queue, 100 packets a round trip: from 150 to 210 ms and back within 20 round trips.
+    /// The sawtooth of a queue, 100 packets a round trip: from 150 to 210 ms and back within 20
+    /// round trips.
     #[test]
     fn many_samples_a_round_trip_do_not_shrink_the_variation() {
         let mut rtt = RoundTrip::new(Span::from_millis(200));
@@ -152,7 +170,9 @@ mod tests {
             let queue = if phase < 1_000 { phase } else { 2_000 - phase };
             let sample = Span::from_micros(150_000 + 60 * queue);
             if packet > 2_000 {
-                closest = closest.min(Span::from_nanos(rtt.timeout().as_nanos().saturating_sub(sample.as_nanos())));
+                closest = closest.min(Span::from_nanos(
+                    rtt.timeout().as_nanos().saturating_sub(sample.as_nanos()),
+                ));
             }
             rtt.handle_sample(sample, 50);
         }

@@ -44,7 +44,9 @@ impl WriteError {
         let path = path.to_path_buf();
         match source.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => WriteError::Full { path },
-            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => WriteError::Denied { path },
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                WriteError::Denied { path }
+            }
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
                 WriteError::NoDirectory { directory: directory(&path).to_path_buf(), path }
             }
@@ -53,7 +55,8 @@ impl WriteError {
     }
 }
 
-/// Writes `content` to `path`: to a temporary file beside it first, which then takes its place. Devices and pipes are written to directly.
+/// Writes `content` to `path`: to a temporary file beside it first, which then takes its place.
+/// Devices and pipes are written to directly.
 ///
 /// # Errors
 /// If it cannot be written; an earlier file at `path` is left as it was.
@@ -84,7 +87,8 @@ impl Output {
     pub(crate) fn create(path: &Path) -> Result<Output, WriteError> {
         let failed = |error| WriteError::new(path, error);
         // A device cannot be replaced: /dev/stdout is what it is.
-        let special = path.metadata().is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir());
+        let special =
+            path.metadata().is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir());
         let sink = if special {
             Sink::Direct(OpenOptions::new().write(true).open(path).map_err(failed)?)
         } else if path.is_dir() {
@@ -115,7 +119,8 @@ impl Output {
         match self.sink {
             Sink::Direct(_) => Ok(()),
             Sink::Beside(file) => {
-                // Otherwise a crash may leave the new name with the old content's length of nothing.
+                // Otherwise a crash may leave the new name with the old content's length of
+                // nothing.
                 file.as_file().sync_all().map_err(failed)?;
                 file.persist(&self.path).map(drop).map_err(|error| failed(error.error))
             }
@@ -152,16 +157,27 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "old");
         write(&path, "new").unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "new");
-        assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 1, "nothing temporary is left");
+        assert_eq!(
+            std::fs::read_dir(place.path()).unwrap().count(),
+            1,
+            "nothing temporary is left"
+        );
     }
 
     #[cfg(target_os = "linux")]
     #[test]
     fn a_full_disk_is_named() {
         let error = write("/dev/full", "x").unwrap_err();
-        assert!(matches!(&error, WriteError::Full { path } if path == Path::new("/dev/full")), "{error:?}");
+        assert!(
+            matches!(&error, WriteError::Full { path } if path == Path::new("/dev/full")),
+            "{error:?}"
+        );
         let text = error.to_string();
-        assert_eq!(text, "cannot write /dev/full: no space left on the device; free some, or choose another place");
+        assert_eq!(
+            text,
+            "cannot write /dev/full: no space left on the device; free some, or choose another \
+             place"
+        );
     }
 
     #[test]
@@ -169,7 +185,10 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("no/table.csv");
         let text = write(&path, "x").unwrap_err().to_string();
-        assert!(text.contains("no/table.csv") && text.ends_with("/no does not exist; create it first"), "{text}");
+        assert!(
+            text.contains("no/table.csv") && text.ends_with("/no does not exist; create it first"),
+            "{text}"
+        );
         let text = write(place.path(), "x").unwrap_err().to_string();
         assert!(text.contains("is a directory"), "{text}");
     }

@@ -1,5 +1,5 @@
-//! What people read about measurements: tables aligned for a terminal, means with confidence intervals, medians, figures, pages; and the
-//! tidy tables that other programs read.
+//! What people read about measurements: tables aligned for a terminal, means with confidence
+//! intervals, medians, figures, pages; and the tidy tables that other programs read.
 
 mod file;
 mod markup;

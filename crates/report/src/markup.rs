@@ -16,7 +16,8 @@ pub(crate) fn escape(text: &str) -> String {
     escaped
 }
 
-/// `text` on one line, and without what XML cannot hold at all: control characters become the replacement character.
+/// `text` on one line, and without what XML cannot hold at all: control characters become the
+/// replacement character.
 pub(crate) fn printable(text: &str) -> String {
     let printable = |c: char| match c {
         '\t' | '\n' | '\r' => ' ',

@@ -1,4 +1,5 @@
-//! A page of figures and tables: one HTML file that needs nothing else, no scripts, no network; light or dark as the reader has it.
+//! A page of figures and tables: one HTML file that needs nothing else, no scripts, no network;
+//! light or dark as the reader has it.
 //!
 //! ```
 //! use report::page::Page;
@@ -34,7 +35,8 @@ impl Page {
     /// Begins a section. From two sections on the page has a list of them at its top.
     pub fn heading(&mut self, text: &str) {
         self.headings.push(text.to_string());
-        let _ = writeln!(self.body, "<h2 id=\"section-{}\">{}</h2>", self.headings.len(), escape(text));
+        let _ =
+            writeln!(self.body, "<h2 id=\"section-{}\">{}</h2>", self.headings.len(), escape(text));
     }
 
     /// Adds a paragraph.
@@ -43,7 +45,12 @@ impl Page {
     }
 
     /// Adds a figure with its caption and links below, each a text and an address.
-    pub fn figure<'a>(&mut self, figure: &Figure, caption: &str, links: impl IntoIterator<Item = (&'a str, &'a str)>) {
+    pub fn figure<'a>(
+        &mut self,
+        figure: &Figure,
+        caption: &str,
+        links: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) {
         let _ = writeln!(
             self.body,
             "<figure>\n{}<figcaption>{}{}</figcaption>\n</figure>",
@@ -60,7 +67,11 @@ impl Page {
 
     /// Adds the table of a reproduction, its caption and summary above.
     pub fn verdict(&mut self, verdict: &Verdict, caption: &str) {
-        let caption = if caption.is_empty() { verdict.summary() } else { format!("{caption}: {}", verdict.summary()) };
+        let caption = if caption.is_empty() {
+            verdict.summary()
+        } else {
+            format!("{caption}: {}", verdict.summary())
+        };
         self.wide(&caption, &verdict.html());
     }
 
@@ -81,14 +92,20 @@ impl Page {
         if self.headings.len() > 1 {
             contents += "<nav><ul>\n";
             for (at, heading) in self.headings.iter().enumerate() {
-                let _ = writeln!(contents, "<li><a href=\"#section-{}\">{}</a></li>", at + 1, escape(heading));
+                let _ = writeln!(
+                    contents,
+                    "<li><a href=\"#section-{}\">{}</a></li>",
+                    at + 1,
+                    escape(heading)
+                );
             }
             contents += "</ul></nav>\n";
         }
         format!(
             "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n\
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n\
-             <meta name=\"color-scheme\" content=\"light dark\"/>\n<title>{title}</title>\n<style>\n{STYLE}{}</style>\n</head>\n\
+             <meta name=\"color-scheme\" content=\"light \
+             dark\"/>\n<title>{title}</title>\n<style>\n{STYLE}{}</style>\n</head>\n\
              <body>\n<h1>{title}</h1>\n{contents}{}</body>\n</html>\n",
             dark(),
             self.body,
@@ -97,23 +114,32 @@ impl Page {
 
     fn wide(&mut self, caption: &str, table: &str) {
         // A table that is wider than a telephone scrolls on its own.
-        let caption =
-            if caption.is_empty() { String::new() } else { format!("<p class=\"caption\">{}</p>\n", escape(caption)) };
+        let caption = if caption.is_empty() {
+            String::new()
+        } else {
+            format!("<p class=\"caption\">{}</p>\n", escape(caption))
+        };
         let _ = writeln!(self.body, "{caption}<div class=\"wide\">\n{table}</div>");
     }
 }
 
 fn anchors<'a>(links: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
-    let anchors: Vec<String> = links.into_iter().map(|(text, address)| anchor(text, address)).collect();
+    let anchors: Vec<String> =
+        links.into_iter().map(|(text, address)| anchor(text, address)).collect();
     if anchors.is_empty() { String::new() } else { format!(" {}", anchors.join(" · ")) }
 }
 
 /// A link; only the text if the address would run something.
 fn anchor(text: &str, address: &str) -> String {
     let scheme = address.split_once(':').map(|(scheme, _)| scheme.trim().to_ascii_lowercase());
-    let harmless =
-        scheme.is_none_or(|scheme| ["http", "https", "mailto"].contains(&scheme.as_str()) || scheme.contains('/'));
-    if harmless { format!("<a href=\"{}\">{}</a>", escape(address), escape(text)) } else { escape(text) }
+    let harmless = scheme.is_none_or(|scheme| {
+        ["http", "https", "mailto"].contains(&scheme.as_str()) || scheme.contains('/')
+    });
+    if harmless {
+        format!("<a href=\"{}\">{}</a>", escape(address), escape(text))
+    } else {
+        escape(text)
+    }
 }
 
 const STYLE: &str = "\
@@ -134,7 +160,8 @@ th { color: var(--faint); font-weight: 600; } td.number, th.number { text-align:
 tr.pass td:last-child { color: var(--pass); } tr.differs td:last-child, tr.missing td:last-child { color: var(--differs); }
 ";
 
-/// The figures' colours for dark pages: rules go before the attributes that the SVG has for light ones.
+/// The figures' colours for dark pages: rules go before the attributes that the SVG has for light
+/// ones.
 fn dark() -> String {
     let mut rules = String::from("@media (prefers-color-scheme: dark) {\n");
     let hex = |(red, green, blue): (u8, u8, u8)| format!("#{red:02X}{green:02X}{blue:02X}");
@@ -142,7 +169,8 @@ fn dark() -> String {
         let (light, dark) = (hex(*light), hex(*dark));
         let _ = writeln!(
             rules,
-            "  svg [fill=\"{light}\"] {{ fill: {dark}; }} svg [stroke=\"{light}\"] {{ stroke: {dark}; }}"
+            "  svg [fill=\"{light}\"] {{ fill: {dark}; }} svg [stroke=\"{light}\"] {{ stroke: \
+             {dark}; }}"
         );
     }
     rules + "}\n"
@@ -164,7 +192,9 @@ mod tests {
         page.heading("second");
         page.text(EVIL);
         let axis = || Axis::new(EVIL, EVIL);
-        let panel = Panel::new(axis(), axis()).title(EVIL).series(Series::line(EVIL, [(0.0, 1.0), (1.0, 2.0)]));
+        let panel = Panel::new(axis(), axis())
+            .title(EVIL)
+            .series(Series::line(EVIL, [(0.0, 1.0), (1.0, 2.0)]));
         page.figure(
             &Figure::new(EVIL).panel(panel),
             EVIL,
@@ -173,7 +203,8 @@ mod tests {
         let mut table = Table::new([(EVIL, Align::Left), ("n", Align::Right)]);
         table.row([EVIL, "1"]);
         page.table(&table, EVIL);
-        let row = Row::new(EVIL, EVIL, EVIL, Expected::Value(1.0), Tolerance::NONE, None).because(EVIL);
+        let row =
+            Row::new(EVIL, EVIL, EVIL, Expected::Value(1.0), Tolerance::NONE, None).because(EVIL);
         page.verdict(&Verdict::new([row]), EVIL);
         let html = page.html();
         assert!(!html.contains("<script"));
@@ -186,18 +217,22 @@ mod tests {
             .filter(|node| node.text().unwrap().contains(&shown))
             .count();
         assert!(texts >= 16, "{texts}");
-        let addresses: Vec<_> = tree.descendants().filter_map(|node| node.attribute("href")).collect();
+        let addresses: Vec<_> =
+            tree.descendants().filter_map(|node| node.attribute("href")).collect();
         assert_eq!(addresses, ["#section-1", "#section-2", &shown, "a/b.csv?x=1&y=2"]);
     }
 
     #[test]
     fn every_ink_of_a_figure_has_a_dark_one() {
         let series = (0..9).map(|n| Series::line(n.to_string(), [(0.0, 1.0), (1.0, f64::from(n))]));
-        let panel = Panel::new(Axis::new("x", ""), Axis::new("y", "")).series(Series::level("theory", 1.0));
+        let panel =
+            Panel::new(Axis::new("x", ""), Axis::new("y", "")).series(Series::level("theory", 1.0));
         let svg = Figure::new("all").panel(series.fold(panel, Panel::series)).svg();
         let rules = dark();
         let tree = roxmltree::Document::parse(&svg).unwrap();
-        for (node, name) in tree.descendants().flat_map(|node| ["fill", "stroke"].map(|name| (node, name))) {
+        for (node, name) in
+            tree.descendants().flat_map(|node| ["fill", "stroke"].map(|name| (node, name)))
+        {
             if let Some(ink) = node.attribute(name).filter(|ink| *ink != "none") {
                 assert!(rules.contains(&format!("[{name}=\"{ink}\"]")), "{name} {ink}");
             }

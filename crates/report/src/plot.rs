@@ -1,7 +1,8 @@
 //! Figures: panels of lines, points with error bars and distributions, drawn as SVG.
 //!
-//! The same data gives the same bytes. A label has the same colour in every panel of a figure; what is compared with (a paper, a theory)
-//! is dashed and grey. Values that cannot be drawn (not finite, or not above zero on a logarithmic axis) leave a gap.
+//! The same data gives the same bytes. A label has the same colour in every panel of a figure; what
+//! is compared with (a paper, a theory) is dashed and grey. Values that cannot be drawn (not
+//! finite, or not above zero on a logarithmic axis) leave a gap.
 //!
 //! ```
 //! use report::plot::{Axis, Figure, Panel, Series};
@@ -24,7 +25,8 @@ pub use png::PngError;
 
 use crate::stats::Mean;
 
-/// One picture: a title, and panels one below the other. Neighbours whose x axes are equal share its range and its label.
+/// One picture: a title, and panels one below the other. Neighbours whose x axes are equal share
+/// its range and its label.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
     title: String,
@@ -143,13 +145,19 @@ impl Series {
 
     /// Means over a parameter, with their confidence intervals as bars.
     #[must_use]
-    pub fn means(label: impl Into<String>, points: impl IntoIterator<Item = (f64, Mean)>) -> Series {
+    pub fn means(
+        label: impl Into<String>,
+        points: impl IntoIterator<Item = (f64, Mean)>,
+    ) -> Series {
         Series::of(label, Shape::Points { points: points.into_iter().collect(), joined: false })
     }
 
     /// Single values as markers.
     #[must_use]
-    pub fn points(label: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Series {
+    pub fn points(
+        label: impl Into<String>,
+        points: impl IntoIterator<Item = (f64, f64)>,
+    ) -> Series {
         let alone = |(x, value)| (x, Mean { value, half_width: None, samples: 1 });
         Series::means(label, points.into_iter().map(alone))
     }

@@ -13,8 +13,8 @@ pub struct Mean {
     pub samples: usize,
 }
 
-/// The mean of `samples` with its 95 % confidence interval, which supposes that they are independent and about normal; `None` of
-/// no samples.
+/// The mean of `samples` with its 95 % confidence interval, which supposes that they are
+/// independent and about normal; `None` of no samples.
 #[must_use]
 pub fn mean(samples: &[f64]) -> Option<Mean> {
     if samples.is_empty() {
@@ -23,7 +23,8 @@ pub fn mean(samples: &[f64]) -> Option<Mean> {
     let n = count(samples.len());
     let value = samples.iter().sum::<f64>() / n;
     let half_width = (samples.len() > 1).then(|| {
-        let variance = samples.iter().map(|sample| (sample - value).powi(2)).sum::<f64>() / (n - 1.0);
+        let variance =
+            samples.iter().map(|sample| (sample - value).powi(2)).sum::<f64>() / (n - 1.0);
         student_t(samples.len() - 1) * (variance / n).sqrt()
     });
     Some(Mean { value, half_width, samples: samples.len() })
@@ -47,18 +48,21 @@ impl fmt::Display for Mean {
     }
 }
 
-/// The 97.5 % quantile of Student's t with `freedom` degrees of freedom: the usual table up to 30, beyond that the first terms of
-/// the Cornish-Fisher expansion (Abramowitz and Stegun, 26.7.5), which is right to four digits there.
+/// The 97.5 % quantile of Student's t with `freedom` degrees of freedom: the usual table up to 30,
+/// beyond that the first terms of the Cornish-Fisher expansion (Abramowitz and Stegun, 26.7.5),
+/// which is right to four digits there.
 fn student_t(freedom: usize) -> f64 {
     const TABLE: [f64; 30] = [
-        12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
-        2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
+        12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
+        2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
+        2.052, 2.048, 2.045, 2.042,
     ];
     if let Some(t) = freedom.checked_sub(1).and_then(|row| TABLE.get(row)) {
         return *t;
     }
     let (z, v) = (1.959_964_f64, count(freedom));
-    z + (z.powi(3) + z) / (4.0 * v) + (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / (96.0 * v * v)
+    z + (z.powi(3) + z) / (4.0 * v)
+        + (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / (96.0 * v * v)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "nobody has 2^53 samples")]

@@ -42,7 +42,12 @@ impl Table {
     /// If there are more cells than columns.
     pub fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) {
         let mut row: Vec<String> = cells.into_iter().map(Into::into).collect();
-        assert!(row.len() <= self.columns.len(), "{} cells in {} columns", row.len(), self.columns.len());
+        assert!(
+            row.len() <= self.columns.len(),
+            "{} cells in {} columns",
+            row.len(),
+            self.columns.len()
+        );
         row.resize(self.columns.len(), String::new());
         self.rows.push(row);
     }
@@ -66,7 +71,8 @@ impl Table {
         let mut line = String::new();
         for ((cell, width), (_, align)) in cells.iter().zip(widths).zip(&self.columns) {
             let pad = " ".repeat(width.saturating_sub(cell.width()));
-            let (before, after) = if *align == Align::Left { ("", pad.as_str()) } else { (pad.as_str(), "") };
+            let (before, after) =
+                if *align == Align::Left { ("", pad.as_str()) } else { (pad.as_str(), "") };
             line.extend([before, cell, after, "  "]);
         }
         writeln!(f, "{}", line.trim_end())
@@ -95,10 +101,12 @@ mod tests {
 
     #[test]
     fn columns_line_up() {
-        let mut table = Table::new([("a", Align::Left), ("long title", Align::Right), ("b", Align::Left)]);
+        let mut table =
+            Table::new([("a", Align::Left), ("long title", Align::Right), ("b", Align::Left)]);
         table.row(["東京", "1"]);
         table.row(["x", "12", "yes"]);
-        let expected = "a     long title  b\n----  ----------  ---\n東京           1\nx             12  yes\n";
+        let expected =
+            "a     long title  b\n----  ----------  ---\n東京           1\nx             12  yes\n";
         assert_eq!(table.to_string(), expected);
     }
 }

@@ -1,5 +1,6 @@
-//! Tidy tables: a row a measure, with the keys of its run, so that pandas, R and spreadsheets take them as they are; and a schema beside
-//! the table that says what each column and each measure means.
+//! Tidy tables: a row a measure, with the keys of its run, so that pandas, R and spreadsheets take
+//! them as they are; and a schema beside the table that says what each column and each measure
+//! means.
 //!
 //! ```
 //! use report::tidy::{Key, Kind, Measure, Schema, Value, Writer};
@@ -71,13 +72,16 @@ pub enum TidyError {
         path: PathBuf,
     },
     /// The feature is off.
-    #[error("cannot write {}: this build writes no Parquet; compile it with `--features parquet`, or end the name in .csv", path.display())]
+    #[error("cannot write {}: this build writes no Parquet; compile it with `--features parquet`, \
+             or end the name in .csv", path.display())]
     NotCompiledIn {
         /// What was to be written.
         path: PathBuf,
     },
     /// Two columns have one name.
-    #[error("two columns of the table are named {name}; the table itself has measure, value and unit")]
+    #[error(
+        "two columns of the table are named {name}; the table itself has measure, value and unit"
+    )]
     Twice {
         /// That name.
         name: String,
@@ -116,7 +120,8 @@ pub enum TidyError {
     },
 }
 
-/// A table in the making: it and its schema are in their places after [`Writer::finish`], and not there at all without.
+/// A table in the making: it and its schema are in their places after [`Writer::finish`], and not
+/// there at all without.
 #[derive(Debug)]
 pub struct Writer {
     path: PathBuf,
@@ -133,7 +138,8 @@ enum Format {
 }
 
 impl Writer {
-    /// Begins a table at `path`, in the format of its ending: `.csv`, or `.parquet` with the feature of this name.
+    /// Begins a table at `path`, in the format of its ending: `.csv`, or `.parquet` with the
+    /// feature of this name.
     ///
     /// # Errors
     /// If the file cannot be made, the format is none, or the schema has two columns of one name.
@@ -142,7 +148,8 @@ impl Writer {
         if let Some(name) = schema.duplicate() {
             return Err(TidyError::Twice { name: name.to_string() });
         }
-        let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+        let extension =
+            path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
         let format = match extension.to_ascii_lowercase().as_str() {
             "csv" => Format::Csv,
             #[cfg(feature = "parquet")]
@@ -159,17 +166,23 @@ impl Writer {
         Ok(writer)
     }
 
-    /// Adds what `measure` is in the run of these `keys`, which stand in the schema's order. The schema knows the unit.
+    /// Adds what `measure` is in the run of these `keys`, which stand in the schema's order. The
+    /// schema knows the unit.
     ///
     /// # Errors
     /// If the row does not fit the schema, or cannot be written.
     pub fn row(&mut self, keys: &[Value], measure: &str, value: f64) -> Result<(), TidyError> {
         self.schema.check(keys)?;
         let known = self.schema.measure(measure);
-        let measure = known.ok_or_else(|| TidyError::UnknownMeasure { name: measure.to_string() })?;
+        let measure =
+            known.ok_or_else(|| TidyError::UnknownMeasure { name: measure.to_string() })?;
         match &mut self.format {
             Format::Csv => {
-                let fields = keys.iter().map(field).chain([measure.name.clone(), real(value), measure.unit.clone()]);
+                let fields = keys.iter().map(field).chain([
+                    measure.name.clone(),
+                    real(value),
+                    measure.unit.clone(),
+                ]);
                 self.output.write(&line(&fields.collect::<Vec<_>>()))?;
             }
             #[cfg(feature = "parquet")]
@@ -198,7 +211,8 @@ impl Writer {
     }
 }
 
-/// Where the schema of the table at `path` stands: beside it, `.schema.json` in place of its ending.
+/// Where the schema of the table at `path` stands: beside it, `.schema.json` in place of its
+/// ending.
 #[must_use]
 pub fn schema_path(path: &Path) -> PathBuf {
     path.with_extension("schema.json")

@@ -1,4 +1,5 @@
-//! What became of a reproduction: each figure of a paper or a theory beside ours, and whether they agree.
+//! What became of a reproduction: each figure of a paper or a theory beside ours, and whether they
+//! agree.
 //!
 //! ```
 //! use report::mean;
@@ -89,8 +90,8 @@ pub struct Row {
 }
 
 impl Row {
-    /// `what` in `unit`, of which `source` (a paper's figure, a theory) says `expected`, and we measured `ours`, as
-    /// [`mean`](crate::mean()) yields it.
+    /// `what` in `unit`, of which `source` (a paper's figure, a theory) says `expected`, and we
+    /// measured `ours`, as [`mean`](crate::mean()) yields it.
     pub fn new(
         what: impl Into<String>,
         unit: impl Into<String>,
@@ -113,7 +114,9 @@ impl Row {
     /// Whether ours agrees.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
-        let Some(ours) = self.ours.filter(|ours| ours.value.is_finite()) else { return Outcome::Missing };
+        let Some(ours) = self.ours.filter(|ours| ours.value.is_finite()) else {
+            return Outcome::Missing;
+        };
         let value = ours.value;
         let (low, high) = match self.expected {
             Expected::Value(value) => (value, value),
@@ -124,12 +127,18 @@ impl Row {
         };
         let intervals = ours.half_width.unwrap_or(0.0) + self.half_width().unwrap_or(0.0);
         let room = |bound: f64| {
-            let relative = if bound.is_finite() { self.tolerance.relative * bound.abs() } else { 0.0 };
-            let intervals = if self.tolerance.intervals && intervals.is_finite() { intervals } else { 0.0 };
+            let relative =
+                if bound.is_finite() { self.tolerance.relative * bound.abs() } else { 0.0 };
+            let intervals =
+                if self.tolerance.intervals && intervals.is_finite() { intervals } else { 0.0 };
             // A hair for the rounding of 0.9 and the like.
             relative.max(self.tolerance.absolute).max(intervals) * (1.0 + 1e-12)
         };
-        if (low - room(low)..=high + room(high)).contains(&value) { Outcome::Pass } else { Outcome::Differs }
+        if (low - room(low)..=high + room(high)).contains(&value) {
+            Outcome::Pass
+        } else {
+            Outcome::Differs
+        }
     }
 
     fn half_width(&self) -> Option<f64> {
@@ -137,7 +146,11 @@ impl Row {
     }
 
     fn cells(&self) -> [String; 6] {
-        let what = if self.unit.is_empty() { self.what.clone() } else { format!("{} ({})", self.what, self.unit) };
+        let what = if self.unit.is_empty() {
+            self.what.clone()
+        } else {
+            format!("{} ({})", self.what, self.unit)
+        };
         let expected = match self.expected {
             Expected::Value(value) => number(value),
             Expected::Mean(mean) => interval(mean),
@@ -165,7 +178,9 @@ impl Row {
         match self.outcome() {
             Outcome::Pass => "pass".into(),
             Outcome::Differs => format!("differs{}: {}", self.distance(), why()),
-            Outcome::Missing => format!("missing: {}", self.why.as_deref().unwrap_or("nothing was measured")),
+            Outcome::Missing => {
+                format!("missing: {}", self.why.as_deref().unwrap_or("nothing was measured"))
+            }
         }
     }
 
@@ -174,7 +189,9 @@ impl Row {
         let expected = match self.expected {
             Expected::Value(value) => value,
             Expected::Mean(mean) => mean.value,
-            Expected::AtLeast(_) | Expected::AtMost(_) | Expected::Between(..) => return String::new(),
+            Expected::AtLeast(_) | Expected::AtMost(_) | Expected::Between(..) => {
+                return String::new();
+            }
         };
         match self.ours {
             Some(ours) if expected != 0.0 => {
@@ -187,7 +204,9 @@ impl Row {
 
 /// As many digits as the half width has two significant ones of: those beyond are noise.
 fn interval(mean: Mean) -> String {
-    let Some(half) = mean.half_width.filter(|half| half.is_finite()) else { return number(mean.value) };
+    let Some(half) = mean.half_width.filter(|half| half.is_finite()) else {
+        return number(mean.value);
+    };
     let plain = |value: f64| value == 0.0 || (1e-4..1e6).contains(&value.abs());
     if half == 0.0 || !plain(mean.value) || !plain(half) {
         return format!("{} ± {}", number(mean.value), number(half));
@@ -247,7 +266,8 @@ impl Verdict {
     pub fn html(&self) -> String {
         let side = |align| if align == Align::Right { " class=\"number\"" } else { "" };
         let head = TITLES.map(|(title, align)| format!("<th{}>{title}</th>", side(align))).concat();
-        let mut html = format!("<table class=\"verdict\">\n<thead><tr>{head}</tr></thead>\n<tbody>\n");
+        let mut html =
+            format!("<table class=\"verdict\">\n<thead><tr>{head}</tr></thead>\n<tbody>\n");
         for row in &self.rows {
             let class = match row.outcome() {
                 Outcome::Pass => "pass",
@@ -316,7 +336,10 @@ mod tests {
         }
         let theirs = Expected::Mean(Mean { value: 10.0, half_width: Some(0.7), samples: 5 });
         assert_eq!(outcome(theirs, Tolerance::NONE.or_intervals(), ours(11.0, 0.4)), Outcome::Pass);
-        assert_eq!(outcome(theirs, Tolerance::NONE.or_intervals(), ours(11.0, 0.2)), Outcome::Differs);
+        assert_eq!(
+            outcome(theirs, Tolerance::NONE.or_intervals(), ours(11.0, 0.2)),
+            Outcome::Differs
+        );
     }
 
     #[test]
@@ -332,8 +355,14 @@ mod tests {
             let outcome = outcome(expected, Tolerance::NONE, ours(value, 0.0));
             assert_eq!(outcome == Outcome::Pass, passes, "{value} for {expected:?}");
         }
-        assert_eq!(outcome(Expected::AtLeast(3.0), Tolerance::relative(0.1), None), Outcome::Missing);
-        assert_eq!(outcome(Expected::AtLeast(3.0), Tolerance::NONE, ours(f64::NAN, 0.0)), Outcome::Missing);
+        assert_eq!(
+            outcome(Expected::AtLeast(3.0), Tolerance::relative(0.1), None),
+            Outcome::Missing
+        );
+        assert_eq!(
+            outcome(Expected::AtLeast(3.0), Tolerance::NONE, ours(f64::NAN, 0.0)),
+            Outcome::Missing
+        );
     }
 
     fn verdict() -> Verdict {
@@ -356,8 +385,12 @@ window (packets)  √(3/2p)      122.5  120.2 ± 1.5     ± 10 %  pass
 a <b> & c         figure 3       0.5  0.250 ± 0.012     ± 10 %  differs by −50.0 %: no <i>RED</i>
 speed (hops/s)    the bar    ≥ 3×10⁶            –          –  missing: nothing was measured
 ";
-        let words =
-            |text: &str| text.split_whitespace().filter(|word| !word.starts_with("--")).collect::<Vec<_>>().join(" ");
+        let words = |text: &str| {
+            text.split_whitespace()
+                .filter(|word| !word.starts_with("--"))
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
         assert_eq!(words(&verdict().to_string()), words(expected));
         assert_eq!(verdict().summary(), "1 of 3 agree, 1 differs, 1 missing");
         assert!(!verdict().passes() && !Verdict::default().passes());
@@ -367,10 +400,13 @@ speed (hops/s)    the bar    ≥ 3×10⁶            –          –  missing: 
     fn on_a_page() {
         let html = verdict().html();
         let tree = roxmltree::Document::parse(&html).unwrap();
-        let rows: Vec<_> = tree.descendants().filter(|node| node.has_tag_name("tr")).skip(1).collect();
+        let rows: Vec<_> =
+            tree.descendants().filter(|node| node.has_tag_name("tr")).skip(1).collect();
         let classes: Vec<_> = rows.iter().map(|row| row.attribute("class").unwrap()).collect();
         assert_eq!(classes, ["pass", "differs", "missing"]);
-        let text = |row: usize, cell: usize| rows[row].children().nth(cell).unwrap().text().unwrap().to_string();
+        let text = |row: usize, cell: usize| {
+            rows[row].children().nth(cell).unwrap().text().unwrap().to_string()
+        };
         assert_eq!(text(1, 0), "a <b> & c");
         assert_eq!(text(1, 5), "differs by −50.0 %: no <i>RED</i>");
     }

@@ -12,16 +12,25 @@ fn number(node: Node<'_, '_>, name: &str) -> f64 {
 
 fn points(line: Node<'_, '_>) -> Vec<(f64, f64)> {
     let pairs = line.attribute("points").unwrap().split_whitespace();
-    pairs.map(|pair| pair.split_once(',').map(|(x, y)| (x.parse().unwrap(), y.parse().unwrap())).unwrap()).collect()
+    pairs
+        .map(|pair| {
+            pair.split_once(',').map(|(x, y)| (x.parse().unwrap(), y.parse().unwrap())).unwrap()
+        })
+        .collect()
 }
 
 fn texts(tree: &Document<'_>) -> Vec<String> {
-    tree.descendants().filter(|n| n.has_tag_name("text")).map(|n| n.text().unwrap().trim().to_string()).collect()
+    tree.descendants()
+        .filter(|n| n.has_tag_name("text"))
+        .map(|n| n.text().unwrap().trim().to_string())
+        .collect()
 }
 
 /// The strokes of a colour.
 fn strokes<'a>(tree: &'a Document<'a>, ink: &'a str) -> impl Iterator<Item = Vec<(f64, f64)>> + 'a {
-    let lines = tree.descendants().filter(move |n| n.has_tag_name("polyline") && n.attribute("stroke") == Some(ink));
+    let lines = tree
+        .descendants()
+        .filter(move |n| n.has_tag_name("polyline") && n.attribute("stroke") == Some(ink));
     lines.map(points)
 }
 
@@ -30,7 +39,8 @@ const ORANGE: &str = "#D55E00";
 const REFERENCE: &str = "#555555";
 const FRAME: &str = "#777777";
 
-/// The plot's left, top, right and bottom edge, in tenths of a pixel: the axes are the only line of three corners in their colour.
+/// The plot's left, top, right and bottom edge, in tenths of a pixel: the axes are the only line of
+/// three corners in their colour.
 fn frame(tree: &Document<'_>) -> (f64, f64, f64, f64) {
     let axes = strokes(tree, FRAME).find(|line| line.len() == 3).unwrap();
     (axes[0].0, axes[0].1, axes[2].0, axes[2].1)
@@ -55,7 +65,8 @@ fn every_series_is_there() {
     let tree = Document::parse(&svg).unwrap();
     assert_eq!(tree.root_element().attribute("aria-label"), Some("Title & <more>"));
     let texts = texts(&tree);
-    for text in ["Title & <more>", "upper", first, second, "theory", "time (s)", "window (packets)"] {
+    for text in ["Title & <more>", "upper", first, second, "theory", "time (s)", "window (packets)"]
+    {
         assert!(texts.iter().any(|t| t == text), "{text} in {texts:?}");
     }
     // The swatch in the legend and the line in the plot; of what is dashed, many pieces.
@@ -67,18 +78,26 @@ fn every_series_is_there() {
 #[test]
 fn a_label_keeps_its_colour_in_other_panels() {
     let line = |label: &str| Series::line(label, [(0.0, 1.0), (1.0, 2.0)]);
-    let svg = Figure::new("").panel(panel().series(line("a")).series(line("b"))).panel(panel().series(line("b"))).svg();
+    let svg = Figure::new("")
+        .panel(panel().series(line("a")).series(line("b")))
+        .panel(panel().series(line("b")))
+        .svg();
     let tree = Document::parse(&svg).unwrap();
     assert_eq!((strokes(&tree, BLUE).count(), strokes(&tree, ORANGE).count()), (2, 4));
-    assert_eq!(texts(&tree).iter().filter(|text| *text == "time (s)").count(), 1, "equal axes are labelled once");
+    assert_eq!(
+        texts(&tree).iter().filter(|text| *text == "time (s)").count(),
+        1,
+        "equal axes are labelled once"
+    );
 }
 
 #[test]
 fn intervals_are_drawn_to_scale() {
     let mean = Mean { value: 60.0, half_width: Some(25.0), samples: 5 };
     let axis = |label| Axis::new(label, "").from(0.0).to(100.0);
-    let figure =
-        Figure::new("").panel(Panel::new(axis("x"), axis("y")).height(200).series(Series::means("", [(50.0, mean)])));
+    let figure = Figure::new("").panel(
+        Panel::new(axis("x"), axis("y")).height(200).series(Series::means("", [(50.0, mean)])),
+    );
     let svg = figure.svg();
     let tree = Document::parse(&svg).unwrap();
     let (left, top, right, bottom) = frame(&tree);
@@ -96,7 +115,10 @@ fn intervals_are_drawn_to_scale() {
     ];
     assert_eq!(lines.len(), 3);
     for (line, expected) in lines.iter().zip(expected) {
-        assert!(close(line[0], expected[0]) && close(line[1], expected[1]), "{line:?} for {expected:?}");
+        assert!(
+            close(line[0], expected[0]) && close(line[1], expected[1]),
+            "{line:?} for {expected:?}"
+        );
     }
     let marker = tree.descendants().find(|n| n.has_tag_name("circle")).unwrap();
     assert!(close((number(marker, "cx"), number(marker, "cy")), (middle, top + 800.0)));
@@ -106,7 +128,8 @@ fn intervals_are_drawn_to_scale() {
 fn logarithmic_axes_are_logarithmic() {
     let axis = |label| Axis::new(label, "").log().from(1.0).to(10_000.0);
     let line = Series::line("", [(1.0, 10.0), (100.0, 1000.0), (10_000.0, 0.0)]);
-    let svg = Figure::new("").panel(Panel::new(axis("x"), axis("y")).height(200).series(line)).svg();
+    let svg =
+        Figure::new("").panel(Panel::new(axis("x"), axis("y")).height(200).series(line)).svg();
     let tree = Document::parse(&svg).unwrap();
     let (left, top, right, bottom) = frame(&tree);
     let drawn = strokes(&tree, BLUE).next().unwrap();
@@ -122,14 +145,16 @@ fn logarithmic_axes_are_logarithmic() {
 
 #[test]
 fn a_million_points_make_a_small_file() {
-    let noise = (0..1_000_000_u32).map(|n| (f64::from(n), f64::from(n.wrapping_mul(2_654_435_761) >> 8)));
+    let noise =
+        (0..1_000_000_u32).map(|n| (f64::from(n), f64::from(n.wrapping_mul(2_654_435_761) >> 8)));
     let svg = Figure::new("").panel(panel().series(Series::line("queue", noise))).svg();
     assert!(svg.len() < 60_000, "{} bytes", svg.len());
 }
 
 #[test]
 fn png() {
-    let figure = Figure::new("Title").panel(panel().series(Series::line("a", [(0.0, 1.0), (1.0, 2.0)])));
+    let figure =
+        Figure::new("Title").panel(panel().series(Series::line("a", [(0.0, 1.0), (1.0, 2.0)])));
     let png = figure.png(2.0);
     if cfg!(feature = "png") {
         let png = png.unwrap();

@@ -1,10 +1,16 @@
 //! A path of a loaded striped connection is blackholed, and comes back: `failover [SEEDS]`.
 //!
-//! Two paths carry a file; from some moment on for five seconds one of them loses everything, in one direction or in both. Prints a line a case:
-//! which path, which direction, how long at most nothing arrived in order (ms), how long that may be (ms: three round trips of the other path and one
-//! probe timeout of this one, as they were just before), how soon after its return the path was in use again (ms; it carries a tenth of
-//! its rate), and the bytes that the application had got in the end, of how many.
-#![expect(clippy::print_stdout, clippy::expect_used, reason = "a command that prints, and fails by panicking")]
+//! Two paths carry a file; from some moment on for five seconds one of them loses everything, in
+//! one direction or in both. Prints a line a case: which path, which direction, how long at most
+//! nothing arrived in order (ms), how long that may be (ms: three round trips of the other path and
+//! one probe timeout of this one, as they were just before), how soon after its return the path was
+//! in use again (ms; it carries a tenth of its rate), and the bytes that the application had got in
+//! the end, of how many.
+#![expect(
+    clippy::print_stdout,
+    clippy::expect_used,
+    reason = "a command that prints, and fails by panicking"
+)]
 
 use netsim::LinkId;
 use scenario::host::{Agent, Striped};
@@ -56,7 +62,8 @@ const SPELL: Span = Span::from_millis(100);
 const RATES: [Rate; 2] = [Rate::mbit(50), Rate::mbit(30)];
 
 fn main() {
-    let seeds = std::env::args().nth(1).map_or(10, |seeds| seeds.parse().expect("a number of seeds"));
+    let seeds =
+        std::env::args().nth(1).map_or(10, |seeds| seeds.parse().expect("a number of seeds"));
     for victim in 0..2 {
         for direction in ["both", "up", "down"] {
             for seed in 0..seeds {
@@ -74,14 +81,17 @@ fn case(victim: usize, direction: &str, seed: u64) {
     let seconds = |at: Time| (at - Time::ZERO).as_secs_f64();
     let blackout = format!("[{{ from = \"{} s\", to = \"{} s\" }}]", seconds(away), seconds(back));
     let ways: &[&str] = if direction == "both" { &["up", "down"] } else { &[direction] };
-    let settings: Vec<Setting> =
-        ways.iter().map(|way| Setting::parse(&format!("{way}{}={blackout}", victim + 1)).expect("a setting")).collect();
+    let settings: Vec<Setting> = ways
+        .iter()
+        .map(|way| Setting::parse(&format!("{way}{}={blackout}", victim + 1)).expect("a setting"))
+        .collect();
     let scenario = document.scenario(&settings).expect("it makes sense");
     let mut built = scenario.build(Seed(1 + seed)).expect("there is a way");
 
     let run = |built: &mut Built, to: Time| built.sim.run_until(to);
     run(&mut built, away);
-    let (own, other) = (u16::try_from(victim).expect("few"), u16::try_from(1 - victim).expect("few"));
+    let (own, other) =
+        (u16::try_from(victim).expect("few"), u16::try_from(1 - victim).expect("few"));
     let sender = sender(&built).connection();
     let survivor = sender.smoothed_rtt(other).expect("it is open");
     let bound = survivor + survivor + survivor + sender.probe_timeout(own).expect("it is open");
@@ -110,7 +120,12 @@ fn case(victim: usize, direction: &str, seed: u64) {
     let name = ["one", "two"][victim];
     let ms = |span: Span| span.as_secs_f64() * 1e3;
     let used = ms(used.unwrap_or(Span::from_secs(10)));
-    println!("{name}\t{direction}\t{}\t{}\t{used}\t{}\t{SIZE}", ms(gap), ms(bound), received(&built).0);
+    println!(
+        "{name}\t{direction}\t{}\t{}\t{used}\t{}\t{SIZE}",
+        ms(gap),
+        ms(bound),
+        received(&built).0
+    );
 }
 
 fn sender(built: &Built) -> &Striped {

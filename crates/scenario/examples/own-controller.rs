@@ -1,6 +1,7 @@
 //! A congestion controller of one's own against Reno: `own-controller`.
 //!
-//! The guide's page "A controller of your own" (`docs/guide/src/own-controller.md`) is about this file and quotes it.
+//! The guide's page "A controller of your own" (`docs/guide/src/own-controller.md`) is about this
+//! file and quotes it.
 #![expect(clippy::print_stdout, reason = "a command that prints")]
 
 use std::error::Error;
@@ -12,7 +13,8 @@ use units::{Bytes, Seed, Span, Time};
 /// How long its packets may wait in queues.
 const TARGET: Span = Span::from_millis(5);
 
-/// Additive increase, multiplicative decrease by delay: once a round trip, one packet more while queues are short, a fifth less when they are not.
+/// Additive increase, multiplicative decrease by delay: once a round trip, one packet more while
+/// queues are short, a fifth less when they are not.
 #[derive(Clone, Debug, Default)]
 struct Calm {
     mss: f64,
@@ -48,7 +50,8 @@ impl SinglePath for Calm {
         if acked.round == self.round {
             return;
         }
-        // A round trip is over. Its smallest sample counts, since others tell of the flow's own bursts.
+        // A round trip is over. Its smallest sample counts, since others tell of the flow's own
+        // bursts.
         self.round = acked.round;
         let Some(rtt) = self.smallest_rtt.take() else { return };
         if rtt - acked.min_rtt > TARGET {
@@ -66,7 +69,11 @@ impl SinglePath for Calm {
         self.cut(0.0);
     }
 
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "windows are positive")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "windows are positive"
+    )]
     fn allowance(&self) -> Allowance {
         Allowance::window(Bytes(self.window as u64))
     }
@@ -102,7 +109,8 @@ start = "1 s"
 controller = "$second"
 "#;
 
-/// How one flow of each controller fares: their goodputs in Mbit/s, the mean queue in packets, and drops.
+/// How one flow of each controller fares: their goodputs in Mbit/s, the mean queue in packets, and
+/// drops.
 fn compare(document: &Document, first: &str, second: &str) -> Result<[f64; 4], Box<dyn Error>> {
     let set = |key: &str, value: &str| Setting { key: key.into(), value: value.into() };
     let scenario = document.scenario(&[set("first", first), set("second", second)])?;
@@ -117,7 +125,8 @@ fn compare(document: &Document, first: &str, second: &str) -> Result<[f64; 4], B
 }
 
 fn document() -> Result<Document, Box<dyn Error>> {
-    let controllers = Controllers::default().with("calm", || Box::new(Uncoupled::new(Calm::default())));
+    let controllers =
+        Controllers::default().with("calm", || Box::new(Uncoupled::new(Calm::default())));
     Ok(Document::new_with(SCENARIO, "own-controller", controllers)?)
 }
 
@@ -139,7 +148,10 @@ mod tests {
     fn calm_keeps_the_queue_short_and_yields_to_reno() {
         let document = document().expect("the scenario names what was added");
         let [first, second, queue, drops] = compare(&document, "calm", "calm").expect("it runs");
-        assert!(first + second > 18.0 && (first - second).abs() < 1.0, "{first} and {second} Mbit/s");
+        assert!(
+            first + second > 18.0 && (first - second).abs() < 1.0,
+            "{first} and {second} Mbit/s"
+        );
         assert!(queue < 15.0 && drops < 0.5, "{queue} packets wait, {drops} are dropped");
         let [_, _, queue, _] = compare(&document, "reno", "reno").expect("it runs");
         assert!(queue > 40.0, "{queue} packets wait");

@@ -14,9 +14,12 @@ use tcp::Endpoint;
 use units::{Bytes, Seed, Span, SubflowId, Time};
 
 use crate::draw;
-use crate::file::{FlowSpec, PtcpSpec, Scenario, SocketsSpec, Source, Start, TcpSpec, Transport, one_of};
+use crate::file::{
+    FlowSpec, PtcpSpec, Scenario, SocketsSpec, Source, Start, TcpSpec, Transport, one_of,
+};
 use crate::host::{
-    Agent, Connection, Feed, Node, Reader, Socket, Sockets, Striped, Striping, Subflow, UdpSink, UdpSource, Writer,
+    Agent, Connection, Feed, Node, Reader, Socket, Sockets, Striped, Striping, Subflow, UdpSink,
+    UdpSource, Writer,
 };
 use crate::packet::Packet;
 
@@ -47,7 +50,8 @@ pub struct Ends {
     pub start: Time,
 }
 
-/// One end of a flow, by the flow's number: its host makes the agent when it is made itself, where it stays.
+/// One end of a flow, by the flow's number: its host makes the agent when it is made itself, where
+/// it stays.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     flow: usize,
@@ -87,7 +91,9 @@ impl Scenario {
     pub fn build(&self, seed: Seed) -> Result<Built, TopologyError> {
         // Whether each has yet to be added.
         let mut hosts: HashMap<&str, bool> = HashMap::with_capacity(2 * self.flows.len());
-        hosts.extend(self.flows.iter().flat_map(|flow| [&*flow.from, &*flow.to]).map(|name| (name, true)));
+        hosts.extend(
+            self.flows.iter().flat_map(|flow| [&*flow.from, &*flow.to]).map(|name| (name, true)),
+        );
         let mut routers: HashSet<&str> = HashSet::new();
         // A network that hangs together has at most one node more than links.
         let mut topology = Topology::with_capacity(self.links.len() + 1, 2 * self.links.len());
@@ -103,7 +109,11 @@ impl Scenario {
         let mut links = Vec::with_capacity(self.links.len());
         for link in &self.links {
             let between = [&*link.between[0], &*link.between[1]];
-            links.push(topology.links(link.directions.clone(), between, [link.up.clone(), link.down.clone()])?);
+            links.push(topology.links(
+                link.directions.clone(),
+                between,
+                [link.up.clone(), link.down.clone()],
+            )?);
         }
         let slowest = self.slowest_packet();
         let mut parts = vec![Parts::new(); hosts.len()];
@@ -114,7 +124,8 @@ impl Scenario {
         for (number, flow) in self.flows.iter().enumerate() {
             stream.clear();
             stream.extend(["flow/", &flow.name]);
-            let plan = self.plan(flow, seed.stream(&stream), index(connections.len()), &mut topology)?;
+            let plan =
+                self.plan(flow, seed.stream(&stream), index(connections.len()), &mut topology)?;
             topology.jitter(&flow.from, flow.jitter.unwrap_or(slowest))?;
             let mut place = |host: HostId, is_sender: bool| {
                 let parts = &mut parts[host.index()];
@@ -128,7 +139,9 @@ impl Scenario {
         }
         let sim = topology.build(seed, |site| {
             let parts = &parts[site.id.index()];
-            let agents = parts.iter().map(|part| self.agent(&self.flows[part.flow], &plans[part.flow], part.is_sender));
+            let agents = parts
+                .iter()
+                .map(|part| self.agent(&self.flows[part.flow], &plans[part.flow], part.is_sender));
             let ends = (0..).zip(parts).flat_map(|(number, part)| {
                 let FlowPlan { first, ways, .. } = &plans[part.flow];
                 (0..index(ways.len())).map(move |subflow| (first + subflow, number, subflow))
@@ -148,9 +161,11 @@ impl Scenario {
     ) -> Result<FlowPlan, TopologyError> {
         let start = match flow.start {
             Start::At(at) => Time::ZERO + at,
-            Start::Within(from, to) => {
-                draw::within(&mut Xoshiro256PlusPlus::seed_from_u64(seed.stream("start").0), from, to)
-            }
+            Start::Within(from, to) => draw::within(
+                &mut Xoshiro256PlusPlus::seed_from_u64(seed.stream("start").0),
+                from,
+                to,
+            ),
         };
         let subflows = match &*flow.transport {
             Transport::Udp(_) => None,
@@ -175,50 +190,92 @@ impl Scenario {
             Transport::Udp(_) if !is_sender => Agent::UdpSink(UdpSink::default()),
             Transport::Udp(spec) => {
                 let FlowPlan { first, start, ways, seed } = plan;
-                Agent::UdpSource(UdpSource::new(*spec, ways[0].0, *first, *start, stop, seed.stream("udp")))
+                Agent::UdpSource(UdpSource::new(
+                    *spec,
+                    ways[0].0,
+                    *first,
+                    *start,
+                    stop,
+                    seed.stream("udp"),
+                ))
             }
             Transport::Tcp(spec) => Agent::Tcp(self.tcp(spec, plan, stop, is_sender)),
             Transport::Ptcp(spec) => Agent::Ptcp(Box::new(self.ptcp(spec, plan, stop, is_sender))),
-            Transport::Sockets(spec) => Agent::Sockets(Box::new(self.sockets(spec, plan, stop, is_sender))),
+            Transport::Sockets(spec) => {
+                Agent::Sockets(Box::new(self.sockets(spec, plan, stop, is_sender)))
+            }
         }
     }
 
-    /// One end of a TCP flow. The one that sends the bulk opens it, but for pages, where the reader does.
-    fn tcp(&self, spec: &TcpSpec, plan: &FlowPlan, stop: Option<Time>, is_sender: bool) -> Connection {
+    /// One end of a TCP flow. The one that sends the bulk opens it, but for pages, where the reader
+    /// does.
+    fn tcp(
+        &self,
+        spec: &TcpSpec,
+        plan: &FlowPlan,
+        stop: Option<Time>,
+        is_sender: bool,
+    ) -> Connection {
         let opens = is_sender != matches!(spec.source, Source::Web(_));
         let end = if opens { Endpoint::client } else { Endpoint::server };
         let subflows = (0..).zip(plan.routes(is_sender)).map(|(number, route)| {
-            Subflow::new(end(Arc::clone(&spec.config), SubflowId(number)), route, plan.first + number)
+            Subflow::new(
+                end(Arc::clone(&spec.config), SubflowId(number)),
+                route,
+                plan.first + number,
+            )
         });
         let controller = if is_sender { self.controller(&spec.controller) } else { plain() };
         let feed = Feed::new(&spec.source, plan.start, plan.seed, is_sender);
         Connection::new(controller, subflows, feed, opens.then_some(plan.start), stop)
     }
 
-    /// One end of a flow over a striped connection. The one that sends the bulk opens it, but for pages, where the reader does.
-    fn ptcp(&self, spec: &PtcpSpec, plan: &FlowPlan, stop: Option<Time>, is_sender: bool) -> Striped {
+    /// One end of a flow over a striped connection. The one that sends the bulk opens it, but for
+    /// pages, where the reader does.
+    fn ptcp(
+        &self,
+        spec: &PtcpSpec,
+        plan: &FlowPlan,
+        stop: Option<Time>,
+        is_sender: bool,
+    ) -> Striped {
         let opens = is_sender != matches!(spec.source, Source::Web(_));
-        let scheduler = packet::by_name(&spec.scheduler).expect("the file's reader checked the name");
-        let (end, name): (fn(_, _, _, _) -> _, _) =
-            if opens { (ptcp::Connection::client, "client") } else { (ptcp::Connection::server, "server") };
+        let scheduler =
+            packet::by_name(&spec.scheduler).expect("the file's reader checked the name");
+        let (end, name): (fn(_, _, _, _) -> _, _) = if opens {
+            (ptcp::Connection::client, "client")
+        } else {
+            (ptcp::Connection::server, "server")
+        };
         let tokens = Box::new(Xoshiro256PlusPlus::seed_from_u64(plan.seed.stream(name).0));
-        let connection = end(spec.config.clone(), self.controller(&spec.controller), scheduler, tokens);
+        let connection =
+            end(spec.config.clone(), self.controller(&spec.controller), scheduler, tokens);
         let feed = Feed::new(&spec.source, plan.start, plan.seed, is_sender);
         let routes = plan.routes(is_sender).collect();
         Striped::new(connection, routes, plan.first, feed, opens.then_some(plan.start), stop)
     }
 
     /// One end of a stream that is striped over sockets. The one that writes opens them.
-    fn sockets(&self, spec: &SocketsSpec, plan: &FlowPlan, stop: Option<Time>, is_sender: bool) -> Sockets {
+    fn sockets(
+        &self,
+        spec: &SocketsSpec,
+        plan: &FlowPlan,
+        stop: Option<Time>,
+        is_sender: bool,
+    ) -> Sockets {
         let config = &spec.config;
         let end = if is_sender { Endpoint::client } else { Endpoint::server };
         let sockets = (plan.first..).zip(plan.routes(is_sender)).map(|(number, route)| {
             let controller = if is_sender { self.controller(&spec.controller) } else { plain() };
-            Socket::new(controller, Subflow::new(end(Arc::clone(config), SubflowId(0)), route, number))
+            Socket::new(
+                controller,
+                Subflow::new(end(Arc::clone(config), SubflowId(0)), route, number),
+            )
         });
         let count = plan.ways.len();
         let striping = if is_sender {
-            let buffer = usize::try_from(config.receive_buffer.0 / config.mss.0).expect("a buffer fits the memory");
+            let buffer = usize::try_from(config.receive_buffer.0 / config.mss.0)
+                .expect("a buffer fits the memory");
             Striping::Writes(Writer::new(count, buffer))
         } else {
             Striping::Reads(Reader::new(count))
@@ -244,23 +301,31 @@ impl Scenario {
         let mut ways = SmallVec::with_capacity(subflows.len());
         for links in subflows {
             if links.is_empty() {
-                ways.push((topology.route(&flow.from, &flow.to)?, topology.route(&flow.to, &flow.from)?));
+                ways.push((
+                    topology.route(&flow.from, &flow.to)?,
+                    topology.route(&flow.to, &flow.from)?,
+                ));
                 continue;
             }
-            let rng = rng.get_or_insert_with(|| Xoshiro256PlusPlus::seed_from_u64(seed.stream("ways").0));
+            let rng =
+                rng.get_or_insert_with(|| Xoshiro256PlusPlus::seed_from_u64(seed.stream("ways").0));
             let drawn: Vec<String> = links.iter().map(|name| self.drawn(name, rng)).collect();
             let there = self.oriented(&drawn, &flow.from);
             let back: Vec<String> = there.iter().rev().map(|name| reversed(name)).collect();
             let there: Vec<&str> = there.iter().map(String::as_str).collect();
             let back: Vec<&str> = back.iter().map(String::as_str).collect();
-            ways.push((topology.route_via(&flow.from, &there)?, topology.route_via(&flow.to, &back)?));
+            ways.push((
+                topology.route_via(&flow.from, &there)?,
+                topology.route_via(&flow.to, &back)?,
+            ));
         }
         Ok(ways)
     }
 
     /// The link of this name, or any one of those that it stands for.
     fn drawn(&self, name: &str, rng: &mut Xoshiro256PlusPlus) -> String {
-        let links: Vec<&str> = self.links.iter().map(|link| &*link.name).filter(|link| one_of(name, link)).collect();
+        let links: Vec<&str> =
+            self.links.iter().map(|link| &*link.name).filter(|link| one_of(name, link)).collect();
         if links.is_empty() {
             return name.to_owned();
         }
@@ -274,7 +339,8 @@ impl Scenario {
         links[at].to_owned()
     }
 
-    /// The links with their directions, as one goes over them from `start`. A name that has a direction keeps it.
+    /// The links with their directions, as one goes over them from `start`. A name that has a
+    /// direction keeps it.
     fn oriented(&self, links: &[String], start: &str) -> Vec<String> {
         let mut at = start;
         let mut names = Vec::with_capacity(links.len());
@@ -293,7 +359,10 @@ impl Scenario {
 
     /// What a full packet takes on the slowest link.
     fn slowest_packet(&self) -> Span {
-        let rates = self.links.iter().flat_map(|link| [&link.up, &link.down].map(|one| one.profile().rate.base));
+        let rates = self
+            .links
+            .iter()
+            .flat_map(|link| [&link.up, &link.down].map(|one| one.profile().rate.base));
         let slowest = rates.filter(|rate| *rate > units::Rate::ZERO).min();
         slowest.map_or(Span::ZERO, |rate| FULL / rate)
     }
@@ -312,5 +381,6 @@ fn reversed(link: &str) -> String {
 }
 
 fn index(n: usize) -> u32 {
-    u32::try_from(n).expect("the simulator refuses more than 16 million hosts and links long before")
+    u32::try_from(n)
+        .expect("the simulator refuses more than 16 million hosts and links long before")
 }

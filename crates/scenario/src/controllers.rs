@@ -39,8 +39,9 @@ pub struct Controllers {
 }
 
 impl Controllers {
-    /// Adds a controller under a name; `make` is called for each connection, and when a file is read. A name that there is already means this
-    /// one from now on. [`policy::cc::Uncoupled`] makes a controller of a [`policy::cc::SinglePath`], [`policy::cc::Coupled`] one of a
+    /// Adds a controller under a name; `make` is called for each connection, and when a file is
+    /// read. A name that there is already means this one from now on. [`policy::cc::Uncoupled`]
+    /// makes a controller of a [`policy::cc::SinglePath`], [`policy::cc::Coupled`] one of a
     /// [`policy::cc::Coupling`].
     #[must_use]
     pub fn with(
@@ -52,7 +53,8 @@ impl Controllers {
         self
     }
 
-    /// The controller that a file's text names: exactly so one that was added, or what [`policy::cc::by_name`] makes of it.
+    /// The controller that a file's text names: exactly so one that was added, or what
+    /// [`policy::cc::by_name`] makes of it.
     ///
     /// # Errors
     /// If there is none, with the names that there are.

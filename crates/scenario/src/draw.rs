@@ -20,11 +20,16 @@ pub(crate) fn exponential(rng: &mut impl Rng, mean: Span) -> Span {
     Span::from_secs_f64(-libm::log(unit(rng)) * mean.as_secs_f64()).max(Span::from_nanos(1))
 }
 
-/// A Pareto-distributed size with this mean, `shape` above 1; at least a byte, at most a thousand million means.
+/// A Pareto-distributed size with this mean, `shape` above 1; at least a byte, at most a thousand
+/// million means.
 pub(crate) fn pareto(rng: &mut impl Rng, mean: Bytes, shape: f64) -> Bytes {
     let least = mean.as_f64() * (shape - 1.0) / shape;
     let size = least / libm::pow(unit(rng), 1.0 / shape);
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float cast saturates")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a float cast saturates"
+    )]
     Bytes((size.min(mean.as_f64() * 1e9) as u64).max(1))
 }
 
@@ -39,7 +44,8 @@ mod tests {
     fn means_come_out() {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
         let n = 200_000u32;
-        let sum: f64 = (0..n).map(|_| exponential(&mut rng, Span::from_millis(40)).as_secs_f64()).sum();
+        let sum: f64 =
+            (0..n).map(|_| exponential(&mut rng, Span::from_millis(40)).as_secs_f64()).sum();
         assert!((sum / f64::from(n) - 0.040).abs() < 0.0005, "{sum}");
         let sum: f64 = (0..n).map(|_| pareto(&mut rng, Bytes(30_000), 3.0).as_f64()).sum();
         assert!((sum / f64::from(n) / 30_000.0 - 1.0).abs() < 0.02, "{sum}");

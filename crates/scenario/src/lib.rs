@@ -26,7 +26,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`Document`] reads files, [`Scenario::run`] runs one seed, [`sweep`] all combinations of a sweep's values and seeds over all processors.
+//! [`Document`] reads files, [`Scenario::run`] runs one seed, [`sweep`] all combinations of a
+//! sweep's values and seeds over all processors.
 
 mod build;
 mod controllers;

@@ -43,7 +43,8 @@ struct Book {
     looks: f64,
     flows: Vec<FlowBook>,
     links: Vec<LinkBook>,
-    /// Sums over the looks of each flow's window and round-trip time. Apart from the counters, which are read twice only.
+    /// Sums over the looks of each flow's window and round-trip time. Apart from the counters,
+    /// which are read twice only.
     sums: Vec<(f64, f64)>,
     /// The same of what waits in each link's direction.
     queues: Vec<f64>,
@@ -104,8 +105,8 @@ impl Books {
         }
     }
 
-    /// Notes how things stand at `at`, among others the begin and the end of each window: what windows begin and end with, and what
-    /// their means are made of.
+    /// Notes how things stand at `at`, among others the begin and the end of each window: what
+    /// windows begin and end with, and what their means are made of.
     pub(crate) fn look(&mut self, built: &mut Built, at: Span) {
         let is_open = |book: &Book| book.window.from <= at && at <= book.window.to;
         let Some(first) = self.windows.iter().position(is_open) else { return };
@@ -142,9 +143,11 @@ impl Books {
         }
     }
 
-    /// All measures. The simulation ends here, lest a large one and its measures take memory at the same time.
+    /// All measures. The simulation ends here, lest a large one and its measures take memory at the
+    /// same time.
     pub(crate) fn close(self, scenario: &Scenario, built: Built) -> Measures {
-        let heard: Vec<Heard> = built.flows.iter().map(|ends| Heard::by(receiver(&built, ends))).collect();
+        let heard: Vec<Heard> =
+            built.flows.iter().map(|ends| Heard::by(receiver(&built, ends))).collect();
         drop(built);
         let each = scenario.flows.len() * FLOW_MEASURES + scenario.links.len() * LINK_MEASURES;
         let mut measures = Measures::with_capacity(self.windows.len() * each);
@@ -173,10 +176,13 @@ struct FlowThings {
 
 impl<'a> Things<'a> {
     fn note(scenario: &'a Scenario, windows: &[Book], measures: &mut Measures) -> Things<'a> {
-        let subflows = |index: usize| windows.iter().map(|book| book.flows[index].bottlenecks.len()).max().unwrap_or(0);
+        let subflows = |index: usize| {
+            windows.iter().map(|book| book.flows[index].bottlenecks.len()).max().unwrap_or(0)
+        };
         let flows = scenario.flows.iter().enumerate().map(|(index, FlowSpec { name, .. })| {
             let flow = measures.thing(Arc::clone(name));
-            let subflows = (0..subflows(index)).map(|number| measures.thing(format!("{name}/{number}").into()));
+            let subflows = (0..subflows(index))
+                .map(|number| measures.thing(format!("{name}/{number}").into()));
             FlowThings { flow, subflows: subflows.collect() }
         });
         let flows = flows.collect();
@@ -184,9 +190,16 @@ impl<'a> Things<'a> {
         groups.dedup();
         Things {
             flows,
-            groups: groups.into_iter().map(|group| (group, measures.thing(Arc::clone(group)))).collect(),
+            groups: groups
+                .into_iter()
+                .map(|group| (group, measures.thing(Arc::clone(group))))
+                .collect(),
             all: measures.thing("".into()),
-            links: scenario.links.iter().map(|link| link.directions.clone().map(|of| measures.thing(of))).collect(),
+            links: scenario
+                .links
+                .iter()
+                .map(|link| link.directions.clone().map(|of| measures.thing(of)))
+                .collect(),
         }
     }
 }
@@ -244,12 +257,21 @@ impl Book {
         }
     }
 
-    fn close(&self, scenario: &Scenario, things: &Things<'_>, heard: &[Heard], measures: &mut Measures) {
+    fn close(
+        &self,
+        scenario: &Scenario,
+        things: &Things<'_>,
+        heard: &[Heard],
+        measures: &mut Measures,
+    ) {
         let seconds = (self.window.to - self.window.from).as_secs_f64();
         let window = measures.window(self.window.name.as_str().into());
-        let mut put = |scope, of: Thing, kind, value: f64| measures.put(scope, of, window, kind, value);
+        let mut put =
+            |scope, of: Thing, kind, value: f64| measures.put(scope, of, window, kind, value);
         let goodput = |book: &FlowBook| book.received.gained() * 8.0 / 1e6 / seconds;
-        for (((flow, book), sums), heard) in things.flows.iter().zip(&self.flows).zip(&self.sums).zip(heard) {
+        for (((flow, book), sums), heard) in
+            things.flows.iter().zip(&self.flows).zip(&self.sums).zip(heard)
+        {
             let of = flow.flow;
             put(Scope::Flow, of, GOODPUT, goodput(book));
             match heard {
@@ -271,8 +293,10 @@ impl Book {
         }
         let named = || scenario.flows.iter().zip(&self.flows);
         for (group, of) in &things.groups {
-            let goodputs: Vec<f64> =
-                named().filter(|(flow, _)| flow.group == **group).map(|(_, book)| goodput(book)).collect();
+            let goodputs: Vec<f64> = named()
+                .filter(|(flow, _)| flow.group == **group)
+                .map(|(_, book)| goodput(book))
+                .collect();
             put(Scope::Group, *of, GOODPUT, goodputs.iter().sum());
             put(Scope::Group, *of, JAIN, jain(&goodputs));
         }
@@ -286,7 +310,12 @@ impl Book {
                 let throughput = book.delivered.gained() * 8.0 / 1e6 / seconds;
                 put(Scope::Link, *of, THROUGHPUT, throughput);
                 if profile.rate.base > Rate::ZERO {
-                    put(Scope::Link, *of, UTILISATION, throughput * 1e6 / profile.rate.base.as_f64());
+                    put(
+                        Scope::Link,
+                        *of,
+                        UTILISATION,
+                        throughput * 1e6 / profile.rate.base.as_f64(),
+                    );
                 }
                 put(Scope::Link, *of, QUEUE, queue / self.looks);
                 put(Scope::Link, *of, DROPS, book.drops.gained());
@@ -301,7 +330,8 @@ impl Book {
 fn requests(window: &Window, requests: &[Request], mut put: impl FnMut(Kind, f64)) {
     let (from, to) = (Time::ZERO + window.from, Time::ZERO + window.to);
     let done = requests.iter().filter(|request| request.done > from && request.done <= to);
-    let mut times: Vec<f64> = done.map(|request| (request.done - request.at).as_secs_f64()).collect();
+    let mut times: Vec<f64> =
+        done.map(|request| (request.done - request.at).as_secs_f64()).collect();
     if times.is_empty() {
         return;
     }

@@ -7,7 +7,8 @@ pub const MEASURES: &[(&str, &str, &str)] = &[
     (
         "goodput",
         "Mbit/s",
-        "payload that arrived in order at the receiving application; for UDP, packets with their headers",
+        "payload that arrived in order at the receiving application; for UDP, packets with their \
+         headers",
     ),
     ("window", "packets", "the sender's window, of all subflows together, its mean over time"),
     ("rtt", "ms", "the smoothed round-trip time, the largest of the subflows, its mean over time"),
@@ -20,7 +21,8 @@ pub const MEASURES: &[(&str, &str, &str)] = &[
     (
         "bottleneck",
         "",
-        "of a striped connection's subflow, at the window's end: the number, from 1 on, of the first subflow that shares its bottleneck; 0 if none is known",
+        "of a striped connection's subflow, at the window's end: the number, from 1 on, of the \
+         first subflow that shares its bottleneck; 0 if none is known",
     ),
     ("jain", "", "Jain's index of the goodputs: 1 is equal, 1/n is one alone"),
     ("throughput", "Mbit/s", "packets that left the link, with their headers"),
@@ -104,7 +106,8 @@ const fn is_same(one: &str, other: &str) -> bool {
 /// A measured value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measure<'a> {
-    /// The flow, a subflow of one by its number from 0 on (`name/0`), the group of flows, or the direction of a link; empty for `all`.
+    /// The flow, a subflow of one by its number from 0 on (`name/0`), the group of flows, or the
+    /// direction of a link; empty for `all`.
     pub of: &'a str,
     /// The window of time.
     pub window: &'a str,
@@ -134,7 +137,8 @@ impl Measure<'_> {
     }
 }
 
-/// The measured values of a run, in the order in which they were put. Each has 16 bytes: names are noted once.
+/// The measured values of a run, in the order in which they were put. Each has 16 bytes: names are
+/// noted once.
 #[derive(Clone, Debug, Default)]
 pub struct Measures {
     things: Vec<Arc<str>>,
@@ -176,7 +180,8 @@ impl Measures {
     /// # Panics
     /// If there are more than 2^32.
     pub(crate) fn thing(&mut self, name: Arc<str>) -> Thing {
-        let number = u32::try_from(self.things.len()).expect("the names of so many things fit no memory");
+        let number =
+            u32::try_from(self.things.len()).expect("the names of so many things fit no memory");
         self.things.push(name);
         Thing(number)
     }
@@ -196,9 +201,17 @@ impl Measures {
         self.rows.push(Row { value, of, window, scope, kind });
     }
 
-    /// Adds a measure by its names; `None` if there is no such scope, or none of that name, or there are too many windows. Names that are the
-    /// ones of the measure before are not noted again.
-    pub(crate) fn put_named(&mut self, scope: &str, of: &str, window: &str, name: &str, value: f64) -> Option<()> {
+    /// Adds a measure by its names; `None` if there is no such scope, or none of that name, or
+    /// there are too many windows. Names that are the ones of the measure before are not noted
+    /// again.
+    pub(crate) fn put_named(
+        &mut self,
+        scope: &str,
+        of: &str,
+        window: &str,
+        name: &str,
+        value: f64,
+    ) -> Option<()> {
         let (scope, kind) = (Scope::named(scope)?, Kind::named(name)?);
         let last = self.rows.last().copied();
         let window = match last {
@@ -300,7 +313,12 @@ mod tests {
     fn as_they_were_put() {
         let measures = two_flows();
         let row = |of, window, value| ("flow", of, window, "goodput", "Mbit/s", value);
-        let wanted = [row("b", "steady", 1.0), row("a", "steady", 2.0), row("b", "start", 1.0), row("a", "start", 2.0)];
+        let wanted = [
+            row("b", "steady", 1.0),
+            row("a", "steady", 2.0),
+            row("b", "start", 1.0),
+            row("a", "start", 2.0),
+        ];
         assert_eq!(said(&measures), wanted);
         assert_eq!((measures.len(), measures.is_empty(), measures.iter().len()), (4, false, 4));
         assert!(Measures::default().is_empty() && Measures::default().iter().next().is_none());
@@ -322,7 +340,10 @@ mod tests {
             assert_eq!(read.put_named("link", of, window, name, 0.0), Some(()));
         }
         let names = |list: &[Arc<str>]| list.join(" ");
-        assert_eq!((&*names(&read.things), &*names(&read.windows)), ("a/up a/down", "steady start"));
+        assert_eq!(
+            (&*names(&read.things), &*names(&read.windows)),
+            ("a/up a/down", "steady start")
+        );
     }
 
     #[test]
@@ -339,9 +360,13 @@ mod tests {
     #[test]
     fn unknown_names_are_refused() {
         let mut measures = Measures::default();
-        for (scope, name) in
-            [("flows", "goodput"), ("", "goodput"), ("flow", "goodputs"), ("flow", "good"), ("flow", "")]
-        {
+        for (scope, name) in [
+            ("flows", "goodput"),
+            ("", "goodput"),
+            ("flow", "goodputs"),
+            ("flow", "good"),
+            ("flow", ""),
+        ] {
             assert_eq!(measures.put_named(scope, "x", "steady", name, 1.0), None, "{scope} {name}");
         }
         assert!(measures.is_empty() && measures.things.is_empty() && measures.windows.is_empty());
@@ -354,7 +379,11 @@ mod tests {
             assert_eq!(measures.put_named("all", "", &number.to_string(), "jain", 1.0), Some(()));
         }
         assert_eq!(measures.put_named("all", "", "another", "jain", 1.0), None);
-        assert_eq!(measures.put_named("all", "", "65535", "goodput", 1.0), Some(()), "the last one is known");
+        assert_eq!(
+            measures.put_named("all", "", "65535", "goodput", 1.0),
+            Some(()),
+            "the last one is known"
+        );
         assert_eq!(measures.iter().last().map(|measure| measure.window), Some("65535"));
     }
 

@@ -93,7 +93,8 @@ pub enum Ecn {
 }
 
 impl Packet {
-    /// Which connection of the scenario's it belongs to: subflows and UDP flows are counted in the file's order.
+    /// Which connection of the scenario's it belongs to: subflows and UDP flows are counted in the
+    /// file's order.
     #[must_use]
     pub fn connection(&self) -> u32 {
         match self {
@@ -109,9 +110,9 @@ impl netsim::Packet for Packet {
     #[inline]
     fn size(&self) -> Bytes {
         match self {
-            Packet::Tcp { bytes, .. } | Packet::Record { bytes, .. } | Packet::Udp { bytes, .. } => {
-                Bytes(u64::from(*bytes))
-            }
+            Packet::Tcp { bytes, .. }
+            | Packet::Record { bytes, .. }
+            | Packet::Udp { bytes, .. } => Bytes(u64::from(*bytes)),
             Packet::Ptcp { packet, .. } => packet.wire_len(),
         }
     }
@@ -120,32 +121,44 @@ impl netsim::Packet for Packet {
     fn digest(&self) -> u64 {
         match self {
             Packet::Tcp { connection, segment, ecn, .. } => {
-                let flags = u64::from(segment.flags.0) | (*ecn as u64) << 8 | u64::from(segment.sack_count) << 16;
-                segment.seq ^ segment.ack.rotate_left(21) ^ u64::from(*connection).rotate_left(42) ^ flags << 48
+                let flags = u64::from(segment.flags.0)
+                    | (*ecn as u64) << 8
+                    | u64::from(segment.sack_count) << 16;
+                segment.seq
+                    ^ segment.ack.rotate_left(21)
+                    ^ u64::from(*connection).rotate_left(42)
+                    ^ flags << 48
             }
             Packet::Ptcp { connection, packet, ecn } => {
                 packet.fingerprint() ^ u64::from(*connection).rotate_left(42) ^ (*ecn as u64) << 56
             }
             Packet::Record { connection, number, header, ecn, .. } => {
                 let flags = u64::from(header.flags.0) | (*ecn as u64) << 8;
-                let place = u64::from(*connection).rotate_left(42) ^ u64::from(*number).rotate_left(10);
+                let place =
+                    u64::from(*connection).rotate_left(42) ^ u64::from(*number).rotate_left(10);
                 header.seq ^ header.ack.rotate_left(21) ^ place ^ flags << 48
             }
-            Packet::Udp { connection, number, .. } => number ^ u64::from(*connection).rotate_left(42),
+            Packet::Udp { connection, number, .. } => {
+                number ^ u64::from(*connection).rotate_left(42)
+            }
         }
     }
 
     #[inline]
     fn is_ecn_capable(&self) -> bool {
         match self {
-            Packet::Tcp { ecn, .. } | Packet::Ptcp { ecn, .. } | Packet::Record { ecn, .. } => *ecn != Ecn::Incapable,
+            Packet::Tcp { ecn, .. } | Packet::Ptcp { ecn, .. } | Packet::Record { ecn, .. } => {
+                *ecn != Ecn::Incapable
+            }
             Packet::Udp { .. } => false,
         }
     }
 
     #[inline]
     fn mark(&mut self) {
-        if let Packet::Tcp { ecn, .. } | Packet::Ptcp { ecn, .. } | Packet::Record { ecn, .. } = self {
+        if let Packet::Tcp { ecn, .. } | Packet::Ptcp { ecn, .. } | Packet::Record { ecn, .. } =
+            self
+        {
             *ecn = Ecn::Marked;
         }
     }

@@ -1,7 +1,8 @@
 //! Simulated packets as a capture that Wireshark and tcpdump open.
 //!
-//! A classic capture file with nanoseconds, of raw IPv4 packets: no link layer. Only headers are written; the original length says how
-//! large the packet was, as a capture with a snapshot length would. Checksums are right for a payload of zeros.
+//! A classic capture file with nanoseconds, of raw IPv4 packets: no link layer. Only headers are
+//! written; the original length says how large the packet was, as a capture with a snapshot length
+//! would. Checksums are right for a payload of zeros.
 
 use std::io::{self, Write};
 use std::net::Ipv4Addr;
@@ -22,7 +23,8 @@ const UDP_HEADER: usize = 8;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
-/// What both ends of a simulated connection shift windows by (RFC 7323): 1 GiB at most, in steps of 16 KiB. Their SYNs say so.
+/// What both ends of a simulated connection shift windows by (RFC 7323): 1 GiB at most, in steps of
+/// 16 KiB. Their SYNs say so.
 pub const WINDOW_SHIFT: u8 = 14;
 
 /// The maximum segment size that SYNs announce.
@@ -100,7 +102,14 @@ impl<W: Write> Pcap<W> {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn write_udp(&mut self, at: Time, from: Ipv4Addr, to: Ipv4Addr, ports: Ports, payload: u16) -> io::Result<()> {
+    pub fn write_udp(
+        &mut self,
+        at: Time,
+        from: Ipv4Addr,
+        to: Ipv4Addr,
+        ports: Ports,
+        payload: u16,
+    ) -> io::Result<()> {
         let length = UDP_HEADER + usize::from(payload);
         let mut header = Vec::with_capacity(UDP_HEADER);
         header.extend(ports.from.to_be_bytes());
@@ -151,7 +160,13 @@ impl<W: Write> Pcap<W> {
     }
 }
 
-fn ip_header(from: Ipv4Addr, to: Ipv4Addr, protocol: u8, ecn: Ecn, length: usize) -> [u8; IP_HEADER] {
+fn ip_header(
+    from: Ipv4Addr,
+    to: Ipv4Addr,
+    protocol: u8,
+    ecn: Ecn,
+    length: usize,
+) -> [u8; IP_HEADER] {
     let mut header = [0; IP_HEADER];
     header[0] = 0x45;
     header[1] = match ecn {
@@ -193,7 +208,8 @@ fn tcp_header(ports: Ports, segment: &Segment) -> Vec<u8> {
     header
 }
 
-/// What a sender of today says: on SYNs what it can, and always its clock. 40 bytes at most, in whole words.
+/// What a sender of today says: on SYNs what it can, and always its clock. 40 bytes at most, in
+/// whole words.
 fn options(segment: &Segment, syn: bool) -> Vec<u8> {
     let mut options = Vec::with_capacity(40);
     if syn {
@@ -211,7 +227,12 @@ fn options(segment: &Segment, syn: bool) -> Vec<u8> {
         options.extend([1, 3, 3, WINDOW_SHIFT]);
     } else if segment.flags.has(Flags::ACK) && !segment.sacked().is_empty() {
         let blocks = segment.sacked();
-        options.extend([1, 1, 5, u8::try_from(2 + 8 * blocks.len()).expect("three blocks at most")]);
+        options.extend([
+            1,
+            1,
+            5,
+            u8::try_from(2 + 8 * blocks.len()).expect("three blocks at most"),
+        ]);
         for SackBlock { from, len } in blocks {
             let first = low(segment.ack.wrapping_add_signed(i64::from(*from)));
             options.extend(first.to_be_bytes());
@@ -231,8 +252,15 @@ fn total(length: usize) -> u16 {
     u16::try_from(length).unwrap_or(u16::MAX)
 }
 
-/// The checksum of RFC 9293, section 3.1, and RFC 768: over a pseudo-header, the header and a payload of zeros, which add nothing.
-fn transport_checksum(from: Ipv4Addr, to: Ipv4Addr, protocol: u8, header: &[u8], length: usize) -> u16 {
+/// The checksum of RFC 9293, section 3.1, and RFC 768: over a pseudo-header, the header and a
+/// payload of zeros, which add nothing.
+fn transport_checksum(
+    from: Ipv4Addr,
+    to: Ipv4Addr,
+    protocol: u8,
+    header: &[u8],
+    length: usize,
+) -> u16 {
     // As long as the IP header says, which is what readers reckon with.
     let length = total(IP_HEADER + length) - 20;
     let sum = add(add(add(0, &from.octets()), &to.octets()), header);
@@ -294,14 +322,23 @@ mod tests {
             len: 1448,
             flags: Flags::ACK,
             sack_count: 2,
-            sack: [SackBlock { from: 0x100, len: 0x20 }, SackBlock { from: -0x11, len: 1 }, SackBlock::default()],
+            sack: [
+                SackBlock { from: 0x100, len: 0x20 },
+                SackBlock { from: -0x11, len: 1 },
+                SackBlock::default(),
+            ],
             timestamp: 0x0102_0304,
             timestamp_echo: 5,
         };
-        let record = record(|pcap| pcap.write_tcp(Time::from_nanos(3_000_000_007), A, B, PORTS, &segment).unwrap());
+        let record = record(|pcap| {
+            pcap.write_tcp(Time::from_nanos(3_000_000_007), A, B, PORTS, &segment).unwrap()
+        });
         let bytes = |hex: &str| -> Vec<u8> {
-            let digits: Vec<u8> =
-                hex.chars().filter_map(|c| c.to_digit(16)).map(|digit| u8::try_from(digit).unwrap()).collect();
+            let digits: Vec<u8> = hex
+                .chars()
+                .filter_map(|c| c.to_digit(16))
+                .map(|digit| u8::try_from(digit).unwrap())
+                .collect();
             digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
         };
         // Spelt out, with checksums reckoned elsewhere.
@@ -317,11 +354,20 @@ mod tests {
 
     #[test]
     fn a_syn_says_what_its_sender_can() {
-        let segment = Segment { window: 1 << 20, flags: Flags::SYN, timestamp: 9, ..Segment::default() };
-        let record = record(|pcap| pcap.write_tcp(Time::from_nanos(0), A, B, PORTS, &segment).unwrap());
+        let segment =
+            Segment { window: 1 << 20, flags: Flags::SYN, timestamp: 9, ..Segment::default() };
+        let record =
+            record(|pcap| pcap.write_tcp(Time::from_nanos(0), A, B, PORTS, &segment).unwrap());
         let tcp = &record[16 + 20..];
-        assert_eq!(tcp[12..16], [0xa0, 0x02, 0xff, 0xff], "ten words, SYN, the largest window that is not scaled");
-        assert_eq!(tcp[20..], *b"\x02\x04\x05\xb4\x04\x02\x08\x0a\0\0\0\x09\0\0\0\0\x01\x03\x03\x0e");
+        assert_eq!(
+            tcp[12..16],
+            [0xa0, 0x02, 0xff, 0xff],
+            "ten words, SYN, the largest window that is not scaled"
+        );
+        assert_eq!(
+            tcp[20..],
+            *b"\x02\x04\x05\xb4\x04\x02\x08\x0a\0\0\0\x09\0\0\0\0\x01\x03\x03\x0e"
+        );
     }
 
     #[test]
@@ -338,8 +384,11 @@ mod tests {
 
     #[test]
     fn small_windows_stay_open() {
-        for (window, shown) in [(0, 0), (1, 1), (1 << 14, 1), ((1 << 14) + 1, 2), (u32::MAX, 0xffff)] {
-            let header = tcp_header(PORTS, &Segment { window, flags: Flags::ACK, ..Segment::default() });
+        for (window, shown) in
+            [(0, 0), (1, 1), (1 << 14, 1), ((1 << 14) + 1, 2), (u32::MAX, 0xffff)]
+        {
+            let header =
+                tcp_header(PORTS, &Segment { window, flags: Flags::ACK, ..Segment::default() });
             assert_eq!(u16::from_be_bytes([header[14], header[15]]), shown, "{window}");
         }
     }
@@ -353,11 +402,22 @@ mod tests {
 
     fn any_segment() -> impl Strategy<Value = Segment> {
         let block = (any::<i32>(), any::<u32>()).prop_map(|(from, len)| SackBlock { from, len });
-        let numbers = (any::<u64>(), any::<u64>(), any::<u32>(), any::<u16>(), any::<u8>(), any::<u8>());
+        let numbers =
+            (any::<u64>(), any::<u64>(), any::<u32>(), any::<u16>(), any::<u8>(), any::<u8>());
         (numbers, [block.clone(), block.clone(), block], any::<u32>(), any::<u32>()).prop_map(
             |((seq, ack, window, len, flags, sack_count), sack, timestamp, timestamp_echo)| {
                 let flags = Flags(flags);
-                Segment { seq, ack, window, len, flags, sack_count, sack, timestamp, timestamp_echo }
+                Segment {
+                    seq,
+                    ack,
+                    window,
+                    len,
+                    flags,
+                    sack_count,
+                    sack,
+                    timestamp,
+                    timestamp_echo,
+                }
             },
         )
     }
@@ -369,11 +429,13 @@ mod tests {
             let record = record(|pcap| pcap.write_tcp(Time::from_nanos(at), from, to, PORTS, &segment).unwrap());
             let packet = &record[16..];
             prop_assert_eq!(u32::from_be_bytes(record[8..12].try_into().unwrap()) as usize, packet.len());
-            prop_assert_eq!(record[14..16].to_vec(), packet[2..4].to_vec(), "the original length is the packet's");
+            prop_assert_eq!(record[14..16].to_vec(), packet[2..4].to_vec(), "the original length \
+                is the packet's");
             prop_assert!(u32::from_be_bytes(record[4..8].try_into().unwrap()) < 1_000_000_000);
             prop_assert!(right(add(0, &packet[..20])), "the header's checksum");
             prop_assert!(right(pseudo(packet)), "the segment's checksum");
-            prop_assert_eq!(usize::from(packet[32] >> 4) * 4, packet.len() - 20, "the options fill their words");
+            prop_assert_eq!(usize::from(packet[32] >> 4) * 4, packet.len() - 20, "the options fill \
+                their words");
             prop_assert_eq!(packet[24..28].to_vec(), segment.seq.to_be_bytes()[4..].to_vec());
         }
     }

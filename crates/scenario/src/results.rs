@@ -1,4 +1,5 @@
-//! What a sweep yields: kept run by run as it comes, then a table for people and a tidy one for programs.
+//! What a sweep yields: kept run by run as it comes, then a table for people and a tidy one for
+//! programs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -18,7 +19,8 @@ use crate::sweep::{Job, Plan};
 pub enum ResultsError {
     /// The folder holds something else.
     #[error(
-        "{} holds the results of another scenario, or of other settings: choose another folder, or start afresh with --restart",
+        "{} holds the results of another scenario, or of other settings: choose another folder, or \
+         start afresh with --restart",
         .0.display()
     )]
     Other(PathBuf),
@@ -65,7 +67,8 @@ impl Store {
     ) -> Result<Store, ResultsError> {
         let runs = folder.join("runs");
         let marker = folder.join("scenario.toml");
-        let mut text = format!("# Of {}, version {}.\n", document.file(), env!("CARGO_PKG_VERSION"));
+        let mut text =
+            format!("# Of {}, version {}.\n", document.file(), env!("CARGO_PKG_VERSION"));
         for Setting { key, value } in settings {
             writeln!(text, "# {key} = {value}").expect("memory takes all that is written");
         }
@@ -104,8 +107,10 @@ impl Store {
         let mut text = header(job);
         text.push('\n');
         for measure in measures {
-            let (scope, name, Measure { of, window, value, .. }) = (measure.scope(), measure.name(), measure);
-            writeln!(text, "{scope}\t{of}\t{window}\t{name}\t{value}").expect("memory takes all that is written");
+            let (scope, name, Measure { of, window, value, .. }) =
+                (measure.scope(), measure.name(), measure);
+            writeln!(text, "{scope}\t{of}\t{window}\t{name}\t{value}")
+                .expect("memory takes all that is written");
         }
         Ok(report::write(self.path(job), text)?)
     }
@@ -114,7 +119,12 @@ impl Store {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn write_table(&self, plan: &Plan, results: &[Measures], extension: &str) -> Result<PathBuf, ResultsError> {
+    pub fn write_table(
+        &self,
+        plan: &Plan,
+        results: &[Measures],
+        extension: &str,
+    ) -> Result<PathBuf, ResultsError> {
         let path = self.folder.join("measures").with_extension(extension);
         let mut writer = Writer::create(&path, schema(plan))?;
         for (keys, measure) in rows(plan, results) {
@@ -125,7 +135,8 @@ impl Store {
     }
 
     fn path(&self, job: &Job) -> PathBuf {
-        // The name only has to be the same for the same run and another for another: the first line says whose it is.
+        // The name only has to be the same for the same run and another for another: the first line
+        // says whose it is.
         let stream = Seed(job.seed.0).stream(&header(job));
         self.folder.join("runs").join(format!("{:016x}.tsv", stream.0))
     }
@@ -145,7 +156,8 @@ fn swept(plan: &Plan) -> Vec<&str> {
 /// The columns of the table of a plan's measures.
 #[must_use]
 pub fn schema(plan: &Plan) -> Schema {
-    let swept = swept(plan).into_iter().map(|name| Key::new(name, Kind::Text, "", "a value of the sweep"));
+    let swept =
+        swept(plan).into_iter().map(|name| Key::new(name, Kind::Text, "", "a value of the sweep"));
     let own = [
         Key::new("seed", Kind::Integer, "", "the run's seed"),
         Key::new("window", Kind::Text, "", "the time over which it was measured"),
@@ -164,8 +176,10 @@ pub fn rows<'a>(
     let names = swept(plan);
     plan.jobs().iter().zip(results).flat_map(move |(job, measures)| {
         let find = |name: &&str| job.point.iter().find(|setting| setting.key == **name);
-        let point: Vec<Value> =
-            names.iter().map(|name| find(name).map_or(Value::Missing, |s| Value::from(s.value.as_str()))).collect();
+        let point: Vec<Value> = names
+            .iter()
+            .map(|name| find(name).map_or(Value::Missing, |s| Value::from(s.value.as_str())))
+            .collect();
         measures.iter().map(move |measure| {
             let mut keys = point.clone();
             keys.push(Value::Integer(job.seed.0.cast_signed()));
@@ -179,7 +193,8 @@ pub fn rows<'a>(
 fn header(job: &Job) -> String {
     let mut text = format!("# seed {}", job.seed);
     for Setting { key, value } in &job.point {
-        write!(text, ", {key} = {}", value.escape_default()).expect("memory takes all that is written");
+        write!(text, ", {key} = {}", value.escape_default())
+            .expect("memory takes all that is written");
     }
     text
 }
@@ -194,8 +209,8 @@ fn parse(line: &str, measures: &mut Measures) -> Option<()> {
 /// The utilisation from which on a link is busy.
 const BUSY: f64 = 0.3;
 
-/// The means of a sweep over the steady window, a row a point, thing and measure: groups of flows, everything together, and links that are
-/// busy.
+/// The means of a sweep over the steady window, a row a point, thing and measure: groups of flows,
+/// everything together, and links that are busy.
 #[must_use]
 pub fn summary(plan: &Plan, results: &[Measures]) -> Table {
     type Place<'a> = (&'a str, &'a str, &'a str, &'a str);
@@ -212,9 +227,11 @@ pub fn summary(plan: &Plan, results: &[Measures]) -> Table {
         let point = &plan.jobs()[start].point;
         let runs = plan.jobs()[start..].iter().take_while(|job| job.point == *point).count();
         // Of thousands of flows, none is shown.
-        let is_shown = |m: &Measure<'_>| !matches!(m.scope(), "flow" | "subflow") && m.window == "steady";
+        let is_shown =
+            |m: &Measure<'_>| !matches!(m.scope(), "flow" | "subflow") && m.window == "steady";
         let shown = || results[start..start + runs].iter().flatten().filter(is_shown);
-        let is_load = |m: &Measure<'_>| m.value > BUSY && m.scope() == "link" && m.name() == "utilisation";
+        let is_load =
+            |m: &Measure<'_>| m.value > BUSY && m.scope() == "link" && m.name() == "utilisation";
         let busy: BTreeSet<&str> = shown().filter(is_load).map(|m| m.of).collect();
         let mut samples: BTreeMap<usize, (Place<'_>, Vec<f64>)> = BTreeMap::new();
         let mut order: BTreeMap<Place<'_>, usize> = BTreeMap::new();
@@ -226,17 +243,29 @@ pub fn summary(plan: &Plan, results: &[Measures]) -> Table {
                 samples.entry(number).or_insert((place, Vec::new())).1.push(m.value);
             }
         }
-        let label: Vec<String> = point.iter().map(|Setting { key, value }| format!("{key} = {value}")).collect();
-        for (scope, of, name, unit, values) in samples.values().map(|((a, b, c, d), values)| (*a, *b, *c, *d, values)) {
-            let is_alone = scope == "all" && order.keys().filter(|place| place.0 == "group").count() == 2;
+        let label: Vec<String> =
+            point.iter().map(|Setting { key, value }| format!("{key} = {value}")).collect();
+        for (scope, of, name, unit, values) in
+            samples.values().map(|((a, b, c, d), values)| (*a, *b, *c, *d, values))
+        {
+            let is_alone =
+                scope == "all" && order.keys().filter(|place| place.0 == "group").count() == 2;
             if is_alone {
                 continue;
             }
             let Some(mean) = report::mean(values) else { continue };
             let of = if scope == "all" { "all flows" } else { of };
-            let width = mean.half_width.map_or_else(String::new, |half| format!("± {}", report::plot::number(half)));
-            let cells =
-                [label.join(", "), of.into(), name.into(), report::plot::number(mean.value), width, unit.into()];
+            let width = mean
+                .half_width
+                .map_or_else(String::new, |half| format!("± {}", report::plot::number(half)));
+            let cells = [
+                label.join(", "),
+                of.into(),
+                name.into(),
+                report::plot::number(mean.value),
+                width,
+                unit.into(),
+            ];
             table.row(cells);
         }
         start += runs;

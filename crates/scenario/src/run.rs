@@ -13,7 +13,8 @@ use crate::packet::Packet;
 
 /// How often windows and queues are looked at for their means, in a small scenario.
 const LOOK: Span = Span::from_millis(10);
-/// How many flows and links a scenario may have before they are looked at less often: the looks must not cost more than the run.
+/// How many flows and links a scenario may have before they are looked at less often: the looks
+/// must not cost more than the run.
 const SMALL: u64 = 32;
 
 /// What came of one run.
@@ -70,7 +71,9 @@ impl Run {
     /// A measure over a window of the file's.
     #[must_use]
     pub fn measure_in(&self, window: &str, scope: &str, of: &str, name: &str) -> Option<f64> {
-        let is_it = |m: &Measure<'_>| m.scope() == scope && m.of == of && m.name() == name && m.window == window;
+        let is_it = |m: &Measure<'_>| {
+            m.scope() == scope && m.of == of && m.name() == name && m.window == window
+        };
         self.measures.iter().find(is_it).map(|measure| measure.value)
     }
 }
@@ -88,7 +91,12 @@ impl Scenario {
     ///
     /// # Errors
     /// If there is no way for a flow.
-    pub fn run_traced<T: Trace<Packet>>(&self, seed: Seed, looks: Looks, trace: &mut T) -> Result<Run, ScenarioError> {
+    pub fn run_traced<T: Trace<Packet>>(
+        &self,
+        seed: Seed,
+        looks: Looks,
+        trace: &mut T,
+    ) -> Result<Run, ScenarioError> {
         let mut built = self.build(seed)?;
         let mut books = Books::new(self, &built);
         let mut series = looks.series.then(|| Sampler::new(self, &built));
@@ -119,7 +127,9 @@ impl Scenario {
 
 /// The multiples of a span up to an end.
 fn every(step: Span, end: Span) -> impl Iterator<Item = Span> {
-    (1..).map(move |n| Span::from_nanos(step.as_nanos().saturating_mul(n))).take_while(move |at| *at <= end)
+    (1..)
+        .map(move |n| Span::from_nanos(step.as_nanos().saturating_mul(n)))
+        .take_while(move |at| *at <= end)
 }
 
 /// Keeps series.
@@ -156,7 +166,10 @@ impl Sampler {
         }
         for (queues, (up, down)) in self.series.queues.iter_mut().zip(&built.links) {
             for (queue, link) in queues.iter_mut().zip([up, down]) {
-                #[expect(clippy::cast_precision_loss, reason = "a queue of 2^53 packets fits no memory")]
+                #[expect(
+                    clippy::cast_precision_loss,
+                    reason = "a queue of 2^53 packets fits no memory"
+                )]
                 queue.push(built.sim.queue(*link).packets as f64);
             }
         }
@@ -186,7 +199,9 @@ pub(crate) struct SenderState {
 pub(crate) fn sender_state(built: &Built, ends: &Ends) -> Option<SenderState> {
     match sender(built, ends) {
         Agent::Tcp(tcp) => Some(SenderState { window: tcp.window(), rtt: tcp.smoothed_rtt() }),
-        Agent::Sockets(sockets) => Some(SenderState { window: sockets.window(), rtt: sockets.smoothed_rtt() }),
+        Agent::Sockets(sockets) => {
+            Some(SenderState { window: sockets.window(), rtt: sockets.smoothed_rtt() })
+        }
         Agent::Ptcp(striped) => {
             Some(SenderState { window: striped.connection().window(), rtt: striped.smoothed_rtt() })
         }
@@ -222,7 +237,10 @@ pub(crate) fn sender_counts(built: &Built, ends: &Ends) -> Option<SenderCounts> 
             let connection = striped.connection();
             let stats = || connection.paths().filter_map(|path| connection.stats(path));
             let retransmitted = stats().map(|stats| stats.lost).sum();
-            Some(SenderCounts { retransmitted, timeouts: stats().map(|stats| stats.timeouts).sum() })
+            Some(SenderCounts {
+                retransmitted,
+                timeouts: stats().map(|stats| stats.timeouts).sum(),
+            })
         }
         Agent::UdpSource(_) | Agent::UdpSink(_) => None,
     }

@@ -27,11 +27,17 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The runs of a file with some of its values set, with as many seeds as it says or `runs`. A sweep over a value that is set is not made.
+    /// The runs of a file with some of its values set, with as many seeds as it says or `runs`. A
+    /// sweep over a value that is set is not made.
     ///
     /// # Errors
-    /// If a combination makes no sense. That a topology leads nowhere is told by the first run if it is the only combination, or the first.
-    pub fn new(document: &Document, settings: &[Setting], runs: Option<u32>) -> Result<Plan, ScenarioError> {
+    /// If a combination makes no sense. That a topology leads nowhere is told by the first run if
+    /// it is the only combination, or the first.
+    pub fn new(
+        document: &Document,
+        settings: &[Setting],
+        runs: Option<u32>,
+    ) -> Result<Plan, ScenarioError> {
         let mut points: Vec<Vec<Setting>> = Vec::new();
         for mut point in document.points() {
             point.retain(|swept| settings.iter().all(|setting| setting.key != swept.key));
@@ -44,7 +50,8 @@ impl Plan {
             let all: Vec<Setting> = point.iter().chain(settings).cloned().collect();
             let scenario = document.scenario(&all)?;
             if !plan.scenarios.is_empty() {
-                // A topology that leads nowhere is found before hours of other runs; the first point's run comes at once.
+                // A topology that leads nowhere is found before hours of other runs; the first
+                // point's run comes at once.
                 scenario.build(scenario.seed)?;
             }
             for n in 0..u64::from(runs.unwrap_or(scenario.runs)) {
@@ -68,8 +75,8 @@ impl Plan {
         &self.scenarios[job.scenario]
     }
 
-    /// Does the runs that `wanted` says, by `threads` at a time, and hands each result over as it comes, with its job's number.
-    /// `done` stops it by returning false.
+    /// Does the runs that `wanted` says, by `threads` at a time, and hands each result over as it
+    /// comes, with its job's number. `done` stops it by returning false.
     ///
     /// # Errors
     /// The first run that fails.
@@ -103,7 +110,10 @@ impl Plan {
                     }
                     Err(error) => {
                         is_over.store(true, Ordering::Relaxed);
-                        failure.lock().expect("nobody panics while holding this").get_or_insert(error);
+                        failure
+                            .lock()
+                            .expect("nobody panics while holding this")
+                            .get_or_insert(error);
                     }
                 }
             }
@@ -111,8 +121,9 @@ impl Plan {
         match threads.min(self.jobs.len()) {
             // The memory that reading the file took is this thread's to use again.
             0 | 1 => work(),
-            // Each begins with a heap of its own. In this thread's, what one simulation writes all the time came to lie in one line of the processor's
-            // cache with what another does, and both took up to 1.7 times as long.
+            // Each begins with a heap of its own. In this thread's, what one simulation writes all
+            // the time came to lie in one line of the processor's cache with what another does, and
+            // both took up to 1.7 times as long.
             threads => std::thread::scope(|scope| {
                 for _ in 0..threads {
                     scope.spawn(work);

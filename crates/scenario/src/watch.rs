@@ -30,8 +30,13 @@ impl<W: Write> Capture<W> {
     /// # Errors
     /// If it cannot be written.
     pub fn new(writer: W, built: &Built) -> io::Result<Capture<W>> {
-        let ends = |(flow, _): &(usize, usize)| (built.flows[*flow].from.0, built.flows[*flow].to.0);
-        Ok(Capture { pcap: Pcap::new(writer)?, ends: built.connections.iter().map(ends).collect(), error: None })
+        let ends =
+            |(flow, _): &(usize, usize)| (built.flows[*flow].from.0, built.flows[*flow].to.0);
+        Ok(Capture {
+            pcap: Pcap::new(writer)?,
+            ends: built.connections.iter().map(ends).collect(),
+            error: None,
+        })
     }
 
     /// Ends it.
@@ -47,7 +52,8 @@ impl<W: Write> Capture<W> {
         let (source, target) = if is_outward { (near, far) } else { (far, near) };
         // The receiver's port is a well-known one, so that tools tell the directions apart.
         let port = u16::try_from(10_000 + packet.connection() % 50_000).expect("below 60000");
-        let ports = if is_outward { Ports { from: port, to: 80 } } else { Ports { from: 80, to: port } };
+        let ports =
+            if is_outward { Ports { from: port, to: 80 } } else { Ports { from: 80, to: port } };
         match packet {
             Packet::Tcp { segment, ecn, .. } => {
                 self.pcap.mark(mark(*ecn));
@@ -177,7 +183,9 @@ const MOST_CURVES: usize = 8;
 /// Throughput, window, round-trip time and queues over time.
 #[must_use]
 pub fn figure(scenario: &Scenario, series: &Series, title: &str) -> Figure {
-    let curve = |name: &str, values: &[f64]| Curve::line(name, series.at.iter().copied().zip(values.iter().copied()));
+    let curve = |name: &str, values: &[f64]| {
+        Curve::line(name, series.at.iter().copied().zip(values.iter().copied()))
+    };
     let flows = || scenario.flows.iter().zip(&series.flows).take(MOST_CURVES);
     let time = || Axis::new("time", "s");
     let mut goodput = Panel::new(time(), Axis::new("goodput", "Mbit/s"));

@@ -1,23 +1,34 @@
-//! Which subflows share a bottleneck, in simulations: `scenarios/shared-bottleneck.toml` at a quarter of its rates. The bar `ptcp-shared-bottleneck` has it at full length.
+//! Which subflows share a bottleneck, in simulations: `scenarios/shared-bottleneck.toml` at a
+//! quarter of its rates. The bar `ptcp-shared-bottleneck` has it at full length.
 
 use scenario::sweep::Plan;
 use scenario::{Document, Looks};
 
 /// One narrow link for both, or one for each, and in between.
 const SHARED: &[(&str, &str)] = &[];
-const SEPARATE: &[(&str, &str)] = &[("common", "1 Gbit/s"), ("access", "3 Mbit/s"), ("other", "4 Mbit/s")];
-const IN_STEP: &[(&str, &str)] = &[("common", "1 Gbit/s"), ("access", "3 Mbit/s"), ("other", "3 Mbit/s")];
+const SEPARATE: &[(&str, &str)] =
+    &[("common", "1 Gbit/s"), ("access", "3 Mbit/s"), ("other", "4 Mbit/s")];
+const IN_STEP: &[(&str, &str)] =
+    &[("common", "1 Gbit/s"), ("access", "3 Mbit/s"), ("other", "3 Mbit/s")];
 
-/// For so many seeds and each time in seconds, whether the two subflows were taken to share a bottleneck.
-fn together(seeds: usize, settings: &[(&str, &str)], schedule: &str, times: &[u32]) -> Vec<Vec<bool>> {
+/// For so many seeds and each time in seconds, whether the two subflows were taken to share a
+/// bottleneck.
+fn together(
+    seeds: usize,
+    settings: &[(&str, &str)],
+    schedule: &str,
+    times: &[u32],
+) -> Vec<Vec<bool>> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/shared-bottleneck.toml");
     let mut text = std::fs::read_to_string(path).expect("it is there");
     let mut set = |from: String, to: &str| {
         assert_eq!(text.matches(&from).count(), 1, "{from}");
         text = text.replace(&from, to);
     };
-    let windows: Vec<String> =
-        times.iter().map(|at| format!(r#"{{ name = "{at}", from = "{} s", to = "{at} s" }}"#, at - 1)).collect();
+    let windows: Vec<String> = times
+        .iter()
+        .map(|at| format!(r#"{{ name = "{at}", from = "{} s", to = "{at} s" }}"#, at - 1))
+        .collect();
     set(
         "duration = \"60 s\"".into(),
         &format!("duration = \"{} s\"\nwindow = [{}]", times[times.len() - 1], windows.join(", ")),
@@ -26,9 +37,11 @@ fn together(seeds: usize, settings: &[(&str, &str)], schedule: &str, times: &[u3
     set("warmup = \"20 s\"".into(), "warmup = \"1 s\"");
     set("schedule = []".into(), &format!("schedule = {schedule}"));
     set("queue = \"60 packets\"".into(), "queue = \"20 packets\"");
-    for (key, old, usual) in
-        [("common", "20 Mbit/s", "5 Mbit/s"), ("access", "1 Gbit/s", "1 Gbit/s"), ("other", "1 Gbit/s", "1 Gbit/s")]
-    {
+    for (key, old, usual) in [
+        ("common", "20 Mbit/s", "5 Mbit/s"),
+        ("access", "1 Gbit/s", "1 Gbit/s"),
+        ("other", "1 Gbit/s", "1 Gbit/s"),
+    ] {
         let new = settings.iter().find(|(name, _)| *name == key).map_or(usual, |(_, value)| value);
         set(format!("\n{key} = \"{old}\""), &format!("\n{key} = \"{new}\""));
     }
@@ -41,7 +54,9 @@ fn together(seeds: usize, settings: &[(&str, &str)], schedule: &str, times: &[u3
             .map(|at| {
                 let at = at.to_string();
                 let of = |name: &str| {
-                    let is_it = |m: &scenario::Measure<'_>| m.window == at && m.name() == "bottleneck" && m.of == name;
+                    let is_it = |m: &scenario::Measure<'_>| {
+                        m.window == at && m.name() == "bottleneck" && m.of == name
+                    };
                     run.measures.iter().find(is_it).expect("it is measured").value
                 };
                 let (one, two) = (of("striped/0"), of("striped/1"));

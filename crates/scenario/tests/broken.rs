@@ -1,4 +1,5 @@
-//! Scenario files with a mistake each: the message names the line, the key, and what would be right.
+//! Scenario files with a mistake each: the message names the line, the key, and what would be
+//! right.
 
 use proptest::prelude::*;
 use scenario::{Document, Setting};
@@ -51,39 +52,83 @@ on_off = { on = "1 s", off = "1 s" }
 
 /// What is replaced by what, and what the message must say.
 const MISTAKES: &[(&str, &str, &[&str])] = &[
-    ("duration = \"2 s\"", "duraton = \"2 s\"", &["broken.toml:3", "duraton", "did you mean `duration`"]),
+    (
+        "duration = \"2 s\"",
+        "duraton = \"2 s\"",
+        &["broken.toml:3", "duraton", "did you mean `duration`"],
+    ),
     ("duration = \"2 s\"\n", "", &["duration", "is missing"]),
-    ("duration = \"2 s\"", "duration = 2", &["broken.toml:3", "duration", "a string with a number and a unit"]),
+    (
+        "duration = \"2 s\"",
+        "duration = 2",
+        &["broken.toml:3", "duration", "a string with a number and a unit"],
+    ),
     ("duration = \"2 s\"", "duration = \"2 sec\"", &["broken.toml:3", "'2 sec' is not a"]),
     ("warmup = \"1 s\"", "warmup = \"3 s\"", &["warmup", "not shorter than the `duration`"]),
     ("to = \"2 s\" }]", "to = \"9 s\" }]", &["broken.toml:5", "window.to", "not between"]),
     ("runs = 2", "runs = 0", &["broken.toml:2", "runs", "from 1 to 1000000"]),
     ("runs = 2", "runs = 2\nruns = 3", &["broken.toml:3", "duplicate key"]),
     ("[[link]]\nname = \"near*\"", "[link]\nname = \"near*\"", &["broken.toml:"]),
-    ("rate = \"10 Mbit/s\"", "rate = \"10 Mbps\"", &["broken.toml:17", "link.bottleneck.rate", "50 Mbit/s"]),
+    (
+        "rate = \"10 Mbit/s\"",
+        "rate = \"10 Mbps\"",
+        &["broken.toml:17", "link.bottleneck.rate", "50 Mbit/s"],
+    ),
     ("queue = \"20 packets\"", "queue = \"20\"", &["broken.toml:19", "link.bottleneck.queue"]),
     ("queue = \"20 packets\"\n", "", &["link.bottleneck.queue", "is missing"]),
     ("delay = \"5 ms\"", "dealy = \"5 ms\"", &["broken.toml:18", "did you mean `delay`"]),
-    ("between = [\"left\", \"right\"]", "between = [\"left\"]", &["broken.toml:16", "wants two nodes"]),
-    ("between = [\"left\", \"right\"]", "between = [\"left\", \"left\"]", &["broken.toml:16", "leads back"]),
+    (
+        "between = [\"left\", \"right\"]",
+        "between = [\"left\"]",
+        &["broken.toml:16", "wants two nodes"],
+    ),
+    (
+        "between = [\"left\", \"right\"]",
+        "between = [\"left\", \"left\"]",
+        &["broken.toml:16", "leads back"],
+    ),
     ("name = \"near*\"", "name = \"near\"", &["put a '*'"]),
     ("name = \"near*\"\ncount = \"$n\"", "name = \"near*\"", &["link.near.count", "is missing"]),
-    ("count = \"$n\"\nbetween", "count = \"$m\"\nbetween", &["broken.toml:23", "no parameter '$m'", "controller, n"]),
-    ("to = \"right\"\nstart", "to = \"rigth\"\nstart", &["broken.toml:33", "flow.tcp.to", "did you mean 'right'"]),
+    (
+        "count = \"$n\"\nbetween",
+        "count = \"$m\"\nbetween",
+        &["broken.toml:23", "no parameter '$m'", "controller, n"],
+    ),
+    (
+        "to = \"right\"\nstart",
+        "to = \"rigth\"\nstart",
+        &["broken.toml:33", "flow.tcp.to", "did you mean 'right'"],
+    ),
     ("to = \"right\"\nrate", "to = \"sender1\"\nrate", &["flow.cbr.to", "where the flow begins"]),
     (
         "controller = \"$controller\"",
         "controller = \"renu\"",
         &["broken.toml:35", "no congestion controller 'renu'", "did you mean 'reno'"],
     ),
-    ("controller = \"$controller\"", "controller = \"vegas(delta=1)\"", &["no parameter 'delta'", "alpha=2, beta=4"]),
-    ("detection = \"sack\"", "detection = \"sac\"", &["broken.toml:36", "detection", "did you mean 'sack'"]),
+    (
+        "controller = \"$controller\"",
+        "controller = \"vegas(delta=1)\"",
+        &["no parameter 'delta'", "alpha=2, beta=4"],
+    ),
+    (
+        "detection = \"sack\"",
+        "detection = \"sac\"",
+        &["broken.toml:36", "detection", "did you mean 'sack'"],
+    ),
     ("delayed_ack = \"off\"", "delayedack = \"off\"", &["did you mean `delayed_ack`"]),
     ("transport = \"udp\"", "transport = \"upd\"", &["broken.toml:40", "did you mean 'udp'"]),
     ("rate = \"1 Mbit/s\"", "source = \"bulk\"", &["flow.cbr.source", "no such key"]),
     ("on = \"1 s\",", "", &["on_off.on", "is missing"]),
-    ("controller = [\"reno\", \"cubic\"]", "controler = [\"reno\"]", &["controler", "did you mean 'controller'"]),
-    ("controller = [\"reno\", \"cubic\"]", "controller = []", &["sweep.controller", "at least one value"]),
+    (
+        "controller = [\"reno\", \"cubic\"]",
+        "controler = [\"reno\"]",
+        &["controler", "did you mean 'controller'"],
+    ),
+    (
+        "controller = [\"reno\", \"cubic\"]",
+        "controller = []",
+        &["sweep.controller", "at least one value"],
+    ),
     ("name = \"tcp*\"", "name = \"cbr*\"\nstop = 3", &["flow.cbr.stop"]),
 ];
 
@@ -163,9 +208,13 @@ proptest! {
 #[test]
 fn more_windows_than_results_can_tell_apart_are_refused() {
     let windows = format!("window = [{}]", "{},".repeat(65_536));
-    let text = GOOD.replace("window = [{ name = \"all\", from = \"0 s\", to = \"2 s\" }]", &windows);
+    let text =
+        GOOD.replace("window = [{ name = \"all\", from = \"0 s\", to = \"2 s\" }]", &windows);
     let error = Document::new(&text, "broken.toml").expect_err("there are too many").to_string();
-    assert!(error.contains("broken.toml:5") && error.contains("fewer than 65536 windows"), "{error}");
+    assert!(
+        error.contains("broken.toml:5") && error.contains("fewer than 65536 windows"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -177,7 +226,9 @@ fn the_scenarios_that_come_along_are_right() {
         let document = Document::load(&path).unwrap_or_else(|error| panic!("{error}"));
         for point in document.points() {
             let scenario = document.scenario(&point).unwrap_or_else(|error| panic!("{error}"));
-            scenario.build(scenario.seed).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            scenario
+                .build(scenario.seed)
+                .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         }
         count += 1;
     }

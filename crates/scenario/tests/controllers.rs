@@ -37,7 +37,8 @@ fn controllers() -> Controllers {
 
 #[test]
 fn a_controller_of_ones_own_runs_in_a_sweep_as_a_known_one() {
-    let document = Document::new_with(TEXT, "two.toml", controllers()).expect("it names what was added");
+    let document =
+        Document::new_with(TEXT, "two.toml", controllers()).expect("it names what was added");
     let plan = Plan::new(&document, &[], None).expect("all four are known");
     let mut digests = [None; 4];
     plan.run(
@@ -58,8 +59,12 @@ fn a_controller_of_ones_own_runs_in_a_sweep_as_a_known_one() {
 
 #[test]
 fn a_striped_connection_takes_one_too() {
-    let text = TEXT.replace("controller = \"$controller\"", "controller = \"$controller\"\ntransport = \"ptcp\"");
-    let document = Document::new_with(&text, "two.toml", controllers()).expect("it names what was added");
+    let text = TEXT.replace(
+        "controller = \"$controller\"",
+        "controller = \"$controller\"\ntransport = \"ptcp\"",
+    );
+    let document =
+        Document::new_with(&text, "two.toml", controllers()).expect("it names what was added");
     let digest = |name: &str| {
         let setting = Setting { key: "controller".into(), value: name.into() };
         let scenario = document.scenario(&[setting]).expect("it is known");
@@ -71,7 +76,8 @@ fn a_striped_connection_takes_one_too() {
 
 #[test]
 fn an_added_controller_takes_the_place_of_a_known_one() {
-    let slow = Controllers::default().with("reno", || Box::new(Uncoupled::new(Vegas::new(VegasOptions::default()))));
+    let slow = Controllers::default()
+        .with("reno", || Box::new(Uncoupled::new(Vegas::new(VegasOptions::default()))));
     assert_eq!(slow.make("reno").expect("it was added").name(), "vegas");
     assert_eq!(Controllers::default().make("reno").expect("it is known").name(), "reno");
 }
@@ -80,8 +86,14 @@ fn an_added_controller_takes_the_place_of_a_known_one() {
 fn without_it_the_name_is_a_mistake_and_with_it_messages_list_it() {
     let text = TEXT.replace("[sweep]\ncontroller = [\"reno\", \"mine\", \"vegas\", \"calm\"]", "");
     let text = text.replace("controller = \"reno\"", "controller = \"mien\"");
-    let plain = Document::new(&text, "two.toml").expect_err("there is no such controller").to_string();
-    assert!(plain.contains("two.toml:22") && plain.contains("'mien'") && !plain.contains("adds"), "{plain}");
-    let own = Document::new_with(&text, "two.toml", controllers()).expect_err("nor with these").to_string();
+    let plain =
+        Document::new(&text, "two.toml").expect_err("there is no such controller").to_string();
+    assert!(
+        plain.contains("two.toml:22") && plain.contains("'mien'") && !plain.contains("adds"),
+        "{plain}"
+    );
+    let own = Document::new_with(&text, "two.toml", controllers())
+        .expect_err("nor with these")
+        .to_string();
     assert!(own.contains("this program adds calm, mine"), "{own}");
 }

@@ -1,4 +1,5 @@
-//! The seeds of the fuzz targets, and the repository's own files, through the same functions as under the fuzzer.
+//! The seeds of the fuzz targets, and the repository's own files, through the same functions as
+//! under the fuzzer.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,8 +14,11 @@ fn root() -> PathBuf {
 
 /// Hands all files of these folders over. Gives how many there were.
 fn feed(folders: &[&str], target: fn(&[u8])) -> usize {
-    let entries = folders.iter().flat_map(|folder| fs::read_dir(root().join(folder)).expect("the folder is there"));
-    let files = entries.map(|entry| entry.expect("it is listed").path()).filter(|path| path.is_file());
+    let entries = folders
+        .iter()
+        .flat_map(|folder| fs::read_dir(root().join(folder)).expect("the folder is there"));
+    let files =
+        entries.map(|entry| entry.expect("it is listed").path()).filter(|path| path.is_file());
     files.map(|path| target(&fs::read(path).expect("it can be read"))).count()
 }
 
@@ -34,7 +38,8 @@ fn networks() {
     let count = feed(&["fuzz/seeds/network", "bench/networks"], targets::network);
     assert!(count > 10, "{count} files");
     for name in ["all-keys.toml", "plain.toml"] {
-        let network = link::config::Network::read(&root().join("fuzz/seeds/network").join(name), None);
+        let network =
+            link::config::Network::read(&root().join("fuzz/seeds/network").join(name), None);
         assert!(network.is_ok(), "{name}: {network:?}");
     }
 }
@@ -48,7 +53,8 @@ fn traces() {
 fn frames() {
     assert!(feed(&["fuzz/seeds/wire_frame"], targets::wire_frame) >= 5);
     for name in ["opening", "join", "data", "answer", "after"] {
-        let bytes = fs::read(root().join("fuzz/seeds/wire_frame").join(name)).expect("it can be read");
+        let bytes =
+            fs::read(root().join("fuzz/seeds/wire_frame").join(name)).expect("it can be read");
         let mut rest = bytes.as_slice();
         while !rest.is_empty() {
             let (_, length) = wire::Frame::parse(rest).expect("a frame").expect("the whole of it");
@@ -61,7 +67,8 @@ fn frames() {
 fn manifests() {
     assert!(feed(&["fuzz/seeds/wire_manifest"], targets::wire_manifest) >= 3);
     for name in ["tree", "files", "links"] {
-        let bytes = fs::read(root().join("fuzz/seeds/wire_manifest").join(name)).expect("it can be read");
+        let bytes =
+            fs::read(root().join("fuzz/seeds/wire_manifest").join(name)).expect("it can be read");
         let entries: Result<Vec<_>, _> = wire::manifest::entries(&bytes).collect();
         assert!(entries.as_ref().is_ok_and(|entries| entries.len() > 3), "{name}: {entries:?}");
     }
@@ -71,7 +78,8 @@ fn manifests() {
 fn packets() {
     assert!(feed(&["fuzz/seeds/wire_packet"], targets::wire_packet) >= 6);
     for name in ["data", "last", "datagram", "window", "reset", "ping"] {
-        let bytes = fs::read(root().join("fuzz/seeds/wire_packet").join(name)).expect("it can be read");
+        let bytes =
+            fs::read(root().join("fuzz/seeds/wire_packet").join(name)).expect("it can be read");
         wire::ptcp::Packet::parse(&bytes, |_| 0).unwrap_or_else(|error| panic!("{name}: {error}"));
     }
 }

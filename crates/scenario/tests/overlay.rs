@@ -1,4 +1,5 @@
-//! The overlay at the level of packets: near the optimum, held back where a hop is slow, nothing lost, the same for the same seed.
+//! The overlay at the level of packets: near the optimum, held back where a hop is slow, nothing
+//! lost, the same for the same seed.
 
 use overlay::study::Demands;
 use overlay::{Initial, Instance, Selection};
@@ -11,12 +12,14 @@ fn setting(demand: Rate, intervals: usize) -> Setting {
     setting
 }
 
-/// The paper's Fig. 3: the optimum serves all, but not from max-min rates without moving load from relay to relay.
+/// The paper's Fig. 3: the optimum serves all, but not from max-min rates without moving load from
+/// relay to relay.
 fn chain(intervals: usize, seed: u64) -> Outcome {
     let demand = Rate::mbit(6);
     let instance = Instance { demands: vec![demand; 4], capacities: vec![demand; 4] };
     let selection = Selection::new(2, vec![0, 1, 0, 1, 1, 2, 2, 3]);
-    control(&setting(demand, intervals), &instance, &selection, Seed(seed)).expect("a small network")
+    control(&setting(demand, intervals), &instance, &selection, Seed(seed))
+        .expect("a small network")
 }
 
 #[test]
@@ -26,7 +29,10 @@ fn four_sources_shift_their_load_until_all_are_served() {
     assert!(outcome.gap() <= 0.07, "{} of {}", outcome.value, outcome.optimum);
     assert!(outcome.value <= 1.0, "{} is more than sources have", outcome.value);
     // The third and the fourth have to leave relays that others need.
-    assert!(outcome.paths[5] > 2.0 * outcome.paths[4] && outcome.paths[7] > 2.0 * outcome.paths[6], "{outcome:?}");
+    assert!(
+        outcome.paths[5] > 2.0 * outcome.paths[4] && outcome.paths[7] > 2.0 * outcome.paths[6],
+        "{outcome:?}"
+    );
 }
 
 #[test]
@@ -36,13 +42,16 @@ fn the_same_seed_gives_the_same_run() {
     assert_ne!(one.digest, other.digest);
 }
 
-/// One source with a slow and a fast relay, still handing out packets in turns: nothing but back-pressure limits it.
+/// One source with a slow and a fast relay, still handing out packets in turns: nothing but
+/// back-pressure limits it.
 #[test]
 fn a_slow_second_hop_holds_back_the_first() {
     let demand = Rate::mbit(6);
-    let instance = Instance { demands: vec![demand], capacities: vec![Rate::mbit(1), Rate::mbit(20)] };
+    let instance =
+        Instance { demands: vec![demand], capacities: vec![Rate::mbit(1), Rate::mbit(20)] };
     let setting = Setting { interval: 10_000, ..setting(demand, 2) };
-    let mut network = Network::new(&setting, &instance, &Selection::new(2, vec![0, 1]), Seed(1)).unwrap();
+    let mut network =
+        Network::new(&setting, &instance, &Selection::new(2, vec![0, 1]), Seed(1)).unwrap();
     let opens = setting.period();
     let mut rates = Vec::new();
     let mut before = vec![Bytes::ZERO; 2];
@@ -64,12 +73,18 @@ fn a_slow_second_hop_holds_back_the_first() {
         before = written;
         for (relay, acked) in network.relays().zip(source.acked()) {
             assert!(relay.most().all(|most| most <= setting.bound()));
-            assert!(acked <= relay.received().sum::<Bytes>() + window, "more than a window is unread");
+            assert!(
+                acked <= relay.received().sum::<Bytes>() + window,
+                "more than a window is unread"
+            );
         }
     }
     for [slow, fast] in &rates[4..] {
         assert!((0.9e6..=1.05e6).contains(&slow.as_f64()), "{slow}: the slow relay takes 1 Mbit/s");
-        assert!((4.9e6..=5.1e6).contains(&fast.as_f64()), "{fast}: the rest of 6 Mbit/s goes over the other");
+        assert!(
+            (4.9e6..=5.1e6).contains(&fast.as_f64()),
+            "{fast}: the rest of 6 Mbit/s goes over the other"
+        );
     }
     // All that the slow path holds, wherever.
     let held = before[0] - network.receiver().received().next().unwrap();
@@ -95,8 +110,13 @@ fn nothing_arrives_that_was_not_sent() {
                     relayed[path as usize] = bytes;
                 }
             }
-            for ((written, relayed), received) in written.iter().zip(&relayed).zip(network.receiver().received()) {
-                assert!(received <= *relayed && relayed <= written, "{received} of {relayed} of {written}");
+            for ((written, relayed), received) in
+                written.iter().zip(&relayed).zip(network.receiver().received())
+            {
+                assert!(
+                    received <= *relayed && relayed <= written,
+                    "{received} of {relayed} of {written}"
+                );
             }
         }
         let received: Bytes = network.receiver().received().sum();
@@ -115,7 +135,8 @@ fn links_carry_the_payload_that_capacities_say() {
     let demand = Rate::mbit(6);
     // One path, and less than the source wants to send.
     let instance = Instance { demands: vec![demand], capacities: vec![Rate::mbit(2)] };
-    let outcome = control(&setting(demand, 100), &instance, &Selection::new(1, vec![0]), Seed(1)).unwrap();
+    let outcome =
+        control(&setting(demand, 100), &instance, &Selection::new(1, vec![0]), Seed(1)).unwrap();
     assert!((outcome.optimum - 1.0 / 3.0).abs() < 1e-9);
     assert!((0.97..=1.0001).contains(&(outcome.value / outcome.optimum)), "{outcome:?}");
     assert!((0.97..=1.0001).contains(&outcome.utilisation), "{outcome:?}");

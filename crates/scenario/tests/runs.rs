@@ -1,4 +1,5 @@
-//! Runs: the same seed gives the same digest, whatever looks on and whatever else is there; nothing gets lost without being counted.
+//! Runs: the same seed gives the same digest, whatever looks on and whatever else is there; nothing
+//! gets lost without being counted.
 
 use netsim::{Event, Trace};
 use scenario::file::Scenario;
@@ -123,8 +124,8 @@ impl Trace<Packet> for Counts {
     }
 }
 
-/// Golden digests: a change here means that every figure changes, and has to be deliberate. They are the same in debug and release builds and on
-/// every machine.
+/// Golden digests: a change here means that every figure changes, and has to be deliberate. They
+/// are the same in debug and release builds and on every machine.
 #[test]
 fn digests_are_what_they_were() {
     let digest = |controller: &str, run: &Scenario| {
@@ -134,7 +135,8 @@ fn digests_are_what_they_were() {
     let plain = ["reno", "cubic", "vegas", "fast(alpha=20)", "lia", "olia", "balia"];
     let striped = ["reno", "lia", "bbr", "waimd(weight=4)"];
     let plain = plain.map(|controller| digest(controller, &mixed(controller)));
-    let striped = striped.map(|controller| digest(&format!("ptcp {controller}"), &mixed_over("ptcp", controller)));
+    let striped = striped
+        .map(|controller| digest(&format!("ptcp {controller}"), &mixed_over("ptcp", controller)));
     let sockets = digest("sockets reno", &mixed_over("sockets", "reno"));
     let digests = plain.into_iter().chain(striped).chain([sockets]).collect::<Vec<_>>().join("\n");
     let golden = include_str!("golden/digests.txt");
@@ -175,7 +177,8 @@ fn a_sweep_gives_the_same_whatever_the_jobs() {
     assert_eq!(alone, digests(5));
 }
 
-/// A thread of its own has a heap of its own: in that of the thread that asks, two simulations wrote to the same lines of the processor's cache.
+/// A thread of its own has a heap of its own: in that of the thread that asks, two simulations
+/// wrote to the same lines of the processor's cache.
 #[test]
 fn several_runs_at_a_time_are_none_of_them_the_asking_threads() {
     let document = Document::new(MIXED, "mixed.toml").expect("nothing is wrong with it");
@@ -196,12 +199,14 @@ fn several_runs_at_a_time_are_none_of_them_the_asking_threads() {
 #[test]
 fn another_flow_leaves_the_draws_of_the_others_alone() {
     let starts = |text: &str| -> Vec<Time> {
-        let scenario = Document::new(text, "starts.toml").expect("fine").scenario(&[]).expect("fine");
+        let scenario =
+            Document::new(text, "starts.toml").expect("fine").scenario(&[]).expect("fine");
         scenario.build(Seed(5)).expect("fine").flows.iter().map(|ends| ends.start).collect()
     };
     let flow = |name: &str| {
         format!(
-            "[[flow]]\nname = \"{name}\"\nfrom = \"sender\"\nto = \"receiver\"\nstart = {{ from = \"0 s\", to = \"1 s\" }}\n"
+            "[[flow]]\nname = \"{name}\"\nfrom = \"sender\"\nto = \"receiver\"\nstart = {{ from = \
+             \"0 s\", to = \"1 s\" }}\n"
         )
     };
     let head = MIXED.split("[[flow]]").next().expect("the links");
@@ -233,7 +238,9 @@ fn every_packet_is_delivered_dropped_or_on_its_way() {
 #[test]
 fn what_is_asked_for_arrives_and_takes_its_time() {
     let run = mixed("reno").run(Seed(3), Looks::default()).expect("it runs");
-    let of = |flow: &str, name: &str| run.measure("flow", flow, name).unwrap_or_else(|| panic!("{flow} has no {name}"));
+    let of = |flow: &str, name: &str| {
+        run.measure("flow", flow, name).unwrap_or_else(|| panic!("{flow} has no {name}"))
+    };
     assert!((of("file", "requests") - 1.0).abs() < 1e-9);
     assert!((of("replayed", "requests") - 2.0).abs() < 1e-9);
     assert!(of("pages", "requests") > 5.0);
@@ -246,8 +253,9 @@ fn what_is_asked_for_arrives_and_takes_its_time() {
     assert!(used > 0.5, "the second subflow uses the second link: {used}");
 }
 
-/// Slow start runs into RED: hundreds of packets are lost, retransmissions too. A bulk source always has more to send, behind gaps neither it nor the
-/// window stands still; with data handed over by what is acknowledged, it was 45 Mbit/s.
+/// Slow start runs into RED: hundreds of packets are lost, retransmissions too. A bulk source
+/// always has more to send, behind gaps neither it nor the window stands still; with data handed
+/// over by what is acknowledged, it was 45 Mbit/s.
 #[test]
 fn a_bulk_source_is_never_what_limits() {
     let text = r#"
@@ -270,7 +278,8 @@ to = "b"
 controller = "reno"
 tcp = { detection = "sack", delayed_ack = "off", timestamps = false, rate_reduction = false }
 "#;
-    let scenario = Document::new(text, "overshoot.toml").expect("fine").scenario(&[]).expect("fine");
+    let scenario =
+        Document::new(text, "overshoot.toml").expect("fine").scenario(&[]).expect("fine");
     for seed in 1..4 {
         let run = scenario.run(Seed(seed), Looks::default()).expect("it runs");
         let goodput = run.measure("all", "", "goodput").expect("there is one");
@@ -306,8 +315,9 @@ fn subflows_by_number_each_draw_a_way() {
     let used = |n: u32, seed: u64| {
         let settings = [Setting { key: "n".into(), value: n.to_string() }];
         let run = document.scenario(&settings).unwrap().run(Seed(seed), Looks::default()).unwrap();
-        let carries =
-            |link: &u32| run.measure("link", &format!("hop-{link}/up"), "throughput").is_some_and(|t| t > 0.0);
+        let carries = |link: &u32| {
+            run.measure("link", &format!("hop-{link}/up"), "throughput").is_some_and(|t| t > 0.0)
+        };
         (1..=3).filter(carries).collect::<Vec<u32>>()
     };
     let alone: Vec<Vec<u32>> = (1..=8).map(|seed| used(1, seed)).collect();
@@ -315,6 +325,7 @@ fn subflows_by_number_each_draw_a_way() {
     assert!(alone.iter().any(|links| *links != alone[0]), "{alone:?}");
     assert_eq!(used(1, 1), alone[0], "the same seed draws the same");
     assert_eq!(used(20, 1), [1, 2, 3]);
-    let error = Document::new(&PARALLEL.replace("hop-?", "hip-?"), "parallel").unwrap_err().to_string();
+    let error =
+        Document::new(&PARALLEL.replace("hop-?", "hip-?"), "parallel").unwrap_err().to_string();
     assert!(error.contains("hip-?"), "{error}");
 }

@@ -40,7 +40,8 @@ subflows = [["slow"], ["fast"]]
 
 fn run(settings: &[(&str, &str)]) -> Run {
     let document = Document::new(TWO, "two-sockets.toml").expect("nothing is wrong with it");
-    let setting = |(key, value): &(&str, &str)| Setting { key: (*key).into(), value: (*value).into() };
+    let setting =
+        |(key, value): &(&str, &str)| Setting { key: (*key).into(), value: (*value).into() };
     let settings: Vec<Setting> = settings.iter().map(setting).collect();
     let scenario = document.scenario(&settings).expect("nothing is wrong with it");
     scenario.run(Seed(1), Looks::default()).expect("there is a way")
@@ -69,7 +70,8 @@ fn equal_links_give_all_they_have() {
 
 #[test]
 fn losses_break_no_order() {
-    // Who reads out of order, or twice, or waits for what was read, ends with nothing or with too much.
+    // Who reads out of order, or twice, or waits for what was read, ends with nothing or with too
+    // much.
     let run = run(&[("loss", "0.01")]);
     let measure = |name| run.measure("flow", "application", name).expect("it is measured");
     assert!(measure("retransmissions") > 20.0, "{}", measure("retransmissions"));

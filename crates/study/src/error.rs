@@ -17,7 +17,8 @@ pub enum StudyError {
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
     /// There are no edited files where they were said to be.
-    #[error("{} is no folder: copy the files there that you want to change, for example from an earlier --out", .0.display())]
+    #[error("{} is no folder: copy the files there that you want to change, for example from an \
+             earlier --out", .0.display())]
     NoPapers(PathBuf),
     /// An edited file lacks what the figure is made of.
     #[error("{file}: {missing}; the figure needs it")]
@@ -67,7 +68,11 @@ pub struct Unknown {
 }
 
 impl Unknown {
-    pub(crate) fn new(kind: &'static str, found: &str, known: impl Iterator<Item = &'static str>) -> Unknown {
+    pub(crate) fn new(
+        kind: &'static str,
+        found: &str,
+        known: impl Iterator<Item = &'static str>,
+    ) -> Unknown {
         Unknown { kind, found: found.to_owned(), known: known.collect() }
     }
 }

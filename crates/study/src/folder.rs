@@ -26,7 +26,8 @@ impl Folder {
     /// If it cannot be made.
     pub fn create(path: &Path, study: &'static Study) -> Result<Folder, StudyError> {
         let path = path.to_owned();
-        std::fs::create_dir_all(&path).map_err(|source| StudyError::Folder { path: path.clone(), source })?;
+        std::fs::create_dir_all(&path)
+            .map_err(|source| StudyError::Folder { path: path.clone(), source })?;
         let mut page = Page::new(study.title);
         page.text(study.about);
         Ok(Folder { path, study, page, kept: Kept::default() })
@@ -36,11 +37,18 @@ impl Folder {
     ///
     /// # Errors
     /// If a file of the paper makes no sense, or something cannot be written.
-    pub fn make(&mut self, context: &Context, figure: &Figure, progress: Progress<'_>) -> Result<Outcome, StudyError> {
+    pub fn make(
+        &mut self,
+        context: &Context,
+        figure: &Figure,
+        progress: Progress<'_>,
+    ) -> Result<Outcome, StudyError> {
         let lab = Lab::new(context, self.study, figure, progress, &self.kept)?;
         let outcome = (figure.make)(&lab)?;
-        let mut writer =
-            Writer::create(self.path.join(figure.name).with_extension("csv"), outcome.data.schema.clone())?;
+        let mut writer = Writer::create(
+            self.path.join(figure.name).with_extension("csv"),
+            outcome.data.schema.clone(),
+        )?;
         for (keys, measure, value) in &outcome.data.rows {
             writer.row(keys, measure, *value)?;
         }
@@ -64,8 +72,12 @@ impl Folder {
         }
         let table = format!("{}.csv", figure.name);
         let schema = format!("{}.schema.json", figure.name);
-        let links = [("every measure of every run", table.as_str()), ("what its columns mean", schema.as_str())];
-        self.page.links(links.into_iter().chain(figure.files.iter().map(|file| (file.name, file.name))));
+        let links = [
+            ("every measure of every run", table.as_str()),
+            ("what its columns mean", schema.as_str()),
+        ];
+        self.page
+            .links(links.into_iter().chain(figure.files.iter().map(|file| (file.name, file.name))));
         self.write()?;
         Ok(outcome)
     }

@@ -12,7 +12,8 @@ use crate::testbed::Experiment;
 /// How figures are to be made.
 #[derive(Clone, Debug)]
 pub struct Context {
-    /// A folder with edited files, `PAPER/FILE` in it; those that are not there are the built-in ones.
+    /// A folder with edited files, `PAPER/FILE` in it; those that are not there are the built-in
+    /// ones.
     pub papers: Option<PathBuf>,
     /// How many seeds, in place of what the files say.
     pub seeds: Option<u32>,
@@ -60,7 +61,8 @@ impl<'a> Lab<'a> {
                     Ok(text) => Ok((name, text)),
                     Err(error) => {
                         let problem = Problem::Read(error);
-                        Err(ConfigError { file: name, line: None, key: String::new(), problem }.into())
+                        Err(ConfigError { file: name, line: None, key: String::new(), problem }
+                            .into())
                     }
                 }
             }

@@ -11,7 +11,8 @@ use crate::testbed::Estimate;
 use crate::{ptcp, sar, theory, wang2007};
 
 /// Everything that can be reproduced.
-pub const STUDIES: &[&Study] = &[&theory::STUDY, &ptcp::STUDY, &sar::STUDY, &wang2007::STUDY, &wang2007::PACKETS];
+pub const STUDIES: &[&Study] =
+    &[&theory::STUDY, &ptcp::STUDY, &sar::STUDY, &wang2007::STUDY, &wang2007::PACKETS];
 
 /// A paper, or a theory, and its figures.
 #[derive(Debug)]
@@ -24,8 +25,8 @@ pub struct Study {
     pub about: &'static str,
     /// In the paper's order.
     pub figures: &'static [Figure],
-    /// For a study of real transfers, which take the time that they take: how much some of its figures need. It wants a
-    /// [`Testbed`](crate::Testbed) in the context.
+    /// For a study of real transfers, which take the time that they take: how much some of its
+    /// figures need. It wants a [`Testbed`](crate::Testbed) in the context.
     pub estimate: Option<Estimator>,
 }
 
@@ -110,6 +111,8 @@ impl Study {
     /// If the paper has none.
     pub fn figure(&self, name: &str) -> Result<&'static Figure, Unknown> {
         let found = self.figures.iter().find(|figure| figure.name == name);
-        found.ok_or_else(|| Unknown::new("figure", name, self.figures.iter().map(|figure| figure.name)))
+        found.ok_or_else(|| {
+            Unknown::new("figure", name, self.figures.iter().map(|figure| figure.name))
+        })
     }
 }

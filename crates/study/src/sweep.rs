@@ -41,7 +41,10 @@ impl Kept {
     /// What came of a file with this text, run with so many seeds.
     fn find(&self, text: &str, seeds: Option<u32>) -> Option<Rc<Swept>> {
         let entries = self.swept.borrow();
-        entries.iter().find(|entry| entry.text == text && entry.seeds == seeds).map(|entry| Rc::clone(&entry.swept))
+        entries
+            .iter()
+            .find(|entry| entry.text == text && entry.seeds == seeds)
+            .map(|entry| Rc::clone(&entry.swept))
     }
 }
 
@@ -101,12 +104,15 @@ impl Swept {
     /// If there are none: the file was edited.
     pub fn runs(&self, point: &[(&str, &str)]) -> Result<Vec<&Run>, StudyError> {
         let is_it = |job: &scenario::sweep::Job| {
-            point.iter().all(|(key, value)| job.point.iter().any(|s| s.key == *key && s.value == *value))
+            point
+                .iter()
+                .all(|(key, value)| job.point.iter().any(|s| s.key == *key && s.value == *value))
         };
         let jobs = self.plan.jobs().iter().zip(&self.results);
         let runs: Vec<&Run> = jobs.filter(|(job, _)| is_it(job)).map(|(_, run)| run).collect();
         if runs.is_empty() {
-            let wanted: Vec<String> = point.iter().map(|(key, value)| format!("{key} = {value}")).collect();
+            let wanted: Vec<String> =
+                point.iter().map(|(key, value)| format!("{key} = {value}")).collect();
             return Err(self.lacks(format!("`sweep` has no {}", wanted.join(", "))));
         }
         Ok(runs)
@@ -118,12 +124,18 @@ impl Swept {
     /// If it does not.
     pub fn values(&self, key: &str) -> Result<Vec<String>, StudyError> {
         let mut values: Vec<String> = Vec::new();
-        for setting in self.plan.jobs().iter().flat_map(|job| &job.point).filter(|setting| setting.key == key) {
+        for setting in
+            self.plan.jobs().iter().flat_map(|job| &job.point).filter(|setting| setting.key == key)
+        {
             if !values.contains(&setting.value) {
                 values.push(setting.value.clone());
             }
         }
-        if values.is_empty() { Err(self.lacks(format!("`sweep` has no {key}"))) } else { Ok(values) }
+        if values.is_empty() {
+            Err(self.lacks(format!("`sweep` has no {key}")))
+        } else {
+            Ok(values)
+        }
     }
 
     /// The same, as numbers.
@@ -152,7 +164,9 @@ impl Swept {
     /// If there is nothing of that name.
     pub fn sample(&self, run: &Run, of: &Place<'_>) -> Result<f64, StudyError> {
         let Place { window, scope, of, name } = *of;
-        let missing = || self.lacks(format!("there is no {name} of the {scope} '{of}' in the window `{window}`"));
+        let missing = || {
+            self.lacks(format!("there is no {name} of the {scope} '{of}' in the window `{window}`"))
+        };
         run.measure_in(window, scope, of, name).ok_or_else(missing)
     }
 
@@ -178,7 +192,8 @@ impl Swept {
     #[must_use]
     pub fn data(&self) -> Data {
         let rows = rows(&self.plan, self.results.iter().map(|run| &run.measures));
-        let rows = rows.map(|(keys, measure)| (keys, measure.name().to_owned(), measure.value)).collect();
+        let rows =
+            rows.map(|(keys, measure)| (keys, measure.name().to_owned(), measure.value)).collect();
         Data { schema: schema(&self.plan), rows }
     }
 

@@ -1,6 +1,7 @@
 //! Experiments with real programs: what is to be carried over which network, and what was measured.
 //!
-//! A study of real transfers says what is to be run; whoever has namespaces and sockets runs it. So this crate needs neither.
+//! A study of real transfers says what is to be run; whoever has namespaces and sockets runs it. So
+//! this crate needs neither.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +16,8 @@ use crate::parallel::parallel;
 
 /// Runs transfers over emulated networks, in real time.
 pub trait Testbed: fmt::Debug + Send + Sync {
-    /// Runs one and measures it. Only what counts is returned: a run that the testbed itself disturbed is repeated. Called by several threads.
+    /// Runs one and measures it. Only what counts is returned: a run that the testbed itself
+    /// disturbed is repeated. Called by several threads.
     ///
     /// # Errors
     /// If there is no result; no further transfer is asked for then.
@@ -56,10 +58,11 @@ pub enum Carrier {
 /// What became of a transfer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measured {
-    /// From the first connection attempt to the sender's knowledge that the receiver has everything.
+    /// From the first connection attempt to the sender's knowledge that the receiver has
+    /// everything.
     pub seconds: f64,
-    /// When the last byte arrived that each path was the first to bring, by the receiver's clock: the path's name and seconds. Empty
-    /// for what does not tell.
+    /// When the last byte arrived that each path was the first to bring, by the receiver's clock:
+    /// the path's name and seconds. Empty for what does not tell.
     pub finished: Vec<(String, f64)>,
     /// What was sent more than once.
     pub repeated: Bytes,
@@ -146,7 +149,9 @@ mod tests {
 
     #[test]
     fn idle_time_is_between_the_first_and_the_last_end() {
-        let finished = [("one", 2.0), ("two", 1.5), ("three", 1.75)].map(|(name, at)| (name.to_string(), at)).to_vec();
+        let finished = [("one", 2.0), ("two", 1.5), ("three", 1.75)]
+            .map(|(name, at)| (name.to_string(), at))
+            .to_vec();
         assert_eq!(Measured { finished, ..Measured::default() }.idle(), Some(0.5));
         assert_eq!(Measured::default().idle(), None);
     }

@@ -5,11 +5,14 @@ use std::path::Path;
 use scenario::{Document, Looks, Setting};
 use study::STUDIES;
 
-/// Short enough for a test, long enough for the flows of the beginning to begin. Windows of a file end with its own duration.
+/// Short enough for a test, long enough for the flows of the beginning to begin. Windows of a file
+/// end with its own duration.
 fn brief(text: &str) -> Vec<Setting> {
     let windows = ("window", "[{ name = \"brief\", from = \"2 s\", to = \"3 s\" }]");
     let begin = if text.contains("\nwindow = ") { windows } else { ("warmup", "2 s") };
-    [("duration", "3 s"), begin].map(|(key, value)| Setting { key: key.into(), value: value.into() }).into()
+    [("duration", "3 s"), begin]
+        .map(|(key, value)| Setting { key: key.into(), value: value.into() })
+        .into()
 }
 
 #[test]
@@ -21,12 +24,19 @@ fn every_scenario_file_is_read_and_runs() {
         .flat_map(|study| study.figures)
         .flat_map(|f| f.files)
     {
-        let document = Document::new(file.text, file.name).unwrap_or_else(|error| panic!("{error}"));
+        let document =
+            Document::new(file.text, file.name).unwrap_or_else(|error| panic!("{error}"));
         for point in document.points() {
             let settings: Vec<Setting> = point.into_iter().chain(brief(file.text)).collect();
             let scenario = document.scenario(&settings).unwrap_or_else(|error| panic!("{error}"));
-            let run = scenario.run(scenario.seed, Looks::default()).unwrap_or_else(|error| panic!("{error}"));
-            assert!(run.measure("all", "", "goodput").is_some_and(|goodput| goodput > 0.0), "{}", file.name);
+            let run = scenario
+                .run(scenario.seed, Looks::default())
+                .unwrap_or_else(|error| panic!("{error}"));
+            assert!(
+                run.measure("all", "", "goodput").is_some_and(|goodput| goodput > 0.0),
+                "{}",
+                file.name
+            );
         }
         count += 1;
     }
@@ -37,11 +47,13 @@ fn every_scenario_file_is_read_and_runs() {
 fn every_file_of_the_checkout_is_built_in() {
     let papers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../papers");
     for study in STUDIES {
-        let mut built_in: Vec<&str> = study.figures.iter().flat_map(|f| f.files).map(|file| file.name).collect();
+        let mut built_in: Vec<&str> =
+            study.figures.iter().flat_map(|f| f.files).map(|file| file.name).collect();
         built_in.sort_unstable();
         built_in.dedup();
         let entries = std::fs::read_dir(papers.join(study.paper)).unwrap();
-        let mut there: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        let mut there: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         there.sort_unstable();
         assert_eq!(there, built_in, "{}", study.paper);
     }

@@ -9,8 +9,8 @@ use std::thread;
 
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 
-/// A network namespace. It has no name in the file system, and lives as long as this descriptor, a process in it, or a
-/// device's file.
+/// A network namespace. It has no name in the file system, and lives as long as this descriptor, a
+/// process in it, or a device's file.
 #[derive(Debug)]
 pub struct NetNs {
     fd: OwnedFd,
@@ -20,11 +20,12 @@ impl NetNs {
     /// Makes a new, empty namespace, in which `lo` is down.
     ///
     /// # Errors
-    /// `PermissionDenied` without the right to (`CAP_SYS_ADMIN`; see [`become_root_of_user_namespace`]).
+    /// `PermissionDenied` without the right to (`CAP_SYS_ADMIN`; see
+    /// [`become_root_of_user_namespace`]).
     pub fn new() -> io::Result<NetNs> {
         on_thread(|| {
-            // SAFETY: only the descriptor table's unsharing can break promises made to other code; this asks for a network
-            // namespace alone, on a thread that ends here.
+            // SAFETY: only the descriptor table's unsharing can break promises made to other code;
+            // this asks for a network namespace alone, on a thread that ends here.
             unsafe { unshare_unsafe(UnshareFlags::NEWNET) }?;
             NetNs::current()
         })?
@@ -38,8 +39,9 @@ impl NetNs {
         Ok(NetNs { fd: File::open("/proc/thread-self/ns/net")?.into() })
     }
 
-    /// Runs `f` on a thread of its own in the namespace, and returns what it returns. What `f` opens there stays usable
-    /// anywhere: sockets and devices belong to the namespace in which they were made.
+    /// Runs `f` on a thread of its own in the namespace, and returns what it returns. What `f`
+    /// opens there stays usable anywhere: sockets and devices belong to the namespace in which they
+    /// were made.
     ///
     /// # Errors
     /// If the thread cannot be made or cannot enter the namespace.
@@ -57,8 +59,8 @@ impl NetNs {
     pub fn enter_on_spawn(&self, command: &mut Command) -> io::Result<()> {
         let fd = self.fd.try_clone()?;
         let enter = move || enter(fd.as_fd());
-        // SAFETY: between fork and exec only system calls are allowed that are safe in a signal handler: this is one setns, and
-        // it neither allocates nor takes a lock.
+        // SAFETY: between fork and exec only system calls are allowed that are safe in a signal
+        // handler: this is one setns, and it neither allocates nor takes a lock.
         unsafe { command.pre_exec(enter) };
         Ok(())
     }
@@ -103,7 +105,8 @@ fn on_thread<T: Send>(f: impl FnOnce() -> T + Send) -> io::Result<T> {
     })
 }
 
-/// Whether this process may make network namespaces and devices in them: as root, or as root of a user namespace.
+/// Whether this process may make network namespaces and devices in them: as root, or as root of a
+/// user namespace.
 #[must_use]
 pub fn is_privileged() -> bool {
     const CAP_SYS_ADMIN: u32 = 21;
@@ -114,7 +117,8 @@ pub fn is_privileged() -> bool {
         .is_some_and(|bits| bits >> CAP_SYS_ADMIN & 1 == 1)
 }
 
-/// Moves the whole process into a user namespace of its own, in which it is root. It must have a single thread.
+/// Moves the whole process into a user namespace of its own, in which it is root. It must have a
+/// single thread.
 ///
 /// # Errors
 /// `PermissionDenied` where the administrator forbids it; `InvalidInput` with more than one thread.
@@ -122,7 +126,8 @@ pub fn become_root_of_user_namespace() -> io::Result<()> {
     let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
     // SAFETY: the descriptor table stays as it is.
     unsafe { unshare_unsafe(UnshareFlags::NEWUSER) }?;
-    // Without this the kernel does not let an unprivileged process map its group (user_namespaces(7)).
+    // Without this the kernel does not let an unprivileged process map its group
+    // (user_namespaces(7)).
     fs::write("/proc/self/setgroups", "deny")?;
     fs::write("/proc/self/uid_map", format!("0 {uid} 1"))?;
     fs::write("/proc/self/gid_map", format!("0 {gid} 1"))
@@ -132,6 +137,7 @@ pub fn become_root_of_user_namespace() -> io::Result<()> {
 pub fn die_with_parent(command: &mut Command, signal: rustix::process::Signal) {
     // SAFETY: one prctl between fork and exec; it neither allocates nor takes a lock.
     unsafe {
-        command.pre_exec(move || Ok(rustix::process::set_parent_process_death_signal(Some(signal))?));
+        command
+            .pre_exec(move || Ok(rustix::process::set_parent_process_death_signal(Some(signal))?));
     }
 }

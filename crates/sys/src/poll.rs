@@ -1,4 +1,5 @@
-//! Waiting for descriptors with a time limit in nanoseconds, and being a thread that wakes up in time.
+//! Waiting for descriptors with a time limit in nanoseconds, and being a thread that wakes up in
+//! time.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -31,7 +32,8 @@ pub struct Ready {
     pub readable: bool,
     /// Writing will not block; it may report an error.
     pub writable: bool,
-    /// It failed or was closed on both sides; this is reported whatever was asked for, until it is removed.
+    /// It failed or was closed on both sides; this is reported whatever was asked for, until it is
+    /// removed.
     pub hung_up: bool,
 }
 
@@ -44,7 +46,8 @@ impl Poller {
         Ok(Poller { epoll: epoll::create(epoll::CreateFlags::CLOEXEC)? })
     }
 
-    /// Adds a descriptor. It must be removed, or closed in all its copies, before it is added again.
+    /// Adds a descriptor. It must be removed, or closed in all its copies, before it is added
+    /// again.
     ///
     /// # Errors
     /// As `epoll_ctl`.
@@ -68,8 +71,8 @@ impl Poller {
         Ok(epoll::delete(&self.epoll, source)?)
     }
 
-    /// Waits until something is ready, or for `timeout` (`None`: for ever), and puts what is ready in `ready`. A signal ends it
-    /// early, with nothing.
+    /// Waits until something is ready, or for `timeout` (`None`: for ever), and puts what is ready
+    /// in `ready`. A signal ends it early, with nothing.
     ///
     /// # Errors
     /// As `epoll_pwait2`, which Linux has since 5.11.
@@ -90,7 +93,8 @@ impl Poller {
             let failed = flags.intersects(epoll::EventFlags::ERR | epoll::EventFlags::HUP);
             Ready {
                 key: event.data.u64(),
-                readable: failed || flags.intersects(epoll::EventFlags::IN | epoll::EventFlags::RDHUP),
+                readable: failed
+                    || flags.intersects(epoll::EventFlags::IN | epoll::EventFlags::RDHUP),
                 writable: failed || flags.contains(epoll::EventFlags::OUT),
                 hung_up: failed,
             }
@@ -143,8 +147,8 @@ impl AsFd for Waker {
     }
 }
 
-/// Asks the kernel to wake the calling thread to the nanosecond, and before ordinary threads where the process may ask for that
-/// (`CAP_SYS_NICE`). Returns whether it may.
+/// Asks the kernel to wake the calling thread to the nanosecond, and before ordinary threads where
+/// the process may ask for that (`CAP_SYS_NICE`). Returns whether it may.
 #[must_use]
 pub fn prefer_this_thread() -> bool {
     // A failure leaves the usual 50 µs of slack.

@@ -1,4 +1,5 @@
-//! Socket options that no library wraps: the kernel's view of a TCP connection, and what is not yet sent.
+//! Socket options that no library wraps: the kernel's view of a TCP connection, and what is not yet
+//! sent.
 
 use std::io;
 use std::mem::{MaybeUninit, size_of};
@@ -56,11 +57,17 @@ pub fn tcp_info(socket: &impl AsFd) -> io::Result<TcpInfo> {
     let mut raw = MaybeUninit::<RawTcpInfo>::zeroed();
     #[expect(clippy::cast_possible_truncation, reason = "a few hundred bytes")]
     let mut length = size_of::<RawTcpInfo>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `length` bytes into `raw`, which is that large; every bit pattern, zeroes that an
-    // older kernel leaves included, is a valid RawTcpInfo.
+    // SAFETY: the kernel writes at most `length` bytes into `raw`, which is that large; every bit
+    // pattern, zeroes that an older kernel leaves included, is a valid RawTcpInfo.
     let raw = unsafe {
         let fd = socket.as_fd().as_raw_fd();
-        let result = libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, raw.as_mut_ptr().cast(), &raw mut length);
+        let result = libc::getsockopt(
+            fd,
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            raw.as_mut_ptr().cast(),
+            &raw mut length,
+        );
         if result != 0 {
             return Err(io::Error::last_os_error());
         }
@@ -68,7 +75,11 @@ pub fn tcp_info(socket: &impl AsFd) -> io::Result<TcpInfo> {
     };
     Ok(TcpInfo {
         rtt: Duration::from_micros(raw.rtt.into()),
-        min_rtt: Duration::from_micros(if raw.min_rtt == u32::MAX { 0 } else { raw.min_rtt.into() }),
+        min_rtt: Duration::from_micros(if raw.min_rtt == u32::MAX {
+            0
+        } else {
+            raw.min_rtt.into()
+        }),
         unacked: raw.unacked,
         timeouts: raw.retransmits.into(),
         retransmits: raw.total_retrans.into(),
@@ -90,8 +101,8 @@ pub fn tcp_info(socket: &impl AsFd) -> io::Result<TcpInfo> {
     })
 }
 
-/// Payload bytes in the socket's send buffer that were never sent (`SIOCOUTQNSD`): they can still be overtaken by a decision not
-/// to send more.
+/// Payload bytes in the socket's send buffer that were never sent (`SIOCOUTQNSD`): they can still
+/// be overtaken by a decision not to send more.
 ///
 /// # Errors
 /// What ioctl says.
@@ -100,10 +111,15 @@ pub fn unsent(socket: &impl AsFd) -> io::Result<u64> {
     let mut bytes: libc::c_int = 0;
     // SAFETY: SIOCOUTQNSD writes one int, to a place that holds one.
     let result = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), SIOCOUTQNSD, &raw mut bytes) };
-    if result == 0 { Ok(u64::try_from(bytes).unwrap_or(0)) } else { Err(io::Error::last_os_error()) }
+    if result == 0 {
+        Ok(u64::try_from(bytes).unwrap_or(0))
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }
 
-/// Lets the socket count as writable only while less than `bytes` are not yet sent (`TCP_NOTSENT_LOWAT`).
+/// Lets the socket count as writable only while less than `bytes` are not yet sent
+/// (`TCP_NOTSENT_LOWAT`).
 ///
 /// # Errors
 /// What setsockopt says.
@@ -111,7 +127,8 @@ pub fn set_unsent_low_water(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
     set_option(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, bytes)
 }
 
-/// Paces the socket to `bytes` a second (`SO_MAX_PACING_RATE`); TCP paces itself, no queueing discipline is needed.
+/// Paces the socket to `bytes` a second (`SO_MAX_PACING_RATE`); TCP paces itself, no queueing
+/// discipline is needed.
 ///
 /// # Errors
 /// What setsockopt says.
@@ -119,12 +136,18 @@ pub fn set_max_pacing_rate(socket: &impl AsFd, bytes: u64) -> io::Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, bytes)
 }
 
-fn set_option<T: Copy>(socket: &impl AsFd, level: libc::c_int, name: libc::c_int, value: T) -> io::Result<()> {
+fn set_option<T: Copy>(
+    socket: &impl AsFd,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: T,
+) -> io::Result<()> {
     #[expect(clippy::cast_possible_truncation, reason = "a few bytes")]
     let length = size_of::<T>() as libc::socklen_t;
     // SAFETY: the kernel reads `length` bytes of `value`, which is an integer of that size.
-    let result =
-        unsafe { libc::setsockopt(socket.as_fd().as_raw_fd(), level, name, (&raw const value).cast(), length) };
+    let result = unsafe {
+        libc::setsockopt(socket.as_fd().as_raw_fd(), level, name, (&raw const value).cast(), length)
+    };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 

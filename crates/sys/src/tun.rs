@@ -6,8 +6,8 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
-/// A TUN device without offload: each read is one IP packet as it would be on the wire, each write too. Reads and writes do
-/// not block. The device is gone when this is dropped.
+/// A TUN device without offload: each read is one IP packet as it would be on the wire, each write
+/// too. Reads and writes do not block. The device is gone when this is dropped.
 #[derive(Debug)]
 pub struct Tun {
     file: File,
@@ -15,14 +15,18 @@ pub struct Tun {
 }
 
 impl Tun {
-    /// Makes a device called `name` in the namespace of the calling thread (see [`crate::netns::NetNs::run`]).
+    /// Makes a device called `name` in the namespace of the calling thread (see
+    /// [`crate::netns::NetNs::run`]).
     ///
     /// # Errors
-    /// `PermissionDenied` without `CAP_NET_ADMIN` in the namespace, `InvalidInput` for a name that no device can have.
+    /// `PermissionDenied` without `CAP_NET_ADMIN` in the namespace, `InvalidInput` for a name that
+    /// no device can have.
     pub fn create(name: &str) -> io::Result<Tun> {
         let path = "/dev/net/tun";
-        let file = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path);
-        let file = file.map_err(|error| io::Error::new(error.kind(), format!("{path}: {error}")))?;
+        let file =
+            OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path);
+        let file =
+            file.map_err(|error| io::Error::new(error.kind(), format!("{path}: {error}")))?;
         let mut request = request(name)?;
         request.ifr_ifru.ifru_flags = FLAGS;
         // SAFETY: TUNSETIFF reads and writes one ifreq, which lives through the call.
@@ -69,7 +73,10 @@ fn request(name: &str) -> io::Result<libc::ifreq> {
     // SAFETY: an ifreq is plain integers and arrays of them; all zero is a valid one.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     if name.is_empty() || name.len() >= request.ifr_name.len() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("no device can be called '{name}'")));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("no device can be called '{name}'"),
+        ));
     }
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
         *to = c_char::from_ne_bytes([from]);

@@ -39,23 +39,28 @@ pub struct Config {
     pub min_rto: Span,
     /// How much the receiver holds for its application.
     pub receive_buffer: Bytes,
-    /// How long an acknowledgement may wait for a second packet; `None`: each packet is acknowledged at once.
+    /// How long an acknowledgement may wait for a second packet; `None`: each packet is
+    /// acknowledged at once.
     pub delayed_ack: Option<Span>,
     /// How losses are found.
     pub detection: Detection,
     /// Whether packets may be marked instead of dropped (RFC 3168).
     pub ecn: bool,
-    /// Whether packets are spread over the round trip where the controller does not ask for it anyway.
+    /// Whether packets are spread over the round trip where the controller does not ask for it
+    /// anyway.
     pub pacing: bool,
     /// Whether slow start may end by delay (RFC 9406).
     pub hystart: bool,
-    /// Whether what is in flight is reduced step by step in recovery (RFC 9937), if the controller wants it.
+    /// Whether what is in flight is reduced step by step in recovery (RFC 9937), if the controller
+    /// wants it.
     pub rate_reduction: bool,
-    /// Whether segments carry times (RFC 7323): without, a packet that was sent again gives no sample, and nothing is ever undone.
+    /// Whether segments carry times (RFC 7323): without, a packet that was sent again gives no
+    /// sample, and nothing is ever undone.
     pub timestamps: bool,
 }
 
-/// What current systems do: ten packets (RFC 6928), RACK-TLP, proportional rate reduction, acknowledgements delayed by 40 ms.
+/// What current systems do: ten packets (RFC 6928), RACK-TLP, proportional rate reduction,
+/// acknowledgements delayed by 40 ms.
 impl Default for Config {
     fn default() -> Config {
         Config {

@@ -38,8 +38,9 @@ pub enum Event {
     TimedOut,
 }
 
-/// One end of a TCP connection. The order of the fields is kept: what each packet needs lies together in front, and ends with the sender's, which
-/// has a rest of its own; then comes what is rarely needed.
+/// One end of a TCP connection. The order of the fields is kept: what each packet needs lies
+/// together in front, and ends with the sender's, which has a rest of its own; then comes what is
+/// rarely needed.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct Endpoint {
@@ -73,7 +74,8 @@ enum State {
 #[derive(Clone, Copy, Debug)]
 struct Opening {
     is_client: bool,
-    /// How often the SYN (of a server: with an acknowledgement) was sent, when it is next, and when it was first.
+    /// How often the SYN (of a server: with an acknowledgement) was sent, when it is next, and when
+    /// it was first.
     tries: u32,
     at: Time,
     first_at: Time,
@@ -112,7 +114,8 @@ impl Endpoint {
         }
     }
 
-    /// A client begins to open the connection; the controller learns of the subflow once it is open.
+    /// A client begins to open the connection; the controller learns of the subflow once it is
+    /// open.
     pub fn open<C: Controller + ?Sized>(&mut self, now: Time, _cc: &mut C) {
         if self.state == State::Idle && self.opening.is_client {
             self.state = State::Opening;
@@ -172,7 +175,13 @@ impl Endpoint {
         if segment.flags.has(Flags::ACK) {
             self.sender.handle_ack(now, segment, cc);
         }
-        self.receiver.handle_segment(now, segment, is_marked, &mut self.early, self.sender.config());
+        self.receiver.handle_segment(
+            now,
+            segment,
+            is_marked,
+            &mut self.early,
+            self.sender.config(),
+        );
         self.note_ends();
     }
 
@@ -213,8 +222,9 @@ impl Endpoint {
         sent
     }
 
-    /// As [`Endpoint::poll_send`] of an open connection, which gives the packet to `put` and says whether there may be another. Selective
-    /// acknowledgements are written afterwards, where `put` says that the segment stays, so that it need not be copied there.
+    /// As [`Endpoint::poll_send`] of an open connection, which gives the packet to `put` and says
+    /// whether there may be another. Selective acknowledgements are written afterwards, where `put`
+    /// says that the segment stays, so that it need not be copied there.
     #[inline]
     pub fn poll_send_into<'a, C: Controller + ?Sized>(
         &mut self,
@@ -225,11 +235,17 @@ impl Endpoint {
         if self.state != State::Open {
             return false;
         }
-        let data = if mem::take(&mut self.has_extra) { Some(self.extra) } else { self.sender.poll_send(now, cc) };
+        let data = if mem::take(&mut self.has_extra) {
+            Some(self.extra)
+        } else {
+            self.sender.poll_send(now, cc)
+        };
         let may_have_more = data.is_some();
         let Data { seq, len, flags } = match data {
             Some(data) => data,
-            None if self.receiver.is_due(now) => Data { seq: self.sender.next(), len: 0, flags: Flags::default() },
+            None if self.receiver.is_due(now) => {
+                Data { seq: self.sender.next(), len: 0, flags: Flags::default() }
+            }
             None => return false,
         };
         let config = self.sender.config();
@@ -261,7 +277,8 @@ impl Endpoint {
         opening.tries += 1;
         let config = self.sender.config();
         let segment = if opening.is_client {
-            let mut segment = Segment { flags: Flags::SYN, timestamp: stamp_of(now), ..Segment::default() };
+            let mut segment =
+                Segment { flags: Flags::SYN, timestamp: stamp_of(now), ..Segment::default() };
             Receiver::offer(&mut segment, config);
             segment
         } else {
@@ -304,7 +321,8 @@ impl Endpoint {
 
     fn note(&mut self, event: Event) {
         let slot = self.events.iter_mut().find(|slot| slot.is_none());
-        *slot.expect("opened, finished and closed are three; given up is none of them") = Some(event);
+        *slot.expect("opened, finished and closed are three; given up is none of them") =
+            Some(event);
     }
 
     #[inline]

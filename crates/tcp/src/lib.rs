@@ -1,7 +1,8 @@
 //! A plain TCP endpoint as a state machine: baseline and foreground of simulations.
 //!
-//! An [`Endpoint`] counts bytes instead of carrying them: [`wire::tcp::Segment`] says what a header says. It has no clock and no socket; one
-//! congestion controller may own several endpoints as its subflows, so it is handed in at each call.
+//! An [`Endpoint`] counts bytes instead of carrying them: [`wire::tcp::Segment`] says what a header
+//! says. It has no clock and no socket; one congestion controller may own several endpoints as its
+//! subflows, so it is handed in at each call.
 //!
 //! ```
 //! use policy::cc::{Reno, Uncoupled};

@@ -8,8 +8,8 @@ use wire::tcp::{Flags, SackBlock, Segment};
 
 use crate::{Config, NEVER};
 
-/// The receiving half, but for what arrived [early](Early), which most packets have nothing to do with. The configuration is that of the
-/// connection, and handed in.
+/// The receiving half, but for what arrived [early](Early), which most packets have nothing to do
+/// with. The configuration is that of the connection, and handed in.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub(crate) struct Receiver {
@@ -25,7 +25,8 @@ pub(crate) struct Receiver {
     due: Time,
     /// The position of the peer's FIN; the largest there is while that is not known.
     fin: u64,
-    /// To be echoed: the timestamp of the earliest segment not yet acknowledged, or of the one that filled a hole (`TS.Recent` of RFC 7323).
+    /// To be echoed: the timestamp of the earliest segment not yet acknowledged, or of the one that
+    /// filled a hole (`TS.Recent` of RFC 7323).
     echo: u32,
     /// Full packets since the last acknowledgement; it matters whether there are two.
     unacked: u8,
@@ -42,7 +43,8 @@ pub(crate) struct Receiver {
 pub(crate) struct Early {
     /// What arrived beyond the next position expected, apart from each other, the latest first.
     blocks: Vec<(u64, u64)>,
-    /// What arrived a second time with the latest segment (RFC 2883); an empty range if nothing did.
+    /// What arrived a second time with the latest segment (RFC 2883); an empty range if nothing
+    /// did.
     duplicate: (u64, u64),
 }
 
@@ -112,7 +114,8 @@ impl Receiver {
             }
             return;
         }
-        // RFC 7323, section 4.3, rule 2. Even if an acknowledgement is due: an older echo would say that a retransmission was for nothing.
+        // RFC 7323, section 4.3, rule 2. Even if an acknowledgement is due: an older echo would say
+        // that a retransmission was for nothing.
         if from <= self.acked && segment.timestamp.wrapping_sub(self.echo).cast_signed() >= 0 {
             self.echo = segment.timestamp;
         }
@@ -138,7 +141,8 @@ impl Receiver {
             return;
         }
         self.next = to;
-        self.unacked = self.unacked.saturating_add(u8::from(u64::from(segment.len) >= config.mss.0));
+        self.unacked =
+            self.unacked.saturating_add(u8::from(u64::from(segment.len) >= config.mss.0));
         let has_hole = self.has_early && !early.blocks.is_empty();
         if has_hole {
             self.next = early.join(to);
@@ -154,7 +158,8 @@ impl Receiver {
         };
     }
 
-    /// Whether the application reads as data comes; if it begins to, the sender is told of the room.
+    /// Whether the application reads as data comes; if it begins to, the sender is told of the
+    /// room.
     pub(crate) fn set_reading(&mut self, is_reading: bool, config: &Config) {
         self.is_reading = is_reading;
         if is_reading {
@@ -175,13 +180,15 @@ impl Receiver {
         self.read_to(if self.fin == to { self.next } else { to }, config);
     }
 
-    /// The application has read up to there; the sender is told of the room if that is worth a packet.
+    /// The application has read up to there; the sender is told of the room if that is worth a
+    /// packet.
     fn read_to(&mut self, to: u64, config: &Config) {
         if self.read >= to {
             return;
         }
         self.read = to;
-        // Silly windows are avoided (RFC 1122, section 4.2.3.3): there is room for two packets more than was said, or half the buffer.
+        // Silly windows are avoided (RFC 1122, section 4.2.3.3): there is room for two packets more
+        // than was said, or half the buffer.
         let (mss, buffer) = (config.mss.0, config.receive_buffer.0);
         if self.read + buffer >= self.told + (2 * mss).min(buffer / 2) {
             self.due = Time::ZERO;
@@ -206,7 +213,8 @@ impl Receiver {
         let marks = if self.is_marked { Flags::ECE } else { Flags::default() };
         let end = self.read + config.receive_buffer.0;
         let tells = self.has_early && config.detection.is_selective();
-        let blocks = if tells { early.blocks.len() + usize::from(early.has_duplicate()) } else { 0 };
+        let blocks =
+            if tells { early.blocks.len() + usize::from(early.has_duplicate()) } else { 0 };
         self.told = end;
         self.acked = self.next;
         self.due = NEVER;
@@ -221,8 +229,9 @@ impl Receiver {
         }
     }
 
-    /// Writes what arrived beyond the acknowledgement into the segment that was just made of it, where that stays: what is written in small
-    /// parts and copied in large ones right away waits for the writing.
+    /// Writes what arrived beyond the acknowledgement into the segment that was just made of it,
+    /// where that stays: what is written in small parts and copied in large ones right away waits
+    /// for the writing.
     #[inline(never)]
     pub(crate) fn write_blocks(&mut self, early: &mut Early, sack: &mut [SackBlock; 3]) {
         let duplicate = early.has_duplicate().then(|| mem::take(&mut early.duplicate));
@@ -291,7 +300,8 @@ impl Early {
         self.blocks.insert(0, (from, to));
     }
 
-    /// Takes what is no longer early, now that everything up to `next` is here. Gives the next position expected after it.
+    /// Takes what is no longer early, now that everything up to `next` is here. Gives the next
+    /// position expected after it.
     fn join(&mut self, mut next: u64) -> u64 {
         while let Some(index) = self.blocks.iter().position(|block| block.0 <= next) {
             let (_, to) = self.blocks.remove(index);

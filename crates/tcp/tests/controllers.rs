@@ -64,12 +64,17 @@ impl SinglePath for Listener {
     }
 }
 
-/// What the client's and the server's controllers were told while the client sent so many packets, if those of its `lost` are.
+/// What the client's and the server's controllers were told while the client sent so many packets,
+/// if those of its `lost` are.
 fn told(packets: u64, lost: &[usize], wants_departures: bool) -> [Notes; 2] {
     let config = Config::default();
     let listeners = [Listener::new(wants_departures), Listener::new(wants_departures)];
-    let endpoints = [Endpoint::client(config.clone(), SubflowId(0)), Endpoint::server(config, SubflowId(0))];
-    let mut ends = endpoints.into_iter().zip(listeners.iter().cloned().map(Uncoupled::new)).collect::<Vec<_>>();
+    let endpoints =
+        [Endpoint::client(config.clone(), SubflowId(0)), Endpoint::server(config, SubflowId(0))];
+    let mut ends = endpoints
+        .into_iter()
+        .zip(listeners.iter().cloned().map(Uncoupled::new))
+        .collect::<Vec<_>>();
     let (client, controller) = &mut ends[0];
     client.write(Bytes(packets * MSS));
     client.open(Time::ZERO, controller);
@@ -118,10 +123,14 @@ fn it_is_told_what_was_known_as_packets_left_if_it_wants_that() {
     let fastest = told_all.acked.iter().filter_map(|acked| acked.delivery_rate).max();
     let window_a_round_trip: Rate = WINDOW / (ONE_WAY + ONE_WAY);
     assert_eq!(fastest, Some(window_a_round_trip));
-    assert_eq!(told_all.lost.iter().map(|lost| lost.in_flight_at_sending.0 / MSS).collect::<Vec<_>>(), [4]);
+    assert_eq!(
+        told_all.lost.iter().map(|lost| lost.in_flight_at_sending.0 / MSS).collect::<Vec<_>>(),
+        [4]
+    );
 
     let [told_less, _] = told(40, &[4], false);
-    let less = |acked: Acked| Acked { window_at_sending: Bytes::ZERO, delivery_rate: None, ..acked };
+    let less =
+        |acked: Acked| Acked { window_at_sending: Bytes::ZERO, delivery_rate: None, ..acked };
     assert_eq!(told_less.acked, told_all.acked.into_iter().map(less).collect::<Vec<_>>());
     let less = |lost: Lost| Lost { in_flight_at_sending: Bytes::ZERO, ..lost };
     assert_eq!(told_less.lost, told_all.lost.into_iter().map(less).collect::<Vec<_>>());

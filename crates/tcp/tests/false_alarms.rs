@@ -1,4 +1,5 @@
-//! What is lost is lost, and what only looks like it is not: the undoing of reductions, and duplicates after recovery.
+//! What is lost is lost, and what only looks like it is not: the undoing of reductions, and
+//! duplicates after recovery.
 
 use std::collections::VecDeque;
 
@@ -10,7 +11,8 @@ use wire::tcp::Segment;
 const MSS: u64 = 1_448;
 const PACKETS: u64 = 120;
 
-/// A link that takes a millisecond for each packet with data and 20 ms to the other end, either way. Packets are numbered, the first is 0.
+/// A link that takes a millisecond for each packet with data and 20 ms to the other end, either
+/// way. Packets are numbered, the first is 0.
 #[derive(Clone, Debug)]
 struct Link {
     /// Each of these is lost as often as it is listed.
@@ -89,7 +91,9 @@ fn run_over(config: Config, mut link: Link) -> Outcome {
                 let mut at = now + Span::from_millis(20);
                 if segment.len > 0 {
                     free_at = free_at.max(now) + Span::from_millis(1);
-                    let Some(arrival) = link.arrival((segment.seq - 1) / MSS, free_at) else { continue };
+                    let Some(arrival) = link.arrival((segment.seq - 1) / MSS, free_at) else {
+                        continue;
+                    };
                     at = arrival;
                 }
                 let at = link.ticked(at);
@@ -100,7 +104,10 @@ fn run_over(config: Config, mut link: Link) -> Outcome {
         window = window.max(controllers[0].allowance(id).window);
         unacked = unacked.max(Bytes(link.packets * MSS) - ends[0].unsent() - ends[0].acked());
         let arrivals = air.iter().filter_map(|way| way.front().map(|(at, _)| *at));
-        let next = arrivals.chain(ends.iter().filter_map(Endpoint::poll_deadline)).min().expect("somebody waits");
+        let next = arrivals
+            .chain(ends.iter().filter_map(Endpoint::poll_deadline))
+            .min()
+            .expect("somebody waits");
         now = next.max(now);
         for side in 0..2 {
             while air[side].front().is_some_and(|(at, _)| *at <= now) {
@@ -115,16 +122,27 @@ fn run_over(config: Config, mut link: Link) -> Outcome {
 }
 
 fn config(detection: Detection) -> Config {
-    Config { detection, delayed_ack: None, timestamps: true, rate_reduction: false, ..Config::default() }
+    Config {
+        detection,
+        delayed_ack: None,
+        timestamps: true,
+        rate_reduction: false,
+        ..Config::default()
+    }
 }
 
-/// Each retransmission of a recovery is answered after later ones have left. That is no sign that the first was for nothing.
+/// Each retransmission of a recovery is answered after later ones have left. That is no sign that
+/// the first was for nothing.
 #[test]
 fn many_losses_in_one_window_are_not_undone() {
     let drops = [20, 22, 24, 26, 28, 30, 32, 34, 36];
     for detection in [Detection::Sack, Detection::Rack] {
         let stats = run(config(detection), &drops);
-        assert_eq!((stats.recoveries, stats.undone, stats.timeouts), (1, 0, 0), "{detection:?}: {stats:?}");
+        assert_eq!(
+            (stats.recoveries, stats.undone, stats.timeouts),
+            (1, 0, 0),
+            "{detection:?}: {stats:?}"
+        );
         assert_eq!(stats.retransmitted, 9, "{detection:?}");
     }
 }
@@ -139,7 +157,8 @@ fn a_timeout_after_real_losses_is_not_undone() {
     }
 }
 
-/// After a timeout everything is sent again, most of it for nothing; the duplicates that answer this are no loss (RFC 6582, section 3.2).
+/// After a timeout everything is sent again, most of it for nothing; the duplicates that answer
+/// this are no loss (RFC 6582, section 3.2).
 #[test]
 fn duplicates_after_a_timeout_are_no_loss() {
     for detection in [Detection::Reno, Detection::NewReno] {
@@ -148,7 +167,8 @@ fn duplicates_after_a_timeout_are_no_loss() {
     }
 }
 
-/// With four packets a round trip, three duplicates come late. The retransmission then has a whole timeout to be answered in.
+/// With four packets a round trip, three duplicates come late. The retransmission then has a whole
+/// timeout to be answered in.
 #[test]
 fn a_fast_retransmission_restarts_the_timer() {
     for detection in [Detection::NewReno, Detection::Sack] {
@@ -160,11 +180,16 @@ fn a_fast_retransmission_restarts_the_timer() {
             ..config(detection)
         };
         let stats = run(small, &[16]);
-        assert_eq!((stats.recoveries, stats.timeouts, stats.retransmitted), (1, 0, 1), "{detection:?}: {stats:?}");
+        assert_eq!(
+            (stats.recoveries, stats.timeouts, stats.retransmitted),
+            (1, 0, 1),
+            "{detection:?}: {stats:?}"
+        );
     }
 }
 
-/// A retransmission is lost too, and until the timer runs out new data goes on. That is no reason for a large threshold.
+/// A retransmission is lost too, and until the timer runs out new data goes on. That is no reason
+/// for a large threshold.
 #[test]
 fn a_timeout_reduces_the_window_not_all_that_is_behind_the_gap() {
     let patient = Config {
@@ -178,39 +203,63 @@ fn a_timeout_reduces_the_window_not_all_that_is_behind_the_gap() {
     assert!(threshold.is_some_and(|threshold| threshold <= Bytes(10 * MSS)), "{threshold:?}");
 }
 
-/// A retransmission is lost too, and there is much more to send: what arrives behind the gap does not put off the timeout until all is sent.
+/// A retransmission is lost too, and there is much more to send: what arrives behind the gap does
+/// not put off the timeout until all is sent.
 #[test]
 fn what_arrives_behind_a_gap_does_not_put_off_the_timeout() {
-    let config = Config { initial_threshold: Some(Bytes(16 * MSS)), timestamps: false, ..config(Detection::Sack) };
-    let Outcome { stats, unacked, .. } = run_over(config, Link { packets: 2_000, ..Link::losing(&[30, 30]) });
+    let config = Config {
+        initial_threshold: Some(Bytes(16 * MSS)),
+        timestamps: false,
+        ..config(Detection::Sack)
+    };
+    let Outcome { stats, unacked, .. } =
+        run_over(config, Link { packets: 2_000, ..Link::losing(&[30, 30]) });
     assert_eq!((stats.recoveries, stats.timeouts), (1, 1), "{stats:?}");
     assert!(unacked < Bytes(400 * MSS), "{unacked}");
 }
 
-/// The first gap is a packet that comes late, the second is a loss. When the first has turned out to be none, the second has still to be found, and to
-/// cost half the window, not half of all that has gone out meanwhile.
+/// The first gap is a packet that comes late, the second is a loss. When the first has turned out
+/// to be none, the second has still to be found, and to cost half the window, not half of all that
+/// has gone out meanwhile.
 #[test]
 fn what_is_lost_behind_a_late_packet_is_found_and_reduces_the_window() {
     for detection in [Detection::Sack, Detection::Rack] {
         let config = Config { initial_threshold: Some(Bytes(16 * MSS)), ..config(detection) };
-        let link = Link { late: vec![(40, Span::from_millis(32))], packets: 400, ..Link::losing(&[42]) };
+        let link =
+            Link { late: vec![(40, Span::from_millis(32))], packets: 400, ..Link::losing(&[42]) };
         let Outcome { stats, threshold, window, .. } = run_over(config, link);
-        assert_eq!((stats.undone, stats.recoveries, stats.timeouts), (1, 2, 0), "{detection:?}: {stats:?}");
+        assert_eq!(
+            (stats.undone, stats.recoveries, stats.timeouts),
+            (1, 2, 0),
+            "{detection:?}: {stats:?}"
+        );
         let half = Bytes(window.0 / 2);
-        assert!(threshold.is_some_and(|threshold| threshold <= half), "{detection:?}: {threshold:?} of {window}");
+        assert!(
+            threshold.is_some_and(|threshold| threshold <= half),
+            "{detection:?}: {threshold:?} of {window}"
+        );
     }
 }
 
-/// Here the second has been sent again before the first turns out to be none. It was lost indeed: the reduction stays.
+/// Here the second has been sent again before the first turns out to be none. It was lost indeed:
+/// the reduction stays.
 #[test]
 fn one_loss_among_late_packets_is_reason_enough() {
     for detection in [Detection::Sack, Detection::Rack] {
         let config = Config { initial_threshold: Some(Bytes(16 * MSS)), ..config(detection) };
-        let link = Link { late: vec![(40, Span::from_millis(45))], packets: 400, ..Link::losing(&[42]) };
+        let link =
+            Link { late: vec![(40, Span::from_millis(45))], packets: 400, ..Link::losing(&[42]) };
         let Outcome { stats, threshold, window, .. } = run_over(config, link);
-        assert_eq!((stats.undone, stats.recoveries, stats.timeouts), (0, 1, 0), "{detection:?}: {stats:?}");
+        assert_eq!(
+            (stats.undone, stats.recoveries, stats.timeouts),
+            (0, 1, 0),
+            "{detection:?}: {stats:?}"
+        );
         let half = Bytes(window.0 / 2);
-        assert!(threshold.is_some_and(|threshold| threshold <= half), "{detection:?}: {threshold:?} of {window}");
+        assert!(
+            threshold.is_some_and(|threshold| threshold <= half),
+            "{detection:?}: {threshold:?} of {window}"
+        );
     }
 }
 
@@ -219,30 +268,42 @@ fn several_late_packets_are_undone_together() {
     for detection in [Detection::Sack, Detection::Rack] {
         let late = [40, 42, 44].map(|number| (number, Span::from_millis(35))).to_vec();
         let stats = run_over(config(detection), Link { late, ..Link::default() }).stats;
-        assert_eq!((stats.undone, stats.recoveries, stats.timeouts), (1, 1, 0), "{detection:?}: {stats:?}");
+        assert_eq!(
+            (stats.undone, stats.recoveries, stats.timeouts),
+            (1, 1, 0),
+            "{detection:?}: {stats:?}"
+        );
     }
 }
 
-/// Only the first of them was sent again when it turns out to be late. The others are no loss either, though later ones have arrived.
+/// Only the first of them was sent again when it turns out to be late. The others are no loss
+/// either, though later ones have arrived.
 #[test]
 fn reordering_is_noticed_once() {
-    let late = [(100, 8), (102, 8), (104, 8)].map(|(number, ms)| (number, Span::from_millis(ms))).to_vec();
+    let late =
+        [(100, 8), (102, 8), (104, 8)].map(|(number, ms)| (number, Span::from_millis(ms))).to_vec();
     for detection in [Detection::Sack, Detection::Rack] {
         let config = Config { initial_threshold: Some(Bytes(60 * MSS)), ..config(detection) };
-        let stats = run_over(config, Link { late: late.clone(), packets: 400, ..Link::default() }).stats;
+        let stats =
+            run_over(config, Link { late: late.clone(), packets: 400, ..Link::default() }).stats;
         let seen = (stats.undone, stats.recoveries, stats.retransmitted, stats.timeouts);
         assert_eq!(seen, (1, 1, 1, 0), "{detection:?}: {stats:?}");
     }
 }
 
-/// The same without selective acknowledgements: duplicates after the late packet do not come from retransmissions, there was but one.
+/// The same without selective acknowledgements: duplicates after the late packet do not come from
+/// retransmissions, there was but one.
 #[test]
 fn three_duplicates_after_a_late_packet_are_a_loss() {
     for detection in [Detection::Reno, Detection::NewReno] {
         let config = Config { initial_threshold: Some(Bytes(16 * MSS)), ..config(detection) };
         let link = Link { late: vec![(40, Span::from_millis(32))], ..Link::losing(&[44]) };
         let stats = run_over(config, link).stats;
-        assert_eq!((stats.undone, stats.recoveries, stats.timeouts), (1, 2, 0), "{detection:?}: {stats:?}");
+        assert_eq!(
+            (stats.undone, stats.recoveries, stats.timeouts),
+            (1, 2, 0),
+            "{detection:?}: {stats:?}"
+        );
     }
 }
 
@@ -253,7 +314,11 @@ fn a_slow_receiver_does_not_make_a_loss_look_late() {
         for tick in 2..8 {
             let link = Link { tick: Span::from_millis(tick), ..Link::losing(&[30]) };
             let stats = run_over(config(detection), link).stats;
-            assert_eq!((stats.undone, stats.recoveries), (0, 1), "{detection:?}, {tick} ms: {stats:?}");
+            assert_eq!(
+                (stats.undone, stats.recoveries),
+                (0, 1),
+                "{detection:?}, {tick} ms: {stats:?}"
+            );
         }
     }
 }

@@ -15,8 +15,10 @@ struct Pair {
 impl Pair {
     fn new(config: &Config) -> Pair {
         let end = |endpoint| (endpoint, Uncoupled::new(Reno::default()));
-        let (client, server) =
-            (Endpoint::client(config.clone(), SubflowId(0)), Endpoint::server(config.clone(), SubflowId(0)));
+        let (client, server) = (
+            Endpoint::client(config.clone(), SubflowId(0)),
+            Endpoint::server(config.clone(), SubflowId(0)),
+        );
         let mut pair = Pair { now: Time::ZERO, ends: [end(client), end(server)] };
         let (endpoint, controller) = &mut pair.ends[0];
         endpoint.open(Time::ZERO, controller);
@@ -58,7 +60,11 @@ fn what_is_not_read_closes_the_window_and_what_is_read_opens_it() {
     pair.ends[1].0.read(Bytes(4 * MSS));
     assert_eq!(held(&pair), (Bytes(4 * MSS), Bytes(6 * MSS)));
     pair.run(Span::from_millis(100));
-    assert_eq!(held(&pair), (Bytes(4 * MSS), Bytes(10 * MSS)), "the sender heard of the room, and filled it");
+    assert_eq!(
+        held(&pair),
+        (Bytes(4 * MSS), Bytes(10 * MSS)),
+        "the sender heard of the room, and filled it"
+    );
     // More than there is reads what there is.
     pair.ends[1].0.read(Bytes(100 * MSS));
     assert_eq!(held(&pair), (Bytes(14 * MSS), Bytes::ZERO));
@@ -66,10 +72,15 @@ fn what_is_not_read_closes_the_window_and_what_is_read_opens_it() {
     pair.ends[1].0.read(Bytes(10 * MSS));
     pair.run(Span::from_millis(100));
     assert!(
-        std::iter::from_fn(|| pair.ends[1].0.poll_event()).all(|event| event != tcp::Event::Finished),
+        std::iter::from_fn(|| pair.ends[1].0.poll_event())
+            .all(|event| event != tcp::Event::Finished),
         "not all is read"
     );
     pair.ends[1].0.read(Bytes(6 * MSS));
     assert_eq!(held(&pair), (Bytes(30 * MSS), Bytes::ZERO));
-    assert_eq!(pair.ends[1].0.poll_event(), Some(tcp::Event::Finished), "the end is read with the last byte");
+    assert_eq!(
+        pair.ends[1].0.poll_event(),
+        Some(tcp::Event::Finished),
+        "the end is read with the last byte"
+    );
 }

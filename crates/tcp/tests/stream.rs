@@ -62,7 +62,15 @@ struct End {
 impl End {
     fn new(endpoint: Endpoint, case: &Case, written: u64) -> End {
         let controller = by_name(case.controller).expect("a known controller");
-        End { endpoint, controller, written, arrived: Vec::new(), complete: 0, finished: false, closed: false }
+        End {
+            endpoint,
+            controller,
+            written,
+            arrived: Vec::new(),
+            complete: 0,
+            finished: false,
+            closed: false,
+        }
     }
 
     /// A segment comes: the model takes it in as well.
@@ -117,7 +125,8 @@ fn run(case: &Case) -> [End; 2] {
         end.endpoint.close();
     }
     let limit = Time::ZERO + Span::from_secs(600);
-    let stall = (Time::ZERO + Span::from_millis(30), Time::ZERO + Span::from_millis(30 + case.stall_ms));
+    let stall =
+        (Time::ZERO + Span::from_millis(30), Time::ZERO + Span::from_millis(30 + case.stall_ms));
     let mut now = Time::ZERO;
     while now < limit && !ends.iter().all(|end| end.finished && end.closed) {
         let is_stalled = case.stall_ms > 0 && now >= stall.0 && now < stall.1;
@@ -136,7 +145,8 @@ fn run(case: &Case) -> [End; 2] {
                 }
                 let copies = 1 + u32::from(dice.hits(case.weather.duplication));
                 for _ in 0..copies {
-                    let extra = if dice.hits(case.weather.reordering) { dice.next() % 50 } else { 0 };
+                    let extra =
+                        if dice.hits(case.weather.reordering) { dice.next() % 50 } else { 0 };
                     sent += 1;
                     air.push((
                         now + Span::from_millis(case.weather.delay_ms + extra),
@@ -151,7 +161,8 @@ fn run(case: &Case) -> [End; 2] {
         let deadlines = ends.iter().filter_map(|end| end.endpoint.poll_deadline());
         let stall_end = (case.stall_ms > 0 && now < stall.1).then_some(stall.1);
         let over = ends.iter().all(|end| end.finished && end.closed).then_some(now);
-        let next = deadlines.chain(over).chain(air.first().map(|entry| entry.0)).chain(stall_end).min();
+        let next =
+            deadlines.chain(over).chain(air.first().map(|entry| entry.0)).chain(stall_end).min();
         now = next.expect("somebody waits for something").max(now);
         while air.first().is_some_and(|entry| entry.0 <= now) {
             let (_, _, side, segment) = air.remove(0);
@@ -164,24 +175,63 @@ fn run(case: &Case) -> [End; 2] {
 
 fn cases() -> impl Strategy<Value = Case> {
     let weather = (0..150u32, 0..100u32, 0..200u32, 1..60u64, any::<u64>()).prop_map(
-        |(loss, duplication, reordering, delay_ms, seed)| Weather { loss, duplication, reordering, delay_ms, seed },
+        |(loss, duplication, reordering, delay_ms, seed)| Weather {
+            loss,
+            duplication,
+            reordering,
+            delay_ms,
+            seed,
+        },
     );
-    let detection = prop::sample::select(vec![Detection::Reno, Detection::NewReno, Detection::Sack, Detection::Rack]);
-    let controller = prop::sample::select(vec!["reno", "cubic", "vegas", "fast(alpha=20)", "lia", "olia", "balia"]);
+    let detection = prop::sample::select(vec![
+        Detection::Reno,
+        Detection::NewReno,
+        Detection::Sack,
+        Detection::Rack,
+    ]);
+    let controller = prop::sample::select(vec![
+        "reno",
+        "cubic",
+        "vegas",
+        "fast(alpha=20)",
+        "lia",
+        "olia",
+        "balia",
+    ]);
     let buffer = prop::sample::select(vec![3_000u64, 20_000, 1_000_000]);
     let sizes = (prop_oneof![Just(0u64), 1..200_000u64], prop_oneof![Just(0u64), 1..20_000u64]);
-    (detection, any::<bool>(), any::<bool>(), controller, buffer, sizes, prop_oneof![Just(0u64), 1..3_000u64], weather)
-        .prop_map(|(detection, delays_acks, paces, controller, buffer, (there, back), stall_ms, weather)| Case {
-            detection,
-            delays_acks,
-            paces,
-            controller,
-            buffer,
-            there,
-            back,
-            stall_ms,
-            weather,
-        })
+    (
+        detection,
+        any::<bool>(),
+        any::<bool>(),
+        controller,
+        buffer,
+        sizes,
+        prop_oneof![Just(0u64), 1..3_000u64],
+        weather,
+    )
+        .prop_map(
+            |(
+                detection,
+                delays_acks,
+                paces,
+                controller,
+                buffer,
+                (there, back),
+                stall_ms,
+                weather,
+            )| Case {
+                detection,
+                delays_acks,
+                paces,
+                controller,
+                buffer,
+                there,
+                back,
+                stall_ms,
+                weather,
+            },
+        )
 }
 
 proptest! {
@@ -218,7 +268,11 @@ fn nothing_is_sent_twice_on_a_calm_network() {
     for detection in [Detection::Reno, Detection::NewReno, Detection::Sack, Detection::Rack] {
         let ends = run(&calm(detection));
         let stats = ends[0].endpoint.stats();
-        assert_eq!((stats.retransmitted, stats.timeouts, stats.probes), (0, 0, 0), "{detection:?}: {stats:?}");
+        assert_eq!(
+            (stats.retransmitted, stats.timeouts, stats.probes),
+            (0, 0, 0),
+            "{detection:?}: {stats:?}"
+        );
         // 100 000 bytes are 70 packets; and the FIN.
         assert_eq!(stats.sent, 71, "{detection:?}");
     }

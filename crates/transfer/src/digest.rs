@@ -1,7 +1,9 @@
-//! BLAKE3 by blocks: chaining values of blocks that arrive in any order, merged into the hash of the whole file.
+//! BLAKE3 by blocks: chaining values of blocks that arrive in any order, merged into the hash of
+//! the whole file.
 //!
-//! A block of 256 KiB is 256 chunks, an aligned and complete subtree of BLAKE3's tree; the last block of a file may be
-//! shorter. The chaining value of a file's only block *is* the file's hash, since a lone block is the tree's root.
+//! A block of 256 KiB is 256 chunks, an aligned and complete subtree of BLAKE3's tree; the last
+//! block of a file may be shorter. The chaining value of a file's only block *is* the file's hash,
+//! since a lone block is the tree's root.
 
 use alloc::collections::BTreeMap;
 use core::fmt;
@@ -79,7 +81,8 @@ impl BlockHasher {
     /// # Panics
     /// If they go beyond the block's end.
     pub fn update(&mut self, data: &[u8]) {
-        self.missing = self.missing.checked_sub(data.len() as u64).expect("no more bytes than the block has");
+        self.missing =
+            self.missing.checked_sub(data.len() as u64).expect("no more bytes than the block has");
         self.hasher.update(data);
     }
 
@@ -90,7 +93,11 @@ impl BlockHasher {
     #[must_use]
     pub fn finish(self) -> Cv {
         assert!(self.missing == 0, "the block is complete");
-        Cv(if self.alone { *self.hasher.finalize().as_bytes() } else { self.hasher.finalize_non_root() })
+        Cv(if self.alone {
+            *self.hasher.finalize().as_bytes()
+        } else {
+            self.hasher.finalize_non_root()
+        })
     }
 }
 
@@ -105,8 +112,9 @@ pub enum MergeError {
     Again(u64),
 }
 
-/// Merges the chaining values of a file's blocks, in any order, into the file's BLAKE3 hash. Siblings merge as soon as
-/// both are there, so blocks that arrive nearly in order take O(log n) memory.
+/// Merges the chaining values of a file's blocks, in any order, into the file's BLAKE3 hash.
+/// Siblings merge as soon as both are there, so blocks that arrive nearly in order take O(log n)
+/// memory.
 #[derive(Clone, Debug)]
 pub struct Merge {
     blocks: u64,
@@ -132,12 +140,14 @@ impl Merge {
             return Err(MergeError::NoSuchBlock(block));
         }
         if self.root.is_some()
-            || (0..=self.blocks.ilog2()).any(|level| self.nodes.contains_key(&(level, block >> level)))
+            || (0..=self.blocks.ilog2())
+                .any(|level| self.nodes.contains_key(&(level, block >> level)))
         {
             return Err(MergeError::Again(block));
         }
         let (mut level, mut index, mut cv) = (0, block, cv);
-        // A node covers the blocks index << level and following; node 0 of the level that covers all is the root.
+        // A node covers the blocks index << level and following; node 0 of the level that covers
+        // all is the root.
         while self.blocks > 1 << level {
             let sibling = index ^ 1;
             if sibling << level < self.blocks {
@@ -188,7 +198,9 @@ mod tests {
         for block in order {
             let start = usize::try_from(block * BLOCK).expect("small");
             let end = data.len().min(start + 256 * 1024);
-            merge.insert(block, block_cv(len, block * BLOCK, &data[start..end])).expect("a new block");
+            merge
+                .insert(block, block_cv(len, block * BLOCK, &data[start..end]))
+                .expect("a new block");
         }
         merge.root()
     }
@@ -219,7 +231,8 @@ mod tests {
             let expected = Some(Cv(*blake3::hash(&data).as_bytes()));
             assert_eq!(root(&data, 0..blocks), expected, "{size} forwards");
             assert_eq!(root(&data, (0..blocks).rev()), expected, "{size} backwards");
-            let odd_first = (0..blocks).filter(|b| b % 2 == 1).chain((0..blocks).filter(|b| b % 2 == 0));
+            let odd_first =
+                (0..blocks).filter(|b| b % 2 == 1).chain((0..blocks).filter(|b| b % 2 == 0));
             assert_eq!(root(&data, odd_first), expected, "{size} odd blocks first");
         }
     }
@@ -269,7 +282,11 @@ mod tests {
         for block in [0, 1] {
             merge.insert(block, Cv([0; 32])).expect("new");
         }
-        assert_eq!(merge.insert(0, Cv([0; 32])), Err(MergeError::Again(0)), "also after it was merged");
+        assert_eq!(
+            merge.insert(0, Cv([0; 32])),
+            Err(MergeError::Again(0)),
+            "also after it was merged"
+        );
         assert_eq!(merge.insert(4, Cv([0; 32])), Err(MergeError::NoSuchBlock(4)));
     }
 }

@@ -14,7 +14,8 @@ pub enum PeerError {
     /// A data extent that crosses a block boundary.
     #[error("{0} crosses a block boundary")]
     CrossesBlock(Extent),
-    /// A data extent that neither starts nor ends where extents may: at multiples of 4 KiB and at an object's end.
+    /// A data extent that neither starts nor ends where extents may: at multiples of 4 KiB and at
+    /// an object's end.
     #[error("{0} is not aligned to 4 KiB")]
     Misaligned(Extent),
     /// A block that no object has.

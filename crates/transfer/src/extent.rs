@@ -54,8 +54,8 @@ impl fmt::Display for Extent {
     }
 }
 
-/// A set of positions, kept as sorted, disjoint extents that do not touch. Operations take O(log n) for n extents, and
-/// O(log n) more for each extent they add or take away.
+/// A set of positions, kept as sorted, disjoint extents that do not touch. Operations take O(log n)
+/// for n extents, and O(log n) more for each extent they add or take away.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct ExtentSet {
     ends: BTreeMap<u64, u64>,
@@ -113,7 +113,8 @@ impl ExtentSet {
         gone
     }
 
-    /// Takes the lowest bytes away: an extent of at most `most` bytes, none if the set is empty or `most` is zero.
+    /// Takes the lowest bytes away: an extent of at most `most` bytes, none if the set is empty or
+    /// `most` is zero.
     pub fn pop_front(&mut self, most: u64) -> Option<Extent> {
         let (&start, &end) = self.ends.first_key_value()?;
         let taken = Extent::between(start, end.min(start.saturating_add(most)));

@@ -6,10 +6,11 @@
 //! record   u64 block (counted from the file's start)  [32] chaining value  [8] check
 //! ```
 //!
-//! Numbers are little-endian. A check is the first 8 bytes of BLAKE3: of the header before it, or of the header's check
-//! followed by the record, so that records of another journal do not pass. Records are appended only, each at a multiple
-//! of its length behind the header. A power loss may leave any of those that were not synced, a bad disk may change any:
-//! a record that fails its check is passed over, and its block is transferred again. What follows the last good one is
+//! Numbers are little-endian. A check is the first 8 bytes of BLAKE3: of the header before it, or
+//! of the header's check followed by the record, so that records of another journal do not pass.
+//! Records are appended only, each at a multiple of its length behind the header. A power loss may
+//! leave any of those that were not synced, a bad disk may change any: a record that fails its
+//! check is passed over, and its block is transferred again. What follows the last good one is
 //! ignored.
 
 use alloc::vec::Vec;
@@ -30,8 +31,8 @@ pub const RECORD_LEN: usize = 48;
 /// The longest encoded header, in bytes.
 pub const MAX_HEADER_LEN: usize = FIXED + MAX_PATH + CHECK;
 
-/// Which file, of which transfer, a journal belongs to. A resumed transfer may use it only if all of that is the same,
-/// but for the session, which tells whether the same session goes on.
+/// Which file, of which transfer, a journal belongs to. A resumed transfer may use it only if all
+/// of that is the same, but for the session, which tells whether the same session goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     /// How much data the file has, in bytes.
@@ -130,11 +131,15 @@ impl Journal {
     /// If its header cannot be used. Records are never an error: the usable ones come first.
     pub fn parse(bytes: &[u8]) -> Result<Parsed<'_>, JournalError> {
         let (header, journal, len) = parse_header(bytes)?;
-        Ok(Parsed { header, records: Records { journal, bytes: &bytes[len..], read: len, used: len } })
+        Ok(Parsed {
+            header,
+            records: Records { journal, bytes: &bytes[len..], read: len, used: len },
+        })
     }
 
-    /// Reads a journal's header from its first bytes (at least [`MAX_HEADER_LEN`], or all there are) and says how long
-    /// it is; the records that follow can then be read piece by piece through [`Journal::records`].
+    /// Reads a journal's header from its first bytes (at least [`MAX_HEADER_LEN`], or all there
+    /// are) and says how long it is; the records that follow can then be read piece by piece
+    /// through [`Journal::records`].
     ///
     /// # Errors
     /// If the header cannot be used.
@@ -169,7 +174,8 @@ pub struct Records<'a> {
 }
 
 impl Records<'_> {
-    /// Where the last good record ends, in bytes: to append to the journal, cut it there first (once all records were taken).
+    /// Where the last good record ends, in bytes: to append to the journal, cut it there first
+    /// (once all records were taken).
     #[must_use]
     pub fn used(&self) -> usize {
         self.used
@@ -190,7 +196,8 @@ impl Iterator for Records<'_> {
             let (bytes, rest) = self.bytes.split_first_chunk::<RECORD_LEN>()?;
             self.bytes = rest;
             self.read += RECORD_LEN;
-            let record = Record { block: u64::from_le_bytes(array(bytes, 0)), cv: Cv(array(bytes, 8)) };
+            let record =
+                Record { block: u64::from_le_bytes(array(bytes, 0)), cv: Cv(array(bytes, 8)) };
             if record.block < self.journal.blocks && self.journal.record(record) == *bytes {
                 self.used = self.read;
                 return Some(record);
@@ -288,7 +295,8 @@ mod tests {
         let bytes = written(&[1, 2, 3, 4]);
         let (_, journal, at) = Journal::open(&bytes[..120]).expect("the header is there");
         let (first, second) = bytes[at..].split_at(2 * RECORD_LEN);
-        let read: Vec<u64> = journal.records(first).chain(journal.records(second)).map(|r| r.block).collect();
+        let read: Vec<u64> =
+            journal.records(first).chain(journal.records(second)).map(|r| r.block).collect();
         assert_eq!(read, [1, 2, 3, 4]);
     }
 
@@ -299,7 +307,9 @@ mod tests {
         for cut in 0..bytes.len() {
             match Journal::parse(&bytes[..cut]) {
                 Ok(parsed) => assert_eq!(parsed.records.count(), (cut - start) / RECORD_LEN),
-                Err(error) => assert!(cut < start && error == JournalError::Short, "{error} at {cut}"),
+                Err(error) => {
+                    assert!(cut < start && error == JournalError::Short, "{error} at {cut}")
+                }
             }
         }
     }
@@ -315,7 +325,8 @@ mod tests {
             assert_eq!(records.by_ref().count(), 2);
             assert_eq!(records.used(), bytes.len());
             // Nothing good follows a corrupt last one: the next takes its place.
-            let mut records = Journal::parse(&bytes[..bytes.len() - RECORD_LEN]).expect("a good header").records;
+            let mut records =
+                Journal::parse(&bytes[..bytes.len() - RECORD_LEN]).expect("a good header").records;
             assert_eq!(records.by_ref().count(), 1);
             assert_eq!(records.used(), bytes.len() - 2 * RECORD_LEN);
         }

@@ -6,7 +6,8 @@ use units::Bytes;
 
 use crate::{Extent, ExtentSet, PeerError};
 
-/// The unit of verification, and the alignment of objects in a layout: 256 KiB, 256 chunks of BLAKE3.
+/// The unit of verification, and the alignment of objects in a layout: 256 KiB, 256 chunks of
+/// BLAKE3.
 pub const BLOCK: u64 = 256 * 1024;
 /// Extents are cut at multiples of this only, or at an object's end: 4 KiB.
 pub const GRAIN: u64 = 4 * 1024;
@@ -24,7 +25,8 @@ pub struct Place {
     pub offset: u64,
 }
 
-/// Why a list of sizes makes no layout. All of these are the peer's fault when the list came from a peer.
+/// Why a list of sizes makes no layout. All of these are the peer's fault when the list came from a
+/// peer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
     /// More than [`MAX_OBJECTS`].
@@ -35,8 +37,9 @@ pub enum LayoutError {
     TooLarge(usize),
 }
 
-/// Where each object lies: a large file's data, or those of many small ones ([`Packing`](crate::Packing)). Every object starts at a multiple
-/// of [`BLOCK`]; what is left of its last block stays empty. An empty object takes no positions.
+/// Where each object lies: a large file's data, or those of many small ones
+/// ([`Packing`](crate::Packing)). Every object starts at a multiple of [`BLOCK`]; what is left of
+/// its last block stays empty. An empty object takes no positions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     sizes: Vec<u64>,
@@ -106,7 +109,8 @@ impl Layout {
         (offset < self.sizes[object]).then_some(Place { object, offset })
     }
 
-    /// The positions of a block, shorter than [`BLOCK`] at an object's end; `None` if no object has it.
+    /// The positions of a block, shorter than [`BLOCK`] at an object's end; `None` if no object has
+    /// it.
     #[must_use]
     pub fn block_extent(&self, block: u64) -> Option<Extent> {
         let start = block.checked_mul(BLOCK)?;
@@ -117,19 +121,25 @@ impl Layout {
     /// Every position of every object.
     #[must_use]
     pub fn all(&self) -> ExtentSet {
-        self.solid.iter().map(|&object| Extent::new(self.starts[object], self.sizes[object])).collect()
+        self.solid
+            .iter()
+            .map(|&object| Extent::new(self.starts[object], self.sizes[object]))
+            .collect()
     }
 
     /// The part of a set that consists of whole blocks.
     #[must_use]
     pub fn whole_blocks(&self, set: &ExtentSet) -> ExtentSet {
         let mut whole = ExtentSet::new();
-        for part in
-            self.solid.iter().flat_map(|&object| set.within(Extent::new(self.starts[object], self.sizes[object])))
+        for part in self
+            .solid
+            .iter()
+            .flat_map(|&object| set.within(Extent::new(self.starts[object], self.sizes[object])))
         {
             let place = self.locate(part.start).expect("the part lies in an object");
             let object_end = part.start - place.offset + self.sizes[place.object];
-            let end = if part.end() == object_end { object_end } else { part.end() / BLOCK * BLOCK };
+            let end =
+                if part.end() == object_end { object_end } else { part.end() / BLOCK * BLOCK };
             let aligned = Extent::between(part.start.next_multiple_of(BLOCK), end);
             if !aligned.is_empty() {
                 whole.insert(aligned);
@@ -153,8 +163,8 @@ impl Layout {
         Ok(place)
     }
 
-    /// The object a data extent lies in: as [`Layout::check`], and it must lie within one block and be cut at multiples
-    /// of [`GRAIN`] or the object's end.
+    /// The object a data extent lies in: as [`Layout::check`], and it must lie within one block and
+    /// be cut at multiples of [`GRAIN`] or the object's end.
     ///
     /// # Errors
     /// If it is none of that.
@@ -164,7 +174,9 @@ impl Layout {
             return Err(PeerError::CrossesBlock(extent));
         }
         let at_object_end = place.offset + extent.len == self.sizes[place.object];
-        if !extent.start.is_multiple_of(GRAIN) || !(at_object_end || extent.end().is_multiple_of(GRAIN)) {
+        if !extent.start.is_multiple_of(GRAIN)
+            || !(at_object_end || extent.end().is_multiple_of(GRAIN))
+        {
             return Err(PeerError::Misaligned(extent));
         }
         Ok(place)

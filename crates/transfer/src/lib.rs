@@ -1,13 +1,15 @@
 //! A file transfer over several paths as a state machine: sender, receiver, journal, digests.
 //!
-//! Nothing here reads a clock, a file or a socket. A driver feeds [`Sender`] and [`Receiver`] with `handle_*`, drains
-//! them with `poll_*`, and does what they say.
+//! Nothing here reads a clock, a file or a socket. A driver feeds [`Sender`] and [`Receiver`] with
+//! `handle_*`, drains them with `poll_*`, and does what they say.
 //!
-//! A transfer brings a [`Tree`]. The files of it that the receiver wants make objects ([`Packing`]): a large file one of its own, small ones one
-//! together. Objects lie one behind the other in a linear [`Layout`], each starting at a multiple of [`BLOCK`]; an [`Extent`] is a
-//! range of that layout.
+//! A transfer brings a [`Tree`]. The files of it that the receiver wants make objects
+//! ([`Packing`]): a large file one of its own, small ones one together. Objects lie one behind the
+//! other in a linear [`Layout`], each starting at a multiple of [`BLOCK`]; an [`Extent`] is a range
+//! of that layout.
 #![no_std]
-// Panics that a caller can cause are documented; the other `expect`s state an invariant and why it holds.
+// Panics that a caller can cause are documented; the other `expect`s state an invariant and why it
+// holds.
 #![allow(clippy::missing_panics_doc)]
 
 extern crate alloc;
@@ -31,6 +33,7 @@ pub use layout::{BLOCK, GRAIN, Layout, LayoutError, MAX_OBJECTS, MAX_POSITION, P
 pub use packing::{Object, Packing, Piece};
 pub use receiver::{Block, Fresh, Receiver, Verdict};
 pub use sender::{
-    Class, PathReport, PathState, PathTraits, Sample, Sender, SenderConfig, SenderEvent, Totals, Transmit, Why,
+    Class, PathReport, PathState, PathTraits, Sample, Sender, SenderConfig, SenderEvent, Totals,
+    Transmit, Why,
 };
 pub use tree::{MAX_ENTRIES, Tree, TreeError};

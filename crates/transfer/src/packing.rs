@@ -1,4 +1,5 @@
-//! Which bytes of a transfer's layout are which file's: large files by themselves, small ones together.
+//! Which bytes of a transfer's layout are which file's: large files by themselves, small ones
+//! together.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -24,15 +25,18 @@ pub struct Piece {
 pub enum Object<'a> {
     /// The data of one file, of more than one block.
     Large(usize),
-    /// The data of small files, all together at most a block: verified as one, and never there by halves.
+    /// The data of small files, all together at most a block: verified as one, and never there by
+    /// halves.
     Pack(&'a [usize]),
 }
 
-/// How the wanted files of a tree make a layout. Both sides make the same one of the same tree and wishes.
+/// How the wanted files of a tree make a layout. Both sides make the same one of the same tree and
+/// wishes.
 ///
-/// A file with more than [`BLOCK`] bytes of data is an object of its own, of its data extents one behind the other. All others are packed
-/// into objects of at most a block, in the tree's order. So a small file costs neither a position in a block of its own nor a message.
-/// A file without data is in no object.
+/// A file with more than [`BLOCK`] bytes of data is an object of its own, of its data extents one
+/// behind the other. All others are packed into objects of at most a block, in the tree's order. So
+/// a small file costs neither a position in a block of its own nor a message. A file without data
+/// is in no object.
 #[derive(Clone, Debug)]
 pub struct Packing {
     layout: Layout,
@@ -50,7 +54,8 @@ impl Packing {
     /// # Errors
     /// If there are too many of them.
     pub fn new(tree: &Tree, wanted: impl Fn(usize) -> bool) -> Result<Packing, LayoutError> {
-        let (mut files, mut objects, mut large, mut sizes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (mut files, mut objects, mut large, mut sizes) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         // The pack that is being filled.
         let mut pack: Option<usize> = None;
         for (index, file) in tree.files().filter(|(index, _)| wanted(*index)) {
@@ -59,7 +64,9 @@ impl Packing {
                 continue;
             }
             match pack {
-                Some(open) if size <= BLOCK && sizes[open] + Bytes(size) <= Bytes(BLOCK) => sizes[open] += Bytes(size),
+                Some(open) if size <= BLOCK && sizes[open] + Bytes(size) <= Bytes(BLOCK) => {
+                    sizes[open] += Bytes(size)
+                }
                 _ => {
                     if size <= BLOCK {
                         pack = Some(sizes.len());
@@ -69,7 +76,8 @@ impl Packing {
                     large.push(size > BLOCK);
                 }
             }
-            let object = if size <= BLOCK { pack.expect("a pack is open") } else { objects.len() - 1 };
+            let object =
+                if size <= BLOCK { pack.expect("a pack is open") } else { objects.len() - 1 };
             objects[object].push(index);
         }
         let layout = Layout::new(sizes)?;
@@ -102,7 +110,8 @@ impl Packing {
         Some(if self.large[object] { Object::Large(files[0]) } else { Object::Pack(files) })
     }
 
-    /// The file that is all of this object, byte by byte, if that is so: then the object's hash is the file's.
+    /// The file that is all of this object, byte by byte, if that is so: then the object's hash is
+    /// the file's.
     #[must_use]
     pub fn whole_file(&self, tree: &Tree, object: usize) -> Option<usize> {
         let [file] = self.files[self.objects.get(object)?.clone()] else { return None };
@@ -113,9 +122,15 @@ impl Packing {
     /// The pieces of files that lie in an extent, cut to it, in order.
     pub fn pieces(&self, extent: Extent) -> impl Iterator<Item = Piece> + '_ {
         let first = self.pieces.partition_point(|piece| piece.extent.end() <= extent.start);
-        self.pieces[first..].iter().take_while(move |piece| piece.extent.start < extent.end()).map(move |piece| {
-            let cut = piece.extent.intersection(extent);
-            Piece { offset: piece.offset + (cut.start - piece.extent.start), extent: cut, ..*piece }
-        })
+        self.pieces[first..].iter().take_while(move |piece| piece.extent.start < extent.end()).map(
+            move |piece| {
+                let cut = piece.extent.intersection(extent);
+                Piece {
+                    offset: piece.offset + (cut.start - piece.extent.start),
+                    extent: cut,
+                    ..*piece
+                }
+            },
+        )
     }
 }

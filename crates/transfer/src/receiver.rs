@@ -12,7 +12,8 @@ use crate::{Cv, Extent, ExtentSet, Layout, PeerError};
 /// What of an arrived extent is new.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fresh {
-    /// The pieces to write, in order; usually the whole extent. They are claimed: nobody else is told to write them.
+    /// The pieces to write, in order; usually the whole extent. They are claimed: nobody else is
+    /// told to write them.
     pub pieces: Vec<Extent>,
     /// How many bytes of the extent were there, or on their way to the disk, before.
     pub duplicate: Bytes,
@@ -32,13 +33,15 @@ pub struct Block {
 /// What follows from a block's verification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is good: to be journalled. `finished` names the object and its hash if this was its last block.
+    /// It is good: to be journalled. `finished` names the object and its hash if this was its last
+    /// block.
     Verified {
         /// Object and root hash.
         finished: Option<(usize, Cv)>,
     },
-    /// It is bad and wanted again. Tell the sender on *every* live path, on each behind the acknowledgements sent
-    /// there before: an older acknowledgement of the same bytes must not be read after the refusal.
+    /// It is bad and wanted again. Tell the sender on *every* live path, on each behind the
+    /// acknowledgements sent there before: an older acknowledgement of the same bytes must not be
+    /// read after the refusal.
     Refuse(Extent),
 }
 
@@ -53,7 +56,8 @@ enum Stage {
 
 /// The receiving side of a transfer.
 ///
-/// Every byte is claimed by exactly one arriving extent, and again only after its block was refused.
+/// Every byte is claimed by exactly one arriving extent, and again only after its block was
+/// refused.
 #[derive(Clone, Debug)]
 pub struct Receiver {
     layout: Layout,
@@ -69,9 +73,9 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// A receiver for this layout that has some verified blocks from an earlier session. What of `have` is not a whole
-    /// block counts as missing. The chaining values of those blocks, if an object's hash is wanted, are to be given to
-    /// [`Receiver::handle_journalled`].
+    /// A receiver for this layout that has some verified blocks from an earlier session. What of
+    /// `have` is not a whole block counts as missing. The chaining values of those blocks, if an
+    /// object's hash is wanted, are to be given to [`Receiver::handle_journalled`].
     #[must_use]
     pub fn new(layout: &Layout, have: &ExtentSet) -> Receiver {
         let have = layout.whole_blocks(have);
@@ -93,12 +97,16 @@ impl Receiver {
         }
     }
 
-    /// The chaining value of a block that was verified in an earlier session, out of the journal. Returns the object
-    /// and its hash if that was its last one.
+    /// The chaining value of a block that was verified in an earlier session, out of the journal.
+    /// Returns the object and its hash if that was its last one.
     ///
     /// # Errors
     /// If the block is not one of those `have` named.
-    pub fn handle_journalled(&mut self, block: u64, cv: Cv) -> Result<Option<(usize, Cv)>, PeerError> {
+    pub fn handle_journalled(
+        &mut self,
+        block: u64,
+        cv: Cv,
+    ) -> Result<Option<(usize, Cv)>, PeerError> {
         let extent = self.layout.block_extent(block).ok_or(PeerError::UnknownBlock(block))?;
         if !self.verified.contains(extent) {
             return Err(PeerError::UnknownBlock(block));
@@ -106,7 +114,8 @@ impl Receiver {
         Ok(self.merge(block, extent, cv))
     }
 
-    /// Data arrived: which of it is new? The driver writes the pieces and calls [`Receiver::handle_written`] for each.
+    /// Data arrived: which of it is new? The driver writes the pieces and calls
+    /// [`Receiver::handle_written`] for each.
     ///
     /// # Errors
     /// If the extent is not one a sender may send.
@@ -117,7 +126,8 @@ impl Receiver {
         Ok(Fresh { pieces, duplicate: Bytes(extent.len - fresh) })
     }
 
-    /// Pieces that were claimed will not be written after all (their connection died in the middle): they may come again.
+    /// Pieces that were claimed will not be written after all (their connection died in the
+    /// middle): they may come again.
     pub fn handle_abandoned(&mut self, extent: Extent) {
         for piece in self.written.gaps(extent).collect::<Vec<_>>() {
             self.claimed.remove(piece);
@@ -139,7 +149,8 @@ impl Receiver {
         Ok(())
     }
 
-    /// The sender's chaining value of a block. A repetition is fine, also after the block was verified.
+    /// The sender's chaining value of a block. A repetition is fine, also after the block was
+    /// verified.
     ///
     /// # Errors
     /// If there is no such block, or another hash is known for it.
@@ -215,7 +226,8 @@ impl Receiver {
         self.refused
     }
 
-    /// The BLAKE3 hash of an object, once every block of it is verified and known by its chaining value.
+    /// The BLAKE3 hash of an object, once every block of it is verified and known by its chaining
+    /// value.
     #[must_use]
     pub fn root(&self, object: usize) -> Option<Cv> {
         self.roots.get(&object).copied()
@@ -225,7 +237,8 @@ impl Receiver {
     fn queue(&mut self, block: u64) {
         let Some(stage) = self.stages.get_mut(&block) else { return };
         let Stage::Expected(cv) = *stage else { return };
-        let extent = self.layout.block_extent(block).expect("hashes are kept for blocks of the layout");
+        let extent =
+            self.layout.block_extent(block).expect("hashes are kept for blocks of the layout");
         if self.written.contains(extent) {
             *stage = Stage::Hashing(cv);
             self.ready.push_back(block);

@@ -11,7 +11,8 @@ use crate::layout::MAX_POSITION;
 /// The most entries that a tree may have.
 pub const MAX_ENTRIES: usize = 1 << 22;
 
-/// Entries that can stand together under one folder: checked, so that whoever makes them there need not doubt them again.
+/// Entries that can stand together under one folder: checked, so that whoever makes them there need
+/// not doubt them again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tree {
     entries: Vec<Entry>,
@@ -113,7 +114,8 @@ impl Tree {
     }
 }
 
-/// Finds names that collide: compared component by component, what is below a path follows it directly, so only neighbours can.
+/// Finds names that collide: compared component by component, what is below a path follows it
+/// directly, so only neighbours can.
 fn check_names(entries: &[Entry]) -> Result<(), TreeError> {
     let components = |index: usize| entries[index].path.split(|&byte| byte == b'/');
     let mut order: Vec<usize> = (0..entries.len()).collect();

@@ -1,5 +1,10 @@
 //! Whole transfers in virtual time over the networks that bars name.
-#![allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, missing_docs, unreachable_pub)]
+#![allow(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    missing_docs,
+    unreachable_pub
+)]
 
 mod harness;
 
@@ -17,12 +22,16 @@ fn link(mbit: f64, delay_ms: u64, queue_kib: u64) -> LinkSpec {
 fn reaches(name: &str, bytes: u64, links: &[LinkSpec], bar: f64) -> Outcome {
     let outcome = run(bytes, links);
     let fraction = ideal(bytes, links) / outcome.seconds;
-    println!("{name}: {fraction:.4} of the ideal, {:.3} s, {} sent twice", outcome.seconds, outcome.duplicates);
+    println!(
+        "{name}: {fraction:.4} of the ideal, {:.3} s, {} sent twice",
+        outcome.seconds, outcome.duplicates
+    );
     assert!(fraction >= bar, "{name}: {fraction:.4} of the ideal, {:.3} s", outcome.seconds);
     outcome
 }
 
-/// The three links of sar1 and sar2: the third falls when 48 Mbit/s would have carried 90 % of the bytes.
+/// The three links of sar1 and sar2: the third falls when 48 Mbit/s would have carried 90 % of the
+/// bytes.
 fn sar(bytes: u64, third: f64) -> Vec<LinkSpec> {
     let change = 0.9 * bytes as f64 * 8.0 / 48e6;
     vec![link(8.0, 5, 64), link(16.0, 5, 64), link(24.0, 5, 64).then(change, third)]
@@ -31,7 +40,12 @@ fn sar(bytes: u64, third: f64) -> Vec<LinkSpec> {
 #[test]
 fn static_networks() {
     reaches("equal", 60_000_000, &[link(50.0, 10, 128), link(50.0, 10, 128)], 0.97);
-    reaches("three", 40_000_000, &[link(8.0, 10, 64), link(16.0, 10, 64), link(24.0, 10, 64)], 0.97);
+    reaches(
+        "three",
+        40_000_000,
+        &[link(8.0, 10, 64), link(16.0, 10, 64), link(24.0, 10, 64)],
+        0.97,
+    );
     reaches("wifi-lte", 60_000_000, &[link(50.0, 5, 128), link(20.0, 30, 256)], 0.97);
     reaches("skew", 40_000_000, &[link(5.0, 50, 64), link(2.0, 200, 100)], 0.97);
     reaches("bdp", 400_000_000, &[link(80.0, 50, 1_000), link(80.0, 50, 1_000)], 0.97);
@@ -43,7 +57,8 @@ fn sar_networks() {
     reaches("sar2", 40_000_000, &sar(40_000_000, 2.0), 0.97);
 }
 
-/// The paper's smallest file: all paths finish together, judged by each path's last byte that arrived first.
+/// The paper's smallest file: all paths finish together, judged by each path's last byte that
+/// arrived first.
 #[test]
 fn nobody_idles_in_the_papers_cases() {
     for third in [8.0, 2.0] {
@@ -71,7 +86,13 @@ fn fluctuate() {
             random ^= random << 17;
             0.2 + 0.8 * (random >> 11) as f64 / (1u64 << 53) as f64
         };
-        let specs = [(5.0, 50, 64, 3), (2.0, 200, 100, 10), (0.5, 150, 32, 6), (1.0, 100, 32, 20), (10.0, 25, 64, 5)];
+        let specs = [
+            (5.0, 50, 64, 3),
+            (2.0, 200, 100, 10),
+            (0.5, 150, 32, 6),
+            (1.0, 100, 32, 20),
+            (10.0, 25, 64, 5),
+        ];
         let links: Vec<LinkSpec> = specs
             .iter()
             .map(|&(mbit, delay, queue, every)| {
@@ -92,8 +113,9 @@ fn second_paths_do_no_harm() {
     let bytes = 96_000_000;
     let good = link(50.0, 10, 128);
     let alone = run(bytes, std::slice::from_ref(&good)).seconds;
-    let flapping =
-        (1..60).fold(link(10.0, 500, 64), |spec, at| spec.then(f64::from(at), if at % 2 == 0 { 10.0 } else { 0.0 }));
+    let flapping = (1..60).fold(link(10.0, 500, 64), |spec, at| {
+        spec.then(f64::from(at), if at % 2 == 0 { 10.0 } else { 0.0 })
+    });
     let seconds = [
         ("lossy and slow", LinkSpec { loss: 0.05, ..link(1.0, 300, 64) }),
         ("dead after opening", link(0.0, 10, 64)),
@@ -104,7 +126,10 @@ fn second_paths_do_no_harm() {
     ];
     for (name, second) in seconds {
         let both = run(bytes, &[good.clone(), second]);
-        println!("{name}: {:.3} s, alone {alone:.3} s, {} sent twice", both.seconds, both.duplicates);
+        println!(
+            "{name}: {:.3} s, alone {alone:.3} s, {} sent twice",
+            both.seconds, both.duplicates
+        );
         assert!(both.seconds <= alone * 1.01, "{name}: {:.3} s, alone {alone:.3} s", both.seconds);
     }
 }
@@ -116,27 +141,49 @@ fn a_shared_bottleneck_gets_one_flow() {
     let shared = [link(50.0, 10, 128)];
     let alone = run(bytes, &shared);
     let both = World::new("self-adaptive", Options::default(), bytes, &shared, &[0, 0]).run();
-    println!("shared: {:.3} s, alone {:.3} s, {} sent twice", both.seconds, alone.seconds, both.duplicates);
+    println!(
+        "shared: {:.3} s, alone {:.3} s, {} sent twice",
+        both.seconds, alone.seconds, both.duplicates
+    );
     let held = both.events.iter().find_map(|(at, event)| match event {
-        SenderEvent::PathState { state: PathState::Standby, why: Why::SharedBottleneck(..), .. } => Some(*at),
+        SenderEvent::PathState {
+            state: PathState::Standby,
+            why: Why::SharedBottleneck(..),
+            ..
+        } => Some(*at),
         _ => None,
     });
     assert!(held.is_some_and(|at| at.as_secs_f64() < 10.0), "held back at {held:?}");
-    assert!(both.seconds <= alone.seconds * 1.02, "{:.3} s, alone {:.3} s", both.seconds, alone.seconds);
+    assert!(
+        both.seconds <= alone.seconds * 1.02,
+        "{:.3} s, alone {:.3} s",
+        both.seconds,
+        alone.seconds
+    );
 }
 
-/// Bytes each path has in its task after each adjustment on sar2, in tenths of a megabyte. The first line is eq. 2 after the
-/// start phase; the third path's task vanishes after its fall.
+/// Bytes each path has in its task after each adjustment on sar2, in tenths of a megabyte. The
+/// first line is eq. 2 after the start phase; the third path's task vanishes after its fall.
 #[test]
 fn golden_tasks_on_sar2() {
     let outcome = run(40_000_000, &sar(40_000_000, 2.0));
     let lines: Vec<String> = outcome
         .adjustments
         .iter()
-        .map(|tasks| tasks.iter().map(|task| format!("{:>4}", task.0 / 100_000)).collect::<Vec<_>>().join(" "))
+        .map(|tasks| {
+            tasks
+                .iter()
+                .map(|task| format!("{:>4}", task.0 / 100_000))
+                .collect::<Vec<_>>()
+                .join(" ")
+        })
         .collect();
     let golden = include_str!("golden/sar2.txt");
-    assert_eq!(lines.join("\n"), golden.trim_end_matches('\n'), "tasks by path after each adjustment");
+    assert_eq!(
+        lines.join("\n"),
+        golden.trim_end_matches('\n'),
+        "tasks by path after each adjustment"
+    );
 }
 
 #[test]
@@ -147,11 +194,19 @@ fn overflow_paths_help_only_when_the_primaries_need_long() {
     // Eight seconds: slow start, in which the primary seems to need longer, does not count.
     let outcome = run(8 * payload, &links);
     assert_eq!(outcome.brought[1], 0);
-    // Thirty seconds: both until the primary needs five for the rest; the overflow path begins once the primary is known to be full.
+    // Thirty seconds: both until the primary needs five for the rest; the overflow path begins once
+    // the primary is known to be full.
     let outcome = run(30 * payload, &links);
     let expected = 1.5 + (30.0 - 1.5 - 5.0) / 1.5 + 5.0;
-    println!("{:.2} s, expected {expected:.2} s, overflow brought {}", outcome.seconds, outcome.brought[1]);
-    assert!((outcome.seconds / expected - 1.0).abs() < 0.03, "{:.2} s, expected {expected:.2} s", outcome.seconds);
+    println!(
+        "{:.2} s, expected {expected:.2} s, overflow brought {}",
+        outcome.seconds, outcome.brought[1]
+    );
+    assert!(
+        (outcome.seconds / expected - 1.0).abs() < 0.03,
+        "{:.2} s, expected {expected:.2} s",
+        outcome.seconds
+    );
 }
 
 #[test]
@@ -164,5 +219,9 @@ fn backups_carry_what_the_primaries_cannot() {
     let before = 4.0 * 20e6 / 8.0 * 1_448.0 / 1_500.0;
     let expected = 4.0 + (bytes as f64 - before) / (10e6 / 8.0 * 1_448.0 / 1_500.0);
     println!("{:.2} s, expected {expected:.2} s", outcome.seconds);
-    assert!(outcome.seconds < expected * 1.03 + 1.0, "{:.2} s, expected {expected:.2} s", outcome.seconds);
+    assert!(
+        outcome.seconds < expected * 1.03 + 1.0,
+        "{:.2} s, expected {expected:.2} s",
+        outcome.seconds
+    );
 }

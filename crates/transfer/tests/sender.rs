@@ -1,5 +1,5 @@
-//! Sender and receiver against each other under any order of deliveries, acknowledgements, losses and deaths of paths.
-//! A failing case prints its operations and the seed file to replay it.
+//! Sender and receiver against each other under any order of deliveries, acknowledgements, losses
+//! and deaths of paths. A failing case prints its operations and the seed file to replay it.
 #![allow(missing_docs)]
 
 use std::collections::VecDeque;
@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 use policy::sched::{NAMES, Options, by_name};
 use proptest::prelude::*;
 use transfer::{
-    BLOCK, Class, Cv, Extent, ExtentSet, Layout, PathState, PathTraits, PeerError, Receiver, Sample, Sender,
-    SenderConfig, SenderEvent, Transmit, Verdict,
+    BLOCK, Class, Cv, Extent, ExtentSet, Layout, PathState, PathTraits, PeerError, Receiver,
+    Sample, Sender, SenderConfig, SenderEvent, Transmit, Verdict,
 };
 use units::{Bytes, PathId, Span, Time};
 
@@ -130,7 +130,11 @@ impl World {
     fn open(&mut self, class: Class, group: u32) {
         let id = PathId(self.opened);
         self.opened += 1;
-        self.sender.handle_path_open(self.now, id, PathTraits { class, group, ..PathTraits::default() });
+        self.sender.handle_path_open(
+            self.now,
+            id,
+            PathTraits { class, group, ..PathTraits::default() },
+        );
         let back = self.refusals.iter().map(|&extent| Word::Refused(extent)).collect();
         self.pipes.push(Pipe { id, there: VecDeque::new(), back, kernel: 0 });
     }
@@ -163,7 +167,8 @@ impl World {
                 }
             }
             Op::HearElsewhere { path, by } => {
-                // Refusals must stay behind the acknowledgements of their path, so only those are moved.
+                // Refusals must stay behind the acknowledgements of their path, so only those are
+                // moved.
                 if let (Some(path), Some(by)) = (pick(path), pick(by))
                     && self.refusals.is_empty()
                 {
@@ -174,7 +179,9 @@ impl World {
                 if let (Some(path), Some(extent)) = (pick(path), self.last_heard)
                     && self.refusals.is_empty()
                 {
-                    self.sender.handle_acked(self.now, self.pipes[path].id, extent).expect("it was sent");
+                    self.sender
+                        .handle_acked(self.now, self.pipes[path].id, extent)
+                        .expect("it was sent");
                 }
             }
             Op::Sample { path, timeouts, moved } => {
@@ -202,12 +209,18 @@ impl World {
         if self.sender.poll_deadline(self.now).is_some_and(|deadline| deadline <= self.now) {
             self.sender.handle_deadline(self.now);
             let next = self.sender.poll_deadline(self.now);
-            assert!(next.is_none_or(|next| next > self.now), "the deadline {next:?} stays in the past at {}", self.now);
+            assert!(
+                next.is_none_or(|next| next > self.now),
+                "the deadline {next:?} stays in the past at {}",
+                self.now
+            );
         }
     }
 
     fn transmit(&mut self, path: usize, max: u64) -> bool {
-        let Transmit::Data(extent) = self.sender.poll_transmit(self.now, self.pipes[path].id, Bytes(max)) else {
+        let Transmit::Data(extent) =
+            self.sender.poll_transmit(self.now, self.pipes[path].id, Bytes(max))
+        else {
             return false;
         };
         self.layout.check_data(extent).expect("the receiver accepts what the sender sends");
@@ -233,7 +246,9 @@ impl World {
                     assert!(!ok);
                     self.delivered.remove(extent);
                     self.refusals.push(extent);
-                    self.pipes.iter_mut().for_each(|pipe| pipe.back.push_back(Word::Refused(extent)));
+                    self.pipes
+                        .iter_mut()
+                        .for_each(|pipe| pipe.back.push_back(Word::Refused(extent)));
                 }
             }
         }
@@ -248,7 +263,9 @@ impl World {
                 self.sender.handle_acked(self.now, id, extent).expect("it was sent");
                 self.last_heard = Some(extent);
             }
-            Word::Refused(extent) => self.sender.handle_refused(self.now, extent).expect("a good extent"),
+            Word::Refused(extent) => {
+                self.sender.handle_refused(self.now, extent).expect("a good extent")
+            }
         }
         true
     }
@@ -276,7 +293,11 @@ impl World {
             self.check();
             self.pass(20);
         }
-        panic!("the transfer hangs: {:?} {:?}", self.sender.totals(self.now), self.sender.paths(self.now));
+        panic!(
+            "the transfer hangs: {:?} {:?}",
+            self.sender.totals(self.now),
+            self.sender.paths(self.now)
+        );
     }
 }
 
@@ -293,7 +314,8 @@ proptest! {
         world.finish();
     }
 
-    /// The other schedulers never move data off a living path: everything comes through once the bad paths are dead.
+    /// The other schedulers never move data off a living path: everything comes through once the
+    /// bad paths are dead.
     #[test]
     fn fixed_tasks_come_through_when_bad_paths_die(
         name in 1usize..3,
@@ -361,8 +383,13 @@ fn a_silent_path_stalls_and_recovers() {
     let deadline = world.sender.poll_deadline(world.now).expect("something is outstanding");
     world.now = deadline;
     world.sender.handle_deadline(deadline);
-    let Some(SenderEvent::PathState { state, why, .. }) = world.sender.poll_event() else { panic!("no event") };
-    assert_eq!((state, why.to_string().as_str()), (PathState::Stalled, "no progress for 600.000 ms"));
+    let Some(SenderEvent::PathState { state, why, .. }) = world.sender.poll_event() else {
+        panic!("no event")
+    };
+    assert_eq!(
+        (state, why.to_string().as_str()),
+        (PathState::Stalled, "no progress for 600.000 ms")
+    );
     assert!(!world.transmit(0, 65_536));
     world.sender.handle_acked(world.now, PathId(0), first).expect("it was sent");
     assert_eq!(world.sender.paths(world.now)[0].state, PathState::Active);
@@ -379,7 +406,8 @@ fn an_empty_layout_is_complete_at_once() {
     assert_eq!(sender.poll_transmit(Time::ZERO, PathId(0), Bytes(1)), Transmit::Complete);
 }
 
-/// Found by `every_byte_once_whatever_happens`: a small rest in the task of a path whose driver never asks again.
+/// Found by `every_byte_once_whatever_happens`: a small rest in the task of a path whose driver
+/// never asks again.
 #[test]
 fn a_task_whose_driver_never_asks_is_taken() {
     let (mut world, _) = only_path();
@@ -395,12 +423,17 @@ fn a_task_whose_driver_never_asks_is_taken() {
 fn many_extents_are_no_burden() {
     let size = 100_000 * BLOCK;
     let layout = Layout::new([Bytes(size)]).expect("a good size");
-    let have: ExtentSet = (0..100_000).step_by(2).map(|block| Extent::new(block * BLOCK, BLOCK)).collect();
+    let have: ExtentSet =
+        (0..100_000).step_by(2).map(|block| Extent::new(block * BLOCK, BLOCK)).collect();
     let scheduler = by_name(NAMES[0], Options::default()).expect("a known name");
     let mut sender = Sender::new(&layout, &have, scheduler, SenderConfig::default());
     let mut now = Time::ZERO;
     for path in 0..4 {
-        sender.handle_path_open(now, PathId(path), PathTraits { group: path, ..PathTraits::default() });
+        sender.handle_path_open(
+            now,
+            PathId(path),
+            PathTraits { group: path, ..PathTraits::default() },
+        );
     }
     let begun = std::time::Instant::now();
     let mut frames = 0u32;
@@ -409,7 +442,8 @@ fn many_extents_are_no_burden() {
         now += Span::from_micros(50);
         let before = flying.len();
         for path in 0..4 {
-            if let Transmit::Data(extent) = sender.poll_transmit(now, PathId(path), Bytes::kib(64)) {
+            if let Transmit::Data(extent) = sender.poll_transmit(now, PathId(path), Bytes::kib(64))
+            {
                 flying.push_back((PathId(path), extent));
             }
         }
@@ -425,8 +459,8 @@ fn many_extents_are_no_burden() {
     assert!(each < std::time::Duration::from_micros(200), "{each:?} a frame");
 }
 
-/// Found by `every_byte_once_whatever_happens`: everything is in flight on a path that hangs, and the only other one has
-/// proven nothing yet.
+/// Found by `every_byte_once_whatever_happens`: everything is in flight on a path that hangs, and
+/// the only other one has proven nothing yet.
 #[test]
 fn a_new_path_rescues_what_hangs() {
     let (mut world, _) = only_path();
@@ -437,7 +471,8 @@ fn a_new_path_rescues_what_hangs() {
     world.finish();
 }
 
-/// Found by `every_byte_once_whatever_happens`: the acknowledgement of a delivered extent went by a path that died.
+/// Found by `every_byte_once_whatever_happens`: the acknowledgement of a delivered extent went by a
+/// path that died.
 #[test]
 fn a_lost_acknowledgement_is_made_up_for() {
     let (mut world, _) = only_path();

@@ -4,7 +4,9 @@
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
-use transfer::{BLOCK, Cv, Extent, ExtentSet, GRAIN, Layout, LayoutError, PeerError, Place, Receiver, Verdict};
+use transfer::{
+    BLOCK, Cv, Extent, ExtentSet, GRAIN, Layout, LayoutError, PeerError, Place, Receiver, Verdict,
+};
 use units::Bytes;
 
 #[derive(Clone, Debug)]
@@ -142,11 +144,17 @@ fn extents_that_no_sender_may_send() {
     assert_eq!(check(0, BLOCK), None);
     assert_eq!(check(3 * BLOCK, 10), None);
     assert_eq!(check(0, 0), Some(PeerError::Empty(0)));
-    assert_eq!(check(0, BLOCK + GRAIN), Some(PeerError::CrossesBlock(Extent::new(0, BLOCK + GRAIN))));
+    assert_eq!(
+        check(0, BLOCK + GRAIN),
+        Some(PeerError::CrossesBlock(Extent::new(0, BLOCK + GRAIN)))
+    );
     assert_eq!(check(3 * BLOCK, 11), Some(PeerError::Outside(Extent::new(3 * BLOCK, 11))));
     assert_eq!(check(1, GRAIN), Some(PeerError::Misaligned(Extent::new(1, GRAIN))));
     assert_eq!(check(0, GRAIN - 1), Some(PeerError::Misaligned(Extent::new(0, GRAIN - 1))));
-    assert_eq!(check(u64::MAX, u64::MAX), Some(PeerError::Outside(Extent::new(u64::MAX, u64::MAX))));
+    assert_eq!(
+        check(u64::MAX, u64::MAX),
+        Some(PeerError::Outside(Extent::new(u64::MAX, u64::MAX)))
+    );
 }
 
 #[test]
@@ -159,8 +167,10 @@ fn a_receiver_verifies_refuses_and_knows_the_hash() {
     let data: Vec<u8> = (0..BLOCK + 10).map(|at| u8::try_from(at % 250).expect("small")).collect();
     let layout = Layout::new([Bytes(BLOCK + 10), Bytes::ZERO]).expect("good");
     let (size, cut) = (BLOCK + 10, 256 * 1024);
-    let cvs =
-        [transfer::digest::block_cv(size, 0, &data[..cut]), transfer::digest::block_cv(size, BLOCK, &data[cut..])];
+    let cvs = [
+        transfer::digest::block_cv(size, 0, &data[..cut]),
+        transfer::digest::block_cv(size, BLOCK, &data[cut..]),
+    ];
     let mut receiver = Receiver::new(&layout, &[Extent::new(BLOCK, 10)].into_iter().collect());
     assert_eq!(receiver.handle_journalled(1, cvs[1]), Ok(None));
     assert_eq!(receiver.handle_journalled(0, cvs[0]), Err(PeerError::UnknownBlock(0)));
@@ -175,7 +185,11 @@ fn a_receiver_verifies_refuses_and_knows_the_hash() {
         let block = receiver.poll_verify().expect("complete");
         assert_eq!((block.expected, receiver.poll_verify()), (cvs[0], None));
         let root = Cv(*blake3::hash(&data).as_bytes());
-        let expected = if good { Verdict::Verified { finished: Some((0, root)) } } else { Verdict::Refuse(whole) };
+        let expected = if good {
+            Verdict::Verified { finished: Some((0, root)) }
+        } else {
+            Verdict::Refuse(whole)
+        };
         assert_eq!(receiver.handle_verified(0, good), expected);
         assert_eq!(receiver.is_complete(), good);
         assert_eq!(receiver.root(0), good.then_some(root));

@@ -31,7 +31,11 @@ fn names_that_could_leave_the_folder_or_collide() {
     let make = |entries: Vec<Entry>| Tree::new(entries).err();
     for bad in [&b""[..], b"/etc/passwd", b"a//b", b"a/", b"..", b"a/../../b", b"./a", b"a\0b"] {
         let error = make(vec![file(b"ok", 1), file(bad, 1)]);
-        assert!(matches!(error, Some(TreeError::Entry { field: "path", .. })), "{}", String::from_utf8_lossy(bad));
+        assert!(
+            matches!(error, Some(TreeError::Entry { field: "path", .. })),
+            "{}",
+            String::from_utf8_lossy(bad)
+        );
     }
     let taken = |path: &str| Some(TreeError::Taken(path.into()));
     assert_eq!(make(vec![file(b"a", 1), file(b"b", 1), file(b"a", 1)]), taken("a"));
@@ -42,7 +46,14 @@ fn names_that_could_leave_the_folder_or_collide() {
         assert_eq!(make(vec![way, directory(b"a/b")]), taken("a"));
     }
     assert_eq!(make(vec![file(b"f", 1), link(b"a", 0), file(b"a/b", 1)]), taken("a"));
-    let good = vec![directory(b"a"), file(b"a/b", 1), file(b"a/c", 1), file(b"a!", 1), symlink(b"ab"), file(b"x/y", 1)];
+    let good = vec![
+        directory(b"a"),
+        file(b"a/b", 1),
+        file(b"a/c", 1),
+        file(b"a!", 1),
+        symlink(b"ab"),
+        file(b"x/y", 1),
+    ];
     assert_eq!(make(good), None);
 }
 
@@ -67,7 +78,8 @@ fn more_data_than_positions_is_no_tree() {
 
 #[test]
 fn small_files_share_a_block() {
-    let entries: Vec<Entry> = (0..200).map(|i| file(format!("f{i:03}").as_bytes(), 4_096)).collect();
+    let entries: Vec<Entry> =
+        (0..200).map(|i| file(format!("f{i:03}").as_bytes(), 4_096)).collect();
     let tree = Tree::new(entries).expect("good");
     let packing = Packing::new(&tree, |_| true).expect("small");
     assert_eq!(packing.layout().objects(), 4);
@@ -79,7 +91,9 @@ fn small_files_share_a_block() {
 
 #[test]
 fn a_large_file_is_an_object_and_interrupts_no_pack() {
-    let tree = Tree::new(vec![file(b"a", 10), file(b"b", BLOCK + 1), file(b"c", 0), file(b"d", 20)]).expect("good");
+    let tree =
+        Tree::new(vec![file(b"a", 10), file(b"b", BLOCK + 1), file(b"c", 0), file(b"d", 20)])
+            .expect("good");
     let packing = Packing::new(&tree, |_| true).expect("small");
     assert_eq!(packing.object(0), Some(Object::Pack(&[0, 3])));
     assert_eq!(packing.object(1), Some(Object::Large(1)));
@@ -90,22 +104,25 @@ fn a_large_file_is_an_object_and_interrupts_no_pack() {
 }
 
 fn sparse() -> impl Strategy<Value = File> {
-    (proptest::collection::vec((1u64..300_000, 1u64..200_000), 0..4), 0u64..3).prop_map(|(steps, tail)| {
-        let mut at = 0;
-        let data: Vec<(u64, u64)> = steps
-            .into_iter()
-            .map(|(hole, len)| {
-                let offset = at + hole;
-                at = offset + len;
-                (offset, len)
-            })
-            .collect();
-        File { size: at + tail, mtime: 0, mode: 0, hash: None, data: Some(data) }
-    })
+    (proptest::collection::vec((1u64..300_000, 1u64..200_000), 0..4), 0u64..3).prop_map(
+        |(steps, tail)| {
+            let mut at = 0;
+            let data: Vec<(u64, u64)> = steps
+                .into_iter()
+                .map(|(hole, len)| {
+                    let offset = at + hole;
+                    at = offset + len;
+                    (offset, len)
+                })
+                .collect();
+            File { size: at + tail, mtime: 0, mode: 0, hash: None, data: Some(data) }
+        },
+    )
 }
 
 proptest! {
-    /// Every byte of data of every wanted file is in the layout once, in order, and nothing else is.
+    /// Every byte of data of every wanted file is in the layout once, in order, and nothing else
+    /// is.
     #[test]
     fn a_packing_is_its_files(
         files in proptest::collection::vec((prop_oneof![

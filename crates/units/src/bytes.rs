@@ -68,7 +68,8 @@ impl Sum for Bytes {
     }
 }
 
-/// The time that the data takes at the rate, rounded to the nearest nanosecond; at rate zero, the longest span.
+/// The time that the data takes at the rate, rounded to the nearest nanosecond; at rate zero, the
+/// longest span.
 impl Div<Rate> for Bytes {
     type Output = Span;
     fn div(self, rate: Rate) -> Span {

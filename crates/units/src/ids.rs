@@ -2,7 +2,8 @@
 
 use core::fmt;
 
-/// A path: local address or interface, optional relay, remote address. Never reused within a transfer or connection.
+/// A path: local address or interface, optional relay, remote address. Never reused within a
+/// transfer or connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PathId(pub u32);
 

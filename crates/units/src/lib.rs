@@ -1,8 +1,8 @@
 //! Quantities that every part of Anabranch shares: time, bytes, rates, ids, seeds.
 //!
-//! All of them are integers underneath, so that a computation gives the same bits on every machine. Operators exist
-//! only where the result has an obvious unit: `Bytes / Rate` is a [`Span`], `Rate * Span` is [`Bytes`],
-//! `Time - Time` is a [`Span`].
+//! All of them are integers underneath, so that a computation gives the same bits on every machine.
+//! Operators exist only where the result has an obvious unit: `Bytes / Rate` is a [`Span`],
+//! `Rate * Span` is [`Bytes`], `Time - Time` is a [`Span`].
 //!
 //! ```
 //! use units::{Bytes, Rate, Span};

@@ -32,7 +32,8 @@ pub(crate) fn parse_quantity(
 ) -> Result<u64, ParseError> {
     let error = || ParseError { what, text: text.to_string(), examples };
     let trimmed = text.trim();
-    let end = trimmed.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_')).ok_or_else(error)?;
+    let end =
+        trimmed.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_')).ok_or_else(error)?;
     let (number, unit) = trimmed.split_at(end);
     let unit = unit.trim();
     let Unit(_, scale) = units
@@ -43,7 +44,8 @@ pub(crate) fn parse_quantity(
     decimal(number, *scale).ok_or_else(error)
 }
 
-/// `number` × `scale`, rounded down to whole base units; `None` if it is no decimal number or too large.
+/// `number` × `scale`, rounded down to whole base units; `None` if it is no decimal number or too
+/// large.
 fn decimal(number: &str, scale: u64) -> Option<u64> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if whole.is_empty() && fraction.is_empty() {

@@ -42,7 +42,11 @@ impl Rate {
 
     /// `bits` a second from a float; negative and NaN become zero.
     #[must_use]
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float cast saturates")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a float cast saturates"
+    )]
     pub fn from_bits_f64(bits: f64) -> Rate {
         Rate((bits + 0.5) as u64)
     }

@@ -16,8 +16,8 @@ use core::fmt;
 pub struct Seed(pub u64);
 
 impl Seed {
-    /// The seed of the component `name`: FNV-1a over the run's seed and the name, finished by the SplitMix64 mixer, so
-    /// that names that differ in one letter give unrelated streams.
+    /// The seed of the component `name`: FNV-1a over the run's seed and the name, finished by the
+    /// SplitMix64 mixer, so that names that differ in one letter give unrelated streams.
     #[must_use]
     pub fn stream(self, name: &str) -> Seed {
         let mut hash: u64 = 0xcbf2_9ce4_8422_2325;

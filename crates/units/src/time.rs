@@ -73,7 +73,11 @@ impl Span {
 
     /// `secs` seconds, rounded to the nearest nanosecond; negative and NaN become zero.
     #[must_use]
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float cast saturates")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a float cast saturates"
+    )]
     pub fn from_secs_f64(secs: f64) -> Span {
         Span((secs * 1e9 + 0.5) as u64)
     }

@@ -1,18 +1,21 @@
 //! The frames of the transfer protocol, version 3.
 //!
-//! Every frame is one octet of kind, four of body length (big-endian, at most [`MAX_BODY`]), and the body. All integers
-//! are big-endian. Positions are offsets in the transfer's linear layout.
+//! Every frame is one octet of kind, four of body length (big-endian, at most [`MAX_BODY`]), and
+//! the body. All integers are big-endian. Positions are offsets in the transfer's linear layout.
 //!
-//! The sender opens the first path with [`Hello`], the [manifest](crate::manifest) in chunks and [`Frame::ManifestEnd`]; the receiver answers
-//! [`Welcome`], any number of [`Frame::Want`] and of [`Frame::Have`], and [`Frame::Ready`]. Both lay out what is wanted in the same way, and
-//! positions count in that layout. Every further path opens with [`Frame::Join`] and may carry data right behind it. Data is
-//! acknowledged on the path it came on.
+//! The sender opens the first path with [`Hello`], the [manifest](crate::manifest) in chunks and
+//! [`Frame::ManifestEnd`]; the receiver answers [`Welcome`], any number of [`Frame::Want`] and of
+//! [`Frame::Have`], and [`Frame::Ready`]. Both lay out what is wanted in the same way, and
+//! positions count in that layout. Every further path opens with [`Frame::Join`] and may carry data
+//! right behind it. Data is acknowledged on the path it came on.
 //!
-//! Where the side that connects is the one that receives, it opens the first path with [`Hello`], a [`Frame::Name`] for each thing that it wants,
-//! a [`Frame::Filter`] for each pattern, and [`Frame::Ask`]. The server answers [`Welcome`], the manifest in chunks and [`Frame::ManifestEnd`];
-//! the client says what it wants, with [`Frame::Want`] and [`Frame::Ready`]. If it asked for them, the hashes of all blocks of the layout follow
-//! ([`Frame::Hashes`], [`Frame::Ready`]). Every [`Frame::Request`] is answered, in order and on its path, by the one [`Data`] frame of that
-//! range; a [`Frame::Done`] ends the session.
+//! Where the side that connects is the one that receives, it opens the first path with [`Hello`], a
+//! [`Frame::Name`] for each thing that it wants, a [`Frame::Filter`] for each pattern, and
+//! [`Frame::Ask`]. The server answers [`Welcome`], the manifest in chunks and
+//! [`Frame::ManifestEnd`]; the client says what it wants, with [`Frame::Want`] and
+//! [`Frame::Ready`]. If it asked for them, the hashes of all blocks of the layout follow
+//! ([`Frame::Hashes`], [`Frame::Ready`]). Every [`Frame::Request`] is answered, in order and on its
+//! path, by the one [`Data`] frame of that range; a [`Frame::Done`] ends the session.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -143,7 +146,8 @@ pub struct Range {
 pub struct Ask {
     /// Every file's entry has its hash.
     pub checksum: bool,
-    /// The hashes of all blocks come before data, and no file's entry has holes: other servers are to have the same blocks.
+    /// The hashes of all blocks come before data, and no file's entry has holes: other servers are
+    /// to have the same blocks.
     pub hashes: bool,
 }
 
@@ -207,7 +211,8 @@ pub enum Frame<'a> {
     ManifestEnd(u32),
     /// The receiver's answer to [`Hello`].
     Welcome(Welcome),
-    /// Ranges of entries whose files the receiver does not have as they are; entries of other kinds may be among them.
+    /// Ranges of entries whose files the receiver does not have as they are; entries of other kinds
+    /// may be among them.
     Want(Vec<Range>),
     /// Verified ranges of what is wanted that the receiver holds from an earlier attempt.
     Have(Vec<Range>),
@@ -221,7 +226,8 @@ pub enum Frame<'a> {
     Ack(Vec<Range>),
     /// A range whose block did not match its hash: it is wanted again.
     Refused(Range),
-    /// An object of the layout is complete, and its files have their names: its index and its BLAKE3 root.
+    /// An object of the layout is complete, and its files have their names: its index and its
+    /// BLAKE3 root.
     ObjectDone(u32, [u8; 32]),
     /// Everything is complete, synced and renamed; how long syncing took, in microseconds.
     Done(u64),
@@ -231,9 +237,11 @@ pub enum Frame<'a> {
     Pong(u64),
     /// The side that says it gives up, and why, in its own words.
     Abort(AbortCode, String),
-    /// Bytes to measure a path with, in a dry run only; answered by [`Frame::Pong`] with all bytes that came so far.
+    /// Bytes to measure a path with, in a dry run only; answered by [`Frame::Pong`] with all bytes
+    /// that came so far.
     Probe(&'a [u8]),
-    /// One thing that is asked for: a path below what is offered, `folder/` for what is in a folder, nothing for all of it.
+    /// One thing that is asked for: a path below what is offered, `folder/` for what is in a
+    /// folder, nothing for all of it.
     Name(&'a [u8]),
     /// A pattern as in `.gitignore`: what matches is left out, or, if true, nothing else is taken.
     Filter(bool, &'a str),
@@ -246,8 +254,8 @@ pub enum Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    /// Reads one frame off the front of `input`: the frame and its length, or `None` if more bytes are needed. The
-    /// announced length is checked before anybody waits for it.
+    /// Reads one frame off the front of `input`: the frame and its length, or `None` if more bytes
+    /// are needed. The announced length is checked before anybody waits for it.
     ///
     /// # Errors
     /// [`WireError`] when the bytes can be no frame, whatever follows.
@@ -294,7 +302,11 @@ impl<'a> Frame<'a> {
         out.extend_from_slice(&[self.kind() as u8, 0, 0, 0, 0]);
         self.emit_body(out);
         let length = out.len() - start - HEADER;
-        assert!(length <= self.kind().max_body(), "a {} frame of {length} bytes", self.kind().name());
+        assert!(
+            length <= self.kind().max_body(),
+            "a {} frame of {length} bytes",
+            self.kind().name()
+        );
         let length = u32::try_from(length).expect("below MAX_BODY");
         out[start + 1..start + HEADER].copy_from_slice(&length.to_be_bytes());
     }
@@ -357,13 +369,17 @@ impl<'a> Frame<'a> {
                 }
                 out.extend_from_slice(data.payload);
             }
-            Frame::Entries(bytes) | Frame::Probe(bytes) | Frame::Name(bytes) => out.extend_from_slice(bytes),
+            Frame::Entries(bytes) | Frame::Probe(bytes) | Frame::Name(bytes) => {
+                out.extend_from_slice(bytes)
+            }
             Frame::Refused(range) | Frame::Request(range) => emit_range(*range, out),
             Frame::Filter(include, glob) => {
                 out.push(u8::from(*include));
                 out.extend_from_slice(glob.as_bytes());
             }
-            Frame::Ask(Ask { checksum, hashes }) => out.push(u8::from(*checksum) | u8::from(*hashes) << 1),
+            Frame::Ask(Ask { checksum, hashes }) => {
+                out.push(u8::from(*checksum) | u8::from(*hashes) << 1)
+            }
             Frame::Hashes(Hashes { first, hashes }) => {
                 out.extend_from_slice(&first.to_be_bytes());
                 out.extend_from_slice(hashes.as_flattened());
@@ -376,9 +392,13 @@ impl<'a> Frame<'a> {
                 out.extend_from_slice(&number.to_be_bytes());
             }
             Frame::Abort(code, text) => {
-                let code = ABORT_CODES.iter().position(|c| c == code).expect("every code is listed");
+                let code =
+                    ABORT_CODES.iter().position(|c| c == code).expect("every code is listed");
                 out.push(u8::try_from(code).expect("few codes"));
-                let end = (0..=text.len().min(MAX_TEXT)).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0);
+                let end = (0..=text.len().min(MAX_TEXT))
+                    .rev()
+                    .find(|i| text.is_char_boundary(*i))
+                    .unwrap_or(0);
                 out.extend_from_slice(&text.as_bytes()[..end]);
             }
         }
@@ -396,7 +416,12 @@ impl DataHeader {
     ///
     /// # Panics
     /// If the payload is longer than [`MAX_PAYLOAD`].
-    pub fn emit(position: u64, block_hash: Option<&[u8; 32]>, payload_len: usize, out: &mut Vec<u8>) {
+    pub fn emit(
+        position: u64,
+        block_hash: Option<&[u8; 32]>,
+        payload_len: usize,
+        out: &mut Vec<u8>,
+    ) {
         assert!(payload_len <= MAX_PAYLOAD, "a payload of {payload_len} bytes");
         let length = 9 + block_hash.map_or(0, |hash| hash.len()) + payload_len;
         out.push(Kind::Data as u8);
@@ -470,7 +495,10 @@ const KINDS: [(Kind, &str, usize); 23] = [
 
 impl Kind {
     fn of(octet: u8) -> Result<Kind, WireError> {
-        KINDS.get(usize::from(octet).wrapping_sub(1)).map(|(kind, ..)| *kind).ok_or(WireError::Kind(octet))
+        KINDS
+            .get(usize::from(octet).wrapping_sub(1))
+            .map(|(kind, ..)| *kind)
+            .ok_or(WireError::Kind(octet))
     }
 
     fn name(self) -> &'static str {
@@ -485,7 +513,12 @@ impl Kind {
 fn emit_hello(hello: &Hello, out: &mut Vec<u8>) {
     out.extend_from_slice(&hello.version.to_be_bytes());
     let Wishes { restart, overwrite, verify, dry_run } = hello.wishes;
-    out.push(u8::from(restart) | u8::from(overwrite) << 1 | u8::from(verify) << 2 | u8::from(dry_run) << 3);
+    out.push(
+        u8::from(restart)
+            | u8::from(overwrite) << 1
+            | u8::from(verify) << 2
+            | u8::from(dry_run) << 3,
+    );
     if let Some(secret) = &hello.secret {
         out.extend_from_slice(secret);
     }

@@ -9,8 +9,9 @@
 //! hard link  u32 index of the entry that it is another name of
 //! ```
 //!
-//! Integers are big-endian. The first entry of a chunk shares nothing with the one before, so that chunks can be read each for itself.
-//! Each entry is judged by itself as it is read ([`Entry::check`]); what entries must be to each other is the reader's affair.
+//! Integers are big-endian. The first entry of a chunk shares nothing with the one before, so that
+//! chunks can be read each for itself. Each entry is judged by itself as it is read
+//! ([`Entry::check`]); what entries must be to each other is the reader's affair.
 
 use alloc::vec::Vec;
 
@@ -41,7 +42,8 @@ pub struct Entry {
     pub kind: Kind,
 }
 
-/// What an entry is. There is no kind for devices, sockets and pipes: they cannot be said, and so not be made.
+/// What an entry is. There is no kind for devices, sockets and pipes: they cannot be said, and so
+/// not be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A regular file.
@@ -78,7 +80,8 @@ pub struct File {
     pub mode: u16,
     /// BLAKE3 of its contents, where the sender compares by contents.
     pub hash: Option<[u8; 32]>,
-    /// Where a file with holes has data: offset and length, ascending, none empty, none touching. `None`: everywhere.
+    /// Where a file with holes has data: offset and length, ascending, none empty, none touching.
+    /// `None`: everywhere.
     pub data: Option<Vec<(u64, u64)>>,
 }
 
@@ -96,13 +99,18 @@ impl File {
     }
 }
 
-/// Whether a path is relative and plain: components that are neither empty nor `.` nor `..` nor too long, without a NUL, and the first not
-/// [`RESERVED`]. Such a path leads nowhere but down.
+/// Whether a path is relative and plain: components that are neither empty nor `.` nor `..` nor too
+/// long, without a NUL, and the first not [`RESERVED`]. Such a path leads nowhere but down.
 #[must_use]
 pub fn is_plain(path: &[u8]) -> bool {
-    let plain = |part: &[u8]| !part.is_empty() && part.len() <= MAX_COMPONENT && part != b"." && part != b"..";
+    let plain = |part: &[u8]| {
+        !part.is_empty() && part.len() <= MAX_COMPONENT && part != b"." && part != b".."
+    };
     let mut parts = path.split(|&byte| byte == b'/');
-    path.len() <= MAX_PATH && !path.contains(&0) && parts.clone().all(plain) && parts.next() != Some(RESERVED)
+    path.len() <= MAX_PATH
+        && !path.contains(&0)
+        && parts.clone().all(plain)
+        && parts.next() != Some(RESERVED)
 }
 
 impl Entry {
@@ -121,7 +129,9 @@ impl Entry {
                 _ => Ok(()),
             },
             Kind::Directory { mode, .. } if *mode > MODE_BITS => Err("mode"),
-            Kind::Symlink { target, .. } if target.is_empty() || target.len() > MAX_TARGET || target.contains(&0) => {
+            Kind::Symlink { target, .. }
+                if target.is_empty() || target.len() > MAX_TARGET || target.contains(&0) =>
+            {
                 Err("target")
             }
             Kind::Directory { .. } | Kind::Symlink { .. } | Kind::HardLink { .. } => Ok(()),
@@ -186,7 +196,8 @@ fn emit(entry: &Entry, before: &[u8], out: &mut Vec<u8>) {
     let shared = entry.path.iter().zip(before).take_while(|(a, b)| a == b).count();
     let kind = match &entry.kind {
         Kind::File(file) => {
-            FILE | if file.data.is_some() { SPARSE } else { 0 } | if file.hash.is_some() { HASHED } else { 0 }
+            FILE | if file.data.is_some() { SPARSE } else { 0 }
+                | if file.hash.is_some() { HASHED } else { 0 }
         }
         Kind::Directory { .. } => DIRECTORY,
         Kind::Symlink { .. } => SYMLINK,
@@ -225,7 +236,9 @@ fn emit(entry: &Entry, before: &[u8], out: &mut Vec<u8>) {
 
 fn emit_length(length: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(
-        &u16::try_from(length).expect("an entry that passes its check has short parts").to_be_bytes(),
+        &u16::try_from(length)
+            .expect("an entry that passes its check has short parts")
+            .to_be_bytes(),
     );
 }
 
@@ -235,7 +248,8 @@ pub struct Entries<'a> {
     before: Vec<u8>,
 }
 
-/// The entries of a chunk. Nothing is allocated beyond one entry at a time; the caller bounds what it keeps.
+/// The entries of a chunk. Nothing is allocated beyond one entry at a time; the caller bounds what
+/// it keeps.
 #[must_use]
 pub fn entries(chunk: &[u8]) -> Entries<'_> {
     Entries { reader: Some(Reader::new(NAME, chunk)), before: Vec::new() }

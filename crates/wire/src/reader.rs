@@ -15,7 +15,8 @@ impl<'a> Reader<'a> {
     }
 
     pub(crate) fn bytes(&mut self, n: usize) -> Result<&'a [u8], WireError> {
-        let (head, rest) = self.rest.split_at_checked(n).ok_or(WireError::Truncated { frame: self.frame })?;
+        let (head, rest) =
+            self.rest.split_at_checked(n).ok_or(WireError::Truncated { frame: self.frame })?;
         self.rest = rest;
         Ok(head)
     }

@@ -1,7 +1,8 @@
 //! TCP segments in typed form (RFC 9293): what a header says, without the bytes behind it.
 //!
-//! Positions are those of the whole stream, 64 bits that never wrap: bit 32 and up are what both ends know anyway. The SYN takes position
-//! 0, the first payload byte is at 1, the FIN takes the position behind the last.
+//! Positions are those of the whole stream, 64 bits that never wrap: bit 32 and up are what both
+//! ends know anyway. The SYN takes position 0, the first payload byte is at 1, the FIN takes the
+//! position behind the last.
 
 use units::Bytes;
 
@@ -34,7 +35,8 @@ pub struct Segment {
     pub timestamp_echo: u32,
 }
 
-/// A range of positions, relative to [`Segment::ack`] and possibly below it (a duplicate, RFC 2883).
+/// A range of positions, relative to [`Segment::ack`] and possibly below it (a duplicate, RFC
+/// 2883).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SackBlock {
     /// First position less `ack`.

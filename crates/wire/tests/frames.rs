@@ -25,7 +25,10 @@ fn every_kind_comes_back_as_it_went() {
         Frame::Welcome(Welcome {
             version: 1,
             session: [2; 16],
-            addresses: vec!["192.0.2.1:7707".parse().unwrap(), "[2001:db8::1]:7707".parse().unwrap()],
+            addresses: vec![
+                "192.0.2.1:7707".parse().unwrap(),
+                "[2001:db8::1]:7707".parse().unwrap(),
+            ],
         }),
         Frame::Want(vec![Range { start: 0, len: 3 }]),
         Frame::Have(vec![Range { start: 0, len: 262_144 }]),
@@ -74,7 +77,10 @@ fn a_data_header_is_a_data_frame_without_its_payload() {
 
 #[test]
 fn an_announced_length_is_judged_before_it_is_waited_for() {
-    assert_eq!(Frame::parse(&[8, 0xff, 0, 0, 0]), Err(WireError::TooLong { frame: "Ready", length: 0xff00_0000 }));
+    assert_eq!(
+        Frame::parse(&[8, 0xff, 0, 0, 0]),
+        Err(WireError::TooLong { frame: "Ready", length: 0xff00_0000 })
+    );
     assert_eq!(Frame::parse(&[0]), Err(WireError::Kind(0)));
     assert_eq!(Frame::parse(&[99, 0, 0]), Err(WireError::Kind(99)));
 }
@@ -102,7 +108,8 @@ proptest! {
         bytes.extend_from_slice(&length.to_be_bytes());
         bytes.extend_from_slice(&body);
         if let Ok(Some((frame, used))) = Frame::parse(&bytes) {
-            // What parses means one thing only: emitted again it gives the same bytes, text clean-up aside.
+            // What parses means one thing only: emitted again it gives the same bytes, text
+            // clean-up aside.
             if !matches!(frame, Frame::Abort(..) | Frame::Welcome(_)) {
                 prop_assert_eq!(&emitted(&frame)[..], &bytes[..used]);
             }

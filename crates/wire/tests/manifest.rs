@@ -1,16 +1,25 @@
-//! Every manifest survives the wire; nothing that arrives can make the reader panic or believe what is not plain.
+//! Every manifest survives the wire; nothing that arrives can make the reader panic or believe what
+//! is not plain.
 
 use proptest::prelude::*;
 use wire::WireError;
-use wire::manifest::{Entry, File, Kind, MAX_CHUNK, MAX_EXTENTS, MAX_PATH, chunks, entries, is_plain};
+use wire::manifest::{
+    Entry, File, Kind, MAX_CHUNK, MAX_EXTENTS, MAX_PATH, chunks, entries, is_plain,
+};
 
 fn file(path: &[u8], size: u64) -> Entry {
-    Entry { path: path.to_vec(), kind: Kind::File(File { size, mtime: -1, mode: 0o644, hash: None, data: None }) }
+    Entry {
+        path: path.to_vec(),
+        kind: Kind::File(File { size, mtime: -1, mode: 0o644, hash: None, data: None }),
+    }
 }
 
 fn sparse(size: u64, data: &[(u64, u64)]) -> Entry {
     let data = Some(data.to_vec());
-    Entry { path: b"s".to_vec(), kind: Kind::File(File { size, mtime: 0, mode: 0, hash: None, data }) }
+    Entry {
+        path: b"s".to_vec(),
+        kind: Kind::File(File { size, mtime: 0, mode: 0, hash: None, data }),
+    }
 }
 
 fn read(chunks: &[Vec<u8>]) -> Result<Vec<Entry>, WireError> {
@@ -23,31 +32,36 @@ fn component() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn extents() -> impl Strategy<Value = (u64, Vec<(u64, u64)>)> {
-    (proptest::collection::vec((1u64..1_000, 1u64..1_000), 0..5), 0u64..100).prop_map(|(steps, tail)| {
-        let mut at = 0;
-        let data = steps
-            .iter()
-            .map(|(hole, len)| {
-                let offset = at + hole;
-                at = offset + len;
-                (offset, *len)
-            })
-            .collect();
-        (at + tail, data)
-    })
+    (proptest::collection::vec((1u64..1_000, 1u64..1_000), 0..5), 0u64..100).prop_map(
+        |(steps, tail)| {
+            let mut at = 0;
+            let data = steps
+                .iter()
+                .map(|(hole, len)| {
+                    let offset = at + hole;
+                    at = offset + len;
+                    (offset, *len)
+                })
+                .collect();
+            (at + tail, data)
+        },
+    )
 }
 
 fn kind() -> impl Strategy<Value = Kind> {
     prop_oneof![
-        (any::<u64>(), any::<i64>(), 0u16..=0o7777, any::<Option<[u8; 32]>>())
-            .prop_map(|(size, mtime, mode, hash)| Kind::File(File { size, mtime, mode, hash, data: None })),
-        (extents(), any::<i64>(), 0u16..=0o7777).prop_map(|((size, data), mtime, mode)| Kind::File(File {
-            size,
-            mtime,
-            mode,
-            hash: None,
-            data: Some(data)
-        })),
+        (any::<u64>(), any::<i64>(), 0u16..=0o7777, any::<Option<[u8; 32]>>()).prop_map(
+            |(size, mtime, mode, hash)| Kind::File(File { size, mtime, mode, hash, data: None })
+        ),
+        (extents(), any::<i64>(), 0u16..=0o7777).prop_map(
+            |((size, data), mtime, mode)| Kind::File(File {
+                size,
+                mtime,
+                mode,
+                hash: None,
+                data: Some(data)
+            })
+        ),
         (any::<i64>(), 0u16..=0o7777).prop_map(|(mtime, mode)| Kind::Directory { mtime, mode }),
         (any::<i64>(), proptest::collection::vec(1u8..=255, 1..50))
             .prop_map(|(mtime, target)| Kind::Symlink { mtime, target }),
@@ -122,9 +136,14 @@ fn data_extents_ascend_and_lie_within_the_file() {
 
 #[test]
 fn chunks_are_bounded_and_stand_alone() {
-    let all: Vec<Entry> = (0..20_000u64).map(|i| file(format!("folder/file{i:05}").as_bytes(), i)).collect();
+    let all: Vec<Entry> =
+        (0..20_000u64).map(|i| file(format!("folder/file{i:05}").as_bytes(), i)).collect();
     let parts: Vec<Vec<u8>> = chunks(&all).collect();
-    assert!(parts.len() > 5 && parts.iter().all(|part| part.len() <= MAX_CHUNK), "{} chunks", parts.len());
+    assert!(
+        parts.len() > 5 && parts.iter().all(|part| part.len() <= MAX_CHUNK),
+        "{} chunks",
+        parts.len()
+    );
     let bytes: usize = parts.iter().map(Vec::len).sum();
     assert!(bytes < 20_000 * 30, "shared parts of paths are said once: {bytes} bytes");
     assert_eq!(read(&parts), Ok(all.clone()));

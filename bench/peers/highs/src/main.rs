@@ -1,7 +1,9 @@
-//! The overlay's optimum beside that of HiGHS, on random instances of the study: `optimum-by-highs [INSTANCES]`.
+//! The overlay's optimum beside that of HiGHS, on random instances of the study:
+//! `optimum-by-highs [INSTANCES]`.
 //!
-//! Prints a line each for the instances of one relay a path, where there is a maximum flow too, and for those of several hops and
-//! destinations: what is compared, a tab, and the largest difference, relative to HiGHS's optimum.
+//! Prints a line each for the instances of one relay a path, where there is a maximum flow too, and
+//! for those of several hops and destinations: what is compared, a tab, and the largest difference,
+//! relative to HiGHS's optimum.
 
 use std::env;
 
@@ -12,7 +14,8 @@ use overlay::{Choice, Instance, Routes, lp, optimum};
 use units::{Rate, Seed};
 
 fn main() {
-    let count: u64 = env::args().nth(1).map_or(1_000, |count| count.parse().expect("a number of instances"));
+    let count: u64 = env::args().nth(1).map_or(1_000, |count| count.parse().expect("a number of \
+        instances"));
     let (mut flow, mut flat, mut meshed) = (0.0_f64, 0.0_f64, 0.0_f64);
     for seed in 0..count {
         let setting = setting(seed);
@@ -50,7 +53,8 @@ fn apart(ours: f64, theirs: f64) -> f64 {
     (ours - theirs).abs() / theirs.max(1.0)
 }
 
-/// The most that all sources together can deliver, in bit/s, by HiGHS: the same program, written down anew.
+/// The most that all sources together can deliver, in bit/s, by HiGHS: the same program, written
+/// down anew.
 fn highs(instance: &Instance, routes: &Routes) -> f64 {
     const UNIT: f64 = 1e6;
     let mut problem = RowProblem::default();

@@ -1,4 +1,5 @@
-//! `cp`: files to another host, or from there, as scp has it. The far side is started over ssh, which carries keys and names; the data goes over every path.
+//! `cp`: files to another host, or from there, as scp has it. The far side is started over ssh,
+//! which carries keys and names; the data goes over every path.
 
 pub(crate) mod arrival;
 mod operand;
@@ -31,22 +32,26 @@ const NO_PATH: u8 = 5;
 /// Arguments of `cp`.
 #[derive(Debug, clap::Args)]
 #[command(
-    override_usage = "anabranch cp [OPTIONS] SOURCE… [USER@]HOST:[TARGET]\n       anabranch cp [OPTIONS] [USER@]HOST:SOURCE… TARGET"
+    override_usage = "anabranch cp [OPTIONS] SOURCE… [USER@]HOST:[TARGET]\n       anabranch cp \
+                      [OPTIONS] [USER@]HOST:SOURCE… TARGET"
 )]
 pub(crate) struct Args {
     /// What to copy, and last, where to; what is on the other host is written [USER@]HOST:PATH
     ///
-    /// PATH is relative to the home on the other host, and may be left out. A folder that is there takes what comes; what is not there is
-    /// the new name of the one thing that comes. Of FOLDER/ with a slash at its end, what is in it is copied. A local name with a colon
-    /// is written ./a:b; an IPv6 address stands in brackets.
+    /// PATH is relative to the home on the other host, and may be left out. A folder that is there
+    /// takes what comes; what is not there is the new name of the one thing that comes. Of FOLDER/
+    /// with a slash at its end, what is in it is copied. A local name with a colon is written
+    /// ./a:b; an IPv6 address stands in brackets.
     #[arg(required = true, value_name = "SOURCE TARGET")]
     operands: Vec<OsString>,
     #[command(flatten)]
     ssh: ssh::Args,
-    /// The port for the data on the other host, and no other [default: 7707, or a free one if that is taken]
+    /// The port for the data on the other host, and no other [default: 7707, or a free one if that
+    /// is taken]
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     far_port: Option<u16>,
-    /// Where the data goes, if the other host has another address for it, or another port outside than inside
+    /// Where the data goes, if the other host has another address for it, or another port outside
+    /// than inside
     #[arg(long, value_name = "HOST[:PORT]")]
     data_to: Option<Remote>,
     #[command(flatten)]
@@ -114,13 +119,30 @@ impl Copy {
         let ready = ready?;
         let token: Token = ready.token.parse().map_err(Error::Protocol)?;
         let port = ready.addresses.first().map_or(DEFAULT_PORT, SocketAddr::port);
-        let mut options = self.sending.to(Remote { host: String::new(), port }, Credential::Token(token), identity);
+        let mut options = self.sending.to(
+            Remote { host: String::new(), port },
+            Credential::Token(token),
+            identity,
+        );
         options.to = match self.data_to {
             Some(remote) => remote,
-            None => data_address(name.as_deref(), &ready, self.ssh.host(), !options.transfer.paths.is_empty()).await?,
+            None => {
+                data_address(
+                    name.as_deref(),
+                    &ready,
+                    self.ssh.host(),
+                    !options.transfer.paths.is_empty(),
+                )
+                .await?
+            }
         };
         // Where an address is named and no port, the port is the far side's.
-        let named = options.transfer.paths.iter_mut().filter_map(|path| path.to.as_mut()).chain([&mut options.to]);
+        let named = options
+            .transfer
+            .paths
+            .iter_mut()
+            .filter_map(|path| path.to.as_mut())
+            .chain([&mut options.to]);
         for to in named.filter(|to| to.port == DEFAULT_PORT) {
             to.port = port;
         }
@@ -143,21 +165,33 @@ impl Copy {
             }
         };
         result.map_err(|ended| match ended {
-            Ended::Failed(Error::NoPath { to, why }) => closed(self.ssh.host(), port, &format!("{to}: {why}")),
+            Ended::Failed(Error::NoPath { to, why }) => {
+                closed(self.ssh.host(), port, &format!("{to}: {why}"))
+            }
             ended => ended,
         })
     }
 }
 
-/// Where the data port of the other host is reached. With `chosen` paths that may be over them alone.
-async fn data_address(name: Option<&str>, ready: &Ready, host: &str, chosen: bool) -> Result<Remote, Ended> {
+/// Where the data port of the other host is reached. With `chosen` paths that may be over them
+/// alone.
+async fn data_address(
+    name: Option<&str>,
+    ready: &Ready,
+    host: &str,
+    chosen: bool,
+) -> Result<Remote, Ended> {
     let candidates = reach::candidates(name, ready).await;
     let address = match (reach::first(&candidates).await, candidates.first()) {
         (Ok(address), _) => address,
         (Err(_), Some(first)) if chosen => *first,
         (Err(why), _) => {
             let port = candidates.first().map_or(DEFAULT_PORT, SocketAddr::port);
-            return Err(closed(host, port, if why.is_empty() { "no address of it is known" } else { &why }));
+            return Err(closed(
+                host,
+                port,
+                if why.is_empty() { "no address of it is known" } else { &why },
+            ));
         }
     };
     Ok(Remote { host: address.ip().to_string(), port: address.port() })
@@ -167,16 +201,18 @@ async fn data_address(name: Option<&str>, ready: &Ready, host: &str, chosen: boo
 fn closed(host: &str, port: u16, why: &str) -> Ended {
     let (host, why) = (clean(host), plainly(why));
     let text = format!(
-        "ssh reaches {host}, but the data's port there, {port} of TCP, cannot be reached ({why}). Let it through the firewall, or choose one that \
-         is let through with --far-port PORT (for good: port in [receive] of anabranch's configuration there); --data-to names another \
+        "ssh reaches {host}, but the data's port there, {port} of TCP, cannot be reached ({why}). \
+         Let it through the firewall, or choose one that is let through with --far-port PORT (for \
+         good: port in [receive] of anabranch's configuration there); --data-to names another \
          address",
         why = clean(&why)
     );
     Ended::Told { code: NO_PATH, text }
 }
 
-/// Runs our side of a transfer, and knows how the far side fares: what that says of its own failure is worth more than our seeing connections die.
-/// Of a copy that only `rehearses` the far side hears no end.
+/// Runs our side of a transfer, and knows how the far side fares: what that says of its own failure
+/// is worth more than our seeing connections die. Of a copy that only `rehearses` the far side
+/// hears no end.
 async fn attend(
     ours: impl Future<Output = Result<Summary, Error>>,
     mut link: Link,
@@ -212,5 +248,11 @@ async fn attend(
 
 /// Whether an error of ours says only that the other side is gone.
 fn is_symptom(error: &Error) -> bool {
-    matches!(error, Error::NoPath { .. } | Error::Interrupted { .. } | Error::Stopped { .. } | Error::Refused { .. })
+    matches!(
+        error,
+        Error::NoPath { .. }
+            | Error::Interrupted { .. }
+            | Error::Stopped { .. }
+            | Error::Refused { .. }
+    )
 }

@@ -1,4 +1,5 @@
-//! `demo`: three emulated paths, one file, each scheduler in turn; without privilege, in one process.
+//! `demo`: three emulated paths, one file, each scheduler in turn; without privilege, in one
+//! process.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -8,8 +9,8 @@ use std::path::{Path, PathBuf};
 use emulate::{Loopback, Protocol};
 use link::config::{Network, TCP_PAYLOAD_SHARE};
 use net::{
-    Credential, Error, Event, Events, HostOptions, Identity, PathSpec, ReceiveOptions, Remote, SendOptions, Summary,
-    Token, TransferOptions,
+    Credential, Error, Event, Events, HostOptions, Identity, PathSpec, ReceiveOptions, Remote,
+    SendOptions, Summary, Token, TransferOptions,
 };
 use report::{Align, Table};
 use units::{Bytes, Span};
@@ -56,23 +57,28 @@ pub(crate) struct Args {
 /// # Errors
 /// Those of the transfers; [`Error::Integrity`] if what arrived differs from what was sent.
 pub(crate) fn run(args: &Args) -> Result<(), Ended> {
-    let network = Network::parse(NETWORK, "the demo's network", Some(SIZE)).map_err(|e| emulation(&e))?;
-    let ideal = network.ideal(SIZE, TCP_PAYLOAD_SHARE).expect("the links carry something at all times");
+    let network =
+        Network::parse(NETWORK, "the demo's network", Some(SIZE)).map_err(|e| emulation(&e))?;
+    let ideal =
+        network.ideal(SIZE, TCP_PAYLOAD_SHARE).expect("the links carry something at all times");
     let folder = Scratch::new()?;
     let source = folder.0.join(NAME);
     write_source(&source).map_err(disk("write", &source))?;
     println!("{SIZE} over three emulated paths: one, two and three, of 8, 16 and 24 Mbit/s.");
     println!("The third falls to 2 Mbit/s at the moment when 90 % would be done.");
     let mut runs = Vec::new();
-    for (name, scheduler) in
-        [("A", Scheduler::Static), ("B", Scheduler::AdjustableBlock), ("SAR", Scheduler::SelfAdaptive)]
-    {
+    for (name, scheduler) in [
+        ("A", Scheduler::Static),
+        ("B", Scheduler::AdjustableBlock),
+        ("SAR", Scheduler::SelfAdaptive),
+    ] {
         println!("\n{name}: {}", scheduler.name());
         let target = folder.0.join(scheduler.name());
         fs::create_dir(&target).map_err(disk("make", &target))?;
         let watcher = Relabelled(watch::progress(args.progress));
-        let summary =
-            transfer::run(Box::new(watcher), |events| transfer_once(&network, scheduler, &source, &target, events))?;
+        let summary = transfer::run(Box::new(watcher), |events| {
+            transfer_once(&network, scheduler, &source, &target, events)
+        })?;
         verify(&source, &target.join(NAME))?;
         println!("{}; the copy is identical", text::summary(&relabelled(&summary)));
         runs.push((name, scheduler, summary));
@@ -118,8 +124,11 @@ async fn transfer_once(
         return Err(Error::Usage("the receiver ended before it listened".into()));
     };
     let links = Loopback::start(network, address, Protocol::Tcp).map_err(|e| emulation(&e))?;
-    let remotes: Vec<Remote> =
-        links.addresses().iter().map(|at| Remote { host: at.ip().to_string(), port: at.port() }).collect();
+    let remotes: Vec<Remote> = links
+        .addresses()
+        .iter()
+        .map(|at| Remote { host: at.ip().to_string(), port: at.port() })
+        .collect();
     let path = |to: &Remote| PathSpec { to: Some(to.clone()), ..PathSpec::over("lo") };
     let options = SendOptions {
         sources: vec![source.to_path_buf()],
@@ -141,7 +150,8 @@ async fn transfer_once(
 
 fn table(runs: &[(&str, Scheduler, Summary)], ideal: Span) -> Table {
     let titles = ["time", "ideal", "ideal/time", "idle", "repeated", "against A", "against B"];
-    let columns = [("scheduler", Align::Left)].into_iter().chain(titles.map(|title| (title, Align::Right)));
+    let columns =
+        [("scheduler", Align::Left)].into_iter().chain(titles.map(|title| (title, Align::Right)));
     let mut table = Table::new(columns);
     let seconds = |span: Span| format!("{:.2} s", span.as_secs_f64());
     for (name, scheduler, summary) in runs {
@@ -149,7 +159,10 @@ fn table(runs: &[(&str, Scheduler, Summary)], ideal: Span) -> Table {
         let against = |to: &str| {
             let other = runs.iter().find(|(other, ..)| *other == to && other != name);
             other.map_or_else(String::new, |(.., other)| {
-                format!("{:+.0} %", 100.0 * (time.as_secs_f64() / other.elapsed.as_secs_f64() - 1.0))
+                format!(
+                    "{:+.0} %",
+                    100.0 * (time.as_secs_f64() / other.elapsed.as_secs_f64() - 1.0)
+                )
             })
         };
         table.row([
@@ -166,7 +179,8 @@ fn table(runs: &[(&str, Scheduler, Summary)], ideal: Span) -> Table {
     table
 }
 
-/// Between the first and the last path's end, as the paper counts it; `None` where the transfer does not tell.
+/// Between the first and the last path's end, as the paper counts it; `None` where the transfer
+/// does not tell.
 fn idle(summary: &Summary) -> Option<Span> {
     let mut last: Vec<(&str, Span)> = Vec::new();
     for (name, at) in &summary.finished_at {
@@ -187,7 +201,9 @@ impl Watcher for Relabelled {
         let mut event = event.clone();
         match &mut event {
             Event::Path(event) => event.name = label(&event.name),
-            Event::Progress(progress) => progress.paths.iter_mut().for_each(|path| path.name = label(&path.name)),
+            Event::Progress(progress) => {
+                progress.paths.iter_mut().for_each(|path| path.name = label(&path.name))
+            }
             _ => {}
         }
         self.0.event(&event);
@@ -217,7 +233,9 @@ fn write_source(path: &Path) -> io::Result<()> {
     let mut left = usize::try_from(SIZE.0).expect("24 MB");
     while left > 0 {
         for word in block.chunks_exact_mut(8) {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             word.copy_from_slice(&(state ^ (state >> 29)).to_le_bytes());
         }
         let part = left.min(block.len());
@@ -231,12 +249,18 @@ fn write_source(path: &Path) -> io::Result<()> {
 fn verify(source: &Path, copy: &Path) -> Result<(), Error> {
     let read = |path: &Path| {
         let mut bytes = Vec::new();
-        File::open(path).and_then(|mut file| file.read_to_end(&mut bytes)).map_err(disk("read", path)).map(|_| bytes)
+        File::open(path)
+            .and_then(|mut file| file.read_to_end(&mut bytes))
+            .map_err(disk("read", path))
+            .map(|_| bytes)
     };
     if read(source)? == read(copy)? {
         return Ok(());
     }
-    Err(Error::Integrity { what: copy.display().to_string(), detail: "it differs from the source".into() })
+    Err(Error::Integrity {
+        what: copy.display().to_string(),
+        detail: "it differs from the source".into(),
+    })
 }
 
 /// A folder of its own, removed whatever happens.
@@ -263,5 +287,8 @@ fn disk(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
 }
 
 fn emulation(error: &dyn std::error::Error) -> Error {
-    Error::System { action: "emulate the paths".into(), source: io::Error::other(error.to_string()) }
+    Error::System {
+        action: "emulate the paths".into(),
+        source: io::Error::other(error.to_string()),
+    }
 }

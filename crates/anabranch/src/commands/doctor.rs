@@ -22,11 +22,12 @@ const TROUBLE: u8 = 1;
 /// Arguments of `doctor`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Examine the paths to this host; with its token, or if its key is known, data flows over each alone and then over all together
-    /// (two seconds each) [default: this host only]
+    /// Examine the paths to this host; with its token, or if its key is known, data flows over each
+    /// alone and then over all together (two seconds each) [default: this host only]
     #[arg(value_name = "HOST[:PORT]")]
     to: Option<Remote>,
-    /// A path to examine, as for send; may be repeated [default: those of the configuration file, or every one there is]
+    /// A path to examine, as for send; may be repeated [default: those of the configuration file,
+    /// or every one there is]
     #[arg(long = "path", value_name = "IF[,cap=SIZE/month][,to=ADDR]", requires = "to")]
     paths: Vec<PathSpec>,
     /// Write what is found as one JSON object
@@ -58,11 +59,17 @@ pub(crate) fn run(args: &Args) -> Result<(), Ended> {
     let found = runtime()?.block_on(examine(&scope))?;
     if args.json {
         let report = Report::of(&found);
-        println!("{}", serde_json::to_string(&report).expect("numbers and strings have a JSON form"));
+        println!(
+            "{}",
+            serde_json::to_string(&report).expect("numbers and strings have a JSON form")
+        );
     } else {
         show(&found);
         if matches!(scope, Scope::Remote(..)) {
-            println!("\nWith the receiver's token (--token-file, --token-stdin) data flows, and more can be seen.");
+            println!(
+                "\nWith the receiver's token (--token-file, --token-stdin) data flows, and more \
+                 can be seen."
+            );
         }
     }
     if found.all_is_well() { Ok(()) } else { Err(Ended::Code(TROUBLE)) }
@@ -83,7 +90,10 @@ fn show(found: &Examination) {
         print!("{}", lines(finding));
     }
     if found.all_is_well() {
-        println!("{}Nothing holds a path back.", if tables || !found.findings.is_empty() { "\n" } else { "" });
+        println!(
+            "{}Nothing holds a path back.",
+            if tables || !found.findings.is_empty() { "\n" } else { "" }
+        );
     }
 }
 
@@ -118,10 +128,16 @@ fn probes(probes: &[PathProbe], together: &[Rate]) -> Table {
 }
 
 fn connections(connections: &[Connection]) -> Table {
-    let mut table = Table::new([("interface", Align::Left), ("to", Align::Left), ("connects in", Align::Right)]);
+    let mut table = Table::new([
+        ("interface", Align::Left),
+        ("to", Align::Left),
+        ("connects in", Align::Right),
+    ]);
     for connection in connections {
-        let opened =
-            connection.opened.as_ref().map_or_else(|why| plainly(why).to_lowercase(), |span| milliseconds(*span));
+        let opened = connection
+            .opened
+            .as_ref()
+            .map_or_else(|why| plainly(why).to_lowercase(), |span| milliseconds(*span));
         table.row([connection.interface.clone(), connection.remote.to_string(), opened]);
     }
     table
@@ -132,7 +148,11 @@ fn lines(finding: &Finding) -> String {
         Severity::Trouble => "trouble",
         Severity::Note => "note",
     };
-    let subject = if finding.subject.is_empty() { String::new() } else { format!("{}: ", clean(&finding.subject)) };
+    let subject = if finding.subject.is_empty() {
+        String::new()
+    } else {
+        format!("{}: ", clean(&finding.subject))
+    };
     let mut text = format!("{severity} ({}): {subject}{}\n", finding.check, plainly(&finding.text));
     if let Some(mend) = &finding.mend {
         let place = if mend.at_receiver { "on the receiving machine: " } else { "" };
@@ -181,7 +201,10 @@ impl Report<'_> {
             subject: Some(finding.subject.as_str()).filter(|subject| !subject.is_empty()),
             text: &finding.text,
             mend: finding.mend.as_ref().map(|mend| mend.command.as_str()),
-            mend_at: finding.mend.as_ref().map(|mend| if mend.at_receiver { "receiver" } else { "here" }),
+            mend_at: finding
+                .mend
+                .as_ref()
+                .map(|mend| if mend.at_receiver { "receiver" } else { "here" }),
         });
         let probed = found.probes.iter().zip(&found.together).map(|(probe, together)| {
             let carries = probe.carries.as_ref().ok();

@@ -1,4 +1,5 @@
-//! `far`: what `cp` starts on the other host. It talks over standard input and output, and the data comes over connections of its own.
+//! `far`: what `cp` starts on the other host. It talks over standard input and output, and the data
+//! comes over connections of its own.
 
 pub(crate) mod messages;
 pub(crate) mod sources;
@@ -11,8 +12,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use net::{
-    DEFAULT_PORT, Error, Event, Events, Fingerprint, HostOptions, Identity, ReceiveOptions, ServeOptions, Summary,
-    Token,
+    DEFAULT_PORT, Error, Event, Events, Fingerprint, HostOptions, Identity, ReceiveOptions,
+    ServeOptions, Summary, Token,
 };
 use serde::Serialize;
 use tokio::sync::{mpsc, oneshot};
@@ -32,7 +33,8 @@ use sources::Offered;
 /// What failed; the near side was told why.
 pub(crate) fn run() -> Result<(), Ended> {
     if io::stdin().is_terminal() {
-        let text = "this is what 'anabranch cp' starts on the other host, over ssh; it is not for people";
+        let text =
+            "this is what 'anabranch cp' starts on the other host, over ssh; it is not for people";
         return Err(Error::Usage(text.into()).into());
     }
     // A line of its own, whatever a shell's start-up files left unfinished.
@@ -50,7 +52,8 @@ pub(crate) fn run() -> Result<(), Ended> {
     Err(Ended::Code(code))
 }
 
-/// A line to the near side. If that is gone, its end of standard input is too, which is noticed there.
+/// A line to the near side. If that is gone, its end of standard input is too, which is noticed
+/// there.
 fn say(message: &impl Serialize) {
     let line = serde_json::to_string(message).expect("texts and numbers have a JSON form");
     let mut out = io::stdout().lock();
@@ -72,7 +75,9 @@ async fn serve() -> Result<(), Ended> {
                 let arrival = Arrival::find(&expanded(target)?, one.as_deref(), &dirs)?;
                 receive(&Door::new(&request, &dirs)?, &arrival).await
             }
-            What::Get { sources } => serve_what(&Door::new(&request, &dirs)?, sources::offer(sources)?).await,
+            What::Get { sources } => {
+                serve_what(&Door::new(&request, &dirs)?, sources::offer(sources)?).await
+            }
         }
     };
     tokio::select! {
@@ -104,11 +109,14 @@ fn near() -> (oneshot::Receiver<Vec<u8>>, oneshot::Receiver<()>) {
 
 /// Reads a request: the version first, since the rest may be of another shape in another one.
 fn understand(line: &[u8]) -> Result<Request, Ended> {
-    let bad = |error: serde_json::Error| Error::Protocol(format!("the request cannot be understood: {error}"));
+    let bad = |error: serde_json::Error| {
+        Error::Protocol(format!("the request cannot be understood: {error}"))
+    };
     let asker: Asker = serde_json::from_slice(line).map_err(bad)?;
     if asker.speaks != SPEAKS {
         let text = format!(
-            "anabranch {} here speaks version {SPEAKS}, anabranch {} version {} on the side that asks; install the same version on both",
+            "anabranch {} here speaks version {SPEAKS}, anabranch {} version {} on the side that \
+             asks; install the same version on both",
             env!("CARGO_PKG_VERSION"),
             asker.anabranch,
             asker.speaks
@@ -118,14 +126,16 @@ fn understand(line: &[u8]) -> Result<Request, Ended> {
     Ok(serde_json::from_slice(line).map_err(bad)?)
 }
 
-/// `~` and what is below it, as a shell has it, since the shell on the other side leaves it in `host:~/file`.
+/// `~` and what is below it, as a shell has it, since the shell on the other side leaves it in
+/// `host:~/file`.
 fn expanded(path: &OsStr) -> Result<PathBuf, Error> {
     let Some(rest) = path.as_bytes().strip_prefix(b"~") else { return Ok(path.into()) };
     let below = OsStr::from_bytes(rest.strip_prefix(b"/").unwrap_or(rest));
     match home() {
         Some(home) if rest.is_empty() || rest.starts_with(b"/") => Ok(home.join(below)),
         _ => Err(Error::Usage(format!(
-            "{}: of names with ~ only ~/… is understood; write the whole path, or ./~… for a file of that name",
+            "{}: of names with ~ only ~/… is understood; write the whole path, or ./~… for a file \
+             of that name",
             Path::new(path).display()
         ))),
     }
@@ -135,8 +145,8 @@ fn home() -> Option<PathBuf> {
     env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from)
 }
 
-/// This host's key, by which a copy that goes on is known for the same sender's. Where it cannot be kept, as in a home that is read-only, a key
-/// for this copy alone.
+/// This host's key, by which a copy that goes on is known for the same sender's. Where it cannot be
+/// kept, as in a home that is read-only, a key for this copy alone.
 pub(crate) fn identity(dirs: &Dirs) -> Result<Identity, Error> {
     Identity::load_or_generate(&dirs.key()).or_else(|_| Identity::generate())
 }
@@ -157,7 +167,13 @@ impl Door {
         let identity = identity(dirs)?;
         let token = Token::generate(&identity)?;
         let holder = request.key.parse().map_err(Error::Protocol)?;
-        Ok(Door { wish: request.port.or(config.receive.port), listen: config.receive.listen, identity, token, holder })
+        Ok(Door {
+            wish: request.port.or(config.receive.port),
+            listen: config.receive.listen,
+            identity,
+            token,
+            holder,
+        })
     }
 
     /// Listens at this port, for the one that asked and nobody else.
@@ -167,14 +183,17 @@ impl Door {
         HostOptions { listen, port, token, holder, ..HostOptions::new(self.identity.clone()) }
     }
 
-    /// Opens at the port that is wished for, or else at the usual one, or, if somebody else has that, at any.
+    /// Opens at the port that is wished for, or else at the usual one, or, if somebody else has
+    /// that, at any.
     async fn open<F>(&self, at: impl Fn(HostOptions) -> F) -> Result<(), Error>
     where
         F: Future<Output = Result<(), Error>>,
     {
         let at = |port| at(self.host(port));
         match at(self.wish.unwrap_or(DEFAULT_PORT)).await {
-            Err(Error::System { source, .. }) if self.wish.is_none() && source.kind() == io::ErrorKind::AddrInUse => {
+            Err(Error::System { source, .. })
+                if self.wish.is_none() && source.kind() == io::ErrorKind::AddrInUse =>
+            {
                 at(0).await
             }
             result => result,
@@ -182,7 +201,8 @@ impl Door {
     }
 
     fn ready(&self, addresses: Vec<SocketAddr>, rename: Option<OsString>, names: Vec<OsString>) {
-        let ready = Ready { token: self.token.reveal(), addresses, reached: reached(), rename, names };
+        let ready =
+            Ready { token: self.token.reveal(), addresses, reached: reached(), rename, names };
         say(&Answer { anabranch: Said::Ready(ready) });
     }
 }
@@ -190,11 +210,18 @@ impl Door {
 /// Receives from the one that asked and nobody else.
 async fn receive(door: &Door, arrival: &Arrival) -> Result<(), Ended> {
     let received = door.open(|host| {
-        let options = ReceiveOptions { directory: arrival.directory.clone(), host, keep: false, overwrite: false };
+        let options = ReceiveOptions {
+            directory: arrival.directory.clone(),
+            host,
+            keep: false,
+            overwrite: false,
+        };
         hearing(
             |events| net::receive(options, events),
             |event| match event {
-                Event::Listening { addresses } => door.ready(addresses, arrival.rename.clone(), Vec::new()),
+                Event::Listening { addresses } => {
+                    door.ready(addresses, arrival.rename.clone(), Vec::new())
+                }
                 // Not with a dry run.
                 Event::Started { .. } => arrival.begin(),
                 _ => {}
@@ -223,7 +250,10 @@ async fn serve_what(door: &Door, offered: Offered) -> Result<(), Ended> {
 }
 
 /// Runs one side of a transfer, and hears what it tells.
-async fn hearing<F>(side: impl FnOnce(Events) -> F, mut heard: impl FnMut(Event)) -> Result<(), Error>
+async fn hearing<F>(
+    side: impl FnOnce(Events) -> F,
+    mut heard: impl FnMut(Event),
+) -> Result<(), Error>
 where
     F: Future<Output = Result<Summary, Error>>,
 {
@@ -250,8 +280,15 @@ mod tests {
 
     #[test]
     fn another_version_is_named_whatever_else_it_says() {
-        let error = understand(br#"{"anabranch":"9.1.0","speaks":9,"wish":[]}"#).unwrap_err().message().unwrap();
-        assert!(error.contains("anabranch 9.1.0 version 9") && error.contains(env!("CARGO_PKG_VERSION")), "{error}");
+        let error = understand(br#"{"anabranch":"9.1.0","speaks":9,"wish":[]}"#)
+            .unwrap_err()
+            .message()
+            .unwrap();
+        assert!(
+            error.contains("anabranch 9.1.0 version 9")
+                && error.contains(env!("CARGO_PKG_VERSION")),
+            "{error}"
+        );
         assert!(understand(b"{}").is_err());
         assert!(understand(br#"{"anabranch":"0.1.0","speaks":1}"#).is_err());
     }

@@ -56,8 +56,12 @@ pub(crate) fn man(args: &ManArgs) -> Result<(), Error> {
         let name = command.get_display_name().unwrap_or_else(|| command.get_name()).to_string();
         let path = directory.join(format!("{name}.1"));
         fs::write(&path, page(&command)?).map_err(failed("write", &path))?;
-        commands
-            .extend(command.get_subcommands().filter(|sub| sub.get_name() != "help" && !sub.is_hide_set()).cloned());
+        commands.extend(
+            command
+                .get_subcommands()
+                .filter(|sub| sub.get_name() != "help" && !sub.is_hide_set())
+                .cloned(),
+        );
     }
     Ok(())
 }

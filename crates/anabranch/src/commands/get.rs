@@ -14,10 +14,12 @@ use crate::transfer::{self, Ended};
 /// Arguments of `get`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What to get, below what is offered there; of FOLDER/ with a slash at its end, what is in it, and of / everything
+    /// What to get, below what is offered there; of FOLDER/ with a slash at its end, what is in it,
+    /// and of / everything
     #[arg(required = true, value_name = "PATH")]
     names: Vec<PathBuf>,
-    /// The server, as 'anabranch serve' prints it; repeated: further servers of the same file, all used at once
+    /// The server, as 'anabranch serve' prints it; repeated: further servers of the same file, all
+    /// used at once
     #[arg(long, required = true, value_name = "HOST[:PORT]")]
     from: Vec<Remote>,
     /// The folder where it goes, made if it is not there [default: the current one]
@@ -26,7 +28,8 @@ pub(crate) struct Args {
     /// The name that the one file or folder gets there
     #[arg(long = "as", value_name = "NAME")]
     rename: Option<OsString>,
-    /// The BLAKE3 hash that the one file must have, as b3sum prints it; a server that has another one is not asked
+    /// The BLAKE3 hash that the one file must have, as b3sum prints it; a server that has another
+    /// one is not asked
     #[arg(long, value_name = "HASH", value_parser = blake3)]
     blake3: Option<[u8; 32]>,
     #[command(flatten)]
@@ -58,23 +61,28 @@ pub(crate) fn run(mut args: Args) -> Result<(), Ended> {
     transfer::run(watcher, |events| net::fetch(options, events)).map(drop)
 }
 
-/// Each server with what it is known by: the tokens that are given, one after the other, for those of whom no key is known; of a single server the
-/// token comes first.
+/// Each server with what it is known by: the tokens that are given, one after the other, for those
+/// of whom no key is known; of a single server the token comes first.
 fn servers(remotes: Vec<Remote>, source: &TokenSource, dirs: &Dirs) -> Result<Vec<Server>, Error> {
     let known = List::Receivers.load(dirs)?;
     let mut tokens = source.all_given()?.into_iter();
     let alone = remotes.len() == 1;
     let mut servers = Vec::new();
     for remote in remotes {
-        let pinned = known.iter().find(|peer| peer.name == remote.host).map(|peer| peer.fingerprint);
-        let credential = match (pinned, if alone || pinned.is_none() { tokens.next() } else { None }) {
+        let pinned =
+            known.iter().find(|peer| peer.name == remote.host).map(|peer| peer.fingerprint);
+        let credential = match (
+            pinned,
+            if alone || pinned.is_none() { tokens.next() } else { None },
+        ) {
             (_, Some(token)) => Credential::Token(token),
             (Some(fingerprint), None) => Credential::Pinned(fingerprint),
             (None, None) if alone => Credential::Token(TokenSource::ask()?),
             (None, None) => {
                 let text = format!(
-                    "the key of {remote} is not known, and there is no token for it: 'anabranch keys trust receiver {host} FINGERPRINT' \
-                     makes it known; tokens are read one a line",
+                    "the key of {remote} is not known, and there is no token for it: 'anabranch \
+                     keys trust receiver {host} FINGERPRINT' makes it known; tokens are read one a \
+                     line",
                     host = remote.host
                 );
                 return Err(Error::Usage(text));

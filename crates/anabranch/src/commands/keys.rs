@@ -51,7 +51,8 @@ enum Trust {
         /// What it may do: get what 'serve' offers, send to 'receive', or both
         #[arg(long, value_name = "get|send|both", default_value_t, hide_default_value = true)]
         may: May,
-        /// What it sees in place of the folder of 'serve' or 'receive'; below that, if it is relative
+        /// What it sees in place of the folder of 'serve' or 'receive'; below that, if it is
+        /// relative
         #[arg(long, value_name = "DIR")]
         dir: Option<PathBuf>,
         /// Never faster than this
@@ -78,7 +79,8 @@ enum Remove {
 /// `anabranch keys`.
 ///
 /// # Errors
-/// Those of reading and writing the key and the lists; [`Error::Usage`] if there is nobody to remove.
+/// Those of reading and writing the key and the lists; [`Error::Usage`] if there is nobody to
+/// remove.
 pub(crate) fn run(args: Args) -> Result<(), Error> {
     let dirs = Dirs::from_env();
     match args.action.unwrap_or(Action::Show) {
@@ -91,26 +93,40 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
             }
         }
         Action::Trust(Trust::Receiver { host, fingerprint }) => {
-            List::Receivers.add(&dirs, Peer { name: one_word(&host)?, fingerprint, rights: Rights::default() })?;
+            List::Receivers.add(
+                &dirs,
+                Peer { name: one_word(&host)?, fingerprint, rights: Rights::default() },
+            )?;
         }
         Action::Trust(Trust::Sender { fingerprint, name, may, dir, max }) => {
             let name = name.as_deref().map(one_word).transpose()?.unwrap_or_default();
             if let Some(dir) = &dir {
                 let text = dir.to_str().unwrap_or_default();
-                if text.is_empty() || text.contains(|c: char| c.is_whitespace() || c.is_control() || c == '#') {
+                if text.is_empty()
+                    || text.contains(|c: char| c.is_whitespace() || c.is_control() || c == '#')
+                {
                     return Err(Error::Usage("--dir is one word of UTF-8 without '#'".into()));
                 }
             }
-            List::Senders.add(&dirs, Peer { name, fingerprint, rights: Rights { may, directory: dir, max } })?;
+            List::Senders.add(
+                &dirs,
+                Peer { name, fingerprint, rights: Rights { may, directory: dir, max } },
+            )?;
         }
-        Action::Remove(Remove::Receiver { which }) => removed(List::Receivers.remove(&dirs, &which)?, &which)?,
-        Action::Remove(Remove::Sender { which }) => removed(List::Senders.remove(&dirs, &which)?, &which)?,
+        Action::Remove(Remove::Receiver { which }) => {
+            removed(List::Receivers.remove(&dirs, &which)?, &which)?
+        }
+        Action::Remove(Remove::Sender { which }) => {
+            removed(List::Senders.remove(&dirs, &which)?, &which)?
+        }
     }
     Ok(())
 }
 
 fn one_word(name: &str) -> Result<String, Error> {
-    if name.is_empty() || name.contains(|c: char| c.is_whitespace() || c.is_control() || c == '#' || c == '=') {
+    if name.is_empty()
+        || name.contains(|c: char| c.is_whitespace() || c.is_control() || c == '#' || c == '=')
+    {
         return Err(Error::Usage("a peer's name is one word without '#' and '='".into()));
     }
     Ok(name.to_string())
@@ -118,7 +134,9 @@ fn one_word(name: &str) -> Result<String, Error> {
 
 fn removed(count: usize, which: &str) -> Result<(), Error> {
     if count == 0 {
-        return Err(Error::Usage(format!("nobody of the name or fingerprint '{which}' is on the list")));
+        return Err(Error::Usage(format!(
+            "nobody of the name or fingerprint '{which}' is on the list"
+        )));
     }
     Ok(())
 }

@@ -50,8 +50,10 @@ fn emulated(args: &emulate::cli::EmulateArgs) -> Result<(), Ended> {
     match emulate::cli::run(args) {
         Ok(0) => Ok(()),
         Ok(code) => Err(Ended::Code(code)),
-        Err(error) => {
-            Err(Error::System { action: "emulate the network".into(), source: io::Error::other(error) }.into())
+        Err(error) => Err(Error::System {
+            action: "emulate the network".into(),
+            source: io::Error::other(error),
         }
+        .into()),
     }
 }

@@ -14,20 +14,23 @@ use crate::dirs::Dirs;
 use crate::sanitize::{clean, plainly};
 use crate::token::TokenSource;
 
-/// Addresses that stand for the rest of the world: reserved for documentation (RFC 5737, RFC 3849), so that only a default
-/// route leads to them.
-const ELSEWHERE: [IpAddr; 2] =
-    [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1))];
+/// Addresses that stand for the rest of the world: reserved for documentation (RFC 5737, RFC 3849),
+/// so that only a default route leads to them.
+const ELSEWHERE: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
+    IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
+];
 /// How long a probe waits for an answer.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Connections a path; the fastest counts, since the first may have had to find the neighbour's address.
+/// Connections a path; the fastest counts, since the first may have had to find the neighbour's
+/// address.
 const PROBES: usize = 3;
 
 /// Arguments of `paths`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Show the paths to this host and how long a connection over each takes to open; with its token, or if its key is
-    /// known, also what each carries (two seconds of data a path)
+    /// Show the paths to this host and how long a connection over each takes to open; with its
+    /// token, or if its key is known, also what each carries (two seconds of data a path)
     #[arg(long, value_name = "HOST[:PORT]")]
     probe: Option<Remote>,
     /// A path to probe: interface or local address; may be repeated [default: every one there is]
@@ -40,10 +43,13 @@ pub(crate) struct Args {
 /// `anabranch paths`.
 ///
 /// # Errors
-/// [`Error::System`] if the kernel can't be asked or the host not be resolved; [`Error::NoPath`] if there is none to the host.
+/// [`Error::System`] if the kernel can't be asked or the host not be resolved; [`Error::NoPath`] if
+/// there is none to the host.
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
     match &args.probe {
-        None => show(&ELSEWHERE.iter().map(|target| discover(*target)).collect::<Result<Vec<_>, _>>()?),
+        None => {
+            show(&ELSEWHERE.iter().map(|target| discover(*target)).collect::<Result<Vec<_>, _>>()?)
+        }
         Some(remote) => {
             let dirs = Dirs::from_env();
             match known_credential(&args.token, remote, &dirs)? {
@@ -130,7 +136,10 @@ fn show(found: &[Discovery]) {
         table.row(cells(path));
     }
     if found.iter().all(|discovery| discovery.usable.is_empty()) {
-        println!("No interface has a default route; --probe HOST shows the paths to a host of a network nearby.");
+        println!(
+            "No interface has a default route; --probe HOST shows the paths to a host of a network \
+             nearby."
+        );
     } else {
         print!("{table}");
     }
@@ -141,7 +150,8 @@ fn show(found: &[Discovery]) {
 fn probe(remote: &Remote) -> Result<(), Error> {
     let action = format!("resolve {}", remote.host);
     let resolved = (remote.host.as_str(), remote.port).to_socket_addrs();
-    let addresses: Vec<SocketAddr> = resolved.map_err(|source| Error::System { action, source })?.collect();
+    let addresses: Vec<SocketAddr> =
+        resolved.map_err(|source| Error::System { action, source })?.collect();
     let found = addresses.iter().map(|to| discover(to.ip())).collect::<Result<Vec<_>, _>>()?;
     let runtime = runtime()?;
     let mut table = Table::new([
@@ -157,7 +167,8 @@ fn probe(remote: &Remote) -> Result<(), Error> {
         for path in &discovery.usable {
             let time = runtime.block_on(best(path, *to));
             reached |= time.is_ok();
-            let time = time.map_or_else(|e| said(&e), |time| format!("{:.1} ms", time.as_secs_f64() * 1e3));
+            let time = time
+                .map_or_else(|e| said(&e), |time| format!("{:.1} ms", time.as_secs_f64() * 1e3));
             table.row(cells(path).into_iter().chain([to.to_string(), time]));
         }
     }
@@ -193,10 +204,13 @@ fn cells(path: &LocalPath) -> Vec<String> {
     vec![path.interface.clone(), path.address.to_string(), class.to_string(), speed]
 }
 
-/// The devices without any path, each with its reason; where a device has none of either family, the first reason.
+/// The devices without any path, each with its reason; where a device has none of either family,
+/// the first reason.
 fn no_paths(found: &[Discovery]) {
     let mut said: Vec<&str> = Vec::new();
-    let used = |name: &str| found.iter().flat_map(|discovery| &discovery.usable).any(|path| path.interface == name);
+    let used = |name: &str| {
+        found.iter().flat_map(|discovery| &discovery.usable).any(|path| path.interface == name)
+    };
     for unusable in found.iter().flat_map(|discovery| &discovery.unusable) {
         if !used(&unusable.interface) && !said.contains(&unusable.interface.as_str()) {
             if said.is_empty() {

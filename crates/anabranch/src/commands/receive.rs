@@ -62,7 +62,8 @@ impl FromStr for Listen {
             return Ok(Listen { address: address.ip(), port: Some(address.port()) });
         }
         let bare = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(text);
-        let address = bare.parse().map_err(|_| format!("'{text}' is not ADDRESS or ADDRESS:PORT"))?;
+        let address =
+            bare.parse().map_err(|_| format!("'{text}' is not ADDRESS or ADDRESS:PORT"))?;
         Ok(Listen { address, port: None })
     }
 }
@@ -75,9 +76,11 @@ pub(crate) fn run(args: Args) -> Result<(), Ended> {
     let dirs = Dirs::from_env();
     let config = Config::load(args.config.as_deref(), &dirs)?;
     let identity = Identity::load_or_generate(&dirs.key())?;
-    let authorized: Vec<net::Peer> = List::Senders.load(&dirs)?.into_iter().map(Into::into).collect();
+    let authorized: Vec<net::Peer> =
+        List::Senders.load(&dirs)?.into_iter().map(Into::into).collect();
     if args.no_token && !authorized.iter().any(net::Peer::may_send) {
-        let text = "--no-token, but nobody is trusted: 'anabranch keys trust sender FINGERPRINT' names whom to serve";
+        let text = "--no-token, but nobody is trusted: 'anabranch keys trust sender FINGERPRINT' \
+                    names whom to serve";
         return Err(Error::Usage(text.into()).into());
     }
     let token = if args.no_token { None } else { Some(Token::generate(&identity)?) };
@@ -87,7 +90,10 @@ pub(crate) fn run(args: Args) -> Result<(), Ended> {
     let port = args.port.or(config.receive.port).unwrap_or(DEFAULT_PORT);
     let listen = if args.listen.is_empty() { &config.receive.listen } else { &args.listen };
     let options = ReceiveOptions {
-        directory: args.directory.or(config.receive.directory).unwrap_or_else(|| PathBuf::from(".")),
+        directory: args
+            .directory
+            .or(config.receive.directory)
+            .unwrap_or_else(|| PathBuf::from(".")),
         host: HostOptions {
             listen: config::listen_on(listen, port),
             port,
@@ -102,12 +108,17 @@ pub(crate) fn run(args: Args) -> Result<(), Ended> {
     transfer::run(watcher, |events| net::receive(options, events)).map(drop)
 }
 
-/// Writes aside and renames, so that whoever waits for the file never reads half a token, and an old file's wider permissions
-/// are not inherited.
+/// Writes aside and renames, so that whoever waits for the file never reads half a token, and an
+/// old file's wider permissions are not inherited.
 pub(super) fn write_secret(path: &Path, secret: &str) -> Result<(), Error> {
     let mut aside = path.as_os_str().to_owned();
     aside.push(format!(".new-{}", std::process::id()));
     let file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&aside);
-    let written = file.and_then(|mut file| writeln!(file, "{secret}")).and_then(|()| fs::rename(&aside, path));
-    written.map_err(|source| Error::System { action: format!("write the token to {}", path.display()), source })
+    let written = file
+        .and_then(|mut file| writeln!(file, "{secret}"))
+        .and_then(|()| fs::rename(&aside, path));
+    written.map_err(|source| Error::System {
+        action: format!("write the token to {}", path.display()),
+        source,
+    })
 }

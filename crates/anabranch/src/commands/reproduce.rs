@@ -28,22 +28,26 @@ pub(crate) struct Args {
     /// Where to write pictures, tables, files and a page [default: reproduced/PAPER]
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
-    /// How many seeds to run, or how often real transfers are repeated, in place of what the files say
+    /// How many seeds to run, or how often real transfers are repeated, in place of what the files
+    /// say
     #[arg(long, visible_alias = "runs", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     seeds: Option<u32>,
     /// How many runs at the same time [default: one a processor; one for two of real transfers]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
-    /// A folder with edited files, PAPER/FILE.toml in it, as --out leaves them; what is not there is built in
+    /// A folder with edited files, PAPER/FILE.toml in it, as --out leaves them; what is not there
+    /// is built in
     #[arg(long, value_name = "FOLDER")]
     papers: Option<PathBuf>,
     /// Of real transfers: files and moments of change as a share of the paper's [default: 0.1]
     #[arg(long, value_name = "SHARE", value_parser = scale)]
     scale: Option<f64>,
-    /// Of real transfers: which of the paper's files, first or all, or sizes such as 101.5MB,304.3MB [default: first]
+    /// Of real transfers: which of the paper's files, first or all, or sizes such as
+    /// 101.5MB,304.3MB [default: first]
     #[arg(long, value_name = "SIZES", value_parser = sizes)]
     sizes: Option<Sizes>,
-    /// Of real transfers: count those too during which the machine was too busy to emulate the links on time, and say so
+    /// Of real transfers: count those too during which the machine was too busy to emulate the
+    /// links on time, and say so
     #[arg(long)]
     count_late: bool,
 }
@@ -51,8 +55,8 @@ pub(crate) struct Args {
 /// `anabranch reproduce`.
 ///
 /// # Errors
-/// [`Error::Usage`] if there is no such paper or figure, or an edited file makes no sense; [`Error::System`] if a file cannot be written;
-/// [`DIFFERS`] if something differs from the paper.
+/// [`Error::Usage`] if there is no such paper or figure, or an edited file makes no sense;
+/// [`Error::System`] if a file cannot be written; [`DIFFERS`] if something differs from the paper.
 pub(crate) fn run(args: &Args) -> Result<(), Ended> {
     let Some(paper) = &args.paper else {
         return Ok(show(list())?);
@@ -110,13 +114,15 @@ fn chosen(study: &'static Study, names: &[String]) -> Result<Vec<&'static Figure
     for name in names {
         study.figure(name).map_err(usage)?;
     }
-    let is_chosen = |figure: &&Figure| names.is_empty() || names.iter().any(|name| name == figure.name);
+    let is_chosen =
+        |figure: &&Figure| names.is_empty() || names.iter().any(|name| name == figure.name);
     Ok(study.figures.iter().filter(is_chosen).collect())
 }
 
 /// All papers and figures.
 fn list() -> Table {
-    let mut table = Table::new([("paper", Align::Left), ("figure", Align::Left), ("what it is", Align::Left)]);
+    let mut table =
+        Table::new([("paper", Align::Left), ("figure", Align::Left), ("what it is", Align::Left)]);
     for study in STUDIES {
         table.row([study.paper, "", study.title]);
         for figure in study.figures {
@@ -135,9 +141,15 @@ fn failed(error: StudyError) -> Ended {
     let error = match error {
         // Nothing is kept that a message could speak of.
         StudyError::Stopped(signal) => return Ended::Code(128 + signal),
-        StudyError::Scenario(_) | StudyError::NoPapers(_) | StudyError::Lacks { .. } => Error::Usage(error.to_string()),
-        StudyError::Testbed(_) => Error::System { action: "run transfers".into(), source: io::Error::other(error) },
-        error => Error::System { action: "write the figures".into(), source: io::Error::other(error) },
+        StudyError::Scenario(_) | StudyError::NoPapers(_) | StudyError::Lacks { .. } => {
+            Error::Usage(error.to_string())
+        }
+        StudyError::Testbed(_) => {
+            Error::System { action: "run transfers".into(), source: io::Error::other(error) }
+        }
+        error => {
+            Error::System { action: "write the figures".into(), source: io::Error::other(error) }
+        }
     };
     error.into()
 }
@@ -156,7 +168,11 @@ fn announcement(estimate: &Estimate, jobs: usize) -> String {
     let Estimate { transfers, seconds } = *estimate;
     let jobs = u32::try_from(jobs).unwrap_or(u32::MAX);
     let seconds = (seconds / f64::from(jobs)).ceil();
-    let time = if seconds < 120.0 { format!("{seconds:.0} s") } else { format!("{:.0} min", (seconds / 60.0).ceil()) };
+    let time = if seconds < 120.0 {
+        format!("{seconds:.0} s")
+    } else {
+        format!("{:.0} min", (seconds / 60.0).ceil())
+    };
     let together = if jobs > 1 { format!(", {jobs} at a time") } else { String::new() };
     format!("{transfers} transfers{together}: some {time}, and more if some have to be repeated")
 }
@@ -164,7 +180,8 @@ fn announcement(estimate: &Estimate, jobs: usize) -> String {
 /// A signal ends what is running, so that nothing of it is left.
 fn stop_on_signals(stop: Arc<Stop>) -> Result<(), Error> {
     let refused = |source| Error::System { action: "handle signals".into(), source };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(refused)?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(refused)?;
     let listen = async { Ok((signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)) };
     let (mut interrupt, mut terminate) = runtime.block_on(listen).map_err(refused)?;
     std::thread::spawn(move || {
@@ -180,7 +197,10 @@ fn stop_on_signals(stop: Arc<Stop>) -> Result<(), Error> {
 
 fn scale(text: &str) -> Result<f64, String> {
     let scale = text.parse::<f64>().ok().filter(|scale| (0.001..=100.0).contains(scale));
-    scale.ok_or_else(|| "a share of the paper's sizes is between 0.001 and 100, such as 0.1; 1 is the paper's".into())
+    scale.ok_or_else(|| {
+        "a share of the paper's sizes is between 0.001 and 100, such as 0.1; 1 is the paper's"
+            .into()
+    })
 }
 
 fn sizes(text: &str) -> Result<Sizes, String> {

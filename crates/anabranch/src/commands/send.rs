@@ -83,7 +83,8 @@ impl Flags {
         for path in &sources {
             readable(path)?;
         }
-        let files_from = self.files_from.as_deref().map(|file| listed(file, self.null)).transpose()?;
+        let files_from =
+            self.files_from.as_deref().map(|file| listed(file, self.null)).transpose()?;
         let dirs = Dirs::from_env();
         let config = self.transfer.config(&dirs)?;
         Ok(Sending { dirs, config, flags: self, sources, files_from })
@@ -130,7 +131,8 @@ fn listed(file: &Path, null: bool) -> Result<Vec<PathBuf>, Error> {
     Ok(names.map(|name| PathBuf::from(OsStr::from_bytes(name))).collect())
 }
 
-/// The token that is given, or the receiver's key if it is known, or else a token that is asked for.
+/// The token that is given, or the receiver's key if it is known, or else a token that is asked
+/// for.
 fn credential(source: &TokenSource, to: &Remote, dirs: &Dirs) -> Result<Credential, Error> {
     match known_credential(source, to, dirs)? {
         Some(credential) => Ok(credential),
@@ -142,7 +144,11 @@ fn credential(source: &TokenSource, to: &Remote, dirs: &Dirs) -> Result<Credenti
 ///
 /// # Errors
 /// Those of reading either.
-pub(super) fn known_credential(source: &TokenSource, to: &Remote, dirs: &Dirs) -> Result<Option<Credential>, Error> {
+pub(super) fn known_credential(
+    source: &TokenSource,
+    to: &Remote,
+    dirs: &Dirs,
+) -> Result<Option<Credential>, Error> {
     if let Some(token) = source.given()? {
         return Ok(Some(Credential::Token(token)));
     }

@@ -46,11 +46,13 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> Result<(), Ended> {
     let dirs = Dirs::from_env();
     let config = Config::load(args.config.as_deref(), &dirs)?;
-    let authorized: Vec<net::Peer> = List::Senders.load(&dirs)?.into_iter().map(Into::into).collect();
+    let authorized: Vec<net::Peer> =
+        List::Senders.load(&dirs)?.into_iter().map(Into::into).collect();
     let wants_token = args.token || args.token_out.is_some();
     if !wants_token && !authorized.iter().any(net::Peer::may_get) {
-        let text = "nobody may get anything from here: 'anabranch keys trust sender FINGERPRINT NAME --may get' lets the host of that key \
-                    ('anabranch keys' shows it there); or make a token, with --token";
+        let text = "nobody may get anything from here: 'anabranch keys trust sender FINGERPRINT \
+                    NAME --may get' lets the host of that key ('anabranch keys' shows it there); \
+                    or make a token, with --token";
         return Err(Error::Usage(text.into()).into());
     }
     let identity = Identity::load_or_generate(&dirs.key())?;

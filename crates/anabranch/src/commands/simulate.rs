@@ -19,7 +19,8 @@ use scenario::{Document, Looks, Measures, Scenario, ScenarioError, Setting};
 pub(crate) struct Args {
     /// The scenario file
     scenario: PathBuf,
-    /// Change a value of the file: a parameter, or a path such as link.bottleneck.queue or flow.bulk.controller
+    /// Change a value of the file: a parameter, or a path such as link.bottleneck.queue or
+    /// flow.bulk.controller
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = setting)]
     settings: Vec<Setting>,
     /// How many seeds to run, in place of the file's `runs`
@@ -28,7 +29,8 @@ pub(crate) struct Args {
     /// How many runs at the same time [default: one a processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
-    /// Keep every run in this folder, and write all measures as a tidy table; a sweep that was interrupted goes on from there
+    /// Keep every run in this folder, and write all measures as a tidy table; a sweep that was
+    /// interrupted goes on from there
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
     /// Throw away what the folder of --out holds
@@ -46,13 +48,15 @@ pub(crate) struct Args {
     /// Write every event of the first run as CSV
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Print the digest of each run, which is the same on every machine, and its hops, packets carried by links
+    /// Print the digest of each run, which is the same on every machine, and its hops, packets
+    /// carried by links
     #[arg(long)]
     digests: bool,
 }
 
 fn setting(text: &str) -> Result<Setting, String> {
-    Setting::parse(text).ok_or_else(|| "wants KEY=VALUE, for example link.bottleneck.rate=50 Mbit/s".into())
+    Setting::parse(text)
+        .ok_or_else(|| "wants KEY=VALUE, for example link.bottleneck.rate=50 Mbit/s".into())
 }
 
 /// `anabranch simulate`.
@@ -60,8 +64,10 @@ fn setting(text: &str) -> Result<Setting, String> {
 /// # Errors
 /// [`Error::Usage`] if the scenario makes no sense; [`Error::System`] if a file cannot be written.
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
-    let document = Document::load(&args.scenario).map_err(|error| Error::Usage(error.to_string()))?;
-    let plan = Plan::new(&document, &args.settings, args.seeds).map_err(|error| wrong(args, &error))?;
+    let document =
+        Document::load(&args.scenario).map_err(|error| Error::Usage(error.to_string()))?;
+    let plan =
+        Plan::new(&document, &args.settings, args.seeds).map_err(|error| wrong(args, &error))?;
     let store = args
         .out
         .as_deref()
@@ -85,8 +91,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
 /// Does the runs that are not done.
 fn sweep(args: &Args, plan: &Plan, store: Option<&Store>) -> Result<Vec<Measures>, Error> {
     let jobs = plan.jobs();
-    let results: Vec<Option<Measures>> =
-        jobs.iter().map(|job| store.filter(|_| !args.digests).and_then(|store| store.load(job))).collect();
+    let results: Vec<Option<Measures>> = jobs
+        .iter()
+        .map(|job| store.filter(|_| !args.digests).and_then(|store| store.load(job)))
+        .collect();
     let known: Vec<bool> = results.iter().map(Option::is_some).collect();
     let done = known.iter().filter(|known| **known).count();
     if done > 0 {
@@ -104,10 +112,14 @@ fn sweep(args: &Args, plan: &Plan, store: Option<&Store>) -> Result<Vec<Measures
             let mut state = state.lock().expect("nobody panics while holding this");
             let mut told = Ok(());
             if args.digests {
-                told = show(format_args!("{} seed {}, {} hops\n", run.digest, run.seed, run.totals.hops));
+                told = show(format_args!(
+                    "{} seed {}, {} hops\n",
+                    run.digest, run.seed, run.totals.hops
+                ));
             }
             bar.inc(1);
-            let kept = store.map_or(Ok(()), |store| store.save(&jobs[number], &run.measures).map_err(refused));
+            let kept = store
+                .map_or(Ok(()), |store| store.save(&jobs[number], &run.measures).map_err(refused));
             if let Err(error) = told.and(kept) {
                 // The first one counts: runs that were under way still come in.
                 state.1.get_or_insert(error);
@@ -137,9 +149,13 @@ pub(super) fn show(text: impl Display) -> Result<(), Error> {
 
 /// A bar for so many runs, if there is a terminal to see it.
 pub(super) fn progress(runs: usize) -> ProgressBar {
-    let bar = if io::stderr().is_terminal() { ProgressBar::new(runs as u64) } else { ProgressBar::hidden() };
-    let style =
-        ProgressStyle::with_template("{bar:40} {pos}/{len} runs, {eta} left").expect("a template that is tested");
+    let bar = if io::stderr().is_terminal() {
+        ProgressBar::new(runs as u64)
+    } else {
+        ProgressBar::hidden()
+    };
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} runs, {eta} left")
+        .expect("a template that is tested");
     bar.set_style(style);
     bar
 }
@@ -159,7 +175,12 @@ fn look(args: &Args, scenario: &Scenario, seed: units::Seed) -> Result<(), Error
         let content = match path.extension().and_then(|extension| extension.to_str()) {
             Some("png") => figure.png(2.0).map_err(|error| Error::Usage(error.to_string()))?,
             Some("svg") => figure.svg().into_bytes(),
-            _ => return Err(Error::Usage(format!("{}: a plot's name ends in .svg or .png", path.display()))),
+            _ => {
+                return Err(Error::Usage(format!(
+                    "{}: a plot's name ends in .svg or .png",
+                    path.display()
+                )));
+            }
         };
         report::write(path, content).map_err(|error| refused(error.into()))?;
     }
@@ -181,7 +202,8 @@ fn look(args: &Args, scenario: &Scenario, seed: units::Seed) -> Result<(), Error
 
 fn create(path: &Path) -> Result<BufWriter<File>, Error> {
     let file = File::create(path);
-    file.map(BufWriter::new).map_err(|source| Error::System { action: format!("write {}", path.display()), source })
+    file.map(BufWriter::new)
+        .map_err(|source| Error::System { action: format!("write {}", path.display()), source })
 }
 
 /// A scenario that cannot be run; the file's own messages name it already.
@@ -195,6 +217,8 @@ fn wrong(args: &Args, error: &ScenarioError) -> Error {
 fn refused(error: ResultsError) -> Error {
     match error {
         ResultsError::Other(_) => Error::Usage(error.to_string()),
-        error => Error::System { action: "keep the results".into(), source: io::Error::other(error) },
+        error => {
+            Error::System { action: "keep the results".into(), source: io::Error::other(error) }
+        }
     }
 }

@@ -25,7 +25,12 @@ impl Ours<'_> {
         let mut command = self.command("far")?;
         let inbox = self.folder.join("inbox");
         fs::create_dir(&inbox).map_err(doing("make", &inbox))?;
-        command.arg("receive").arg(inbox).args(["--port", &DEFAULT_PORT.to_string(), "--json", "--token-out"]);
+        command.arg("receive").arg(inbox).args([
+            "--port",
+            &DEFAULT_PORT.to_string(),
+            "--json",
+            "--token-out",
+        ]);
         command.arg(self.token());
         Ok((command, self.log("far")))
     }
@@ -33,11 +38,21 @@ impl Ours<'_> {
     /// To be run once the receiver listens: its token is there by then.
     pub(super) fn sender(&self, scheduler: &str, known: &[Rate]) -> Result<Logged, StudyError> {
         let mut command = self.command("near")?;
-        command.arg("send").arg(self.source).args(["--scheduler", scheduler, "--json", "--token-file"]);
+        command.arg("send").arg(self.source).args([
+            "--scheduler",
+            scheduler,
+            "--json",
+            "--token-file",
+        ]);
         command.arg(self.token()).args(["--to", &format!("{}:{DEFAULT_PORT}", address(0, true))]);
         for (number, link) in self.network.links.iter().enumerate() {
-            let rate = known.get(number).map_or_else(String::new, |rate| format!(",rate={} bit/s", rate.as_bits()));
-            command.args(["--path", &format!("{},to={}:{DEFAULT_PORT}{rate}", link.name, address(number, true))]);
+            let rate = known
+                .get(number)
+                .map_or_else(String::new, |rate| format!(",rate={} bit/s", rate.as_bits()));
+            command.args([
+                "--path",
+                &format!("{},to={}:{DEFAULT_PORT}{rate}", link.name, address(number, true)),
+            ]);
         }
         Ok((command, self.log("near")))
     }
@@ -90,7 +105,8 @@ impl Mptcp {
 
     /// Whether it can be run here: the inner error says why not.
     pub(super) fn find(scratch: &Path) -> Result<Result<Mptcp, String>, StudyError> {
-        let enabled = fs::read_to_string("/proc/sys/net/mptcp/enabled").is_ok_and(|text| text.trim() == "1");
+        let enabled =
+            fs::read_to_string("/proc/sys/net/mptcp/enabled").is_ok_and(|text| text.trim() == "1");
         if !enabled {
             return Ok(Err("this kernel has none, or net.mptcp.enabled is 0".into()));
         }
@@ -114,14 +130,21 @@ impl Mptcp {
 
     pub(super) fn sender(&self, folder: &Path, bytes: Bytes, congestion_control: &str) -> Logged {
         let mut command = Command::new("python3");
-        command.arg(&self.script).args(["send", "--bytes", &bytes.0.to_string(), "--cc", congestion_control]);
+        command.arg(&self.script).args([
+            "send",
+            "--bytes",
+            &bytes.0.to_string(),
+            "--cc",
+            congestion_control,
+        ]);
         (command, folder.join("near.log"))
     }
 
     pub(super) fn measured(folder: &Path) -> Result<Measured, StudyError> {
         let said = last_json(&folder.join("near.log"), |_| true)?;
         let seconds = said["seconds"].as_f64();
-        let seconds = seconds.ok_or_else(|| StudyError::Testbed(format!("no seconds in {said}")))?;
+        let seconds =
+            seconds.ok_or_else(|| StudyError::Testbed(format!("no seconds in {said}")))?;
         Ok(Measured { seconds, attempts: 1, ..Measured::default() })
     }
 }

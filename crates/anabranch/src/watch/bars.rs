@@ -50,7 +50,9 @@ impl Bars {
         // Everything is set before a bar is added, since adding it draws it.
         let total = self.total.get_or_insert_with(|| {
             let style = "{wide_bar:.cyan/dim}  {msg}";
-            let style = ProgressStyle::with_template(style).expect("the template is constant").progress_chars("━╸─");
+            let style = ProgressStyle::with_template(style)
+                .expect("the template is constant")
+                .progress_chars("━╸─");
             let bar = ProgressBar::hidden().with_style(style).with_message(text::total(progress));
             bar.set_length(progress.total.0);
             self.all.add(bar)
@@ -66,14 +68,16 @@ impl Bars {
             }
             stays
         });
-        let width = progress.paths.iter().map(|path| path.name.chars().count()).max().unwrap_or(0).min(40);
+        let width =
+            progress.paths.iter().map(|path| path.name.chars().count()).max().unwrap_or(0).min(40);
         for path in progress.paths.iter().filter(|path| shown(path.state)) {
             let row = text::path_row(path, width);
             if let Some((_, bar)) = self.paths.iter().find(|(id, _)| *id == path.path) {
                 bar.set_message(row);
                 continue;
             }
-            let style = ProgressStyle::with_template("{wide_msg}").expect("the template is constant");
+            let style =
+                ProgressStyle::with_template("{wide_msg}").expect("the template is constant");
             let bar = ProgressBar::hidden().with_style(style).with_message(row);
             self.paths.push((path.path, self.all.insert_before(&*total, bar)));
         }

@@ -1,4 +1,5 @@
-//! The JSON stream: an object a line on standard output. docs/json.md has every event and key, and a test holds it to it.
+//! The JSON stream: an object a line on standard output. docs/json.md has every event and key, and
+//! a test holds it to it.
 
 use std::io::{self, Write};
 
@@ -117,7 +118,8 @@ impl<W: Write> Json<W> {
     }
 
     fn write(&mut self, body: Body<'_>) {
-        let line = serde_json::to_string(&Line { v: VERSION, body }).expect("numbers and strings have a JSON form");
+        let line = serde_json::to_string(&Line { v: VERSION, body })
+            .expect("numbers and strings have a JSON form");
         // A reader that went away does not end a transfer.
         let _ = writeln!(self.out, "{line}").and_then(|()| self.out.flush());
     }
@@ -140,7 +142,9 @@ impl<W: Write + Send> Watcher for Json<W> {
                 finished_at: finishes(summary),
                 paths: summary.paths.iter().map(path_line).collect(),
             },
-            Err(ended) => Body::Error { exit: ended.exit_code(), text: ended.message().unwrap_or_default() },
+            Err(ended) => {
+                Body::Error { exit: ended.exit_code(), text: ended.message().unwrap_or_default() }
+            }
         });
     }
 }
@@ -150,12 +154,18 @@ fn body(event: &Event) -> Body<'_> {
         Event::Listening { addresses } => {
             Body::Listening { addresses: addresses.iter().map(ToString::to_string).collect() }
         }
-        Event::Started { peer, files, total, resumed } => {
-            Body::Started { peer: peer.to_string(), files: *files, total: total.0, resumed: resumed.0 }
-        }
-        Event::Path(event) => {
-            Body::Path { path: event.path.0, name: &event.name, state: text::state(event.state), why: &event.why }
-        }
+        Event::Started { peer, files, total, resumed } => Body::Started {
+            peer: peer.to_string(),
+            files: *files,
+            total: total.0,
+            resumed: resumed.0,
+        },
+        Event::Path(event) => Body::Path {
+            path: event.path.0,
+            name: &event.name,
+            state: text::state(event.state),
+            why: &event.why,
+        },
         Event::Progress(progress) => Body::Progress {
             elapsed: progress.elapsed.as_secs_f64(),
             done: progress.done.0,
@@ -166,7 +176,9 @@ fn body(event: &Event) -> Body<'_> {
             gain: progress.gain,
             paths: progress.paths.iter().map(path_line).collect(),
         },
-        Event::FileDone { name, size, blake3 } => Body::FileDone { name, size: size.0, blake3: blake3.as_deref() },
+        Event::FileDone { name, size, blake3 } => {
+            Body::FileDone { name, size: size.0, blake3: blake3.as_deref() }
+        }
         Event::Notice { text } => Body::Notice { text },
     }
 }

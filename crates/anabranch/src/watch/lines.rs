@@ -77,11 +77,14 @@ impl Watcher for Results {
                 }
             }
             // As b3sum prints it, so that its output can be compared.
-            Event::FileDone { name, blake3: Some(blake3), .. } if !self.terminal || self.files <= FEW => {
+            Event::FileDone { name, blake3: Some(blake3), .. }
+                if !self.terminal || self.files <= FEW =>
+            {
                 say(&format!("{}  {}", clean(blake3), clean(name)));
             }
             Event::Started { files, .. } => self.files = *files,
-            Event::FileDone { .. } | Event::Path(_) | Event::Progress(_) | Event::Notice { .. } => {}
+            Event::FileDone { .. } | Event::Path(_) | Event::Progress(_) | Event::Notice { .. } => {
+            }
         }
     }
 
@@ -116,7 +119,8 @@ impl Watcher for Plain {
             Event::Path(event) => tell(&self.troubles.line(event).unwrap_or_default()),
             Event::Notice { text } => tell(&clean(text)),
             Event::Progress(progress) => {
-                let due = self.last.is_none_or(|last| progress.elapsed - last >= Span::from_secs(1));
+                let due =
+                    self.last.is_none_or(|last| progress.elapsed - last >= Span::from_secs(1));
                 if due && !progress.paths.is_empty() {
                     self.last = Some(progress.elapsed);
                     tell(&text::plain(progress));

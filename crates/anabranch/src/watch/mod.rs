@@ -57,7 +57,11 @@ impl Args {
     }
 
     /// For `receive`, which announces its token.
-    pub(crate) fn receiving(self, default: Option<Style>, token: Option<Token>) -> Box<dyn Watcher> {
+    pub(crate) fn receiving(
+        self,
+        default: Option<Style>,
+        token: Option<Token>,
+    ) -> Box<dyn Watcher> {
         self.build(default, token, Door::Receives)
     }
 
@@ -90,8 +94,8 @@ pub(crate) fn progress(style: Option<Style>) -> Box<dyn Watcher> {
     }
 }
 
-/// The results on standard output and the progress on standard error: bars must be gone before results are printed, so the
-/// last is told of the end first.
+/// The results on standard output and the progress on standard error: bars must be gone before
+/// results are printed, so the last is told of the end first.
 struct Several(Vec<Box<dyn Watcher>>);
 
 impl Watcher for Several {

@@ -34,7 +34,10 @@ fn progress() -> Progress {
         eta: Some(Span::from_secs(62)),
         repeated: Bytes(1_500),
         gain: Some(1.94),
-        paths: vec![path(0, "wlan0", PathState::Active, 24, 0.73), path(1, "wwan0", PathState::Lost, 0, 0.27)],
+        paths: vec![
+            path(0, "wlan0", PathState::Active, 24, 0.73),
+            path(1, "wwan0", PathState::Lost, 0, 0.27),
+        ],
     }
 }
 
@@ -47,7 +50,10 @@ fn summary() -> Summary {
         elapsed: Span::from_secs(4),
         sync: Span::from_millis(250),
         finished_at: vec![("wlan0".into(), Span::from_secs(4))],
-        paths: vec![path(0, "wlan0", PathState::Active, 24, 0.5), path(2, "wlan0", PathState::Active, 24, 0.5)],
+        paths: vec![
+            path(0, "wlan0", PathState::Active, 24, 0.5),
+            path(2, "wlan0", PathState::Active, 24, 0.5),
+        ],
     }
 }
 
@@ -59,11 +65,13 @@ fn lost(why: &str) -> PathEvent {
 fn lines_word_by_word() {
     assert_eq!(
         text::plain(&progress()),
-        "0:03  12.3 MB of 24.0 MB   51 %  46.0 Mbit/s  1.9 x the best path  ETA 1:02  1.5 kB repeated | wlan0 24.0 Mbit/s, wwan0 lost"
+        "0:03  12.3 MB of 24.0 MB   51 %  46.0 Mbit/s  1.9 x the best path  ETA 1:02  1.5 kB \
+         repeated | wlan0 24.0 Mbit/s, wwan0 lost"
     );
     assert_eq!(
         text::summary(&summary()),
-        "1 file, 18.0 MB in 4.0 s, 36.0 Mbit/s (6.0 MB were there already), then 0.2 s to sync; wlan0 100 %; nothing repeated"
+        "1 file, 18.0 MB in 4.0 s, 36.0 Mbit/s (6.0 MB were there already), then 0.2 s to sync; \
+         wlan0 100 %; nothing repeated"
     );
     let nothing = Summary { files: 2, total: Bytes(10), ..Summary::default() };
     assert_eq!(text::summary(&nothing), "2 files, 10 B: nothing had to be sent");
@@ -86,7 +94,10 @@ fn trouble_and_its_end_are_told_once() {
     let mut troubles = text::Troubles::default();
     let active = PathEvent { state: PathState::Active, why: "opened again".into(), ..lost("") };
     assert_eq!(troubles.line(&active), None);
-    assert_eq!(troubles.line(&lost("reset by peer")), Some("path wwan0: lost (reset by peer)".into()));
+    assert_eq!(
+        troubles.line(&lost("reset by peer")),
+        Some("path wwan0: lost (reset by peer)".into())
+    );
     assert_eq!(troubles.line(&PathEvent { state: PathState::Connecting, ..lost("") }), None);
     assert_eq!(troubles.line(&active), Some("path wwan0: active (opened again)".into()));
     assert_eq!(troubles.line(&active), None);
@@ -102,10 +113,15 @@ fn clocks_and_shares() {
 
 #[test]
 fn names_of_peers_do_not_reach_the_terminal_raw() {
-    assert!(!text::path_row(&path(0, "a\u{1b}[2J", PathState::Active, 1, 0.0), 40).contains('\u{1b}'));
     assert!(
-        !text::plain(&Progress { paths: vec![path(0, "\u{7}", PathState::Active, 1, 0.0)], ..progress() })
-            .contains('\u{7}')
+        !text::path_row(&path(0, "a\u{1b}[2J", PathState::Active, 1, 0.0), 40).contains('\u{1b}')
+    );
+    assert!(
+        !text::plain(&Progress {
+            paths: vec![path(0, "\u{7}", PathState::Active, 1, 0.0)],
+            ..progress()
+        })
+        .contains('\u{7}')
     );
 }
 
@@ -114,14 +130,23 @@ fn documented() -> BTreeMap<String, BTreeSet<String>> {
     let page = include_str!("../../../../docs/json.md");
     let section = |section: &str| {
         let (title, body) = section.split_once('\n').unwrap();
-        let keys = body.lines().filter_map(|row| row.strip_prefix("| `")).filter_map(|row| row.split_once('`'));
+        let keys = body
+            .lines()
+            .filter_map(|row| row.strip_prefix("| `"))
+            .filter_map(|row| row.split_once('`'));
         (title.trim().to_string(), keys.map(|(key, _)| key.to_string()).collect())
     };
     page.split("\n## ").skip(1).map(section).collect()
 }
 
 fn keys(value: &Value) -> BTreeSet<String> {
-    value.as_object().unwrap().keys().filter(|key| !matches!(key.as_str(), "v" | "event")).cloned().collect()
+    value
+        .as_object()
+        .unwrap()
+        .keys()
+        .filter(|key| !matches!(key.as_str(), "v" | "event"))
+        .cloned()
+        .collect()
 }
 
 #[test]
@@ -132,7 +157,12 @@ fn every_event_has_the_keys_that_are_documented() {
     json.token(&token);
     for event in [
         Event::Listening { addresses: vec!["192.0.2.1:7707".parse().unwrap()] },
-        Event::Started { peer: identity.fingerprint(), files: 1, total: Bytes(1), resumed: Bytes(0) },
+        Event::Started {
+            peer: identity.fingerprint(),
+            files: 1,
+            total: Bytes(1),
+            resumed: Bytes(0),
+        },
         Event::Path(lost("reset by peer")),
         Event::Progress(progress()),
         Event::FileDone { name: "a\nb".into(), size: Bytes(1), blake3: Some("00".into()) },
@@ -155,7 +185,8 @@ fn every_event_has_the_keys_that_are_documented() {
         }
         seen.insert(event.to_string());
     }
-    let all: BTreeSet<String> = documented.into_keys().filter(|title| title != "Each path").collect();
+    let all: BTreeSet<String> =
+        documented.into_keys().filter(|title| title != "Each path").collect();
     assert_eq!(seen, all, "each documented event is written once");
     assert!(stream.contains(&format!("\"token\":\"{}\"", token.reveal())));
 }

@@ -1,4 +1,5 @@
-//! What people read about a transfer, as plain strings: the same for bars and lines, and testable without a terminal.
+//! What people read about a transfer, as plain strings: the same for bars and lines, and testable
+//! without a terminal.
 #![expect(clippy::format_push_string, reason = "a few short lines, and easier to read")]
 
 use net::{Event, PathEvent, PathProgress, PathState, Progress, Summary};
@@ -54,7 +55,11 @@ fn path_event(event: &PathEvent) -> String {
 pub(crate) fn clock(span: Span) -> String {
     let secs = (span + Span::from_millis(500)).as_nanos() / 1_000_000_000;
     let (hours, minutes, seconds) = (secs / 3_600, secs / 60 % 60, secs % 60);
-    if hours > 0 { format!("{hours}:{minutes:02}:{seconds:02}") } else { format!("{minutes}:{seconds:02}") }
+    if hours > 0 {
+        format!("{hours}:{minutes:02}:{seconds:02}")
+    } else {
+        format!("{minutes}:{seconds:02}")
+    }
 }
 
 /// A share of 0 to 1 in whole per cent; 100 only when there is nothing left.
@@ -66,7 +71,7 @@ pub(crate) fn percent(part: Bytes, whole: Bytes) -> u64 {
     }
 }
 
-/// All of a transfer in a line: "12.3 MB of 24.0 MB   51 %  46.8 Mbit/s  1.9 x the best path  ETA 0:02".
+/// All of a transfer in a line: "12.3 MB of 24.0 MB 51 % 46.8 Mbit/s 1.9 x the best path ETA 0:02".
 pub(crate) fn total(progress: &Progress) -> String {
     let Progress { done, total, rate, .. } = progress;
     let mut line = format!("{done} of {total}  {:>3} %  {rate}", percent(*done, *total));
@@ -105,16 +110,19 @@ pub(crate) fn summary(summary: &Summary) -> String {
     if *sync >= Span::from_millis(100) {
         line.push_str(&format!(", then {} to sync", seconds(*sync)));
     }
-    let shares: Vec<String> = shares(summary).iter().map(|(name, share)| format!("{name} {share:.0} %")).collect();
+    let shares: Vec<String> =
+        shares(summary).iter().map(|(name, share)| format!("{name} {share:.0} %")).collect();
     if !shares.is_empty() {
         line.push_str(&format!("; {}", shares.join(", ")));
     }
-    let repeated = if *repeated == Bytes::ZERO { "nothing".to_string() } else { repeated.to_string() };
+    let repeated =
+        if *repeated == Bytes::ZERO { "nothing".to_string() } else { repeated.to_string() };
     line.push_str(&format!("; {repeated} repeated"));
     line
 }
 
-/// Each path's part of all bytes in per cent; connections over the same path that followed each other count as one.
+/// Each path's part of all bytes in per cent; connections over the same path that followed each
+/// other count as one.
 pub(crate) fn shares(summary: &Summary) -> Vec<(String, f64)> {
     let all: Bytes = summary.paths.iter().map(|path| path.done).sum();
     let mut shares: Vec<(String, f64)> = Vec::new();
@@ -133,7 +141,8 @@ fn seconds(span: Span) -> String {
     if span < Span::from_secs(100) { format!("{:.1} s", span.as_secs_f64()) } else { clock(span) }
 }
 
-/// A line of progress for a log: "0:03  12.3 MB of 24.0 MB   51 %  46.8 Mbit/s | wlan0 23.4 Mbit/s, eth0 lost".
+/// A line of progress for a log: "0:03 12.3 MB of 24.0 MB 51 % 46.8 Mbit/s | wlan0 23.4 Mbit/s,
+/// eth0 lost".
 pub(crate) fn plain(progress: &Progress) -> String {
     let paths: Vec<String> = progress.paths.iter().map(path_brief).collect();
     format!("{}  {} | {}", clock(progress.elapsed), total(progress), paths.join(", "))
@@ -155,12 +164,17 @@ pub(crate) fn started(event: &Event) -> String {
 /// How wide the bar of a path's share is.
 const SHARE_WIDTH: usize = 16;
 
-/// A path's row among the bars: name, share as a bar and in per cent, rate, RTT, and its state where it is not active.
+/// A path's row among the bars: name, share as a bar and in per cent, rate, RTT, and its state
+/// where it is not active.
 pub(crate) fn path_row(path: &PathProgress, name_width: usize) -> String {
     let name: String = clean(&path.name).chars().take(name_width.max(1)).collect();
     let share = path.share.clamp(0.0, 1.0);
     let bar = bar(share, SHARE_WIDTH);
-    let rtt = if path.rtt == Span::ZERO { "-".into() } else { format!("{:.1} ms", path.rtt.as_secs_f64() * 1e3) };
+    let rtt = if path.rtt == Span::ZERO {
+        "-".into()
+    } else {
+        format!("{:.1} ms", path.rtt.as_secs_f64() * 1e3)
+    };
     let row = format!(
         "{name:name_width$}  {bar} {:>3.0} %  {:>12}  rtt {rtt:>9}  {}",
         share * 100.0,
@@ -171,7 +185,12 @@ pub(crate) fn path_row(path: &PathProgress, name_width: usize) -> String {
 }
 
 /// `share` of `width` cells filled.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss, reason = "a few cells")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "a few cells"
+)]
 fn bar(share: f64, width: usize) -> String {
     let full = ((share * width as f64).round() as usize).min(width);
     format!("{}{}", "━".repeat(full), "─".repeat(width - full))

@@ -26,9 +26,11 @@ pub(crate) struct Host {
 }
 
 impl Scratch {
-    /// The folder, with everything in it that both ssh and sshd need; `None` if they are not here. With `CI=true` they must be.
+    /// The folder, with everything in it that both ssh and sshd need; `None` if they are not here.
+    /// With `CI=true` they must be.
     pub(crate) fn new(address: &str, port: u16) -> Option<Scratch> {
-        let run = |program: &str, argument: &str| Command::new(program).arg(argument).output().is_ok();
+        let run =
+            |program: &str, argument: &str| Command::new(program).arg(argument).output().is_ok();
         if !Path::new(SSHD).exists() || !run("ssh", "-V") || !run("ssh-keygen", "-?") {
             let why = "no OpenSSH here (openssh-server, openssh-client)";
             assert!(std::env::var("CI").as_deref() != Ok("true"), "{why}");
@@ -36,7 +38,8 @@ impl Scratch {
             return None;
         }
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
-        let scratch = Scratch(std::env::temp_dir().join(format!("anabranch-cp-{}-{n}", std::process::id())));
+        let scratch =
+            Scratch(std::env::temp_dir().join(format!("anabranch-cp-{}-{n}", std::process::id())));
         for folder in ["near", "far", "home/folder", "bin"] {
             fs::create_dir_all(scratch.at(folder)).unwrap();
         }
@@ -55,15 +58,18 @@ impl Scratch {
         }
         let dir = scratch.0.display();
         let sshd = format!(
-            "Port {port}\nListenAddress {address}\nHostKey {dir}/host-key\nPidFile none\nUsePAM no\nStrictModes no\n\
+            "Port {port}\nListenAddress {address}\nHostKey {dir}/host-key\nPidFile none\nUsePAM \
+             no\nStrictModes no\n\
              PasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin yes\n\
              AuthorizedKeysFile {dir}/user-key.pub\nClientAliveInterval 1\nClientAliveCountMax 2\n\
              SetEnv HOME={dir}/home ANABRANCH_HOME={dir}/far PATH={dir}/bin:/usr/bin:/bin\n"
         );
         scratch.file("sshd_config", sshd.as_bytes());
         let ssh = format!(
-            "Host far\nHostName {address}\nPort {port}\nIdentityFile {dir}/user-key\nIdentitiesOnly yes\nIdentityAgent none\n\
-             UserKnownHostsFile {dir}/known_hosts\nStrictHostKeyChecking accept-new\nBatchMode yes\nLogLevel ERROR\n"
+            "Host far\nHostName {address}\nPort {port}\nIdentityFile \
+             {dir}/user-key\nIdentitiesOnly yes\nIdentityAgent none\n\
+             UserKnownHostsFile {dir}/known_hosts\nStrictHostKeyChecking accept-new\nBatchMode \
+             yes\nLogLevel ERROR\n"
         );
         scratch.file("ssh_config", ssh.as_bytes());
         Some(scratch)
@@ -81,7 +87,8 @@ impl Scratch {
 
     /// A file of `size` bytes that differ.
     pub(crate) fn data(&self, name: &str, size: u32) -> PathBuf {
-        let content: Vec<u8> = (0..size).map(|i| i.wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect();
+        let content: Vec<u8> =
+            (0..size).map(|i| i.wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect();
         self.file(name, &content)
     }
 
@@ -127,7 +134,10 @@ impl Host {
     /// `anabranch cp` with these arguments, in the folder of the near side.
     pub(crate) fn cp<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_anabranch"));
-        command.args(["cp", "--progress", "none", "-F"]).arg(self.scratch.at("ssh_config")).args(arguments);
+        command
+            .args(["cp", "--progress", "none", "-F"])
+            .arg(self.scratch.at("ssh_config"))
+            .args(arguments);
         command.env("ANABRANCH_HOME", self.scratch.at("near")).current_dir(self.scratch.at("near"));
         command.env_remove("ANABRANCH_SSH").stdin(Stdio::null());
         command
@@ -148,8 +158,16 @@ impl Host {
     /// Copies, and says what `--json` wrote.
     pub(crate) fn events(&self, arguments: &[&str]) -> Vec<serde_json::Value> {
         let output = self.cp(&[&["--json"], arguments].concat()).output().unwrap();
-        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-        output.stdout.split(|&byte| byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()
+        assert!(
+            output.status.success(),
+            "{arguments:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        output
+            .stdout
+            .split(|&byte| byte == b'\n')
+            .filter_map(|line| serde_json::from_slice(line).ok())
+            .collect()
     }
 
     /// What is in a folder of the far home.
@@ -167,7 +185,8 @@ impl Host {
         let processes = fs::read_dir("/proc").unwrap().flatten().map(|process| process.path());
         let is_ours = |process: &PathBuf| {
             let has = |file: &str, what: &[u8]| {
-                fs::read(process.join(file)).is_ok_and(|bytes| bytes.windows(what.len()).any(|window| window == what))
+                fs::read(process.join(file))
+                    .is_ok_and(|bytes| bytes.windows(what.len()).any(|window| window == what))
             };
             has("cmdline", b"anabranch\0far\0") && has("environ", &mark)
         };
@@ -178,7 +197,8 @@ impl Host {
 /// What is in a folder.
 pub(crate) fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap();
-    let mut names: Vec<_> = entries.map(|e| e.unwrap().file_name().to_string_lossy().into_owned()).collect();
+    let mut names: Vec<_> =
+        entries.map(|e| e.unwrap().file_name().to_string_lossy().into_owned()).collect();
     names.sort();
     names
 }

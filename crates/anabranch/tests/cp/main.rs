@@ -60,7 +60,10 @@ fn files_and_folders_arrive_where_scp_would_put_them() {
     assert_eq!(host.names("newer"), ["sub", "tree"]);
     until("the far side ends", || host.far_sides() == 0);
     assert_eq!(host.names("folder"), ["a:b", "data", "other", "sub", "tree"]);
-    assert!(host.scratch.at("far/key").exists() && host.scratch.at("near/key").exists(), "copies are their hosts'");
+    assert!(
+        host.scratch.at("far/key").exists() && host.scratch.at("near/key").exists(),
+        "copies are their hosts'"
+    );
 }
 
 #[test]
@@ -79,7 +82,8 @@ fn names_are_any_bytes() {
     ];
     for name in hostile {
         let name = OsStr::from_bytes(name);
-        // As a target, and as a source with that name. A name with a tilde at its start is written with its folder.
+        // As a target, and as a source with that name. A name with a tilde at its start is written
+        // with its folder.
         let prefix: &[u8] = if name.as_bytes().starts_with(b"~") { b"far:./" } else { b"far:" };
         let target = OsString::from(OsStr::from_bytes(&[prefix, name.as_bytes()].concat()));
         host.copied(&[OsStr::new("data"), &target]);
@@ -101,14 +105,20 @@ fn a_copy_that_was_cut_off_goes_on() {
     host.scratch.data("near/tree/data", 6_000_000);
     // Says its number, and becomes ssh; but not when it is only asked what the configuration says.
     let pid = host.scratch.at("pid");
-    let lines = format!("case \"$*\" in *' -G '*) ;; *) echo $$ > {} ;; esac; exec ssh \"$@\"", pid.display());
+    let lines = format!(
+        "case \"$*\" in *' -G '*) ;; *) echo $$ > {} ;; esac; exec ssh \"$@\"",
+        pid.display()
+    );
     let ssh = host.scratch.script("ssh", &lines);
     let slow = ["--ssh", &ssh, "--max-rate", "8mbit", "--json", "tree", "far:new"];
     let child = host.cp(&slow).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     until("the copy has begun", || host.scratch.at("home/new/a-small").exists());
     assert_eq!(host.far_sides(), 1);
     sleep(Duration::from_millis(600));
-    let killed = Command::new("kill").args(["-9", fs::read_to_string(&pid).unwrap().trim()]).status().unwrap();
+    let killed = Command::new("kill")
+        .args(["-9", fs::read_to_string(&pid).unwrap().trim()])
+        .status()
+        .unwrap();
     assert!(killed.success());
     let output = child.wait_with_output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
@@ -129,8 +139,12 @@ fn a_copy_that_was_cut_off_goes_on() {
 fn a_near_side_that_dies_takes_the_far_side_along() {
     let Some(host) = Host::new() else { return };
     host.scratch.data("near/data", 6_000_000);
-    let mut child =
-        host.cp(&["--max-rate", "4mbit", "data", "far:"]).stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+    let mut child = host
+        .cp(&["--max-rate", "4mbit", "data", "far:"])
+        .stderr(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
     until("the copy has begun", || host.scratch.at("home/.anabranch-partial").exists());
     child.kill().unwrap();
     child.wait().unwrap();
@@ -142,12 +156,17 @@ fn what_goes_wrong_at_the_far_side_is_said() {
     let Some(host) = Host::new() else { return };
     host.scratch.file("near/data", b"x");
     let program = env!("CARGO_BIN_EXE_anabranch");
-    let noisy =
-        host.scratch.script("noisy", &format!("echo 'Welcome, {{\"you\"}}'; printf 'no end'; exec {program} \"$@\""));
+    let noisy = host.scratch.script(
+        "noisy",
+        &format!("echo 'Welcome, {{\"you\"}}'; printf 'no end'; exec {program} \"$@\""),
+    );
     host.copied(&["--remote-program", &noisy, "data", "far:folder"]);
 
-    let other = host.scratch.script("other", "echo; echo '{\"anabranch\":\"9.1.0\",\"speaks\":9}'; cat >/dev/null");
-    let silent = host.scratch.script("silent", "echo 'This account is'; echo 'not available.'; exit 1");
+    let other = host
+        .scratch
+        .script("other", "echo; echo '{\"anabranch\":\"9.1.0\",\"speaks\":9}'; cat >/dev/null");
+    let silent =
+        host.scratch.script("silent", "echo 'This account is'; echo 'not available.'; exit 1");
     let endless = host.scratch.script("endless", "exec cat /dev/zero");
     let nonsense = host.scratch.script("nonsense", "echo '{\"anabranch\":[]}'; cat >/dev/null");
     let gone = host.scratch.script("gone", "echo '{\"anabranch\":\"0.1.0\",\"speaks\":1}'; exit 3");
@@ -159,7 +178,11 @@ fn what_goes_wrong_at_the_far_side_is_said() {
             &["no anabranch on far", "cargo install", "--remote-program"][..],
         ),
         (&["--remote-program", &plain], 12, &["cannot be started"]),
-        (&["--remote-program", &other], 12, &["9.1.0", env!("CARGO_PKG_VERSION"), "same version on both"]),
+        (
+            &["--remote-program", &other],
+            12,
+            &["9.1.0", env!("CARGO_PKG_VERSION"), "same version on both"],
+        ),
         (&["--remote-program", &silent], 12, &["exit code 1", "This account is not available."]),
         (&["--remote-program", &endless], 12, &["a line without end"]),
         (&["--remote-program", &nonsense], 12, &["cannot be understood"]),
@@ -198,11 +221,18 @@ fn a_data_port_that_is_closed_is_named() {
     host.scratch.file("near/data", b"x");
     // It listens where ssh does not arrive.
     let port = TcpListener::bind("127.0.0.2:0").unwrap().local_addr().unwrap().port();
-    host.scratch.file("far/config.toml", format!("[receive]\nlisten = [\"127.0.0.2\"]\nport = {port}\n").as_bytes());
+    host.scratch.file(
+        "far/config.toml",
+        format!("[receive]\nlisten = [\"127.0.0.2\"]\nport = {port}\n").as_bytes(),
+    );
     let (code, stderr) = host.run(&["data", "far:"]);
     assert_eq!(code, 5, "{stderr}");
-    for words in [&format!("{port} of TCP"), &format!("127.0.0.1:{port}: Connection refused"), "firewall", "--far-port"]
-    {
+    for words in [
+        &format!("{port} of TCP"),
+        &format!("127.0.0.1:{port}: Connection refused"),
+        "firewall",
+        "--far-port",
+    ] {
         assert!(stderr.contains(words), "no {words} in {stderr}");
     }
     host.copied(&["data", "far:", "--data-to", &format!("127.0.0.2:{port}")]);
@@ -211,7 +241,10 @@ fn a_data_port_that_is_closed_is_named() {
     host.copied(&["data", "far:folder", "--far-port", &port.to_string()]);
     let taken = TcpListener::bind(("0.0.0.0", port)).unwrap();
     let (code, stderr) = host.run(&["data", "far:folder", "--far-port", &port.to_string()]);
-    assert!(code == 10 && stderr.contains(&format!("listen on 0.0.0.0:{port}")), "{code}: {stderr}");
+    assert!(
+        code == 10 && stderr.contains(&format!("listen on 0.0.0.0:{port}")),
+        "{code}: {stderr}"
+    );
     drop(taken);
     // Without any wish, 7707 or another one.
     fs::remove_file(host.scratch.at("far/config.toml")).unwrap();
@@ -239,8 +272,11 @@ fn ssh_carries_no_data_and_arguments_no_secret() {
             break status;
         }
         let said = fs::read_to_string(&from).unwrap_or_default();
-        secret = secret
-            .or_else(|| said.split('"').find(|text| text.starts_with("ab1-") && text.len() > 70).map(str::to_string));
+        secret = secret.or_else(|| {
+            said.split('"')
+                .find(|text| text.starts_with("ab1-") && text.len() > 70)
+                .map(str::to_string)
+        });
         let processes = fs::read_dir("/proc").unwrap().flatten().map(|process| process.path());
         for arguments in processes.filter_map(|process| fs::read(process.join("cmdline")).ok()) {
             let arguments = String::from_utf8_lossy(&arguments).into_owned();
@@ -276,7 +312,10 @@ const NETWORK: &str = r#"
 #[test]
 fn the_data_takes_the_paths_that_ssh_does_not() {
     let may = fs::OpenOptions::new().read(true).write(true).open("/dev/net/tun").is_ok()
-        && Command::new("unshare").args(["--net", "true"]).status().is_ok_and(|status| status.success());
+        && Command::new("unshare")
+            .args(["--net", "true"])
+            .status()
+            .is_ok_and(|status| status.success());
     if !may {
         let why = "no network namespaces and TUN devices without root here";
         assert!(std::env::var("CI").as_deref() != Ok("true"), "{why}");
@@ -287,7 +326,8 @@ fn the_data_takes_the_paths_that_ssh_does_not() {
     let data = scratch.data("near/data", 8_000_000);
     scratch.file("network.toml", NETWORK.as_bytes());
     let program = env!("CARGO_BIN_EXE_anabranch");
-    // The links go with the near command: what ssh says last must get through, lest a session outlives them.
+    // The links go with the near command: what ssh says last must get through, lest a session
+    // outlives them.
     let far = format!("exec {SSHD} -D -e -f {} 2>/dev/null", scratch.at("sshd_config").display());
     let near = format!(
         "{program} cp -F {} -o HostName=$ANABRANCH_FAR {} far:folder --json && sleep .5",
@@ -298,14 +338,18 @@ fn the_data_takes_the_paths_that_ssh_does_not() {
     emulate.args(["60", program, "emulate"]).arg(scratch.at("network.toml"));
     emulate.args(["--far", &far, "--far-listens", "2222", "--", "sh", "-c", &near]);
     let output = emulate.env("ANABRANCH_HOME", scratch.at("near")).output().unwrap();
-    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let (stdout, stderr) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{stdout}{stderr}");
     assert_eq!(fs::read(scratch.at("home/folder/data")).unwrap(), fs::read(&data).unwrap());
     let summary = stdout.lines().find(|line| line.contains("\"summary\"")).unwrap();
     let summary: serde_json::Value = serde_json::from_str(summary).unwrap();
     let paths = summary["paths"].as_array().unwrap();
     for name in ["wifi", "lte"] {
-        let path = paths.iter().find(|path| path["name"] == name).unwrap_or_else(|| panic!("no {name} in {summary}"));
+        let path = paths
+            .iter()
+            .find(|path| path["name"] == name)
+            .unwrap_or_else(|| panic!("no {name} in {summary}"));
         assert!(path["share"].as_f64().unwrap() > 0.3, "{summary}");
     }
 }
@@ -320,7 +364,8 @@ fn usage_errors_come_before_ssh() {
         (&["--", "-oProxyCommand=x:a", "b"], "no host"),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_anabranch"));
-        let output = command.arg("cp").args(["--ssh", "/no/such/ssh"]).args(arguments).output().unwrap();
+        let output =
+            command.arg("cp").args(["--ssh", "/no/such/ssh"]).args(arguments).output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
         assert!(stderr.contains(said), "{arguments:?}: {stderr}");

@@ -19,8 +19,16 @@ fn what_is_there_comes_here() {
     host.scratch.data("home/data", 600_000);
     fs::create_dir_all(far.join("tree/sub")).unwrap();
     fs::create_dir(near.join("folder")).unwrap();
-    for name in ["tree/sub/file", "tree/a.log", "tree/b.log", "tree/.hidden.log", "-rf", "$(x) 'y'", "~~", "new\nline"]
-    {
+    for name in [
+        "tree/sub/file",
+        "tree/a.log",
+        "tree/b.log",
+        "tree/.hidden.log",
+        "-rf",
+        "$(x) 'y'",
+        "~~",
+        "new\nline",
+    ] {
         host.scratch.file(Path::new("home").join(name), name.as_bytes());
     }
     fs::write(far.join(OsStr::from_bytes(b"\xff\xfe")), "bytes").unwrap();
@@ -49,7 +57,10 @@ fn what_is_there_comes_here() {
     host.copied(&["far:tree/link", "logs"]);
     assert_eq!(fs::metadata(near.join("logs/link")).unwrap().len(), 600_000);
     host.copied(&["far:", "home", "--exclude", "data"]);
-    assert_eq!(names("home"), ["$(x) 'y'", "-rf", "folder", "new\nline", "tree", "~~", "\u{fffd}\u{fffd}"]);
+    assert_eq!(
+        names("home"),
+        ["$(x) 'y'", "-rf", "folder", "new\nline", "tree", "~~", "\u{fffd}\u{fffd}"]
+    );
     for name in [&b"-rf"[..], b"$(x) 'y'", b"./~~", b"new\nline", b"\xff\xfe"] {
         let source = [b"far:", name].concat();
         host.copied(&[OsStr::from_bytes(&source), OsStr::new("logs")]);

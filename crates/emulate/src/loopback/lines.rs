@@ -124,7 +124,11 @@ impl<T: Clone> Lines<T> {
         let one = &mut self.directions[lane.index()];
         one.first.get_or_insert(now);
         let through = one.through;
-        self.directions[through].link.offer(now, Offer { bytes, is_ecn_capable: false, flow }, Item { lane, item })
+        self.directions[through].link.offer(
+            now,
+            Offer { bytes, is_ecn_capable: false, flow },
+            Item { lane, item },
+        )
     }
 
     pub(super) fn poll_deadline(&self) -> Option<Time> {
@@ -167,8 +171,14 @@ impl<T: Clone> Lines<T> {
         let mut report = Report {
             network: self.network.name.clone(),
             seconds: seconds(self.started, Some(self.now())).unwrap_or(0.0),
-            first_payload_s: seconds(self.started, self.directions.iter().filter_map(|lane| lane.first).min()),
-            last_payload_s: seconds(self.started, self.directions.iter().filter_map(|lane| lane.last).max()),
+            first_payload_s: seconds(
+                self.started,
+                self.directions.iter().filter_map(|lane| lane.first).min(),
+            ),
+            last_payload_s: seconds(
+                self.started,
+                self.directions.iter().filter_map(|lane| lane.last).max(),
+            ),
             cpu_share: cpu.as_secs_f64() / self.epoch.elapsed().as_secs_f64().max(1e-9),
             busy_us: self.busy.quantiles(),
             links: links.collect(),

@@ -1,4 +1,5 @@
-//! Connections through links: bytes are read only when the link has room for them, so that none is ever dropped.
+//! Connections through links: bytes are read only when the link has room for them, so that none is
+//! ever dropped.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Read, Write};
@@ -23,8 +24,8 @@ const SEGMENT_HEADERS: usize = 52;
 /// A chunk takes at most about so long on the wire, so that the connections of a link alternate.
 const CHUNK_TIME: Span = Span::from_millis(2);
 const MAX_CHUNK_SEGMENTS: u64 = 44;
-/// What the kernel may take from a sender before the link has room: little, for else a path seems faster than it is. The kernel
-/// doubles it.
+/// What the kernel may take from a sender before the link has room: little, for else a path seems
+/// faster than it is. The kernel doubles it.
 const RECEIVE_BUFFER: usize = 16 << 10;
 /// What a receiver may leave unread before its connection is no longer read from.
 const MAX_UNREAD: usize = 256 << 10;
@@ -35,8 +36,8 @@ const FIRST: u64 = 1 << 32;
 pub(super) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
     socket.set_reuse_address(true)?;
-    // Before listen, so that connections advertise it. Segments as small as a real link's, since loopback's are larger than
-    // the buffer and would wait for it to be empty.
+    // Before listen, so that connections advertise it. Segments as small as a real link's, since
+    // loopback's are larger than the buffer and would wait for it to be empty.
     socket.set_recv_buffer_size(RECEIVE_BUFFER)?;
     socket.set_tcp_mss(u32::try_from(SEGMENT).expect("a small number"))?;
     socket.bind(&SockAddr::from(address))?;
@@ -95,7 +96,11 @@ struct Half {
 }
 
 impl Proxy {
-    pub(super) fn new(network: &Network, listeners: Vec<TcpListener>, forward: SocketAddr) -> io::Result<Proxy> {
+    pub(super) fn new(
+        network: &Network,
+        listeners: Vec<TcpListener>,
+        forward: SocketAddr,
+    ) -> io::Result<Proxy> {
         let poller = Poller::new()?;
         for (key, listener) in (0..).zip(&listeners) {
             poller.add(listener, key, Interest { readable: true, writable: false })?;
@@ -171,13 +176,19 @@ impl Proxy {
             let id = self.next_id;
             self.next_id += 1;
             let ready = near.set_nonblocking(true).and_then(|()| near.set_nodelay(true));
-            let added = ready.and_then(|()| self.poller.add(&near, FIRST + 2 * id, Interest::default()));
+            let added =
+                ready.and_then(|()| self.poller.add(&near, FIRST + 2 * id, Interest::default()));
             if added.is_err() {
                 continue;
             }
             let connection = Connection::new(link, near);
             self.connections.insert(id, connection);
-            self.lines.enqueue(Lane { link, is_down: false }, Bytes(SEGMENT_HEADERS as u64), id, (id, Chunk::Open));
+            self.lines.enqueue(
+                Lane { link, is_down: false },
+                Bytes(SEGMENT_HEADERS as u64),
+                id,
+                (id, Chunk::Open),
+            );
             self.watch(id);
         }
     }
@@ -332,7 +343,11 @@ fn open(forward: SocketAddr, poller: &Poller, key: u64) -> io::Result<TcpStream>
     socket.set_tcp_nodelay(true)?;
     socket.set_recv_buffer_size(RECEIVE_BUFFER)?;
     match socket.connect(&SockAddr::from(forward)) {
-        Err(error) if error.raw_os_error() != Some(rustix::io::Errno::INPROGRESS.raw_os_error()) => return Err(error),
+        Err(error)
+            if error.raw_os_error() != Some(rustix::io::Errno::INPROGRESS.raw_os_error()) =>
+        {
+            return Err(error);
+        }
         _ => {}
     }
     poller.add(&socket, key, Interest::default())?;
@@ -352,7 +367,8 @@ impl Connection {
         }
     }
 
-    /// A socket hung up: what it sent before can still be read. Returns false if nothing can come of the connection.
+    /// A socket hung up: what it sent before can still be read. Returns false if nothing can come
+    /// of the connection.
     fn hang_up(&mut self, poller: &Poller, is_far: bool) -> bool {
         let (flag, socket, source, destination) = if is_far {
             (&mut self.has_far_hung_up, self.far.as_ref(), &self.down, &self.up)
@@ -377,8 +393,11 @@ impl Connection {
 
     /// Returns false if the destination is gone.
     fn flush(&mut self, is_down: bool) -> bool {
-        let (half, destination) =
-            if is_down { (&mut self.down, Some(&mut self.near)) } else { (&mut self.up, self.far.as_mut()) };
+        let (half, destination) = if is_down {
+            (&mut self.down, Some(&mut self.near))
+        } else {
+            (&mut self.up, self.far.as_mut())
+        };
         let Some(destination) = destination else { return true };
         while let Some(chunk) = half.unread.front() {
             let Chunk::Data(data) = chunk else {

@@ -50,7 +50,11 @@ struct Flow {
 }
 
 impl Proxy {
-    pub(super) fn new(network: &Network, sockets: Vec<UdpSocket>, forward: SocketAddr) -> io::Result<Proxy> {
+    pub(super) fn new(
+        network: &Network,
+        sockets: Vec<UdpSocket>,
+        forward: SocketAddr,
+    ) -> io::Result<Proxy> {
         let poller = Poller::new()?;
         for (key, socket) in (0..).zip(&sockets) {
             poller.add(socket, key, Interest { readable: true, writable: false })?;
@@ -80,13 +84,18 @@ impl Proxy {
         while !control.stop.load(Ordering::Acquire) {
             self.deliver();
             self.lines.record_busy(woken);
-            let timeout = self.lines.poll_deadline().map(|deadline| Duration::from(deadline - self.lines.now()));
+            let timeout = self
+                .lines
+                .poll_deadline()
+                .map(|deadline| Duration::from(deadline - self.lines.now()));
             self.poller.wait(&mut ready, timeout)?;
             woken = self.lines.now();
             for event in &ready {
                 match event.key {
                     WAKER_KEY => {}
-                    key if key < FIRST => self.read_client(usize::try_from(key).expect("an index"))?,
+                    key if key < FIRST => {
+                        self.read_client(usize::try_from(key).expect("an index"))?
+                    }
                     key => self.read_upstream(key - FIRST),
                 }
             }
@@ -96,7 +105,8 @@ impl Proxy {
 
     fn read_client(&mut self, link: usize) -> io::Result<()> {
         for _ in 0..BATCH {
-            // An error belongs to an earlier datagram that nobody took, or says that there is none left.
+            // An error belongs to an earlier datagram that nobody took, or says that there is none
+            // left.
             let Ok((len, client)) = self.sockets[link].recv_from(&mut self.buffer) else { break };
             let id = self.flow(link, client)?;
             self.send(id, Lane { link, is_down: false }, len);

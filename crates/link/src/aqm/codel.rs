@@ -9,25 +9,34 @@ use crate::offer::Waiting;
 /// Parameters of CoDel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CoDel {
-    /// The waiting time that is not too long (RFC 8289, section 4.3). At low rates it should be at least the wire time of a packet.
+    /// The waiting time that is not too long (RFC 8289, section 4.3). At low rates it should be at
+    /// least the wire time of a packet.
     pub target: Span,
-    /// How long the waiting time may be longer before packets are dropped: about the longest usual round trip (section 4.3).
+    /// How long the waiting time may be longer before packets are dropped: about the longest usual
+    /// round trip (section 4.3).
     pub interval: Span,
     /// Whether ECN-capable packets are marked instead of dropped (section 3.1, last paragraph).
     pub ecn: bool,
-    /// While no more than this waits behind a packet, it is not dropped: the size of the largest packet.
+    /// While no more than this waits behind a packet, it is not dropped: the size of the largest
+    /// packet.
     pub mtu: Bytes,
 }
 
 impl Default for CoDel {
-    /// As RFC 8289, section 4.4, recommends: 5 ms and 100 ms; without ECN, for packets of 1500 bytes.
+    /// As RFC 8289, section 4.4, recommends: 5 ms and 100 ms; without ECN, for packets of 1500
+    /// bytes.
     fn default() -> CoDel {
-        CoDel { target: Span::from_millis(5), interval: Span::from_millis(100), ecn: false, mtu: Bytes(1_500) }
+        CoDel {
+            target: Span::from_millis(5),
+            interval: Span::from_millis(100),
+            ecn: false,
+            mtu: Bytes(1_500),
+        }
     }
 }
 
-/// How often it may have been since the last dropping state for its rate to be taken up again (RFC 8289, section 5.5): a number of
-/// intervals.
+/// How often it may have been since the last dropping state for its rate to be taken up again (RFC
+/// 8289, section 5.5): a number of intervals.
 const MEMORY: u64 = 16;
 
 /// CoDel at work, on one queue; the names are those of RFC 8289, section 5.3.
@@ -86,7 +95,8 @@ impl CoDelState {
         first
     }
 
-    /// Enters the dropping state. Soon after the last one, it takes up the rate of drops that was reached there (section 5.5).
+    /// Enters the dropping state. Soon after the last one, it takes up the rate of drops that was
+    /// reached there (section 5.5).
     fn begin(&mut self, now: Time, interval: Span) {
         self.is_dropping = true;
         let reached = self.count.saturating_sub(self.last_count);
@@ -96,8 +106,14 @@ impl CoDelState {
         self.drop_next = control_law(now, interval, self.count);
     }
 
-    /// Takes the first packet out, and says whether the waiting time has been too long for an interval (section 5.6).
-    fn take<P>(&mut self, now: Time, config: &CoDel, fifo: &mut Fifo<P>) -> (Option<Waiting<P>>, bool) {
+    /// Takes the first packet out, and says whether the waiting time has been too long for an
+    /// interval (section 5.6).
+    fn take<P>(
+        &mut self,
+        now: Time,
+        config: &CoDel,
+        fifo: &mut Fifo<P>,
+    ) -> (Option<Waiting<P>>, bool) {
         let first = fifo.pop();
         let is_above = first.as_ref().is_some_and(|first| now.since(first.since) >= config.target)
             && fifo.tally().bytes > config.mtu;
@@ -140,9 +156,11 @@ mod tests {
         Waiting { is_ecn_capable, ..Waiting::new(since, Bytes(1_000), ()) }
     }
 
-    /// When packets are dropped, or marked, if one comes and one goes each millisecond, always after waiting for 50 ms.
+    /// When packets are dropped, or marked, if one comes and one goes each millisecond, always
+    /// after waiting for 50 ms.
     fn events(config: &CoDel, is_ecn_capable: bool, millis: u64) -> (Vec<u64>, Counters) {
-        let (mut fifo, mut state, mut counters) = (Fifo::new(), CoDelState::default(), Counters::default());
+        let (mut fifo, mut state, mut counters) =
+            (Fifo::new(), CoDelState::default(), Counters::default());
         let mut at = Vec::new();
         for n in 0..50 + millis {
             let now = Time::ZERO + Span::from_millis(n);
@@ -164,10 +182,14 @@ mod tests {
     #[test]
     fn drops_follow_the_interval_over_the_root() {
         let (drops, _) = events(&CoDel::default(), false, 430);
-        // 100 ms after the first late packet, then after 100, 100/sqrt 2, 100/sqrt 3 …, each on the next whole millisecond.
+        // 100 ms after the first late packet, then after 100, 100/sqrt 2, 100/sqrt 3 …, each on the
+        // next whole millisecond.
         let mut next = 100.0;
         for (n, drop) in (1u32..).zip(&drops) {
-            assert!((f64::from(u32::try_from(*drop).expect("soon")) - next).abs() <= 1.0, "{n}: {drop}, not {next}");
+            assert!(
+                (f64::from(u32::try_from(*drop).expect("soon")) - next).abs() <= 1.0,
+                "{n}: {drop}, not {next}"
+            );
             next += 100.0 / f64::from(n).sqrt();
         }
         assert_eq!(drops.len(), 6, "{drops:?}");
@@ -184,7 +206,8 @@ mod tests {
 
     #[test]
     fn nothing_is_dropped_within_the_target_or_an_interval() {
-        let (drops, _) = events(&CoDel { target: Span::from_millis(51), ..CoDel::default() }, false, 1_000);
+        let (drops, _) =
+            events(&CoDel { target: Span::from_millis(51), ..CoDel::default() }, false, 1_000);
         assert!(drops.is_empty());
         let (drops, _) = events(&CoDel::default(), false, 100);
         assert!(drops.is_empty());
@@ -192,7 +215,8 @@ mod tests {
 
     #[test]
     fn the_last_packets_are_never_dropped() {
-        let (mut fifo, mut state, mut counters) = (Fifo::new(), CoDelState::default(), Counters::default());
+        let (mut fifo, mut state, mut counters) =
+            (Fifo::new(), CoDelState::default(), Counters::default());
         for n in 0..100u64 {
             fifo.push(waiting(Time::ZERO, false));
             let now = Time::ZERO + Span::from_secs(n);
@@ -204,7 +228,12 @@ mod tests {
     #[test]
     fn a_soon_return_takes_up_the_rate() {
         let interval = Span::from_millis(100);
-        let mut state = CoDelState { count: 9, last_count: 1, drop_next: Time::from_nanos(0), ..CoDelState::default() };
+        let mut state = CoDelState {
+            count: 9,
+            last_count: 1,
+            drop_next: Time::from_nanos(0),
+            ..CoDelState::default()
+        };
         let mut later = state.clone();
         state.begin(Time::ZERO + Span::from_millis(1_599), interval);
         assert_eq!((state.count, state.last_count), (8, 8));

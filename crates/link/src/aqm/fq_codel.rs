@@ -55,9 +55,21 @@ struct FlowQueue<P> {
 
 impl<P> FairQueue<P> {
     pub(crate) fn new(config: FqCoDel, seed: Seed) -> FairQueue<P> {
-        let queue = |_| FlowQueue { fifo: Fifo::new(), state: CoDelState::default(), credit: 0, is_listed: false };
+        let queue = |_| FlowQueue {
+            fifo: Fifo::new(),
+            state: CoDelState::default(),
+            credit: 0,
+            is_listed: false,
+        };
         let queues = (0..config.queues.max(1)).map(queue).collect();
-        FairQueue { config, seed, queues, new: VecDeque::new(), old: VecDeque::new(), tally: Tally::default() }
+        FairQueue {
+            config,
+            seed,
+            queues,
+            new: VecDeque::new(),
+            old: VecDeque::new(),
+            tally: Tally::default(),
+        }
     }
 
     pub(crate) fn tally(&self) -> Tally {
@@ -102,7 +114,8 @@ impl<P> FairQueue<P> {
             }
             list.pop_front();
             if is_new && !self.old.is_empty() {
-                // Through the old ones once, lest it keeps them waiting by coming back as a new one (section 4.2).
+                // Through the old ones once, lest it keeps them waiting by coming back as a new one
+                // (section 4.2).
                 self.old.push_back(index);
             } else {
                 queue.is_listed = false;
@@ -110,14 +123,22 @@ impl<P> FairQueue<P> {
         }
     }
 
-    /// Drops the first packets of the longest queues, in bytes (section 4.1), until `limit` holds for what is here and `elsewhere` together.
-    /// Whether the packet pushed last, of `flow`, is among them.
-    pub(crate) fn shed(&mut self, limit: Limit, elsewhere: Tally, flow: u64, counters: &mut Counters) -> bool {
+    /// Drops the first packets of the longest queues, in bytes (section 4.1), until `limit` holds
+    /// for what is here and `elsewhere` together. Whether the packet pushed last, of `flow`, is
+    /// among them.
+    pub(crate) fn shed(
+        &mut self,
+        limit: Limit,
+        elsewhere: Tally,
+        flow: u64,
+        counters: &mut Counters,
+    ) -> bool {
         let last = self.index(flow);
         let mut is_last_dropped = false;
         while self.tally.packets > 0 && !self.is_within(limit, elsewhere) {
             let listed = self.new.iter().chain(&self.old);
-            let longest = listed.copied().max_by_key(|index| self.queues[*index].fifo.tally().bytes);
+            let longest =
+                listed.copied().max_by_key(|index| self.queues[*index].fifo.tally().bytes);
             let Some(longest) = longest else { break };
             let Some(packet) = self.queues[longest].fifo.pop() else { break };
             self.tally.packets -= 1;

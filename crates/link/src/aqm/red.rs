@@ -1,17 +1,21 @@
 //! Random early detection.
 //!
-//! S. Floyd, V. Jacobson, "Random Early Detection Gateways for Congestion Avoidance", 1993, with the gentle variant (S. Floyd,
-//! "Recommendations on using the gentle variant of RED", 2000) and in the details as ns-2 does it in packets mode, so that
-//! its figures can be compared:
+//! S. Floyd, V. Jacobson, "Random Early Detection Gateways for Congestion Avoidance", 1993, with
+//! the gentle variant (S. Floyd, "Recommendations on using the gentle variant of RED", 2000) and in
+//! the details as ns-2 does it in packets mode, so that its figures can be compared:
 //!
-//! - The length `q` that is averaged is what an arrival finds waiting, without itself and without the packet on the wire.
-//! - On each arrival, `avg = (1 - w) avg + w q`. After an idle time, as if `m` packets had come to an empty queue first:
-//!   `avg = (1 - w)^(m + 1) avg`, with `m` the packets of [mean size](Red::mean_packet) that the link carries in that time, rounded down.
-//! - Nothing happens below `min`, or while at most one packet waits. The first packet that finds it otherwise is spared.
-//! - From there on `p = max_p (avg - min) / (max - min)` up to `max`; beyond it 1, or when gentle `max_p + (1 - max_p) (avg - max) / max`
-//!   up to twice `max`.
-//! - With `n` packets since the last drop, this one included, the probability of a drop is 0 while `n p < 1`, then `p / (2 - n p)`, and 1 from
-//!   `n p = 2` on: gaps between drops are uniform in `1/p..2/p` (`wait_` of ns-2, which is its default).
+//! - The length `q` that is averaged is what an arrival finds waiting, without itself and without
+//!   the packet on the wire.
+//! - On each arrival, `avg = (1 - w) avg + w q`. After an idle time, as if `m` packets had come to
+//!   an empty queue first: `avg = (1 - w)^(m + 1) avg`, with `m` the packets of [mean
+//!   size](Red::mean_packet) that the link carries in that time, rounded down.
+//! - Nothing happens below `min`, or while at most one packet waits. The first packet that finds it
+//!   otherwise is spared.
+//! - From there on `p = max_p (avg - min) / (max - min)` up to `max`; beyond it 1, or when gentle
+//!   `max_p + (1 - max_p) (avg - max) / max` up to twice `max`.
+//! - With `n` packets since the last drop, this one included, the probability of a drop is 0 while
+//!   `n p < 1`, then `p / (2 - n p)`, and 1 from `n p = 2` on: gaps between drops are uniform in
+//!   `1/p..2/p` (`wait_` of ns-2, which is its default).
 
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -32,18 +36,27 @@ pub struct Red {
     pub probability: f64,
     /// Whether the probability rises to 1 between `max` and twice that, instead of at once.
     pub gentle: bool,
-    /// Whether ECN-capable packets are marked instead of dropped while the average is below `max` (RFC 3168, section 7; as with ns-2's default
-    /// for `mark_p_`).
+    /// Whether ECN-capable packets are marked instead of dropped while the average is below `max`
+    /// (RFC 3168, section 7; as with ns-2's default for `mark_p_`).
     pub ecn: bool,
     /// The size of the packets that could have come in an idle time (`mean_pktsize_`).
     pub mean_packet: Bytes,
 }
 
 impl Red {
-    /// RED between two average lengths, in packets: gentle, without ECN, and otherwise with ns-2's defaults.
+    /// RED between two average lengths, in packets: gentle, without ECN, and otherwise with ns-2's
+    /// defaults.
     #[must_use]
     pub fn new(min: f64, max: f64) -> Red {
-        Red { min, max, weight: 0.002, probability: 0.1, gentle: true, ecn: false, mean_packet: Bytes(500) }
+        Red {
+            min,
+            max,
+            weight: 0.002,
+            probability: 0.1,
+            gentle: true,
+            ecn: false,
+            mean_packet: Bytes(500),
+        }
     }
 
     /// The drop probability at an average length, before gaps are evened out.
@@ -113,8 +126,14 @@ impl RedState {
         self.average
     }
 
-    /// A packet arrives and finds `waiting` others, the one on the wire not counted; or an idle link that was so for `idle`.
-    pub(crate) fn handle_arrival(&mut self, waiting: u64, idle: Option<Span>, is_ecn_capable: bool) -> Verdict {
+    /// A packet arrives and finds `waiting` others, the one on the wire not counted; or an idle
+    /// link that was so for `idle`.
+    pub(crate) fn handle_arrival(
+        &mut self,
+        waiting: u64,
+        idle: Option<Span>,
+        is_ecn_capable: bool,
+    ) -> Verdict {
         self.update(waiting, idle);
         self.count += 1;
         if self.average < self.config.min || waiting <= 1 {
@@ -131,7 +150,11 @@ impl RedState {
             return Verdict::Take;
         }
         self.count = 0;
-        if self.config.ecn && is_ecn_capable && self.average < self.config.max { Verdict::Mark } else { Verdict::Drop }
+        if self.config.ecn && is_ecn_capable && self.average < self.config.max {
+            Verdict::Mark
+        } else {
+            Verdict::Drop
+        }
     }
 
     /// The packet found no room.
@@ -197,7 +220,9 @@ mod tests {
             assert!(close(gentle.probability_at(average), p), "{average}");
         }
         let harsh = Red { gentle: false, ..gentle };
-        assert!(close(harsh.probability_at(59.0), 0.0975) && close(harsh.probability_at(60.0), 1.0));
+        assert!(
+            close(harsh.probability_at(59.0), 0.0975) && close(harsh.probability_at(60.0), 1.0)
+        );
     }
 
     #[test]
@@ -235,7 +260,11 @@ mod tests {
         let mean = f64::from(gaps.iter().sum::<u32>()) / as_f64(gaps.len() as u64);
         assert!((mean - 59.5).abs() < 1.0, "{mean}");
         let low = gaps.iter().filter(|gap| **gap < 50).count();
-        assert!((as_f64(low as u64) / as_f64(gaps.len() as u64) - 0.25).abs() < 0.02, "{low} of {}", gaps.len());
+        assert!(
+            (as_f64(low as u64) / as_f64(gaps.len() as u64) - 0.25).abs() < 0.02,
+            "{low} of {}",
+            gaps.len()
+        );
     }
 
     #[test]
@@ -262,6 +291,9 @@ mod tests {
         }
         assert!(verdicts[0] > 50 && verdicts[1] > 50, "{verdicts:?}");
         assert_eq!(verdicts[2], 0);
-        assert!((0..1_000).all(|_| red.handle_arrival(59, None, false) != Verdict::Mark), "it is not capable");
+        assert!(
+            (0..1_000).all(|_| red.handle_arrival(59, None, false) != Verdict::Mark),
+            "it is not capable"
+        );
     }
 }

@@ -17,8 +17,12 @@ enum Kind {
     FqCoDel,
 }
 
-const KINDS: &[(&str, Kind)] =
-    &[("drop-tail", Kind::DropTail), ("red", Kind::Red), ("codel", Kind::CoDel), ("fq-codel", Kind::FqCoDel)];
+const KINDS: &[(&str, Kind)] = &[
+    ("drop-tail", Kind::DropTail),
+    ("red", Kind::Red),
+    ("codel", Kind::CoDel),
+    ("fq-codel", Kind::FqCoDel),
+];
 
 /// What a queue limited in bytes is taken to hold, where packets are to be counted.
 const USUAL_PACKET: u64 = 1_500;
@@ -59,23 +63,40 @@ fn red(limit: Limit) -> Red {
 }
 
 fn red_table(section: &Section<'_>, limit: Limit) -> Result<Red> {
-    section.allow(&["kind", "min", "max", "weight", "probability", "gentle", "ecn", "mean_packet"])?;
+    section.allow(&[
+        "kind",
+        "min",
+        "max",
+        "weight",
+        "probability",
+        "gentle",
+        "ecn",
+        "mean_packet",
+    ])?;
     let usual = red(limit);
     let min = section.get("min").map_or(Ok(usual.min), |value| length(&value))?;
     let max = section.get("max").map_or(Ok(usual.max), |value| length(&value))?;
     if max <= min {
         let key = if section.get("max").is_some() { "max" } else { "min" };
-        let place = section.get(key).map(|value| value.error(Problem::Sense("`max` wants to be more than `min`")));
-        return Err(place.unwrap_or_else(|| section.error("min", Problem::Sense("the queue is too short for RED"))));
+        let place = section
+            .get(key)
+            .map(|value| value.error(Problem::Sense("`max` wants to be more than `min`")));
+        return Err(place.unwrap_or_else(|| {
+            section.error("min", Problem::Sense("the queue is too short for RED"))
+        }));
     }
     Ok(Red {
         min,
         max,
         weight: section.get("weight").map_or(Ok(usual.weight), |value| value.probability())?,
-        probability: section.get("probability").map_or(Ok(usual.probability), |value| value.probability())?,
+        probability: section
+            .get("probability")
+            .map_or(Ok(usual.probability), |value| value.probability())?,
         gentle: section.get("gentle").map_or(Ok(usual.gentle), |value| value.boolean())?,
         ecn: section.get("ecn").map_or(Ok(usual.ecn), |value| value.boolean())?,
-        mean_packet: section.get("mean_packet").map_or(Ok(usual.mean_packet), |value| size(&value))?,
+        mean_packet: section
+            .get("mean_packet")
+            .map_or(Ok(usual.mean_packet), |value| size(&value))?,
     })
 }
 
@@ -93,7 +114,8 @@ fn fq_codel_table(section: &Section<'_>) -> Result<FqCoDel> {
     section.allow(&["kind", "target", "interval", "ecn", "mtu", "quantum", "queues"])?;
     let usual = FqCoDel::default();
     let queues = |value: &Value<'_>| {
-        let queues = u32::try_from(value.integer()?).ok().filter(|queues| (1..=65_536).contains(queues));
+        let queues =
+            u32::try_from(value.integer()?).ok().filter(|queues| (1..=65_536).contains(queues));
         queues.ok_or_else(|| value.error(Problem::Sense("wants 1 to 65536 queues")))
     };
     Ok(FqCoDel {
@@ -107,7 +129,9 @@ fn fq_codel_table(section: &Section<'_>) -> Result<FqCoDel> {
 #[expect(clippy::cast_precision_loss, reason = "a number of packets")]
 fn length(value: &Value<'_>) -> Result<f64> {
     if let Some(number) = value.as_number() {
-        return Some(number).filter(|n| n.is_finite() && *n >= 0.0).ok_or_else(|| value.error(WANTS_PACKETS));
+        return Some(number)
+            .filter(|n| n.is_finite() && *n >= 0.0)
+            .ok_or_else(|| value.error(WANTS_PACKETS));
     }
     match queue(value)? {
         Limit::Packets(packets) => Ok(packets as f64),
@@ -115,13 +139,16 @@ fn length(value: &Value<'_>) -> Result<f64> {
     }
 }
 
-const WANTS_PACKETS: Problem = Problem::Sense("wants a number of packets, for example 28 or '28 packets'");
+const WANTS_PACKETS: Problem =
+    Problem::Sense("wants a number of packets, for example 28 or '28 packets'");
 
 /// A number of bytes for a packet.
 fn size(value: &Value<'_>) -> Result<Bytes> {
     let bytes = value.integer()?;
     let is_sane = (1..=65_535).contains(&bytes);
-    is_sane.then_some(Bytes(bytes)).ok_or_else(|| value.error(Problem::Sense("wants 1 to 65535 bytes")))
+    is_sane
+        .then_some(Bytes(bytes))
+        .ok_or_else(|| value.error(Problem::Sense("wants 1 to 65535 bytes")))
 }
 
 /// "3 ms", or a table.
@@ -135,7 +162,9 @@ pub(super) fn jitter(value: &Value<'_>) -> Result<Jitter> {
         Some(most) => {
             let other = section.get("mean").or_else(|| section.get("deviation"));
             if let Some(other) = other {
-                return Err(other.error(Problem::Sense("is of a normal distribution, and `most` of a uniform one")));
+                return Err(other.error(Problem::Sense(
+                    "is of a normal distribution, and `most` of a uniform one",
+                )));
             }
             Spread::Uniform(most.quantity()?)
         }
@@ -147,5 +176,8 @@ pub(super) fn jitter(value: &Value<'_>) -> Result<Jitter> {
             deviation: section.require("deviation")?.quantity()?,
         },
     };
-    Ok(Jitter { spread, reorders: section.get("reorder").map_or(Ok(false), |value| value.boolean())? })
+    Ok(Jitter {
+        spread,
+        reorders: section.get("reorder").map_or(Ok(false), |value| value.boolean())?,
+    })
 }

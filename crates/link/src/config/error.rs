@@ -91,7 +91,9 @@ impl fmt::Display for Problem {
             Problem::ReadTrace { path, error } => write!(f, "{path}: {error}"),
             Problem::Trace { path, error } => write!(f, "{path}:{}: {}", error.line, error.problem),
             Problem::Syntax(message) | Problem::Because(message) => write!(f, "{message}"),
-            Problem::UnknownKey { nearest: Some(nearest) } => write!(f, "no such key; did you mean `{nearest}`?"),
+            Problem::UnknownKey { nearest: Some(nearest) } => {
+                write!(f, "no such key; did you mean `{nearest}`?")
+            }
             Problem::UnknownKey { nearest: None } => write!(f, "no such key"),
             Problem::Missing => write!(f, "is missing"),
             Problem::Type { wanted, found } => write!(f, "wants {wanted}, not {found}"),
@@ -99,7 +101,9 @@ impl fmt::Display for Problem {
             Problem::UnknownWord { found, nearest: Some(nearest) } => {
                 write!(f, "'{found}' is not known here; did you mean '{nearest}'?")
             }
-            Problem::UnknownWord { found, nearest: None } => write!(f, "'{found}' is not known here"),
+            Problem::UnknownWord { found, nearest: None } => {
+                write!(f, "'{found}' is not known here")
+            }
             Problem::Sense(message) => write!(f, "{message}"),
         }
     }

@@ -14,7 +14,9 @@ use super::aqm::{aqm, jitter};
 use super::error::{ConfigError, Problem};
 use super::reader::{Section, Source, Value};
 use super::{Carry, Direction, LinkSpec, Network, Unreachable};
-use crate::{Aqm, Blackout, Change, GilbertElliott, Limit, Loss, Profile, RatePlan, Redraw, Reorder};
+use crate::{
+    Aqm, Blackout, Change, GilbertElliott, Limit, Loss, Profile, RatePlan, Redraw, Reorder,
+};
 
 const NETWORK_KEYS: &[&str] = &["name", "seed", "bytes", "link"];
 /// Keys that a direction may override.
@@ -74,7 +76,12 @@ pub(super) fn network(text: &str, file: &str, bytes: Option<Bytes>) -> Result<Ne
     Ok(Network { name, seed, bytes, links })
 }
 
-fn link(section: &Section<'_>, seed: Seed, bytes: Option<Bytes>, earlier: &[LinkSpec]) -> Result<LinkSpec> {
+fn link(
+    section: &Section<'_>,
+    seed: Seed,
+    bytes: Option<Bytes>,
+    earlier: &[LinkSpec],
+) -> Result<LinkSpec> {
     let known: Vec<&'static str> = LINK_KEYS.iter().chain(DIRECTION_KEYS).copied().collect();
     section.allow(&known)?;
     let name = name(&section.require("name")?, earlier)?;
@@ -100,8 +107,9 @@ fn link(section: &Section<'_>, seed: Seed, bytes: Option<Bytes>, earlier: &[Link
 /// The keys that [`line()`] reads.
 pub const LINE_KEYS: &[&str] = DIRECTION_KEYS;
 
-/// Both directions of a link in a file of another kind: what `rate`, `delay`, `queue` and so on of this section say, with `up` and `down` to
-/// tell the directions apart. The section's keys must have been checked. `mtu` is the largest packet.
+/// Both directions of a link in a file of another kind: what `rate`, `delay`, `queue` and so on of
+/// this section say, with `up` and `down` to tell the directions apart. The section's keys must
+/// have been checked. `mtu` is the largest packet.
 ///
 /// # Errors
 /// The first key that makes no sense.
@@ -113,20 +121,22 @@ pub fn line(section: &Section<'_>, seed: Seed, mtu: u32) -> Result<(Profile, Pro
 fn name(value: &Value<'_>, earlier: &[LinkSpec]) -> Result<String> {
     let name = value.text()?;
     let is_plain = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
-    let problem = if name.is_empty() || name.len() > MAX_NAME || !is_plain || name == "lo" || name == "all" {
-        "names a device: at most 15 letters, digits, '-' and '_'; not `lo`, not `all`"
-    } else if earlier.iter().any(|link| link.name == name) {
-        "is the name of an earlier link too"
-    } else {
-        return Ok(name.to_owned());
-    };
+    let problem =
+        if name.is_empty() || name.len() > MAX_NAME || !is_plain || name == "lo" || name == "all" {
+            "names a device: at most 15 letters, digits, '-' and '_'; not `lo`, not `all`"
+        } else if earlier.iter().any(|link| link.name == name) {
+            "is the name of an earlier link too"
+        } else {
+            return Ok(name.to_owned());
+        };
     Err(value.error(Problem::Sense(problem)))
 }
 
 fn mtu(value: &Value<'_>) -> Result<u32> {
     let mtu = value.integer()?;
     if !(MIN_MTU..=MAX_MTU).contains(&mtu) {
-        let problem = "wants 1280 to 65535 bytes; for a smaller one that nobody is told of, there is `blackhole_above`";
+        let problem = "wants 1280 to 65535 bytes; for a smaller one that nobody is told of, there \
+                       is `blackhole_above`";
         return Err(value.error(Problem::Sense(problem)));
     }
     Ok(u32::try_from(mtu).expect("checked above"))
@@ -135,9 +145,12 @@ fn mtu(value: &Value<'_>) -> Result<u32> {
 fn index(value: &Value<'_>, earlier: &[LinkSpec]) -> Result<usize> {
     let wanted = value.text()?;
     let found = earlier.iter().position(|link| link.name == wanted);
-    let index = found.ok_or_else(|| value.unknown(earlier.iter().map(|link| link.name.as_str())))?;
+    let index =
+        found.ok_or_else(|| value.unknown(earlier.iter().map(|link| link.name.as_str())))?;
     if earlier[index].shares.is_some() {
-        return Err(value.error(Problem::Sense("shares another link's bottleneck itself: name that one")));
+        return Err(
+            value.error(Problem::Sense("shares another link's bottleneck itself: name that one"))
+        );
     }
     Ok(index)
 }
@@ -167,7 +180,11 @@ impl Build {
             section = link.overridden(&over);
         }
         let carry = section.get("carry").map_or(Ok(Carry::All), |value| {
-            value.word(&[("all", Carry::All), ("no-payload", Carry::NoPayload), ("nothing", Carry::Nothing)])
+            value.word(&[
+                ("all", Carry::All),
+                ("no-payload", Carry::NoPayload),
+                ("nothing", Carry::Nothing),
+            ])
         })?;
         let mtu = match section.get("blackhole_above") {
             Some(value) => value.integer()?,
@@ -183,7 +200,9 @@ impl Build {
             jitter: section.get("jitter").map(|value| jitter(&value)).transpose()?,
             mtu: Some(Bytes(mtu)),
             loss: section.get("loss").map_or(Ok(Loss::None), |value| loss(&value))?,
-            blackouts: section.get("blackout").map_or(Ok(Vec::new()), |value| self.blackouts(&value))?,
+            blackouts: section
+                .get("blackout")
+                .map_or(Ok(Vec::new()), |value| self.blackouts(&value))?,
             duplicate: chance("duplicate")?,
             reorder: section.get("reorder").map(|value| reorder(&value)).transpose()?,
             corrupt: chance("corrupt")?,
@@ -194,17 +213,22 @@ impl Build {
     fn rate(&self, section: &Section<'_>) -> Result<RatePlan> {
         if let Some((value, has_rate)) = section.get_before("trace", "rate") {
             if has_rate {
-                return Err(value.error(Problem::Sense("stands beside `rate`, and says the same thing")));
+                return Err(
+                    value.error(Problem::Sense("stands beside `rate`, and says the same thing"))
+                );
             }
             for key in ["schedule", "redraw"] {
                 if let Some(other) = section.get(key) {
-                    return Err(other.error(Problem::Sense("has no meaning for a rate from a `trace`")));
+                    return Err(
+                        other.error(Problem::Sense("has no meaning for a rate from a `trace`"))
+                    );
                 }
             }
             return trace(&value);
         }
         let base = section.require("rate")?.quantity()?;
-        let changes = section.get("schedule").map_or(Ok(Vec::new()), |value| self.changes(&value))?;
+        let changes =
+            section.get("schedule").map_or(Ok(Vec::new()), |value| self.changes(&value))?;
         let redraw = section.get("redraw").map(|value| self.redraw(&value)).transpose()?;
         Ok(RatePlan { changes, redraw, ..RatePlan::constant(base) })
     }
@@ -215,7 +239,11 @@ impl Build {
             let section = entry.section()?;
             section.allow(&["at", "rate"])?;
             let rate = section.require("rate")?;
-            let rate = if rate.text().is_ok_and(|text| text.trim() == "0") { Rate::ZERO } else { rate.quantity()? };
+            let rate = if rate.text().is_ok_and(|text| text.trim() == "0") {
+                Rate::ZERO
+            } else {
+                rate.quantity()?
+            };
             let at = section.require("at")?;
             let change = Change { at: self.moment(&at)?, rate };
             if changes.last().is_some_and(|last| last.at >= change.at) {
@@ -226,7 +254,8 @@ impl Build {
         Ok(changes)
     }
 
-    /// "2.13 s", or the moment when a rate would have carried a fraction of an amount if it had begun `after` some time.
+    /// "2.13 s", or the moment when a rate would have carried a fraction of an amount if it had
+    /// begun `after` some time.
     fn moment(&self, value: &Value<'_>) -> Result<Span> {
         if !value.is_table() {
             return value.quantity();
@@ -240,7 +269,8 @@ impl Build {
             return Err(rate_value.error(Problem::Sense("carries nothing, ever")));
         }
         let of: Option<Bytes> = section.get("of").map(|value| value.quantity()).transpose()?;
-        let missing = || section.error("of", Problem::Sense("is missing, and the network says no `bytes`"));
+        let missing =
+            || section.error("of", Problem::Sense("is missing, and the network says no `bytes`"));
         let bytes = of.or(self.bytes).ok_or_else(missing)?;
         let after: Span = section.get("after").map_or(Ok(Span::ZERO), |value| value.quantity())?;
         Ok(after + Span::from_secs_f64((bytes / rate).as_secs_f64() * fraction))
@@ -275,7 +305,10 @@ impl Build {
         if let Some(every) = every
             && to.is_none_or(|to| every <= to - from)
         {
-            return Err(section.error("every", Problem::Sense("leaves no time between one blackout and the next")));
+            return Err(section.error(
+                "every",
+                Problem::Sense("leaves no time between one blackout and the next"),
+            ));
         }
         Ok(Blackout { from, to, every })
     }
@@ -285,19 +318,22 @@ impl Build {
 fn trace(value: &Value<'_>) -> Result<RatePlan> {
     let file = value.file()?;
     let path = || file.display().to_string();
-    let text =
-        std::fs::read_to_string(&file).map_err(|error| value.error(Problem::ReadTrace { path: path(), error }))?;
-    RatePlan::from_trace(&text).map_err(|error| value.error(Problem::Trace { path: path(), error: Box::new(error) }))
+    let text = std::fs::read_to_string(&file)
+        .map_err(|error| value.error(Problem::ReadTrace { path: path(), error }))?;
+    RatePlan::from_trace(&text)
+        .map_err(|error| value.error(Problem::Trace { path: path(), error: Box::new(error) }))
 }
 
 /// "128 KiB" or "100 packets".
 pub(super) fn queue(value: &Value<'_>) -> Result<Limit> {
     let text = value.text()?;
-    let packets = text.trim().strip_suffix("packets").or_else(|| text.trim().strip_suffix("packet"));
+    let packets =
+        text.trim().strip_suffix("packets").or_else(|| text.trim().strip_suffix("packet"));
     match packets {
         None => value.quantity().map(Limit::Bytes),
         Some(number) => {
-            let problem = Problem::Sense("wants a whole number of packets, for example '100 packets'");
+            let problem =
+                Problem::Sense("wants a whole number of packets, for example '100 packets'");
             number.trim().parse().map(Limit::Packets).map_err(|_| value.error(problem))
         }
     }
@@ -312,9 +348,9 @@ fn loss(value: &Value<'_>) -> Result<Loss> {
     if let Some(every) = section.get("every") {
         section.allow(&["every"])?;
         let number = NonZeroU64::new(every.integer()?);
-        return number
-            .map(Loss::Every)
-            .ok_or_else(|| every.error(Problem::Sense("wants a whole number of packets, 1 or more")));
+        return number.map(Loss::Every).ok_or_else(|| {
+            every.error(Problem::Sense("wants a whole number of packets, 1 or more"))
+        });
     }
     section.allow(&["good_to_bad", "bad_to_good", "good", "bad", "every"])?;
     Ok(Loss::GilbertElliott(GilbertElliott {

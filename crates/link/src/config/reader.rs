@@ -1,4 +1,5 @@
-//! Reading TOML tables key by key, with the place of each for messages; scenario files are read with it too.
+//! Reading TOML tables key by key, with the place of each for messages; scenario files are read
+//! with it too.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -87,7 +88,11 @@ impl<'a> Section<'a> {
                 if !known.contains(&name) {
                     let nearest = nearest(name, known.iter().copied());
                     let problem = Problem::UnknownKey { nearest };
-                    return Err(self.source.error(Some(key.span().start), &join(path, name), problem));
+                    return Err(self.source.error(
+                        Some(key.span().start),
+                        &join(path, name),
+                        problem,
+                    ));
                 }
             }
         }
@@ -103,12 +108,18 @@ impl<'a> Section<'a> {
         })
     }
 
-    /// The value of `key`, unless a layer before the one that has it has `other`; and whether that one has both.
+    /// The value of `key`, unless a layer before the one that has it has `other`; and whether that
+    /// one has both.
     pub(super) fn get_before(&self, key: &str, other: &str) -> Option<(Value<'a>, bool)> {
-        let (table, path) =
-            self.layers.iter().find(|(table, _)| table.contains_key(key) || table.contains_key(other))?;
+        let (table, path) = self
+            .layers
+            .iter()
+            .find(|(table, _)| table.contains_key(key) || table.contains_key(other))?;
         let node = table.get(key)?;
-        Some((Value { source: self.source, path: join(path, key), node }, table.contains_key(other)))
+        Some((
+            Value { source: self.source, path: join(path, key), node },
+            table.contains_key(other),
+        ))
     }
 
     /// What stands under a key that has to be there.
@@ -172,7 +183,8 @@ impl<'a> Value<'a> {
     /// # Errors
     /// If it is something else.
     pub fn integer(&self) -> Result<u64, ConfigError> {
-        let integer = self.node.get_ref().as_integer().ok_or_else(|| self.wants("a whole number"))?;
+        let integer =
+            self.node.get_ref().as_integer().ok_or_else(|| self.wants("a whole number"))?;
         let problem = Problem::Sense("wants a whole number that is not negative");
         u64::from_str_radix(integer.as_str(), integer.radix()).map_err(|_| self.error(problem))
     }

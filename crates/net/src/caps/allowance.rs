@@ -10,8 +10,8 @@ use units::{Bytes, Rate, Span};
 use super::{Booking, Ledger, Month};
 use crate::{Cap, Error};
 
-/// What a transfer may move over an interface before it has to book again. Given back when it ends; after a crash what was booked
-/// counts as carried.
+/// What a transfer may move over an interface before it has to book again. Given back when it ends;
+/// after a crash what was booked counts as carried.
 #[derive(Debug)]
 pub(crate) struct Allowance {
     ledger: Ledger,
@@ -27,7 +27,8 @@ struct State {
     month: Month,
     booked: Bytes,
     used: Bytes,
-    /// What the interface carried in this month at the last booking, by all transfers, and what they have booked.
+    /// What the interface carried in this month at the last booking, by all transfers, and what
+    /// they have booked.
     total: Bytes,
     /// Why nothing more can be booked.
     refused: Option<String>,
@@ -52,7 +53,8 @@ pub(crate) enum Room {
     Never,
 }
 
-/// Booked at once: at least this, and what the connection carries in this time. It is what a crash wastes.
+/// Booked at once: at least this, and what the connection carries in this time. It is what a crash
+/// wastes.
 const AT_LEAST: Bytes = Bytes::kib(512);
 const AHEAD: Span = Span::from_secs(1);
 /// Not given to new data: acknowledgements, retransmissions and farewells of what is under way.
@@ -61,7 +63,8 @@ const RESERVE: Bytes = Bytes::kib(32);
 const CRUMBS: Bytes = Bytes::kib(32);
 
 impl Allowance {
-    /// Books the beginning. None if `interface` has no cap, and never had one that its traffic is counted for.
+    /// Books the beginning. None if `interface` has no cap, and never had one that its traffic is
+    /// counted for.
     ///
     /// # Errors
     /// [`Error::System`] if the count can't be kept.
@@ -91,7 +94,10 @@ impl Allowance {
         };
         allowance.try_book(AT_LEAST, month).map_err(|source| {
             let file = allowance.ledger.file(interface);
-            Error::System { action: format!("keep count of what {interface} carries in {}", file.display()), source }
+            Error::System {
+                action: format!("keep count of what {interface} carries in {}", file.display()),
+                source,
+            }
         })?;
         Ok(Some(allowance))
     }
@@ -111,8 +117,8 @@ impl Allowance {
         self.state().month
     }
 
-    /// Whether the interface may carry something in `month`, of which nothing is booked yet if it has just begun. Takes as long as a disk takes
-    /// to sync, once a month.
+    /// Whether the interface may carry something in `month`, of which nothing is booked yet if it
+    /// has just begun. Takes as long as a disk takes to sync, once a month.
     pub(crate) fn reopen(&self, month: Month) -> bool {
         if self.month() != month {
             self.book(Rate::ZERO, month);
@@ -132,10 +138,12 @@ impl Allowance {
         }
     }
 
-    /// Whether it is time to call [`Allowance::book`] for a connection of that rate; true once until it was called.
+    /// Whether it is time to call [`Allowance::book`] for a connection of that rate; true once
+    /// until it was called.
     fn wants(&self, rate: Rate) -> bool {
         let mut state = self.state();
-        let due = !state.under_way && state.refused.is_none() && state.booked - state.used < ahead(rate);
+        let due =
+            !state.under_way && state.refused.is_none() && state.booked - state.used < ahead(rate);
         state.under_way |= due;
         due
     }
@@ -150,7 +158,10 @@ impl Allowance {
             && self.cap.is_some()
         {
             let file = self.ledger.file(&self.interface);
-            state.refused = Some(format!("it has a cap, and the count in {} can't be kept: {error}", file.display()));
+            state.refused = Some(format!(
+                "it has a cap, and the count in {} can't be kept: {error}",
+                file.display()
+            ));
         }
     }
 
@@ -166,7 +177,8 @@ impl Allowance {
             && granted < want
         {
             let file = self.ledger.file(&self.interface);
-            state.refused = Some(format!("its cap of {cap} is used up for {month}, see {}", file.display()));
+            state.refused =
+                Some(format!("its cap of {cap} is used up for {month}, see {}", file.display()));
         }
         Ok(())
     }
@@ -186,7 +198,8 @@ impl Allowance {
         self.settle(old, booked, used)
     }
 
-    /// Writes down what was used, once no booking is under way. More can be booked afterwards. Takes as long as a disk takes to sync.
+    /// Writes down what was used, once no booking is under way. More can be booked afterwards.
+    /// Takes as long as a disk takes to sync.
     pub(crate) fn close(&self) {
         let _one = self.booking.lock().expect("no panic while held");
         let (month, booked, used) = {
@@ -207,7 +220,9 @@ impl Allowance {
     fn settle(&self, month: Month, booked: Bytes, used: Bytes) -> io::Result<()> {
         match booked.cmp(&used) {
             Ordering::Greater => self.ledger.give_back(&self.interface, month, booked - used),
-            Ordering::Less => self.ledger.book(&self.interface, month, used - booked, None).map(drop),
+            Ordering::Less => {
+                self.ledger.book(&self.interface, month, used - booked, None).map(drop)
+            }
             Ordering::Equal => Ok(()),
         }
     }
@@ -243,18 +258,21 @@ impl Account {
         Account { allowance: Arc::clone(allowance), headers, counted: Bytes::ZERO }
     }
 
-    /// What the kernel counted so far, what it holds to be sent, and `coming`: payload that the peer was asked for and that is not here yet.
+    /// What the kernel counted so far, what it holds to be sent, and `coming`: payload that the
+    /// peer was asked for and that is not here yet.
     pub(crate) fn count(&mut self, info: &TcpInfo, coming: Bytes) {
         let queued = info.unsent.div_ceil(u64::from(info.mss.max(1)));
         let packets = info.segments_out + info.segments_in + queued;
         let total =
-            Bytes(info.bytes_sent + info.unsent + info.bytes_received + self.headers * packets) + on_the_wire(coming);
+            Bytes(info.bytes_sent + info.unsent + info.bytes_received + self.headers * packets)
+                + on_the_wire(coming);
         let mut state = self.allowance.state();
         state.used = state.used + total - self.counted;
         self.counted = total;
     }
 
-    /// `payload` was handed to the kernel, or asked for, since the last [`Account::count`], which will know better.
+    /// `payload` was handed to the kernel, or asked for, since the last [`Account::count`], which
+    /// will know better.
     pub(crate) fn expect(&mut self, payload: Bytes) {
         let wire = on_the_wire(payload);
         self.allowance.state().used += wire;
@@ -289,13 +307,16 @@ mod tests {
 
     impl Scratch {
         fn new(name: &str) -> Scratch {
-            let path = std::env::temp_dir().join(format!("anabranch-allowance-{name}-{}", std::process::id()));
+            let path = std::env::temp_dir()
+                .join(format!("anabranch-allowance-{name}-{}", std::process::id()));
             let _ = fs::remove_dir_all(&path);
             Scratch(path)
         }
 
         fn open(&self, cap: Option<Cap>) -> Option<Arc<Allowance>> {
-            Allowance::open(Ledger::new(&self.0), "usb0", cap, NOVEMBER).expect("a folder").map(Arc::new)
+            Allowance::open(Ledger::new(&self.0), "usb0", cap, NOVEMBER)
+                .expect("a folder")
+                .map(Arc::new)
         }
 
         fn capped(&self, bytes: Bytes) -> Arc<Allowance> {
@@ -433,7 +454,10 @@ mod tests {
         assert!(allowance.used_up().expect("nothing left").contains("2027-01"));
         drop((account, allowance));
         let expected = [("2026-11", 500), ("2026-12", 500), ("2027-01", 512)];
-        assert_eq!(scratch.lines(), expected.map(|(month, kib)| format!("{month} {}", kib * 1_024)));
+        assert_eq!(
+            scratch.lines(),
+            expected.map(|(month, kib)| format!("{month} {}", kib * 1_024))
+        );
     }
 
     #[test]
@@ -454,8 +478,13 @@ mod tests {
         let scratch = Scratch::new("error");
         fs::create_dir_all(&scratch.0).expect("a folder");
         fs::write(scratch.0.join("usb0"), "much\n").expect("a file");
-        let error = Allowance::open(Ledger::new(&scratch.0), "usb0", Some(Cap { bytes: Bytes(1) }), NOVEMBER)
-            .expect_err("no count");
+        let error = Allowance::open(
+            Ledger::new(&scratch.0),
+            "usb0",
+            Some(Cap { bytes: Bytes(1) }),
+            NOVEMBER,
+        )
+        .expect_err("no count");
         assert!(error.to_string().contains("line 1: 'much'"), "{error}");
     }
 }

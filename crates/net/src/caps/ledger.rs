@@ -1,8 +1,8 @@
 //! The files that say what an interface carried in each month.
 //!
-//! A line a month, `2026-11 123456789`, bytes of IP packets. Whoever changes a file holds a lock on the folder, writes a new file beside
-//! the old one, syncs it and gives it the old one's name: several processes are all counted, and a crash leaves the old state or
-//! the new one.
+//! A line a month, `2026-11 123456789`, bytes of IP packets. Whoever changes a file holds a lock on
+//! the folder, writes a new file beside the old one, syncs it and gives it the old one's name:
+//! several processes are all counted, and a crash leaves the old state or the new one.
 
 use std::fmt::{self, Write as _};
 use std::fs::{self, File};
@@ -52,8 +52,8 @@ pub(crate) struct Booking {
 /// Months that a file remembers.
 const REMEMBERED: usize = 13;
 /// What a file begins with.
-const HEAD: &str =
-    "# Bytes that anabranch moved over this interface, a line a month. Correct it if the provider counts otherwise.\n";
+const HEAD: &str = "# Bytes that anabranch moved over this interface, a line a month. Correct it \
+                    if the provider counts otherwise.\n";
 
 impl Ledger {
     pub(crate) fn new(folder: &Path) -> Ledger {
@@ -73,8 +73,15 @@ impl Ledger {
     /// Books up to `want` for `interface`, and no more than leaves the month's total within `cap`.
     ///
     /// # Errors
-    /// What the system says; [`io::ErrorKind::InvalidData`] names the line that can't be understood.
-    pub(crate) fn book(&self, interface: &str, month: Month, want: Bytes, cap: Option<Bytes>) -> io::Result<Booking> {
+    /// What the system says; [`io::ErrorKind::InvalidData`] names the line that can't be
+    /// understood.
+    pub(crate) fn book(
+        &self,
+        interface: &str,
+        month: Month,
+        want: Bytes,
+        cap: Option<Bytes>,
+    ) -> io::Result<Booking> {
         self.change(interface, month, |carried| {
             let granted = cap.map_or(want, |cap| want.min(cap - carried));
             (carried + granted, Booking { granted, total: carried + granted })
@@ -89,7 +96,12 @@ impl Ledger {
         self.change(interface, month, |carried| (carried - unused, ()))
     }
 
-    fn change<T>(&self, interface: &str, month: Month, change: impl FnOnce(Bytes) -> (Bytes, T)) -> io::Result<T> {
+    fn change<T>(
+        &self,
+        interface: &str,
+        month: Month,
+        change: impl FnOnce(Bytes) -> (Bytes, T),
+    ) -> io::Result<T> {
         fs::create_dir_all(&self.folder)?;
         let folder = File::open(&self.folder)?;
         // Held until `folder` is closed.
@@ -136,11 +148,14 @@ fn read(path: &Path) -> io::Result<Vec<(Month, Bytes)>> {
         if line.trim().is_empty() || line.starts_with('#') {
             continue;
         }
-        let entry = line
-            .split_once(' ')
-            .and_then(|(month, carried)| Some((Month::parse(month)?, Bytes(carried.trim().parse().ok()?))));
+        let entry = line.split_once(' ').and_then(|(month, carried)| {
+            Some((Month::parse(month)?, Bytes(carried.trim().parse().ok()?)))
+        });
         months.push(entry.ok_or_else(|| {
-            let why = format!("line {}: '{line}' is not a month and bytes, such as '2026-11 123456789'", number + 1);
+            let why = format!(
+                "line {}: '{line}' is not a month and bytes, such as '2026-11 123456789'",
+                number + 1
+            );
             io::Error::new(io::ErrorKind::InvalidData, why)
         })?);
     }
@@ -161,7 +176,8 @@ mod tests {
 
     impl Scratch {
         fn new(name: &str) -> Scratch {
-            let path = std::env::temp_dir().join(format!("anabranch-ledger-{name}-{}", std::process::id()));
+            let path = std::env::temp_dir()
+                .join(format!("anabranch-ledger-{name}-{}", std::process::id()));
             let _ = fs::remove_dir_all(&path);
             Scratch(path)
         }
@@ -182,7 +198,9 @@ mod tests {
         let scratch = Scratch::new("month");
         let ledger = Ledger::new(&scratch.0);
         let cap = Some(Bytes(1_000));
-        let book = |interface, month, want| ledger.book(interface, month, Bytes(want), cap).expect("a folder");
+        let book = |interface, month, want| {
+            ledger.book(interface, month, Bytes(want), cap).expect("a folder")
+        };
         assert!(!ledger.knows("usb0"));
         assert_eq!(book("usb0", NOVEMBER, 700), booking(700, 700));
         assert_eq!(book("usb0", NOVEMBER, 700), booking(300, 1_000));
@@ -191,7 +209,10 @@ mod tests {
         assert_eq!(book("usb0", DECEMBER, 5), booking(5, 5));
         ledger.give_back("usb0", NOVEMBER, Bytes(100)).expect("a folder");
         assert_eq!(book("usb0", NOVEMBER, 700), booking(100, 1_000));
-        assert_eq!(ledger.book("usb0", NOVEMBER, Bytes(50), None).expect("a folder"), booking(50, 1_050));
+        assert_eq!(
+            ledger.book("usb0", NOVEMBER, Bytes(50), None).expect("a folder"),
+            booking(50, 1_050)
+        );
         assert_eq!(book("usb0", NOVEMBER, 700), booking(0, 1_050));
         assert!(ledger.knows("usb0"));
     }
@@ -208,7 +229,10 @@ mod tests {
         );
         fs::write(ledger.file("usb0"), "2026-11 900\n2026-13 5\n").expect("a file");
         let error = ledger.book("usb0", NOVEMBER, Bytes(200), None).expect_err("thirteen months");
-        assert!(error.to_string().starts_with("line 2: '2026-13 5' is not a month and bytes"), "{error}");
+        assert!(
+            error.to_string().starts_with("line 2: '2026-13 5' is not a month and bytes"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -219,7 +243,13 @@ mod tests {
             let worker = || {
                 let ledger = Ledger::new(&scratch.0);
                 (0..times)
-                    .map(|_| ledger.book("usb0", NOVEMBER, Bytes(10), Some(Bytes(1_505))).expect("a folder").granted.0)
+                    .map(|_| {
+                        ledger
+                            .book("usb0", NOVEMBER, Bytes(10), Some(Bytes(1_505)))
+                            .expect("a folder")
+                            .granted
+                            .0
+                    })
                     .sum()
             };
             let workers: Vec<_> = (0..threads).map(|_| scope.spawn(worker)).collect();
@@ -232,7 +262,8 @@ mod tests {
     proptest! {
         /// Whatever somebody wrote into it is a count, or named with its line.
         #[test]
-        fn any_text_is_months_or_a_message(lines in prop::collection::vec("(2026-[0-9]{1,3} [0-9]{0,21})|\\PC{0,12}", 0..6)) {
+        fn any_text_is_months_or_a_message(lines in prop::collection::vec("(2026-[0-9]{1,3} \
+            [0-9]{0,21})|\\PC{0,12}", 0..6)) {
             let scratch = Scratch::new("any");
             fs::create_dir_all(&scratch.0).expect("a folder");
             let path = scratch.0.join("usb0");
@@ -247,7 +278,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(32))]
 
-        /// A crash between writing the new file and giving it its name leaves the old state, and no later booking minds.
+        /// A crash between writing the new file and giving it its name leaves the old state, and no
+        /// later booking minds.
         #[test]
         fn the_sum_of_all_bookings_is_what_is_there(
             wants in prop::collection::vec((0u64..2_000, 1u8..4, any::<bool>()), 1..20),

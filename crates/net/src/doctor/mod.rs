@@ -1,7 +1,7 @@
 //! What holds paths back, and the command that mends it.
 //!
-//! [`examine`] gathers facts about this host and its paths, lets data flow over each path alone and then over all together if it
-//! may, and judges what it found; docs/doctor.md has every check.
+//! [`examine`] gathers facts about this host and its paths, lets data flow over each path alone and
+//! then over all together if it may, and judges what it found; docs/doctor.md has every check.
 
 mod facts;
 mod judge;
@@ -20,7 +20,8 @@ pub enum Scope {
     Host,
     /// The paths to a host, as far as a connection shows them; all, or those named.
     Remote(Remote, Vec<PathSpec>),
-    /// The paths to a receiver, with data. Sources, and whatever else concerns files, do not matter.
+    /// The paths to a receiver, with data. Sources, and whatever else concerns files, do not
+    /// matter.
     Receiver(Box<SendOptions>),
 }
 
@@ -31,7 +32,8 @@ pub struct Examination {
     pub findings: Vec<Finding>,
     /// What each path carries, if data flowed.
     pub probes: Vec<PathProbe>,
-    /// What each of the paths carried while all did, in the order of `probes`; zero for one that carries nothing.
+    /// What each of the paths carried while all did, in the order of `probes`; zero for one that
+    /// carries nothing.
     pub together: Vec<Rate>,
     /// How long a connection over each path took to open, or why none did, if no data flowed.
     pub connections: Vec<Connection>,
@@ -92,7 +94,8 @@ pub struct Mend {
 /// Examines this host and its paths.
 ///
 /// # Errors
-/// Those of finding paths; [`Error::WrongPeer`] if somebody else answers. What a path fails of is a finding.
+/// Those of finding paths; [`Error::WrongPeer`] if somebody else answers. What a path fails of is a
+/// finding.
 pub async fn examine(scope: &Scope) -> Result<Examination, Error> {
     let host = facts::Host::read();
     let paths = facts::paths(scope).await?;

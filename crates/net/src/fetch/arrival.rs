@@ -66,7 +66,12 @@ impl Arrival {
     }
 
     /// Data arrived from a server, by the path called `path`. Gives the range that is written.
-    pub(crate) fn handle_data(&self, server: usize, path: &str, data: &Data<'_>) -> Result<Range, ConnError> {
+    pub(crate) fn handle_data(
+        &self,
+        server: usize,
+        path: &str,
+        data: &Data<'_>,
+    ) -> Result<Range, ConnError> {
         self.note_heard(server);
         let Some(replicas) = &self.replicas else { return self.session.handle_data(path, data) };
         let extent = Extent::new(data.position, data.payload.len() as u64);
@@ -87,7 +92,8 @@ impl Arrival {
         Ok(range)
     }
 
-    /// What to ask for where the core wants `extent`: all of a block that came wrong in pieces, so that it is seen who sends it.
+    /// What to ask for where the core wants `extent`: all of a block that came wrong in pieces, so
+    /// that it is seen who sends it.
     pub(crate) fn widened(&self, extent: Extent) -> Extent {
         match &self.replicas {
             Some(replicas) if replicas.is_contested(extent) => {
@@ -126,8 +132,8 @@ impl Arrival {
         receive::finish_files(&self.session);
     }
 
-    /// A connection to a server is open, and waits for data; is told now and then. Gives for how long the server has been waited for, by whatever path,
-    /// since it last sent data.
+    /// A connection to a server is open, and waits for data; is told now and then. Gives for how
+    /// long the server has been waited for, by whatever path, since it last sent data.
     pub(crate) fn note_waiting(&self, server: usize, now: Time) -> Span {
         let mut silence = self.silence[server].lock().expect("no panic while held");
         let (last, waited) = *silence;
@@ -136,7 +142,8 @@ impl Arrival {
     }
 
     fn note_heard(&self, server: usize) {
-        *self.silence[server].lock().expect("no panic while held") = (self.session.clock.now(), Span::ZERO);
+        *self.silence[server].lock().expect("no panic while held") =
+            (self.session.clock.now(), Span::ZERO);
     }
 }
 

@@ -70,7 +70,17 @@ impl Entrance {
     ) -> Entrance {
         let gates = Arc::new(options.from.iter().map(|_| Gate::new()).collect());
         let agreed = tokio::sync::Mutex::default();
-        Entrance { options, terms, clock, reports, events, gates, agreed, changed: Notify::new(), writing }
+        Entrance {
+            options,
+            terms,
+            clock,
+            reports,
+            events,
+            gates,
+            agreed,
+            changed: Notify::new(),
+            writing,
+        }
     }
 
     /// Whether some server, or this host, is reading what is there: that may take any time.
@@ -79,7 +89,11 @@ impl Entrance {
     }
 
     /// Brings a fresh connection to a server into the session.
-    pub(crate) async fn enter(&self, conn: &mut Conn, server: usize) -> Result<(Arc<Session>, SessionId), ConnError> {
+    pub(crate) async fn enter(
+        &self,
+        conn: &mut Conn,
+        server: usize,
+    ) -> Result<(Arc<Session>, SessionId), ConnError> {
         let gate = &self.gates[server];
         match gate.enter().await {
             Turn::Join((id, session)) => {
@@ -162,7 +176,8 @@ impl Entrance {
         let peer = conn.peer().ok_or(ConnError::Closed)?;
         let options = &self.options;
         let wishes = options.transfer.wishes();
-        let (into, clock, events, tree) = (options.into.clone(), self.clock, self.events.clone(), offer.tree.clone());
+        let (into, clock, events, tree) =
+            (options.into.clone(), self.clock, self.events.clone(), offer.tree.clone());
         if wishes.dry_run {
             return Err(self.rehearse(conn, peer, tree, wishes).await?);
         }
@@ -171,7 +186,15 @@ impl Entrance {
             let until = Instant::now() + BUSY;
             loop {
                 let directory = Arc::clone(&directory);
-                match receive::Session::open(offer.id, peer, tree.clone(), wishes, directory, clock, events.clone()) {
+                match receive::Session::open(
+                    offer.id,
+                    peer,
+                    tree.clone(),
+                    wishes,
+                    directory,
+                    clock,
+                    events.clone(),
+                ) {
                     // An attempt that was stopped a moment ago may still hold what it wrote.
                     Err(Error::Disk { source, .. })
                         if source.kind() == ErrorKind::ResourceBusy && Instant::now() < until =>
@@ -191,7 +214,9 @@ impl Entrance {
         let (want, resumed) = (session.want().to_vec(), session.resumed());
         let (layout, have) = (session.layout().clone(), session.held());
         let root = offer.hashes.as_ref().map(|(_, root)| *root);
-        let replicas = offer.hashes.map(|(hashes, _)| Replicas::new(hashes, name_of(&offer.tree), self.terms.clone()));
+        let replicas = offer
+            .hashes
+            .map(|(hashes, _)| Replicas::new(hashes, name_of(&offer.tree), self.terms.clone()));
         let arrival = Arrival::new(session, &self.gates, replicas, self.reports.clone());
         arrival.finish_files();
         // What an interface carries is known, but not how several servers share it.
@@ -204,8 +229,14 @@ impl Entrance {
         Ok(Agreed { session, tree: offer.tree, want, root, by: self.terms.label(server) })
     }
 
-    /// Waits for our own disk: the server is told that we are here, and whoever waits for the transfer that it goes on.
-    async fn working<T>(&self, server: usize, conn: &mut Conn, work: impl Future<Output = T>) -> Result<T, ConnError> {
+    /// Waits for our own disk: the server is told that we are here, and whoever waits for the
+    /// transfer that it goes on.
+    async fn working<T>(
+        &self,
+        server: usize,
+        conn: &mut Conn,
+        work: impl Future<Output = T>,
+    ) -> Result<T, ConnError> {
         let noted = async {
             tokio::pin!(work);
             loop {
@@ -257,10 +288,14 @@ impl Entrance {
     fn compare(&self, known: &Agreed, offer: &Offer) -> Result<(), Refusal> {
         let several = self.options.from.len() > 1;
         let same = known.tree.entries().len() == offer.tree.entries().len()
-            && known.tree.entries().iter().zip(offer.tree.entries()).all(|(a, b)| match (&a.kind, &b.kind) {
-                // What is the same file on several hosts may have another time on each.
-                (Kind::File(a), Kind::File(b)) if several => (a.size, &a.data) == (b.size, &b.data),
-                (a_kind, b_kind) => a.path == b.path && a_kind == b_kind,
+            && known.tree.entries().iter().zip(offer.tree.entries()).all(|(a, b)| {
+                match (&a.kind, &b.kind) {
+                    // What is the same file on several hosts may have another time on each.
+                    (Kind::File(a), Kind::File(b)) if several => {
+                        (a.size, &a.data) == (b.size, &b.data)
+                    }
+                    (a_kind, b_kind) => a.path == b.path && a_kind == b_kind,
+                }
             });
         if several {
             let what = name_of(&offer.tree);
@@ -294,5 +329,7 @@ impl Entrance {
 
 /// What the one file of a tree is called.
 fn name_of(tree: &Tree) -> String {
-    tree.entries().first().map_or_else(String::new, |entry| String::from_utf8_lossy(&entry.path).into_owned())
+    tree.entries()
+        .first()
+        .map_or_else(String::new, |entry| String::from_utf8_lossy(&entry.path).into_owned())
 }

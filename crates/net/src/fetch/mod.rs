@@ -1,8 +1,9 @@
 //! The receiving side of a transfer that it asks for itself.
 //!
-//! [`fetch`] connects to the servers over every path, as [`send`](crate::send()) does to a receiver, and lets the same core divide the work: what that says is to
-//! be transmitted on a path is asked for on it. What comes is written as by [`receive`](crate::receive()). Each server has an [`Entrance`] of its
-//! own; [`Arrival`] is where the data of all of them go.
+//! [`fetch`] connects to the servers over every path, as [`send`](crate::send()) does to a
+//! receiver, and lets the same core divide the work: what that says is to be transmitted on a path
+//! is asked for on it. What comes is written as by [`receive`](crate::receive()). Each server has
+//! an [`Entrance`] of its own; [`Arrival`] is where the data of all of them go.
 
 mod arrival;
 mod entrance;
@@ -25,12 +26,13 @@ use crate::send::terms::Terms;
 use crate::send::way;
 use crate::{Error, Event, Events, FetchOptions, Summary};
 
-/// Fetches what `options` name over every path; `events` hears what happens. Dropping the future stops the transfer; what is verified stays
-/// journaled in the folder where it goes.
+/// Fetches what `options` name over every path; `events` hears what happens. Dropping the future
+/// stops the transfer; what is verified stays journaled in the folder where it goes.
 ///
-/// With several servers each (interface, server) pair is a path. They have to have the same one file: before data come, each gives the hashes of all
-/// its blocks; what does not match the first-named server's, or [`FetchOptions::blake3`], is not asked, and a server that sends a block that
-/// does not match is dropped by name.
+/// With several servers each (interface, server) pair is a path. They have to have the same one
+/// file: before data come, each gives the hashes of all its blocks; what does not match the
+/// first-named server's, or [`FetchOptions::blake3`], is not asked, and a server that sends a block
+/// that does not match is dropped by name.
 ///
 /// # Errors
 /// Anything of [`Error`].
@@ -55,16 +57,23 @@ pub async fn fetch(options: FetchOptions, events: Events) -> Result<Summary, Err
             Arc::clone(&writing),
         );
         let entrance = way::Entrance::In(Box::new(entrance));
-        let conductor =
-            Conductor::new(terms.clone(), entrance, (reporting, reports), tls.clone(), clock, events.clone());
+        let conductor = Conductor::new(
+            terms.clone(),
+            entrance,
+            (reporting, reports),
+            tls.clone(),
+            clock,
+            events.clone(),
+        );
         match conductor.conduct(plans.clone()).await? {
             Ended::Complete(summary) => return Ok(summary),
-            // The server has something else now: go on from what still is the same. What this run already replaced or restarted is not to be thrown
-            // away again.
+            // The server has something else now: go on from what still is the same. What this run
+            // already replaced or restarted is not to be thrown away again.
             Ended::SessionGone => {
                 options.transfer.restart = false;
                 gone(&writing).await?;
-                let text = "what is offered has changed: agreeing on the transfer again".to_string();
+                let text =
+                    "what is offered has changed: agreeing on the transfer again".to_string();
                 let _ = events.send(Event::Notice { text });
             }
         }

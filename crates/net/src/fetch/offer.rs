@@ -60,15 +60,20 @@ pub(super) fn check(options: &FetchOptions) -> Result<(), Error> {
     }
     for name in &options.names {
         let bytes = plain_name(name);
-        if bytes.len() > MAX_NAME || !bytes.is_empty() && !is_plain(bytes.strip_suffix(b"/").unwrap_or(bytes)) {
+        if bytes.len() > MAX_NAME
+            || !bytes.is_empty() && !is_plain(bytes.strip_suffix(b"/").unwrap_or(bytes))
+        {
             return usage(format!(
-                "{} is no plain name below what a server offers: '..' and the like lead nowhere there",
+                "{} is no plain name below what a server offers: '..' and the like lead nowhere \
+                 there",
                 name.display()
             ));
         }
     }
     let selection = &options.selection;
-    if let Some(glob) = selection.include.iter().chain(&selection.exclude).find(|glob| glob.len() > MAX_FILTER) {
+    if let Some(glob) =
+        selection.include.iter().chain(&selection.exclude).find(|glob| glob.len() > MAX_FILTER)
+    {
         return usage(format!("the pattern {glob} is too long"));
     }
     if let Some(name) = &options.rename
@@ -110,7 +115,9 @@ pub(super) async fn hear<T: Clone>(
     for name in &options.names {
         conn.push(&Frame::Name(plain_name(name)));
     }
-    for (include, globs) in [(true, &options.selection.include), (false, &options.selection.exclude)] {
+    for (include, globs) in
+        [(true, &options.selection.include), (false, &options.selection.exclude)]
+    {
         for glob in globs {
             conn.push(&Frame::Filter(include, glob));
         }
@@ -148,8 +155,16 @@ pub(super) async fn hear<T: Clone>(
         gate.note_working();
         match heard {
             Ok(None) => {}
-            Ok(Some(Ok(count))) if usize::try_from(count) == Ok(entries.len()) && !entries.is_empty() => break,
-            Ok(Some(Ok(_))) => return Err(Refusal::Useless(Error::Protocol("the manifest does not add up".into()))),
+            Ok(Some(Ok(count)))
+                if usize::try_from(count) == Ok(entries.len()) && !entries.is_empty() =>
+            {
+                break;
+            }
+            Ok(Some(Ok(_))) => {
+                return Err(Refusal::Useless(Error::Protocol(
+                    "the manifest does not add up".into(),
+                )));
+            }
             Ok(Some(Err(error))) => return Err(Refusal::Useless(error)),
             Err(error @ (ConnError::Wire(_) | ConnError::Unexpected(_))) => {
                 return Err(Refusal::Useless(Error::Protocol(error.to_string())));
@@ -188,8 +203,8 @@ fn tree(mut entries: Vec<Entry>, rename: Option<&OsStr>) -> Result<Tree, Error> 
         for entry in &mut entries {
             let end = top(&entry.path);
             if entry.path[..end] != first {
-                let text =
-                    "several things cannot have the one new name: name a folder that is there, or end it with a slash";
+                let text = "several things cannot have the one new name: name a folder that is \
+                            there, or end it with a slash";
                 return Err(Error::Usage(text.into()));
             }
             entry.path.splice(..end, name.as_bytes().iter().copied());
@@ -199,7 +214,11 @@ fn tree(mut entries: Vec<Entry>, rename: Option<&OsStr>) -> Result<Tree, Error> 
 }
 
 /// Takes the hashes of the one file's blocks, and merges them to the file's.
-async fn hashes<T: Clone>(conn: &mut Conn, tree: &Tree, gate: &Gate<T>) -> Result<(Vec<[u8; 32]>, Cv), Refusal> {
+async fn hashes<T: Clone>(
+    conn: &mut Conn,
+    tree: &Tree,
+    gate: &Gate<T>,
+) -> Result<(Vec<[u8; 32]>, Cv), Refusal> {
     let useless = |text: &str| Refusal::Useless(Error::Protocol(text.into()));
     let packing = Packing::new(tree, |_| true).map_err(|error| useless(&error.to_string()))?;
     if tree.entries().len() != 1 || tree.file_count() != 1 {
@@ -224,16 +243,21 @@ async fn hashes<T: Clone>(conn: &mut Conn, tree: &Tree, gate: &Gate<T>) -> Resul
             Some(Err(error)) => return Err(Refusal::Useless(error)),
             Some(Ok(Some(part))) => {
                 let blocks = packing.layout().blocks();
-                if part.first != all.len() as u64 || part.first + part.hashes.len() as u64 > blocks {
+                if part.first != all.len() as u64 || part.first + part.hashes.len() as u64 > blocks
+                {
                     return Err(useless("it names hashes of blocks that there are not"));
                 }
                 for hash in part.hashes {
-                    merge.insert(all.len() as u64, Cv(hash)).map_err(|error| useless(&error.to_string()))?;
+                    merge
+                        .insert(all.len() as u64, Cv(hash))
+                        .map_err(|error| useless(&error.to_string()))?;
                     all.push(hash);
                 }
             }
             Some(Ok(None)) => {
-                let root = merge.root().ok_or_else(|| useless("it named the hashes of some blocks only"))?;
+                let root = merge
+                    .root()
+                    .ok_or_else(|| useless("it named the hashes of some blocks only"))?;
                 return Ok((all, root));
             }
         }

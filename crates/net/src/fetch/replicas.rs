@@ -1,7 +1,8 @@
 //! Several servers of one file: what each block has to hash to, and who sent what else.
 //!
-//! A block that comes in one piece is judged before it is written. One that comes in pieces of several servers and turns out wrong does not
-//! say whose fault that is: from then on it is asked for in one piece, and what the right content is tells which pieces were wrong.
+//! A block that comes in one piece is judged before it is written. One that comes in pieces of
+//! several servers and turns out wrong does not say whose fault that is: from then on it is asked
+//! for in one piece, and what the right content is tells which pieces were wrong.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};
@@ -69,9 +70,13 @@ impl Replicas {
             let mut state = self.state();
             if state.contested.remove(&block) {
                 for piece in state.pieces.remove(&block).unwrap_or_default() {
-                    let at = |position: u64| usize::try_from(position - extent.start).expect("within a block");
-                    let right = blake3::hash(&data.payload[at(piece.extent.start)..at(piece.extent.end())]);
-                    if right != piece.hash && liars.iter().all(|(known, _)| *known != piece.server) {
+                    let at = |position: u64| {
+                        usize::try_from(position - extent.start).expect("within a block")
+                    };
+                    let right =
+                        blake3::hash(&data.payload[at(piece.extent.start)..at(piece.extent.end())]);
+                    if right != piece.hash && liars.iter().all(|(known, _)| *known != piece.server)
+                    {
                         liars.push((piece.server, self.lie(piece.server, block)));
                     }
                 }

@@ -9,12 +9,13 @@ use super::netlink::Link;
 
 /// Beginnings of the names that modems get.
 const MODEM_NAMES: [&str; 4] = ["wwan", "wwp", "rmnet", "ccmni"];
-/// Drivers of modems, and of telephones that share their connection over USB. Some wired adapters use `cdc_ncm` and
-/// `cdc_ether` too; naming such an interface by `--path` makes it a primary.
+/// Drivers of modems, and of telephones that share their connection over USB. Some wired adapters
+/// use `cdc_ncm` and `cdc_ether` too; naming such an interface by `--path` makes it a primary.
 const MODEM_DRIVERS: [&str; 7] =
     ["rndis_host", "cdc_ncm", "cdc_ether", "cdc_mbim", "huawei_cdc_ncm", "qmi_wwan", "ipheth"];
 /// Beginnings of the names that container engines and hypervisors give to bridges of their own.
-const BRIDGE_NAMES: [&str; 9] = ["docker", "br-", "virbr", "cni", "podman", "lxcbr", "lxdbr", "incusbr", "cbr"];
+const BRIDGE_NAMES: [&str; 9] =
+    ["docker", "br-", "virbr", "cni", "podman", "lxcbr", "lxdbr", "incusbr", "cbr"];
 
 /// What sysfs tells of an interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,14 +47,19 @@ fn parse_speed(text: &str) -> Option<Rate> {
     text.trim().parse().ok().filter(|mbit| *mbit > 0).map(Rate::mbit)
 }
 
-/// Whether `link` is a bridge that joins containers or virtual machines rather than this host to a network: by its name, or
-/// because all that is plugged into it (`members`) are ends of virtual cables.
-pub(super) fn is_container_bridge<'a>(link: &Link, members: impl Iterator<Item = &'a Link>) -> bool {
+/// Whether `link` is a bridge that joins containers or virtual machines rather than this host to a
+/// network: by its name, or because all that is plugged into it (`members`) are ends of virtual
+/// cables.
+pub(super) fn is_container_bridge<'a>(
+    link: &Link,
+    members: impl Iterator<Item = &'a Link>,
+) -> bool {
     if link.kind.as_deref() != Some("bridge") {
         return false;
     }
     let virtual_only = |member: &Link| matches!(member.kind.as_deref(), Some("veth" | "tun"));
-    BRIDGE_NAMES.iter().any(|start| link.name.starts_with(start)) || members.into_iter().all(virtual_only)
+    BRIDGE_NAMES.iter().any(|start| link.name.starts_with(start))
+        || members.into_iter().all(virtual_only)
 }
 
 #[cfg(test)]
@@ -62,7 +68,15 @@ mod tests {
 
     fn link(name: &str, kind: Option<&str>) -> Link {
         let kind = kind.map(str::to_string);
-        Link { index: 1, name: name.into(), kind, up: true, carrier: true, loopback: false, controller: None }
+        Link {
+            index: 1,
+            name: name.into(),
+            kind,
+            up: true,
+            carrier: true,
+            loopback: false,
+            controller: None,
+        }
     }
 
     #[test]

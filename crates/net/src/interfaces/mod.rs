@@ -1,8 +1,9 @@
 //! Which local paths there are towards a host.
 //!
-//! [`discover`] asks the kernel over netlink, without privilege, for its interfaces, their addresses, and for each address
-//! whether a packet from it to the target would leave by that interface. That costs a few system calls an interface, so
-//! it may be repeated every second to notice interfaces that come and go.
+//! [`discover`] asks the kernel over netlink, without privilege, for its interfaces, their
+//! addresses, and for each address whether a packet from it to the target would leave by that
+//! interface. That costs a few system calls an interface, so it may be repeated every second to
+//! notice interfaces that come and go.
 
 mod kind;
 mod netlink;
@@ -55,15 +56,18 @@ pub struct Unusable {
     pub why: String,
 }
 
-/// The local paths towards `target`: one for each interface that is up, has an address of the target's family and a route, and
-/// a further one where another address of the same interface takes another gateway. A target on this machine has one
-/// path, the loopback.
+/// The local paths towards `target`: one for each interface that is up, has an address of the
+/// target's family and a route, and a further one where another address of the same interface takes
+/// another gateway. A target on this machine has one path, the loopback.
 ///
 /// # Errors
 /// [`Error::System`] if the kernel can't be asked.
 pub fn discover(target: IpAddr) -> Result<Discovery, Error> {
     let target = target.to_canonical();
-    let failed = |source| Error::System { action: "ask the kernel for its network interfaces".into(), source };
+    let failed = |source| Error::System {
+        action: "ask the kernel for its network interfaces".into(),
+        source,
+    };
     let mut netlink = Netlink::open().map_err(failed)?;
     let links = netlink.links().map_err(failed)?;
     let mut addresses: BTreeMap<u32, Vec<Address>> = BTreeMap::new();
@@ -75,7 +79,8 @@ pub fn discover(target: IpAddr) -> Result<Discovery, Error> {
     let mut found = Discovery::default();
     for link in &links {
         let addresses = addresses.get(&link.index).map_or(&[][..], Vec::as_slice);
-        let judged = judge(&mut netlink, link, &links, addresses, target, natural.as_ref()).map_err(failed)?;
+        let judged = judge(&mut netlink, link, &links, addresses, target, natural.as_ref())
+            .map_err(failed)?;
         match judged {
             Ok(sources) => {
                 let Traits { metered, speed } = Traits::of(&link.name);
@@ -94,7 +99,8 @@ pub fn discover(target: IpAddr) -> Result<Discovery, Error> {
     Ok(found)
 }
 
-/// Where the kernel would send by itself from a path's address, when that is not the path's own interface.
+/// Where the kernel would send by itself from a path's address, when that is not the path's own
+/// interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Reversal {
     /// The interface that it would take.
@@ -103,8 +109,8 @@ pub(crate) struct Reversal {
     pub(crate) gateway: Option<IpAddr>,
 }
 
-/// Whether something else than `path` is the kernel's way from the path's address to `target`. It then also takes that for the way by which
-/// answers have to come in.
+/// Whether something else than `path` is the kernel's way from the path's address to `target`. It
+/// then also takes that for the way by which answers have to come in.
 ///
 /// # Errors
 /// [`Error::System`] if the kernel can't be asked.
@@ -113,17 +119,25 @@ pub(crate) fn reversal(path: &LocalPath, target: IpAddr) -> Result<Option<Revers
         let mut netlink = Netlink::open()?;
         let natural = netlink.route(target.to_canonical(), Some(path.address), None)?;
         let own = netlink.matched_route(target.to_canonical(), path.address, path.index)?;
-        let other = natural.ok().and_then(|route| route.interface).filter(|index| *index != path.index);
+        let other =
+            natural.ok().and_then(|route| route.interface).filter(|index| *index != path.index);
         let Some(other) = other else { return Ok(None) };
         let links = netlink.links()?;
-        let name = links.iter().find(|link| link.index == other).map_or("another interface", |link| &link.name);
-        Ok(Some(Reversal { interface: name.to_string(), gateway: own.ok().and_then(|route| route.gateway) }))
+        let name = links
+            .iter()
+            .find(|link| link.index == other)
+            .map_or("another interface", |link| &link.name);
+        Ok(Some(Reversal {
+            interface: name.to_string(),
+            gateway: own.ok().and_then(|route| route.gateway),
+        }))
     };
     ask().map_err(|source| Error::System { action: "ask the kernel for its routes".into(), source })
 }
 
-/// The addresses under which other hosts may reach this one, global ones of IPv4 first: those of every interface that is up and no
-/// loopback or container bridge. None if the kernel can't be asked.
+/// The addresses under which other hosts may reach this one, global ones of IPv4 first: those of
+/// every interface that is up and no loopback or container bridge. None if the kernel can't be
+/// asked.
 #[must_use]
 pub fn own_addresses() -> Vec<IpAddr> {
     let ask = || -> io::Result<Vec<IpAddr>> {
@@ -164,8 +178,10 @@ fn judge(
         return Ok(Err(why));
     }
     let link_local = is_link_local(target);
-    let mut candidates: Vec<&Address> =
-        addresses.iter().filter(|address| is_link_local(address.ip) == link_local || address.ip.is_ipv4()).collect();
+    let mut candidates: Vec<&Address> = addresses
+        .iter()
+        .filter(|address| is_link_local(address.ip) == link_local || address.ip.is_ipv4())
+        .collect();
     if candidates.is_empty() {
         let owner = links.iter().find(|other| Some(other.index) == link.controller);
         let family = if target.is_ipv4() { "IPv4" } else { "IPv6" };
@@ -196,7 +212,10 @@ fn judge(
     Ok(Err(match why {
         Some(Unreachable::Forbidden) => format!("has a route to {target} that forbids it"),
         Some(Unreachable::Elsewhere(index)) => {
-            let name = links.iter().find(|other| other.index == index).map_or("another interface", |other| &other.name);
+            let name = links
+                .iter()
+                .find(|other| other.index == index)
+                .map_or("another interface", |other| &other.name);
             format!("sends to {target} by way of {name}")
         }
         Some(Unreachable::NoRoute) | None => format!("has no route to {target}"),

@@ -3,10 +3,14 @@
 use std::io;
 use std::net::IpAddr;
 
-use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkBuffer, NetlinkHeader, NetlinkMessage, NetlinkPayload};
+use netlink_packet_core::{
+    NLM_F_DUMP, NLM_F_REQUEST, NetlinkBuffer, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+};
 use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressMessage, AddressScope};
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
-use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteType, RouteVia};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteFlags, RouteMessage, RouteType, RouteVia,
+};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
@@ -108,8 +112,9 @@ impl Netlink {
         self.lookup(target, source, interface, RouteFlags::empty())
     }
 
-    /// Whether a table has a route from `source` to `target` that leaves by `interface`. With an interface asked for, a plain
-    /// lookup never fails on IPv4: the kernel then takes everything for a neighbour. The matched entry does not lie.
+    /// Whether a table has a route from `source` to `target` that leaves by `interface`. With an
+    /// interface asked for, a plain lookup never fails on IPv4: the kernel then takes everything
+    /// for a neighbour. The matched entry does not lie.
     pub(super) fn matched_route(
         &mut self,
         target: IpAddr,
@@ -121,11 +126,16 @@ impl Netlink {
         match by_source {
             Ok(route) => match elsewhere(&route) {
                 None => Ok(Ok(route)),
-                // With a source, IPv6 takes the interface for a preference; a bound socket does not.
-                Some(index) => match self.lookup(target, None, Some(interface), RouteFlags::FibMatch)? {
-                    Ok(route) if elsewhere(&route).is_none() && target.is_ipv6() => Ok(Ok(route)),
-                    _ => Ok(Err(Unreachable::Elsewhere(index))),
-                },
+                // With a source, IPv6 takes the interface for a preference; a bound socket does
+                // not.
+                Some(index) => {
+                    match self.lookup(target, None, Some(interface), RouteFlags::FibMatch)? {
+                        Ok(route) if elsewhere(&route).is_none() && target.is_ipv6() => {
+                            Ok(Ok(route))
+                        }
+                        _ => Ok(Err(Unreachable::Elsewhere(index))),
+                    }
+                }
             },
             Err(why) => Ok(Err(why)),
         }
@@ -161,7 +171,11 @@ impl Netlink {
     }
 
     /// Sends a request and collects the answers: one, or all of a dump.
-    fn ask(&mut self, query: RouteNetlinkMessage, dump: bool) -> io::Result<Vec<RouteNetlinkMessage>> {
+    fn ask(
+        &mut self,
+        query: RouteNetlinkMessage,
+        dump: bool,
+    ) -> io::Result<Vec<RouteNetlinkMessage>> {
         self.sequence += 1;
         let mut header = NetlinkHeader::default();
         header.flags = if dump { NLM_F_REQUEST | NLM_F_DUMP } else { NLM_F_REQUEST };
@@ -176,7 +190,8 @@ impl Netlink {
             let (datagram, _) = self.socket.recv_from_full()?;
             let mut rest = &datagram[..];
             while let Ok(buffer) = NetlinkBuffer::new_checked(rest) {
-                let length = usize::try_from(buffer.length()).unwrap_or(rest.len()).clamp(16, rest.len());
+                let length =
+                    usize::try_from(buffer.length()).unwrap_or(rest.len()).clamp(16, rest.len());
                 let sequence = buffer.sequence_number();
                 let decoded = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&rest[..length]);
                 rest = &rest[length.next_multiple_of(4).min(rest.len())..];
@@ -186,8 +201,11 @@ impl Netlink {
                 match decoded.map(|message| message.payload) {
                     Ok(NetlinkPayload::InnerMessage(answer)) => answers.push(answer),
                     Ok(NetlinkPayload::Done(_)) => return Ok(answers),
-                    Ok(NetlinkPayload::Error(error)) if error.code.is_some() => return Err(error.to_io()),
-                    // One that this library does not understand is one interface less, no reason to fail.
+                    Ok(NetlinkPayload::Error(error)) if error.code.is_some() => {
+                        return Err(error.to_io());
+                    }
+                    // One that this library does not understand is one interface less, no reason to
+                    // fail.
                     Ok(_) | Err(_) => {}
                 }
                 if !dump {
@@ -242,8 +260,12 @@ fn address(message: &AddressMessage) -> Option<Address> {
             _ => {}
         }
     }
-    let tentative = flags.contains(AddressFlags::Tentative) && !flags.contains(AddressFlags::Optimistic);
-    if tentative || flags.contains(AddressFlags::Dadfailed) || message.header.scope == AddressScope::Host {
+    let tentative =
+        flags.contains(AddressFlags::Tentative) && !flags.contains(AddressFlags::Optimistic);
+    if tentative
+        || flags.contains(AddressFlags::Dadfailed)
+        || message.header.scope == AddressScope::Host
+    {
         return None;
     }
     let deprecated = flags.contains(AddressFlags::Deprecated);
@@ -257,12 +279,17 @@ fn route(message: &RouteMessage, interface: Option<u32>) -> Result<Route, Unreac
         RouteType::Unreachable | RouteType::Throw => return Err(Unreachable::NoRoute),
         _ => {}
     }
-    let mut route =
-        Route { local: message.header.kind == RouteType::Local, interface: None, gateway: None, source: None };
+    let mut route = Route {
+        local: message.header.kind == RouteType::Local,
+        interface: None,
+        gateway: None,
+        source: None,
+    };
     for attribute in &message.attributes {
         match attribute {
             RouteAttribute::MultiPath(hops) => {
-                let hop = hops.iter().find(|hop| Some(hop.interface_index) == interface).or(hops.first());
+                let hop =
+                    hops.iter().find(|hop| Some(hop.interface_index) == interface).or(hops.first());
                 if let Some(hop) = hop {
                     route.interface = Some(hop.interface_index);
                     hop.attributes.iter().for_each(|attribute| route.take(attribute));
@@ -278,14 +305,20 @@ impl Route {
     fn take(&mut self, attribute: &RouteAttribute) {
         match attribute {
             RouteAttribute::Oif(index) => self.interface = Some(*index),
-            RouteAttribute::Gateway(RouteAddress::Inet(gateway)) | RouteAttribute::Via(RouteVia::Inet(gateway)) => {
+            RouteAttribute::Gateway(RouteAddress::Inet(gateway))
+            | RouteAttribute::Via(RouteVia::Inet(gateway)) => {
                 self.gateway = Some((*gateway).into());
             }
-            RouteAttribute::Gateway(RouteAddress::Inet6(gateway)) | RouteAttribute::Via(RouteVia::Inet6(gateway)) => {
+            RouteAttribute::Gateway(RouteAddress::Inet6(gateway))
+            | RouteAttribute::Via(RouteVia::Inet6(gateway)) => {
                 self.gateway = Some((*gateway).into());
             }
-            RouteAttribute::PrefSource(RouteAddress::Inet(source)) => self.source = Some((*source).into()),
-            RouteAttribute::PrefSource(RouteAddress::Inet6(source)) => self.source = Some((*source).into()),
+            RouteAttribute::PrefSource(RouteAddress::Inet(source)) => {
+                self.source = Some((*source).into())
+            }
+            RouteAttribute::PrefSource(RouteAddress::Inet6(source)) => {
+                self.source = Some((*source).into())
+            }
             _ => {}
         }
     }
@@ -294,9 +327,9 @@ impl Route {
 /// A lookup's error as an answer, where it is one.
 fn unreachable(error: io::Error) -> io::Result<Unreachable> {
     match error.kind() {
-        io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable | io::ErrorKind::AddrNotAvailable => {
-            Ok(Unreachable::NoRoute)
-        }
+        io::ErrorKind::NetworkUnreachable
+        | io::ErrorKind::HostUnreachable
+        | io::ErrorKind::AddrNotAvailable => Ok(Unreachable::NoRoute),
         // EACCES from a prohibit route, EINVAL from a blackhole.
         io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput => Ok(Unreachable::Forbidden),
         // The interface went away between two questions; NetworkDown while it goes.

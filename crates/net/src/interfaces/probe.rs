@@ -10,11 +10,16 @@ use units::Span;
 
 use super::LocalPath;
 
-/// Opens a TCP connection to `to` over `path`, closes it and says how long that took: a round trip. Nothing is sent over it.
+/// Opens a TCP connection to `to` over `path`, closes it and says how long that took: a round trip.
+/// Nothing is sent over it.
 ///
 /// # Errors
 /// The kernel's; [`io::ErrorKind::TimedOut`] after `patience`.
-pub async fn connect_time(path: &LocalPath, to: SocketAddr, patience: Duration) -> io::Result<Span> {
+pub async fn connect_time(
+    path: &LocalPath,
+    to: SocketAddr,
+    patience: Duration,
+) -> io::Result<Span> {
     let socket = if to.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     socket.bind_device(Some(path.interface.as_bytes()))?;
     socket.bind(scoped(SocketAddr::new(path.address, 0), path.index))?;
@@ -27,7 +32,9 @@ pub async fn connect_time(path: &LocalPath, to: SocketAddr, patience: Duration) 
 /// A link-local address means nothing without its interface.
 fn scoped(address: SocketAddr, index: u32) -> SocketAddr {
     match address.ip() {
-        IpAddr::V6(ip) if ip.is_unicast_link_local() => SocketAddrV6::new(ip, address.port(), 0, index).into(),
+        IpAddr::V6(ip) if ip.is_unicast_link_local() => {
+            SocketAddrV6::new(ip, address.port(), 0, index).into()
+        }
         _ => address,
     }
 }

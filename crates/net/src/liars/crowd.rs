@@ -1,4 +1,5 @@
-//! Strangers in numbers that say nothing, or nonsense: they are forgotten, and an honest sender gets in meanwhile.
+//! Strangers in numbers that say nothing, or nonsense: they are forgotten, and an honest sender
+//! gets in meanwhile.
 
 use std::fs;
 use std::time::Duration;

@@ -16,7 +16,8 @@ use super::{Scratch, chunk, entry, file, on_loopback, short_of_patience};
 use crate::conn::{Conn, ConnError};
 use crate::tls::{ClientTls, ServerTls};
 use crate::{
-    Credential, Error, Event, FetchOptions, Identity, Remote, Selection, ServeOptions, Server, Summary, Token,
+    Credential, Error, Event, FetchOptions, Identity, Remote, Selection, ServeOptions, Server,
+    Summary, Token,
 };
 
 /// A file that differs from block to block.
@@ -50,7 +51,9 @@ async fn serve(scratch: &Scratch, identity: &Identity, token: &Token) -> u16 {
     let options = ServeOptions { directory: scratch.0.join("out"), host, once: false };
     let (events, mut heard) = unbounded_channel();
     tokio::spawn(crate::serve(options, events));
-    let Some(Event::Listening { addresses }) = heard.recv().await else { panic!("it does not listen") };
+    let Some(Event::Listening { addresses }) = heard.recv().await else {
+        panic!("it does not listen")
+    };
     // The server goes on as long as somebody hears it.
     tokio::spawn(async move { while heard.recv().await.is_some() {} });
     addresses[0].port()
@@ -108,7 +111,11 @@ async fn a_client_that_asks_for_what_is_not_offered_is_refused() {
         ("missing", vec![Frame::Name(b"nothing"), ask()], "nothing"),
         (
             "hashes-of-all",
-            vec![Frame::Name(b""), Frame::Name(b"data"), Frame::Ask(Ask { checksum: false, hashes: true })],
+            vec![
+                Frame::Name(b""),
+                Frame::Name(b"data"),
+                Frame::Ask(Ask { checksum: false, hashes: true }),
+            ],
             "",
         ),
         ("wrong-way", vec![Frame::Entries(b""), ask()], "takes none"),
@@ -118,7 +125,10 @@ async fn a_client_that_asks_for_what_is_not_offered_is_refused() {
         let mut conn = hello_to_server(&scratch).await;
         push_all(&mut conn, &frames);
         let (_, text) = verdict(&mut conn).await.unwrap_or_else(|| panic!("{name}: it says why"));
-        assert!(text.contains(words) && !text.contains(scratch.0.to_str().unwrap()), "{name}: {text}");
+        assert!(
+            text.contains(words) && !text.contains(scratch.0.to_str().unwrap()),
+            "{name}: {text}"
+        );
     }
 }
 
@@ -147,13 +157,23 @@ async fn a_client_that_requests_what_there_is_not_is_refused() {
         want().iter().chain(&frames).for_each(|frame| conn.push(frame));
         // Whoever floods does not read: what the server has to say may not get through.
         match verdict(&mut conn).await {
-            Some((code, text)) => assert!(code == AbortCode::Protocol && !text.is_empty(), "{name}: {code:?}: {text}"),
+            Some((code, text)) => {
+                assert!(
+                    code == AbortCode::Protocol && !text.is_empty(),
+                    "{name}: {code:?}: \
+                    {text}"
+                )
+            }
             None => assert_eq!(name, "flood"),
         }
     }
     let scratch = offered("wants-more");
     let mut conn = hello_to_server(&scratch).await;
-    let frames = [Frame::Name(b"data"), Frame::Ask(Ask::default()), Frame::Want(vec![Range { start: 0, len: 2 }])];
+    let frames = [
+        Frame::Name(b"data"),
+        Frame::Ask(Ask::default()),
+        Frame::Want(vec![Range { start: 0, len: 2 }]),
+    ];
     push_all(&mut conn, &frames);
     let (code, text) = verdict(&mut conn).await.expect("it says why");
     assert!(code == AbortCode::Protocol && text.contains("not offered"), "{code:?}: {text}");
@@ -197,7 +217,8 @@ async fn lie(mut conn: Conn, lies: &Lies) -> Result<(), ConnError> {
                 Frame::Request(range) => {
                     let Some(shift) = lies.shift else { return Ok(()) };
                     let place = |position: u64| usize::try_from(position).unwrap();
-                    let mut payload = lies.bytes[place(range.start)..place(range.start + range.len)].to_vec();
+                    let mut payload =
+                        lies.bytes[place(range.start)..place(range.start + range.len)].to_vec();
                     for (at, byte) in payload.iter_mut().enumerate() {
                         *byte ^= u8::from(lies.wrong.contains(&(range.start + at as u64)));
                     }
@@ -249,7 +270,8 @@ fn at(port: u16, credential: Credential) -> Server {
 
 async fn fetch(options: FetchOptions) -> (Result<Summary, Error>, Vec<String>) {
     let (events, mut heard) = unbounded_channel();
-    let got = timeout(Duration::from_secs(40), crate::fetch(options, events)).await.expect("it ends");
+    let got =
+        timeout(Duration::from_secs(40), crate::fetch(options, events)).await.expect("it ends");
     let mut notices = Vec::new();
     while let Ok(event) = heard.try_recv() {
         if let Event::Notice { text } = event {
@@ -262,8 +284,12 @@ async fn fetch(options: FetchOptions) -> (Result<Summary, Error>, Vec<String>) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_lies_gets_nothing_accepted() {
     let bytes = content(1_000_000);
-    let honest = Lies { answer: answer(&bytes, false), bytes: bytes.clone(), wrong: 0..0, shift: Some(0) };
-    let saying = |frames: Vec<Frame<'static>>| Lies { answer: [vec![welcome()], frames].concat(), ..honest.clone() };
+    let honest =
+        Lies { answer: answer(&bytes, false), bytes: bytes.clone(), wrong: 0..0, shift: Some(0) };
+    let saying = |frames: Vec<Frame<'static>>| Lies {
+        answer: [vec![welcome()], frames].concat(),
+        ..honest.clone()
+    };
     let entries = |entries: &[Entry]| Frame::Entries(Vec::leak(chunk(entries)));
     let mut up = chunk(&[file(b"aa/b", 1)]);
     let place = up.windows(2).position(|part| part == b"aa").unwrap();
@@ -272,8 +298,16 @@ async fn a_server_that_lies_gets_nothing_accepted() {
     let cases: Vec<(&str, Lies, &[u8])> = vec![
         ("up", saying(vec![Frame::Entries(Vec::leak(up)), Frame::ManifestEnd(1)]), &[9]),
         ("unasked", saying(vec![entries(&[file(b".profile", 10)]), Frame::ManifestEnd(1)]), &[9]),
-        ("beside", saying(vec![entries(&[file(b"data", 10), file(b"dat", 10)]), Frame::ManifestEnd(2)]), &[9]),
-        ("through", saying(vec![entries(&[link, file(b"data/passwd", 1)]), Frame::ManifestEnd(2)]), &[9]),
+        (
+            "beside",
+            saying(vec![entries(&[file(b"data", 10), file(b"dat", 10)]), Frame::ManifestEnd(2)]),
+            &[9],
+        ),
+        (
+            "through",
+            saying(vec![entries(&[link, file(b"data/passwd", 1)]), Frame::ManifestEnd(2)]),
+            &[9],
+        ),
         ("none", saying(vec![Frame::ManifestEnd(0)]), &[9]),
         ("noise", saying(vec![Frame::Entries(&[0xff; 100]), Frame::ManifestEnd(1)]), &[9]),
         ("count", saying(vec![entries(&[file(b"data", 10)]), Frame::ManifestEnd(2)]), &[9]),
@@ -286,12 +320,15 @@ async fn a_server_that_lies_gets_nothing_accepted() {
         let scratch = Scratch::new(&format!("server-{name}"));
         let identity = Identity::generate().unwrap();
         let port = liar(&identity, lies).await;
-        let options = fetch_options(&scratch, vec![at(port, Credential::Pinned(identity.fingerprint()))]);
+        let options =
+            fetch_options(&scratch, vec![at(port, Credential::Pinned(identity.fingerprint()))]);
         let (got, _) = fetch(options).await;
         let error = got.expect_err(name);
         assert!(codes.contains(&error.exit_code()), "{name}: {} {error}", error.exit_code());
-        let left: Vec<_> =
-            fs::read_dir(scratch.0.join("in")).unwrap().map(|found| found.unwrap().file_name()).collect();
+        let left: Vec<_> = fs::read_dir(scratch.0.join("in"))
+            .unwrap()
+            .map(|found| found.unwrap().file_name())
+            .collect();
         assert!(left.is_empty() || left == [".anabranch-partial"], "{name}: {left:?}");
     }
 }
@@ -315,8 +352,13 @@ async fn a_list_of_hashes_that_lies_is_of_no_use() {
     ] {
         let scratch = Scratch::new(&format!("hashes-{name}"));
         let identity = Identity::generate().unwrap();
-        let port = liar(&identity, Lies { answer: frames, bytes: bytes.clone(), wrong: 0..0, shift: Some(0) }).await;
-        let mut options = fetch_options(&scratch, vec![at(port, Credential::Pinned(identity.fingerprint()))]);
+        let port = liar(
+            &identity,
+            Lies { answer: frames, bytes: bytes.clone(), wrong: 0..0, shift: Some(0) },
+        )
+        .await;
+        let mut options =
+            fetch_options(&scratch, vec![at(port, Credential::Pinned(identity.fingerprint()))]);
         options.blake3 = Some(*blake3::hash(&bytes).as_bytes());
         let error = fetch(options).await.0.expect_err(name);
         assert!([7, 9].contains(&error.exit_code()), "{name}: {error}");
@@ -332,7 +374,11 @@ async fn beside_an_honest_one(name: &str, wrong: Span<u64>, liar_first: bool) {
     let (identity, lying) = (Identity::generate().unwrap(), Identity::generate().unwrap());
     let token = Token::generate(&identity).unwrap();
     let honest = at(serve(&scratch, &identity, &token).await, Credential::Token(token));
-    let port = liar(&lying, Lies { answer: answer(&bytes, true), bytes: bytes.clone(), wrong, shift: Some(0) }).await;
+    let port = liar(
+        &lying,
+        Lies { answer: answer(&bytes, true), bytes: bytes.clone(), wrong, shift: Some(0) },
+    )
+    .await;
     let dishonest = at(port, Credential::Pinned(lying.fingerprint()));
     let from = if liar_first { vec![dishonest, honest] } else { vec![honest, dishonest] };
     let mut options = fetch_options(&scratch, from);
@@ -368,7 +414,10 @@ async fn a_server_that_agrees_and_says_nothing_is_left() {
             let frames = frames.clone();
             tokio::spawn(async move {
                 conn.handshake().await?;
-                while !conn.receive(|frame| Ok(matches!(frame, Frame::Ask(_) | Frame::Join(_)))).await? {}
+                while !conn
+                    .receive(|frame| Ok(matches!(frame, Frame::Ask(_) | Frame::Join(_))))
+                    .await?
+                {}
                 push_all(&mut conn, &frames);
                 conn.flush().await?;
                 while conn.receive(|_| Ok(())).await.is_ok() {}
@@ -376,7 +425,8 @@ async fn a_server_that_agrees_and_says_nothing_is_left() {
             });
         }
     });
-    let options = fetch_options(&scratch, vec![at(port, Credential::Pinned(identity.fingerprint()))]);
+    let options =
+        fetch_options(&scratch, vec![at(port, Credential::Pinned(identity.fingerprint()))]);
     let error = fetch(options).await.0.expect_err("nothing came");
     assert!([5, 6, 9].contains(&error.exit_code()), "{error}");
 }

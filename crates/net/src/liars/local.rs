@@ -1,4 +1,5 @@
-//! Somebody at work in the receiving folder while it receives: whatever is put there, nothing outside is touched.
+//! Somebody at work in the receiving folder while it receives: whatever is put there, nothing
+//! outside is touched.
 
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
@@ -33,11 +34,18 @@ fn put_in_place(what: &str, victim: &Path, place: &Path) -> io::Result<()> {
         "hard link" => fs::hard_link(victim, place),
         "symbolic link" => symlink(victim, place),
         "pipe" => Ok(mknodat(CWD, place, FileType::Fifo, Mode::RWXU, 0)?),
-        _ => Ok(mknodat(CWD, place, FileType::CharacterDevice, Mode::RWXU, rustix::fs::makedev(1, 3))?),
+        _ => Ok(mknodat(
+            CWD,
+            place,
+            FileType::CharacterDevice,
+            Mode::RWXU,
+            rustix::fs::makedev(1, 3),
+        )?),
     }
 }
 
-/// A folder that is swapped for a link to elsewhere, over and over, while files get their names in it.
+/// A folder that is swapped for a link to elsewhere, over and over, while files get their names in
+/// it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_folder_that_is_swapped_for_a_link_leads_nowhere() {
     let scratch = Scratch::new("swap");
@@ -98,7 +106,8 @@ async fn a_partial_folder_that_leads_elsewhere_is_refused() {
     send(&host, &source, false).await.expect("nothing is in the way");
 }
 
-/// Links, pipes and second names of others' files where a part belongs: none is written to, and nobody waits for a pipe.
+/// Links, pipes and second names of others' files where a part belongs: none is written to, and
+/// nobody waits for a pipe.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_put_in_a_parts_place_is_not_written_to() {
     let scratch = Scratch::new("part");
@@ -151,13 +160,20 @@ async fn what_is_under_a_files_name_is_not_written_through() {
         put.unwrap();
         let error = send(&host, &source, false).await.expect_err(what);
         assert_eq!(error.exit_code(), 8, "{what}: {error}");
-        assert!(!fs::symlink_metadata(&place).unwrap().file_type().is_file() || what == "hard link", "{what}");
+        assert!(
+            !fs::symlink_metadata(&place).unwrap().file_type().is_file() || what == "hard link",
+            "{what}"
+        );
         // Told to replace it, the name is given to the file, and what had it is left alone.
         send(&host, &source, true).await.unwrap_or_else(|error| panic!("{what}: {error}"));
         assert_eq!(fs::read(&place).unwrap(), fs::read(&source).unwrap(), "{what}");
         assert_eq!(fs::read(&victim).unwrap(), b"precious", "{what}");
         let found = fs::symlink_metadata(&place).unwrap();
-        assert!(found.nlink() == 1 && !found.file_type().is_fifo() && found.permissions().mode() & 0o7000 == 0);
+        assert!(
+            found.nlink() == 1
+                && !found.file_type().is_fifo()
+                && found.permissions().mode() & 0o7000 == 0
+        );
         fs::remove_file(&place).unwrap();
     }
 }

@@ -1,6 +1,7 @@
 //! Peers that lie: a clear error, nothing outside the folder, no panic and no memory without bound.
 //!
-//! Those that send, those that receive, crowds of strangers, and somebody in the receiving folder at the same time.
+//! Those that send, those that receive, crowds of strangers, and somebody in the receiving folder
+//! at the same time.
 
 mod crowd;
 mod fetch;
@@ -22,15 +23,16 @@ use wire::manifest::{Entry, File, Kind, chunks};
 use crate::conn::Conn;
 use crate::tls::ClientTls;
 use crate::{
-    Credential, Event, HostOptions, Identity, Peer, ReceiveOptions, Remote, Selection, SendOptions, Token,
-    TransferOptions,
+    Credential, Event, HostOptions, Identity, Peer, ReceiveOptions, Remote, Selection, SendOptions,
+    Token, TransferOptions,
 };
 
 struct Scratch(PathBuf);
 
 impl Scratch {
     fn new(name: &str) -> Scratch {
-        let path = std::env::temp_dir().join(format!("anabranch-liars-{name}-{}", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("anabranch-liars-{name}-{}", std::process::id()));
         fs::create_dir_all(path.join("in")).unwrap();
         Scratch(path)
     }
@@ -80,7 +82,9 @@ impl Host {
         };
         let (events, mut heard) = tokio::sync::mpsc::unbounded_channel();
         tokio::spawn(crate::receive(options, events));
-        let Some(Event::Listening { addresses }) = heard.recv().await else { panic!("it does not listen") };
+        let Some(Event::Listening { addresses }) = heard.recv().await else {
+            panic!("it does not listen")
+        };
         // The receiver goes on as long as somebody hears it.
         tokio::spawn(async move { while heard.recv().await.is_some() {} });
         Host { address: addresses[0], identity, token, sender: Identity::generate().unwrap() }

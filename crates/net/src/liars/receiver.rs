@@ -66,24 +66,43 @@ async fn a_receiver_that_lies_gets_nothing_done() {
     let cases: Vec<(&str, Vec<Frame<'static>>)> = vec![
         ("wants-more", vec![Frame::Want(vec![Range { start: 0, len: 2 }]), Frame::Ready]),
         ("wants-far", vec![Frame::Want(vec![Range { start: 1 << 60, len: 1 }]), Frame::Ready]),
-        ("acks-early", vec![want(), Frame::Ready, Frame::Ack(vec![Range { start: 1 << 30, len: 4_096 }])]),
+        (
+            "acks-early",
+            vec![want(), Frame::Ready, Frame::Ack(vec![Range { start: 1 << 30, len: 4_096 }])],
+        ),
         (
             "acks-what-overlaps",
             vec![
                 want(),
                 Frame::Ready,
-                Frame::Ack(vec![Range { start: 0, len: 8_192 }, Range { start: 4_096, len: 1 << 40 }]),
+                Frame::Ack(vec![
+                    Range { start: 0, len: 8_192 },
+                    Range { start: 4_096, len: 1 << 40 },
+                ]),
             ],
         ),
-        ("refuses-far", vec![want(), Frame::Ready, Frame::Refused(Range { start: 1 << 50, len: 262_144 })]),
-        ("has-far", vec![want(), Frame::Have(vec![Range { start: u64::MAX, len: u64::MAX }]), Frame::Ready]),
-        ("is-no-receiver", vec![Frame::Hello(Hello { version: VERSION, secret: None, wishes: Wishes::default() })]),
+        (
+            "refuses-far",
+            vec![want(), Frame::Ready, Frame::Refused(Range { start: 1 << 50, len: 262_144 })],
+        ),
+        (
+            "has-far",
+            vec![want(), Frame::Have(vec![Range { start: u64::MAX, len: u64::MAX }]), Frame::Ready],
+        ),
+        (
+            "is-no-receiver",
+            vec![Frame::Hello(Hello { version: VERSION, secret: None, wishes: Wishes::default() })],
+        ),
         ("done-object", vec![want(), Frame::Ready, Frame::ObjectDone(9, [0; 32])]),
     ];
     for (name, frames) in cases {
         let error = answered(name, 0, frames).await;
         let text = error.to_string();
-        assert!([5, 6, 9].contains(&error.exit_code()) && !text.is_empty(), "{name}: {} {text}", error.exit_code());
+        assert!(
+            [5, 6, 9].contains(&error.exit_code()) && !text.is_empty(),
+            "{name}: {} {text}",
+            error.exit_code()
+        );
     }
 }
 
@@ -91,7 +110,8 @@ async fn a_receiver_that_lies_gets_nothing_done() {
 async fn a_receiver_that_says_it_is_reading_is_waited_for() {
     let began = std::time::Instant::now();
     // Longer than the sender's patience.
-    let error = answered("reading", 8, vec![Frame::Abort(AbortCode::Disk, "done reading".into())]).await;
+    let error =
+        answered("reading", 8, vec![Frame::Abort(AbortCode::Disk, "done reading".into())]).await;
     assert!(error.to_string().contains("done reading"), "{error}");
     assert!(began.elapsed() > Duration::from_secs(4));
 }
@@ -103,7 +123,8 @@ async fn a_receiver_that_agrees_and_says_nothing_is_left() {
     assert_eq!(error.exit_code(), 6, "{error}");
 }
 
-/// More ranges than there could be blocks: a receiver may not fill the sender's memory before the transfer begins.
+/// More ranges than there could be blocks: a receiver may not fill the sender's memory before the
+/// transfer begins.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_receiver_that_has_endless_pieces_is_left() {
     let mut frames = vec![Frame::Want(vec![Range { start: 0, len: 1 }])];

@@ -12,11 +12,13 @@ use wire::manifest::{Entry, File, Kind, chunks};
 use super::{Host, PATIENCE, Scratch, answer, chunk, entry, file, greeting, hello, hellos};
 use crate::{Identity, Peer};
 
-/// Of sessions that a sender opens at the same time, because the first answer was long in coming, one remains, and the others are let go.
+/// Of sessions that a sender opens at the same time, because the first answer was long in coming,
+/// one remains, and the others are let go.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_sessions_opened_at_once_one_remains() {
     let scratch = Scratch::new("at-once");
-    let entries: Vec<Entry> = (0..2_000).map(|number| file(format!("{number:04}").as_bytes(), 1)).collect();
+    let entries: Vec<Entry> =
+        (0..2_000).map(|number| file(format!("{number:04}").as_bytes(), 1)).collect();
     let mut conns = hellos(&scratch, 4).await;
     for conn in &mut conns {
         for chunk in chunks(&entries) {
@@ -73,11 +75,27 @@ async fn a_manifest_that_lies_is_refused_with_a_reason() {
     refused("cut", &[chunk(&[file(b"a", 1)])[..7].to_vec()], 1, protocol, "cut short").await;
     refused("none", &[], 0, protocol, "add up").await;
     refused("count", &[chunk(&[file(b"a", 1)])], 2, protocol, "add up").await;
-    refused("twice", &[chunk(&[file(b"a", 1), file(b"a", 1)])], 2, protocol, "two of the name").await;
+    refused("twice", &[chunk(&[file(b"a", 1), file(b"a", 1)])], 2, protocol, "two of the name")
+        .await;
     let link = entry(b"a", Kind::Symlink { mtime: 0, target: b"/etc".to_vec() });
-    refused("through", &[chunk(&[link, file(b"a/passwd", 1)])], 2, protocol, "two of the name").await;
-    refused("itself", &[chunk(&[entry(b"a", Kind::HardLink { to: 0 })])], 1, protocol, "another name").await;
-    refused("sizes", &[chunk(&[file(b"a", u64::MAX), file(b"b", u64::MAX)])], 2, protocol, "too large").await;
+    refused("through", &[chunk(&[link, file(b"a/passwd", 1)])], 2, protocol, "two of the name")
+        .await;
+    refused(
+        "itself",
+        &[chunk(&[entry(b"a", Kind::HardLink { to: 0 })])],
+        1,
+        protocol,
+        "another name",
+    )
+    .await;
+    refused(
+        "sizes",
+        &[chunk(&[file(b"a", u64::MAX), file(b"b", u64::MAX)])],
+        2,
+        protocol,
+        "too large",
+    )
+    .await;
     refused("room", &[chunk(&[file(b"a", 1 << 55)])], 1, AbortCode::NoSpace, "free").await;
 }
 
@@ -93,7 +111,8 @@ async fn an_endless_manifest_ends() {
     refused("endless", &vec![chunk; 40], 80_000, AbortCode::Protocol, "endless manifest").await;
 }
 
-/// Lists of files that each are small enough, but not all that one known sender brings at the same time.
+/// Lists of files that each are small enough, but not all that one known sender brings at the same
+/// time.
 #[tokio::test(flavor = "multi_thread")]
 async fn many_manifests_of_a_known_sender_do_not_fill_the_memory() {
     let scratch = Scratch::new("many-manifests");
@@ -109,7 +128,11 @@ async fn many_manifests_of_a_known_sender_do_not_fill_the_memory() {
         let mut conn = host.connect(&known).await;
         let chunk = chunk.clone();
         lying.spawn(async move {
-            conn.push(&Frame::Hello(Hello { version: VERSION, secret: None, wishes: Wishes::default() }));
+            conn.push(&Frame::Hello(Hello {
+                version: VERSION,
+                secret: None,
+                wishes: Wishes::default(),
+            }));
             for _ in 0..26 {
                 conn.push(&Frame::Entries(&chunk));
             }
@@ -131,12 +154,16 @@ async fn many_manifests_of_a_known_sender_do_not_fill_the_memory() {
     }
     let refused = timeout(PATIENCE, lying.join_next()).await.expect("one is not heard out");
     let (code, text) = refused.unwrap().unwrap().expect("it hears why");
-    assert!(code == AbortCode::Refused && text.contains("memory for lists of files is used up"), "{code:?}: {text}");
+    assert!(
+        code == AbortCode::Refused && text.contains("memory for lists of files is used up"),
+        "{code:?}: {text}"
+    );
     assert!(text.contains("fewer files at a time"), "{text}");
     host.serves(&scratch, "honest").await;
 }
 
-/// Agrees on two files, a large and a small one, and gives what the receiver says to these data frames.
+/// Agrees on two files, a large and a small one, and gives what the receiver says to these data
+/// frames.
 async fn after(name: &str, data: &[Data<'_>]) -> Option<(String, Option<(AbortCode, String)>)> {
     let scratch = Scratch::new(name);
     let mut conn = hello(&scratch).await;
@@ -148,7 +175,10 @@ async fn after(name: &str, data: &[Data<'_>]) -> Option<(String, Option<(AbortCo
         conn.push(&Frame::Data(data.clone()));
     }
     let answer = answer(&mut conn).await;
-    let left: Vec<_> = fs::read_dir(scratch.0.join("in")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let left: Vec<_> = fs::read_dir(scratch.0.join("in"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
     assert!(left.is_empty() || left == [".anabranch-partial"], "{name}: {left:?}");
     answer
 }
@@ -165,17 +195,22 @@ async fn data_that_lie_get_no_name() {
         ("between", vec![data(300_000 / 4_096 * 4_096 + 8_192, &block[..4_096], None)]),
         ("longer", vec![data(small, &block[..5_001], Some([1; 32]))]),
         ("crooked", vec![data(1, &block[..4_096], None)]),
-        ("two-hashes", vec![data(0, &block[..4_096], Some(good)), data(0, &block[..4_096], Some([1; 32]))]),
+        (
+            "two-hashes",
+            vec![data(0, &block[..4_096], Some(good)), data(0, &block[..4_096], Some([1; 32]))],
+        ),
     ];
     for (name, frames) in wrong {
         let (_, abort) = after(name, &frames).await.expect("it says why");
         let (code, text) = abort.expect("an abort");
         assert!(code == AbortCode::Protocol && !text.is_empty(), "{name}: {code:?}: {text}");
     }
-    // Bytes that do not match their hash are asked for again, and not forever; overlapping ones are taken once.
+    // Bytes that do not match their hash are asked for again, and not forever; overlapping ones are
+    // taken once.
     for position in [0, small] {
         let payload = if position == 0 { &block[..] } else { &block[..5_000] };
-        let again: Vec<Data<'_>> = (0..20).map(|_| data(position, payload, Some([1; 32]))).collect();
+        let again: Vec<Data<'_>> =
+            (0..20).map(|_| data(position, payload, Some([1; 32]))).collect();
         let (_, abort) = after("wrong", &again).await.expect("it says why");
         assert!(matches!(abort, Some((AbortCode::Integrity, _))), "{abort:?}");
     }
@@ -186,11 +221,20 @@ async fn data_that_lie_get_no_name() {
 async fn extents_of_a_sparse_file_that_overlap_are_refused() {
     let good = chunk(&[entry(
         b"holes",
-        Kind::File(File { size: 1_000, mtime: 0, mode: 0o644, hash: None, data: Some(vec![(10, 20), (50, 20)]) }),
+        Kind::File(File {
+            size: 1_000,
+            mtime: 0,
+            mode: 0o644,
+            hash: None,
+            data: Some(vec![(10, 20), (50, 20)]),
+        }),
     )]);
-    // The last extent's offset and length end the entry: let it begin within the first one, go beyond the end, or be empty.
+    // The last extent's offset and length end the entry: let it begin within the first one, go
+    // beyond the end, or be empty.
     let at = good.len() - 16;
-    for (name, offset, length) in [("inside", 29u64, 20u64), ("beyond-the-end", 50, u64::MAX), ("empty", 50, 0)] {
+    for (name, offset, length) in
+        [("inside", 29u64, 20u64), ("beyond-the-end", 50, u64::MAX), ("empty", 50, 0)]
+    {
         let mut bad = good.clone();
         bad[at..at + 8].copy_from_slice(&offset.to_be_bytes());
         bad[at + 8..].copy_from_slice(&length.to_be_bytes());
@@ -202,7 +246,8 @@ async fn extents_of_a_sparse_file_that_overlap_are_refused() {
     }
 }
 
-/// Where extents overlap, the bytes that came first count; if they are wrong, all of the block is asked for again.
+/// Where extents overlap, the bytes that came first count; if they are wrong, all of the block is
+/// asked for again.
 #[tokio::test(flavor = "multi_thread")]
 async fn overlapping_data_are_verified_as_a_whole() {
     let scratch = Scratch::new("overlap");
@@ -213,15 +258,32 @@ async fn overlapping_data_are_verified_as_a_whole() {
     let last = block_cv(300_000, 262_144, &content[262_144..]).0;
     let wrong = vec![1; 8_192];
     conn.push(&Frame::Data(Data { position: 4_096, block_hash: None, payload: &wrong }));
-    conn.push(&Frame::Data(Data { position: 0, block_hash: Some(hash), payload: &content[..262_144] }));
-    conn.push(&Frame::Data(Data { position: 262_144, block_hash: Some(last), payload: &content[262_144..] }));
+    conn.push(&Frame::Data(Data {
+        position: 0,
+        block_hash: Some(hash),
+        payload: &content[..262_144],
+    }));
+    conn.push(&Frame::Data(Data {
+        position: 262_144,
+        block_hash: Some(last),
+        payload: &content[262_144..],
+    }));
     conn.flush().await.unwrap();
     // It says which block it refuses; then it comes right, and in pieces that overlap.
-    let refused =
-        timeout(PATIENCE, async { while !conn.receive(|f| Ok(matches!(f, Frame::Refused(_)))).await.unwrap() {} });
+    let refused = timeout(PATIENCE, async {
+        while !conn.receive(|f| Ok(matches!(f, Frame::Refused(_)))).await.unwrap() {}
+    });
     refused.await.expect("it refuses the block");
-    conn.push(&Frame::Data(Data { position: 0, block_hash: Some(hash), payload: &content[..200_704] }));
-    conn.push(&Frame::Data(Data { position: 4_096, block_hash: None, payload: &content[4_096..262_144] }));
+    conn.push(&Frame::Data(Data {
+        position: 0,
+        block_hash: Some(hash),
+        payload: &content[..200_704],
+    }));
+    conn.push(&Frame::Data(Data {
+        position: 4_096,
+        block_hash: None,
+        payload: &content[4_096..262_144],
+    }));
     for expected in ["ObjectDone", "Done"] {
         assert_eq!(answer(&mut conn).await.expect("it answers").0, expected);
     }
@@ -239,16 +301,24 @@ async fn a_wrong_token_opens_nothing_and_uses_nothing_up() {
         conn.push(&greeting(secret));
         let (_, abort) = answer(&mut conn).await.expect("it says why");
         let (code, text) = abort.expect("an abort");
-        assert!(code == AbortCode::Refused && text.contains("token is not the one"), "{code:?}: {text}");
+        assert!(
+            code == AbortCode::Refused && text.contains("token is not the one"),
+            "{code:?}: {text}"
+        );
     }
     host.serves(&scratch, "honest").await;
     // Used by the honest sender, it is good for nobody else.
     let mut conn = host.hello(&Identity::generate().unwrap()).await;
     let (_, abort) = answer(&mut conn).await.expect("it says why");
-    assert!(abort.is_some_and(|(code, text)| code == AbortCode::Refused && text.contains("another sender")));
+    assert!(
+        abort.is_some_and(
+            |(code, text)| code == AbortCode::Refused && text.contains("another sender")
+        )
+    );
 }
 
-/// A session's id is no secret to who overheard it in a log: only the key that opened the session may join it, and only while it lasts.
+/// A session's id is no secret to who overheard it in a log: only the key that opened the session
+/// may join it, and only while it lasts.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_join_is_good_for_its_sender_and_its_session_only() {
     let scratch = Scratch::new("join");
@@ -299,7 +369,10 @@ async fn a_sender_that_never_listens_is_not_heard_for_ever() {
         }
     };
     let taken = timeout(Duration::from_secs(10), flood).await;
-    assert!(taken.is_err(), "a million and a half answers are kept for somebody who never reads them");
+    assert!(
+        taken.is_err(),
+        "a million and a half answers are kept for somebody who never reads them"
+    );
     drop(conn);
     host.serves(&scratch, "honest").await;
 }
@@ -311,9 +384,11 @@ async fn a_stranger_that_announces_much_is_not_waited_for() {
     let host = Host::start(&scratch).await;
     let block = vec![0; 262_144];
     let chunk = chunks(&[file(b"a", 1)]).next().unwrap();
-    for frame in
-        [Frame::Data(Data { position: 0, block_hash: None, payload: &block }), Frame::Entries(&chunk), Frame::Ready]
-    {
+    for frame in [
+        Frame::Data(Data { position: 0, block_hash: None, payload: &block }),
+        Frame::Entries(&chunk),
+        Frame::Ready,
+    ] {
         let mut conn = host.connect(&Identity::generate().unwrap()).await;
         conn.push(&frame);
         assert!(answer(&mut conn).await.is_none(), "{}", String::from(&frame));

@@ -8,8 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat, Timespec, Timestamps, fchmod, futimens, mkdirat, openat2,
-    statat,
+    AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat, Timespec, Timestamps, fchmod, futimens,
+    mkdirat, openat2, statat,
 };
 use rustix::io::Errno;
 use units::Bytes;
@@ -24,26 +24,36 @@ pub(crate) struct Directory {
 }
 
 /// Nothing that a name says leads out of the directory, whatever somebody puts there meanwhile.
-const BELOW: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
+const BELOW: ResolveFlags =
+    ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
 
 impl Directory {
     /// Opens `path`, making it if it is not there; what is made lasts.
     pub(crate) fn open(path: &Path) -> Result<Directory, Error> {
-        let failed = |source| Error::Disk { action: "open the directory", path: path.to_path_buf(), source };
+        let failed =
+            |source| Error::Disk { action: "open the directory", path: path.to_path_buf(), source };
         let missing: Vec<&Path> = path.ancestors().take_while(|above| !above.exists()).collect();
         std::fs::create_dir_all(path).map_err(failed)?;
         for made in missing {
-            let above = made.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            let above = made
+                .parent()
+                .filter(|above| !above.as_os_str().is_empty())
+                .unwrap_or(Path::new("."));
             File::open(above).and_then(|above| above.sync_all()).map_err(failed)?;
         }
-        let fd = rustix::fs::open(path, OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+        let fd = rustix::fs::open(
+            path,
+            OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC,
+            Mode::empty(),
+        );
         let fd = fd.map_err(|errno| failed(errno.into()))?;
         Ok(Directory { path: path.to_path_buf(), fd })
     }
 
     /// Bytes that the file system has left for us.
     pub(crate) fn free(&self) -> Result<Bytes, Error> {
-        let stat = rustix::fs::fstatvfs(&self.fd).map_err(|errno| self.failed("ask for free space in", b"", errno))?;
+        let stat = rustix::fs::fstatvfs(&self.fd)
+            .map_err(|errno| self.failed("ask for free space in", b"", errno))?;
         Ok(Bytes(stat.f_bavail.saturating_mul(stat.f_frsize)))
     }
 
@@ -65,11 +75,13 @@ impl Directory {
     /// Opens what is at `path` below for reading, if it is a regular file.
     pub(crate) fn file(&self, path: &[u8]) -> io::Result<Option<File>> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let file = File::from(openat2(&self.fd, OsStr::from_bytes(path), flags, Mode::empty(), BELOW)?);
+        let file =
+            File::from(openat2(&self.fd, OsStr::from_bytes(path), flags, Mode::empty(), BELOW)?);
         Ok(file.metadata()?.is_file().then_some(file))
     }
 
-    /// Makes the directory at `path` below and those above it that are missing, readable by nobody else: modes come in the end.
+    /// Makes the directory at `path` below and those above it that are missing, readable by nobody
+    /// else: modes come in the end.
     pub(crate) fn make_folder(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
         match self.folder(path) {
             Err(Errno::NOENT) if !path.is_empty() => {}
@@ -83,7 +95,8 @@ impl Directory {
         }
     }
 
-    /// Gives the directory at `path` below this mode and time, where they differ. Returns whether anything did.
+    /// Gives the directory at `path` below this mode and time, where they differ. Returns whether
+    /// anything did.
     pub(crate) fn set_folder(&self, path: &[u8], mode: u16, mtime: i64) -> Result<bool, Errno> {
         let fd = self.open_folder(path, OFlags::RDONLY)?;
         let stat = rustix::fs::fstat(&fd)?;
@@ -121,12 +134,18 @@ impl Directory {
     }
 
     /// The error of doing that to the path below.
-    pub(crate) fn failed(&self, action: &'static str, path: &[u8], source: impl Into<io::Error>) -> Error {
+    pub(crate) fn failed(
+        &self,
+        action: &'static str,
+        path: &[u8],
+        source: impl Into<io::Error>,
+    ) -> Error {
         Error::Disk { action, path: self.shown(path), source: source.into() }
     }
 }
 
-/// Looks names up, and keeps the directory of the last one open: a tree's files come directory by directory.
+/// Looks names up, and keeps the directory of the last one open: a tree's files come directory by
+/// directory.
 pub(crate) struct Parents<'a> {
     directory: &'a Directory,
     last: Option<(Vec<u8>, OwnedFd)>,
@@ -154,7 +173,11 @@ impl<'a> Parents<'a> {
     /// The directory at `path`; with `make`, made if it is missing.
     pub(crate) fn folder(&mut self, path: &[u8], make: bool) -> Result<&OwnedFd, Errno> {
         if self.last.as_ref().is_none_or(|(last, _)| last != path) {
-            let fd = if make { self.directory.make_folder(path)? } else { self.directory.folder(path)? };
+            let fd = if make {
+                self.directory.make_folder(path)?
+            } else {
+                self.directory.folder(path)?
+            };
             self.last = Some((path.to_vec(), fd));
         }
         Ok(&self.last.as_ref().expect("it was just set").1)
@@ -192,6 +215,9 @@ pub(crate) fn permissions(stat: &Stat) -> u16 {
 
 /// Both times of a file.
 pub(crate) fn timestamps(mtime: i64) -> Timestamps {
-    let time = Timespec { tv_sec: mtime.div_euclid(1_000_000_000), tv_nsec: mtime.rem_euclid(1_000_000_000) as _ };
+    let time = Timespec {
+        tv_sec: mtime.div_euclid(1_000_000_000),
+        tv_nsec: mtime.rem_euclid(1_000_000_000) as _,
+    };
     Timestamps { last_access: time, last_modification: time }
 }

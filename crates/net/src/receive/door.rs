@@ -1,4 +1,5 @@
-//! Who comes in: a connection is nobody's until it proves by token or key that it may send, and nobodies get little.
+//! Who comes in: a connection is nobody's until it proves by token or key that it may send, and
+//! nobodies get little.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -18,8 +19,8 @@ use super::survey::Survey;
 use crate::clock::Clock;
 use crate::conn::{Conn, ConnError};
 use crate::doorway::{
-    First, SIGN_OF_LIFE, STRANGER_PATIENCE, Strangers, alive, apart, code_of, display_address, further_addresses,
-    greet, refuse, tell_all,
+    First, SIGN_OF_LIFE, STRANGER_PATIENCE, Strangers, alive, apart, code_of, display_address,
+    further_addresses, greet, refuse, tell_all,
 };
 use crate::identity::random;
 use crate::memory::{Budget, CONNECTION_BYTES, MANIFEST_BYTES, Share, footprint};
@@ -51,7 +52,8 @@ struct State {
     token_holder: Option<Fingerprint>,
 }
 
-/// The most memory that all manifests may take together that are being agreed on: that of the transfer that goes on comes to it.
+/// The most memory that all manifests may take together that are being agreed on: that of the
+/// transfer that goes on comes to it.
 const MANIFESTS_BYTES: usize = 2 * MANIFEST_BYTES;
 
 impl Door {
@@ -97,7 +99,9 @@ impl Door {
 
     async fn serve(self: Arc<Self>, stream: TcpStream, from: SocketAddr, number: u64) {
         let name = display_address(from);
-        let Some((mut conn, entry)) = self.strangers.enter(number, self.enter(stream)).await else { return };
+        let Some((mut conn, entry)) = self.strangers.enter(number, self.enter(stream)).await else {
+            return;
+        };
         let session = match entry {
             Entry::Join(session) => session,
             Entry::Hello(hello, peer) => match self.agree(&mut conn, &hello, peer).await {
@@ -128,7 +132,9 @@ impl Door {
         let (mut conn, peer, first) = greet(&self.tls, stream).await?;
         match first {
             First::Join(id) => {
-                if let Some(session) = self.session().filter(|session| session.id == id && session.peer == peer) {
+                if let Some(session) =
+                    self.session().filter(|session| session.id == id && session.peer == peer)
+                {
                     conn.push(&Frame::Joined);
                     Ok((conn, Entry::Join(session)))
                 } else {
@@ -146,20 +152,30 @@ impl Door {
     /// Whether the holder of key `peer` may send; in the words that it is told.
     fn may_send(&self, hello: &Hello, peer: Fingerprint) -> Result<(), String> {
         if hello.version != VERSION {
-            return Err(format!("it speaks protocol version {VERSION}, the sender {}", hello.version));
+            return Err(format!(
+                "it speaks protocol version {VERSION}, the sender {}",
+                hello.version
+            ));
         }
         match self.options.host.authorized.iter().find(|known| known.fingerprint == peer) {
             Some(known) if known.may_send() => return Ok(()),
             Some(_) if hello.secret.is_none() => {
-                return Err("its key may get from this host, but not send: 'anabranch keys trust sender' with --may both, there, lets it".into());
+                return Err("its key may get from this host, but not send: 'anabranch keys trust \
+                            sender' with --may both, there, lets it"
+                    .into());
             }
             _ => {}
         }
         let (Some(secret), Some(token)) = (&hello.secret, &self.options.host.token) else {
-            return Err("the sender showed no token, and its key is not among the authorized peers".into());
+            return Err(
+                "the sender showed no token, and its key is not among the authorized peers".into(),
+            );
         };
         if !token.matches(secret) {
-            return Err("the token is not the one this receiver printed; each start prints a new one".into());
+            return Err(
+                "the token is not the one this receiver printed; each start prints a new one"
+                    .into(),
+            );
         }
         let mut state = self.state();
         if *state.token_holder.get_or_insert(peer) == peer {
@@ -171,7 +187,12 @@ impl Door {
 
     /// Where what the holder of key `peer` sends goes, and how fast it may come.
     fn place(&self, peer: Fingerprint) -> Result<(Arc<Directory>, Option<Arc<Limit>>), Error> {
-        let known = self.options.host.authorized.iter().find(|known| known.fingerprint == peer && known.may_send());
+        let known = self
+            .options
+            .host
+            .authorized
+            .iter()
+            .find(|known| known.fingerprint == peer && known.may_send());
         let Some(known) = known else { return Ok((Arc::clone(&self.directory), None)) };
         let directory = match &known.directory {
             Some(_) => Arc::new(Directory::open(&known.directory_below(&self.options.directory))?),
@@ -215,13 +236,15 @@ impl Door {
             answer_probes(conn).await?;
             return Ok(None);
         }
-        // One after the other: of two that a sender opens at the same time, the later one is to find the earlier one.
+        // One after the other: of two that a sender opens at the same time, the later one is to
+        // find the earlier one.
         let _turn = alive(conn, self.agreeing.lock()).await?;
         if let Err(text) = alive(conn, self.supersede(peer)).await? {
             return Err(refuse(conn, AbortCode::Refused, text).await);
         }
         let (clock, events) = (self.clock, self.events.clone());
-        let opening = apart(move || (Session::open(id, peer, tree, wishes, directory, clock, events), share));
+        let opening =
+            apart(move || (Session::open(id, peer, tree, wishes, directory, clock, events), share));
         let (session, share) = alive(conn, opening).await?;
         let session = match session {
             Ok(mut session) => {
@@ -275,18 +298,29 @@ impl Door {
                 }
                 Frame::ManifestEnd(count) => Ok(Some(count)),
                 Frame::Name(_) | Frame::Filter(..) | Frame::Ask(_) => Err(ConnError::Refused(
-                    "this host takes files and offers none; 'anabranch serve' there would offer them".into(),
+                    "this host takes files and offers none; 'anabranch serve' there would offer \
+                     them"
+                        .into(),
                 )),
                 other => Err(ConnError::Unexpected(String::from(&other))),
             });
-            let end = timeout(STRANGER_PATIENCE, end).await.map_err(|_| ConnError::Silent(STRANGER_PATIENCE));
+            let end = timeout(STRANGER_PATIENCE, end)
+                .await
+                .map_err(|_| ConnError::Silent(STRANGER_PATIENCE));
             match end.and_then(|end| end) {
                 Ok(None) => {}
-                Ok(Some(count)) if usize::try_from(count) == Ok(entries.len()) && !entries.is_empty() => {
-                    return Ok(Tree::new(entries).map_err(|error| (AbortCode::Protocol, error.to_string())));
+                Ok(Some(count))
+                    if usize::try_from(count) == Ok(entries.len()) && !entries.is_empty() =>
+                {
+                    return Ok(Tree::new(entries)
+                        .map_err(|error| (AbortCode::Protocol, error.to_string())));
                 }
-                Ok(Some(_)) => return Ok(Err((AbortCode::Protocol, "the manifest does not add up".into()))),
-                Err(error @ (ConnError::Wire(_) | ConnError::Unexpected(_) | ConnError::Refused(_))) => {
+                Ok(Some(_)) => {
+                    return Ok(Err((AbortCode::Protocol, "the manifest does not add up".into())));
+                }
+                Err(
+                    error @ (ConnError::Wire(_) | ConnError::Unexpected(_) | ConnError::Refused(_)),
+                ) => {
                     return Ok(Err((AbortCode::Protocol, error.to_string())));
                 }
                 Err(error) => return Err(error),
@@ -294,7 +328,9 @@ impl Door {
             for entry in wire::manifest::entries(&chunk) {
                 let entry = match entry {
                     Ok(entry) => entry,
-                    Err(error) => return Ok(Err((AbortCode::Protocol, ConnError::Wire(error).to_string()))),
+                    Err(error) => {
+                        return Ok(Err((AbortCode::Protocol, ConnError::Wire(error).to_string())));
+                    }
                 };
                 bytes += footprint(&entry);
                 if bytes > MANIFEST_BYTES {
@@ -328,14 +364,16 @@ impl Door {
         alive(conn, apart(move || (work(), share))).await
     }
 
-    /// Makes room for a new session of `peer`: an older one of the same sender is what a restarted sender left behind.
+    /// Makes room for a new session of `peer`: an older one of the same sender is what a restarted
+    /// sender left behind.
     async fn supersede(&self, peer: Fingerprint) -> Result<(), String> {
         let Some(old) = self.session() else { return Ok(()) };
         if old.peer != peer && old.completed().is_none() && old.open_paths() > 0 {
             return Err("it is busy with another sender's transfer".into());
         }
         self.state().session = None;
-        // Every path of the old session lets go of its files within a moment; a sync may take longer.
+        // Every path of the old session lets go of its files within a moment; a sync may take
+        // longer.
         for _ in 0..1_500 {
             old.closing.notify_waiters();
             if Arc::strong_count(&old) == 1 {

@@ -54,8 +54,9 @@ pub(crate) fn names(path: &[u8]) -> (String, String) {
 }
 
 impl Part {
-    /// Opens the part and the journal of the file at `path`, whose data is object number `object`, and says which blocks of an earlier
-    /// attempt are whole: those that are journaled for the same source and hash right on disk. `alive` is called while that reads.
+    /// Opens the part and the journal of the file at `path`, whose data is object number `object`,
+    /// and says which blocks of an earlier attempt are whole: those that are journaled for the same
+    /// source and hash right on disk. `alive` is called while that reads.
     #[expect(clippy::too_many_arguments, reason = "whose file, which, and of which session")]
     pub(crate) fn open(
         staging: &Staging,
@@ -75,7 +76,9 @@ impl Part {
         };
         let journal_file = staging.open_lasting(&journal_name).map_err(failed("begin"))?;
         flock(&journal_file, FlockOperation::NonBlockingLockExclusive)
-            .map_err(|_| io::Error::new(io::ErrorKind::ResourceBusy, "another transfer is writing it"))
+            .map_err(|_| {
+                io::Error::new(io::ErrorKind::ResourceBusy, "another transfer is writing it")
+            })
             .map_err(failed("write"))?;
         let file = staging.open_lasting(&name).map_err(failed("begin"))?;
         let extent = packing.layout().object_extent(object).expect("an object of the layout");
@@ -112,8 +115,11 @@ impl Part {
     pub(crate) fn write(&self, position: u64, bytes: &[u8]) -> Result<(), Error> {
         let mut rest = bytes;
         for piece in self.place.packing.pieces(Extent::new(position, bytes.len() as u64)) {
-            let (part, after) = rest.split_at(usize::try_from(piece.extent.len).expect("within the bytes"));
-            self.file.write_all_at(part, piece.offset).map_err(|source| self.failed("write", source))?;
+            let (part, after) =
+                rest.split_at(usize::try_from(piece.extent.len).expect("within the bytes"));
+            self.file
+                .write_all_at(part, piece.offset)
+                .map_err(|source| self.failed("write", source))?;
             rest = after;
         }
         Ok(())
@@ -121,11 +127,13 @@ impl Part {
 
     /// Reads a block of the layout back and hashes it.
     pub(crate) fn hash_block(&self, extent: Extent) -> Result<Cv, Error> {
-        self.place.hash(&self.file, extent, &mut Vec::new()).map_err(|source| self.failed("read back", source))
+        self.place
+            .hash(&self.file, extent, &mut Vec::new())
+            .map_err(|source| self.failed("read back", source))
     }
 
-    /// Notes a block, counted from the object's start, as whole. In the journal before anybody is told; on the disk when
-    /// [`Part::sync`] says so.
+    /// Notes a block, counted from the object's start, as whole. In the journal before anybody is
+    /// told; on the disk when [`Part::sync`] says so.
     pub(crate) fn note(&self, block: u64, cv: Cv) -> Result<(), Error> {
         let mut journal = self.journal.lock().expect("no panic while held");
         let record = journal.format.record(Record { block, cv });
@@ -147,10 +155,12 @@ impl Part {
     pub(crate) fn finish(&self, entry: &manifest::File) -> Result<(), Error> {
         self.file.set_len(entry.size).map_err(|source| self.failed("set the length of", source))?;
         self.empty_holes(entry).map_err(|source| self.failed("make the holes of", source))?;
-        staging::finish(&self.file, entry).map_err(|source| self.failed("set mode and time of", source))
+        staging::finish(&self.file, entry)
+            .map_err(|source| self.failed("set mode and time of", source))
     }
 
-    /// Makes holes of what holds no data: nobody hashes that, and something may have been written there since an earlier attempt.
+    /// Makes holes of what holds no data: nobody hashes that, and something may have been written
+    /// there since an earlier attempt.
     fn empty_holes(&self, entry: &manifest::File) -> io::Result<()> {
         let mut at = 0;
         for (offset, len) in entry.extents().chain([(entry.size, 0)]) {
@@ -181,7 +191,9 @@ impl Part {
         for index in 0..whole.len.div_ceil(BLOCK) {
             let block = Extent::new(whole.start + index * BLOCK, BLOCK).intersection(whole);
             let cv = self.place.hash(&self.file, block, &mut buffer);
-            merge.insert(index, cv.map_err(|source| self.failed("read back", source))?).expect("each block once");
+            merge
+                .insert(index, cv.map_err(|source| self.failed("read back", source))?)
+                .expect("each block once");
         }
         Ok(merge.root() == Some(root))
     }
@@ -196,7 +208,8 @@ impl Place {
     fn hash(&self, file: &File, block: Extent, buffer: &mut Vec<u8>) -> io::Result<Cv> {
         buffer.resize(usize::try_from(block.len).expect("a block fits in memory"), 0);
         for piece in self.packing.pieces(block) {
-            let start = usize::try_from(piece.extent.start - block.start).expect("within the block");
+            let start =
+                usize::try_from(piece.extent.start - block.start).expect("within the block");
             let length = usize::try_from(piece.extent.len).expect("within the block");
             file.read_exact_at(&mut buffer[start..start + length], piece.offset)?;
         }
@@ -205,10 +218,17 @@ impl Place {
 }
 
 /// Takes up an earlier attempt, if there is one at the same source.
-fn reopen(mut journal: &File, file: &File, wanted: &Header, place: &Place) -> io::Result<(Option<Journal>, Vec<Held>)> {
+fn reopen(
+    mut journal: &File,
+    file: &File,
+    wanted: &Header,
+    place: &Place,
+) -> io::Result<(Option<Journal>, Vec<Held>)> {
     let mut bytes = vec![0; MAX_HEADER_LEN];
     let length = read_up_to(journal, &mut bytes)?;
-    let Ok((header, format, used)) = Journal::open(&bytes[..length]) else { return Ok((None, Vec::new())) };
+    let Ok((header, format, used)) = Journal::open(&bytes[..length]) else {
+        return Ok((None, Vec::new()));
+    };
     let same = header.size == wanted.size
         && header.mtime_nanos == wanted.mtime_nanos
         && header.name == wanted.name

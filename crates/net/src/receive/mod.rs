@@ -1,8 +1,10 @@
 //! The receiving side of a transfer.
 //!
-//! [`receive`] listens, lets senders in ([`door`]) and waits for the outcome of their sessions. Each path has a task ([`path`]) that
-//! writes what arrives ([`session`]): small files whole into a hidden folder ([`staging`]), large ones into parts with journals ([`large`]). In
-//! batches they are synced and get their names ([`settle`]). What need not come at all is found before ([`survey`]).
+//! [`receive`] listens, lets senders in ([`door`]) and waits for the outcome of their sessions.
+//! Each path has a task ([`path`]) that writes what arrives ([`session`]): small files whole into a
+//! hidden folder ([`staging`]), large ones into parts with journals ([`large`]). In batches they
+//! are synced and get their names ([`settle`]). What need not come at all is found before
+//! ([`survey`]).
 
 pub(crate) mod directory;
 pub(crate) mod door;
@@ -36,11 +38,12 @@ const TICK: Duration = Duration::from_millis(100);
 const SYNC_EVERY: Duration = Duration::from_secs(1);
 /// How long the sender may take to hear why its transfer failed.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-/// How long to wait for the sender's goodbye after everything is done. It comes at once unless every path was lost just then: the
-/// sender then notices, and opens another.
+/// How long to wait for the sender's goodbye after everything is done. It comes at once unless
+/// every path was lost just then: the sender then notices, and opens another.
 const GOODBYE: Duration = Duration::from_secs(10);
 
-/// Receives one transfer (or, with `keep`, one after the other) into the directory of `options`; `events` hears what happens.
+/// Receives one transfer (or, with `keep`, one after the other) into the directory of `options`;
+/// `events` hears what happens.
 ///
 /// # Errors
 /// Anything of [`Error`].
@@ -106,7 +109,9 @@ async fn attend(door: &Arc<Door>) -> Result<Summary, Error> {
         }
         if Instant::now() >= next_sync || session.is_much_unsynced() {
             let syncing = Arc::clone(&session);
-            let synced = tokio::task::spawn_blocking(move || syncing.settle()).await.expect("syncing does not panic");
+            let synced = tokio::task::spawn_blocking(move || syncing.settle())
+                .await
+                .expect("syncing does not panic");
             if let Err(error) = synced {
                 let _ = session.fail(error);
             }
@@ -143,7 +148,9 @@ fn summary(session: &Session, rates: &mut Rates, at: Time, sync: Span) -> Summar
         repeated: Bytes::ZERO,
         elapsed: at - began,
         sync,
-        finished_at: carried.map(|(name, carried)| (name, (Time::ZERO + carried.last) - began)).collect(),
+        finished_at: carried
+            .map(|(name, carried)| (name, (Time::ZERO + carried.last) - began))
+            .collect(),
         paths: progress.paths,
     }
 }
@@ -191,6 +198,15 @@ impl Rates {
         let done = session.resumed() + received;
         let rate: Rate = paths.iter().map(|path| path.rate).sum();
         let eta = (rate > Rate::ZERO).then(|| (total - done) / rate);
-        Progress { elapsed: now - began, done, total, rate, eta, repeated: Bytes::ZERO, gain: None, paths }
+        Progress {
+            elapsed: now - began,
+            done,
+            total,
+            rate,
+            eta,
+            repeated: Bytes::ZERO,
+            gain: None,
+            paths,
+        }
     }
 }

@@ -14,14 +14,19 @@ use crate::conn::{Conn, ConnError};
 /// A sender that says nothing for this long is gone: it pings every second.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// A sender that does not read its acknowledgements is not read either, once so many bytes of them wait.
+/// A sender that does not read its acknowledgements is not read either, once so many bytes of them
+/// wait.
 const MOST_BACKLOG: usize = 1 << 20;
 
 /// Frames read before the acknowledgements leave.
 const FRAMES_A_TURN: usize = 4;
 
 /// Serves one path of `session` until it closes; `name` is what the path is called in reports.
-pub(crate) async fn serve(conn: &mut Conn, session: &Arc<Session>, name: &str) -> Result<(), ConnError> {
+pub(crate) async fn serve(
+    conn: &mut Conn,
+    session: &Arc<Session>,
+    name: &str,
+) -> Result<(), ConnError> {
     let (number, mailbox) = session.join();
     let _membership = Membership { session, number };
     let mut last_heard = Instant::now();
@@ -54,7 +59,11 @@ pub(crate) async fn serve(conn: &mut Conn, session: &Arc<Session>, name: &str) -
                     Frame::Data(data) => match session.handle_data(name, &data) {
                         Ok(range) => {
                             if let Some(limit) = &session.limit {
-                                limit.spend(session.clock.now(), PathClass::Primary, Bytes(range.len));
+                                limit.spend(
+                                    session.clock.now(),
+                                    PathClass::Primary,
+                                    Bytes(range.len),
+                                );
                             }
                             acks.push(range);
                         }

@@ -63,7 +63,8 @@ struct Members {
     goodbye: bool,
     /// Frames that every path, later ones included, is told.
     announcements: Vec<u8>,
-    /// Blocks that were refused and did not come again yet: a sender that lost the path of the refusal must hear it on the next.
+    /// Blocks that were refused and did not come again yet: a sender that lost the path of the
+    /// refusal must hear it on the next.
     refused: ExtentSet,
     /// Wrong blocks that are no reason to give up: whoever sent them is gone.
     forgiven: u64,
@@ -102,7 +103,8 @@ pub(crate) struct Mailbox {
 
 /// A power loss should cost no more than this, and what arrives during a sync.
 const MUCH_UNSYNCED: u64 = 8 << 20;
-/// Wrong blocks before the transfer is given up: a bad line is caught by TLS, so these are bad memory or a changing source.
+/// Wrong blocks before the transfer is given up: a bad line is caught by TLS, so these are bad
+/// memory or a changing source.
 const MOST_REFUSALS: u64 = 16;
 
 impl Session {
@@ -130,10 +132,16 @@ impl Session {
             // Without a journal there is nothing to go on from: it is opened when something comes.
             if survey.listing.get(&key(path)).is_some_and(|left| left.contains(&journal)) {
                 let file = tree.file(index).expect("a file of the tree");
-                let (part, held) = Part::open(&staging, &packing, object, path, file, peer, id, wishes.restart)?;
-                let first = layout.object_extent(object).expect("an object of the layout").start / BLOCK;
+                let (part, held) =
+                    Part::open(&staging, &packing, object, path, file, peer, id, wishes.restart)?;
+                let first =
+                    layout.object_extent(object).expect("an object of the layout").start / BLOCK;
                 for (block, cv) in held {
-                    have.insert(layout.block_extent(first + block).expect("the journal's blocks lie in the object"));
+                    have.insert(
+                        layout
+                            .block_extent(first + block)
+                            .expect("the journal's blocks lie in the object"),
+                    );
                     hashes.push((first + block, cv));
                 }
                 parts.insert(object, Arc::new(part));
@@ -142,7 +150,9 @@ impl Session {
         let mut core = Receiver::new(layout, &have);
         let mut whole = Vec::new();
         for (block, cv) in hashes {
-            if let Some((object, root)) = core.handle_journalled(block, cv).expect("only whole blocks were named") {
+            if let Some((object, root)) =
+                core.handle_journalled(block, cv).expect("only whole blocks were named")
+            {
                 whole.push(Whole::Large(object, root, Arc::clone(&parts[&object])));
             }
         }
@@ -210,9 +220,11 @@ impl Session {
     /// What is wanted, and what of it is verified from an earlier attempt, as frames.
     pub(crate) fn answer(&self) -> Vec<Frame<'static>> {
         let core = self.core();
-        let have: Vec<Range> = core.verified().iter().map(|e| Range { start: e.start, len: e.len }).collect();
+        let have: Vec<Range> =
+            core.verified().iter().map(|e| Range { start: e.start, len: e.len }).collect();
         let want = want_frames(&self.want);
-        want.chain(have.chunks(wire::frame::MAX_RANGES).map(|ranges| Frame::Have(ranges.to_vec()))).collect()
+        want.chain(have.chunks(wire::frame::MAX_RANGES).map(|ranges| Frame::Have(ranges.to_vec())))
+            .collect()
     }
 
     /// Bytes that were there before.
@@ -245,7 +257,8 @@ impl Session {
         self.over.notify_one();
     }
 
-    /// Whether the caller is to bring the transfer to its end: everything is verified, and nobody else does it.
+    /// Whether the caller is to bring the transfer to its end: everything is verified, and nobody
+    /// else does it.
     pub(crate) fn begin_to_finish(&self) -> bool {
         if !self.core().is_complete() {
             return false;
@@ -259,7 +272,8 @@ impl Session {
             && !std::mem::replace(&mut members.finishing, true)
     }
 
-    /// Gives all files their names, makes what else the tree has, and says that everything is done. Blocks for as long as the disk takes.
+    /// Gives all files their names, makes what else the tree has, and says that everything is done.
+    /// Blocks for as long as the disk takes.
     pub(crate) fn finish(&self) -> Result<(), Error> {
         let before = self.clock.now();
         self.settle()?;
@@ -281,7 +295,8 @@ impl Session {
         Ok(())
     }
 
-    /// Brings what is journaled to the disk, and gives the files that are whole by now their names. Blocks for as long as the disk takes.
+    /// Brings what is journaled to the disk, and gives the files that are whole by now their names.
+    /// Blocks for as long as the disk takes.
     pub(crate) fn settle(&self) -> Result<(), Error> {
         let mut settled = self.settled.lock().expect("no panic while held");
         self.unsynced.store(0, Ordering::Relaxed);
@@ -303,7 +318,8 @@ impl Session {
         self.site.staging.sync_names()
     }
 
-    /// Whether so much was verified since the last [`Session::settle`] began that the next one should not wait.
+    /// Whether so much was verified since the last [`Session::settle`] began that the next one
+    /// should not wait.
     pub(crate) fn is_much_unsynced(&self) -> bool {
         self.unsynced.load(Ordering::Relaxed) >= MUCH_UNSYNCED
     }
@@ -341,7 +357,10 @@ impl Session {
             }
         }
         if let Some((object, root)) = whole.object() {
-            self.tell_all(&Frame::ObjectDone(u32::try_from(object).expect("a layout holds fewer"), root.0), true);
+            self.tell_all(
+                &Frame::ObjectDone(u32::try_from(object).expect("a layout holds fewer"), root.0),
+                true,
+            );
         }
     }
 
@@ -355,7 +374,8 @@ impl Session {
             unreachable!("only large files have parts");
         };
         let Site { staging, packing, tree, .. } = &self.site;
-        let (path, file) = (&tree.entries()[index].path, tree.file(index).expect("a file of the tree"));
+        let (path, file) =
+            (&tree.entries()[index].path, tree.file(index).expect("a file of the tree"));
         let (part, _) = Part::open(staging, packing, object, path, file, self.peer, self.id, true)?;
         let part = Arc::new(part);
         parts.insert(object, Arc::clone(&part));
@@ -379,7 +399,8 @@ impl Session {
         ConnError::Io(std::io::Error::other(text))
     }
 
-    /// When the last byte was verified, if all are and every file has its name; with the time that syncing took.
+    /// When the last byte was verified, if all are and every file has its name; with the time that
+    /// syncing took.
     pub(crate) fn completed(&self) -> Option<(Time, Span)> {
         let members = self.members();
         match members.outcome {
@@ -407,8 +428,8 @@ impl Session {
         members.goodbye |= matches!(members.outcome, Outcome::Complete(_));
     }
 
-    /// Whether the sender knows that everything is done, and has left. A path that was lost meanwhile may have taken the news with
-    /// it: the sender opens another and hears it there.
+    /// Whether the sender knows that everything is done, and has left. A path that was lost
+    /// meanwhile may have taken the news with it: the sender opens another and hears it there.
     pub(crate) fn has_parted(&self) -> bool {
         let members = self.members();
         members.mailboxes.is_empty() && members.goodbye

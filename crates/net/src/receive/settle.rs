@@ -1,7 +1,8 @@
-//! Whole files get their names: synced first, in batches, so that a name never stands for what a power loss would take away.
+//! Whole files get their names: synced first, in batches, so that a name never stands for what a
+//! power loss would take away.
 //!
-//! One sync serves a whole batch. When all files have their names, links are made, symbolic ones last; then directories get their modes and
-//! times, and one more sync makes all names last.
+//! One sync serves a whole batch. When all files have their names, links are made, symbolic ones
+//! last; then directories get their modes and times, and one more sync makes all names last.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -9,7 +10,9 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, RenameFlags, fsync, linkat, renameat, renameat_with, symlinkat, syncfs, utimensat};
+use rustix::fs::{
+    AtFlags, RenameFlags, fsync, linkat, renameat, renameat_with, symlinkat, syncfs, utimensat,
+};
 use rustix::io::Errno;
 use transfer::{Cv, Object, Packing, Tree};
 use wire::frame::Wishes;
@@ -60,7 +63,8 @@ pub(crate) struct Settled {
 }
 
 impl Settled {
-    /// At the beginning; `taken_up` if an earlier attempt left something: it may have ended between names and their sync.
+    /// At the beginning; `taken_up` if an earlier attempt left something: it may have ended between
+    /// names and their sync.
     pub(crate) fn new(taken_up: bool) -> Settled {
         Settled { changed: taken_up, ..Settled::default() }
     }
@@ -72,7 +76,8 @@ impl Settled {
     }
 }
 
-/// So few files are synced one by one: a sync of the whole file system waits for everybody else's data too.
+/// So few files are synced one by one: a sync of the whole file system waits for everybody else's
+/// data too.
 const FEW: usize = 4;
 
 impl Site {
@@ -90,7 +95,8 @@ impl Site {
         if self.sync_files(batch)? {
             settled.folders.clear();
         }
-        // The names of the batch before: a file that lost its name and its journal would be sent again.
+        // The names of the batch before: a file that lost its name and its journal would be sent
+        // again.
         self.sync_folders(&std::mem::take(&mut settled.folders))?;
         for journal in settled.journals.drain(..) {
             self.staging.remove(&journal);
@@ -105,7 +111,10 @@ impl Site {
                         if self.wishes.verify {
                             let file = self.tree.file(staged.entry).expect("a file of the tree");
                             let found = self.staging.hash_cold(&staged.name, file);
-                            self.check(found.is_ok_and(|found| found == staged.hash), staged.entry)?;
+                            self.check(
+                                found.is_ok_and(|found| found == staged.hash),
+                                staged.entry,
+                            )?;
                         }
                         self.name(&mut parents, staged.entry, &staged.name)?;
                         self.note_folders(staged.entry, settled);
@@ -121,13 +130,17 @@ impl Site {
         Ok(())
     }
 
-    /// Makes the links and the directories, gives those their modes and times, and makes all of it last.
+    /// Makes the links and the directories, gives those their modes and times, and makes all of it
+    /// last.
     pub(crate) fn finish(&self, stale: &[usize], settled: &mut Settled) -> Result<(), Error> {
         let mut parents = Parents::new(&self.directory);
         for &index in stale {
             settled.changed = true;
             let path = &self.tree.entries()[index].path;
-            let file = self.directory.file(path).map_err(|source| self.directory.failed("open", path, source))?;
+            let file = self
+                .directory
+                .file(path)
+                .map_err(|source| self.directory.failed("open", path, source))?;
             if let Some(file) = file {
                 let entry = self.tree.file(index).expect("a file of the tree");
                 let failed = |source| self.directory.failed("set mode and time of", path, source);
@@ -135,12 +148,14 @@ impl Site {
             }
         }
         if self.tree.entries().iter().any(|entry| matches!(entry.kind, Kind::HardLink { .. })) {
-            // A second name that outlives the first would be somebody else's file to the next attempt.
+            // A second name that outlives the first would be somebody else's file to the next
+            // attempt.
             self.sync_folders(&std::mem::take(&mut settled.folders))?;
         }
         for (index, entry) in self.tree.entries().iter().enumerate() {
             if let Kind::HardLink { to } = entry.kind {
-                settled.changed |= self.link(&mut parents, index, &self.tree.entries()[to as usize].path)?;
+                settled.changed |=
+                    self.link(&mut parents, index, &self.tree.entries()[to as usize].path)?;
             }
         }
         for (index, entry) in self.tree.entries().iter().enumerate() {
@@ -161,7 +176,8 @@ impl Site {
         Ok(())
     }
 
-    /// Brings the data of a batch to the disk. Returns whether everything else in the file system was brought there too.
+    /// Brings the data of a batch to the disk. Returns whether everything else in the file system
+    /// was brought there too.
     fn sync_files(&self, batch: &[Whole]) -> Result<bool, Error> {
         let files: usize = batch
             .iter()
@@ -176,15 +192,19 @@ impl Site {
         }
         for whole in batch {
             match whole {
-                Whole::Small(_, files) => files.iter().try_for_each(|staged| self.staging.sync(&staged.name))?,
-                // The journal too: until the name is on the disk, the next attempt may need all of it.
+                Whole::Small(_, files) => {
+                    files.iter().try_for_each(|staged| self.staging.sync(&staged.name))?
+                }
+                // The journal too: until the name is on the disk, the next attempt may need all of
+                // it.
                 Whole::Large(_, _, part) => part.sync_all().and_then(|()| part.sync())?,
             }
         }
         Ok(false)
     }
 
-    /// Notes the folders that the name of an entry changed: its own, and those above, which may have been made for it.
+    /// Notes the folders that the name of an entry changed: its own, and those above, which may
+    /// have been made for it.
     fn note_folders(&self, entry: usize, settled: &mut Settled) {
         let mut above = split(&self.tree.entries()[entry].path).0;
         while settled.folders.insert(above.to_vec()) && !above.is_empty() {
@@ -195,7 +215,8 @@ impl Site {
     /// Brings the names in these folders to the disk.
     fn sync_folders(&self, folders: &BTreeSet<Vec<u8>>) -> Result<(), Error> {
         if folders.len() > FEW {
-            return syncfs(self.directory.fd()).map_err(|errno| self.directory.failed("sync", b"", errno));
+            return syncfs(self.directory.fd())
+                .map_err(|errno| self.directory.failed("sync", b"", errno));
         }
         for path in folders {
             let synced = self.directory.sync_folder(path);
@@ -204,7 +225,8 @@ impl Site {
         Ok(())
     }
 
-    /// Brings the names to the disk, and what else changed; without `only_names` that is modes and times of files too.
+    /// Brings the names to the disk, and what else changed; without `only_names` that is modes and
+    /// times of files too.
     fn sync_names(&self, only_names: bool) -> Result<(), Error> {
         let failed = |errno| self.directory.failed("sync the directory", b"", errno);
         // Of a few files at the top, only that directory has changed.
@@ -231,13 +253,21 @@ impl Site {
         self.staging.remove(&name);
         let (above, last) = split(to);
         let above = parents.folder(above, false).map_err(failed)?;
-        linkat(above, OsStr::from_bytes(last), self.staging.fd(), &name, AtFlags::empty()).map_err(failed)?;
+        linkat(above, OsStr::from_bytes(last), self.staging.fd(), &name, AtFlags::empty())
+            .map_err(failed)?;
         self.name(parents, index, &name)?;
         Ok(true)
     }
 
-    /// Makes a symbolic link, unless it is there, and gives it its time. Returns whether anything changed.
-    fn symlink(&self, parents: &mut Parents<'_>, index: usize, target: &[u8], mtime: i64) -> Result<bool, Error> {
+    /// Makes a symbolic link, unless it is there, and gives it its time. Returns whether anything
+    /// changed.
+    fn symlink(
+        &self,
+        parents: &mut Parents<'_>,
+        index: usize,
+        target: &[u8],
+        mtime: i64,
+    ) -> Result<bool, Error> {
         let path = &self.tree.entries()[index].path;
         let failed = |errno| self.directory.failed("make the symbolic link", path, errno);
         if says(parents, path, target) {
@@ -246,18 +276,25 @@ impl Site {
             }
             let (above, name) = split(path);
             let above = parents.folder(above, false).map_err(failed)?;
-            let set = utimensat(above, OsStr::from_bytes(name), &timestamps(mtime), AtFlags::SYMLINK_NOFOLLOW);
+            let set = utimensat(
+                above,
+                OsStr::from_bytes(name),
+                &timestamps(mtime),
+                AtFlags::SYMLINK_NOFOLLOW,
+            );
             return set.map(|()| true).map_err(failed);
         }
         let name = format!("{}.link", key(path));
         self.staging.remove(&name);
         symlinkat(OsStr::from_bytes(target), self.staging.fd(), &name).map_err(failed)?;
-        utimensat(self.staging.fd(), &name, &timestamps(mtime), AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?;
+        utimensat(self.staging.fd(), &name, &timestamps(mtime), AtFlags::SYMLINK_NOFOLLOW)
+            .map_err(failed)?;
         self.name(parents, index, &name)?;
         Ok(true)
     }
 
-    /// Makes the directories that are missing, and gives all of them their modes and times. Returns whether anything changed.
+    /// Makes the directories that are missing, and gives all of them their modes and times. Returns
+    /// whether anything changed.
     fn folders(&self) -> Result<bool, Error> {
         let mut folders = BTreeMap::new();
         for entry in self.tree.entries() {
@@ -275,12 +312,15 @@ impl Site {
                 self.willingly(above, || self.directory.make_folder(path)).map_err(failed)?;
             }
         }
-        // What is below a directory comes before it: its times move with whatever is done in it, and its mode may forbid to look inside.
+        // What is below a directory comes before it: its times move with whatever is done in it,
+        // and its mode may forbid to look inside.
         let mut parents = Parents::new(&self.directory);
         for (path, (mtime, mode)) in folders.iter().rev() {
             let failed = |errno| self.directory.failed("set mode and time of", path, errno);
             let found = parents.stat(path).map_err(failed)?;
-            if !found.is_some_and(|found| permissions(&found) == *mode && mtime_of(&found) == *mtime) {
+            if !found
+                .is_some_and(|found| permissions(&found) == *mode && mtime_of(&found) == *mtime)
+            {
                 changed |= self.directory.set_folder(path, *mode, *mtime).map_err(failed)?;
             }
         }
@@ -301,24 +341,31 @@ impl Site {
         };
         let renamed = match parents.folder(above, true).and_then(rename) {
             // Perhaps the folder is one that its owner may not write in.
-            Err(Errno::ACCESS) => {
-                self.willingly(above, || self.directory.make_folder(above).and_then(|above| rename(&above)))
-            }
+            Err(Errno::ACCESS) => self.willingly(above, || {
+                self.directory.make_folder(above).and_then(|above| rename(&above))
+            }),
             renamed => renamed,
         };
         renamed.map_err(|errno| match errno {
             Errno::EXIST => Error::Exists { path: self.directory.shown(path) },
             Errno::XDEV => self.directory.failed("move to another file system, of", path, errno),
-            Errno::ISDIR | Errno::NOTEMPTY => {
-                Error::InTheWay { path: self.directory.shown(path), what: "a file or link", found: "a folder" }
-            }
+            Errno::ISDIR | Errno::NOTEMPTY => Error::InTheWay {
+                path: self.directory.shown(path),
+                what: "a file or link",
+                found: "a folder",
+            },
             Errno::LOOP | Errno::NOTDIR => super::survey::in_the_way(&self.directory, path, errno),
             errno => self.directory.failed("rename", path, errno),
         })
     }
 
-    /// Does something in the folder `path`; if that is forbidden there, after allowing it: modes are set in the end.
-    fn willingly<T>(&self, path: &[u8], mut act: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    /// Does something in the folder `path`; if that is forbidden there, after allowing it: modes
+    /// are set in the end.
+    fn willingly<T>(
+        &self,
+        path: &[u8],
+        mut act: impl FnMut() -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
         match act() {
             Err(Errno::ACCESS) if !path.is_empty() => {
                 self.directory.loosen(path)?;

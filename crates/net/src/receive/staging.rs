@@ -1,8 +1,9 @@
 //! Where files wait for their names: a hidden folder in the directory that receives.
 //!
-//! A small file is written here in one go, once it is verified, under a name that says which path it is for and what its data hash to. So
-//! the folder is its own journal: whatever a crash leaves is taken up again if it is what its name says, and nothing else is. A large file
-//! has a part and a journal of its blocks here ([`super::large`]).
+//! A small file is written here in one go, once it is verified, under a name that says which path
+//! it is for and what its data hash to. So the folder is its own journal: whatever a crash leaves
+//! is taken up again if it is what its name says, and nothing else is. A large file has a part and
+//! a journal of its blocks here ([`super::large`]).
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -16,8 +17,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use rustix::fs::{
-    AtFlags, Dir, FlockOperation, Mode, OFlags, ResolveFlags, SeekFrom, fchmod, flock, fstat, futimens, mkdirat,
-    openat2, statat, unlinkat,
+    AtFlags, Dir, FlockOperation, Mode, OFlags, ResolveFlags, SeekFrom, fchmod, flock, fstat,
+    futimens, mkdirat, openat2, statat, unlinkat,
 };
 use rustix::io::Errno;
 use transfer::BLOCK;
@@ -84,11 +85,13 @@ impl Drop for Staging {
 }
 
 impl Staging {
-    /// Removes the folder if nothing is left in it and nobody else is at work there. While it is there, the next attempt knows that names
-    /// may not be on the disk yet; so they are brought there first.
+    /// Removes the folder if nothing is left in it and nobody else is at work there. While it is
+    /// there, the next attempt knows that names may not be on the disk yet; so they are brought
+    /// there first.
     pub(crate) fn leave(&self) {
         if flock(&self.fd, FlockOperation::NonBlockingLockExclusive).is_ok() {
-            if self.unsynced.swap(false, Ordering::Relaxed) && rustix::fs::syncfs(&self.fd).is_err() {
+            if self.unsynced.swap(false, Ordering::Relaxed) && rustix::fs::syncfs(&self.fd).is_err()
+            {
                 return;
             }
             let _ = unlinkat(&self.above, OsStr::from_bytes(RESERVED), AtFlags::REMOVEDIR);
@@ -147,12 +150,19 @@ impl Staging {
         let failed = |errno: Errno| directory.failed("open", RESERVED, errno);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-        let fd = match openat2(directory.fd(), OsStr::from_bytes(RESERVED), flags, Mode::empty(), resolve) {
+        let fd = match openat2(
+            directory.fd(),
+            OsStr::from_bytes(RESERVED),
+            flags,
+            Mode::empty(),
+            resolve,
+        ) {
             Ok(fd) => fd,
             Err(Errno::NOENT) => return Ok(None),
             Err(errno) => return Err(failed(errno)),
         };
-        // Whoever is done removes the folder if nobody else holds it; it may be gone before we hold it.
+        // Whoever is done removes the folder if nobody else holds it; it may be gone before we hold
+        // it.
         flock(&fd, FlockOperation::LockShared).map_err(failed)?;
         let is_gone = fstat(&fd).map_err(failed)?.st_nlink == 0;
         if is_gone {
@@ -191,10 +201,17 @@ impl Staging {
     }
 
     /// Writes a small file whole: `data` is that of its extents, one behind the other.
-    pub(crate) fn put(&self, entry: usize, path: &[u8], file: &manifest::File, data: &[u8]) -> Result<Staged, Error> {
+    pub(crate) fn put(
+        &self,
+        entry: usize,
+        path: &[u8],
+        file: &manifest::File,
+        data: &[u8],
+    ) -> Result<Staged, Error> {
         let hash = blake3::hash(data);
         let name = format!("{}-{}", key(path), hash.to_hex());
-        let failed = |source: io::Error| Error::Disk { action: "write", path: self.shown(path), source };
+        let failed =
+            |source: io::Error| Error::Disk { action: "write", path: self.shown(path), source };
         let out = self.open_own(&name).map_err(failed)?;
         // What an earlier attempt left is no part of it, in its holes neither.
         if out.metadata().map_err(failed)?.len() > 0 {
@@ -213,8 +230,9 @@ impl Staging {
         Ok(Staged { entry, name, hash })
     }
 
-    /// What an earlier attempt left of this small file, if it is whole: of the size, the mode and the time that it is to have, and of the contents that its name says.
-    /// Everything else that is there for this path is removed.
+    /// What an earlier attempt left of this small file, if it is whole: of the size, the mode and
+    /// the time that it is to have, and of the contents that its name says. Everything else that is
+    /// there for this path is removed.
     pub(crate) fn take_up(
         &self,
         listing: &Listing,
@@ -261,7 +279,8 @@ impl Staging {
                     Err(Errno::INVAL) => {}
                     Err(errno) => return Err(errno.into()),
                 }
-                let length = usize::try_from(offset - hole).map_or(buffer.len(), |left| left.min(buffer.len()));
+                let length = usize::try_from(offset - hole)
+                    .map_or(buffer.len(), |left| left.min(buffer.len()));
                 input.read_exact_at(&mut buffer[..length], hole)?;
                 if buffer[..length].iter().any(|&byte| byte != 0) {
                     return Ok(false);
@@ -320,9 +339,11 @@ impl Staging {
         let _ = unlinkat(&self.fd, name, AtFlags::empty());
     }
 
-    /// Opens a file of ours for reading and writing, makes it if need be, and follows no link on the way.
+    /// Opens a file of ours for reading and writing, makes it if need be, and follows no link on
+    /// the way.
     pub(crate) fn open_own(&self, name: &str) -> io::Result<File> {
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let flags =
+            OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let file = File::from(rustix::fs::openat(&self.fd, name, flags, Mode::RUSR | Mode::WUSR)?);
         let metadata = file.metadata()?;
         if !metadata.is_file() {
@@ -335,7 +356,8 @@ impl Staging {
         Ok(file)
     }
 
-    /// As [`Staging::open_own`], for a file that the next attempt is to find after a power loss too.
+    /// As [`Staging::open_own`], for a file that the next attempt is to find after a power loss
+    /// too.
     pub(crate) fn open_lasting(&self, name: &str) -> io::Result<File> {
         self.fresh.store(true, Ordering::Relaxed);
         self.open_own(name)
@@ -345,7 +367,9 @@ impl Staging {
     pub(crate) fn spool(&self, object: usize, offset: u64, bytes: &[u8]) -> Result<(), Error> {
         let mut spool = self.parts();
         let at = spool.slot(object) * BLOCK + offset;
-        self.spool_file(&mut spool)?.write_all_at(bytes, at).map_err(|source| self.failed("write", SPOOL, source))
+        self.spool_file(&mut spool)?
+            .write_all_at(bytes, at)
+            .map_err(|source| self.failed("write", SPOOL, source))
     }
 
     /// Gives a whole pack that was kept.

@@ -50,10 +50,14 @@ impl Survey {
         let mut parents = Parents::new(directory);
         let (mut need, mut held) = (Bytes::ZERO, Bytes::ZERO);
         for (index, entry) in tree.entries().iter().enumerate() {
-            let found = parents.stat(&entry.path).map_err(|errno| in_the_way(directory, &entry.path, errno))?;
+            let found = parents
+                .stat(&entry.path)
+                .map_err(|errno| in_the_way(directory, &entry.path, errno))?;
             if let Some(found) = &found {
                 let is_there = match &entry.kind {
-                    Kind::File(file) => !wishes.restart && is_same(directory, &entry.path, file, found)?,
+                    Kind::File(file) => {
+                        !wishes.restart && is_same(directory, &entry.path, file, found)?
+                    }
                     Kind::Directory { .. } => true,
                     Kind::Symlink { target, .. } => says(&mut parents, &entry.path, target),
                     Kind::HardLink { to } => {
@@ -61,7 +65,13 @@ impl Survey {
                         file.ok().flatten().is_some_and(|file| is_one(&file, found))
                     }
                 };
-                check_place(directory, &entry.path, &entry.kind, found, is_there || wishes.overwrite)?;
+                check_place(
+                    directory,
+                    &entry.path,
+                    &entry.kind,
+                    found,
+                    is_there || wishes.overwrite,
+                )?;
                 if is_there {
                     // What a crash between a name and the end left has no use any more.
                     if let Some(staging) = staging
@@ -73,7 +83,8 @@ impl Survey {
                         }
                     }
                     if let Kind::File(file) = &entry.kind
-                        && (permissions(found) != file.mode & 0o777 || mtime_of(found) != file.mtime)
+                        && (permissions(found) != file.mode & 0o777
+                            || mtime_of(found) != file.mtime)
                     {
                         survey.stale.push(index);
                     }
@@ -87,8 +98,8 @@ impl Survey {
             }
             let left = staging.filter(|_| !wishes.restart);
             if file.data_len() <= transfer::BLOCK
-                && let Some(staged) =
-                    left.and_then(|staging| staging.take_up(&survey.listing, index, &entry.path, file))
+                && let Some(staged) = left
+                    .and_then(|staging| staging.take_up(&survey.listing, index, &entry.path, file))
             {
                 survey.staged.push(staged);
                 continue;
@@ -108,7 +119,8 @@ impl Survey {
         Ok(survey)
     }
 
-    /// What is wanted, as ranges of entries; what lies between two wanted files and is none belongs to the range.
+    /// What is wanted, as ranges of entries; what lies between two wanted files and is none belongs
+    /// to the range.
     pub(crate) fn ranges(&self, tree: &Tree) -> Vec<Range> {
         let mut ranges: Vec<Range> = Vec::new();
         let mut open = false;
@@ -125,10 +137,16 @@ impl Survey {
     }
 }
 
-/// Whether what is at `path` is the file that is to be sent: of the same size and time, or of the same contents where the sender says their
-/// hash.
-fn is_same(directory: &Directory, path: &[u8], file: &manifest::File, found: &Stat) -> Result<bool, Error> {
-    if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile || u64::try_from(found.st_size) != Ok(file.size)
+/// Whether what is at `path` is the file that is to be sent: of the same size and time, or of the
+/// same contents where the sender says their hash.
+fn is_same(
+    directory: &Directory,
+    path: &[u8],
+    file: &manifest::File,
+    found: &Stat,
+) -> Result<bool, Error> {
+    if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile
+        || u64::try_from(found.st_size) != Ok(file.size)
     {
         return Ok(false);
     }
@@ -148,7 +166,9 @@ fn is_same(directory: &Directory, path: &[u8], file: &manifest::File, found: &St
 /// Whether there is a symbolic link at `path` that says `target`.
 pub(crate) fn says(parents: &mut Parents<'_>, path: &[u8], target: &[u8]) -> bool {
     let (above, name) = split(path);
-    let found = parents.folder(above, false).and_then(|above| readlinkat(above, OsStr::from_bytes(name), Vec::new()));
+    let found = parents
+        .folder(above, false)
+        .and_then(|above| readlinkat(above, OsStr::from_bytes(name), Vec::new()));
     found.is_ok_and(|found| found.as_bytes() == target)
 }
 
@@ -158,7 +178,13 @@ pub(crate) fn is_one(a: &Stat, b: &Stat) -> bool {
 }
 
 /// Whether an entry can take the place of what is there.
-fn check_place(directory: &Directory, path: &[u8], kind: &Kind, found: &Stat, may_replace: bool) -> Result<(), Error> {
+fn check_place(
+    directory: &Directory,
+    path: &[u8],
+    kind: &Kind,
+    found: &Stat,
+    may_replace: bool,
+) -> Result<(), Error> {
     let is_folder = FileType::from_raw_mode(found.st_mode) == FileType::Directory;
     let wants_folder = matches!(kind, Kind::Directory { .. });
     if is_folder != wants_folder {
@@ -172,8 +198,16 @@ fn check_place(directory: &Directory, path: &[u8], kind: &Kind, found: &Stat, ma
 pub(crate) fn in_the_way(directory: &Directory, path: &[u8], errno: Errno) -> Error {
     let (above, _) = split(path);
     match errno {
-        Errno::LOOP => Error::InTheWay { path: directory.shown(above), what: "a folder", found: "a symbolic link" },
-        Errno::NOTDIR => Error::InTheWay { path: directory.shown(above), what: "a folder", found: "something else" },
+        Errno::LOOP => Error::InTheWay {
+            path: directory.shown(above),
+            what: "a folder",
+            found: "a symbolic link",
+        },
+        Errno::NOTDIR => Error::InTheWay {
+            path: directory.shown(above),
+            what: "a folder",
+            found: "something else",
+        },
         errno => directory.failed("look at", path, errno),
     }
 }

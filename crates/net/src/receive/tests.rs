@@ -20,14 +20,18 @@ struct Scratch(PathBuf);
 
 impl Scratch {
     fn new(name: &str) -> Scratch {
-        let path = std::env::temp_dir().join(format!("anabranch-site-{name}-{}", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("anabranch-site-{name}-{}", std::process::id()));
         fs::create_dir_all(&path).unwrap();
         Scratch(path)
     }
 
     fn left(&self) -> Vec<String> {
-        let Ok(entries) = fs::read_dir(self.0.join(".anabranch-partial")) else { return Vec::new() };
-        let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        let Ok(entries) = fs::read_dir(self.0.join(".anabranch-partial")) else {
+            return Vec::new();
+        };
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
         names
     }
@@ -44,7 +48,10 @@ fn file(size: u64) -> File {
 }
 
 fn tree(files: &[(&str, File)]) -> Tree {
-    let entry = |(name, file): &(&str, File)| Entry { path: name.as_bytes().to_vec(), kind: Kind::File(file.clone()) };
+    let entry = |(name, file): &(&str, File)| Entry {
+        path: name.as_bytes().to_vec(),
+        kind: Kind::File(file.clone()),
+    };
     Tree::new(files.iter().map(entry).collect()).unwrap()
 }
 
@@ -61,7 +68,16 @@ fn site(scratch: &Scratch, tree: &Tree, overwrite: bool) -> Site {
 
 fn part(site: &Site, sender: u8) -> Result<(Part, Vec<Held>), Error> {
     let (path, file) = (&site.tree.entries()[0].path, site.tree.file(0).unwrap());
-    Part::open(&site.staging, &site.packing, 0, path, file, Fingerprint::from([sender; 32]), [2; 16], false)
+    Part::open(
+        &site.staging,
+        &site.packing,
+        0,
+        path,
+        file,
+        Fingerprint::from([sender; 32]),
+        [2; 16],
+        false,
+    )
 }
 
 fn content(size: u64) -> Vec<u8> {
@@ -136,7 +152,8 @@ fn what_another_sender_began_is_not_taken_up() {
     assert!(part(&site(&scratch, &tree, false), 2).unwrap().1.is_empty());
 }
 
-/// A record in the middle that the disk lost costs its block, over the boundary of what is read at once too.
+/// A record in the middle that the disk lost costs its block, over the boundary of what is read at
+/// once too.
 #[test]
 fn a_corrupt_journal_record_costs_its_block_only() {
     let scratch = Scratch::new("record");
@@ -154,7 +171,8 @@ fn a_corrupt_journal_record_costs_its_block_only() {
         let length = fs::metadata(&journal).unwrap().len();
         let journal = fs::OpenOptions::new().write(true).open(journal).unwrap();
         for record in [100, 1_023, 1_099] {
-            let at = length - (blocks - record) * u64::try_from(transfer::journal::RECORD_LEN).unwrap();
+            let at =
+                length - (blocks - record) * u64::try_from(transfer::journal::RECORD_LEN).unwrap();
             std::os::unix::fs::FileExt::write_all_at(&journal, &[0; 48], at).unwrap();
         }
     }
@@ -164,14 +182,19 @@ fn a_corrupt_journal_record_costs_its_block_only() {
         let (part, held) = part(&site(&scratch, &tree, false), 1).unwrap();
         assert_eq!(held.iter().map(|(block, _)| *block).collect::<Vec<_>>(), expected);
         let journal = scratch.0.join(".anabranch-partial").join(&part.journal_name);
-        assert_eq!((fs::metadata(journal).unwrap().len() - 96) % 48, 0, "records stay where records belong");
+        assert_eq!(
+            (fs::metadata(journal).unwrap().len() - 96) % 48,
+            0,
+            "records stay where records belong"
+        );
     }
 }
 
 #[test]
 fn what_was_written_into_holes_of_a_part_is_gone() {
     let scratch = Scratch::new("holes");
-    let entry = File { size: 5 * BLOCK, data: Some(vec![(BLOCK, BLOCK + 1), (4 * BLOCK, 10)]), ..file(0) };
+    let entry =
+        File { size: 5 * BLOCK, data: Some(vec![(BLOCK, BLOCK + 1), (4 * BLOCK, 10)]), ..file(0) };
     let tree = tree(&[("disk.img", entry.clone())]);
     let (part, _) = part(&site(&scratch, &tree, false), 1).unwrap();
     let content = content(BLOCK + 11);
@@ -189,7 +212,8 @@ fn what_was_written_into_holes_of_a_part_is_gone() {
     assert!(fs::read(&path).unwrap() == expected);
 }
 
-/// Were the name lost with the power and the journal not there, all of the file would be sent again.
+/// Were the name lost with the power and the journal not there, all of the file would be sent
+/// again.
 #[test]
 fn a_journal_outlives_the_sync_of_its_files_name() {
     let scratch = Scratch::new("outlives");
@@ -210,7 +234,8 @@ fn a_journal_outlives_the_sync_of_its_files_name() {
     assert_eq!(scratch.left(), Vec::<String>::new());
 }
 
-/// Killed between a name and its sync: the next attempt finds nothing to send, and must sync all the same.
+/// Killed between a name and its sync: the next attempt finds nothing to send, and must sync all
+/// the same.
 #[test]
 fn the_folder_of_an_earlier_attempt_says_that_names_may_not_be_synced() {
     let scratch = Scratch::new("unsynced");
@@ -229,7 +254,8 @@ fn a_journal_without_its_part_is_removed() {
     // A crash came after the name and before the end.
     let (part, _) = part(&site, 1).unwrap();
     part.finish(tree.file(0).unwrap()).unwrap();
-    fs::rename(scratch.0.join(".anabranch-partial").join(&part.name), scratch.0.join("disk.img")).unwrap();
+    fs::rename(scratch.0.join(".anabranch-partial").join(&part.name), scratch.0.join("disk.img"))
+        .unwrap();
     assert_eq!(scratch.left(), [part.journal_name]);
     let survey = Survey::new(&site.directory, Some(&site.staging), &tree, site.wishes).unwrap();
     assert!(survey.wanted.is_empty());
@@ -262,8 +288,13 @@ fn what_the_disk_gives_back_is_checked() {
 fn small_files_are_taken_up_if_they_are_what_their_names_say() {
     let scratch = Scratch::new("staged");
     let holes = File { size: 100, data: Some(vec![(10, 5), (50, 5)]), ..file(0) };
-    let files =
-        [("good", file(5)), ("rotten", file(5)), ("torn", file(5)), ("older", file(5)), ("holes", holes.clone())];
+    let files = [
+        ("good", file(5)),
+        ("rotten", file(5)),
+        ("torn", file(5)),
+        ("older", file(5)),
+        ("holes", holes.clone()),
+    ];
     let tree = tree(&files);
     {
         let site = site(&scratch, &tree, false);
@@ -272,8 +303,9 @@ fn small_files_are_taken_up_if_they_are_what_their_names_say() {
         }
         site.staging.put(3, b"older", &File { mtime: 7, ..file(5) }, b"hello").unwrap();
         site.staging.put(4, b"holes", &holes, b"helloworld").unwrap();
-        let find =
-            |name: &str| scratch.left().into_iter().find(|left| left.starts_with(&key(name.as_bytes()))).unwrap();
+        let find = |name: &str| {
+            scratch.left().into_iter().find(|left| left.starts_with(&key(name.as_bytes()))).unwrap()
+        };
         let folder = scratch.0.join(".anabranch-partial");
         for (name, bytes) in [("rotten", "hellO"), ("torn", "hell")] {
             let path = folder.join(find(name));
@@ -294,11 +326,15 @@ fn small_files_are_taken_up_if_they_are_what_their_names_say() {
     site.finish(&[], &mut settled).unwrap();
     assert_eq!(fs::read(scratch.0.join("good")).unwrap(), b"hello");
     let arrived = fs::read(scratch.0.join("holes")).unwrap();
-    assert_eq!((&arrived[10..15], &arrived[50..55], arrived.len()), (&b"hello"[..], &b"world"[..], 100));
+    assert_eq!(
+        (&arrived[10..15], &arrived[50..55], arrived.len()),
+        (&b"hello"[..], &b"world"[..], 100)
+    );
     assert_eq!(scratch.left(), Vec::<String>::new());
 }
 
-/// Killed after a small file with holes was staged; then something is written into its holes, and nothing else of it changes.
+/// Killed after a small file with holes was staged; then something is written into its holes, and
+/// nothing else of it changes.
 #[test]
 fn what_was_written_into_holes_of_a_staged_small_file_is_gone() {
     let scratch = Scratch::new("small-holes");
@@ -332,7 +368,9 @@ fn what_was_written_into_holes_of_a_staged_small_file_is_gone() {
     assert_eq!(survey.wanted.iter().copied().collect::<Vec<_>>(), [1, 2, 3]);
     // What is staged in the place of what was left has none of it.
     for (index, data) in [(1, &b"hello"[..]), (2, b"hello"), (3, b"hello"), (4, b"")] {
-        survey.staged.push(site.staging.put(index, files[index].0.as_bytes(), &files[index].1, data).unwrap());
+        survey.staged.push(
+            site.staging.put(index, files[index].0.as_bytes(), &files[index].1, data).unwrap(),
+        );
     }
     let mut settled = Settled::default();
     site.settle(&[Whole::Small(None, survey.staged)], &mut settled).unwrap();
@@ -400,12 +438,15 @@ fn a_pack_that_comes_in_parts_is_put_together() {
 #[test]
 fn wishes_are_ranges_of_files() {
     let scratch = Scratch::new("ranges");
-    let mut entries = tree(&[("a", file(1)), ("b", file(1)), ("d", file(1)), ("e", file(1))]).entries().to_vec();
-    entries.insert(2, Entry { path: b"c".to_vec(), kind: Kind::Directory { mtime: 0, mode: 0o755 } });
+    let mut entries =
+        tree(&[("a", file(1)), ("b", file(1)), ("d", file(1)), ("e", file(1))]).entries().to_vec();
+    entries
+        .insert(2, Entry { path: b"c".to_vec(), kind: Kind::Directory { mtime: 0, mode: 0o755 } });
     let tree = Tree::new(entries).unwrap();
     let directory = Directory::open(&scratch.0).unwrap();
-    let ranges =
-        |survey: &Survey| survey.ranges(&tree).iter().map(|range| (range.start, range.len)).collect::<Vec<_>>();
+    let ranges = |survey: &Survey| {
+        survey.ranges(&tree).iter().map(|range| (range.start, range.len)).collect::<Vec<_>>()
+    };
     let mut survey = Survey::new(&directory, None, &tree, Wishes::default()).unwrap();
     assert_eq!(ranges(&survey), [(0, 5)]);
     survey.wanted.remove(&3);

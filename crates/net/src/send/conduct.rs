@@ -1,4 +1,5 @@
-//! Conducts one session: starts a keeper for each path, turns the core's events into actions, and knows when it is over.
+//! Conducts one session: starts a keeper for each path, turns the core's events into actions, and
+//! knows when it is over.
 
 mod progress;
 
@@ -73,7 +74,8 @@ impl Conductor {
         clock: Clock,
         events: Events,
     ) -> Conductor {
-        let total_limit = terms.options.max_rate.as_ref().map(|table| table.at(crate::wall::moment_of_week()));
+        let total_limit =
+            terms.options.max_rate.as_ref().map(|table| table.at(crate::wall::moment_of_week()));
         let total_limit = total_limit.map(|rate| Arc::new(Limit::new(rate)));
         let shop = Arc::new(Shop {
             terms,
@@ -107,16 +109,19 @@ impl Conductor {
         }
     }
 
-    /// Runs until the transfer is complete, or cannot be. Then nothing of the session goes on, and what its interfaces carried is written
-    /// down.
+    /// Runs until the transfer is complete, or cannot be. Then nothing of the session goes on, and
+    /// what its interfaces carried is written down.
     pub(crate) async fn conduct(mut self, plans: Vec<Arc<Plan>>) -> Result<Ended, Error> {
         for plan in plans {
             self.hire(plan);
         }
         let ended = self.run().await;
         self.keepers.shutdown().await;
-        let allowances: Vec<_> = self.plans.iter().filter_map(|plan| plan.allowance.clone()).collect();
-        let closed = tokio::task::spawn_blocking(move || allowances.iter().for_each(|allowance| allowance.close()));
+        let allowances: Vec<_> =
+            self.plans.iter().filter_map(|plan| plan.allowance.clone()).collect();
+        let closed = tokio::task::spawn_blocking(move || {
+            allowances.iter().for_each(|allowance| allowance.close())
+        });
         closed.await.expect("closing the books does not panic");
         ended
     }
@@ -125,7 +130,10 @@ impl Conductor {
         let mut next_tick = Instant::now();
         let mut next_look = self.clock.now() + LOOK_AROUND;
         loop {
-            let deadline = self.session.as_ref().and_then(|session| session.core().poll_deadline(self.clock.now()));
+            let deadline = self
+                .session
+                .as_ref()
+                .and_then(|session| session.core().poll_deadline(self.clock.now()));
             let wake = deadline.map_or(next_tick, |time| next_tick.min(self.clock.instant(time)));
             let kicked = async {
                 match &self.session {
@@ -159,8 +167,8 @@ impl Conductor {
     fn hire(&mut self, plan: Arc<Plan>) {
         if plan.metered {
             let text = format!(
-                "{name} looks metered (a modem, or a telephone on USB) and is a backup; --path {name} makes it a primary, --no-path \
-                 {name} leaves it out",
+                "{name} looks metered (a modem, or a telephone on USB) and is a backup; --path \
+                 {name} makes it a primary, --no-path {name} leaves it out",
                 name = plan.name
             );
             let _ = self.events.send(Event::Notice { text });
@@ -185,7 +193,10 @@ impl Conductor {
             Report::Established(session, agreement) => {
                 self.establish(session, &agreement);
                 if self.is_rehearsal() {
-                    return Ok(Some(Ended::Complete(Summary { moved: Bytes::ZERO, ..self.summary(Span::ZERO) })));
+                    return Ok(Some(Ended::Complete(Summary {
+                        moved: Bytes::ZERO,
+                        ..self.summary(Span::ZERO)
+                    })));
                 }
             }
             Report::ObjectDone(object, root) => self.object_done(object, root).await?,
@@ -193,7 +204,8 @@ impl Conductor {
                 let summary = self.summary(Span::from_micros(micros));
                 // The receiver waits for it, whatever has become of the source.
                 self.say_goodbye().await;
-                if let Some(Load::Out(supply)) = self.session.as_ref().map(|session| &session.load) {
+                if let Some(Load::Out(supply)) = self.session.as_ref().map(|session| &session.load)
+                {
                     supply.check_unchanged()?;
                 }
                 return Ok(Some(Ended::Complete(summary)));
@@ -202,7 +214,12 @@ impl Conductor {
             Report::Rehearsed { peer, files, total, resumed } => {
                 let _ = self.events.send(Event::Started { peer, files, total, resumed });
                 let elapsed = self.clock.now() - self.began;
-                return Ok(Some(Ended::Complete(Summary { files, total, elapsed, ..Summary::default() })));
+                return Ok(Some(Ended::Complete(Summary {
+                    files,
+                    total,
+                    elapsed,
+                    ..Summary::default()
+                })));
             }
             Report::Left(server, error) => self.leave(server, error)?,
             Report::SessionGone => return Ok(Some(Ended::SessionGone)),
@@ -251,7 +268,9 @@ impl Conductor {
             }
         }
         let why = match &error {
-            Error::Integrity { what, detail } => format!("{what} does not match its BLAKE3 hash ({detail})"),
+            Error::Integrity { what, detail } => {
+                format!("{what} does not match its BLAKE3 hash ({detail})")
+            }
             Error::Stopped { reason } => reason.clone(),
             error => error.to_string(),
         };
@@ -301,8 +320,12 @@ impl Conductor {
         {
             self.stalled[plan].notify_one();
         }
-        let event =
-            PathEvent { path, name: facts.plan.name.clone(), state: shown(state), why: Self::in_words(session, why) };
+        let event = PathEvent {
+            path,
+            name: facts.plan.name.clone(),
+            state: shown(state),
+            why: Self::in_words(session, why),
+        };
         let _ = self.events.send(Event::Path(event));
     }
 
@@ -348,11 +371,18 @@ impl Conductor {
 
     /// Applies the rate that the timetable has for this time of the week.
     fn follow_timetable(&self, now: Time) {
-        let (Some(table), Some(limit)) = (&self.shop.terms.options.max_rate, &self.shop.total_limit) else { return };
+        let (Some(table), Some(limit)) =
+            (&self.shop.terms.options.max_rate, &self.shop.total_limit)
+        else {
+            return;
+        };
         let rate = table.at(crate::wall::moment_of_week());
         if limit.set(now, rate) {
-            let bound = rate.map_or_else(|| "there is no limit".into(), |rate| format!("the limit is {rate}"));
-            let _ = self.events.send(Event::Notice { text: format!("from now on {bound}, as the timetable has it") });
+            let bound = rate
+                .map_or_else(|| "there is no limit".into(), |rate| format!("the limit is {rate}"));
+            let _ = self.events.send(Event::Notice {
+                text: format!("from now on {bound}, as the timetable has it"),
+            });
         }
     }
 
@@ -369,7 +399,8 @@ impl Conductor {
     fn used_up(&self, now: Time) -> Error {
         let why = self.closed().join("; ");
         let total = self.total();
-        let acked = self.session.as_ref().map_or(Bytes::ZERO, |session| session.core().totals(now).acked);
+        let acked =
+            self.session.as_ref().map_or(Bytes::ZERO, |session| session.core().totals(now).acked);
         Error::UsedUp { why, done: self.resumed + acked, total }
     }
 
@@ -415,9 +446,14 @@ impl Conductor {
     async fn object_done(&mut self, index: u32, root: [u8; 32]) -> Result<(), Error> {
         let (index, root) = (usize::try_from(index).expect("32 bits fit"), transfer::Cv(root));
         let Some(session) = self.session.clone() else { return Ok(()) };
-        let (Load::Out(supply), Entrance::Out(entrance)) = (&session.load, &self.shop.entrance) else { return Ok(()) };
+        let (Load::Out(supply), Entrance::Out(entrance)) = (&session.load, &self.shop.entrance)
+        else {
+            return Ok(());
+        };
         if index >= supply.packing().layout().objects() {
-            return Err(Error::Protocol(format!("object {index} is done, but there are not that many")));
+            return Err(Error::Protocol(format!(
+                "object {index} is done, but there are not that many"
+            )));
         }
         if !self.done.insert(index) {
             return Ok(());
@@ -427,9 +463,12 @@ impl Conductor {
         let files = supply.files(index, root);
         let mut ours = supply.root(index);
         if ours.is_none() && entrance.options.transfer.verify {
-            // An earlier attempt sent a part of it, as it was then: only reading all of it tells whether it still is.
-            let text =
-                format!("hashing all of {}, because a part of it was sent by an earlier attempt", name(files[0].0));
+            // An earlier attempt sent a part of it, as it was then: only reading all of it tells
+            // whether it still is.
+            let text = format!(
+                "hashing all of {}, because a part of it was sent by an earlier attempt",
+                name(files[0].0)
+            );
             let _ = self.events.send(Event::Notice { text });
             let session = Arc::clone(&session);
             let hashed = tokio::task::spawn_blocking(move || match &session.load {
@@ -443,8 +482,8 @@ impl Conductor {
             && ours != root
         {
             let detail = format!(
-                "the receiver has BLAKE3 {root}, the source {ours}; the source changed between two attempts: \
-                 send it again with --restart --overwrite"
+                "the receiver has BLAKE3 {root}, the source {ours}; the source changed between two \
+                 attempts: send it again with --restart --overwrite"
             );
             return Err(Error::Integrity { what: name(files[0].0), detail });
         }

@@ -1,8 +1,9 @@
-//! Opening a path: several attempts, each a little after the one before, and the first that completes its handshake wins.
+//! Opening a path: several attempts, each a little after the one before, and the first that
+//! completes its handshake wins.
 //!
-//! A lost SYN costs the kernel a second, and a path that comes back after a blackout is missed by a connection whose timers have
-//! backed off: fresh attempts miss neither. Every second attempt announces a small segment size, for lines whose MTU is smaller
-//! than they say.
+//! A lost SYN costs the kernel a second, and a path that comes back after a blackout is missed by a
+//! connection whose timers have backed off: fresh attempts miss neither. Every second attempt
+//! announces a small segment size, for lines whose MTU is smaller than they say.
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -26,14 +27,15 @@ pub(crate) struct Opened {
     pub(crate) remote: SocketAddr,
 }
 
-/// The wait before a further attempt while earlier ones are under way: how soon a line that comes back is noticed.
+/// The wait before a further attempt while earlier ones are under way: how soon a line that comes
+/// back is noticed.
 const STAGGER: Duration = Duration::from_millis(400);
 /// Attempts at that pace: half a minute. Then they become rarer.
 const BRISK: usize = 75;
 /// The longest wait between attempts on a path that never answers.
 const LONGEST_STAGGER: Duration = Duration::from_secs(5);
-/// How long most attempts wait for an answer to their SYN; every fourth waits as long as the whole may take, for lines that are
-/// merely slow.
+/// How long most attempts wait for an answer to their SYN; every fourth waits as long as the whole
+/// may take, for lines that are merely slow.
 const SYN_PATIENCE: Duration = Duration::from_secs(2);
 /// How long one attempt may take in all.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -45,8 +47,8 @@ const SMALL_SEGMENT: u32 = 1_180;
 /// Tries to open `plan` until it succeeds; `failed` hears of each failure.
 ///
 /// # Errors
-/// [`Error::WrongPeer`] at once when the peer at the named address holds another key; otherwise this goes on until it is dropped, or fails with the last
-/// failure after `most` of them.
+/// [`Error::WrongPeer`] at once when the peer at the named address holds another key; otherwise
+/// this goes on until it is dropped, or fails with the last failure after `most` of them.
 pub(crate) async fn open(
     plan: &Arc<Plan>,
     tls: &ClientTls,
@@ -94,18 +96,26 @@ pub(crate) async fn open(
 /// One attempt, with small segments or with those that the interface is for.
 ///
 /// # Errors
-/// [`Error::WrongPeer`] when the peer at the named address holds another key, [`Error::NoPath`] for whatever else goes wrong.
-pub(crate) async fn open_once(plan: &Plan, tls: &ClientTls, remote: SocketAddr, small: bool) -> Result<Opened, Error> {
+/// [`Error::WrongPeer`] when the peer at the named address holds another key, [`Error::NoPath`] for
+/// whatever else goes wrong.
+pub(crate) async fn open_once(
+    plan: &Plan,
+    tls: &ClientTls,
+    remote: SocketAddr,
+    small: bool,
+) -> Result<Opened, Error> {
     let opened = attempt_at(plan, tls, &CongestionControl::Auto, remote, SYN_PATIENCE, small).await;
-    opened.map_err(|error| wrong_peer(plan, remote, &error).unwrap_or_else(|| failed_at(remote, &error)))
+    opened.map_err(|error| {
+        wrong_peer(plan, remote, &error).unwrap_or_else(|| failed_at(remote, &error))
+    })
 }
 
 fn failed_at(remote: SocketAddr, error: &ConnError) -> Error {
     Error::NoPath { to: remote.to_string(), why: error.to_string() }
 }
 
-/// An address that the receiver announced may belong to somebody else where we are: only a wrong key at the address that was named
-/// says that something is wrong.
+/// An address that the receiver announced may belong to somebody else where we are: only a wrong
+/// key at the address that was named says that something is wrong.
 fn wrong_peer(plan: &Plan, remote: SocketAddr, error: &ConnError) -> Option<Error> {
     let ConnError::Tls(tls) = error else { return None };
     let found = wrong_key(tls)?;
@@ -134,9 +144,12 @@ async fn attempt_at(
 ) -> Result<Opened, ConnError> {
     let opening = async {
         let connecting = connect(plan, control, remote, small_segments);
-        let stream = timeout(syn_patience, connecting).await.map_err(|_| ConnError::Silent(syn_patience))??;
+        let stream = timeout(syn_patience, connecting)
+            .await
+            .map_err(|_| ConnError::Silent(syn_patience))??;
         let local = stream.local_addr().ok();
-        let connection = tls.connection().map_err(|error| ConnError::Io(std::io::Error::other(error)))?;
+        let connection =
+            tls.connection().map_err(|error| ConnError::Io(std::io::Error::other(error)))?;
         let mut conn = Conn::new(stream, connection);
         conn.handshake().await?;
         Ok(Opened { conn, local, remote })
@@ -150,7 +163,8 @@ async fn connect(
     remote: SocketAddr,
     small_segments: bool,
 ) -> Result<TcpStream, ConnError> {
-    let socket = Socket::new(Domain::for_address(remote), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+    let socket =
+        Socket::new(Domain::for_address(remote), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
     if let Some(device) = &plan.device {
         socket.bind_device(Some(device.as_bytes()))?;
     }
@@ -165,7 +179,8 @@ async fn connect(
     let chosen = socket.set_tcp_congestion(name.as_bytes());
     if let (Err(error), CongestionControl::Named(name)) = (chosen, control) {
         let why = format!(
-            "congestion control {name}: {error}; net.ipv4.tcp_allowed_congestion_control lists what is allowed"
+            "congestion control {name}: {error}; net.ipv4.tcp_allowed_congestion_control lists \
+             what is allowed"
         );
         return Err(std::io::Error::new(error.kind(), why).into());
     }
@@ -177,7 +192,9 @@ async fn connect(
 pub(crate) fn tune(socket: &impl AsFd) -> std::io::Result<()> {
     let socket = SockRef::from(socket);
     socket.set_tcp_nodelay(true)?;
-    let keepalive = TcpKeepalive::new().with_time(Duration::from_secs(10)).with_interval(Duration::from_secs(5));
+    let keepalive = TcpKeepalive::new()
+        .with_time(Duration::from_secs(10))
+        .with_interval(Duration::from_secs(5));
     socket.set_tcp_keepalive(&keepalive)?;
     socket.set_tcp_user_timeout(Some(Duration::from_secs(60)))
 }

@@ -1,7 +1,9 @@
-//! The kernel's congestion control on a path: CUBIC, and BBR once a path turns out to lose packets without a queue.
+//! The kernel's congestion control on a path: CUBIC, and BBR once a path turns out to lose packets
+//! without a queue.
 //!
-//! CUBIC fills a drop-tail queue and loses packets when it is full: then the round-trip time is high. Packets that are lost while
-//! the round-trip time is near its minimum were lost by the line, and a window that shrinks for them leaves it idle.
+//! CUBIC fills a drop-tail queue and loses packets when it is full: then the round-trip time is
+//! high. Packets that are lost while the round-trip time is near its minimum were lost by the line,
+//! and a window that shrinks for them leaves it idle.
 
 use std::os::fd::AsFd;
 
@@ -21,7 +23,9 @@ pub(crate) struct Control {
 impl Control {
     pub(crate) fn new(choice: &CongestionControl, events: Events) -> Control {
         match choice {
-            CongestionControl::Auto => Control { name: "cubic".into(), watch: Some(LossWatch::default()), events },
+            CongestionControl::Auto => {
+                Control { name: "cubic".into(), watch: Some(LossWatch::default()), events }
+            }
             CongestionControl::Named(name) => Control { name: name.clone(), watch: None, events },
         }
     }
@@ -39,13 +43,15 @@ impl Control {
             Ok(()) => {
                 self.name = "bbr".into();
                 format!(
-                    "{path} loses {:.2} % of its packets without a queue: BBR takes over from CUBIC there",
+                    "{path} loses {:.2} % of its packets without a queue: BBR takes over from \
+                     CUBIC there",
                     share * 100.0
                 )
             }
             Err(error) => format!(
-                "{path} loses {:.2} % of its packets without a queue and BBR would carry more, but it may not be used ({error}); as root: \
-                 modprobe tcp_bbr; sysctl net.ipv4.tcp_allowed_congestion_control='reno cubic bbr'",
+                "{path} loses {:.2} % of its packets without a queue and BBR would carry more, but \
+                 it may not be used ({error}); as root: modprobe tcp_bbr; sysctl \
+                 net.ipv4.tcp_allowed_congestion_control='reno cubic bbr'",
                 share * 100.0
             ),
         };
@@ -85,7 +91,9 @@ impl LossWatch {
         } else {
             self.without_queue += 1;
         }
-        if self.without_queue + self.with_queue >= EVIDENCE && self.without_queue >= 3 * self.with_queue {
+        if self.without_queue + self.with_queue >= EVIDENCE
+            && self.without_queue >= 3 * self.with_queue
+        {
             #[expect(clippy::cast_precision_loss, reason = "a share for display and a threshold")]
             let share = self.retransmits as f64 / self.segments.max(1) as f64;
             return (share >= WORTH_IT).then_some(share);
@@ -125,6 +133,8 @@ mod tests {
     #[test]
     fn a_few_odd_losses_do_not_decide() {
         let mut watch = LossWatch::default();
-        assert!((1..100).all(|n| watch.look(&info(5 * n, if n % 3 == 0 { 21 } else { 45 })).is_none()));
+        assert!(
+            (1..100).all(|n| watch.look(&info(5 * n, if n % 3 == 0 { 21 } else { 45 })).is_none())
+        );
     }
 }

@@ -36,13 +36,16 @@ impl<T: Clone> Gate<T> {
         Gate { state: Mutex::new(State::Nobody), changed: Notify::new(), working: Mutex::default() }
     }
 
-    /// Waits until it is clear what to do. Who is to ask says how that ended, by [`Gate::open`] or [`Gate::release`].
+    /// Waits until it is clear what to do. Who is to ask says how that ended, by [`Gate::open`] or
+    /// [`Gate::release`].
     pub(crate) async fn enter(&self) -> Turn<T> {
         loop {
             let changed = self.changed.notified();
             let until = match &mut *self.state() {
                 State::Open(joined) => return Turn::Join(joined.clone()),
-                State::Asking { heard } if heard.elapsed() < ASKING_PATIENCE => *heard + ASKING_PATIENCE,
+                State::Asking { heard } if heard.elapsed() < ASKING_PATIENCE => {
+                    *heard + ASKING_PATIENCE
+                }
                 state @ (State::Nobody | State::Asking { .. }) => {
                     *state = State::Asking { heard: Instant::now() };
                     return Turn::Ask;
@@ -91,7 +94,10 @@ impl<T: Clone> Gate<T> {
 
     /// Whether it said so a moment ago.
     pub(crate) fn is_working(&self) -> bool {
-        self.working.lock().expect("no panic while held").is_some_and(|said| said.elapsed() < ASKING_PATIENCE)
+        self.working
+            .lock()
+            .expect("no panic while held")
+            .is_some_and(|said| said.elapsed() < ASKING_PATIENCE)
     }
 
     /// Whether somebody has got an answer of late, or is in.

@@ -17,7 +17,8 @@ use rustix::io::Errno;
 pub(crate) enum Ground {
     /// Wherever this process may.
     Anywhere,
-    /// Below this directory: neither a name nor a link leads out of it, whatever somebody puts there meanwhile.
+    /// Below this directory: neither a name nor a link leads out of it, whatever somebody puts
+    /// there meanwhile.
     Below(Arc<OwnedFd>),
 }
 
@@ -44,7 +45,9 @@ impl Ground {
     pub(crate) fn symlink_metadata(&self, path: &Path) -> io::Result<Metadata> {
         match self {
             Ground::Anywhere => fs::symlink_metadata(path),
-            Ground::Below(root) => File::from(beneath(root, path, OFlags::PATH | OFlags::NOFOLLOW)?).metadata(),
+            Ground::Below(root) => {
+                File::from(beneath(root, path, OFlags::PATH | OFlags::NOFOLLOW)?).metadata()
+            }
         }
     }
 
@@ -90,7 +93,9 @@ impl Ground {
                 let flags = OFlags::NONBLOCK.bits().cast_signed();
                 OpenOptions::new().read(true).custom_flags(flags).open(path)
             }
-            Ground::Below(root) => beneath(root, path, OFlags::RDONLY | OFlags::NONBLOCK).map(File::from),
+            Ground::Below(root) => {
+                beneath(root, path, OFlags::RDONLY | OFlags::NONBLOCK).map(File::from)
+            }
         }
     }
 }
@@ -101,7 +106,10 @@ fn beneath(root: &OwnedFd, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
         match openat2(root, path, flags | OFlags::CLOEXEC, Mode::empty(), BENEATH) {
             Err(Errno::AGAIN) => {}
             Err(Errno::XDEV) => {
-                return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it leads out of what is offered"));
+                return Err(io::Error::new(
+                    io::ErrorKind::PermissionDenied,
+                    "it leads out of what is offered",
+                ));
             }
             opened => return Ok(opened?),
         }
@@ -127,19 +135,36 @@ mod tests {
         symlink("..", root.join("up")).unwrap();
         symlink("in", root.join("inside")).unwrap();
         let ground = Ground::below(&root).unwrap();
-        for path in
-            ["out", "absolute", "up", "up/secret", "../secret", "/etc/passwd", "in/../../secret", "in/../../root/in"]
-        {
+        for path in [
+            "out",
+            "absolute",
+            "up",
+            "up/secret",
+            "../secret",
+            "/etc/passwd",
+            "in/../../secret",
+            "in/../../root/in",
+        ] {
             let path = Path::new(path);
-            for found in [ground.open(path).map(drop), ground.metadata(path).map(drop), ground.names(path).map(drop)] {
+            for found in [
+                ground.open(path).map(drop),
+                ground.metadata(path).map(drop),
+                ground.names(path).map(drop),
+            ] {
                 assert!(found.is_err(), "{}", path.display());
             }
         }
         assert!(ground.symlink_metadata(Path::new("out")).unwrap().is_symlink());
         assert_eq!(ground.read_link(Path::new("up")).unwrap(), Path::new(".."));
         assert!(ground.metadata(Path::new("inside/file")).unwrap().is_file());
-        assert_eq!(ground.names(Path::new(".")).unwrap(), ["absolute", "in", "inside", "out", "up"]);
-        assert_eq!(io::read_to_string(ground.open(Path::new("inside/file")).unwrap()).unwrap(), "f");
+        assert_eq!(
+            ground.names(Path::new(".")).unwrap(),
+            ["absolute", "in", "inside", "out", "up"]
+        );
+        assert_eq!(
+            io::read_to_string(ground.open(Path::new("inside/file")).unwrap()).unwrap(),
+            "f"
+        );
         fs::remove_dir_all(scratch).unwrap();
     }
 }

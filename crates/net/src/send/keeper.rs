@@ -1,4 +1,5 @@
-//! Keeps one path open: connects, brings the connection into the session, and replaces it when it dies or stalls.
+//! Keeps one path open: connects, brings the connection into the session, and replaces it when it
+//! dies or stalls.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -41,7 +42,8 @@ pub(crate) struct Shop {
 pub(crate) struct Keeper {
     pub(crate) shop: Arc<Shop>,
     pub(crate) plan: Arc<Plan>,
-    /// Names the pair of interface and address to the core, which remembers its rate across connections.
+    /// Names the pair of interface and address to the core, which remembers its rate across
+    /// connections.
     pub(crate) group: u32,
     /// Rings when the core calls the present connection stalled.
     pub(crate) stalled: Arc<Notify>,
@@ -51,7 +53,8 @@ pub(crate) struct Keeper {
 
 /// A guessed address that fails this often without ever answering is given up.
 const GUESSES: usize = 3;
-/// After a connection died, a fresh one waits this long: long enough not to spin, short enough not to matter.
+/// After a connection died, a fresh one waits this long: long enough not to spin, short enough not
+/// to matter.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Whose cap is used up looks this often whether a new month has begun.
@@ -73,7 +76,10 @@ impl Keeper {
                 if !reopens {
                     return;
                 }
-                let text = format!("{} carries again: a new month has begun, and with it its cap", self.plan.name);
+                let text = format!(
+                    "{} carries again: a new month has begun, and with it its cap",
+                    self.plan.name
+                );
                 let _ = self.shop.events.send(Event::Notice { text });
             }
             let fresh = if let Some(fresh) = opened.take() {
@@ -111,7 +117,8 @@ impl Keeper {
             let began = session.clock.now();
             self.admit(&session, id, &facts, &conn);
             let limits = self.limits();
-            let control = Control::new(&self.shop.terms.options.congestion_control, self.shop.events.clone());
+            let control =
+                Control::new(&self.shop.terms.options.congestion_control, self.shop.events.clone());
             let carrier = Carrier::new(id, &session, joined, &facts, limits, control, conn);
             let (ended, replacement) = self.carry(carrier).await;
             self.dismiss(&session, id);
@@ -120,8 +127,13 @@ impl Keeper {
                 Ok(Parting::Stopped | Parting::UsedUp) => {}
                 Err(error) => {
                     self.tell(Some(id), PathState::Lost, &error.to_string());
-                    // A line that kills each connection soon after its start is asked less and less often.
-                    deaths = if session.clock.now() - began > Span::from_secs(2) { 0 } else { (deaths + 1).min(6) };
+                    // A line that kills each connection soon after its start is asked less and less
+                    // often.
+                    deaths = if session.clock.now() - began > Span::from_secs(2) {
+                        0
+                    } else {
+                        (deaths + 1).min(6)
+                    };
                     sleep(PAUSE * 2u32.pow(deaths)).await;
                 }
             }
@@ -129,7 +141,8 @@ impl Keeper {
         }
     }
 
-    /// Carries data; while the connection is stalled, tries to open its replacement at the same time.
+    /// Carries data; while the connection is stalled, tries to open its replacement at the same
+    /// time.
     async fn carry(&self, carrier: Carrier<'_>) -> (Result<Parting, ConnError>, Option<Opened>) {
         let run = carrier.run(&self.stop);
         tokio::pin!(run);
@@ -160,11 +173,23 @@ impl Keeper {
                 told = why;
             }
         };
-        connect::open(&self.plan, &shop.tls[self.plan.server], &shop.terms.options.congestion_control, most, failed)
-            .await
+        connect::open(
+            &self.plan,
+            &shop.tls[self.plan.server],
+            &shop.terms.options.congestion_control,
+            most,
+            failed,
+        )
+        .await
     }
 
-    fn admit(&self, session: &Arc<Session>, id: PathId, facts: &Arc<PathFacts>, conn: &crate::conn::Conn) {
+    fn admit(
+        &self,
+        session: &Arc<Session>,
+        id: PathId,
+        facts: &Arc<PathFacts>,
+        conn: &crate::conn::Conn,
+    ) {
         let class = match self.plan.class {
             PathClass::Primary => Class::Primary,
             PathClass::Overflow => Class::Overflow,
@@ -212,7 +237,11 @@ impl Keeper {
             let month = crate::wall::month();
             let allowance = Arc::clone(allowance);
             // The books are on a disk.
-            if month != closed && tokio::task::spawn_blocking(move || allowance.reopen(month)).await.unwrap_or(false) {
+            if month != closed
+                && tokio::task::spawn_blocking(move || allowance.reopen(month))
+                    .await
+                    .unwrap_or(false)
+            {
                 return;
             }
         }
@@ -230,7 +259,8 @@ impl Keeper {
 
     fn tell(&self, path: Option<PathId>, state: PathState, why: &str) {
         if state == PathState::Lost {
-            *self.shop.last_failure.lock().expect("no panic while held") = format!("{}: {why}", self.plan.name);
+            *self.shop.last_failure.lock().expect("no panic while held") =
+                format!("{}: {why}", self.plan.name);
         }
         let path = path.unwrap_or(PathId(self.shop.next_path.load(Ordering::Relaxed)));
         let event = PathEvent { path, name: self.plan.name.clone(), state, why: why.to_string() };

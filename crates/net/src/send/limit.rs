@@ -8,8 +8,8 @@ use crate::PathClass;
 
 /// Sends are free until the bucket is overdrawn; then everybody waits until it is level again.
 ///
-/// Overflow paths get what the others leave: they wait until the bound was not used up for a while, and the others never
-/// wait for what overflow paths spent.
+/// Overflow paths get what the others leave: they wait until the bound was not used up for a while,
+/// and the others never wait for what overflow paths spent.
 #[derive(Debug)]
 pub(crate) struct Limit {
     state: Mutex<State>,
@@ -27,8 +27,8 @@ struct State {
 
 /// How far ahead of time sends may be: what the runtime's timers oversleep.
 const BURST: Span = Span::from_millis(5);
-/// How far behind time all sends together have to be before overflow paths may send: further than those that go first fall behind
-/// by waking up late.
+/// How far behind time all sends together have to be before overflow paths may send: further than
+/// those that go first fall behind by waking up late.
 const LEFT_OVER: Span = Span::from_millis(20);
 /// How far behind time they can fall: what is left over and not used at once is gone.
 const MOST_LEFT_OVER: Span = Span::from_millis(100);
@@ -81,7 +81,8 @@ mod tests {
 
     const CHUNK: Bytes = Bytes(16_384);
 
-    /// What a primary of `line` and an overflow path without a bound of its own send from `from` on, for ten seconds.
+    /// What a primary of `line` and an overflow path without a bound of its own send from `from`
+    /// on, for ten seconds.
     fn ten_seconds(limit: &Limit, from: Time, line: Rate) -> (Bytes, Bytes) {
         let (mut primary, mut overflow) = (Bytes::ZERO, Bytes::ZERO);
         let mut line_free = from;
@@ -123,14 +124,20 @@ mod tests {
         let limit = Limit::new(Some(Rate::mbit(8)));
         let (primary, overflow) = ten_seconds(&limit, later(1), Rate::mbit(20));
         assert!(primary.0 >= 10_000_000, "{primary}");
-        assert!(overflow.0 <= 120_000, "{overflow}: no more than what was left over before the first send");
+        assert!(
+            overflow.0 <= 120_000,
+            "{overflow}: no more than what was left over before the first send"
+        );
     }
 
     #[test]
     fn overflow_gets_what_is_left() {
         let limit = Limit::new(Some(Rate::mbit(8)));
         let (primary, overflow) = ten_seconds(&limit, later(1), Rate::mbit(6));
-        assert!((7_400_000..7_600_000).contains(&primary.0), "all that its line carries: {primary}");
+        assert!(
+            (7_400_000..7_600_000).contains(&primary.0),
+            "all that its line carries: {primary}"
+        );
         let both = (primary + overflow).0;
         assert!((9_900_000..10_200_000).contains(&both), "{overflow}");
     }
@@ -149,6 +156,10 @@ mod tests {
         assert!(!limit.set(later(1), None));
         assert_eq!(limit.until(later(1), Primary), None);
         assert!(limit.set(later(2), Some(Rate::mbit(8))));
-        assert_eq!(limit.until(later(2), Primary), None, "nothing is owed from the time without a bound");
+        assert_eq!(
+            limit.until(later(2), Primary),
+            None,
+            "nothing is owed from the time without a bound"
+        );
     }
 }

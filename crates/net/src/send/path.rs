@@ -1,7 +1,8 @@
 //! One open path: what goes over it, and what the kernel says about it.
 //!
-//! Data go out and acknowledgements come in ([`out`]); or requests go out and data come in ([`inward`]). To the core both are the same: what it
-//! says is to be transmitted is under way until it was written at the receiver.
+//! Data go out and acknowledgements come in ([`out`]); or requests go out and data come in
+//! ([`inward`]). To the core both are the same: what it says is to be transmitted is under way
+//! until it was written at the receiver.
 
 mod inward;
 mod out;
@@ -51,8 +52,8 @@ pub(crate) struct KernelFacts {
 const SAMPLE_EVERY: Span = Span::from_millis(25);
 /// A silent path is asked for a sign of life this often.
 const PING_EVERY: Span = Span::from_secs(1);
-/// A receiver that says nothing for so long, though its host acknowledges what we ask, does not want to: longer than what a narrow path may
-/// have queued before the question.
+/// A receiver that says nothing for so long, though its host acknowledges what we ask, does not
+/// want to: longer than what a narrow path may have queued before the question.
 const SILENCE: Span = Span::from_secs(if cfg!(test) { 4 } else { 120 });
 
 /// What is under way when a cap is reached has so long to be acknowledged.
@@ -105,7 +106,9 @@ impl<'a> Carrier<'a> {
         let allowance = facts.plan.allowance.as_ref();
         let way = match &session.load {
             Load::Out(supply) => Way::Out(Outward::new(supply)),
-            Load::In(arrival) => Way::In(Inward::new(arrival, facts.plan.server, joined, &facts.plan.name, now)),
+            Load::In(arrival) => {
+                Way::In(Inward::new(arrival, facts.plan.server, joined, &facts.plan.name, now))
+            }
         };
         let account = allowance.map(|allowance| Account::new(allowance, facts.remote.is_ipv6()));
         Carrier {
@@ -125,10 +128,13 @@ impl<'a> Carrier<'a> {
         }
     }
 
-    /// Runs until the connection fails, the interface may not carry more, or `stop` rings: then the peer is told goodbye.
+    /// Runs until the connection fails, the interface may not carry more, or `stop` rings: then the
+    /// peer is told goodbye.
     pub(crate) async fn run(mut self, stop: &Notify) -> Result<Parting, ConnError> {
         let ended = self.carry(stop).await;
-        if let (Way::In(inward), Err(error @ (ConnError::Wire(_) | ConnError::Unexpected(_)))) = (&self.way, &ended) {
+        if let (Way::In(inward), Err(error @ (ConnError::Wire(_) | ConnError::Unexpected(_)))) =
+            (&self.way, &ended)
+        {
             inward.leave(Error::Protocol(error.to_string()), self.session);
         }
         ended
@@ -184,7 +190,8 @@ impl<'a> Carrier<'a> {
         if self.conn.is_closed() { Err(ConnError::Closed) } else { Ok(()) }
     }
 
-    /// Sends as long as the core has something and the kernel takes it; says when to try again if neither socket nor core will.
+    /// Sends as long as the core has something and the kernel takes it; says when to try again if
+    /// neither socket nor core will.
     fn send(&mut self) -> Result<Option<Time>, ConnError> {
         // Now and then the acknowledgements want a turn.
         for _ in 0..8 {
@@ -193,14 +200,20 @@ impl<'a> Carrier<'a> {
             }
             let now = self.session.clock.now();
             let class = self.facts.plan.class;
-            if let Some(until) = self.limits.iter().filter_map(|limit| limit.until(now, class)).max() {
+            if let Some(until) =
+                self.limits.iter().filter_map(|limit| limit.until(now, class)).max()
+            {
                 return Ok(Some(until));
             }
             let most = match self.room(now)? {
                 Ok(most) => most,
                 Err(until) => return Ok(until),
             };
-            match self.account.as_ref().map_or(Room::Yes, |account| account.room(self.way.widest(most))) {
+            match self
+                .account
+                .as_ref()
+                .map_or(Room::Yes, |account| account.room(self.way.widest(most)))
+            {
                 Room::Yes => {}
                 Room::Later => return Ok(Some(self.next_sample)),
                 Room::Never => {
@@ -249,12 +262,15 @@ impl<'a> Carrier<'a> {
         Ok(())
     }
 
-    /// Whether the interface's cap is reached, and all that was sent before is acknowledged, or will not be.
+    /// Whether the interface's cap is reached, and all that was sent before is acknowledged, or
+    /// will not be.
     fn has_ended(&self, now: Time) -> bool {
         let Some(since) = self.used_up else { return false };
         let reports = self.session.core().paths(now);
-        let in_flight =
-            reports.iter().find(|report| report.id == self.id).map_or(Bytes::ZERO, |report| report.in_flight);
+        let in_flight = reports
+            .iter()
+            .find(|report| report.id == self.id)
+            .map_or(Bytes::ZERO, |report| report.in_flight);
         in_flight == Bytes::ZERO || now - since > LAST_WORDS
     }
 
@@ -345,11 +361,18 @@ impl Way<'_> {
 }
 
 /// The receiver has these ranges, by way of this path.
-fn acknowledge(session: &Session, path: PathId, facts: &PathFacts, ranges: &[Range]) -> Result<(), ConnError> {
+fn acknowledge(
+    session: &Session,
+    path: PathId,
+    facts: &PathFacts,
+    ranges: &[Range],
+) -> Result<(), ConnError> {
     let now = session.clock.now();
     let mut core = session.core();
     for range in ranges {
-        let fresh = core.handle_acked(now, path, Extent::new(range.start, range.len)).map_err(unexpected)?;
+        let fresh = core
+            .handle_acked(now, path, Extent::new(range.start, range.len))
+            .map_err(unexpected)?;
         if fresh > Bytes::ZERO {
             facts.plan.last_new.store(now.as_nanos(), Ordering::Relaxed);
         }

@@ -42,11 +42,13 @@ pub(crate) struct Plan {
     pub(crate) allowance: Option<Arc<Allowance>>,
     /// Whether it is a backup because its interface looks metered.
     pub(crate) metered: bool,
-    /// Whether it is only a guess from addresses that the receiver announced, to be given up if it never answers.
+    /// Whether it is only a guess from addresses that the receiver announced, to be given up if it
+    /// never answers.
     pub(crate) guessed: bool,
     /// Bytes that its former connections carried.
     pub(crate) carried: AtomicU64,
-    /// When it last brought something new over, in nanoseconds of the transfer's clock; zero if never.
+    /// When it last brought something new over, in nanoseconds of the transfer's clock; zero if
+    /// never.
     pub(crate) last_new: AtomicU64,
 }
 
@@ -62,15 +64,22 @@ impl Plan {
     /// Counts what its interface carries, if that has a cap or had one.
     pub(crate) fn counted(mut self, cap: Option<Cap>, usage: Option<&Path>) -> Result<Plan, Error> {
         let Some(usage) = usage else {
-            let why = || Error::Usage(format!("{} has a cap, but there is no folder to keep count in", self.name));
+            let why = || {
+                Error::Usage(format!(
+                    "{} has a cap, but there is no folder to keep count in",
+                    self.name
+                ))
+            };
             return if cap.is_some() { Err(why()) } else { Ok(self) };
         };
-        let opened = Allowance::open(Ledger::new(usage), &self.interface, cap, crate::wall::month())?;
+        let opened =
+            Allowance::open(Ledger::new(usage), &self.interface, cap, crate::wall::month())?;
         self.allowance = opened.map(Arc::new);
         Ok(self)
     }
 
-    /// Counts as [`Plan::counted`]; what holds for an interface holds for its paths to all hosts together.
+    /// Counts as [`Plan::counted`]; what holds for an interface holds for its paths to all hosts
+    /// together.
     pub(crate) fn beside<'a>(
         mut self,
         before: impl IntoIterator<Item = &'a Plan>,
@@ -91,8 +100,8 @@ impl Plan {
         remotes[attempt % remotes.len()]
     }
 
-    /// Ranks the addresses that the receiver announced: one that shares more leading bits with the local address is more likely at
-    /// the other end of the same line.
+    /// Ranks the addresses that the receiver announced: one that shares more leading bits with the
+    /// local address is more likely at the other end of the same line.
     pub(crate) fn learn(&self, announced: &[SocketAddr]) {
         if self.fixed {
             return;
@@ -143,7 +152,8 @@ async fn plan_to(terms: &Terms, server: usize, before: &[Plan]) -> Result<Vec<Pl
     for spec in &terms.options.paths {
         let remotes = match &spec.to {
             Some(_) if terms.to.len() > 1 => {
-                let why = format!("--path {}: to= makes no sense with several hosts", spec.interface);
+                let why =
+                    format!("--path {}: to= makes no sense with several hosts", spec.interface);
                 return Err(Error::Usage(why));
             }
             Some(remote) => resolve(remote).await?,
@@ -161,17 +171,26 @@ async fn plan_to(terms: &Terms, server: usize, before: &[Plan]) -> Result<Vec<Pl
 }
 
 /// Every unmetered interface that reaches one of the `remotes`; metered ones as backups.
-pub(crate) fn default_plans(terms: &Terms, server: usize, remotes: &[SocketAddr]) -> Result<Vec<Plan>, Error> {
+pub(crate) fn default_plans(
+    terms: &Terms,
+    server: usize,
+    remotes: &[SocketAddr],
+) -> Result<Vec<Plan>, Error> {
     let to = &terms.to[server].0;
     let mut plans: Vec<Plan> = Vec::new();
     let mut why = Vec::new();
     for remote in remotes {
         let found = discover(remote.ip())?;
-        why.extend(found.unusable.iter().map(|device| format!("{}: {}", device.interface, device.why)));
+        why.extend(
+            found.unusable.iter().map(|device| format!("{}: {}", device.interface, device.why)),
+        );
         for local in found.usable {
             let excluded = terms.options.no_paths.contains(&local.interface);
             // One path an interface, in the family that comes first.
-            if !excluded && plans.iter().all(|plan| plan.interface != local.interface) && plans.len() < MAX_PATHS {
+            if !excluded
+                && plans.iter().all(|plan| plan.interface != local.interface)
+                && plans.len() < MAX_PATHS
+            {
                 let mut plan = Plan::over(&local, *remote, false, local.class, None);
                 plan.metered = local.metered;
                 plan.server = server;
@@ -185,14 +204,23 @@ pub(crate) fn default_plans(terms: &Terms, server: usize, remotes: &[SocketAddr]
     if plans.is_empty() {
         why.sort();
         why.dedup();
-        let why = if why.is_empty() { "no interface is up and has a route".into() } else { why.join("; ") };
+        let why = if why.is_empty() {
+            "no interface is up and has a route".into()
+        } else {
+            why.join("; ")
+        };
         return Err(Error::NoPath { to: to.to_string(), why });
     }
     Ok(plans)
 }
 
-/// Paths to announced addresses that no present plan leads to, from the local address nearest to each.
-pub(crate) fn guessed_plans(all: &[Arc<Plan>], server: usize, announced: &[SocketAddr]) -> Vec<Plan> {
+/// Paths to announced addresses that no present plan leads to, from the local address nearest to
+/// each.
+pub(crate) fn guessed_plans(
+    all: &[Arc<Plan>],
+    server: usize,
+    announced: &[SocketAddr],
+) -> Vec<Plan> {
     let mut guesses: Vec<Plan> = Vec::new();
     let plans: Vec<&Arc<Plan>> = all.iter().filter(|plan| plan.server == server).collect();
     for address in announced {
@@ -206,10 +234,13 @@ pub(crate) fn guessed_plans(all: &[Arc<Plan>], server: usize, announced: &[Socke
             let sibling = plans.iter().find(|plan| plan.interface == local.interface)?;
             Some((local, sibling))
         });
-        let Some((local, sibling)) = nearest.max_by_key(|(local, _)| common_prefix(local.address, address.ip())) else {
+        let Some((local, sibling)) =
+            nearest.max_by_key(|(local, _)| common_prefix(local.address, address.ip()))
+        else {
             continue;
         };
-        // The receiver's second address is worth a path only where it is not this host's other end of a present one.
+        // The receiver's second address is worth a path only where it is not this host's other end
+        // of a present one.
         if plans.len() < announced.iter().filter(|a| a.is_ipv4() == address.is_ipv4()).count() {
             // What holds for the interface holds for both together.
             let mut guess = Plan::over(&local, *address, true, sibling.class, None);
@@ -228,13 +259,20 @@ pub(crate) fn guessed_plans(all: &[Arc<Plan>], server: usize, announced: &[Socke
 pub(crate) async fn resolve(remote: &Remote) -> Result<Vec<SocketAddr>, Error> {
     let unreachable = |why: String| Error::NoPath { to: remote.to_string(), why };
     let found = tokio::net::lookup_host((remote.host.as_str(), remote.port)).await;
-    let found: Vec<SocketAddr> =
-        found.map_err(|error| unreachable(format!("the name does not resolve: {error}")))?.collect();
+    let found: Vec<SocketAddr> = found
+        .map_err(|error| unreachable(format!("the name does not resolve: {error}")))?
+        .collect();
     if found.is_empty() { Err(unreachable("the name has no address".into())) } else { Ok(found) }
 }
 
 impl Plan {
-    fn over(local: &LocalPath, named: SocketAddr, fixed: bool, class: PathClass, max: Option<Rate>) -> Plan {
+    fn over(
+        local: &LocalPath,
+        named: SocketAddr,
+        fixed: bool,
+        class: PathClass,
+        max: Option<Rate>,
+    ) -> Plan {
         let device = (!local.address.is_loopback()).then(|| local.interface.clone());
         Plan {
             name: local.interface.clone(),
@@ -262,13 +300,16 @@ fn named_plan(spec: &PathSpec, remotes: &[SocketAddr]) -> Result<Plan, Error> {
     for remote in remotes {
         let found = discover(remote.ip())?;
         let address = spec.interface.parse::<IpAddr>().ok();
-        let wanted = |local: &LocalPath| local.interface == spec.interface || Some(local.address) == address;
+        let wanted =
+            |local: &LocalPath| local.interface == spec.interface || Some(local.address) == address;
         if let Some(local) = found.usable.iter().find(|local| wanted(local)) {
             let mut plan = Plan::over(local, *remote, spec.to.is_some(), spec.class, spec.max);
             plan.known = spec.rate;
             return Ok(plan);
         }
-        if let Some(device) = found.unusable.iter().find(|device| device.interface == spec.interface) {
+        if let Some(device) =
+            found.unusable.iter().find(|device| device.interface == spec.interface)
+        {
             why = format!("{} cannot reach {}: {}", spec.interface, remote.ip(), device.why);
         }
     }
@@ -308,7 +349,8 @@ mod tests {
             class: PathClass::Primary,
             speed: None,
         };
-        let plan = Plan::over(&local, "10.77.1.2:1".parse().unwrap(), false, PathClass::Primary, None);
+        let plan =
+            Plan::over(&local, "10.77.1.2:1".parse().unwrap(), false, PathClass::Primary, None);
         plan.learn(&["10.77.2.2:1".parse().unwrap(), "[fd77:2::2]:1".parse().unwrap()]);
         assert_eq!(plan.remote(0), "10.77.2.2:1".parse().unwrap());
         assert_eq!(plan.remote(1), "10.77.1.2:1".parse().unwrap());

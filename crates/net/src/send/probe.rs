@@ -30,8 +30,8 @@ pub struct PathProbe {
     pub interface: String,
     /// The remote end.
     pub remote: SocketAddr,
-    /// Whether data passed in small segments only: larger packets vanish on the way, and nobody says so. Only
-    /// [`examine`](crate::doctor::examine) looks.
+    /// Whether data passed in small segments only: larger packets vanish on the way, and nobody
+    /// says so. Only [`examine`](crate::doctor::examine) looks.
     pub small_segments_only: bool,
     /// Whether nothing was sent because its interface's cap is reached.
     pub used_up: bool,
@@ -66,10 +66,12 @@ const SOON: Duration = Duration::from_secs(4);
 const CHUNK: usize = 32 * 1024;
 const UNSENT: u64 = 128 * 1024;
 
-/// Measures each path of `options` alone, one after the other, two seconds each. Sources, and whatever else concerns files, do not matter.
+/// Measures each path of `options` alone, one after the other, two seconds each. Sources, and
+/// whatever else concerns files, do not matter.
 ///
 /// # Errors
-/// Those of finding paths; [`Error::WrongPeer`] if somebody else answers. What one path fails of is in its [`PathProbe`].
+/// Those of finding paths; [`Error::WrongPeer`] if somebody else answers. What one path fails of is
+/// in its [`PathProbe`].
 pub async fn probe(options: &SendOptions) -> Result<Vec<PathProbe>, Error> {
     let tls = ClientTls::new(&options.transfer.identity, options.credential.pin())?;
     let plans: Vec<_> = plan(&Terms::from(options)).await?.into_iter().map(Arc::new).collect();
@@ -78,7 +80,8 @@ pub async fn probe(options: &SendOptions) -> Result<Vec<PathProbe>, Error> {
     for plan in &plans {
         probes.push(probe_path(plan, &tls, options, &mut announced).await?);
     }
-    // A path may lead to another address of the receiver only, and that is known once some path has answered.
+    // A path may lead to another address of the receiver only, and that is known once some path has
+    // answered.
     for (plan, found) in plans.iter().zip(&mut probes) {
         if found.carries.is_err() && !announced.is_empty() {
             *found = probe_path(plan, &tls, options, &mut announced).await?;
@@ -99,7 +102,9 @@ async fn probe_path(
     if found.used_up {
         return Ok(found);
     }
-    let opening = connect::open(plan, tls, &CongestionControl::Auto, Some(2), |error| why = error.to_string());
+    let opening = connect::open(plan, tls, &CongestionControl::Auto, Some(2), |error| {
+        why = error.to_string()
+    });
     let opened = timeout(PATIENCE, opening).await;
     found.carries = match opened {
         Ok(Ok(Opened { mut conn, local, remote })) => {
@@ -124,12 +129,15 @@ fn unmeasured(plan: &Plan) -> PathProbe {
     }
 }
 
-/// Measures each path of `options` alone, with segments as large as its interface is for and, where those do not pass, with small ones; then all that
-/// carry anything at the same time. Returns what each carries alone, and together.
+/// Measures each path of `options` alone, with segments as large as its interface is for and, where
+/// those do not pass, with small ones; then all that carry anything at the same time. Returns what
+/// each carries alone, and together.
 ///
 /// # Errors
 /// As [`probe`].
-pub(crate) async fn probe_each_and_all(options: &SendOptions) -> Result<(Vec<PathProbe>, Vec<Rate>), Error> {
+pub(crate) async fn probe_each_and_all(
+    options: &SendOptions,
+) -> Result<(Vec<PathProbe>, Vec<Rate>), Error> {
     let tls = ClientTls::new(&options.transfer.identity, options.credential.pin())?;
     let plans = plan(&Terms::from(options)).await?;
     let mut announced = Vec::new();
@@ -146,7 +154,8 @@ pub(crate) async fn probe_each_and_all(options: &SendOptions) -> Result<(Vec<Pat
     let mut measuring = JoinSet::new();
     for (index, (plan, found)) in plans.into_iter().zip(&probes).enumerate() {
         if found.carries.is_ok() {
-            let (tls, options, remote, small) = (tls.clone(), options.clone(), found.remote, found.small_segments_only);
+            let (tls, options, remote, small) =
+                (tls.clone(), options.clone(), found.remote, found.small_segments_only);
             measuring.spawn(async move {
                 let mut conn = connect::open_once(&plan, &tls, remote, small).await.ok()?.conn;
                 let carries = measure(&plan, &mut conn, &options, &mut Vec::new()).await.ok()?;
@@ -175,16 +184,19 @@ async fn probe_segments(
         return Ok(found);
     }
     for small_segments_only in [false, true] {
-        let carries = match timeout(SOON, connect::open_once(plan, tls, found.remote, small_segments_only)).await {
-            Ok(Ok(Opened { mut conn, local, .. })) => {
-                found.local = local;
-                measure(plan, &mut conn, options, announced).await
-            }
-            Ok(Err(error @ Error::WrongPeer { .. })) => return Err(error),
-            Ok(Err(Error::NoPath { why, .. })) => Err(why),
-            Ok(Err(error)) => Err(error.to_string()),
-            Err(_) => Err(format!("no answer within {SOON:?}")),
-        };
+        let carries =
+            match timeout(SOON, connect::open_once(plan, tls, found.remote, small_segments_only))
+                .await
+            {
+                Ok(Ok(Opened { mut conn, local, .. })) => {
+                    found.local = local;
+                    measure(plan, &mut conn, options, announced).await
+                }
+                Ok(Err(error @ Error::WrongPeer { .. })) => return Err(error),
+                Ok(Err(Error::NoPath { why, .. })) => Err(why),
+                Ok(Err(error)) => Err(error.to_string()),
+                Err(_) => Err(format!("no answer within {SOON:?}")),
+            };
         if carries.is_ok() || !small_segments_only {
             found.carries = carries;
         }
@@ -213,10 +225,18 @@ async fn measure(
 }
 
 /// Agrees on a dry run of an empty file, then sends for a while and counts what is answered.
-async fn flow(conn: &mut Conn, options: &SendOptions, announced: &mut Vec<SocketAddr>) -> Result<Carries, ConnError> {
+async fn flow(
+    conn: &mut Conn,
+    options: &SendOptions,
+    announced: &mut Vec<SocketAddr>,
+) -> Result<Carries, ConnError> {
     // The name is one that nobody has; an existing file would be none of a dry run's business.
     let wishes = Wishes { dry_run: true, overwrite: true, ..Wishes::default() };
-    conn.push(&Frame::Hello(Hello { version: VERSION, secret: options.credential.secret(), wishes }));
+    conn.push(&Frame::Hello(Hello {
+        version: VERSION,
+        secret: options.credential.secret(),
+        wishes,
+    }));
     let file = File { size: 0, mtime: 0, mode: 0o600, hash: None, data: None };
     for chunk in chunks(&[Entry { path: b".anabranch-probe".to_vec(), kind: Kind::File(file) }]) {
         conn.push(&Frame::Entries(&chunk));

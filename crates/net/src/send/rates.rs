@@ -1,6 +1,7 @@
 //! Recent rates for the display, from what was acknowledged between two looks.
 //!
-//! The core's own estimates are for scheduling: they say what a path can carry, also while it has nothing to carry.
+//! The core's own estimates are for scheduling: they say what a path can carry, also while it has
+//! nothing to carry.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +28,8 @@ impl Rates {
     pub(crate) fn apply(&mut self, now: Time, progress: &mut Progress) {
         let span = now - self.last.replace(now).unwrap_or(now);
         for path in &mut progress.paths {
-            let (before, rate) = self.paths.entry(path.name.clone()).or_insert((path.done, Smooth::default()));
+            let (before, rate) =
+                self.paths.entry(path.name.clone()).or_insert((path.done, Smooth::default()));
             if span > Span::ZERO {
                 rate.update(((path.done - *before) / span).as_f64(), span);
                 *before = path.done;
@@ -38,7 +40,8 @@ impl Rates {
         let best = progress.paths.iter().map(|path| path.rate).max().unwrap_or_default();
         if best > Rate::ZERO {
             progress.eta = Some((progress.total - progress.done) / progress.rate);
-            progress.gain = (progress.paths.len() > 1).then(|| progress.rate.as_f64() / best.as_f64());
+            progress.gain =
+                (progress.paths.len() > 1).then(|| progress.rate.as_f64() / best.as_f64());
         }
     }
 }
@@ -73,7 +76,12 @@ mod tests {
             congestion_control: String::new(),
             retransmits: 0,
         };
-        Progress { done: Bytes(done), total: Bytes(10_000_000), paths: vec![path], ..Progress::default() }
+        Progress {
+            done: Bytes(done),
+            total: Bytes(10_000_000),
+            paths: vec![path],
+            ..Progress::default()
+        }
     }
 
     #[test]

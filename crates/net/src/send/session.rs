@@ -1,4 +1,5 @@
-//! What all paths of one session share: who it is with, the transfer core, and the way to wake each other.
+//! What all paths of one session share: who it is with, the transfer core, and the way to wake each
+//! other.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -59,7 +60,8 @@ pub(crate) enum Report {
     Established(Arc<Session>, Agreement),
     /// An object is complete at the receiver, its files under their names: its index and hash.
     ObjectDone(u32, [u8; 32]),
-    /// Everything is complete and under its final name; how long the receiver's syncing took, in microseconds.
+    /// Everything is complete and under its final name; how long the receiver's syncing took, in
+    /// microseconds.
     Done(u64),
     /// A server's further addresses are known.
     Announced(usize, Vec<SocketAddr>),
@@ -73,7 +75,8 @@ pub(crate) enum Report {
     },
     /// Nothing more is taken from this server; why.
     Left(usize, Error),
-    /// The other side does not know the session (any more), or has something else: it has to be agreed on again.
+    /// The other side does not know the session (any more), or has something else: it has to be
+    /// agreed on again.
     SessionGone,
     /// The transfer cannot succeed.
     Fatal(Error),
@@ -101,7 +104,15 @@ impl Session {
         reports: mpsc::UnboundedSender<Report>,
         core: Sender,
     ) -> Session {
-        Session { id, load, clock, reports, kick: Notify::new(), core: Mutex::new(core), paths: Mutex::default() }
+        Session {
+            id,
+            load,
+            clock,
+            reports,
+            kick: Notify::new(),
+            core: Mutex::new(core),
+            paths: Mutex::default(),
+        }
     }
 
     /// The core, locked; never held across an await.
@@ -184,14 +195,15 @@ impl Entrance {
                     }
                     Frame::Want(ranges) => {
                         for range in ranges {
-                            want.add(range)
-                                .ok_or_else(|| ConnError::Unexpected("wish for what was not offered".into()))?;
+                            want.add(range).ok_or_else(|| {
+                                ConnError::Unexpected("wish for what was not offered".into())
+                            })?;
                         }
                     }
                     Frame::Have(ranges) => {
-                        pieces = pieces
-                            .checked_sub(ranges.len())
-                            .ok_or_else(|| ConnError::Unexpected("list of more pieces than there are".into()))?;
+                        pieces = pieces.checked_sub(ranges.len()).ok_or_else(|| {
+                            ConnError::Unexpected("list of more pieces than there are".into())
+                        })?;
                         for range in ranges {
                             have.insert(Extent::new(range.start, range.len));
                         }
@@ -218,7 +230,12 @@ impl Entrance {
         let layout = packing.layout().clone();
         let have = layout.whole_blocks(&have);
         let resumed = self.source.tree().data() - layout.total() + have.total();
-        let core = new_core(&self.options.transfer.scheduler, &self.options.transfer.paths, &layout, &have);
+        let core = new_core(
+            &self.options.transfer.scheduler,
+            &self.options.transfer.paths,
+            &layout,
+            &have,
+        );
         let load = Load::Out(Box::new(Supply::new(Arc::clone(&self.source), packing)));
         let session = Arc::new(Session::new(id, load, self.clock, self.reports.clone(), core));
         let peer = conn.peer().ok_or(ConnError::Closed)?;
@@ -227,11 +244,16 @@ impl Entrance {
         Ok(session)
     }
 
-    /// Says hello and what there is, a chunk at a time: a large manifest is not to be in memory twice.
+    /// Says hello and what there is, a chunk at a time: a large manifest is not to be in memory
+    /// twice.
     async fn say_hello(&self, conn: &mut Conn) -> Result<(), ConnError> {
         let options = &self.options;
         let wishes = options.transfer.wishes();
-        conn.push(&Frame::Hello(Hello { version: VERSION, secret: options.credential.secret(), wishes }));
+        conn.push(&Frame::Hello(Hello {
+            version: VERSION,
+            secret: options.credential.secret(),
+            wishes,
+        }));
         let entries = self.source.tree().entries();
         for chunk in wire::manifest::chunks(entries) {
             conn.push(&Frame::Entries(&chunk));
@@ -244,10 +266,18 @@ impl Entrance {
 }
 
 /// The core of a transfer over `paths`; none are named where those there are will do.
-pub(crate) fn new_core(scheduler: &str, paths: &[PathSpec], layout: &Layout, have: &ExtentSet) -> Sender {
+pub(crate) fn new_core(
+    scheduler: &str,
+    paths: &[PathSpec],
+    layout: &Layout,
+    have: &ExtentSet,
+) -> Sender {
     // An empty list stands for whatever paths there are: nothing is known of them.
     let known: Option<Rate> = paths.iter().map(|path| path.rate).sum();
-    let division = policy::sched::Options { known_sum: known.filter(|sum| *sum > Rate::ZERO), ..Default::default() };
+    let division = policy::sched::Options {
+        known_sum: known.filter(|sum| *sum > Rate::ZERO),
+        ..Default::default()
+    };
     let scheduler = policy::sched::by_name(scheduler, division);
     let scheduler = scheduler.expect("the name was checked when the transfer began");
     Sender::new(layout, have, scheduler, SenderConfig::default())
@@ -288,7 +318,9 @@ pub(crate) fn refusal(code: AbortCode, text: String) -> Report {
 pub(crate) fn error_of(code: AbortCode, text: String) -> Error {
     match code {
         AbortCode::Refused => Error::Refused { reason: text },
-        AbortCode::Exists | AbortCode::NoSpace | AbortCode::Disk => Error::Receiver { reason: text },
+        AbortCode::Exists | AbortCode::NoSpace | AbortCode::Disk => {
+            Error::Receiver { reason: text }
+        }
         AbortCode::Integrity => Error::Integrity { what: "the transfer".into(), detail: text },
         AbortCode::Protocol | AbortCode::NoSession => Error::Protocol(text),
         AbortCode::Source => Error::Unavailable { reason: text },

@@ -64,7 +64,8 @@ pub(crate) struct Buffer {
 const MOST_OPEN: usize = 32;
 
 impl Source {
-    /// Finds what is under `paths`, as far as there is `room` for the list; also what was left out, as sentences. Unless `with_holes`, holes are data like any other. The one path arrives as
+    /// Finds what is under `paths`, as far as there is `room` for the list; also what was left out,
+    /// as sentences. Unless `with_holes`, holes are data like any other. The one path arrives as
     /// `rename`, if that is given.
     pub(crate) fn open(
         ground: Ground,
@@ -74,7 +75,8 @@ impl Source {
         rename: Option<&OsStr>,
         room: Room<'_>,
     ) -> Result<(Source, Vec<String>), Error> {
-        let Found { mut entries, origins, notices } = walk(&ground, paths, selection, rename, room)?;
+        let Found { mut entries, origins, notices } =
+            walk(&ground, paths, selection, rename, room)?;
         if !with_holes {
             for entry in &mut entries {
                 if let Kind::File(file) = &mut entry.kind {
@@ -82,7 +84,8 @@ impl Source {
                 }
             }
         }
-        let tree = Tree::new(entries).map_err(|error| Error::Usage(format!("this cannot go together: {error}")))?;
+        let tree = Tree::new(entries)
+            .map_err(|error| Error::Usage(format!("this cannot go together: {error}")))?;
         Ok((Source { ground, tree, origins, open: Mutex::default() }, notices))
     }
 
@@ -92,7 +95,13 @@ impl Source {
     }
 
     /// Reads exactly this part of a file. A small one is opened for it, a large one is kept open.
-    fn fill(&self, entry: usize, offset: u64, buffer: &mut [u8], is_large: bool) -> Result<(), Error> {
+    fn fill(
+        &self,
+        entry: usize,
+        offset: u64,
+        buffer: &mut [u8],
+        is_large: bool,
+    ) -> Result<(), Error> {
         let (path, _) = self.origin(entry);
         let file = if is_large { self.kept(entry)? } else { Arc::new(self.open_file(entry)?) };
         match file.read_exact_at(buffer, offset) {
@@ -128,8 +137,13 @@ impl Source {
 
     fn check_unchanged(&self, entry: usize, file: &File) -> Result<(), Error> {
         let (path, seen) = self.origin(entry);
-        let metadata = file.metadata().map_err(|source| Error::Source { path: path.clone(), source })?;
-        if Stamp::of(&metadata) == *seen { Ok(()) } else { Err(Error::SourceChanged { path: path.clone() }) }
+        let metadata =
+            file.metadata().map_err(|source| Error::Source { path: path.clone(), source })?;
+        if Stamp::of(&metadata) == *seen {
+            Ok(())
+        } else {
+            Err(Error::SourceChanged { path: path.clone() })
+        }
     }
 
     /// A file as it is, if it has not changed since it was found.
@@ -137,7 +151,8 @@ impl Source {
         let file = self.open_file(entry)?;
         self.check_unchanged(entry, &file)?;
         let path = &self.origin(entry).0;
-        let metadata = file.metadata().map_err(|source| Error::Source { path: path.clone(), source })?;
+        let metadata =
+            file.metadata().map_err(|source| Error::Source { path: path.clone(), source })?;
         Ok(FileId {
             device: metadata.dev(),
             inode: metadata.ino(),
@@ -167,8 +182,8 @@ impl Supply {
         &self.packing
     }
 
-    /// Reads `extent`, which lies within one block, into `buffer`; returns where in the buffer it is and, if a block begins
-    /// with it, that block's chaining value.
+    /// Reads `extent`, which lies within one block, into `buffer`; returns where in the buffer it
+    /// is and, if a block begins with it, that block's chaining value.
     ///
     /// # Errors
     /// [`Error::Source`] if the disk fails, [`Error::SourceChanged`] if a file is not what it was.
@@ -178,7 +193,9 @@ impl Supply {
         buffer: &mut Buffer,
     ) -> Result<(std::ops::Range<usize>, Option<Cv>), Error> {
         let layout = self.packing.layout();
-        let block = layout.block_extent(extent.start / BLOCK).expect("the core sends extents of its layout");
+        let block = layout
+            .block_extent(extent.start / BLOCK)
+            .expect("the core sends extents of its layout");
         if extent.start == block.start {
             self.fill(block, buffer)?;
             let object = layout.locate(block.start).expect("a block lies in an object").object;
@@ -212,7 +229,10 @@ impl Supply {
         let cv = block_cv(whole.len, offset, bytes);
         let mut merges = self.merges.lock().expect("no panic while held");
         // A block that is read again was merged before.
-        let _ = merges.entry(object).or_insert_with(|| Merge::new(whole.len)).insert(offset / BLOCK, cv);
+        let _ = merges
+            .entry(object)
+            .or_insert_with(|| Merge::new(whole.len))
+            .insert(offset / BLOCK, cv);
         drop(merges);
         if let Some(Object::Pack(files)) = self.packing.object(object) {
             let mut rest = bytes;
@@ -234,7 +254,8 @@ impl Supply {
         self.merges.lock().expect("no panic while held").get(&object)?.root()
     }
 
-    /// The files of an object whose hash is `root`, and each one's own hash where it is known. They are forgotten.
+    /// The files of an object whose hash is `root`, and each one's own hash where it is known. They
+    /// are forgotten.
     pub(crate) fn files(&self, object: usize, root: Cv) -> Vec<(usize, Option<String>)> {
         let whole = self.packing.whole_file(&self.source.tree, object);
         let mut hashes = self.hashes.lock().expect("no panic while held");
@@ -266,9 +287,11 @@ impl Supply {
         Ok(merge.root().expect("every block was merged"))
     }
 
-    /// Checks that no large file changed since it was found. A small one is read in one go: what was sent of it is what it was.
+    /// Checks that no large file changed since it was found. A small one is read in one go: what
+    /// was sent of it is what it was.
     pub(crate) fn check_unchanged(&self) -> Result<(), Error> {
-        let objects = (0..self.packing.layout().objects()).filter_map(|object| self.packing.object(object));
+        let objects =
+            (0..self.packing.layout().objects()).filter_map(|object| self.packing.object(object));
         for object in objects {
             if let Object::Large(entry) = object {
                 self.source.check_unchanged(entry, &*self.source.kept(entry)?)?;
@@ -284,7 +307,8 @@ impl Supply {
         for piece in self.packing.pieces(extent) {
             let start = length(piece.extent.start - extent.start);
             let into = &mut buffer.bytes[start..start + length(piece.extent.len)];
-            let is_large = self.source.tree.file(piece.entry).is_some_and(|file| file.data_len() > BLOCK);
+            let is_large =
+                self.source.tree.file(piece.entry).is_some_and(|file| file.data_len() > BLOCK);
             self.source.fill(piece.entry, piece.offset, into, is_large)?;
         }
         buffer.extent = Some(extent);

@@ -13,13 +13,17 @@ pub(crate) struct Terms {
 
 impl From<&SendOptions> for Terms {
     fn from(options: &SendOptions) -> Terms {
-        Terms { to: vec![(options.to.clone(), options.credential.clone())], options: options.transfer.clone() }
+        Terms {
+            to: vec![(options.to.clone(), options.credential.clone())],
+            options: options.transfer.clone(),
+        }
     }
 }
 
 impl From<&FetchOptions> for Terms {
     fn from(options: &FetchOptions) -> Terms {
-        let to = options.from.iter().map(|server| (server.remote.clone(), server.credential.clone()));
+        let to =
+            options.from.iter().map(|server| (server.remote.clone(), server.credential.clone()));
         Terms { to: to.collect(), options: options.transfer.clone() }
     }
 }
@@ -30,19 +34,28 @@ impl Terms {
     /// # Errors
     /// [`Error::Usage`].
     pub(crate) fn check(&self) -> Result<(), Error> {
-        if policy::sched::by_name(&self.options.scheduler, policy::sched::Options::default()).is_none() {
+        if policy::sched::by_name(&self.options.scheduler, policy::sched::Options::default())
+            .is_none()
+        {
             let names = policy::sched::NAMES.join(", ");
-            return Err(Error::Usage(format!("there is no scheduler '{}'; there are {names}", self.options.scheduler)));
+            return Err(Error::Usage(format!(
+                "there is no scheduler '{}'; there are {names}",
+                self.options.scheduler
+            )));
         }
         Ok(())
     }
 
     /// What makes connections to each of the hosts.
     pub(crate) fn tls(&self) -> Result<Vec<ClientTls>, Error> {
-        self.to.iter().map(|(_, credential)| ClientTls::new(&self.options.identity, credential.pin())).collect()
+        self.to
+            .iter()
+            .map(|(_, credential)| ClientTls::new(&self.options.identity, credential.pin()))
+            .collect()
     }
 
-    /// What a person calls one of the hosts: its name, with the port where that tells it from another one.
+    /// What a person calls one of the hosts: its name, with the port where that tells it from
+    /// another one.
     pub(crate) fn label(&self, server: usize) -> String {
         let remote = &self.to[server].0;
         let alone = self.to.iter().filter(|(other, _)| other.host == remote.host).count() == 1;

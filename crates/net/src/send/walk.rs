@@ -32,8 +32,8 @@ pub(crate) struct Found {
 /// Whether there is memory for so many bytes more; the error that it ends with if not.
 pub(crate) type Room<'a> = &'a mut dyn FnMut(usize) -> Result<(), Error>;
 
-/// Finds everything under `sources` that the selection takes; the one source arrives as `rename`, if that is given. Asks for `room` before it
-/// keeps an entry.
+/// Finds everything under `sources` that the selection takes; the one source arrives as `rename`,
+/// if that is given. Asks for `room` before it keeps an entry.
 pub(crate) fn walk(
     ground: &Ground,
     sources: &[PathBuf],
@@ -60,7 +60,8 @@ pub(crate) fn walk(
     }
     if walk.found.entries.is_empty() {
         return Err(Error::Usage(
-            "there is nothing there: no file is left by --include, --exclude and --files-from".into(),
+            "there is nothing there: no file is left by --include, --exclude and --files-from"
+                .into(),
         ));
     }
     Ok(walk.found)
@@ -89,12 +90,19 @@ struct Spot<'a> {
 }
 
 impl Walk<'_> {
-    /// A file or a folder that the command names. A link is followed: it stands for what it leads to.
+    /// A file or a folder that the command names. A link is followed: it stands for what it leads
+    /// to.
     fn source(&mut self, source: &Path, rename: Option<&OsStr>) -> Result<(), Error> {
         let metadata = self.ground.metadata(source).map_err(|error| failed(source, error))?;
         if !metadata.is_dir() {
-            let name = source.file_name().ok_or_else(|| Error::Usage(format!("{} has no name", source.display())))?;
-            let spot = Spot { path: source, target: rename.unwrap_or(name).as_bytes().to_vec(), below: name.into() };
+            let name = source
+                .file_name()
+                .ok_or_else(|| Error::Usage(format!("{} has no name", source.display())))?;
+            let spot = Spot {
+                path: source,
+                target: rename.unwrap_or(name).as_bytes().to_vec(),
+                below: name.into(),
+            };
             if !metadata.is_file() {
                 return Err(Error::Usage(format!("{} is no file and no folder", source.display())));
             }
@@ -144,7 +152,9 @@ impl Walk<'_> {
         }
         let inside = inside || self.include.as_ref().is_none_or(matches);
         if spot.target == RESERVED {
-            self.found.notices.push(format!("{} is what a receiver left there: left out", spot.path.display()));
+            self.found
+                .notices
+                .push(format!("{} is what a receiver left there: left out", spot.path.display()));
             return Ok(());
         }
         if is_folder {
@@ -166,15 +176,22 @@ impl Walk<'_> {
     fn leaf(&mut self, spot: &Spot<'_>, metadata: &Metadata) -> Result<(), Error> {
         let file_type = metadata.file_type();
         if file_type.is_symlink() {
-            let target =
-                self.ground.read_link(spot.path).map_err(|error| failed(spot.path, error))?.into_os_string().into_vec();
+            let target = self
+                .ground
+                .read_link(spot.path)
+                .map_err(|error| failed(spot.path, error))?
+                .into_os_string()
+                .into_vec();
             let kind = Kind::Symlink { mtime: mtime(metadata), target };
             self.push(Entry { path: spot.target.clone(), kind }, None)?;
         } else if file_type.is_file() {
             let index = u32::try_from(self.found.entries.len()).unwrap_or(u32::MAX);
             if metadata.nlink() > 1 {
                 if let Some(&to) = self.seen.get(&(metadata.dev(), metadata.ino())) {
-                    return self.push(Entry { path: spot.target.clone(), kind: Kind::HardLink { to } }, None);
+                    return self.push(
+                        Entry { path: spot.target.clone(), kind: Kind::HardLink { to } },
+                        None,
+                    );
                 }
                 self.seen.insert((metadata.dev(), metadata.ino()), index);
             }
@@ -217,29 +234,51 @@ impl Walk<'_> {
         let root = match sources {
             [] => Path::new("."),
             [root] => root,
-            _ => return Err(Error::Usage("--files-from takes at most one folder, below which its names are".into())),
+            _ => {
+                return Err(Error::Usage(
+                    "--files-from takes at most one folder, below which its names are".into(),
+                ));
+            }
         };
         // Each folder comes before what is in it, and everything once.
         let mut all = std::collections::BTreeSet::new();
         for name in names {
-            let name: PathBuf = name.components().filter(|part| *part != std::path::Component::CurDir).collect();
+            let name: PathBuf =
+                name.components().filter(|part| *part != std::path::Component::CurDir).collect();
             if name.as_os_str().is_empty() {
                 continue;
             }
             if !manifest::is_plain(name.as_os_str().as_bytes()) {
-                let text = format!("--files-from: {} is no plain name below {}", name.display(), root.display());
+                let text = format!(
+                    "--files-from: {} is no plain name below {}",
+                    name.display(),
+                    root.display()
+                );
                 return Err(Error::Usage(text));
             }
-            all.extend(name.ancestors().filter(|above| !above.as_os_str().is_empty()).map(Path::to_path_buf));
+            all.extend(
+                name.ancestors()
+                    .filter(|above| !above.as_os_str().is_empty())
+                    .map(Path::to_path_buf),
+            );
         }
         for name in all {
             let path = root.join(&name);
-            let metadata = self.ground.symlink_metadata(&path).map_err(|error| failed(&path, error))?;
-            let matches = |globs: &Gitignore| globs.matched_path_or_any_parents(&name, metadata.is_dir()).is_ignore();
-            if self.exclude.as_ref().is_some_and(matches) || !self.include.as_ref().is_none_or(matches) {
+            let metadata =
+                self.ground.symlink_metadata(&path).map_err(|error| failed(&path, error))?;
+            let matches = |globs: &Gitignore| {
+                globs.matched_path_or_any_parents(&name, metadata.is_dir()).is_ignore()
+            };
+            if self.exclude.as_ref().is_some_and(matches)
+                || !self.include.as_ref().is_none_or(matches)
+            {
                 continue;
             }
-            let spot = Spot { path: &path, target: name.as_os_str().as_bytes().to_vec(), below: PathBuf::new() };
+            let spot = Spot {
+                path: &path,
+                target: name.as_os_str().as_bytes().to_vec(),
+                below: PathBuf::new(),
+            };
             if metadata.is_dir() {
                 self.push(directory(&spot, &metadata), None)?;
             } else {
@@ -275,7 +314,8 @@ fn may_take(name: &OsStr, sources: &[PathBuf], selection: &Selection) -> Result<
     Ok(())
 }
 
-/// The name that a folder gets at the receiver: none if only what is in it is meant, as with `folder/` and `.`.
+/// The name that a folder gets at the receiver: none if only what is in it is meant, as with
+/// `folder/` and `.`.
 fn folder_name(source: &Path) -> Vec<u8> {
     let bytes = source.as_os_str().as_bytes();
     let last = bytes.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
@@ -306,14 +346,17 @@ fn data(file: &File, size: u64) -> io::Result<Option<Vec<(u64, u64)>>> {
         return Ok(None);
     }
     if extents.len() > MAX_EXTENTS {
-        let mut holes: Vec<u64> = extents.windows(2).map(|pair| pair[1].0 - (pair[0].0 + pair[0].1)).collect();
+        let mut holes: Vec<u64> =
+            extents.windows(2).map(|pair| pair[1].0 - (pair[0].0 + pair[0].1)).collect();
         holes.sort_unstable_by(|a, b| b.cmp(a));
         let smallest = holes[MAX_EXTENTS - 2];
         let mut joined: Vec<(u64, u64)> = Vec::new();
         for (offset, len) in extents {
             match joined.last_mut() {
                 // Of several holes just as large some may have to go.
-                Some(before) if offset - (before.0 + before.1) <= smallest => before.1 = offset + len - before.0,
+                Some(before) if offset - (before.0 + before.1) <= smallest => {
+                    before.1 = offset + len - before.0
+                }
                 _ => joined.push((offset, len)),
             }
         }
@@ -323,7 +366,10 @@ fn data(file: &File, size: u64) -> io::Result<Option<Vec<(u64, u64)>>> {
 }
 
 fn directory(spot: &Spot<'_>, metadata: &Metadata) -> Entry {
-    Entry { path: spot.target.clone(), kind: Kind::Directory { mtime: mtime(metadata), mode: mode(metadata) } }
+    Entry {
+        path: spot.target.clone(),
+        kind: Kind::Directory { mtime: mtime(metadata), mode: mode(metadata) },
+    }
 }
 
 fn globs(globs: &[String]) -> Result<Option<Gitignore>, Error> {
@@ -336,7 +382,10 @@ fn globs(globs: &[String]) -> Result<Option<Gitignore>, Error> {
         let bad = |error| Error::Usage(format!("'{glob}' is no pattern: {error}"));
         builder.add_line(None, glob).map_err(bad)?;
     }
-    builder.build().map(Some).map_err(|error| Error::Usage(format!("the patterns cannot go together: {error}")))
+    builder
+        .build()
+        .map(Some)
+        .map_err(|error| Error::Usage(format!("the patterns cannot go together: {error}")))
 }
 
 fn mtime(metadata: &Metadata) -> i64 {

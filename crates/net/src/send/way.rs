@@ -17,10 +17,17 @@ pub(crate) enum Entrance {
 }
 
 impl Entrance {
-    /// Brings a fresh connection to that host into the session; also by what name that host knows it.
-    pub(crate) async fn enter(&self, conn: &mut Conn, server: usize) -> Result<(Arc<Session>, SessionId), ConnError> {
+    /// Brings a fresh connection to that host into the session; also by what name that host knows
+    /// it.
+    pub(crate) async fn enter(
+        &self,
+        conn: &mut Conn,
+        server: usize,
+    ) -> Result<(Arc<Session>, SessionId), ConnError> {
         match self {
-            Entrance::Out(entrance) => entrance.enter(conn).await.map(|session| (Arc::clone(&session), session.id)),
+            Entrance::Out(entrance) => {
+                entrance.enter(conn).await.map(|session| (Arc::clone(&session), session.id))
+            }
             Entrance::In(entrance) => entrance.enter(conn, server).await,
         }
     }

@@ -1,4 +1,5 @@
-//! Who may get what: a connection is nobody's until it proves by token or key who it is, and asks for what it may have.
+//! Who may get what: a connection is nobody's until it proves by token or key who it is, and asks
+//! for what it may have.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -20,8 +21,8 @@ use super::path;
 use crate::clock::Clock;
 use crate::conn::{Conn, ConnError};
 use crate::doorway::{
-    First, STRANGER_PATIENCE, Strangers, alive, apart, code_of, display_address, further_addresses, greet, refuse,
-    tell_all,
+    First, STRANGER_PATIENCE, Strangers, alive, apart, code_of, display_address, further_addresses,
+    greet, refuse, tell_all,
 };
 use crate::identity::random;
 use crate::memory::{Budget, CONNECTION_BYTES, MANIFEST_BYTES, Share, Short};
@@ -85,7 +86,8 @@ const MOST_FILTERS: usize = 256;
 impl Door {
     pub(crate) fn new(options: ServeOptions, events: Events) -> Result<Door, Error> {
         let open = |path: &std::path::Path| {
-            let failed = |source| Error::System { action: format!("open {}", path.display()), source };
+            let failed =
+                |source| Error::System { action: format!("open {}", path.display()), source };
             Ground::below(path).map_err(failed)
         };
         let mut peers = BTreeMap::new();
@@ -129,7 +131,9 @@ impl Door {
     }
 
     async fn serve(self: Arc<Self>, stream: TcpStream, from: SocketAddr, number: u64) {
-        let Some((mut conn, entry)) = self.strangers.enter(number, self.enter(stream)).await else { return };
+        let Some((mut conn, entry)) = self.strangers.enter(number, self.enter(stream)).await else {
+            return;
+        };
         let offer = match entry {
             Entry::Join(offer) => offer,
             Entry::Hello(seen, peer) => match self.agree(&mut conn, &seen, peer).await {
@@ -162,7 +166,8 @@ impl Door {
         let (mut conn, peer, first) = greet(&self.tls, stream).await?;
         match first {
             First::Join(id) => {
-                let offer = self.state().offers.get(&id).filter(|offer| offer.peer == peer).cloned();
+                let offer =
+                    self.state().offers.get(&id).filter(|offer| offer.peer == peer).cloned();
                 if let Some(offer) = offer {
                     conn.push(&Frame::Joined);
                     Ok((conn, Entry::Join(offer)))
@@ -181,7 +186,10 @@ impl Door {
     /// What the holder of key `peer` may get; if nothing, why, in the words that it is told.
     fn may_get(&self, hello: &Hello, peer: Fingerprint) -> Result<Seen, String> {
         if hello.version != VERSION {
-            return Err(format!("it speaks protocol version {VERSION}, this side {}", hello.version));
+            return Err(format!(
+                "it speaks protocol version {VERSION}, this side {}",
+                hello.version
+            ));
         }
         if let Some(seen) = self.grounds.peers.get(&peer) {
             return Ok(seen.clone());
@@ -190,16 +198,20 @@ impl Door {
         let (Some(secret), Some(token)) = (&hello.secret, &self.options.host.token) else {
             return Err(if known {
                 format!(
-                    "the key {peer} may send to that host, but not get from it: 'anabranch keys trust sender {peer} --may both', there, lets it"
+                    "the key {peer} may send to that host, but not get from it: 'anabranch keys \
+                     trust sender {peer} --may both', there, lets it"
                 )
             } else {
                 format!(
-                    "no token was shown, and the key {peer} is not among the authorized peers: 'anabranch keys trust sender {peer} --may get', there, lets it in"
+                    "no token was shown, and the key {peer} is not among the authorized peers: \
+                     'anabranch keys trust sender {peer} --may get', there, lets it in"
                 )
             });
         };
         if !token.matches(secret) {
-            return Err("the token is not the one this server printed; each start prints a new one".into());
+            return Err(
+                "the token is not the one this server printed; each start prints a new one".into(),
+            );
         }
         let mut state = self.state();
         if *state.token_holder.get_or_insert(peer) == peer {
@@ -210,7 +222,12 @@ impl Door {
     }
 
     /// Hears what is asked for, says what there is of it, and hears what is wanted.
-    async fn agree(self: &Arc<Self>, conn: &mut Conn, seen: &Seen, peer: Fingerprint) -> Result<Arc<Offer>, ConnError> {
+    async fn agree(
+        self: &Arc<Self>,
+        conn: &mut Conn,
+        seen: &Seen,
+        peer: Fingerprint,
+    ) -> Result<Arc<Offer>, ConnError> {
         let mut share = self.memory.share(peer);
         if !share.take(conn, CONNECTION_BYTES).await? {
             return Err(refuse(conn, AbortCode::Refused, share.why_not()).await);
@@ -229,7 +246,9 @@ impl Door {
         let (found, share) = alive(conn, walking).await?;
         let (source, notices) = match found {
             Ok(found) => found,
-            Err(Error::Refused { reason }) => return Err(refuse(conn, AbortCode::Refused, reason).await),
+            Err(Error::Refused { reason }) => {
+                return Err(refuse(conn, AbortCode::Refused, reason).await);
+            }
             // Nothing is left by the filters, for example.
             Err(Error::Usage(text)) => return Err(refuse(conn, AbortCode::Source, text).await),
             Err(error) => return Err(refuse(conn, code_of(&error), error.to_string()).await),
@@ -268,12 +287,14 @@ impl Door {
         Ok(offer)
     }
 
-    /// Memory for a list that grows: if there is none left, fetches that have lost all their connections are forgotten for it.
+    /// Memory for a list that grows: if there is none left, fetches that have lost all their
+    /// connections are forgotten for it.
     fn room(&self, peer: Fingerprint, share: &mut Share, bytes: usize) -> Result<(), Error> {
         let now = self.clock.now();
         while let Err(short) = share.try_take(bytes) {
             let mut state = self.state();
-            let of_whom = state.offers.values().filter(|known| short == Short::OfAll || known.peer == peer);
+            let of_whom =
+                state.offers.values().filter(|known| short == Short::OfAll || known.peer == peer);
             let idle = of_whom.filter_map(|known| Some((known.idle(now)?, known.id))).max();
             let forgotten = idle.and_then(|(_, id)| state.offers.remove(&id));
             drop(state);
@@ -293,7 +314,8 @@ impl Door {
         if of_peer >= OFFERS_EACH || state.offers.len() >= OFFERS {
             let of_whom = |known: &Offer| of_peer < OFFERS_EACH || known.peer == offer.peer;
             let idle = |known: &Offer| known.idle(now).filter(|_| of_whom(known));
-            let longest = state.offers.values().filter_map(|known| Some((idle(known)?, known.id))).max();
+            let longest =
+                state.offers.values().filter_map(|known| Some((idle(known)?, known.id))).max();
             let Some((_, longest)) = longest else {
                 return Err("it is busy with as many fetches as it takes at a time".into());
             };
@@ -350,20 +372,30 @@ async fn question(
                     names.push(name);
                     None
                 }
-                Frame::Filter(include, glob) if selection.include.len() + selection.exclude.len() < MOST_FILTERS => {
-                    let globs = if include { &mut selection.include } else { &mut selection.exclude };
+                Frame::Filter(include, glob)
+                    if selection.include.len() + selection.exclude.len() < MOST_FILTERS =>
+                {
+                    let globs =
+                        if include { &mut selection.include } else { &mut selection.exclude };
                     globs.push(glob.to_string());
                     None
                 }
-                Frame::Name(_) | Frame::Filter(..) => Some(Err("more names or patterns than a question has".into())),
+                Frame::Name(_) | Frame::Filter(..) => Some(Err("more names or patterns than a \
+                    question has"
+                    .into())),
                 Frame::Ask(ask) => Some(Ok(ask)),
                 Frame::Entries(_) | Frame::ManifestEnd(_) => {
-                    Some(Err("this host offers files and takes none; 'anabranch receive' there would take them".into()))
+                    Some(Err("this host offers files and takes none; 'anabranch receive' there \
+                              would take them"
+                        .into()))
                 }
                 other => return Err(ConnError::Unexpected(String::from(&other))),
             })
         });
-        match timeout(STRANGER_PATIENCE, heard).await.map_err(|_| ConnError::Silent(STRANGER_PATIENCE))?? {
+        match timeout(STRANGER_PATIENCE, heard)
+            .await
+            .map_err(|_| ConnError::Silent(STRANGER_PATIENCE))??
+        {
             None => {}
             Some(Err(text)) => return Ok(Err(text)),
             Some(Ok(_)) if names.is_empty() => return Ok(Err("nothing was asked for".into())),
@@ -385,7 +417,10 @@ async fn wishes(conn: &mut Conn, entries: usize) -> Result<Result<Want, String>,
             Frame::Ready => Ok(None),
             other => Err(ConnError::Unexpected(String::from(&other))),
         });
-        match timeout(path::SILENCE, heard).await.map_err(|_| ConnError::Silent(path::SILENCE))?? {
+        match timeout(path::SILENCE, heard)
+            .await
+            .map_err(|_| ConnError::Silent(path::SILENCE))??
+        {
             None => return Ok(Ok(want)),
             Some(ranges) => {
                 for range in ranges {

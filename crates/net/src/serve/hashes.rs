@@ -1,4 +1,5 @@
-//! The hashes of a file's blocks, told before its data are asked for, and remembered as long as the file does not change.
+//! The hashes of a file's blocks, told before its data are asked for, and remembered as long as the
+//! file does not change.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -41,7 +42,11 @@ impl Cache {
 }
 
 /// Says what the blocks of the one file of `source` hash to.
-pub(super) async fn tell(conn: &mut Conn, cache: &Arc<Cache>, source: &Arc<Source>) -> Result<(), ConnError> {
+pub(super) async fn tell(
+    conn: &mut Conn,
+    cache: &Arc<Cache>,
+    source: &Arc<Source>,
+) -> Result<(), ConnError> {
     let (sender, mut parts) = mpsc::channel(4);
     let (cache, source) = (Arc::clone(cache), Arc::clone(source));
     tokio::task::spawn_blocking(move || {
@@ -60,7 +65,9 @@ pub(super) async fn tell(conn: &mut Conn, cache: &Arc<Cache>, source: &Arc<Sourc
             }
             Err(error) => {
                 let (code, text) = match &error {
-                    Error::SourceChanged { path } => (AbortCode::Changed, path.display().to_string()),
+                    Error::SourceChanged { path } => {
+                        (AbortCode::Changed, path.display().to_string())
+                    }
                     error => (code_of(error), error.to_string()),
                 };
                 return Err(refuse(conn, code, text).await);
@@ -72,10 +79,17 @@ pub(super) async fn tell(conn: &mut Conn, cache: &Arc<Cache>, source: &Arc<Sourc
 }
 
 /// Hashes the file block by block, unless that is known.
-fn hash(cache: &Cache, source: &Arc<Source>, out: &mpsc::Sender<Result<Vec<[u8; 32]>, Error>>) -> Result<(), Error> {
-    let packing = Packing::new(source.tree(), |_| true).map_err(|error| Error::Usage(error.to_string()))?;
+fn hash(
+    cache: &Cache,
+    source: &Arc<Source>,
+    out: &mpsc::Sender<Result<Vec<[u8; 32]>, Error>>,
+) -> Result<(), Error> {
+    let packing =
+        Packing::new(source.tree(), |_| true).map_err(|error| Error::Usage(error.to_string()))?;
     let [entry] = source.tree().entries() else {
-        return Err(Error::Usage("hashes are told of one file, and several things were asked for".into()));
+        return Err(Error::Usage(
+            "hashes are told of one file, and several things were asked for".into(),
+        ));
     };
     if source.tree().file(0).is_none() {
         return Err(Error::Usage(format!("{} is no file", String::from_utf8_lossy(&entry.path))));

@@ -1,7 +1,8 @@
 //! The sending side of a transfer that the receiver asks for.
 //!
-//! [`serve`] listens and offers a directory. Whoever may get something is let in ([`door`]) and asks by name; the answer is the manifest, and then
-//! whatever range of it is requested ([`path`]). All that is known of a fetch is an [`Offer`](offer::Offer); many go on at the same time.
+//! [`serve`] listens and offers a directory. Whoever may get something is let in ([`door`]) and
+//! asks by name; the answer is the manifest, and then whatever range of it is requested ([`path`]).
+//! All that is known of a fetch is an [`Offer`](offer::Offer); many go on at the same time.
 
 mod door;
 mod hashes;
@@ -14,11 +15,12 @@ use crate::doorway::{accept, listen, reachable};
 use crate::{Error, Event, Events, ServeOptions, Summary};
 use door::Door;
 
-/// Offers the directory of `options` to whoever may get it; `events` hears what happens. Goes on until it is dropped, or with
-/// [`ServeOptions::once`] until the first fetch is complete.
+/// Offers the directory of `options` to whoever may get it; `events` hears what happens. Goes on
+/// until it is dropped, or with [`ServeOptions::once`] until the first fetch is complete.
 ///
 /// # Errors
-/// Those of opening the directories and listening; what goes wrong with one fetch is told as an event.
+/// Those of opening the directories and listening; what goes wrong with one fetch is told as an
+/// event.
 pub async fn serve(options: ServeOptions, events: Events) -> Result<Summary, Error> {
     let listeners = listen(&options.host.listen, options.host.port)?;
     let addresses = reachable(&listeners);

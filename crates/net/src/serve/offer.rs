@@ -42,7 +42,8 @@ impl Offer {
         limit: Option<Arc<Limit>>,
         now: Time,
     ) -> Offer {
-        let (sent, done, told) = (AtomicU64::new(0), AtomicBool::new(false), AtomicBool::new(false));
+        let (sent, done, told) =
+            (AtomicU64::new(0), AtomicBool::new(false), AtomicBool::new(false));
         Offer {
             id,
             peer,
@@ -68,7 +69,11 @@ impl Offer {
         let tree = self.supply.source().tree();
         let who = if self.name.is_empty() { self.peer.to_string() } else { self.name.clone() };
         let wanted = self.supply.packing().layout().total();
-        let files = if tree.file_count() == 1 { "a file".into() } else { format!("{} files", tree.file_count()) };
+        let files = if tree.file_count() == 1 {
+            "a file".into()
+        } else {
+            format!("{} files", tree.file_count())
+        };
         format!("{who} gets {files}, {}, of which {wanted} are to be sent", tree.data())
     }
 

@@ -28,14 +28,21 @@ const SAMPLE_EVERY: Span = Span::from_millis(100);
 const ANSWERS_A_TURN: usize = 8;
 
 /// Serves one path of a fetch until it closes.
-pub(super) async fn serve(conn: &mut Conn, offer: &Offer, clock: Clock, events: &Events) -> Result<(), ConnError> {
+pub(super) async fn serve(
+    conn: &mut Conn,
+    offer: &Offer,
+    clock: Clock,
+    events: &Events,
+) -> Result<(), ConnError> {
     let _membership = offer.join(clock);
     let choice = CongestionControl::Auto;
     let mut control = Control::new(&choice, events.clone());
     // Where it is not allowed, the system's own will do.
     let _ = SockRef::from(conn.stream()).set_tcp_congestion(control.name().as_bytes());
-    let name =
-        conn.stream().peer_addr().map_or_else(|_| "a path".into(), |address| address.ip().to_canonical().to_string());
+    let name = conn
+        .stream()
+        .peer_addr()
+        .map_or_else(|_| "a path".into(), |address| address.ip().to_canonical().to_string());
     let (mut requests, mut buffer, mut header) = (VecDeque::new(), Buffer::default(), Vec::new());
     let mut last_heard = Instant::now();
     let mut next_sample = clock.now() + SAMPLE_EVERY;
@@ -51,7 +58,9 @@ pub(super) async fn serve(conn: &mut Conn, offer: &Offer, clock: Clock, events: 
                     let checked = offer.supply.packing().layout().check_data(extent);
                     checked.map_err(|error| ConnError::Unexpected(format!("Request ({error})")))?;
                     if requests.len() == MOST_REQUESTS {
-                        return Err(ConnError::Unexpected("Request beyond those that wait already".into()));
+                        return Err(ConnError::Unexpected(
+                            "Request beyond those that wait already".into(),
+                        ));
                     }
                     requests.push_back(extent);
                 }
@@ -96,7 +105,11 @@ pub(super) async fn serve(conn: &mut Conn, offer: &Offer, clock: Clock, events: 
         if answered == ANSWERS_A_TURN && !requests.is_empty() {
             wait = Some(Time::ZERO);
         }
-        let until = wait.unwrap_or(if requests.is_empty() { now + Span::from_secs(60) } else { next_sample });
+        let until = wait.unwrap_or(if requests.is_empty() {
+            now + Span::from_secs(60)
+        } else {
+            next_sample
+        });
         tokio::select! {
             ready = conn.ready() => ready?,
             () = sleep_until(clock.instant(until.max(now))), if wait != Some(Time::ZERO) => {}

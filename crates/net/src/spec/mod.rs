@@ -1,4 +1,5 @@
-//! What people write on the command line and in the configuration file: paths with their policy, and rates over the week.
+//! What people write on the command line and in the configuration file: paths with their policy,
+//! and rates over the week.
 
 mod path;
 mod timetable;
@@ -25,8 +26,8 @@ impl SpecError {
     }
 }
 
-/// The parts of `text` between the places where `separator` holds, each with the offset of its first byte, without the whitespace
-/// around it.
+/// The parts of `text` between the places where `separator` holds, each with the offset of its
+/// first byte, without the whitespace around it.
 fn parts(text: &str, separator: fn(char) -> bool) -> impl Iterator<Item = (usize, &str)> {
     text.split(separator).map(|part| {
         let offset = part.as_ptr().addr() - text.as_ptr().addr();

@@ -41,7 +41,8 @@ impl PathClass {
     }
 }
 
-/// How much an interface may carry in a calendar month, in both directions, headers and retransmissions included: `10GB/month`.
+/// How much an interface may carry in a calendar month, in both directions, headers and
+/// retransmissions included: `10GB/month`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cap {
     /// That many bytes of IP packets.
@@ -54,7 +55,8 @@ impl fmt::Display for Cap {
     }
 }
 
-/// A path that the caller names: `IF[,primary|overflow|backup][,max=RATE][,rate=RATE][,cap=SIZE/month][,to=ADDR[:PORT]]`.
+/// A path that the caller names:
+/// `IF[,primary|overflow|backup][,max=RATE][,rate=RATE][,cap=SIZE/month][,to=ADDR[:PORT]]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathSpec {
     /// Interface name, or a local address.
@@ -95,21 +97,31 @@ impl FromStr for PathSpec {
         let wrong = |offset, why| SpecError::new(text, offset, why, EXAMPLE);
         let mut parts = parts(text, |c| c == ',');
         let (_, interface) = parts.next().unwrap_or_default();
-        if interface.is_empty() || interface.contains('=') || PathClass::by_name(interface).is_some() {
+        if interface.is_empty()
+            || interface.contains('=')
+            || PathClass::by_name(interface).is_some()
+        {
             return Err(wrong(0, "it begins with the interface or local address".into()));
         }
         let mut spec = PathSpec::over(interface);
         let mut class = None;
         for (offset, part) in parts {
-            let (key, value) = part.split_once('=').map_or((part, None), |(key, value)| (key.trim_end(), Some(value)));
-            let at_value = value.map_or(offset, |value| offset + part.len() - value.trim_start().len());
-            let once = |free: bool| if free { Ok(()) } else { Err(wrong(offset, format!("{key} is there twice"))) };
+            let (key, value) = part
+                .split_once('=')
+                .map_or((part, None), |(key, value)| (key.trim_end(), Some(value)));
+            let at_value =
+                value.map_or(offset, |value| offset + part.len() - value.trim_start().len());
+            let once = |free: bool| {
+                if free { Ok(()) } else { Err(wrong(offset, format!("{key} is there twice"))) }
+            };
             let said = |why: String| wrong(at_value, why);
             match (key, value.map(str::trim)) {
                 ("class", Some(name)) => {
                     once(class.is_none())?;
                     let found = PathClass::by_name(name);
-                    class = Some(found.ok_or_else(|| said(format!("'{name}' is not primary, overflow or backup")))?);
+                    class = Some(found.ok_or_else(|| {
+                        said(format!("'{name}' is not primary, overflow or backup"))
+                    })?);
                 }
                 ("max", Some(rate)) => {
                     once(spec.max.is_none())?;
@@ -135,7 +147,8 @@ impl FromStr for PathSpec {
                     }
                 }
                 _ => {
-                    let known = "primary, overflow, backup, max=RATE, rate=RATE, cap=SIZE/month or to=ADDRESS";
+                    let known = "primary, overflow, backup, max=RATE, rate=RATE, cap=SIZE/month or \
+                                 to=ADDRESS";
                     return Err(wrong(offset, format!("'{part}' is not {known}")));
                 }
             }
@@ -179,7 +192,9 @@ fn parse_cap(text: &str) -> Result<Cap, String> {
     }
     let bytes = size.trim().parse::<Bytes>().map_err(|error| error.to_string())?;
     if bytes == Bytes::ZERO {
-        return Err("a cap of nothing leaves nothing to carry; --no-path leaves an interface out".into());
+        return Err(
+            "a cap of nothing leaves nothing to carry; --no-path leaves an interface out".into()
+        );
     }
     Ok(Cap { bytes })
 }
@@ -197,7 +212,10 @@ mod tests {
     #[test]
     fn what_people_write() {
         assert_eq!(read("wlan0"), PathSpec::over("wlan0"));
-        assert_eq!(read("wlan0,backup"), PathSpec { class: PathClass::Backup, ..PathSpec::over("wlan0") });
+        assert_eq!(
+            read("wlan0,backup"),
+            PathSpec { class: PathClass::Backup, ..PathSpec::over("wlan0") }
+        );
         assert_eq!(read("wlan0, class = overflow").class, PathClass::Overflow);
         assert_eq!(read("eth0,max=20mbit").max, Some(Rate::mbit(20)));
         assert_eq!(read("eth0,rate=8 Mbit/s").rate, Some(Rate::mbit(8)));
@@ -238,8 +256,13 @@ mod tests {
     }
 
     fn spec() -> impl Strategy<Value = PathSpec> {
-        let class = prop_oneof![Just(PathClass::Primary), Just(PathClass::Overflow), Just(PathClass::Backup)];
-        let to = prop_oneof![Just("192.0.2.1:80"), Just("[2001:db8::1]:7707"), Just("host.example:1")];
+        let class = prop_oneof![
+            Just(PathClass::Primary),
+            Just(PathClass::Overflow),
+            Just(PathClass::Backup)
+        ];
+        let to =
+            prop_oneof![Just("192.0.2.1:80"), Just("[2001:db8::1]:7707"), Just("host.example:1")];
         let rate = || prop::option::of(1u64..);
         let (max, cap) = ((rate(), rate()), prop::option::of(1u64..));
         ("[a-z][a-z0-9.]{0,14}", class, max, cap, prop::option::of(to)).prop_filter_map(

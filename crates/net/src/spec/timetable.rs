@@ -1,4 +1,5 @@
-//! Rates over the week, in the grammar of rclone's `--bwlimit`: `08:00,10mbit 18:00,off` or `Mon-08:00,10mbit Fri-18:00,off`.
+//! Rates over the week, in the grammar of rclone's `--bwlimit`: `08:00,10mbit 18:00,off` or
+//! `Mon-08:00,10mbit Fri-18:00,off`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,10 +17,12 @@ const DAY: u32 = 24 * 60 * 60;
 const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
 
 impl MomentOfWeek {
-    /// `day` counts from Monday, which is 0; a second that a clock never shows becomes the last one it does.
+    /// `day` counts from Monday, which is 0; a second that a clock never shows becomes the last one
+    /// it does.
     #[must_use]
     pub fn new(day: u8, hour: u8, minute: u8, second: u8) -> MomentOfWeek {
-        let [day, hour, minute, second] = [day.min(6), hour.min(23), minute.min(59), second.min(59)].map(u32::from);
+        let [day, hour, minute, second] =
+            [day.min(6), hour.min(23), minute.min(59), second.min(59)].map(u32::from);
         MomentOfWeek(day * DAY + hour * 3_600 + minute * 60 + second)
     }
 }
@@ -36,7 +39,8 @@ impl fmt::Display for MomentOfWeek {
 /// An upper bound of a rate that may change over the week. One rate alone holds always.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timetable {
-    /// From when on which rate holds, in order; `None` is no bound. Never empty, and the last one goes on into the next week.
+    /// From when on which rate holds, in order; `None` is no bound. Never empty, and the last one
+    /// goes on into the next week.
     entries: Vec<(MomentOfWeek, Option<Rate>)>,
 }
 
@@ -57,7 +61,8 @@ impl Timetable {
 
 const EXAMPLE: &str = "80mbit, or 08:00,10mbit 18:00,off, or Mon-08:00,10mbit Fri-18:30,off";
 
-/// One rate; or `[DAY-]HH:MM[:SS],RATE` as often as needed, with spaces between, where `off` is no bound.
+/// One rate; or `[DAY-]HH:MM[:SS],RATE` as often as needed, with spaces between, where `off` is no
+/// bound.
 impl FromStr for Timetable {
     type Err = SpecError;
 
@@ -70,8 +75,9 @@ impl FromStr for Timetable {
         }
         let mut entries: Vec<(MomentOfWeek, Option<Rate>)> = Vec::new();
         for (offset, entry) in entries_of(text) {
-            let (when, rate) =
-                entry.split_once(',').ok_or_else(|| wrong(offset, format!("'{entry}' has no time before it")))?;
+            let (when, rate) = entry
+                .split_once(',')
+                .ok_or_else(|| wrong(offset, format!("'{entry}' has no time before it")))?;
             let at_rate = offset + entry.len() - rate.trim_start().len();
             let rate = bound(rate.trim()).map_err(|why| wrong(at_rate, why))?;
             for moment in moments(when.trim()).map_err(|why| wrong(offset, why))? {
@@ -99,12 +105,15 @@ impl fmt::Display for Timetable {
     }
 }
 
-/// The entries with their offsets: a word with a comma begins one, and what follows without belongs to it, as in `08:00,10 Mbit/s`.
+/// The entries with their offsets: a word with a comma begins one, and what follows without belongs
+/// to it, as in `08:00,10 Mbit/s`.
 fn entries_of(text: &str) -> Vec<(usize, &str)> {
     let mut entries: Vec<(usize, &str)> = Vec::new();
     for (offset, word) in parts(text, char::is_whitespace).filter(|(_, word)| !word.is_empty()) {
         match entries.last_mut() {
-            Some((start, entry)) if !word.contains(',') => *entry = &text[*start..offset + word.len()],
+            Some((start, entry)) if !word.contains(',') => {
+                *entry = &text[*start..offset + word.len()]
+            }
             _ => entries.push((offset, word)),
         }
     }
@@ -121,11 +130,13 @@ fn bound(text: &str) -> Result<Option<Rate>, String> {
 /// The moments of `08:00`, one a day, or of `Mon-08:00`.
 fn moments(text: &str) -> Result<Vec<MomentOfWeek>, String> {
     let (day, time) = text.split_once('-').map_or((None, text), |(day, time)| (Some(day), time));
-    let second = second_of_day(time).ok_or_else(|| format!("'{time}' is no time of the day from 00:00 to 23:59"))?;
+    let second = second_of_day(time)
+        .ok_or_else(|| format!("'{time}' is no time of the day from 00:00 to 23:59"))?;
     let days = match day {
         None => 0..7,
         Some(name) => {
-            let day = day_by_name(name).ok_or_else(|| format!("'{name}' is none of {}", DAYS.join(", ")))?;
+            let day = day_by_name(name)
+                .ok_or_else(|| format!("'{name}' is none of {}", DAYS.join(", ")))?;
             day..day + 1
         }
     };
@@ -134,9 +145,13 @@ fn moments(text: &str) -> Result<Vec<MomentOfWeek>, String> {
 
 /// `mon`, `Mon` or `Monday`.
 fn day_by_name(name: &str) -> Option<u32> {
-    const LONG: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
+    const LONG: [&str; 7] =
+        ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
     let is = |known: &str| known.eq_ignore_ascii_case(name);
-    (0..).zip(DAYS.into_iter().zip(LONG)).find(|(_, (short, long))| is(short) || is(long)).map(|(day, _)| day)
+    (0..)
+        .zip(DAYS.into_iter().zip(LONG))
+        .find(|(_, (short, long))| is(short) || is(long))
+        .map(|(day, _)| day)
 }
 
 fn second_of_day(text: &str) -> Option<u32> {
@@ -147,7 +162,9 @@ fn second_of_day(text: &str) -> Option<u32> {
     };
     match fields[..] {
         [hour, minute] => Some(number(hour, 24)? * 3_600 + number(minute, 60)? * 60),
-        [hour, minute, second] => Some(number(hour, 24)? * 3_600 + number(minute, 60)? * 60 + number(second, 60)?),
+        [hour, minute, second] => {
+            Some(number(hour, 24)? * 3_600 + number(minute, 60)? * 60 + number(second, 60)?)
+        }
         _ => None,
     }
 }
@@ -226,7 +243,8 @@ mod tests {
             prop_assert_eq!(table.to_string().parse(), Ok(table));
         }
 
-        /// Walking through two weeks second by second comes to the same, at the moments that matter and at any other.
+        /// Walking through two weeks second by second comes to the same, at the moments that matter
+        /// and at any other.
         #[test]
         fn the_latest_entry_holds(table in tables(), moments in prop::collection::vec(0..7 * DAY, 20)) {
             let entries: Vec<_> = table.iter().map(|(at, rate)| (MomentOfWeek(*at), rate.map(Rate::from_bits))).collect();

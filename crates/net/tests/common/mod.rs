@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use net::{
-    Credential, Error, Event, Events, FetchOptions, HostOptions, Identity, ReceiveOptions, Remote, Selection,
-    SendOptions, ServeOptions, Server, Summary, Token, TransferOptions,
+    Credential, Error, Event, Events, FetchOptions, HostOptions, Identity, ReceiveOptions, Remote,
+    Selection, SendOptions, ServeOptions, Server, Summary, Token, TransferOptions,
 };
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
@@ -19,7 +19,8 @@ pub struct Scratch(pub PathBuf);
 
 impl Scratch {
     pub fn new(name: &str) -> Scratch {
-        let path = std::env::temp_dir().join(format!("anabranch-transfer-{name}-{}", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("anabranch-transfer-{name}-{}", std::process::id()));
         fs::create_dir_all(&path).expect("a scratch directory");
         Scratch(path)
     }
@@ -66,7 +67,12 @@ fn short_of_patience() -> TransferOptions {
 }
 
 pub fn receive_options(scratch: &Scratch, identity: &Identity, token: &Token) -> ReceiveOptions {
-    ReceiveOptions { directory: scratch.inbox(), host: on_loopback(identity, token), keep: false, overwrite: false }
+    ReceiveOptions {
+        directory: scratch.inbox(),
+        host: on_loopback(identity, token),
+        keep: false,
+        overwrite: false,
+    }
 }
 
 pub fn send_options(sources: &[&Path], port: u16, token: &Token) -> SendOptions {
@@ -109,11 +115,14 @@ impl Host {
     {
         let (sender, mut events) = mpsc::unbounded_channel();
         let task = tokio::spawn(run(sender));
-        let Some(Event::Listening { addresses }) = events.recv().await else { panic!("it does not listen") };
+        let Some(Event::Listening { addresses }) = events.recv().await else {
+            panic!("it does not listen")
+        };
         Host { port: addresses[0].port(), task, events }
     }
 
-    /// Waits until so many bytes are there: a moment that does not depend on how busy the machine is.
+    /// Waits until so many bytes are there: a moment that does not depend on how busy the machine
+    /// is.
     pub async fn has(&mut self, bytes: u64) {
         let there = async {
             loop {
@@ -128,7 +137,10 @@ impl Host {
     }
 
     pub async fn outcome(self) -> Result<Summary, Error> {
-        timeout(Duration::from_secs(30), self.task).await.expect("it ends").expect("it does not panic")
+        timeout(Duration::from_secs(30), self.task)
+            .await
+            .expect("it ends")
+            .expect("it does not panic")
     }
 }
 
@@ -136,8 +148,8 @@ impl Host {
 pub struct Apart(Option<Runtime>);
 
 impl Apart {
-    /// Nothing of the host goes on afterwards: what it has begun to do on the disk is done. A task alone, aborted, leaves that to
-    /// go on beside the host that comes after it.
+    /// Nothing of the host goes on afterwards: what it has begun to do on the disk is done. A task
+    /// alone, aborted, leaves that to go on beside the host that comes after it.
     pub async fn kill(mut self) {
         let runtime = self.0.take();
         tokio::task::spawn_blocking(move || drop(runtime)).await.expect("it ends");
@@ -169,7 +181,11 @@ pub fn parties() -> (Identity, Token) {
 }
 
 pub fn serve_options(directory: &Path, identity: &Identity, token: &Token) -> ServeOptions {
-    ServeOptions { directory: directory.to_path_buf(), host: on_loopback(identity, token), once: true }
+    ServeOptions {
+        directory: directory.to_path_buf(),
+        host: on_loopback(identity, token),
+        once: true,
+    }
 }
 
 /// From one server; several are added to `from`.

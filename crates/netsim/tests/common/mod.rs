@@ -1,4 +1,5 @@
-//! A packet and a host for tests: the host does what a list says, at the times that it says, and writes down what comes.
+//! A packet and a host for tests: the host does what a list says, at the times that it says, and
+//! writes down what comes.
 #![allow(dead_code, reason = "each test file uses some of it")]
 
 use netsim::{Host, HostId, Out, Packet, Route, Sim, Topology};
@@ -44,7 +45,9 @@ impl Host<Numbered> for Planned {
     }
 
     fn handle_deadline(&mut self, now: Time, out: &mut Out<Numbered>) {
-        while let Some((_, route, packet)) = self.plan.get(self.sent).filter(|(at, _, _)| *at <= now) {
+        while let Some((_, route, packet)) =
+            self.plan.get(self.sent).filter(|(at, _, _)| *at <= now)
+        {
             out.send(*route, *packet);
             self.sent += 1;
         }
@@ -63,10 +66,17 @@ pub(crate) fn packet(number: u64, size: u64) -> Numbered {
 pub(crate) type Plan = Vec<(Time, Route, Numbered)>;
 
 /// A simulation in which each host has the plan that was made for it.
-pub(crate) fn planned(net: &Topology, seed: Seed, mut plans: Vec<(HostId, Plan)>) -> Sim<Numbered, Planned> {
+pub(crate) fn planned(
+    net: &Topology,
+    seed: Seed,
+    mut plans: Vec<(HostId, Plan)>,
+) -> Sim<Numbered, Planned> {
     net.build(seed, |site| {
         let found = plans.iter().position(|(id, _)| *id == site.id);
-        Planned { plan: found.map(|at| plans.swap_remove(at).1).unwrap_or_default(), ..Planned::default() }
+        Planned {
+            plan: found.map(|at| plans.swap_remove(at).1).unwrap_or_default(),
+            ..Planned::default()
+        }
     })
     .expect("it is small")
 }

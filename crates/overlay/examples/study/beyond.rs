@@ -1,4 +1,5 @@
-//! What goes past the paper: the linear program, and each improvement beside the paper's rule on the same figures.
+//! What goes past the paper: the linear program, and each improvement beside the paper's rule on
+//! the same figures.
 
 use overlay::churn::{self, Change, Churn, Reselection};
 use overlay::mesh::{self, Mesh};
@@ -23,7 +24,8 @@ fn variants(paper: Config) -> [(&'static str, Config); 4] {
     ]
 }
 
-/// The linear program beside the maximum flow: how far they are apart, relative to the flow, on random instances of the study.
+/// The linear program beside the maximum flow: how far they are apart, relative to the flow, on
+/// random instances of the study.
 pub(crate) fn programme(options: &Options) {
     let apart = parallel(options, 1_000, |seed| {
         let (skew, choice) = MIXES[usize::try_from(seed % 6).unwrap()];
@@ -37,7 +39,8 @@ pub(crate) fn programme(options: &Options) {
             ..Setting::default()
         };
         let instance = setting.instance(Seed(seed));
-        let selection = setting.chooser(&instance, Seed(seed)).select(setting.sources, setting.paths);
+        let selection =
+            setting.chooser(&instance, Seed(seed)).select(setting.sources, setting.paths);
         let flow = optimum(&instance, &selection).rate.as_f64();
         (lp::optimum(&instance, &selection).unwrap().rate / flow - 1.0).abs()
     });
@@ -48,7 +51,8 @@ pub(crate) fn programme(options: &Options) {
 pub(crate) fn signal(options: &Options) {
     for (rule, paper) in [("AIAD", Config::aiad(0.01)), ("MIMD", Config::mimd(0.01))] {
         for (name, control) in variants(paper) {
-            let setting = Setting { control, intervals: 4_000, settled: 2_000, ..Setting::default() };
+            let setting =
+                Setting { control, intervals: 4_000, settled: 2_000, ..Setting::default() };
             spread_4(options, &format!("signal {rule} {name}"), &setting);
         }
     }
@@ -65,7 +69,9 @@ pub(crate) fn choices(options: &Options) {
             ] {
                 for (drawn, two_choices) in [("one", false), ("two", true)] {
                     let search = Search { two_choices, ..search.clone() };
-                    let found = parallel(options, options.runs, |seed| search::run(&search, Seed(seed)).iterations);
+                    let found = parallel(options, options.runs, |seed| {
+                        search::run(&search, Seed(seed)).iterations
+                    });
                     let name = format!("choices f={supply} {name}-reselection {kind} {drawn}");
                     print(&name, found.into_iter().map(|iterations| iterations.unwrap_or(0)));
                 }
@@ -74,9 +80,12 @@ pub(crate) fn choices(options: &Options) {
     }
 }
 
-/// Sources that come and go, capacities that change: what arrives of the optimum over time, and how soon.
+/// Sources that come and go, capacities that change: what arrives of the optimum over time, and how
+/// soon.
 pub(crate) fn churn(options: &Options) {
-    for (kind, change) in [("sources", Change::Sources(0.1)), ("capacities", Change::Capacities(0.5))] {
+    for (kind, change) in
+        [("sources", Change::Sources(0.1)), ("capacities", Change::Capacities(0.5))]
+    {
         for (rule, paper) in [("AIAD", Config::aiad(0.01)), ("MIMD", Config::mimd(0.01))] {
             for (name, control) in variants(paper) {
                 let setting = Setting { control, intervals: 4_000, ..Setting::default() };
@@ -87,22 +96,34 @@ pub(crate) fn churn(options: &Options) {
                         course.recoveries(0.95).map(|time| time.unwrap_or(churn.every)).collect();
                     (course.kept(), recoveries)
                 });
-                print(&format!("churn {kind} {rule} {name} kept"), courses.iter().map(|(kept, _)| kept));
-                print(&format!("churn {kind} {rule} {name} recovery"), courses.iter().flat_map(|(_, times)| times));
+                print(
+                    &format!("churn {kind} {rule} {name} kept"),
+                    courses.iter().map(|(kept, _)| kept),
+                );
+                print(
+                    &format!("churn {kind} {rule} {name} recovery"),
+                    courses.iter().flat_map(|(_, times)| times),
+                );
             }
         }
     }
 }
 
-/// Sources that come and go, with reselection while rates go on: what arrives of what could over the best paths.
+/// Sources that come and go, with reselection while rates go on: what arrives of what could over
+/// the best paths.
 pub(crate) fn running(options: &Options) {
     let receiver = Config { detect: Detect::Receiver(0.0), ..Config::mimd(0.01) };
     for (skew, supply) in [(0.5, 1.2), (1.0, 1.6)] {
-        for (control_name, control) in [("AIAD paper", Config::aiad(0.01)), ("MIMD receiver", receiver)] {
+        for (control_name, control) in
+            [("AIAD paper", Config::aiad(0.01)), ("MIMD receiver", receiver)]
+        {
             let serve = |name: &str, reselection: Option<Reselection>| {
-                let setting = Setting { control, skew, supply, intervals: 4_000, ..Setting::default() };
-                let churn = Churn { setting, change: Change::Sources(0.1), every: 400, reselection };
-                let served = parallel(options, options.runs, |seed| churn::run(&churn, Seed(seed)).served());
+                let setting =
+                    Setting { control, skew, supply, intervals: 4_000, ..Setting::default() };
+                let churn =
+                    Churn { setting, change: Change::Sources(0.1), every: 400, reselection };
+                let served =
+                    parallel(options, options.runs, |seed| churn::run(&churn, Seed(seed)).served());
                 print(&format!("running b={skew} f={supply} {control_name}, {name}"), served);
             };
             serve("no reselection", None);
@@ -110,7 +131,10 @@ pub(crate) fn running(options: &Options) {
                 for (two_choices, drawn) in [(false, "one"), (true, "two")] {
                     for every in [50, 200] {
                         let reselection = Reselection { rule, two_choices, every };
-                        serve(&format!("{rule_name}-reselection of {drawn} every {every}"), Some(reselection));
+                        serve(
+                            &format!("{rule_name}-reselection of {drawn} every {every}"),
+                            Some(reselection),
+                        );
                     }
                 }
             }
@@ -118,21 +142,38 @@ pub(crate) fn running(options: &Options) {
     }
 }
 
-/// Several hops and destinations; and how many sources the optimum leaves with nothing, which tells what it is that control falls short of.
+/// Several hops and destinations; and how many sources the optimum leaves with nothing, which tells
+/// what it is that control falls short of.
 pub(crate) fn mesh(options: &Options) {
-    for (destinations, relays, spread, supply) in
-        [(4, 1, 1.0, 1.6), (4, 1, 2.0, 1.6), (1, 2, 1.0, 1.6), (4, 2, 2.0, 1.6), (4, 2, 2.0, 3.2), (4, 2, 2.0, 6.4)]
-    {
+    for (destinations, relays, spread, supply) in [
+        (4, 1, 1.0, 1.6),
+        (4, 1, 2.0, 1.6),
+        (1, 2, 1.0, 1.6),
+        (4, 2, 2.0, 1.6),
+        (4, 2, 2.0, 3.2),
+        (4, 2, 2.0, 6.4),
+    ] {
         let setting = Setting { intervals: 2_000, settled: 1_000, supply, ..Setting::default() };
-        let name = format!("mesh destinations={destinations} hops={relays} spread={spread} f={supply}");
+        let name =
+            format!("mesh destinations={destinations} hops={relays} spread={spread} f={supply}");
         let mesh = Mesh { setting, destinations, relays, spread };
-        print(&format!("{name} starved"), parallel(options, options.runs, |seed| starved(&mesh, Seed(seed))));
+        print(
+            &format!("{name} starved"),
+            parallel(options, options.runs, |seed| starved(&mesh, Seed(seed))),
+        );
         for (variant, control) in variants(Config::aiad(0.01)) {
             let mesh = Mesh { setting: Setting { control, ..mesh.setting.clone() }, ..mesh };
-            let outcomes = parallel(options, options.runs, |seed| mesh::run(&mesh, Seed(seed)).unwrap());
-            print(&format!("{name} {variant} optimum"), outcomes.iter().map(|outcome| outcome.optimum));
+            let outcomes =
+                parallel(options, options.runs, |seed| mesh::run(&mesh, Seed(seed)).unwrap());
+            print(
+                &format!("{name} {variant} optimum"),
+                outcomes.iter().map(|outcome| outcome.optimum),
+            );
             print(&format!("{name} {variant} gap"), outcomes.iter().map(Outcome::gap));
-            print(&format!("{name} {variant} time"), outcomes.iter().map(|outcome| outcome.time.unwrap_or(2_000)));
+            print(
+                &format!("{name} {variant} time"),
+                outcomes.iter().map(|outcome| outcome.time.unwrap_or(2_000)),
+            );
         }
     }
 }
@@ -142,6 +183,7 @@ fn starved(mesh: &Mesh, seed: Seed) -> f64 {
     let (instance, routes) = mesh.network(seed);
     let best = lp::optimum(&instance, &routes).unwrap();
     let rates = best.paths.chunks(routes.paths()).map(|paths| paths.iter().sum::<f64>());
-    let starved = rates.zip(&instance.demands).filter(|(rate, demand)| *rate < 0.1 * demand.as_f64());
+    let starved =
+        rates.zip(&instance.demands).filter(|(rate, demand)| *rate < 0.1 * demand.as_f64());
     starved.map(|_| 1.0).sum::<f64>() / instance.demands.iter().map(|_| 1.0).sum::<f64>()
 }

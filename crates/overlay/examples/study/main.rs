@@ -1,7 +1,9 @@
-//! What goes past the paper's numerical study, part by part: `study [--runs N] [--threads N] PART...`. The paper's own figures are
+//! What goes past the paper's numerical study, part by part:
+//! `study [--runs N] [--threads N] PART...`. The paper's own figures are
 //! `anabranch reproduce wang2007`.
 //!
-//! Prints a line a quantity: its name, a tab, and the quantity in each run. `bench/bars/overlay-numerics` summarises them.
+//! Prints a line a quantity: its name, a tab, and the quantity in each run.
+//! `bench/bars/overlay-numerics` summarises them.
 #![expect(
     clippy::print_stdout,
     clippy::unwrap_used,
@@ -27,8 +29,14 @@ const UNIFORM: Choice = Choice::Uniform;
 const PROPORTIONAL: Choice = Choice::Proportional { error: 0.5 };
 
 /// The skews and choices that the paper's figures 5 to 7 have.
-const MIXES: [(f64, Choice); 6] =
-    [(0.0, UNIFORM), (0.5, UNIFORM), (1.0, UNIFORM), (0.0, PROPORTIONAL), (0.5, PROPORTIONAL), (1.0, PROPORTIONAL)];
+const MIXES: [(f64, Choice); 6] = [
+    (0.0, UNIFORM),
+    (0.5, UNIFORM),
+    (1.0, UNIFORM),
+    (0.0, PROPORTIONAL),
+    (0.5, PROPORTIONAL),
+    (1.0, PROPORTIONAL),
+];
 
 struct Options {
     runs: u64,
@@ -56,7 +64,9 @@ fn main() {
             "mesh" => beyond::mesh(&options),
             "scale" => scale(),
             other => {
-                panic!("no part {other}: there are lp, signal, choices, churn, running, mesh, scale")
+                panic!(
+                    "no part {other}: there are lp, signal, choices, churn, running, mesh, scale"
+                )
             }
         }
     }

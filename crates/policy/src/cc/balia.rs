@@ -2,7 +2,8 @@
 
 use super::coupled::{Coupling, PathState};
 
-/// Between LIA's friendliness and OLIA's responsiveness: both increase and decrease depend on how much slower a path is than the fastest.
+/// Between LIA's friendliness and OLIA's responsiveness: both increase and decrease depend on how
+/// much slower a path is than the fastest.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Balia;
 
@@ -16,12 +17,14 @@ impl Balia {
 impl Coupling for Balia {
     const NAME: &'static str = "balia";
 
-    /// Section 3: `x_r / (rtt_r (Σx)²) · (1 + α_r)/2 · (4 + α_r)/5` packets for each acknowledged packet.
+    /// Section 3: `x_r / (rtt_r (Σx)²) · (1 + α_r)/2 · (4 + α_r)/5` packets for each acknowledged
+    /// packet.
     fn growth(&self, paths: &[PathState], at: usize) -> f64 {
         let path = &paths[at];
         let rate: f64 = paths.iter().map(PathState::rate).sum();
         let alpha = Balia::alpha(paths, at);
-        path.mss * path.rate() / (path.rtt * rate * rate) * (1.0 + alpha) / 2.0 * (4.0 + alpha) / 5.0
+        path.mss * path.rate() / (path.rtt * rate * rate) * (1.0 + alpha) / 2.0 * (4.0 + alpha)
+            / 5.0
     }
 
     /// Section 3: the window loses `w/2 · min(α_r, 1.5)`.

@@ -1,4 +1,5 @@
-//! The frame of the coupled algorithms for loss: each is two formulas over the windows and round-trip times of all subflows.
+//! The frame of the coupled algorithms for loss: each is two formulas over the windows and
+//! round-trip times of all subflows.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -30,7 +31,8 @@ impl PathState {
     }
 }
 
-/// Two formulas that couple the subflows of a connection. `paths` has the subflows with a known round-trip time, `paths[at]` is the one concerned.
+/// Two formulas that couple the subflows of a connection. `paths` has the subflows with a known
+/// round-trip time, `paths[at]` is the one concerned.
 pub trait Coupling: Clone + fmt::Debug + Send + 'static {
     /// The name by which it is chosen.
     const NAME: &'static str;
@@ -44,7 +46,8 @@ pub trait Coupling: Clone + fmt::Debug + Send + 'static {
     }
 }
 
-/// A [`Coupling`] with the windows it rules: slow start and timeouts are Reno's, subflow by subflow.
+/// A [`Coupling`] with the windows it rules: slow start and timeouts are Reno's, subflow by
+/// subflow.
 #[derive(Clone, Debug)]
 pub struct Coupled<C> {
     coupling: C,
@@ -87,12 +90,20 @@ impl<C: Coupling> Coupled<C> {
     }
 
     /// `formula` for the subflow at `at`, or `alone` while its round-trip time is not known.
-    fn formula(&mut self, at: usize, alone: f64, formula: fn(&C, &[PathState], usize) -> f64) -> f64 {
+    fn formula(
+        &mut self,
+        at: usize,
+        alone: f64,
+        formula: fn(&C, &[PathState], usize) -> f64,
+    ) -> f64 {
         let Some(rtt) = self.subflows[at].rtt else { return alone };
         self.states.clear();
         self.states.extend(self.subflows.iter().filter_map(Subflow::state));
         let among = self.subflows[..at].iter().filter(|subflow| subflow.rtt.is_some()).count();
-        debug_assert!(self.states[among].rtt.total_cmp(&rtt).is_eq(), "the states are in the order of the subflows");
+        debug_assert!(
+            self.states[among].rtt.total_cmp(&rtt).is_eq(),
+            "the states are in the order of the subflows"
+        );
         formula(&self.coupling, &self.states, among)
     }
 
@@ -104,7 +115,12 @@ impl<C: Coupling> Coupled<C> {
 impl Subflow {
     fn state(&self) -> Option<PathState> {
         let between_losses = self.losses.since.max(self.losses.between);
-        Some(PathState { mss: self.window.mss(), window: self.window.size(), rtt: self.rtt?, between_losses })
+        Some(PathState {
+            mss: self.window.mss(),
+            window: self.window.size(),
+            rtt: self.rtt?,
+            between_losses,
+        })
     }
 
     fn note_loss(&mut self) {
@@ -123,7 +139,13 @@ impl<C: Coupling> Controller for Coupled<C> {
 
     fn handle_add(&mut self, _now: Time, id: SubflowId, start: &Start) {
         let window = Window::new(start, 1.0);
-        self.subflows.push(Subflow { id, window, rtt: None, losses: Losses::default(), before: None });
+        self.subflows.push(Subflow {
+            id,
+            window,
+            rtt: None,
+            losses: Losses::default(),
+            before: None,
+        });
     }
 
     fn handle_remove(&mut self, _now: Time, id: SubflowId) {
@@ -173,8 +195,11 @@ impl<C: Coupling> Controller for Coupled<C> {
         if let Some(subflow) = self.subflow(id) {
             subflow.window.undo();
             if let Some(before) = subflow.before.take() {
-                let since =
-                    if subflow.losses.between > 0.0 { before.since + subflow.losses.since } else { before.since };
+                let since = if subflow.losses.between > 0.0 {
+                    before.since + subflow.losses.since
+                } else {
+                    before.since
+                };
                 subflow.losses = Losses { since, between: before.between };
             }
         }
@@ -193,7 +218,10 @@ impl<C: Coupling> Controller for Coupled<C> {
     }
 
     fn allowance(&self, id: SubflowId) -> Allowance {
-        self.position(id).map_or_else(|| Allowance::window(Bytes::ZERO), |at| self.subflows[at].window.allowance())
+        self.position(id).map_or_else(
+            || Allowance::window(Bytes::ZERO),
+            |at| self.subflows[at].window.allowance(),
+        )
     }
 
     fn threshold(&self, id: SubflowId) -> Option<Bytes> {

@@ -35,7 +35,8 @@ pub struct Cubic {
 /// What CUBIC knows beside its window.
 #[derive(Clone, Copy, Debug, Default)]
 struct Curve {
-    /// `W_max`: the window before the last cut, perhaps lowered by fast convergence; `None` before the first one and after a timeout.
+    /// `W_max`: the window before the last cut, perhaps lowered by fast convergence; `None` before
+    /// the first one and after a timeout.
     plateau: Option<f64>,
     /// `cwnd_prior`: the window before the last cut.
     prior: f64,
@@ -45,7 +46,8 @@ struct Curve {
 
 #[derive(Clone, Copy, Debug)]
 struct Epoch {
-    /// t: seconds since the stage began, without those in which the application had nothing to send (section 5.8).
+    /// t: seconds since the stage began, without those in which the application had nothing to send
+    /// (section 5.8).
     age: f64,
     /// When `age` was brought up to date.
     at: Time,
@@ -61,7 +63,11 @@ impl Cubic {
     /// With constants of one's own. Values outside their ranges become the nearest useful ones.
     #[must_use]
     pub fn new(options: CubicOptions) -> Cubic {
-        let options = CubicOptions { c: options.c.clamp(1e-6, 1e6), beta: options.beta.clamp(0.01, 0.99), ..options };
+        let options = CubicOptions {
+            c: options.c.clamp(1e-6, 1e6),
+            beta: options.beta.clamp(0.01, 0.99),
+            ..options
+        };
         Cubic { options, window: Window::default(), curve: Curve::default(), before: None }
     }
 
@@ -70,11 +76,15 @@ impl Cubic {
         let CubicOptions { c, beta, .. } = self.options;
         let window = self.window.packets();
         let prior = self.curve.prior;
-        let epoch = self.curve.epoch.get_or_insert_with(|| Epoch::begin(now, window, self.curve.plateau, c));
+        let epoch = self
+            .curve
+            .epoch
+            .get_or_insert_with(|| Epoch::begin(now, window, self.curve.plateau, c));
         epoch.age += elapsed(epoch.at, now);
         epoch.at = now;
 
-        // α is 1 once the estimate has got back to where the last cut was: Reno's own pace (section 4.3).
+        // α is 1 once the estimate has got back to where the last cut was: Reno's own pace (section
+        // 4.3).
         let alpha = if epoch.estimate >= prior { 1.0 } else { 3.0 * (1.0 - beta) / (1.0 + beta) };
         epoch.estimate += alpha * packets / window;
 
@@ -91,17 +101,25 @@ impl Cubic {
     fn note_cut(&mut self) {
         self.before = Some(self.curve);
         let window = self.window.packets();
-        let is_shrinking = self.options.fast_convergence && self.curve.plateau.is_some_and(|plateau| window < plateau);
+        let is_shrinking = self.options.fast_convergence
+            && self.curve.plateau.is_some_and(|plateau| window < plateau);
         let plateau = if is_shrinking { window * (1.0 + self.options.beta) / 2.0 } else { window };
         self.curve = Curve { plateau: Some(plateau), prior: window, epoch: None };
     }
 }
 
 impl Epoch {
-    /// Without a plateau (slow start ended without loss, or after a timeout) the curve begins at its middle (sections 4.8 and 4.10).
+    /// Without a plateau (slow start ended without loss, or after a timeout) the curve begins at
+    /// its middle (sections 4.8 and 4.10).
     fn begin(now: Time, window: f64, plateau: Option<f64>, c: f64) -> Epoch {
         let plateau = plateau.unwrap_or(window).max(window);
-        Epoch { age: 0.0, at: now, k: libm::cbrt((plateau - window) / c), plateau, estimate: window }
+        Epoch {
+            age: 0.0,
+            at: now,
+            k: libm::cbrt((plateau - window) / c),
+            plateau,
+            estimate: window,
+        }
     }
 
     /// `W_cubic(t)` in packets (equation 1).
@@ -154,7 +172,8 @@ impl SinglePath for Cubic {
     fn handle_undo(&mut self, now: Time) {
         self.window.undo();
         if let Some(mut curve) = self.before.take() {
-            // Section 4.9.2: as if it had not been; the time in between does not count, or the window would leap.
+            // Section 4.9.2: as if it had not been; the time in between does not count, or the
+            // window would leap.
             if let Some(epoch) = &mut curve.epoch {
                 epoch.at = now;
             }

@@ -1,18 +1,21 @@
-//! FAST (Wei, Jin, Low and Hegde, "FAST TCP: Motivation, Architecture, Algorithms, Performance", 2006), as the ns-2 module of
-//! CUBIN lab does it: α packets of one's own in the queue, approached in proportion to the distance.
+//! FAST (Wei, Jin, Low and Hegde, "FAST TCP: Motivation, Architecture, Algorithms, Performance",
+//! 2006), as the ns-2 module of CUBIN lab does it: α packets of one's own in the queue, approached
+//! in proportion to the distance.
 //!
-//! The handshake counts as a round trip, as it does in the module. Its packets take next to no time on the wire, so that a full packet's
-//! own is a part of its queueing delay: α packets with the one on the wire among them.
+//! The handshake counts as a round trip, as it does in the module. Its packets take next to no time
+//! on the wire, so that a full packet's own is a part of its queueing delay: α packets with the one
+//! on the wire among them.
 //!
-//! Windows are real numbers here. The module's targets are whole packets, unless it is told otherwise (`high_accuracy_cwnd_`), and rest
-//! lower: `whole` is for those who want that.
+//! Windows are real numbers here. The module's targets are whole packets, unless it is told
+//! otherwise (`high_accuracy_cwnd_`), and rest lower: `whole` is for those who want that.
 
 use units::{Bytes, Span, Time};
 
 use super::window::{Rounds, Window, seconds};
 use super::{Acked, Allowance, Congestion, SinglePath, Start};
 
-/// Below this round-trip time increments are applied at once: acknowledgements come in bursts there.
+/// Below this round-trip time increments are applied at once: acknowledgements come in bursts
+/// there.
 const LEAST_PACED_RTT: f64 = 0.004;
 /// Up to this window, in packets, increments are applied at once, at most doubling it.
 const LEAST_PACED_WINDOW: f64 = 4.0;
@@ -20,7 +23,8 @@ const LEAST_PACED_WINDOW: f64 = 4.0;
 /// FAST's parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FastOptions {
-    /// α: packets that the flow keeps in the queue. Practice was about 8, 20, 200 for 10, 100, 1000 Mbit/s.
+    /// α: packets that the flow keeps in the queue. Practice was about 8, 20, 200 for 10, 100, 1000
+    /// Mbit/s.
     pub alpha: f64,
     /// γ: how far to go towards the target at once, above 0 and up to 1.
     pub gamma: f64,
@@ -28,13 +32,20 @@ pub struct FastOptions {
     pub threshold: Span,
     /// The window moves once in so many round trips. The ns-2 module and Linux: every other one.
     pub every: u64,
-    /// The window goes to whole packets, rounded down, as the ns-2 module's does: it rests up to 1/γ packets below α.
+    /// The window goes to whole packets, rounded down, as the ns-2 module's does: it rests up to
+    /// 1/γ packets below α.
     pub whole: bool,
 }
 
 impl Default for FastOptions {
     fn default() -> FastOptions {
-        FastOptions { alpha: 100.0, gamma: 0.5, threshold: Span::from_micros(750), every: 2, whole: false }
+        FastOptions {
+            alpha: 100.0,
+            gamma: 0.5,
+            threshold: Span::from_micros(750),
+            every: 2,
+            whole: false,
+        }
     }
 }
 
@@ -43,8 +54,8 @@ impl Default for FastOptions {
 pub struct Fast {
     options: FastOptions,
     window: Window,
-    /// `baseRTT`: the smallest round-trip time so far, the handshake's included, seconds. It never expires, hence a flow that finds a
-    /// queue counts it as path.
+    /// `baseRTT`: the smallest round-trip time so far, the handshake's included, seconds. It never
+    /// expires, hence a flow that finds a queue counts it as path.
     base: f64,
     /// `avgRTT`: the moving average, seconds; `None` before the first sample.
     average: Option<f64>,
@@ -52,7 +63,8 @@ pub struct Fast {
     increment: Increment,
 }
 
-/// An increase that is handed out over the acknowledgements of a round trip, so that it causes no burst (the module's `fast_pace`).
+/// An increase that is handed out over the acknowledgements of a round trip, so that it causes no
+/// burst (the module's `fast_pace`).
 #[derive(Clone, Copy, Debug, Default)]
 struct Increment {
     /// Packets still to add.
@@ -65,7 +77,11 @@ impl Fast {
     /// With parameters of one's own. Values outside their ranges become the nearest useful ones.
     #[must_use]
     pub fn new(options: FastOptions) -> Fast {
-        let options = FastOptions { gamma: options.gamma.clamp(0.0, 1.0), every: options.every.max(1), ..options };
+        let options = FastOptions {
+            gamma: options.gamma.clamp(0.0, 1.0),
+            every: options.every.max(1),
+            ..options
+        };
         Fast {
             options,
             window: Window::default(),
@@ -83,11 +99,13 @@ impl Fast {
         self.average = Some(average + weight * (rtt - average));
     }
 
-    /// Equation 1 of the MPFAST paper, in packets, from the window `old` that the acknowledged packet was sent under.
+    /// Equation 1 of the MPFAST paper, in packets, from the window `old` that the acknowledged
+    /// packet was sent under.
     fn target(&self, old: f64, average: f64) -> f64 {
         let FastOptions { alpha, gamma, whole, .. } = self.options;
         let window = self.window.packets();
-        let target = ((1.0 - gamma) * window + gamma * (old * self.base / average + alpha)).min(2.0 * window);
+        let target = ((1.0 - gamma) * window + gamma * (old * self.base / average + alpha))
+            .min(2.0 * window);
         if whole { libm::floor(target) } else { target }
     }
 

@@ -2,14 +2,16 @@
 
 use super::coupled::{Coupling, PathState};
 
-/// The connection takes as much as one flow on its best path would; no subflow grows faster than Reno.
+/// The connection takes as much as one flow on its best path would; no subflow grows faster than
+/// Reno.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Lia;
 
 impl Coupling for Lia {
     const NAME: &'static str = "lia";
 
-    /// `min(α / Σw, 1 / w_i)` MSS for each acknowledged byte (RFC 6356, section 3), with the α of equation 2.
+    /// `min(α / Σw, 1 / w_i)` MSS for each acknowledged byte (RFC 6356, section 3), with the α of
+    /// equation 2.
     fn growth(&self, paths: &[PathState], at: usize) -> f64 {
         let path = &paths[at];
         let total: f64 = paths.iter().map(|path| path.window).sum();

@@ -1,15 +1,19 @@
-//! Congestion controllers: how much each subflow of a connection may have in flight, and how fast it is sent.
+//! Congestion controllers: how much each subflow of a connection may have in flight, and how fast
+//! it is sent.
 //!
-//! One [`Controller`] owns **all subflows of a connection**, so that a coupled algorithm sees the siblings; [`Uncoupled`] lifts an
-//! algorithm for one path ([`SinglePath`]) to that. The sender tells the controller what happened and asks for each
-//! subflow's [`Allowance`] before it sends. The controller knows no sequence numbers, no scoreboard and no timer but its own.
+//! One [`Controller`] owns **all subflows of a connection**, so that a coupled algorithm sees the
+//! siblings; [`Uncoupled`] lifts an algorithm for one path ([`SinglePath`]) to that. The sender
+//! tells the controller what happened and asks for each subflow's [`Allowance`] before it sends.
+//! The controller knows no sequence numbers, no scoreboard and no timer but its own.
 //!
-//! Who decides what: the *sender* finds losses, enters and leaves recovery, does proportional rate reduction, ends slow start by
-//! delay (`HyStart++`) and samples rates; the *controller* decides windows and pacing.
+//! Who decides what: the *sender* finds losses, enters and leaves recovery, does proportional rate
+//! reduction, ends slow start by delay (`HyStart++`) and samples rates; the *controller* decides
+//! windows and pacing.
 //!
-//! Windows are kept as real numbers of bytes; [`Allowance::window`] is that number rounded down, which admits the same packets. A sender may send
-//! while `in flight + MSS <= max(window, MSS)`. Whatever a controller is told, its windows stay between its floor (one MSS; two for
-//! [`Vegas`] and [`Fast`]) and [`MAX_WINDOW`].
+//! Windows are kept as real numbers of bytes; [`Allowance::window`] is that number rounded down,
+//! which admits the same packets. A sender may send while `in flight + MSS <= max(window, MSS)`.
+//! Whatever a controller is told, its windows stay between its floor (one MSS; two for [`Vegas`]
+//! and [`Fast`]) and [`MAX_WINDOW`].
 //!
 //! [`by_name`] makes the controllers of [`NAMES`]:
 //!
@@ -82,7 +86,8 @@ pub struct Sent {
     pub is_retransmission: bool,
 }
 
-/// An acknowledgement came that says of some bytes for the first time that they arrived (cumulatively or selectively).
+/// An acknowledgement came that says of some bytes for the first time that they arrived
+/// (cumulatively or selectively).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Acked {
     /// How many bytes.
@@ -101,17 +106,22 @@ pub struct Acked {
     pub min_rtt: Span,
     /// The one-way delay, by two clocks that need not agree: only differences mean something.
     pub one_way_delay: Option<Span>,
-    /// The rate at which data was delivered over the packet's round trip (draft-cheng-iccrg-delivery-rate-estimation).
+    /// The rate at which data was delivered over the packet's round trip
+    /// (draft-cheng-iccrg-delivery-rate-estimation).
     pub delivery_rate: Option<Rate>,
-    /// Round trips completed: it counts up when a packet is acknowledged that was sent after the last one began.
+    /// Round trips completed: it counts up when a packet is acknowledged that was sent after the
+    /// last one began.
     pub round: u64,
     /// How many bytes of these had a CE mark.
     pub ce_bytes: Bytes,
-    /// Whether the application, not the window, limited what was in flight when the packet was sent.
+    /// Whether the application, not the window, limited what was in flight when the packet was
+    /// sent.
     pub is_app_limited: bool,
-    /// Whether the sender is in fast recovery: windows do not grow then, unless a controller wants it.
+    /// Whether the sender is in fast recovery: windows do not grow then, unless a controller wants
+    /// it.
     pub in_recovery: bool,
-    /// Slow start grows by `bytes / slow_start_divisor`: 1, or more in the conservative slow start of RFC 9406.
+    /// Slow start grows by `bytes / slow_start_divisor`: 1, or more in the conservative slow start
+    /// of RFC 9406.
     pub slow_start_divisor: u32,
 }
 
@@ -140,7 +150,8 @@ pub enum Signal {
 pub struct Congestion {
     /// By what it was noticed.
     pub signal: Signal,
-    /// Payload bytes in flight at that moment, the lost ones included (the `FlightSize` of RFC 5681).
+    /// Payload bytes in flight at that moment, the lost ones included (the `FlightSize` of RFC
+    /// 5681).
     pub in_flight: Bytes,
 }
 
@@ -161,8 +172,8 @@ pub enum State {
 pub struct Allowance {
     /// Payload bytes in flight; the sender treats less than one MSS as one MSS, and paces.
     pub window: Bytes,
-    /// The rate of sending, counted as [`Acked::delivery_rate`] is: in payload, without headers. `None`: as acknowledgements come, or by a
-    /// rule of the sender's own.
+    /// The rate of sending, counted as [`Acked::delivery_rate`] is: in payload, without headers.
+    /// `None`: as acknowledgements come, or by a rule of the sender's own.
     pub pacing: Option<Rate>,
     /// How much may be sent at once when paced.
     pub burst: Bytes,
@@ -180,8 +191,8 @@ impl Allowance {
 
 /// Congestion control of all subflows of one connection.
 ///
-/// The sender calls the `handle_*` methods as things happen, then asks for the [`Allowance`] of the subflow concerned, and of every one
-/// that [`Controller::poll_changed`] names.
+/// The sender calls the `handle_*` methods as things happen, then asks for the [`Allowance`] of the
+/// subflow concerned, and of every one that [`Controller::poll_changed`] names.
 pub trait Controller: fmt::Debug + Send {
     /// The name by which it is chosen.
     fn name(&self) -> &'static str;
@@ -210,14 +221,15 @@ pub trait Controller: fmt::Debug + Send {
     /// The last congestion event or timeout was none: nothing had been lost.
     fn handle_undo(&mut self, _now: Time, _id: SubflowId) {}
 
-    /// The subflow sends again after an idle time of at least one retransmission timeout (RFC 5681, section 4.1).
+    /// The subflow sends again after an idle time of at least one retransmission timeout (RFC 5681,
+    /// section 4.1).
     fn handle_idle_restart(&mut self, _now: Time, _id: SubflowId) {}
 
     /// The sender found slow start to be over by delay (RFC 9406).
     fn handle_slow_start_end(&mut self, _now: Time, _id: SubflowId) {}
 
-    /// When [`Controller::handle_deadline`] wants to be called. As all that is asked, it changes by calls of `handle_*` only: who has told the
-    /// controller nothing need not ask again.
+    /// When [`Controller::handle_deadline`] wants to be called. As all that is asked, it changes by
+    /// calls of `handle_*` only: who has told the controller nothing need not ask again.
     fn poll_deadline(&self) -> Option<Time> {
         None
     }
@@ -233,7 +245,8 @@ pub trait Controller: fmt::Debug + Send {
         None
     }
 
-    /// The slow start threshold in bytes, if it has one: `None` before the first congestion. For traces and for proportional rate reduction.
+    /// The slow start threshold in bytes, if it has one: `None` before the first congestion. For
+    /// traces and for proportional rate reduction.
     fn threshold(&self, _id: SubflowId) -> Option<Bytes> {
         None
     }
@@ -243,9 +256,9 @@ pub trait Controller: fmt::Debug + Send {
         true
     }
 
-    /// Whether it looks at what was known as a packet left: [`Acked::window_at_sending`], [`Acked::delivery_rate`] and
-    /// [`Lost::in_flight_at_sending`]. If not, a sender need not keep that of each packet, and may say zero, or `None`. It is asked as the subflow
-    /// joins.
+    /// Whether it looks at what was known as a packet left: [`Acked::window_at_sending`],
+    /// [`Acked::delivery_rate`] and [`Lost::in_flight_at_sending`]. If not, a sender need not keep
+    /// that of each packet, and may say zero, or `None`. It is asked as the subflow joins.
     fn wants_departures(&self) -> bool {
         true
     }

@@ -1,4 +1,5 @@
-//! Controllers by name, as they are written in scenario files: `fast(alpha=100, threshold=0.75 ms)`.
+//! Controllers by name, as they are written in scenario files:
+//! `fast(alpha=100, threshold=0.75 ms)`.
 
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
@@ -14,8 +15,8 @@ use crate::spelling::{self, nearest};
 pub use crate::spelling::Parameter;
 
 use super::{
-    Balia, Bbr, Controller, Coupled, Cubic, CubicOptions, Fast, FastOptions, Lia, Olia, Reno, Uncoupled, Vegas,
-    VegasOptions, Waimd,
+    Balia, Bbr, Controller, Coupled, Cubic, CubicOptions, Fast, FastOptions, Lia, Olia, Reno,
+    Uncoupled, Vegas, VegasOptions, Waimd,
 };
 
 /// A controller that [`by_name`] knows.
@@ -34,10 +35,19 @@ pub struct Known {
 pub const NAMES: &[Known] = &[
     Known {
         name: "cubic",
-        summary: "grows by a cubic function of the time since the last loss; what most hosts use (RFC 9438)",
+        summary: "grows by a cubic function of the time since the last loss; what most hosts use \
+                  (RFC 9438)",
         parameters: &[
-            Parameter { name: "c", default: "0.4", summary: "steepness in packets a second cubed, above 0" },
-            Parameter { name: "beta", default: "0.7", summary: "what a loss leaves of the window, 0.1 to 0.95" },
+            Parameter {
+                name: "c",
+                default: "0.4",
+                summary: "steepness in packets a second cubed, above 0",
+            },
+            Parameter {
+                name: "beta",
+                default: "0.7",
+                summary: "what a loss leaves of the window, 0.1 to 0.95",
+            },
             Parameter {
                 name: "fast_convergence",
                 default: "true",
@@ -56,9 +66,21 @@ pub const NAMES: &[Known] = &[
         name: "vegas",
         summary: "keeps a few packets in the queue by one packet more or less a round trip",
         parameters: &[
-            Parameter { name: "alpha", default: "2", summary: "least backlog in packets, 0 or more" },
-            Parameter { name: "beta", default: "4", summary: "largest backlog in packets, alpha or more" },
-            Parameter { name: "gamma", default: "1", summary: "backlog that ends slow start, packets, 0 or more" },
+            Parameter {
+                name: "alpha",
+                default: "2",
+                summary: "least backlog in packets, 0 or more",
+            },
+            Parameter {
+                name: "beta",
+                default: "4",
+                summary: "largest backlog in packets, alpha or more",
+            },
+            Parameter {
+                name: "gamma",
+                default: "1",
+                summary: "backlog that ends slow start, packets, 0 or more",
+            },
         ],
         make: vegas,
     },
@@ -67,13 +89,21 @@ pub const NAMES: &[Known] = &[
         summary: "keeps alpha packets in the queue by steps in proportion to the distance",
         parameters: &[
             Parameter { name: "alpha", default: "100", summary: "packets in the queue, above 0" },
-            Parameter { name: "gamma", default: "0.5", summary: "size of the steps, above 0, up to 1" },
+            Parameter {
+                name: "gamma",
+                default: "0.5",
+                summary: "size of the steps, above 0, up to 1",
+            },
             Parameter {
                 name: "threshold",
                 default: "0.75 ms",
                 summary: "queueing delay up to which the window doubles",
             },
-            Parameter { name: "every", default: "2", summary: "round trips from one step to the next, 1 to 1000" },
+            Parameter {
+                name: "every",
+                default: "2",
+                summary: "round trips from one step to the next, 1 to 1000",
+            },
             Parameter {
                 name: "whole",
                 default: "false",
@@ -84,14 +114,20 @@ pub const NAMES: &[Known] = &[
     },
     Known {
         name: "bbr",
-        summary: "sends at the bandwidth it measures, with little in the queue (BBR version 3, draft-ietf-ccwg-bbr)",
+        summary: "sends at the bandwidth it measures, with little in the queue (BBR version 3, \
+                  draft-ietf-ccwg-bbr)",
         parameters: &[
             Parameter {
                 name: "tolerance",
                 default: "0",
-                summary: "share of losses in a round trip that is taken for the path's own, 0 as drafted to 0.5",
+                summary: "share of losses in a round trip that is taken for the path's own, 0 as \
+                          drafted to 0.5",
             },
-            Parameter { name: "seed", default: "1", summary: "of the random waits between probes, a whole number" },
+            Parameter {
+                name: "seed",
+                default: "1",
+                summary: "of the random waits between probes, a whole number",
+            },
         ],
         make: bbr,
     },
@@ -99,7 +135,11 @@ pub const NAMES: &[Known] = &[
         name: "waimd",
         summary: "as so many reno flows together (MulTCP, Crowcroft and Oechslin 1998)",
         parameters: &[
-            Parameter { name: "weight", default: "10", summary: "how many flows' weight, 1 to 1000" },
+            Parameter {
+                name: "weight",
+                default: "10",
+                summary: "how many flows' weight, 1 to 1000",
+            },
             Parameter {
                 name: "plain",
                 default: "false",
@@ -116,19 +156,22 @@ pub const NAMES: &[Known] = &[
     },
     Known {
         name: "olia",
-        summary: "as lia, and off the paths that lose more (draft-khalili-mptcp-congestion-control)",
+        summary: "as lia, and off the paths that lose more \
+                  (draft-khalili-mptcp-congestion-control)",
         parameters: &[],
         make: |_| Ok(Box::new(Coupled::new(Olia))),
     },
     Known {
         name: "balia",
-        summary: "between lia and olia: friendly and quick to follow changes (draft-walid-mptcp-congestion-control)",
+        summary: "between lia and olia: friendly and quick to follow changes \
+                  (draft-walid-mptcp-congestion-control)",
         parameters: &[],
         make: |_| Ok(Box::new(Coupled::new(Balia))),
     },
 ];
 
-/// The controller that `text` describes: a name of [`NAMES`], and in parentheses the parameters that differ from their defaults.
+/// The controller that `text` describes: a name of [`NAMES`], and in parentheses the parameters
+/// that differ from their defaults.
 ///
 /// ```
 /// assert_eq!(policy::cc::by_name("vegas(alpha=2, beta=4)")?.name(), "vegas");
@@ -144,16 +187,22 @@ pub fn by_name(text: &str) -> Result<Box<dyn Controller>, UnknownController> {
     let Some((name, given)) = spelling::split(text) else {
         return Err(UnknownController::Malformed { text: text.to_owned() });
     };
-    let known = NAMES.iter().find(|known| known.name.eq_ignore_ascii_case(name)).ok_or_else(|| {
-        let nearest = nearest(name, NAMES.iter().map(|known| known.name));
-        UnknownController::Name { found: name.to_owned(), nearest }
-    })?;
+    let known =
+        NAMES.iter().find(|known| known.name.eq_ignore_ascii_case(name)).ok_or_else(|| {
+            let nearest = nearest(name, NAMES.iter().map(|known| known.name));
+            UnknownController::Name { found: name.to_owned(), nearest }
+        })?;
 
     let mut settings = Settings { known, given: Vec::new() };
     for (key, value) in given {
-        let Some(parameter) = known.parameters.iter().find(|parameter| parameter.name == key) else {
+        let Some(parameter) = known.parameters.iter().find(|parameter| parameter.name == key)
+        else {
             let nearest = nearest(key, known.parameters.iter().map(|parameter| parameter.name));
-            return Err(UnknownController::Parameter { controller: known, found: key.to_owned(), nearest });
+            return Err(UnknownController::Parameter {
+                controller: known,
+                found: key.to_owned(),
+                nearest,
+            });
         };
         if settings.given.iter().any(|(other, _)| *other == parameter.name) {
             return Err(UnknownController::Twice { controller: known, parameter });
@@ -231,7 +280,10 @@ impl fmt::Display for UnknownController {
                 write!(f, "'{}' of '{}' is given twice", parameter.name, controller.name)
             }
             UnknownController::Malformed { text } => {
-                write!(f, "'{text}' is not a controller: write a name, or name(parameter=value, ...)")
+                write!(
+                    f,
+                    "'{text}' is not a controller: write a name, or name(parameter=value, ...)"
+                )
             }
         }
     }
@@ -253,13 +305,25 @@ struct Settings<'a> {
 }
 
 impl Settings<'_> {
-    /// The value of a parameter of the controller, given or by default, if it can be read and `is_valid`.
-    fn get<T: FromStr>(&self, name: &str, is_valid: impl Fn(&T) -> bool) -> Result<T, UnknownController> {
+    /// The value of a parameter of the controller, given or by default, if it can be read and
+    /// `is_valid`.
+    fn get<T: FromStr>(
+        &self,
+        name: &str,
+        is_valid: impl Fn(&T) -> bool,
+    ) -> Result<T, UnknownController> {
         let parameters = self.known.parameters;
-        let parameter = parameters.iter().find(|parameter| parameter.name == name).expect("asked for by its own maker");
+        let parameter = parameters
+            .iter()
+            .find(|parameter| parameter.name == name)
+            .expect("asked for by its own maker");
         let given = self.given.iter().find(|(other, _)| *other == name);
         let text = given.map_or(parameter.default, |(_, text)| text);
-        let invalid = || UnknownController::Value { controller: self.known, parameter, found: text.to_owned() };
+        let invalid = || UnknownController::Value {
+            controller: self.known,
+            parameter,
+            found: text.to_owned(),
+        };
         text.parse().ok().filter(is_valid).ok_or_else(invalid)
     }
 
@@ -348,10 +412,18 @@ mod tests {
 
     #[test]
     fn parameters_are_read() {
-        let options =
-            FastOptions { alpha: 20.0, threshold: Span::from_micros(1_500), every: 1, ..FastOptions::default() };
-        let found = by_name(" FAST ( alpha = 20, threshold=1.5 ms,every=1 ) ").expect("well written");
-        assert_eq!(alloc::format!("{found:?}"), alloc::format!("{:?}", Uncoupled::new(Fast::new(options))));
+        let options = FastOptions {
+            alpha: 20.0,
+            threshold: Span::from_micros(1_500),
+            every: 1,
+            ..FastOptions::default()
+        };
+        let found =
+            by_name(" FAST ( alpha = 20, threshold=1.5 ms,every=1 ) ").expect("well written");
+        assert_eq!(
+            alloc::format!("{found:?}"),
+            alloc::format!("{:?}", Uncoupled::new(Fast::new(options)))
+        );
         assert!(by_name("reno()").is_ok());
     }
 
@@ -360,20 +432,29 @@ mod tests {
         let names = "there are cubic, reno, vegas, fast, bbr, waimd, lia, olia, balia";
         assert_eq!(
             error("vagas"),
-            alloc::format!("there is no congestion controller 'vagas' (did you mean 'vegas'?); {names}")
+            alloc::format!(
+                "there is no congestion controller 'vagas' (did you mean 'vegas'?); {names}"
+            )
         );
-        assert_eq!(error("quantum"), alloc::format!("there is no congestion controller 'quantum'; {names}"));
+        assert_eq!(
+            error("quantum"),
+            alloc::format!("there is no congestion controller 'quantum'; {names}")
+        );
         assert_eq!(
             error("vegas(alhpa=2)"),
-            "'vegas' has no parameter 'alhpa' (did you mean 'alpha'?); by default it is vegas(alpha=2, beta=4, gamma=1)"
+            "'vegas' has no parameter 'alhpa' (did you mean 'alpha'?); by default it is \
+             vegas(alpha=2, beta=4, gamma=1)"
         );
         assert_eq!(error("reno(beta=0.5)"), "'reno' has no parameter 'beta'; it has none");
         assert_eq!(
             error("vegas(alpha=10)"),
-            "'4' is no value for 'beta' of 'vegas': it is largest backlog in packets, alpha or more; \
-             by default it is vegas(alpha=2, beta=4, gamma=1)"
+            "'4' is no value for 'beta' of 'vegas': it is largest backlog in packets, alpha or \
+             more; by default it is vegas(alpha=2, beta=4, gamma=1)"
         );
-        assert!(error("fast(threshold=0.75)").starts_with("'0.75' is no value for 'threshold' of 'fast'"));
+        assert!(
+            error("fast(threshold=0.75)")
+                .starts_with("'0.75' is no value for 'threshold' of 'fast'")
+        );
         assert!(error("cubic(c=nan)").starts_with("'nan' is no value for 'c' of 'cubic'"));
         assert!(error("fast(gamma=0)").starts_with("'0' is no value for 'gamma'"));
         assert_eq!(error("fast(every=1,every=2)"), "'every' of 'fast' is given twice");

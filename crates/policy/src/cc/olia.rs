@@ -2,7 +2,8 @@
 
 use super::coupled::{Coupling, PathState};
 
-/// Like LIA no more than one flow, but it also moves the windows off paths that lose more than the best ones.
+/// Like LIA no more than one flow, but it also moves the windows off paths that lose more than the
+/// best ones.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Olia;
 
@@ -12,9 +13,11 @@ impl Olia {
         path.between_losses / (path.rtt * path.rtt)
     }
 
-    /// ε of section 3: above zero on the best paths with small windows, below on the paths with the largest window, as long as these sets differ.
+    /// ε of section 3: above zero on the best paths with small windows, below on the paths with the
+    /// largest window, as long as these sets differ.
     fn epsilon(paths: &[PathState], at: usize) -> f64 {
-        // Windows are compared in whole packets, as where the algorithm comes from: two real numbers are never the same.
+        // Windows are compared in whole packets, as where the algorithm comes from: two real
+        // numbers are never the same.
         let window = |path: &PathState| libm::floor(path.window / path.mss);
         let largest = paths.iter().map(window).fold(0.0, f64::max);
         let best = paths.iter().map(Olia::merit).fold(0.0, f64::max);
@@ -42,7 +45,8 @@ fn count(n: usize) -> f64 {
 impl Coupling for Olia {
     const NAME: &'static str = "olia";
 
-    /// Section 3: `(w_r / rtt_r²) / (Σ w_p / rtt_p)² + ε_r / w_r` packets for each acknowledged packet. It may be negative.
+    /// Section 3: `(w_r / rtt_r²) / (Σ w_p / rtt_p)² + ε_r / w_r` packets for each acknowledged
+    /// packet. It may be negative.
     fn growth(&self, paths: &[PathState], at: usize) -> f64 {
         let path = &paths[at];
         let rate: f64 = paths.iter().map(PathState::rate).sum();

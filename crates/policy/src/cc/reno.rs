@@ -5,7 +5,8 @@ use units::{Bytes, Time};
 use super::window::Window;
 use super::{Acked, Allowance, Congestion, SinglePath, Start};
 
-/// Reno's window: one MSS more a round trip, half at congestion. `NewReno` and SACK differ in recovery only, which is the sender's.
+/// Reno's window: one MSS more a round trip, half at congestion. `NewReno` and SACK differ in
+/// recovery only, which is the sender's.
 #[derive(Clone, Debug, Default)]
 pub struct Reno {
     window: Window,

@@ -8,7 +8,8 @@ use units::{Bytes, SubflowId, Time};
 
 use super::{Acked, Allowance, Congestion, Controller, Lost, Sent, Start};
 
-/// A congestion controller that knows one path only. The methods mean what those of [`Controller`] mean.
+/// A congestion controller that knows one path only. The methods mean what those of [`Controller`]
+/// mean.
 pub trait SinglePath: Clone + fmt::Debug + Send + 'static {
     /// The name by which it is chosen.
     const NAME: &'static str;
@@ -67,10 +68,11 @@ pub trait SinglePath: Clone + fmt::Debug + Send + 'static {
     }
 }
 
-/// Lifts a [`SinglePath`] algorithm: each subflow has its own copy of the one given, and none knows of the others.
+/// Lifts a [`SinglePath`] algorithm: each subflow has its own copy of the one given, and none knows
+/// of the others.
 ///
-/// Most connections have one subflow, which is in the controller itself. It comes first, at the beginning of a line of the processor's cache:
-/// thousands of flows in turn take few of them.
+/// Most connections have one subflow, which is in the controller itself. It comes first, at the
+/// beginning of a line of the processor's cache: thousands of flows in turn take few of them.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub struct Uncoupled<S> {

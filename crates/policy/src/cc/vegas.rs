@@ -1,17 +1,22 @@
-//! Vegas: a few packets of one's own in the queue, no more and no less (Brakmo and Peterson, "TCP Vegas: End to End Congestion
-//! Avoidance on a Global Internet", 1995).
+//! Vegas: a few packets of one's own in the queue, no more and no less (Brakmo and Peterson, "TCP
+//! Vegas: End to End Congestion Avoidance on a Global Internet", 1995).
 //!
 //! Implementations differ; this one takes
 //!
-//! * the paper's backlog `w (rtt - base) / rtt`, as ns-2 does, which at one bottleneck is the flow's own queue. Linux divides by `base`,
-//!   which is more where the queue is no small part of the round trip: asked for 100 packets on 834, Linux rests at 90;
-//! * the smallest round-trip time of each round, as Linux does (ns-2: the mean), so that the flow's own bursts do not count;
-//! * backlogs as real numbers, so that the window rests between `alpha` and `beta` (Linux rounds them down, ns-2 to the nearest);
-//! * slow start that doubles every other round trip, as the paper and ns-2 do, and judges by the delays of packets that were sent in
-//!   the round between, when no burst stands in the queue. (Linux doubles in each round and so judges by delays that are a doubling
-//!   old: it fills a buffer of one bandwidth-delay product before it sees a queue. ns-2 judges by the doubling's own bursts and
-//!   ends early on long paths.)
-//! * slow start that ends at the bandwidth-delay product plus one packet, as in Linux (ns-2: an eighth less, then step by step).
+//! * the paper's backlog `w (rtt - base) / rtt`, as ns-2 does, which at one bottleneck is the
+//!   flow's own queue. Linux divides by `base`, which is more where the queue is no small part of
+//!   the round trip: asked for 100 packets on 834, Linux rests at 90;
+//! * the smallest round-trip time of each round, as Linux does (ns-2: the mean), so that the flow's
+//!   own bursts do not count;
+//! * backlogs as real numbers, so that the window rests between `alpha` and `beta` (Linux rounds
+//!   them down, ns-2 to the nearest);
+//! * slow start that doubles every other round trip, as the paper and ns-2 do, and judges by the
+//!   delays of packets that were sent in the round between, when no burst stands in the queue.
+//!   (Linux doubles in each round and so judges by delays that are a doubling old: it fills a
+//!   buffer of one bandwidth-delay product before it sees a queue. ns-2 judges by the doubling's
+//!   own bursts and ends early on long paths.)
+//! * slow start that ends at the bandwidth-delay product plus one packet, as in Linux (ns-2: an
+//!   eighth less, then step by step).
 
 use units::{Bytes, Time};
 
@@ -80,7 +85,8 @@ impl Vegas {
         self.begin_round();
     }
 
-    /// In slow start, in rounds with growth: their samples are of packets that were sent in the round without. Three are enough, for the smallest counts.
+    /// In slow start, in rounds with growth: their samples are of packets that were sent in the
+    /// round without. Three are enough, for the smallest counts.
     fn slow_start(&mut self, acked: &Acked) {
         if self.samples <= FEW || self.backlog(self.smallest) <= self.options.gamma {
             self.window.slow_start(acked);

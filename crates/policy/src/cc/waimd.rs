@@ -1,21 +1,25 @@
-//! WAIMD, also known as `MulTCP` (Crowcroft and Oechslin, "Differentiated end-to-end Internet services using a weighted proportional fair
-//! sharing TCP", 1998): one flow that behaves as `N` Reno flows together would.
+//! WAIMD, also known as `MulTCP` (Crowcroft and Oechslin, "Differentiated end-to-end Internet
+//! services using a weighted proportional fair sharing TCP", 1998): one flow that behaves as `N`
+//! Reno flows together would.
 
 use units::{Bytes, Time};
 
 use super::window::Window;
 use super::{Acked, Allowance, Congestion, SinglePath, Start};
 
-/// A window that grows by `N` packets a round trip and loses `1/(2N)` of itself at congestion, since only one of the `N` flows would halve.
+/// A window that grows by `N` packets a round trip and loses `1/(2N)` of itself at congestion,
+/// since only one of the `N` flows would halve.
 ///
-/// Slow start triples the window each round trip, up to `3ᵏ` times what it began with: `k = ln N / (ln 3 − ln 2)` round trips, after which `N`
-/// flows that double would have as much. Then it doubles. With weight 1 it is Reno.
+/// Slow start triples the window each round trip, up to `3ᵏ` times what it began with:
+/// `k = ln N / (ln 3 − ln 2)` round trips, after which `N` flows that double would have as much.
+/// Then it doubles. With weight 1 it is Reno.
 ///
-/// Congestion counts once a window, however much was lost; at large `N` such cuts are too shallow for an overflow of the queue, which then
-/// costs windows with many losses, and timeouts.
+/// Congestion counts once a window, however much was lost; at large `N` such cuts are too shallow
+/// for an overflow of the queue, which then costs windows with many losses, and timeouts.
 ///
-/// [Plain](Waimd::plain), only the additive increase and the multiplicative decrease are weighted: slow start doubles, and congestion there, like a
-/// timeout, halves. So it is in ns-2 with `increase_num_` and `decrease_num_`.
+/// [Plain](Waimd::plain), only the additive increase and the multiplicative decrease are weighted:
+/// slow start doubles, and congestion there, like a timeout, halves. So it is in ns-2 with
+/// `increase_num_` and `decrease_num_`.
 #[derive(Clone, Debug)]
 pub struct Waimd {
     weight: f64,
@@ -29,7 +33,12 @@ impl Waimd {
     /// With so many flows' weight; below 1 (or not a number) it is 1.
     #[must_use]
     pub fn new(weight: f64) -> Waimd {
-        Waimd { weight: weight.max(1.0), is_plain: false, window: Window::default(), tripling_until: 0.0 }
+        Waimd {
+            weight: weight.max(1.0),
+            is_plain: false,
+            window: Window::default(),
+            tripling_until: 0.0,
+        }
     }
 
     /// The same, with slow start and timeouts of one flow.
@@ -43,7 +52,8 @@ impl Waimd {
         1.0 - 1.0 / (2.0 * self.weight)
     }
 
-    /// Slow start begins, with the present window: `3ᵏ = N^(ln 3 / (ln 3 − ln 2))` times that is what to triple up to.
+    /// Slow start begins, with the present window: `3ᵏ = N^(ln 3 / (ln 3 − ln 2))` times that is
+    /// what to triple up to.
     fn begin_slow_start(&mut self) {
         let (two, three) = (core::f64::consts::LN_2, libm::log(3.0));
         self.tripling_until = match self.weight {
@@ -80,11 +90,13 @@ impl SinglePath for Waimd {
 
     fn handle_congestion(&mut self, _now: Time, congestion: &Congestion) {
         let halves = self.is_plain && self.window.is_in_slow_start();
-        self.window.cut(congestion.in_flight.as_f64() * if halves { 0.5 } else { self.remainder() });
+        self.window
+            .cut(congestion.in_flight.as_f64() * if halves { 0.5 } else { self.remainder() });
     }
 
     fn handle_timeout(&mut self, _now: Time, in_flight: Bytes) {
-        self.window.time_out(in_flight.as_f64() * if self.is_plain { 0.5 } else { self.remainder() });
+        self.window
+            .time_out(in_flight.as_f64() * if self.is_plain { 0.5 } else { self.remainder() });
         self.begin_slow_start();
     }
 

@@ -1,14 +1,17 @@
-//! What the window-based algorithms have in common: the window itself, slow start, cuts and their undoing.
+//! What the window-based algorithms have in common: the window itself, slow start, cuts and their
+//! undoing.
 
 use units::{Bytes, Span, Time};
 
 use super::{Acked, Allowance, MAX_WINDOW, Start};
 
-/// How many MSS one acknowledgement may add in slow start: the `L` of RFC 9406, section 4.2, for senders that may not pace.
+/// How many MSS one acknowledgement may add in slow start: the `L` of RFC 9406, section 4.2, for
+/// senders that may not pace.
 const SLOW_START_LIMIT: f64 = 8.0;
 
-/// A window with its threshold. It stays finite, at or above its floor and at or below [`MAX_WINDOW`], whatever is done to it.
-/// The order of the fields is kept, and but for the last they take 56 bytes: with the subflow's number in front, a line of the processor's cache.
+/// A window with its threshold. It stays finite, at or above its floor and at or below
+/// [`MAX_WINDOW`], whatever is done to it. The order of the fields is kept, and but for the last
+/// they take 56 bytes: with the subflow's number in front, a line of the processor's cache.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub(super) struct Window {
@@ -77,8 +80,9 @@ impl Window {
         self.is_backing_off = false;
     }
 
-    /// Slow start (RFC 5681, section 3.1). Returns how many of the acknowledged bytes are left for congestion avoidance: none below
-    /// the threshold, all above it, what goes beyond it on the way.
+    /// Slow start (RFC 5681, section 3.1). Returns how many of the acknowledged bytes are left for
+    /// congestion avoidance: none below the threshold, all above it, what goes beyond it on the
+    /// way.
     pub(super) fn slow_start(&mut self, acked: &Acked) -> f64 {
         self.slow_start_by(acked, 1.0)
     }
@@ -100,15 +104,17 @@ impl Window {
         (growth - room) * divisor
     }
 
-    /// Congestion: window and threshold become `target` bytes, two MSS at least (RFC 5681, equation 4).
+    /// Congestion: window and threshold become `target` bytes, two MSS at least (RFC 5681, equation
+    /// 4).
     pub(super) fn cut(&mut self, target: f64) {
         self.remember();
         self.threshold = self.threshold_of(target);
         self.set(self.threshold);
     }
 
-    /// The timer ran out: the window falls to one packet, or to its floor. When it runs out again for the same packet,
-    /// the threshold stays (RFC 5681, section 3.1), and an undo leads back to before the first time. Returns whether this is the first time.
+    /// The timer ran out: the window falls to one packet, or to its floor. When it runs out again
+    /// for the same packet, the threshold stays (RFC 5681, section 3.1), and an undo leads back to
+    /// before the first time. Returns whether this is the first time.
     pub(super) fn time_out(&mut self, target: f64) -> bool {
         let is_first = !self.is_backing_off;
         if is_first {
@@ -151,7 +157,8 @@ impl Window {
         }
     }
 
-    /// Keeps the threshold at `bytes` or below, so that small steps down do not lead back into slow start.
+    /// Keeps the threshold at `bytes` or below, so that small steps down do not lead back into slow
+    /// start.
     pub(super) fn lower_threshold(&mut self, bytes: f64) {
         self.threshold = self.threshold.min(self.threshold_of(bytes));
     }
@@ -178,13 +185,18 @@ fn within(size: f64, floor: f64) -> f64 {
 }
 
 /// Whole bytes, rounded down.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float cast saturates")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a float cast saturates"
+)]
 fn whole(bytes: f64) -> Bytes {
     // A window that is a whole number of packets but for rounding errors admits them all.
     Bytes((bytes + 1e-6) as u64)
 }
 
-/// A round-trip time in seconds, for formulas that divide by it: `None` for zero, which says nothing.
+/// A round-trip time in seconds, for formulas that divide by it: `None` for zero, which says
+/// nothing.
 pub(super) fn seconds(rtt: Span) -> Option<f64> {
     (rtt > Span::ZERO).then(|| rtt.as_secs_f64())
 }
@@ -196,7 +208,8 @@ pub(super) struct Rounds {
 }
 
 impl Rounds {
-    /// Whether `every` rounds have passed since this was last true. The first acknowledgement begins the count.
+    /// Whether `every` rounds have passed since this was last true. The first acknowledgement
+    /// begins the count.
     pub(super) fn is_over(&mut self, round: u64, every: u64) -> bool {
         let Some(last) = self.last else {
             self.last = Some(round);

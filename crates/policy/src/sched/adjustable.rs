@@ -10,10 +10,11 @@ use super::{BlockScheduler, Mobility, Options, PathView, Plan, View, scale};
 /// Algorithm B (paper, section 2.B): a path that has finished its block takes
 /// `P_i = (Σ left + pool) · BW_i / Σ BW − left_i` of the pool, at most `total / j`.
 ///
-/// The printed eq. 1 subtracts the path's left bytes from a sum of bandwidths, which has no meaning; the form above
-/// is the one that makes sense, and at the trigger `left_i` is next to nothing. A block is finished when it is
-/// handed to the socket: waiting for its acknowledgement would leave the path empty for a round-trip time.
-/// Assigned bytes stay where they are, unless their path dies. Where bandwidths are known beforehand there is no start phase, as in the paper.
+/// The printed eq. 1 subtracts the path's left bytes from a sum of bandwidths, which has no
+/// meaning; the form above is the one that makes sense, and at the trigger `left_i` is next to
+/// nothing. A block is finished when it is handed to the socket: waiting for its acknowledgement
+/// would leave the path empty for a round-trip time. Assigned bytes stay where they are, unless
+/// their path dies. Where bandwidths are known beforehand there is no start phase, as in the paper.
 #[derive(Clone, Debug)]
 pub struct AdjustableBlock {
     start: Start,
@@ -43,11 +44,14 @@ impl AdjustableBlock {
         }
     }
 
-    /// The average over the last completed block; before there is one, the current block's, or since the opening.
+    /// The average over the last completed block; before there is one, the current block's, or
+    /// since the opening.
     fn rate(&self, now: Time, path: &PathView) -> Rate {
         match self.current.get(&path.id) {
             Some(Current { last: Some(rate), .. }) => *rate,
-            Some(current) if path.acked > current.acked => (path.acked - current.acked) / (now - current.since),
+            Some(current) if path.acked > current.acked => {
+                (path.acked - current.acked) / (now - current.since)
+            }
             _ => self.start.rate(now, path),
         }
     }
@@ -66,7 +70,9 @@ impl BlockScheduler for AdjustableBlock {
         let Some(own) = view.path(path) else { return Bytes::ZERO };
         let before = self.current.get(&path).copied();
         let last = before.and_then(|current| {
-            (own.acked > current.acked).then(|| (own.acked - current.acked) / (now - current.since)).or(current.last)
+            (own.acked > current.acked)
+                .then(|| (own.acked - current.acked) / (now - current.since))
+                .or(current.last)
         });
         self.current.insert(path, Current { since: now, acked: own.acked, last });
         if self.start.share(own).is_none() && !self.start.is_over(now, view) {

@@ -6,12 +6,14 @@
 //! | [`adjustable-block`](adjustable::AdjustableBlock) | one block at a time, sized when the last one is done | paper 2.B |
 //! | [`self-adaptive`](self_adaptive::SelfAdaptive) | tasks, resized whenever one of them is nearly done | paper 3.2 |
 //!
-//! The paper is "Reliable Multipath Transfer Scheduling Algorithm Research and Prototype Implementation" (SAR-RMTP).
+//! The paper is "Reliable Multipath Transfer Scheduling Algorithm Research and Prototype
+//! Implementation" (SAR-RMTP).
 //!
-//! All three learn bandwidths in the same *start phase*: every path takes single blocks until a fraction α of the
-//! bytes has been assigned. The paper measures that way for its own algorithm only and says nothing of how the other
-//! two know their bandwidths; giving them the same start makes them comparable. Rates that are known beforehand
-//! ([`PathView::known`], [`Options::known_sum`]) replace the start phase.
+//! All three learn bandwidths in the same *start phase*: every path takes single blocks until a
+//! fraction α of the bytes has been assigned. The paper measures that way for its own algorithm
+//! only and says nothing of how the other two know their bandwidths; giving them the same start
+//! makes them comparable. Rates that are known beforehand ([`PathView::known`],
+//! [`Options::known_sum`]) replace the start phase.
 //!
 //! The schedulers of single packets are in [`packet`].
 
@@ -65,8 +67,9 @@ impl View<'_> {
     }
 }
 
-/// New sizes for the *whole remaining* task of each path (paper, eq. 7): what a path has beyond that leaves it, what it lacks
-/// is handed to it, out of the pool first. Paths that are not named keep what they have.
+/// New sizes for the *whole remaining* task of each path (paper, eq. 7): what a path has beyond
+/// that leaves it, what it lacks is handed to it, out of the pool first. Paths that are not named
+/// keep what they have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// Path and remaining task.
@@ -90,9 +93,10 @@ pub trait BlockScheduler: fmt::Debug {
     /// Whether assigned data may move.
     fn mobility(&self) -> Mobility;
 
-    /// A path has handed its whole task to the socket: how many bytes of the pool shall it take? Called after
-    /// [`BlockScheduler::handle_progress`] at the same moment, and only while there is a pool.
-    /// The answer may exceed the pool (all of it is meant then); zero means none for the time being.
+    /// A path has handed its whole task to the socket: how many bytes of the pool shall it take?
+    /// Called after [`BlockScheduler::handle_progress`] at the same moment, and only while there is
+    /// a pool. The answer may exceed the pool (all of it is meant then); zero means none for the
+    /// time being.
     fn handle_idle(&mut self, now: Time, view: &View<'_>, path: PathId) -> Bytes;
 
     /// Something was acknowledged, or the set of usable paths changed: does the division change?
@@ -104,29 +108,33 @@ pub trait BlockScheduler: fmt::Debug {
 pub struct Options {
     /// α: the fraction of all bytes that is assigned in the start phase, in `0.0..=1.0`.
     pub start_fraction: f64,
-    /// Size of the blocks of the start phase; `None` is `max(64 kB, total / 400)`. The paper gives none.
+    /// Size of the blocks of the start phase; `None` is `max(64 kB, total / 400)`. The paper gives
+    /// none.
     pub start_block: Option<Bytes>,
-    /// β: an adjustment is due when some path has carried this fraction of its task, in `0.5..=1.0`.
+    /// β: an adjustment is due when some path has carried this fraction of its task, in
+    /// `0.5..=1.0`.
     pub trigger: f64,
-    /// δ: finish times that differ by less than this fraction of the time elapsed are left alone, up to 0.05.
+    /// δ: finish times that differ by less than this fraction of the time elapsed are left alone,
+    /// up to 0.05.
     pub tolerance: f64,
     /// The paper's `LeftTimeThreshold`: finish times never count as equal beyond this difference.
     pub tolerance_span: Span,
-    /// Stop adjusting for good once finish times are equal, as the paper does; a later change of bandwidth then goes
-    /// unnoticed, so the default is to skip that one adjustment only.
+    /// Stop adjusting for good once finish times are equal, as the paper does; a later change of
+    /// bandwidth then goes unnoticed, so the default is to skip that one adjustment only.
     pub latch: bool,
     /// The least time between two adjustments.
     pub spacing: Span,
     /// No adjustment once fewer bytes than this are left per path.
     pub floor: Bytes,
-    /// Time constant of the bandwidth average over adjustments; zero takes eq. 3 of the last interval alone.
+    /// Time constant of the bandwidth average over adjustments; zero takes eq. 3 of the last
+    /// interval alone.
     pub smoothing: Span,
     /// j: algorithm B's largest block is `total / j`.
     pub blocks: u32,
     /// Algorithm B's smallest block.
     pub least_block: Bytes,
-    /// The sum of what all paths are known to carry ([`PathView::known`]), those included that have not opened yet; `None`
-    /// if that is not known of all. There is no start phase then.
+    /// The sum of what all paths are known to carry ([`PathView::known`]), those included that have
+    /// not opened yet; `None` if that is not known of all. There is no start phase then.
     pub known_sum: Option<Rate>,
 }
 
@@ -164,7 +172,11 @@ pub fn by_name(name: &str, options: Options) -> Option<Box<dyn BlockScheduler + 
 }
 
 /// `bytes · factor`, rounded down; the factor is a share or a small ratio.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float cast saturates")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a float cast saturates"
+)]
 fn scale(bytes: Bytes, factor: f64) -> Bytes {
     Bytes((bytes.as_f64() * factor) as u64)
 }

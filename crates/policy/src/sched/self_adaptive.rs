@@ -7,13 +7,14 @@ use units::{Bytes, PathId, Rate, Span, Time};
 use super::start::Start;
 use super::{BlockScheduler, Mobility, Options, PathView, Plan, View, scale};
 
-/// SAR (paper, section 3.2): after the start phase every path has a task in proportion to its bandwidth (eq. 2). As soon
-/// as some path has carried β of its task, bandwidths are measured (eq. 3) and, unless all would finish together
-/// (eq. 6), what is left is divided anew (eq. 7).
+/// SAR (paper, section 3.2): after the start phase every path has a task in proportion to its
+/// bandwidth (eq. 2). As soon as some path has carried β of its task, bandwidths are measured
+/// (eq. 3) and, unless all would finish together (eq. 6), what is left is divided anew (eq. 7).
 ///
-/// It differs from the paper in what the paper leaves brittle: a satisfied eq. 6 skips one adjustment and does not end
-/// them ([`Options::latch`] restores that), adjustments keep a distance in time, end when little is left, and follow the loss of a path
-/// at once; a path without bandwidth keeps one block of what it has, so that it can return.
+/// It differs from the paper in what the paper leaves brittle: a satisfied eq. 6 skips one
+/// adjustment and does not end them ([`Options::latch`] restores that), adjustments keep a distance
+/// in time, end when little is left, and follow the loss of a path at once; a path without
+/// bandwidth keeps one block of what it has, so that it can return.
 #[derive(Clone, Debug)]
 pub struct SelfAdaptive {
     options: Options,
@@ -61,8 +62,11 @@ impl SelfAdaptive {
         let mut plan = Plan::default();
         let mut tasks = Vec::with_capacity(view.paths.len());
         for (path, rate) in view.paths.iter().zip(rates) {
-            let size =
-                if *rate == Rate::ZERO { path.left.min(probe) } else { scale(rest, rate.as_f64() / sum.as_f64()) };
+            let size = if *rate == Rate::ZERO {
+                path.left.min(probe)
+            } else {
+                scale(rest, rate.as_f64() / sum.as_f64())
+            };
             plan.tasks.push((path.id, size));
             tasks.push(Task { id: path.id, size, acked: path.acked, rate: Some(*rate) });
         }
@@ -73,8 +77,12 @@ impl SelfAdaptive {
     /// Begins a round in which every path keeps what it has.
     fn keep(&mut self, now: Time, view: &View<'_>, rates: &[Rate]) {
         let tasks = view.paths.iter().zip(rates);
-        let tasks =
-            tasks.map(|(path, rate)| Task { id: path.id, size: path.left, acked: path.acked, rate: Some(*rate) });
+        let tasks = tasks.map(|(path, rate)| Task {
+            id: path.id,
+            size: path.left,
+            acked: path.acked,
+            rate: Some(*rate),
+        });
         self.phase = Phase::Adjust { since: now, tasks: tasks.collect() };
     }
 
@@ -84,7 +92,8 @@ impl SelfAdaptive {
         let measured = (path.acked - task.acked) / elapsed;
         match task.rate {
             Some(before) if self.options.smoothing > Span::ZERO && before > Rate::ZERO => {
-                let weight = elapsed.as_secs_f64() / (elapsed + self.options.smoothing).as_secs_f64();
+                let weight =
+                    elapsed.as_secs_f64() / (elapsed + self.options.smoothing).as_secs_f64();
                 Rate::from_bits_f64(measured.as_f64() * weight + before.as_f64() * (1.0 - weight))
             }
             _ => measured,
@@ -113,7 +122,8 @@ impl BlockScheduler for SelfAdaptive {
                 if !self.start.is_over(now, view) {
                     return None;
                 }
-                let rates: Vec<Rate> = view.paths.iter().map(|path| self.start.rate(now, path)).collect();
+                let rates: Vec<Rate> =
+                    view.paths.iter().map(|path| self.start.rate(now, path)).collect();
                 return Some(self.divide(now, view, &rates));
             }
             Phase::Adjust { since, tasks } => (*since, tasks),
@@ -123,7 +133,8 @@ impl BlockScheduler for SelfAdaptive {
         let done = |path: &PathView| {
             let carried = |task: &Task| path.acked - task.acked;
             task_of(path).is_some_and(|task| {
-                carried(task) > Bytes::ZERO && carried(task) >= scale(task.size, self.options.trigger)
+                carried(task) > Bytes::ZERO
+                    && carried(task) >= scale(task.size, self.options.trigger)
             })
         };
         let elapsed = now - since;

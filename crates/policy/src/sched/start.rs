@@ -26,9 +26,10 @@ impl Start {
         self.block.unwrap_or(Bytes(64_000).max(Bytes(view.total.0 / 400)))
     }
 
-    /// Whether the phase is over: enough was assigned and arrived, and every path's bandwidth is known. What is assigned
-    /// alone says nothing where buffers on the way swallow it. A path that delivers nothing is waited for a while longer
-    /// only, but without any rate a division would be a guess.
+    /// Whether the phase is over: enough was assigned and arrived, and every path's bandwidth is
+    /// known. What is assigned alone says nothing where buffers on the way swallow it. A path that
+    /// delivers nothing is waited for a while longer only, but without any rate a division would be
+    /// a guess.
     pub(super) fn is_over(&self, now: Time, view: &View<'_>) -> bool {
         let known = view.paths.iter().filter(|path| self.rate(now, path) > Rate::ZERO).count();
         let given: f64 = view.paths.iter().filter_map(|path| self.share(path)).sum();
@@ -43,7 +44,9 @@ impl Start {
             return false;
         }
         let patience = Bytes(self.block(view).0.saturating_mul(2 * view.paths.len() as u64));
-        assigned >= enough && (known == view.paths.len() || (known > 0 && assigned >= Bytes(enough.0 * 2) + patience))
+        assigned >= enough
+            && (known == view.paths.len()
+                || (known > 0 && assigned >= Bytes(enough.0 * 2) + patience))
     }
 
     /// A path's share of everything, if what each path carries was known beforehand.

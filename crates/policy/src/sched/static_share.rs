@@ -7,12 +7,12 @@ use units::{Bytes, PathId, Rate, Time};
 use super::start::Start;
 use super::{BlockScheduler, Mobility, Options, Plan, View, scale};
 
-/// Algorithm A (paper, section 2.A): after the start phase the rest is divided once in proportion to the measured
-/// bandwidths. Where these are known beforehand, there is no start phase: each path takes its share of all bytes as it
-/// opens.
+/// Algorithm A (paper, section 2.A): after the start phase the rest is divided once in proportion
+/// to the measured bandwidths. Where these are known beforehand, there is no start phase: each path
+/// takes its share of all bytes as it opens.
 ///
-/// Bytes of a path that died come back to the pool; they are divided among the others by their present rates, since
-/// nothing else would ever send them.
+/// Bytes of a path that died come back to the pool; they are divided among the others by their
+/// present rates, since nothing else would ever send them.
 #[derive(Clone, Debug)]
 pub struct Static {
     start: Start,
@@ -54,7 +54,8 @@ impl BlockScheduler for Static {
         } else if !self.divided {
             return self.start.block(view);
         }
-        // What is in the pool after the division came back from a path that died, or would be that of one that never opened.
+        // What is in the pool after the division came back from a path that died, or would be that
+        // of one that never opened.
         let alone = view.paths.iter().all(|other| other.id == path || other.acked == Bytes::ZERO);
         if alone { view.pool } else { self.share(now, view, path).max(Bytes(16_000)) }
     }
@@ -64,7 +65,11 @@ impl BlockScheduler for Static {
             return None;
         }
         self.divided = true;
-        let tasks = view.paths.iter().map(|path| (path.id, path.left + self.share(now, view, path.id))).collect();
+        let tasks = view
+            .paths
+            .iter()
+            .map(|path| (path.id, path.left + self.share(now, view, path.id)))
+            .collect();
         Some(Plan { tasks })
     }
 }

@@ -1,6 +1,7 @@
-//! A small model to drive controllers with: links that are one FIFO with a rate, flows that always have something to send, paced where the
-//! controller says so, and one acknowledgement a packet. Lost packets are noticed when their acknowledgement would have come; there are no timeouts. Dull on
-//! purpose: what it shows is the controller's doing. Same input, same output, on every machine.
+//! A small model to drive controllers with: links that are one FIFO with a rate, flows that always
+//! have something to send, paced where the controller says so, and one acknowledgement a packet.
+//! Lost packets are noticed when their acknowledgement would have come; there are no timeouts. Dull
+//! on purpose: what it shows is the controller's doing. Same input, same output, on every machine.
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 #![allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
@@ -38,7 +39,8 @@ pub struct Link {
     /// Packets dropped since the beginning.
     pub dropped: u64,
     random: u64,
-    /// Sum of the queues that packets met since the last [`Model::measure`], and how many packets met them.
+    /// Sum of the queues that packets met since the last [`Model::measure`], and how many packets
+    /// met them.
     met: (f64, u64),
 }
 
@@ -80,7 +82,9 @@ impl Link {
                 Drops::None => false,
                 Drops::Every(n) => self.arrivals % n == 1,
                 Drops::Random(share) => self.draw() < share as f64 / 1e6,
-                Drops::Red { from, to, most } => self.draw() < most * ((queue - from) / (to - from)).clamp(0.0, 1.0),
+                Drops::Red { from, to, most } => {
+                    self.draw() < most * ((queue - from) / (to - from)).clamp(0.0, 1.0)
+                }
             };
         if is_dropped {
             self.dropped += 1;
@@ -108,7 +112,8 @@ pub struct Subflow {
     cut_at: Option<Time>,
     /// The window in whole packets at the end of each round trip.
     pub curve: Vec<u64>,
-    /// Bytes that arrived since the beginning, and when the last did; when the last sent of them was sent.
+    /// Bytes that arrived since the beginning, and when the last did; when the last sent of them
+    /// was sent.
     total: u64,
     delivered_at: Time,
     first_sent_at: Time,
@@ -142,9 +147,23 @@ impl Flow {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    Start { flow: usize, packets: u64 },
-    Answer { flow: usize, subflow: usize, packet: u64, stamp: Stamp, window: Bytes, in_flight: Bytes, arrived: bool },
-    Ready { flow: usize, subflow: usize },
+    Start {
+        flow: usize,
+        packets: u64,
+    },
+    Answer {
+        flow: usize,
+        subflow: usize,
+        packet: u64,
+        stamp: Stamp,
+        window: Bytes,
+        in_flight: Bytes,
+        arrived: bool,
+    },
+    Ready {
+        flow: usize,
+        subflow: usize,
+    },
 }
 
 #[derive(Debug, Default)]
@@ -163,13 +182,20 @@ impl Model {
         self.links.len() - 1
     }
 
-    /// A flow under the named controller with a subflow on each of `paths`: a link and the propagation delay there and back.
+    /// A flow under the named controller with a subflow on each of `paths`: a link and the
+    /// propagation delay there and back.
     pub fn flow(&mut self, controller: &str, paths: &[(usize, Span)], start: Span) -> usize {
         self.flow_from(10, controller, paths, start)
     }
 
     /// The same with an initial window of so many packets.
-    pub fn flow_from(&mut self, packets: u64, controller: &str, paths: &[(usize, Span)], start: Span) -> usize {
+    pub fn flow_from(
+        &mut self,
+        packets: u64,
+        controller: &str,
+        paths: &[(usize, Span)],
+        start: Span,
+    ) -> usize {
         let subflows = paths.iter().zip(0..).map(|(&(link, propagation), id)| Subflow {
             id: SubflowId(id),
             link,
@@ -235,7 +261,8 @@ impl Model {
             Event::Start { flow, packets } => {
                 for at in 0..self.flows[flow].subflows.len() {
                     let Flow { controller, subflows } = &mut self.flows[flow];
-                    let start = Start { mss: MSS, initial_window: Bytes(packets * MSS.0), rtt: None };
+                    let start =
+                        Start { mss: MSS, initial_window: Bytes(packets * MSS.0), rtt: None };
                     controller.handle_add(self.now, subflows[at].id, &start);
                     self.send(flow, at);
                 }
@@ -258,7 +285,11 @@ impl Model {
     fn handle_loss(&mut self, flow: usize, at: usize, sent_at: Time, in_flight_at_sending: Bytes) {
         let Flow { controller, subflows } = &mut self.flows[flow];
         let subflow = &mut subflows[at];
-        controller.handle_lost(self.now, subflow.id, &Lost { bytes: MSS, in_flight_at_sending, sent_at });
+        controller.handle_lost(
+            self.now,
+            subflow.id,
+            &Lost { bytes: MSS, in_flight_at_sending, sent_at },
+        );
         if subflow.cut_at.is_none_or(|cut_at| sent_at >= cut_at) {
             subflow.cut_at = Some(self.now);
             let congestion = Congestion { signal: Signal::Loss, in_flight: subflow.in_flight };
@@ -298,7 +329,8 @@ impl Model {
             smoothed_rtt,
             min_rtt: subflow.min_rtt,
             one_way_delay: None,
-            delivery_rate: (interval >= subflow.min_rtt).then(|| Bytes(subflow.total - stamp.delivered) / interval),
+            delivery_rate: (interval >= subflow.min_rtt)
+                .then(|| Bytes(subflow.total - stamp.delivered) / interval),
             round: subflow.round,
             ce_bytes: Bytes::ZERO,
             is_app_limited: false,
@@ -340,12 +372,19 @@ impl Model {
             };
             subflow.in_flight += MSS;
             let in_flight = subflow.in_flight;
-            controller.handle_sent(self.now, subflow.id, &Sent { bytes: MSS, in_flight, is_retransmission: false });
+            controller.handle_sent(
+                self.now,
+                subflow.id,
+                &Sent { bytes: MSS, in_flight, is_retransmission: false },
+            );
             let packet = subflow.sent;
             subflow.sent += 1;
             let (leaves, arrived) = self.links[subflow.link].enqueue(self.now);
             let answer_at = leaves + subflow.propagation;
-            self.admit(answer_at, Event::Answer { flow, subflow: at, packet, stamp, window, in_flight, arrived });
+            self.admit(
+                answer_at,
+                Event::Answer { flow, subflow: at, packet, stamp, window, in_flight, arrived },
+            );
         }
     }
 }

@@ -13,8 +13,9 @@
 //! | copies of acknowledgements | [`MAX_COPIES`] | none are made |
 //! | answers to challenges, and to the handshake's flights | one a path, of each kind | the latest counts |
 //!
-//! What else is kept follows from what we sent ourselves, and congestion control bounds that. A peer that acknowledges more
-//! than it got, so as to be sent more, meets a number that was skipped (RFC 9000, section 21.4).
+//! What else is kept follows from what we sent ourselves, and congestion control bounds that. A
+//! peer that acknowledges more than it got, so as to be sent more, meets a number that was skipped
+//! (RFC 9000, section 21.4).
 
 use alloc::collections::BTreeSet;
 
@@ -30,15 +31,16 @@ pub(super) const MAX_PATHS: usize = 256;
 pub(super) const MAX_EARLY: usize = 16;
 /// Copies of acknowledgements that wait to be sent.
 pub(super) const MAX_COPIES: usize = 1_024;
-/// Packets without a wish for an acknowledgement that are remembered on all paths together, since something older is in flight. At 10 Gbit/s and
-/// 300 ms a receiver sends half as many in a round trip.
+/// Packets without a wish for an acknowledgement that are remembered on all paths together, since
+/// something older is in flight. At 10 Gbit/s and 300 ms a receiver sends half as many in a round
+/// trip.
 const MAX_SILENT: usize = 1 << 18;
 /// No packet has this number, or a higher one.
 const END_OF_NUMBERS: u64 = 1 << 62;
 /// Gaps that may be, however small the receive buffer is.
 const LEAST_GAPS: usize = 64;
-/// Bytes of receive buffer for one gap more: full packets with every second one missing have a quarter as many, and remembering them takes
-/// a thirty-second of the memory that the buffer does.
+/// Bytes of receive buffer for one gap more: full packets with every second one missing have a
+/// quarter as many, and remembering them takes a thirty-second of the memory that the buffer does.
 const BYTES_PER_GAP: u64 = 512;
 /// Gaps that may be, however large the receive buffer is: to find a place among them takes time.
 const MOST_GAPS: usize = 32_768;
@@ -71,7 +73,11 @@ impl Gone {
 impl Connection {
     /// The path that a packet came over; a server learns of it that way. `None`: it is gone.
     #[inline]
-    pub(super) fn path_of(&mut self, now: units::Time, over: u16) -> Result<Option<usize>, PeerError> {
+    pub(super) fn path_of(
+        &mut self,
+        now: units::Time,
+        over: u16,
+    ) -> Result<Option<usize>, PeerError> {
         if let Some(index) = self.paths.iter().position(|path| path.id == over) {
             return Ok(Some(index));
         }
@@ -94,7 +100,8 @@ impl Connection {
         if number < END_OF_NUMBERS { Ok(()) } else { Err(PeerError::Number { path, number }) }
     }
 
-    /// Whether a path has answered so much, without being acknowledged anything, that it answers no more.
+    /// Whether a path has answered so much, without being acknowledged anything, that it answers no
+    /// more.
     #[inline]
     pub(super) fn is_tired(&self, path: &Path) -> bool {
         let most = MAX_SILENT / self.paths.len();
@@ -107,16 +114,19 @@ impl Connection {
         (LEAST_GAPS + more).min(MOST_GAPS)
     }
 
-    /// Whether a piece would leave one gap too many. Its packet is taken for lost, unacknowledged: the honest send it again.
+    /// Whether a piece would leave one gap too many. Its packet is taken for lost, unacknowledged:
+    /// the honest send it again.
     #[inline]
     pub(super) fn is_too_scattered(&self, data: &Data) -> bool {
         let receiving = || self.receiving.get(&data.stream);
         self.gaps >= LEAST_GAPS
             && self.gaps >= self.most_gaps()
-            && receiving().is_none_or(|receiving| receiving.leaves_gap(data.offset, u64::from(data.len)))
+            && receiving()
+                .is_none_or(|receiving| receiving.leaves_gap(data.offset, u64::from(data.len)))
     }
 
-    /// How many streams of the peer's are open: either half of them, or its reset may not have arrived.
+    /// How many streams of the peer's are open: either half of them, or its reset may not have
+    /// arrived.
     pub(super) fn peer_streams_open(&self) -> usize {
         let parity = u32::from(self.is_client);
         let halves = self.receiving.keys().chain(self.sending.keys()).chain(&self.resetting);

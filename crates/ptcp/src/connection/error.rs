@@ -65,7 +65,9 @@ pub enum PeerError {
         path: u16,
     },
     /// Its packets are numbered beyond what a path can count (RFC 9000, section 12.3).
-    #[error("the peer numbered a packet of path {path} with {number}, beyond all numbers there are")]
+    #[error(
+        "the peer numbered a packet of path {path} with {number}, beyond all numbers there are"
+    )]
     Number {
         /// Which path.
         path: u16,

@@ -1,7 +1,9 @@
-//! Flow control of the connection: how much of all streams together may be under way, in both directions.
+//! Flow control of the connection: how much of all streams together may be under way, in both
+//! directions.
 //!
-//! The receive buffer follows (sum of rates) x (largest round-trip time), as the paper wants it (section 2): the sender knows
-//! both and says what it could use; the receiver grants it within its bounds.
+//! The receive buffer follows (sum of rates) x (largest round-trip time), as the paper wants it
+//! (section 2): the sender knows both and says what it could use; the receiver grants it within its
+//! bounds.
 
 use units::{Bytes, Time};
 
@@ -87,7 +89,8 @@ impl Flow {
         Bytes(self.buffer)
     }
 
-    /// The limit to tell the peer. Data that nobody reads is granted again to the other streams, within the most there is.
+    /// The limit to tell the peer. Data that nobody reads is granted again to the other streams,
+    /// within the most there is.
     fn grant(&mut self) -> u64 {
         let limit = self.read + (self.buffer + self.unread).min(self.most);
         self.told = self.told.max(limit / UNIT * UNIT);
@@ -169,8 +172,11 @@ impl Connection {
 
     /// Says what buffer the paths could fill, when that has grown by a quarter.
     pub(super) fn ask_for_buffer(&mut self) {
-        let live = || self.paths.iter().filter(|path| path.is_live()).filter_map(|path| path.subflow());
-        let Some(longest) = live().filter_map(|subflow| subflow.rtt().smoothed()).max() else { return };
+        let live =
+            || self.paths.iter().filter(|path| path.is_live()).filter_map(|path| path.subflow());
+        let Some(longest) = live().filter_map(|subflow| subflow.rtt().smoothed()).max() else {
+            return;
+        };
         let needed: u128 = live()
             .filter_map(|subflow| {
                 let window = u128::from(self.controller.allowance(subflow.id()).window.0);
@@ -185,12 +191,13 @@ impl Connection {
         }
     }
 
-    /// Paths had room, and the window was in the way: a larger one is asked for, twice as large each time, until the peer grants no more.
-    /// Returns whether it does not.
+    /// Paths had room, and the window was in the way: a larger one is asked for, twice as large
+    /// each time, until the peer grants no more. Returns whether it does not.
     pub(super) fn handle_blocked(&mut self, now: Time) -> bool {
         let rtts = || self.paths.iter().filter_map(|path| path.subflow()?.rtt().smoothed());
         let (Some(fastest), Some(slowest)) = (rtts().min(), rtts().max()) else { return false };
-        let under_way: u64 = self.sending.values().map(|sending| sending.next() - sending.delivered()).sum();
+        let under_way: u64 =
+            self.sending.values().map(|sending| sending.next() - sending.delivered()).sum();
         let granted = under_way + self.flow.credit();
         let is_refused = granted < self.flow.asked / 2;
         let wait = if is_refused { slowest } else { fastest + fastest };

@@ -1,4 +1,5 @@
-//! The striped connection manager (the paper's SM): paths, streams, flow control, and which data goes where.
+//! The striped connection manager (the paper's SM): paths, streams, flow control, and which data
+//! goes where.
 
 mod bounds;
 mod error;
@@ -48,7 +49,8 @@ pub enum Event {
         /// Which.
         path: u16,
     },
-    /// Acknowledgements of what a path carries have stopped coming; its data goes elsewhere, and it is probed.
+    /// Acknowledgements of what a path carries have stopped coming; its data goes elsewhere, and it
+    /// is probed.
     PathSilent {
         /// Which.
         path: u16,
@@ -91,7 +93,8 @@ pub enum Event {
         /// The peer's reason.
         code: u32,
     },
-    /// A datagram, the one that waited longest, was dropped: no open path carries packets of its size any more.
+    /// A datagram, the one that waited longest, was dropped: no open path carries packets of its
+    /// size any more.
     DatagramDropped {
         /// Its size.
         len: u16,
@@ -103,12 +106,14 @@ pub enum Event {
     },
 }
 
-/// The label under which streams are numbered: streams with even numbers are opened by the client, odd ones by the server.
+/// The label under which streams are numbered: streams with even numbers are opened by the client,
+/// odd ones by the server.
 const SERVER_STREAMS: u32 = 1;
 
 /// One end of a striped connection.
 ///
-/// It has no clock, no sockets and no bytes: see the [crate's description](crate) for how it is driven.
+/// It has no clock, no sockets and no bytes: see the [crate's description](crate) for how it is
+/// driven.
 #[derive(Clone, Debug)]
 pub struct Connection {
     config: Config,
@@ -202,7 +207,11 @@ impl Connection {
         tokens: Box<dyn Tokens>,
         is_client: bool,
     ) -> Connection {
-        let bottlenecks = if config.test_bottlenecks { Bottlenecks::with_tests() } else { Bottlenecks::default() };
+        let bottlenecks = if config.test_bottlenecks {
+            Bottlenecks::with_tests()
+        } else {
+            Bottlenecks::default()
+        };
         Connection {
             flow: flow::Flow::new(&config),
             config,
@@ -239,14 +248,16 @@ impl Connection {
         }
     }
 
-    /// A client opens one more path (the paper's `open`). The first one carries the handshake; if it does not answer, the others do.
+    /// A client opens one more path (the paper's `open`). The first one carries the handshake; if
+    /// it does not answer, the others do.
     ///
     /// # Panics
     /// On a server, and after 65,534 paths: their numbers are never used again.
     pub fn open_path(&mut self, now: Time) -> u16 {
         assert!(self.is_client, "the client opens paths");
         let id = self.next_path;
-        self.next_path = id.checked_add(1).filter(|next| *next < u16::MAX).expect("fewer paths than numbers");
+        self.next_path =
+            id.checked_add(1).filter(|next| *next < u16::MAX).expect("fewer paths than numbers");
         let (token, at) = match self.state {
             State::Open => (Some(self.tokens.next()), Some(now)),
             _ => (None, None),
@@ -275,7 +286,8 @@ impl Connection {
         id
     }
 
-    /// The application writes so much more into a stream. Nothing happens if the stream is finished, or not there.
+    /// The application writes so much more into a stream. Nothing happens if the stream is
+    /// finished, or not there.
     #[inline]
     pub fn write(&mut self, stream: u32, bytes: Bytes) {
         if let Some(sending) = self.sending.get_mut(&stream) {
@@ -307,14 +319,19 @@ impl Connection {
         }
     }
 
-    /// Sends a datagram of this size: once, in no order, and only as fast as congestion control lets it. They leave in the order in which they were
-    /// handed in, each as a [`wire::ptcp::Body::Datagram`] or, if the paths changed meanwhile, as [`Event::DatagramDropped`].
+    /// Sends a datagram of this size: once, in no order, and only as fast as congestion control
+    /// lets it. They leave in the order in which they were handed in, each as a
+    /// [`wire::ptcp::Body::Datagram`] or, if the paths changed meanwhile, as
+    /// [`Event::DatagramDropped`].
     ///
     /// # Errors
     /// If it does not fit [`Connection::max_datagram`], or too many wait.
     pub fn send_datagram(&mut self, bytes: Bytes) -> Result<(), DatagramError> {
         let too_large = DatagramError::TooLarge { size: bytes, most: self.max_datagram() };
-        let len = u16::try_from(bytes.0).ok().filter(|_| bytes <= self.max_datagram()).ok_or(too_large)?;
+        let len = u16::try_from(bytes.0)
+            .ok()
+            .filter(|_| bytes <= self.max_datagram())
+            .ok_or(too_large)?;
         let waiting = u32::try_from(self.datagrams.len()).unwrap_or(u32::MAX);
         if waiting >= self.config.max_datagrams {
             return Err(DatagramError::Full { waiting });
@@ -382,10 +399,13 @@ impl Connection {
         Bytes(self.receiving.get(&stream).map_or(0, RecvStream::next))
     }
 
-    /// What has been written into a stream and is not known to have arrived. Streams that are done have none.
+    /// What has been written into a stream and is not known to have arrived. Streams that are done
+    /// have none.
     #[must_use]
     pub fn undelivered(&self, stream: u32) -> Bytes {
-        Bytes(self.sending.get(&stream).map_or(0, |sending| sending.written() - sending.delivered()))
+        Bytes(
+            self.sending.get(&stream).map_or(0, |sending| sending.written() - sending.delivered()),
+        )
     }
 
     /// What has been written into a stream and never been sent.
@@ -413,7 +433,8 @@ impl Connection {
         self.path(path)?.subflow()?.rtt().smoothed()
     }
 
-    /// How long after its last packet a path's acknowledgement is overdue; `None` unless it is open.
+    /// How long after its last packet a path's acknowledgement is overdue; `None` unless it is
+    /// open.
     #[must_use]
     pub fn probe_timeout(&self, path: u16) -> Option<Span> {
         Some(self.path(path)?.subflow()?.timeout())
@@ -425,7 +446,8 @@ impl Connection {
         Some(self.path(path)?.subflow()?.stats())
     }
 
-    /// The number of the bottleneck that limits a path, the same for all paths that share it: the lowest of their numbers. `None` if none is known, and with a single path.
+    /// The number of the bottleneck that limits a path, the same for all paths that share it: the
+    /// lowest of their numbers. `None` if none is known, and with a single path.
     #[must_use]
     pub fn bottleneck(&self, path: u16) -> Option<u16> {
         u16::try_from(self.bottlenecks.bottleneck(subflow_id(path))?.0).ok()
@@ -469,7 +491,8 @@ impl Connection {
     }
 }
 
-/// Packet numbers between one that is skipped and the next, at least; a random number of up to as many more is added.
+/// Packet numbers between one that is skipped and the next, at least; a random number of up to as
+/// many more is added.
 const SKIP_EVERY: u32 = 512;
 const FIRST_SKIP: u32 = 64;
 

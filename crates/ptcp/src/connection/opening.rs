@@ -1,4 +1,5 @@
-//! How a connection and its paths open: the handshake's flights, challenges, and the size of packets.
+//! How a connection and its paths open: the handshake's flights, challenges, and the size of
+//! packets.
 
 use units::{Span, Time};
 use wire::ptcp::{Body, Flight, MIN_FULL, Packet};
@@ -12,13 +13,17 @@ impl Connection {
     pub(super) fn handle_flight(&mut self, now: Time, path: u16, flight: Flight) {
         match (flight, self.is_client, self.state) {
             // The answer, the first time or once more.
-            (Flight::Hello, false, State::Opening | State::Open) => self.queue_flight(path, Flight::Answer),
+            (Flight::Hello, false, State::Opening | State::Open) => {
+                self.queue_flight(path, Flight::Answer)
+            }
             (Flight::Answer, true, State::Opening) => {
                 self.queue_flight(path, Flight::Finish);
                 self.finish = Some(Opening::new(None, None));
                 self.begin(now, path);
                 for index in 0..self.paths.len() {
-                    if let Life::Opening(Opening { token: token @ None, at, tries, .. }) = &mut self.paths[index].life {
+                    if let Life::Opening(Opening { token: token @ None, at, tries, .. }) =
+                        &mut self.paths[index].life
+                    {
                         *token = Some(self.tokens.next());
                         (*at, *tries) = (Some(now), 0);
                     }
@@ -54,7 +59,8 @@ impl Connection {
         if opening.tries > 0 {
             self.begin_path(now, path);
         } else {
-            // The end of the handshake came over another path than what it answers: that address is not proven.
+            // The end of the handshake came over another path than what it answers: that address is
+            // not proven.
             (opening.token, opening.at) = (Some(token), Some(now));
         }
     }
@@ -65,7 +71,14 @@ impl Connection {
         let Some(path) = paths.iter_mut().find(|path| path.id == id) else { return };
         let Life::Opening(opening) = path.life else { return };
         let rtt = opening.sample(now);
-        path.life = Life::Open(Subflow::new(config, subflow_id(id), now, opening.next, rtt, controller.as_mut()));
+        path.life = Life::Open(Subflow::new(
+            config,
+            subflow_id(id),
+            now,
+            opening.next,
+            rtt,
+            controller.as_mut(),
+        ));
         path.allowed = None;
         events.push_back(Event::PathOpened { path: id });
     }
@@ -174,10 +187,13 @@ impl Connection {
         self.has_chores = true;
     }
 
-    /// The handshake goes on over another path as well, one more each time that there was no answer.
+    /// The handshake goes on over another path as well, one more each time that there was no
+    /// answer.
     fn try_next_path(&mut self, now: Time, after: usize) {
         let next = self.paths[after + 1..].iter_mut().find_map(|path| match &mut path.life {
-            Life::Opening(opening) if opening.token.is_none() && opening.at.is_none() => Some(opening),
+            Life::Opening(opening) if opening.token.is_none() && opening.at.is_none() => {
+                Some(opening)
+            }
             _ => None,
         });
         if let Some(opening) = next {
@@ -185,7 +201,8 @@ impl Connection {
         }
     }
 
-    /// A packet that wants no acknowledgement leaves, unless its path is gone or may not carry so much yet.
+    /// A packet that wants no acknowledgement leaves, unless its path is gone or may not carry so
+    /// much yet.
     pub(super) fn emit(&mut self, now: Time, id: u16, body: Body) -> Option<Transmit> {
         let path = self.path_mut(id)?;
         let mut packet = Packet { number: 0, body };

@@ -16,8 +16,8 @@ use crate::subflow::Outcome;
 pub enum Arrived {
     /// Nothing.
     Nothing,
-    /// A piece of a stream. It may have come before, in part or as a whole: what lies before what the application has
-    /// read already is to be left alone.
+    /// A piece of a stream. It may have come before, in part or as a whole: what lies before what
+    /// the application has read already is to be left alone.
     Data {
         /// Which stream.
         stream: u32,
@@ -34,8 +34,8 @@ pub enum Arrived {
 }
 
 impl Connection {
-    /// A packet came over a path (the paper's `receive`); `is_marked`: with congestion experienced (ECN). The payload behind it is the caller's to keep, as
-    /// [`Arrived`] says.
+    /// A packet came over a path (the paper's `receive`); `is_marked`: with congestion experienced
+    /// (ECN). The payload behind it is the caller's to keep, as [`Arrived`] says.
     ///
     /// # Errors
     /// If the peer broke the protocol. The connection closes then, and the peer is told.
@@ -49,10 +49,12 @@ impl Connection {
         match self.state {
             State::Closed => return Ok(Arrived::Nothing),
             State::Closing { code, .. } => {
-                self.state = State::Closing { code, is_told: matches!(packet.body, Body::Close { .. }) };
+                self.state =
+                    State::Closing { code, is_told: matches!(packet.body, Body::Close { .. }) };
                 return Ok(Arrived::Nothing);
             }
-            // Nothing else can be read before the keys are there. A path that asks may not have to ask again for that.
+            // Nothing else can be read before the keys are there. A path that asks may not have to
+            // ask again for that.
             State::Opening if !matches!(packet.body, Body::Flight(_)) => {
                 if matches!(packet.body, Body::Challenge { .. }) && self.early.len() < MAX_EARLY {
                     self.early.push((over, *packet));
@@ -64,7 +66,8 @@ impl Connection {
         let mut arrived = self.handle(now, over, packet, is_marked);
         if self.state == State::Open && !self.early.is_empty() {
             for (over, packet) in core::mem::take(&mut self.early) {
-                arrived = arrived.and_then(|arrived| self.handle(now, over, &packet, false).map(|_| arrived));
+                arrived = arrived
+                    .and_then(|arrived| self.handle(now, over, &packet, false).map(|_| arrived));
             }
         }
         if let Err(error) = arrived {
@@ -73,7 +76,13 @@ impl Connection {
         arrived
     }
 
-    fn handle(&mut self, now: Time, over: u16, packet: &Packet, is_marked: bool) -> Result<Arrived, PeerError> {
+    fn handle(
+        &mut self,
+        now: Time,
+        over: u16,
+        packet: &Packet,
+        is_marked: bool,
+    ) -> Result<Arrived, PeerError> {
         Connection::check_number(over, packet.number)?;
         let Some(index) = self.path_of(now, over)? else { return Ok(Arrived::Nothing) };
         let is_refused = matches!(&packet.body, Body::Data(data) if self.is_too_scattered(data));
@@ -85,8 +94,14 @@ impl Connection {
         let wait = self.config.max_ack_delay;
         if packet.is_eliciting() {
             let arrival = match packet.body {
-                Body::Data(data) => Arrival { reply: data.reply, stream: Some(data.stream), stamp: Some(data.stamp) },
-                Body::Datagram { reply, .. } | Body::Ping { reply, .. } => Arrival { reply, stream: None, stamp: None },
+                Body::Data(data) => Arrival {
+                    reply: data.reply,
+                    stream: Some(data.stream),
+                    stamp: Some(data.stamp),
+                },
+                Body::Datagram { reply, .. } | Body::Ping { reply, .. } => {
+                    Arrival { reply, stream: None, stamp: None }
+                }
                 _ => Arrival { reply: Reply::Path(over), stream: None, stamp: None },
             };
             path.receipts.handle_eliciting(now, packet.number, arrival, is_marked, wait);
@@ -113,7 +128,8 @@ impl Connection {
                     self.events.push_back(Event::PathRetired { path });
                 }
                 if !self.is_client {
-                    // Also where nothing came over it so far: what is under way on it may not open it any more.
+                    // Also where nothing came over it so far: what is under way on it may not open
+                    // it any more.
                     self.gone.insert(path);
                 }
             }
@@ -137,9 +153,11 @@ impl Connection {
         let receiving = self.receiving.get_mut(&stream).expect("it was accepted");
         let (next, read, unread) = (receiving.next(), receiving.read(), receiving.unread());
         let gaps = receiving.gaps();
-        let grown =
-            receiving.handle_piece(offset, u64::from(len), is_last).map_err(|breach| breach_of(stream, breach))?;
-        let (read, is_more) = (receiving.read() - read, receiving.next() > next || receiving.is_done());
+        let grown = receiving
+            .handle_piece(offset, u64::from(len), is_last)
+            .map_err(|breach| breach_of(stream, breach))?;
+        let (read, is_more) =
+            (receiving.read() - read, receiving.next() > next || receiving.is_done());
         let unread_after = receiving.unread();
         let (end, is_whole) = (receiving.next(), receiving.is_whole());
         self.gaps = self.gaps + receiving.gaps() - gaps;
@@ -154,7 +172,8 @@ impl Connection {
         Ok(Arrived::Data { stream, offset, len })
     }
 
-    /// Whether a stream is there to receive; the peer's first packet of it opens it. `false`: it was, and is done.
+    /// Whether a stream is there to receive; the peer's first packet of it opens it. `false`: it
+    /// was, and is done.
     #[inline]
     fn accept_stream(&mut self, stream: u32) -> Result<bool, PeerError> {
         if self.receiving.contains_key(&stream) {
@@ -162,7 +181,11 @@ impl Connection {
         }
         let is_ours = (stream % 2 == 1) != self.is_client;
         if is_ours {
-            return if stream < self.next_stream { Ok(false) } else { Err(PeerError::Stream { stream }) };
+            return if stream < self.next_stream {
+                Ok(false)
+            } else {
+                Err(PeerError::Stream { stream })
+            };
         }
         if stream < self.peer_streams {
             return Ok(false);
@@ -262,7 +285,8 @@ impl Connection {
                         sending.handle_unbound(Piece { offset, len, is_last });
                     }
                 }
-                Outcome::Lost(Binding::Control(control)) | Outcome::Shrunk(Binding::Control(control)) => {
+                Outcome::Lost(Binding::Control(control))
+                | Outcome::Shrunk(Binding::Control(control)) => {
                     self.requeue(control);
                 }
                 Outcome::Delivered(Binding::Control(Control::Reset { stream, .. })) => {
@@ -277,7 +301,9 @@ impl Connection {
     /// What was lost is said again, if it is still worth saying.
     fn requeue(&mut self, control: Control) {
         let is_worth = match control {
-            Control::StreamWindow { stream } | Control::Stop { stream, .. } => self.receiving.contains_key(&stream),
+            Control::StreamWindow { stream } | Control::Stop { stream, .. } => {
+                self.receiving.contains_key(&stream)
+            }
             Control::Reset { stream, .. } => self.resetting.contains(&stream),
             Control::Need | Control::Retire { .. } => true,
         };

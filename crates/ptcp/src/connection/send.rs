@@ -1,4 +1,5 @@
-//! What goes out: acknowledgements, probes, and data, which is bound to a packet only as that leaves (the paper's `send`).
+//! What goes out: acknowledgements, probes, and data, which is bound to a packet only as that
+//! leaves (the paper's `send`).
 
 use policy::sched::packet::{Backlog, PathView};
 use units::{Bytes, Span, Time};
@@ -22,7 +23,8 @@ const SLOWER: u64 = 4;
 struct Waiting {
     /// Whether anything is to be sent, or under way.
     is_busy: bool,
-    /// The stream that the next packet is for: what was sent before goes first, then new data of streams in turns.
+    /// The stream that the next packet is for: what was sent before goes first, then new data of
+    /// streams in turns.
     next: Option<u32>,
     backlog: Backlog,
 }
@@ -62,7 +64,8 @@ impl Connection {
     /// An acknowledgement that is due: over the path that the sender named, or over all.
     #[inline]
     fn poll_ack(&mut self, now: Time) -> Option<Transmit> {
-        while let Some(index) = self.paths.iter().position(|path| path.receipts.due(now).is_some()) {
+        while let Some(index) = self.paths.iter().position(|path| path.receipts.due(now).is_some())
+        {
             let transmit = self.acknowledge(now, index);
             if transmit.is_some() {
                 return transmit;
@@ -79,11 +82,16 @@ impl Connection {
         let mut ack = path.receipts.ack(now, id)?;
         ack.stream = path.receipts.stream();
         path.receipts.settle();
-        ack.delivered = self.receiving.get(&ack.stream).map_or(0, crate::stream::recv::RecvStream::next);
+        ack.delivered =
+            self.receiving.get(&ack.stream).map_or(0, crate::stream::recv::RecvStream::next);
         ack.limit = self.flow.grant_lower();
         let body = Body::Ack(ack);
         let over = match reply {
-            Reply::Path(wanted) if self.path(wanted).is_some_and(|path| path.subflow().is_some()) => wanted,
+            Reply::Path(wanted)
+                if self.path(wanted).is_some_and(|path| path.subflow().is_some()) =>
+            {
+                wanted
+            }
             Reply::Path(_) | Reply::All => id,
         };
         if self.path(over).is_some_and(|path| self.is_tired(path)) {
@@ -94,7 +102,8 @@ impl Connection {
             Reply::All => {
                 for other in 0..self.paths.len() {
                     let other = &self.paths[other];
-                    if other.id != id && other.subflow().is_some() && self.copies.len() < MAX_COPIES {
+                    if other.id != id && other.subflow().is_some() && self.copies.len() < MAX_COPIES
+                    {
                         self.copies.push((other.id, ack));
                     }
                 }
@@ -117,14 +126,17 @@ impl Connection {
         if self.state != State::Open {
             return None;
         }
-        if let Some(index) = self.paths.iter().position(|path| path.probes > 0 && path.subflow().is_some()) {
+        if let Some(index) =
+            self.paths.iter().position(|path| path.probes > 0 && path.subflow().is_some())
+        {
             self.paths[index].probes -= 1;
             return Some(self.probe(now, index));
         }
         self.poll_control(now).or_else(|| self.poll_datagram(now))
     }
 
-    /// A packet over a silent path, whatever its window says: a copy of what is wanted most (the paper's redundant striping).
+    /// A packet over a silent path, whatever its window says: a copy of what is wanted most (the
+    /// paper's redundant striping).
     fn probe(&mut self, now: Time, index: usize) -> Transmit {
         let room = Packet::room_for_data(self.paths[index].datagram.min(self.config.datagram)).0;
         let waiting = self.sending.iter_mut().find(|(_, sending)| sending.has_unbound());
@@ -135,13 +147,15 @@ impl Connection {
             return self.transmit_piece(now, index, stream, piece, Reply::All);
         }
         let oldest = match &mut self.paths[index].life {
-            Life::Open(subflow) => subflow.bound().find_map(|(_, binding, is_unbound)| match binding {
-                Binding::Data { stream, offset, len, is_last } if u64::from(len) <= room => {
-                    *is_unbound = true;
-                    Some((stream, Piece { offset, len, is_last }))
-                }
-                _ => None,
-            }),
+            Life::Open(subflow) => {
+                subflow.bound().find_map(|(_, binding, is_unbound)| match binding {
+                    Binding::Data { stream, offset, len, is_last } if u64::from(len) <= room => {
+                        *is_unbound = true;
+                        Some((stream, Piece { offset, len, is_last }))
+                    }
+                    _ => None,
+                })
+            }
             Life::Opening(_) => None,
         };
         match oldest {
@@ -173,7 +187,8 @@ impl Connection {
     }
 
     fn poll_datagram(&mut self, now: Time) -> Option<Transmit> {
-        let carries = |path: &Path, len: u16| Packet::room_for_data(path.datagram) >= Bytes(u64::from(len));
+        let carries =
+            |path: &Path, len: u16| Packet::room_for_data(path.datagram) >= Bytes(u64::from(len));
         let len = loop {
             let len = self.datagrams.front().copied()?;
             let mut open = self.paths.iter().filter(|path| path.subflow().is_some()).peekable();
@@ -218,7 +233,10 @@ impl Connection {
             return None;
         };
         let id = self.views[picked].id;
-        let index = self.paths.iter().position(|path| path.subflow().is_some_and(|subflow| subflow.id() == id))?;
+        let index = self
+            .paths
+            .iter()
+            .position(|path| path.subflow().is_some_and(|subflow| subflow.id() == id))?;
         let room = Packet::room_for_data(self.paths[index].datagram).0;
         let sending = self.sending.get_mut(&stream).expect("it was found there");
         let (piece, new) = sending.take(room, credit, false)?;
@@ -231,7 +249,8 @@ impl Connection {
         Some(self.transmit_piece(now, index, stream, piece, reply))
     }
 
-    /// Where each path carries everything: what others have sent of a stream and a path with room has not, before anything new.
+    /// Where each path carries everything: what others have sent of a stream and a path with room
+    /// has not, before anything new.
     fn poll_copy(&mut self, now: Time) -> Option<Transmit> {
         let Connection { paths, sending, views, .. } = self;
         let mut best: Option<(Span, usize, u32, Piece)> = None;
@@ -297,8 +316,11 @@ impl Connection {
     /// Looks at all streams, once for each packet.
     #[inline]
     fn waiting(&self, credit: u64) -> Waiting {
-        let mut waiting =
-            Waiting { is_busy: false, next: None, backlog: Backlog { credit: Bytes(credit), ..Backlog::default() } };
+        let mut waiting = Waiting {
+            is_busy: false,
+            next: None,
+            backlog: Backlog { credit: Bytes(credit), ..Backlog::default() },
+        };
         let (mut again, mut behind, mut first) = (None, None, None);
         for (&id, sending) in &self.sending {
             waiting.is_busy |= sending.is_busy();
@@ -328,10 +350,12 @@ impl Connection {
     /// There is nothing new to send. Paths with room repeat what slower ones still owe.
     fn poll_idle(&mut self, now: Time, has_room: bool, credit: u64) -> Option<Transmit> {
         let is_blocked = self.sending.values().any(|sending| sending.is_blocked(credit));
-        let in_flight: Bytes = self.paths.iter().filter_map(|path| Some(path.subflow()?.in_flight())).sum();
+        let in_flight: Bytes =
+            self.paths.iter().filter_map(|path| Some(path.subflow()?.in_flight())).sum();
         if is_blocked && in_flight == Bytes::ZERO && self.persist.is_none() {
             // Nothing is under way that would bring news of the window.
-            let wait = self.paths.iter().filter_map(|path| Some(path.subflow()?.timeout())).max()?;
+            let wait =
+                self.paths.iter().filter_map(|path| Some(path.subflow()?.timeout())).max()?;
             self.persist = Some(now + wait);
         }
         if !has_room {
@@ -345,7 +369,9 @@ impl Connection {
         if self.config.reinject {
             for index in 0..self.paths.len() {
                 let path = &self.paths[index];
-                let has_room = |view: &PathView| view.has_room && Some(view.id) == path.subflow().map(Subflow::id);
+                let has_room = |view: &PathView| {
+                    view.has_room && Some(view.id) == path.subflow().map(Subflow::id)
+                };
                 if self.views.iter().any(has_room)
                     && let Some((stream, piece)) = self.owed_by_others(now, index, is_refused)
                 {
@@ -354,7 +380,8 @@ impl Connection {
                 }
             }
         }
-        // Neither windows that the application leaves unused nor those that the peer's buffer does may grow.
+        // Neither windows that the application leaves unused nor those that the peer's buffer does
+        // may grow.
         for view in self.views.iter().filter(|view| view.has_room) {
             let mut open = self.paths.iter_mut().filter_map(super::Path::subflow_mut);
             if let Some(subflow) = open.find(|subflow| subflow.id() == view.id) {
@@ -364,9 +391,15 @@ impl Connection {
         None
     }
 
-    /// What another path has sent and this one could deliver sooner (opportunistic retransmission, Raiciu et al. 2012). If
-    /// flow control waits for it and the peer has no larger buffer, the path that holds it up is slowed down, where it is very slow.
-    fn owed_by_others(&mut self, now: Time, index: usize, is_refused: bool) -> Option<(u32, Piece)> {
+    /// What another path has sent and this one could deliver sooner (opportunistic retransmission,
+    /// Raiciu et al. 2012). If flow control waits for it and the peer has no larger buffer, the
+    /// path that holds it up is slowed down, where it is very slow.
+    fn owed_by_others(
+        &mut self,
+        now: Time,
+        index: usize,
+        is_refused: bool,
+    ) -> Option<(u32, Piece)> {
         let Connection { paths, sending, controller, .. } = self;
         let own = paths[index].subflow()?.round_trip();
         let room = Packet::room_for_data(paths[index].datagram).0;
@@ -380,8 +413,10 @@ impl Connection {
             for (sent_at, binding, _) in subflow.bound().take(LOOK) {
                 let Binding::Data { stream, offset, len, is_last } = binding else { continue };
                 let piece = Piece { offset, len, is_last };
-                let is_owed = sending.get(&stream).is_some_and(|sending| !sending.has_arrived(piece));
-                // When its acknowledgement would come, here and there; one that is overdue may never come.
+                let is_owed =
+                    sending.get(&stream).is_some_and(|sending| !sending.has_arrived(piece));
+                // When its acknowledgement would come, here and there; one that is overdue may
+                // never come.
                 let is_overdue = now > sent_at + theirs + slack;
                 let is_sooner = is_overdue || now + own + half(own) < sent_at + theirs;
                 if is_owed && is_sooner && u64::from(len) <= room {
@@ -411,7 +446,14 @@ impl Connection {
     }
 
     /// A packet with a piece of a stream leaves.
-    fn transmit_piece(&mut self, now: Time, index: usize, stream: u32, piece: Piece, reply: Reply) -> Transmit {
+    fn transmit_piece(
+        &mut self,
+        now: Time,
+        index: usize,
+        stream: u32,
+        piece: Piece,
+        reply: Reply,
+    ) -> Transmit {
         let Piece { offset, len, is_last } = piece;
         let body = Body::Data(Data { offset, stream, stamp: stamp_of(now), len, reply, is_last });
         self.transmit(now, index, body, Some(Binding::Data { stream, offset, len, is_last }))
@@ -419,13 +461,21 @@ impl Connection {
 
     /// A packet that wants an acknowledgement leaves.
     #[inline]
-    fn transmit(&mut self, now: Time, index: usize, body: Body, binding: Option<Binding>) -> Transmit {
+    fn transmit(
+        &mut self,
+        now: Time,
+        index: usize,
+        body: Body,
+        binding: Option<Binding>,
+    ) -> Transmit {
         let Connection { paths, controller, skip_in, tokens, .. } = self;
         let path = &mut paths[index];
         let mut packet = Packet { number: 0, body };
         let bytes = packet.datagram_len();
         path.handle_sent(bytes);
-        let Life::Open(subflow) = &mut path.life else { unreachable!("only open paths are chosen") };
+        let Life::Open(subflow) = &mut path.life else {
+            unreachable!("only open paths are chosen")
+        };
         *skip_in -= 1;
         if *skip_in == 0 {
             subflow.skip_number(now);
@@ -444,7 +494,9 @@ impl Connection {
             return None;
         }
         let place = |view: &PathView| {
-            let is_it = |path: &Path| path.subflow().is_some_and(|subflow| subflow.id() == view.id) && will_do(path);
+            let is_it = |path: &Path| {
+                path.subflow().is_some_and(|subflow| subflow.id() == view.id) && will_do(path)
+            };
             Some((view.smoothed_rtt, self.paths.iter().position(is_it)?))
         };
         let with_room = self.views.iter().filter(|view| view.has_room).filter_map(place);
@@ -452,7 +504,8 @@ impl Connection {
         with_room.min_by_key(|(rtt, _)| *rtt).map(|(_, index)| index)
     }
 
-    /// Where the acknowledgement of a packet over this path is to go: over the fastest path on which they come.
+    /// Where the acknowledgement of a packet over this path is to go: over the fastest path on
+    /// which they come.
     #[inline]
     fn reply(&mut self, now: Time, index: usize) -> Reply {
         let path = &mut self.paths[index];

@@ -1,4 +1,5 @@
-//! What happens by itself: losses found by time, probes of silent paths, acknowledgements that waited.
+//! What happens by itself: losses found by time, probes of silent paths, acknowledgements that
+//! waited.
 
 use units::Time;
 
@@ -55,7 +56,9 @@ impl Connection {
             if subflow.poll_deadline().is_none_or(|at| at > now) {
                 continue;
             }
-            if let Some(Expiry::Probe { count }) = subflow.handle_deadline(now, controller.as_mut(), outcomes) {
+            if let Some(Expiry::Probe { count }) =
+                subflow.handle_deadline(now, controller.as_mut(), outcomes)
+            {
                 path.probes = 1;
                 self.has_chores = true;
                 self.handle_silence(now, index, count);
@@ -68,7 +71,8 @@ impl Connection {
     fn handle_silence(&mut self, now: Time, index: usize, count: u32) {
         let named = self.named.or_else(|| self.reply_path());
         let id = self.paths[index].id;
-        let has_others = self.paths.iter().enumerate().any(|(other, path)| other != index && path.is_live());
+        let has_others =
+            self.paths.iter().enumerate().any(|(other, path)| other != index && path.is_live());
         if count == 1 && has_others {
             // Re-striping before any timeout: what waits here is sent over the others.
             if let Life::Open(subflow) = &mut self.paths[index].life {
@@ -80,7 +84,8 @@ impl Connection {
             let Connection { paths, config, .. } = self;
             let path = &mut paths[index];
             path.reset_size(now, config);
-            // Nothing at all got through: perhaps since it might have been marked (RFC 9000, section 13.4.2).
+            // Nothing at all got through: perhaps since it might have been marked (RFC 9000,
+            // section 13.4.2).
             path.is_ecn_capable &= path.subflow().is_some_and(Subflow::has_delivered);
         }
         // Perhaps the acknowledgements are lost, on the way that we named for them.

@@ -32,12 +32,19 @@ impl RecvStream {
     }
 
     /// A piece came. Returns by how much the highest offset grew.
-    pub(crate) fn handle_piece(&mut self, offset: u64, len: u64, is_last: bool) -> Result<u64, Breach> {
+    pub(crate) fn handle_piece(
+        &mut self,
+        offset: u64,
+        len: u64,
+        is_last: bool,
+    ) -> Result<u64, Breach> {
         let to = offset.checked_add(len).ok_or(Breach::Window)?;
         if to > self.told {
             return Err(Breach::Window);
         }
-        if self.end.is_some_and(|end| to > end || is_last && to != end) || is_last && to < self.highest {
+        if self.end.is_some_and(|end| to > end || is_last && to != end)
+            || is_last && to < self.highest
+        {
             return Err(Breach::End);
         }
         if is_last {

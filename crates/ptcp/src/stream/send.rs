@@ -10,7 +10,8 @@ pub(crate) struct Piece {
     pub(crate) is_last: bool,
 }
 
-/// Bytes are counted, not held: whoever drives the connection keeps them until they are [delivered](SendStream::delivered).
+/// Bytes are counted, not held: whoever drives the connection keeps them until they are
+/// [delivered](SendStream::delivered).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SendStream {
     written: u64,
@@ -92,7 +93,9 @@ impl SendStream {
 
     /// Whether anything of it is to be sent, or under way.
     pub(crate) fn is_busy(&self) -> bool {
-        self.delivered < self.written || self.owes_end() || matches!(self.end, End::Sent | End::Lost)
+        self.delivered < self.written
+            || self.owes_end()
+            || matches!(self.end, End::Sent | End::Lost)
     }
 
     /// Whether only the windows hold new data back.
@@ -104,8 +107,9 @@ impl SendStream {
         self.is_finished && self.end == End::Unsent && self.next == self.written
     }
 
-    /// The next piece of at most `room` bytes, of which at most `credit` may be new; and how many of it are. What was sent before comes first,
-    /// in the order of the stream. With `keeps` it stays unbound: the piece is a copy.
+    /// The next piece of at most `room` bytes, of which at most `credit` may be new; and how many
+    /// of it are. What was sent before comes first, in the order of the stream. With `keeps` it
+    /// stays unbound: the piece is a copy.
     pub(crate) fn take(&mut self, room: u64, credit: u64, keeps: bool) -> Option<(Piece, u64)> {
         if let Some((from, to)) = self.unbound.first() {
             let to = to.min(from + room);
@@ -134,7 +138,8 @@ impl SendStream {
         Piece { offset: from, len: u16::try_from(to - from).expect("a packet's room"), is_last }
     }
 
-    /// The first piece of at most `room` bytes that begins at `from` or behind it, was sent and is not known to have arrived: for a copy.
+    /// The first piece of at most `room` bytes that begins at `from` or behind it, was sent and is
+    /// not known to have arrived: for a copy.
     pub(crate) fn copy(&mut self, from: u64, room: u64) -> Option<Piece> {
         let from = from.max(self.delivered);
         let from = self.arrived.around(from).map_or(from, |(_, to)| to);
@@ -159,7 +164,8 @@ impl SendStream {
         }
     }
 
-    /// The peer says that everything before `offset` has arrived. Of what was never sent it cannot say so: returns `false` then.
+    /// The peer says that everything before `offset` has arrived. Of what was never sent it cannot
+    /// say so: returns `false` then.
     pub(crate) fn handle_delivered(&mut self, offset: u64) -> bool {
         if offset > self.next {
             return false;

@@ -57,8 +57,11 @@ impl<B: Copy> Subflow<B> {
         }
         let was_in_recovery = matches!(self.phase, Phase::Recovery { .. });
         let was_lost = self.stats.lost;
-        let mut harvest = Harvest { bytes: 0, newest: None, is_sample: false, has_late: false, is_undone: false };
-        for PacketRange { back, len } in core::iter::once(PacketRange { back: 0, len: ack.first }).chain(ack.older) {
+        let mut harvest =
+            Harvest { bytes: 0, newest: None, is_sample: false, has_late: false, is_undone: false };
+        for PacketRange { back, len } in
+            core::iter::once(PacketRange { back: 0, len: ack.first }).chain(ack.older)
+        {
             if len > 0 {
                 let last = ack.largest.saturating_sub(u64::from(back));
                 self.take(now, last, len, ack.largest, &mut harvest, outcomes)?;
@@ -70,7 +73,8 @@ impl<B: Copy> Subflow<B> {
         let rtt = self.sample(now, ack, &harvest);
         self.largest = self.largest.max(Some(ack.largest));
         if core::mem::take(&mut self.expired) >= TIMEOUT_AFTER {
-            // A path that carried nothing at all and is back was not congested but away: it begins anew, with the threshold of before.
+            // A path that carried nothing at all and is back was not congested but away: it begins
+            // anew, with the threshold of before.
             cc.handle_undo(now, self.id);
             cc.handle_idle_restart(now, self.id);
             self.phase = Phase::Open;
@@ -170,7 +174,13 @@ impl<B: Copy> Subflow<B> {
     }
 
     /// Packets that were taken for lost have arrived.
-    fn take_late(&mut self, first: u64, last: u64, harvest: &mut Harvest<B>, outcomes: &mut Vec<Outcome<B>>) {
+    fn take_late(
+        &mut self,
+        first: u64,
+        last: u64,
+        harvest: &mut Harvest<B>,
+        outcomes: &mut Vec<Outcome<B>>,
+    ) {
         if self.late.last_key_value().is_none_or(|(latest, _)| *latest < first) {
             return;
         }
@@ -191,7 +201,8 @@ impl<B: Copy> Subflow<B> {
         let (_, record) = harvest.newest.filter(|_| harvest.is_sample)?;
         let raw = now - record.sent_at;
         // The peer may not make a path look shorter than it is (RFC 9002, section 5.3).
-        let waited = Span::from_micros(u64::from(ack.delay) * Ack::DELAY_UNIT).min(self.max_ack_delay);
+        let waited =
+            Span::from_micros(u64::from(ack.delay) * Ack::DELAY_UNIT).min(self.max_ack_delay);
         let rtt = if raw >= self.rtt.min() + waited { raw - waited } else { raw };
         // Samples come with every other packet (RFC 7323, appendix G).
         let before = self.in_flight + harvest.bytes;
@@ -207,12 +218,19 @@ impl<B: Copy> Subflow<B> {
         cc.handle_undo(now, self.id);
     }
 
-    /// Finds losses by time (RACK, RFC 8985). Packet numbers are in the order of sending, so the first that is not lost ends the search.
-    pub(super) fn detect(&mut self, now: Time, cc: &mut dyn Controller, outcomes: &mut Vec<Outcome<B>>) {
+    /// Finds losses by time (RACK, RFC 8985). Packet numbers are in the order of sending, so the
+    /// first that is not lost ends the search.
+    pub(super) fn detect(
+        &mut self,
+        now: Time,
+        cc: &mut dyn Controller,
+        outcomes: &mut Vec<Outcome<B>>,
+    ) {
         self.rack_due = None;
         let before = self.in_flight;
         let Some(largest) = self.largest else { return };
-        let is_urgent = matches!(self.phase, Phase::Recovery { .. }) || largest >= self.scan + THRESHOLD;
+        let is_urgent =
+            matches!(self.phase, Phase::Recovery { .. }) || largest >= self.scan + THRESHOLD;
         let smoothed = self.rtt.smoothed().unwrap_or_default();
         let window = self.rack.window(self.rtt.min(), smoothed, is_urgent);
         let mut last_lost = None;
@@ -244,7 +262,13 @@ impl<B: Copy> Subflow<B> {
     }
 
     /// One packet is lost.
-    pub(super) fn lose(&mut self, now: Time, number: u64, cc: &mut dyn Controller, outcomes: &mut Vec<Outcome<B>>) {
+    pub(super) fn lose(
+        &mut self,
+        now: Time,
+        number: u64,
+        cc: &mut dyn Controller,
+        outcomes: &mut Vec<Outcome<B>>,
+    ) {
         let index = self.index(number).expect("it is in flight");
         let record = &mut self.records[index];
         record.state = State::Lost;
@@ -257,7 +281,8 @@ impl<B: Copy> Subflow<B> {
         let lost = Lost { bytes, in_flight_at_sending: Bytes(record.in_flight), sent_at };
         self.stats.lost += 1;
         cc.handle_lost(now, self.id, &lost);
-        let patience = Span::from_nanos(LATE_ROUND_TRIPS * self.rtt.smoothed().unwrap_or_default().as_nanos());
+        let patience =
+            Span::from_nanos(LATE_ROUND_TRIPS * self.rtt.smoothed().unwrap_or_default().as_nanos());
         while let Some((&oldest, late)) = self.late.first_key_value()
             && now - late.sent_at > patience
         {
@@ -276,13 +301,24 @@ impl<B: Copy> Subflow<B> {
     }
 
     /// Something is lost. Once a window, the controller is told. `before` was in flight.
-    fn enter_recovery(&mut self, now: Time, before: u64, cc: &mut dyn Controller, outcomes: &mut Vec<Outcome<B>>) {
+    fn enter_recovery(
+        &mut self,
+        now: Time,
+        before: u64,
+        cc: &mut dyn Controller,
+        outcomes: &mut Vec<Outcome<B>>,
+    ) {
         self.stats.recoveries += 1;
         self.large_losses += 1;
         self.begin_epoch();
-        cc.handle_congestion(now, self.id, &Congestion { signal: Signal::Loss, in_flight: Bytes(before) });
+        cc.handle_congestion(
+            now,
+            self.id,
+            &Congestion { signal: Signal::Loss, in_flight: Bytes(before) },
+        );
         let target = cc.allowance(self.id).window;
-        let reduction = cc.wants_rate_reduction().then(|| RateReduction::new(Bytes(before), target, self.mss));
+        let reduction =
+            cc.wants_rate_reduction().then(|| RateReduction::new(Bytes(before), target, self.mss));
         self.phase = Phase::Recovery { end: self.next, reduction };
         if self.moves_window {
             self.shrink(target.0, outcomes);
@@ -293,10 +329,12 @@ impl<B: Copy> Subflow<B> {
     pub(super) fn begin_epoch(&mut self) {
         self.epoch += 1;
         let epoch = self.epoch;
-        self.missing = u32::try_from(self.late.values().filter(|late| late.epoch == epoch).count()).unwrap_or(u32::MAX);
+        self.missing = u32::try_from(self.late.values().filter(|late| late.epoch == epoch).count())
+            .unwrap_or(u32::MAX);
     }
 
-    /// Hands back what lies outside a window of so many bytes, counted from the oldest packet in flight: the paper's re-striping.
+    /// Hands back what lies outside a window of so many bytes, counted from the oldest packet in
+    /// flight: the paper's re-striping.
     pub(super) fn shrink(&mut self, window: u64, outcomes: &mut Vec<Outcome<B>>) {
         let mut inside = 0;
         for record in self.records.iter_mut().filter(|record| record.state == State::InFlight) {
@@ -312,7 +350,11 @@ impl<B: Copy> Subflow<B> {
     pub(crate) fn penalise(&mut self, now: Time, cc: &mut dyn Controller) {
         if matches!(self.phase, Phase::Open) {
             self.begin_epoch();
-            cc.handle_congestion(now, self.id, &Congestion { signal: Signal::Loss, in_flight: self.in_flight() });
+            cc.handle_congestion(
+                now,
+                self.id,
+                &Congestion { signal: Signal::Loss, in_flight: self.in_flight() },
+            );
             self.phase = Phase::Recovery { end: self.next, reduction: None };
         }
     }
@@ -328,7 +370,11 @@ impl<B: Copy> Subflow<B> {
         self.stats.marks += u64::from(new);
         if matches!(self.phase, Phase::Open) {
             self.begin_epoch();
-            cc.handle_congestion(now, self.id, &Congestion { signal: Signal::Mark, in_flight: self.in_flight() });
+            cc.handle_congestion(
+                now,
+                self.id,
+                &Congestion { signal: Signal::Mark, in_flight: self.in_flight() },
+            );
             self.phase = Phase::Recovery { end: self.next, reduction: None };
         }
     }
@@ -346,7 +392,8 @@ impl<B: Copy> Subflow<B> {
         let Some((_, newest)) = harvest.newest else { return };
         self.rate.handle_delivered(now, Bytes(harvest.bytes), newest.sent_at);
         self.watch_slow_start(now, rtt, cc);
-        let delivery_rate = self.rate.sample(now, newest.sent_at, &newest.departure, self.rtt.min());
+        let delivery_rate =
+            self.rate.sample(now, newest.sent_at, &newest.departure, self.rtt.min());
         let acked = Acked {
             bytes: Bytes(harvest.bytes),
             in_flight: self.in_flight(),

@@ -1,5 +1,6 @@
-//! One path's congestion control and loss recovery over packet numbers: the paper's TCP-v. It knows no data: what a packet carries is a
-//! *binding* of type `B` that it keeps, and hands back with what became of the packet.
+//! One path's congestion control and loss recovery over packet numbers: the paper's TCP-v. It knows
+//! no data: what a packet carries is a *binding* of type `B` that it keeps, and hands back with
+//! what became of the packet.
 
 mod ack;
 mod timer;
@@ -30,8 +31,9 @@ pub(crate) enum Outcome<B> {
 const BLACK_HOLE: u32 = 4;
 /// Hardly any packet that is in flight is smaller.
 const LEAST_PACKET: u64 = 64;
-/// So many skipped numbers are remembered below those that are in flight: for a peer that acknowledges one packet after the other
-/// and gets to the skipped one when everything before it is settled.
+/// So many skipped numbers are remembered below those that are in flight: for a peer that
+/// acknowledges one packet after the other and gets to the skipped one when everything before it is
+/// settled.
 const SKIPPED: usize = 8;
 
 /// Counts over the life of a subflow.
@@ -107,7 +109,8 @@ pub(crate) struct Subflow<B> {
 struct Record<B> {
     sent_at: Time,
     binding: Option<B>,
-    /// What it carries is on its way elsewhere too, or waits to be: nobody need be told of its loss.
+    /// What it carries is on its way elsewhere too, or waits to be: nobody need be told of its
+    /// loss.
     is_unbound: bool,
     state: State,
     is_app_limited: bool,
@@ -150,7 +153,8 @@ enum Phase {
 }
 
 impl<B: Copy> Subflow<B> {
-    /// A path opens, with this round-trip time if it is known; `first` is the number of its next packet.
+    /// A path opens, with this round-trip time if it is known; `first` is the number of its next
+    /// packet.
     pub(crate) fn new(
         config: &Config,
         id: SubflowId,
@@ -217,7 +221,8 @@ impl<B: Copy> Subflow<B> {
         &self.rtt
     }
 
-    /// The smoothed round-trip time; a long one as long as none is known, so that nothing hurries over such a path.
+    /// The smoothed round-trip time; a long one as long as none is known, so that nothing hurries
+    /// over such a path.
     pub(crate) fn round_trip(&self) -> Span {
         self.rtt.smoothed().unwrap_or(timer::FIRST)
     }
@@ -236,7 +241,8 @@ impl<B: Copy> Subflow<B> {
         self.largest.is_some()
     }
 
-    /// Whether it seems that small packets arrive and large ones do not (RFC 8899, section 4.3); says so once.
+    /// Whether it seems that small packets arrive and large ones do not (RFC 8899, section 4.3);
+    /// says so once.
     #[inline]
     pub(crate) fn poll_black_hole(&mut self) -> bool {
         let is_black = self.large_losses >= BLACK_HOLE;
@@ -253,7 +259,12 @@ impl<B: Copy> Subflow<B> {
 
     /// Whether window, budget and pacing let a full packet out.
     #[inline]
-    pub(crate) fn has_room(&mut self, now: Time, allowance: &Allowance, is_slow_start: bool) -> bool {
+    pub(crate) fn has_room(
+        &mut self,
+        now: Time,
+        allowance: &Allowance,
+        is_slow_start: bool,
+    ) -> bool {
         self.held_until = None;
         if let Choke::Choked { probe_at } = allowance.state
             && (probe_at > now || self.in_flight > 0)
@@ -292,9 +303,15 @@ impl<B: Copy> Subflow<B> {
         }
         let smoothed = self.rtt.smoothed()?;
         if is_below_one {
-            return Some((allowance.window.max(Bytes(1)) / smoothed.max(Span::from_micros(1)), Bytes(1)));
+            return Some((
+                allowance.window.max(Bytes(1)) / smoothed.max(Span::from_micros(1)),
+                Bytes(1),
+            ));
         }
-        Some((Pacer::rate_of_window(allowance.window, smoothed, is_slow_start), Bytes(10 * self.mss.0)))
+        Some((
+            Pacer::rate_of_window(allowance.window, smoothed, is_slow_start),
+            Bytes(10 * self.mss.0),
+        ))
     }
 
     pub(crate) fn is_in_slow_start(&self, allowance: &Allowance, cc: &dyn Controller) -> bool {
@@ -327,12 +344,19 @@ impl<B: Copy> Subflow<B> {
     /// Whether more packets are remembered than these and what may be in flight.
     #[inline]
     pub(crate) fn remembers_more_than(&self, packets: usize) -> bool {
-        self.records.len() > packets && (self.records.len() - packets) as u64 > self.in_flight / LEAST_PACKET
+        self.records.len() > packets
+            && (self.records.len() - packets) as u64 > self.in_flight / LEAST_PACKET
     }
 
     /// A packet of `bytes` leaves that wants an acknowledgement. Returns its number.
     #[inline]
-    pub(crate) fn handle_sent(&mut self, now: Time, bytes: Bytes, binding: Option<B>, cc: &mut dyn Controller) -> u64 {
+    pub(crate) fn handle_sent(
+        &mut self,
+        now: Time,
+        bytes: Bytes,
+        binding: Option<B>,
+        cc: &mut dyn Controller,
+    ) -> u64 {
         if self.in_flight == 0 {
             if let Some(last) = self.last_eliciting_at
                 && now - last > self.timeout()
@@ -354,12 +378,23 @@ impl<B: Copy> Subflow<B> {
         }
         self.stats.sent += 1;
         self.last_eliciting_at = Some(now);
-        cc.handle_sent(now, self.id, &Sent { bytes, in_flight: Bytes(self.in_flight), is_retransmission: false });
+        cc.handle_sent(
+            now,
+            self.id,
+            &Sent { bytes, in_flight: Bytes(self.in_flight), is_retransmission: false },
+        );
         number
     }
 
     #[inline]
-    fn push(&mut self, now: Time, state: State, binding: Option<B>, bytes: u32, window: Bytes) -> u64 {
+    fn push(
+        &mut self,
+        now: Time,
+        state: State,
+        binding: Option<B>,
+        bytes: u32,
+        window: Bytes,
+    ) -> u64 {
         self.records.push_back(Record {
             sent_at: now,
             binding,
@@ -377,7 +412,9 @@ impl<B: Copy> Subflow<B> {
 
     #[inline]
     fn index(&self, number: u64) -> Option<usize> {
-        usize::try_from(number.checked_sub(self.base)?).ok().filter(|index| *index < self.records.len())
+        usize::try_from(number.checked_sub(self.base)?)
+            .ok()
+            .filter(|index| *index < self.records.len())
     }
 
     /// Forgets what is settled at the front.
@@ -399,15 +436,17 @@ impl<B: Copy> Subflow<B> {
         }
     }
 
-    /// What is in flight and not on its way elsewhere too, oldest first: when it was sent, what it carries, and whether it is elsewhere
-    /// from now on.
+    /// What is in flight and not on its way elsewhere too, oldest first: when it was sent, what it
+    /// carries, and whether it is elsewhere from now on.
     pub(crate) fn bound(&mut self) -> impl Iterator<Item = (Time, B, &mut bool)> {
-        let is_bound = |record: &&mut Record<B>| record.state == State::InFlight && !record.is_unbound;
+        let is_bound =
+            |record: &&mut Record<B>| record.state == State::InFlight && !record.is_unbound;
         let records = self.records.iter_mut().filter(is_bound);
         records.filter_map(|record| Some((record.sent_at, record.binding?, &mut record.is_unbound)))
     }
 
-    /// Hands back what everything in flight carries, so that it can go elsewhere. It may still arrive, and is still in flight.
+    /// Hands back what everything in flight carries, so that it can go elsewhere. It may still
+    /// arrive, and is still in flight.
     pub(crate) fn unbind_all(&mut self, outcomes: &mut Vec<Outcome<B>>) {
         for (_, binding, is_unbound) in self.bound() {
             *is_unbound = true;

@@ -31,7 +31,8 @@ impl<B: Copy> Subflow<B> {
     /// How long after the last packet an acknowledgement is overdue.
     pub(crate) fn timeout(&self) -> Span {
         let Some(smoothed) = self.rtt.smoothed() else { return FIRST };
-        let margin = Span::from_nanos(4 * self.rtt.variation().as_nanos()).max(Span::from_millis(1));
+        let margin =
+            Span::from_nanos(4 * self.rtt.variation().as_nanos()).max(Span::from_millis(1));
         smoothed + margin + self.max_ack_delay
     }
 

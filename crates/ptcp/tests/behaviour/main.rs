@@ -1,4 +1,5 @@
-//! What a connection does in particular, between ends and over paths that a test controls packet by packet.
+//! What a connection does in particular, between ends and over paths that a test controls packet by
+//! packet.
 
 mod pair;
 mod paths;

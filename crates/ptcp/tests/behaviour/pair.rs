@@ -112,9 +112,11 @@ impl Pair {
             if is_enough(self) {
                 return true;
             }
-            let deadlines = [&self.client, &self.server].into_iter().filter_map(Connection::poll_deadline);
+            let deadlines =
+                [&self.client, &self.server].into_iter().filter_map(Connection::poll_deadline);
             let arrival = self.flights.first_key_value().map(|((at, _), _)| *at);
-            let next = deadlines.map(|at| at.max(self.now + Span::from_nanos(1))).chain(arrival).min();
+            let next =
+                deadlines.map(|at| at.max(self.now + Span::from_nanos(1))).chain(arrival).min();
             match next {
                 Some(next) if next <= end => self.now = self.now.max(next),
                 _ => {
@@ -138,7 +140,8 @@ impl Pair {
 
     fn arrive(&mut self, sent: &Sent) {
         let end = if sent.to_server { &mut self.server } else { &mut self.client };
-        let arrived = end.handle_packet(self.now, sent.path, &sent.packet, sent.fate == Fate::Marked);
+        let arrived =
+            end.handle_packet(self.now, sent.path, &sent.packet, sent.fate == Fate::Marked);
         if let Arrived::Datagram { len } = arrived.expect("both ends are honest") {
             self.datagrams.push(len);
         }
@@ -187,17 +190,23 @@ impl Pair {
         stream
     }
 
-    /// How long it takes until so much of a stream has arrived in order; `None`: longer than a minute.
+    /// How long it takes until so much of a stream has arrived in order; `None`: longer than a
+    /// minute.
     pub(crate) fn time_of(&mut self, stream: u32, bytes: Bytes) -> Option<Span> {
         let begin = self.now;
-        let is_there = self.run_until(begin + Span::from_secs(60), |pair| pair.server.received(stream) >= bytes);
+        let is_there = self
+            .run_until(begin + Span::from_secs(60), |pair| pair.server.received(stream) >= bytes);
         is_there.then(|| self.now - begin)
     }
 
     /// What the client sent with data since then.
     pub(crate) fn data_since(&self, from: Time) -> impl Iterator<Item = (&Sent, wire::ptcp::Data)> {
         self.log.iter().filter(move |sent| sent.to_server && sent.at >= from).filter_map(|sent| {
-            if let wire::ptcp::Body::Data(data) = sent.packet.body { Some((sent, data)) } else { None }
+            if let wire::ptcp::Body::Data(data) = sent.packet.body {
+                Some((sent, data))
+            } else {
+                None
+            }
         })
     }
 }

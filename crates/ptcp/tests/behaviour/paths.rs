@@ -8,7 +8,8 @@ use crate::pair::{Fate, Pair, line, ms};
 
 #[test]
 fn acknowledgements_come_back_over_the_fastest_path() {
-    let mut pair = Pair::new(&Config::default(), ("reno", "lowest-rtt"), &[line(100, 10), line(10, 10)]);
+    let mut pair =
+        Pair::new(&Config::default(), ("reno", "lowest-rtt"), &[line(100, 10), line(10, 10)]);
     pair.bulk(Bytes::mib(40));
     pair.run_for(ms(2_000));
     let from = pair.now;
@@ -23,7 +24,10 @@ fn acknowledgements_come_back_over_the_fastest_path() {
         ways
     };
     let [slow, fast] = ways(from, &pair);
-    assert!(fast > 200 && slow == 0, "of the slow path's, {slow} came over it, {fast} over the fast one");
+    assert!(
+        fast > 200 && slow == 0,
+        "of the slow path's, {slow} came over it, {fast} over the fast one"
+    );
     // Its way back dies: they come over the other one, and data goes on over both.
     pair.fates(|sent| if !sent.to_server && sent.path == 1 { Fate::Lost } else { Fate::Arrives });
     pair.run_for(ms(3_000));
@@ -61,12 +65,19 @@ fn a_slow_path_does_not_hold_up_the_window() {
     assert!(without > with + with / 2, "{without:?} without");
     // Its window was cut though it lost nothing.
     assert!(slow.recoveries == 0 && slow.lost <= slow.spurious, "{slow:?}");
-    assert!(window < Bytes(14_720) && untouched >= Bytes(14_720), "{window:?} instead of {untouched:?}");
+    assert!(
+        window < Bytes(14_720) && untouched >= Bytes(14_720),
+        "{window:?} instead of {untouched:?}"
+    );
 }
 
 #[test]
 fn each_path_carries_everything() {
-    let mut pair = Pair::new(&Config::default(), ("reno", "redundant"), &[line(10, 10), line(12, 10), line(15, 10)]);
+    let mut pair = Pair::new(
+        &Config::default(),
+        ("reno", "redundant"),
+        &[line(10, 10), line(12, 10), line(15, 10)],
+    );
     let stream = pair.bulk(Bytes::mib(2));
     let took = pair.time_of(stream, Bytes::mib(2)).unwrap();
     let alone = Span::from_millis(2 * 8 * 1_024 * 1_024 / 10_000);
@@ -76,15 +87,25 @@ fn each_path_carries_everything() {
         bytes[usize::from(sent.path)] += u64::from(data.len);
     }
     let all = Bytes::mib(2).0;
-    assert!(bytes.iter().all(|bytes| (all * 8 / 10..all * 12 / 10).contains(bytes)), "{bytes:?} of {all}");
+    assert!(
+        bytes.iter().all(|bytes| (all * 8 / 10..all * 12 / 10).contains(bytes)),
+        "{bytes:?} of {all}"
+    );
 }
 
 #[test]
 fn a_copy_is_there_in_time() {
-    let mut pair = Pair::new(&Config::default(), ("reno", "redundant"), &[line(10, 10), line(11, 10)]);
+    let mut pair =
+        Pair::new(&Config::default(), ("reno", "redundant"), &[line(10, 10), line(11, 10)]);
     pair.run_for(ms(300));
     // A path that loses every second packet: no write waits for it.
-    pair.fates(|sent| if sent.path == 0 && sent.packet.number.is_multiple_of(2) { Fate::Lost } else { Fate::Arrives });
+    pair.fates(|sent| {
+        if sent.path == 0 && sent.packet.number.is_multiple_of(2) {
+            Fate::Lost
+        } else {
+            Fate::Arrives
+        }
+    });
     let stream = pair.client.open_stream();
     for n in 1..=50 {
         pair.client.write(stream, Bytes(500));
@@ -103,9 +124,12 @@ fn largest(pair: &Pair, path: u16, from: Time) -> usize {
 #[test]
 fn each_path_has_packets_of_its_own_size() {
     let config = Config { max_datagram: Bytes(1_472), ..Config::default() };
-    let mut pair = Pair::new(&config, ("reno", "lowest-rtt"), &[line(10, 10), line(10, 10), line(10, 10)]);
+    let mut pair =
+        Pair::new(&config, ("reno", "lowest-rtt"), &[line(10, 10), line(10, 10), line(10, 10)]);
     let fits = |path: u16| [1_472, 1_380, 1_252][usize::from(path)];
-    pair.fates(move |sent| if sent.packet.datagram_len() > fits(sent.path) { Fate::Lost } else { Fate::Arrives });
+    pair.fates(move |sent| {
+        if sent.packet.datagram_len() > fits(sent.path) { Fate::Lost } else { Fate::Arrives }
+    });
     let stream = pair.bulk(Bytes::mib(8));
     assert!(pair.time_of(stream, Bytes::mib(8)).is_some());
     for path in 0..3 {

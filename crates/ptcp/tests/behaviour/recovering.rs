@@ -8,7 +8,11 @@ use crate::pair::{Fate, Pair, line, ms};
 
 /// One path, and a receive buffer that keeps its queue short: nothing is lost by itself.
 fn one(config: &Config) -> Pair {
-    let config = Config { receive_buffer: Bytes::kib(96), max_receive_buffer: Bytes::kib(192), ..config.clone() };
+    let config = Config {
+        receive_buffer: Bytes::kib(96),
+        max_receive_buffer: Bytes::kib(192),
+        ..config.clone()
+    };
     Pair::new(&config, ("reno", "lowest-rtt"), &[line(20, 20)])
 }
 
@@ -27,7 +31,8 @@ fn the_last_packet_is_lost() {
         _ => Fate::Arrives,
     });
     let took = pair.time_of(stream, Bytes(5_000)).unwrap();
-    // A round trip for the others and a probe after the timer of RFC 9002, and no minimum of 200 ms.
+    // A round trip for the others and a probe after the timer of RFC 9002, and no minimum of 200
+    // ms.
     assert!(took < ms(170), "{took:?}");
     assert_eq!(pair.client.stats(0).unwrap().timeouts, 0);
 }
@@ -46,7 +51,8 @@ fn a_loss_cuts_the_window_once() {
     pair.run_for(ms(150));
     let (after, stats) = (pair.client.path_window(0), *pair.client.stats(0).unwrap());
     assert_eq!((stats.lost, stats.recoveries, stats.timeouts), (3, 1, 0), "{stats:?}");
-    // To half of what is in flight, which is the receive buffer, and then one packet more a round trip.
+    // To half of what is in flight, which is the receive buffer, and then one packet more a round
+    // trip.
     assert!((36_000..68_000).contains(&after.0), "{after:?}");
     assert!(pair.time_of(stream, Bytes::mib(4)).is_some());
 }
@@ -99,7 +105,9 @@ fn marks_cut_the_window_and_lose_nothing() {
     pair.run_for(ms(400));
     assert!(pair.data_since(units::Time::ZERO).all(|(sent, _)| sent.is_ecn_capable));
     let until = pair.now + ms(20);
-    pair.fates(move |sent| if sent.to_server && sent.at < until { Fate::Marked } else { Fate::Arrives });
+    pair.fates(
+        move |sent| if sent.to_server && sent.at < until { Fate::Marked } else { Fate::Arrives },
+    );
     pair.run_for(ms(120));
     let (after, stats) = (pair.client.path_window(0), *pair.client.stats(0).unwrap());
     assert!(stats.marks > 1 && stats.lost == 0, "{stats:?}");

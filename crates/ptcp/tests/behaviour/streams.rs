@@ -8,7 +8,8 @@ use crate::pair::{Fate, Pair, line, ms};
 
 #[test]
 fn streams_share_alike() {
-    let mut pair = Pair::new(&Config::default(), ("reno", "lowest-rtt"), &[line(10, 10), line(30, 10)]);
+    let mut pair =
+        Pair::new(&Config::default(), ("reno", "lowest-rtt"), &[line(10, 10), line(30, 10)]);
     let streams = [0; 4].map(|_| pair.bulk(Bytes::mib(40)));
     pair.run_for(Span::from_secs(4));
     let came = streams.map(|stream| pair.server.received(stream).0);
@@ -18,7 +19,11 @@ fn streams_share_alike() {
 
 #[test]
 fn a_stream_that_nobody_reads_does_not_stop_the_others() {
-    let config = Config { receive_buffer: Bytes::kib(64), max_receive_buffer: Bytes::kib(512), ..Config::default() };
+    let config = Config {
+        receive_buffer: Bytes::kib(64),
+        max_receive_buffer: Bytes::kib(512),
+        ..Config::default()
+    };
     let mut pair = Pair::new(&config, ("reno", "lowest-rtt"), &[line(10, 10)]);
     let (stuck, other) = (pair.bulk(Bytes::mib(4)), pair.bulk(Bytes::mib(4)));
     pair.run_for(ms(60));
@@ -51,7 +56,8 @@ fn a_loss_in_one_stream_does_not_hold_up_another() {
 
 #[test]
 fn datagrams_come_once_or_not_at_all() {
-    let mut pair = Pair::new(&Config::default(), ("reno", "lowest-rtt"), &[line(10, 10), line(30, 10)]);
+    let mut pair =
+        Pair::new(&Config::default(), ("reno", "lowest-rtt"), &[line(10, 10), line(30, 10)]);
     pair.run_for(ms(300));
     pair.fates(|sent| match sent.packet.body {
         Body::Datagram { len, .. } if len % 3 == 0 => Fate::Lost,
@@ -65,7 +71,8 @@ fn datagrams_come_once_or_not_at_all() {
     let mut came: Vec<u64> = pair.datagrams.iter().copied().map(u64::from).collect();
     came.sort_unstable();
     assert_eq!(came, (100..400).filter(|len| len % 3 != 0).collect::<Vec<_>>());
-    let sent = pair.log.iter().filter(|sent| matches!(sent.packet.body, Body::Datagram { .. })).count();
+    let sent =
+        pair.log.iter().filter(|sent| matches!(sent.packet.body, Body::Datagram { .. })).count();
     assert_eq!(sent, 300, "none is sent again");
     assert!(pair.client.stats(0).unwrap().lost > 50, "their losses count as congestion");
 }
@@ -112,7 +119,12 @@ fn datagrams_that_are_too_large_or_too_many() {
     while let Some(event) = pair.client.poll_event() {
         pair.events.push((pair.now, event));
     }
-    let dropped = pair.events.iter().filter(|(_, event)| matches!(event, Event::DatagramDropped { .. })).count();
-    let sent = pair.log.iter().filter(|sent| matches!(sent.packet.body, Body::Datagram { .. })).count();
+    let dropped = pair
+        .events
+        .iter()
+        .filter(|(_, event)| matches!(event, Event::DatagramDropped { .. }))
+        .count();
+    let sent =
+        pair.log.iter().filter(|sent| matches!(sent.packet.body, Body::Datagram { .. })).count();
     assert_eq!(sent + dropped, usize::try_from(taken).unwrap() + 20);
 }

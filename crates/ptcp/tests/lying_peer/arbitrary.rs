@@ -44,7 +44,8 @@ fn range() -> impl Strategy<Value = PacketRange> {
 }
 
 fn ack() -> impl Strategy<Value = Ack> {
-    let fields = (near(200), near(20_000), stream(), prop_oneof![Just(64u32), any::<u32>()], any::<u32>());
+    let fields =
+        (near(200), near(20_000), stream(), prop_oneof![Just(64u32), any::<u32>()], any::<u32>());
     (fields, (range(), range(), short(5)), (path(), any::<u8>(), any::<u8>())).prop_map(
         |((largest, delivered, stream, limit, one_way), (a, b, first), (path, marks, delay))| Ack {
             largest,

@@ -1,5 +1,6 @@
-//! A peer that lies, and one that sends whatever comes to its mind: what is sent is refused by a typed error or ignored by a rule, never taken, and what it can make a connection
-//! remember is bounded.
+//! A peer that lies, and one that sends whatever comes to its mind: what is sent is refused by a
+//! typed error or ignored by a rule, never taken, and what it can make a connection remember is
+//! bounded.
 
 mod arbitrary;
 mod victim;
@@ -15,13 +16,17 @@ fn a_packet_that_was_never_sent_is_acknowledged() {
     let sent = victim.send_all();
     let last = sent.iter().map(|(_, packet)| packet.number).max().unwrap();
     let lie = Ack { largest: last + 1, first: 1, ..victim.ack(0, last + 1) };
-    assert_eq!(victim.receive(0, Body::Ack(lie)), Err(PeerError::Acknowledged { path: 0, number: last + 1 }));
+    assert_eq!(
+        victim.receive(0, Body::Ack(lie)),
+        Err(PeerError::Acknowledged { path: 0, number: last + 1 })
+    );
     assert!(victim.is_ended());
 }
 
 #[test]
 fn packets_are_acknowledged_before_they_arrive() {
-    // In whatever steps, the liar meets a number that was skipped within its first thousand packets.
+    // In whatever steps, the liar meets a number that was skipped within its first thousand
+    // packets.
     for step in 1..8 {
         let mut victim = Victim::new(Config::default());
         let mut error = None;
@@ -38,7 +43,10 @@ fn packets_are_acknowledged_before_they_arrive() {
                 next = largest + 1;
             }
         }
-        assert!(matches!(error, Some(PeerError::Acknowledged { path: 0, .. })), "steps of {step}: {error:?}");
+        assert!(
+            matches!(error, Some(PeerError::Acknowledged { path: 0, .. })),
+            "steps of {step}: {error:?}"
+        );
     }
 }
 
@@ -51,7 +59,8 @@ fn ranges_overlap() {
     let before = victim.connection.path_window(0);
     let older = [PacketRange { back: 1, len: 3 }, PacketRange { back: 0, len: 2 }];
     victim.advance(Span::from_millis(10));
-    let honest = Ack { first: u16::try_from(last - first + 1).unwrap(), older, ..victim.ack(0, last) };
+    let honest =
+        Ack { first: u16::try_from(last - first + 1).unwrap(), older, ..victim.ack(0, last) };
     victim.receive(0, Body::Ack(honest)).unwrap();
     let once = victim.connection.path_window(0);
     assert!(once.0 > before.0 && once.0 <= before.0 + bytes, "{before:?} to {once:?}");
@@ -63,7 +72,8 @@ fn ranges_overlap() {
 fn a_range_of_nothing_and_one_from_before_the_first() {
     let mut victim = Victim::new(Config::default());
     let last = victim.send_all().iter().map(|(_, packet)| packet.number).max().unwrap();
-    let older = [PacketRange { back: u16::MAX, len: u16::MAX }, PacketRange { back: u16::MAX, len: 0 }];
+    let older =
+        [PacketRange { back: u16::MAX, len: u16::MAX }, PacketRange { back: u16::MAX, len: 0 }];
     let odd = Ack { first: 0, older, ..victim.ack(0, last) };
     victim.receive(0, Body::Ack(odd)).unwrap();
     assert!(!victim.is_ended());
@@ -114,19 +124,29 @@ fn data_beyond_the_windows() {
     // Each stream within its own window, and all together beyond the connection's.
     let mut victim = Victim::new(config);
     victim.receive(0, data(0, 40_000, 1_000, false)).unwrap();
-    assert_eq!(victim.receive(0, data(2, 40_000, 1_000, false)), Err(PeerError::Window { stream: 2 }));
+    assert_eq!(
+        victim.receive(0, data(2, 40_000, 1_000, false)),
+        Err(PeerError::Window { stream: 2 })
+    );
     let mut victim = Victim::new(Config::default());
     let reset = Body::Reset { stream: 0, code: 0, end: u64::MAX };
     assert_eq!(victim.receive(0, reset), Err(PeerError::Window { stream: 0 }));
     let mut victim = Victim::new(Config::default());
-    assert_eq!(victim.receive(0, data(0, u64::MAX, 1_000, false)), Err(PeerError::Window { stream: 0 }));
+    assert_eq!(
+        victim.receive(0, data(0, u64::MAX, 1_000, false)),
+        Err(PeerError::Window { stream: 0 })
+    );
 }
 
 #[test]
 fn a_stream_ends_in_two_places() {
     let mut victim = Victim::new(Config::default());
     victim.receive(0, data(0, 0, 1_000, true)).unwrap();
-    assert_eq!(victim.receive(0, data(0, 0, 500, true)), Ok(Arrived::Nothing), "it is done and forgotten");
+    assert_eq!(
+        victim.receive(0, data(0, 0, 500, true)),
+        Ok(Arrived::Nothing),
+        "it is done and forgotten"
+    );
     victim.receive(0, data(2, 5_000, 1_000, true)).unwrap();
     assert_eq!(victim.receive(0, data(2, 0, 500, true)), Err(PeerError::End { stream: 2 }));
 }
@@ -136,8 +156,9 @@ fn every_second_byte() {
     let buffer = 256 * 1_024;
     let mut victim = Victim::new(Config { receive_buffer: Bytes(buffer), ..Config::default() });
     let taken = |arrived: Arrived| u64::from(arrived != Arrived::Nothing);
-    let gaps: u64 =
-        (0..buffer / 2).map(|n| taken(victim.receive(0, data(0, 2 * n + 1, 1, false)).expect("it is allowed"))).sum();
+    let gaps: u64 = (0..buffer / 2)
+        .map(|n| taken(victim.receive(0, data(0, 2 * n + 1, 1, false)).expect("it is allowed")))
+        .sum();
     assert_eq!(gaps, 64 + buffer / 512, "a gap for each 512 bytes of the buffer, and 64");
     assert!(victim.remembers() < 100_000, "{}", victim.remembers());
     // What fills gaps is taken all the same, and makes room for others.
@@ -164,11 +185,20 @@ fn gaps_of_all_streams_count() {
 fn more_streams_than_allowed() {
     let mut victim = Victim::new(Config::default());
     victim.receive(0, data(2 * 127, 0, 1, false)).unwrap();
-    assert_eq!(victim.receive(0, data(2 * 128, 0, 1, false)), Err(PeerError::Stream { stream: 256 }));
+    assert_eq!(
+        victim.receive(0, data(2 * 128, 0, 1, false)),
+        Err(PeerError::Stream { stream: 256 })
+    );
     let mut victim = Victim::new(Config::default());
-    assert_eq!(victim.receive(0, data(u32::MAX - 1, 0, 1, false)), Err(PeerError::Stream { stream: u32::MAX - 1 }));
+    assert_eq!(
+        victim.receive(0, data(u32::MAX - 1, 0, 1, false)),
+        Err(PeerError::Stream { stream: u32::MAX - 1 })
+    );
     let mut victim = Victim::new(Config { max_streams: u32::MAX, ..Config::default() });
-    assert_eq!(victim.receive(0, data(u32::MAX - 1, 0, 1, false)), Err(PeerError::Stream { stream: u32::MAX - 1 }));
+    assert_eq!(
+        victim.receive(0, data(u32::MAX - 1, 0, 1, false)),
+        Err(PeerError::Stream { stream: u32::MAX - 1 })
+    );
     // One that is the victim's to open, and was not.
     let mut victim = Victim::new(Config::default());
     assert_eq!(victim.receive(0, data(101, 0, 1, false)), Err(PeerError::Stream { stream: 101 }));
@@ -243,7 +273,8 @@ fn a_path_is_retired_before_it_was_heard_of() {
 #[test]
 fn too_many_paths_at_a_time() {
     let mut victim = Victim::new(Config::default());
-    let opened = (1..1_000).find(|path| victim.receive(*path, Body::Challenge { token: 1, padding: 0 }).is_err());
+    let opened = (1..1_000)
+        .find(|path| victim.receive(*path, Body::Challenge { token: 1, padding: 0 }).is_err());
     assert_eq!(opened, Some(256));
     let mut victim = Victim::new(Config::default());
     let nobody = victim.receive(u16::MAX, Body::Challenge { token: 1, padding: 0 });
@@ -270,7 +301,9 @@ fn numbers_beyond_all_bounds() {
 fn every_second_number() {
     let mut victim = Victim::idle(Config::default());
     for n in 0..20_000 {
-        victim.receive_as(0, 1_000 + 2 * n, Body::Ping { padding: 0, reply: Reply::Path(0) }).unwrap();
+        victim
+            .receive_as(0, 1_000 + 2 * n, Body::Ping { padding: 0, reply: Reply::Path(0) })
+            .unwrap();
         victim.send_all();
     }
     assert!(victim.remembers() < 100_000, "{}", victim.remembers());

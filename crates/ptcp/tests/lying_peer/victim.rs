@@ -8,7 +8,8 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use units::{Bytes, Span, Time};
 use wire::ptcp::{Ack, Body, Data, Packet, Reply};
 
-/// The one that is lied to: a server, unless it is made as a client. It has a stream with much to send.
+/// The one that is lied to: a server, unless it is made as a client. It has a stream with much to
+/// send.
 pub(crate) struct Victim {
     pub(crate) connection: Connection,
     pub(crate) own_stream: u32,
@@ -23,8 +24,10 @@ pub(crate) struct Victim {
 
 fn end(config: Config, is_client: bool) -> Connection {
     let tokens = Box::new(Xoshiro256PlusPlus::seed_from_u64(u64::from(is_client)));
-    let (controller, scheduler) =
-        (cc::by_name("reno").expect("it is right"), packet::by_name("lowest-rtt").expect("it is right"));
+    let (controller, scheduler) = (
+        cc::by_name("reno").expect("it is right"),
+        packet::by_name("lowest-rtt").expect("it is right"),
+    );
     let make = if is_client { Connection::client } else { Connection::server };
     make(config, controller, scheduler, tokens)
 }
@@ -73,7 +76,12 @@ impl Victim {
     }
 
     /// It gets a packet with this number.
-    pub(crate) fn receive_as(&mut self, path: u16, number: u64, body: Body) -> Result<Arrived, PeerError> {
+    pub(crate) fn receive_as(
+        &mut self,
+        path: u16,
+        number: u64,
+        body: Body,
+    ) -> Result<Arrived, PeerError> {
         let next = &mut self.numbers[usize::from(path)];
         *next = (*next).max(number.saturating_add(1));
         self.connection.handle_packet(self.now, path, &Packet { number, body }, false)

@@ -1,9 +1,11 @@
-//! Short seeded runs over networks that lose, reorder, duplicate, corrupt and delay packets, and whose paths come and go, against a model that is
-//! exact to the byte: every stream arrives whole, in order, once, within a bound of time, and no more is ever held than was allowed.
+//! Short seeded runs over networks that lose, reorder, duplicate, corrupt and delay packets, and
+//! whose paths come and go, against a model that is exact to the byte: every stream arrives whole,
+//! in order, once, within a bound of time, and no more is ever held than was allowed.
 //!
-//! `PTCP_TORTURE_RUNS` says how many runs there are (1,000), `PTCP_TORTURE_SEED` with which seed they begin (0), and `PTCP_TORTURE_SEALED` how many of them are run a second
-//! time with packets as sealed bytes (1,000). A seed that fails is printed;
-//! it becomes a test of its own, with a name that says what was wrong.
+//! `PTCP_TORTURE_RUNS` says how many runs there are (1,000), `PTCP_TORTURE_SEED` with which seed
+//! they begin (0), and `PTCP_TORTURE_SEALED` how many of them are run a second time with packets as
+//! sealed bytes (1,000). A seed that fails is printed; it becomes a test of its own, with a name
+//! that says what was wrong.
 
 mod model;
 mod network;
@@ -13,7 +15,8 @@ mod sealed;
 use run::Run;
 
 fn number(name: &str, usual: u64) -> u64 {
-    std::env::var(name).map_or(usual, |text| text.parse().unwrap_or_else(|_| panic!("{name} wants a number")))
+    std::env::var(name)
+        .map_or(usual, |text| text.parse().unwrap_or_else(|_| panic!("{name} wants a number")))
 }
 
 /// Does something for each of `runs` seeds, on all processors. A seed that fails is printed.
@@ -48,7 +51,8 @@ fn the_same_seed_is_the_same_run() {
     }
 }
 
-/// Typed packets are enough for everything else, since they come to the same as bytes that are sealed and opened.
+/// Typed packets are enough for everything else, since they come to the same as bytes that are
+/// sealed and opened.
 #[test]
 fn sealed_packets_come_to_the_same() {
     for_seeds(0, number("PTCP_TORTURE_SEALED", 1_000), |seed| {

@@ -28,7 +28,11 @@ impl Model {
     /// The connection says how much can be read in order.
     pub(crate) fn check(&self, received: u64) {
         if !self.is_reset {
-            assert!(received <= self.complete, "{received} bytes can be read, {} came without a gap", self.complete);
+            assert!(
+                received <= self.complete,
+                "{received} bytes can be read, {} came without a gap",
+                self.complete
+            );
         }
     }
 

@@ -73,7 +73,11 @@ impl Weather {
             duplication: if mild { 0 } else { dice.of(&[0, 5, 100]) },
             reordering: if mild { 0 } else { dice.of(&[0, 5, 100]) },
             corruption: if mild { 0 } else { dice.of(&[0, 0, 20]) },
-            spike: (ms(spike), ms(spike + dice.below(500)), Span::from_millis(dice.of(&[0, 0, 100, 800]))),
+            spike: (
+                ms(spike),
+                ms(spike + dice.below(500)),
+                Span::from_millis(dice.of(&[0, 0, 100, 800])),
+            ),
             // Some path is always there in the end; this one may be gone in the beginning too.
             down: if is_first && dice.hits(700) { [(ms(0), ms(0)); 2] } else { down },
         }

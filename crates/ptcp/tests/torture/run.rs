@@ -108,7 +108,11 @@ impl Run {
             let stream = u32::try_from(number).expect("few") * 2;
             let mut at = Span::from_millis(self.dice.below(500));
             for _ in 0..=self.dice.below(4) {
-                add(Time::ZERO + at, 0, Step::Write(stream, self.dice.of(&[0, 1, 1_000, 30_000, 200_000])));
+                add(
+                    Time::ZERO + at,
+                    0,
+                    Step::Write(stream, self.dice.of(&[0, 1, 1_000, 30_000, 200_000])),
+                );
                 at += Span::from_millis(self.dice.below(500));
             }
             if self.dice.hits(100) {
@@ -137,7 +141,8 @@ impl Run {
             while let Some(flight) = self.network.arrive(self.now) {
                 let end = usize::from(flight.to_server);
                 let Some(packet) = self.read(end, &flight) else { continue };
-                self.digest = self.digest.rotate_left(5) ^ packet.fingerprint() ^ self.now.as_nanos();
+                self.digest =
+                    self.digest.rotate_left(5) ^ packet.fingerprint() ^ self.now.as_nanos();
                 self.arrive(end, flight.path, &packet);
             }
             for end in 0..2 {
@@ -150,7 +155,11 @@ impl Run {
             let steps_at = steps.first_key_value().map(|((at, _), _)| *at);
             let next = deadlines.chain(self.network.next_at()).chain(steps_at).min();
             let next = next.unwrap_or_else(|| {
-                panic!("nothing goes on at {:?}, and not all has arrived: {}", self.now, self.missing())
+                panic!(
+                    "nothing goes on at {:?}, and not all has arrived: {}",
+                    self.now,
+                    self.missing()
+                )
             });
             assert!(next < BOUND, "not all has arrived by {:?}: {}", self.now, self.missing());
             self.now = self.now.max(next);
@@ -158,11 +167,17 @@ impl Run {
             if self.now.since(idle_since) > Span::from_millis(1) {
                 (idle, idle_since) = (0, self.now);
             }
-            assert!(idle < 100_000, "it wakes up for nothing at {:?}: {}", self.now, self.missing());
+            assert!(
+                idle < 100_000,
+                "it wakes up for nothing at {:?}: {}",
+                self.now,
+                self.missing()
+            );
         }
     }
 
-    /// What arrives of a packet at an end; of a corrupt one nothing, since the cipher's tag does not match.
+    /// What arrives of a packet at an end; of a corrupt one nothing, since the cipher's tag does
+    /// not match.
     fn read(&self, end: usize, flight: &Flight) -> Option<Packet> {
         let Flight { path, to_server, packet, is_corrupt } = flight;
         let Some(sealing) = &self.sealing else { return (!is_corrupt).then_some(*packet) };
@@ -232,7 +247,10 @@ impl Run {
         while let Some(event) = here.connection.poll_event() {
             if let Event::Delivered { stream } = event {
                 let model = &here.sends[&stream];
-                assert!(model.is_finished && model.is_whole(), "stream {stream} was said to have arrived");
+                assert!(
+                    model.is_finished && model.is_whole(),
+                    "stream {stream} was said to have arrived"
+                );
             }
         }
         let held = there.sends.values().map(Model::complete).sum::<u64>();
@@ -264,7 +282,8 @@ impl Run {
     fn is_whole(&self) -> bool {
         self.ends.iter().all(|end| {
             end.sends.iter().all(|(stream, model)| {
-                model.is_whole() && (model.is_reset || end.connection.undelivered(*stream) == Bytes::ZERO)
+                model.is_whole()
+                    && (model.is_reset || end.connection.undelivered(*stream) == Bytes::ZERO)
             })
         })
     }
@@ -283,7 +302,11 @@ impl Run {
         };
         let paths = self.ends[0].connection.paths().map(|path| {
             let connection = &self.ends[0].connection;
-            format!("path {path}: window {:?}, {:?}", connection.path_window(path), connection.stats(path))
+            format!(
+                "path {path}: window {:?}, {:?}",
+                connection.path_window(path),
+                connection.stats(path)
+            )
         });
         if std::env::var("DBG").is_ok() {
             eprintln!("{:#?}", self.ends[0].connection);
@@ -296,7 +319,8 @@ impl Run {
 impl End {
     fn next_at(&self, now: Time) -> Option<Time> {
         let stall = [self.stall.0, self.stall.1].into_iter().filter(|at| *at > now).min();
-        let connection = self.connection.poll_deadline().map(|at| at.max(now + Span::from_nanos(1)));
+        let connection =
+            self.connection.poll_deadline().map(|at| at.max(now + Span::from_nanos(1)));
         [stall, connection].into_iter().flatten().min()
     }
 }

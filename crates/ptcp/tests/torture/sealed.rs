@@ -12,7 +12,9 @@ pub(crate) struct Sealing(LessSafeKey);
 
 impl Sealing {
     pub(crate) fn new() -> Sealing {
-        Sealing(LessSafeKey::new(UnboundKey::new(&AES_128_GCM, &KEY).expect("it has the right length")))
+        Sealing(LessSafeKey::new(
+            UnboundKey::new(&AES_128_GCM, &KEY).expect("it has the right length"),
+        ))
     }
 
     /// The datagram that carries the packet.
@@ -22,22 +24,36 @@ impl Sealing {
         header.extend(payload(packet));
         let mut body = header.split_off(HEADER);
         let nonce = nonce(path, to_server, packet.number);
-        self.0.seal_in_place_append_tag(nonce, Aad::from(&header), &mut body).expect("it is short enough");
+        self.0
+            .seal_in_place_append_tag(nonce, Aad::from(&header), &mut body)
+            .expect("it is short enough");
         header.extend_from_slice(&body);
         assert_eq!(header.len(), packet.datagram_len(), "{packet:?} says it has another size");
         header
     }
 
-    /// The packet in a datagram that came over a path; `None` if nobody sealed it. `expected` is the packet number that the path should bring next.
-    pub(crate) fn open(&self, path: u16, to_server: bool, datagram: &[u8], expected: u64) -> Option<Packet> {
+    /// The packet in a datagram that came over a path; `None` if nobody sealed it. `expected` is
+    /// the packet number that the path should bring next.
+    pub(crate) fn open(
+        &self,
+        path: u16,
+        to_server: bool,
+        datagram: &[u8],
+        expected: u64,
+    ) -> Option<Packet> {
         // The header is clear: the number in it, made whole, is part of the nonce.
         let (header, sealed) = datagram.split_at_checked(HEADER)?;
-        let lower = u64::from(u32::from_be_bytes(header[HEADER - 4..].try_into().expect("four octets")));
+        let lower =
+            u64::from(u32::from_be_bytes(header[HEADER - 4..].try_into().expect("four octets")));
         let above = (expected & !0xffff_ffff) | lower;
         let candidates = [above, above.wrapping_add(1 << 32), above.wrapping_sub(1 << 32)];
-        let number = candidates.into_iter().min_by_key(|number| number.abs_diff(expected)).expect("three");
+        let number =
+            candidates.into_iter().min_by_key(|number| number.abs_diff(expected)).expect("three");
         let mut body = sealed.to_vec();
-        let opened = self.0.open_in_place(nonce(path, to_server, number), Aad::from(header), &mut body).ok()?;
+        let opened = self
+            .0
+            .open_in_place(nonce(path, to_server, number), Aad::from(header), &mut body)
+            .ok()?;
         let clear = [header, opened].concat();
         let parsed = Packet::parse(&clear, |_| expected).expect("only what we made is sealed");
         assert_eq!((parsed.label, parsed.path, parsed.packet.number), (LABEL, path, number));

@@ -15,7 +15,14 @@ impl Axis {
     /// A linear axis over the whole of the data. The unit may be empty.
     #[must_use]
     pub fn new(label: impl Into<String>, unit: impl Into<String>) -> Axis {
-        Axis { label: label.into(), unit: unit.into(), log: false, whole: false, from: None, to: None }
+        Axis {
+            label: label.into(),
+            unit: unit.into(),
+            log: false,
+            whole: false,
+            from: None,
+            to: None,
+        }
     }
 
     /// The share of the samples, from 0 to 1: the y axis of a distribution.
@@ -65,15 +72,23 @@ impl Axis {
         value.is_finite() && (!self.log || value > 0.0)
     }
 
-    /// The axis over `values`, with `padding` (a share of the range) beyond what was not asked for. `zero` draws it from zero if the
-    /// values are not far from there.
-    pub(super) fn ruler(&self, values: impl Iterator<Item = f64>, padding: f64, zero: bool) -> Ruler {
+    /// The axis over `values`, with `padding` (a share of the range) beyond what was not asked for.
+    /// `zero` draws it from zero if the values are not far from there.
+    pub(super) fn ruler(
+        &self,
+        values: impl Iterator<Item = f64>,
+        padding: f64,
+        zero: bool,
+    ) -> Ruler {
         let asked = |bound: Option<f64>| bound.filter(|value| self.takes(*value));
         let (mut low, mut high) = values
             .filter(|value| self.takes(*value))
-            .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));
+            .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {
+                (low.min(value), high.max(value))
+            });
         if low > high {
-            let only = asked(self.from).or(asked(self.to)).unwrap_or(if self.log { 1.0 } else { 0.0 });
+            let only =
+                asked(self.from).or(asked(self.to)).unwrap_or(if self.log { 1.0 } else { 0.0 });
             (low, high) = (only, if self.log { only * 10.0 } else { only + 1.0 });
         }
         let data_low = low;
@@ -92,7 +107,8 @@ impl Axis {
         let from_zero = zero && !self.log && data_low >= 0.0 && data_low <= 0.6 * high;
         let mut low = asked(self.from).unwrap_or(if from_zero { 0.0 } else { padded_low });
         let mut high = asked(self.to).unwrap_or(padded_high);
-        // Values near the ends of what an f64 holds; and ends that were asked for and leave nothing between them.
+        // Values near the ends of what an f64 holds; and ends that were asked for and leave nothing
+        // between them.
         (low, high) = (low.clamp(-1e300, 1e300), high.clamp(-1e300, 1e300));
         if self.log {
             low = low.max(1e-300);
@@ -140,20 +156,30 @@ impl Ruler {
     pub(super) fn ticks(&self, most: u32) -> Vec<Tick> {
         let ticks = if self.log { self.log_ticks(most) } else { Vec::new() };
         // Less than two labels on a logarithmic axis say nothing: even steps do.
-        if ticks.iter().filter(|tick| tick.label.is_some()).count() < 2 { self.even_ticks(most) } else { ticks }
+        if ticks.iter().filter(|tick| tick.label.is_some()).count() < 2 {
+            self.even_ticks(most)
+        } else {
+            ticks
+        }
     }
 
     fn even_ticks(&self, most: u32) -> Vec<Tick> {
         let rough = (self.high - self.low) / f64::from(most.max(1));
         let power = rough.log10().floor();
         let unit = 10_f64.powf(power);
-        let step = [1.0, 2.0, 5.0].map(|n| n * unit).into_iter().find(|step| *step >= rough * 0.999_999);
+        let step =
+            [1.0, 2.0, 5.0].map(|n| n * unit).into_iter().find(|step| *step >= rough * 0.999_999);
         let step = step.unwrap_or(10.0 * unit).max(if self.whole { 1.0 } else { 0.0 });
         let first = (self.low / step - 1e-6).ceil();
-        let all = (0..=most + 1).map(|n| (first + f64::from(n)) * step).filter(|value| self.has(*value));
+        let all =
+            (0..=most + 1).map(|n| (first + f64::from(n)) * step).filter(|value| self.has(*value));
         // The first step times zero is a zero, whatever rounding made of it.
         let all = all.map(|value| if value.abs() < step / 2.0 { 0.0 } else { value });
-        all.map(|value| Tick { value, label: Some(label(value, step, self.high.abs().max(self.low.abs()))) }).collect()
+        all.map(|value| Tick {
+            value,
+            label: Some(label(value, step, self.high.abs().max(self.low.abs()))),
+        })
+        .collect()
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "exponents of an f64 are small")]
@@ -172,7 +198,8 @@ impl Ruler {
                 let labelled = digit == 1 || fine && (digit == 2 || digit == 5);
                 if (digit == 1 || every == 1) && self.has(value) && value > 0.0 {
                     let plain = (1e-4..1e5).contains(&self.low) && self.high < 1e5;
-                    let text = || if plain { number(value) } else { power(f64::from(digit), exponent) };
+                    let text =
+                        || if plain { number(value) } else { power(f64::from(digit), exponent) };
                     ticks.push(Tick { value, label: labelled.then(text) });
                 }
             }
@@ -181,7 +208,8 @@ impl Ruler {
     }
 }
 
-/// A number for people: up to four significant digits, no trailing zeros, powers of ten where it would be long.
+/// A number for people: up to four significant digits, no trailing zeros, powers of ten where it
+/// would be long.
 #[must_use]
 pub fn number(value: f64) -> String {
     let size = value.abs();
@@ -216,7 +244,8 @@ pub fn number(value: f64) -> String {
     tidy(&format!("{value:.digits$}"))
 }
 
-/// A tick's label: as many digits as its `step` has; `largest` on the axis decides on powers of ten for all.
+/// A tick's label: as many digits as its `step` has; `largest` on the axis decides on powers of ten
+/// for all.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -244,13 +273,16 @@ fn power(digit: f64, exponent: i32) -> String {
 
 /// Without zeros at the end, with a true minus.
 fn tidy(text: &str) -> String {
-    let short = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { text };
+    let short =
+        if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { text };
     let short = if short == "-0" { "0" } else { short };
     short.replace('-', "−")
 }
 
 fn superscript(digits: &str) -> String {
-    let raise = |c: char| "⁰¹²³⁴⁵⁶⁷⁸⁹".chars().nth(c.to_digit(10).map_or(99, |digit| digit as usize)).unwrap_or('⁻');
+    let raise = |c: char| {
+        "⁰¹²³⁴⁵⁶⁷⁸⁹".chars().nth(c.to_digit(10).map_or(99, |digit| digit as usize)).unwrap_or('⁻')
+    };
     digits.chars().map(raise).collect()
 }
 
@@ -310,10 +342,17 @@ mod tests {
 
     #[test]
     fn every_range_is_one() {
-        for (low, high) in
-            [(0.0, 0.0), (f64::MIN, f64::MAX), (5.0, 5.0), (-3.0, -3.0), (f64::NAN, f64::NAN), (1e-320, 1e-310)]
-        {
-            for axis in [Axis::new("", ""), Axis::new("", "").log(), Axis::new("", "").from(9.0).to(3.0)] {
+        for (low, high) in [
+            (0.0, 0.0),
+            (f64::MIN, f64::MAX),
+            (5.0, 5.0),
+            (-3.0, -3.0),
+            (f64::NAN, f64::NAN),
+            (1e-320, 1e-310),
+        ] {
+            for axis in
+                [Axis::new("", ""), Axis::new("", "").log(), Axis::new("", "").from(9.0).to(3.0)]
+            {
                 let ruler = axis.ruler([low, high].into_iter(), 0.04, true);
                 assert!(ruler.low < ruler.high, "{ruler:?} of {low} to {high}");
                 assert!(ruler.ticks(6).iter().all(|tick| tick.value.is_finite()), "{ruler:?}");

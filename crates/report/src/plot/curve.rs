@@ -15,15 +15,18 @@ pub(super) fn steps(points: impl IntoIterator<Item = (f64, f64)>) -> Vec<(f64, f
     corners
 }
 
-/// The empirical distribution of `samples` as a staircase, or what it leaves to one. Samples that are no numbers do not count.
+/// The empirical distribution of `samples` as a staircase, or what it leaves to one. Samples that
+/// are no numbers do not count.
 pub(super) fn distribution(samples: &[f64], complement: bool) -> Vec<(f64, f64)> {
-    let mut sorted: Vec<f64> = samples.iter().copied().filter(|sample| sample.is_finite()).collect();
+    let mut sorted: Vec<f64> =
+        samples.iter().copied().filter(|sample| sample.is_finite()).collect();
     sorted.sort_by(f64::total_cmp);
     let share = |upto: usize| {
         let count = if complement { sorted.len() - upto } else { upto };
         ratio(count, sorted.len())
     };
-    let mut points: Vec<(f64, f64)> = sorted.first().map(|first| (*first, share(0))).into_iter().collect();
+    let mut points: Vec<(f64, f64)> =
+        sorted.first().map(|first| (*first, share(0))).into_iter().collect();
     for (index, sample) in sorted.iter().enumerate() {
         // Equal samples are one step.
         if sorted.get(index + 1) != Some(sample) {
@@ -38,8 +41,8 @@ fn ratio(part: usize, whole: usize) -> f64 {
     part as f64 / whole as f64
 }
 
-/// Of the points in one column of pixels only the first, the lowest, the highest and the last: no eye sees the others, and a trace of
-/// a million points makes a file of some hundred kilobytes.
+/// Of the points in one column of pixels only the first, the lowest, the highest and the last: no
+/// eye sees the others, and a trace of a million points makes a file of some hundred kilobytes.
 pub(super) fn thin(points: &[Pixel]) -> Vec<Pixel> {
     let mut thinned: Vec<Pixel> = Vec::new();
     for column in points.chunk_by(|a, b| a.0.floor().total_cmp(&b.0.floor()).is_eq()) {
@@ -48,7 +51,8 @@ pub(super) fn thin(points: &[Pixel]) -> Vec<Pixel> {
             continue;
         }
         let extreme = |better: fn(f64, f64) -> bool| {
-            (0..column.len()).fold(0, |best, at| if better(column[at].1, column[best].1) { at } else { best })
+            (0..column.len())
+                .fold(0, |best, at| if better(column[at].1, column[best].1) { at } else { best })
         };
         let mut kept = [0, extreme(|a, b| a < b), extreme(|a, b| a > b), column.len() - 1];
         kept.sort_unstable();
@@ -88,7 +92,8 @@ fn clip_segment(a: Pixel, b: Pixel, size: Pixel) -> Option<(Pixel, Pixel)> {
     }
     let at = |t: f64| (a.0 + t * dx, a.1 + t * dy);
     // The ends themselves where nothing is cut, so that pieces join.
-    (enter <= leave).then(|| (if enter > 0.0 { at(enter) } else { a }, if leave < 1.0 { at(leave) } else { b }))
+    (enter <= leave)
+        .then(|| (if enter > 0.0 { at(enter) } else { a }, if leave < 1.0 { at(leave) } else { b }))
 }
 
 #[cfg(test)]
@@ -98,7 +103,18 @@ mod tests {
     #[test]
     fn a_distribution_steps_at_its_samples() {
         let cdf = distribution(&[2.0, 1.0, f64::NAN, 2.0, 4.0], false);
-        assert_eq!(cdf, [(1.0, 0.0), (1.0, 0.0), (1.0, 0.25), (2.0, 0.25), (2.0, 0.75), (4.0, 0.75), (4.0, 1.0)]);
+        assert_eq!(
+            cdf,
+            [
+                (1.0, 0.0),
+                (1.0, 0.0),
+                (1.0, 0.25),
+                (2.0, 0.25),
+                (2.0, 0.75),
+                (4.0, 0.75),
+                (4.0, 1.0)
+            ]
+        );
         let tail = distribution(&[2.0, 1.0], true);
         assert_eq!(tail, [(1.0, 1.0), (1.0, 1.0), (1.0, 0.5), (2.0, 0.5), (2.0, 0.0)]);
         assert_eq!(distribution(&[], false), []);
@@ -116,7 +132,11 @@ mod tests {
 
     #[test]
     fn lines_end_at_the_edge() {
-        let pieces = clip(&[(-10.0, 5.0), (5.0, 5.0), (5.0, 20.0), (8.0, 20.0), (8.0, 0.0)], (10.0, 10.0));
-        assert_eq!(pieces, [vec![(0.0, 5.0), (5.0, 5.0), (5.0, 10.0)], vec![(8.0, 10.0), (8.0, 0.0)]]);
+        let pieces =
+            clip(&[(-10.0, 5.0), (5.0, 5.0), (5.0, 20.0), (8.0, 20.0), (8.0, 0.0)], (10.0, 10.0));
+        assert_eq!(
+            pieces,
+            [vec![(0.0, 5.0), (5.0, 5.0), (5.0, 10.0)], vec![(8.0, 10.0), (8.0, 0.0)]]
+        );
     }
 }

@@ -3,8 +3,12 @@
 use std::collections::BTreeMap;
 
 use plotters::coord::Shift;
-use plotters::element::{Circle, DashedPathElement, Drawable, PathElement, PointCollection, Polygon, Rectangle, Text};
-use plotters::prelude::{DrawingArea, FontStyle, FontTransform, IntoDrawingArea, IntoFont, RGBColor, SVGBackend};
+use plotters::element::{
+    Circle, DashedPathElement, Drawable, PathElement, PointCollection, Polygon, Rectangle, Text,
+};
+use plotters::prelude::{
+    DrawingArea, FontStyle, FontTransform, IntoDrawingArea, IntoFont, RGBColor, SVGBackend,
+};
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{Color, ShapeStyle, TextStyle};
 use unicode_width::UnicodeWidthStr;
@@ -14,8 +18,8 @@ use super::curve::{self, Pixel};
 use super::{Figure, Panel, Series, Shape};
 use crate::markup;
 
-/// The colours of series on white, and of the same series on black: Okabe and Ito's, which those with any common colour blindness tell
-/// apart; without their yellow, which white swallows.
+/// The colours of series on white, and of the same series on black: Okabe and Ito's, which those
+/// with any common colour blindness tell apart; without their yellow, which white swallows.
 pub(crate) const PALETTE: [(Ink, Ink); 6] = [
     ((0x00, 0x72, 0xB2), (0x4F, 0xA8, 0xE0)),
     ((0xD5, 0x5E, 0x00), (0xF0, 0x7C, 0x2A)),
@@ -78,15 +82,17 @@ pub(super) fn figure(figure: &Figure) -> String {
     header(&svg, figure, &layout)
 }
 
-/// What `plotters` puts first gives way to a header with the true size, a name for those who cannot see, and round corners of lines.
+/// What `plotters` puts first gives way to a header with the true size, a name for those who cannot
+/// see, and round corners of lines.
 fn header(svg: &str, figure: &Figure, layout: &Layout) -> String {
     let body = svg.split_once('>').map_or("", |(_, body)| body);
     let (width, height) = (layout.width, layout.height);
     let name = if figure.title.is_empty() { "figure" } else { &figure.title };
     let name = markup::escape(name);
     format!(
-        "<svg width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {} {}\" xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" \
-         aria-label=\"{name}\" stroke-linejoin=\"round\">\n<title>{name}</title>{body}",
+        "<svg width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {} {}\" \
+         xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" aria-label=\"{name}\" \
+         stroke-linejoin=\"round\">\n<title>{name}</title>{body}",
         tenths(width),
         tenths(height),
     )
@@ -116,17 +122,26 @@ struct Place {
 impl Layout {
     fn new(figure: &Figure) -> Layout {
         let width = f64::from(figure.width);
-        let rulers: Vec<(Ruler, Ruler)> = (0..figure.panels.len()).map(|at| rulers(&figure.panels, at)).collect();
+        let rulers: Vec<(Ruler, Ruler)> =
+            (0..figure.panels.len()).map(|at| rulers(&figure.panels, at)).collect();
         let heights = figure.panels.iter().map(|panel| f64::from(panel.height));
-        let y_ticks: Vec<Vec<Tick>> =
-            rulers.iter().zip(heights).map(|((_, y), height)| y.ticks(whole(height / 27.0).clamp(2, 12))).collect();
-        let widest =
-            y_ticks.iter().flatten().map(|tick| text_width(tick.label.as_deref(), TICK_SIZE)).fold(0.0, f64::max);
+        let y_ticks: Vec<Vec<Tick>> = rulers
+            .iter()
+            .zip(heights)
+            .map(|((_, y), height)| y.ticks(whole(height / 27.0).clamp(2, 12)))
+            .collect();
+        let widest = y_ticks
+            .iter()
+            .flatten()
+            .map(|tick| text_width(tick.label.as_deref(), TICK_SIZE))
+            .fold(0.0, f64::max);
         let left = (34.0 + widest).ceil();
         let plot_width = (width - left - RIGHT).max(40.0);
         let mut down = if figure.title.is_empty() { 8.0 } else { 40.0 };
         let mut panels = Vec::new();
-        for (at, (panel, ((x, y), y_ticks))) in figure.panels.iter().zip(rulers.into_iter().zip(y_ticks)).enumerate() {
+        for (at, (panel, ((x, y), y_ticks))) in
+            figure.panels.iter().zip(rulers.into_iter().zip(y_ticks)).enumerate()
+        {
             let top = down;
             if !panel.title.is_empty() {
                 down += 20.0;
@@ -135,11 +150,22 @@ impl Layout {
             down += rows * LEGEND_ROW + 8.0;
             let height = f64::from(panel.height);
             let origin = (left, down);
-            let x_label = figure.panels.get(at + 1).is_none_or(|next| next.x != panel.x) && !panel.x.text().is_empty();
+            let x_label = figure.panels.get(at + 1).is_none_or(|next| next.x != panel.x)
+                && !panel.x.text().is_empty();
             let x_ticks = x.ticks(whole(plot_width / 85.0).clamp(2, 12));
             down += height + 20.0 + if x_label { 20.0 } else { 0.0 } + 8.0;
             let size = (plot_width, height);
-            panels.push(Place { origin, size, x, y, x_ticks, y_ticks, x_label, top, y_label: 14.0 });
+            panels.push(Place {
+                origin,
+                size,
+                x,
+                y,
+                x_ticks,
+                y_ticks,
+                x_label,
+                top,
+                y_label: 14.0,
+            });
         }
         Layout { width, height: down.max(40.0), panels }
     }
@@ -181,7 +207,12 @@ impl Place {
     fn draw(&self, panel: &Panel, canvas: &Canvas<'_>, styles: &Styles<'_>) {
         let ((left, top), (width, height)) = (self.origin, self.size);
         if !panel.title.is_empty() {
-            let style = Lettering { size: PANEL_TITLE_SIZE, bold: true, across: HPos::Left, ..Lettering::default() };
+            let style = Lettering {
+                size: PANEL_TITLE_SIZE,
+                bold: true,
+                across: HPos::Left,
+                ..Lettering::default()
+            };
             canvas.text(&panel.title, (left, self.top + 10.0), style);
         }
         self.grid(canvas);
@@ -191,9 +222,12 @@ impl Place {
         // The axes above whatever lies on them.
         canvas.line(&[(left, top), (left, top + height), (left + width, top + height)], 1.0, FRAME);
         self.labels(panel, canvas);
-        let rows = top - 8.0 - legend(panel, width).last().map_or(0.0, |(_, (_, row))| row + 1.0) * LEGEND_ROW;
+        let rows = top
+            - 8.0
+            - legend(panel, width).last().map_or(0.0, |(_, (_, row))| row + 1.0) * LEGEND_ROW;
         for (series, (across, row)) in legend(panel, width) {
-            let nth = panel.series.iter().position(|other| std::ptr::eq(other, series)).unwrap_or(0);
+            let nth =
+                panel.series.iter().position(|other| std::ptr::eq(other, series)).unwrap_or(0);
             let middle = rows + row * LEGEND_ROW + LEGEND_ROW / 2.0;
             swatch(series, canvas, styles.of(panel, nth), (left + across, middle));
             let style = Lettering { across: HPos::Left, ..Lettering::default() };
@@ -244,7 +278,11 @@ impl Place {
             }
         }
         if self.x_label {
-            canvas.text(&panel.x.text(), (left + width / 2.0, top + height + 31.0), Lettering::default());
+            canvas.text(
+                &panel.x.text(),
+                (left + width / 2.0, top + height + 31.0),
+                Lettering::default(),
+            );
         }
         let style = Lettering { upwards: true, ..Lettering::default() };
         canvas.text(&panel.y.text(), (self.y_label, top + height / 2.0), style);
@@ -266,7 +304,8 @@ impl Place {
             }
             Shape::Points { points, joined } => {
                 if *joined {
-                    let line: Vec<(f64, f64)> = points.iter().map(|(x, mean)| (*x, mean.value)).collect();
+                    let line: Vec<(f64, f64)> =
+                        points.iter().map(|(x, mean)| (*x, mean.value)).collect();
                     self.path(&line, canvas, style, 1.0);
                 }
                 for (x, mean) in points {
@@ -302,7 +341,12 @@ impl Place {
                 self.stroke(&[(across, bounds.0), (across, bounds.1)], canvas, style.solid(), 1.4);
             }
             for cap in [upper, lower].into_iter().filter(inside) {
-                self.stroke(&[(across - 4.0, cap), (across + 4.0, cap)], canvas, style.solid(), 1.4);
+                self.stroke(
+                    &[(across - 4.0, cap), (across + 4.0, cap)],
+                    canvas,
+                    style.solid(),
+                    1.4,
+                );
             }
         }
         if (0.0..=self.size.1).contains(&down) {
@@ -311,7 +355,8 @@ impl Place {
     }
 
     fn stroke(&self, line: &[Pixel], canvas: &Canvas<'_>, style: Look, width: f64) {
-        let moved: Vec<Pixel> = line.iter().map(|(x, y)| (self.origin.0 + x, self.origin.1 + y)).collect();
+        let moved: Vec<Pixel> =
+            line.iter().map(|(x, y)| (self.origin.0 + x, self.origin.1 + y)).collect();
         canvas.stroke(&moved, style, width);
     }
 }
@@ -348,7 +393,9 @@ struct Styles<'a> {
 impl<'a> Styles<'a> {
     fn new(figure: &'a Figure) -> Styles<'a> {
         let mut numbers = BTreeMap::new();
-        for series in figure.panels.iter().flat_map(|panel| &panel.series).filter(|series| !series.reference) {
+        for series in
+            figure.panels.iter().flat_map(|panel| &panel.series).filter(|series| !series.reference)
+        {
             let next = numbers.len();
             numbers.entry(series.label.as_str()).or_insert(next);
         }
@@ -359,7 +406,11 @@ impl<'a> Styles<'a> {
         let series = &panel.series[nth];
         if series.reference {
             let earlier = panel.series[..nth].iter().filter(|other| other.reference).count();
-            return Look { ink: REFERENCE, dash: Some(DASHES[earlier % DASHES.len()]), marker: 3 + earlier };
+            return Look {
+                ink: REFERENCE,
+                dash: Some(DASHES[earlier % DASHES.len()]),
+                marker: 3 + earlier,
+            };
         }
         let number = self.numbers.get(series.label.as_str()).copied().unwrap_or(0);
         // A second round of colours has dots, so that it is told from the first.
@@ -408,17 +459,27 @@ impl Canvas<'_> {
         let Some((dash, gap)) = style.dash else { return self.line(points, width, style.ink) };
         let mut places: Vec<(i32, i32)> = points.iter().map(|point| place(*point)).collect();
         places.dedup();
-        self.draw(&DashedPathElement::new(places, tenths(dash), tenths(gap), stroke(width, style.ink)));
+        self.draw(&DashedPathElement::new(
+            places,
+            tenths(dash),
+            tenths(gap),
+            stroke(width, style.ink),
+        ));
     }
 
     fn marker(&self, style: Look, (x, y): Pixel) {
         let filled = colour(style.ink).filled();
-        let corners = |corners: &[Pixel]| corners.iter().map(|(dx, dy)| place((x + dx, y + dy))).collect::<Vec<_>>();
+        let corners = |corners: &[Pixel]| {
+            corners.iter().map(|(dx, dy)| place((x + dx, y + dy))).collect::<Vec<_>>()
+        };
         match style.marker % 4 {
             0 => self.draw(&Circle::new(place((x, y)), tenths(3.6), filled)),
             1 => self.rectangle((x - 3.3, y - 3.3), (x + 3.3, y + 3.3), style.ink),
             2 => self.draw(&Polygon::new(corners(&[(-4.2, 3.4), (4.2, 3.4), (0.0, -4.2)]), filled)),
-            _ => self.draw(&Polygon::new(corners(&[(-4.4, 0.0), (0.0, 4.4), (4.4, 0.0), (0.0, -4.4)]), filled)),
+            _ => self.draw(&Polygon::new(
+                corners(&[(-4.4, 0.0), (0.0, 4.4), (4.4, 0.0), (0.0, -4.4)]),
+                filled,
+            )),
         }
     }
 
@@ -426,7 +487,8 @@ impl Canvas<'_> {
         if text.is_empty() {
             return;
         }
-        // The backend divides the size by 1.24: what it takes is the height of a line, not the font's size.
+        // The backend divides the size by 1.24: what it takes is the height of a line, not the
+        // font's size.
         let font = ("sans-serif", style.size * 12.4).into_font();
         let font = if style.bold { font.style(FontStyle::Bold) } else { font };
         let font = if style.upwards { font.transform(FontTransform::Rotate270) } else { font };
@@ -448,7 +510,10 @@ fn place((x, y): Pixel) -> (i32, i32) {
     (tenths(x), tenths(y))
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "a picture is small, and what is not is clipped before")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "a picture is small, and what is not is clipped before"
+)]
 fn tenths(pixels: f64) -> i32 {
     (pixels * 10.0).round() as i32
 }
@@ -458,7 +523,8 @@ fn whole(n: f64) -> u32 {
     n as u32
 }
 
-/// About how wide a text is: without the reader's typeface nobody knows. Wide ones, such as `DejaVu` and Verdana, take this much.
+/// About how wide a text is: without the reader's typeface nobody knows. Wide ones, such as
+/// `DejaVu` and Verdana, take this much.
 #[expect(clippy::cast_precision_loss, reason = "texts are short")]
 fn text_width(text: Option<&str>, size: f64) -> f64 {
     text.map_or(0, UnicodeWidthStr::width) as f64 * size * 0.6

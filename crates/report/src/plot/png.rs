@@ -1,4 +1,5 @@
-//! The SVG as pixels. The typeface comes along, so the picture is the same on a machine without any.
+//! The SVG as pixels. The typeface comes along, so the picture is the same on a machine without
+//! any.
 
 /// Why there is no PNG.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -33,9 +34,11 @@ pub(super) fn render(svg: &str, scale: f32) -> Result<Vec<u8>, PngError> {
     fonts.load_font_data(dejavu::sans::regular().to_vec());
     fonts.load_font_data(dejavu::sans::bold().to_vec());
     fonts.set_sans_serif_family("DejaVu Sans");
-    let tree = usvg::Tree::from_str(svg, &options).map_err(|error| PngError::Draw(error.to_string()))?;
+    let tree =
+        usvg::Tree::from_str(svg, &options).map_err(|error| PngError::Draw(error.to_string()))?;
     let scale = if scale.is_finite() && scale > 0.0 { scale } else { 1.0 };
-    let (width, height) = (pixels(tree.size().width() * scale), pixels(tree.size().height() * scale));
+    let (width, height) =
+        (pixels(tree.size().width() * scale), pixels(tree.size().height() * scale));
     let mut canvas = (width <= 30_000 && height <= 30_000)
         .then(|| tiny_skia::Pixmap::new(width, height))
         .flatten()
@@ -45,7 +48,11 @@ pub(super) fn render(svg: &str, scale: f32) -> Result<Vec<u8>, PngError> {
 }
 
 #[cfg(feature = "png")]
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cast of a float saturates")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a cast of a float saturates"
+)]
 fn pixels(length: f32) -> u32 {
     length.ceil() as u32
 }

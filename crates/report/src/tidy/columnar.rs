@@ -41,7 +41,11 @@ impl Columns {
             Kind::Integer => Cells::Integer(Vec::new()),
             Kind::Real => Cells::Real(Vec::new()),
         };
-        let keys = schema.keys.iter().map(|key| Column { cells: cells(key.kind), present: Vec::new() }).collect();
+        let keys = schema
+            .keys
+            .iter()
+            .map(|key| Column { cells: cells(key.kind), present: Vec::new() })
+            .collect();
         Columns { keys, measure: Vec::new(), value: Vec::new(), unit: Vec::new() }
     }
 
@@ -71,7 +75,11 @@ impl Columns {
         let own = own.map(|(name, kind)| field(name, kind, Repetition::REQUIRED));
         let fields = keys.chain(own).collect::<Result<Vec<TypePtr>, _>>()?;
         let root = Arc::new(Type::group_type_builder("table").with_fields(fields).build()?);
-        let mut writer = SerializedFileWriter::new(Vec::new(), root, Arc::new(WriterProperties::builder().build()))?;
+        let mut writer = SerializedFileWriter::new(
+            Vec::new(),
+            root,
+            Arc::new(WriterProperties::builder().build()),
+        )?;
         let mut group = writer.next_row_group()?;
         for column in &self.keys {
             let present = Some(column.present.as_slice());
@@ -96,7 +104,9 @@ fn field(name: &str, kind: Kind, repetition: Repetition) -> Result<TypePtr, Parq
         Kind::Real => Physical::DOUBLE,
     };
     let logical = (kind == Kind::Text).then_some(LogicalType::String);
-    let field = Type::primitive_type_builder(name, physical).with_repetition(repetition).with_logical_type(logical);
+    let field = Type::primitive_type_builder(name, physical)
+        .with_repetition(repetition)
+        .with_logical_type(logical);
     Ok(Arc::new(field.build()?))
 }
 
@@ -105,7 +115,8 @@ fn write<T: parquet::data_type::DataType>(
     cells: &[T::T],
     present: Option<&[i16]>,
 ) -> Result<(), ParquetError> {
-    let mut column = group.next_column()?.ok_or_else(|| ParquetError::General("a column too many".into()))?;
+    let mut column =
+        group.next_column()?.ok_or_else(|| ParquetError::General("a column too many".into()))?;
     column.typed::<T>().write_batch(cells, present, None)?;
     column.close()
 }

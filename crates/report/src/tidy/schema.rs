@@ -46,7 +46,12 @@ pub struct Key {
 
 impl Key {
     /// A column; the unit may be empty.
-    pub fn new(name: impl Into<String>, kind: Kind, unit: impl Into<String>, meaning: impl Into<String>) -> Key {
+    pub fn new(
+        name: impl Into<String>,
+        kind: Kind,
+        unit: impl Into<String>,
+        meaning: impl Into<String>,
+    ) -> Key {
         Key { name: name.into(), kind, unit: unit.into(), meaning: meaning.into() }
     }
 }
@@ -61,7 +66,11 @@ pub struct Measure {
 
 impl Measure {
     /// A measure; the unit may be empty.
-    pub fn new(name: impl Into<String>, unit: impl Into<String>, meaning: impl Into<String>) -> Measure {
+    pub fn new(
+        name: impl Into<String>,
+        unit: impl Into<String>,
+        meaning: impl Into<String>,
+    ) -> Measure {
         Measure { name: name.into(), unit: unit.into(), meaning: meaning.into() }
     }
 }
@@ -91,7 +100,10 @@ struct Column<'a> {
 impl Schema {
     /// A schema of these keys and measures.
     #[must_use]
-    pub fn new(keys: impl IntoIterator<Item = Key>, measures: impl IntoIterator<Item = Measure>) -> Schema {
+    pub fn new(
+        keys: impl IntoIterator<Item = Key>,
+        measures: impl IntoIterator<Item = Measure>,
+    ) -> Schema {
         Schema { keys: keys.into_iter().collect(), measures: measures.into_iter().collect() }
     }
 
@@ -100,7 +112,8 @@ impl Schema {
         self.keys.iter().map(|key| key.name.as_str()).chain(OWN.map(|(name, _)| name))
     }
 
-    /// The schema as JSON: `columns` (name, type, unit, meaning) and `measures` (name, unit, meaning).
+    /// The schema as JSON: `columns` (name, type, unit, meaning) and `measures` (name, unit,
+    /// meaning).
     pub(super) fn json(&self) -> String {
         let keys = self.keys.iter().map(|key| Column {
             name: &key.name,
@@ -118,7 +131,11 @@ impl Schema {
 
     pub(super) fn duplicate(&self) -> Option<&str> {
         let names: Vec<&str> = self.columns().collect();
-        names.iter().enumerate().find(|(at, name)| names[..*at].contains(name)).map(|(_, name)| *name)
+        names
+            .iter()
+            .enumerate()
+            .find(|(at, name)| names[..*at].contains(name))
+            .map(|(_, name)| *name)
     }
 
     pub(super) fn measure(&self, name: &str) -> Option<&Measure> {
@@ -137,7 +154,11 @@ impl Schema {
                 Value::Missing => true,
             };
             if !fits {
-                return Err(TidyError::Mismatch { column: key.name.clone(), expected: key.kind, found: value.clone() });
+                return Err(TidyError::Mismatch {
+                    column: key.name.clone(),
+                    expected: key.kind,
+                    found: value.clone(),
+                });
             }
         }
         Ok(())

@@ -10,7 +10,10 @@ fn schema() -> Schema {
             Key::new("link, \"wifi\"", Kind::Text, "", "which link"),
             Key::new("rtt", Kind::Real, "ms", "round trip without queue"),
         ],
-        [Measure::new("goodput", "Mbit/s", "payload by time"), Measure::new("Jain's index", "", "fairness")],
+        [
+            Measure::new("goodput", "Mbit/s", "payload by time"),
+            Measure::new("Jain's index", "", "fairness"),
+        ],
     )
 }
 
@@ -58,13 +61,18 @@ fn the_schema_has_the_table_s_columns() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("table.csv");
     write(&path, &[]);
-    let json: Json = serde_json::from_slice(&std::fs::read(place.path().join("table.schema.json")).unwrap()).unwrap();
+    let json: Json =
+        serde_json::from_slice(&std::fs::read(place.path().join("table.schema.json")).unwrap())
+            .unwrap();
     let columns = json["columns"].as_array().unwrap();
     let header = csv::Reader::from_path(&path).unwrap().headers().unwrap().clone();
     assert!(header.iter().eq(columns.iter().map(|column| column["name"].as_str().unwrap())));
     let types: Vec<&str> = columns.iter().map(|column| column["type"].as_str().unwrap()).collect();
     assert_eq!(types, ["integer", "text", "real", "text", "real", "text"]);
-    assert_eq!((&columns[2]["unit"], &columns[2]["meaning"]), (&"ms".into(), &"round trip without queue".into()));
+    assert_eq!(
+        (&columns[2]["unit"], &columns[2]["meaning"]),
+        (&"ms".into(), &"round trip without queue".into())
+    );
     assert_eq!(json["measures"][0]["unit"], "Mbit/s");
 }
 
@@ -83,13 +91,19 @@ fn rows_that_do_not_fit() {
         assert_eq!(writer.row(keys, measure, 1.0).unwrap_err().to_string(), expected);
     }
     drop(writer);
-    assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0, "nothing is left of a table that was not finished");
+    assert_eq!(
+        std::fs::read_dir(place.path()).unwrap().count(),
+        0,
+        "nothing is left of a table that was not finished"
+    );
 }
 
 #[test]
 fn tables_that_cannot_be() {
     let place = tempfile::tempdir().unwrap();
-    let error = |name: &str, schema| Writer::create(place.path().join(name), schema).unwrap_err().to_string();
+    let error = |name: &str, schema| {
+        Writer::create(place.path().join(name), schema).unwrap_err().to_string()
+    };
     assert!(error("table.xls", schema()).ends_with("table.xls: end its name in .csv or .parquet"));
     assert!(error("no/table.csv", schema()).ends_with("no does not exist; create it first"));
     let twice = Schema::new([Key::new("value", Kind::Real, "", "")], []);
@@ -121,13 +135,25 @@ fn parquet_reads_back() {
 
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("table.parquet");
-    write(&path, &[(Some(1), Some("wifi".into()), None, true, 47.5), (None, None, Some(20.0), false, 0.9)]);
+    write(
+        &path,
+        &[(Some(1), Some("wifi".into()), None, true, 47.5), (None, None, Some(20.0), false, 0.9)],
+    );
     let reader = SerializedFileReader::new(std::fs::File::open(&path).unwrap()).unwrap();
     let rows: Vec<_> = reader.get_row_iter(None).unwrap().map(Result::unwrap).collect();
     assert_eq!(rows.len(), 2);
-    assert_eq!((rows[0].get_long(0).unwrap(), rows[0].get_string(1).unwrap().as_str()), (1, "wifi"));
-    assert_eq!((rows[0].get_double(4).unwrap(), rows[0].get_string(5).unwrap().as_str()), (47.5, "Mbit/s"));
+    assert_eq!(
+        (rows[0].get_long(0).unwrap(), rows[0].get_string(1).unwrap().as_str()),
+        (1, "wifi")
+    );
+    assert_eq!(
+        (rows[0].get_double(4).unwrap(), rows[0].get_string(5).unwrap().as_str()),
+        (47.5, "Mbit/s")
+    );
     assert!(rows[1].get_long(0).is_err() && rows[1].get_string(1).is_err());
-    assert_eq!((rows[1].get_double(2).unwrap(), rows[1].get_string(3).unwrap().as_str()), (20.0, "Jain's index"));
+    assert_eq!(
+        (rows[1].get_double(2).unwrap(), rows[1].get_string(3).unwrap().as_str()),
+        (20.0, "Jain's index")
+    );
     assert!(place.path().join("table.schema.json").exists());
 }

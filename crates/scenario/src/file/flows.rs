@@ -61,7 +61,8 @@ pub(super) fn flows(
         let section = section.renamed(format!("flow.{}", name.text()?.trim_end_matches('*')));
         let names = Numbered::read(&section, &name)?;
         let first = flow(&section, &names, links, nodes, controllers)?;
-        // What the number changes, and nothing else, is made anew for each of what may be thousands.
+        // What the number changes, and nothing else, is made anew for each of what may be
+        // thousands.
         let (from, to) = (section.require("from")?, section.require("to")?);
         let beginning = section.get("start").filter(|_| matches!(first.start, Start::At(_)));
         let is_led = section.get("via").is_some() || section.get("subflows").is_some();
@@ -69,7 +70,8 @@ pub(super) fn flows(
         known.reserve(names.count() as usize);
         for number in names.numbers() {
             let (from, to) = ends(&from, &to, number, nodes, &mut room)?;
-            let start = beginning.as_ref().map_or(Ok(first.start), |value| start(value, &names, number))?;
+            let start =
+                beginning.as_ref().map_or(Ok(first.start), |value| start(value, &names, number))?;
             let transport = if is_led {
                 Arc::new(first.transport.over(subflows(&section, number, links)?))
             } else {
@@ -80,7 +82,16 @@ pub(super) fn flows(
                 return Err(name.error(Problem::Sense("is the name of an earlier flow too")));
             }
             let (group, stop, jitter) = (Arc::clone(&first.group), first.stop, first.jitter);
-            flows.push(FlowSpec { name: name_now, group, from, to, start, stop, jitter, transport });
+            flows.push(FlowSpec {
+                name: name_now,
+                group,
+                from,
+                to,
+                start,
+                stop,
+                jitter,
+                transport,
+            });
         }
     }
     if flows.is_empty() {
@@ -98,7 +109,8 @@ fn flow(
     controllers: &Controllers,
 ) -> Result<FlowSpec> {
     let number = *names.numbers().start();
-    let kinds = [("tcp", Kind::Tcp), ("ptcp", Kind::Ptcp), ("sockets", Kind::Sockets), ("udp", Kind::Udp)];
+    let kinds =
+        [("tcp", Kind::Tcp), ("ptcp", Kind::Ptcp), ("sockets", Kind::Sockets), ("udp", Kind::Udp)];
     let kind = section.get("transport").map_or(Ok(Kind::Tcp), |value| value.word(&kinds))?;
     let own = match kind {
         Kind::Tcp => TCP_KEYS,
@@ -122,13 +134,17 @@ fn flow(
         group: names.group(),
         from,
         to,
-        start: section.get("start").map_or(Ok(Start::At(Span::ZERO)), |value| start(&value, names, number))?,
+        start: section
+            .get("start")
+            .map_or(Ok(Start::At(Span::ZERO)), |value| start(&value, names, number))?,
         stop,
         jitter,
         transport: Arc::new(match kind {
             Kind::Tcp => Transport::Tcp(tcp(section, number, links, controllers)?),
             Kind::Ptcp => Transport::Ptcp(striped::ptcp(section, number, links, controllers)?),
-            Kind::Sockets => Transport::Sockets(sockets::sockets(section, number, links, controllers)?),
+            Kind::Sockets => {
+                Transport::Sockets(sockets::sockets(section, number, links, controllers)?)
+            }
             Kind::Udp => Transport::Udp(udp(section)?),
         }),
     })
@@ -150,7 +166,12 @@ fn ends(
 }
 
 /// A node that some link leads to; its name is made in `room`.
-fn node(value: &Value<'_>, number: u32, nodes: &HashSet<Arc<str>>, room: &mut String) -> Result<Arc<str>> {
+fn node(
+    value: &Value<'_>,
+    number: u32,
+    nodes: &HashSet<Arc<str>>,
+    room: &mut String,
+) -> Result<Arc<str>> {
     let name = numbered(value, number, room)?;
     if let Some(known) = nodes.get(name) {
         return Ok(Arc::clone(known));
@@ -161,7 +182,8 @@ fn node(value: &Value<'_>, number: u32, nodes: &HashSet<Arc<str>>, room: &mut St
     Err(value.error(Problem::UnknownWord { found: name.to_owned(), nearest }))
 }
 
-/// "2 s"; `{ from = "0 s", to = "1 s" }` at random; `{ spread = "1 s" }`: the flows of the entry one after the other.
+/// "2 s"; `{ from = "0 s", to = "1 s" }` at random; `{ spread = "1 s" }`: the flows of the entry
+/// one after the other.
 fn start(value: &Value<'_>, names: &Numbered, number: u32) -> Result<Start> {
     if !value.is_table() {
         return value.quantity().map(Start::At);
@@ -171,8 +193,11 @@ fn start(value: &Value<'_>, names: &Numbered, number: u32) -> Result<Start> {
     if let Some(spread) = section.get("spread") {
         section.allow(&["spread"])?;
         let spread: Span = spread.quantity()?;
-        let nanos = u128::from(spread.as_nanos()) * u128::from(number.max(1) - 1) / u128::from(names.count());
-        return Ok(Start::At(Span::from_nanos(u64::try_from(nanos).expect("less than the spread"))));
+        let nanos = u128::from(spread.as_nanos()) * u128::from(number.max(1) - 1)
+            / u128::from(names.count());
+        return Ok(Start::At(Span::from_nanos(
+            u64::try_from(nanos).expect("less than the spread"),
+        )));
     }
     let from = section.require("from")?.quantity()?;
     let to = section.require("to")?;
@@ -183,9 +208,16 @@ fn start(value: &Value<'_>, names: &Numbered, number: u32) -> Result<Start> {
     Ok(Start::Within(from, latest))
 }
 
-fn tcp(section: &Section<'_>, number: u32, links: &[LinkSpec], controllers: &Controllers) -> Result<TcpSpec> {
+fn tcp(
+    section: &Section<'_>,
+    number: u32,
+    links: &[LinkSpec],
+    controllers: &Controllers,
+) -> Result<TcpSpec> {
     let controller = controller(section, "cubic", controllers)?;
-    let config = section.get("tcp").map_or(Ok(tcp::Config::default()), |value| endpoint(&value.section()?))?;
+    let config = section
+        .get("tcp")
+        .map_or(Ok(tcp::Config::default()), |value| endpoint(&value.section()?))?;
     Ok(TcpSpec {
         controller,
         config: Arc::new(config),
@@ -201,7 +233,8 @@ fn controller(section: &Section<'_>, usual: &str, controllers: &Controllers) -> 
     Ok(name.to_owned())
 }
 
-/// The ways of a flow's subflows; with `subflows = "each"`, one over each link that joins its hosts, and with a number so many over `via`.
+/// The ways of a flow's subflows; with `subflows = "each"`, one over each link that joins its
+/// hosts, and with a number so many over `via`.
 fn subflows(section: &Section<'_>, number: u32, links: &[LinkSpec]) -> Result<Vec<Vec<String>>> {
     let way = |value: &Value<'_>| -> Result<Vec<String>> {
         let mut names = Vec::new();
@@ -232,10 +265,15 @@ fn subflows(section: &Section<'_>, number: u32, links: &[LinkSpec]) -> Result<Ve
             let mut rooms = [String::new(), String::new()];
             let [near, far] = &mut rooms;
             let ends = [numbered(&from, number, near)?, numbered(&to, number, far)?];
-            let joins = |link: &&LinkSpec| ends.iter().all(|end| link.between.iter().any(|node| **node == **end));
-            let each: Vec<_> = links.iter().filter(joins).map(|link| vec![link.name.to_string()]).collect();
+            let joins = |link: &&LinkSpec| {
+                ends.iter().all(|end| link.between.iter().any(|node| **node == **end))
+            };
+            let each: Vec<_> =
+                links.iter().filter(joins).map(|link| vec![link.name.to_string()]).collect();
             if each.is_empty() {
-                return Err(value.error(Problem::Sense("wants links that join the flow's hosts, and there are none")));
+                return Err(value.error(Problem::Sense(
+                    "wants links that join the flow's hosts, and there are none",
+                )));
             }
             Ok(each)
         }
@@ -275,7 +313,8 @@ fn endpoint(section: &Section<'_>) -> Result<tcp::Config> {
         config.receive_buffer = value.quantity()?;
     }
     if let Some(value) = section.get("delayed_ack") {
-        config.delayed_ack = if value.is_text() && value.text()? == "off" { None } else { Some(positive(&value)?) };
+        config.delayed_ack =
+            if value.is_text() && value.text()? == "off" { None } else { Some(positive(&value)?) };
     }
     if let Some(value) = section.get("detection") {
         config.detection = value.word(&[
@@ -317,7 +356,8 @@ fn source(value: &Value<'_>) -> Result<Source> {
     if let Some(trace) = section.get("trace") {
         return writes(&trace).map(Source::Trace);
     }
-    Err(value.error(Problem::Sense("wants \"bulk\", or one of `file`, `stream`, `web` and `trace`")))
+    Err(value
+        .error(Problem::Sense("wants \"bulk\", or one of `file`, `stream`, `web` and `trace`")))
 }
 
 fn web(section: &Section<'_>) -> Result<Web> {
@@ -327,7 +367,9 @@ fn web(section: &Section<'_>) -> Result<Web> {
         Some(value) => {
             let shape = value.number()?;
             if shape <= 1.0 {
-                return Err(value.error(Problem::Sense("wants more than 1: below, a Pareto distribution has no mean")));
+                return Err(value.error(Problem::Sense(
+                    "wants more than 1: below, a Pareto distribution has no mean",
+                )));
             }
             shape
         }
@@ -365,7 +407,9 @@ fn udp(section: &Section<'_>) -> Result<UdpSpec> {
         return Err(rate.error(Problem::Sense("wants more than nothing")));
     }
     if !(28..=65_535).contains(&packet.0) {
-        return Err(section.error("packet", Problem::Sense("wants 28 to 65535 bytes, headers included")));
+        return Err(
+            section.error("packet", Problem::Sense("wants 28 to 65535 bytes, headers included"))
+        );
     }
     Ok(spec)
 }

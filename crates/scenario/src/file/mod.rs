@@ -1,7 +1,7 @@
 //! Scenario files: what is simulated, written by a person in TOML.
 //!
-//! [`Document`] is a file's text with its parameters; [`Document::scenario`] reads it with some of them changed. `docs/scenarios.md` lists
-//! every key.
+//! [`Document`] is a file's text with its parameters; [`Document::scenario`] reads it with some of
+//! them changed. `docs/scenarios.md` lists every key.
 
 mod flows;
 mod network;
@@ -95,8 +95,8 @@ pub struct FlowSpec {
     pub start: Start,
     /// When it stops sending; `None`: never.
     pub stop: Option<Span>,
-    /// At most so much delay before each packet that its sender sends, against phase effects; `None`: the time of a packet at the
-    /// slowest link on its way.
+    /// At most so much delay before each packet that its sender sends, against phase effects;
+    /// `None`: the time of a packet at the slowest link on its way.
     pub jitter: Option<Span>,
     /// How; flows of one entry of the file share it, unless their ways differ.
     pub transport: Arc<Transport>,
@@ -138,12 +138,14 @@ impl Transport {
     }
 }
 
-/// Whether a link is one of those that a name in a way stands for: `hop-?` for `hop-1`, `hop-2` and so on, of which each subflow takes one at
-/// random.
+/// Whether a link is one of those that a name in a way stands for: `hop-?` for `hop-1`, `hop-2` and
+/// so on, of which each subflow takes one at random.
 #[must_use]
 pub fn one_of(name: &str, link: &str) -> bool {
     let number = name.strip_suffix('?').and_then(|prefix| link.strip_prefix(prefix));
-    number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+    number.is_some_and(|number| {
+        !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+    })
 }
 
 /// A TCP flow.
@@ -153,7 +155,8 @@ pub struct TcpSpec {
     pub controller: String,
     /// What the endpoints can do.
     pub config: Arc<tcp::Config>,
-    /// The names of the links of each subflow's way there, as [`one_of`] reads them; empty for the shortest one.
+    /// The names of the links of each subflow's way there, as [`one_of`] reads them; empty for the
+    /// shortest one.
     pub subflows: Vec<Vec<String>>,
     /// What it has to send.
     pub source: Source,
@@ -174,13 +177,16 @@ pub struct PtcpSpec {
     pub source: Source,
 }
 
-/// A stream without end that the application stripes over sockets: it fills the send buffer of one until it would block, then the next one's; the
-/// other end reads in the stream's order, and what is ahead of it stays in the receive buffer of its socket.
+/// A stream without end that the application stripes over sockets: it fills the send buffer of one
+/// until it would block, then the next one's; the other end reads in the stream's order, and what
+/// is ahead of it stays in the receive buffer of its socket.
 #[derive(Clone, Debug)]
 pub struct SocketsSpec {
-    /// The name and parameters of each connection's controller, as [`Controllers::make`] reads them.
+    /// The name and parameters of each connection's controller, as [`Controllers::make`] reads
+    /// them.
     pub controller: String,
-    /// What the endpoints can do. The receive buffer is whole packets, and a send buffer holds as much until it is acknowledged.
+    /// What the endpoints can do. The receive buffer is whole packets, and a send buffer holds as
+    /// much until it is acknowledged.
     pub config: Arc<tcp::Config>,
     /// The names of the links of each connection's way there; empty for the shortest one.
     pub subflows: Vec<Vec<String>>,

@@ -1,4 +1,5 @@
-//! Network files, as the emulator reads them, in scenarios: their links join the hosts `near` and `far`.
+//! Network files, as the emulator reads them, in scenarios: their links join the hosts `near` and
+//! `far`.
 
 use std::sync::Arc;
 
@@ -19,7 +20,10 @@ pub(super) fn links(value: &Value<'_>) -> Result<Vec<LinkSpec>> {
         let refusal = if link.nat_idle.is_some() {
             Some("has a link with a NAT, which simulations do not have")
         } else if link.shares.is_some() {
-            Some("has two links with one bottleneck: give that link once, and name it in two subflows")
+            Some(
+                "has two links with one bottleneck: give that link once, and name it in two \
+                 subflows",
+            )
         } else {
             None
         };
@@ -29,7 +33,12 @@ pub(super) fn links(value: &Value<'_>) -> Result<Vec<LinkSpec>> {
         let is_reachable = link.unreachable.is_none();
         let up = profile(value, &link.up, is_reachable)?;
         let down = profile(value, &link.down, is_reachable)?;
-        links.push(LinkSpec::new(link.name.as_str().into(), between.clone(), up.into(), down.into()));
+        links.push(LinkSpec::new(
+            link.name.as_str().into(),
+            between.clone(),
+            up.into(),
+            down.into(),
+        ));
     }
     Ok(links)
 }
@@ -38,7 +47,9 @@ fn profile(value: &Value<'_>, direction: &Direction, is_reachable: bool) -> Resu
     let mut profile = direction.profile.clone();
     match direction.carry {
         Carry::NoPayload => {
-            return Err(value.error(Problem::Sense("has a link that looks into packets, which simulations do not do")));
+            return Err(value.error(Problem::Sense(
+                "has a link that looks into packets, which simulations do not do",
+            )));
         }
         Carry::All if is_reachable => {}
         Carry::All | Carry::Nothing => {

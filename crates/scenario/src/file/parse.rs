@@ -53,7 +53,8 @@ pub(super) fn scenario(root: &Section<'_>, controllers: &Controllers) -> Result<
         None => Vec::new(),
         Some(value) => network::links(&value)?,
     };
-    let mut nodes: HashSet<Arc<str>> = links.iter().flat_map(|link| &link.between).cloned().collect();
+    let mut nodes: HashSet<Arc<str>> =
+        links.iter().flat_map(|link| &link.between).cloned().collect();
     match root.get("link") {
         None if !links.is_empty() => {}
         _ => self::links(&root.require("link")?, seed, &mut links, &mut nodes)?,
@@ -68,7 +69,8 @@ pub(super) fn sweep(root: &Section<'_>) -> Result<Vec<(String, Vec<String>)>> {
     let Some(value) = root.get("sweep") else { return Ok(Vec::new()) };
     let mut sweep = Vec::new();
     for (key, value) in value.section()?.entries() {
-        let values: Vec<String> = value.list()?.iter().map(Value::literal).collect::<Result<_>>()?;
+        let values: Vec<String> =
+            value.list()?.iter().map(Value::literal).collect::<Result<_>>()?;
         if values.is_empty() {
             return Err(value.error(Problem::Sense("wants at least one value")));
         }
@@ -76,7 +78,9 @@ pub(super) fn sweep(root: &Section<'_>) -> Result<Vec<(String, Vec<String>)>> {
     }
     let combinations = sweep.iter().map(|(_, values)| values.len()).fold(1, usize::saturating_mul);
     if combinations > MOST_COMBINATIONS {
-        return Err(value.error(Problem::Sense("makes more than 100000 combinations: sweep over less at a time")));
+        return Err(value.error(Problem::Sense(
+            "makes more than 100000 combinations: sweep over less at a time",
+        )));
     }
     Ok(sweep)
 }
@@ -99,8 +103,9 @@ fn windows(root: &Section<'_>, duration: Span) -> Result<Vec<Window>> {
         let (from, to) = (section.require("from")?.quantity()?, section.require("to")?);
         let window = Window { name: name.text()?.to_owned(), from, to: to.quantity()? };
         if windows.iter().any(|other| other.name == window.name) {
-            return Err(name
-                .error(Problem::Sense("is the name of an earlier window too; `steady` is from `warmup` to the end")));
+            return Err(name.error(Problem::Sense(
+                "is the name of an earlier window too; `steady` is from `warmup` to the end",
+            )));
         }
         if window.to <= window.from || window.to > duration {
             return Err(to.error(Problem::Sense("is not between `from` and the `duration`")));
@@ -111,8 +116,14 @@ fn windows(root: &Section<'_>, duration: Span) -> Result<Vec<Window>> {
 }
 
 /// Adds the file's own links, and the nodes that they join.
-fn links(list: &Value<'_>, seed: Seed, links: &mut Vec<LinkSpec>, nodes: &mut HashSet<Arc<str>>) -> Result<()> {
-    let keys: Vec<&'static str> = ["name", "between", "count", "up", "down"].into_iter().chain(line_keys()).collect();
+fn links(
+    list: &Value<'_>,
+    seed: Seed,
+    links: &mut Vec<LinkSpec>,
+    nodes: &mut HashSet<Arc<str>>,
+) -> Result<()> {
+    let keys: Vec<&'static str> =
+        ["name", "between", "count", "up", "down"].into_iter().chain(line_keys()).collect();
     let mut known: HashSet<Arc<str>> = links.iter().map(|link| Arc::clone(&link.name)).collect();
     let mut rooms = [String::new(), String::new()];
     for value in list.list()? {
@@ -128,7 +139,8 @@ fn links(list: &Value<'_>, seed: Seed, links: &mut Vec<LinkSpec>, nodes: &mut Ha
         let between = section.require("between")?;
         let ends = between.list()?;
         let [first, second] = ends.as_slice() else {
-            return Err(between.error(Problem::Sense("wants two nodes, for example [\"sender\", \"router\"]")));
+            return Err(between
+                .error(Problem::Sense("wants two nodes, for example [\"sender\", \"router\"]")));
         };
         let names = Numbered::read(&section, &name)?;
         let mut before: Option<(Prepared, Prepared)> = None;
@@ -142,8 +154,9 @@ fn links(list: &Value<'_>, seed: Seed, links: &mut Vec<LinkSpec>, nodes: &mut Ha
                 return Err(name.error(Problem::Sense("is the name of an earlier link too")));
             }
             // Alike but for what is drawn: thousands of links share what they are like.
-            let alike =
-                before.take().filter(|(up, down)| [up, down].iter().all(|one| one.profile().rate.redraw.is_none()));
+            let alike = before.take().filter(|(up, down)| {
+                [up, down].iter().all(|one| one.profile().rate.redraw.is_none())
+            });
             let (up, down) = match alike {
                 Some(both) => both,
                 None => profiles(&section, seed.stream(&format!("link/{name_now}/rate")))?,
@@ -193,15 +206,20 @@ impl Numbered {
         let stars = pattern.matches('*').count();
         let is_plain = pattern.chars().all(|c| c.is_alphanumeric() || "-_*".contains(c));
         if pattern.is_empty() || !is_plain {
-            return Err(name.error(Problem::Sense("wants letters, digits, '-' and '_', and at most one '*'")));
+            return Err(name
+                .error(Problem::Sense("wants letters, digits, '-' and '_', and at most one '*'")));
         }
         let count = section.get("count").map(|value| self::count(&value)).transpose()?;
         match (stars, count) {
             (0, None | Some(1)) | (1, Some(_)) => Ok(Numbered { pattern, count }),
-            (1, None) => {
-                Err(section.error("count", Problem::Sense("is missing: how many are meant by the '*' in the name?")))
+            (1, None) => Err(section.error(
+                "count",
+                Problem::Sense("is missing: how many are meant by the '*' in the name?"),
+            )),
+            (0, Some(_)) => {
+                Err(name
+                    .error(Problem::Sense("stands for several: put a '*' where the number goes")))
             }
-            (0, Some(_)) => Err(name.error(Problem::Sense("stands for several: put a '*' where the number goes"))),
             _ => Err(name.error(Problem::Sense("has more than one '*'"))),
         }
     }
@@ -225,7 +243,8 @@ impl Numbered {
     }
 }
 
-/// The text with the number in the place of each `*`: made in `room`, which thousands of names have in turn, unless it is the text as it is.
+/// The text with the number in the place of each `*`: made in `room`, which thousands of names have
+/// in turn, unless it is the text as it is.
 fn filled<'a>(text: &'a str, number: u32, room: &'a mut String) -> &'a str {
     let Some((before, mut rest)) = at_star(text) else { return text };
     room.clear();
@@ -240,13 +259,15 @@ fn filled<'a>(text: &'a str, number: u32, room: &'a mut String) -> &'a str {
     room
 }
 
-/// What is in front of the first `*`, and what is behind it. In a name, which is short, a plain loop finds it sooner than `split_once` does.
+/// What is in front of the first `*`, and what is behind it. In a name, which is short, a plain
+/// loop finds it sooner than `split_once` does.
 fn at_star(text: &str) -> Option<(&str, &str)> {
     let at = text.bytes().position(|byte| byte == b'*')?;
     Some((&text[..at], &text[at + 1..]))
 }
 
-/// Appends a number. Thousands of names have one: `write!` would take as long as all the rest of a name.
+/// Appends a number. Thousands of names have one: `write!` would take as long as all the rest of a
+/// name.
 fn push_number(text: &mut String, number: u32) {
     if number >= 10 {
         push_number(text, number / 10);
@@ -255,7 +276,11 @@ fn push_number(text: &mut String, number: u32) {
 }
 
 /// A node's or a link's name, with the number in the place of a `*`, made in `room`.
-pub(super) fn numbered<'a>(value: &Value<'a>, number: u32, room: &'a mut String) -> Result<&'a str> {
+pub(super) fn numbered<'a>(
+    value: &Value<'a>,
+    number: u32,
+    room: &'a mut String,
+) -> Result<&'a str> {
     let text = value.text()?;
     if text.is_empty() {
         return Err(value.error(Problem::Sense("is an empty name")));

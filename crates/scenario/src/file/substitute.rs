@@ -22,7 +22,8 @@ pub struct Document {
 
 /// A value in place of the file's: a key and TOML text.
 ///
-/// The key is a parameter, or a path to a value: `duration`, `link.bottleneck.queue`, `flow.bulk.controller`.
+/// The key is a parameter, or a path to a value: `duration`, `link.bottleneck.queue`,
+/// `flow.bulk.controller`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Setting {
     /// Which value.
@@ -37,7 +38,8 @@ impl Setting {
     pub fn parse(text: &str) -> Option<Setting> {
         let (key, value) = text.split_once('=')?;
         let (key, value) = (key.trim(), value.trim());
-        (!key.is_empty() && !value.is_empty()).then(|| Setting { key: key.to_owned(), value: value.to_owned() })
+        (!key.is_empty() && !value.is_empty())
+            .then(|| Setting { key: key.to_owned(), value: value.to_owned() })
     }
 }
 
@@ -58,7 +60,12 @@ impl Document {
         let file = path.display().to_string();
         match std::fs::read_to_string(path) {
             Ok(text) => Document::new_with(&text, &file, controllers),
-            Err(error) => Err(ConfigError { file, line: None, key: String::new(), problem: Problem::Read(error) }),
+            Err(error) => Err(ConfigError {
+                file,
+                line: None,
+                key: String::new(),
+                problem: Problem::Read(error),
+            }),
         }
     }
 
@@ -74,15 +81,25 @@ impl Document {
     ///
     /// # Errors
     /// If it is no TOML, or makes no sense with the first values of its sweep.
-    pub fn new_with(text: &str, file: &str, controllers: Controllers) -> Result<Document, ConfigError> {
-        let mut document = Document { file: file.to_owned(), text: text.to_owned(), sweep: Vec::new(), controllers };
+    pub fn new_with(
+        text: &str,
+        file: &str,
+        controllers: Controllers,
+    ) -> Result<Document, ConfigError> {
+        let mut document = Document {
+            file: file.to_owned(),
+            text: text.to_owned(),
+            sweep: Vec::new(),
+            controllers,
+        };
         let table = document.table()?;
         document.sweep = parse::sweep(&Section::root(document.source(), &table))?;
         document.scenario(&document.points()[0])?;
         Ok(document)
     }
 
-    /// What the file says it is to be run with: all combinations of its sweep's values, at least one.
+    /// What the file says it is to be run with: all combinations of its sweep's values, at least
+    /// one.
     #[must_use]
     pub fn points(&self) -> Vec<Vec<Setting>> {
         let mut points = vec![Vec::new()];
@@ -112,17 +129,22 @@ impl Document {
         &self.text
     }
 
-    /// What the file describes, with some values changed. Of two settings of one key, the later counts.
+    /// What the file describes, with some values changed. Of two settings of one key, the later
+    /// counts.
     ///
     /// # Errors
     /// The first thing that makes no sense, with its line and the nearest name that is known.
     pub fn scenario(&self, settings: &[Setting]) -> Result<Scenario, ConfigError> {
-        let values: Vec<DeValue<'_>> = settings.iter().map(|setting| value(&setting.value)).collect();
+        let values: Vec<DeValue<'_>> =
+            settings.iter().map(|setting| value(&setting.value)).collect();
         let mut table = self.table()?;
         let mut parameters: BTreeMap<String, DeValue<'_>> = BTreeMap::new();
         if let Some((_, node)) = table.remove_entry("parameters") {
             let DeValue::Table(entries) = node.into_inner() else {
-                return Err(self.error("parameters", Problem::Type { wanted: "a table", found: "something else" }));
+                return Err(self.error(
+                    "parameters",
+                    Problem::Type { wanted: "a table", found: "something else" },
+                ));
             };
             for (name, value) in entries {
                 parameters.insert(name.into_inner().into_owned(), value.into_inner());
@@ -134,10 +156,16 @@ impl Document {
             } else {
                 let parts: Vec<&str> = setting.key.split('.').collect();
                 if parts.len() == 1 && !parse::TOP_KEYS.contains(&parts[0]) {
-                    let names: Vec<String> =
-                        parameters.keys().cloned().chain(parse::TOP_KEYS.iter().map(ToString::to_string)).collect();
+                    let names: Vec<String> = parameters
+                        .keys()
+                        .cloned()
+                        .chain(parse::TOP_KEYS.iter().map(ToString::to_string))
+                        .collect();
                     if nearest(parts[0], names.iter().map(String::as_str)).is_none() {
-                        let problem = format!("is no key and no parameter; the parameters are: {}", list(&parameters));
+                        let problem = format!(
+                            "is no key and no parameter; the parameters are: {}",
+                            list(&parameters)
+                        );
                         return Err(self.error(&setting.key, Problem::Because(problem)));
                     }
                     return Err(self.unknown(&setting.key, parts[0], &names));
@@ -177,12 +205,15 @@ impl Document {
         rest: &[&str],
         value: DeValue<'a>,
     ) -> Result<(), ConfigError> {
-        let (part, rest) = rest.split_first().expect("a split has at least one part, and only all but the last go on");
+        let (part, rest) = rest
+            .split_first()
+            .expect("a split has at least one part, and only all but the last go on");
         if rest.is_empty() {
             if let Some(node) = table.get_mut(*part) {
                 *node.get_mut() = value;
             } else {
-                // A key that the file leaves out; reading finds out whether there is one. Errors point at the table.
+                // A key that the file leaves out; reading finds out whether there is one. Errors
+                // point at the table.
                 let span = table.values().next().map_or(0..0, Spanned::span);
                 let name = Spanned::new(span.clone(), Cow::Owned((*part).to_owned()));
                 table.insert(name, Spanned::new(span, value));
@@ -197,13 +228,16 @@ impl Document {
             DeValue::Array(entries) if rest.len() > 1 => {
                 let wanted = rest[0].trim_end_matches('*');
                 let names: Vec<String> = entries.iter().filter_map(name_of).collect();
-                let found = entries.iter_mut().find(|entry| name_of(entry).as_deref() == Some(wanted));
+                let found =
+                    entries.iter_mut().find(|entry| name_of(entry).as_deref() == Some(wanted));
                 match found.map(Spanned::get_mut) {
                     Some(DeValue::Table(inner)) => self.set(inner, key, &rest[1..], value),
                     _ => Err(self.unknown(key, wanted, &names)),
                 }
             }
-            _ => Err(self.error(key, Problem::Because(format!("`{part}` holds no keys of its own")))),
+            _ => {
+                Err(self.error(key, Problem::Because(format!("`{part}` holds no keys of its own"))))
+            }
         }
     }
 
@@ -215,7 +249,16 @@ impl Document {
 
 /// The name of a link or flow in a list, without its star.
 fn name_of(entry: &Spanned<DeValue<'_>>) -> Option<String> {
-    Some(entry.get_ref().as_table()?.get("name")?.get_ref().as_str()?.trim_end_matches('*').to_owned())
+    Some(
+        entry
+            .get_ref()
+            .as_table()?
+            .get("name")?
+            .get_ref()
+            .as_str()?
+            .trim_end_matches('*')
+            .to_owned(),
+    )
 }
 
 fn list(parameters: &BTreeMap<String, DeValue<'_>>) -> String {
@@ -236,17 +279,25 @@ fn replace<'a>(
 ) -> Result<(), ConfigError> {
     let start = node.span().start;
     match node.get_mut() {
-        DeValue::Table(table) => table.iter_mut().try_for_each(|(_, node)| replace(node, parameters, source)),
-        DeValue::Array(array) => array.iter_mut().try_for_each(|node| replace(node, parameters, source)),
+        DeValue::Table(table) => {
+            table.iter_mut().try_for_each(|(_, node)| replace(node, parameters, source))
+        }
+        DeValue::Array(array) => {
+            array.iter_mut().try_for_each(|node| replace(node, parameters, source))
+        }
         value => {
-            let Some(name) = value.as_str().and_then(|text| text.strip_prefix('$')) else { return Ok(()) };
+            let Some(name) = value.as_str().and_then(|text| text.strip_prefix('$')) else {
+                return Ok(());
+            };
             let Some(parameter) = parameters.get(name) else {
-                let nearest = nearest(name, parameters.keys().map(String::as_str)).map(|nearest| format!("${nearest}"));
+                let nearest = nearest(name, parameters.keys().map(String::as_str))
+                    .map(|nearest| format!("${nearest}"));
                 let problem = match nearest {
                     Some(_) => Problem::UnknownWord { found: format!("${name}"), nearest },
-                    None => {
-                        Problem::Because(format!("there is no parameter '${name}'; there are: {}", list(parameters)))
-                    }
+                    None => Problem::Because(format!(
+                        "there is no parameter '${name}'; there are: {}",
+                        list(parameters)
+                    )),
                 };
                 return Err(source.error(Some(start), "parameters", problem));
             };

@@ -52,7 +52,8 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// An end whose subflows share `controller`. It opens them at `opens`, or waits for the other end to.
+    /// An end whose subflows share `controller`. It opens them at `opens`, or waits for the other
+    /// end to.
     ///
     /// # Panics
     /// If there is no subflow.
@@ -147,7 +148,10 @@ impl Connection {
         for index in 0..self.count() {
             let endpoint = &mut self.subflows[index].endpoint;
             if endpoint.poll_deadline().is_some_and(|at| at <= now) {
-                endpoint.handle_deadline(now, &mut Ear::of(self.controller.as_mut(), &mut self.is_told));
+                endpoint.handle_deadline(
+                    now,
+                    &mut Ear::of(self.controller.as_mut(), &mut self.is_told),
+                );
             }
             self.write(now, index);
             self.send(now, index, out);
@@ -186,7 +190,8 @@ impl Connection {
         if self.is_alone { 1 } else { self.subflows.len() }
     }
 
-    /// Lets the application write as much as the subflow can soon send: data is bound late, so that it goes where there is room.
+    /// Lets the application write as much as the subflow can soon send: data is bound late, so that
+    /// it goes where there is room.
     #[inline]
     fn write(&mut self, now: Time, index: usize) {
         if self.is_closed || self.is_waiting {
@@ -196,7 +201,8 @@ impl Connection {
         if !is_over {
             let room = if self.feed.fills_room() {
                 let window = self.controller.allowance(id(index)).window;
-                // A window waits to be sent: the next acknowledgements never find nothing, behind a gap neither.
+                // A window waits to be sent: the next acknowledgements never find nothing, behind a
+                // gap neither.
                 window + AHEAD - self.subflows[index].endpoint.unsent()
             } else {
                 Bytes::ZERO
@@ -244,7 +250,8 @@ impl Connection {
         }
     }
 
-    /// Asks the controller what it wants now, if it has been told something. Who only receives never touches it.
+    /// Asks the controller what it wants now, if it has been told something. Who only receives
+    /// never touches it.
     #[inline]
     fn ask(&mut self, now: Time, out: &mut Out<Packet>) {
         if !self.is_told {

@@ -25,7 +25,8 @@ pub struct Request {
     pub bytes: Bytes,
 }
 
-/// An application at one end. What is more than a word is boxed: each packet asks which it is, and few need to know more.
+/// An application at one end. What is more than a word is boxed: each packet asks which it is, and
+/// few need to know more.
 #[derive(Clone, Debug)]
 pub enum Feed {
     /// Writes without end.
@@ -108,7 +109,8 @@ pub struct Client {
 }
 
 impl Feed {
-    /// The sender's or the receiver's application for a source that begins at `start`; `seed` is the flow's.
+    /// The sender's or the receiver's application for a source that begins at `start`; `seed` is
+    /// the flow's.
     #[must_use]
     pub fn new(source: &Source, start: Time, seed: Seed, is_sender: bool) -> Feed {
         let sink = |expected| Feed::Sink(Box::new(Sink { expected, done: Vec::new() }));
@@ -118,7 +120,8 @@ impl Feed {
             (Source::File(bytes), true) => Feed::File { left: *bytes },
             (Source::File(bytes), false) => sink([(start, *bytes, *bytes)].into()),
             (Source::Stream(rate), true) => {
-                let stream = Stream { rate: *rate, next: start, since: start, written: Bytes::ZERO };
+                let stream =
+                    Stream { rate: *rate, next: start, since: start, written: Bytes::ZERO };
                 Feed::Stream(Box::new(stream))
             }
             (Source::Trace(writes), true) => {
@@ -178,8 +181,8 @@ impl Feed {
         matches!(self, Feed::Bulk | Feed::File { .. })
     }
 
-    /// How much it writes at `now` beyond what it wrote before, when `received` bytes have come from the other end, and the connection
-    /// could do with `room` more.
+    /// How much it writes at `now` beyond what it wrote before, when `received` bytes have come
+    /// from the other end, and the connection could do with `room` more.
     #[inline]
     pub fn write(&mut self, now: Time, received: Bytes, room: Bytes) -> Bytes {
         match self {
@@ -257,12 +260,19 @@ impl Feed {
             }
             Feed::Sink(sink) => {
                 let Sink { expected, done } = &mut **sink;
-                while let Some((at, bytes, _)) = expected.front().copied().filter(|(_, _, end)| *end <= received) {
+                while let Some((at, bytes, _)) =
+                    expected.front().copied().filter(|(_, _, end)| *end <= received)
+                {
                     expected.pop_front();
                     done.push(Request { at, done: now, bytes });
                 }
             }
-            Feed::Bulk | Feed::File { .. } | Feed::Stream(_) | Feed::Trace(_) | Feed::Server(_) | Feed::Reader => {}
+            Feed::Bulk
+            | Feed::File { .. }
+            | Feed::Stream(_)
+            | Feed::Trace(_)
+            | Feed::Server(_)
+            | Feed::Reader => {}
         }
     }
 

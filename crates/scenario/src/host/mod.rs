@@ -57,11 +57,14 @@ impl Agent {
     }
 }
 
-/// A host: agents, and for each connection that ends here, which agent and which subflow of it that is.
+/// A host: agents, and for each connection that ends here, which agent and which subflow of it that
+/// is.
 ///
-/// Most hosts have one agent with one connection; those are in the host itself. Here and in all that it is made of, the order of the fields
-/// is kept: what each packet needs lies together in front, each part's own before that of the part in it, and behind all of that, the other way
-/// round, what packets rarely need. So thousands of hosts in turn take few lines of the processor's cache.
+/// Most hosts have one agent with one connection; those are in the host itself. Here and in all
+/// that it is made of, the order of the fields is kept: what each packet needs lies together in
+/// front, each part's own before that of the part in it, and behind all of that, the other way
+/// round, what packets rarely need. So thousands of hosts in turn take few lines of the processor's
+/// cache.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub struct Node {
@@ -87,12 +90,16 @@ struct Several {
 }
 
 impl Node {
-    /// A host with these agents; `ends` are the connections that end here, in order: number, agent and subflow.
+    /// A host with these agents; `ends` are the connections that end here, in order: number, agent
+    /// and subflow.
     ///
     /// # Panics
     /// If there is no agent.
     #[must_use]
-    pub fn new(agents: impl IntoIterator<Item = Agent>, ends: impl IntoIterator<Item = (u32, u32, u32)>) -> Node {
+    pub fn new(
+        agents: impl IntoIterator<Item = Agent>,
+        ends: impl IntoIterator<Item = (u32, u32, u32)>,
+    ) -> Node {
         let agents = Few::new(agents);
         let is_alone = agents.len() == 1;
         let deadlines = || agents.iter().map(|agent| agent.poll_deadline().unwrap_or(NEVER));
@@ -188,9 +195,18 @@ impl netsim::Host<Packet> for Node {
                 sockets.handle_segment(now, subflow as usize, segment, None, *ecn, out);
             }
             (Agent::Sockets(sockets), Packet::Record { number, header, ecn, .. }) => {
-                sockets.handle_segment(now, subflow as usize, &header.segment(), Some(*number), *ecn, out);
+                sockets.handle_segment(
+                    now,
+                    subflow as usize,
+                    &header.segment(),
+                    Some(*number),
+                    *ecn,
+                    out,
+                );
             }
-            (Agent::UdpSink(sink), Packet::Udp { bytes, sent_at, .. }) => sink.handle_datagram(now, *bytes, *sent_at),
+            (Agent::UdpSink(sink), Packet::Udp { bytes, sent_at, .. }) => {
+                sink.handle_datagram(now, *bytes, *sent_at)
+            }
             _ => unreachable!("connections are numbered by the transport of their flow"),
         }
         self.rearm(agent);

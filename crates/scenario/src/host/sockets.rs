@@ -1,4 +1,5 @@
-//! One end of a stream that an application stripes over sockets of its own: a TCP connection each, with buffers of equal size.
+//! One end of a stream that an application stripes over sockets of its own: a TCP connection each,
+//! with buffers of equal size.
 
 use netsim::Out;
 use policy::cc::Controller;
@@ -52,8 +53,8 @@ pub struct Sockets {
 }
 
 impl Sockets {
-    /// An end that writes or reads records of this size, each of which fills a packet. It opens the connections at `opens`, or waits for the other
-    /// end to, and writes until `stop`.
+    /// An end that writes or reads records of this size, each of which fills a packet. It opens the
+    /// connections at `opens`, or waits for the other end to, and writes until `stop`.
     ///
     /// # Panics
     /// If there is no socket.
@@ -120,7 +121,10 @@ impl Sockets {
                 if let Some(number) = record {
                     reader.handle_record(index, place(segment.seq, self.record), number);
                 }
-                reader.handle_arrived(index, (endpoint.received() + endpoint.readable()).0 / self.record.0);
+                reader.handle_arrived(
+                    index,
+                    (endpoint.received() + endpoint.readable()).0 / self.record.0,
+                );
                 while let Some(socket) = reader.read() {
                     self.each[socket].subflow.endpoint.read(self.record);
                 }
@@ -149,7 +153,10 @@ impl Sockets {
     /// When something is due by itself.
     pub(crate) fn poll_deadline(&self) -> Option<Time> {
         let due = |socket: &Socket| {
-            [socket.subflow.endpoint.poll_deadline(), socket.controller.poll_deadline()].into_iter().flatten().min()
+            [socket.subflow.endpoint.poll_deadline(), socket.controller.poll_deadline()]
+                .into_iter()
+                .flatten()
+                .min()
         };
         let earliest = self.each.iter().filter_map(due).chain(self.opens).min();
         earliest.filter(|at| *at < NEVER)
@@ -165,7 +172,9 @@ impl Sockets {
                 self.each.iter_mut().for_each(|socket| socket.subflow.endpoint.close());
             } else {
                 let (each, record) = (&mut self.each, self.record);
-                writer.fill(|socket, records| each[socket].subflow.endpoint.write(Bytes(records * record.0)));
+                writer.fill(|socket, records| {
+                    each[socket].subflow.endpoint.write(Bytes(records * record.0))
+                });
             }
         }
         for (index, Socket { controller, subflow }) in self.each.iter_mut().enumerate() {
@@ -185,7 +194,8 @@ impl Sockets {
     }
 }
 
-/// Where among its socket's records the one is that begins at this position. Buffers are multiples of records, so packets are whole ones.
+/// Where among its socket's records the one is that begins at this position. Buffers are multiples
+/// of records, so packets are whole ones.
 fn place(seq: u64, record: Bytes) -> u64 {
     (seq - 1) / record.0
 }

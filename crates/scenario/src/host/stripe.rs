@@ -1,9 +1,10 @@
-//! How an application stripes one stream over several sockets, and how another reads it in its order again: in records, each of which says its
-//! number in the stream.
+//! How an application stripes one stream over several sockets, and how another reads it in its
+//! order again: in records, each of which says its number in the stream.
 
 use std::collections::VecDeque;
 
-/// The end that writes. It fills the send buffer of one socket until that would block, then the next one's, and waits once all would.
+/// The end that writes. It fills the send buffer of one socket until that would block, then the
+/// next one's, and waits once all would.
 #[derive(Clone, Debug)]
 pub struct Writer {
     /// Records that a send buffer holds until they are acknowledged.
@@ -25,7 +26,8 @@ struct Outgoing {
 }
 
 impl Writer {
-    /// An end with so many sockets, none of them open yet, whose send buffers hold `buffer` records each.
+    /// An end with so many sockets, none of them open yet, whose send buffers hold `buffer` records
+    /// each.
     #[must_use]
     pub fn new(sockets: usize, buffer: usize) -> Writer {
         Writer { buffer, sockets: vec![Outgoing::default(); sockets], at: 0, next: 0 }
@@ -48,7 +50,8 @@ impl Writer {
     pub fn fill(&mut self, mut write: impl FnMut(usize, u64)) {
         for _ in 0..self.sockets.len() {
             let outgoing = &mut self.sockets[self.at];
-            let room = if outgoing.is_open { self.buffer.saturating_sub(outgoing.kept.len()) } else { 0 };
+            let room =
+                if outgoing.is_open { self.buffer.saturating_sub(outgoing.kept.len()) } else { 0 };
             for _ in 0..room {
                 outgoing.kept.push_back(self.next);
                 self.next = self.next.wrapping_add(1);
@@ -60,7 +63,8 @@ impl Writer {
         }
     }
 
-    /// The number of a record by its place among those of its socket; `None` unless it is under way.
+    /// The number of a record by its place among those of its socket; `None` unless it is under
+    /// way.
     #[must_use]
     pub fn number(&self, socket: usize, place: u64) -> Option<u32> {
         let outgoing = &self.sockets[socket];
@@ -93,7 +97,8 @@ impl Reader {
         Reader { sockets: vec![Incoming::default(); sockets], next: 0 }
     }
 
-    /// A record came, in order or not: its place among those of its socket, and its number in the stream.
+    /// A record came, in order or not: its place among those of its socket, and its number in the
+    /// stream.
     pub fn handle_record(&mut self, socket: usize, place: u64, number: u32) {
         let incoming = &mut self.sockets[socket];
         let index = place.checked_sub(incoming.read).and_then(|index| usize::try_from(index).ok());
@@ -109,7 +114,8 @@ impl Reader {
         self.sockets[socket].arrived = records;
     }
 
-    /// Reads the stream's next record; gives the socket that had it, or `None` if it is not there yet.
+    /// Reads the stream's next record; gives the socket that had it, or `None` if it is not there
+    /// yet.
     pub fn read(&mut self) -> Option<usize> {
         let has_it = |incoming: &Incoming| {
             incoming.read < incoming.arrived && incoming.numbers.front() == Some(&Some(self.next))
@@ -127,7 +133,8 @@ impl Reader {
 mod tests {
     use super::*;
 
-    /// Sockets over links of these rates, which carry a record at a time, without delay: what an application reads, in the rates' unit.
+    /// Sockets over links of these rates, which carry a record at a time, without delay: what an
+    /// application reads, in the rates' unit.
     fn goodput(rates: &[f64]) -> f64 {
         const BUFFER: u16 = 200;
         const STEPS: u32 = 400_000;
@@ -166,8 +173,8 @@ mod tests {
 
     #[test]
     fn a_fast_socket_gets_twice_what_the_slowest_does() {
-        // The least rate, and of each other one at most twice that: while the slowest drains a buffer, a fast one delivers a buffer, and has
-        // another read that was parked.
+        // The least rate, and of each other one at most twice that: while the slowest drains a
+        // buffer, a fast one delivers a buffer, and has another read that was parked.
         let cases: [(&[f64], f64); 6] = [
             (&[0.5, 1.0], 1.5),
             (&[0.5, 5.0], 1.5),
@@ -198,7 +205,10 @@ mod tests {
         writer.handle_open(0);
         writer.fill(|socket, records| written.push((socket, records)));
         assert_eq!(written[1..], [(0, 2)]);
-        assert_eq!([writer.number(0, 0), writer.number(0, 1), writer.number(0, 2)], [Some(2), Some(3), None]);
+        assert_eq!(
+            [writer.number(0, 0), writer.number(0, 1), writer.number(0, 2)],
+            [Some(2), Some(3), None]
+        );
         let mut reader = Reader::new(2);
         reader.handle_record(0, 0, 2);
         reader.handle_arrived(0, 1);
@@ -208,6 +218,9 @@ mod tests {
         assert_eq!(reader.read(), None);
         reader.handle_record(1, 0, 0);
         reader.handle_arrived(1, 2);
-        assert_eq!([reader.read(), reader.read(), reader.read(), reader.read()], [Some(1), Some(1), Some(0), None]);
+        assert_eq!(
+            [reader.read(), reader.read(), reader.read(), reader.read()],
+            [Some(1), Some(1), Some(0), None]
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! One end of a flow over a striped connection: the connection, the ways of its paths, and the application.
+//! One end of a flow over a striped connection: the connection, the ways of its paths, and the
+//! application.
 
 use netsim::{Out, Route};
 use ptcp::{Connection, Event};
@@ -30,7 +31,8 @@ pub struct Striped {
 }
 
 impl Striped {
-    /// An end whose paths go along `routes`; their numbers among the scenario's connections begin with `first`.
+    /// An end whose paths go along `routes`; their numbers among the scenario's connections begin
+    /// with `first`.
     #[must_use]
     pub fn new(
         connection: Connection,
@@ -40,7 +42,16 @@ impl Striped {
         opens: Option<Time>,
         stop: Option<Time>,
     ) -> Striped {
-        Striped { connection, routes, first, feed, opens, stop, is_finished: false, received: Bytes::ZERO }
+        Striped {
+            connection,
+            routes,
+            first,
+            feed,
+            opens,
+            stop,
+            is_finished: false,
+            received: Bytes::ZERO,
+        }
     }
 
     /// The connection.
@@ -61,7 +72,8 @@ impl Striped {
         self.received
     }
 
-    /// For each of several subflows that are open, the number of its bottleneck from 1 on; 0 if none is known. Nothing for one.
+    /// For each of several subflows that are open, the number of its bottleneck from 1 on; 0 if
+    /// none is known. Nothing for one.
     pub(crate) fn bottlenecks(&self) -> impl Iterator<Item = u16> + '_ {
         let paths = self.connection.paths().filter(|_| self.routes.len() > 1);
         paths.map(|path| self.connection.bottleneck(path).map_or(0, |number| number + 1))

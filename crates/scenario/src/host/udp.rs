@@ -26,7 +26,14 @@ pub struct UdpSource {
 impl UdpSource {
     /// A source that begins at `start`, with datagrams of this connection.
     #[must_use]
-    pub fn new(spec: UdpSpec, route: Route, connection: u32, start: Time, stop: Option<Time>, seed: Seed) -> UdpSource {
+    pub fn new(
+        spec: UdpSpec,
+        route: Route,
+        connection: u32,
+        start: Time,
+        stop: Option<Time>,
+        seed: Seed,
+    ) -> UdpSource {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed.0);
         let on_until = spec.on_off.map(|(on, _)| start + exponential(&mut rng, on));
         UdpSource { spec, route, connection, stop, next: start, on_until, rng, sent: 0 }
@@ -57,7 +64,10 @@ impl UdpSource {
             return;
         }
         let bytes = u16::try_from(self.spec.packet.0).expect("the file's reader checked");
-        out.send(self.route, Packet::Udp { connection: self.connection, bytes, sent_at: now, number: self.sent });
+        out.send(
+            self.route,
+            Packet::Udp { connection: self.connection, bytes, sent_at: now, number: self.sent },
+        );
         self.sent += 1;
         // At least a nanosecond, or it would be due for ever.
         self.next = now + (self.spec.packet / self.spec.rate).max(Span::from_nanos(1));

@@ -5,8 +5,8 @@ use units::{Bytes, Rate, Span, Time};
 /// Nanoseconds in a second.
 const SECOND: u64 = 1_000_000_000;
 
-/// Lets packets of one size through at a rate; what has not been used when the next rate is set expires, but for the part of a packet
-/// that rounding left.
+/// Lets packets of one size through at a rate; what has not been used when the next rate is set
+/// expires, but for the part of a packet that rounding left.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bucket {
     rate: Rate,

@@ -78,7 +78,11 @@ impl Network {
             let on = topology.route_via(&far, &[&format!("second/{relay}/up")])?;
             let home = topology.route_via("receiver", &[&format!("second/{relay}/down")])?;
             at_sources[source].push(Hop::client(&tcp, there, 2 * number));
-            let hops = (number, Hop::server(&tcp, back, 2 * number), Hop::client(&tcp, on, 2 * number + 1));
+            let hops = (
+                number,
+                Hop::server(&tcp, back, 2 * number),
+                Hop::client(&tcp, on, 2 * number + 1),
+            );
             at_relays[relay].push(hops);
             at_receiver.push(Hop::server(&tcp, home, 2 * number + 1));
         }
@@ -134,7 +138,12 @@ fn named(topology: &mut Topology, kind: &str, count: usize) -> Result<Vec<HostId
 }
 
 /// Adds a relay's link to the receiver; gives the direction that binds.
-fn second(topology: &mut Topology, setting: &Setting, relay: usize, rate: Rate) -> Result<LinkId, TopologyError> {
+fn second(
+    topology: &mut Topology,
+    setting: &Setting,
+    relay: usize,
+    rate: Rate,
+) -> Result<LinkId, TopologyError> {
     let (name, from) = (format!("second/{relay}"), format!("relay/{relay}"));
     let delay = setting.rtt / 4;
     let bottleneck = Profile { queue: Limit::Packets(setting.queue), ..Profile::new(rate, delay) };
@@ -147,9 +156,18 @@ fn second(topology: &mut Topology, setting: &Setting, relay: usize, rate: Rate) 
 }
 
 /// Adds the way of a source's reports.
-fn report(topology: &mut Topology, setting: &Setting, source: usize) -> Result<Route, TopologyError> {
+fn report(
+    topology: &mut Topology,
+    setting: &Setting,
+    source: usize,
+) -> Result<Route, TopologyError> {
     let name = format!("report/{source}");
-    topology.link(name.as_str(), "receiver", &format!("source/{source}"), Profile::new(AMPLE, setting.rtt / 2))?;
+    topology.link(
+        name.as_str(),
+        "receiver",
+        &format!("source/{source}"),
+        Profile::new(AMPLE, setting.rtt / 2),
+    )?;
     topology.route_via("receiver", &[&name])
 }
 

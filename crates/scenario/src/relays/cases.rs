@@ -14,8 +14,9 @@ pub struct Case {
     pub setting: Setting,
 }
 
-/// All cases, with so many sources and relays: demands of 1.2 Mbit/s, of 6 Mbit/s, and of one of 1.2, 3.6 and 6 Mbit/s; b of 0, 0.5 and 1;
-/// f of 0.6, 1, 1.6 and 2. The paper has 100 of each; fewer take less time.
+/// All cases, with so many sources and relays: demands of 1.2 Mbit/s, of 6 Mbit/s, and of one of
+/// 1.2, 3.6 and 6 Mbit/s; b of 0, 0.5 and 1; f of 0.6, 1, 1.6 and 2. The paper has 100 of each;
+/// fewer take less time.
 #[must_use]
 pub fn cases(size: u32) -> Vec<Case> {
     let (small, middle, large) = (Rate::kbit(1_200), Rate::kbit(3_600), Rate::mbit(6));
@@ -29,8 +30,17 @@ pub fn cases(size: u32) -> Vec<Case> {
         for skew in [0.0, 0.5, 1.0] {
             for supply in [0.6, 1.0, 1.6, 2.0] {
                 let plain = Setting::new(demands.clone());
-                let study = study::Setting { sources: size as usize, relays: size, skew, supply, ..plain.study };
-                cases.push(Case { name: format!("{name} b={skew} f={supply}"), setting: Setting { study, ..plain } });
+                let study = study::Setting {
+                    sources: size as usize,
+                    relays: size,
+                    skew,
+                    supply,
+                    ..plain.study
+                };
+                cases.push(Case {
+                    name: format!("{name} b={skew} f={supply}"),
+                    setting: Setting { study, ..plain },
+                });
             }
         }
     }

@@ -58,6 +58,8 @@ mod tests {
             deadlines.set(part, to);
             assert_eq!(deadlines.next(), least);
         }
-        assert!(deadlines.is_due(2, Time::from_nanos(9)) && !deadlines.is_due(0, Time::from_nanos(9)));
+        assert!(
+            deadlines.is_due(2, Time::from_nanos(9)) && !deadlines.is_due(0, Time::from_nanos(9))
+        );
     }
 }

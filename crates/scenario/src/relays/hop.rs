@@ -83,7 +83,8 @@ impl Hop {
         while let Some(transmit) = self.endpoint.poll_send(now, &mut self.controller) {
             let segment = transmit.segment;
             // Positions begin at 1.
-            self.sent = self.sent.max(Bytes((segment.seq + u64::from(segment.len)).saturating_sub(1)));
+            self.sent =
+                self.sent.max(Bytes((segment.seq + u64::from(segment.len)).saturating_sub(1)));
             let bytes = u16::try_from(transmit.bytes.0).expect("a packet of the overlay is small");
             out.send(self.route, Packet::Tcp { connection: self.connection, bytes, segment });
         }

@@ -1,7 +1,9 @@
-//! The overlay at the level of packets: sources under [`overlay::Controller`] deliver over TCP through relays.
+//! The overlay at the level of packets: sources under [`overlay::Controller`] deliver over TCP
+//! through relays.
 //!
-//! "Application-layer multipath data transfer via TCP: Schemes and performance tradeoffs" (2007), section 5.1, "Simulation results". The
-//! rate control is the one of the fluid study; here TCP decides what arrives.
+//! "Application-layer multipath data transfer via TCP: Schemes and performance tradeoffs" (2007),
+//! section 5.1, "Simulation results". The rate control is the one of the fluid study; here TCP
+//! decides what arrives.
 //!
 //! ```
 //! use scenario::relays::{Setting, control};
@@ -21,23 +23,31 @@
 //!
 //! # The model
 //!
-//! A path is a TCP connection from its source to its relay and one from there to the receiver (Reno with RACK-TLP). Paths that
-//! share a relay share its link to the receiver, which is drop-tail and the only one that binds; a round trip over both hops without
-//! queues takes the setting's time, half of it on each hop.
+//! A path is a TCP connection from its source to its relay and one from there to the receiver (Reno
+//! with RACK-TLP). Paths that share a relay share its link to the receiver, which is drop-tail and
+//! the only one that binds; a round trip over both hops without queues takes the setting's time,
+//! half of it on each hop.
 //!
-//! * **Rates** are payload. A relay of capacity a has a link of a · (packet + headers) / packet bits a second, so that a is what TCP could deliver
-//!   at best, and the optimum is that of the fluid study for the same sources, relays and paths.
-//! * A **source** writes a packet to a path when the path's token bucket has one and less than [`Setting::ahead`] is unsent there. When a new rate
-//!   is set, unused tokens expire, but for the part of a packet that rounding left.
-//! * A **relay** reads from the first hop while less than [`Setting::ahead`] is unsent on the second. Otherwise the first hop's receive buffer of
-//!   [`Setting::window`] fills, its window closes, and the source's bucket overflows: back-pressure. When it reads on, it reads all that waited,
-//!   so that no more than both together is ever unsent, and no more than another window unread.
-//! * The **receiver** counts each path's payload and, once an interval, sends each source a packet a path, 44 B, with the count. They take a way of
-//!   their own, with half the round-trip time. A source's interval is the time between such reports: what is counted in one was sent up to a round
-//!   trip earlier, a tenth of an interval, at the rates before.
-//! * Sources begin at random within an interval, and their intervals stay apart so. Until the second report, which tells of the first interval
-//!   without opening connections, a source with [`overlay::Initial::MaxMin`] hands out packets in turns to whichever of its paths accepts one.
-//! * What a relay sends is held back by a random time of up to a packet's on its link, against phase effects.
+//! * **Rates** are payload. A relay of capacity a has a link of a · (packet + headers) / packet
+//!   bits a second, so that a is what TCP could deliver at best, and the optimum is that of the
+//!   fluid study for the same sources, relays and paths.
+//! * A **source** writes a packet to a path when the path's token bucket has one and less than
+//!   [`Setting::ahead`] is unsent there. When a new rate is set, unused tokens expire, but for the
+//!   part of a packet that rounding left.
+//! * A **relay** reads from the first hop while less than [`Setting::ahead`] is unsent on the
+//!   second. Otherwise the first hop's receive buffer of [`Setting::window`] fills, its window
+//!   closes, and the source's bucket overflows: back-pressure. When it reads on, it reads all that
+//!   waited, so that no more than both together is ever unsent, and no more than another window
+//!   unread.
+//! * The **receiver** counts each path's payload and, once an interval, sends each source a packet
+//!   a path, 44 B, with the count. They take a way of their own, with half the round-trip time. A
+//!   source's interval is the time between such reports: what is counted in one was sent up to a
+//!   round trip earlier, a tenth of an interval, at the rates before.
+//! * Sources begin at random within an interval, and their intervals stay apart so. Until the
+//!   second report, which tells of the first interval without opening connections, a source with
+//!   [`overlay::Initial::MaxMin`] hands out packets in turns to whichever of its paths accepts one.
+//! * What a relay sends is held back by a random time of up to a packet's on its link, against
+//!   phase effects.
 
 mod bucket;
 mod build;
@@ -83,9 +93,11 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// The paper's: packets of 500 B, control intervals of 10 round trips of 40 ms where nobody demands more than 1.2 Mbit/s and 20 ms otherwise,
-    /// AIAD from max-min rates with ε 0.01 and δ 0.03 with the allowance of a packet, 1,000 intervals of which the last 500 count, within 5 %.
-    /// The rest is as in [`study::Setting`]; windows and queues are those that ns-2 has if nothing is said.
+    /// The paper's: packets of 500 B, control intervals of 10 round trips of 40 ms where nobody
+    /// demands more than 1.2 Mbit/s and 20 ms otherwise, AIAD from max-min rates with ε 0.01 and δ
+    /// 0.03 with the allowance of a packet, 1,000 intervals of which the last 500 count, within 5
+    /// %. The rest is as in [`study::Setting`]; windows and queues are those that ns-2 has if
+    /// nothing is said.
     ///
     /// # Panics
     ///
@@ -127,7 +139,9 @@ impl Setting {
     #[must_use]
     pub fn wire(&self, payload: Rate) -> Rate {
         let headers = self.tcp().headers;
-        Rate::from_bits_f64(payload.as_f64() * (self.packet + headers).as_f64() / self.packet.as_f64())
+        Rate::from_bits_f64(
+            payload.as_f64() * (self.packet + headers).as_f64() / self.packet.as_f64(),
+        )
     }
 
     /// What the endpoints can do.

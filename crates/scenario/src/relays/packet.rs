@@ -43,7 +43,10 @@ impl netsim::Packet for Packet {
         match self {
             Packet::Tcp { connection, segment, .. } => {
                 let flags = u64::from(segment.flags.0) | u64::from(segment.sack_count) << 16;
-                segment.seq ^ segment.ack.rotate_left(21) ^ u64::from(*connection).rotate_left(42) ^ flags << 48
+                segment.seq
+                    ^ segment.ack.rotate_left(21)
+                    ^ u64::from(*connection).rotate_left(42)
+                    ^ flags << 48
             }
             Packet::Report { path, interval, received } => {
                 received.0 ^ interval.rotate_left(42) ^ u64::from(*path).rotate_left(21)

@@ -7,7 +7,8 @@ use super::deadlines::Deadlines;
 use super::hop::Hop;
 use super::packet::Packet;
 
-/// The receiver. At the end of each of a source's control intervals it reports, in a packet a path, how much has arrived.
+/// The receiver. At the end of each of a source's control intervals it reports, in a packet a path,
+/// how much has arrived.
 #[derive(Clone, Debug)]
 pub struct Receiver {
     paths: Vec<Hop>,
@@ -25,10 +26,12 @@ struct Report {
 }
 
 impl Receiver {
-    /// A receiver of these paths, equally many a source; `sources`: when each begins, and the way to it.
+    /// A receiver of these paths, equally many a source; `sources`: when each begins, and the way
+    /// to it.
     pub(super) fn new(paths: Vec<Hop>, sources: &[(Time, Route)], period: Span) -> Receiver {
         let mut deadlines = Deadlines::new(paths.len() + sources.len());
-        let report = |&(opens, route): &(Time, Route)| Report { at: opens + period, interval: 1, route };
+        let report =
+            |&(opens, route): &(Time, Route)| Report { at: opens + period, interval: 1, route };
         let reports: Vec<Report> = sources.iter().map(report).collect();
         for (index, report) in reports.iter().enumerate() {
             deadlines.set(paths.len() + index, Some(report.at));
@@ -42,7 +45,13 @@ impl Receiver {
     }
 
     #[inline]
-    pub(super) fn handle_packet(&mut self, now: Time, number: u32, packet: &Packet, out: &mut Out<Packet>) {
+    pub(super) fn handle_packet(
+        &mut self,
+        now: Time,
+        number: u32,
+        packet: &Packet,
+        out: &mut Out<Packet>,
+    ) {
         let Packet::Tcp { segment, .. } = packet else { unreachable!("reports go to sources") };
         let path = number as usize;
         let hop = &mut self.paths[path];
@@ -66,7 +75,8 @@ impl Receiver {
                 continue;
             }
             for (path, hop) in (0..).zip(&self.paths).skip(source * k).take(k) {
-                let packet = Packet::Report { path, interval: report.interval, received: hop.received() };
+                let packet =
+                    Packet::Report { path, interval: report.interval, received: hop.received() };
                 out.send(report.route, packet);
             }
             report.at += self.period;

@@ -7,8 +7,8 @@ use super::deadlines::Deadlines;
 use super::hop::Hop;
 use super::packet::Packet;
 
-/// A relay. It reads from a path's first hop only while less than so much waits to be sent over the second: the first hop's window closes,
-/// and the source sends no faster than the second hop does.
+/// A relay. It reads from a path's first hop only while less than so much waits to be sent over the
+/// second: the first hop's window closes, and the source sends no faster than the second hop does.
 #[derive(Clone, Debug)]
 pub struct Relay {
     /// The paths' numbers, ascending.
@@ -69,7 +69,8 @@ impl Relay {
         out: &mut Out<Packet>,
     ) {
         let Packet::Tcp { segment, .. } = packet else { unreachable!("reports go to sources") };
-        let path = self.numbers.binary_search(&number).expect("routes lead to the relays of their paths");
+        let path =
+            self.numbers.binary_search(&number).expect("routes lead to the relays of their paths");
         let ends = &mut self.paths[path];
         if is_far { &mut ends.far } else { &mut ends.near }.handle_segment(now, segment);
         self.settle(now, path, out);

@@ -7,7 +7,8 @@ use units::{Bytes, Seed};
 
 use super::{Network, Relay, Setting, Source};
 
-/// What became of a run. Rates without a unit are shares of all demands together: the paper's normalised aggregate source rate.
+/// What became of a run. Rates without a unit are shares of all demands together: the paper's
+/// normalised aggregate source rate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// The most that any control could reach over the run's paths.
@@ -16,10 +17,11 @@ pub struct Outcome {
     pub rates: Vec<f64>,
     /// The convergence value: the mean of the last intervals.
     pub value: f64,
-    /// The convergence time: the interval, counted from 1, from which on all rates are within the band around the value; `None` if the
-    /// last one is not.
+    /// The convergence time: the interval, counted from 1, from which on all rates are within the
+    /// band around the value; `None` if the last one is not.
     pub time: Option<usize>,
-    /// What arrived over each path in the mean of the last intervals, x, in bit/s; path j of source s is entry `s * k + j`.
+    /// What arrived over each path in the mean of the last intervals, x, in bit/s; path j of source
+    /// s is entry `s * k + j`.
     pub paths: Vec<f64>,
     /// What sources had set beyond what arrived, in the mean of the last intervals.
     pub excess: f64,
@@ -45,7 +47,8 @@ impl Outcome {
     }
 }
 
-/// One run of rate control over the paths of a first choice: those of the fluid study for the same setting and seed.
+/// One run of rate control over the paths of a first choice: those of the fluid study for the same
+/// setting and seed.
 ///
 /// # Errors
 ///
@@ -87,18 +90,24 @@ pub fn control(
         rates.push(share(now - received));
         received = now;
         if interval >= first {
-            excess += network.sources().flat_map(Source::rates).sum::<f64>() / demand - rates[interval];
+            excess +=
+                network.sources().flat_map(Source::rates).sum::<f64>() / demand - rates[interval];
         }
     }
     let count: f64 = rates[first..].iter().map(|_| 1.0).sum();
     let mean = |sum: f64| if count > 0.0 { sum / count } else { 0.0 };
     let value = mean(rates[first..].iter().sum());
-    let (sent, again, timeouts) = network
-        .relays()
-        .flat_map(Relay::stats)
-        .fold((0, 0, 0), |sum, stats| (sum.0 + stats.sent, sum.1 + stats.retransmitted, sum.2 + stats.timeouts));
-    let capacity = setting.wire(instance.capacity()).as_f64() * (setting.period().as_secs_f64() * count);
-    let paths = network.receiver().received().zip(settled).map(|(now, before)| mean(share(now - before)) * demand);
+    let (sent, again, timeouts) =
+        network.relays().flat_map(Relay::stats).fold((0, 0, 0), |sum, stats| {
+            (sum.0 + stats.sent, sum.1 + stats.retransmitted, sum.2 + stats.timeouts)
+        });
+    let capacity =
+        setting.wire(instance.capacity()).as_f64() * (setting.period().as_secs_f64() * count);
+    let paths = network
+        .receiver()
+        .received()
+        .zip(settled)
+        .map(|(now, before)| mean(share(now - before)) * demand);
     #[expect(clippy::cast_precision_loss, reason = "a run has fewer packets than 2^53")]
     let retransmitted = if sent > 0 { again as f64 / sent as f64 } else { 0.0 };
     Ok(Outcome {
@@ -108,7 +117,11 @@ pub fn control(
         rates,
         paths: paths.collect(),
         excess: mean(excess),
-        utilisation: if capacity > 0.0 { (delivered(&network) - carried).as_f64() * 8.0 / capacity } else { 0.0 },
+        utilisation: if capacity > 0.0 {
+            (delivered(&network) - carried).as_f64() * 8.0 / capacity
+        } else {
+            0.0
+        },
         retransmitted,
         timeouts,
         held: network.relays().flat_map(Relay::most).max().unwrap_or_default(),

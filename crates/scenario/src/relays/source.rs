@@ -11,8 +11,9 @@ use super::packet::Packet;
 /// The first report that counts: the one before covers the opening of the connections.
 const FIRST: u64 = 2;
 
-/// A source. Until its first rates are known, it hands one packet after the other to the next of its paths that accepts it; from then on
-/// each path has a rate, set anew whenever the receiver's reports of an interval have come.
+/// A source. Until its first rates are known, it hands one packet after the other to the next of
+/// its paths that accepts it; from then on each path has a rate, set anew whenever the receiver's
+/// reports of an interval have come.
 #[derive(Clone, Debug)]
 pub struct Source {
     demand: Rate,
@@ -79,7 +80,16 @@ impl Source {
             set(opens, &mut paths, &controller);
             Control::Rates(controller)
         };
-        Source { demand, paths, control, period, packet, ahead, opens: Some(opens), next: Some(opens) }
+        Source {
+            demand,
+            paths,
+            control,
+            period,
+            packet,
+            ahead,
+            opens: Some(opens),
+            next: Some(opens),
+        }
     }
 
     /// Payload written to each path's first hop.
@@ -102,7 +112,13 @@ impl Source {
     }
 
     /// A packet came: of the first hop of the path with this number, or a report about it.
-    pub(super) fn handle_packet(&mut self, now: Time, number: u32, packet: &Packet, out: &mut Out<Packet>) {
+    pub(super) fn handle_packet(
+        &mut self,
+        now: Time,
+        number: u32,
+        packet: &Packet,
+        out: &mut Out<Packet>,
+    ) {
         let path = number as usize % self.paths.len();
         match packet {
             // An acknowledgement makes room for what had to wait.
@@ -148,7 +164,9 @@ impl Source {
 
     /// The reports of an interval are complete.
     fn handle_interval(&mut self, now: Time) {
-        let rate = |path: &Path| (path.received[1] - path.received[0]).as_f64() * 8.0 / self.period.as_secs_f64();
+        let rate = |path: &Path| {
+            (path.received[1] - path.received[0]).as_f64() * 8.0 / self.period.as_secs_f64()
+        };
         match &mut self.control {
             Control::RoundRobin { config, seed, .. } => {
                 let measured: Vec<f64> = self.paths.iter().map(rate).collect();
@@ -161,7 +179,11 @@ impl Source {
                 self.control = Control::Rates(controller);
             }
             Control::Rates(controller) => {
-                let see = |probed: usize| Seen { received: rate(&self.paths[probed]), overloaded: false, arrived: 1.0 };
+                let see = |probed: usize| Seen {
+                    received: rate(&self.paths[probed]),
+                    overloaded: false,
+                    arrived: 1.0,
+                };
                 let seen = controller.probed().map(see);
                 controller.handle_interval(seen);
                 set(now, &mut self.paths, controller);
@@ -179,7 +201,10 @@ impl Source {
                 while bucket.has_packet() {
                     let count = self.paths.len();
                     let accepts = |at: &usize| self.paths[*at].accepts(ahead);
-                    let Some(at) = (0..count).map(|step| (*turn + step) % count).find(accepts) else { break };
+                    let Some(at) = (0..count).map(|step| (*turn + step) % count).find(accepts)
+                    else {
+                        break;
+                    };
                     self.paths[at].hop.write(packet);
                     bucket.take();
                     *turn = (at + 1) % count;
@@ -197,7 +222,8 @@ impl Source {
         }
     }
 
-    /// Notes when something is due next. A path that accepts nothing now will after an acknowledgement.
+    /// Notes when something is due next. A path that accepts nothing now will after an
+    /// acknowledgement.
     #[inline]
     fn rearm(&mut self) {
         let hops = self.paths.iter().filter_map(|path| path.hop.poll_deadline());

@@ -14,8 +14,9 @@ use crate::sweep::{Place, Swept};
 /// The TCP connections of figures 4(b) and 4(c), one a link, in the order in which links are added.
 const LINKS: [&str; 5] = ["wwan", "wlan", "third", "fourth", "fifth"];
 
-/// What an application gets that stripes over a socket a link, all with equal buffers, when a TCP connection alone gets `alone` over each: while the
-/// slowest socket drains one buffer, each other one delivers at most one from the sender's side, and leaves one parked at the receiver until the
+/// What an application gets that stripes over a socket a link, all with equal buffers, when a TCP
+/// connection alone gets `alone` over each: while the slowest socket drains one buffer, each other
+/// one delivers at most one from the sender's side, and leaves one parked at the receiver until the
 /// gap before it is filled.
 fn sockets(alone: &[f64]) -> f64 {
     let least = alone.iter().copied().fold(f64::INFINITY, f64::min);
@@ -23,12 +24,22 @@ fn sockets(alone: &[f64]) -> f64 {
 }
 
 /// Goodput of one flow in a window, run by run.
-fn goodput(swept: &Swept, point: &[(&str, &str)], window: &str, flow: &str) -> Result<Vec<f64>, StudyError> {
+fn goodput(
+    swept: &Swept,
+    point: &[(&str, &str)],
+    window: &str,
+    flow: &str,
+) -> Result<Vec<f64>, StudyError> {
     swept.samples(point, &Place { window, scope: "flow", of: flow, name: "goodput" })
 }
 
 /// What several flows get, of each run.
-fn all(swept: &Swept, point: &[(&str, &str)], window: &str, flows: &[&str]) -> Result<Vec<Vec<f64>>, StudyError> {
+fn all(
+    swept: &Swept,
+    point: &[(&str, &str)],
+    window: &str,
+    flows: &[&str],
+) -> Result<Vec<Vec<f64>>, StudyError> {
     let mut runs = Vec::new();
     for flow in flows {
         let flow = goodput(swept, point, window, flow)?;
@@ -38,7 +49,8 @@ fn all(swept: &Swept, point: &[(&str, &str)], window: &str, flows: &[&str]) -> R
     Ok(runs)
 }
 
-/// One place on the x axis: its value, what it is called, and run by run what each of [`KINDS`], sockets, and a TCP connection over each link get.
+/// One place on the x axis: its value, what it is called, and run by run what each of [`KINDS`],
+/// sockets, and a TCP connection over each link get.
 struct Step {
     x: f64,
     label: String,
@@ -74,32 +86,52 @@ pub(super) fn ratios(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
     let mut steps = Vec::new();
     for rate in swept.values("wlan")? {
         let point = [("wlan", rate.as_str())];
-        let fast: f64 = rate
-            .trim_end_matches(" Mbit/s")
-            .parse()
-            .map_err(|_| swept.lacks(format!("`sweep.wlan` wants rates such as \"2 Mbit/s\", and '{rate}' is none")))?;
+        let fast: f64 = rate.trim_end_matches(" Mbit/s").parse().map_err(|_| {
+            swept.lacks(format!(
+                "`sweep.wlan` wants rates such as \"2 Mbit/s\", and '{rate}' is none"
+            ))
+        })?;
         steps.push(Step {
             x: fast / 0.5,
             label: format!("ratio {}", number(fast / 0.5)),
-            kinds: [goodput(&swept, &point, "paper", "paper")?, goodput(&swept, &point, "default", "default")?],
+            kinds: [
+                goodput(&swept, &point, "paper", "paper")?,
+                goodput(&swept, &point, "default", "default")?,
+            ],
             sockets: goodput(&swept, &point, "sockets", "sockets")?,
             alone: all(&swept, &point, "ideal", &["slow", "fast"])?,
         });
     }
     let axis = Axis::new("rate of the faster link over that of the slower", "");
-    Ok(outcome("A slow and a faster link", axis, &steps, (0.95, Links::Steady), &swept.seeds(), swept.data()))
+    Ok(outcome(
+        "A slow and a faster link",
+        axis,
+        &steps,
+        (0.95, Links::Steady),
+        &swept.seeds(),
+        swept.data(),
+    ))
 }
 
 pub(super) fn links(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
     let swept = lab.sweep(0, Looks::default())?;
-    let steps = (2..=LINKS.len()).map(|count| step(count, [&*swept; 4])).collect::<Result<Vec<_>, _>>()?;
+    let steps =
+        (2..=LINKS.len()).map(|count| step(count, [&*swept; 4])).collect::<Result<Vec<_>, _>>()?;
     let axis = Axis::new("links", "").whole();
-    Ok(outcome("Two to five links", axis, &steps, (0.95, Links::Steady), &swept.seeds(), swept.data()))
+    Ok(outcome(
+        "Two to five links",
+        axis,
+        &steps,
+        (0.95, Links::Steady),
+        &swept.seeds(),
+        swept.data(),
+    ))
 }
 
 pub(super) fn congested(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
     let swept = lab.sweep(0, Looks::default())?;
-    let steps = (2..=LINKS.len()).map(|count| step(count, [&*swept; 4])).collect::<Result<Vec<_>, _>>()?;
+    let steps =
+        (2..=LINKS.len()).map(|count| step(count, [&*swept; 4])).collect::<Result<Vec<_>, _>>()?;
     let axis = Axis::new("links", "").whole();
     Ok(outcome(
         "Two to five links behind a congested backbone",
@@ -112,17 +144,28 @@ pub(super) fn congested(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
 }
 
 pub(super) fn changing(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
-    let [paper, default, ideal, sockets] = [0, 1, 2, 3].map(|file| lab.sweep(file, Looks::default()));
+    let [paper, default, ideal, sockets] =
+        [0, 1, 2, 3].map(|file| lab.sweep(file, Looks::default()));
     let (paper, default, ideal, sockets) = (paper?, default?, ideal?, sockets?);
     let files = [&*paper, &*default, &*ideal, &*sockets];
     let steps = (2..=LINKS.len()).map(|count| step(count, files)).collect::<Result<Vec<_>, _>>()?;
     let (axis, data) = (Axis::new("links", "").whole(), joined(&files));
-    Ok(outcome("Two to five links that change", axis, &steps, (0.92, Links::Changing), &files[0].seeds(), data))
+    Ok(outcome(
+        "Two to five links that change",
+        axis,
+        &steps,
+        (0.92, Links::Changing),
+        &files[0].seeds(),
+        data,
+    ))
 }
 
-/// The first `count` links; the files of the paper's kind, of the default, of the ideal and of sockets.
+/// The first `count` links; the files of the paper's kind, of the default, of the ideal and of
+/// sockets.
 fn step(count: usize, [paper, default, ideal, sockets]: [&Swept; 4]) -> Result<Step, StudyError> {
-    let named = |swept: &Swept, name: &str| goodput(swept, &[], &format!("{name}{count}"), &format!("{name}{count}"));
+    let named = |swept: &Swept, name: &str| {
+        goodput(swept, &[], &format!("{name}{count}"), &format!("{name}{count}"))
+    };
     Ok(Step {
         x: f64::from(u32::try_from(count).expect("five at most")),
         label: format!("{count} links"),
@@ -137,7 +180,14 @@ fn ratio(ours: &[f64], theirs: &[f64]) -> Option<Mean> {
     mean(&ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect::<Vec<f64>>())
 }
 
-fn outcome(title: &str, axis: Axis, steps: &[Step], (share, links): (f64, Links), seeds: &str, data: Data) -> Outcome {
+fn outcome(
+    title: &str,
+    axis: Axis,
+    steps: &[Step],
+    (share, links): (f64, Links),
+    seeds: &str,
+    data: Data,
+) -> Outcome {
     let mut verdict = Verdict::default();
     let mut panel = Panel::new(axis, Axis::new("goodput", "Mbit/s").from(0.0)).height(300);
     for (kind, (_, label)) in KINDS.iter().enumerate() {
@@ -156,7 +206,8 @@ fn outcome(title: &str, axis: Axis, steps: &[Step], (share, links): (f64, Links)
                 ratio(&step.kinds[kind], &step.ideal()),
             ));
         }
-        panel = panel.series(Series::means(*label, points(steps, |step| mean(&step.kinds[kind]))).joined());
+        panel = panel
+            .series(Series::means(*label, points(steps, |step| mean(&step.kinds[kind]))).joined());
     }
     for step in steps {
         verdict.row(match links {
@@ -178,27 +229,37 @@ fn outcome(title: &str, axis: Axis, steps: &[Step], (share, links): (f64, Links)
             ),
         });
     }
-    panel = panel.series(Series::means("sockets", points(steps, |step| mean(&step.sockets))).joined());
-    panel = panel
-        .series(Series::means("ideal: a TCP connection a link", points(steps, |step| mean(&step.ideal()))).joined());
+    panel =
+        panel.series(Series::means("sockets", points(steps, |step| mean(&step.sockets))).joined());
+    panel = panel.series(
+        Series::means("ideal: a TCP connection a link", points(steps, |step| mean(&step.ideal())))
+            .joined(),
+    );
     let mut notes = vec![
-        "The ideal is measured: Reno over each link alone, in the same network. All are payload, of which a striped connection’s packets carry \
-         1423 bytes of 1500, and TCP’s 1448."
+        "The ideal is measured: Reno over each link alone, in the same network. All are payload, \
+         of which a striped connection’s packets carry 1423 bytes of 1500, and TCP’s 1448."
             .into(),
     ];
     if links != Links::Changing {
-        let formula = points(steps, |step| mean(&step.formula())).into_iter().map(|(x, mean)| (x, mean.value));
+        let formula = points(steps, |step| mean(&step.formula()))
+            .into_iter()
+            .map(|(x, mean)| (x, mean.value));
         panel = panel.series(Series::line("sockets, by formula", formula).reference());
         notes.push(
-            "The application over sockets fills the send buffer of one until it would block, then the next one’s; the other end reads in the \
-             stream’s order, and what is ahead waits in the receive buffers. The formula takes what TCP gets over each link alone."
+            "The application over sockets fills the send buffer of one until it would block, then \
+             the next one’s; the other end reads in the stream’s order, and what is ahead waits in \
+             the receive buffers. The formula takes what TCP gets over each link alone."
                 .into(),
         );
     }
     let caption = format!("Means of {seeds} with 95 % confidence intervals.");
     Outcome {
         verdict,
-        pictures: vec![Picture { suffix: "", plot: plot::Figure::new(title).panel(panel), caption }],
+        pictures: vec![Picture {
+            suffix: "",
+            plot: plot::Figure::new(title).panel(panel),
+            caption,
+        }],
         tables: Vec::new(),
         notes,
         data,

@@ -1,4 +1,5 @@
-//! Connections switched by the application, a subflow over each of several random ways: figures 8(a), 8(b) and 8(c).
+//! Connections switched by the application, a subflow over each of several random ways: figures
+//! 8(a), 8(b) and 8(c).
 
 use report::plot::{self, Axis, Panel, Series};
 use report::verdict::{Expected, Row, Tolerance, Verdict};
@@ -24,7 +25,10 @@ const HOPS: f64 = 4.0;
 /// A measure over the number of subflows, for both of [`KINDS`].
 type Curves = [Vec<(f64, Option<Mean>)>; 2];
 
-fn curves(swept: &Swept, of: impl Fn(&Run, &str) -> Result<f64, StudyError>) -> Result<Curves, StudyError> {
+fn curves(
+    swept: &Swept,
+    of: impl Fn(&Run, &str) -> Result<f64, StudyError>,
+) -> Result<Curves, StudyError> {
     let mut curves = Curves::default();
     for (text, p) in swept.numbers("p")? {
         for (curve, (kind, _)) in curves.iter_mut().zip(KINDS) {
@@ -44,11 +48,13 @@ fn sum(values: &[f64]) -> f64 {
     values.iter().sum()
 }
 
-/// Rows that say of each kind that its curve goes `up`, or down, from the fewest subflows to the most, all in all.
+/// Rows that say of each kind that its curve goes `up`, or down, from the fewest subflows to the
+/// most, all in all.
 fn direction(verdict: &mut Verdict, curves: &Curves, what: &str, up: bool) {
     for (curve, (_, label)) in curves.iter().zip(KINDS) {
         let ends = curve.first().zip(curve.last());
-        let ratio = ends.and_then(|((_, first), (_, last))| Some(last.as_ref()?.value / first.as_ref()?.value));
+        let ratio = ends
+            .and_then(|((_, first), (_, last))| Some(last.as_ref()?.value / first.as_ref()?.value));
         verdict.row(Row::new(
             format!("{what}, {label}: with the most subflows over with the fewest"),
             "",
@@ -60,8 +66,16 @@ fn direction(verdict: &mut Verdict, curves: &Curves, what: &str, up: bool) {
     }
 }
 
-fn outcome(title: &str, unit: Axis, swept: &Swept, curves: Curves, verdict: Verdict, bound: Option<Series>) -> Outcome {
-    let mut panel = Panel::new(Axis::new("subflows of a connection", "").log(), unit.from(0.0)).height(300);
+fn outcome(
+    title: &str,
+    unit: Axis,
+    swept: &Swept,
+    curves: Curves,
+    verdict: Verdict,
+    bound: Option<Series>,
+) -> Outcome {
+    let mut panel =
+        Panel::new(Axis::new("subflows of a connection", "").log(), unit.from(0.0)).height(300);
     for (curve, (_, label)) in curves.into_iter().zip(KINDS) {
         panel = panel.series(Series::means(label, known(curve)).joined());
     }
@@ -69,11 +83,15 @@ fn outcome(title: &str, unit: Axis, swept: &Swept, curves: Curves, verdict: Verd
     let caption = format!("Means of {} with 95 % confidence intervals.", swept.seeds());
     Outcome {
         verdict,
-        pictures: vec![Picture { suffix: "", plot: plot::Figure::new(title).panel(panel), caption }],
+        pictures: vec![Picture {
+            suffix: "",
+            plot: plot::Figure::new(title).panel(panel),
+            caption,
+        }],
         tables: Vec::new(),
         notes: vec![
-            "What the datagrams of the paper would take of a link is taken off its rate, drawn anew every 10 s: they do not queue with the \
-             others’ packets."
+            "What the datagrams of the paper would take of a link is taken off its rate, drawn \
+             anew every 10 s: they do not queue with the others’ packets."
                 .into(),
         ],
         data: swept.data(),

@@ -45,7 +45,10 @@ fn over_weights(swept: &Swept, kind: &str, of: Of<'_>) -> Result<Curve, StudyErr
 fn over_controllers(swept: &Swept, kind: &str, of: Of<'_>) -> Result<Curve, StudyError> {
     let points = swept.values("controller")?.into_iter().map(|text| {
         let weight = weight_of(&text).ok_or_else(|| {
-            swept.lacks(format!("`sweep.controller` wants weights, as in \"waimd(weight=2)\", and '{text}' has none"))
+            swept.lacks(format!(
+                "`sweep.controller` wants weights, as in \"waimd(weight=2)\", and '{text}' has \
+                 none"
+            ))
         })?;
         let runs = swept.runs(&[("controller", &text)])?;
         Ok((weight, runs.into_iter().map(|run| of(swept, run, kind)).collect::<Result<_, _>>()?))
@@ -67,7 +70,12 @@ impl Curves {
     }
 
     fn draw(&self, mut panel: Panel) -> Panel {
-        let labels = ["striped, as in the paper", "striped, as by default", "WAIMD", "WAIMD with today’s TCP"];
+        let labels = [
+            "striped, as in the paper",
+            "striped, as by default",
+            "WAIMD",
+            "WAIMD with today’s TCP",
+        ];
         for (curve, label) in self.striped.iter().chain(&self.waimd).zip(labels) {
             panel = panel.series(Series::means(label, means(curve)).joined());
         }
@@ -84,7 +92,8 @@ fn over(ours: Option<&(f64, Vec<f64>)>, theirs: Option<&(f64, Vec<f64>)>) -> Opt
     let (ours, theirs) = (mean(&ours?.1)?, mean(&theirs?.1)?);
     let value = ours.value / theirs.value;
     let relative = |mean: Mean| mean.half_width.map(|width| width / mean.value);
-    let half_width = relative(ours).zip(relative(theirs)).map(|(a, b)| value * (a * a + b * b).sqrt());
+    let half_width =
+        relative(ours).zip(relative(theirs)).map(|(a, b)| value * (a * a + b * b).sqrt());
     Some(Mean { value, half_width, ..ours })
 }
 
@@ -95,16 +104,25 @@ fn from_to(what: &str, why: &str, expected: Expected, ratio: Option<Mean>) -> Ro
 
 /// The point of the highest mean.
 fn peak(curve: &Curve) -> Option<&(f64, Vec<f64>)> {
-    let value = |point: &&(f64, Vec<f64>)| mean(&point.1).map_or(f64::NEG_INFINITY, |mean| mean.value);
+    let value =
+        |point: &&(f64, Vec<f64>)| mean(&point.1).map_or(f64::NEG_INFINITY, |mean| mean.value);
     curve.iter().max_by(|a, b| value(a).total_cmp(&value(b)))
 }
 
-fn outcome(title: &str, panel: Panel, verdict: Verdict, files: [&Swept; 2], notes: Vec<String>) -> Outcome {
+fn outcome(
+    title: &str,
+    panel: Panel,
+    verdict: Verdict,
+    files: [&Swept; 2],
+    notes: Vec<String>,
+) -> Outcome {
     let caption = format!("Means of {} with 95 % confidence intervals.", files[0].seeds());
     let mut all = vec![
-        "WAIMD’s TCP is that of the paper’s time: SACK (RFC 6675), where a retransmission that is lost waits for the timer, and slow start and \
-         timeouts of one flow. With RACK-TLP, rate reduction and undoing, as TCP has them today, it fares better, and that is drawn beside it."
-            .into(),
+        "WAIMD’s TCP is that of the paper’s time: SACK (RFC 6675), where a retransmission that is \
+         lost waits for the timer, and slow start and timeouts of one flow. With RACK-TLP, rate \
+         reduction and undoing, as TCP has them today, it fares better, and that is drawn beside \
+         it."
+        .into(),
     ];
     all.extend(notes);
     let mut data = joined(&files);
@@ -118,7 +136,11 @@ fn outcome(title: &str, panel: Panel, verdict: Verdict, files: [&Swept; 2], note
     }
     Outcome {
         verdict,
-        pictures: vec![Picture { suffix: "", plot: plot::Figure::new(title).panel(panel), caption }],
+        pictures: vec![Picture {
+            suffix: "",
+            plot: plot::Figure::new(title).panel(panel),
+            caption,
+        }],
         tables: Vec::new(),
         notes: all,
         data,
@@ -155,7 +177,8 @@ pub(super) fn one(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
     );
     verdict.row(row);
     let [then, now] = &curves.waimd;
-    let at_ten = |curve: &Curve| curve.iter().find(|point| (point.0 - WAIMD_SCALES_TO).abs() < 0.5).cloned();
+    let at_ten =
+        |curve: &Curve| curve.iter().find(|point| (point.0 - WAIMD_SCALES_TO).abs() < 0.5).cloned();
     let what = "the highest weight over weight 10";
     let row = from_to(
         &format!("WAIMD: {what}"),
@@ -171,15 +194,19 @@ pub(super) fn one(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
         over(now.last(), at_ten(now).as_ref()),
     );
     verdict.row(row);
-    let panel = curves
-        .draw(axes(Axis::new("goodput", "Mbit/s")))
-        .series(Series::means("ideal: as many TCP connections", means(&ideal)).joined().reference());
-    let notes = vec![
-        "The ideal is measured: as many TCP connections as the weight says, in the place of the weighted one.".into(),
-        "WAIMD gains up to a weight of 20, and then falls: at 100 each cut is half a percent, and windows of many losses end in timeouts.".into(),
-        "By default OLIA couples the subflows’ windows: together they are to take what one flow would, whatever their number, and a weight is not \
-         what they are for. What they have beyond that is left from slow start: a subflow of a few packets rarely loses one, so that it takes \
-         minutes to go."
+    let panel = curves.draw(axes(Axis::new("goodput", "Mbit/s"))).series(
+        Series::means("ideal: as many TCP connections", means(&ideal)).joined().reference(),
+    );
+    let notes =
+        vec![
+        "The ideal is measured: as many TCP connections as the weight says, in the place of the \
+         weighted one.".into(),
+        "WAIMD gains up to a weight of 20, and then falls: at 100 each cut is half a percent, and \
+         windows of many losses end in timeouts.".into(),
+        "By default OLIA couples the subflows’ windows: together they are to take what one flow \
+         would, whatever their number, and a weight is not what they are for. What they have \
+         beyond that is left from slow start: a subflow of a few packets rarely loses one, so that \
+         it takes minutes to go."
             .into(),
     ];
     Ok(outcome("One weighted flow among nine", panel, verdict, [&striped, &waimd], notes))
@@ -245,7 +272,8 @@ pub(super) fn fairness(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
     ));
     let panel = curves.draw(axes(Axis::new("standard deviation over mean of the goodputs", "")));
     let notes = vec![
-        "The paper has WAIMD’s unfairness grow with the weight. Ours falls up to a weight of 16, but stays several times that of striped connections."
+        "The paper has WAIMD’s unfairness grow with the weight. Ours falls up to a weight of 16, \
+         but stays several times that of striped connections."
             .into(),
     ];
     Ok(outcome("Unfairness among ten weighted flows", panel, verdict, [&striped, &waimd], notes))
@@ -264,7 +292,8 @@ mod tests {
 
     #[test]
     fn the_peak_is_where_the_mean_is_highest() {
-        let curve: Curve = vec![(1.0, vec![1.0, 3.0]), (2.0, vec![4.0, 2.0]), (4.0, vec![1.0, 1.0])];
+        let curve: Curve =
+            vec![(1.0, vec![1.0, 3.0]), (2.0, vec![4.0, 2.0]), (4.0, vec![1.0, 1.0])];
         assert_eq!(peak(&curve).map(|point| point.0), Some(2.0));
         let ratio = over(curve.last(), peak(&curve)).expect("both have runs");
         assert!((ratio.value - 1.0 / 3.0).abs() < 1e-12);

@@ -10,18 +10,21 @@ use crate::lab::Lab;
 use crate::registry::{Outcome, Picture};
 
 const OURS: [By; 3] = [By::A, By::B, By::Sar];
-/// Bounds are those of the paper's files. Of smaller ones than this, in MB, what takes the same time whatever the size weighs more.
+/// Bounds are those of the paper's files. Of smaller ones than this, in MB, what takes the same
+/// time whatever the size weighs more.
 const FULL: f64 = 100.0;
-/// What opening the connections may cost of them beyond what the closed forms leave room for, in seconds.
+/// What opening the connections may cost of them beyond what the closed forms leave room for, in
+/// seconds.
 const OPENING: f64 = 0.1;
 /// How long the last 64 kB of a path take at 2 Mbit/s: so much is no longer moved.
 const LAST: f64 = 0.27;
 
 /// Why a transfer may be slower than it should: the emulator checks itself only.
-const BUSY: &str = "programs that wait for a processor leave paths idle: an idle machine, or chrt --rr 1, may tell";
+const BUSY: &str = "programs that wait for a processor leave paths idle: an idle machine, or chrt \
+                    --rr 1, may tell";
 
-/// What is wanted of a case: the least that SAR saves of A's time and of B's. What the paper saves, less what its files of 101.5 MB and a
-/// real TCP leave uncertain.
+/// What is wanted of a case: the least that SAR saves of A's time and of B's. What the paper saves,
+/// less what its files of 101.5 MB and a real TCP leave uncertain.
 fn wanted(case: &str) -> (f64, f64) {
     if case == "case1" { (0.10, 0.05) } else { (0.44, 0.30) }
 }
@@ -30,19 +33,25 @@ fn wanted(case: &str) -> (f64, f64) {
 pub(super) fn times(lab: &Lab<'_>, case: &'static str) -> Result<Outcome, StudyError> {
     let trials = Trials::of(lab, case)?;
     let found = trials.found();
-    let mut times = Panel::new(size_axis(), Axis::new("time", "s").from(0.0)).title("Overall transfer time");
+    let mut times =
+        Panel::new(size_axis(), Axis::new("time", "s").from(0.0)).title("Overall transfer time");
     for by in By::ALL {
-        times = times.series(Series::means(by.name(), trials.over_sizes(|sized| sized.times(by))).joined());
+        times = times
+            .series(Series::means(by.name(), trials.over_sizes(|sized| sized.times(by))).joined());
     }
     let fluid = |of| from_nothing(&trials, of);
     let times = times
         .series(Series::line("A if paths were fluids", fluid(|sized| sized.fluid.a)).reference())
         .series(Series::line("the ideal", fluid(|sized| sized.fluid.ideal)).reference());
-    let shares = [(By::A, found.saved_against_a), (By::B, found.saved_against_b)].map(|(against, paper)| {
-        let percents = trials.over_sizes(|sized| sized.saved(against).iter().map(|share| share * 100.0).collect());
-        (against.name(), percents, paper)
-    });
-    let is_slower = shares.iter().flat_map(|(_, percents, _)| percents).any(|(_, mean)| mean.value < 0.0);
+    let shares =
+        [(By::A, found.saved_against_a), (By::B, found.saved_against_b)].map(|(against, paper)| {
+            let percents = trials.over_sizes(|sized| {
+                sized.saved(against).iter().map(|share| share * 100.0).collect()
+            });
+            (against.name(), percents, paper)
+        });
+    let is_slower =
+        shares.iter().flat_map(|(_, percents, _)| percents).any(|(_, mean)| mean.value < 0.0);
     let axis = Axis::new("saved", "%");
     let axis = if is_slower { axis } else { axis.from(0.0) };
     let mut saved = Panel::new(size_axis(), axis).title("Share of the time that SAR saves");
@@ -54,7 +63,9 @@ pub(super) fn times(lab: &Lab<'_>, case: &'static str) -> Result<Outcome, StudyE
     }
     let (of_a, of_b) = wanted(case);
     let closed_form = trials.overall(|sized| relative(sized, By::A, sized.fluid.a));
-    let ideal = trials.overall(|sized| sized.times(By::Sar).iter().map(|time| sized.fluid.ideal / time).collect());
+    let ideal = trials.overall(|sized| {
+        sized.times(By::Sar).iter().map(|time| sized.fluid.ideal / time).collect()
+    });
     let saved_of = |against| trials.overall(|sized| sized.saved(against));
     let verdict = Verdict::new([
         Row::new(
@@ -75,8 +86,22 @@ pub(super) fn times(lab: &Lab<'_>, case: &'static str) -> Result<Outcome, StudyE
             ideal,
         )
         .because(BUSY),
-        Row::new("SAR saves of A's time", "", "paper", Expected::AtLeast(of_a), Tolerance::NONE, saved_of(By::A)),
-        Row::new("SAR saves of B's time", "", "paper", Expected::AtLeast(of_b), Tolerance::NONE, saved_of(By::B)),
+        Row::new(
+            "SAR saves of A's time",
+            "",
+            "paper",
+            Expected::AtLeast(of_a),
+            Tolerance::NONE,
+            saved_of(By::A),
+        ),
+        Row::new(
+            "SAR saves of B's time",
+            "",
+            "paper",
+            Expected::AtLeast(of_b),
+            Tolerance::NONE,
+            saved_of(By::B),
+        ),
     ]);
     let plot = plot::Figure::new(title("Overall transfer time", case)).panel(times).panel(saved);
     Ok(outcome(&trials, verdict, plot, times_table(&trials)))
@@ -86,15 +111,21 @@ pub(super) fn times(lab: &Lab<'_>, case: &'static str) -> Result<Outcome, StudyE
 pub(super) fn idle(lab: &Lab<'_>, case: &'static str) -> Result<Outcome, StudyError> {
     let trials = Trials::of(lab, case)?;
     let found = trials.found();
-    let mut idle = Panel::new(size_axis(), Axis::new("idle time", "s").from(0.0)).title("Idle time");
-    let mut ratio = Panel::new(size_axis(), Axis::new("idle", "%").from(0.0)).title("Idle time over transfer time");
+    let mut idle =
+        Panel::new(size_axis(), Axis::new("idle time", "s").from(0.0)).title("Idle time");
+    let mut ratio = Panel::new(size_axis(), Axis::new("idle", "%").from(0.0))
+        .title("Idle time over transfer time");
     for by in OURS {
-        idle = idle.series(Series::means(by.name(), trials.over_sizes(|sized| sized.idle(by))).joined());
-        let percents = trials.over_sizes(|sized| sized.idle_ratio(by).iter().map(|share| share * 100.0).collect());
+        idle = idle
+            .series(Series::means(by.name(), trials.over_sizes(|sized| sized.idle(by))).joined());
+        let percents = trials
+            .over_sizes(|sized| sized.idle_ratio(by).iter().map(|share| share * 100.0).collect());
         ratio = ratio.series(Series::means(by.name(), percents).joined());
     }
-    let idle = idle
-        .series(Series::line("A if paths were fluids", from_nothing(&trials, |sized| sized.fluid.idle_a)).reference());
+    let idle = idle.series(
+        Series::line("A if paths were fluids", from_nothing(&trials, |sized| sized.fluid.idle_a))
+            .reference(),
+    );
     for (by, paper) in [(By::A, found.idle_a), (By::B, found.idle_b)] {
         if let Some(paper) = paper {
             ratio = ratio.series(Series::level(format!("paper, {}", by.name()), paper * 100.0));
@@ -125,9 +156,11 @@ pub(super) fn idle(lab: &Lab<'_>, case: &'static str) -> Result<Outcome, StudyEr
     Ok(outcome(&trials, verdict, plot, idle_table(&trials)))
 }
 
-/// The share that so many seconds are of the smallest file's ideal, if it is smaller than the paper's.
+/// The share that so many seconds are of the smallest file's ideal, if it is smaller than the
+/// paper's.
 fn small(trials: &Trials, seconds: f64) -> f64 {
-    let share = |sized: &Sized| if sized.megabytes() < FULL { seconds / sized.fluid.ideal } else { 0.0 };
+    let share =
+        |sized: &Sized| if sized.megabytes() < FULL { seconds / sized.fluid.ideal } else { 0.0 };
     trials.sizes.iter().map(share).fold(0.0, f64::max)
 }
 
@@ -152,7 +185,8 @@ fn title(what: &str, case: &str) -> String {
 fn outcome(trials: &Trials, verdict: Verdict, plot: plot::Figure, table: Table) -> Outcome {
     let runs = trials.runs();
     let caption = format!(
-        "Means of {runs} transfers each{}. Fluids have no headers but those of TCP and IP, no handshakes and no slow start.",
+        "Means of {runs} transfers each{}. Fluids have no headers but those of TCP and IP, no \
+         handshakes and no slow start.",
         if runs > 1 { " with 95 % confidence intervals" } else { "" }
     );
     let mut notes = Vec::new();
@@ -204,7 +238,8 @@ fn times_table(trials: &Trials) -> Table {
 
 /// Idle times, and their share of all time.
 fn idle_table(trials: &Trials) -> Table {
-    let mut table = table(&["A", "B", "SAR", "A, of its time", "B, of its time", "SAR, of its time"]);
+    let mut table =
+        table(&["A", "B", "SAR", "A, of its time", "B, of its time", "SAR, of its time"]);
     let found = trials.found();
     let none = String::new;
     let near_nothing = "near 0".to_owned();
@@ -221,7 +256,14 @@ fn idle_table(trials: &Trials) -> Table {
     for sized in &trials.sizes {
         let fluid = sized.fluid;
         let idle = format!("{:.2} s", fluid.idle_a);
-        table.row(["fluid".into(), size(sized), idle, none(), none(), percent(Some(found.idle_fluid))]);
+        table.row([
+            "fluid".into(),
+            size(sized),
+            idle,
+            none(),
+            none(),
+            percent(Some(found.idle_fluid)),
+        ]);
         let mut cells = vec!["measured".to_owned(), size(sized)];
         cells.extend(OURS.map(|by| seconds(&sized.idle(by))));
         cells.extend(OURS.map(|by| percents(&sized.idle_ratio(by))));
@@ -244,8 +286,11 @@ fn seconds(values: &[f64]) -> String {
 }
 
 fn percents(values: &[f64]) -> String {
-    let scaled =
-        |mean: Mean| Mean { value: mean.value * 100.0, half_width: mean.half_width.map(|half| half * 100.0), ..mean };
+    let scaled = |mean: Mean| Mean {
+        value: mean.value * 100.0,
+        half_width: mean.half_width.map(|half| half * 100.0),
+        ..mean
+    };
     mean(values).map_or_else(String::new, |mean| format!("{:.1} %", scaled(mean)))
 }
 

@@ -9,7 +9,8 @@ use crate::error::StudyError;
 use crate::lab::Lab;
 use crate::testbed::Sizes;
 
-/// What the paper found in a case, in shares, `None` where it says nothing; and what fluids would do.
+/// What the paper found in a case, in shares, `None` where it says nothing; and what fluids would
+/// do.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Found {
     /// Algorithm A's time, in seconds a Mbit of payload.
@@ -36,7 +37,8 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// Reads the figure's two files, the paper's and the network's, of which `case` names the paper's findings.
+    /// Reads the figure's two files, the paper's and the network's, of which `case` names the
+    /// paper's findings.
     pub(super) fn read(lab: &Lab<'_>, case: &'static str) -> Result<Settings, StudyError> {
         let (file, text) = &lab.files[0];
         let source = Source { file, text };
@@ -47,15 +49,18 @@ impl Settings {
         let root = Section::root(source, table.get_ref());
         root.allow(&["sizes", "runs", "case1", "case2"])?;
         let all = root.require("sizes")?;
-        let sizes: Vec<Bytes> = all.list()?.iter().map(Value::quantity).collect::<Result<_, ConfigError>>()?;
+        let sizes: Vec<Bytes> =
+            all.list()?.iter().map(Value::quantity).collect::<Result<_, ConfigError>>()?;
         if sizes.is_empty() || sizes.contains(&Bytes::ZERO) {
-            return Err(all.error(Problem::Sense("wants at least one size, and none of nothing")).into());
+            return Err(all
+                .error(Problem::Sense("wants at least one size, and none of nothing"))
+                .into());
         }
         let runs = root.require("runs")?;
-        let runs = u32::try_from(runs.integer()?)
-            .ok()
-            .filter(|runs| *runs > 0)
-            .ok_or_else(|| runs.error(Problem::Sense("wants to be at least 1, and less than 4294967296")))?;
+        let runs =
+            u32::try_from(runs.integer()?).ok().filter(|runs| *runs > 0).ok_or_else(|| {
+                runs.error(Problem::Sense("wants to be at least 1, and less than 4294967296"))
+            })?;
         let experiment = &lab.context.experiment;
         let chosen = match &experiment.sizes {
             Sizes::First => vec![sizes[0]],
@@ -88,18 +93,34 @@ impl Settings {
     }
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float cast saturates")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a float cast saturates"
+)]
 fn scaled(size: Bytes, scale: f64) -> Bytes {
     Bytes((size.as_f64() * scale).round() as u64).max(Bytes(1))
 }
 
 fn found(section: &Section<'_>) -> Result<Found, ConfigError> {
-    section.allow(&["closed_form", "ideal", "idle_fluid", "saved_against_a", "saved_against_b", "idle_a", "idle_b"])?;
+    section.allow(&[
+        "closed_form",
+        "ideal",
+        "idle_fluid",
+        "saved_against_a",
+        "saved_against_b",
+        "idle_a",
+        "idle_b",
+    ])?;
     let share = |key| section.get(key).map(|value| value.probability()).transpose();
     let positive = |key| {
         let value = section.require(key)?;
         let number = value.number()?;
-        if number > 0.0 { Ok(number) } else { Err(value.error(Problem::Sense("wants to be above 0"))) }
+        if number > 0.0 {
+            Ok(number)
+        } else {
+            Err(value.error(Problem::Sense("wants to be above 0")))
+        }
     };
     Ok(Found {
         closed_form: positive("closed_form")?,
@@ -155,8 +176,8 @@ mod tests {
 
     use super::*;
 
-    /// If the third path falls when fluids have carried nine tenths, A takes .025 F and .04375 F for F Mbit, and nothing less than
-    /// .021875 F and .022596 F is possible.
+    /// If the third path falls when fluids have carried nine tenths, A takes .025 F and .04375 F
+    /// for F Mbit, and nothing less than .021875 F and .022596 F is possible.
     #[test]
     fn fluids_take_the_closed_forms() {
         let paper = include_str!("../../../../papers/sar-rmtp/paper.toml");
@@ -188,7 +209,8 @@ mod tests {
                 let last = ends.iter().copied().fold(0.0, f64::max);
                 let idle = last - ends.iter().copied().fold(f64::INFINITY, f64::min);
                 let fluid = Fluid::of(&network, size, &found).unwrap();
-                let saved = 1.0 - network.ideal(size, TCP_PAYLOAD_SHARE).map_or(0.0, Span::as_secs_f64) / last;
+                let saved = 1.0
+                    - network.ideal(size, TCP_PAYLOAD_SHARE).map_or(0.0, Span::as_secs_f64) / last;
                 for (form, exact) in [(fluid.a, last), (fluid.idle_a, idle), (fluid.saved, saved)] {
                     assert!((form / exact - 1.0).abs() < 1e-4, "{form}, exactly {exact}");
                 }

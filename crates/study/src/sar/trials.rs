@@ -34,7 +34,8 @@ impl By {
         }
     }
 
-    /// The paper measures bandwidths at the start for its own algorithm alone: the other two know them.
+    /// The paper measures bandwidths at the start for its own algorithm alone: the other two know
+    /// them.
     fn carrier(self, trial: &link::config::Network) -> Carrier {
         let (scheduler, known) = match self {
             By::A => ("static", initial_rates(trial)),
@@ -64,14 +65,16 @@ pub(crate) struct Trials {
     pub(super) no_mptcp: Option<String>,
 }
 
-/// A round of everything is run before the next, so that what changes on the machine meets all alike.
+/// A round of everything is run before the next, so that what changes on the machine meets all
+/// alike.
 struct Plan {
     trials: Vec<Trial>,
     by: Vec<By>,
     fluids: Vec<Fluid>,
 }
 
-/// What opening connections, starting programs and comparing files takes beside a transfer, in seconds.
+/// What opening connections, starting programs and comparing files takes beside a transfer, in
+/// seconds.
 const ASIDE: f64 = 0.6;
 
 fn plan(settings: &Settings, with_mptcp: bool) -> Result<Plan, StudyError> {
@@ -79,8 +82,14 @@ fn plan(settings: &Settings, with_mptcp: bool) -> Result<Plan, StudyError> {
     let (mut trials, mut fluids) = (Vec::new(), Vec::new());
     for &size in &settings.sizes {
         let network = settings.network(size)?;
-        fluids.push(Fluid::of(&network, size, &settings.found).ok_or_else(|| settings.carries_nothing())?);
-        let of = |by: &By| Trial { network: network.clone(), bytes: size, carrier: by.carrier(&network) };
+        fluids.push(
+            Fluid::of(&network, size, &settings.found).ok_or_else(|| settings.carries_nothing())?,
+        );
+        let of = |by: &By| Trial {
+            network: network.clone(),
+            bytes: size,
+            carrier: by.carrier(&network),
+        };
         trials.extend(by.iter().map(of));
     }
     let round = trials.clone();
@@ -98,7 +107,10 @@ pub(super) fn estimate(lab: &Lab<'_>, case: &'static str) -> Result<Estimate, St
         .fluids
         .iter()
         .map(|fluid| {
-            let each = plan.by.iter().map(|by| if matches!(by, By::A | By::B) { fluid.a } else { fluid.ideal });
+            let each = plan
+                .by
+                .iter()
+                .map(|by| if matches!(by, By::A | By::B) { fluid.a } else { fluid.ideal });
             each.map(|seconds| seconds + ASIDE).sum::<f64>()
         })
         .sum();
@@ -118,12 +130,17 @@ impl Trials {
         }
         let no_mptcp = no_mptcp(lab);
         let Plan { trials, by, fluids } = plan(&settings, no_mptcp.is_none())?;
-        let mut measured = lab.context.experiment.run(lab.context.jobs, &trials, lab.progress)?.into_iter();
+        let mut measured =
+            lab.context.experiment.run(lab.context.jobs, &trials, lab.progress)?.into_iter();
         let mut sizes: Vec<Sized> = settings
             .sizes
             .iter()
             .zip(fluids)
-            .map(|(&size, fluid)| Sized { size, fluid, rounds: by.iter().map(|by| (*by, Vec::new())).collect() })
+            .map(|(&size, fluid)| Sized {
+                size,
+                fluid,
+                rounds: by.iter().map(|by| (*by, Vec::new())).collect(),
+            })
             .collect();
         for _ in 0..settings.runs {
             for (_, results) in sizes.iter_mut().flat_map(|sized| &mut sized.rounds) {
@@ -163,7 +180,8 @@ impl Trials {
                     "by",
                     Kind::Text,
                     "",
-                    "what carried it: A, B, SAR, the kernel's MPTCP; fluid is what fluids would do",
+                    "what carried it: A, B, SAR, the kernel's MPTCP; fluid is what fluids would \
+                     do",
                 ),
                 Key::new("round", Kind::Integer, "", "which of the repetitions"),
                 Key::new("path", Kind::Text, "", "of which path, if of one"),
@@ -184,7 +202,9 @@ impl Trials {
             for (by, results) in &sized.rounds {
                 for (round, measured) in (1_i64..).zip(results) {
                     let keys = |path| vec![bytes.clone(), by.name().into(), round.into(), path];
-                    let mut row = |path, measure: &str, value| rows.push((keys(path), measure.to_owned(), value));
+                    let mut row = |path, measure: &str, value| {
+                        rows.push((keys(path), measure.to_owned(), value))
+                    };
                     row(Value::Missing, "time", measured.seconds);
                     if let Some(idle) = measured.idle() {
                         row(Value::Missing, "idle", idle);
@@ -207,13 +227,15 @@ const MEASURES: &[(&str, &str, &str)] = &[
     (
         "time",
         "s",
-        "from the first connection attempt until the sender knows that the receiver has everything, verified",
+        "from the first connection attempt until the sender knows that the receiver has \
+         everything, verified",
     ),
     ("idle", "s", "from the end of the first path to that of the last"),
     (
         "end",
         "s",
-        "when the last byte arrived that the path was the first to bring, from the session’s start at the receiver",
+        "when the last byte arrived that the path was the first to bring, from the session’s start \
+         at the receiver",
     ),
     ("repeated", "B", "what was sent more than once"),
     ("attempts", "", "runs until one counted: those in which the emulator was disturbed do not"),
@@ -246,6 +268,9 @@ impl Sized {
 
     /// Idle over all time of every round.
     pub(super) fn idle_ratio(&self, by: By) -> Vec<f64> {
-        self.results(by).iter().filter_map(|measured| Some(measured.idle()? / measured.seconds)).collect()
+        self.results(by)
+            .iter()
+            .filter_map(|measured| Some(measured.idle()? / measured.seconds))
+            .collect()
     }
 }

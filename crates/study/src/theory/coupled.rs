@@ -13,7 +13,11 @@ use crate::sweep::{Place, Swept};
 const COUPLED: [&str; 3] = ["lia", "olia", "balia"];
 
 /// For each run of a controller, what `of` makes of it.
-fn each(swept: &Swept, controller: &str, of: impl Fn(&Run) -> Result<f64, StudyError>) -> Result<Vec<f64>, StudyError> {
+fn each(
+    swept: &Swept,
+    controller: &str,
+    of: impl Fn(&Run) -> Result<f64, StudyError>,
+) -> Result<Vec<f64>, StudyError> {
     swept.runs(&[("controller", controller)])?.into_iter().map(of).collect()
 }
 
@@ -24,9 +28,11 @@ pub(super) fn shared(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
         Ok(goodput("multipath")? / goodput("tcp")?)
     };
     let mut verdict = Verdict::default();
-    let mut panel =
-        Panel::new(Axis::new("two subflows over one flow of Reno", "").from(0.9).to(2.2), Axis::share("share of runs"))
-            .title("Goodput of a run");
+    let mut panel = Panel::new(
+        Axis::new("two subflows over one flow of Reno", "").from(0.9).to(2.2),
+        Axis::share("share of runs"),
+    )
+    .title("Goodput of a run");
     for controller in COUPLED {
         let ratios = each(&swept, controller, ratio)?;
         panel = panel.series(Series::cdf(controller, &ratios));
@@ -56,23 +62,27 @@ pub(super) fn shared(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
         pictures: vec![Picture { suffix: "", plot, caption }],
         tables: Vec::new(),
         notes: vec![
-            "With equal subflows all three add half a packet a round trip to the sum of the windows, and a loss takes a quarter of it. \
-             Periodic losses then give √(1.75/p) in the mean, and Reno √(1.5/p): √(7/6) = 1.08 shares for the smaller teeth of the saw. \
-             Beyond one share and that, 10 % are allowed for RED, which drops a little less often in front of small windows."
+            "With equal subflows all three add half a packet a round trip to the sum of the \
+             windows, and a loss takes a quarter of it. Periodic losses then give √(1.75/p) in the \
+             mean, and Reno √(1.5/p): √(7/6) = 1.08 shares for the smaller teeth of the saw. \
+             Beyond one share and that, 10 % are allowed for RED, which drops a little less often \
+             in front of small windows."
                 .into(),
         ],
         data: swept.data(),
     })
 }
 
-/// What of the traffic goes over the congested path where packets are lost `ratio` times as often as on the other one, at equal round-trip
-/// times, in equilibrium: growth and losses of both windows balanced.
+/// What of the traffic goes over the congested path where packets are lost `ratio` times as often
+/// as on the other one, at equal round-trip times, in equilibrium: growth and losses of both
+/// windows balanced.
 fn share(controller: &str, ratio: f64) -> f64 {
     match controller {
         // w_r ∝ 1/p_r.
         "lia" => 1.0 / (1.0 + ratio),
-        // (1 + α)/2 · (4 + α)/5 = ρ min(α, 1.5), where α is how many times larger the other window is. Below α = 1.5 a window that is behind
-        // falls back further, so that no equilibrium lasts there.
+        // (1 + α)/2 · (4 + α)/5 = ρ min(α, 1.5), where α is how many times larger the other window
+        // is. Below α = 1.5 a window that is behind falls back further, so that no equilibrium
+        // lasts there.
         "balia" => 2.0 / (-3.0 + (9.0 + 60.0 * ratio).sqrt()),
         // All on the best paths.
         _ => 0.0,
@@ -81,19 +91,25 @@ fn share(controller: &str, ratio: f64) -> f64 {
 
 pub(super) fn congested(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
     let swept = lab.sweep(0, Looks::default())?;
-    let link = |run: &Run, of: &str, name: &str| swept.sample(run, &Place::steady("link", of, name));
+    let link =
+        |run: &Run, of: &str, name: &str| swept.sample(run, &Place::steady("link", of, name));
     let measured = |run: &Run| {
-        let (free, congested) = (link(run, "way-free/up", "throughput")?, link(run, "way-congested/up", "throughput")?);
+        let (free, congested) =
+            (link(run, "way-free/up", "throughput")?, link(run, "way-congested/up", "throughput")?);
         Ok(congested / (free + congested))
     };
     // Drops a packet carried, one link over the other: both carry packets of one size for one time.
     let ratio = |run: &Run| {
-        let losses = |of: &str| Ok::<f64, StudyError>(link(run, of, "drops")? / link(run, of, "throughput")?);
+        let losses = |of: &str| {
+            Ok::<f64, StudyError>(link(run, of, "drops")? / link(run, of, "throughput")?)
+        };
         Ok(losses("congested/up")? / losses("free/up")?)
     };
     let total = |run: &Run| {
-        let few =
-            run.measures.iter().filter(|m| m.scope() == "flow" && m.of.starts_with("few") && m.name() == "goodput");
+        let few = run
+            .measures
+            .iter()
+            .filter(|m| m.scope() == "flow" && m.of.starts_with("few") && m.name() == "goodput");
         let few: Vec<f64> = few.map(|measure| measure.value).collect();
         let one = mean(&few).ok_or_else(|| swept.lacks("there is no flow few*"))?.value;
         Ok(swept.sample(run, &Place::steady("flow", "multipath", "goodput"))? / one)
@@ -107,9 +123,11 @@ pub(super) fn congested(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
         .height(300),
     );
     for controller in COUPLED {
-        let (shares, ratios) = (each(&swept, controller, measured)?, each(&swept, controller, ratio)?);
+        let (shares, ratios) =
+            (each(&swept, controller, measured)?, each(&swept, controller, ratio)?);
         let theory = share(controller, mean(&ratios).map_or(f64::NAN, |mean| mean.value));
-        let tolerance = if theory > 0.0 { Tolerance::relative(0.25) } else { Tolerance::absolute(0.15) };
+        let tolerance =
+            if theory > 0.0 { Tolerance::relative(0.25) } else { Tolerance::absolute(0.15) };
         verdict.row(Row::new(
             format!("{controller}: share on the congested path"),
             "",
@@ -118,9 +136,9 @@ pub(super) fn congested(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
             tolerance,
             mean(&shares),
         ));
-        panel = panel
-            .series(Series::points(controller, ratios.into_iter().zip(shares)))
-            .series(Series::line(format!("{controller}’s equilibrium"), curve(controller)).reference());
+        panel = panel.series(Series::points(controller, ratios.into_iter().zip(shares))).series(
+            Series::line(format!("{controller}’s equilibrium"), curve(controller)).reference(),
+        );
     }
     for controller in COUPLED {
         verdict.row(Row::new(
@@ -135,17 +153,24 @@ pub(super) fn congested(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
     let plot = plot::Figure::new("Coupled controllers off the congested path").panel(panel);
     Ok(Outcome {
         verdict,
-        pictures: vec![Picture { suffix: "", plot, caption: format!("A point a run, {}.", swept.seeds()) }],
+        pictures: vec![Picture {
+            suffix: "",
+            plot,
+            caption: format!("A point a run, {}.", swept.seeds()),
+        }],
         tables: Vec::new(),
         notes: vec![
-            "The equilibria are those of the windows’ mean changes: of LIA from RFC 6356, of BALIA from its draft’s formulas, of OLIA that only \
-             the best paths are used. They leave out that a window is at least a packet, that it fluctuates, and that OLIA takes the path for the \
-             best whose last gap between losses was the largest, which by chance is sometimes the congested one: hence 25 % of the share, and \
-             0.15 where the theory has none."
+            "The equilibria are those of the windows’ mean changes: of LIA from RFC 6356, of BALIA \
+             from its draft’s formulas, of OLIA that only the best paths are used. They leave out \
+             that a window is at least a packet, that it fluctuates, and that OLIA takes the path \
+             for the best whose last gap between losses was the largest, which by chance is \
+             sometimes the congested one: hence 25 % of the share, and 0.15 where the theory has \
+             none."
                 .into(),
-            "For as long as it does, OLIA’s ε halves the growth of the large window as well, and the connection gets less than a share: with ε \
-             left out of the formula, its total in these runs was .95 ± .03 of one flow and 3 % of it on the congested path, with ε .89 ± .03 \
-             and 12 %. Hence 15 % there."
+            "For as long as it does, OLIA’s ε halves the growth of the large window as well, and \
+             the connection gets less than a share: with ε left out of the formula, its total in \
+             these runs was .95 ± .03 of one flow and 3 % of it on the congested path, with ε .89 \
+             ± .03 and 12 %. Hence 15 % there."
                 .into(),
         ],
         data: swept.data(),
@@ -154,7 +179,9 @@ pub(super) fn congested(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
 
 /// A controller's equilibrium over the ratios of a plot.
 fn curve(controller: &str) -> impl Iterator<Item = (f64, f64)> {
-    (0..=30).map(|step| 3.0 + f64::from(step) / 15.0).map(move |ratio| (ratio, share(controller, ratio)))
+    (0..=30)
+        .map(|step| 3.0 + f64::from(step) / 15.0)
+        .map(move |ratio| (ratio, share(controller, ratio)))
 }
 
 #[cfg(test)]

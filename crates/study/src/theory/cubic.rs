@@ -12,7 +12,8 @@ use crate::sweep::Place;
 /// RFC 9438's C and β.
 const C: f64 = 0.4;
 const BETA: f64 = 0.7;
-/// What the scenario files say: packets from one loss to the next, and the round-trip time in seconds.
+/// What the scenario files say: packets from one loss to the next, and the round-trip time in
+/// seconds.
 const PACKETS: f64 = 10_000.0;
 const RTT: f64 = 0.1;
 
@@ -34,15 +35,18 @@ struct Stage {
     mean: f64,
 }
 
-/// The stages of `W(t) = C(t − K)³ + W_max` (RFC 9438, equations 1 and 2) with [`PACKETS`] packets each, from a loss at this window.
+/// The stages of `W(t) = C(t − K)³ + W_max` (RFC 9438, equations 1 and 2) with [`PACKETS`] packets
+/// each, from a loss at this window.
 fn stages(mut loss: f64, fast_convergence: bool, until: f64) -> Vec<Stage> {
     let (mut stages, mut now, mut plateau) = (Vec::new(), 0.0, 0.0);
     while now < until {
         plateau = if fast_convergence && loss < plateau { loss * (1.0 + BETA) / 2.0 } else { loss };
         let start = loss * BETA;
         let k = ((plateau.max(start) - start) / C).cbrt();
-        let sent = |t: f64| (C / 4.0 * ((t - k).powi(4) - k.powi(4)) + plateau.max(start) * t) / RTT;
-        // More packets are sent the longer it takes, and no stage here lasts a minute: halving finds the end.
+        let sent =
+            |t: f64| (C / 4.0 * ((t - k).powi(4) - k.powi(4)) + plateau.max(start) * t) / RTT;
+        // More packets are sent the longer it takes, and no stage here lasts a minute: halving
+        // finds the end.
         let (mut early, mut late) = (0.0, 60.0);
         for _ in 0..60 {
             let middle = f64::midpoint(early, late);
@@ -67,7 +71,8 @@ fn mean_of(stages: &[Stage], from: f64) -> f64 {
 fn coarse(run: &Run, samples: usize) -> Vec<(f64, f64)> {
     let Some(series) = &run.series else { return Vec::new() };
     let chunks = series.at.chunks_exact(samples).zip(series.flows[0].window.chunks_exact(samples));
-    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.iter().map(|_| 1.0).sum::<f64>();
+    let mean =
+        |values: &[f64]| values.iter().sum::<f64>() / values.iter().map(|_| 1.0).sum::<f64>();
     chunks.map(|(at, window)| (mean(at), mean(window))).collect()
 }
 
@@ -75,7 +80,8 @@ pub(super) fn loss(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
     let swept = lab.sweep(0, Looks { series: true })?;
     let (plain, converging) = ([("controller", PLAIN)], [("controller", CONVERGING)]);
     let tolerance = Tolerance::relative(0.05);
-    // The file's warmup and duration. A first stage that begins with 120 to 180 packets, in the curve's middle, ends at 232.
+    // The file's warmup and duration. A first stage that begins with 120 to 180 packets, in the
+    // curve's middle, ends at 232.
     let (from, until) = (3_000.0, 6_000.0);
     let (without, with) = (stages(232.0, false, until), stages(232.0, true, until));
     let verdict = Verdict::new([
@@ -104,10 +110,12 @@ pub(super) fn loss(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
             swept.mean(&converging, &WINDOW)?,
         ),
     ]);
-    let mut panel =
-        Panel::new(Axis::new("time", "s"), Axis::new("window, its mean over 50 s", "packets").from(150.0).to(240.0))
-            .height(300)
-            .series(Series::level("RFC 9438, equation 5", response()));
+    let mut panel = Panel::new(
+        Axis::new("time", "s"),
+        Axis::new("window, its mean over 50 s", "packets").from(150.0).to(240.0),
+    )
+    .height(300)
+    .series(Series::level("RFC 9438, equation 5", response()));
     for (label, controller) in [("without fast convergence", plain), ("with it", converging)] {
         for run in swept.runs(&controller)?.into_iter().take(1) {
             panel = panel.series(Series::line(label, coarse(run, 100)));
@@ -122,16 +130,21 @@ pub(super) fn loss(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
         pictures: vec![Picture {
             suffix: "",
             plot: plot::Figure::new("CUBIC with one loss every 10,000 packets").panel(panel),
-            caption: "Nothing here is random: one run each. ‘Loss by loss’ iterates the curve alone from one loss to the next.".into(),
+            caption: "Nothing here is random: one run each. ‘Loss by loss’ iterates the curve \
+                      alone from one loss to the next."
+                .into(),
         }],
         tables: Vec::new(),
         notes: vec![
-            "Equation 5 is the fixed point at which each loss comes just as the curve reaches its plateau. The curve is flat there, so a \
-             plateau that is off by the share x is off by x − 0.71 x³ after the next loss: what slow start leads to is forgotten as one over \
-             the square root of the number of losses. Hence the measure begins after 3000 s, and is still a few per cent above."
+            "Equation 5 is the fixed point at which each loss comes just as the curve reaches its \
+             plateau. The curve is flat there, so a plateau that is off by the share x is off by x \
+             − 0.71 x³ after the next loss: what slow start leads to is forgotten as one over the \
+             square root of the number of losses. Hence the measure begins after 3000 s, and is \
+             still a few per cent above."
                 .into(),
-            "Fast convergence (section 4.7) is on by default, and the response function is derived without it: a loss a hair below the last \
-             plateau lowers the next one by 15 %, from where the curve leads back. Iterated from loss to loss this costs 2 %."
+            "Fast convergence (section 4.7) is on by default, and the response function is derived \
+             without it: a loss a hair below the last plateau lowers the next one by 15 %, from \
+             where the curve leads back. Iterated from loss to loss this costs 2 %."
                 .into(),
         ],
         data: swept.data(),
@@ -156,19 +169,24 @@ pub(super) fn random(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
         verdict.row(row);
         samples.push((label, swept.samples(&point, &WINDOW)?));
     }
-    let mut panel = Panel::new(Axis::new("mean window of a run", "packets"), Axis::share("share of runs"));
+    let mut panel =
+        Panel::new(Axis::new("mean window of a run", "packets"), Axis::share("share of runs"));
     for (label, samples) in &samples {
         panel = panel.series(Series::cdf(*label, samples));
     }
-    let caption = format!("The runs of {}; equation 5, for periodic loss, has {:.0}.", swept.seeds(), response());
+    let caption = format!(
+        "The runs of {}; equation 5, for periodic loss, has {:.0}.",
+        swept.seeds(),
+        response()
+    );
     let plot = plot::Figure::new("CUBIC with random loss of 0.01 %").panel(panel);
     Ok(Outcome {
         verdict,
         pictures: vec![Picture { suffix: "", plot, caption }],
         tables: Vec::new(),
         notes: vec![
-            "Random loss leads to larger windows than periodic loss of the same rate: where a loss is late, the curve grows with the third \
-             power of the time."
+            "Random loss leads to larger windows than periodic loss of the same rate: where a loss \
+             is late, the curve grows with the third power of the time."
                 .into(),
         ],
         data: swept.data(),

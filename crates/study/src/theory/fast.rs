@@ -20,7 +20,9 @@ pub(super) fn queue(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
     let waiting = Place::steady("link", "bottleneck/up", "queue");
     let counts = swept.numbers("n")?;
     let mut verdict = Verdict::default();
-    let mut panel = Panel::new(Axis::new("nα", "packets").log(), Axis::new("queue", "packets").log()).height(300);
+    let mut panel =
+        Panel::new(Axis::new("nα", "packets").log(), Axis::new("queue", "packets").log())
+            .height(300);
     let mut ends = (f64::INFINITY, 0.0_f64);
     for controller in swept.values("controller")? {
         let alpha = alpha(&controller).ok_or_else(|| no_alpha(&swept, &controller))?;
@@ -29,17 +31,30 @@ pub(super) fn queue(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
             let mean = swept.mean(&[("controller", &controller), ("n", text)], &waiting)?;
             let what = format!("queue, α = {alpha}, n = {n}");
             let tolerance = Tolerance { absolute: 2.0, relative: 0.01, intervals: false };
-            verdict.row(Row::new(what, "packets", "nα", Expected::Value(n * alpha), tolerance, mean));
+            verdict.row(Row::new(
+                what,
+                "packets",
+                "nα",
+                Expected::Value(n * alpha),
+                tolerance,
+                mean,
+            ));
             ends = (ends.0.min(n * alpha), ends.1.max(n * alpha));
             ours.extend(mean.map(|mean| (n * alpha, mean)));
         }
         panel = panel.series(Series::means(format!("α = {alpha}"), ours));
     }
-    let panel = panel.series(Series::line("nα", [ends.0, ends.1].map(|packets| (packets, packets))).reference());
-    let caption = format!("Packets that wait, the one on the wire not counted; means of {}.", swept.seeds());
+    let panel = panel
+        .series(Series::line("nα", [ends.0, ends.1].map(|packets| (packets, packets))).reference());
+    let caption =
+        format!("Packets that wait, the one on the wire not counted; means of {}.", swept.seeds());
     Ok(Outcome {
         verdict,
-        pictures: vec![Picture { suffix: "", plot: plot::Figure::new("FAST’s queue").panel(panel), caption }],
+        pictures: vec![Picture {
+            suffix: "",
+            plot: plot::Figure::new("FAST’s queue").panel(panel),
+            caption,
+        }],
         tables: Vec::new(),
         notes: Vec::new(),
         data: swept.data(),
@@ -47,7 +62,9 @@ pub(super) fn queue(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
 }
 
 fn no_alpha(swept: &Swept, controller: &str) -> StudyError {
-    swept.lacks(format!("`sweep.controller` wants controllers such as fast(alpha=50), and '{controller}' is none"))
+    swept.lacks(format!(
+        "`sweep.controller` wants controllers such as fast(alpha=50), and '{controller}' is none"
+    ))
 }
 
 #[cfg(test)]

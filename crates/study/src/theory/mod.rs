@@ -1,4 +1,5 @@
-//! The controllers beside their own theory: what a formula says of one flow, or of a few, on links that are as the formula supposes.
+//! The controllers beside their own theory: what a formula says of one flow, or of a few, on links
+//! that are as the formula supposes.
 
 mod coupled;
 mod cubic;
@@ -11,29 +12,41 @@ use crate::registry::{Figure, File, Study};
 pub const STUDY: Study = Study {
     paper: "theory",
     title: "Congestion controllers beside their theory",
-    about: "Each controller on a network as its theory supposes it: its window, its queue or its share beside the formula. Where the \
-            formula leaves something out (random loss instead of periodic, windows of whole packets), the tolerance says how much.",
+    about: "Each controller on a network as its theory supposes it: its window, its queue or its \
+            share beside the formula. Where the formula leaves something out (random loss instead \
+            of periodic, windows of whole packets), the tolerance says how much.",
     figures: &[
         Figure {
             name: "reno-loss",
             title: "Reno under random loss",
-            about: "One flow, delayed acknowledgements off, on a link that never queues and loses each packet alone with probability p. A \
-                    sawtooth that loses exactly one packet in 1/p has a mean window of √(3/2p) packets (Mathis, Semke, Mahdavi and Ott 1997).",
-            files: &[File { name: "reno-loss.toml", text: include_str!("../../../../papers/theory/reno-loss.toml") }],
+            about: "One flow, delayed acknowledgements off, on a link that never queues and loses \
+                    each packet alone with probability p. A sawtooth that loses exactly one packet \
+                    in 1/p has a mean window of √(3/2p) packets (Mathis, Semke, Mahdavi and Ott \
+                    1997).",
+            files: &[File {
+                name: "reno-loss.toml",
+                text: include_str!("../../../../papers/theory/reno-loss.toml"),
+            }],
             make: reno::loss,
         },
         Figure {
             name: "cubic-loss",
             title: "CUBIC with one loss every 10,000 packets",
-            about: "One flow, 100 ms, a link that never queues. CUBIC's response function is derived for exactly 1/p packets between two losses \
-                    and without fast convergence (RFC 9438, section 5.1, equation 5): 187 packets at p = 10⁻⁴ and 100 ms.",
-            files: &[File { name: "cubic-loss.toml", text: include_str!("../../../../papers/theory/cubic-loss.toml") }],
+            about: "One flow, 100 ms, a link that never queues. CUBIC's response function is \
+                    derived for exactly 1/p packets between two losses and without fast \
+                    convergence (RFC 9438, section 5.1, equation 5): 187 packets at p = 10⁻⁴ and \
+                    100 ms.",
+            files: &[File {
+                name: "cubic-loss.toml",
+                text: include_str!("../../../../papers/theory/cubic-loss.toml"),
+            }],
             make: cubic::loss,
         },
         Figure {
             name: "cubic-random",
             title: "CUBIC with random loss",
-            about: "The same with random loss of the same rate, for which there is no closed formula.",
+            about: "The same with random loss of the same rate, for which there is no closed \
+                    formula.",
             files: &[File {
                 name: "cubic-random.toml",
                 text: include_str!("../../../../papers/theory/cubic-random.toml"),
@@ -43,16 +56,22 @@ pub const STUDY: Study = Study {
         Figure {
             name: "fast-queue",
             title: "FAST’s queue",
-            about: "FAST rests where each flow has α packets of its own in the queue: n flows that start together, and so know the same \
-                    base round-trip time, keep nα (Wei, Jin, Low and Hegde 2006).",
-            files: &[File { name: "fast-queue.toml", text: include_str!("../../../../papers/theory/fast-queue.toml") }],
+            about: "FAST rests where each flow has α packets of its own in the queue: n flows that \
+                    start together, and so know the same base round-trip time, keep nα (Wei, Jin, \
+                    Low and Hegde 2006).",
+            files: &[File {
+                name: "fast-queue.toml",
+                text: include_str!("../../../../papers/theory/fast-queue.toml"),
+            }],
             make: fast::queue,
         },
         Figure {
             name: "coupled-shared",
             title: "Coupled controllers on a shared bottleneck",
-            about: "As many connections of two subflows as of one, over one bottleneck with RED. LIA, OLIA and BALIA are all to take what one \
-                    flow takes (RFC 6356, section 1, goal 2); two subflows of Reno that know nothing of each other take twice that.",
+            about: "As many connections of two subflows as of one, over one bottleneck with RED. \
+                    LIA, OLIA and BALIA are all to take what one flow takes (RFC 6356, section 1, \
+                    goal 2); two subflows of Reno that know nothing of each other take twice \
+                    that.",
             files: &[File {
                 name: "coupled-shared.toml",
                 text: include_str!("../../../../papers/theory/coupled-shared.toml"),
@@ -62,8 +81,9 @@ pub const STUDY: Study = Study {
         Figure {
             name: "coupled-congested",
             title: "Coupled controllers off the congested path",
-            about: "A connection over two links of one rate and delay, the second shared with more flows. How much of its traffic it leaves \
-                    there depends on how many times more often packets are lost there.",
+            about: "A connection over two links of one rate and delay, the second shared with more \
+                    flows. How much of its traffic it leaves there depends on how many times more \
+                    often packets are lost there.",
             files: &[File {
                 name: "coupled-congested.toml",
                 text: include_str!("../../../../papers/theory/coupled-congested.toml"),

@@ -31,19 +31,27 @@ pub(super) fn loss(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
         ours.extend(mean.map(|mean| (p, mean)));
         theory.push((p, square_root(p)));
     }
-    let panel = Panel::new(Axis::new("loss probability p", "").log(), Axis::new("mean window", "packets").log())
-        .height(300)
-        .series(Series::line("√(3/2p)", theory.iter().copied()).reference())
-        .series(Series::line("1.31/√p", theory.iter().map(|(p, _)| (*p, 1.31 / p.sqrt()))).reference())
-        .series(Series::means("Reno", ours));
+    let panel = Panel::new(
+        Axis::new("loss probability p", "").log(),
+        Axis::new("mean window", "packets").log(),
+    )
+    .height(300)
+    .series(Series::line("√(3/2p)", theory.iter().copied()).reference())
+    .series(Series::line("1.31/√p", theory.iter().map(|(p, _)| (*p, 1.31 / p.sqrt()))).reference())
+    .series(Series::means("Reno", ours));
     let caption = format!("Means of {} with 95 % confidence intervals.", swept.seeds());
     Ok(Outcome {
         verdict,
-        pictures: vec![Picture { suffix: "", plot: plot::Figure::new("Reno under random loss").panel(panel), caption }],
+        pictures: vec![Picture {
+            suffix: "",
+            plot: plot::Figure::new("Reno under random loss").panel(panel),
+            caption,
+        }],
         tables: Vec::new(),
         notes: vec![
-            "Some 7 % above the formula is what random loss does: with losses that come independently of each other the mean is 1.31/√p, \
-             not 1.22/√p (Ott, Kemperman and Mathis 1996), since the time between two losses varies and the window with it."
+            "Some 7 % above the formula is what random loss does: with losses that come \
+             independently of each other the mean is 1.31/√p, not 1.22/√p (Ott, Kemperman and \
+             Mathis 1996), since the time between two losses varies and the window with it."
                 .into(),
         ],
         data: swept.data(),

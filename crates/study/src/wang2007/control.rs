@@ -21,7 +21,10 @@ const PAPER: &str = "the paper";
 pub(super) fn quantile(samples: &[f64], share: f64) -> Option<Mean> {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
-    let at = sorted.iter().enumerate().position(|(at, _)| float(at + 1) >= share * float(sorted.len()) - 1e-9)?;
+    let at = sorted
+        .iter()
+        .enumerate()
+        .position(|(at, _)| float(at + 1) >= share * float(sorted.len()) - 1e-9)?;
     Some(alone(sorted[at]))
 }
 
@@ -31,7 +34,11 @@ pub(super) fn alone(value: f64) -> Mean {
 }
 
 fn percent(mean: Option<Mean>) -> Option<Mean> {
-    mean.map(|mean| Mean { value: 100.0 * mean.value, half_width: mean.half_width.map(|half| 100.0 * half), ..mean })
+    mean.map(|mean| Mean {
+        value: 100.0 * mean.value,
+        half_width: mean.half_width.map(|half| 100.0 * half),
+        ..mean
+    })
 }
 
 fn has_epsilon(epsilon: f64) -> impl Fn(&Case) -> bool {
@@ -47,18 +54,33 @@ pub(super) fn figure_3(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
         let Some((instance, selection)) = &settings.instance else { return Vec::new() };
         let course = study::control(&case.search.setting, instance, selection, seed);
         let mut values = measures(&case.search.setting, &course);
-        let reached = course.rates.iter().position(|&rate| rate >= 0.99).map(|at| ("reached", None, float(at + 1)));
+        let reached = course
+            .rates
+            .iter()
+            .position(|&rate| rate >= 0.99)
+            .map(|at| ("reached", None, float(at + 1)));
         values.extend(reached);
         if seed.0 == settings.seed {
             let initial = max_min(instance, selection).into_iter().enumerate();
             values.extend(initial.map(|(path, rate)| ("initial", Some(path + 1), rate / 1e6)));
-            values.extend(course.rates.iter().take(200).enumerate().map(|(at, rate)| ("rate", Some(at + 1), *rate)));
+            values.extend(
+                course
+                    .rates
+                    .iter()
+                    .take(200)
+                    .enumerate()
+                    .map(|(at, rate)| ("rate", Some(at + 1), *rate)),
+            );
         }
         values
     })?;
     let (small, large) = (has_epsilon(0.01), has_epsilon(1.0 / 6.0));
     let initial = runs.course("initial", &small);
-    let right = initial.iter().zip(INITIAL).filter(|((_, ours), theirs)| (ours - theirs).abs() < 1e-9).count();
+    let right = initial
+        .iter()
+        .zip(INITIAL)
+        .filter(|((_, ours), theirs)| (ours - theirs).abs() < 1e-9)
+        .count();
     let least = runs.samples("value", &small)?.into_iter().fold(f64::INFINITY, f64::min);
     let reached = runs.samples("reached", &small)?;
     let verdict = Verdict::new([
@@ -95,10 +117,11 @@ pub(super) fn figure_3(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
             quantile(&reached, 0.5),
         ),
     ]);
-    let panel = Panel::new(Axis::new("control interval", ""), Axis::new("rate over all demands", ""))
-        .series(Series::line("ε = 0.01", runs.course("rate", &small)))
-        .series(Series::line("ε = 1 Mbit/s", runs.course("rate", &large)))
-        .series(Series::level("optimum", 1.0));
+    let panel =
+        Panel::new(Axis::new("control interval", ""), Axis::new("rate over all demands", ""))
+            .series(Series::line("ε = 0.01", runs.course("rate", &small)))
+            .series(Series::line("ε = 1 Mbit/s", runs.course("rate", &large)))
+            .series(Series::level("optimum", 1.0));
     let caption = "The first run of each increment, its first 200 intervals.".to_owned();
     Ok(Outcome {
         verdict,
@@ -120,7 +143,9 @@ pub(super) fn figure_4a(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
         values
     })?;
     let of = |measure: &str, epsilon| {
-        Ok::<f64, StudyError>(runs.mean(measure, has_epsilon(epsilon))?.map_or(f64::NAN, |mean| mean.value))
+        Ok::<f64, StudyError>(
+            runs.mean(measure, has_epsilon(epsilon))?.map_or(f64::NAN, |mean| mean.value),
+        )
     };
     let mut verdict = Verdict::default();
     for epsilon in [0.01, 0.001] {
@@ -136,22 +161,39 @@ pub(super) fn figure_4a(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
             Tolerance::NONE,
             Some(alone(100.0 * gap)),
         ));
-        verdict
-            .row(more(format!("noise of ε = 0.1 over that of {epsilon}"), of("noise", 0.1)? / of("noise", epsilon)?));
+        verdict.row(more(
+            format!("noise of ε = 0.1 over that of {epsilon}"),
+            of("noise", 0.1)? / of("noise", epsilon)?,
+        ));
         verdict.row(more(format!("gap of ε = 0.1 over that of {epsilon}"), of("gap", 0.1)? / gap));
     }
-    let mut panel = Panel::new(Axis::new("control interval", ""), Axis::new("rate over all demands", "")).height(300);
+    let mut panel =
+        Panel::new(Axis::new("control interval", ""), Axis::new("rate over all demands", ""))
+            .height(300);
     for case in &runs.settings.cases {
         let epsilon = case.search.setting.control.epsilon;
-        panel = panel.series(Series::line(format!("ε = {epsilon}"), runs.course("rate", has_epsilon(epsilon))));
+        panel = panel.series(Series::line(
+            format!("ε = {epsilon}"),
+            runs.course("rate", has_epsilon(epsilon)),
+        ));
     }
     let panel = panel.series(Series::level("optimum", of("optimum", 0.01)?));
     Ok(Outcome {
         verdict,
-        pictures: picture("Figure 4(a): the rate over time", panel, format!("One run, {}, each hundredth interval.", runs.seeds())),
+        pictures: picture(
+            "Figure 4(a): the rate over time",
+            panel,
+            format!(
+                "One run, {}, each \
+            hundredth interval.",
+                runs.seeds()
+            ),
+        ),
         tables: Vec::new(),
         notes: vec![
-            "The paper’s run has an optimum of about 0.8; over random choices it is 0.75 in the mean, so that the gap is what can be compared.".into(),
+            "The paper’s run has an optimum of about 0.8; over random choices it is 0.75 in the \
+             mean, so that the gap is what can be compared."
+                .into(),
         ],
         data: data(&[&runs]),
     })
@@ -167,12 +209,16 @@ pub(super) fn noise(rates: &[f64], value: f64, settled: usize) -> f64 {
 pub(super) fn figure_4b(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
     let runs = Runs::controlled(lab, 0)?;
     let mut verdict = Verdict::default();
-    let mut panel = Panel::new(Axis::new("gap to the optimum", "%"), Axis::share("share of runs")).height(300);
+    let mut panel =
+        Panel::new(Axis::new("gap to the optimum", "%"), Axis::share("share of runs")).height(300);
     for name in runs.names() {
         let is_it = |case: &Case| case.name == name;
         let gaps: Vec<f64> = runs.samples("gap", is_it)?.iter().map(|gap| 100.0 * gap).collect();
-        let is_perfect =
-            runs.settings.cases.iter().any(|case| is_it(case) && is_theorem_1(&case.search.setting.control));
+        let is_perfect = runs
+            .settings
+            .cases
+            .iter()
+            .any(|case| is_it(case) && is_theorem_1(&case.search.setting.control));
         let (bound, source) = if is_perfect { (0.1, "Theorem 1, ε → 0") } else { (4.0, PAPER) };
         verdict.row(Row::new(
             format!("gap, 99 % of the runs, {name}"),
@@ -196,11 +242,20 @@ pub(super) fn figure_4b(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
     }
     Ok(Outcome {
         verdict,
-        pictures: picture("Figure 4(b): the gap to the optimum", panel, format!("Three skews, four supplies, {} each.", runs.seeds())),
+        pictures: picture(
+            "Figure 4(b): the gap to the optimum",
+            panel,
+            format!(
+                "Three skews, four \
+            supplies, {} each.",
+                runs.seeds()
+            ),
+        ),
         tables: Vec::new(),
         notes: vec![
-            "Under max-min sharing a source below the fair level meets with success on a full relay, by displacing others; with the perfect \
-             detection that Theorem 1 supposes nothing is lost."
+            "Under max-min sharing a source below the fair level meets with success on a full \
+             relay, by displacing others; with the perfect detection that Theorem 1 supposes \
+             nothing is lost."
                 .into(),
         ],
         data: data(&[&runs]),
@@ -215,8 +270,9 @@ pub(super) fn figure_4c(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
     let runs = Runs::controlled(lab, 0)?;
     let times = |name: &str| runs.samples("time", |case: &Case| case.name == name);
     let best = times("max-min AIAD 0.01")?;
-    let median =
-        |name: &str| Ok::<f64, StudyError>(quantile(&times(name)?, 0.5).map_or(f64::NAN, |median| median.value));
+    let median = |name: &str| {
+        Ok::<f64, StudyError>(quantile(&times(name)?, 0.5).map_or(f64::NAN, |median| median.value))
+    };
     let from_zero = median("zero MIMD 0.01")? / median("zero AIAD 0.01")?;
     let verdict = Verdict::new([
         Row::new(
@@ -302,7 +358,10 @@ mod tests {
     #[test]
     fn quantiles_are_samples() {
         let of = |share| quantile(&[3.0, 1.0, 2.0, 4.0], share).unwrap().value;
-        assert_eq!([of(0.25), of(0.5), of(0.9), of(1.0)].map(|value| value.to_string()), ["1", "2", "4", "4"]);
+        assert_eq!(
+            [of(0.25), of(0.5), of(0.9), of(1.0)].map(|value| value.to_string()),
+            ["1", "2", "4", "4"]
+        );
         assert_eq!(quantile(&[], 0.5), None);
     }
 }

@@ -20,7 +20,8 @@ const SHOWN: usize = 100;
 pub(super) fn figure(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
     let runs = Runs::of(lab, 0, |settings, case, seed| {
         let Some(setting) = &case.packets else { return Vec::new() };
-        let outcome = relays::run(setting, seed).expect("a simulation holds as many relays as a file can ask for");
+        let outcome = relays::run(setting, seed)
+            .expect("a simulation holds as many relays as a file can ask for");
         let study = &setting.study;
         // A run that does not settle counts with all its intervals.
         let time = outcome.time.unwrap_or(outcome.rates.len());
@@ -39,12 +40,20 @@ pub(super) fn figure(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
             ("hops", None, whole(outcome.totals.hops)),
         ];
         if seed.0 == settings.seed {
-            values.extend(outcome.rates.iter().take(SHOWN).enumerate().map(|(at, rate)| ("rate", Some(at + 1), *rate)));
+            values.extend(
+                outcome
+                    .rates
+                    .iter()
+                    .take(SHOWN)
+                    .enumerate()
+                    .map(|(at, rate)| ("rate", Some(at + 1), *rate)),
+            );
         }
         values
     })?;
     let mut verdict = Verdict::default();
-    let mut panel = Panel::new(Axis::new("control interval", ""), Axis::new("rate over all demands", ""));
+    let mut panel =
+        Panel::new(Axis::new("control interval", ""), Axis::new("rate over all demands", ""));
     for case in &runs.settings.cases {
         let is_it = |other: &Case| std::ptr::eq(other, case);
         let (b, f) = (case.search.setting.skew, case.search.setting.supply);
@@ -54,16 +63,23 @@ pub(super) fn figure(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
             Row::new(what, unit, PAPER, Expected::AtMost(most), Tolerance::NONE, ours)
         };
         verdict.row(row("gap to the optimum, worst run", "%", 7.0, worst(gap)));
-        verdict.row(row("intervals to settle, most", "intervals", 100.0, quantile(&runs.samples("time", is_it)?, 1.0)));
+        verdict.row(row(
+            "intervals to settle, most",
+            "intervals",
+            100.0,
+            quantile(&runs.samples("time", is_it)?, 1.0),
+        ));
         if f > 0.99 && f < 1.01 || f > 1.99 {
-            panel = panel.series(Series::line(format!("b = {b}, f = {f}"), runs.course("rate", is_it)));
+            panel =
+                panel.series(Series::line(format!("b = {b}, f = {f}"), runs.course("rate", is_it)));
         }
     }
     let plot = plot::Figure::new("The rate over time, over TCP and relays").panel(panel);
     let caption = format!("The first run of each case. The table is of {}.", runs.seeds());
     let notes = vec![
-        "The paper does not say how many runs a case has, nor receive buffers and queues. Beside each value the table of all measures has that of \
-         the fluid study with the same sources, relays and paths (`fluid`); `noise` is what packets add."
+        "The paper does not say how many runs a case has, nor receive buffers and queues. Beside \
+         each value the table of all measures has that of the fluid study with the same sources, \
+         relays and paths (`fluid`); `noise` is what packets add."
             .into(),
     ];
     Ok(Outcome {

@@ -37,20 +37,50 @@ pub(super) struct Runs {
 }
 
 const MEASURES: &[(&str, &str, &str)] = &[
-    ("optimum", "", "the most that any control could reach over the run's paths, as a share of all demands"),
-    ("value", "", "the convergence value: the mean rate of the last intervals, as a share of all demands"),
+    (
+        "optimum",
+        "",
+        "the most that any control could reach over the run's paths, as a share of all demands",
+    ),
+    (
+        "value",
+        "",
+        "the convergence value: the mean rate of the last intervals, as a share of all demands",
+    ),
     ("noise", "", "the standard deviation of the rate in the last intervals"),
     ("gap", "", "how far the value is below the optimum, relative to it"),
-    ("time", "intervals", "the interval from which on all rates are within the band around the value; all if none is"),
-    ("excess", "", "what sources set beyond what arrived in the last intervals, as a share of all demands"),
+    (
+        "time",
+        "intervals",
+        "the interval from which on all rates are within the band around the value; all if none \
+         is",
+    ),
+    (
+        "excess",
+        "",
+        "what sources set beyond what arrived in the last intervals, as a share of all demands",
+    ),
     ("rate", "", "the rate in an interval, as a share of all demands"),
     ("reached", "intervals", "the first interval with 0.99 of all demands"),
     ("initial", "Mbit/s", "a path's max-min rate; `interval` is its number, from 1"),
-    ("iterations", "", "the iteration in which every demand could be met; of a search that was given up, the last"),
+    (
+        "iterations",
+        "",
+        "the iteration in which every demand could be met; of a search that was given up, the \
+         last",
+    ),
     ("given_up", "", "1 if the search was given up"),
     ("first", "", "the rate over the first choice of paths, as a share of all demands"),
-    ("fluid", "", "the convergence value where relays are fluids: same sources, relays, paths and rules"),
-    ("utilisation", "", "how busy the relays’ links were in the last intervals, each weighted by its capacity"),
+    (
+        "fluid",
+        "",
+        "the convergence value where relays are fluids: same sources, relays, paths and rules",
+    ),
+    (
+        "utilisation",
+        "",
+        "how busy the relays’ links were in the last intervals, each weighted by its capacity",
+    ),
     ("retransmitted", "", "packets that relays sent again, of all that they sent"),
     ("timeouts", "", "retransmission timeouts of relays"),
     ("held", "B", "the most payload of one path that a relay ever had read and not sent"),
@@ -66,7 +96,8 @@ impl Runs {
     ) -> Result<Runs, StudyError> {
         let (file, text) = &lab.files[number];
         let settings = Settings::read(text, file)?;
-        let seeds = usize::try_from(lab.context.seeds.unwrap_or(settings.runs)).expect("32 bits fit");
+        let seeds =
+            usize::try_from(lab.context.seeds.unwrap_or(settings.runs)).expect("32 bits fit");
         let all = parallel(lab.context.jobs, settings.cases.len() * seeds, lab.progress, |index| {
             let (case, seed) = (index / seeds, settings.seed + (index % seeds) as u64);
             Run { case, seed, values: of(&settings, &settings.cases[case], Seed(seed)) }
@@ -76,7 +107,9 @@ impl Runs {
 
     /// Rate control over first choices.
     pub(super) fn controlled(lab: &Lab<'_>, number: usize) -> Result<Runs, StudyError> {
-        Runs::of(lab, number, |_, case, seed| measures(&case.search.setting, &study::run(&case.search.setting, seed)))
+        Runs::of(lab, number, |_, case, seed| {
+            measures(&case.search.setting, &study::run(&case.search.setting, seed))
+        })
     }
 
     /// Searches for paths over which every demand is met.
@@ -92,7 +125,11 @@ impl Runs {
     }
 
     /// One measure of all runs of the cases that are wanted, at least one.
-    pub(super) fn samples(&self, measure: &str, wanted: impl Fn(&Case) -> bool) -> Result<Vec<f64>, StudyError> {
+    pub(super) fn samples(
+        &self,
+        measure: &str,
+        wanted: impl Fn(&Case) -> bool,
+    ) -> Result<Vec<f64>, StudyError> {
         let runs = self.all.iter().filter(|run| wanted(&self.settings.cases[run.case]));
         let values = runs.flat_map(|run| run.values.iter().filter(|(name, ..)| *name == measure));
         let samples: Vec<f64> = values.map(|(.., value)| *value).collect();
@@ -106,12 +143,17 @@ impl Runs {
     /// A measure over the intervals of the first run of a case.
     pub(super) fn course(&self, measure: &str, wanted: impl Fn(&Case) -> bool) -> Vec<(f64, f64)> {
         let run = self.all.iter().find(|run| wanted(&self.settings.cases[run.case]));
-        let values = run.into_iter().flat_map(|run| &run.values).filter(|(name, ..)| *name == measure);
+        let values =
+            run.into_iter().flat_map(|run| &run.values).filter(|(name, ..)| *name == measure);
         values.filter_map(|(_, interval, value)| Some((float((*interval)?), *value))).collect()
     }
 
     /// A measure's mean.
-    pub(super) fn mean(&self, measure: &str, wanted: impl Fn(&Case) -> bool) -> Result<Option<Mean>, StudyError> {
+    pub(super) fn mean(
+        &self,
+        measure: &str,
+        wanted: impl Fn(&Case) -> bool,
+    ) -> Result<Option<Mean>, StudyError> {
         Ok(mean(&self.samples(measure, wanted)?))
     }
 
@@ -135,7 +177,10 @@ impl Runs {
 }
 
 /// What became of a run of rate control.
-pub(super) fn measures(setting: &Setting, course: &Course) -> Vec<(&'static str, Option<usize>, f64)> {
+pub(super) fn measures(
+    setting: &Setting,
+    course: &Course,
+) -> Vec<(&'static str, Option<usize>, f64)> {
     // A run that does not settle counts with all its intervals.
     let time = course.time.unwrap_or(setting.intervals);
     vec![
@@ -164,7 +209,10 @@ pub(super) fn data(files: &[&Runs]) -> Data {
         key("seed", Kind::Integer, "", "the run's seed"),
         key("interval", Kind::Integer, "", "of measures over time"),
     ];
-    let schema = Schema::new(keys, MEASURES.iter().map(|(name, unit, meaning)| Measure::new(*name, *unit, *meaning)));
+    let schema = Schema::new(
+        keys,
+        MEASURES.iter().map(|(name, unit, meaning)| Measure::new(*name, *unit, *meaning)),
+    );
     let mut rows = Vec::new();
     for runs in files {
         for run in &runs.all {

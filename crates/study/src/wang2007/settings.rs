@@ -139,7 +139,11 @@ fn sections<'a>(root: &Section<'a>) -> Result<Vec<Section<'a>>> {
         case.require("name")?;
         sections.push(root.overridden(&case));
     }
-    if sections.is_empty() { Err(list.error(Problem::Sense("wants at least one case"))) } else { Ok(sections) }
+    if sections.is_empty() {
+        Err(list.error(Problem::Sense("wants at least one case")))
+    } else {
+        Ok(sections)
+    }
 }
 
 /// All combinations of the swept values, the first key's changing slowest.
@@ -148,7 +152,8 @@ fn points<'a>(root: &Section<'a>) -> Result<Vec<Vec<(String, Value<'a>)>>> {
     let Some(sweep) = root.get("sweep") else { return Ok(points) };
     let sweep = sweep.section()?;
     sweep.allow(KEYS)?;
-    // Tables are ordered by name; what is swept fastest is of no consequence but for the order of rows.
+    // Tables are ordered by name; what is swept fastest is of no consequence but for the order of
+    // rows.
     for (key, value) in sweep.entries() {
         let values = value.list()?;
         if values.is_empty() {
@@ -167,8 +172,13 @@ fn search(layers: &Layers<'_>) -> Result<Search> {
     let setting = setting(layers)?;
     let words = [("k", Reselect::Paths), ("1", Reselect::Least), ("all", Reselect::Everything)];
     let rule = layers.or("reselect", Reselect::Paths, |value| value.word(&words))?;
-    let is_controlled = layers.or("rates", false, |value| value.word(&[("optimal", false), ("controlled", true)]))?;
-    let search = if is_controlled { Search::controlled(setting, rule) } else { Search::optimal(setting, rule) };
+    let is_controlled = layers
+        .or("rates", false, |value| value.word(&[("optimal", false), ("controlled", true)]))?;
+    let search = if is_controlled {
+        Search::controlled(setting, rule)
+    } else {
+        Search::optimal(setting, rule)
+    };
     Ok(Search {
         tolerance: layers.or("tolerance", search.tolerance, Value::probability)?,
         cap: layers.or("cap", search.cap, |value| whole(value, 1_000_000))?,
@@ -198,12 +208,18 @@ fn setting(layers: &Layers<'_>) -> Result<Setting> {
     Ok(Setting {
         sources: layers.or("sources", base.sources, |value| whole(value, 1_000_000))?,
         relays: u32::try_from(relays).expect("checked"),
-        skew: layers.or("b", base.skew, |value| within(value, 0.0, 100.0, "wants a number from 0 to 100"))?,
-        supply: layers.or("f", base.supply, |value| within(value, 1e-6, 1e6, "wants a number above 0"))?,
+        skew: layers.or("b", base.skew, |value| {
+            within(value, 0.0, 100.0, "wants a number from 0 to 100")
+        })?,
+        supply: layers
+            .or("f", base.supply, |value| within(value, 1e-6, 1e6, "wants a number above 0"))?,
         demands: layers.or("demand", base.demands, demands)?,
         paths,
         choice: layers.or("choice", base.choice, |value| {
-            value.word(&[("uniform", Choice::Uniform), ("proportional", Choice::Proportional { error })])
+            value.word(&[
+                ("uniform", Choice::Uniform),
+                ("proportional", Choice::Proportional { error }),
+            ])
         })?,
         control: control(layers)?,
         initial: layers.or("initial", base.initial, |value| value.word(&initial))?,
@@ -217,31 +233,41 @@ fn setting(layers: &Layers<'_>) -> Result<Setting> {
 fn packets(layers: &Layers<'_>, study: &Setting) -> Result<Option<relays::Setting>> {
     let Some(packet) = layers.get("packet") else {
         let stray = PACKET_KEYS.iter().find_map(|key| layers.get(key));
-        return stray.map_or(Ok(None), |value| Err(value.error(Problem::Sense("means nothing without `packet`"))));
+        return stray.map_or(Ok(None), |value| {
+            Err(value.error(Problem::Sense("means nothing without `packet`")))
+        });
     };
     let size: Bytes = packet.quantity()?;
     if !(1..=65_000).contains(&size.0) {
         return Err(packet.error(Problem::Sense("wants 1 B to 65000 B")));
     }
     if study.sources * study.paths > 100_000 {
-        return Err(packet.error(Problem::Sense("is for at most 100000 paths of all sources together")));
+        return Err(
+            packet.error(Problem::Sense("is for at most 100000 paths of all sources together"))
+        );
     }
     let base = relays::Setting::new(study.demands.clone());
     let rtt = layers.or("rtt", base.rtt, |value| match value.quantity()? {
         rtt if rtt > Span::ZERO => Ok(rtt),
         _ => Err(value.error(Problem::Sense("wants more than nothing"))),
     })?;
-    let number = |key, default| layers.or(key, default, |value| whole(value, 1_000_000).map(|number| number as u64));
+    let number = |key, default| {
+        layers.or(key, default, |value| whole(value, 1_000_000).map(|number| number as u64))
+    };
     let interval = number("interval", base.interval)?;
     let mut study = study.clone();
     if let Detect::Throughput(delta) = study.control.detect {
         // Of what is counted in packets, a packet more or less is no failure.
         study.control.detect = Detect::Packets { delta, allowance: size / (rtt * interval) };
     } else if let Some(value) = layers.get("detect") {
-        return Err(value.error(Problem::Sense("is for fluids: sources see throughput only where there are packets")));
+        return Err(value.error(Problem::Sense(
+            "is for fluids: sources see throughput only where there are packets",
+        )));
     }
     if let (Sharing::Proportional, Some(value)) = (study.sharing, layers.get("sharing")) {
-        return Err(value.error(Problem::Sense("is for fluids: TCP shares where there are packets")));
+        return Err(
+            value.error(Problem::Sense("is for fluids: TCP shares where there are packets"))
+        );
     }
     Ok(Some(relays::Setting {
         study,
@@ -255,8 +281,10 @@ fn packets(layers: &Layers<'_>, study: &Setting) -> Result<Option<relays::Settin
 }
 
 fn control(layers: &Layers<'_>) -> Result<Config> {
-    let epsilon = layers.or("epsilon", 0.01, |value| within(value, 1e-9, 1.0, "wants a number above 0, up to 1"))?;
-    let is_mimd = layers.or("rule", false, |value| value.word(&[("AIAD", false), ("MIMD", true)]))?;
+    let epsilon = layers
+        .or("epsilon", 0.01, |value| within(value, 1e-9, 1.0, "wants a number above 0, up to 1"))?;
+    let is_mimd =
+        layers.or("rule", false, |value| value.word(&[("AIAD", false), ("MIMD", true)]))?;
     let config = if is_mimd { Config::mimd(epsilon) } else { Config::aiad(epsilon) };
     let delta = layers.or("delta", 0.0, Value::probability)?;
     let detect = [
@@ -279,40 +307,65 @@ fn demands(value: &Value<'_>) -> Result<Demands> {
 
 fn rates(value: &Value<'_>) -> Result<Vec<Rate>> {
     let rates: Vec<Rate> = value.list()?.iter().map(rate).collect::<Result<_>>()?;
-    if rates.is_empty() { Err(value.error(Problem::Sense("wants at least one rate"))) } else { Ok(rates) }
+    if rates.is_empty() {
+        Err(value.error(Problem::Sense("wants at least one rate")))
+    } else {
+        Ok(rates)
+    }
 }
 
 fn rate(value: &Value<'_>) -> Result<Rate> {
     let rate: Rate = value.quantity()?;
-    if rate == Rate::ZERO { Err(value.error(Problem::Sense("wants more than nothing"))) } else { Ok(rate) }
+    if rate == Rate::ZERO {
+        Err(value.error(Problem::Sense("wants more than nothing")))
+    } else {
+        Ok(rate)
+    }
 }
 
 /// Sources, relays, and which relays each source uses.
 fn instance(value: &Value<'_>) -> Result<(Instance, Selection)> {
     let section = value.section()?;
     section.allow(&["demands", "capacities", "paths"])?;
-    let instance =
-        Instance { demands: rates(&section.require("demands")?)?, capacities: rates(&section.require("capacities")?)? };
+    let instance = Instance {
+        demands: rates(&section.require("demands")?)?,
+        capacities: rates(&section.require("capacities")?)?,
+    };
     let paths = section.require("paths")?;
     let of = |source: &Value<'_>| -> Result<Vec<usize>> {
-        source.list()?.iter().map(|relay| whole(relay, instance.capacities.len()).map(|relay| relay - 1)).collect()
+        source
+            .list()?
+            .iter()
+            .map(|relay| whole(relay, instance.capacities.len()).map(|relay| relay - 1))
+            .collect()
     };
     let lists: Vec<Vec<usize>> = paths.list()?.iter().map(of).collect::<Result<_>>()?;
     let count = lists.first().map_or(0, Vec::len);
-    if lists.len() != instance.demands.len() || count == 0 || lists.iter().any(|list| list.len() != count) {
-        return Err(paths.error(Problem::Sense("wants a list of relays for each source, all of one length")));
+    if lists.len() != instance.demands.len()
+        || count == 0
+        || lists.iter().any(|list| list.len() != count)
+    {
+        return Err(paths
+            .error(Problem::Sense("wants a list of relays for each source, all of one length")));
     }
     Ok((instance, Selection::new(count, lists.concat())))
 }
 
 fn whole(value: &Value<'_>, most: usize) -> Result<usize> {
-    let number = usize::try_from(value.integer()?).ok().filter(|number| (1..=most).contains(number));
-    number.ok_or_else(|| value.error(Problem::Because(format!("wants a whole number from 1 to {most}"))))
+    let number =
+        usize::try_from(value.integer()?).ok().filter(|number| (1..=most).contains(number));
+    number.ok_or_else(|| {
+        value.error(Problem::Because(format!("wants a whole number from 1 to {most}")))
+    })
 }
 
 fn within(value: &Value<'_>, least: f64, most: f64, wants: &'static str) -> Result<f64> {
     let number = value.number()?;
-    if (least..=most).contains(&number) { Ok(number) } else { Err(value.error(Problem::Sense(wants))) }
+    if (least..=most).contains(&number) {
+        Ok(number)
+    } else {
+        Err(value.error(Problem::Sense(wants)))
+    }
 }
 
 #[cfg(test)]
@@ -323,7 +376,8 @@ mod tests {
 
     fn error(keys: &str) -> String {
         let text = format!("{HEAD}{keys}\n");
-        Settings::read(&text, "x.toml").map_or_else(|error| error.to_string(), |_| format!("nothing about {keys}"))
+        Settings::read(&text, "x.toml")
+            .map_or_else(|error| error.to_string(), |_| format!("nothing about {keys}"))
     }
 
     #[test]
@@ -336,19 +390,31 @@ mod tests {
 
     #[test]
     fn cases_and_swept_values_are_combined() {
-        let text =
-            format!("{HEAD}f = 2\n[sweep]\nk = [1, 2, 3]\n[[case]]\nname = 'a'\nb = 1\n[[case]]\nname = 'c'\nf = 3\n");
+        let text = format!(
+            "{HEAD}f = 2\n[sweep]\nk = [1, 2, 3]\n[[case]]\nname = 'a'\nb = 1\n[[case]]\nname = \
+             'c'\nf = 3\n"
+        );
         let settings = Settings::read(&text, "x.toml").unwrap();
-        let of = |case: &Case| (case.name.clone(), case.search.setting.paths, case.search.setting.supply.to_string());
+        let of = |case: &Case| {
+            (case.name.clone(), case.search.setting.paths, case.search.setting.supply.to_string())
+        };
         let all: Vec<_> = settings.cases.iter().map(of).collect();
-        let expected = [("a", 1, "2"), ("a", 2, "2"), ("a", 3, "2"), ("c", 1, "3"), ("c", 2, "3"), ("c", 3, "3")];
+        let expected = [
+            ("a", 1, "2"),
+            ("a", 2, "2"),
+            ("a", 3, "2"),
+            ("c", 1, "3"),
+            ("c", 2, "3"),
+            ("c", 3, "3"),
+        ];
         assert_eq!(all, expected.map(|(name, k, f)| (name.to_owned(), k, f.to_owned())));
     }
 
     #[test]
     fn packets_are_the_simulations_of_section_5() {
         let text = format!(
-            "{HEAD}packet = '500 B'\ndelta = 0.03\nintervals = 1000\nsettled = 500\nband = 0.05\n[[case]]\nname = 'a'\n[[case]]\nname = 'c'\ndemand = '6 Mbit/s'\n"
+            "{HEAD}packet = '500 B'\ndelta = 0.03\nintervals = 1000\nsettled = 500\nband = \
+             0.05\n[[case]]\nname = 'a'\n[[case]]\nname = 'c'\ndemand = '6 Mbit/s'\n"
         );
         let settings = Settings::read(&text, "x.toml").unwrap();
         for (case, demand) in settings.cases.iter().zip([Rate::kbit(1_200), Rate::mbit(6)]) {
@@ -362,8 +428,14 @@ mod tests {
         for (keys, wanted) in [
             ("epsilom = 0.1", "x.toml:3: epsilom: no such key; did you mean `epsilon`?"),
             ("rule = 'AIMD'", "x.toml:3: rule: 'AIMD' is not known here; did you mean"),
-            ("[sweep]\nchoise = ['uniform']", "x.toml:4: sweep.choise: no such key; did you mean `choice`?"),
-            ("[[case]]\nname = 'a'\nreselct = 'k'", "x.toml:5: case.reselct: no such key; did you mean `reselect`?"),
+            (
+                "[sweep]\nchoise = ['uniform']",
+                "x.toml:4: sweep.choise: no such key; did you mean `choice`?",
+            ),
+            (
+                "[[case]]\nname = 'a'\nreselct = 'k'",
+                "x.toml:5: case.reselct: no such key; did you mean `reselect`?",
+            ),
             ("[sweep]\nk = [1, 'two']", "x.toml:4: sweep.k: wants a whole number, not string"),
             ("k = 101", "x.toml:3: k: leaves fewer relays"),
             ("settled = 20000", "x.toml:3: settled: leaves fewer `intervals`"),

@@ -36,7 +36,12 @@ struct Newest {
 
 impl Sender {
     /// An acknowledgement came.
-    pub(crate) fn handle_ack<C: Controller + ?Sized>(&mut self, now: Time, segment: &Segment, cc: &mut C) {
+    pub(crate) fn handle_ack<C: Controller + ?Sized>(
+        &mut self,
+        now: Time,
+        segment: &Segment,
+        cc: &mut C,
+    ) {
         if segment.ack > self.next {
             // Of what was never sent: a liar, or another connection's.
             return;
@@ -84,7 +89,10 @@ impl Sender {
         } else {
             self.count_duplicates(now, is_duplicate, has_advanced, old_una, cc)
         };
-        if segment.flags.has(Flags::ECE) && self.una > self.marked_until && matches!(self.phase, Phase::Open) {
+        if segment.flags.has(Flags::ECE)
+            && self.una > self.marked_until
+            && matches!(self.phase, Phase::Open)
+        {
             self.stats.marks += 1;
             self.marked_until = self.next;
             self.owes_cwr = true;
@@ -96,7 +104,8 @@ impl Sender {
             let ce_bytes = if segment.flags.has(Flags::ECE) { harvest.bytes } else { 0 };
             self.tell(now, &harvest, was_in_recovery, Bytes(ce_bytes), cc);
         }
-        if has_advanced || harvest.newest.is_some_and(|newest| self.is_before_first(newest.sent_at)) {
+        if has_advanced || harvest.newest.is_some_and(|newest| self.is_before_first(newest.sent_at))
+        {
             self.arm(now, true);
         } else if has_moved_window {
             self.arm(now, false);
@@ -112,7 +121,10 @@ impl Sender {
         let min_rtt = rtt.min();
         let mut each = |record: &Record, departure: Option<&Departure>| {
             harvest.bytes += record.payload();
-            if harvest.newest.is_none_or(|newest| (newest.sent_at, newest.seq) <= (record.sent_at, record.seq)) {
+            if harvest
+                .newest
+                .is_none_or(|newest| (newest.sent_at, newest.seq) <= (record.sent_at, record.seq))
+            {
                 harvest.newest = Some(Newest {
                     seq: record.seq,
                     sent_at: record.sent_at,
@@ -124,7 +136,13 @@ impl Sender {
                 }
             }
             if is_rack {
-                rack.handle_delivered(now, record.sent_at, record.end(), record.is_repeated, min_rtt);
+                rack.handle_delivered(
+                    now,
+                    record.sent_at,
+                    record.end(),
+                    record.is_repeated,
+                    min_rtt,
+                );
                 if !record.is_repeated && record.end() < highest {
                     rack.handle_reordering();
                 }
@@ -138,7 +156,10 @@ impl Sender {
         for (index, block) in segment.sacked().iter().enumerate() {
             let from = segment.ack.saturating_add_signed(i64::from(block.from));
             let to = from + u64::from(block.len);
-            if index == 0 && (block.from < 0 || segment.sacked().get(1).is_some_and(|next| covers(*next, *block))) {
+            if index == 0
+                && (block.from < 0
+                    || segment.sacked().get(1).is_some_and(|next| covers(*next, *block)))
+            {
                 // It came twice (RFC 2883): a retransmission was for nothing.
                 is_spurious = true;
             } else if from >= segment.ack && to <= self.next {
@@ -152,15 +173,24 @@ impl Sender {
         harvest
     }
 
-    /// A round-trip time from the timestamps, where all that was acknowledged had been sent more than once.
+    /// A round-trip time from the timestamps, where all that was acknowledged had been sent more
+    /// than once.
     fn echoed(&self, now: Time, segment: &Segment, has_advanced: bool) -> Option<Span> {
         let is_usable = self.config.timestamps && has_advanced && segment.timestamp_echo != 0;
-        is_usable.then(|| Span::from_micros(u64::from(stamp_of(now).wrapping_sub(segment.timestamp_echo))))
+        is_usable.then(|| {
+            Span::from_micros(u64::from(stamp_of(now).wrapping_sub(segment.timestamp_echo)))
+        })
     }
 
-    /// The Eifel algorithm (RFC 3522): the answers are to the originals, not to what was sent again. Every packet that was sent again must be
-    /// answered so: one that was lost indeed is a reason for the reduction, whatever became of the others.
-    fn undo_if_spurious<C: Controller + ?Sized>(&mut self, now: Time, segment: &Segment, cc: &mut C) {
+    /// The Eifel algorithm (RFC 3522): the answers are to the originals, not to what was sent
+    /// again. Every packet that was sent again must be answered so: one that was lost indeed is a
+    /// reason for the reduction, whatever became of the others.
+    fn undo_if_spurious<C: Controller + ?Sized>(
+        &mut self,
+        now: Time,
+        segment: &Segment,
+        cc: &mut C,
+    ) {
         let Eifel::Sent { at, last } = self.eifel else { return };
         let is_older = segment.timestamp_echo.wrapping_sub(at).cast_signed() < 0;
         if is_older && self.una <= last {
@@ -173,7 +203,8 @@ impl Sender {
         match self.phase {
             Phase::Recovery { .. } | Phase::Timeout { .. } if is_older => {
                 if matches!(self.phase, Phase::Recovery { .. }) {
-                    // It came after later ones. Without this, those behind it would be lost again at once.
+                    // It came after later ones. Without this, those behind it would be lost again
+                    // at once.
                     self.rack.handle_reordering();
                 }
                 self.phase = Phase::Open;
@@ -212,17 +243,16 @@ impl Sender {
                 board.judge(end, &mut lose);
             }
         } else {
-            let is_urgent =
-                !matches!(self.phase, Phase::Open) || board.selected >= u64::from(DUPLICATES) * self.config.mss.0;
+            let is_urgent = !matches!(self.phase, Phase::Open)
+                || board.selected >= u64::from(DUPLICATES) * self.config.mss.0;
             let smoothed = self.rtt.smoothed().unwrap_or_default();
             let window = self.rack.window(self.rtt.min(), smoothed, is_urgent);
             self.rack_due = NEVER;
             while let Some((sent_at, seq)) = self.log.front().copied() {
                 let flight = board.flight();
-                let Some(record) = board
-                    .find(seq)
-                    .filter(|record| record.seq == seq && record.sent_at == sent_at && record.mark == flight)
-                else {
+                let Some(record) = board.find(seq).filter(|record| {
+                    record.seq == seq && record.sent_at == sent_at && record.mark == flight
+                }) else {
                     self.log.pop_front();
                     continue;
                 };
@@ -247,7 +277,8 @@ impl Sender {
         has_lost
     }
 
-    /// Three duplicates are a loss; in recovery, `NewReno` takes a partial acknowledgement for another. Says whether anything is lost by it.
+    /// Three duplicates are a loss; in recovery, `NewReno` takes a partial acknowledgement for
+    /// another. Says whether anything is lost by it.
     fn count_duplicates<C: Controller + ?Sized>(
         &mut self,
         now: Time,
@@ -259,7 +290,8 @@ impl Sender {
         let in_flight = self.in_flight();
         let mut has_lost = false;
         if has_advanced {
-            // What the duplicates stood for is in the cumulative acknowledgement now, all but what it uncovered.
+            // What the duplicates stood for is in the cumulative acknowledgement now, all but what
+            // it uncovered.
             let packets = (self.una - old_una).div_ceil(self.config.mss.0);
             let uncovered = u32::try_from(packets.saturating_sub(1)).unwrap_or(u32::MAX);
             self.duplicates = self.duplicates.saturating_sub(uncovered);
@@ -308,20 +340,25 @@ impl Sender {
         let flight = self.flight_size(cc);
         cc.handle_congestion(now, self.id, &Congestion { signal: Signal::Loss, in_flight: flight });
         let target = cc.allowance(self.id).window;
-        let wants = self.config.rate_reduction && self.config.detection.is_selective() && cc.wants_rate_reduction();
-        let reduction = wants.then(|| Box::new(RateReduction::new(in_flight, target, self.config.mss)));
+        let wants = self.config.rate_reduction
+            && self.config.detection.is_selective()
+            && cc.wants_rate_reduction();
+        let reduction =
+            wants.then(|| Box::new(RateReduction::new(in_flight, target, self.config.mss)));
         self.phase = Phase::Recovery { end: self.next, reduction, is_first_sent: false };
         self.marked_until = self.next;
     }
 
-    /// Whether what was sent then left before the first missing packet did, the last time. What was sent later and arrives does not put off the timeout:
-    /// selective acknowledgements go on for as long as there is something to send, whether or not a retransmission was lost.
+    /// Whether what was sent then left before the first missing packet did, the last time. What was
+    /// sent later and arrives does not put off the timeout: selective acknowledgements go on for as
+    /// long as there is something to send, whether or not a retransmission was lost.
     fn is_before_first(&self, sent_at: Time) -> bool {
         self.board.front().is_none_or(|first| sent_at < first.sent_at)
     }
 
-    /// Payload sent and not acknowledged cumulatively (`FlightSize`), without what went out behind a gap as selective acknowledgements came: that
-    /// is up to many windows, and says nothing of what the path holds (RFC 5681, section 3.2).
+    /// Payload sent and not acknowledged cumulatively (`FlightSize`), without what went out behind
+    /// a gap as selective acknowledgements came: that is up to many windows, and says nothing of
+    /// what the path holds (RFC 5681, section 3.2).
     pub(super) fn flight_size<C: Controller + ?Sized>(&self, cc: &C) -> Bytes {
         Bytes(self.next - self.una).min(cc.allowance(self.id).window)
     }
@@ -363,9 +400,9 @@ impl Sender {
             smoothed_rtt,
             min_rtt: self.rtt.min(),
             one_way_delay: None,
-            delivery_rate: newest
-                .departure
-                .and_then(|departure| self.rate.sample(now, newest.sent_at, &departure.rates, self.rtt.min())),
+            delivery_rate: newest.departure.and_then(|departure| {
+                self.rate.sample(now, newest.sent_at, &departure.rates, self.rtt.min())
+            }),
             round: self.rate.round(),
             ce_bytes,
             is_app_limited: newest.is_app_limited,
@@ -376,9 +413,17 @@ impl Sender {
     }
 
     /// Ends slow start by delay, or at the configured threshold.
-    fn watch_slow_start<C: Controller + ?Sized>(&mut self, now: Time, rtt: Option<Span>, cc: &mut C) {
+    fn watch_slow_start<C: Controller + ?Sized>(
+        &mut self,
+        now: Time,
+        rtt: Option<Span>,
+        cc: &mut C,
+    ) {
         if !self.has_threshold
-            && self.config.initial_threshold.is_some_and(|least| cc.allowance(self.id).window >= least)
+            && self
+                .config
+                .initial_threshold
+                .is_some_and(|least| cc.allowance(self.id).window >= least)
         {
             self.has_threshold = true;
             cc.handle_slow_start_end(now, self.id);

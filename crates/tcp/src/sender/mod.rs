@@ -49,8 +49,9 @@ pub(crate) struct Data {
 
 /// The sending half. Positions begin at 1, behind the SYN.
 ///
-/// The order of the fields is kept, so that thousands of these in turn take few lines of the processor's cache: first what a receiver's packets
-/// need too, then what each packet and each acknowledgement needs, then the rest.
+/// The order of the fields is kept, so that thousands of these in turn take few lines of the
+/// processor's cache: first what a receiver's packets need too, then what each packet and each
+/// acknowledgement needs, then the rest.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub(crate) struct Sender {
@@ -93,7 +94,8 @@ pub(crate) struct Sender {
     board: Scoreboard,
     /// No reduction for a mark before this position is acknowledged.
     marked_until: u64,
-    /// Duplicates of an acknowledgement of no more than this may answer retransmissions that were for nothing (RFC 6582, section 3.2, step 2).
+    /// Duplicates of an acknowledgement of no more than this may answer retransmissions that were
+    /// for nothing (RFC 6582, section 3.2, step 2).
     recover: u64,
     /// But for [`Stats::sent`], which each packet adds to.
     stats: Stats,
@@ -109,7 +111,8 @@ pub(crate) struct Sender {
 enum Eifel {
     /// Nothing was sent again yet.
     Armed,
-    /// The first retransmission left `at` this time of the timestamps' clock; `last` is the highest position of any so far.
+    /// The first retransmission left `at` this time of the timestamps' clock; `last` is the highest
+    /// position of any so far.
     Sent { at: u32, last: u64 },
     /// One was answered, or all originals were.
     Decided,
@@ -164,7 +167,8 @@ impl Sender {
         }
     }
 
-    /// The connection is open: `rtt` is that of the handshake, if it is known; the peer's window ends at `window_end`.
+    /// The connection is open: `rtt` is that of the handshake, if it is known; the peer's window
+    /// ends at `window_end`.
     pub(crate) fn handle_open<C: Controller + ?Sized>(
         &mut self,
         now: Time,
@@ -179,7 +183,11 @@ impl Sender {
         self.rate.restart(now);
         self.last_sent_at = now;
         self.keeps_departures = cc.wants_departures();
-        cc.handle_add(now, self.id, &Start { mss: self.config.mss, initial_window: self.config.initial_window, rtt });
+        cc.handle_add(
+            now,
+            self.id,
+            &Start { mss: self.config.mss, initial_window: self.config.initial_window, rtt },
+        );
     }
 
     pub(crate) fn write(&mut self, bytes: Bytes) {
@@ -230,7 +238,11 @@ impl Sender {
 
     /// The next data segment, without what the receiving half adds to it.
     #[inline]
-    pub(crate) fn poll_send<C: Controller + ?Sized>(&mut self, now: Time, cc: &mut C) -> Option<Data> {
+    pub(crate) fn poll_send<C: Controller + ?Sized>(
+        &mut self,
+        now: Time,
+        cc: &mut C,
+    ) -> Option<Data> {
         self.held_until = NEVER;
         if self.una == self.next && self.is_idle() && self.rate.is_idle_noted(self.under_way()) {
             // As a receiver always is: the controller need not be asked.
@@ -257,7 +269,12 @@ impl Sender {
 
     /// Whether window, budget and pacing let a packet out.
     #[inline]
-    fn may_send<C: Controller + ?Sized>(&mut self, now: Time, allowance: &Allowance, cc: &C) -> bool {
+    fn may_send<C: Controller + ?Sized>(
+        &mut self,
+        now: Time,
+        allowance: &Allowance,
+        cc: &C,
+    ) -> bool {
         let mss = self.config.mss;
         if self.is_idle() {
             if self.in_flight() + mss <= allowance.window {
@@ -295,7 +312,11 @@ impl Sender {
 
     /// The rate at which to send, and in what bursts; `None`: as acknowledgements come.
     #[inline]
-    fn pacing<C: Controller + ?Sized>(&self, allowance: &Allowance, cc: &C) -> Option<(Rate, Bytes)> {
+    fn pacing<C: Controller + ?Sized>(
+        &self,
+        allowance: &Allowance,
+        cc: &C,
+    ) -> Option<(Rate, Bytes)> {
         let mss = self.config.mss;
         if let Some(rate) = allowance.pacing {
             return Some((rate, allowance.burst.max(mss)));
@@ -307,9 +328,13 @@ impl Sender {
         let smoothed = self.rtt.smoothed()?;
         if is_below_one {
             // Less than a packet a round trip.
-            return Some((allowance.window.max(Bytes(1)) / smoothed.max(Span::from_micros(1)), Bytes(1)));
+            return Some((
+                allowance.window.max(Bytes(1)) / smoothed.max(Span::from_micros(1)),
+                Bytes(1),
+            ));
         }
-        let is_slow_start = cc.threshold(self.id).is_none_or(|threshold| allowance.window < threshold);
+        let is_slow_start =
+            cc.threshold(self.id).is_none_or(|threshold| allowance.window < threshold);
         Some((Pacer::rate_of_window(allowance.window, smoothed, is_slow_start), Bytes(10 * mss.0)))
     }
 
@@ -347,7 +372,8 @@ impl Sender {
             return (self.is_closing && !self.has_sent_fin).then_some((1, true));
         }
         let len = waiting.min(room).min(full);
-        // Small packets only for the end of what there is, or into a small window (RFC 1122, section 4.2.3.4).
+        // Small packets only for the end of what there is, or into a small window (RFC 1122,
+        // section 4.2.3.4).
         let is_whole = len == full || len == waiting || (len > 0 && self.board.is_empty());
         (len > 0 && is_whole).then(|| (u32::try_from(len).expect("at most an MSS"), false))
     }
@@ -364,7 +390,10 @@ impl Sender {
     ) -> Data {
         let is_retransmission = seq < self.next;
         if self.board.in_flight == 0 {
-            if !is_retransmission && self.board.is_empty() && now - self.last_sent_at > self.rtt.timeout() {
+            if !is_retransmission
+                && self.board.is_empty()
+                && now - self.last_sent_at > self.rtt.timeout()
+            {
                 cc.handle_idle_restart(now, self.id);
             }
             // A new flight begins.
@@ -414,7 +443,8 @@ impl Sender {
         }
         let in_flight = self.in_flight();
         cc.handle_sent(now, self.id, &Sent { bytes: Bytes(payload), in_flight, is_retransmission });
-        // The first missing packet has a whole timeout to arrive in: three duplicates before it may have taken most of a round trip.
+        // The first missing packet has a whole timeout to arrive in: three duplicates before it may
+        // have taken most of a round trip.
         self.arm(now, is_retransmission && seq == self.una);
         let mut flags = Flags::default();
         if is_fin {

@@ -3,8 +3,9 @@
 use alloc::vec::Vec;
 use core::ops::{Deref, DerefMut};
 
-/// What is in a queue lies side by side, and near the start of its memory: thousands of flows with little in flight each walk through no more of it than
-/// they need, and a look at one element is a look at a slice. What that costs is that each element is moved once, in the mean.
+/// What is in a queue lies side by side, and near the start of its memory: thousands of flows with
+/// little in flight each walk through no more of it than they need, and a look at one element is a
+/// look at a slice. What that costs is that each element is moved once, in the mean.
 #[derive(Clone, Debug)]
 pub(super) struct Queue<T> {
     /// What was taken out, and is not yet thrown away; then what is in the queue.
@@ -94,7 +95,8 @@ mod tests {
                 queue.take(takes);
                 model.drain(..takes);
                 prop_assert_eq!(&*queue, &*model.make_contiguous());
-                prop_assert!(queue.all.len() <= 2 * queue.len(), "what was taken out is no more than what is left");
+                prop_assert!(queue.all.len() <= 2 * queue.len(), "what was taken out is no more \
+                    than what is left");
             }
         }
     }

@@ -8,7 +8,8 @@ use units::{Bytes, Time};
 
 use super::queue::Queue;
 
-/// A packet that was sent and is not yet acknowledged cumulatively. It is small: thousands of flows that recover look through theirs in turn.
+/// A packet that was sent and is not yet acknowledged cumulatively. It is small: thousands of flows
+/// that recover look through theirs in turn.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record {
     /// Its first position.
@@ -46,8 +47,9 @@ pub(super) enum State {
     Lost,
 }
 
-/// A [`State`] as a record has it: delivered, lost, or sent in the flight of this number. Of flights, all but the latest are lost: so a timeout, which
-/// loses everything, need not touch a record. It comes when they have long left the processor's cache.
+/// A [`State`] as a record has it: delivered, lost, or sent in the flight of this number. Of
+/// flights, all but the latest are lost: so a timeout, which loses everything, need not touch a
+/// record. It comes when they have long left the processor's cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mark(u8);
 
@@ -83,8 +85,8 @@ impl Record {
     }
 }
 
-/// Records from the first unacknowledged position to the next to be sent, without gaps. The order of the fields is kept: what is needed where
-/// nothing is lost lies in front, and takes 64 bytes.
+/// Records from the first unacknowledged position to the next to be sent, without gaps. The order
+/// of the fields is kept: what is needed where nothing is lost lies in front, and takes 64 bytes.
 #[derive(Clone, Debug, Default)]
 #[repr(C)]
 pub(super) struct Scoreboard {
@@ -99,19 +101,21 @@ pub(super) struct Scoreboard {
     flying: u32,
     /// The latest flight.
     flight: Mark,
-    /// What the receiver holds beyond the cumulative acknowledgement, in order, apart from each other.
+    /// What the receiver holds beyond the cumulative acknowledgement, in order, apart from each
+    /// other.
     ranges: Vec<(u64, u64)>,
     /// No lost record begins below.
     repeat_from: u64,
     /// Every record below has been judged by what was delivered beyond it.
     judged: u64,
-    /// Records from the first position on were found again, and are judged anew once a packet from the second on can be. An empty range if
-    /// none were.
+    /// Records from the first position on were found again, and are judged anew once a packet from
+    /// the second on can be. An empty range if none were.
     found: (u64, u64),
     departures: Departures,
 }
 
-/// What was known as the packet of each record left, if that is kept at all: in a box, for most controllers do not want it.
+/// What was known as the packet of each record left, if that is kept at all: in a box, for most
+/// controllers do not want it.
 #[derive(Clone, Debug, Default)]
 struct Departures(Option<Box<Queue<Departure>>>);
 
@@ -191,15 +195,18 @@ impl Scoreboard {
         if seq <= first.seq {
             return 0;
         }
-        // Nearly all are as long as the first: a guess looks at two of them, where halving would look at eight.
-        let guess = usize::try_from((seq - first.seq) / u64::from(first.span)).unwrap_or(usize::MAX);
+        // Nearly all are as long as the first: a guess looks at two of them, where halving would
+        // look at eight.
+        let guess =
+            usize::try_from((seq - first.seq) / u64::from(first.span)).unwrap_or(usize::MAX);
         if self.records.get(guess).is_some_and(|record| record.seq <= seq && seq < record.end()) {
             return guess;
         }
         self.records.partition_point(|record| record.end() <= seq)
     }
 
-    /// Takes out what is acknowledged cumulatively and hands over each record that was not told of before.
+    /// Takes out what is acknowledged cumulatively and hands over each record that was not told of
+    /// before.
     #[inline]
     pub(super) fn advance(&mut self, una: u64, mut each: impl FnMut(&Record, Option<&Departure>)) {
         let mut count = 0;
@@ -235,8 +242,14 @@ impl Scoreboard {
         }
     }
 
-    /// The receiver holds this range, of what was sent and not acknowledged cumulatively; hands over each record that it had not told of.
-    pub(super) fn select(&mut self, from: u64, to: u64, mut each: impl FnMut(&Record, Option<&Departure>)) {
+    /// The receiver holds this range, of what was sent and not acknowledged cumulatively; hands
+    /// over each record that it had not told of.
+    pub(super) fn select(
+        &mut self,
+        from: u64,
+        to: u64,
+        mut each: impl FnMut(&Record, Option<&Departure>),
+    ) {
         if from >= to {
             return;
         }
@@ -317,18 +330,21 @@ impl Scoreboard {
         u64::from(core::mem::take(&mut self.flying))
     }
 
-    /// Nothing was lost: what waits to be sent again, and never was, is in flight after all. Hands over each, in the order in which they were sent.
-    /// One may be lost even so; what has arrived so far is no sign of it, what is sent from now on will be.
+    /// Nothing was lost: what waits to be sent again, and never was, is in flight after all. Hands
+    /// over each, in the order in which they were sent. One may be lost even so; what has arrived
+    /// so far is no sign of it, what is sent from now on will be.
     pub(super) fn find_all(&mut self, mut each: impl FnMut(&Record)) {
         let next = self.back().map_or(0, Record::end);
         let flight = self.flight;
-        let is_found = |record: &&mut Record| record.state(flight) == State::Lost && !record.is_repeated;
+        let is_found =
+            |record: &&mut Record| record.state(flight) == State::Lost && !record.is_repeated;
         for record in self.records.iter_mut().filter(is_found) {
             record.mark = flight;
             self.in_flight += u64::from(record.span);
             self.flying += 1;
             self.lost -= u64::from(record.span);
-            let from = if self.found.0 < self.found.1 { self.found.0.min(record.seq) } else { record.seq };
+            let from =
+                if self.found.0 < self.found.1 { self.found.0.min(record.seq) } else { record.seq };
             self.found = (from, next);
             each(record);
         }
@@ -342,7 +358,8 @@ impl Scoreboard {
 
     fn find_lost(&mut self) -> Option<&mut Record> {
         let mut index = self.index_of(self.repeat_from);
-        while self.records.get(index).is_some_and(|record| record.state(self.flight) != State::Lost) {
+        while self.records.get(index).is_some_and(|record| record.state(self.flight) != State::Lost)
+        {
             index += 1;
         }
         let record = self.records.get_mut(index)?;
@@ -364,8 +381,8 @@ impl Scoreboard {
         }
     }
 
-    /// The position below which a packet is lost by RFC 6675's rule (`IsLost`): three ranges, or more than two packets' worth, have arrived
-    /// beyond it.
+    /// The position below which a packet is lost by RFC 6675's rule (`IsLost`): three ranges, or
+    /// more than two packets' worth, have arrived beyond it.
     pub(super) fn lost_below(&self, mss: u64) -> u64 {
         let mut beyond = 0;
         for (count, (from, to)) in self.ranges.iter().rev().enumerate() {

@@ -42,8 +42,10 @@ impl Sender {
             && let Some(smoothed) = self.rtt.smoothed()
         {
             // One packet alone may wait for a delayed acknowledgement.
-            let is_alone = self.board.front().map(|record| record.seq) == self.board.back().map(|record| record.seq);
-            let extra = if is_alone { self.config.delayed_ack.unwrap_or_default() } else { Span::ZERO };
+            let is_alone = self.board.front().map(|record| record.seq)
+                == self.board.back().map(|record| record.seq);
+            let extra =
+                if is_alone { self.config.delayed_ack.unwrap_or_default() } else { Span::ZERO };
             let probe = smoothed + smoothed + extra;
             if probe < timeout && !self.has_probed {
                 self.set_timer(now + probe, Kind::Tail);
@@ -64,7 +66,11 @@ impl Sender {
     }
 
     /// Does what is due. Gives the segment of a probe.
-    pub(crate) fn handle_deadline<C: Controller + ?Sized>(&mut self, now: Time, cc: &mut C) -> Option<Data> {
+    pub(crate) fn handle_deadline<C: Controller + ?Sized>(
+        &mut self,
+        now: Time,
+        cc: &mut C,
+    ) -> Option<Data> {
         if self.rack_due <= now {
             self.rack_due = NEVER;
             self.detect(now, cc);

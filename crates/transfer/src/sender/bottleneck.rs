@@ -1,11 +1,12 @@
 //! Do two paths share a bottleneck?
 //!
-//! Two flows through one queue see that queue's delay, so their round-trip times rise and fall together; and what one of them
-//! gains, the other loses, so their rates move against each other. Two lines alike that were filled at the same moment
-//! show the first sign too, but not the second; two flows in lockstep through one queue do not show the second either.
-//! Neither proves anything, therefore a suspicion is tested: the slower path pauses, and if the other one gains much of
-//! what it carried, both drew from the same source. One flow's share is then enough. A weak suspicion is tested only
-//! where the pause is nothing beside what the transfer will still take.
+//! Two flows through one queue see that queue's delay, so their round-trip times rise and fall
+//! together; and what one of them gains, the other loses, so their rates move against each other.
+//! Two lines alike that were filled at the same moment show the first sign too, but not the second;
+//! two flows in lockstep through one queue do not show the second either. Neither proves anything,
+//! therefore a suspicion is tested: the slower path pauses, and if the other one gains much of what
+//! it carried, both drew from the same source. One flow's share is then enough. A weak suspicion is
+//! tested only where the pause is nothing beside what the transfer will still take.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -32,7 +33,8 @@ const WAVERING: f64 = 0.02;
 const STIRRING: f64 = 0.002;
 /// The part of the paused path's rate that the other must gain.
 const GAIN: f64 = 0.4;
-/// A test's longest pause is at most this fraction (one over it) of what the transfer will still take...
+/// A test's longest pause is at most this fraction (one over it) of what the transfer will still
+/// take...
 const COST: u64 = 20;
 /// ... and this one where the rates do not move against each other.
 const COST_IN_STEP: u64 = 100;
@@ -137,7 +139,8 @@ impl Detector {
     /// A path is gone or stalled.
     pub(super) fn handle_gone(&mut self, path: PathId) {
         self.bins.remove(&path);
-        if let Some(Test::Running { weak, strong, .. } | Test::Shared { weak, strong, .. }) = self.test
+        if let Some(Test::Running { weak, strong, .. } | Test::Shared { weak, strong, .. }) =
+            self.test
             && (weak == path || strong == path)
         {
             self.test = None;
@@ -155,9 +158,15 @@ impl Detector {
         }
     }
 
-    /// What to do now. `active` are the paths that carry data, with what they have delivered and their round-trip time;
-    /// `remaining` is how long the transfer will still take: a test must not cost much of it.
-    pub(super) fn poll(&mut self, now: Time, active: &[(PathId, u64, Span)], remaining: Span) -> Option<Order> {
+    /// What to do now. `active` are the paths that carry data, with what they have delivered and
+    /// their round-trip time; `remaining` is how long the transfer will still take: a test must not
+    /// cost much of it.
+    pub(super) fn poll(
+        &mut self,
+        now: Time,
+        active: &[(PathId, u64, Span)],
+        remaining: Span,
+    ) -> Option<Order> {
         if let Some(order) = self.released.take() {
             return Some(order);
         }
@@ -174,8 +183,8 @@ impl Detector {
                         let elapsed = (now - since).as_secs_f64().max(1e-3);
                         let rate = units::Bytes(delivered - offset).as_f64() / elapsed;
                         let (weak, strong, gain) = (*weak, *strong, rate - before.strong);
-                        // Through a queue that does not run empty the other's gain shows at once: a test without a
-                        // trace of it need not go on.
+                        // Through a queue that does not run empty the other's gain shows at once: a
+                        // test without a trace of it need not go on.
                         if glance_at.take().is_none() || gain < GAIN / 2.0 * before.weak {
                             let shared = gain >= GAIN * before.weak;
                             return Some(self.conclude(now, weak, strong, shared, gain));
@@ -196,8 +205,19 @@ impl Detector {
         }
     }
 
-    fn conclude(&mut self, now: Time, weak: PathId, strong: PathId, shared: bool, gain: f64) -> Order {
-        let pair = self.pairs.entry(key(weak, strong)).or_insert(Pair { not_before: now, tests: 0, found: 0 });
+    fn conclude(
+        &mut self,
+        now: Time,
+        weak: PathId,
+        strong: PathId,
+        shared: bool,
+        gain: f64,
+    ) -> Order {
+        let pair = self.pairs.entry(key(weak, strong)).or_insert(Pair {
+            not_before: now,
+            tests: 0,
+            found: 0,
+        });
         self.bins.clear();
         if shared {
             let until = now + RETEST * (1 << pair.found.min(6));
@@ -214,7 +234,12 @@ impl Detector {
     }
 
     /// Begins a test if two paths' delays move together.
-    fn suspect(&mut self, now: Time, active: &[(PathId, u64, Span)], remaining: Span) -> Option<Order> {
+    fn suspect(
+        &mut self,
+        now: Time,
+        active: &[(PathId, u64, Span)],
+        remaining: Span,
+    ) -> Option<Order> {
         for (i, &(a, _, rtt_a)) in active.iter().enumerate() {
             for &(b, _, rtt_b) in &active[i + 1..] {
                 let pause = Span::from_secs(1).max(rtt_a.max(rtt_b) * 10);
@@ -222,7 +247,10 @@ impl Detector {
                 if early || remaining < pause * COST {
                     continue;
                 }
-                let Some(Suspicion { rates: (rate_a, rate_b), opposed }) = self.move_together(a, b) else { continue };
+                let Some(Suspicion { rates: (rate_a, rate_b), opposed }) = self.move_together(a, b)
+                else {
+                    continue;
+                };
                 if !opposed && remaining < pause * COST_IN_STEP {
                     continue;
                 }
@@ -250,7 +278,8 @@ impl Detector {
         None
     }
 
-    /// What speaks for a shared queue, if the paths have enough bins in common and their delays go together.
+    /// What speaks for a shared queue, if the paths have enough bins in common and their delays go
+    /// together.
     fn move_together(&self, a: PathId, b: PathId) -> Option<Suspicion> {
         let (bins_a, bins_b) = (self.bins.get(&a)?, self.bins.get(&b)?);
         let mut delays = Moments::default();
@@ -270,11 +299,15 @@ impl Detector {
         }
         let mut rates = Moments::default();
         for (before, after) in delivered.iter().zip(&delivered[RATE_BINS..]) {
-            rates.add(units::Bytes(after.0 - before.0).as_f64(), units::Bytes(after.1 - before.1).as_f64());
+            rates.add(
+                units::Bytes(after.0 - before.0).as_f64(),
+                units::Bytes(after.1 - before.1).as_f64(),
+            );
         }
         let (mean_a, mean_b) = rates.means();
-        let opposed =
-            rates.correlation(mean_a * WAVERING, mean_b * WAVERING).is_some_and(|correlation| correlation <= OPPOSED);
+        let opposed = rates
+            .correlation(mean_a * WAVERING, mean_b * WAVERING)
+            .is_some_and(|correlation| correlation <= OPPOSED);
         Some(Suspicion { rates: (mean_rate(bins_a), mean_rate(bins_b)), opposed })
     }
 }
@@ -287,7 +320,11 @@ fn key(a: PathId, b: PathId) -> (PathId, PathId) {
 fn mean_rate(bins: &VecDeque<Bin>) -> f64 {
     let (Some(first), Some(last)) = (bins.front(), bins.back()) else { return 0.0 };
     let elapsed = (BIN * (last.index - first.index)).as_secs_f64();
-    if elapsed > 0.0 { units::Bytes(last.delivered - first.delivered).as_f64() / elapsed } else { 0.0 }
+    if elapsed > 0.0 {
+        units::Bytes(last.delivered - first.delivered).as_f64() / elapsed
+    } else {
+        0.0
+    }
 }
 
 /// Sums for the correlation of two series.
@@ -315,10 +352,12 @@ impl Moments {
         (self.x / self.count, self.y / self.count)
     }
 
-    /// Pearson's coefficient, or `None` if one of the series hardly moves: its standard deviation is below the least given.
+    /// Pearson's coefficient, or `None` if one of the series hardly moves: its standard deviation
+    /// is below the least given.
     fn correlation(&self, least_x: f64, least_y: f64) -> Option<f64> {
         let n = self.count;
-        let (vx, vy) = (self.xx / n - (self.x / n) * (self.x / n), self.yy / n - (self.y / n) * (self.y / n));
+        let (vx, vy) =
+            (self.xx / n - (self.x / n) * (self.x / n), self.yy / n - (self.y / n) * (self.y / n));
         if vx < least_x * least_x || vy < least_y * least_y || vx * vy <= 0.0 {
             return None;
         }
@@ -352,8 +391,11 @@ mod tests {
 
     fn feed(detector: &mut Detector, look: Look, from: u64, upto: u64) {
         for millis in (from..upto).step_by(50) {
-            let wave = |period: u64| 0.02 * units::Bytes(millis % period).as_f64() / units::Bytes(period).as_f64();
-            let give = if look == Look::OneQueue { (millis % 4_400).abs_diff(2_200) * 500 } else { 0 };
+            let wave = |period: u64| {
+                0.02 * units::Bytes(millis % period).as_f64() / units::Bytes(period).as_f64()
+            };
+            let give =
+                if look == Look::OneQueue { (millis % 4_400).abs_diff(2_200) * 500 } else { 0 };
             detector.handle_delay(at(millis), A, wave(1_100), millis * 3_000 + give);
             let rhythm = if look == Look::Apart { 700 } else { 1_100 };
             detector.handle_delay(at(millis), B, wave(rhythm), 2_000_000 + millis * 2_000 - give);
@@ -407,7 +449,11 @@ mod tests {
         feed(&mut detector, Look::InStep, 0, 20_000);
         assert_eq!(detector.poll(at(20_000), &paths(0, 0), Span::from_secs(90)), None);
         let order = detector.poll(at(20_000), &paths(0, 0), LONG);
-        assert_eq!(order, Some(Order::Pause { weak: B, strong: A }), "a long transfer can afford it");
+        assert_eq!(
+            order,
+            Some(Order::Pause { weak: B, strong: A }),
+            "a long transfer can afford it"
+        );
     }
 
     #[test]

@@ -8,18 +8,23 @@ use super::Sender;
 use super::types::PathState;
 use crate::layout::GRAIN;
 
-/// How far beyond the common finish a path may deliver, in seconds: below that, estimates are noise.
+/// How far beyond the common finish a path may deliver, in seconds: below that, estimates are
+/// noise.
 const SLACK: f64 = 0.005;
 
 impl Sender {
-    /// Seconds until everything unsent would be there if it went, from now on, by whichever path delivers it first: the T
-    /// that solves `Σ max(0, T − e_i) · r_i = unsent`, where `e_i` is when path i delivers what it has and `r_i` its rate.
-    /// `None` while no rate is known.
+    /// Seconds until everything unsent would be there if it went, from now on, by whichever path
+    /// delivers it first: the T that solves `Σ max(0, T − e_i) · r_i = unsent`, where `e_i` is when
+    /// path i delivers what it has and `r_i` its rate. `None` while no rate is known.
     pub(super) fn common_finish(&self, now: Time) -> Option<f64> {
         let mut paths: Vec<(f64, f64)> = self
             .paths
             .values()
-            .filter(|path| path.is_active() && path.rate(now) > 0.0 && path.is_attended(now, self.config.stall_after))
+            .filter(|path| {
+                path.is_active()
+                    && path.rate(now) > 0.0
+                    && path.is_attended(now, self.config.stall_after)
+            })
             .map(|path| (path.arrival(now, path.outstanding()), path.rate(now)))
             .collect();
         paths.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -35,15 +40,16 @@ impl Sender {
         finish
     }
 
-    /// Bytes that still have to be sent: unassigned, in tasks, and what hangs in paths that may never deliver it.
+    /// Bytes that still have to be sent: unassigned, in tasks, and what hangs in paths that may
+    /// never deliver it.
     fn unsent(&self) -> Bytes {
         let tasks: Bytes = self.paths.values().map(|path| path.task.bytes()).sum();
         let hanging = self.paths.values().filter(|path| path.state == PathState::Stalled);
         self.pool.total() + tasks + hanging.map(|path| path.held.total()).sum()
     }
 
-    /// How many of the next `most` bytes this path should take so that none arrives after everything else has: none, or
-    /// at least [`GRAIN`].
+    /// How many of the next `most` bytes this path should take so that none arrives after
+    /// everything else has: none, or at least [`GRAIN`].
     pub(super) fn worthwhile(&self, now: Time, id: PathId, most: u64) -> u64 {
         let Some(path) = self.paths.get(&id) else { return 0 };
         let Some(finish) = self.common_finish(now) else { return most };
@@ -56,17 +62,24 @@ impl Sender {
         if room >= GRAIN {
             return most.min(room);
         }
-        // Rounding may leave a rest that fits nowhere: it goes by the path that is through with it first.
+        // Rounding may leave a rest that fits nowhere: it goes by the path that is through with it
+        // first.
         let through = |path: &super::path::Path| path.arrival(now, path.outstanding() + most);
-        let others =
-            self.paths.values().filter(|other| other.is_active() && other.is_attended(now, self.config.stall_after));
+        let others = self
+            .paths
+            .values()
+            .filter(|other| other.is_active() && other.is_attended(now, self.config.stall_after));
         let first = others.map(through).fold(f64::INFINITY, f64::min);
         if through(path) <= first { most } else { 0 }
     }
 }
 
 /// Rounds down; below zero is zero.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float cast saturates")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a float cast saturates"
+)]
 pub(super) fn floor(value: f64) -> u64 {
     value as u64
 }

@@ -1,4 +1,5 @@
-//! A queue of extents in which any part can be found by position: a path's task, or what it has in flight.
+//! A queue of extents in which any part can be found by position: a path's task, or what it has in
+//! flight.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -8,9 +9,10 @@ use units::Bytes;
 use crate::layout::GRAIN;
 use crate::{Extent, ExtentSet};
 
-/// Extents in an order of their own, each at an *offset* that counts the bytes put in before it. In a pipe the offset is the
-/// position in the connection's byte stream, which says what must arrive before it. No position is in a lane twice.
-/// Every operation takes O(log n) for each extent it touches; neighbours in both orders are kept as one.
+/// Extents in an order of their own, each at an *offset* that counts the bytes put in before it. In
+/// a pipe the offset is the position in the connection's byte stream, which says what must arrive
+/// before it. No position is in a lane twice. Every operation takes O(log n) for each extent it
+/// touches; neighbours in both orders are kept as one.
 #[derive(Clone, Debug)]
 pub(super) struct Lane {
     by_offset: BTreeMap<u64, Extent>,
@@ -43,7 +45,9 @@ impl Lane {
     pub(super) fn push_back(&mut self, extent: Extent) {
         self.remove(extent);
         match self.by_offset.last_entry() {
-            Some(mut last) if last.get().end() == extent.start && last.key() + last.get().len == self.next => {
+            Some(mut last)
+                if last.get().end() == extent.start && last.key() + last.get().len == self.next =>
+            {
                 last.get_mut().len += extent.len;
             }
             _ => self.insert(self.next, extent),
@@ -75,15 +79,17 @@ impl Lane {
         Some(taken)
     }
 
-    /// Takes up to `most` bytes from the tail, last extent first, cut at multiples of `align` (itself a multiple of [`GRAIN`])
-    /// where there is one, else of [`GRAIN`].
+    /// Takes up to `most` bytes from the tail, last extent first, cut at multiples of `align`
+    /// (itself a multiple of [`GRAIN`]) where there is one, else of [`GRAIN`].
     pub(super) fn take_back(&mut self, most: u64, align: u64) -> Vec<Extent> {
         let mut taken = Vec::new();
         let mut missing = most;
         while missing > 0 {
             let Some((_, &last)) = self.by_offset.last_key_value() else { break };
             let earliest = last.end().saturating_sub(missing).max(last.start);
-            let cut = |align: u64| if earliest == last.start { earliest } else { earliest.next_multiple_of(align) };
+            let cut = |align: u64| {
+                if earliest == last.start { earliest } else { earliest.next_multiple_of(align) }
+            };
             let start = if cut(align) < last.end() { cut(align) } else { cut(GRAIN) };
             let piece = Extent::between(start, last.end());
             if piece.is_empty() {
@@ -108,7 +114,8 @@ impl Lane {
         taken
     }
 
-    /// Takes an extent's positions away, wherever they are; returns the largest offset behind any of them.
+    /// Takes an extent's positions away, wherever they are; returns the largest offset behind any
+    /// of them.
     pub(super) fn remove(&mut self, extent: Extent) -> Option<Removed> {
         let mut removed: Option<Removed> = None;
         while let Some((offset, whole)) = self.find(extent) {
@@ -119,7 +126,10 @@ impl Lane {
                 self.insert(offset, Extent::between(whole.start, cut.start));
             }
             if cut.end() < whole.end() {
-                self.insert(offset + (cut.end() - whole.start), Extent::between(cut.end(), whole.end()));
+                self.insert(
+                    offset + (cut.end() - whole.start),
+                    Extent::between(cut.end(), whole.end()),
+                );
             }
             self.bytes -= cut.len;
             let upto = offset + (cut.end() - whole.start);

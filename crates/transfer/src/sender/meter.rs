@@ -26,13 +26,14 @@ impl Meter {
         Meter { smoothed: rate, ..Meter::default() }
     }
 
-    /// Bytes arrived. `first_sent` is when the path sent its first byte, for the very first acknowledgement.
+    /// Bytes arrived. `first_sent` is when the path sent its first byte, for the very first
+    /// acknowledgement.
     pub(super) fn handle_delivered(&mut self, now: Time, bytes: f64, rtt: Span, first_sent: Time) {
         self.largest = self.largest.max(bytes);
         let length = (rtt / 2).clamp(Span::from_millis(50), Span::from_millis(500));
         let Some(bin) = &mut self.bin else {
-            // The first bytes after a pause took a round trip that the pipe was not full: they tell nothing of the rate,
-            // but are a lower bound when nothing else is known.
+            // The first bytes after a pause took a round trip that the pipe was not full: they tell
+            // nothing of the rate, but are a lower bound when nothing else is known.
             self.bin = Some(Bin { since: now, bytes: 0.0, length });
             if self.smoothed <= 0.0 {
                 self.smoothed = bytes / (now - first_sent).as_secs_f64().max(1e-6);
@@ -44,7 +45,8 @@ impl Meter {
         if elapsed >= bin.length {
             let rate = bin.bytes / elapsed.as_secs_f64();
             let memory = Span::from_millis(300).max(rtt);
-            // The first bins count as in a plain mean: what came before was a guess, and slow start.
+            // The first bins count as in a plain mean: what came before was a guess, and slow
+            // start.
             let weight = elapsed.as_secs_f64() / (elapsed + memory).as_secs_f64();
             let weight = weight.max(1.0 / f64::from(self.bins.saturating_add(1)));
             self.smoothed += weight * (rate - self.smoothed);

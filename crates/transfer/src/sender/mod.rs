@@ -1,8 +1,8 @@
 //! The sending side: which bytes go by which path, and when.
 //!
-//! A missing byte is in exactly one place: the *pool* (assigned to nobody), a path's *task* (assigned, not sent), or a
-//! path's *held* set (sent, not acknowledged). [`BlockScheduler`]s say how large tasks should be. With one that lets data
-//! move, the sender adds what the paper lacks:
+//! A missing byte is in exactly one place: the *pool* (assigned to nobody), a path's *task*
+//! (assigned, not sent), or a path's *held* set (sent, not acknowledged). [`BlockScheduler`]s say
+//! how large tasks should be. With one that lets data move, the sender adds what the paper lacks:
 //!
 //! - a path that runs dry takes from the one that would finish last ([`tasks`]);
 //! - a path gets nothing that it would deliver later than everything else ([`finish`]);
@@ -32,7 +32,10 @@ use crate::{Extent, ExtentSet, Layout, PeerError};
 use bottleneck::{Detector, Order};
 use meter::as_rate;
 use path::Path;
-pub use types::{Class, PathReport, PathState, PathTraits, Sample, SenderConfig, SenderEvent, Totals, Transmit, Why};
+pub use types::{
+    Class, PathReport, PathState, PathTraits, Sample, SenderConfig, SenderEvent, Totals, Transmit,
+    Why,
+};
 
 /// Largest extent for a path that has proven nothing: its first acknowledgement shall come soon.
 const PROVING_EXTENT: u64 = 16 * 1024;
@@ -63,8 +66,8 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// A sender of everything in `layout` but `have`, what the receiver has verified. What of `have` is not a whole
-    /// block is sent again, as the receiver does not keep it either.
+    /// A sender of everything in `layout` but `have`, what the receiver has verified. What of
+    /// `have` is not a whole block is sent again, as the receiver does not keep it either.
     #[must_use]
     pub fn new(
         layout: &Layout,
@@ -106,7 +109,11 @@ impl Sender {
         }
         let rate = self.learnt.get(&traits.group).copied().unwrap_or(0.0);
         self.paths.insert(path, Path::new(now, path, traits, rate));
-        self.events.push_back(SenderEvent::PathState { path, state: PathState::Proving, why: Why::Opened });
+        self.events.push_back(SenderEvent::PathState {
+            path,
+            state: PathState::Proving,
+            why: Why::Opened,
+        });
         self.reconsider(now);
         self.wake_all();
     }
@@ -124,12 +131,19 @@ impl Sender {
         self.obey(now);
     }
 
-    /// An acknowledgement arrived by this path. It may cover several extents, repeat itself, name what another path sent,
-    /// or come by a path that was reported lost. Returns how many bytes were new.
+    /// An acknowledgement arrived by this path. It may cover several extents, repeat itself, name
+    /// what another path sent, or come by a path that was reported lost. Returns how many bytes
+    /// were new.
     ///
     /// # Errors
-    /// If the extent does not lie within one object, or part of it was never sent; nothing changes then.
-    pub fn handle_acked(&mut self, now: Time, path: PathId, extent: Extent) -> Result<Bytes, PeerError> {
+    /// If the extent does not lie within one object, or part of it was never sent; nothing changes
+    /// then.
+    pub fn handle_acked(
+        &mut self,
+        now: Time,
+        path: PathId,
+        extent: Extent,
+    ) -> Result<Bytes, PeerError> {
         self.layout.check(extent)?;
         if self.acked.gaps(extent).any(|piece| !self.sent.contains(piece)) {
             return Err(PeerError::NeverSent(extent));
@@ -139,7 +153,8 @@ impl Sender {
             fresh += Bytes(piece.len);
             self.credit(path, piece);
         }
-        let progress = self.paths.get_mut(&path).is_some_and(|path| path.handle_delivered(now, extent));
+        let progress =
+            self.paths.get_mut(&path).is_some_and(|path| path.handle_delivered(now, extent));
         if progress {
             self.handle_progress(now, path, true);
             self.wake(path);
@@ -165,14 +180,16 @@ impl Sender {
         self.obey(now);
     }
 
-    /// The receiver found a block's hash wrong: what of it was acknowledged is sent again. Saying so twice is harmless.
+    /// The receiver found a block's hash wrong: what of it was acknowledged is sent again. Saying
+    /// so twice is harmless.
     ///
     /// # Errors
     /// If the extent does not lie within one object.
     pub fn handle_refused(&mut self, now: Time, extent: Extent) -> Result<(), PeerError> {
         self.layout.check(extent)?;
         for piece in self.acked.remove(extent) {
-            // What an earlier session had verified is not part of this one's total until it is refused.
+            // What an earlier session had verified is not part of this one's total until it is
+            // refused.
             self.total += Bytes(self.sent.gaps(piece).map(|unsent| unsent.len).sum());
             self.pool.insert(piece);
         }
@@ -185,8 +202,8 @@ impl Sender {
         Ok(())
     }
 
-    /// What shall this path do? At most `max` bytes, rounded down to 4 KiB but no less than that. A path that is not
-    /// known any more waits forever.
+    /// What shall this path do? At most `max` bytes, rounded down to 4 KiB but no less than that. A
+    /// path that is not known any more waits forever.
     pub fn poll_transmit(&mut self, now: Time, path: PathId, max: Bytes) -> Transmit {
         let most = (max.0 / GRAIN * GRAIN).clamp(GRAIN, BLOCK);
         if self.complete {
@@ -240,7 +257,12 @@ impl Sender {
     /// The transfer as it stands.
     #[must_use]
     pub fn totals(&self, now: Time) -> Totals {
-        let rate: Rate = self.paths.values().filter(|path| path.is_active()).map(|path| as_rate(path.rate(now))).sum();
+        let rate: Rate = self
+            .paths
+            .values()
+            .filter(|path| path.is_active())
+            .map(|path| as_rate(path.rate(now)))
+            .sum();
         let remaining = self.remaining();
         Totals {
             total: self.total,
@@ -298,10 +320,14 @@ impl Sender {
         // Cut on the grain of positions, and never across a block.
         let block_end = (first.start / BLOCK + 1) * BLOCK;
         let end = (first.start + most) / GRAIN * GRAIN;
-        let extent = path.task.pop_front(end.min(block_end).max(first.start + 1) - first.start).ok_or(None)?;
+        let extent = path
+            .task
+            .pop_front(end.min(block_end).max(first.start + 1) - first.start)
+            .ok_or(None)?;
         path.handle_sent(now, extent);
         path.held.insert(extent);
-        let again: u64 = extent.len - self.sent.insert(extent).iter().map(|piece| piece.len).sum::<u64>();
+        let again: u64 =
+            extent.len - self.sent.insert(extent).iter().map(|piece| piece.len).sum::<u64>();
         self.duplicates += again;
         Ok(extent)
     }

@@ -21,8 +21,8 @@ pub(super) struct Path {
     pub(super) task: Lane,
     /// Sent on this connection and not acknowledged *by it*: what occupies the pipe, of use or not.
     pub(super) pipe: Lane,
-    /// The part of the pipe that nobody acknowledged and this path answers for. A byte in flight on several paths is in
-    /// exactly one path's `held`.
+    /// The part of the pipe that nobody acknowledged and this path answers for. A byte in flight on
+    /// several paths is in exactly one path's `held`.
     pub(super) held: ExtentSet,
     /// Stream offset up to which this connection is known to have delivered.
     pub(super) delivered: u64,
@@ -36,7 +36,8 @@ pub(super) struct Path {
     pub(super) progress: Time,
     pub(super) proven: bool,
     pub(super) sample: Option<Sample>,
-    /// Least time from sending to acknowledgement, and the one being taken: up to which offset, sent when.
+    /// Least time from sending to acknowledgement, and the one being taken: up to which offset,
+    /// sent when.
     least_rtt: Option<Span>,
     timing: Option<(u64, Time)>,
     /// When it last asked what to do.
@@ -86,8 +87,8 @@ impl Path {
         self.pipe.next_offset() - self.delivered
     }
 
-    /// Whether an acknowledgement is still to come. One may be missing although everything behind it was acknowledged, if
-    /// it went by another path that died.
+    /// Whether an acknowledgement is still to come. One may be missing although everything behind
+    /// it was acknowledged, if it went by another path that died.
     pub(super) fn awaits(&self) -> bool {
         self.outstanding() > 0 || !self.held.is_empty()
     }
@@ -113,8 +114,9 @@ impl Path {
         }
     }
 
-    /// Seconds until a byte arrives that is the `ahead`-th of those outstanding, the last one `extra` bytes beyond what is
-    /// outstanding. Unacknowledged bytes include those whose acknowledgement is on its way back: half a round trip's worth.
+    /// Seconds until a byte arrives that is the `ahead`-th of those outstanding, the last one
+    /// `extra` bytes beyond what is outstanding. Unacknowledged bytes include those whose
+    /// acknowledgement is on its way back: half a round trip's worth.
     pub(super) fn arrival(&self, now: Time, ahead: u64) -> f64 {
         let rate = self.rate(now);
         if rate <= 0.0 {
@@ -125,7 +127,8 @@ impl Path {
         (queue - one_way).max(one_way)
     }
 
-    /// Whether its driver can be counted on: bytes are on their way, or it asked for some not long ago.
+    /// Whether its driver can be counted on: bytes are on their way, or it asked for some not long
+    /// ago.
     pub(super) fn is_attended(&self, now: Time, patience: Span) -> bool {
         self.outstanding() > 0 || now - self.asked <= patience
     }
@@ -163,14 +166,17 @@ impl Path {
         true
     }
 
-    /// Forgets what is not on its way any more: a connection delivers in order, so what lies before the last delivery and is
-    /// not waited for was acknowledged by way of another path, whatever became of it since.
+    /// Forgets what is not on its way any more: a connection delivers in order, so what lies before
+    /// the last delivery and is not waited for was acknowledged by way of another path, whatever
+    /// became of it since.
     pub(super) fn prune(&mut self) {
         let passed: Vec<Extent> = self
             .pipe
             .iter()
             .take_while(|(offset, _)| *offset < self.delivered)
-            .map(|(offset, extent)| Extent::new(extent.start, extent.len.min(self.delivered - offset)))
+            .map(|(offset, extent)| {
+                Extent::new(extent.start, extent.len.min(self.delivered - offset))
+            })
             .collect();
         for extent in passed {
             for gap in self.held.gaps(extent).collect::<Vec<_>>() {

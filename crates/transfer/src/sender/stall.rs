@@ -6,17 +6,21 @@ use super::Sender;
 use super::path::Path;
 use super::types::{Class, PathState, Sample, SenderEvent, Why};
 
-/// A primary's rate counts once it has sent for this long, or for ten round trips if that is longer.
+/// A primary's rate counts once it has sent for this long, or for ten round trips if that is
+/// longer.
 const SETTLED: Span = Span::from_millis(1_500);
 
 impl Sender {
     /// How long a path may go without progress.
     fn patience(&self, now: Time, path: &Path) -> Span {
-        // Acknowledgements come per frame: on a slow path one may take longer than any round trip. Where the kernel's
-        // counters are known they tell of progress in between.
+        // Acknowledgements come per frame: on a slow path one may take longer than any round trip.
+        // Where the kernel's counters are known they tell of progress in between.
         let rate = path.rate(now);
         let frame = if path.sample.is_some() || rate <= 0.0 { 0.0 } else { 2.0 * 65_536.0 / rate };
-        self.config.stall_after.max(path.rtt() * 4).max(Span::from_secs_f64(frame).min(Span::from_secs(5)))
+        self.config
+            .stall_after
+            .max(path.rtt() * 4)
+            .max(Span::from_secs_f64(frame).min(Span::from_secs(5)))
     }
 
     /// When this path counts as stalled unless it makes progress.
@@ -91,23 +95,32 @@ impl Sender {
 
     /// Lets a path that was held back carry data again.
     pub(super) fn restore(&mut self, id: PathId, why: Why) {
-        let Some(path) = self.paths.get(&id).filter(|path| path.state == PathState::Standby) else { return };
+        let Some(path) = self.paths.get(&id).filter(|path| path.state == PathState::Standby) else {
+            return;
+        };
         let state = if path.proven { PathState::Active } else { PathState::Proving };
         self.set_state(id, state, why);
         self.wake_all();
     }
 
-    /// Which classes are needed? Backups while no other path is alive; overflow paths while the primaries alone need
-    /// long, or none is alive.
+    /// Which classes are needed? Backups while no other path is alive; overflow paths while the
+    /// primaries alone need long, or none is alive.
     pub(super) fn reconsider(&mut self, now: Time) {
         let alive = |class: Class| {
-            let held_back = |path: &Path| path.state == PathState::Standby && !matches!(path.why, Why::NotNeeded(_));
-            self.paths.values().any(|path| path.traits.class == class && (path.is_usable() || held_back(path)))
+            let held_back = |path: &Path| {
+                path.state == PathState::Standby && !matches!(path.why, Why::NotNeeded(_))
+            };
+            self.paths
+                .values()
+                .any(|path| path.traits.class == class && (path.is_usable() || held_back(path)))
         };
         let primaries = alive(Class::Primary);
         let needs_help = !primaries || self.needs_overflow(now);
         let others = primaries
-            || self.paths.values().any(|p| p.traits.class == Class::Overflow && p.state != PathState::Stalled);
+            || self
+                .paths
+                .values()
+                .any(|p| p.traits.class == Class::Overflow && p.state != PathState::Stalled);
         let ids: alloc::vec::Vec<(PathId, Class)> =
             self.paths.values().map(|path| (path.id, path.traits.class)).collect();
         for (id, class) in ids {
@@ -126,15 +139,24 @@ impl Sender {
         }
     }
 
-    /// Whether the primaries alone would need too long for what is left; once they do, until it is half of that. What a primary
-    /// carries in slow start is no measure of when it is full.
+    /// Whether the primaries alone would need too long for what is left; once they do, until it is
+    /// half of that. What a primary carries in slow start is no measure of when it is full.
     fn needs_overflow(&self, now: Time) -> bool {
-        let helping =
-            self.paths.values().any(|path| path.traits.class == Class::Overflow && path.is_usable() && path.proven);
-        let rate: f64 =
-            self.paths.values().filter(|path| path.traits.class == Class::Primary).map(|path| path.rate(now)).sum();
-        let unsettled = |path: &Path| path.first_sent.is_none_or(|sent| now - sent < SETTLED.max(path.rtt() * 10));
-        let mut primaries = self.paths.values().filter(|p| p.traits.class == Class::Primary && p.is_usable());
+        let helping = self
+            .paths
+            .values()
+            .any(|path| path.traits.class == Class::Overflow && path.is_usable() && path.proven);
+        let rate: f64 = self
+            .paths
+            .values()
+            .filter(|path| path.traits.class == Class::Primary)
+            .map(|path| path.rate(now))
+            .sum();
+        let unsettled = |path: &Path| {
+            path.first_sent.is_none_or(|sent| now - sent < SETTLED.max(path.rtt() * 10))
+        };
+        let mut primaries =
+            self.paths.values().filter(|p| p.traits.class == Class::Primary && p.is_usable());
         if !helping && primaries.any(unsettled) {
             return false;
         }

@@ -61,8 +61,9 @@ impl Sender {
             .collect()
     }
 
-    /// Moves bytes so that every path has the task the plan says: out of the pool first, then from the tails of those that
-    /// have too much, the largest surplus first. Returns how many bytes moved from path to path.
+    /// Moves bytes so that every path has the task the plan says: out of the pool first, then from
+    /// the tails of those that have too much, the largest surplus first. Returns how many bytes
+    /// moved from path to path.
     fn carry_out(&mut self, plan: &Plan) -> Bytes {
         let (mut deficits, mut surpluses) = (Vec::new(), Vec::new());
         for &(id, target) in &plan.tasks {
@@ -98,15 +99,19 @@ impl Sender {
         Bytes(moved)
     }
 
-    /// Assigns up to `most` bytes of the pool to a path, cut at multiples of [`GRAIN`]; returns how many.
+    /// Assigns up to `most` bytes of the pool to a path, cut at multiples of [`GRAIN`]; returns how
+    /// many.
     fn take_from_pool(&mut self, id: PathId, most: u64) -> u64 {
         let Some(path) = self.paths.get_mut(&id) else { return 0 };
         let mut missing = most;
         while missing > 0 {
-            // The pool's extents begin on the grain, or where earlier sessions ended: cut on the grain of positions.
+            // The pool's extents begin on the grain, or where earlier sessions ended: cut on the
+            // grain of positions.
             let Some(first) = self.pool.iter().next() else { break };
-            let end = (first.start.saturating_add(missing)).next_multiple_of(GRAIN).min(first.end());
-            let taken = self.pool.pop_front(end - first.start).expect("the pool has a first extent");
+            let end =
+                (first.start.saturating_add(missing)).next_multiple_of(GRAIN).min(first.end());
+            let taken =
+                self.pool.pop_front(end - first.start).expect("the pool has a first extent");
             path.task.push_back(taken);
             missing = missing.saturating_sub(taken.len);
         }
@@ -152,7 +157,8 @@ impl Sender {
         } else {
             let even = floor((finish - ready) / (1.0 / own_rate + 1.0 / donor_rate));
             // Less than can be cut off: better here if it arrives earlier.
-            let rest = if path.arrival(now, path.outstanding() + GRAIN) < finish { GRAIN } else { 0 };
+            let rest =
+                if path.arrival(now, path.outstanding() + GRAIN) < finish { GRAIN } else { 0 };
             even.max(rest)
         };
         let from = donor.id;
@@ -178,7 +184,8 @@ impl Sender {
         }
     }
 
-    /// A path that is gone: its task and what it held go to the pool, unless another path carries a copy.
+    /// A path that is gone: its task and what it held go to the pool, unless another path carries a
+    /// copy.
     pub(super) fn inherit(&mut self, now: Time, mut task: Vec<Extent>, held: Vec<Extent>) {
         for extent in held {
             let mut rest = alloc::vec![extent];

@@ -12,7 +12,8 @@ pub enum Class {
     /// Used whenever it is there.
     #[default]
     Primary,
-    /// Used while the primaries alone would need longer than [`SenderConfig::overflow_after`], or none is alive.
+    /// Used while the primaries alone would need longer than [`SenderConfig::overflow_after`], or
+    /// none is alive.
     Overflow,
     /// Used only while no other path is alive.
     Backup,
@@ -23,8 +24,8 @@ pub enum Class {
 pub struct PathTraits {
     /// What it is for.
     pub class: Class,
-    /// Which pair of interface and address it runs over: a fresh connection of the same group starts with what was
-    /// learnt from the former one.
+    /// Which pair of interface and address it runs over: a fresh connection of the same group
+    /// starts with what was learnt from the former one.
     pub group: u32,
     /// The time the handshake took to go there and back, if it was measured.
     pub rtt: Option<Span>,
@@ -32,20 +33,23 @@ pub struct PathTraits {
     pub known: Option<Rate>,
 }
 
-/// What the kernel says of a connection (`TCP_INFO`). All of it is a hint: behind a relay it tells of the first leg.
+/// What the kernel says of a connection (`TCP_INFO`). All of it is a hint: behind a relay it tells
+/// of the first leg.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
     /// The smoothed round-trip time.
     pub rtt: Span,
     /// The least round-trip time seen.
     pub min_rtt: Span,
-    /// The kernel's delivery rate, if it has one. Not used for decisions: those go by what the receiver acknowledged.
+    /// The kernel's delivery rate, if it has one. Not used for decisions: those go by what the
+    /// receiver acknowledged.
     pub delivery_rate: Option<Rate>,
     /// Bytes the other kernel has acknowledged since the connection opened, overhead included.
     pub kernel_acked: Bytes,
     /// Consecutive retransmission timeouts.
     pub timeouts: u32,
-    /// Bytes in the socket buffer that were never sent. Not used for decisions: the driver bounds them.
+    /// Bytes in the socket buffer that were never sent. Not used for decisions: the driver bounds
+    /// them.
     pub unsent: Bytes,
 }
 
@@ -54,8 +58,8 @@ pub struct Sample {
 pub enum Transmit {
     /// Send these bytes. They lie within one block.
     Data(Extent),
-    /// Nothing at this moment. Ask again at `until`, and whenever [`Sender::poll_wake`](super::Sender::poll_wake) names
-    /// the path.
+    /// Nothing at this moment. Ask again at `until`, and whenever
+    /// [`Sender::poll_wake`](super::Sender::poll_wake) names the path.
     Wait {
         /// When something may have changed by itself.
         until: Option<Time>,
@@ -93,7 +97,8 @@ pub enum Why {
     Timeouts(u32),
     /// Its delays move with another path's: it pauses to see whether both share a bottleneck.
     TestingBottleneck(PathId),
-    /// The other path became this much faster while it paused: one flow is enough on their bottleneck.
+    /// The other path became this much faster while it paused: one flow is enough on their
+    /// bottleneck.
     SharedBottleneck(PathId, Rate),
     /// The pause showed that it has a bottleneck of its own.
     OwnBottleneck(PathId),
@@ -115,13 +120,17 @@ impl fmt::Display for Why {
             Why::Recovered => write!(f, "it makes progress again"),
             Why::NoProgress(span) => write!(f, "no progress for {span}"),
             Why::Timeouts(n) => write!(f, "{n} retransmission timeouts in a row"),
-            Why::TestingBottleneck(other) => write!(f, "testing whether it shares a bottleneck with {other}"),
+            Why::TestingBottleneck(other) => {
+                write!(f, "testing whether it shares a bottleneck with {other}")
+            }
             Why::SharedBottleneck(other, gain) => {
                 write!(f, "shares a bottleneck with {other}, which gained {gain} while it paused")
             }
             Why::OwnBottleneck(other) => write!(f, "does not share a bottleneck with {other}"),
             Why::Retest => write!(f, "tried again after a long pause"),
-            Why::PeerGone(other) => write!(f, "{other}, with which it shared a bottleneck, is gone"),
+            Why::PeerGone(other) => {
+                write!(f, "{other}, with which it shared a bottleneck, is gone")
+            }
             Why::NotNeeded(Class::Backup) => write!(f, "a backup, and another path is alive"),
             Why::NotNeeded(class) => write!(f, "{class:?} path, not needed"),
             Why::Needed(class) => write!(f, "{class:?} path, needed"),
@@ -132,7 +141,8 @@ impl fmt::Display for Why {
 /// What happened, for progress display and for the driver's decisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SenderEvent {
-    /// A path changed its state. On [`PathState::Stalled`] the driver should open a fresh connection of the same group.
+    /// A path changed its state. On [`PathState::Stalled`] the driver should open a fresh
+    /// connection of the same group.
     PathState {
         /// The path.
         path: PathId,
@@ -221,7 +231,8 @@ pub struct Totals {
 pub struct SenderConfig {
     /// Largest amount a path that has proven nothing may have outstanding.
     pub proving: Bytes,
-    /// A path is stalled once it made no progress for this long, or for four round-trip times if that is longer.
+    /// A path is stalled once it made no progress for this long, or for four round-trip times if
+    /// that is longer.
     pub stall_after: Span,
     /// ... or once its kernel had this many timeouts in a row.
     pub stall_timeouts: u32,

@@ -1,4 +1,5 @@
-//! A transfer in virtual time: a sender and a receiver, driven as the real driver does, over modelled connections.
+//! A transfer in virtual time: a sender and a receiver, driven as the real driver does, over
+//! modelled connections.
 
 pub mod tcp;
 
@@ -6,14 +7,15 @@ use std::collections::BinaryHeap;
 
 use policy::sched::{Options, by_name};
 use transfer::{
-    Block, Cv, Extent, ExtentSet, Layout, PathState, PathTraits, Receiver, Sample, Sender, SenderConfig, SenderEvent,
-    Transmit, Verdict,
+    Block, Cv, Extent, ExtentSet, Layout, PathState, PathTraits, Receiver, Sample, Sender,
+    SenderConfig, SenderEvent, Transmit, Verdict,
 };
 use units::{Bytes, PathId, Span, Time};
 
 use tcp::{Connection, Link, LinkSpec, Packet};
 
-/// The driver writes chunks of this size, and no more of them than fit in what the socket may hold unsent.
+/// The driver writes chunks of this size, and no more of them than fit in what the socket may hold
+/// unsent.
 const CHUNK: u64 = 64 * 1024;
 const SOCKET: u64 = 128 * 1024;
 
@@ -94,14 +96,24 @@ pub fn run(bytes: u64, links: &[LinkSpec]) -> Outcome {
 }
 
 impl World {
-    pub fn new(scheduler: &str, options: Options, bytes: u64, links: &[LinkSpec], paths: &[usize]) -> World {
+    pub fn new(
+        scheduler: &str,
+        options: Options,
+        bytes: u64,
+        links: &[LinkSpec],
+        paths: &[usize],
+    ) -> World {
         let layout = layout(bytes);
         let scheduler = by_name(scheduler, options).expect("a known name");
         let mut world = World {
             now: Time::ZERO,
             heap: BinaryHeap::new(),
             admitted: 0,
-            links: links.iter().enumerate().map(|(i, spec)| Link::new(spec.clone(), 77 + i as u64)).collect(),
+            links: links
+                .iter()
+                .enumerate()
+                .map(|(i, spec)| Link::new(spec.clone(), 77 + i as u64))
+                .collect(),
             connections: Vec::new(),
             sender: Sender::new(&layout, &ExtentSet::new(), scheduler, SenderConfig::default()),
             receiver: Receiver::new(&layout, &ExtentSet::new()),
@@ -144,8 +156,13 @@ impl World {
     /// Runs until the receiver has everything.
     pub fn run(mut self) -> Outcome {
         while !self.receiver.is_complete() {
-            let Entry(at, _, event) = self.heap.pop().expect("the transfer hangs: nothing will ever happen again");
-            assert!(at < Time::ZERO + Span::from_secs(400), "the transfer hangs: {:?}", self.sender.totals(self.now));
+            let Entry(at, _, event) =
+                self.heap.pop().expect("the transfer hangs: nothing will ever happen again");
+            assert!(
+                at < Time::ZERO + Span::from_secs(400),
+                "the transfer hangs: {:?}",
+                self.sender.totals(self.now)
+            );
             self.now = at;
             self.handle(event);
             self.serve_sender();
@@ -176,7 +193,9 @@ impl World {
             }
             Event::AppAck(id, extent) => {
                 if self.connections[id].open {
-                    self.sender.handle_acked(self.now, PathId(id as u32), extent).expect("a good acknowledgement");
+                    self.sender
+                        .handle_acked(self.now, PathId(id as u32), extent)
+                        .expect("a good acknowledgement");
                 }
             }
             Event::Pump(id) => self.pump(id),
@@ -196,16 +215,24 @@ impl World {
             }
             Event::Connect { link, replaces } => {
                 let spec = &self.links[link].spec;
-                if self.connections[replaces].open && spec.returns && spec.rate(self.now).as_bits() > 0 {
+                if self.connections[replaces].open
+                    && spec.returns
+                    && spec.rate(self.now).as_bits() > 0
+                {
                     let handshakes = spec.delay * 4;
                     self.admit(self.now + handshakes, Event::Connected { link, replaces });
                 } else if self.connections[replaces].open {
-                    self.admit(self.now + Span::from_millis(500), Event::Connect { link, replaces });
+                    self.admit(
+                        self.now + Span::from_millis(500),
+                        Event::Connect { link, replaces },
+                    );
                 }
             }
             Event::Connected { link, replaces } => {
                 let old = PathId(replaces as u32);
-                let hangs = |s: &Sender, now| s.paths(now).iter().any(|p| p.id == old && p.state == PathState::Stalled);
+                let hangs = |s: &Sender, now| {
+                    s.paths(now).iter().any(|p| p.id == old && p.state == PathState::Stalled)
+                };
                 if hangs(&self.sender, self.now) {
                     self.open(link);
                     self.connections[replaces].open = false;
@@ -233,9 +260,14 @@ impl World {
                 self.outcome.brought[link] += piece.len;
                 self.receiver.handle_written(piece).expect("a good piece");
             }
-            self.receiver.handle_hash(extent.start / transfer::BLOCK, Cv([0; 32])).expect("a good hash");
+            self.receiver
+                .handle_hash(extent.start / transfer::BLOCK, Cv([0; 32]))
+                .expect("a good hash");
             while let Some(Block { index, .. }) = self.receiver.poll_verify() {
-                assert!(matches!(self.receiver.handle_verified(index, true), Verdict::Verified { .. }));
+                assert!(matches!(
+                    self.receiver.handle_verified(index, true),
+                    Verdict::Verified { .. }
+                ));
             }
             if up {
                 self.admit(self.now + delay, Event::AppAck(packet.connection, extent));

@@ -1,4 +1,5 @@
-//! A connection in the manner of TCP over one link with a drop-tail queue, packet by packet, in virtual time.
+//! A connection in the manner of TCP over one link with a drop-tail queue, packet by packet, in
+//! virtual time.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -129,7 +130,8 @@ pub struct Connection {
     next: u64,
     /// Unacknowledged packets by sequence number; retransmitted ones again.
     flight: BTreeMap<u64, Flying>,
-    /// The packets of `flight` in the order they left, and those given up; both may hold some that are through.
+    /// The packets of `flight` in the order they left, and those given up; both may hold some that
+    /// are through.
     order: VecDeque<(Time, u64)>,
     lost: BTreeSet<u64>,
     flying: u64,
@@ -189,7 +191,11 @@ impl Connection {
     }
 
     fn timeout(&self) -> Span {
-        let base = if self.srtt == Span::ZERO { Span::from_secs(1) } else { self.srtt + Span::from_millis(200) };
+        let base = if self.srtt == Span::ZERO {
+            Span::from_secs(1)
+        } else {
+            self.srtt + Span::from_millis(200)
+        };
         base * (1 << self.timeouts.min(6))
     }
 
@@ -207,7 +213,9 @@ impl Connection {
             self.flying += flight.len;
             self.order.push_back((now, seq));
         }
-        while self.next < self.written && (self.flying + PAYLOAD) as f64 <= self.window.max(PAYLOAD as f64) {
+        while self.next < self.written
+            && (self.flying + PAYLOAD) as f64 <= self.window.max(PAYLOAD as f64)
+        {
             let len = PAYLOAD.min(self.written - self.next);
             self.flight.insert(self.next, Flying { len, sent: now });
             self.order.push_back((now, self.next));
@@ -224,7 +232,12 @@ impl Connection {
     /// The other side has the packet: frames that are complete by it.
     pub fn arrive(&mut self, packet: Packet) -> Vec<Extent> {
         self.arrived.insert(Extent::new(packet.seq, packet.len));
-        let upto = self.arrived.iter().next().filter(|first| first.start == 0).map_or(0, |first| first.end());
+        let upto = self
+            .arrived
+            .iter()
+            .next()
+            .filter(|first| first.start == 0)
+            .map_or(0, |first| first.end());
         let mut complete = Vec::new();
         while self.frames.front().is_some_and(|(end, _)| *end <= upto) {
             complete.extend(self.frames.pop_front().map(|(_, extent)| extent));
@@ -260,7 +273,8 @@ impl Connection {
         } else {
             self.window += 3.0 * PAYLOAD as f64 * flying.len as f64 / self.window;
         }
-        self.timer = if self.flight.is_empty() { Time::from_nanos(u64::MAX) } else { now + self.timeout() };
+        self.timer =
+            if self.flight.is_empty() { Time::from_nanos(u64::MAX) } else { now + self.timeout() };
     }
 
     /// The retransmission timer ran out.
@@ -277,7 +291,9 @@ impl Connection {
 
     /// Counts a packet as lost if it has not arrived since it left then.
     fn give_up(&mut self, sent: Time, seq: u64) -> bool {
-        let Some(flying) = self.flight.get(&seq).filter(|flying| flying.sent == sent) else { return false };
+        let Some(flying) = self.flight.get(&seq).filter(|flying| flying.sent == sent) else {
+            return false;
+        };
         if self.lost.insert(seq) {
             self.flying -= flying.len;
             return true;

@@ -4,7 +4,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use super::{ABORT_CODES, Ask, Data, Frame, Hashes, Hello, Kind, MAX_PAYLOAD, Range, Welcome, Wishes};
+use super::{
+    ABORT_CODES, Ask, Data, Frame, Hashes, Hello, Kind, MAX_PAYLOAD, Range, Welcome, Wishes,
+};
 use crate::WireError;
 use crate::reader::Reader;
 
@@ -72,7 +74,10 @@ pub(super) fn body(kind: Kind, body: &[u8]) -> Result<Frame<'_>, WireError> {
             let code = *ABORT_CODES.get(code).ok_or(WireError::Field { frame, field: "code" })?;
             // A peer's words reach a terminal: control characters are taken out.
             let text = String::from_utf8_lossy(reader.rest());
-            Frame::Abort(code, text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>())
+            Frame::Abort(
+                code,
+                text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>(),
+            )
         }
     };
     reader.finish(parsed)

@@ -1,12 +1,15 @@
 //! Packets of the striped connection (pTCP), in typed form: one packet, one body.
 //!
-//! A packet goes over one path in one UDP datagram: a header that names the connection, the path and the packet's number, a body, and for
-//! [`Body::Data`] and [`Body::Datagram`] the payload behind it. Every transmission takes a fresh number of its path, so that it can be
-//! the nonce of the cipher; which data a packet carries is said by stream and offset alone. Acknowledgements name a path's packet numbers for
-//! congestion control, and a stream's offset for the data: the one rules windows, the other frees buffers.
+//! A packet goes over one path in one UDP datagram: a header that names the connection, the path
+//! and the packet's number, a body, and for [`Body::Data`] and [`Body::Datagram`] the payload
+//! behind it. Every transmission takes a fresh number of its path, so that it can be the nonce of
+//! the cipher; which data a packet carries is said by stream and offset alone. Acknowledgements
+//! name a path's packet numbers for congestion control, and a stream's offset for the data: the one
+//! rules windows, the other frees buffers.
 //!
-//! Typed packets are small and [`Copy`]: a simulation carries them as they are, with [`Packet::wire_len`] as their size.
-//! [`Packet::emit`] and [`Packet::parse`] translate to bytes and back without loss.
+//! Typed packets are small and [`Copy`]: a simulation carries them as they are, with
+//! [`Packet::wire_len`] as their size. [`Packet::emit`] and [`Packet::parse`] translate to bytes
+//! and back without loss.
 //!
 //! | part | octets |
 //! |---|---|
@@ -34,14 +37,15 @@ pub const HEADER: usize = 15;
 pub const TAG: usize = 16;
 /// Octets of a [`Data`] body before its payload.
 pub const DATA: usize = 18;
-/// The least size of the first packets on a path, so that a path that cannot carry them is not used, and that a liar
-/// cannot make us send more than it sent (RFC 9000, section 8.1).
+/// The least size of the first packets on a path, so that a path that cannot carry them is not
+/// used, and that a liar cannot make us send more than it sent (RFC 9000, section 8.1).
 pub const MIN_FULL: Bytes = Bytes(1_200);
 /// Octets of a body that fills such a packet.
 #[expect(clippy::cast_possible_truncation, reason = "it is 1,200")]
 const FULL_BODY: usize = MIN_FULL.0 as usize - HEADER - TAG;
 
-/// A packet, without the path that it is sent over. 56 bytes, so that a simulated one fits a cache line with room for its connection and path.
+/// A packet, without the path that it is sent over. 56 bytes, so that a simulated one fits a cache
+/// line with room for its connection and path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
     /// Its number on the path: fresh for each transmission.
@@ -162,9 +166,11 @@ pub struct Ack {
     pub delivered: u64,
     /// The stream of the packet that caused this.
     pub stream: u32,
-    /// The connection's limit: how much of all streams together may be sent, in KiB, the lower 32 bits.
+    /// The connection's limit: how much of all streams together may be sent, in KiB, the lower 32
+    /// bits.
     pub limit: u32,
-    /// The receiver's clock less the packet's stamp, for the packet `largest`, in microseconds; wraps.
+    /// The receiver's clock less the packet's stamp, for the packet `largest`, in microseconds;
+    /// wraps.
     pub one_way: u32,
     /// Further ranges of packets that arrived, the latest change first.
     pub older: [PacketRange; 2],
@@ -226,19 +232,28 @@ impl Packet {
     pub const fn is_eliciting(&self) -> bool {
         !matches!(
             self.body,
-            Body::Ack(_) | Body::Response { .. } | Body::Challenge { .. } | Body::Flight(_) | Body::Close { .. }
+            Body::Ack(_)
+                | Body::Response { .. }
+                | Body::Challenge { .. }
+                | Body::Flight(_)
+                | Body::Close { .. }
         )
     }
 
-    /// A number that stands for its content in digests of simulations: equal for equal packets, and for hardly any others.
+    /// A number that stands for its content in digests of simulations: equal for equal packets, and
+    /// for hardly any others.
     #[must_use]
     pub const fn fingerprint(&self) -> u64 {
         let (kind, a, b) = match self.body {
-            Body::Data(Data { offset, stream, len, .. }) => (1, offset, (stream as u64) << 16 | len as u64),
-            Body::Datagram { len, .. } => (2, len as u64, 0),
-            Body::Ack(Ack { largest, delivered, limit, path, first, .. }) => {
-                (3, largest ^ delivered.rotate_left(20), (limit as u64) << 32 | (path as u64) << 16 | first as u64)
+            Body::Data(Data { offset, stream, len, .. }) => {
+                (1, offset, (stream as u64) << 16 | len as u64)
             }
+            Body::Datagram { len, .. } => (2, len as u64, 0),
+            Body::Ack(Ack { largest, delivered, limit, path, first, .. }) => (
+                3,
+                largest ^ delivered.rotate_left(20),
+                (limit as u64) << 32 | (path as u64) << 16 | first as u64,
+            ),
             Body::StreamWindow { stream, limit } => (4, limit, stream as u64),
             Body::Need { buffer } => (5, buffer, 0),
             Body::Reset { stream, code, end } => (6, end, (code as u64) << 32 | stream as u64),

@@ -64,7 +64,8 @@ impl Packet {
         }
     }
 
-    /// Writes header and body for a path, under the label by which the peer knows the connection. The payload and the cipher's tag go behind.
+    /// Writes header and body for a path, under the label by which the peer knows the connection.
+    /// The payload and the cipher's tag go behind.
     pub fn emit(&self, label: u64, path: u16, into: &mut Vec<u8>) {
         into.push(self.kind());
         into.extend_from_slice(&label.to_be_bytes());
@@ -86,7 +87,9 @@ impl Packet {
                 into.extend_from_slice(&stream.to_be_bytes());
                 into.extend_from_slice(&limit.to_be_bytes());
             }
-            Body::Need { buffer: word } | Body::Challenge { token: word, .. } | Body::Response { token: word } => {
+            Body::Need { buffer: word }
+            | Body::Challenge { token: word, .. }
+            | Body::Response { token: word } => {
                 into.extend_from_slice(&word.to_be_bytes());
             }
             Body::Reset { stream, code, end } => {
@@ -105,11 +108,12 @@ impl Packet {
         into.resize(end, 0);
     }
 
-    /// Reads a packet, its cipher's tag removed. `expected` is the number after the largest that has come on a path: the number is taken for
-    /// the one nearest to it (RFC 9000, appendix A.3).
+    /// Reads a packet, its cipher's tag removed. `expected` is the number after the largest that
+    /// has come on a path: the number is taken for the one nearest to it (RFC 9000, appendix A.3).
     ///
     /// # Errors
-    /// If these are no bytes of ours: cut short, of an unknown kind, or with a field that cannot be.
+    /// If these are no bytes of ours: cut short, of an unknown kind, or with a field that cannot
+    /// be.
     pub fn parse(bytes: &[u8], expected: impl FnOnce(u16) -> u64) -> Result<Parsed<'_>, WireError> {
         let mut reader = Reader::new(NAME, bytes);
         let (kind, label, path) = (reader.u8()?, reader.u64()?, reader.u16()?);
@@ -187,7 +191,8 @@ fn full(reader: &mut Reader<'_>, before: usize) -> Result<(), WireError> {
 }
 
 fn payload_len(payload: &[u8]) -> Result<u16, WireError> {
-    u16::try_from(payload.len()).map_err(|_| WireError::TooLong { frame: NAME, length: payload.len() })
+    u16::try_from(payload.len())
+        .map_err(|_| WireError::TooLong { frame: NAME, length: payload.len() })
 }
 
 fn reply(number: u16) -> Reply {
@@ -219,7 +224,8 @@ fn emit_ack(ack: &Ack, into: &mut Vec<u8>) {
 
 fn parse_ack(reader: &mut Reader<'_>) -> Result<Ack, WireError> {
     let (path, largest, first) = (reader.u16()?, reader.u64()?, reader.u16()?);
-    let (delivered, stream, limit, one_way) = (reader.u64()?, reader.u32()?, reader.u32()?, reader.u32()?);
+    let (delivered, stream, limit, one_way) =
+        (reader.u64()?, reader.u32()?, reader.u32()?, reader.u32()?);
     let (marks, delay) = (reader.u8()?, reader.u8()?);
     let mut older = [PacketRange::default(); 2];
     for range in &mut older {
@@ -270,42 +276,61 @@ mod tests {
             (1_000_000_u64..1 << 60, any::<u64>(), any::<u32>(), any::<u32>(), any::<u32>()),
             ((0u16.., 0u16..), (0u16.., 0u16..), 1u16.., any::<u16>(), any::<u8>(), any::<u8>()),
         )
-            .prop_map(|((largest, delivered, stream, limit, one_way), (a, b, first, path, marks, delay))| {
-                let range = |(back, len)| PacketRange { back, len };
-                let older = [range(a), range(b)];
-                Body::Ack(Ack { largest, delivered, stream, limit, one_way, older, first, path, marks, delay })
-            })
+            .prop_map(
+                |(
+                    (largest, delivered, stream, limit, one_way),
+                    (a, b, first, path, marks, delay),
+                )| {
+                    let range = |(back, len)| PacketRange { back, len };
+                    let older = [range(a), range(b)];
+                    Body::Ack(Ack {
+                        largest,
+                        delivered,
+                        stream,
+                        limit,
+                        one_way,
+                        older,
+                        first,
+                        path,
+                        marks,
+                        delay,
+                    })
+                },
+            )
     }
 
     fn any_body() -> impl Strategy<Value = Body> {
         prop_oneof![
-            (any::<u32>(), 0..u64::MAX / 2, any::<u32>(), 1u16..1500, any_reply(), any::<bool>()).prop_map(
-                |(stream, offset, stamp, len, reply, is_last)| Body::Data(Data {
+            (any::<u32>(), 0..u64::MAX / 2, any::<u32>(), 1u16..1500, any_reply(), any::<bool>())
+                .prop_map(|(stream, offset, stamp, len, reply, is_last)| Body::Data(Data {
                     offset,
                     stream,
                     stamp,
                     len,
                     reply,
                     is_last
-                })
-            ),
+                })),
             (0u16..1500, any_reply()).prop_map(|(len, reply)| Body::Datagram { len, reply }),
             any_ack(),
-            (any::<u32>(), any::<u64>()).prop_map(|(stream, limit)| Body::StreamWindow { stream, limit }),
+            (any::<u32>(), any::<u64>())
+                .prop_map(|(stream, limit)| Body::StreamWindow { stream, limit }),
             any::<u64>().prop_map(|buffer| Body::Need { buffer }),
-            (any::<u32>(), any::<u32>(), any::<u64>()).prop_map(|(stream, code, end)| Body::Reset {
-                stream,
-                code,
-                end
-            }),
+            (any::<u32>(), any::<u32>(), any::<u64>())
+                .prop_map(|(stream, code, end)| Body::Reset { stream, code, end }),
             (any::<u32>(), any::<u32>()).prop_map(|(stream, code)| Body::Stop { stream, code }),
             any::<u16>().prop_map(|path| Body::Retire { path }),
             any::<u32>().prop_map(|code| Body::Close { code }),
             (0u16..1500, any_reply()).prop_map(|(padding, reply)| Body::Ping { padding, reply }),
-            (any::<u64>(), 0u16..300).prop_map(|(token, padding)| Body::Challenge { token, padding }),
+            (any::<u64>(), 0u16..300)
+                .prop_map(|(token, padding)| Body::Challenge { token, padding }),
             any::<u64>().prop_map(|token| Body::Response { token }),
-            prop_oneof![Just(Flight::Hello), Just(Flight::Answer), Just(Flight::Finish), Just(Flight::Done)]
-                .prop_map(Body::Flight),
+            prop_oneof![
+                Just(Flight::Hello),
+                Just(Flight::Answer),
+                Just(Flight::Finish),
+                Just(Flight::Done)
+            ]
+            .prop_map(Body::Flight),
         ]
     }
 

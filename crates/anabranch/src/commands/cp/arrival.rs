@@ -21,15 +21,18 @@ pub(crate) struct Arrival {
     pub(crate) directory: PathBuf,
     /// The name that the one thing gets there instead of its own.
     pub(crate) rename: Option<OsString>,
-    /// Says that a copy under this name has begun: until it is complete the same command means the same, though its target is there by now.
+    /// Says that a copy under this name has begun: until it is complete the same command means the
+    /// same, though its target is there by now.
     note: PathBuf,
 }
 
 impl Arrival {
-    /// As scp has it: a folder that is there takes what comes; what is not there is the new name of `one` thing.
+    /// As scp has it: a folder that is there takes what comes; what is not there is the new name of
+    /// `one` thing.
     ///
     /// # Errors
-    /// Those of looking there; [`Ended::Told`] if nothing, or something else, is where a folder has to be.
+    /// Those of looking there; [`Ended::Told`] if nothing, or something else, is where a folder has
+    /// to be.
     pub(crate) fn find(target: &Path, one: Option<&OsStr>, dirs: &Dirs) -> Result<Arrival, Ended> {
         let target = if target.as_os_str().is_empty() { Path::new(".") } else { target };
         let (parent, name) = (target.parent(), target.file_name());
@@ -37,29 +40,45 @@ impl Arrival {
         let is_folder = match fs::metadata(target) {
             Ok(metadata) => Some(metadata.is_dir()),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
-            Err(source) => return Err(Error::Disk { action: "copy to", path: target.into(), source }.into()),
+            Err(source) => {
+                return Err(Error::Disk { action: "copy to", path: target.into(), source }.into());
+            }
         };
         let renamed = |parent: &Path, name: &OsStr| {
-            let directory = if parent.as_os_str().is_empty() { PathBuf::from(".") } else { parent.to_path_buf() };
+            let directory = if parent.as_os_str().is_empty() {
+                PathBuf::from(".")
+            } else {
+                parent.to_path_buf()
+            };
             (directory, Some(name.to_os_string()))
         };
         let (directory, rename) = match (is_folder, one, parent, name) {
-            (Some(true), Some(_), Some(parent), Some(name)) if note.exists() => renamed(parent, name),
+            (Some(true), Some(_), Some(parent), Some(name)) if note.exists() => {
+                renamed(parent, name)
+            }
             (Some(true), ..) => (target.to_path_buf(), None),
             (Some(false), None, ..) => {
                 let path = target.to_path_buf();
                 return Err(Error::InTheWay { path, what: "a folder", found: "a file" }.into());
             }
             (Some(false), Some(_), Some(parent), Some(name)) => renamed(parent, name),
-            (None, Some(_), Some(parent), Some(name)) if !target.as_os_str().as_bytes().ends_with(b"/") => {
-                if !fs::metadata(if parent.as_os_str().is_empty() { Path::new(".") } else { parent })
-                    .is_ok_and(|metadata| metadata.is_dir())
+            (None, Some(_), Some(parent), Some(name))
+                if !target.as_os_str().as_bytes().ends_with(b"/") =>
+            {
+                if !fs::metadata(if parent.as_os_str().is_empty() {
+                    Path::new(".")
+                } else {
+                    parent
+                })
+                .is_ok_and(|metadata| metadata.is_dir())
                 {
                     return Err(no_folder(parent, ""));
                 }
                 renamed(parent, name)
             }
-            (None, None, ..) => return Err(no_folder(target, ", and several things need one to arrive in")),
+            (None, None, ..) => {
+                return Err(no_folder(target, ", and several things need one to arrive in"));
+            }
             _ => return Err(no_folder(target, "")),
         };
         Ok(Arrival { directory, rename, note })
@@ -68,7 +87,8 @@ impl Arrival {
     /// Notes that the copy begins.
     pub(crate) fn begin(&self) {
         if self.rename.is_some() {
-            // Without the note, the next attempt at a folder takes it for one to copy into: inconvenient, and no reason to fail.
+            // Without the note, the next attempt at a folder takes it for one to copy into:
+            // inconvenient, and no reason to fail.
             let _ = self.note.parent().map(fs::create_dir_all);
             let _ = fs::write(&self.note, "");
         }
@@ -100,7 +120,8 @@ mod tests {
     use super::*;
 
     fn scratch(name: &str) -> PathBuf {
-        let path = std::env::temp_dir().join(format!("anabranch-arrival-{name}-{}", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("anabranch-arrival-{name}-{}", std::process::id()));
         fs::create_dir_all(path.join("folder")).unwrap();
         fs::write(path.join("file"), "x").unwrap();
         path
@@ -117,7 +138,8 @@ mod tests {
                 (folder, arrival.rename.map(|name| name.to_string_lossy().into_owned()))
             })
         };
-        let into = |folder: &str, name: Option<&str>| (folder.to_string(), name.map(str::to_string));
+        let into =
+            |folder: &str, name: Option<&str>| (folder.to_string(), name.map(str::to_string));
         for (target, one, expected) in [
             ("folder", Some("a"), into("folder", None)),
             ("folder/", Some("a"), into("folder", None)),
@@ -140,7 +162,11 @@ mod tests {
         ] {
             let error = find(target, one).unwrap_err();
             assert_eq!(error.exit_code(), TARGET, "{target} {one:?}");
-            assert!(error.message().unwrap().contains(said), "{target} {one:?}: {:?}", error.message());
+            assert!(
+                error.message().unwrap().contains(said),
+                "{target} {one:?}: {:?}",
+                error.message()
+            );
         }
         fs::remove_dir_all(root).unwrap();
     }

@@ -34,7 +34,8 @@ pub(super) enum Direction {
 }
 
 impl Operand {
-    /// Reads one argument. It is remote if it has a colon before its first slash, with something before the colon.
+    /// Reads one argument. It is remote if it has a colon before its first slash, with something
+    /// before the colon.
     ///
     /// # Errors
     /// [`Error::Usage`] if what is before the colon cannot be a host.
@@ -44,21 +45,28 @@ impl Operand {
         let (before, path) = (&bytes[..colon], &bytes[colon + 1..]);
         let bad = |why: &str| Error::Usage(format!("{}: {why}", text.display()));
         if path.starts_with(b"//") && before == b"scp" {
-            return Err(bad("URLs are not understood; write [USER@]HOST:PATH, with -P PORT before it"));
+            return Err(bad(
+                "URLs are not understood; write [USER@]HOST:PATH, with -P PORT before it",
+            ));
         }
-        let destination = std::str::from_utf8(before).map_err(|_| bad("the host's name is no text"))?;
+        let destination =
+            std::str::from_utf8(before).map_err(|_| bad("the host's name is no text"))?;
         let (user, host) = match destination.rsplit_once('@') {
             Some((user, host)) => (Some(user), host),
             None => (None, destination),
         };
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-        let plain = |name: &str| !name.is_empty() && !name.contains(|c: char| c.is_whitespace() || c.is_control());
+        let plain = |name: &str| {
+            !name.is_empty() && !name.contains(|c: char| c.is_whitespace() || c.is_control())
+        };
         if !plain(host)
             || user.is_some_and(|user| !plain(user))
             || destination.starts_with('-')
             || host.starts_with('-')
         {
-            return Err(bad("what is before the colon is no host; a local name with a colon is written ./a:b"));
+            return Err(bad(
+                "what is before the colon is no host; a local name with a colon is written ./a:b",
+            ));
         }
         let destination = user.map_or_else(|| host.to_string(), |user| format!("{user}@{host}"));
         Ok(Operand::Far(Far { destination, path: OsString::from_vec(path.to_vec()) }))
@@ -82,15 +90,19 @@ fn colon(bytes: &[u8]) -> Option<usize> {
     None
 }
 
-/// What the arguments ask for: the last one is where the others go. `listed` if --files-from says what is copied, so that one argument is enough.
+/// What the arguments ask for: the last one is where the others go. `listed` if --files-from says
+/// what is copied, so that one argument is enough.
 ///
 /// # Errors
 /// [`Error::Usage`] with what to write instead.
 pub(super) fn direction(arguments: &[OsString], listed: bool) -> Result<Direction, Error> {
     let usage = |text: &str| Err(Error::Usage(text.into()));
-    let mut operands = arguments.iter().map(|text| Operand::parse(text)).collect::<Result<Vec<_>, _>>()?;
+    let mut operands =
+        arguments.iter().map(|text| Operand::parse(text)).collect::<Result<Vec<_>, _>>()?;
     let Some(target) = operands.pop().filter(|_| listed || !operands.is_empty()) else {
-        return usage("cp needs what to copy and where to: cp FILE… HOST:FOLDER, or cp HOST:FILE… FOLDER");
+        return usage(
+            "cp needs what to copy and where to: cp FILE… HOST:FOLDER, or cp HOST:FILE… FOLDER",
+        );
     };
     let mut local = Vec::new();
     let mut far: Vec<Far> = Vec::new();
@@ -103,20 +115,26 @@ pub(super) fn direction(arguments: &[OsString], listed: bool) -> Result<Directio
     match target {
         Operand::Far(to) if far.is_empty() => Ok(Direction::Push { sources: local, to }),
         Operand::Far(_) => usage(
-            "both ends are on other hosts: run this command on one of them, for example with ssh HOST anabranch cp … \
-             (ssh -A lends it your keys)",
+            "both ends are on other hosts: run this command on one of them, for example with ssh \
+             HOST anabranch cp … (ssh -A lends it your keys)",
         ),
         Operand::Local(to) if local.is_empty() && !far.is_empty() => {
             let from = far[0].destination.clone();
             if far.iter().any(|source| source.destination != from) {
                 return usage("the sources are on several hosts: run one command for each");
             }
-            Ok(Direction::Pull { from, sources: far.into_iter().map(|source| source.path).collect(), to })
+            Ok(Direction::Pull {
+                from,
+                sources: far.into_iter().map(|source| source.path).collect(),
+                to,
+            })
         }
-        Operand::Local(_) if far.is_empty() => {
-            usage("nothing of this is on another host: write one end as [USER@]HOST:PATH, or use cp(1)")
+        Operand::Local(_) if far.is_empty() => usage(
+            "nothing of this is on another host: write one end as [USER@]HOST:PATH, or use cp(1)",
+        ),
+        Operand::Local(_) => {
+            usage("some sources are here and some on another host: run one command for each")
         }
-        Operand::Local(_) => usage("some sources are here and some on another host: run one command for each"),
     }
 }
 
@@ -150,19 +168,26 @@ mod tests {
         }
         let bytes = OsStr::from_bytes(b"h:\xff\xfe");
         let path = OsString::from_vec(vec![0xff, 0xfe]);
-        assert_eq!(Operand::parse(bytes).unwrap(), Operand::Far(Far { destination: "h".into(), path }));
+        assert_eq!(
+            Operand::parse(bytes).unwrap(),
+            Operand::Far(Far { destination: "h".into(), path })
+        );
     }
 
     #[test]
     fn everything_else_is_here() {
-        for text in ["file", "./a:b", "a/b:c", "/x:y", ":x", "[a", "2001", "[2001:db8::1]", "a@[b:c"] {
+        for text in
+            ["file", "./a:b", "a/b:c", "/x:y", ":x", "[a", "2001", "[2001:db8::1]", "a@[b:c"]
+        {
             assert_eq!(parse(text), Operand::Local(text.into()), "{text}");
         }
     }
 
     #[test]
     fn what_no_host_can_be_is_refused() {
-        for text in ["-oProxyCommand=x:y", "me@-x:y", "@host:x", "a b:c", "me@:x", "scp://host/x", "[]:x"] {
+        for text in
+            ["-oProxyCommand=x:y", "me@-x:y", "@host:x", "a b:c", "me@:x", "scp://host/x", "[]:x"]
+        {
             assert!(matches!(Operand::parse(OsStr::new(text)), Err(Error::Usage(_))), "{text}");
         }
     }
@@ -175,7 +200,9 @@ mod tests {
         };
         let Ok(Direction::Push { sources, to }) = ask(&["a", "b", "h:c"]) else { panic!("a push") };
         assert_eq!((sources.len(), to.destination.as_str()), (2, "h"));
-        let Ok(Direction::Pull { from, sources, to }) = ask(&["h:a", "h:b", "c"]) else { panic!("a pull") };
+        let Ok(Direction::Pull { from, sources, to }) = ask(&["h:a", "h:b", "c"]) else {
+            panic!("a pull")
+        };
         assert_eq!((from.as_str(), sources.len(), to), ("h", 2, PathBuf::from("c")));
         for (arguments, said) in [
             (&["a"][..], "what to copy"),

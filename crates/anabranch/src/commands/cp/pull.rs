@@ -23,7 +23,10 @@ pub(super) fn fetching(
     to: &Path,
 ) -> Result<(Arrival, FetchOptions), Ended> {
     if options.selection.files_from.is_some() {
-        return Err(Error::Usage("--files-from is for copying to another host; run the command there".into()).into());
+        return Err(Error::Usage(
+            "--files-from is for copying to another host; run the command there".into(),
+        )
+        .into());
     }
     for name in &ready.names {
         // What arrives here has the names that were asked for, whatever the far side would like.
@@ -56,7 +59,8 @@ pub(super) fn fetching(
     Ok((arrival, options))
 }
 
-/// Whether what is served by `name`, and `called` otherwise if that is given, is what `source` asks for.
+/// Whether what is served by `name`, and `called` otherwise if that is given, is what `source` asks
+/// for.
 fn was_asked_for(name: &OsStr, called: Option<&OsStr>, source: &OsStr) -> bool {
     let asked = source.as_bytes().rsplit(|&byte| byte == b'/').next().unwrap_or_default();
     // Of a folder, what is in it: these names nobody knows before.

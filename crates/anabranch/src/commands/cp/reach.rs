@@ -14,8 +14,8 @@ const PATIENCE: Duration = Duration::from_secs(4);
 /// Each candidate is tried so much after the one before, which is preferred.
 const STAGGER: Duration = Duration::from_millis(250);
 
-/// The addresses to try, best first: the host that ssh connects to (`name`), the address at which the far side saw that connection arrive, and its
-/// public addresses.
+/// The addresses to try, best first: the host that ssh connects to (`name`), the address at which
+/// the far side saw that connection arrive, and its public addresses.
 pub(super) async fn candidates(name: Option<&str>, ready: &Ready) -> Vec<SocketAddr> {
     let mut found: Vec<IpAddr> = Vec::new();
     if let Some(name) = name
@@ -46,7 +46,11 @@ fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => {
             let shared = v4.octets()[0] == 100 && (64..128).contains(&v4.octets()[1]);
-            !(v4.is_private() || v4.is_loopback() || v4.is_link_local() || v4.is_unspecified() || shared)
+            !(v4.is_private()
+                || v4.is_loopback()
+                || v4.is_link_local()
+                || v4.is_unspecified()
+                || shared)
         }
         IpAddr::V6(v6) => v6.segments()[0] & 0xe000 == 0x2000,
     }
@@ -86,9 +90,15 @@ mod tests {
     async fn what_ssh_connects_to_comes_first() {
         let ready = Ready {
             token: String::new(),
-            addresses: ["10.0.0.5:7707", "192.0.2.7:7708", "[fd00::1]:7707", "[2001:db8::1]:7707", "100.64.0.1:7707"]
-                .map(|address| address.parse().unwrap())
-                .to_vec(),
+            addresses: [
+                "10.0.0.5:7707",
+                "192.0.2.7:7708",
+                "[fd00::1]:7707",
+                "[2001:db8::1]:7707",
+                "100.64.0.1:7707",
+            ]
+            .map(|address| address.parse().unwrap())
+            .to_vec(),
             reached: Some("10.0.0.5".parse().unwrap()),
             rename: None,
             names: Vec::new(),

@@ -10,7 +10,9 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
-use crate::commands::far::messages::{Answer, Hello, MARKER, MAX_ANSWER, Ready, Request, SPEAKS, Said};
+use crate::commands::far::messages::{
+    Answer, Hello, MARKER, MAX_ANSWER, Ready, Request, SPEAKS, Said,
+};
 use crate::sanitize::clean;
 use crate::transfer::Ended;
 
@@ -43,9 +45,16 @@ pub(super) struct Args {
     #[arg(short = 'F', value_name = "FILE", help_heading = "ssh")]
     file: Option<PathBuf>,
     /// The program to connect with, which takes OpenSSH's options; words with spaces in quotes
-    #[arg(long, value_name = "COMMAND", env = "ANABRANCH_SSH", default_value = "ssh", help_heading = "ssh")]
+    #[arg(
+        long,
+        value_name = "COMMAND",
+        env = "ANABRANCH_SSH",
+        default_value = "ssh",
+        help_heading = "ssh"
+    )]
     ssh: OsString,
-    /// What to start on the other host, as its shell reads it [default: anabranch, also looked for in ~/.cargo/bin and ~/.local/bin]
+    /// What to start on the other host, as its shell reads it [default: anabranch, also looked for
+    /// in ~/.cargo/bin and ~/.local/bin]
     #[arg(long, value_name = "PATH", help_heading = "ssh")]
     remote_program: Option<String>,
 }
@@ -65,16 +74,25 @@ impl Args {
     /// # Errors
     /// [`Error::Usage`] if the command has no words.
     pub(super) fn to(self, destination: String) -> Result<Ssh, Error> {
-        let text = self.ssh.to_str().ok_or_else(|| Error::Usage("--ssh: the command is no text".into()))?;
-        let mut words = words(text).ok_or_else(|| Error::Usage(format!("--ssh: a quote in {text} has no end")))?;
+        let text = self
+            .ssh
+            .to_str()
+            .ok_or_else(|| Error::Usage("--ssh: the command is no text".into()))?;
+        let mut words = words(text)
+            .ok_or_else(|| Error::Usage(format!("--ssh: a quote in {text} has no end")))?;
         if words.is_empty() {
             return Err(Error::Usage("--ssh: there is no command".into()));
         }
         let program = words.remove(0);
         let mut options = words;
-        // No terminal, nothing forwarded, and no other command that the user's configuration may hold.
-        options.extend(["-T", "-x", "-a", "-oClearAllForwardings=yes", "-oRemoteCommand=none"].map(OsString::from));
-        let mut add = |flag: &str, value: &OsStr| options.extend([flag.into(), value.to_os_string()]);
+        // No terminal, nothing forwarded, and no other command that the user's configuration may
+        // hold.
+        options.extend(
+            ["-T", "-x", "-a", "-oClearAllForwardings=yes", "-oRemoteCommand=none"]
+                .map(OsString::from),
+        );
+        let mut add =
+            |flag: &str, value: &OsStr| options.extend([flag.into(), value.to_os_string()]);
         if let Some(port) = self.port {
             add("-p", OsStr::new(&port.to_string()));
         }
@@ -84,8 +102,10 @@ impl Args {
         self.file.iter().for_each(|file| add("-F", file.as_os_str()));
         let remote = match self.remote_program {
             Some(program) => format!("{program} far"),
-            // Shells that nobody logs in to rarely have these in their PATH. In single quotes every shell reads it alike.
-            None => "exec sh -c 'PATH=\"$PATH:$HOME/.cargo/bin:$HOME/.local/bin:/usr/local/bin\"; exec anabranch far'"
+            // Shells that nobody logs in to rarely have these in their PATH. In single quotes every
+            // shell reads it alike.
+            None => "exec sh -c 'PATH=\"$PATH:$HOME/.cargo/bin:$HOME/.local/bin:/usr/local/bin\"; \
+                     exec anabranch far'"
                 .into(),
         };
         Ok(Ssh { program, options, destination, remote })
@@ -122,13 +142,15 @@ impl Ssh {
         self.destination.rsplit_once('@').map_or(self.destination.as_str(), |(_, host)| host)
     }
 
-    /// The real name of the other host as ssh's configuration has it; `None` if ssh goes there through something else, or does not say.
+    /// The real name of the other host as ssh's configuration has it; `None` if ssh goes there
+    /// through something else, or does not say.
     pub(super) async fn real_name(&self) -> Option<String> {
         let mut command = self.command();
         command.args(["-G", "--", &self.destination]).stdin(Stdio::null()).stderr(Stdio::null());
         let output = command.output().await.ok()?;
         let text = String::from_utf8(output.stdout).ok()?;
-        let value = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '));
+        let value =
+            |key: &str| text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '));
         if value("proxyjump").or(value("proxycommand")).is_some_and(|through| through != "none") {
             return None;
         }
@@ -141,7 +163,10 @@ impl Ssh {
     /// [`Ended::Told`] if there is no such program here.
     pub(super) fn start(&self) -> Result<Link, Ended> {
         let mut command = self.command();
-        command.args(["--", &self.destination, &self.remote]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command
+            .args(["--", &self.destination, &self.remote])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
         let mut child = command.spawn().map_err(|error| {
             let program = self.program.to_string_lossy();
             told(format!("cannot start {}: {error}; --ssh names another program", clean(&program)))
@@ -181,7 +206,8 @@ impl Link {
         let hello = self.hello().await?;
         if hello.speaks != SPEAKS {
             return Err(told(format!(
-                "{} has anabranch {} (which speaks version {}), this host {} (version {SPEAKS}): install the same version on both",
+                "{} has anabranch {} (which speaks version {}), this host {} (version {SPEAKS}): \
+                 install the same version on both",
                 self.host,
                 clean(&hello.anabranch),
                 hello.speaks,
@@ -219,7 +245,10 @@ impl Link {
     }
 
     fn failed(&self, code: u8, text: &str) -> Ended {
-        Ended::Told { code: if code == 0 { SSH } else { code }, text: format!("{}: {}", self.host, clean(text)) }
+        Ended::Told {
+            code: if code == 0 { SSH } else { code },
+            text: format!("{}: {}", self.host, clean(text)),
+        }
     }
 
     async fn hello(&mut self) -> Result<Hello, Ended> {
@@ -228,7 +257,8 @@ impl Link {
         loop {
             match self.lines.next().await {
                 Ok(Some(line)) if line.starts_with(MARKER) => {
-                    return serde_json::from_slice(&line).map_err(|error| self.nonsense(&line, &error.to_string()));
+                    return serde_json::from_slice(&line)
+                        .map_err(|error| self.nonsense(&line, &error.to_string()));
                 }
                 Ok(Some(line)) => {
                     read += line.len();
@@ -250,17 +280,22 @@ impl Link {
         }
     }
 
-    /// The next line after the hello; the end of them is an error too. May be dropped and called again.
+    /// The next line after the hello; the end of them is an error too. May be dropped and called
+    /// again.
     async fn answer(&mut self) -> Result<Said, Ended> {
         match self.lines.next().await {
             Ok(Some(line)) => {
                 let answer: Result<Answer, _> = serde_json::from_slice(&line);
-                answer.map(|answer| answer.anabranch).map_err(|error| self.nonsense(&line, &error.to_string()))
+                answer
+                    .map(|answer| answer.anabranch)
+                    .map_err(|error| self.nonsense(&line, &error.to_string()))
             }
             Ok(None) => {
-                let how = self.status().await.map_or_else(String::new, |status| format!(" ({status})"));
+                let how =
+                    self.status().await.map_or_else(String::new, |status| format!(" ({status})"));
                 let text = format!(
-                    "the ssh connection to {} ended{how}, and the copy with it; what arrived is kept, and the same command goes on from there",
+                    "the ssh connection to {} ended{how}, and the copy with it; what arrived is \
+                     kept, and the same command goes on from there",
                     self.host
                 );
                 Err(Ended::Told { code: 6, text })
@@ -270,7 +305,12 @@ impl Link {
     }
 
     fn nonsense(&self, line: &[u8], why: &str) -> Ended {
-        told(format!("{} says what cannot be understood ({}){}", self.host, clean(why), shown(line)))
+        told(format!(
+            "{} says what cannot be understood ({}){}",
+            self.host,
+            clean(why),
+            shown(line)
+        ))
     }
 
     async fn status(&mut self) -> Option<ExitStatus> {
@@ -286,17 +326,21 @@ impl Link {
         };
         told(match status.code() {
             Some(127) => format!(
-                "there is no anabranch on {host}, or its shell does not find it{noise}. Install it there (cargo install --path \
-                 crates/anabranch), copy this one (ssh {host} mkdir -p .local/bin; scp $(command -v anabranch) \
-                 {host}:.local/bin/), or say where it is with --remote-program PATH"
+                "there is no anabranch on {host}, or its shell does not find it{noise}. Install it \
+                 there (cargo install --path crates/anabranch), copy this one (ssh {host} mkdir -p \
+                 .local/bin; scp $(command -v anabranch) {host}:.local/bin/), or say where it is \
+                 with --remote-program PATH"
             ),
             Some(126) => {
-                format!("anabranch on {host} cannot be started{noise}: is it for that machine, and executable?")
+                format!(
+                    "anabranch on {host} cannot be started{noise}: is it for that machine, and \
+                     executable?"
+                )
             }
             Some(255) => format!("ssh to {host} failed; its own words are above{noise}"),
             Some(code) => format!(
-                "what was started on {host} ended with exit code {code} and without an answer{noise}; is the anabranch there as new as this one \
-                 ({})?",
+                "what was started on {host} ended with exit code {code} and without an \
+                 answer{noise}; is the anabranch there as new as this one ({})?",
                 env!("CARGO_PKG_VERSION")
             ),
             None => format!("ssh to {host} was ended by a signal{noise}"),
@@ -327,8 +371,8 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         Lines { reader: BufReader::new(reader), line: Vec::new() }
     }
 
-    /// The next line, without its end; `None` when there is no more. What the last line lacks an end of is a line too. Nothing is lost if this is dropped and
-    /// called again.
+    /// The next line, without its end; `None` when there is no more. What the last line lacks an
+    /// end of is a line too. Nothing is lost if this is dropped and called again.
     async fn next(&mut self) -> Result<Option<Vec<u8>>, String> {
         loop {
             let bytes = self.reader.fill_buf().await.map_err(|error| error.to_string())?;
@@ -357,9 +401,14 @@ mod tests {
 
     #[test]
     fn commands_have_words() {
-        let split = |text: &str| words(text).map(|words| words.into_iter().map(|w| w.into_string().unwrap()).collect());
+        let split = |text: &str| {
+            words(text).map(|words| words.into_iter().map(|w| w.into_string().unwrap()).collect())
+        };
         assert_eq!(split(" ssh  -p 22 "), Some(vec!["ssh".to_string(), "-p".into(), "22".into()]));
-        assert_eq!(split(r#"'a b'c "" "d'e""#), Some(vec!["a bc".to_string(), String::new(), "d'e".into()]));
+        assert_eq!(
+            split(r#"'a b'c "" "d'e""#),
+            Some(vec!["a bc".to_string(), String::new(), "d'e".into()])
+        );
         assert_eq!(split(""), Some(Vec::new()));
         assert_eq!(split("a 'b"), None);
     }

@@ -1,7 +1,7 @@
 //! What `cp` and its far side say to each other over ssh: a JSON object a line.
 //!
-//! The far side begins, with a [`Hello`], so that both know each other's version before anything else is said. Then comes one [`Request`],
-//! and as many [`Answer`]s as it takes.
+//! The far side begins, with a [`Hello`], so that both know each other's version before anything
+//! else is said. Then comes one [`Request`], and as many [`Answer`]s as it takes.
 
 use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
@@ -10,11 +10,13 @@ use serde::{Deserialize, Serialize};
 
 /// The version of what is said here. Another one is not understood.
 pub(crate) const SPEAKS: u32 = 1;
-/// How every line of the far side begins. What a shell's start-up files print before the first such line is no concern of ours.
+/// How every line of the far side begins. What a shell's start-up files print before the first such
+/// line is no concern of ours.
 pub(crate) const MARKER: &[u8] = b"{\"anabranch\":";
 /// The longest line that the far side may write, in bytes.
 pub(crate) const MAX_ANSWER: usize = 64 << 10;
-/// The longest request, in bytes: an argument list of Linux is at most 2 MiB, and a byte of a name takes up to four here.
+/// The longest request, in bytes: an argument list of Linux is at most 2 MiB, and a byte of a name
+/// takes up to four here.
 pub(crate) const MAX_REQUEST: usize = 8 << 20;
 
 /// The first line of the far side.
@@ -57,7 +59,8 @@ pub(crate) enum What {
     Put {
         /// Where to.
         target: OsString,
-        /// The name of the one file or folder that comes, which may then take the target's name; `None` if it is more than one.
+        /// The name of the one file or folder that comes, which may then take the target's name;
+        /// `None` if it is more than one.
         one: Option<OsString>,
     },
     /// To serve.

@@ -1,4 +1,5 @@
-//! Which directory the far side offers for a copy from there, and by which names what is asked for is found below it.
+//! Which directory the far side offers for a copy from there, and by which names what is asked for
+//! is found below it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -33,7 +34,8 @@ struct Source {
     contents: bool,
 }
 
-/// Finds what is asked for. A pattern of a shell stands for all that match it, unless there is a file of that very name.
+/// Finds what is asked for. A pattern of a shell stands for all that match it, unless there is a
+/// file of that very name.
 ///
 /// # Errors
 /// [`Error::Source`] with what is not there.
@@ -53,7 +55,9 @@ pub(super) fn offer(asked: &[OsString]) -> Result<Offered, Error> {
             sources.push(find(&path)?);
         }
     }
-    let Some(first) = sources.first() else { return Err(Error::Usage("nothing is asked for".into())) };
+    let Some(first) = sources.first() else {
+        return Err(Error::Usage("nothing is asked for".into()));
+    };
     let mut root = first.parent.clone();
     while !sources.iter().all(|source| source.parent.starts_with(&root)) {
         root.pop();
@@ -64,7 +68,8 @@ pub(super) fn offer(asked: &[OsString]) -> Result<Offered, Error> {
         if source.called != source.name && !source.contents {
             if sources.len() > 1 {
                 let text = format!(
-                    "{} is a link to {}, and among several things it would get that name: copy it alone, or by its own name",
+                    "{} is a link to {}, and among several things it would get that name: copy it \
+                     alone, or by its own name",
                     source.called.display(),
                     source.parent.join(&source.name).display()
                 );
@@ -72,7 +77,11 @@ pub(super) fn offer(asked: &[OsString]) -> Result<Offered, Error> {
             }
             called = Some(source.called.clone());
         }
-        let below = source.parent.strip_prefix(&root).expect("the root is above all of them").join(&source.name);
+        let below = source
+            .parent
+            .strip_prefix(&root)
+            .expect("the root is above all of them")
+            .join(&source.name);
         let mut name = below.into_os_string().into_vec();
         if source.contents {
             name.push(b'/');
@@ -113,8 +122,10 @@ fn matching(pattern: &Path) -> Vec<PathBuf> {
         let mut deeper = Vec::new();
         for folder in found {
             let here = if folder.as_os_str().is_empty() { Path::new(".") } else { &folder };
-            let names = fs::read_dir(here).into_iter().flatten().flatten().map(|entry| entry.file_name());
-            let mut names: Vec<OsString> = names.filter(|name| matches(part.as_bytes(), name.as_bytes())).collect();
+            let names =
+                fs::read_dir(here).into_iter().flatten().flatten().map(|entry| entry.file_name());
+            let mut names: Vec<OsString> =
+                names.filter(|name| matches(part.as_bytes(), name.as_bytes())).collect();
             names.sort_unstable();
             deeper.extend(names.iter().map(|name| folder.join(name)));
         }
@@ -132,7 +143,8 @@ fn matching(pattern: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Whether a name matches a pattern of `*`, `?`, `[…]` and `[!…]`. Names that begin with a full stop have to be asked for.
+/// Whether a name matches a pattern of `*`, `?`, `[…]` and `[!…]`. Names that begin with a full
+/// stop have to be asked for.
 pub(crate) fn matches(pattern: &[u8], name: &[u8]) -> bool {
     if name.first() == Some(&b'.') && pattern.first() != Some(&b'.') {
         return false;
@@ -166,7 +178,8 @@ pub(crate) fn matches(pattern: &[u8], name: &[u8]) -> bool {
     }
 }
 
-/// Whether `byte` is in the class that `pattern` begins with, and what follows that; `None` if it has no end.
+/// Whether `byte` is in the class that `pattern` begins with, and what follows that; `None` if it
+/// has no end.
 fn class(pattern: &[u8], byte: u8) -> Option<(bool, &[u8])> {
     let negated = matches!(pattern.get(1), Some(b'!' | b'^'));
     let start = if negated { 2 } else { 1 };
@@ -218,7 +231,8 @@ mod tests {
 
     #[test]
     fn one_directory_has_all_of_it() {
-        let scratch = std::env::temp_dir().join(format!("anabranch-offered-{}", std::process::id()));
+        let scratch =
+            std::env::temp_dir().join(format!("anabranch-offered-{}", std::process::id()));
         fs::create_dir_all(scratch.join("a/deep")).unwrap();
         fs::create_dir_all(scratch.join("b")).unwrap();
         for name in ["a/one.log", "a/two.log", "a/deep/file", "b/[x]", "b/x"] {
@@ -228,11 +242,20 @@ mod tests {
         symlink("a", scratch.join("folder")).unwrap();
         let scratch = fs::canonicalize(scratch).unwrap();
         let ask = |paths: &[&str]| {
-            let asked: Vec<OsString> = paths.iter().map(|path| scratch.join(path).into_os_string()).collect();
+            let asked: Vec<OsString> =
+                paths.iter().map(|path| scratch.join(path).into_os_string()).collect();
             let offered = offer(&asked)?;
-            let root = offered.root.strip_prefix(&scratch).map_or("outside".into(), |root| root.display().to_string());
-            let names: Vec<String> = offered.names.iter().map(|name| name.display().to_string()).collect();
-            Ok::<_, Error>((root, names.join(" "), offered.called.map(|name| name.display().to_string())))
+            let root = offered
+                .root
+                .strip_prefix(&scratch)
+                .map_or("outside".into(), |root| root.display().to_string());
+            let names: Vec<String> =
+                offered.names.iter().map(|name| name.display().to_string()).collect();
+            Ok::<_, Error>((
+                root,
+                names.join(" "),
+                offered.called.map(|name| name.display().to_string()),
+            ))
         };
         let found = |root: &str, names: &str| (root.to_string(), names.to_string(), None);
         assert_eq!(ask(&["a/one.log"]).unwrap(), found("a", "one.log"));

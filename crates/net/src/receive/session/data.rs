@@ -11,14 +11,22 @@ use crate::receive::settle::Whole;
 use crate::{Error, Event};
 
 impl Session {
-    /// Data arrived on the path called `path`. Writes what is new of it, verifies blocks that became whole.
+    /// Data arrived on the path called `path`. Writes what is new of it, verifies blocks that
+    /// became whole.
     pub(crate) fn handle_data(&self, path: &str, data: &Data<'_>) -> Result<Range, ConnError> {
         let extent = Extent::new(data.position, data.payload.len() as u64);
         let fresh = self.core().handle_data(extent).map_err(broken)?;
         let block = extent.start / BLOCK;
-        let whole = self.site.packing.layout().block_extent(block).expect("the core checked that it lies in an object");
-        // A block that comes in one piece is hashed where it lies, in the cache; and if it is a pack, it is not written before.
-        let is_whole = whole == extent && fresh.duplicate == Bytes::ZERO && data.block_hash.is_some();
+        let whole = self
+            .site
+            .packing
+            .layout()
+            .block_extent(block)
+            .expect("the core checked that it lies in an object");
+        // A block that comes in one piece is hashed where it lies, in the cache; and if it is a
+        // pack, it is not written before.
+        let is_whole =
+            whole == extent && fresh.duplicate == Bytes::ZERO && data.block_hash.is_some();
         let object = self.object(extent);
         if let Err(error) = self.write(object, extent, &fresh.pieces, data.payload, is_whole) {
             fresh.pieces.iter().for_each(|piece| self.core().handle_abandoned(*piece));
@@ -60,10 +68,12 @@ impl Session {
         payload: &[u8],
         is_whole: bool,
     ) -> Result<(), Error> {
-        let object_extent = self.site.packing.layout().object_extent(object).expect("an object of the layout");
+        let object_extent =
+            self.site.packing.layout().object_extent(object).expect("an object of the layout");
         for piece in pieces {
             let skip = usize::try_from(piece.start - extent.start).expect("within the payload");
-            let bytes = &payload[skip..skip + usize::try_from(piece.len).expect("within the payload")];
+            let bytes =
+                &payload[skip..skip + usize::try_from(piece.len).expect("within the payload")];
             match self.site.packing.object(object) {
                 Some(Object::Large(_)) => self.part(object)?.write(piece.start, bytes)?,
                 _ if is_whole => {}
@@ -73,10 +83,12 @@ impl Session {
         Ok(())
     }
 
-    /// Hashes a block that is all there, from memory if it is there; what is good is noted, or staged.
+    /// Hashes a block that is all there, from memory if it is there; what is good is noted, or
+    /// staged.
     fn verify(&self, block: transfer::Block, in_memory: Option<&[u8]>) -> Result<(), Error> {
         let object = self.object(block.extent);
-        let object_extent = self.site.packing.layout().object_extent(object).expect("an object of the layout");
+        let object_extent =
+            self.site.packing.layout().object_extent(object).expect("an object of the layout");
         let offset = block.extent.start - object_extent.start;
         let hashed = in_memory.map(|bytes| block_cv(object_extent.len, offset, bytes));
         match self.site.packing.object(object).expect("an object of the layout") {
@@ -98,7 +110,10 @@ impl Session {
                 let bytes = if let Some(bytes) = in_memory {
                     bytes
                 } else {
-                    spooled.resize(usize::try_from(block.extent.len).expect("a block fits in memory"), 0);
+                    spooled.resize(
+                        usize::try_from(block.extent.len).expect("a block fits in memory"),
+                        0,
+                    );
                     self.site.staging.unspool(object, &mut spooled)?;
                     &spooled
                 };
@@ -109,8 +124,14 @@ impl Session {
                     let mut rest = bytes;
                     for &index in files {
                         let file = self.tree().file(index).expect("a file of the tree");
-                        let (data, after) = rest.split_at(usize::try_from(file.data_len()).expect("a small one"));
-                        staged.push(self.site.staging.put(index, &self.tree().entries()[index].path, file, data)?);
+                        let (data, after) =
+                            rest.split_at(usize::try_from(file.data_len()).expect("a small one"));
+                        staged.push(self.site.staging.put(
+                            index,
+                            &self.tree().entries()[index].path,
+                            file,
+                            data,
+                        )?);
                         rest = after;
                     }
                     self.site.staging.unslot(object);
@@ -146,11 +167,15 @@ impl Session {
             Verdict::Refuse(extent) => {
                 let path = self.site.directory.shown(&self.tree().entries()[file].path);
                 let path = path.display();
-                let text = format!("block {in_file} of {path} does not match its hash: asking for it again");
+                let text = format!(
+                    "block {in_file} of {path} does not match its hash: asking for it again"
+                );
                 let _ = self.events.send(Event::Notice { text });
                 if refusals > MOST_REFUSALS + self.members().forgiven {
                     let what = path.to_string();
-                    let detail = format!("{refusals} blocks came with another content than the sender hashed");
+                    let detail = format!(
+                        "{refusals} blocks came with another content than the sender hashed"
+                    );
                     return Err(Error::Integrity { what, detail });
                 }
                 self.members().refused.insert(extent);

@@ -1,7 +1,8 @@
 //! A path by which requests go out and data come in.
 //!
-//! What is asked for and has not come yet is bounded like a window: by the path's rate and round-trip time, so that the path stays full
-//! and what hangs in it can still be asked of another one.
+//! What is asked for and has not come yet is bounded like a window: by the path's rate and
+//! round-trip time, so that the path stays full and what hangs in it can still be asked of another
+//! one.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -61,7 +62,8 @@ const PROGRESS: u64 = 1_024;
 /// Frames read before requests get a turn.
 const FRAMES_A_TURN: usize = 4;
 
-/// What the kernel received, as progress: answers to the question whether anybody is there are none.
+/// What the kernel received, as progress: answers to the question whether anybody is there are
+/// none.
 pub(super) fn progress(info: &TcpInfo) -> u64 {
     info.bytes_received / PROGRESS * PROGRESS
 }
@@ -154,7 +156,8 @@ impl<'a> Inward<'a> {
         report(session, Report::Left(self.server, error));
     }
 
-    /// Leaves the server if it has sent nothing by other paths either, though connections to it are open.
+    /// Leaves the server if it has sent nothing by other paths either, though connections to it are
+    /// open.
     pub(super) fn leave_if_silent(&self, now: Time, session: &Session) {
         if !self.requests.is_empty() && self.arrival.note_waiting(self.server, now) >= SILENCE {
             let reason = format!("it has sent nothing of what it was asked for, for {SILENCE}");
@@ -165,7 +168,9 @@ impl<'a> Inward<'a> {
     /// The data that came next, if they are what was asked for.
     fn answered(&mut self, extent: Extent) -> Result<(), ConnError> {
         if self.requests.front() != Some(&extent) {
-            return Err(ConnError::Unexpected(format!("Data frame of {extent}, which is not what was asked for")));
+            return Err(ConnError::Unexpected(format!(
+                "Data frame of {extent}, which is not what was asked for"
+            )));
         }
         self.requests.pop_front();
         self.outstanding -= Bytes(extent.len);
@@ -195,7 +200,9 @@ impl Carrier<'_> {
                         match arrival.handle_data(inward.server, inward.name, &data) {
                             Ok(range) => arrived.push(range),
                             // Whoever waits for the session's end says why.
-                            Err(_) if arrival.session().has_failed() => return Err(ConnError::Closed),
+                            Err(_) if arrival.session().has_failed() => {
+                                return Err(ConnError::Closed);
+                            }
                             Err(error) => return Err(error),
                         }
                     }

@@ -11,8 +11,8 @@ use crate::conn::ConnError;
 use crate::send::session::{Report, refusal};
 use crate::send::source::{Buffer, Supply};
 
-/// How much unsent data a socket may hold, as time at the path's rate: it covers our wake-ups, and no more, since what the kernel
-/// holds can't be given to another path.
+/// How much unsent data a socket may hold, as time at the path's rate: it covers our wake-ups, and
+/// no more, since what the kernel holds can't be given to another path.
 const UNSENT: Span = Span::from_millis(30);
 /// Bounds of that amount.
 const UNSENT_LEAST: Bytes = Bytes::kib(8);
@@ -43,7 +43,9 @@ impl Carrier<'_> {
                 Frame::Refused(range) => refuse(session, range)?,
                 Frame::Ping(number) => pong = Some(number),
                 Frame::Joined | Frame::Pong(_) => {}
-                Frame::ObjectDone(object, root) => report(session, Report::ObjectDone(object, root)),
+                Frame::ObjectDone(object, root) => {
+                    report(session, Report::ObjectDone(object, root))
+                }
                 Frame::Done(micros) => report(session, Report::Done(micros)),
                 Frame::Abort(code, text) => {
                     report(session, refusal(code, text));
@@ -70,7 +72,9 @@ impl Carrier<'_> {
     }
 
     pub(super) fn send_extent(&mut self, extent: Extent) -> Result<(), ConnError> {
-        let Way::Out(Outward { supply, buffer, header }) = &mut self.way else { unreachable!("it sends") };
+        let Way::Out(Outward { supply, buffer, header }) = &mut self.way else {
+            unreachable!("it sends")
+        };
         let (range, cv) = match supply.read(extent, buffer) {
             Ok(read) => read,
             Err(error) => {
@@ -78,7 +82,8 @@ impl Carrier<'_> {
                     Error::SourceChanged { .. } => AbortCode::Integrity,
                     _ => AbortCode::Stopped,
                 };
-                self.conn.push(&Frame::Abort(code, "the sender cannot read its file any more".into()));
+                self.conn
+                    .push(&Frame::Abort(code, "the sender cannot read its file any more".into()));
                 self.conn.try_flush()?;
                 report(self.session, Report::Fatal(error));
                 return Err(ConnError::Closed);

@@ -1,4 +1,5 @@
-//! The filters of the path model: the largest bandwidth, the smallest round-trip time, the largest excess of acknowledgements.
+//! The filters of the path model: the largest bandwidth, the smallest round-trip time, the largest
+//! excess of acknowledgements.
 
 use units::{Rate, Span, Time};
 
@@ -9,7 +10,8 @@ const PROBE_RTT_INTERVAL: Span = Span::from_secs(5);
 /// `BBR.ExtraAckedFilterLen`, round trips.
 const EXTRA_ROUNDS: usize = 10;
 
-/// The largest delivery rate of the present `ProbeBW` cycle and the one before (sections 5.5.3 to 5.5.6).
+/// The largest delivery rate of the present `ProbeBW` cycle and the one before (sections 5.5.3 to
+/// 5.5.6).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct MaxBandwidth {
     before: Rate,
@@ -78,7 +80,8 @@ impl MinRtt {
     }
 }
 
-/// How much more was acknowledged than the bandwidth explains, as happens where acknowledgements come in clusters (section 5.5.9).
+/// How much more was acknowledged than the bandwidth explains, as happens where acknowledgements
+/// come in clusters (section 5.5.9).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ExtraAcked {
     since: Time,
@@ -105,7 +108,9 @@ impl ExtraAcked {
             (self.since, self.delivered, expected) = (now, 0, 0);
         }
         self.delivered = self.delivered.saturating_add(bytes);
-        let passed = usize::try_from(round.saturating_sub(self.round)).unwrap_or(usize::MAX).min(EXTRA_ROUNDS);
+        let passed = usize::try_from(round.saturating_sub(self.round))
+            .unwrap_or(usize::MAX)
+            .min(EXTRA_ROUNDS);
         self.largest.rotate_right(passed);
         self.largest[..passed].fill(0);
         self.round = round;
@@ -114,7 +119,11 @@ impl ExtraAcked {
 
     /// The largest of ten round trips, or of the present one alone.
     pub(super) fn get(&self, is_present_only: bool) -> u64 {
-        if is_present_only { self.largest[0] } else { self.largest.iter().copied().max().unwrap_or(0) }
+        if is_present_only {
+            self.largest[0]
+        } else {
+            self.largest.iter().copied().max().unwrap_or(0)
+        }
     }
 }
 
@@ -145,7 +154,10 @@ mod tests {
         assert!(!min.update(at(0), Some(Span::from_millis(50))));
         assert!(!min.update(at(3_000), Some(Span::from_millis(40))));
         assert!(!min.update(at(8_000), Some(Span::from_millis(60))));
-        assert!(min.update(at(8_001), Some(Span::from_millis(60))), "five seconds without a smaller one");
+        assert!(
+            min.update(at(8_001), Some(Span::from_millis(60))),
+            "five seconds without a smaller one"
+        );
         assert_eq!(min.get(), Some(Span::from_millis(40)), "kept for ten");
         min.postpone(at(8_201));
         assert!(!min.update(at(13_001), Some(Span::from_millis(70))));
@@ -155,7 +167,8 @@ mod tests {
     #[test]
     fn clusters_show_as_excess() {
         let mut extra = ExtraAcked::new(at(0));
-        // 1000 bytes a millisecond; after ten of them a cluster of eight thousand, of which nothing was due at once.
+        // 1000 bytes a millisecond; after ten of them a cluster of eight thousand, of which nothing
+        // was due at once.
         let rate = Rate::mbit(8);
         extra.add(at(10), 1, 8_000, rate, 100_000);
         assert_eq!(extra.get(true), 8_000);

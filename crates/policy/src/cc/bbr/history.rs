@@ -1,4 +1,5 @@
-//! What was known when packets left: the per-packet state of the draft's section 4.1.2.1.2, kept by the time of sending.
+//! What was known when packets left: the per-packet state of the draft's section 4.1.2.1.2, kept by
+//! the time of sending.
 
 use alloc::collections::VecDeque;
 
@@ -49,7 +50,8 @@ impl History {
         self.departures.push_back(departure);
     }
 
-    /// The departure at `sent_at`, or the last remembered one before it; the first one for what left earlier still.
+    /// The departure at `sent_at`, or the last remembered one before it; the first one for what
+    /// left earlier still.
     pub(super) fn find(&self, sent_at: Time) -> Option<Departure> {
         let after = self.departures.partition_point(|departure| departure.at <= sent_at);
         self.departures.get(after.saturating_sub(1)).copied()
@@ -86,7 +88,11 @@ mod tests {
         assert_eq!(found(&history, 25), Some(20));
         assert_eq!(found(&history, 10), Some(10));
         history.forget(Time::ZERO + Span::from_millis(25));
-        assert_eq!((found(&history, 10), found(&history, 25)), (Some(20), Some(20)), "10 is forgotten");
+        assert_eq!(
+            (found(&history, 10), found(&history, 25)),
+            (Some(20), Some(20)),
+            "10 is forgotten"
+        );
         assert_eq!(found(&history, 99), Some(30));
         history.add(Departure { in_flight: 7, ..departure(30) }, Span::ZERO);
         let last = history.find(Time::ZERO + Span::from_millis(30));

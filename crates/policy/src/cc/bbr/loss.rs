@@ -1,4 +1,5 @@
-//! What losses say: the short-term bounds, whether too much was in flight, recovery and its undoing (sections 5.5.10, 5.5.11 and 5.6.4.4).
+//! What losses say: the short-term bounds, whether too much was in flight, recovery and its undoing
+//! (sections 5.5.10, 5.5.11 and 5.6.4.4).
 
 use units::{Bytes, Rate, Time};
 
@@ -101,10 +102,12 @@ impl Bbr {
         }
     }
 
-    /// Whether this round trip lost so little that it says nothing of congestion. Never by the draft, which tolerates nothing.
+    /// Whether this round trip lost so little that it says nothing of congestion. Never by the
+    /// draft, which tolerates nothing.
     fn is_tolerable(&self) -> bool {
         let Some((delivered, lost)) = self.loss.unmarked_since else { return false };
-        let (delivered, lost) = (self.delivered.saturating_sub(delivered), self.lost.saturating_sub(lost));
+        let (delivered, lost) =
+            (self.delivered.saturating_sub(delivered), self.lost.saturating_sub(lost));
         let share = Bytes(lost).as_f64() / Bytes(delivered.saturating_add(lost).max(1)).as_f64();
         self.tolerance > 0.0 && share <= self.tolerance
     }
@@ -171,8 +174,13 @@ impl Bbr {
         let lost = departure.map_or(packet.bytes.0, |departure| self.lost - departure.lost);
         let in_flight = packet.in_flight_at_sending.0;
         if is_too_high(lost, in_flight) {
-            let is_app_limited = self.is_app_limited || departure.is_some_and(|departure| departure.is_limited);
-            self.handle_too_high(now, inflight_at_loss(packet.bytes.0, in_flight, lost), is_app_limited);
+            let is_app_limited =
+                self.is_app_limited || departure.is_some_and(|departure| departure.is_limited);
+            self.handle_too_high(
+                now,
+                inflight_at_loss(packet.bytes.0, in_flight, lost),
+                is_app_limited,
+            );
         }
     }
 
@@ -220,9 +228,11 @@ impl Bbr {
 
     /// `SaveCwnd`.
     pub(super) fn save_window(&mut self) {
-        let is_modulated =
-            self.loss.is_in_recovery || self.loss.timeout_until.is_some() || self.state == State::ProbeRtt;
-        self.loss.prior_window = if is_modulated { self.loss.prior_window.max(self.window) } else { self.window };
+        let is_modulated = self.loss.is_in_recovery
+            || self.loss.timeout_until.is_some()
+            || self.state == State::ProbeRtt;
+        self.loss.prior_window =
+            if is_modulated { self.loss.prior_window.max(self.window) } else { self.window };
     }
 
     /// `RestoreCwnd`.
@@ -230,7 +240,8 @@ impl Bbr {
         self.window = self.window.max(self.loss.prior_window);
     }
 
-    /// Recovery ends when the sender is no longer in it, or when what was in flight at a timeout is delivered.
+    /// Recovery ends when the sender is no longer in it, or when what was in flight at a timeout is
+    /// delivered.
     pub(super) fn follow_recovery(&mut self, in_recovery: bool) {
         let mut is_over = self.loss.is_in_recovery && !in_recovery;
         self.loss.is_in_recovery = in_recovery;
@@ -243,7 +254,8 @@ impl Bbr {
         }
     }
 
-    /// `OnEnterRTO` (section 5.6.4.4). The sender takes all for lost, hence one packet is all there is in flight.
+    /// `OnEnterRTO` (section 5.6.4.4). The sender takes all for lost, hence one packet is all there
+    /// is in flight.
     pub(super) fn enter_timeout(&mut self, in_flight: u64) {
         self.lost = self.lost.saturating_add(in_flight);
         self.save_state();
@@ -270,7 +282,9 @@ impl Bbr {
                     self.enter_startup();
                 }
             }
-            Some(State::Up) if !matches!(self.state, State::Up | State::ProbeRtt) => self.start_refill(),
+            Some(State::Up) if !matches!(self.state, State::Up | State::ProbeRtt) => {
+                self.start_refill()
+            }
             _ => {}
         }
     }
@@ -282,11 +296,13 @@ impl Bbr {
     }
 }
 
-/// `InflightAtLoss`: how much was in flight when losses crossed the threshold, within a packet of `size` bytes.
+/// `InflightAtLoss`: how much was in flight when losses crossed the threshold, within a packet of
+/// `size` bytes.
 fn inflight_at_loss(size: u64, in_flight: u64, lost: u64) -> u64 {
     let before = in_flight.saturating_sub(size);
     let lost_before = lost.saturating_sub(size);
-    let prefix = before.saturating_sub(lost_before.saturating_mul(LOSS_THRESHOLD)) / (LOSS_THRESHOLD - 1);
+    let prefix =
+        before.saturating_sub(lost_before.saturating_mul(LOSS_THRESHOLD)) / (LOSS_THRESHOLD - 1);
     before.saturating_add(prefix)
 }
 
@@ -299,7 +315,8 @@ mod tests {
         assert!(!is_too_high(2_000, 100_000));
         assert!(is_too_high(2_001, 100_000));
         assert!(!is_too_high(0, 0));
-        // 1000 of 98000 were lost before this packet: with p of the packet, (1000 + p) / (98000 + p) = 1/50 for p = 960 / 0.98.
+        // 1000 of 98000 were lost before this packet: with p of the packet, (1000 + p) / (98000 +
+        // p) = 1/50 for p = 960 / 0.98.
         assert_eq!(inflight_at_loss(2_000, 100_000, 3_000), 98_000 + 979);
         assert_eq!(inflight_at_loss(2_000, 100_000, 9_000), 98_000, "too much before");
     }

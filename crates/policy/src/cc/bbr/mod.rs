@@ -1,20 +1,30 @@
-//! BBR version 3 (Cardwell, Swett and Beshay, "BBR Congestion Control", draft-ietf-ccwg-bbr-06): a model of the path, made of its
-//! bandwidth, its round-trip time and the losses it shows, decides how fast to send and how much may be in flight.
+//! BBR version 3 (Cardwell, Swett and Beshay, "BBR Congestion Control", draft-ietf-ccwg-bbr-06): a
+//! model of the path, made of its bandwidth, its round-trip time and the losses it shows, decides
+//! how fast to send and how much may be in flight.
 //!
-//! Sections and names in capitals or with underscores are the draft's. Where it leaves a choice, or the sender tells less than it asks for:
+//! Sections and names in capitals or with underscores are the draft's. Where it leaves a choice, or
+//! the sender tells less than it asks for:
 //!
-//! * `P.delivered`, `P.lost` and `P.tx_in_flight` are kept here by the time of sending, at a resolution of a 256th of the round-trip time. Whether a lost packet
-//!   was limited by the application is taken from the packet last acknowledged; whether it was by `ProbeRTT`, is known.
-//! * Packets that a retransmission timeout takes for lost are not named one by one; what was in flight counts as lost.
-//! * Losses are taken to be detected selectively (`C.has_selective_acks`). A sender that cannot, such as `NewReno`, shows one loss a round trip
-//!   however many there were; BBR then overruns short queues and should not be used. The lost ranges of a round trip are counted, as in Linux, by the
-//!   acknowledgements that revealed losses.
-//! * `C.is_cwnd_limited`: in this round trip or the one before, a packet left that filled the window.
-//! * `BBR.offload_budget` is one send quantum (section 5.5.8.2): a simulated host has no segmentation offload.
+//! * `P.delivered`, `P.lost` and `P.tx_in_flight` are kept here by the time of sending, at a
+//!   resolution of a 256th of the round-trip time. Whether a lost packet was limited by the
+//!   application is taken from the packet last acknowledged; whether it was by `ProbeRTT`, is
+//!   known.
+//! * Packets that a retransmission timeout takes for lost are not named one by one; what was in
+//!   flight counts as lost.
+//! * Losses are taken to be detected selectively (`C.has_selective_acks`). A sender that cannot,
+//!   such as `NewReno`, shows one loss a round trip however many there were; BBR then overruns
+//!   short queues and should not be used. The lost ranges of a round trip are counted, as in Linux,
+//!   by the acknowledgements that revealed losses.
+//! * `C.is_cwnd_limited`: in this round trip or the one before, a packet left that filled the
+//!   window.
+//! * `BBR.offload_budget` is one send quantum (section 5.5.8.2): a simulated host has no
+//!   segmentation offload.
 //! * A cycle without bandwidth samples leaves the bandwidth filter alone, as in Linux.
-//! * Marks (ECN) have to count as congestion, and the draft leaves open how (section 3.7). Here a mark, which a sender reports once a window, is
-//!   answered like losses beyond the threshold: it ends Startup or a probe, and otherwise lowers the short-term bounds.
-//! * The seed alone would have flows with the same one probe at the same time; the time is mixed into each draw.
+//! * Marks (ECN) have to count as congestion, and the draft leaves open how (section 3.7). Here a
+//!   mark, which a sender reports once a window, is answered like losses beyond the threshold: it
+//!   ends Startup or a probe, and otherwise lowers the short-term bounds.
+//! * The seed alone would have flows with the same one probe at the same time; the time is mixed
+//!   into each draw.
 
 mod filters;
 mod history;
@@ -26,7 +36,10 @@ use units::{Bytes, Rate, Seed, Span, Time};
 
 use self::filters::{ExtraAcked, MaxBandwidth, MinRtt};
 use self::history::{Departure, History};
-use super::{Acked, Allowance, Congestion, Lost, MAX_WINDOW, Sent, Signal, SinglePath, Start, State as Permission};
+use super::{
+    Acked, Allowance, Congestion, Lost, MAX_WINDOW, Sent, Signal, SinglePath, Start,
+    State as Permission,
+};
 
 /// `BBR.PacingMarginPercent`.
 const PACING_MARGIN: u64 = 1;
@@ -118,7 +131,8 @@ impl FullPipe {
     }
 }
 
-/// BBR's model, state and control parameters. Volumes are in bytes; bounds that do not bind are the largest number.
+/// BBR's model, state and control parameters. Volumes are in bytes; bounds that do not bind are the
+/// largest number.
 #[derive(Clone, Debug)]
 pub struct Bbr {
     /// As given, and as it has become by draws.
@@ -168,8 +182,9 @@ impl Bbr {
         Bbr::open(seed, 0.0, Time::ZERO, &start)
     }
 
-    /// Beyond the draft: round trips that lose no more than this share, 0 to 1, of their bytes leave the short-term bounds alone. By the draft
-    /// every loss lowers them until the next probe, and a path that loses one packet in a hundred for no reason is used to four fifths.
+    /// Beyond the draft: round trips that lose no more than this share, 0 to 1, of their bytes
+    /// leave the short-term bounds alone. By the draft every loss lowers them until the next probe,
+    /// and a path that loses one packet in a hundred for no reason is used to four fifths.
     #[must_use]
     pub fn with_tolerance(self, tolerance: f64) -> Bbr {
         Bbr { tolerance, ..self }
@@ -217,7 +232,8 @@ impl Bbr {
     /// `InitPacingRate`.
     fn start_pacing(&mut self, rtt: Span) {
         let nominal = Bytes(self.initial_window) / rtt.max(Span::from_nanos(1));
-        self.pacing = Rate::from_bits(percent(nominal.as_bits(), self.state.pacing_gain())).max(self.least_rate());
+        self.pacing = Rate::from_bits(percent(nominal.as_bits(), self.state.pacing_gain()))
+            .max(self.least_rate());
     }
 
     /// Something has to be sent now and then, whatever the model says.
@@ -267,7 +283,9 @@ impl Bbr {
             self.round += 1;
             self.probe.rounds += 1;
         }
-        if sample.rate > Rate::ZERO && (sample.rate >= self.max_bandwidth.get() || !sample.is_app_limited) {
+        if sample.rate > Rate::ZERO
+            && (sample.rate >= self.max_bandwidth.get() || !sample.is_app_limited)
+        {
             self.max_bandwidth.add(sample.rate);
         }
     }
@@ -332,7 +350,8 @@ impl Bbr {
 
     /// `SetPacingRateWithGain`, `gain` in percent (section 5.6.2).
     fn set_pacing(&mut self, gain: u64) {
-        let bits = u128::from(self.bandwidth.as_bits()) * u128::from(gain * (100 - PACING_MARGIN)) / 10_000;
+        let bits = u128::from(self.bandwidth.as_bits()) * u128::from(gain * (100 - PACING_MARGIN))
+            / 10_000;
         let rate = Rate::from_bits(u64::try_from(bits).unwrap_or(u64::MAX));
         if self.bandwidth > Rate::ZERO && (self.full_pipe.is_reached || rate > self.pacing) {
             self.pacing = rate.max(self.least_rate());

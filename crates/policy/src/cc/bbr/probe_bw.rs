@@ -1,4 +1,5 @@
-//! `ProbeBW`: down, cruise, refill, up, and what the probes teach of how much the path takes (section 5.3.3).
+//! `ProbeBW`: down, cruise, refill, up, and what the probes teach of how much the path takes
+//! (section 5.3.3).
 
 use units::{Seed, Span, Time};
 
@@ -33,13 +34,15 @@ pub(super) struct Probe {
     wait: Span,
     since: Time,
     feedback: Feedback,
-    /// `BBR.is_bw_probe_sample`: packets of a probe that has not yet been found too high are being acknowledged.
+    /// `BBR.is_bw_probe_sample`: packets of a probe that has not yet been found too high are being
+    /// acknowledged.
     pub(super) is_sampling: bool,
     /// `BBR.prev_probe_too_high`.
     pub(super) was_too_high: bool,
     /// `BBR.prev_probe_precautionary`.
     was_precautionary: bool,
-    /// The slope of the bound: a packet more for so many bytes acknowledged, of which so many have been.
+    /// The slope of the bound: a packet more for so many bytes acknowledged, of which so many have
+    /// been.
     acked_per_packet: u64,
     acked: u64,
     up_rounds: u32,
@@ -135,7 +138,8 @@ impl Bbr {
         self.probe.wait = LEAST_WAIT + Span::from_nanos(u64::try_from(part).unwrap_or(u64::MAX));
     }
 
-    /// `IsTimeToProbeBW`: the wait is over, or Reno in our place would have grown by as much as it lost.
+    /// `IsTimeToProbeBW`: the wait is over, or Reno in our place would have grown by as much as it
+    /// lost.
     fn is_time_to_probe(&self, now: Time) -> bool {
         let packets = self.target_inflight() / self.mss;
         now > self.probe.since + self.probe.wait || self.probe.rounds >= packets.min(MOST_ROUNDS)
@@ -190,7 +194,8 @@ impl Bbr {
         self.probe.acked = self.probe.acked.saturating_add(sample.newly_acked);
         let packets = self.probe.acked / self.probe.acked_per_packet;
         self.probe.acked -= packets * self.probe.acked_per_packet;
-        self.probe.inflight_long = self.probe.inflight_long.saturating_add(packets.saturating_mul(self.mss));
+        self.probe.inflight_long =
+            self.probe.inflight_long.saturating_add(packets.saturating_mul(self.mss));
         if self.is_round_start {
             self.raise_slope();
         }
@@ -215,7 +220,9 @@ impl Bbr {
             }
             _ => {}
         }
-        if !is_too_high(sample.lost, sample.in_flight_at_sending) && self.probe.inflight_long != UNBOUNDED {
+        if !is_too_high(sample.lost, sample.in_flight_at_sending)
+            && self.probe.inflight_long != UNBOUNDED
+        {
             self.probe.inflight_long = self.probe.inflight_long.max(sample.in_flight_at_sending);
             if self.state == State::Up {
                 self.raise_long_term(sample);
@@ -272,7 +279,10 @@ mod tests {
         assert!((mean - 2.5).abs() < 0.03, "{mean}");
         let ones = drawn.iter().filter(|(_, rounds)| *rounds == 1).count();
         assert!((450..550).contains(&ones), "{ones}");
-        assert_eq!(drawn.iter().map(|(_, rounds)| *rounds).collect::<BTreeSet<u64>>(), BTreeSet::from([0, 1]));
+        assert_eq!(
+            drawn.iter().map(|(_, rounds)| *rounds).collect::<BTreeSet<u64>>(),
+            BTreeSet::from([0, 1])
+        );
     }
 
     #[test]

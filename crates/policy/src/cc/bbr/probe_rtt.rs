@@ -1,4 +1,5 @@
-//! `ProbeRTT`: now and then little in flight, so that the queue drains and the round-trip time shows (section 5.3.4).
+//! `ProbeRTT`: now and then little in flight, so that the queue drains and the round-trip time
+//! shows (section 5.3.4).
 
 use units::{Span, Time};
 

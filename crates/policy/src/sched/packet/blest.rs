@@ -1,5 +1,6 @@
-//! BLEST: no packet on a slow path that would block the window (Ferlin, Alay, Mehani and Boreli, "BLEST: Blocking
-//! Estimation-based MPTCP Scheduler for Heterogeneous Networks", IFIP Networking 2016), as its authors' Linux module does it.
+//! BLEST: no packet on a slow path that would block the window (Ferlin, Alay, Mehani and Boreli,
+//! "BLEST: Blocking Estimation-based MPTCP Scheduler for Heterogeneous Networks", IFIP Networking
+//! 2016), as its authors' Linux module does it.
 
 use alloc::boxed::Box;
 
@@ -17,13 +18,15 @@ const STEP_DOWN: u64 = 10;
 /// Doublings beyond this are not estimated: windows do not grow without end.
 const MOST_DOUBLINGS: u128 = 10;
 
-/// While a packet is on a slow path, the fast one could send `X` bytes. They must fit into what the flow control window leaves beside
-/// the slow path's packets, or else the packet waits for the fast path.
+/// While a packet is on a slow path, the fast one could send `X` bytes. They must fit into what the
+/// flow control window leaves beside the slow path's packets, or else the packet waits for the fast
+/// path.
 ///
-/// With `n = ⌊RTT_s/RTT_f⌋ + 1` round trips of the fast path, a window of `w` packets that grows by one a round trip sends
-/// `X = MSS (w + (n − 1)/2) n`, in slow start `MSS w (2ⁿ − 1)`. It waits if `λ X` exceeds the window less the slow path's packets in
-/// flight and one more. λ (1.2 to begin with, within 1 and 1.3) corrects the estimate: 0.04 more if the window blocked all the same, 0.01
-/// less otherwise, once a round trip of the slow path at most.
+/// With `n = ⌊RTT_s/RTT_f⌋ + 1` round trips of the fast path, a window of `w` packets that grows by
+/// one a round trip sends `X = MSS (w + (n − 1)/2) n`, in slow start `MSS w (2ⁿ − 1)`. It waits if
+/// `λ X` exceeds the window less the slow path's packets in flight and one more. λ (1.2 to begin
+/// with, within 1 and 1.3) corrects the estimate: 0.04 more if the window blocked all the same,
+/// 0.01 less otherwise, once a round trip of the slow path at most.
 #[derive(Clone, Copy, Debug)]
 pub struct Blest {
     lambda: u64,
@@ -59,7 +62,8 @@ impl Blest {
         let window = backlog.credit + backlog.outstanding;
         let left = window - (slow.in_flight + slow.mss);
         // In thousandths of bytes on both sides.
-        carried_meanwhile(slow, fast).saturating_mul(u128::from(self.lambda)) > u128::from(left.0) * 1_000
+        carried_meanwhile(slow, fast).saturating_mul(u128::from(self.lambda))
+            > u128::from(left.0) * 1_000
     }
 }
 

@@ -1,5 +1,5 @@
-//! ECF: the path with the earliest completion first (Lim, Nahum, Towsley and Gibbens, "ECF: An MPTCP Path Scheduler to Manage
-//! Heterogeneous Paths", ACM `CoNEXT` 2017).
+//! ECF: the path with the earliest completion first (Lim, Nahum, Towsley and Gibbens, "ECF: An
+//! MPTCP Path Scheduler to Manage Heterogeneous Paths", ACM `CoNEXT` 2017).
 
 use alloc::boxed::Box;
 
@@ -7,12 +7,13 @@ use units::{Bytes, Time};
 
 use super::{Backlog, Choice, PacketScheduler, PathView, choose};
 
-/// Waits for the fast path if that sends what there is sooner than the slow path alone could, and the slow one would take longer
-/// than a round trip of the fast path more.
+/// Waits for the fast path if that sends what there is sooner than the slow path alone could, and
+/// the slow one would take longer than a round trip of the fast path more.
 ///
-/// With `k` bytes unsent, windows `w`, `K = max(k, w)` and σ the larger variation of the round-trip times, it waits if
-/// `RTT_f (1 + K_f/w_f) < (1 + β·wait) (RTT_s + σ)` and `RTT_s K_s/w_s ≥ 2 RTT_f + σ`. Once it waits, β (0.25) keeps it
-/// from changing its mind at once; the first test failing ends that.
+/// With `k` bytes unsent, windows `w`, `K = max(k, w)` and σ the larger variation of the round-trip
+/// times, it waits if `RTT_f (1 + K_f/w_f) < (1 + β·wait) (RTT_s + σ)` and
+/// `RTT_s K_s/w_s ≥ 2 RTT_f + σ`. Once it waits, β (0.25) keeps it from changing its mind at once;
+/// the first test failing ends that.
 #[derive(Clone, Copy, Debug)]
 pub struct Ecf {
     /// β in thousandths.
@@ -36,14 +37,15 @@ impl Ecf {
         let margin = 1_000 + if self.is_waiting { u128::from(self.hysteresis) } else { 0 };
 
         // Both sides of the first test times 1000 w_f, of the second times w_s.
-        let by_fast = fast_rtt.saturating_mul(fast_window + unsent.max(fast_window)).saturating_mul(1_000);
+        let by_fast =
+            fast_rtt.saturating_mul(fast_window + unsent.max(fast_window)).saturating_mul(1_000);
         let by_slow = (slow_rtt + sigma).saturating_mul(fast_window).saturating_mul(margin);
         if by_fast >= by_slow {
             self.is_waiting = false;
             return false;
         }
-        let is_slow_late =
-            slow_rtt.saturating_mul(unsent.max(slow_window)) >= (2 * fast_rtt + sigma).saturating_mul(slow_window);
+        let is_slow_late = slow_rtt.saturating_mul(unsent.max(slow_window))
+            >= (2 * fast_rtt + sigma).saturating_mul(slow_window);
         self.is_waiting |= is_slow_late;
         is_slow_late
     }

@@ -8,9 +8,10 @@
 //! | [`weighted`](weighted::Weighted) | in turns, in proportion to weights | start-time fair queueing, Goyal et al. 1996 |
 //! | [`redundant`](redundant::Redundant) | everything over every path | Linux's `redundant` |
 //!
-//! [`by_name`] makes them. A scheduler chooses among paths with room only; that it is asked although a path without room would be better
-//! is what BLEST and ECF are about: they may answer to wait. They wait for a path only that has something in flight, since an
-//! acknowledgement will then make room on it.
+//! [`by_name`] makes them. A scheduler chooses among paths with room only; that it is asked
+//! although a path without room would be better is what BLEST and ECF are about: they may answer to
+//! wait. They wait for a path only that has something in flight, since an acknowledgement will then
+//! make room on it.
 
 pub mod blest;
 pub mod ecf;
@@ -31,7 +32,8 @@ pub use names::{Known, NAMES, Parameter, UnknownScheduler, by_name};
 pub struct PathView {
     /// The subflow.
     pub id: SubflowId,
-    /// The smoothed round-trip time (RFC 6298); zero before there is a sample, so that a new path counts as fast and is tried.
+    /// The smoothed round-trip time (RFC 6298); zero before there is a sample, so that a new path
+    /// counts as fast and is tried.
     pub smoothed_rtt: Span,
     /// The variation of the round-trip time (RFC 6298).
     pub rtt_variation: Span,
@@ -70,8 +72,8 @@ pub trait PacketScheduler: fmt::Debug + Send {
     /// The name [`by_name`] knows it by.
     fn name(&self) -> &'static str;
 
-    /// The position in `paths` of the one that takes the next packet; `None`: better wait. Only paths with
-    /// [`PathView::has_room`] are chosen.
+    /// The position in `paths` of the one that takes the next packet; `None`: better wait. Only
+    /// paths with [`PathView::has_room`] are chosen.
     fn pick(&mut self, now: Time, paths: &[PathView], backlog: &Backlog) -> Option<usize>;
 
     /// Flow control stopped a path that had room.
@@ -92,13 +94,15 @@ impl Clone for Box<dyn PacketScheduler> {
     }
 }
 
-/// The path with the smallest smoothed round-trip time among those that `is_eligible`, the first of equals.
+/// The path with the smallest smoothed round-trip time among those that `is_eligible`, the first of
+/// equals.
 fn fastest(paths: &[PathView], is_eligible: impl Fn(&PathView) -> bool) -> Option<usize> {
     let eligible = paths.iter().enumerate().filter(|(_, path)| is_eligible(path));
     eligible.min_by_key(|(_, path)| path.smoothed_rtt).map(|(at, _)| at)
 }
 
-/// The path that carries the packet by round-trip times alone, and a faster one that has no room now but will have.
+/// The path that carries the packet by round-trip times alone, and a faster one that has no room
+/// now but will have.
 struct Choice<'a> {
     at: usize,
     slow: &'a PathView,

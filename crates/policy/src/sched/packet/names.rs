@@ -62,7 +62,8 @@ pub const NAMES: &[Known] = &[
         parameters: &[Parameter {
             name: "weights",
             default: "1",
-            summary: "the subflows' weights in their order, 1 to 1000 each, with colons between: 3:1; 1 for those not named",
+            summary: "the subflows' weights in their order, 1 to 1000 each, with colons between: \
+                      3:1; 1 for those not named",
         }],
         make: |values| weighted(values[0]).ok_or(0),
     },
@@ -81,12 +82,14 @@ fn ecf(beta: &str) -> Option<Box<dyn PacketScheduler>> {
 }
 
 fn weighted(weights: &str) -> Option<Box<dyn PacketScheduler>> {
-    let weights =
-        weights.split(':').map(|weight| weight.trim().parse().ok().filter(|weight| (1..=1000).contains(weight)));
+    let weights = weights
+        .split(':')
+        .map(|weight| weight.trim().parse().ok().filter(|weight| (1..=1000).contains(weight)));
     Some(Box::new(Weighted::new(weights.collect::<Option<Vec<u32>>>()?)))
 }
 
-/// The packet scheduler that `text` describes: a name of [`NAMES`], and in parentheses the parameters that differ from their defaults.
+/// The packet scheduler that `text` describes: a name of [`NAMES`], and in parentheses the
+/// parameters that differ from their defaults.
 ///
 /// ```
 /// use policy::sched::packet;
@@ -103,18 +106,27 @@ pub fn by_name(text: &str) -> Result<Box<dyn PacketScheduler>, UnknownScheduler>
     let Some((name, given)) = spelling::split(text) else {
         return Err(UnknownScheduler::Malformed { text: text.to_owned() });
     };
-    let known = NAMES.iter().find(|known| known.name.eq_ignore_ascii_case(name)).ok_or_else(|| {
-        let nearest = nearest(name, NAMES.iter().map(|known| known.name));
-        UnknownScheduler::Name { found: name.to_owned(), nearest }
-    })?;
-    let mut values: Vec<&str> = known.parameters.iter().map(|parameter| parameter.default).collect();
+    let known =
+        NAMES.iter().find(|known| known.name.eq_ignore_ascii_case(name)).ok_or_else(|| {
+            let nearest = nearest(name, NAMES.iter().map(|known| known.name));
+            UnknownScheduler::Name { found: name.to_owned(), nearest }
+        })?;
+    let mut values: Vec<&str> =
+        known.parameters.iter().map(|parameter| parameter.default).collect();
     for (i, (key, value)) in given.iter().enumerate() {
         let Some(at) = known.parameters.iter().position(|parameter| parameter.name == *key) else {
             let nearest = nearest(key, known.parameters.iter().map(|parameter| parameter.name));
-            return Err(UnknownScheduler::Parameter { scheduler: known, found: (*key).to_owned(), nearest });
+            return Err(UnknownScheduler::Parameter {
+                scheduler: known,
+                found: (*key).to_owned(),
+                nearest,
+            });
         };
         if given[..i].iter().any(|(other, _)| other == key) {
-            return Err(UnknownScheduler::Twice { scheduler: known, parameter: &known.parameters[at] });
+            return Err(UnknownScheduler::Twice {
+                scheduler: known,
+                parameter: &known.parameters[at],
+            });
         }
         values[at] = value;
     }
@@ -193,7 +205,11 @@ impl fmt::Display for UnknownScheduler {
                 write!(f, "'{}' of '{}' is given twice", parameter.name, scheduler.name)
             }
             UnknownScheduler::Malformed { text } => {
-                write!(f, "'{text}' is not a packet scheduler: write a name, or name(parameter=value, ...)")
+                write!(
+                    f,
+                    "'{text}' is not a packet scheduler: write a name, or name(parameter=value, \
+                     ...)"
+                )
             }
         }
     }

@@ -11,11 +11,12 @@ use super::{Backlog, PacketScheduler, PathView};
 /// How finely a turn is divided among weights.
 const SCALE: u128 = 1 << 20;
 
-/// Weighted round robin in bytes, as start-time fair queueing does it: each path has a virtual clock that a packet advances by its size over the
-/// path's weight, and the path with room whose clock is behind goes next.
+/// Weighted round robin in bytes, as start-time fair queueing does it: each path has a virtual
+/// clock that a packet advances by its size over the path's weight, and the path with room whose
+/// clock is behind goes next.
 ///
-/// It never waits, hence weights decide only among paths that have room. A path that had none does not catch up afterwards: its
-/// clock is set to the others'.
+/// It never waits, hence weights decide only among paths that have room. A path that had none does
+/// not catch up afterwards: its clock is set to the others'.
 #[derive(Clone, Debug, Default)]
 pub struct Weighted {
     weights: Vec<u32>,
@@ -24,7 +25,8 @@ pub struct Weighted {
 }
 
 impl Weighted {
-    /// The weights of the subflows 0, 1, 2 …; those beyond have weight 1, and so has one with weight 0.
+    /// The weights of the subflows 0, 1, 2 …; those beyond have weight 1, and so has one with
+    /// weight 0.
     #[must_use]
     pub fn new(weights: Vec<u32>) -> Weighted {
         Weighted { weights, clock: 0, paths: BTreeMap::new() }
@@ -48,7 +50,8 @@ impl PacketScheduler for Weighted {
 
     fn pick(&mut self, _now: Time, paths: &[PathView], _backlog: &Backlog) -> Option<usize> {
         let with_room = paths.iter().enumerate().filter(|(_, path)| path.has_room);
-        let (at, turn) = with_room.map(|(at, path)| (at, self.turn(path))).min_by_key(|(_, turn)| *turn)?;
+        let (at, turn) =
+            with_room.map(|(at, path)| (at, self.turn(path))).min_by_key(|(_, turn)| *turn)?;
         let path = &paths[at];
         let cost = u128::from(path.mss.0.max(1)) * SCALE / u128::from(self.weight(path.id));
         self.clock = turn;

@@ -27,7 +27,9 @@ pub(super) fn sockets(
         Some(value) => {
             let tcp = value.section()?;
             if let Some(value) = tcp.get("receive_buffer") {
-                return Err(value.error(Problem::Sense("is `buffer`, beside `tcp`, for both ends of a socket")));
+                return Err(value.error(Problem::Sense(
+                    "is `buffer`, beside `tcp`, for both ends of a socket",
+                )));
             }
             endpoint(&tcp)?
         }

@@ -40,14 +40,17 @@ pub(super) fn ptcp(
         None => SCHEDULER.to_owned(),
         Some(value) => {
             let name = value.text()?;
-            packet::by_name(name).map_err(|error| value.error(Problem::Because(error.to_string())))?;
+            packet::by_name(name)
+                .map_err(|error| value.error(Problem::Because(error.to_string())))?;
             name.to_owned()
         }
     };
     Ok(PtcpSpec {
         controller: controller(section, CONTROLLER, controllers)?,
         scheduler,
-        config: section.get("ptcp").map_or(Ok(Config::default()), |value| config(&value.section()?))?,
+        config: section
+            .get("ptcp")
+            .map_or(Ok(Config::default()), |value| config(&value.section()?))?,
         subflows: subflows(section, number, links)?,
         source: section.get("source").map_or(Ok(Source::Bulk), |value| source(&value))?,
     })
@@ -56,7 +59,9 @@ pub(super) fn ptcp(
 fn config(section: &Section<'_>) -> Result<Config> {
     section.allow(CONFIG_KEYS)?;
     let mut config = Config::default();
-    for (key, slot) in [("datagram", &mut config.datagram), ("max_datagram", &mut config.max_datagram)] {
+    for (key, slot) in
+        [("datagram", &mut config.datagram), ("max_datagram", &mut config.max_datagram)]
+    {
         if let Some(value) = section.get(key) {
             *slot = value.quantity()?;
             if !(1_200..=9_000).contains(&slot.0) {
@@ -67,14 +72,17 @@ fn config(section: &Section<'_>) -> Result<Config> {
     if let Some(value) = section.get("initial_window") {
         config.initial_window = count(&value)?;
     }
-    for (key, slot) in
-        [("receive_buffer", &mut config.receive_buffer), ("max_receive_buffer", &mut config.max_receive_buffer)]
-    {
+    for (key, slot) in [
+        ("receive_buffer", &mut config.receive_buffer),
+        ("max_receive_buffer", &mut config.max_receive_buffer),
+    ] {
         if let Some(value) = section.get(key) {
             *slot = value.quantity()?;
         }
     }
-    for (key, slot) in [("max_ack_delay", &mut config.max_ack_delay), ("min_timeout", &mut config.min_timeout)] {
+    for (key, slot) in
+        [("max_ack_delay", &mut config.max_ack_delay), ("min_timeout", &mut config.min_timeout)]
+    {
         if let Some(value) = section.get(key) {
             *slot = positive(&value)?;
         }

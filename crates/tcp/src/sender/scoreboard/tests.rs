@@ -53,7 +53,8 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 proptest! {
-    /// Beside a list of records, each with its state; now and then so many timeouts that flights are numbered anew.
+    /// Beside a list of records, each with its state; now and then so many timeouts that flights
+    /// are numbered anew.
     #[test]
     fn it_knows_where_everything_is(keeps in any::<bool>(), ops in prop::collection::vec((op(), prop::bool::weighted(0.05)), 1..80)) {
         let mut board = Scoreboard::default();
