@@ -33,7 +33,7 @@ pub use layout::{BLOCK, GRAIN, Layout, LayoutError, MAX_OBJECTS, MAX_POSITION, P
 pub use packing::{Object, Packing, Piece};
 pub use receiver::{Block, Fresh, Receiver, Verdict};
 pub use sender::{
-    Class, PathReport, PathState, PathTraits, Sample, Sender, SenderConfig, SenderEvent, Totals,
-    Transmit, Why,
+    Class, PathReport, PathState, PathTraits, Reason, Sample, Sender, SenderConfig, SenderEvent,
+    Totals, Transmit,
 };
 pub use tree::{MAX_ENTRIES, Tree, TreeError};

@@ -11,7 +11,7 @@ mod harness;
 use harness::tcp::LinkSpec;
 use harness::{Outcome, World, ideal, run};
 use policy::sched::Options;
-use transfer::{Class, PathState, SenderEvent, Why};
+use transfer::{Class, PathState, Reason, SenderEvent};
 
 fn link(mbit: f64, delay_ms: u64, queue_kib: u64) -> LinkSpec {
     LinkSpec::new(mbit, delay_ms, queue_kib)
@@ -148,7 +148,7 @@ fn a_shared_bottleneck_gets_one_flow() {
     let held = both.events.iter().find_map(|(at, event)| match event {
         SenderEvent::PathState {
             state: PathState::Standby,
-            why: Why::SharedBottleneck(..),
+            why: Reason::SharedBottleneck(..),
             ..
         } => Some(*at),
         _ => None,

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::{Duration, Instant, sleep_until, timeout};
-use transfer::{SenderEvent, Why};
+use transfer::{Reason, SenderEvent};
 use units::{Bytes, PathId, Span, Time};
 
 use progress::shown;
@@ -313,7 +313,13 @@ impl Conductor {
         }
     }
 
-    fn path_changed(&self, session: &Session, path: PathId, state: transfer::PathState, why: Why) {
+    fn path_changed(
+        &self,
+        session: &Session,
+        path: PathId,
+        state: transfer::PathState,
+        why: Reason,
+    ) {
         let Some(facts) = session.paths().get(&path).cloned() else { return };
         if state == transfer::PathState::Stalled
             && let Some(plan) = self.plans.iter().position(|plan| Arc::ptr_eq(plan, &facts.plan))
@@ -330,12 +336,12 @@ impl Conductor {
     }
 
     /// The reason with the paths' names in place of their numbers.
-    fn in_words(session: &Session, why: Why) -> String {
+    fn in_words(session: &Session, why: Reason) -> String {
         let text = why.to_string();
-        let (Why::TestingBottleneck(other)
-        | Why::SharedBottleneck(other, _)
-        | Why::OwnBottleneck(other)
-        | Why::PeerGone(other)) = why
+        let (Reason::TestingBottleneck(other)
+        | Reason::SharedBottleneck(other, _)
+        | Reason::OwnBottleneck(other)
+        | Reason::PeerGone(other)) = why
         else {
             return text;
         };

@@ -157,7 +157,7 @@ pub struct Congestion {
 
 /// Whether a subflow may send at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum Choke {
     /// It may, within window and pacing.
     Open,
     /// It may not, but for one packet at `probe_at` (Harp's choke).
@@ -178,14 +178,14 @@ pub struct Allowance {
     /// How much may be sent at once when paced.
     pub burst: Bytes,
     /// Whether it may send.
-    pub state: State,
+    pub state: Choke,
 }
 
 impl Allowance {
     /// A window and nothing else.
     #[must_use]
     pub fn window(window: Bytes) -> Allowance {
-        Allowance { window, pacing: None, burst: Bytes::ZERO, state: State::Open }
+        Allowance { window, pacing: None, burst: Bytes::ZERO, state: Choke::Open }
     }
 }
 

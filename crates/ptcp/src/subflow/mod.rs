@@ -8,7 +8,7 @@ mod timer;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
-use policy::cc::{Allowance, Controller, Sent, Start, State as Choke};
+use policy::cc::{Allowance, Choke, Controller, Sent, Start};
 use recovery::{DeliveryRate, Departure, HyStart, Pacer, Rack, RateReduction, RoundTrip};
 use units::{Bytes, Rate, Span, SubflowId, Time};
 

@@ -9,7 +9,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 
-use policy::cc::{Allowance, Controller, Sent, Start, State as Choke};
+use policy::cc::{Allowance, Choke, Controller, Sent, Start};
 use recovery::{DeliveryRate, HyStart, Pacer, Rack, RateReduction, RoundTrip};
 use units::{Bytes, Rate, Span, SubflowId, Time};
 use wire::tcp::Flags;

@@ -33,8 +33,8 @@ use bottleneck::{Detector, Order};
 use meter::as_rate;
 use path::Path;
 pub use types::{
-    Class, PathReport, PathState, PathTraits, Sample, SenderConfig, SenderEvent, Totals, Transmit,
-    Why,
+    Class, PathReport, PathState, PathTraits, Reason, Sample, SenderConfig, SenderEvent, Totals,
+    Transmit,
 };
 
 /// Largest extent for a path that has proven nothing: its first acknowledgement shall come soon.
@@ -112,7 +112,7 @@ impl Sender {
         self.events.push_back(SenderEvent::PathState {
             path,
             state: PathState::Proving,
-            why: Why::Opened,
+            why: Reason::Opened,
         });
         self.reconsider(now);
         self.wake_all();
@@ -375,15 +375,15 @@ impl Sender {
         let Some(order) = self.detector.poll(now, &active, remaining) else { return };
         match order {
             Order::Pause { weak, strong } => {
-                self.set_state(weak, PathState::Standby, Why::TestingBottleneck(strong));
+                self.set_state(weak, PathState::Standby, Reason::TestingBottleneck(strong));
                 self.surrender(weak);
             }
             Order::Hold { weak, strong, gain } => {
-                self.set_state(weak, PathState::Standby, Why::SharedBottleneck(strong, gain));
+                self.set_state(weak, PathState::Standby, Reason::SharedBottleneck(strong, gain));
             }
-            Order::Resume { weak, strong } => self.restore(weak, Why::OwnBottleneck(strong)),
-            Order::Retry { weak } => self.restore(weak, Why::Retest),
-            Order::Release { weak, strong } => self.restore(weak, Why::PeerGone(strong)),
+            Order::Resume { weak, strong } => self.restore(weak, Reason::OwnBottleneck(strong)),
+            Order::Retry { weak } => self.restore(weak, Reason::Retest),
+            Order::Release { weak, strong } => self.restore(weak, Reason::PeerGone(strong)),
         }
     }
 

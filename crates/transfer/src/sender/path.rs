@@ -6,7 +6,7 @@ use units::{Bytes, PathId, Span, Time};
 
 use super::lane::Lane;
 use super::meter::{Meter, as_rate};
-use super::types::{PathReport, PathState, PathTraits, Sample, Why};
+use super::types::{PathReport, PathState, PathTraits, Reason, Sample};
 use crate::{Extent, ExtentSet};
 
 /// One path: its task, its pipe, its pace.
@@ -15,7 +15,7 @@ pub(super) struct Path {
     pub(super) id: PathId,
     pub(super) traits: PathTraits,
     pub(super) state: PathState,
-    pub(super) why: Why,
+    pub(super) why: Reason,
     pub(super) opened: Time,
     /// Assigned, not sent.
     pub(super) task: Lane,
@@ -52,7 +52,7 @@ impl Path {
             id,
             traits,
             state: PathState::Proving,
-            why: Why::Opened,
+            why: Reason::Opened,
             opened: now,
             task: Lane::new(),
             pipe: Lane::new(),

@@ -4,7 +4,7 @@ use units::{PathId, Span, Time};
 
 use super::Sender;
 use super::path::Path;
-use super::types::{Class, PathState, Sample, SenderEvent, Why};
+use super::types::{Class, PathState, Reason, Sample, SenderEvent};
 
 /// A primary's rate counts once it has sent for this long, or for ten round trips if that is
 /// longer.
@@ -37,13 +37,13 @@ impl Sender {
         }
         let timeouts = path.sample.map_or(0, |sample| sample.timeouts);
         if timeouts >= self.config.stall_timeouts {
-            self.stall(now, id, Why::Timeouts(timeouts));
+            self.stall(now, id, Reason::Timeouts(timeouts));
         } else if self.stall_time(now, path).is_some_and(|time| now >= time) {
-            self.stall(now, id, Why::NoProgress(now - path.progress));
+            self.stall(now, id, Reason::NoProgress(now - path.progress));
         }
     }
 
-    fn stall(&mut self, now: Time, id: PathId, why: Why) {
+    fn stall(&mut self, now: Time, id: PathId, why: Reason) {
         self.set_state(id, PathState::Stalled, why);
         self.surrender(id);
         self.detector.handle_gone(id);
@@ -61,12 +61,12 @@ impl Sender {
         match path.state {
             PathState::Stalled => {
                 let state = if path.proven { PathState::Active } else { PathState::Proving };
-                self.set_state(id, state, Why::Recovered);
+                self.set_state(id, state, Reason::Recovered);
                 self.reconsider(now);
                 self.wake_all();
             }
             PathState::Proving if acked && !was_proven => {
-                self.set_state(id, PathState::Active, Why::Proven);
+                self.set_state(id, PathState::Active, Reason::Proven);
                 self.reconsider(now);
             }
             PathState::Proving | PathState::Active | PathState::Standby => {}
@@ -84,7 +84,7 @@ impl Sender {
         self.check_stall(now, id);
     }
 
-    pub(super) fn set_state(&mut self, id: PathId, state: PathState, why: Why) {
+    pub(super) fn set_state(&mut self, id: PathId, state: PathState, why: Reason) {
         let Some(path) = self.paths.get_mut(&id) else { return };
         if (path.state, path.why) != (state, why) {
             path.state = state;
@@ -94,7 +94,7 @@ impl Sender {
     }
 
     /// Lets a path that was held back carry data again.
-    pub(super) fn restore(&mut self, id: PathId, why: Why) {
+    pub(super) fn restore(&mut self, id: PathId, why: Reason) {
         let Some(path) = self.paths.get(&id).filter(|path| path.state == PathState::Standby) else {
             return;
         };
@@ -108,7 +108,7 @@ impl Sender {
     pub(super) fn reconsider(&mut self, now: Time) {
         let alive = |class: Class| {
             let held_back = |path: &Path| {
-                path.state == PathState::Standby && !matches!(path.why, Why::NotNeeded(_))
+                path.state == PathState::Standby && !matches!(path.why, Reason::NotNeeded(_))
             };
             self.paths
                 .values()
@@ -130,10 +130,10 @@ impl Sender {
                 Class::Backup => !others,
             };
             let Some(path) = self.paths.get(&id) else { continue };
-            if needed && path.why == Why::NotNeeded(class) {
-                self.restore(id, Why::Needed(class));
+            if needed && path.why == Reason::NotNeeded(class) {
+                self.restore(id, Reason::Needed(class));
             } else if !needed && path.is_usable() {
-                self.set_state(id, PathState::Standby, Why::NotNeeded(class));
+                self.set_state(id, PathState::Standby, Reason::NotNeeded(class));
                 self.surrender(id);
             }
         }

@@ -84,7 +84,7 @@ pub enum PathState {
 
 /// Why a path came to stand as it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum Reason {
     /// It has just opened.
     Opened,
     /// The receiver acknowledged its first bytes.
@@ -112,28 +112,28 @@ pub enum Why {
     Needed(Class),
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Why::Opened => write!(f, "just opened"),
-            Why::Proven => write!(f, "the receiver has data from it"),
-            Why::Recovered => write!(f, "it makes progress again"),
-            Why::NoProgress(span) => write!(f, "no progress for {span}"),
-            Why::Timeouts(n) => write!(f, "{n} retransmission timeouts in a row"),
-            Why::TestingBottleneck(other) => {
+            Reason::Opened => write!(f, "just opened"),
+            Reason::Proven => write!(f, "the receiver has data from it"),
+            Reason::Recovered => write!(f, "it makes progress again"),
+            Reason::NoProgress(span) => write!(f, "no progress for {span}"),
+            Reason::Timeouts(n) => write!(f, "{n} retransmission timeouts in a row"),
+            Reason::TestingBottleneck(other) => {
                 write!(f, "testing whether it shares a bottleneck with {other}")
             }
-            Why::SharedBottleneck(other, gain) => {
+            Reason::SharedBottleneck(other, gain) => {
                 write!(f, "shares a bottleneck with {other}, which gained {gain} while it paused")
             }
-            Why::OwnBottleneck(other) => write!(f, "does not share a bottleneck with {other}"),
-            Why::Retest => write!(f, "tried again after a long pause"),
-            Why::PeerGone(other) => {
+            Reason::OwnBottleneck(other) => write!(f, "does not share a bottleneck with {other}"),
+            Reason::Retest => write!(f, "tried again after a long pause"),
+            Reason::PeerGone(other) => {
                 write!(f, "{other}, with which it shared a bottleneck, is gone")
             }
-            Why::NotNeeded(Class::Backup) => write!(f, "a backup, and another path is alive"),
-            Why::NotNeeded(class) => write!(f, "{class:?} path, not needed"),
-            Why::Needed(class) => write!(f, "{class:?} path, needed"),
+            Reason::NotNeeded(Class::Backup) => write!(f, "a backup, and another path is alive"),
+            Reason::NotNeeded(class) => write!(f, "{class:?} path, not needed"),
+            Reason::Needed(class) => write!(f, "{class:?} path, needed"),
         }
     }
 }
@@ -149,7 +149,7 @@ pub enum SenderEvent {
         /// How it stands from here on.
         state: PathState,
         /// Why.
-        why: Why,
+        why: Reason,
     },
     /// The block scheduler resized the tasks.
     Adjusted {
@@ -188,7 +188,7 @@ pub struct PathReport {
     /// How it stands.
     pub state: PathState,
     /// Why it does.
-    pub why: Why,
+    pub why: Reason,
     /// What was known when it opened.
     pub traits: PathTraits,
     /// Its rate, smoothed; zero while nothing was acknowledged.

@@ -37,8 +37,7 @@ use units::{Bytes, Rate, Seed, Span, Time};
 use self::filters::{ExtraAcked, MaxBandwidth, MinRtt};
 use self::history::{Departure, History};
 use super::{
-    Acked, Allowance, Congestion, Lost, MAX_WINDOW, Sent, Signal, SinglePath, Start,
-    State as Permission,
+    Acked, Allowance, Choke, Congestion, Lost, MAX_WINDOW, Sent, Signal, SinglePath, Start,
 };
 
 /// `BBR.PacingMarginPercent`.
@@ -472,7 +471,7 @@ impl SinglePath for Bbr {
             window: Bytes(self.window),
             pacing: Some(self.pacing),
             burst: Bytes(self.quantum),
-            state: Permission::Open,
+            state: Choke::Open,
         }
     }
 
