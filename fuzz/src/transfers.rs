@@ -3,7 +3,7 @@
 
 use std::str::{self, FromStr};
 
-use net::{Fingerprint, PathSpec, Remote, Timetable, Token};
+use peer::{Fingerprint, PathSpec, Remote, Timetable, Token};
 use transfer::journal::{Journal, MAX_HEADER_LEN, RECORD_LEN, Record};
 use transfer::{BLOCK, Cv, Extent, ExtentSet, Layout, Packing, Receiver, Tree, Verdict};
 use units::{Bytes, Rate, Span};
@@ -162,7 +162,7 @@ pub fn receiver(data: &[u8]) {
             let is_good = said[5] & 2 != 0;
             match receiver.handle_verified(block.index, is_good) {
                 Verdict::Verified { .. } => {
-                    assert_eq!(good.insert(block.extent), [block.extent], "verified twice")
+                    assert_eq!(good.insert(block.extent), [block.extent], "verified twice");
                 }
                 Verdict::Refuse(extent) => {
                     assert!(!is_good && extent == block.extent);

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::ValueEnum;
-use net::{CongestionControl, Error, PathSpec, Timetable};
+use files::Error;
+use peer::{CongestionControl, PathSpec, Timetable};
 use toml::de::{DeTable, DeValue};
 use units::Span;
 
@@ -69,20 +70,18 @@ impl Config {
     /// Reads `named`, or the default file if none is named; that one need not exist.
     ///
     /// # Errors
-    /// [`Error::Usage`] with file, line and key if a line can't be understood, [`Error::System`] if
+    /// [`Error::usage`] with file, line and key if a line can't be understood, [`Error::System`] if
     /// the file can't be read.
     pub(crate) fn load(named: Option<&Path>, dirs: &Dirs) -> Result<Config, Error> {
         let default = dirs.config_file();
         let path = named.unwrap_or(&default);
         match fs::read_to_string(path) {
             Ok(text) => Config::parse(&text)
-                .map_err(|why| Error::Usage(format!("{}, {why}", path.display()))),
+                .map_err(|why| Error::usage(format!("{}, {why}", path.display()))),
             Err(error) if named.is_none() && error.kind() == io::ErrorKind::NotFound => {
                 Ok(Config::default())
             }
-            Err(source) => {
-                Err(Error::System { action: format!("read {}", path.display()), source })
-            }
+            Err(source) => Err(Error::system(format!("read {}", path.display()), source)),
         }
     }
 
@@ -188,7 +187,7 @@ pub(crate) fn listen_on(addresses: &[Listen], port: u16) -> Vec<SocketAddr> {
 
 #[cfg(test)]
 mod tests {
-    use net::MomentOfWeek;
+    use peer::MomentOfWeek;
     use units::Rate;
 
     use super::*;

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use net::{Error, Identity, Selection, TransferOptions};
+use files::{Error, Selection, TransferOptions};
+use peer::{DialOptions, Identity};
 
 use crate::config::Config;
 use crate::dirs::Dirs;
@@ -81,19 +82,22 @@ impl TransferFlags {
             ..
         } = self;
         let routes = routes.or(config);
-        let options = TransferOptions {
+        let dial = DialOptions {
             identity,
             paths: routes.paths,
             no_paths: routes.no_paths,
-            scheduler: routes.scheduler,
             congestion_control: routes.congestion_control,
             max_rate: routes.max_rate,
             usage: Some(dirs.usage()),
+            patience: routes.patience,
+        };
+        let options = TransferOptions {
+            dial,
+            scheduler: routes.scheduler,
             verify: verify || config.send.verify,
             restart,
             overwrite,
             dry_run,
-            patience: routes.patience,
         };
         (Selection { include, exclude, files_from, checksum }, options)
     }

@@ -10,7 +10,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use net::{Error, Fingerprint, May};
+use files::Error;
+use peer::{Fingerprint, May};
 use units::Rate;
 
 use crate::dirs::Dirs;
@@ -86,10 +87,10 @@ impl std::fmt::Display for Rights {
     }
 }
 
-impl From<Peer> for net::Peer {
-    fn from(peer: Peer) -> net::Peer {
+impl From<Peer> for peer::Peer {
+    fn from(peer: Peer) -> peer::Peer {
         let Peer { name, fingerprint, rights: Rights { may, directory, max } } = peer;
-        net::Peer { fingerprint, name, may, directory, max }
+        peer::Peer { fingerprint, name, may, directory, max }
     }
 }
 
@@ -104,7 +105,7 @@ impl List {
     /// Everyone on the list; nobody if there is no file.
     ///
     /// # Errors
-    /// [`Error::Usage`] with the line that can't be understood.
+    /// [`Error::usage`] with the line that can't be understood.
     pub(crate) fn load(self, dirs: &Dirs) -> Result<Vec<Peer>, Error> {
         let path = self.path(dirs);
         let text = match fs::read_to_string(&path) {
@@ -116,7 +117,7 @@ impl List {
         for (number, line) in text.lines().enumerate() {
             if let Some(peer) = self.parse(line) {
                 let at = |reason| {
-                    Error::Usage(format!("{}, line {}: {reason}", path.display(), number + 1))
+                    Error::usage(format!("{}, line {}: {reason}", path.display(), number + 1))
                 };
                 peers.push(peer.map_err(at)?);
             }
@@ -232,7 +233,7 @@ impl List {
 }
 
 fn system(action: &str, path: &Path, source: io::Error) -> Error {
-    Error::System { action: format!("{action} {}", path.display()), source }
+    Error::system(format!("{action} {}", path.display()), source)
 }
 
 #[cfg(test)]
@@ -241,7 +242,7 @@ mod tests {
 
     #[test]
     fn lines_read_back() {
-        let fingerprint = net::Identity::generate().unwrap().fingerprint();
+        let fingerprint = peer::Identity::generate().unwrap().fingerprint();
         let line = format!("  nas.example {fingerprint}  # the one in the cellar");
         assert_eq!(
             List::Receivers.parse(&line),
@@ -259,7 +260,7 @@ mod tests {
 
     #[test]
     fn rights_read_back_and_mistakes_are_named() {
-        let fingerprint = net::Identity::generate().unwrap().fingerprint();
+        let fingerprint = peer::Identity::generate().unwrap().fingerprint();
         let parse = |rest: &str| List::Senders.parse(&format!("{fingerprint} {rest}")).unwrap();
         let anna = parse("anna dir=/srv/photos may=both max=20mbit # she").unwrap();
         let rights = Rights {
@@ -284,7 +285,7 @@ mod tests {
 
     #[test]
     fn any_edit_of_a_line_is_a_peer_or_a_message() {
-        let fingerprint = net::Identity::generate().unwrap().fingerprint();
+        let fingerprint = peer::Identity::generate().unwrap().fingerprint();
         let line = format!("nas.example {fingerprint}");
         for at in 0..line.len() {
             for with in ["", " ", "#", "ü", "=", "1", "\t\u{0}"] {

@@ -1,7 +1,7 @@
 //! The flags that `send` and `get` have in common: over which paths, how fast, for how long.
 
 use clap::ValueEnum;
-use net::{CongestionControl, PathSpec, Timetable};
+use peer::{CongestionControl, PathSpec, Timetable};
 use units::Span;
 
 use crate::config::Config;

@@ -103,7 +103,7 @@ impl Namespaces {
             Carrier::Ours { scheduler, known } => {
                 let ours = Ours { network: &trial.network, folder: &folder.0, source: &source };
                 let mut receiver = self.start(&emulation, true, ours.receiver()?)?;
-                self.wait_for_listener(&emulation, &mut receiver, net::DEFAULT_PORT)?;
+                self.wait_for_listener(&emulation, &mut receiver, peer::DEFAULT_PORT)?;
                 let sender = self.start(&emulation, false, ours.sender(scheduler, known)?)?;
                 self.finish(sender, limit)?;
                 self.finish(receiver, PATIENCE)?;

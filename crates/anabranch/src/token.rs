@@ -6,7 +6,8 @@ use std::fs;
 use std::io::{self, BufRead, IsTerminal};
 use std::path::PathBuf;
 
-use net::{Error, Token};
+use files::Error;
+use peer::Token;
 
 /// The environment variable that holds a token.
 pub(crate) const VARIABLE: &str = "ANABRANCH_TOKEN";
@@ -27,12 +28,11 @@ impl TokenSource {
     /// The token that a flag or the environment gives; `None` if neither does.
     ///
     /// # Errors
-    /// [`Error::Usage`] if what is there is no token, [`Error::System`] if it can't be read.
+    /// [`Error::usage`] if what is there is no token, [`Error::System`] if it can't be read.
     pub(crate) fn given(&self) -> Result<Option<Token>, Error> {
         if let Some(path) = &self.token_file {
             let action = format!("read the token from {}", path.display());
-            let text =
-                fs::read_to_string(path).map_err(|source| Error::System { action, source })?;
+            let text = fs::read_to_string(path).map_err(|source| Error::system(action, source))?;
             return parse(&text).map(Some);
         }
         if self.token_stdin {
@@ -52,11 +52,11 @@ impl TokenSource {
     pub(crate) fn all_given(&self) -> Result<Vec<Token>, Error> {
         let text = if let Some(path) = &self.token_file {
             let action = format!("read the tokens from {}", path.display());
-            fs::read_to_string(path).map_err(|source| Error::System { action, source })?
+            fs::read_to_string(path).map_err(|source| Error::system(action, source))?
         } else if self.token_stdin {
             let action = "read the tokens from standard input".to_string();
             io::read_to_string(io::stdin().lock())
-                .map_err(|source| Error::System { action, source })?
+                .map_err(|source| Error::system(action, source))?
         } else {
             env::var(VARIABLE).unwrap_or_default()
         };
@@ -74,19 +74,16 @@ impl TokenSource {
         let text = rpassword::prompt_password(
             "Token (the line beginning with ab1- that the other host printed): ",
         );
-        parse(&text.map_err(|source| Error::System { action: "read the token".into(), source })?)
+        parse(&text.map_err(|source| Error::system("read the token", source))?)
     }
 }
 
 fn from_stdin() -> Result<Token, Error> {
     let mut line = String::new();
     let read = io::stdin().lock().read_line(&mut line);
-    read.map_err(|source| Error::System {
-        action: "read the token from standard input".into(),
-        source,
-    })?;
+    read.map_err(|source| Error::system("read the token from standard input", source))?;
     if line.trim().is_empty() {
-        return Err(Error::Usage(format!(
+        return Err(Error::usage(format!(
             "there is no token on standard input: pipe it in, set {VARIABLE}, or use --token-file"
         )));
     }
@@ -94,7 +91,7 @@ fn from_stdin() -> Result<Token, Error> {
 }
 
 fn parse(text: &str) -> Result<Token, Error> {
-    text.parse().map_err(Error::Usage)
+    text.parse().map_err(Error::usage)
 }
 
 /// The sentence to refuse with if one of the arguments looks like a token. It does not repeat the
@@ -128,7 +125,7 @@ mod tests {
 
     #[test]
     fn tokens_are_refused_wherever_they_stand() {
-        let token = Token::generate(&net::Identity::generate().unwrap()).unwrap().reveal();
+        let token = Token::generate(&peer::Identity::generate().unwrap()).unwrap().reveal();
         assert!(refused(&token));
         assert!(refused(&token[..40]));
         assert!(refused(&token.to_uppercase()));

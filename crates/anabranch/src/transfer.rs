@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use net::{Error, Event, Events, Summary};
+use files::{Error, Event, Events, Summary};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::sanitize;
@@ -52,6 +52,12 @@ impl Ended {
             Ended::Told { text, .. } => Some(text.clone()),
             Ended::Code(_) => None,
         }
+    }
+}
+
+impl From<peer::Error> for Ended {
+    fn from(error: peer::Error) -> Ended {
+        Ended::Failed(error.into())
     }
 }
 
@@ -115,5 +121,5 @@ where
 }
 
 fn system(source: io::Error) -> Ended {
-    Error::System { action: "start the runtime".into(), source }.into()
+    Error::system("start the runtime", source).into()
 }

@@ -6,24 +6,27 @@ use units::Time;
 
 /// Counts from the beginning of a transfer.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock {
+pub struct Clock {
     start: Instant,
 }
 
 impl Clock {
     /// Starts now.
-    pub(crate) fn start() -> Clock {
+    #[must_use]
+    pub fn start() -> Clock {
         Clock { start: Instant::now() }
     }
 
     /// The time since the start.
-    pub(crate) fn now(self) -> Time {
+    #[must_use]
+    pub fn now(self) -> Time {
         Time::from_nanos(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
     /// The instant to sleep until for `time`; half a millisecond early, because the runtime's
     /// timers round up to whole ones.
-    pub(crate) fn instant(self, time: Time) -> tokio::time::Instant {
+    #[must_use]
+    pub fn instant(self, time: Time) -> tokio::time::Instant {
         (self.start + Duration::from_nanos(time.as_nanos().saturating_sub(500_000))).into()
     }
 }

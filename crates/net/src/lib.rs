@@ -1,40 +1,16 @@
-//! The cores driven with real sockets, TLS and files.
+//! The local end of a path: interfaces, addresses and routes, sockets, and the kernel's counters.
 //!
-//! [`send`] and [`receive`] are whole transfers, and so are [`fetch`] and [`serve`], where the side
-//! that connects is the one that receives; all tell what happens through [`Event`]s.
+//! [`interfaces::discover`] lists the local paths towards an address. [`socket::connect`] opens a
+//! connection over one of them, [`socket::listen`] takes connections in, and [`counters`] reads
+//! what the kernel counts on each. Nothing here knows who is at the other end.
 
-mod caps;
-mod clock;
-mod conn;
-pub mod doctor;
-mod doorway;
+pub mod clock;
+pub mod congestion;
+pub mod counters;
 mod error;
-mod event;
-mod fetch;
-mod identity;
 pub mod interfaces;
-#[cfg(test)]
-mod liars;
-mod memory;
-mod options;
-mod peer;
-mod receive;
-mod send;
-mod serve;
-mod spec;
-mod tls;
-mod wall;
+pub mod socket;
 
+pub use clock::Clock;
+pub use congestion::CongestionControl;
 pub use error::Error;
-pub use event::{Event, Events, PathEvent, PathProgress, PathState, Progress, Summary};
-pub use fetch::fetch;
-pub use identity::{Fingerprint, Identity, Token};
-pub use options::{
-    CongestionControl, Credential, DEFAULT_PORT, FetchOptions, HostOptions, ReceiveOptions, Remote,
-    Selection, SendOptions, ServeOptions, Server, TransferOptions,
-};
-pub use peer::{May, Peer};
-pub use receive::receive;
-pub use send::{Carries, PathProbe, probe, send};
-pub use serve::serve;
-pub use spec::{Cap, MomentOfWeek, PathClass, PathSpec, SpecError, Timetable};

@@ -12,7 +12,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use net::{Credential, DEFAULT_PORT, Error, Events, Remote, SendOptions, Summary, Token};
+use files::{Error, Events, SendOptions, Summary};
+use peer::{Credential, DEFAULT_PORT, Remote, Token};
 use tokio::time::timeout;
 
 use super::far;
@@ -117,7 +118,7 @@ impl Copy {
         };
         let (ready, name) = tokio::join!(link.ask(&request), self.ssh.real_name());
         let ready = ready?;
-        let token: Token = ready.token.parse().map_err(Error::Protocol)?;
+        let token: Token = ready.token.parse().map_err(Error::protocol)?;
         let port = ready.addresses.first().map_or(DEFAULT_PORT, SocketAddr::port);
         let mut options = self.sending.to(
             Remote { host: String::new(), port },
@@ -131,7 +132,7 @@ impl Copy {
                     name.as_deref(),
                     &ready,
                     self.ssh.host(),
-                    !options.transfer.paths.is_empty(),
+                    !options.transfer.dial.paths.is_empty(),
                 )
                 .await?
             }
@@ -139,6 +140,7 @@ impl Copy {
         // Where an address is named and no port, the port is the far side's.
         let named = options
             .transfer
+            .dial
             .paths
             .iter_mut()
             .filter_map(|path| path.to.as_mut())
@@ -150,14 +152,14 @@ impl Copy {
         let result = match self.way {
             Way::Push { .. } => {
                 let options = SendOptions { rename: ready.rename, ..options };
-                attend(net::send(options, events), link, rehearses).await
+                attend(files::send(options, events), link, rehearses).await
             }
             Way::Pull { sources, to } => {
                 let (arrival, options) = pull::fetching(options, ready, &sources, &to)?;
                 if !rehearses {
                     arrival.begin();
                 }
-                let result = attend(net::fetch(options, events), link, rehearses).await;
+                let result = attend(files::fetch(options, events), link, rehearses).await;
                 if result.is_ok() {
                     arrival.complete();
                 }
@@ -165,7 +167,7 @@ impl Copy {
             }
         };
         result.map_err(|ended| match ended {
-            Ended::Failed(Error::NoPath { to, why }) => {
+            Ended::Failed(Error::Peer(peer::Error::NoPath { to, why })) => {
                 closed(self.ssh.host(), port, &format!("{to}: {why}"))
             }
             ended => ended,
@@ -250,9 +252,8 @@ async fn attend(
 fn is_symptom(error: &Error) -> bool {
     matches!(
         error,
-        Error::NoPath { .. }
+        Error::Peer(peer::Error::NoPath { .. } | peer::Error::Refused { .. })
             | Error::Interrupted { .. }
             | Error::Stopped { .. }
-            | Error::Refused { .. }
     )
 }

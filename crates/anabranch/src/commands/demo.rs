@@ -7,11 +7,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use emulate::{Loopback, Protocol};
+use files::{Error, Event, Events, ReceiveOptions, SendOptions, Summary, TransferOptions};
 use link::config::{Network, TCP_PAYLOAD_SHARE};
-use net::{
-    Credential, Error, Event, Events, HostOptions, Identity, PathSpec, ReceiveOptions, Remote,
-    SendOptions, Summary, Token, TransferOptions,
-};
+use peer::{Credential, Identity, ListenOptions, PathSpec, Remote, Token};
 use report::{Align, Table};
 use units::{Bytes, Span};
 
@@ -102,16 +100,16 @@ async fn transfer_once(
     let token = Token::generate(&receiver)?;
     let options = ReceiveOptions {
         directory: target.to_path_buf(),
-        host: HostOptions {
-            listen: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))],
+        listen: ListenOptions {
+            addresses: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))],
             token: Some(token.clone()),
-            ..HostOptions::new(receiver)
+            ..ListenOptions::new(receiver)
         },
         keep: false,
         overwrite: false,
     };
     let (tell, mut heard) = tokio::sync::mpsc::unbounded_channel();
-    let receiving = tokio::spawn(net::receive(options, tell));
+    let receiving = tokio::spawn(files::receive(options, tell));
     let address = loop {
         match heard.recv().await {
             Some(Event::Listening { addresses }) => break addresses.first().copied(),
@@ -121,7 +119,7 @@ async fn transfer_once(
     };
     let Some(address) = address else {
         receiving.await.expect("the receiver does not panic")?;
-        return Err(Error::Usage("the receiver ended before it listened".into()));
+        return Err(Error::usage("the receiver ended before it listened"));
     };
     let links = Loopback::start(network, address, Protocol::Tcp).map_err(|e| emulation(&e))?;
     let remotes: Vec<Remote> = links
@@ -130,20 +128,19 @@ async fn transfer_once(
         .map(|at| Remote { host: at.ip().to_string(), port: at.port() })
         .collect();
     let path = |to: &Remote| PathSpec { to: Some(to.clone()), ..PathSpec::over("lo") };
+    let mut transfer = TransferOptions::new(Identity::generate()?);
+    transfer.scheduler = scheduler.name().into();
+    transfer.dial.paths = remotes.iter().map(path).collect();
+    transfer.dial.patience = Span::from_secs(10);
     let options = SendOptions {
         sources: vec![source.to_path_buf()],
         rename: None,
-        selection: net::Selection::default(),
+        selection: files::Selection::default(),
         to: remotes[0].clone(),
         credential: Credential::Token(token),
-        transfer: TransferOptions {
-            paths: remotes.iter().map(path).collect(),
-            scheduler: scheduler.name().into(),
-            patience: Span::from_secs(10),
-            ..TransferOptions::new(Identity::generate()?)
-        },
+        transfer,
     };
-    let summary = net::send(options, events).await?;
+    let summary = files::send(options, events).await?;
     receiving.await.expect("the receiver does not panic")?;
     Ok(summary)
 }
@@ -202,7 +199,7 @@ impl Watcher for Relabelled {
         match &mut event {
             Event::Path(event) => event.name = label(&event.name),
             Event::Progress(progress) => {
-                progress.paths.iter_mut().for_each(|path| path.name = label(&path.name))
+                progress.paths.iter_mut().for_each(|path| path.name = label(&path.name));
             }
             _ => {}
         }
@@ -287,8 +284,5 @@ fn disk(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
 }
 
 fn emulation(error: &dyn std::error::Error) -> Error {
-    Error::System {
-        action: "emulate the paths".into(),
-        source: io::Error::other(error.to_string()),
-    }
+    Error::system("emulate the paths", io::Error::other(error.to_string()))
 }

@@ -1,7 +1,8 @@
 //! `doctor`: what holds the paths back, and the command that mends it.
 
-use net::doctor::{Connection, Examination, Finding, Scope, Severity, examine};
-use net::{PathProbe, PathSpec, Remote};
+use peer::dial::PathProbe;
+use peer::doctor::{Connection, Examination, Finding, Scope, Severity, examine};
+use peer::{PathSpec, Remote};
 use report::{Align, Table};
 use serde::Serialize;
 use units::{Rate, Span};
@@ -49,9 +50,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Ended> {
         None => Scope::Host,
         Some(remote) => match known_credential(&args.token, remote, &dirs)? {
             Some(credential) => {
-                let mut options = probing(remote, credential, &paths, &dirs)?;
-                options.transfer.no_paths = config.send.no_paths;
-                Scope::Receiver(Box::new(options))
+                let mut terms = probing(remote, credential, &paths, &dirs)?;
+                terms.options.no_paths = config.send.no_paths;
+                Scope::Receiver(Box::new(terms))
             }
             None => Scope::Remote(remote.clone(), paths),
         },

@@ -11,10 +11,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use net::{
-    DEFAULT_PORT, Error, Event, Events, Fingerprint, HostOptions, Identity, ReceiveOptions,
-    ServeOptions, Summary, Token,
-};
+use files::{Error, Event, Events, ReceiveOptions, ServeOptions, Summary};
+use peer::{DEFAULT_PORT, Fingerprint, Identity, ListenOptions, Token};
 use serde::Serialize;
 use tokio::sync::{mpsc, oneshot};
 
@@ -35,7 +33,7 @@ pub(crate) fn run() -> Result<(), Ended> {
     if io::stdin().is_terminal() {
         let text =
             "this is what 'anabranch cp' starts on the other host, over ssh; it is not for people";
-        return Err(Error::Usage(text.into()).into());
+        return Err(Error::usage(text).into());
     }
     // A line of its own, whatever a shell's start-up files left unfinished.
     let _ = writeln!(io::stdout());
@@ -110,7 +108,7 @@ fn near() -> (oneshot::Receiver<Vec<u8>>, oneshot::Receiver<()>) {
 /// Reads a request: the version first, since the rest may be of another shape in another one.
 fn understand(line: &[u8]) -> Result<Request, Ended> {
     let bad = |error: serde_json::Error| {
-        Error::Protocol(format!("the request cannot be understood: {error}"))
+        Error::protocol(format!("the request cannot be understood: {error}"))
     };
     let asker: Asker = serde_json::from_slice(line).map_err(bad)?;
     if asker.speaks != SPEAKS {
@@ -121,7 +119,7 @@ fn understand(line: &[u8]) -> Result<Request, Ended> {
             asker.anabranch,
             asker.speaks
         );
-        return Err(Error::Protocol(text).into());
+        return Err(Error::protocol(text).into());
     }
     Ok(serde_json::from_slice(line).map_err(bad)?)
 }
@@ -133,7 +131,7 @@ fn expanded(path: &OsStr) -> Result<PathBuf, Error> {
     let below = OsStr::from_bytes(rest.strip_prefix(b"/").unwrap_or(rest));
     match home() {
         Some(home) if rest.is_empty() || rest.starts_with(b"/") => Ok(home.join(below)),
-        _ => Err(Error::Usage(format!(
+        _ => Err(Error::usage(format!(
             "{}: of names with ~ only ~/… is understood; write the whole path, or ./~… for a file \
              of that name",
             Path::new(path).display()
@@ -148,7 +146,7 @@ fn home() -> Option<PathBuf> {
 /// This host's key, by which a copy that goes on is known for the same sender's. Where it cannot be
 /// kept, as in a home that is read-only, a key for this copy alone.
 pub(crate) fn identity(dirs: &Dirs) -> Result<Identity, Error> {
-    Identity::load_or_generate(&dirs.key()).or_else(|_| Identity::generate())
+    Ok(Identity::load_or_generate(&dirs.key()).or_else(|_| Identity::generate())?)
 }
 
 /// Where to listen, and whom to let in.
@@ -166,7 +164,7 @@ impl Door {
         let config = Config::load(None, dirs)?;
         let identity = identity(dirs)?;
         let token = Token::generate(&identity)?;
-        let holder = request.key.parse().map_err(Error::Protocol)?;
+        let holder = request.key.parse().map_err(Error::protocol)?;
         Ok(Door {
             wish: request.port.or(config.receive.port),
             listen: config.receive.listen,
@@ -177,21 +175,27 @@ impl Door {
     }
 
     /// Listens at this port, for the one that asked and nobody else.
-    fn host(&self, port: u16) -> HostOptions {
+    fn host(&self, port: u16) -> ListenOptions {
         let (token, holder) = (Some(self.token.clone()), Some(self.holder));
-        let listen = config::listen_on(&self.listen, port);
-        HostOptions { listen, port, token, holder, ..HostOptions::new(self.identity.clone()) }
+        let addresses = config::listen_on(&self.listen, port);
+        ListenOptions {
+            addresses,
+            port,
+            token,
+            holder,
+            ..ListenOptions::new(self.identity.clone())
+        }
     }
 
     /// Opens at the port that is wished for, or else at the usual one, or, if somebody else has
     /// that, at any.
-    async fn open<F>(&self, at: impl Fn(HostOptions) -> F) -> Result<(), Error>
+    async fn open<F>(&self, at: impl Fn(ListenOptions) -> F) -> Result<(), Error>
     where
         F: Future<Output = Result<(), Error>>,
     {
         let at = |port| at(self.host(port));
         match at(self.wish.unwrap_or(DEFAULT_PORT)).await {
-            Err(Error::System { source, .. })
+            Err(Error::Peer(peer::Error::System { source, .. }))
                 if self.wish.is_none() && source.kind() == io::ErrorKind::AddrInUse =>
             {
                 at(0).await
@@ -209,18 +213,18 @@ impl Door {
 
 /// Receives from the one that asked and nobody else.
 async fn receive(door: &Door, arrival: &Arrival) -> Result<(), Ended> {
-    let received = door.open(|host| {
+    let received = door.open(|listen| {
         let options = ReceiveOptions {
             directory: arrival.directory.clone(),
-            host,
+            listen,
             keep: false,
             overwrite: false,
         };
         hearing(
-            |events| net::receive(options, events),
+            |events| files::receive(options, events),
             |event| match event {
                 Event::Listening { addresses } => {
-                    door.ready(addresses, arrival.rename.clone(), Vec::new())
+                    door.ready(addresses, arrival.rename.clone(), Vec::new());
                 }
                 // Not with a dry run.
                 Event::Started { .. } => arrival.begin(),
@@ -235,10 +239,10 @@ async fn receive(door: &Door, arrival: &Arrival) -> Result<(), Ended> {
 
 /// Serves the one that asked and nobody else.
 async fn serve_what(door: &Door, offered: Offered) -> Result<(), Ended> {
-    let served = door.open(|host| {
-        let options = ServeOptions { directory: offered.root.clone(), host, once: true };
+    let served = door.open(|listen| {
+        let options = ServeOptions { directory: offered.root.clone(), listen, once: true };
         hearing(
-            |events| net::serve(options, events),
+            |events| files::serve(options, events),
             |event| {
                 if let Event::Listening { addresses } = event {
                     door.ready(addresses, offered.called.clone(), offered.names.clone());

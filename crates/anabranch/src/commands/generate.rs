@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::CommandFactory;
 use clap_complete::Shell;
-use net::Error;
+use files::Error;
 
 use crate::cli::{Cli, EXIT_CODES};
 
@@ -48,7 +48,7 @@ pub(crate) fn man(args: &ManArgs) -> Result<(), Error> {
     };
     let failed = |action: &str, path: &Path| {
         let action = format!("{action} {}", path.display());
-        move |source| Error::System { action, source }
+        move |source| Error::system(action, source)
     };
     fs::create_dir_all(directory).map_err(failed("make the folder", directory))?;
     let mut commands = vec![command];
@@ -79,7 +79,7 @@ fn page(command: &clap::Command) -> Result<Vec<u8>, Error> {
         rendered
     };
     let rendered = rendered.and_then(|()| page.write_all(exit_status().as_bytes()));
-    rendered.map_err(|source| Error::System { action: "render the manual".into(), source })?;
+    rendered.map_err(|source| Error::system("render the manual", source))?;
     Ok(page)
 }
 
@@ -97,7 +97,7 @@ fn exit_status() -> String {
 fn print(text: &[u8]) -> Result<(), Error> {
     match io::stdout().lock().write_all(text) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Error::System { action: "write to standard output".into(), source: error })
+            Err(Error::system("write to standard output", error))
         }
         _ => Ok(()),
     }

@@ -3,7 +3,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use net::{Credential, Error, FetchOptions, Identity, Remote, Server};
+use files::{Error, FetchOptions, Server};
+use peer::{Credential, Identity, Remote};
 
 use crate::dirs::Dirs;
 use crate::flags::TransferFlags;
@@ -58,7 +59,7 @@ pub(crate) fn run(mut args: Args) -> Result<(), Ended> {
         blake3: args.blake3,
         transfer,
     };
-    transfer::run(watcher, |events| net::fetch(options, events)).map(drop)
+    transfer::run(watcher, |events| files::fetch(options, events)).map(drop)
 }
 
 /// Each server with what it is known by: the tokens that are given, one after the other, for those
@@ -85,13 +86,13 @@ fn servers(remotes: Vec<Remote>, source: &TokenSource, dirs: &Dirs) -> Result<Ve
                      line",
                     host = remote.host
                 );
-                return Err(Error::Usage(text));
+                return Err(Error::usage(text));
             }
         };
         servers.push(Server { remote, credential });
     }
     if tokens.next().is_some() {
-        return Err(Error::Usage("there are more tokens than servers that need one".into()));
+        return Err(Error::usage("there are more tokens than servers that need one"));
     }
     Ok(servers)
 }

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Subcommand;
-use net::{Error, Fingerprint, Identity, May};
+use files::Error;
+use peer::{Fingerprint, Identity, May};
 use units::Rate;
 
 use crate::dirs::Dirs;
@@ -79,7 +80,7 @@ enum Remove {
 /// `anabranch keys`.
 ///
 /// # Errors
-/// Those of reading and writing the key and the lists; [`Error::Usage`] if there is nobody to
+/// Those of reading and writing the key and the lists; [`Error::usage`] if there is nobody to
 /// remove.
 pub(crate) fn run(args: Args) -> Result<(), Error> {
     let dirs = Dirs::from_env();
@@ -105,7 +106,7 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
                 if text.is_empty()
                     || text.contains(|c: char| c.is_whitespace() || c.is_control() || c == '#')
                 {
-                    return Err(Error::Usage("--dir is one word of UTF-8 without '#'".into()));
+                    return Err(Error::usage("--dir is one word of UTF-8 without '#'"));
                 }
             }
             List::Senders.add(
@@ -114,10 +115,10 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
             )?;
         }
         Action::Remove(Remove::Receiver { which }) => {
-            removed(List::Receivers.remove(&dirs, &which)?, &which)?
+            removed(List::Receivers.remove(&dirs, &which)?, &which)?;
         }
         Action::Remove(Remove::Sender { which }) => {
-            removed(List::Senders.remove(&dirs, &which)?, &which)?
+            removed(List::Senders.remove(&dirs, &which)?, &which)?;
         }
     }
     Ok(())
@@ -127,14 +128,14 @@ fn one_word(name: &str) -> Result<String, Error> {
     if name.is_empty()
         || name.contains(|c: char| c.is_whitespace() || c.is_control() || c == '#' || c == '=')
     {
-        return Err(Error::Usage("a peer's name is one word without '#' and '='".into()));
+        return Err(Error::usage("a peer's name is one word without '#' and '='"));
     }
     Ok(name.to_string())
 }
 
 fn removed(count: usize, which: &str) -> Result<(), Error> {
     if count == 0 {
-        return Err(Error::Usage(format!(
+        return Err(Error::usage(format!(
             "nobody of the name or fingerprint '{which}' is on the list"
         )));
     }

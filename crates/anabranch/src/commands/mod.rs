@@ -16,7 +16,7 @@ pub(crate) mod simulate;
 
 use std::io;
 
-use net::Error;
+use files::Error;
 
 use crate::cli::{Cli, Command};
 use crate::transfer::Ended;
@@ -50,10 +50,6 @@ fn emulated(args: &emulate::cli::EmulateArgs) -> Result<(), Ended> {
     match emulate::cli::run(args) {
         Ok(0) => Ok(()),
         Ok(code) => Err(Ended::Code(code)),
-        Err(error) => Err(Error::System {
-            action: "emulate the network".into(),
-            source: io::Error::other(error),
-        }
-        .into()),
+        Err(error) => Err(Error::system("emulate the network", io::Error::other(error)).into()),
     }
 }

@@ -4,8 +4,10 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
+use files::Error;
 use net::interfaces::{Discovery, LocalPath, connect_time, discover};
-use net::{Credential, Error, Identity, PathClass, PathSpec, Remote, SendOptions, TransferOptions};
+use peer::dial::Terms;
+use peer::{Credential, DialOptions, Identity, PathClass, PathSpec, Remote};
 use report::{Align, Table};
 use units::Span;
 
@@ -47,9 +49,13 @@ pub(crate) struct Args {
 /// there is none to the host.
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
     match &args.probe {
-        None => {
-            show(&ELSEWHERE.iter().map(|target| discover(*target)).collect::<Result<Vec<_>, _>>()?)
-        }
+        None => show(
+            &ELSEWHERE
+                .iter()
+                .map(|target| discover(*target))
+                .collect::<Result<Vec<_>, _>>()
+                .map_err(peer::Error::from)?,
+        ),
         Some(remote) => {
             let dirs = Dirs::from_env();
             match known_credential(&args.token, remote, &dirs)? {
@@ -63,8 +69,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
 
 /// Paths to one host that runs a receiver, each with what it carries.
 fn measure(args: &Args, remote: &Remote, credential: Credential, dirs: &Dirs) -> Result<(), Error> {
-    let options = probing(remote, credential, &args.paths, dirs)?;
-    let probes = runtime()?.block_on(net::probe(&options))?;
+    let terms = probing(remote, credential, &args.paths, dirs)?;
+    let probes = runtime()?.block_on(peer::dial::probe(&terms))?;
     let mut table = Table::new([
         ("path", Align::Left),
         ("from", Align::Left),
@@ -90,10 +96,10 @@ fn measure(args: &Args, remote: &Remote, credential: Credential, dirs: &Dirs) ->
         return Ok(());
     }
     let why = "no path carries anything; is a receiver running there, and its port open?";
-    Err(Error::NoPath { to: remote.to_string(), why: why.into() })
+    Err(peer::Error::NoPath { to: remote.to_string(), why: why.into() }.into())
 }
 
-/// Options of a transfer that moves no file.
+/// Terms of a session that moves no file.
 ///
 /// # Errors
 /// [`Error::System`] if this host's key can't be had.
@@ -102,21 +108,14 @@ pub(super) fn probing(
     credential: Credential,
     paths: &[PathSpec],
     dirs: &Dirs,
-) -> Result<SendOptions, Error> {
-    Ok(SendOptions {
-        sources: Vec::new(),
-        rename: None,
-        selection: net::Selection::default(),
-        to: remote.clone(),
-        credential,
-        transfer: TransferOptions {
-            paths: paths.to_vec(),
-            usage: Some(dirs.usage()),
-            dry_run: true,
-            patience: Span::ZERO,
-            ..TransferOptions::new(Identity::load_or_generate(&dirs.key())?)
-        },
-    })
+) -> Result<Terms, Error> {
+    let options = DialOptions {
+        paths: paths.to_vec(),
+        usage: Some(dirs.usage()),
+        patience: Span::ZERO,
+        ..DialOptions::new(Identity::load_or_generate(&dirs.key())?)
+    };
+    Ok(Terms::new(vec![(remote.clone(), credential)], options))
 }
 
 /// What drives sockets.
@@ -125,7 +124,7 @@ pub(super) fn probing(
 /// [`Error::System`] if the system has no thread left.
 pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Error> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    runtime.map_err(|source| Error::System { action: "start the runtime".into(), source })
+    runtime.map_err(|source| Error::system("start the runtime", source))
 }
 
 /// Paths to anywhere, of both families.
@@ -151,8 +150,9 @@ fn probe(remote: &Remote) -> Result<(), Error> {
     let action = format!("resolve {}", remote.host);
     let resolved = (remote.host.as_str(), remote.port).to_socket_addrs();
     let addresses: Vec<SocketAddr> =
-        resolved.map_err(|source| Error::System { action, source })?.collect();
-    let found = addresses.iter().map(|to| discover(to.ip())).collect::<Result<Vec<_>, _>>()?;
+        resolved.map_err(|source| Error::system(action, source))?.collect();
+    let found = addresses.iter().map(|to| discover(to.ip())).collect::<Result<Vec<_>, _>>();
+    let found = found.map_err(peer::Error::from)?;
     let runtime = runtime()?;
     let mut table = Table::new([
         ("interface", Align::Left),
@@ -177,7 +177,10 @@ fn probe(remote: &Remote) -> Result<(), Error> {
     }
     no_paths(&found);
     let why = "no connection opened; is a receiver running there, and its port open?";
-    if reached { Ok(()) } else { Err(Error::NoPath { to: remote.to_string(), why: why.into() }) }
+    if reached {
+        return Ok(());
+    }
+    Err(peer::Error::NoPath { to: remote.to_string(), why: why.into() }.into())
 }
 
 async fn best(path: &LocalPath, to: SocketAddr) -> io::Result<Span> {
@@ -194,7 +197,7 @@ fn said(error: &io::Error) -> String {
 }
 
 fn cells(path: &LocalPath) -> Vec<String> {
-    let class = match (path.class, path.metered) {
+    let class = match (PathClass::of(path), path.metered) {
         (PathClass::Primary, _) => "primary",
         (PathClass::Overflow, _) => "overflow",
         (PathClass::Backup, true) => "backup (metered)",

@@ -7,7 +7,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use net::{DEFAULT_PORT, Error, HostOptions, Identity, ReceiveOptions, Token};
+use files::{Error, ReceiveOptions};
+use peer::{DEFAULT_PORT, Identity, ListenOptions, Token};
 
 use crate::config::{self, Config};
 use crate::dirs::Dirs;
@@ -76,12 +77,12 @@ pub(crate) fn run(args: Args) -> Result<(), Ended> {
     let dirs = Dirs::from_env();
     let config = Config::load(args.config.as_deref(), &dirs)?;
     let identity = Identity::load_or_generate(&dirs.key())?;
-    let authorized: Vec<net::Peer> =
+    let authorized: Vec<peer::Peer> =
         List::Senders.load(&dirs)?.into_iter().map(Into::into).collect();
-    if args.no_token && !authorized.iter().any(net::Peer::may_send) {
+    if args.no_token && !authorized.iter().any(peer::Peer::may_send) {
         let text = "--no-token, but nobody is trusted: 'anabranch keys trust sender FINGERPRINT' \
                     names whom to serve";
-        return Err(Error::Usage(text.into()).into());
+        return Err(Error::usage(text).into());
     }
     let token = if args.no_token { None } else { Some(Token::generate(&identity)?) };
     if let (Some(path), Some(token)) = (&args.token_out, &token) {
@@ -94,18 +95,18 @@ pub(crate) fn run(args: Args) -> Result<(), Ended> {
             .directory
             .or(config.receive.directory)
             .unwrap_or_else(|| PathBuf::from(".")),
-        host: HostOptions {
-            listen: config::listen_on(listen, port),
+        listen: ListenOptions {
+            addresses: config::listen_on(listen, port),
             port,
             token: token.clone(),
             authorized,
-            ..HostOptions::new(identity)
+            ..ListenOptions::new(identity)
         },
         keep: args.keep || config.receive.keep,
         overwrite: args.overwrite,
     };
     let watcher = args.watch.receiving(config.progress, token);
-    transfer::run(watcher, |events| net::receive(options, events)).map(drop)
+    transfer::run(watcher, |events| files::receive(options, events)).map(drop)
 }
 
 /// Writes aside and renames, so that whoever waits for the file never reads half a token, and an
@@ -117,8 +118,6 @@ pub(super) fn write_secret(path: &Path, secret: &str) -> Result<(), Error> {
     let written = file
         .and_then(|mut file| writeln!(file, "{secret}"))
         .and_then(|()| fs::rename(&aside, path));
-    written.map_err(|source| Error::System {
-        action: format!("write the token to {}", path.display()),
-        source,
-    })
+    written
+        .map_err(|source| Error::system(format!("write the token to {}", path.display()), source))
 }

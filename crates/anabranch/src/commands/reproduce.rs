@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use net::Error;
+use files::Error;
 use report::verdict::Verdict;
 use report::{Align, Table};
 use study::{Context, Estimate, Experiment, Figure, Folder, STUDIES, Sizes, Study, StudyError};
@@ -55,7 +55,7 @@ pub(crate) struct Args {
 /// `anabranch reproduce`.
 ///
 /// # Errors
-/// [`Error::Usage`] if there is no such paper or figure, or an edited file makes no sense;
+/// [`Error::usage`] if there is no such paper or figure, or an edited file makes no sense;
 /// [`Error::System`] if a file cannot be written; [`DIFFERS`] if something differs from the paper.
 pub(crate) fn run(args: &Args) -> Result<(), Ended> {
     let Some(paper) = &args.paper else {
@@ -83,7 +83,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Ended> {
             "{} has no real transfers that --scale, --sizes or --count-late could say anything of",
             study.paper
         );
-        return Err(Error::Usage(text).into());
+        return Err(Error::usage(text).into());
     }
     let path = args.out.clone().unwrap_or_else(|| PathBuf::from("reproduced").join(study.paper));
     let mut folder = Folder::create(&path, study).map_err(failed)?;
@@ -134,7 +134,7 @@ fn list() -> Table {
 
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 fn usage(error: study::Unknown) -> Error {
-    Error::Usage(error.to_string())
+    Error::usage(error.to_string())
 }
 
 fn failed(error: StudyError) -> Ended {
@@ -142,14 +142,10 @@ fn failed(error: StudyError) -> Ended {
         // Nothing is kept that a message could speak of.
         StudyError::Stopped(signal) => return Ended::Code(128 + signal),
         StudyError::Scenario(_) | StudyError::NoPapers(_) | StudyError::Lacks { .. } => {
-            Error::Usage(error.to_string())
+            Error::usage(error.to_string())
         }
-        StudyError::Testbed(_) => {
-            Error::System { action: "run transfers".into(), source: io::Error::other(error) }
-        }
-        error => {
-            Error::System { action: "write the figures".into(), source: io::Error::other(error) }
-        }
+        StudyError::Testbed(_) => Error::system("run transfers", io::Error::other(error)),
+        error => Error::system("write the figures", io::Error::other(error)),
     };
     error.into()
 }
@@ -179,7 +175,7 @@ fn announcement(estimate: &Estimate, jobs: usize) -> String {
 
 /// A signal ends what is running, so that nothing of it is left.
 fn stop_on_signals(stop: Arc<Stop>) -> Result<(), Error> {
-    let refused = |source| Error::System { action: "handle signals".into(), source };
+    let refused = |source| Error::system("handle signals", source);
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(refused)?;
     let listen = async { Ok((signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)) };

@@ -6,7 +6,8 @@ use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use net::{Credential, Error, Identity, Remote, SendOptions};
+use files::{Error, SendOptions};
+use peer::{Credential, Identity, Remote};
 
 use crate::config::Config;
 use crate::dirs::Dirs;
@@ -57,7 +58,7 @@ pub(crate) fn run(args: Args) -> Result<(), Ended> {
     let credential = credential(&args.token, &args.to, &sending.dirs)?;
     let watcher = sending.watcher();
     let options = sending.to(args.to, credential, identity);
-    transfer::run(watcher, |events| net::send(options, events)).map(drop)
+    transfer::run(watcher, |events| files::send(options, events)).map(drop)
 }
 
 /// All that can be known before the receiver is.
@@ -114,7 +115,7 @@ fn readable(path: &Path) -> Result<(), Error> {
     if metadata.is_file() {
         return File::open(path).map(drop).map_err(failed);
     }
-    Err(Error::Usage(format!("{} is no file and no folder", path.display())))
+    Err(Error::usage(format!("{} is no file and no folder", path.display())))
 }
 
 /// The names that a file lists, in whatever bytes; `-` is standard input.

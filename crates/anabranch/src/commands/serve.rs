@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use net::{DEFAULT_PORT, Error, HostOptions, Identity, ServeOptions, Token};
+use files::{Error, ServeOptions};
+use peer::{DEFAULT_PORT, Identity, ListenOptions, Token};
 
 use super::receive::{Listen, write_secret};
 use crate::config::{self, Config};
@@ -46,14 +47,14 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args) -> Result<(), Ended> {
     let dirs = Dirs::from_env();
     let config = Config::load(args.config.as_deref(), &dirs)?;
-    let authorized: Vec<net::Peer> =
+    let authorized: Vec<peer::Peer> =
         List::Senders.load(&dirs)?.into_iter().map(Into::into).collect();
     let wants_token = args.token || args.token_out.is_some();
-    if !wants_token && !authorized.iter().any(net::Peer::may_get) {
+    if !wants_token && !authorized.iter().any(peer::Peer::may_get) {
         let text = "nobody may get anything from here: 'anabranch keys trust sender FINGERPRINT \
                     NAME --may get' lets the host of that key ('anabranch keys' shows it there); \
                     or make a token, with --token";
-        return Err(Error::Usage(text.into()).into());
+        return Err(Error::usage(text).into());
     }
     let identity = Identity::load_or_generate(&dirs.key())?;
     let token = wants_token.then(|| Token::generate(&identity)).transpose()?;
@@ -63,15 +64,15 @@ pub(crate) fn run(args: Args) -> Result<(), Ended> {
     let port = args.port.unwrap_or(DEFAULT_PORT);
     let options = ServeOptions {
         directory: args.directory,
-        host: HostOptions {
-            listen: config::listen_on(&args.listen, port),
+        listen: ListenOptions {
+            addresses: config::listen_on(&args.listen, port),
             port,
             token: token.clone(),
             authorized,
-            ..HostOptions::new(identity)
+            ..ListenOptions::new(identity)
         },
         once: args.once,
     };
     let watcher = args.watch.serving(config.progress, token);
-    transfer::run(watcher, |events| net::serve(options, events)).map(drop)
+    transfer::run(watcher, |events| files::serve(options, events)).map(drop)
 }

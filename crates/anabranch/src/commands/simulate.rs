@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::thread::available_parallelism;
 
+use files::Error;
 use indicatif::{ProgressBar, ProgressStyle};
-use net::Error;
 use scenario::results::{ResultsError, Store, summary};
 use scenario::sweep::Plan;
 use scenario::watch::{Capture, EventLog, figure};
@@ -62,10 +62,10 @@ fn setting(text: &str) -> Result<Setting, String> {
 /// `anabranch simulate`.
 ///
 /// # Errors
-/// [`Error::Usage`] if the scenario makes no sense; [`Error::System`] if a file cannot be written.
+/// [`Error::usage`] if the scenario makes no sense; [`Error::System`] if a file cannot be written.
 pub(crate) fn run(args: &Args) -> Result<(), Error> {
     let document =
-        Document::load(&args.scenario).map_err(|error| Error::Usage(error.to_string()))?;
+        Document::load(&args.scenario).map_err(|error| Error::usage(error.to_string()))?;
     let plan =
         Plan::new(&document, &args.settings, args.seeds).map_err(|error| wrong(args, &error))?;
     let store = args
@@ -141,7 +141,7 @@ fn sweep(args: &Args, plan: &Plan, store: Option<&Store>) -> Result<Vec<Measures
 pub(super) fn show(text: impl Display) -> Result<(), Error> {
     match write!(io::stdout().lock(), "{text}") {
         Err(source) if source.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Error::System { action: "print the results".into(), source })
+            Err(Error::system("print the results", source))
         }
         _ => Ok(()),
     }
@@ -173,10 +173,10 @@ fn look(args: &Args, scenario: &Scenario, seed: units::Seed) -> Result<(), Error
         let series = run.series.expect("they were asked for");
         let figure = figure(scenario, &series, &format!("{}, seed {seed}", scenario.name));
         let content = match path.extension().and_then(|extension| extension.to_str()) {
-            Some("png") => figure.png(2.0).map_err(|error| Error::Usage(error.to_string()))?,
+            Some("png") => figure.png(2.0).map_err(|error| Error::usage(error.to_string()))?,
             Some("svg") => figure.svg().into_bytes(),
             _ => {
-                return Err(Error::Usage(format!(
+                return Err(Error::usage(format!(
                     "{}: a plot's name ends in .svg or .png",
                     path.display()
                 )));
@@ -185,14 +185,14 @@ fn look(args: &Args, scenario: &Scenario, seed: units::Seed) -> Result<(), Error
         report::write(path, content).map_err(|error| refused(error.into()))?;
     }
     if let Some(path) = &args.pcap {
-        let failed = |source| Error::System { action: format!("write {}", path.display()), source };
+        let failed = |source| Error::system(format!("write {}", path.display()), source);
         let built = scenario.build(seed).map_err(|error| wrong(error.into()))?;
         let mut capture = Capture::new(create(path)?, &built).map_err(failed)?;
         scenario.run_traced(seed, Looks::default(), &mut capture).map_err(wrong)?;
         capture.finish().map_err(failed)?;
     }
     if let Some(path) = &args.trace {
-        let failed = |source| Error::System { action: format!("write {}", path.display()), source };
+        let failed = |source| Error::system(format!("write {}", path.display()), source);
         let mut log = EventLog::new(create(path)?, scenario).map_err(failed)?;
         scenario.run_traced(seed, Looks::default(), &mut log).map_err(wrong)?;
         log.finish().map_err(failed)?;
@@ -203,12 +203,12 @@ fn look(args: &Args, scenario: &Scenario, seed: units::Seed) -> Result<(), Error
 fn create(path: &Path) -> Result<BufWriter<File>, Error> {
     let file = File::create(path);
     file.map(BufWriter::new)
-        .map_err(|source| Error::System { action: format!("write {}", path.display()), source })
+        .map_err(|source| Error::system(format!("write {}", path.display()), source))
 }
 
 /// A scenario that cannot be run; the file's own messages name it already.
 fn wrong(args: &Args, error: &ScenarioError) -> Error {
-    Error::Usage(match error {
+    Error::usage(match error {
         ScenarioError::File(error) => error.to_string(),
         ScenarioError::Topology(error) => format!("{}: {error}", args.scenario.display()),
     })
@@ -216,9 +216,7 @@ fn wrong(args: &Args, error: &ScenarioError) -> Error {
 
 fn refused(error: ResultsError) -> Error {
     match error {
-        ResultsError::Other(_) => Error::Usage(error.to_string()),
-        error => {
-            Error::System { action: "keep the results".into(), source: io::Error::other(error) }
-        }
+        ResultsError::Other(_) => Error::usage(error.to_string()),
+        error => Error::system("keep the results", io::Error::other(error)),
     }
 }

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use emulate::address;
 use link::config::Network;
-use net::DEFAULT_PORT;
+use peer::DEFAULT_PORT;
 use serde_json::Value;
 use study::{Measured, StudyError};
 use units::{Bytes, Rate};

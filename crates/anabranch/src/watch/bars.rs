@@ -1,7 +1,8 @@
 //! Bars on a terminal: one for each path, one for all.
 
+use files::{Event, Progress, Summary};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use net::{Event, PathState, Progress, Summary};
+use peer::PathState;
 use units::PathId;
 
 use super::{Watcher, text};

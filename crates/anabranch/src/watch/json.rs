@@ -3,7 +3,8 @@
 
 use std::io::{self, Write};
 
-use net::{Event, PathProgress, Summary, Token};
+use files::{Event, PathProgress, Summary};
+use peer::Token;
 use serde::Serialize;
 
 use super::{Watcher, text};

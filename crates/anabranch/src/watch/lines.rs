@@ -3,7 +3,8 @@
 use std::io::{self, IsTerminal, Write};
 use std::net::SocketAddr;
 
-use net::{Event, Summary, Token};
+use files::{Event, Summary};
+use peer::Token;
 use units::Span;
 
 use super::{Watcher, text};

@@ -11,7 +11,8 @@ mod tests;
 use std::io::{self, IsTerminal};
 
 use clap::ValueEnum;
-use net::{Event, Summary, Token};
+use files::{Event, Summary};
+use peer::Token;
 
 use crate::transfer::Ended;
 use lines::Door;

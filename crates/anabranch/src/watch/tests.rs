@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use net::{Error, Event, PathEvent, PathProgress, PathState, Progress, Summary};
+use files::{Error, Event, PathProgress, Progress, Summary};
+use peer::{PathEvent, PathState};
 use serde_json::Value;
 use units::{Bytes, PathId, Rate, Span};
 
@@ -151,8 +152,8 @@ fn keys(value: &Value) -> BTreeSet<String> {
 
 #[test]
 fn every_event_has_the_keys_that_are_documented() {
-    let identity = net::Identity::generate().unwrap();
-    let token = net::Token::generate(&identity).unwrap();
+    let identity = peer::Identity::generate().unwrap();
+    let token = peer::Token::generate(&identity).unwrap();
     let mut json = json::Json { out: Vec::new() };
     json.token(&token);
     for event in [
@@ -171,7 +172,7 @@ fn every_event_has_the_keys_that_are_documented() {
         json.event(&event);
     }
     json.end(&Ok(summary()));
-    json.end(&Err(Ended::Failed(Error::Usage("no".into()))));
+    json.end(&Err(Ended::Failed(Error::usage("no"))));
     let stream = String::from_utf8(json.out).unwrap();
     let documented = documented();
     let mut seen = BTreeSet::new();

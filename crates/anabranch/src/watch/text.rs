@@ -2,7 +2,8 @@
 //! without a terminal.
 #![expect(clippy::format_push_string, reason = "a few short lines, and easier to read")]
 
-use net::{Event, PathEvent, PathProgress, PathState, Progress, Summary};
+use files::{Event, PathProgress, Progress, Summary};
+use peer::{PathEvent, PathState};
 use units::{Bytes, Span};
 
 use crate::sanitize::{clean, plainly};

@@ -248,7 +248,7 @@ fn a_data_port_that_is_closed_is_named() {
     drop(taken);
     // Without any wish, 7707 or another one.
     fs::remove_file(host.scratch.at("far/config.toml")).unwrap();
-    let _taken = TcpListener::bind(("0.0.0.0", net::DEFAULT_PORT));
+    let _taken = TcpListener::bind(("0.0.0.0", peer::DEFAULT_PORT));
     host.copied(&["data", "far:folder/again"]);
 }
 

@@ -17,7 +17,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use units::Rate;
 
-use crate::{Error, PathClass};
+use crate::Error;
 use kind::Traits;
 use netlink::{Address, Link, Netlink, Route, Unreachable};
 
@@ -41,8 +41,6 @@ pub struct LocalPath {
     pub address: IpAddr,
     /// Data over it probably costs money: a modem, or a telephone on USB.
     pub metered: bool,
-    /// When to use it unless the caller says otherwise: a metered path is a backup.
-    pub class: PathClass,
     /// The link's nominal speed, where its driver knows one.
     pub speed: Option<Rate>,
 }
@@ -61,13 +59,11 @@ pub struct Unusable {
 /// another gateway. A target on this machine has one path, the loopback.
 ///
 /// # Errors
-/// [`Error::System`] if the kernel can't be asked.
+/// [`Error`] if the kernel can't be asked.
 pub fn discover(target: IpAddr) -> Result<Discovery, Error> {
     let target = target.to_canonical();
-    let failed = |source| Error::System {
-        action: "ask the kernel for its network interfaces".into(),
-        source,
-    };
+    let failed =
+        |source| Error { action: "ask the kernel for its network interfaces".into(), source };
     let mut netlink = Netlink::open().map_err(failed)?;
     let links = netlink.links().map_err(failed)?;
     let mut addresses: BTreeMap<u32, Vec<Address>> = BTreeMap::new();
@@ -89,7 +85,6 @@ pub fn discover(target: IpAddr) -> Result<Discovery, Error> {
                     index: link.index,
                     address,
                     metered,
-                    class: if metered { PathClass::Backup } else { PathClass::Primary },
                     speed,
                 }));
             }
@@ -102,19 +97,19 @@ pub fn discover(target: IpAddr) -> Result<Discovery, Error> {
 /// Where the kernel would send by itself from a path's address, when that is not the path's own
 /// interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Reversal {
+pub struct Reversal {
     /// The interface that it would take.
-    pub(crate) interface: String,
+    pub interface: String,
     /// The gateway that the path itself goes by.
-    pub(crate) gateway: Option<IpAddr>,
+    pub gateway: Option<IpAddr>,
 }
 
 /// Whether something else than `path` is the kernel's way from the path's address to `target`. It
 /// then also takes that for the way by which answers have to come in.
 ///
 /// # Errors
-/// [`Error::System`] if the kernel can't be asked.
-pub(crate) fn reversal(path: &LocalPath, target: IpAddr) -> Result<Option<Reversal>, Error> {
+/// [`Error`] if the kernel can't be asked.
+pub fn reversal(path: &LocalPath, target: IpAddr) -> Result<Option<Reversal>, Error> {
     let ask = || -> io::Result<Option<Reversal>> {
         let mut netlink = Netlink::open()?;
         let natural = netlink.route(target.to_canonical(), Some(path.address), None)?;
@@ -132,7 +127,7 @@ pub(crate) fn reversal(path: &LocalPath, target: IpAddr) -> Result<Option<Revers
             gateway: own.ok().and_then(|route| route.gateway),
         }))
     };
-    ask().map_err(|source| Error::System { action: "ask the kernel for its routes".into(), source })
+    ask().map_err(|source| Error { action: "ask the kernel for its routes".into(), source })
 }
 
 /// The addresses under which other hosts may reach this one, global ones of IPv4 first: those of

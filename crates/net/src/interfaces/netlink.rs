@@ -314,10 +314,10 @@ impl Route {
                 self.gateway = Some((*gateway).into());
             }
             RouteAttribute::PrefSource(RouteAddress::Inet(source)) => {
-                self.source = Some((*source).into())
+                self.source = Some((*source).into());
             }
             RouteAttribute::PrefSource(RouteAddress::Inet6(source)) => {
-                self.source = Some((*source).into())
+                self.source = Some((*source).into());
             }
             _ => {}
         }
@@ -327,13 +327,14 @@ impl Route {
 /// A lookup's error as an answer, where it is one.
 fn unreachable(error: io::Error) -> io::Result<Unreachable> {
     match error.kind() {
+        // NetworkDown: the interface is going away.
         io::ErrorKind::NetworkUnreachable
         | io::ErrorKind::HostUnreachable
-        | io::ErrorKind::AddrNotAvailable => Ok(Unreachable::NoRoute),
+        | io::ErrorKind::AddrNotAvailable
+        | io::ErrorKind::NetworkDown => Ok(Unreachable::NoRoute),
         // EACCES from a prohibit route, EINVAL from a blackhole.
         io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput => Ok(Unreachable::Forbidden),
-        // The interface went away between two questions; NetworkDown while it goes.
-        io::ErrorKind::NetworkDown => Ok(Unreachable::NoRoute),
+        // The interface went away between two questions.
         _ if error.raw_os_error() == Some(ENODEV) => Ok(Unreachable::NoRoute),
         _ => Err(error),
     }

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use net::Error;
+use files::Error;
 
 use crate::dirs::Dirs;
 use crate::sanitize::clean;

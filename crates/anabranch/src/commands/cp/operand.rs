@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
-use net::Error;
+use files::Error;
 
 /// One argument of `cp`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,12 +38,12 @@ impl Operand {
     /// before the colon.
     ///
     /// # Errors
-    /// [`Error::Usage`] if what is before the colon cannot be a host.
+    /// [`Error::usage`] if what is before the colon cannot be a host.
     pub(super) fn parse(text: &OsStr) -> Result<Operand, Error> {
         let bytes = text.as_bytes();
         let Some(colon) = colon(bytes) else { return Ok(Operand::Local(text.into())) };
         let (before, path) = (&bytes[..colon], &bytes[colon + 1..]);
-        let bad = |why: &str| Error::Usage(format!("{}: {why}", text.display()));
+        let bad = |why: &str| Error::usage(format!("{}: {why}", text.display()));
         if path.starts_with(b"//") && before == b"scp" {
             return Err(bad(
                 "URLs are not understood; write [USER@]HOST:PATH, with -P PORT before it",
@@ -94,9 +94,9 @@ fn colon(bytes: &[u8]) -> Option<usize> {
 /// what is copied, so that one argument is enough.
 ///
 /// # Errors
-/// [`Error::Usage`] with what to write instead.
+/// [`Error::usage`] with what to write instead.
 pub(super) fn direction(arguments: &[OsString], listed: bool) -> Result<Direction, Error> {
-    let usage = |text: &str| Err(Error::Usage(text.into()));
+    let usage = |text: &str| Err(Error::usage(text));
     let mut operands =
         arguments.iter().map(|text| Operand::parse(text)).collect::<Result<Vec<_>, _>>()?;
     let Some(target) = operands.pop().filter(|_| listed || !operands.is_empty()) else {
@@ -188,7 +188,8 @@ mod tests {
         for text in
             ["-oProxyCommand=x:y", "me@-x:y", "@host:x", "a b:c", "me@:x", "scp://host/x", "[]:x"]
         {
-            assert!(matches!(Operand::parse(OsStr::new(text)), Err(Error::Usage(_))), "{text}");
+            let error = Operand::parse(OsStr::new(text)).expect_err(text);
+            assert!(matches!(error, Error::Peer(peer::Error::Usage(_))), "{text}");
         }
     }
 

@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use net::{Error, FetchOptions, SendOptions, Server};
+use files::{Error, FetchOptions, SendOptions, Server};
 
 use super::arrival::Arrival;
 use crate::commands::far::messages::Ready;
@@ -15,7 +15,7 @@ use crate::transfer::Ended;
 /// What the far side serves of `sources`, to `to`, with the flags that `options` have.
 ///
 /// # Errors
-/// Those of [`Arrival::find`]; [`Error::Protocol`] if the far side names what was not asked for.
+/// Those of [`Arrival::find`]; [`Error::protocol`] if the far side names what was not asked for.
 pub(super) fn fetching(
     options: SendOptions,
     ready: Ready,
@@ -23,8 +23,8 @@ pub(super) fn fetching(
     to: &Path,
 ) -> Result<(Arrival, FetchOptions), Ended> {
     if options.selection.files_from.is_some() {
-        return Err(Error::Usage(
-            "--files-from is for copying to another host; run the command there".into(),
+        return Err(Error::usage(
+            "--files-from is for copying to another host; run the command there",
         )
         .into());
     }
@@ -32,7 +32,7 @@ pub(super) fn fetching(
         // What arrives here has the names that were asked for, whatever the far side would like.
         if !sources.iter().any(|source| was_asked_for(name, ready.rename.as_deref(), source)) {
             let text = format!("the far side offers {}, which was not asked for", name.display());
-            return Err(Error::Protocol(text).into());
+            return Err(Error::protocol(text).into());
         }
     }
     let mut names: Vec<PathBuf> = ready.names.iter().map(PathBuf::from).collect();

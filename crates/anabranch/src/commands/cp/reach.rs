@@ -38,7 +38,7 @@ pub(super) async fn candidates(name: Option<&str>, ready: &Ready) -> Vec<SocketA
 /// The port at `address`.
 fn port(ready: &Ready, address: IpAddr) -> u16 {
     let there = ready.addresses.iter().find(|listening| listening.ip() == address);
-    there.or(ready.addresses.first()).map_or(net::DEFAULT_PORT, SocketAddr::port)
+    there.or(ready.addresses.first()).map_or(peer::DEFAULT_PORT, SocketAddr::port)
 }
 
 /// Whether an address means the same host everywhere.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use net::Error;
+use files::Error;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
@@ -72,16 +72,14 @@ impl Args {
     /// To `destination`.
     ///
     /// # Errors
-    /// [`Error::Usage`] if the command has no words.
+    /// [`Error::usage`] if the command has no words.
     pub(super) fn to(self, destination: String) -> Result<Ssh, Error> {
-        let text = self
-            .ssh
-            .to_str()
-            .ok_or_else(|| Error::Usage("--ssh: the command is no text".into()))?;
+        let text =
+            self.ssh.to_str().ok_or_else(|| Error::usage("--ssh: the command is no text"))?;
         let mut words = words(text)
-            .ok_or_else(|| Error::Usage(format!("--ssh: a quote in {text} has no end")))?;
+            .ok_or_else(|| Error::usage(format!("--ssh: a quote in {text} has no end")))?;
         if words.is_empty() {
-            return Err(Error::Usage("--ssh: there is no command".into()));
+            return Err(Error::usage("--ssh: there is no command"));
         }
         let program = words.remove(0);
         let mut options = words;

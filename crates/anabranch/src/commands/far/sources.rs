@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use net::Error;
+use files::Error;
 
 use super::expanded;
 
@@ -56,7 +56,7 @@ pub(super) fn offer(asked: &[OsString]) -> Result<Offered, Error> {
         }
     }
     let Some(first) = sources.first() else {
-        return Err(Error::Usage("nothing is asked for".into()));
+        return Err(Error::usage("nothing is asked for"));
     };
     let mut root = first.parent.clone();
     while !sources.iter().all(|source| source.parent.starts_with(&root)) {
@@ -73,7 +73,7 @@ pub(super) fn offer(asked: &[OsString]) -> Result<Offered, Error> {
                     source.called.display(),
                     source.parent.join(&source.name).display()
                 );
-                return Err(Error::Usage(text));
+                return Err(Error::usage(text));
             }
             called = Some(source.called.clone());
         }

@@ -1,0 +1,430 @@
+//! Servers that lie to who fetches, and clients that lie to a server.
+
+use std::fs;
+use std::ops::Range as Span;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc::unbounded_channel;
+use tokio::time::timeout;
+use transfer::digest::block_cv;
+use wire::Frame;
+use wire::frame::{AbortCode, Ask, Data, Hashes, Hello, Range, VERSION, Welcome, Wishes};
+use wire::manifest::{Entry, Kind};
+
+use super::{Scratch, chunk, entry, file, on_loopback, short_of_patience};
+use crate::{Error, Event, FetchOptions, Selection, ServeOptions, Server, Summary};
+use peer::tls::{ClientTls, ServerTls};
+use peer::{Conn, ConnError};
+use peer::{Credential, Identity, Remote, Token};
+
+/// A file that differs from block to block.
+fn content(size: usize) -> Vec<u8> {
+    (0..size).map(|i| u8::try_from((i * 31 + i / 1_000) % 251).unwrap()).collect()
+}
+
+/// The chaining values of the blocks of a file.
+fn hashes(bytes: &[u8]) -> Vec<[u8; 32]> {
+    let offset = |index: usize| (index * 262_144) as u64;
+    let blocks = bytes.chunks(262_144).enumerate();
+    blocks.map(|(index, block)| block_cv(bytes.len() as u64, offset(index), block).0).collect()
+}
+
+/// A server of our own that offers `folder`, and a connection to it that has said hello.
+async fn hello_to_server(scratch: &Scratch) -> Conn {
+    let (identity, me) = (Identity::generate().unwrap(), Identity::generate().unwrap());
+    let token = Token::generate(&identity).unwrap();
+    let port = serve(scratch, &identity, &token).await;
+    let tls = ClientTls::new(&me, identity.fingerprint()).unwrap();
+    let stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+    let mut conn = Conn::new(Box::new(stream), tls.connection().unwrap());
+    conn.handshake().await.unwrap();
+    let secret = Some(*token.secret());
+    conn.push(&Frame::Hello(Hello { version: VERSION, secret, wishes: Wishes::default() }));
+    conn
+}
+
+async fn serve(scratch: &Scratch, identity: &Identity, token: &Token) -> u16 {
+    let listen = on_loopback(identity, token);
+    let options = ServeOptions { directory: scratch.0.join("out"), listen, once: false };
+    let (events, mut heard) = unbounded_channel();
+    tokio::spawn(crate::serve(options, events));
+    let Some(Event::Listening { addresses }) = heard.recv().await else {
+        panic!("it does not listen")
+    };
+    // The server goes on as long as somebody hears it.
+    tokio::spawn(async move { while heard.recv().await.is_some() {} });
+    addresses[0].port()
+}
+
+fn push_all(conn: &mut Conn, frames: &[Frame<'_>]) {
+    for frame in frames {
+        conn.push(frame);
+    }
+}
+
+/// What decides something of what a server says; `None` if it hangs up.
+async fn verdict(conn: &mut Conn) -> Option<(AbortCode, String)> {
+    let waiting = async {
+        let _ = conn.flush().await;
+        loop {
+            let told = conn.receive(|frame| match frame {
+                Frame::Abort(code, text) => Ok(Some((code, text))),
+                _ => Ok(None),
+            });
+            match told.await {
+                Ok(None) => {}
+                Ok(told) => return told,
+                Err(_) => return None,
+            }
+        }
+    };
+    timeout(Duration::from_secs(20), waiting).await.expect("it answers in time")
+}
+
+fn offered(name: &str) -> Scratch {
+    let scratch = Scratch::new(name);
+    fs::create_dir_all(scratch.0.join("out")).unwrap();
+    fs::write(scratch.0.join("out/data"), content(1_000_000)).unwrap();
+    fs::write(scratch.0.join("secret"), "secret").unwrap();
+    scratch
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_asks_for_what_is_not_offered_is_refused() {
+    let ask = || Frame::Ask(Ask::default());
+    let long = [b"a/".repeat(2_040), b"b".to_vec()].concat();
+    let many: Vec<Frame<'_>> = (0..5_000).map(|_| Frame::Name(b"data")).collect();
+    let patterns: Vec<Frame<'_>> = (0..300).map(|_| Frame::Filter(true, "*")).collect();
+    let cases: Vec<(&str, Vec<Frame<'_>>, &str)> = vec![
+        ("up", vec![Frame::Name(b"../secret"), ask()], "no plain name"),
+        ("up-inside", vec![Frame::Name(b"data/../../secret"), ask()], "no plain name"),
+        ("dots", vec![Frame::Name(b".."), ask()], "no plain name"),
+        ("nul", vec![Frame::Name(b"da\0ta"), ask()], "no plain name"),
+        ("absolute", vec![Frame::Name(b"/etc/passwd"), ask()], "no plain name"),
+        ("long", vec![Frame::Name(&long), ask()], ""),
+        ("nothing", vec![ask()], "nothing was asked for"),
+        ("many", many, "more names"),
+        ("patterns", patterns, "more names"),
+        ("missing", vec![Frame::Name(b"nothing"), ask()], "nothing"),
+        (
+            "hashes-of-all",
+            vec![
+                Frame::Name(b""),
+                Frame::Name(b"data"),
+                Frame::Ask(Ask { checksum: false, hashes: true }),
+            ],
+            "",
+        ),
+        ("wrong-way", vec![Frame::Entries(b""), ask()], "takes none"),
+    ];
+    for (name, frames, words) in cases {
+        let scratch = offered(&format!("asks-{name}"));
+        let mut conn = hello_to_server(&scratch).await;
+        push_all(&mut conn, &frames);
+        let (_, text) = verdict(&mut conn).await.unwrap_or_else(|| panic!("{name}: it says why"));
+        assert!(
+            text.contains(words) && !text.contains(scratch.0.to_str().unwrap()),
+            "{name}: {text}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_requests_what_there_is_not_is_refused() {
+    let want = || {
+        vec![
+            Frame::Name(b"data"),
+            Frame::Ask(Ask::default()),
+            Frame::Want(vec![Range { start: 0, len: 1 }]),
+            Frame::Ready,
+        ]
+    };
+    let request = |start, len| Frame::Request(Range { start, len });
+    let cases: Vec<(&str, Vec<Frame<'_>>)> = vec![
+        ("beyond", vec![request(1 << 40, 4_096)]),
+        ("end", vec![request(999_424, 4_096)]),
+        ("crooked", vec![request(1, 4_096)]),
+        ("two-blocks", vec![request(258_048, 8_192)]),
+        ("flood", (0..200_000).map(|_| request(0, 262_144)).collect()),
+        ("data", vec![Frame::Data(Data { position: 0, block_hash: None, payload: b"x" })]),
+    ];
+    for (name, frames) in cases {
+        let scratch = offered(&format!("requests-{name}"));
+        let mut conn = hello_to_server(&scratch).await;
+        want().iter().chain(&frames).for_each(|frame| conn.push(frame));
+        // Whoever floods does not read: what the server has to say may not get through.
+        match verdict(&mut conn).await {
+            Some((code, text)) => {
+                assert!(
+                    code == AbortCode::Protocol && !text.is_empty(),
+                    "{name}: {code:?}: \
+                    {text}"
+                );
+            }
+            None => assert_eq!(name, "flood"),
+        }
+    }
+    let scratch = offered("wants-more");
+    let mut conn = hello_to_server(&scratch).await;
+    let frames = [
+        Frame::Name(b"data"),
+        Frame::Ask(Ask::default()),
+        Frame::Want(vec![Range { start: 0, len: 2 }]),
+    ];
+    push_all(&mut conn, &frames);
+    let (code, text) = verdict(&mut conn).await.expect("it says why");
+    assert!(code == AbortCode::Protocol && text.contains("not offered"), "{code:?}: {text}");
+}
+
+/// How a server lies.
+#[derive(Clone)]
+struct Lies {
+    /// What it answers a question with.
+    answer: Vec<Frame<'static>>,
+    /// What it has, as it says.
+    bytes: Vec<u8>,
+    /// What of it comes wrong.
+    wrong: Span<u64>,
+    /// How far what it sends is from what was requested; `None` if it sends nothing.
+    shift: Option<u64>,
+}
+
+/// A server that lies; its port.
+async fn liar(identity: &Identity, lies: Lies) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let tls = ServerTls::new(identity).unwrap();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let (lies, connection) = (lies.clone(), tls.connection().unwrap());
+            tokio::spawn(async move { lie(Conn::new(Box::new(stream), connection), &lies).await });
+        }
+    });
+    port
+}
+
+async fn lie(mut conn: Conn, lies: &Lies) -> Result<(), ConnError> {
+    conn.handshake().await?;
+    let known = hashes(&lies.bytes);
+    loop {
+        let mut out = Vec::new();
+        conn.receive(|frame| {
+            match frame {
+                Frame::Ask(_) => lies.answer.iter().for_each(|frame| frame.emit(&mut out)),
+                Frame::Request(range) => {
+                    let Some(shift) = lies.shift else { return Ok(()) };
+                    let place = |position: u64| usize::try_from(position).unwrap();
+                    let mut payload =
+                        lies.bytes[place(range.start)..place(range.start + range.len)].to_vec();
+                    for (at, byte) in payload.iter_mut().enumerate() {
+                        *byte ^= u8::from(lies.wrong.contains(&(range.start + at as u64)));
+                    }
+                    let begins = range.start % 262_144 == 0;
+                    let block_hash = begins.then(|| known[place(range.start / 262_144)]);
+                    let position = range.start + shift;
+                    Frame::Data(Data { position, block_hash, payload: &payload }).emit(&mut out);
+                }
+                Frame::Ping(number) => Frame::Pong(number).emit(&mut out),
+                _ => {}
+            }
+            Ok(())
+        })
+        .await?;
+        conn.push_parts(&out, &[]);
+        conn.flush().await?;
+    }
+}
+
+fn welcome() -> Frame<'static> {
+    Frame::Welcome(Welcome { version: VERSION, session: [1; 16], addresses: Vec::new() })
+}
+
+/// An honest answer: one file.
+fn answer(bytes: &[u8], with_hashes: bool) -> Vec<Frame<'static>> {
+    let entries = Vec::leak(chunk(&[file(b"data", bytes.len() as u64)]));
+    let mut frames = vec![welcome(), Frame::Entries(entries), Frame::ManifestEnd(1)];
+    if with_hashes {
+        frames.extend([Frame::Hashes(Hashes { first: 0, hashes: hashes(bytes) }), Frame::Ready]);
+    }
+    frames
+}
+
+fn fetch_options(scratch: &Scratch, from: Vec<Server>) -> FetchOptions {
+    FetchOptions {
+        from,
+        names: vec!["data".into()],
+        selection: Selection::default(),
+        into: scratch.0.join("in"),
+        rename: None,
+        blake3: None,
+        transfer: short_of_patience(),
+    }
+}
+
+fn at(port: u16, credential: Credential) -> Server {
+    Server { remote: Remote { host: "127.0.0.1".into(), port }, credential }
+}
+
+async fn fetch(options: FetchOptions) -> (Result<Summary, Error>, Vec<String>) {
+    let (events, mut heard) = unbounded_channel();
+    let got =
+        timeout(Duration::from_secs(40), crate::fetch(options, events)).await.expect("it ends");
+    let mut notices = Vec::new();
+    while let Ok(event) = heard.try_recv() {
+        if let Event::Notice { text } = event {
+            notices.push(text);
+        }
+    }
+    (got, notices)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_lies_gets_nothing_accepted() {
+    let bytes = content(1_000_000);
+    let honest =
+        Lies { answer: answer(&bytes, false), bytes: bytes.clone(), wrong: 0..0, shift: Some(0) };
+    let saying = |frames: Vec<Frame<'static>>| Lies {
+        answer: [vec![welcome()], frames].concat(),
+        ..honest.clone()
+    };
+    let entries = |entries: &[Entry]| Frame::Entries(Vec::leak(chunk(entries)));
+    let mut up = chunk(&[file(b"aa/b", 1)]);
+    let place = up.windows(2).position(|part| part == b"aa").unwrap();
+    up[place..place + 2].copy_from_slice(b"..");
+    let link = entry(b"data", Kind::Symlink { mtime: 0, target: b"/etc".to_vec() });
+    let cases: Vec<(&str, Lies, &[u8])> = vec![
+        ("up", saying(vec![Frame::Entries(Vec::leak(up)), Frame::ManifestEnd(1)]), &[9]),
+        ("unasked", saying(vec![entries(&[file(b".profile", 10)]), Frame::ManifestEnd(1)]), &[9]),
+        (
+            "beside",
+            saying(vec![entries(&[file(b"data", 10), file(b"dat", 10)]), Frame::ManifestEnd(2)]),
+            &[9],
+        ),
+        (
+            "through",
+            saying(vec![entries(&[link, file(b"data/passwd", 1)]), Frame::ManifestEnd(2)]),
+            &[9],
+        ),
+        ("none", saying(vec![Frame::ManifestEnd(0)]), &[9]),
+        ("noise", saying(vec![Frame::Entries(&[0xff; 100]), Frame::ManifestEnd(1)]), &[9]),
+        ("count", saying(vec![entries(&[file(b"data", 10)]), Frame::ManifestEnd(2)]), &[9]),
+        ("done", saying(vec![Frame::Done(1)]), &[5, 9]),
+        ("shifted", Lies { shift: Some(4_096), ..honest.clone() }, &[5, 6, 9]),
+        ("mute", Lies { shift: None, ..honest.clone() }, &[6]),
+        ("wrong", Lies { wrong: 300_000..300_001, ..honest.clone() }, &[7]),
+    ];
+    for (name, lies, codes) in cases {
+        let scratch = Scratch::new(&format!("server-{name}"));
+        let identity = Identity::generate().unwrap();
+        let port = liar(&identity, lies).await;
+        let options =
+            fetch_options(&scratch, vec![at(port, Credential::Pinned(identity.fingerprint()))]);
+        let (got, _) = fetch(options).await;
+        let error = got.expect_err(name);
+        assert!(codes.contains(&error.exit_code()), "{name}: {} {error}", error.exit_code());
+        let left: Vec<_> = fs::read_dir(scratch.0.join("in"))
+            .unwrap()
+            .map(|found| found.unwrap().file_name())
+            .collect();
+        assert!(left.is_empty() || left == [".anabranch-partial"], "{name}: {left:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_of_hashes_that_lies_is_of_no_use() {
+    let bytes = content(1_000_000);
+    let right = hashes(&bytes);
+    let listed = |first, hashes: &[[u8; 32]]| {
+        let part = Frame::Hashes(Hashes { first, hashes: hashes.to_vec() });
+        [answer(&bytes, false), vec![part, Frame::Ready]].concat()
+    };
+    let mut swapped = right.clone();
+    swapped.swap(0, 1);
+    let more = [&right[..], &right[..1]].concat();
+    for (name, frames) in [
+        ("few", listed(0, &right[..3])),
+        ("later", listed(1, &right[1..])),
+        ("more", listed(0, &more)),
+        ("swapped", listed(0, &swapped)),
+    ] {
+        let scratch = Scratch::new(&format!("hashes-{name}"));
+        let identity = Identity::generate().unwrap();
+        let port = liar(
+            &identity,
+            Lies { answer: frames, bytes: bytes.clone(), wrong: 0..0, shift: Some(0) },
+        )
+        .await;
+        let mut options =
+            fetch_options(&scratch, vec![at(port, Credential::Pinned(identity.fingerprint()))]);
+        options.blake3 = Some(*blake3::hash(&bytes).as_bytes());
+        let error = fetch(options).await.0.expect_err(name);
+        assert!([7, 9].contains(&error.exit_code()), "{name}: {error}");
+        assert_eq!(fs::read_dir(scratch.0.join("in")).unwrap().count(), 0, "{name}");
+    }
+}
+
+/// A server that has the right hashes and sends other bytes, beside one that is honest.
+async fn beside_an_honest_one(name: &str, wrong: Span<u64>, liar_first: bool) {
+    let scratch = offered(name);
+    let bytes = content(30_000_000);
+    fs::write(scratch.0.join("out/data"), &bytes).unwrap();
+    let (identity, lying) = (Identity::generate().unwrap(), Identity::generate().unwrap());
+    let token = Token::generate(&identity).unwrap();
+    let honest = at(serve(&scratch, &identity, &token).await, Credential::Token(token));
+    let port = liar(
+        &lying,
+        Lies { answer: answer(&bytes, true), bytes: bytes.clone(), wrong, shift: Some(0) },
+    )
+    .await;
+    let dishonest = at(port, Credential::Pinned(lying.fingerprint()));
+    let from = if liar_first { vec![dishonest, honest] } else { vec![honest, dishonest] };
+    let mut options = fetch_options(&scratch, from);
+    options.transfer.dial.max_rate = Some(peer::Timetable::always(units::Rate::mbit(200)));
+    let (got, notices) = fetch(options).await;
+    got.unwrap_or_else(|error| panic!("{name}: {error}; {notices:?}"));
+    assert!(fs::read(scratch.0.join("in/data")).unwrap() == bytes, "{name}");
+    let named = format!("127.0.0.1:{port}");
+    let said = notices.iter().any(|text| text.contains(&named) && text.contains("dropped"));
+    assert!(said, "{name}: {notices:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_that_lies_is_dropped_by_name() {
+    beside_an_honest_one("lies", 0..30_000_000, false).await;
+    beside_an_honest_one("lies-first", 0..30_000_000, true).await;
+    // One byte in each of its blocks: whoever sends the other pieces is not to blame.
+    beside_an_honest_one("lies-late", 1_000_000..30_000_000, true).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_agrees_and_says_nothing_is_left() {
+    let bytes = content(1_000_000);
+    let scratch = Scratch::new("server-silent");
+    let identity = Identity::generate().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let tls = ServerTls::new(&identity).unwrap();
+    let frames = answer(&bytes, false);
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let mut conn = Conn::new(Box::new(stream), tls.connection().unwrap());
+            let frames = frames.clone();
+            tokio::spawn(async move {
+                conn.handshake().await?;
+                while !conn
+                    .receive(|frame| Ok(matches!(frame, Frame::Ask(_) | Frame::Join(_))))
+                    .await?
+                {}
+                push_all(&mut conn, &frames);
+                conn.flush().await?;
+                while conn.receive(|_| Ok(())).await.is_ok() {}
+                Ok::<(), ConnError>(())
+            });
+        }
+    });
+    let options =
+        fetch_options(&scratch, vec![at(port, Credential::Pinned(identity.fingerprint()))]);
+    let error = fetch(options).await.0.expect_err("nothing came");
+    assert!([5, 6, 9].contains(&error.exit_code()), "{error}");
+}

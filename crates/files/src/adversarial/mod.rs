@@ -1,0 +1,227 @@
+//! Peers that lie: a clear error, nothing outside the folder, no panic and no memory without bound.
+//!
+//! Those that send, those that receive, crowds of strangers, and somebody in the receiving folder
+//! at the same time.
+
+mod crowd;
+mod fetch;
+mod local;
+mod receiver;
+mod sender;
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use wire::Frame;
+use wire::frame::{AbortCode, Hello, SessionId, VERSION, Wishes};
+use wire::manifest::{Entry, File, Kind, chunks};
+
+use crate::{Event, ReceiveOptions, Selection, SendOptions, TransferOptions};
+use peer::Conn;
+use peer::tls::ClientTls;
+use peer::{Credential, Identity, ListenOptions, Peer, Remote, Token};
+
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        let path = std::env::temp_dir()
+            .join(format!("anabranch-adversarial-{name}-{}", std::process::id()));
+        fs::create_dir_all(path.join("in")).unwrap();
+        Scratch(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn entry(path: &[u8], kind: Kind) -> Entry {
+    Entry { path: path.to_vec(), kind }
+}
+
+fn file(path: &[u8], size: u64) -> Entry {
+    entry(path, Kind::File(File { size, mtime: 0, mode: 0o644, hash: None, data: None }))
+}
+
+fn chunk(entries: &[Entry]) -> Vec<u8> {
+    chunks(entries).next().unwrap()
+}
+
+/// A receiver of our own on loopback.
+struct Host {
+    address: SocketAddr,
+    identity: Identity,
+    token: Token,
+    /// The key of whoever the token is for.
+    sender: Identity,
+}
+
+impl Host {
+    async fn start(scratch: &Scratch) -> Host {
+        Host::start_knowing(scratch, Vec::new()).await
+    }
+
+    /// One that these may send to without a token.
+    async fn start_knowing(scratch: &Scratch, authorized: Vec<Peer>) -> Host {
+        let identity = Identity::generate().unwrap();
+        let token = Token::generate(&identity).unwrap();
+        let options = ReceiveOptions {
+            directory: scratch.0.join("in"),
+            listen: ListenOptions { authorized, ..on_loopback(&identity, &token) },
+            keep: true,
+            overwrite: false,
+        };
+        let (events, mut heard) = tokio::sync::mpsc::unbounded_channel();
+        tokio::spawn(crate::receive(options, events));
+        let Some(Event::Listening { addresses }) = heard.recv().await else {
+            panic!("it does not listen")
+        };
+        // The receiver goes on as long as somebody hears it.
+        tokio::spawn(async move { while heard.recv().await.is_some() {} });
+        Host { address: addresses[0], identity, token, sender: Identity::generate().unwrap() }
+    }
+
+    /// A connection of this key that has shaken hands.
+    async fn connect(&self, me: &Identity) -> Conn {
+        let tls = ClientTls::new(me, self.identity.fingerprint()).unwrap();
+        let stream = TcpStream::connect(self.address).await.unwrap();
+        let mut conn = Conn::new(Box::new(stream), tls.connection().unwrap());
+        conn.handshake().await.unwrap();
+        conn
+    }
+
+    /// One that has said hello.
+    async fn hello(&self, me: &Identity) -> Conn {
+        let mut conn = self.connect(me).await;
+        conn.push(&greeting(*self.token.secret()));
+        conn
+    }
+
+    /// One of the sender's that has agreed on this tree, and its session.
+    async fn agree(&self, entries: &[Entry]) -> (Conn, SessionId) {
+        let mut conn = self.hello(&self.sender).await;
+        for chunk in chunks(entries) {
+            conn.push(&Frame::Entries(&chunk));
+        }
+        conn.push(&Frame::ManifestEnd(u32::try_from(entries.len()).unwrap()));
+        conn.flush().await.unwrap();
+        let mut session = None;
+        let ready = timeout(PATIENCE, async {
+            while !conn
+                .receive(|frame| {
+                    if let Frame::Welcome(welcome) = &frame {
+                        session = Some(welcome.session);
+                    }
+                    assert!(!matches!(frame, Frame::Abort(..)), "{frame:?}");
+                    Ok(matches!(frame, Frame::Ready))
+                })
+                .await
+                .unwrap()
+            {}
+        });
+        ready.await.expect("it answers in time");
+        (conn, session.expect("it was welcome"))
+    }
+
+    /// What an honest sender of these files would say.
+    fn honest(&self, sources: Vec<PathBuf>) -> SendOptions {
+        let mut options = send_options(sources, self.address.port(), &self.token);
+        options.transfer.dial.identity = self.sender.clone();
+        options
+    }
+
+    /// An honest sender gets its file through; how long it took.
+    async fn serves(&self, scratch: &Scratch, name: &str) -> Duration {
+        let source = scratch.0.join(name);
+        fs::write(&source, vec![7; 100_000]).unwrap();
+        let (events, _heard) = tokio::sync::mpsc::unbounded_channel();
+        let began = std::time::Instant::now();
+        let sent = timeout(PATIENCE, crate::send(self.honest(vec![source.clone()]), events)).await;
+        sent.expect("it ends").expect("an honest sender gets in");
+        assert_eq!(fs::read(scratch.0.join("in").join(name)).unwrap(), fs::read(source).unwrap());
+        began.elapsed()
+    }
+}
+
+/// How long anything here may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn greeting(secret: [u8; 16]) -> Frame<'static> {
+    Frame::Hello(Hello { version: VERSION, secret: Some(secret), wishes: Wishes::default() })
+}
+
+fn send_options(sources: Vec<PathBuf>, port: u16, token: &Token) -> SendOptions {
+    SendOptions {
+        sources,
+        rename: None,
+        selection: Selection::default(),
+        to: Remote { host: "127.0.0.1".into(), port },
+        credential: Credential::Token(token.clone()),
+        transfer: short_of_patience(),
+    }
+}
+
+/// How every peer here transfers, be it honest or not.
+fn short_of_patience() -> TransferOptions {
+    let mut options = TransferOptions::new(Identity::generate().unwrap());
+    options.dial.patience = units::Span::from_secs(2);
+    options
+}
+
+/// Where every host here listens, and for whom.
+fn on_loopback(identity: &Identity, token: &Token) -> ListenOptions {
+    ListenOptions {
+        addresses: vec!["127.0.0.1:0".parse().unwrap()],
+        port: 0,
+        token: Some(token.clone()),
+        ..ListenOptions::new(identity.clone())
+    }
+}
+
+/// Several connections of one sender to a receiver of our own, each of which has said hello.
+async fn hellos(scratch: &Scratch, count: usize) -> Vec<Conn> {
+    let host = Host::start(scratch).await;
+    let mut conns = Vec::new();
+    for _ in 0..count {
+        conns.push(host.hello(&host.sender).await);
+    }
+    conns
+}
+
+/// A connection to a receiver of our own that has said hello.
+async fn hello(scratch: &Scratch) -> Conn {
+    hellos(scratch, 1).await.pop().unwrap()
+}
+
+/// The first frame that decides something; `None` if the connection ends.
+async fn answer(conn: &mut Conn) -> Option<(String, Option<(AbortCode, String)>)> {
+    let waiting = async {
+        // What comes after the receiver has hung up is not read.
+        let _ = conn.flush().await;
+        loop {
+            let told = conn.receive(|frame| match frame {
+                Frame::Welcome(_)
+                | Frame::Want(_)
+                | Frame::Have(_)
+                | Frame::Ping(_)
+                | Frame::Ack(_)
+                | Frame::Refused(_) => Ok(None),
+                Frame::Abort(code, text) => Ok(Some(("Abort".to_string(), Some((code, text))))),
+                other => Ok(Some((String::from(&other), None))),
+            });
+            match told.await {
+                Ok(None) => {}
+                Ok(told) => return told,
+                Err(_) => return None,
+            }
+        }
+    };
+    timeout(Duration::from_secs(20), waiting).await.expect("it answers in time")
+}

@@ -1,0 +1,139 @@
+//! Receivers that lie.
+
+use std::fs;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::time::timeout;
+use wire::Frame;
+use wire::frame::{AbortCode, Hello, Range, VERSION, Welcome, Wishes};
+
+use super::{Scratch, send_options};
+use crate::Error;
+use peer::tls::ServerTls;
+use peer::{Conn, ConnError};
+use peer::{Identity, Token};
+
+/// What our sender says of a receiver that answers its manifest with these frames.
+async fn answered(name: &str, pings: u32, frames: Vec<Frame<'static>>) -> Error {
+    let scratch = Scratch::new(name);
+    fs::write(scratch.0.join("data"), vec![7; 10_000]).unwrap();
+    let identity = Identity::generate().unwrap();
+    let token = Token::generate(&identity).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let tls = ServerTls::new(&identity).unwrap();
+    let lying = tokio::spawn(async move {
+        loop {
+            let Ok((stream, _)) = listener.accept().await else { return };
+            let mut conn = Conn::new(Box::new(stream), tls.connection().unwrap());
+            let serve = async {
+                conn.handshake().await?;
+                let end = |frame: Frame<'_>| match frame {
+                    // It knows no session to join.
+                    Frame::Join(_) => Err(ConnError::Closed),
+                    frame => Ok(matches!(frame, Frame::ManifestEnd(_))),
+                };
+                while !conn.receive(end).await? {}
+                let welcome = Welcome { version: VERSION, session: [1; 16], addresses: Vec::new() };
+                conn.push(&Frame::Welcome(welcome));
+                for _ in 0..pings {
+                    conn.push(&Frame::Ping(0));
+                    conn.flush().await?;
+                    tokio::time::sleep(Duration::from_millis(500)).await;
+                }
+                for frame in &frames {
+                    conn.push(frame);
+                }
+                conn.flush().await?;
+                while conn.receive(|_| Ok(())).await.is_ok() {}
+                Ok::<(), ConnError>(())
+            };
+            let _ = serve.await;
+        }
+    });
+    let options = send_options(vec![scratch.0.join("data")], port, &token);
+    let (events, _heard) = tokio::sync::mpsc::unbounded_channel();
+    let sent = timeout(Duration::from_secs(30), crate::send(options, events))
+        .await
+        .unwrap_or_else(|_| panic!("{name} does not end"));
+    lying.abort();
+    sent.expect_err("it cannot succeed")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receiver_that_lies_gets_nothing_done() {
+    let want = || Frame::Want(vec![Range { start: 0, len: 1 }]);
+    let cases: Vec<(&str, Vec<Frame<'static>>)> = vec![
+        ("wants-more", vec![Frame::Want(vec![Range { start: 0, len: 2 }]), Frame::Ready]),
+        ("wants-far", vec![Frame::Want(vec![Range { start: 1 << 60, len: 1 }]), Frame::Ready]),
+        (
+            "acks-early",
+            vec![want(), Frame::Ready, Frame::Ack(vec![Range { start: 1 << 30, len: 4_096 }])],
+        ),
+        (
+            "acks-what-overlaps",
+            vec![
+                want(),
+                Frame::Ready,
+                Frame::Ack(vec![
+                    Range { start: 0, len: 8_192 },
+                    Range { start: 4_096, len: 1 << 40 },
+                ]),
+            ],
+        ),
+        (
+            "refuses-far",
+            vec![want(), Frame::Ready, Frame::Refused(Range { start: 1 << 50, len: 262_144 })],
+        ),
+        (
+            "has-far",
+            vec![want(), Frame::Have(vec![Range { start: u64::MAX, len: u64::MAX }]), Frame::Ready],
+        ),
+        (
+            "is-no-receiver",
+            vec![Frame::Hello(Hello { version: VERSION, secret: None, wishes: Wishes::default() })],
+        ),
+        ("done-object", vec![want(), Frame::Ready, Frame::ObjectDone(9, [0; 32])]),
+    ];
+    for (name, frames) in cases {
+        let error = answered(name, 0, frames).await;
+        let text = error.to_string();
+        assert!(
+            [5, 6, 9].contains(&error.exit_code()) && !text.is_empty(),
+            "{name}: {} {text}",
+            error.exit_code()
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receiver_that_says_it_is_reading_is_waited_for() {
+    let began = std::time::Instant::now();
+    // Longer than the sender's patience.
+    let error =
+        answered("reading", 8, vec![Frame::Abort(AbortCode::Disk, "done reading".into())]).await;
+    assert!(error.to_string().contains("done reading"), "{error}");
+    assert!(began.elapsed() > Duration::from_secs(4));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receiver_that_agrees_and_says_nothing_is_left() {
+    let want = Frame::Want(vec![Range { start: 0, len: 1 }]);
+    let error = answered("silent", 0, vec![want, Frame::Ready]).await;
+    assert_eq!(error.exit_code(), 6, "{error}");
+}
+
+/// More ranges than there could be blocks: a receiver may not fill the sender's memory before the
+/// transfer begins.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_receiver_that_has_endless_pieces_is_left() {
+    let mut frames = vec![Frame::Want(vec![Range { start: 0, len: 1 }])];
+    for chunk in 0..64u64 {
+        let range = |number: u64| Range { start: (chunk * 4_096 + number) * 2, len: 1 };
+        frames.push(Frame::Have((0..4_096).map(range).collect()));
+    }
+    frames.push(Frame::Ready);
+    let error = answered("endless-have", 0, frames).await;
+    assert!(error.to_string().contains("pieces"), "{error}");
+}

@@ -1,0 +1,397 @@
+//! Senders that lie.
+
+use std::fs;
+use std::time::Duration;
+
+use tokio::time::timeout;
+use transfer::digest::block_cv;
+use wire::Frame;
+use wire::frame::{AbortCode, Data, Hello, VERSION, Wishes};
+use wire::manifest::{Entry, File, Kind, chunks};
+
+use super::{Host, PATIENCE, Scratch, answer, chunk, entry, file, greeting, hello, hellos};
+use peer::{Identity, Peer};
+
+/// Of sessions that a sender opens at the same time, because the first answer was long in coming,
+/// one remains, and the others are let go.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_sessions_opened_at_once_one_remains() {
+    let scratch = Scratch::new("at-once");
+    let entries: Vec<Entry> =
+        (0..2_000).map(|number| file(format!("{number:04}").as_bytes(), 1)).collect();
+    let mut conns = hellos(&scratch, 4).await;
+    for conn in &mut conns {
+        for chunk in chunks(&entries) {
+            conn.push(&Frame::Entries(&chunk));
+        }
+        conn.push(&Frame::ManifestEnd(2_000));
+    }
+    let mut asking = tokio::task::JoinSet::new();
+    let bytes = vec![7; 2_000];
+    let hash = block_cv(2_000, 0, &bytes).0;
+    for mut conn in conns {
+        let bytes = bytes.clone();
+        asking.spawn(async move {
+            if answer(&mut conn).await.is_none_or(|(frame, _)| frame != "Ready") {
+                return false;
+            }
+            // Those that were opened after this one end it.
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            conn.push(&Frame::Data(Data { position: 0, block_hash: Some(hash), payload: &bytes }));
+            for expected in ["ObjectDone", "Done"] {
+                if answer(&mut conn).await.is_none_or(|(frame, _)| frame != expected) {
+                    return false;
+                }
+            }
+            true
+        });
+    }
+    let done: Vec<bool> = asking.join_all().await;
+    assert_eq!(done.iter().filter(|done| **done).count(), 1, "{done:?}");
+    assert_eq!(fs::read_dir(scratch.0.join("in")).unwrap().count(), 2_000);
+}
+
+async fn refused(name: &str, chunks: &[Vec<u8>], count: u32, code: AbortCode, words: &str) {
+    let scratch = Scratch::new(name);
+    let mut conn = hello(&scratch).await;
+    for chunk in chunks {
+        conn.push(&Frame::Entries(chunk));
+    }
+    conn.push(&Frame::ManifestEnd(count));
+    let (_, abort) = answer(&mut conn).await.expect("it says why");
+    let (found, text) = abort.expect("an abort");
+    assert!(found == code && text.contains(words), "{name}: {found:?}: {text}");
+    assert_eq!(fs::read_dir(scratch.0.join("in")).unwrap().count(), 0, "{name}: nothing is left");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_manifest_that_lies_is_refused_with_a_reason() {
+    let protocol = AbortCode::Protocol;
+    let mut up = chunk(&[file(b"aa/b", 1)]);
+    let at = up.windows(2).position(|part| part == b"aa").unwrap();
+    up[at..at + 2].copy_from_slice(b"..");
+    refused("up", &[up], 1, protocol, "path").await;
+    refused("noise", &[vec![0xff; 100]], 1, protocol, "Entries").await;
+    refused("cut", &[chunk(&[file(b"a", 1)])[..7].to_vec()], 1, protocol, "cut short").await;
+    refused("none", &[], 0, protocol, "add up").await;
+    refused("count", &[chunk(&[file(b"a", 1)])], 2, protocol, "add up").await;
+    refused("twice", &[chunk(&[file(b"a", 1), file(b"a", 1)])], 2, protocol, "two of the name")
+        .await;
+    let link = entry(b"a", Kind::Symlink { mtime: 0, target: b"/etc".to_vec() });
+    refused("through", &[chunk(&[link, file(b"a/passwd", 1)])], 2, protocol, "two of the name")
+        .await;
+    refused(
+        "itself",
+        &[chunk(&[entry(b"a", Kind::HardLink { to: 0 })])],
+        1,
+        protocol,
+        "another name",
+    )
+    .await;
+    refused(
+        "sizes",
+        &[chunk(&[file(b"a", u64::MAX), file(b"b", u64::MAX)])],
+        2,
+        protocol,
+        "too large",
+    )
+    .await;
+    refused("room", &[chunk(&[file(b"a", 1 << 55)])], 1, AbortCode::NoSpace, "free").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_endless_manifest_ends() {
+    // Each chunk of 64 KiB says some thousand paths of four thousand bytes: that is what counts.
+    let long = [b"d/".repeat(1_990), b"f".to_vec()].concat();
+    let mut entries = Vec::new();
+    for number in 0..2_000u32 {
+        entries.push(file(&[&long[..], &number.to_be_bytes().map(|byte| byte | 0x80)].concat(), 1));
+    }
+    let chunk = chunk(&entries);
+    refused("endless", &vec![chunk; 40], 80_000, AbortCode::Protocol, "endless manifest").await;
+}
+
+/// Lists of files that each are small enough, but not all that one known sender brings at the same
+/// time.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_manifests_of_a_known_sender_do_not_fill_the_memory() {
+    let scratch = Scratch::new("many-manifests");
+    let known = Identity::generate().unwrap();
+    let host = Host::start_knowing(&scratch, vec![Peer::from(known.fingerprint())]).await;
+    let long = [&[b'd'; 250][..], b"/"].concat().repeat(15);
+    let name = |number: u32| [&long[..], &number.to_be_bytes().map(|byte| byte | 0x80)].concat();
+    let entries: Vec<Entry> = (0..2_000).map(|number| file(&name(number), 1)).collect();
+    // 7 MB of memory for each of these.
+    let chunk = chunk(&entries);
+    let mut lying = tokio::task::JoinSet::new();
+    for _ in 0..3 {
+        let mut conn = host.connect(&known).await;
+        let chunk = chunk.clone();
+        lying.spawn(async move {
+            conn.push(&Frame::Hello(Hello {
+                version: VERSION,
+                secret: None,
+                wishes: Wishes::default(),
+            }));
+            for _ in 0..26 {
+                conn.push(&Frame::Entries(&chunk));
+            }
+            loop {
+                // It says just enough not to be taken for dead.
+                conn.push(&Frame::Entries(&[]));
+                let _ = conn.flush().await;
+                let told = conn.receive(|frame| match frame {
+                    Frame::Abort(code, text) => Ok(Some((code, text))),
+                    _ => Ok(None),
+                });
+                match timeout(Duration::from_secs(1), told).await {
+                    Err(_) | Ok(Ok(None)) => {}
+                    Ok(Ok(told)) => return told,
+                    Ok(Err(_)) => return None,
+                }
+            }
+        });
+    }
+    let refused = timeout(PATIENCE, lying.join_next()).await.expect("one is not heard out");
+    let (code, text) = refused.unwrap().unwrap().expect("it hears why");
+    assert!(
+        code == AbortCode::Refused && text.contains("memory for lists of files is used up"),
+        "{code:?}: {text}"
+    );
+    assert!(text.contains("fewer files at a time"), "{text}");
+    host.serves(&scratch, "honest").await;
+}
+
+/// Agrees on two files, a large and a small one, and gives what the receiver says to these data
+/// frames.
+async fn after(name: &str, data: &[Data<'_>]) -> Option<(String, Option<(AbortCode, String)>)> {
+    let scratch = Scratch::new(name);
+    let mut conn = hello(&scratch).await;
+    conn.push(&Frame::Entries(&chunk(&[file(b"large", 300_000), file(b"small", 5_000)])));
+    conn.push(&Frame::ManifestEnd(2));
+    let ready = answer(&mut conn).await.expect("it answers");
+    assert_eq!(ready.0, "Ready");
+    for data in data {
+        conn.push(&Frame::Data(data.clone()));
+    }
+    let answer = answer(&mut conn).await;
+    let left: Vec<_> = fs::read_dir(scratch.0.join("in"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    assert!(left.is_empty() || left == [".anabranch-partial"], "{name}: {left:?}");
+    answer
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn data_that_lie_get_no_name() {
+    let block = vec![7; 262_144];
+    let good = block_cv(300_000, 0, &block).0;
+    let data = |position, payload, block_hash| Data { position, block_hash, payload };
+    // The small file's object begins at the third block.
+    let small = 2 * 262_144;
+    let wrong: [(&str, Vec<Data<'_>>); 5] = [
+        ("beyond", vec![data(1 << 40, &block, None)]),
+        ("between", vec![data(300_000 / 4_096 * 4_096 + 8_192, &block[..4_096], None)]),
+        ("longer", vec![data(small, &block[..5_001], Some([1; 32]))]),
+        ("crooked", vec![data(1, &block[..4_096], None)]),
+        (
+            "two-hashes",
+            vec![data(0, &block[..4_096], Some(good)), data(0, &block[..4_096], Some([1; 32]))],
+        ),
+    ];
+    for (name, frames) in wrong {
+        let (_, abort) = after(name, &frames).await.expect("it says why");
+        let (code, text) = abort.expect("an abort");
+        assert!(code == AbortCode::Protocol && !text.is_empty(), "{name}: {code:?}: {text}");
+    }
+    // Bytes that do not match their hash are asked for again, and not forever; overlapping ones are
+    // taken once.
+    for position in [0, small] {
+        let payload = if position == 0 { &block[..] } else { &block[..5_000] };
+        let again: Vec<Data<'_>> =
+            (0..20).map(|_| data(position, payload, Some([1; 32]))).collect();
+        let (_, abort) = after("wrong", &again).await.expect("it says why");
+        assert!(matches!(abort, Some((AbortCode::Integrity, _))), "{abort:?}");
+    }
+}
+
+/// Offers these entries, the last of which says where its data lie; the receiver refuses it.
+#[tokio::test(flavor = "multi_thread")]
+async fn extents_of_a_sparse_file_that_overlap_are_refused() {
+    let good = chunk(&[entry(
+        b"holes",
+        Kind::File(File {
+            size: 1_000,
+            mtime: 0,
+            mode: 0o644,
+            hash: None,
+            data: Some(vec![(10, 20), (50, 20)]),
+        }),
+    )]);
+    // The last extent's offset and length end the entry: let it begin within the first one, go
+    // beyond the end, or be empty.
+    let at = good.len() - 16;
+    for (name, offset, length) in
+        [("inside", 29u64, 20u64), ("beyond-the-end", 50, u64::MAX), ("empty", 50, 0)]
+    {
+        let mut bad = good.clone();
+        bad[at..at + 8].copy_from_slice(&offset.to_be_bytes());
+        bad[at + 8..].copy_from_slice(&length.to_be_bytes());
+        let read: Result<Vec<Entry>, _> = wire::manifest::entries(&bad).collect();
+        if let Ok(read) = read {
+            panic!("{name}: {read:?}");
+        }
+        refused(name, &[bad], 1, AbortCode::Protocol, "Entries").await;
+    }
+}
+
+/// Where extents overlap, the bytes that came first count; if they are wrong, all of the block is
+/// asked for again.
+#[tokio::test(flavor = "multi_thread")]
+async fn overlapping_data_are_verified_as_a_whole() {
+    let scratch = Scratch::new("overlap");
+    let host = Host::start(&scratch).await;
+    let (mut conn, _) = host.agree(&[file(b"large", 300_000)]).await;
+    let content: Vec<u8> = (0..300_000u32).map(|at| at.to_le_bytes()[1]).collect();
+    let hash = block_cv(300_000, 0, &content[..262_144]).0;
+    let last = block_cv(300_000, 262_144, &content[262_144..]).0;
+    let wrong = vec![1; 8_192];
+    conn.push(&Frame::Data(Data { position: 4_096, block_hash: None, payload: &wrong }));
+    conn.push(&Frame::Data(Data {
+        position: 0,
+        block_hash: Some(hash),
+        payload: &content[..262_144],
+    }));
+    conn.push(&Frame::Data(Data {
+        position: 262_144,
+        block_hash: Some(last),
+        payload: &content[262_144..],
+    }));
+    conn.flush().await.unwrap();
+    // It says which block it refuses; then it comes right, and in pieces that overlap.
+    let refused = timeout(PATIENCE, async {
+        while !conn.receive(|f| Ok(matches!(f, Frame::Refused(_)))).await.unwrap() {}
+    });
+    refused.await.expect("it refuses the block");
+    conn.push(&Frame::Data(Data {
+        position: 0,
+        block_hash: Some(hash),
+        payload: &content[..200_704],
+    }));
+    conn.push(&Frame::Data(Data {
+        position: 4_096,
+        block_hash: None,
+        payload: &content[4_096..262_144],
+    }));
+    for expected in ["ObjectDone", "Done"] {
+        assert_eq!(answer(&mut conn).await.expect("it answers").0, expected);
+    }
+    assert_eq!(fs::read(scratch.0.join("in/large")).unwrap(), content);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_token_opens_nothing_and_uses_nothing_up() {
+    let scratch = Scratch::new("token");
+    let host = Host::start(&scratch).await;
+    for attempt in 0..20 {
+        let mut conn = host.connect(&Identity::generate().unwrap()).await;
+        let mut secret = *host.token.secret();
+        secret[attempt % 16] ^= 1;
+        conn.push(&greeting(secret));
+        let (_, abort) = answer(&mut conn).await.expect("it says why");
+        let (code, text) = abort.expect("an abort");
+        assert!(
+            code == AbortCode::Refused && text.contains("token is not the one"),
+            "{code:?}: {text}"
+        );
+    }
+    host.serves(&scratch, "honest").await;
+    // Used by the honest sender, it is good for nobody else.
+    let mut conn = host.hello(&Identity::generate().unwrap()).await;
+    let (_, abort) = answer(&mut conn).await.expect("it says why");
+    assert!(
+        abort.is_some_and(
+            |(code, text)| code == AbortCode::Refused && text.contains("another sender")
+        )
+    );
+}
+
+/// A session's id is no secret to who overheard it in a log: only the key that opened the session
+/// may join it, and only while it lasts.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_join_is_good_for_its_sender_and_its_session_only() {
+    let scratch = Scratch::new("join");
+    let host = Host::start(&scratch).await;
+    let content = vec![7; 5_000];
+    let (mut conn, session) = host.agree(&[file(b"first", 5_000)]).await;
+    let join = async |who: &Identity| {
+        let mut conn = host.connect(who).await;
+        conn.push(&Frame::Join(session));
+        answer(&mut conn).await.expect("it answers")
+    };
+    let (frame, abort) = join(&Identity::generate().unwrap()).await;
+    assert!(frame == "Abort" && abort.is_some_and(|(code, _)| code == AbortCode::NoSession));
+    assert_eq!(join(&host.sender).await.0, "Joined");
+    let hash = block_cv(5_000, 0, &content).0;
+    conn.push(&Frame::Data(Data { position: 0, block_hash: Some(hash), payload: &content }));
+    for expected in ["ObjectDone", "Done"] {
+        assert_eq!(answer(&mut conn).await.expect("it answers").0, expected);
+    }
+    drop(conn);
+    // Over is over: once its paths are closed, the same join opens nothing.
+    let mut known = true;
+    for _ in 0..100 {
+        let (frame, _) = join(&host.sender).await;
+        known = frame != "Abort";
+        if !known {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert!(!known, "a session that is over can be joined for good");
+    host.serves(&scratch, "second").await;
+}
+
+/// Who asks and never listens is not answered without end: its answers wait, and so does it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sender_that_never_listens_is_not_heard_for_ever() {
+    let scratch = Scratch::new("deaf");
+    let host = Host::start(&scratch).await;
+    let (mut conn, _) = host.agree(&[file(b"tail", 4_097)]).await;
+    let flood = async {
+        for _ in 0..6_000 {
+            for _ in 0..256 {
+                // The last byte, over and over: each is acknowledged by more than it takes to say.
+                conn.push(&Frame::Data(Data { position: 4_096, block_hash: None, payload: &[7] }));
+            }
+            conn.flush().await.unwrap();
+        }
+    };
+    let taken = timeout(Duration::from_secs(10), flood).await;
+    assert!(
+        taken.is_err(),
+        "a million and a half answers are kept for somebody who never reads them"
+    );
+    drop(conn);
+    host.serves(&scratch, "honest").await;
+}
+
+/// What a stranger says first may be no longer than a hello, however long it says that it is.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stranger_that_announces_much_is_not_waited_for() {
+    let scratch = Scratch::new("announces");
+    let host = Host::start(&scratch).await;
+    let block = vec![0; 262_144];
+    let chunk = chunks(&[file(b"a", 1)]).next().unwrap();
+    for frame in [
+        Frame::Data(Data { position: 0, block_hash: None, payload: &block }),
+        Frame::Entries(&chunk),
+        Frame::Ready,
+    ] {
+        let mut conn = host.connect(&Identity::generate().unwrap()).await;
+        conn.push(&frame);
+        assert!(answer(&mut conn).await.is_none(), "{}", String::from(&frame));
+    }
+    host.serves(&scratch, "honest").await;
+}

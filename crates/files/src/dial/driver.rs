@@ -1,0 +1,309 @@
+//! Conducts one session: turns the core's events into actions, and knows when it is over.
+
+mod progress;
+
+use std::sync::Arc;
+
+use net::Clock;
+use peer::PathEvent;
+use peer::dial::{Dialer, Plan, Remaining, Terms};
+use peer::tls::ClientTls;
+use tokio::sync::mpsc;
+use tokio::time::{Duration, Instant, sleep_until};
+use transfer::{Reason, SenderEvent};
+use units::{Bytes, PathId, Span, Time};
+
+use progress::shown;
+
+use super::opener::{Joining, SessionOpener};
+use super::rates::Rates;
+use super::session::{Agreement, Report, Session};
+use crate::event::path_events;
+use crate::{Error, Event, Events, Summary};
+
+/// The end of a session that did not fail.
+pub(super) enum Ended {
+    /// Everything is complete.
+    Complete(Summary),
+    /// The other side does not know the session any more: it has to be agreed on again.
+    SessionGone,
+}
+
+/// Conducts one session.
+pub(super) struct SessionDriver<O: SessionOpener> {
+    clock: Clock,
+    events: Events,
+    joining: Arc<Joining<O>>,
+    dialer: Dialer<Joining<O>>,
+    reports: mpsc::UnboundedReceiver<Report>,
+    session: Option<Arc<Session>>,
+    agreement: Option<Agreement>,
+    began: Time,
+    rates: Rates,
+    /// The last time when a path was open, or a side was reading its files.
+    alive: Time,
+}
+
+/// The interval of reports.
+const TICK: Duration = Duration::from_millis(100);
+/// The patience with a first connection; later ones have the caller's.
+const FIRST_CONTACT: Span = Span::from_secs(15);
+/// The interval of looks for interfaces that have appeared.
+const LOOK_AROUND: Span = Span::from_secs(2);
+
+impl<O: SessionOpener> SessionDriver<O> {
+    /// Starts the paths of a session that `opener` opens.
+    pub(super) fn new(
+        opener: O,
+        (terms, tls, plans): (Terms, Vec<ClientTls>, Vec<Arc<Plan>>),
+        (sender, reports): (mpsc::UnboundedSender<Report>, mpsc::UnboundedReceiver<Report>),
+        clock: Clock,
+        events: Events,
+    ) -> SessionDriver<O> {
+        let observer = path_events(&events);
+        let joining = Arc::new(Joining { opener, reports: sender, events: observer.clone() });
+        let now = clock.now();
+        let dialer = Dialer::start(terms, tls, plans, Arc::clone(&joining), clock, observer);
+        SessionDriver {
+            clock,
+            events,
+            joining,
+            dialer,
+            reports,
+            session: None,
+            agreement: None,
+            began: now,
+            rates: Rates::default(),
+            alive: now,
+        }
+    }
+
+    /// Conducts the session to its end.
+    ///
+    /// # Errors
+    /// Anything of [`Error`].
+    pub(super) async fn run(mut self) -> Result<Ended, Error> {
+        let ended = self.conduct().await;
+        self.dialer.close().await;
+        ended
+    }
+
+    async fn conduct(&mut self) -> Result<Ended, Error> {
+        let mut next_tick = Instant::now();
+        let mut next_look = self.clock.now() + LOOK_AROUND;
+        loop {
+            let deadline = self
+                .session
+                .as_ref()
+                .and_then(|session| session.core().poll_deadline(self.clock.now()));
+            let wake = deadline.map_or(next_tick, |time| next_tick.min(self.clock.instant(time)));
+            let kicked = async {
+                match &self.session {
+                    Some(session) => session.kick.notified().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                report = self.reports.recv() => {
+                    let report = report.expect("the driver holds a sender");
+                    if let Some(ended) = self.handle(report).await? {
+                        return Ok(ended);
+                    }
+                }
+                () = kicked => {}
+                () = sleep_until(wake) => {}
+            }
+            self.drain_core();
+            let now = self.clock.now();
+            if Instant::now() >= next_tick {
+                next_tick = Instant::now() + TICK;
+                self.tick(now)?;
+            }
+            if now >= next_look {
+                next_look = now + LOOK_AROUND;
+                self.dialer.look_for_interfaces().await;
+            }
+        }
+    }
+
+    /// Takes a report of a path; gives the end of the session, if that is it.
+    async fn handle(&mut self, report: Report) -> Result<Option<Ended>, Error> {
+        match report {
+            Report::Established(session, agreement) => {
+                self.establish(session, agreement);
+                if self.joining.opener.is_rehearsal() {
+                    return Ok(Some(Ended::Complete(Summary {
+                        moved: Bytes::ZERO,
+                        ..self.summary(Span::ZERO)
+                    })));
+                }
+            }
+            Report::ObjectDone(object, root) => {
+                self.joining.opener.object_done(object, root).await?;
+            }
+            Report::Done(micros) => {
+                let summary = self.summary(Span::from_micros(micros));
+                // The receiver waits for it, whatever has become of the source.
+                self.dialer.say_goodbye().await;
+                self.joining.opener.check_unchanged()?;
+                return Ok(Some(Ended::Complete(summary)));
+            }
+            Report::Announced(host, addresses) => self.dialer.learn(host, addresses),
+            Report::Rehearsed(agreement) => {
+                let elapsed = self.clock.now() - self.began;
+                let Agreement { files, total, .. } = agreement;
+                self.tell_started(&agreement);
+                return Ok(Some(Ended::Complete(Summary {
+                    files,
+                    total,
+                    elapsed,
+                    ..Summary::default()
+                })));
+            }
+            Report::Left(host, error) => self.leave(host, error)?,
+            Report::SessionGone => return Ok(Some(Ended::SessionGone)),
+            Report::Fatal(error) => return Err(error),
+        }
+        Ok(None)
+    }
+
+    fn establish(&mut self, session: Arc<Session>, agreement: Agreement) {
+        tracing::info!(?session, peer = %agreement.peer, "session established");
+        self.tell_started(&agreement);
+        self.agreement = Some(agreement);
+        self.session = Some(session);
+    }
+
+    fn tell_started(&self, agreement: &Agreement) {
+        let &Agreement { peer, files, total, resumed } = agreement;
+        let _ = self.events.send(Event::Started { peer, files, total, resumed });
+    }
+
+    /// Nothing more is taken from a host; the transfer goes on if there is another one.
+    fn leave(&mut self, host: usize, error: Error) -> Result<(), Error> {
+        match self.dialer.drop_host(host) {
+            Remaining::Unchanged => return Ok(()),
+            Remaining::None => return Err(error),
+            Remaining::Some => {}
+        }
+        let why = match &error {
+            Error::Integrity { what, detail } => {
+                format!("{what} does not match its BLAKE3 hash ({detail})")
+            }
+            Error::Stopped { reason } => reason.clone(),
+            error => error.to_string(),
+        };
+        let label = self.dialer.terms().label(host);
+        let text = format!("{label} is dropped, the others go on: {why}");
+        let _ = self.events.send(Event::Notice { text });
+        Ok(())
+    }
+
+    /// The size of the transfer.
+    fn total(&self) -> Bytes {
+        let agreed = self.agreement.as_ref().map(|agreement| agreement.total);
+        agreed.unwrap_or_else(|| self.joining.opener.offered())
+    }
+
+    /// Bytes that were there before.
+    fn resumed(&self) -> Bytes {
+        self.agreement.as_ref().map_or(Bytes::ZERO, |agreement| agreement.resumed)
+    }
+
+    /// Tells the paths what the core decided.
+    fn drain_core(&mut self) {
+        let Some(session) = self.session.clone() else { return };
+        let now = self.clock.now();
+        let mut core = session.core();
+        if core.poll_deadline(now).is_some_and(|deadline| deadline <= now) {
+            core.handle_deadline(now);
+        }
+        session.wake(&mut core);
+        let mut changes = Vec::new();
+        while let Some(event) = core.poll_event() {
+            if let SenderEvent::PathState { path, state, why } = event {
+                changes.push((path, state, why));
+            }
+        }
+        drop(core);
+        for (path, state, why) in changes {
+            self.path_changed(&session, path, state, why);
+        }
+    }
+
+    fn path_changed(
+        &self,
+        session: &Session,
+        path: PathId,
+        state: transfer::PathState,
+        why: Reason,
+    ) {
+        let Some(facts) = session.paths().get(&path).cloned() else { return };
+        if state == transfer::PathState::Stalled {
+            self.dialer.note_stalled(&facts.path.plan);
+        }
+        let event = PathEvent {
+            path,
+            name: facts.path.plan.name.clone(),
+            state: shown(state),
+            why: Self::in_words(session, why),
+        };
+        let _ = self.events.send(Event::Path(event));
+    }
+
+    /// The reason with the paths' names in place of their numbers.
+    fn in_words(session: &Session, why: Reason) -> String {
+        let text = why.to_string();
+        let (Reason::TestingBottleneck(other)
+        | Reason::SharedBottleneck(other, _)
+        | Reason::OwnBottleneck(other)
+        | Reason::PeerGone(other)) = why
+        else {
+            return text;
+        };
+        match session.paths().get(&other) {
+            Some(facts) => text.replace(&other.to_string(), &facts.path.plan.name),
+            None => text,
+        }
+    }
+
+    fn tick(&mut self, now: Time) -> Result<(), Error> {
+        let mut progress = self.progress(now);
+        self.rates.apply(now, &mut progress);
+        let open = self.session.as_ref().is_some_and(|session| !session.paths().is_empty());
+        if open || self.joining.opener.is_working() {
+            self.alive = now;
+        }
+        let _ = self.events.send(Event::Progress(progress));
+        self.dialer.follow_timetable(now);
+        // Nobody waits for a new month if there is nothing else to carry anything.
+        if self.dialer.is_used_up() {
+            let why = self.dialer.used_up().join("; ");
+            return Err(Error::UsedUp { why, done: self.done(now), total: self.total() });
+        }
+        let patience = self.dialer.terms().options.patience;
+        let patience = match self.session {
+            Some(_) => patience,
+            None => patience.min(FIRST_CONTACT),
+        };
+        if now - self.alive > patience {
+            return Err(self.interrupted(now));
+        }
+        Ok(())
+    }
+
+    /// Bytes that are safe at the receiver.
+    fn done(&self, now: Time) -> Bytes {
+        let acked = |session: &Arc<Session>| session.core().totals(now).acked;
+        self.resumed() + self.session.as_ref().map_or(Bytes::ZERO, acked)
+    }
+
+    fn interrupted(&self, now: Time) -> Error {
+        let last = [self.dialer.used_up(), vec![self.dialer.last_failure()]].concat().join("; ");
+        let why = format!("none was open for {:.0} s; {last}", (now - self.alive).as_secs_f64());
+        match &self.session {
+            None => peer::Error::NoPath { to: self.dialer.terms().hosts(), why }.into(),
+            Some(_) => Error::Interrupted { why, done: self.done(now), total: self.total() },
+        }
+    }
+}

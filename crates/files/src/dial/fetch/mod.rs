@@ -1,0 +1,86 @@
+//! The sink dials: files come from servers.
+//!
+//! [`fetch`] connects to the servers over every path and lets the core of a sender divide the work:
+//! an extent that the core tells a path to transmit is requested over it. Each server has a session
+//! of its own there ([`opener`]); the data of all of them go to one [`Arrival`].
+
+mod arrival;
+mod offer;
+mod opener;
+mod replicas;
+
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use net::Clock;
+use peer::dial::{Terms, plan};
+use tokio::sync::mpsc;
+
+pub(super) use arrival::Arrival;
+use opener::FetchOpener;
+
+use super::driver::{Ended, SessionDriver};
+use super::session::check_scheduler;
+use crate::sink::SinkSession;
+use crate::{Error, Event, Events, FetchOptions, Summary};
+
+/// Fetches what `options` name over every path; `events` hears what happens. Dropping the future
+/// stops the transfer; what is verified stays journaled in the folder where it goes.
+///
+/// With several servers each (interface, server) pair is a path. They have to have the same one
+/// file: before data come, each gives the hashes of all its blocks; what does not match the
+/// first-named server's, or [`FetchOptions::blake3`], is not asked, and a server that sends a block
+/// that does not match is dropped by name.
+///
+/// # Errors
+/// Anything of [`Error`].
+pub async fn fetch(options: FetchOptions, events: Events) -> Result<Summary, Error> {
+    check_scheduler(&options.transfer)?;
+    offer::check(&options)?;
+    let to = options.from.iter().map(|server| (server.remote.clone(), server.credential.clone()));
+    let terms = Terms::new(to.collect(), options.transfer.dial.clone());
+    let tls = terms.tls()?;
+    let plans: Vec<_> = plan(&terms).await?.into_iter().map(Arc::new).collect();
+    let clock = Clock::start();
+    let mut options = options;
+    loop {
+        let (sender, reports) = mpsc::unbounded_channel();
+        // The session that writes here must be gone before another one begins.
+        let writing = Arc::new(Mutex::new(Weak::new()));
+        let opener = FetchOpener::new(
+            Arc::new(options.clone()),
+            terms.clone(),
+            clock,
+            sender.clone(),
+            events.clone(),
+            Arc::clone(&writing),
+        );
+        let paths = (terms.clone(), tls.clone(), plans.clone());
+        let driver = SessionDriver::new(opener, paths, (sender, reports), clock, events.clone());
+        match driver.run().await? {
+            Ended::Complete(summary) => return Ok(summary),
+            // The server has something else now: go on from what still is the same. What this run
+            // already replaced or restarted is not to be thrown away again.
+            Ended::SessionGone => {
+                options.transfer.restart = false;
+                gone(&writing).await?;
+                let text =
+                    "what is offered has changed: agreeing on the transfer again".to_string();
+                let _ = events.send(Event::Notice { text });
+            }
+        }
+    }
+}
+
+/// Waits until the former session has let go of its files.
+async fn gone(writing: &Mutex<Weak<SinkSession>>) -> Result<(), Error> {
+    let session = writing.lock().expect("no panic while held").clone();
+    for _ in 0..1_500 {
+        if session.strong_count() == 0 {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let source = std::io::Error::from(std::io::ErrorKind::TimedOut);
+    Err(Error::system("wait for the disk to take what arrived before", source))
+}

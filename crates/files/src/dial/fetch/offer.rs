@@ -1,0 +1,262 @@
+//! What a server offers: its manifest, and the hashes of its blocks where these are asked for.
+
+use std::ffi::OsStr;
+use std::net::SocketAddr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use transfer::digest::Merge;
+use transfer::{Cv, Packing, Tree};
+use wire::Frame;
+use wire::frame::{Ask, Hello, MAX_FILTER, MAX_NAME, SessionId, VERSION, Wishes};
+use wire::manifest::{Entry, is_plain};
+
+use crate::protocol::{MANIFEST_BYTES, error_of, footprint};
+use crate::{Error, FetchOptions, Server};
+use peer::dial::Gate;
+use peer::{Conn, ConnError};
+
+/// What a server offers.
+pub(super) struct Offer {
+    /// The session's name there.
+    pub(super) id: SessionId,
+    /// Further addresses of the server.
+    pub(super) addresses: Vec<SocketAddr>,
+    /// Everything that was asked for, under the names that it gets here.
+    pub(super) tree: Tree,
+    /// Chaining values of all blocks, if they were asked for, and the one file's hash.
+    pub(super) hashes: Option<(Vec<[u8; 32]>, Cv)>,
+}
+
+/// Why there is no offer.
+pub(super) enum Refusal {
+    /// The connection failed: another one may do better.
+    Lost(ConnError),
+    /// Nothing can be had of this server.
+    Useless(Error),
+}
+
+impl From<ConnError> for Refusal {
+    fn from(error: ConnError) -> Refusal {
+        Refusal::Lost(error)
+    }
+}
+
+/// Checks what does not depend on any server.
+///
+/// # Errors
+/// [`Error::usage`].
+pub(super) fn check(options: &FetchOptions) -> Result<(), Error> {
+    let usage = |text: String| Err(Error::usage(text));
+    if options.from.is_empty() {
+        return usage("there is no server to get anything from".into());
+    }
+    if options.names.is_empty() {
+        return usage("nothing is asked for".into());
+    }
+    if options.selection.files_from.is_some() {
+        return usage("a list of files is for sending only".into());
+    }
+    for name in &options.names {
+        let bytes = plain_name(name);
+        if bytes.len() > MAX_NAME
+            || !bytes.is_empty() && !is_plain(bytes.strip_suffix(b"/").unwrap_or(bytes))
+        {
+            return usage(format!(
+                "{} is no plain name below what a server offers: '..' and the like lead nowhere \
+                 there",
+                name.display()
+            ));
+        }
+    }
+    let selection = &options.selection;
+    if let Some(glob) =
+        selection.include.iter().chain(&selection.exclude).find(|glob| glob.len() > MAX_FILTER)
+    {
+        return usage(format!("the pattern {glob} is too long"));
+    }
+    if let Some(name) = &options.rename
+        && (!is_plain(name.as_bytes()) || name.as_bytes().contains(&b'/'))
+    {
+        return usage(format!("{} is no plain name for a file", Path::new(name).display()));
+    }
+    if wants_hashes(options) && options.names.len() != 1 {
+        return usage("several servers, or a hash, are for one file: name it alone".into());
+    }
+    Ok(())
+}
+
+/// Whether the hashes of all blocks are to come before data.
+pub(super) fn wants_hashes(options: &FetchOptions) -> bool {
+    options.from.len() > 1 || options.blake3.is_some()
+}
+
+/// A name as servers take it: below the root of what they offer.
+fn plain_name(name: &Path) -> &[u8] {
+    let bytes = name.as_os_str().as_bytes();
+    let start = bytes.iter().position(|&byte| byte != b'/').unwrap_or(bytes.len());
+    let mut bytes = &bytes[start..];
+    while let Some(rest) = bytes.strip_prefix(b"./") {
+        bytes = rest;
+    }
+    if bytes == b"." { b"" } else { bytes }
+}
+
+/// Asks a server what it has of what is wanted, and hears it out.
+pub(super) async fn hear<T: Clone>(
+    conn: &mut Conn,
+    options: &FetchOptions,
+    server: &Server,
+    gate: &Gate<T>,
+) -> Result<Offer, Refusal> {
+    let secret = server.credential.secret();
+    conn.push(&Frame::Hello(Hello { version: VERSION, secret, wishes: Wishes::default() }));
+    for name in &options.names {
+        conn.push(&Frame::Name(plain_name(name)));
+    }
+    for (include, globs) in
+        [(true, &options.selection.include), (false, &options.selection.exclude)]
+    {
+        for glob in globs {
+            conn.push(&Frame::Filter(include, glob));
+        }
+    }
+    let ask = Ask { checksum: options.selection.checksum, hashes: wants_hashes(options) };
+    conn.push(&Frame::Ask(ask));
+    conn.flush().await?;
+    let (mut id, mut addresses, mut entries, mut bytes) = ([0; 16], Vec::new(), Vec::new(), 0);
+    loop {
+        let heard = conn.receive(|frame| {
+            match frame {
+                Frame::Welcome(welcome) => {
+                    id = welcome.session;
+                    addresses = welcome.addresses;
+                }
+                Frame::Entries(chunk) => {
+                    for entry in wire::manifest::entries(chunk) {
+                        let entry = entry?;
+                        bytes += footprint(&entry);
+                        if bytes > MANIFEST_BYTES {
+                            return Err(ConnError::Unexpected("endless manifest".into()));
+                        }
+                        entries.push(entry);
+                    }
+                }
+                Frame::ManifestEnd(count) => return Ok(Some(Ok(count))),
+                Frame::Ping(_) => {}
+                Frame::Abort(code, text) => return Ok(Some(Err(error_of(code, text)))),
+                other => return Err(ConnError::Unexpected(String::from(&other))),
+            }
+            Ok(None)
+        });
+        let heard = heard.await;
+        gate.note_heard();
+        gate.note_working();
+        match heard {
+            Ok(None) => {}
+            Ok(Some(Ok(count)))
+                if usize::try_from(count) == Ok(entries.len()) && !entries.is_empty() =>
+            {
+                break;
+            }
+            Ok(Some(Ok(_))) => {
+                return Err(Refusal::Useless(Error::protocol("the manifest does not add up")));
+            }
+            Ok(Some(Err(error))) => return Err(Refusal::Useless(error)),
+            Err(error @ (ConnError::Wire(_) | ConnError::Unexpected(_))) => {
+                return Err(Refusal::Useless(Error::protocol(error.to_string())));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    was_asked_for(&entries, &options.names).map_err(Refusal::Useless)?;
+    let tree = tree(entries, options.rename.as_deref()).map_err(Refusal::Useless)?;
+    let hashes = if ask.hashes { Some(hashes(conn, &tree, gate).await?) } else { None };
+    Ok(Offer { id, addresses, tree, hashes })
+}
+
+/// A server decides what is in a folder that was asked for, but not what else comes.
+fn was_asked_for(entries: &[Entry], names: &[PathBuf]) -> Result<(), Error> {
+    let asked: Vec<&[u8]> = names.iter().map(|name| plain_name(name)).collect();
+    // All that is in a folder, without the folder.
+    if asked.iter().any(|name| name.is_empty() || name.ends_with(b"/")) {
+        return Ok(());
+    }
+    for entry in entries {
+        let top = entry.path.split(|&byte| byte == b'/').next().unwrap_or_default();
+        if asked.iter().all(|name| name.rsplit(|&byte| byte == b'/').next() != Some(top)) {
+            let shown = String::from_utf8_lossy(&entry.path).into_owned();
+            return Err(Error::protocol(format!("it offers {shown}, which nobody asked for")));
+        }
+    }
+    Ok(())
+}
+
+/// The entries as a tree, the one at the top under its new name.
+fn tree(mut entries: Vec<Entry>, rename: Option<&OsStr>) -> Result<Tree, Error> {
+    if let Some(name) = rename {
+        let top = |path: &[u8]| path.iter().position(|&byte| byte == b'/').unwrap_or(path.len());
+        let first = entries[0].path[..top(&entries[0].path)].to_vec();
+        for entry in &mut entries {
+            let end = top(&entry.path);
+            if entry.path[..end] != first {
+                let text = "several things cannot have the one new name: name a folder that is \
+                            there, or end it with a slash";
+                return Err(Error::usage(text));
+            }
+            entry.path.splice(..end, name.as_bytes().iter().copied());
+        }
+    }
+    Tree::new(entries).map_err(|error| Error::protocol(error.to_string()))
+}
+
+/// Takes the hashes of the one file's blocks, and merges them to the file's.
+async fn hashes<T: Clone>(
+    conn: &mut Conn,
+    tree: &Tree,
+    gate: &Gate<T>,
+) -> Result<(Vec<[u8; 32]>, Cv), Refusal> {
+    let useless = |text: &str| Refusal::Useless(Error::protocol(text));
+    let packing = Packing::new(tree, |_| true).map_err(|error| useless(&error.to_string()))?;
+    if tree.entries().len() != 1 || tree.file_count() != 1 {
+        let text = "several servers, or a hash, are for one file, and that is none";
+        return Err(Refusal::Useless(Error::usage(text)));
+    }
+    let mut merge = Merge::new(packing.layout().total().0);
+    let mut all: Vec<[u8; 32]> = Vec::new();
+    loop {
+        let heard = conn.receive(|frame| match frame {
+            Frame::Hashes(hashes) => Ok(Some(Ok(Some(hashes)))),
+            Frame::Ready => Ok(Some(Ok(None))),
+            Frame::Ping(_) => Ok(None),
+            Frame::Abort(code, text) => Ok(Some(Err(error_of(code, text)))),
+            other => Err(ConnError::Unexpected(String::from(&other))),
+        });
+        let heard = heard.await?;
+        gate.note_heard();
+        gate.note_working();
+        match heard {
+            None => {}
+            Some(Err(error)) => return Err(Refusal::Useless(error)),
+            Some(Ok(Some(part))) => {
+                let blocks = packing.layout().blocks();
+                if part.first != all.len() as u64 || part.first + part.hashes.len() as u64 > blocks
+                {
+                    return Err(useless("it names hashes of blocks that there are not"));
+                }
+                for hash in part.hashes {
+                    merge
+                        .insert(all.len() as u64, Cv(hash))
+                        .map_err(|error| useless(&error.to_string()))?;
+                    all.push(hash);
+                }
+            }
+            Some(Ok(None)) => {
+                let root = merge
+                    .root()
+                    .ok_or_else(|| useless("it named the hashes of some blocks only"))?;
+                return Ok((all, root));
+            }
+        }
+    }
+}

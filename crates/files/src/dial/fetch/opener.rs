@@ -1,0 +1,353 @@
+//! The way in at each server, and what all of them have to agree on.
+
+use std::io::ErrorKind;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use net::Clock;
+use peer::dial::{Gate, Path, Terms, Turn};
+use peer::{Conn, ConnError, Fingerprint};
+use tokio::sync::{Notify, mpsc};
+use tokio::time::Instant;
+use transfer::{Cv, Tree};
+use units::{Bytes, Time};
+use wire::Frame;
+use wire::frame::{Range, SessionId, Wishes};
+use wire::manifest::Kind;
+
+use super::arrival::Arrival;
+use super::offer::{self, Offer, Refusal};
+use super::replicas::Replicas;
+use crate::blocking::apart;
+use crate::dial::opener::{Member, SessionOpener};
+use crate::dial::path::Incoming;
+use crate::dial::session::{Agreement, Report, Session, new_core};
+use crate::protocol::want_frames;
+use crate::sink::{Directory, SinkSession, Staging, Survey};
+use crate::{Error, Events, FetchOptions};
+
+/// What a path needs to join at a server.
+#[derive(Clone)]
+pub(super) struct Joined {
+    /// The session's name there.
+    pub(super) id: SessionId,
+    session: Arc<Session>,
+    arrival: Arc<Arrival>,
+}
+
+/// Opens a session with the servers.
+pub(super) struct FetchOpener {
+    options: Arc<FetchOptions>,
+    terms: Terms,
+    clock: Clock,
+    reports: mpsc::UnboundedSender<Report>,
+    events: Events,
+    /// One for each server.
+    gates: Arc<Vec<Gate<Joined>>>,
+    /// What was agreed on with the first server that counted.
+    agreed: tokio::sync::Mutex<Option<Agreed>>,
+    /// Rings when something was.
+    changed: Notify,
+    writing: Arc<Mutex<Weak<SinkSession>>>,
+}
+
+struct Agreed {
+    session: Arc<Session>,
+    arrival: Arc<Arrival>,
+    tree: Tree,
+    want: Vec<Range>,
+    root: Option<Cv>,
+    /// Which server that was.
+    by: String,
+}
+
+/// How long the others wait for the server that was named first, once they could begin.
+const FIRST_NAMED: Duration = Duration::from_secs(3);
+/// How long to wait for whoever else writes the same file here.
+const BUSY: Duration = Duration::from_secs(3);
+
+impl SessionOpener for FetchOpener {
+    type Load = Arrival;
+    type Flow = Incoming;
+
+    async fn enter(&self, conn: &mut Conn, host: usize) -> Result<Member<Arrival>, ConnError> {
+        let gate = &self.gates[host];
+        let joined = match gate.enter().await {
+            Turn::Join(joined) => {
+                conn.push(&Frame::Join(joined.id));
+                joined
+            }
+            Turn::Ask => match self.ask(conn, host).await {
+                Ok(joined) => {
+                    gate.open(joined.clone());
+                    joined
+                }
+                Err(refusal) => {
+                    gate.release();
+                    return Err(match refusal {
+                        Refusal::Lost(error) => error,
+                        Refusal::Useless(error) => {
+                            let text = error.to_string();
+                            let _ = self.reports.send(Report::Left(host, error));
+                            ConnError::Refused(text)
+                        }
+                    });
+                }
+            },
+        };
+        Ok(Member { session: joined.session, joined: joined.id, load: joined.arrival })
+    }
+
+    fn flow(arrival: &Arc<Arrival>, joined: SessionId, path: &Path, now: Time) -> Incoming {
+        let name = path.plan.name.clone();
+        Incoming::new(Arc::clone(arrival), path.plan.host, joined, name, now)
+    }
+
+    /// Whether some server, or this host, is reading its files: that may take any time.
+    fn is_working(&self) -> bool {
+        self.gates.iter().any(Gate::is_working)
+    }
+}
+
+impl FetchOpener {
+    pub(super) fn new(
+        options: Arc<FetchOptions>,
+        terms: Terms,
+        clock: Clock,
+        reports: mpsc::UnboundedSender<Report>,
+        events: Events,
+        writing: Arc<Mutex<Weak<SinkSession>>>,
+    ) -> FetchOpener {
+        let gates = Arc::new(options.from.iter().map(|_| Gate::new()).collect());
+        let agreed = tokio::sync::Mutex::default();
+        FetchOpener {
+            options,
+            terms,
+            clock,
+            reports,
+            events,
+            gates,
+            agreed,
+            changed: Notify::new(),
+            writing,
+        }
+    }
+
+    /// Asks a server what it has, and agrees with it on what is to come.
+    async fn ask(&self, conn: &mut Conn, server: usize) -> Result<Joined, Refusal> {
+        let gate = &self.gates[server];
+        let offer = offer::hear(conn, &self.options, &self.options.from[server], gate).await?;
+        if let (Some(wanted), Some((_, root))) = (self.options.blake3, &offer.hashes)
+            && root.0 != wanted
+        {
+            let what = name_of(&offer.tree);
+            let detail = format!("what is there has {root}, and {} is asked for", Cv(wanted));
+            return Err(Refusal::Useless(Error::Integrity { what, detail }));
+        }
+        if server > 0 {
+            conn.ping_during(self.let_the_first_go_first()).await?;
+        }
+        let (id, addresses) = (offer.id, offer.addresses.clone());
+        let (session, arrival, want) = {
+            let mut agreed = conn.ping_during(self.agreed.lock()).await?;
+            if let Some(known) = &*agreed {
+                self.compare(known, &offer)?;
+                (Arc::clone(&known.session), Arc::clone(&known.arrival), known.want.clone())
+            } else {
+                let opened = self.open(conn, server, offer).await?;
+                let found =
+                    (Arc::clone(&opened.session), Arc::clone(&opened.arrival), opened.want.clone());
+                *agreed = Some(opened);
+                found
+            }
+        };
+        self.changed.notify_waiters();
+        want_frames(&want).for_each(|frame| conn.push(&frame));
+        conn.push(&Frame::Ready);
+        conn.flush().await?;
+        let _ = self.reports.send(Report::Announced(server, addresses));
+        Ok(Joined { id, session, arrival })
+    }
+
+    /// Waits for the server that was named first to say what it has, for a while.
+    async fn let_the_first_go_first(&self) {
+        let mut until = Instant::now() + FIRST_NAMED;
+        loop {
+            let changed = self.changed.notified();
+            if self.agreed.lock().await.is_some() || Instant::now() >= until {
+                return;
+            }
+            // It answers: that it reads all of a file may take its time.
+            if self.gates[0].is_promising() {
+                until = until.max(Instant::now() + FIRST_NAMED / 3);
+            }
+            let _ = tokio::time::timeout(Duration::from_millis(200), changed).await;
+        }
+    }
+
+    /// Opens the session here, with what the first server that counts has.
+    async fn open(&self, conn: &mut Conn, server: usize, offer: Offer) -> Result<Agreed, Refusal> {
+        let peer = conn.peer().ok_or(ConnError::Closed)?;
+        let options = &self.options;
+        let wishes = options.transfer.wishes();
+        let (into, clock, events, tree) =
+            (options.into.clone(), self.clock, self.events.clone(), offer.tree.clone());
+        if wishes.dry_run {
+            return Err(self.rehearse(conn, peer, tree, wishes).await?);
+        }
+        let opening = apart(move || {
+            let directory = Arc::new(Directory::open(&into)?);
+            let until = Instant::now() + BUSY;
+            loop {
+                let directory = Arc::clone(&directory);
+                match SinkSession::open(
+                    offer.id,
+                    peer,
+                    tree.clone(),
+                    wishes,
+                    directory,
+                    clock,
+                    events.clone(),
+                ) {
+                    // An attempt that was stopped a moment ago may still hold what it wrote.
+                    Err(Error::Disk { source, .. })
+                        if source.kind() == ErrorKind::ResourceBusy && Instant::now() < until =>
+                    {
+                        std::thread::sleep(Duration::from_millis(50));
+                    }
+                    opened => return opened,
+                }
+            }
+        });
+        self.gates[server].note_working();
+        let session = match self.working(server, conn, opening).await? {
+            Ok(session) => Arc::new(session),
+            Err(error) => return Err(self.fail(error)),
+        };
+        *self.writing.lock().expect("no panic while held") = Arc::downgrade(&session);
+        let (want, resumed) = (session.want().to_vec(), session.resumed());
+        let (layout, have) = (session.layout().clone(), session.held());
+        let root = offer.hashes.as_ref().map(|(_, root)| *root);
+        let replicas = offer
+            .hashes
+            .map(|(hashes, _)| Replicas::new(hashes, name_of(&offer.tree), self.terms.clone()));
+        let arrival = Arrival::new(session, &self.gates, replicas, self.reports.clone());
+        arrival.finish_files();
+        // What an interface carries is known, but not how several servers share it.
+        let paths =
+            if self.gates.len() == 1 { options.transfer.dial.paths.as_slice() } else { &[] };
+        let core = new_core(&options.transfer.scheduler, paths, &layout, &have);
+        let arrival = Arc::new(arrival);
+        let session = Arc::new(Session::new(offer.id, clock, self.reports.clone(), core));
+        let (files, total) = (offer.tree.file_count(), offer.tree.data());
+        let agreement = Agreement { peer, files, total, resumed };
+        session.report(Report::Established(Arc::clone(&session), agreement));
+        let by = self.terms.label(server);
+        Ok(Agreed { session, arrival, tree: offer.tree, want, root, by })
+    }
+
+    /// Waits for our own disk: the server is told that we are here, and whoever waits for the
+    /// transfer that it goes on.
+    async fn working<T>(
+        &self,
+        server: usize,
+        conn: &mut Conn,
+        work: impl Future<Output = T>,
+    ) -> Result<T, ConnError> {
+        let noted = async {
+            tokio::pin!(work);
+            loop {
+                tokio::select! {
+                    done = &mut work => return done,
+                    () = tokio::time::sleep(Duration::from_millis(500)) => {
+                        self.gates[server].note_working();
+                        self.gates[server].note_heard();
+                    }
+                }
+            }
+        };
+        conn.ping_during(noted).await
+    }
+
+    /// Says what would come, and changes nothing.
+    async fn rehearse(
+        &self,
+        conn: &mut Conn,
+        peer: Fingerprint,
+        tree: Tree,
+        wishes: Wishes,
+    ) -> Result<Refusal, ConnError> {
+        let into = self.options.into.clone();
+        let (files, total) = (tree.file_count(), tree.data());
+        let surveying = apart(move || {
+            if !into.exists() {
+                return Ok(total);
+            }
+            let directory = Directory::open(&into)?;
+            let staging = Staging::look(&directory)?;
+            let survey = Survey::new(&directory, staging.as_ref(), &tree, wishes)?;
+            let wanted = |(index, file): (usize, &wire::manifest::File)| {
+                survey.wanted.contains(&index).then(|| Bytes(file.data_len()))
+            };
+            Ok(tree.files().filter_map(wanted).sum())
+        });
+        Ok(match conn.ping_during(surveying).await? {
+            Ok(missing) => {
+                let resumed = total - missing;
+                let _ =
+                    self.reports.send(Report::Rehearsed(Agreement { peer, files, total, resumed }));
+                Refusal::Lost(ConnError::Closed)
+            }
+            Err(error) => self.fail(error),
+        })
+    }
+
+    /// Whether a server has what was agreed on with another one, or with itself before.
+    fn compare(&self, known: &Agreed, offer: &Offer) -> Result<(), Refusal> {
+        let several = self.options.from.len() > 1;
+        let same = known.tree.entries().len() == offer.tree.entries().len()
+            && known.tree.entries().iter().zip(offer.tree.entries()).all(|(a, b)| {
+                match (&a.kind, &b.kind) {
+                    // What is the same file on several hosts may have another time on each.
+                    (Kind::File(a), Kind::File(b)) if several => {
+                        (a.size, &a.data) == (b.size, &b.data)
+                    }
+                    (a_kind, b_kind) => a.path == b.path && a_kind == b_kind,
+                }
+            });
+        if several {
+            let what = name_of(&offer.tree);
+            let size = |tree: &Tree| tree.files().next().map_or(0, |(_, file)| file.size);
+            let root = offer.hashes.as_ref().map(|(_, root)| *root);
+            if !same {
+                let (here, there) = (size(&offer.tree), size(&known.tree));
+                let detail = format!("it has {here} bytes there, and {there} at {}", known.by);
+                return Err(Refusal::Useless(Error::Integrity { what, detail }));
+            }
+            if let (Some(here), Some(there)) = (root, known.root)
+                && here != there
+            {
+                let detail = format!("it has {here} there, and {there} at {}", known.by);
+                return Err(Refusal::Useless(Error::Integrity { what, detail }));
+            }
+        } else if !same {
+            let _ = self.reports.send(Report::SessionGone);
+            return Err(Refusal::Lost(ConnError::Closed));
+        }
+        Ok(())
+    }
+
+    /// Something of ours failed: no server can help.
+    fn fail(&self, error: Error) -> Refusal {
+        let text = error.to_string();
+        let _ = self.reports.send(Report::Fatal(error));
+        Refusal::Lost(ConnError::Refused(text))
+    }
+}
+
+/// What the one file of a tree is called.
+fn name_of(tree: &Tree) -> String {
+    tree.entries()
+        .first()
+        .map_or_else(String::new, |entry| String::from_utf8_lossy(&entry.path).into_owned())
+}

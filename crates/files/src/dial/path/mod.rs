@@ -1,0 +1,374 @@
+//! One open path: what goes over it, and what the kernel counts on it.
+//!
+//! Data go out and acknowledgements come in ([`outgoing`]); or requests go out and data come in
+//! ([`incoming`]). To the core both are the same: an extent that it tells a path to transmit is in
+//! flight until it was written at the receiver.
+
+mod incoming;
+mod outgoing;
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use net::congestion::ControlChoice;
+use net::counters::TcpInfo;
+use peer::caps::{Account, Room};
+use peer::dial::{Parting, Path};
+use peer::{Conn, ConnError};
+use tokio::sync::Notify;
+use tokio::time::sleep_until;
+use transfer::{Extent, Sample, Transmit};
+use units::{Bytes, Rate, Span, Time};
+use wire::Frame;
+use wire::frame::Range;
+
+pub(super) use incoming::Incoming;
+pub(super) use outgoing::{Outgoing, refusal};
+
+use super::session::Session;
+
+/// What is known of an open path from outside the core.
+pub(super) struct PathFacts {
+    pub(super) path: Arc<Path>,
+    /// Rings when the core may have something for this path.
+    pub(super) wake: Notify,
+    /// The kernel's latest counters, for the display.
+    pub(super) kernel: Mutex<KernelFacts>,
+}
+
+/// The kernel's latest counters.
+#[derive(Clone, Debug, Default)]
+pub(super) struct KernelFacts {
+    pub(super) congestion_control: String,
+    pub(super) retransmits: u64,
+    pub(super) rtt: Span,
+}
+
+impl PathFacts {
+    pub(super) fn new(path: Arc<Path>) -> PathFacts {
+        PathFacts { path, wake: Notify::new(), kernel: Mutex::default() }
+    }
+}
+
+/// The direction in which data flow over a path.
+pub(super) trait Flow: Send {
+    /// Whether data leave this host, so that its congestion control matters.
+    const SENDS: bool;
+
+    /// Takes in what the peer sent. Returns whether it sent anything that it was waited for.
+    ///
+    /// # Errors
+    /// Those of the connection, or of a peer that breaks the protocol.
+    fn take_in(&mut self, io: &mut PathIo<'_>) -> Result<bool, ConnError>;
+
+    /// How much may be transmitted at once; or when to look again, if that is known.
+    ///
+    /// # Errors
+    /// Those of the connection.
+    fn room(&self, io: &PathIo<'_>, now: Time) -> Result<Result<Bytes, Option<Time>>, ConnError>;
+
+    /// Sends an extent, or asks for it. Returns the payload that will move.
+    ///
+    /// # Errors
+    /// Those of the connection or the source.
+    fn transmit(&mut self, io: &mut PathIo<'_>, extent: Extent) -> Result<Bytes, ConnError>;
+
+    /// The most that moves if the core says that `most` is to be transmitted.
+    fn widest(&self, most: Bytes) -> Bytes {
+        most
+    }
+
+    /// Payload that the peer was asked for and that is not here yet.
+    fn outstanding(&self) -> Bytes {
+        Bytes::ZERO
+    }
+
+    /// The kernel's counters as the core takes them.
+    fn sample(&mut self, session: &Session, now: Time, info: &TcpInfo) -> Moved;
+
+    /// Waits until the session itself has something to say to the path.
+    fn notified(&self) -> impl Future<Output = ()> + Send;
+
+    /// The last frames to a peer that is left in order.
+    fn say_goodbye(&self, _conn: &mut Conn) {}
+
+    /// The peer broke the protocol, and the connection ends.
+    fn note_broken(&self, _session: &Session, _error: &ConnError) {}
+}
+
+/// The progress of a connection.
+pub(super) struct Moved {
+    /// Bytes that arrived at the side where data go.
+    pub(super) bytes: Bytes,
+    /// Bytes that wait in the kernel here.
+    pub(super) unsent: Bytes,
+    /// The rate at which data arrive, if it is known.
+    pub(super) rate: Option<Rate>,
+}
+
+/// The interval of looks at the kernel's counters: cheap, and a stall is noticed within a blink.
+const SAMPLE_EVERY: Span = Span::from_millis(25);
+/// A silent path is asked for a sign of life this often.
+const PING_EVERY: Span = Span::from_secs(1);
+/// A receiver that says nothing for so long, though its host acknowledges what we ask, does not
+/// want to: longer than what a narrow path may have queued before the question.
+const SILENCE: Span = Span::from_secs(if cfg!(test) { 4 } else { 120 });
+/// The time that data in flight have to be acknowledged once a cap is reached.
+const LAST_WORDS: Span = Span::from_secs(10);
+/// Transmissions before acknowledgements get a turn.
+const TRANSMISSIONS_A_TURN: usize = 8;
+
+/// A connection and the session that it belongs to.
+pub(super) struct PathIo<'a> {
+    pub(super) session: &'a Session,
+    pub(super) facts: &'a PathFacts,
+    pub(super) conn: Conn,
+    /// The recent rate of the path.
+    pub(super) rate: Rate,
+}
+
+/// Carries data over one connection until it ends.
+pub(super) struct PathTask<'a, F: Flow> {
+    io: PathIo<'a>,
+    flow: F,
+    control: ControlChoice,
+    events: peer::Events,
+    account: Option<Account>,
+    /// The time when the interface's cap was reached.
+    used_up: Option<Time>,
+    next_sample: Time,
+    next_ping: Time,
+    last_heard: Time,
+}
+
+impl<'a, F: Flow> PathTask<'a, F> {
+    pub(super) fn new(
+        session: &'a Session,
+        facts: &'a PathFacts,
+        flow: F,
+        conn: Conn,
+        events: peer::Events,
+    ) -> PathTask<'a, F> {
+        let now = session.clock.now();
+        let path = &facts.path;
+        let account = path.plan.allowance.as_ref();
+        let account = account.map(|allowance| Account::new(allowance, path.remote.is_ipv6()));
+        PathTask {
+            control: ControlChoice::new(&path.congestion_control),
+            io: PathIo { session, facts, conn, rate: Rate::ZERO },
+            flow,
+            events,
+            account,
+            used_up: None,
+            next_sample: now,
+            next_ping: now + PING_EVERY,
+            last_heard: now,
+        }
+    }
+
+    /// Runs until the connection fails, the interface may not carry more, or `stop` rings: then the
+    /// peer is told goodbye.
+    pub(super) async fn run(mut self, stop: &Notify) -> Result<Parting, ConnError> {
+        let ended = self.carry(stop).await;
+        if let Err(error @ (ConnError::Wire(_) | ConnError::Unexpected(_))) = &ended {
+            self.flow.note_broken(self.io.session, error);
+        }
+        ended
+    }
+
+    async fn carry(&mut self, stop: &Notify) -> Result<Parting, ConnError> {
+        loop {
+            self.take_in()?;
+            let wait = self.send()?;
+            let now = self.now();
+            if now >= self.next_sample {
+                self.sample(now)?;
+            }
+            if now >= self.next_ping {
+                self.next_ping = now + PING_EVERY;
+                self.io.conn.push(&Frame::Ping(now.as_nanos()));
+                self.io.conn.try_flush()?;
+            }
+            if now >= self.last_heard + SILENCE {
+                return Err(ConnError::Silent(Duration::from_nanos(SILENCE.as_nanos())));
+            }
+            if self.has_ended(now) {
+                self.io.conn.close();
+                return Ok(Parting::UsedUp);
+            }
+            let until = wait.unwrap_or(self.next_sample).min(self.next_sample);
+            tokio::select! {
+                ready = self.io.conn.ready() => ready?,
+                () = self.io.facts.wake.notified() => {}
+                () = self.flow.notified() => {}
+                () = sleep_until(self.io.session.clock.instant(until)) => {}
+                () = stop.notified() => {
+                    self.flow.say_goodbye(&mut self.io.conn);
+                    self.io.conn.close();
+                    return Ok(Parting::Stopped);
+                }
+            }
+        }
+    }
+
+    fn now(&self) -> Time {
+        self.io.session.clock.now()
+    }
+
+    /// Takes in what arrived.
+    fn take_in(&mut self) -> Result<(), ConnError> {
+        if self.flow.take_in(&mut self.io)? {
+            self.last_heard = self.now();
+            self.next_ping = self.last_heard + PING_EVERY;
+        }
+        if self.io.conn.is_closed() { Err(ConnError::Closed) } else { Ok(()) }
+    }
+
+    /// Sends as long as the core has something and the kernel takes it. Returns when to try again
+    /// if neither socket nor core will say.
+    fn send(&mut self) -> Result<Option<Time>, ConnError> {
+        let (session, path) = (self.io.session, &self.io.facts.path);
+        let class = path.plan.class;
+        for _ in 0..TRANSMISSIONS_A_TURN {
+            if !self.io.conn.try_flush()? {
+                return Ok(None);
+            }
+            let now = session.clock.now();
+            if let Some(until) =
+                path.limits.iter().filter_map(|limit| limit.until(now, class)).max()
+            {
+                return Ok(Some(until));
+            }
+            let most = match self.flow.room(&self.io, now)? {
+                Ok(most) => most,
+                Err(until) => return Ok(until),
+            };
+            let room = |account: &Account| account.room(self.flow.widest(most));
+            match self.account.as_ref().map_or(Room::Yes, room) {
+                Room::Yes => {}
+                Room::Later => return Ok(Some(self.next_sample)),
+                Room::Never => {
+                    self.used_up.get_or_insert(now);
+                    return Ok(None);
+                }
+            }
+            let transmit = {
+                let mut core = session.core();
+                let transmit = core.poll_transmit(now, path.id, most);
+                session.wake(&mut core);
+                transmit
+            };
+            match transmit {
+                Transmit::Data(extent) => {
+                    let payload = self.flow.transmit(&mut self.io, extent)?;
+                    let now = session.clock.now();
+                    path.limits.iter().for_each(|limit| limit.spend(now, class, payload));
+                    if let Some(account) = &mut self.account {
+                        account.expect(payload);
+                    }
+                }
+                Transmit::Wait { until } => return Ok(until),
+                Transmit::Complete => return Ok(None),
+            }
+        }
+        Ok(Some(session.clock.now()))
+    }
+
+    /// Whether the interface's cap is reached, and all that was sent before is acknowledged, or
+    /// will not be.
+    fn has_ended(&self, now: Time) -> bool {
+        let Some(since) = self.used_up else { return false };
+        let reports = self.io.session.core().paths(now);
+        let in_flight = reports
+            .iter()
+            .find(|report| report.id == self.io.facts.path.id)
+            .map_or(Bytes::ZERO, |report| report.in_flight);
+        in_flight == Bytes::ZERO || now - since > LAST_WORDS
+    }
+
+    /// Looks at the kernel's counters and tells the core.
+    fn sample(&mut self, now: Time) -> Result<(), ConnError> {
+        let (session, path) = (self.io.session, &self.io.facts.path);
+        let info = self.io.conn.counters()?;
+        let moved = self.flow.sample(session, now, &info);
+        let sample = Sample {
+            rtt: Span::from(info.rtt),
+            min_rtt: Span::from(info.min_rtt),
+            delivery_rate: moved.rate,
+            kernel_acked: moved.bytes,
+            timeouts: info.timeouts,
+            unsent: moved.unsent,
+        };
+        {
+            let mut core = session.core();
+            core.handle_sample(now, path.id, sample);
+            session.wake(&mut core);
+        }
+        // Falls slowly: one low sample must not starve the socket.
+        let faded = Rate::from_bits(self.io.rate.as_bits() / 8 * 7);
+        self.io.rate = moved.rate.unwrap_or(Rate::ZERO).max(faded).max(Rate::kbit(100));
+        if F::SENDS {
+            let stream = self.io.conn.stream();
+            let set = |name: &str| stream.set_congestion_control(name);
+            if let Some(text) = self.control.update(&info, &path.plan.name, set) {
+                self.events.notice(text);
+            }
+        }
+        if let Some(account) = &mut self.account {
+            account.count(&info, self.flow.outstanding());
+            account.keep_ahead(self.io.rate);
+        }
+        let mut kernel = self.io.facts.kernel.lock().expect("no panic while held");
+        kernel.retransmits = info.retransmits;
+        kernel.rtt = sample.rtt;
+        if kernel.congestion_control != self.control.name() {
+            kernel.congestion_control = self.control.name().to_string();
+        }
+        self.next_sample = now + SAMPLE_EVERY;
+        Ok(())
+    }
+}
+
+/// However the connection ends, the bytes that it moved are counted; nothing more will come.
+impl<F: Flow> Drop for PathTask<'_, F> {
+    fn drop(&mut self) {
+        if let Some(account) = &mut self.account
+            && let Ok(info) = self.io.conn.counters()
+        {
+            account.count(&info, Bytes::ZERO);
+        }
+    }
+}
+
+/// The receiver has these ranges, by way of this path.
+fn acknowledge(session: &Session, facts: &PathFacts, ranges: &[Range]) -> Result<(), ConnError> {
+    let now = session.clock.now();
+    let mut core = session.core();
+    for range in ranges {
+        let fresh = core
+            .handle_acked(now, facts.path.id, Extent::new(range.start, range.len))
+            .map_err(unexpected)?;
+        if fresh > Bytes::ZERO {
+            facts.path.plan.last_new.store(now.as_nanos(), Ordering::Relaxed);
+        }
+    }
+    session.wake(&mut core);
+    if core.is_complete() {
+        session.kick.notify_one();
+    }
+    Ok(())
+}
+
+/// The receiver found a range wrong.
+fn refuse(session: &Session, range: Range) -> Result<(), ConnError> {
+    let now = session.clock.now();
+    let mut core = session.core();
+    core.handle_refused(now, Extent::new(range.start, range.len)).map_err(unexpected)?;
+    session.wake(&mut core);
+    Ok(())
+}
+
+fn unexpected(error: transfer::PeerError) -> ConnError {
+    ConnError::Unexpected(error.to_string())
+}

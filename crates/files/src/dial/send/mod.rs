@@ -1,0 +1,72 @@
+//! The source dials: files go to a receiver.
+
+mod opener;
+
+use std::sync::Arc;
+
+use net::Clock;
+use peer::dial::{Terms, plan};
+use tokio::sync::mpsc;
+
+use super::driver::{Ended, SessionDriver};
+use super::session::check_scheduler;
+use crate::source::{Source, SourceRoot};
+use crate::{Error, Event, Events, SendOptions, Summary};
+use opener::SendOpener;
+
+/// Sends the files and folders of `options` over every path; `events` hears of the progress.
+/// Dropping the future stops the transfer; what the receiver has verified stays journaled there.
+///
+/// # Errors
+/// Anything of [`Error`].
+pub async fn send(options: SendOptions, events: Events) -> Result<Summary, Error> {
+    check_scheduler(&options.transfer)?;
+    let to = vec![(options.to.clone(), options.credential.clone())];
+    let terms = Terms::new(to, options.transfer.dial.clone());
+    let mut options = options;
+    let (sources, selection, rename) =
+        (options.sources.clone(), options.selection.clone(), options.rename.clone());
+    // A large tree takes its time, the more so if it is hashed.
+    let walk = move || {
+        Source::open(
+            SourceRoot::Anywhere,
+            &sources,
+            &selection,
+            true,
+            rename.as_deref(),
+            &mut |_| Ok(()),
+        )
+    };
+    let walked = tokio::task::spawn_blocking(walk).await;
+    let failed = |error| Error::system("look at what is to be sent", std::io::Error::other(error));
+    let (source, notices) = walked.map_err(failed)??;
+    let source = Arc::new(source);
+    for text in notices {
+        let _ = events.send(Event::Notice { text });
+    }
+    let tls = terms.tls()?;
+    let plans: Vec<_> = plan(&terms).await?.into_iter().map(Arc::new).collect();
+    let clock = Clock::start();
+    loop {
+        let (sender, reports) = mpsc::unbounded_channel();
+        let opener = SendOpener::new(
+            Arc::new(options.clone()),
+            Arc::clone(&source),
+            clock,
+            sender.clone(),
+            events.clone(),
+        );
+        let paths = (terms.clone(), tls.clone(), plans.clone());
+        let driver = SessionDriver::new(opener, paths, (sender, reports), clock, events.clone());
+        match driver.run().await? {
+            Ended::Complete(summary) => return Ok(summary),
+            // The receiver was started again: agree anew, and go on from what it has. What this run
+            // already replaced or restarted is not to be thrown away again.
+            Ended::SessionGone => {
+                options.transfer.restart = false;
+                let text = "the receiver was restarted: agreeing on the transfer again".to_string();
+                let _ = events.send(Event::Notice { text });
+            }
+        }
+    }
+}

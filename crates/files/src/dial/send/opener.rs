@@ -1,0 +1,239 @@
+//! Opens a session with a receiver.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
+use net::Clock;
+use peer::dial::{Gate, Path, Turn};
+use peer::{Conn, ConnError};
+use tokio::sync::mpsc;
+use transfer::{Cv, Extent, ExtentSet, Packing};
+use units::{Bytes, Time};
+use wire::Frame;
+use wire::frame::{Hello, SessionId, VERSION};
+
+use crate::dial::opener::{Member, SessionOpener};
+use crate::dial::path::{Outgoing, refusal};
+use crate::dial::session::{Agreement, Report, Session, new_core};
+use crate::protocol::Want;
+use crate::source::{Source, Supply};
+use crate::{Error, Event, Events, SendOptions};
+
+/// Opens a session with a receiver.
+pub(super) struct SendOpener {
+    options: Arc<SendOptions>,
+    source: Arc<Source>,
+    clock: Clock,
+    reports: mpsc::UnboundedSender<Report>,
+    events: Events,
+    gate: Gate<Joined>,
+    /// The files of the open session.
+    supply: Mutex<Option<Arc<Supply>>>,
+    /// Objects that the receiver has complete.
+    done: Mutex<BTreeSet<usize>>,
+}
+
+/// What a further path joins.
+#[derive(Clone)]
+struct Joined {
+    session: Arc<Session>,
+    load: Arc<Supply>,
+}
+
+impl SessionOpener for SendOpener {
+    type Load = Supply;
+    type Flow = Outgoing;
+
+    async fn enter(&self, conn: &mut Conn, _host: usize) -> Result<Member<Supply>, ConnError> {
+        let Joined { session, load } = match self.gate.enter().await {
+            Turn::Join(joined) => {
+                conn.push(&Frame::Join(joined.session.id));
+                joined
+            }
+            Turn::Ask => match self.ask(conn).await {
+                Ok(joined) => {
+                    self.gate.open(joined.clone());
+                    joined
+                }
+                Err(error) => {
+                    self.gate.release();
+                    return Err(error);
+                }
+            },
+        };
+        Ok(Member { joined: session.id, session, load })
+    }
+
+    fn flow(load: &Arc<Supply>, _joined: SessionId, _path: &Path, _now: Time) -> Outgoing {
+        Outgoing::new(Arc::clone(load))
+    }
+
+    fn is_working(&self) -> bool {
+        self.gate.is_working()
+    }
+
+    fn offered(&self) -> Bytes {
+        self.source.tree().data()
+    }
+
+    fn is_rehearsal(&self) -> bool {
+        self.options.transfer.dry_run
+    }
+
+    async fn object_done(&self, index: u32, root: [u8; 32]) -> Result<(), Error> {
+        let (index, root) = (usize::try_from(index).expect("32 bits fit"), Cv(root));
+        let Some(supply) = self.supply() else { return Ok(()) };
+        if index >= supply.packing().layout().objects() {
+            return Err(Error::protocol(format!(
+                "object {index} is done, but there are not that many"
+            )));
+        }
+        if !self.done.lock().expect("no panic while held").insert(index) {
+            return Ok(());
+        }
+        let tree = supply.source().tree();
+        let name = |file: usize| String::from_utf8_lossy(&tree.entries()[file].path).into_owned();
+        let files = supply.files(index, root);
+        let mut ours = supply.root(index);
+        if ours.is_none() && self.options.transfer.verify {
+            // An earlier attempt sent a part of it, as it was then: only reading all of it tells
+            // whether it still is.
+            let text = format!(
+                "hashing all of {}, because a part of it was sent by an earlier attempt",
+                name(files[0].0)
+            );
+            let _ = self.events.send(Event::Notice { text });
+            let hashing = Arc::clone(&supply);
+            let hashed = tokio::task::spawn_blocking(move || hashing.hash(index)).await;
+            ours = Some(hashed.expect("hashing does not panic")?);
+        }
+        if let Some(ours) = ours
+            && ours != root
+        {
+            let detail = format!(
+                "the receiver has BLAKE3 {root}, the source {ours}; the source changed between two \
+                 attempts: send it again with --restart --overwrite"
+            );
+            return Err(Error::Integrity { what: name(files[0].0), detail });
+        }
+        for (file, blake3) in files {
+            let size = Bytes(tree.file(file).expect("a file of the tree").size);
+            let _ = self.events.send(Event::FileDone { name: name(file), size, blake3 });
+        }
+        Ok(())
+    }
+
+    fn check_unchanged(&self) -> Result<(), Error> {
+        self.supply().map_or(Ok(()), |supply| supply.check_unchanged())
+    }
+}
+
+impl SendOpener {
+    pub(super) fn new(
+        options: Arc<SendOptions>,
+        source: Arc<Source>,
+        clock: Clock,
+        reports: mpsc::UnboundedSender<Report>,
+        events: Events,
+    ) -> SendOpener {
+        SendOpener {
+            options,
+            source,
+            clock,
+            reports,
+            events,
+            gate: Gate::new(),
+            supply: Mutex::default(),
+            done: Mutex::default(),
+        }
+    }
+
+    fn supply(&self) -> Option<Arc<Supply>> {
+        self.supply.lock().expect("no panic while held").clone()
+    }
+
+    /// Says hello, sends the manifest, and takes the receiver's answer.
+    async fn ask(&self, conn: &mut Conn) -> Result<Joined, ConnError> {
+        self.say_hello(conn).await?;
+        let (mut id, mut addresses, mut have) = ([0; 16], Vec::new(), ExtentSet::new());
+        let tree = self.source.tree();
+        let mut want = Want::new(tree.entries().len());
+        // Whole blocks, and the rests of files: the receiver cannot have more pieces than that.
+        let blocks = usize::try_from(tree.data().0 / transfer::BLOCK).unwrap_or(usize::MAX);
+        let mut pieces = blocks.saturating_add(tree.entries().len());
+        loop {
+            let more = conn.receive(|frame| {
+                match frame {
+                    Frame::Welcome(welcome) => {
+                        id = welcome.session;
+                        addresses = welcome.addresses;
+                    }
+                    Frame::Want(ranges) => {
+                        for range in ranges {
+                            want.add(range).ok_or_else(|| {
+                                ConnError::Unexpected("wish for what was not offered".into())
+                            })?;
+                        }
+                    }
+                    Frame::Have(ranges) => {
+                        pieces = pieces.checked_sub(ranges.len()).ok_or_else(|| {
+                            ConnError::Unexpected("list of more pieces than there are".into())
+                        })?;
+                        for range in ranges {
+                            have.insert(Extent::new(range.start, range.len));
+                        }
+                    }
+                    Frame::Ready => return Ok(false),
+                    // The receiver is still reading what an earlier attempt left there.
+                    Frame::Ping(_) => self.gate.note_working(),
+                    Frame::Abort(code, text) => {
+                        let _ = self.reports.send(refusal(code, text));
+                        return Err(ConnError::Closed);
+                    }
+                    other => return Err(ConnError::Unexpected(String::from(&other))),
+                }
+                Ok(true)
+            });
+            if !more.await? {
+                break;
+            }
+            self.gate.note_heard();
+        }
+        // Only whole extents of this layout count: whatever else is said is sent again.
+        let packing = Packing::new(self.source.tree(), |index| want.has(index));
+        let packing = packing.map_err(|error| ConnError::Unexpected(error.to_string()))?;
+        let layout = packing.layout().clone();
+        let have = layout.whole_blocks(&have);
+        let resumed = self.source.tree().data() - layout.total() + have.total();
+        let transfer = &self.options.transfer;
+        let core = new_core(&transfer.scheduler, &transfer.dial.paths, &layout, &have);
+        let peer = conn.peer().ok_or(ConnError::Closed)?;
+        let load = Arc::new(Supply::new(Arc::clone(&self.source), packing));
+        *self.supply.lock().expect("no panic while held") = Some(Arc::clone(&load));
+        let session = Arc::new(Session::new(id, self.clock, self.reports.clone(), core));
+        let agreement = Agreement { peer, files: tree.file_count(), total: tree.data(), resumed };
+        session.report(Report::Established(Arc::clone(&session), agreement));
+        session.report(Report::Announced(0, addresses));
+        Ok(Joined { session, load })
+    }
+
+    /// Says hello and what there is, a chunk at a time: a large manifest is not to be in memory
+    /// twice.
+    async fn say_hello(&self, conn: &mut Conn) -> Result<(), ConnError> {
+        let options = &self.options;
+        let wishes = options.transfer.wishes();
+        conn.push(&Frame::Hello(Hello {
+            version: VERSION,
+            secret: options.credential.secret(),
+            wishes,
+        }));
+        let entries = self.source.tree().entries();
+        for chunk in wire::manifest::chunks(entries) {
+            conn.push(&Frame::Entries(&chunk));
+            conn.flush().await?;
+            self.gate.note_heard();
+        }
+        conn.push(&Frame::ManifestEnd(u32::try_from(entries.len()).expect("a tree holds fewer")));
+        conn.flush().await
+    }
+}

@@ -1,0 +1,26 @@
+//! Files and folders over many paths.
+//!
+//! A transfer has a [`source`] of files and a [`sink`], and one side dials while the other listens.
+//! All four combinations exist: [`send`] dials with a source, [`receive`] listens with a sink,
+//! [`fetch`] dials with a sink, and [`serve`] listens with a source. All tell their progress
+//! through [`Event`]s.
+
+#[cfg(test)]
+mod adversarial;
+mod blocking;
+mod dial;
+mod error;
+mod event;
+mod listen;
+mod options;
+mod protocol;
+mod sink;
+mod source;
+
+pub use dial::{fetch, send};
+pub use error::Error;
+pub use event::{Event, Events, PathProgress, Progress, Summary, path_events};
+pub use listen::{receive, serve};
+pub use options::{
+    FetchOptions, ReceiveOptions, Selection, SendOptions, ServeOptions, Server, TransferOptions,
+};

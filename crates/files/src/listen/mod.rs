@@ -1,0 +1,18 @@
+//! The side that listens, whichever way its data flow.
+//!
+//! [`receive`] has a sink, [`serve`] a source. Both are services behind a
+//! [`peer::listen::Acceptor`].
+
+mod receive;
+mod serve;
+
+use peer::carrier::Listener;
+use tokio::net::TcpListener;
+
+pub use receive::receive;
+pub use serve::serve;
+
+/// Listening sockets as the acceptor takes them.
+fn boxed(listeners: Vec<TcpListener>) -> Vec<Box<dyn Listener>> {
+    listeners.into_iter().map(|listener| Box::new(listener) as Box<dyn Listener>).collect()
+}

@@ -1,0 +1,120 @@
+//! The sink listens: files come from a sender.
+//!
+//! [`receive`] lets senders in ([`service`]) and waits for the end of their sessions. Each path has
+//! a task ([`path`]) that hands what arrives to the [`SinkSession`].
+
+mod path;
+mod rates;
+mod service;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use peer::listen::{Acceptor, listen, reachable};
+use tokio::time::timeout;
+use units::{Bytes, Span, Time};
+
+use crate::sink::{self, Ended, SinkSession};
+use crate::{Error, Event, Events, ReceiveOptions, Summary};
+use rates::ReceiveRates;
+use service::ReceiveService;
+
+/// The time that the sender may take to hear why its transfer failed.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+/// The time to wait for the sender's goodbye after everything is done. It comes at once unless
+/// every path was lost just then: the sender then notices, and opens another.
+const GOODBYE: Duration = Duration::from_secs(10);
+
+/// Receives one transfer (or, with `keep`, one after the other) into the directory of `options`;
+/// `events` hears of the progress.
+///
+/// # Errors
+/// Anything of [`Error`].
+pub async fn receive(options: ReceiveOptions, events: Events) -> Result<Summary, Error> {
+    let keep = options.keep;
+    let listeners =
+        listen(&options.listen.addresses, options.listen.port).map_err(peer::Error::from)?;
+    let addresses = reachable(&listeners);
+    let identity = options.listen.identity.clone();
+    let service = Arc::new(ReceiveService::new(options, events.clone())?);
+    let _acceptor = Acceptor::start(Arc::clone(&service), &identity, super::boxed(listeners))?;
+    let _ = events.send(Event::Listening { addresses });
+    loop {
+        let outcome = attend(&service).await;
+        if !keep {
+            return outcome;
+        }
+        match outcome {
+            Ok(summary) => {
+                let text = format!("{} received; waiting for the next transfer", summary.total);
+                let _ = events.send(Event::Notice { text });
+            }
+            Err(error) => {
+                let _ = events.send(Event::Notice { text: error.to_string() });
+            }
+        }
+    }
+}
+
+/// Waits for a session and its end.
+async fn attend(service: &Arc<ReceiveService>) -> Result<Summary, Error> {
+    let mut rates = ReceiveRates::default();
+    loop {
+        let Some(session) = service.session() else {
+            service.opened.notified().await;
+            continue;
+        };
+        let report = |session: &SinkSession| {
+            let _ = service.events.send(Event::Progress(rates.progress(session)));
+        };
+        match sink::attend(&session, report).await {
+            Ended::Superseded => {}
+            Ended::Failed(error) => {
+                // The sender hears why before its connections are cut.
+                let _ = timeout(LAST_WORDS, goodbye(&session)).await;
+                service.forget(&session);
+                return Err(error);
+            }
+            Ended::Complete(at, sync) => {
+                let _ = timeout(GOODBYE, parting(&session)).await;
+                service.forget(&session);
+                return Ok(summary(&session, &mut rates, at, sync));
+            }
+        }
+    }
+}
+
+/// Waits until the sender has closed every path.
+async fn goodbye(session: &SinkSession) {
+    while session.open_paths() > 0 {
+        session.over.notified().await;
+    }
+}
+
+/// Waits until the sender knows that everything is done, or has begun anew.
+async fn parting(session: &SinkSession) {
+    while !session.has_parted() {
+        tokio::select! {
+            () = session.over.notified() => {}
+            () = session.closing.notified() => return,
+        }
+    }
+}
+
+fn summary(session: &SinkSession, rates: &mut ReceiveRates, at: Time, sync: Span) -> Summary {
+    let progress = rates.progress(session);
+    let began = session.began;
+    let carried = session.carried().into_iter();
+    Summary {
+        files: session.tree().file_count(),
+        total: session.tree().data(),
+        moved: session.received(),
+        repeated: Bytes::ZERO,
+        elapsed: at - began,
+        sync,
+        finished_at: carried
+            .map(|(name, carried)| (name, (Time::ZERO + carried.last) - began))
+            .collect(),
+        paths: progress.paths,
+    }
+}

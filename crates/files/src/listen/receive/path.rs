@@ -1,0 +1,126 @@
+//! One open path at the receiver: data in, acknowledgements out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use peer::{Conn, ConnError, PathClass};
+use tokio::time::{Instant, sleep_until};
+use units::Bytes;
+use wire::Frame;
+
+use crate::Error;
+use crate::sink::{SinkSession, finish_files};
+
+/// A sender that says nothing for this long is gone: it pings every second.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// A sender that does not read its acknowledgements is not read either, once so many bytes of them
+/// wait.
+const MOST_BACKLOG: usize = 1 << 20;
+
+/// Frames read before the acknowledgements leave.
+const FRAMES_A_TURN: usize = 4;
+
+/// Serves one path of `session` until it closes; `name` is what the path is called in reports.
+pub(super) async fn serve(
+    conn: &mut Conn,
+    session: &Arc<SinkSession>,
+    name: &str,
+) -> Result<(), ConnError> {
+    let (number, mailbox) = session.join();
+    let _member = PathMember { session, number };
+    let mut last_heard = Instant::now();
+    let mut acks = Vec::new();
+    loop {
+        let mut pong = None;
+        // What is not read fills the sender's window.
+        if let Some(limit) = &session.limit
+            && let Some(until) = limit.until(session.clock.now(), PathClass::Primary)
+        {
+            tokio::select! {
+                () = sleep_until(session.clock.instant(until)) => {}
+                () = session.closing.notified() => {
+                    conn.close();
+                    return Ok(());
+                }
+            }
+        }
+        // One frame at a time: what is read beyond it would have to be moved.
+        let is_heard = conn.backlog() <= MOST_BACKLOG;
+        for _ in 0..if is_heard { FRAMES_A_TURN } else { 0 } {
+            if conn.try_fill(conn.missing()?)? == 0 {
+                break;
+            }
+            last_heard = Instant::now();
+            while let Some(frame) = conn.next_frame()? {
+                match frame {
+                    // A failed session takes no more; the mailbox holds the reason.
+                    Frame::Data(_) if session.has_failed() => {}
+                    Frame::Data(data) => match session.handle_data(name, &data) {
+                        Ok(range) => {
+                            if let Some(limit) = &session.limit {
+                                limit.spend(
+                                    session.clock.now(),
+                                    PathClass::Primary,
+                                    Bytes(range.len),
+                                );
+                            }
+                            acks.push(range);
+                        }
+                        Err(_) if session.has_failed() => {}
+                        Err(error) => return Err(error),
+                    },
+                    Frame::Ping(number) => pong = Some(number),
+                    Frame::Pong(_) => {}
+                    Frame::Abort(_, text) => {
+                        let error = Error::Stopped { reason: text };
+                        return Err(session.fail(error));
+                    }
+                    other => return Err(ConnError::Unexpected(String::from(&other))),
+                }
+            }
+        }
+        // Before anything is written, which may fail by now.
+        if conn.has_said_goodbye() {
+            session.note_goodbye();
+        }
+        for ranges in acks.chunks(wire::frame::MAX_RANGES) {
+            conn.push(&Frame::Ack(ranges.to_vec()));
+        }
+        acks.clear();
+        if let Some(number) = pong {
+            conn.push(&Frame::Pong(number));
+        }
+        let frames = mailbox.take();
+        if !frames.is_empty() {
+            conn.push_parts(&frames, &[]);
+        }
+        conn.try_flush()?;
+        finish_files(session);
+        if conn.is_closed() {
+            return Ok(());
+        }
+        tokio::select! {
+            ready = conn.ready(), if is_heard => ready?,
+            ready = conn.writable(), if !is_heard => ready?,
+            () = mailbox.full.notified() => {}
+            () = session.closing.notified() => {
+                conn.close();
+                return Ok(());
+            }
+            () = sleep_until(last_heard + SILENCE) => return Err(ConnError::Silent(SILENCE)),
+        }
+    }
+}
+
+/// Leaves the session however the path ends.
+struct PathMember<'a> {
+    session: &'a SinkSession,
+    number: u32,
+}
+
+impl Drop for PathMember<'_> {
+    fn drop(&mut self) {
+        self.session.leave(self.number);
+    }
+}

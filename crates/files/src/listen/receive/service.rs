@@ -1,0 +1,372 @@
+//! Who may send here, and the agreement on what comes.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use net::Clock;
+use peer::budget::{Budget, CONNECTION_BYTES, Share};
+use peer::conn::SIGN_OF_LIFE;
+use peer::limit::Limit;
+use peer::listen::admission::{UNAUTHENTICATED_PATIENCE, refuse};
+use peer::listen::{Entry, Service, TokenCheck, TokenRefusal, display_address, further_addresses};
+use peer::{Conn, ConnError, Fingerprint, PathEvent, PathState, random};
+use tokio::time::{Instant, timeout};
+use transfer::Tree;
+use units::PathId;
+use wire::Frame;
+use wire::frame::{AbortCode, Hello, Range, SessionId, VERSION, Welcome, Wishes};
+
+use super::path;
+use crate::blocking::apart;
+use crate::protocol::{MANIFEST_BYTES, code_of, footprint, want_frames};
+use crate::sink::{Directory, SinkSession, Staging, Survey, finish_files};
+use crate::{Error, Event, Events, ReceiveOptions};
+
+/// Receives from those who may send.
+pub(super) struct ReceiveService {
+    options: ReceiveOptions,
+    directory: Arc<Directory>,
+    pub(super) events: Events,
+    clock: Clock,
+    token: TokenCheck,
+    /// The session in progress.
+    session: Mutex<Option<Arc<SinkSession>>>,
+    /// Held while a session is opened.
+    agreeing: tokio::sync::Mutex<()>,
+    /// For all manifests that are being agreed on.
+    memory: Arc<Budget>,
+    /// Rings when a session was opened.
+    pub(super) opened: tokio::sync::Notify,
+}
+
+/// The most memory that all manifests may take together that are being agreed on: that of the
+/// transfer that goes on comes to it.
+const MANIFESTS_BYTES: usize = 2 * MANIFEST_BYTES;
+
+impl Service for ReceiveService {
+    type Session = Arc<SinkSession>;
+    type Grant = ();
+
+    fn find(&self, id: SessionId, peer: Fingerprint) -> Option<Arc<SinkSession>> {
+        self.session().filter(|session| session.id == id && session.peer == peer)
+    }
+
+    fn unknown_session(&self) -> String {
+        "this receiver knows no such session".into()
+    }
+
+    fn authorize(&self, hello: &Hello, peer: Fingerprint) -> Result<(), String> {
+        if hello.version != VERSION {
+            return Err(format!(
+                "it speaks protocol version {VERSION}, the sender {}",
+                hello.version
+            ));
+        }
+        let authorized = &self.options.listen.authorized;
+        match authorized.iter().find(|known| known.fingerprint == peer) {
+            Some(known) if known.may_send() => return Ok(()),
+            Some(_) if hello.secret.is_none() => {
+                return Err("its key may get from this host, but not send: 'anabranch keys trust \
+                            sender' with --may both, there, lets it"
+                    .into());
+            }
+            _ => {}
+        }
+        self.token.admit(hello, peer).map_err(|refusal| {
+            let text = match refusal {
+                TokenRefusal::NotShown => {
+                    "the sender showed no token, and its key is not among the authorized peers"
+                }
+                TokenRefusal::Wrong => {
+                    "the token is not the one this receiver printed; each start prints a new one"
+                }
+                TokenRefusal::Taken => "the token is another sender's",
+            };
+            text.into()
+        })
+    }
+
+    async fn serve(self: Arc<Self>, mut conn: Conn, entry: Entry<Self>, from: SocketAddr) {
+        let name = display_address(from);
+        let session = match entry {
+            Entry::Join(session) => session,
+            Entry::Open(hello, (), peer) => match self.agree(&mut conn, &hello, peer).await {
+                Ok(Some(session)) => session,
+                Ok(None) => return,
+                Err(error) => {
+                    let text = format!("{name}: {error}");
+                    let _ = self.events.send(Event::Notice { text });
+                    return;
+                }
+            },
+        };
+        self.report(&name, PathState::Active, "");
+        let why = match path::serve(&mut conn, &session, &name).await {
+            Ok(()) => "closed by the sender".to_string(),
+            Err(error) => {
+                if let ConnError::Wire(_) | ConnError::Unexpected(_) = error {
+                    let _ = refuse(&mut conn, AbortCode::Protocol, error.to_string()).await;
+                }
+                error.to_string()
+            }
+        };
+        self.report(&name, PathState::Lost, &why);
+    }
+}
+
+impl ReceiveService {
+    pub(super) fn new(options: ReceiveOptions, events: Events) -> Result<ReceiveService, Error> {
+        Ok(ReceiveService {
+            directory: Arc::new(Directory::open(&options.directory)?),
+            token: TokenCheck::new(options.listen.token.clone(), options.listen.holder),
+            options,
+            events,
+            clock: Clock::start(),
+            session: Mutex::default(),
+            agreeing: tokio::sync::Mutex::default(),
+            memory: Budget::new(MANIFESTS_BYTES, MANIFEST_BYTES + CONNECTION_BYTES),
+            opened: tokio::sync::Notify::new(),
+        })
+    }
+
+    /// The session in progress.
+    pub(super) fn session(&self) -> Option<Arc<SinkSession>> {
+        self.current().clone()
+    }
+
+    /// Forgets a session that is over, unless another one has taken its place.
+    pub(super) fn forget(&self, over: &SinkSession) {
+        let mut current = self.current();
+        if current.as_ref().is_some_and(|session| session.id == over.id) {
+            *current = None;
+        }
+    }
+
+    /// Where what the holder of key `peer` sends goes, and how fast it may come.
+    fn place(&self, peer: Fingerprint) -> Result<(Arc<Directory>, Option<Arc<Limit>>), Error> {
+        let known = self
+            .options
+            .listen
+            .authorized
+            .iter()
+            .find(|known| known.fingerprint == peer && known.may_send());
+        let Some(known) = known else { return Ok((Arc::clone(&self.directory), None)) };
+        let directory = match &known.directory {
+            Some(_) => Arc::new(Directory::open(&known.directory_below(&self.options.directory))?),
+            None => Arc::clone(&self.directory),
+        };
+        Ok((directory, known.max.map(|rate| Arc::new(Limit::new(Some(rate))))))
+    }
+
+    /// Reads the manifest and opens the session. `None` when nothing is to be carried (a dry run).
+    async fn agree(
+        self: &Arc<Self>,
+        conn: &mut Conn,
+        hello: &Hello,
+        peer: Fingerprint,
+    ) -> Result<Option<Arc<SinkSession>>, ConnError> {
+        // Whatever takes the tree over takes its share with it: who hangs up ends neither at once.
+        let mut share = self.memory.share(peer);
+        let tree = match self.manifest(conn, &mut share).await? {
+            Ok(tree) => tree,
+            Err((code, text)) => return Err(refuse(conn, code, text).await),
+        };
+        let id = random().map_err(|error| ConnError::Io(std::io::Error::other(error)))?;
+        let addresses = further_addresses(conn, &self.options.listen.addresses);
+        conn.push(&Frame::Welcome(Welcome { version: VERSION, session: id, addresses }));
+        conn.flush().await?;
+        let (directory, limit) = match self.place(peer) {
+            Ok(place) => place,
+            Err(error) => return Err(refuse(conn, code_of(&error), error.to_string()).await),
+        };
+        let mut wishes = hello.wishes;
+        wishes.overwrite |= self.options.overwrite;
+        if wishes.dry_run {
+            let (want, share) = self.rehearse(conn, directory, tree, wishes, share).await?;
+            match want {
+                Ok(want) => want_frames(&want).for_each(|frame| conn.push(&frame)),
+                Err(error) => return Err(refuse(conn, code_of(&error), error.to_string()).await),
+            }
+            conn.push(&Frame::Ready);
+            conn.flush_to_reader().await?;
+            drop(share);
+            answer_probes(conn).await?;
+            return Ok(None);
+        }
+        // One after the other: of two that a sender opens at the same time, the later one is to
+        // find the earlier one.
+        let _turn = conn.ping_during(self.agreeing.lock()).await?;
+        if let Err(text) = conn.ping_during(self.supersede(peer)).await? {
+            return Err(refuse(conn, AbortCode::Refused, text).await);
+        }
+        let (clock, events) = (self.clock, self.events.clone());
+        let opening = apart(move || {
+            (SinkSession::open(id, peer, tree, wishes, directory, clock, events), share)
+        });
+        let (session, share) = conn.ping_during(opening).await?;
+        let session = match session {
+            Ok(mut session) => {
+                session.limit = limit;
+                Arc::new(session)
+            }
+            Err(error) => return Err(refuse(conn, code_of(&error), error.to_string()).await),
+        };
+        let _ = self.events.send(Event::Started {
+            peer,
+            files: session.tree().file_count(),
+            total: session.tree().data(),
+            resumed: session.resumed(),
+        });
+        *self.current() = Some(Arc::clone(&session));
+        session.answer().iter().for_each(|frame| conn.push(frame));
+        conn.push(&Frame::Ready);
+        conn.flush_to_reader().await?;
+        // There is one session at a time: its tree counts for itself.
+        drop(share);
+        self.opened.notify_one();
+        finish_files(&session);
+        Ok(Some(session))
+    }
+
+    /// Reads the manifest; if it is of no use, says as what and why in words for the sender.
+    async fn manifest(
+        &self,
+        conn: &mut Conn,
+        share: &mut Share,
+    ) -> Result<Result<Tree, (AbortCode, String)>, ConnError> {
+        let mut entries = Vec::new();
+        let (mut chunk, mut bytes) = (Vec::new(), 0);
+        let mut told = Instant::now();
+        let busy = |share: &Share| Ok(Err((AbortCode::Refused, share.why_not())));
+        if !share.take(conn, CONNECTION_BYTES).await? {
+            return busy(share);
+        }
+        loop {
+            if told.elapsed() >= SIGN_OF_LIFE {
+                told = Instant::now();
+                conn.push(&Frame::Ping(0));
+                conn.try_flush()?;
+            }
+            let end = conn.receive(|frame| match frame {
+                Frame::Entries(part) => {
+                    // It says its paths in few bytes: it is read as there is room for them.
+                    chunk.clear();
+                    chunk.extend_from_slice(part);
+                    Ok(None)
+                }
+                Frame::ManifestEnd(count) => Ok(Some(count)),
+                Frame::Name(_) | Frame::Filter(..) | Frame::Ask(_) => Err(ConnError::Refused(
+                    "this host takes files and offers none; 'anabranch serve' there would offer \
+                     them"
+                        .into(),
+                )),
+                other => Err(ConnError::Unexpected(String::from(&other))),
+            });
+            let end = timeout(UNAUTHENTICATED_PATIENCE, end)
+                .await
+                .map_err(|_| ConnError::Silent(UNAUTHENTICATED_PATIENCE));
+            match end.and_then(|end| end) {
+                Ok(None) => {}
+                Ok(Some(count))
+                    if usize::try_from(count) == Ok(entries.len()) && !entries.is_empty() =>
+                {
+                    return Ok(Tree::new(entries)
+                        .map_err(|error| (AbortCode::Protocol, error.to_string())));
+                }
+                Ok(Some(_)) => {
+                    return Ok(Err((AbortCode::Protocol, "the manifest does not add up".into())));
+                }
+                Err(
+                    error @ (ConnError::Wire(_) | ConnError::Unexpected(_) | ConnError::Refused(_)),
+                ) => {
+                    return Ok(Err((AbortCode::Protocol, error.to_string())));
+                }
+                Err(error) => return Err(error),
+            }
+            for entry in wire::manifest::entries(&chunk) {
+                let entry = match entry {
+                    Ok(entry) => entry,
+                    Err(error) => {
+                        return Ok(Err((AbortCode::Protocol, ConnError::Wire(error).to_string())));
+                    }
+                };
+                bytes += footprint(&entry);
+                if bytes > MANIFEST_BYTES {
+                    let text = ConnError::Unexpected("endless manifest".into()).to_string();
+                    return Ok(Err((AbortCode::Protocol, text)));
+                }
+                if !share.take(conn, footprint(&entry)).await? {
+                    return busy(share);
+                }
+                entries.push(entry);
+                // A long list comes as fast as it is read: others get their turn meanwhile.
+                tokio::task::consume_budget().await;
+            }
+        }
+    }
+
+    /// Says which entries would have to come, and changes nothing. The sender is pinged meanwhile.
+    async fn rehearse(
+        &self,
+        conn: &mut Conn,
+        directory: Arc<Directory>,
+        tree: Tree,
+        wishes: Wishes,
+        share: Share,
+    ) -> Result<(Result<Vec<Range>, Error>, Share), ConnError> {
+        let work = move || {
+            let staging = Staging::look(&directory)?;
+            let survey = Survey::new(&directory, staging.as_ref(), &tree, wishes)?;
+            Ok(survey.ranges(&tree))
+        };
+        conn.ping_during(apart(move || (work(), share))).await
+    }
+
+    /// Makes room for a new session of `peer`: an older one of the same sender is what a restarted
+    /// sender left behind.
+    async fn supersede(&self, peer: Fingerprint) -> Result<(), String> {
+        let Some(old) = self.session() else { return Ok(()) };
+        if old.peer != peer && old.completed().is_none() && old.open_paths() > 0 {
+            return Err("it is busy with another sender's transfer".into());
+        }
+        *self.current() = None;
+        // Every path of the old session lets go of its files within a moment; a sync may take
+        // longer.
+        for _ in 0..1_500 {
+            old.closing.notify_waiters();
+            if Arc::strong_count(&old) == 1 {
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        Err("an earlier session of the same sender is still writing to the disk".into())
+    }
+
+    fn report(&self, name: &str, state: PathState, why: &str) {
+        let event = PathEvent { path: PathId(0), name: name.into(), state, why: why.into() };
+        let _ = self.events.send(Event::Path(event));
+    }
+
+    fn current(&self) -> MutexGuard<'_, Option<Arc<SinkSession>>> {
+        self.session.lock().expect("no panic while held")
+    }
+}
+
+/// Counts what a dry run sends to measure its path, until it closes.
+async fn answer_probes(conn: &mut Conn) -> Result<(), ConnError> {
+    let mut bytes = 0;
+    loop {
+        let counted = conn.receive(|frame| match frame {
+            Frame::Probe(payload) => Ok(payload.len() as u64),
+            other => Err(ConnError::Unexpected(String::from(&other))),
+        });
+        match timeout(UNAUTHENTICATED_PATIENCE, counted).await {
+            Ok(Ok(count)) => bytes += count,
+            Ok(Err(ConnError::Closed)) | Err(_) => return Ok(()),
+            Ok(Err(error)) => return Err(error),
+        }
+        conn.push(&Frame::Pong(bytes));
+        conn.flush().await?;
+    }
+}

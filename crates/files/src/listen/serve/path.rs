@@ -1,0 +1,149 @@
+//! One open path at the server: requests in, data out.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use net::Clock;
+use net::congestion::{CongestionControl, ControlChoice};
+use peer::listen::admission::refuse;
+use peer::{Conn, ConnError, PathClass};
+use tokio::time::{Instant, sleep_until};
+use transfer::Extent;
+use units::{Bytes, Span, Time};
+use wire::Frame;
+use wire::frame::{AbortCode, DataHeader};
+
+use super::session::FetchSession;
+use crate::protocol::{self, code_of};
+use crate::source::Buffer;
+use crate::{Error, Event, Events};
+
+/// A client that says nothing for this long is gone: it pings every second.
+pub(super) const SILENCE: Duration = Duration::from_secs(30);
+/// Requests that wait for their turn on one path, at most.
+const MOST_REQUESTS: usize = 2 * protocol::MOST_REQUESTS;
+/// Looking at the kernel's counters this often shows whether a line loses packets.
+const SAMPLE_EVERY: Span = Span::from_millis(100);
+/// Answers that leave before requests get a turn.
+const ANSWERS_A_TURN: usize = 8;
+
+/// Serves one path of a fetch until it closes.
+pub(super) async fn serve(
+    conn: &mut Conn,
+    fetch: &FetchSession,
+    clock: Clock,
+    events: &Events,
+) -> Result<(), ConnError> {
+    let _path = fetch.join(clock);
+    let mut control = ControlChoice::new(&CongestionControl::Auto);
+    // Where it is not allowed, the system's own will do.
+    let _ = conn.stream().set_congestion_control(control.name());
+    let name = conn
+        .stream()
+        .peer_addr()
+        .map_or_else(|| "a path".into(), |address| address.ip().to_canonical().to_string());
+    let (mut requests, mut buffer, mut header) = (VecDeque::new(), Buffer::default(), Vec::new());
+    let mut last_heard = Instant::now();
+    let mut next_sample = clock.now() + SAMPLE_EVERY;
+    loop {
+        if conn.try_fill(wire::frame::MAX_BODY)? > 0 {
+            last_heard = Instant::now();
+        }
+        let mut pong = None;
+        while let Some(frame) = conn.next_frame()? {
+            match frame {
+                Frame::Request(range) => {
+                    let extent = Extent::new(range.start, range.len);
+                    let checked = fetch.supply.packing().layout().check_data(extent);
+                    checked.map_err(|error| ConnError::Unexpected(format!("Request ({error})")))?;
+                    if requests.len() == MOST_REQUESTS {
+                        return Err(ConnError::Unexpected(
+                            "Request beyond those that wait already".into(),
+                        ));
+                    }
+                    requests.push_back(extent);
+                }
+                Frame::Ping(number) => pong = Some(number),
+                Frame::Pong(_) => {}
+                Frame::Done(_) => {
+                    fetch.finish();
+                    return Ok(());
+                }
+                Frame::Abort(_, text) => return Err(ConnError::Refused(text)),
+                other => return Err(ConnError::Unexpected(String::from(&other))),
+            }
+        }
+        if let Some(number) = pong {
+            conn.push(&Frame::Pong(number));
+        }
+        let mut wait = None;
+        let mut answered = 0;
+        while conn.try_flush()? && answered < ANSWERS_A_TURN {
+            let Some(&extent) = requests.front() else { break };
+            let now = clock.now();
+            if let Some(limit) = &fetch.limit {
+                wait = limit.until(now, PathClass::Primary);
+                if wait.is_some() {
+                    break;
+                }
+                limit.spend(now, PathClass::Primary, Bytes(extent.len));
+            }
+            answer(conn, fetch, extent, &mut buffer, &mut header).await?;
+            requests.pop_front();
+            answered += 1;
+        }
+        if conn.is_closed() {
+            return Ok(());
+        }
+        let now = clock.now();
+        if now >= next_sample {
+            next_sample = now + SAMPLE_EVERY;
+            let (info, stream) = (conn.counters()?, conn.stream());
+            let set = |name: &str| stream.set_congestion_control(name);
+            if let Some(text) = control.update(&info, &name, set) {
+                let _ = events.send(Event::Notice { text });
+            }
+        }
+        // More can go out at once: others get a turn, but nothing is waited for.
+        if answered == ANSWERS_A_TURN && !requests.is_empty() {
+            wait = Some(Time::ZERO);
+        }
+        let until = wait.unwrap_or(if requests.is_empty() {
+            now + Span::from_secs(60)
+        } else {
+            next_sample
+        });
+        tokio::select! {
+            ready = conn.ready() => ready?,
+            () = sleep_until(clock.instant(until.max(now))), if wait != Some(Time::ZERO) => {}
+            () = tokio::task::yield_now(), if wait == Some(Time::ZERO) => {}
+            () = sleep_until(last_heard + SILENCE) => return Err(ConnError::Silent(SILENCE)),
+        }
+    }
+}
+
+/// Sends what was requested.
+async fn answer(
+    conn: &mut Conn,
+    fetch: &FetchSession,
+    extent: Extent,
+    buffer: &mut Buffer,
+    header: &mut Vec<u8>,
+) -> Result<(), ConnError> {
+    let (range, cv) = match fetch.supply.read(extent, buffer) {
+        Ok(read) => read,
+        Err(error) => {
+            let (code, text) = match &error {
+                Error::SourceChanged { path } => (AbortCode::Changed, path.display().to_string()),
+                error => (code_of(error), error.to_string()),
+            };
+            let _ = refuse(conn, code, text).await;
+            return Err(ConnError::Refused(error.to_string()));
+        }
+    };
+    header.clear();
+    DataHeader::emit(extent.start, cv.as_ref().map(|cv| &cv.0), range.len(), header);
+    conn.push_parts(header, &buffer.bytes()[range]);
+    fetch.count(Bytes(extent.len));
+    Ok(())
+}

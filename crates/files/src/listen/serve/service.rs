@@ -1,0 +1,385 @@
+//! Who may fetch what, and the agreement on what goes.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use net::Clock;
+use peer::budget::{Budget, CONNECTION_BYTES, Share, Short};
+use peer::limit::Limit;
+use peer::listen::admission::{UNAUTHENTICATED_PATIENCE, refuse};
+use peer::listen::{Entry, Service, TokenCheck, TokenRefusal, display_address, further_addresses};
+use peer::{Conn, ConnError, Fingerprint, random};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use wire::Frame;
+use wire::frame::{AbortCode, Ask, Hello, SessionId, VERSION, Welcome};
+use wire::manifest::{chunks, is_plain};
+
+use super::path;
+use super::session::FetchSession;
+use crate::blocking::apart;
+use crate::protocol::{MANIFEST_BYTES, Want, code_of};
+use crate::source::hashes::{self, HashCache};
+use crate::source::{Source, SourceRoot, Supply};
+use crate::{Error, Event, Events, Selection, ServeOptions, Summary};
+
+/// Serves those who may fetch.
+pub(super) struct ServeService {
+    options: ServeOptions,
+    events: Events,
+    clock: Clock,
+    token: TokenCheck,
+    /// What holders of the token see, and each peer.
+    roots: Roots,
+    hashes: Arc<HashCache>,
+    /// For all questions and the lists that answer them.
+    memory: Arc<Budget>,
+    fetches: Mutex<BTreeMap<SessionId, Arc<FetchSession>>>,
+    completing: mpsc::UnboundedSender<Summary>,
+    completed: tokio::sync::Mutex<mpsc::UnboundedReceiver<Summary>>,
+}
+
+/// What is seen by whom.
+struct Roots {
+    default: SourceRoot,
+    peers: BTreeMap<Fingerprint, Seen>,
+}
+
+/// What one peer sees, and how fast.
+#[derive(Clone)]
+pub(super) struct Seen {
+    root: SourceRoot,
+    limit: Option<Arc<Limit>>,
+    /// What the peer is called.
+    name: String,
+}
+
+/// Fetches of one peer at a time, and of all together.
+const FETCHES_EACH: usize = 16;
+const FETCHES: usize = 256;
+/// The most memory that the lists of all fetches may take together; those of one peer, half of it.
+const LISTS_BYTES: usize = 4 * MANIFEST_BYTES;
+/// A fetch that has lost all its connections is remembered for so long.
+const MEMORY: Duration = Duration::from_secs(600);
+/// The most names and patterns that a question has.
+const MOST_NAMES: usize = 4_096;
+const MOST_FILTERS: usize = 256;
+
+impl Service for ServeService {
+    type Session = Arc<FetchSession>;
+    type Grant = Seen;
+
+    fn find(&self, id: SessionId, peer: Fingerprint) -> Option<Arc<FetchSession>> {
+        self.fetches().get(&id).filter(|fetch| fetch.peer == peer).cloned()
+    }
+
+    fn unknown_session(&self) -> String {
+        "this server knows no such session".into()
+    }
+
+    fn authorize(&self, hello: &Hello, peer: Fingerprint) -> Result<Seen, String> {
+        if hello.version != VERSION {
+            return Err(format!(
+                "it speaks protocol version {VERSION}, this side {}",
+                hello.version
+            ));
+        }
+        if let Some(seen) = self.roots.peers.get(&peer) {
+            return Ok(seen.clone());
+        }
+        let known = self.options.listen.authorized.iter().any(|known| known.fingerprint == peer);
+        match self.token.admit(hello, peer) {
+            Ok(()) => {
+                let root = self.roots.default.clone();
+                Ok(Seen { root, limit: None, name: String::new() })
+            }
+            Err(TokenRefusal::NotShown) if known => Err(format!(
+                "the key {peer} may send to that host, but not get from it: 'anabranch keys trust \
+                 sender {peer} --may both', there, lets it"
+            )),
+            Err(TokenRefusal::NotShown) => Err(format!(
+                "no token was shown, and the key {peer} is not among the authorized peers: \
+                 'anabranch keys trust sender {peer} --may get', there, lets it in"
+            )),
+            Err(TokenRefusal::Wrong) => {
+                let text =
+                    "the token is not the one this server printed; each start prints a new one";
+                Err(text.into())
+            }
+            Err(TokenRefusal::Taken) => Err("the token is another host's".into()),
+        }
+    }
+
+    async fn serve(self: Arc<Self>, mut conn: Conn, entry: Entry<Self>, from: SocketAddr) {
+        let fetch = match entry {
+            Entry::Join(fetch) => fetch,
+            Entry::Open(_, seen, peer) => match self.agree(&mut conn, &seen, peer).await {
+                Ok(fetch) => fetch,
+                // Nobody wants it any more: a dry run.
+                Err(ConnError::Closed) => return,
+                Err(error) => return self.notice(&seen.called(from), &error.to_string()),
+            },
+        };
+        match path::serve(&mut conn, &fetch, self.clock, &self.events).await {
+            Err(error @ (ConnError::Wire(_) | ConnError::Unexpected(_))) => {
+                let text = error.to_string();
+                let _ = refuse(&mut conn, AbortCode::Protocol, text.clone()).await;
+                self.notice(&fetch.called(from), &text);
+            }
+            Err(ConnError::Refused(text)) => self.notice(&fetch.called(from), &text),
+            Ok(()) | Err(_) => {}
+        }
+        if let Some(summary) = fetch.take_completion(self.clock.now()) {
+            self.fetches().remove(&fetch.id);
+            let Summary { total, moved, elapsed, .. } = &summary;
+            let text = format!("has everything, {total}; {moved} were sent in {elapsed}");
+            self.notice(&fetch.called(from), &text);
+            let _ = self.completing.send(summary);
+        }
+    }
+}
+
+impl ServeService {
+    pub(super) fn new(options: ServeOptions, events: Events) -> Result<ServeService, Error> {
+        let open = |path: &std::path::Path| {
+            let failed = |source| Error::system(format!("open {}", path.display()), source);
+            SourceRoot::below(path).map_err(failed)
+        };
+        let mut peers = BTreeMap::new();
+        for peer in options.listen.authorized.iter().filter(|peer| peer.may_get()) {
+            let root = open(&peer.directory_below(&options.directory))?;
+            let limit = peer.max.map(|rate| Arc::new(Limit::new(Some(rate))));
+            peers.insert(peer.fingerprint, Seen { root, limit, name: peer.name.clone() });
+        }
+        let roots = Roots { default: open(&options.directory)?, peers };
+        let (completing, completed) = mpsc::unbounded_channel();
+        Ok(ServeService {
+            token: TokenCheck::new(options.listen.token.clone(), options.listen.holder),
+            options,
+            events,
+            clock: Clock::start(),
+            roots,
+            hashes: Arc::default(),
+            memory: Budget::new(LISTS_BYTES, LISTS_BYTES / 2),
+            fetches: Mutex::default(),
+            completing,
+            completed: tokio::sync::Mutex::new(completed),
+        })
+    }
+
+    /// Waits for the next fetch that is complete.
+    pub(super) async fn completed(&self) -> Summary {
+        self.completed.lock().await.recv().await.expect("the service holds a sender")
+    }
+
+    /// Hears what is asked for, says what there is of it, and hears what is wanted.
+    async fn agree(
+        self: &Arc<Self>,
+        conn: &mut Conn,
+        seen: &Seen,
+        peer: Fingerprint,
+    ) -> Result<Arc<FetchSession>, ConnError> {
+        let mut share = self.memory.share(peer);
+        if !share.take(conn, CONNECTION_BYTES).await? {
+            return Err(refuse(conn, AbortCode::Refused, share.why_not()).await);
+        }
+        let (names, selection, ask) = match question(conn, &mut share).await? {
+            Ok(asked) => asked,
+            Err(text) => return Err(refuse(conn, AbortCode::Refused, text).await),
+        };
+        let (root, service) = (seen.root.clone(), Arc::clone(self));
+        // Its share goes with the list: who hangs up does not end the walk.
+        let walking = apart(move || {
+            let mut budget = |bytes| service.room(peer, &mut share, bytes);
+            let found = Source::open(root, &names, &selection, !ask.hashes, None, &mut budget);
+            (found, share)
+        });
+        let (found, share) = conn.ping_during(walking).await?;
+        let (source, notices) = match found {
+            Ok(found) => found,
+            Err(Error::Peer(peer::Error::Refused { reason })) => {
+                return Err(refuse(conn, AbortCode::Refused, reason).await);
+            }
+            // Nothing is left by the filters, for example.
+            Err(Error::Peer(peer::Error::Usage(text))) => {
+                return Err(refuse(conn, AbortCode::Source, text).await);
+            }
+            Err(error) => return Err(refuse(conn, code_of(&error), error.to_string()).await),
+        };
+        for text in notices {
+            let _ = self.events.send(Event::Notice { text });
+        }
+        let source = Arc::new(source);
+        let id = random().map_err(|error| ConnError::Io(std::io::Error::other(error)))?;
+        let addresses = further_addresses(conn, &self.options.listen.addresses);
+        conn.push(&Frame::Welcome(Welcome { version: VERSION, session: id, addresses }));
+        let entries = source.tree().entries();
+        for chunk in chunks(entries) {
+            conn.push(&Frame::Entries(&chunk));
+            conn.flush_to_reader().await?;
+        }
+        conn.push(&Frame::ManifestEnd(u32::try_from(entries.len()).expect("a tree holds fewer")));
+        conn.flush_to_reader().await?;
+        if ask.hashes {
+            hashes::send(conn, &self.hashes, &source).await?;
+        }
+        let want = match wishes(conn, entries.len()).await? {
+            Ok(want) => want,
+            Err(text) => return Err(refuse(conn, AbortCode::Protocol, text).await),
+        };
+        let packing = transfer::Packing::new(source.tree(), |index| want.has(index));
+        let packing = packing.map_err(|error| ConnError::Unexpected(error.to_string()))?;
+        let limit = seen.limit.clone();
+        let (name, supply) = (seen.name.clone(), Supply::new(source, packing));
+        let fetch = FetchSession::new(id, peer, name, supply, share, limit, self.clock.now());
+        let fetch = Arc::new(fetch);
+        if let Err(text) = self.remember(&fetch) {
+            return Err(refuse(conn, AbortCode::Refused, text).await);
+        }
+        let _ = self.events.send(Event::Notice { text: fetch.introduction() });
+        Ok(fetch)
+    }
+
+    /// Memory for a list that grows: if there is none left, fetches that have lost all their
+    /// connections are forgotten for it.
+    fn room(&self, peer: Fingerprint, share: &mut Share, bytes: usize) -> Result<(), Error> {
+        let now = self.clock.now();
+        while let Err(short) = share.try_take(bytes) {
+            let mut fetches = self.fetches();
+            let of_whom =
+                fetches.values().filter(|known| short == Short::OfAll || known.peer == peer);
+            let idle = of_whom.filter_map(|known| Some((known.idle(now)?, known.id))).max();
+            let forgotten = idle.and_then(|(_, id)| fetches.remove(&id));
+            drop(fetches);
+            if forgotten.is_none() {
+                return Err(Error::refused(share.why_not()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Remembers a fetch for its further paths; forgets those that nobody has come back to.
+    fn remember(&self, fetch: &Arc<FetchSession>) -> Result<(), String> {
+        let now = self.clock.now();
+        let mut fetches = self.fetches();
+        fetches.retain(|_, known| known.idle(now).is_none_or(|idle| idle < MEMORY.into()));
+        let of_peer = fetches.values().filter(|known| known.peer == fetch.peer).count();
+        if of_peer >= FETCHES_EACH || fetches.len() >= FETCHES {
+            let of_whom = |known: &FetchSession| of_peer < FETCHES_EACH || known.peer == fetch.peer;
+            let idle = |known: &FetchSession| known.idle(now).filter(|_| of_whom(known));
+            let longest = fetches.values().filter_map(|known| Some((idle(known)?, known.id))).max();
+            let Some((_, longest)) = longest else {
+                return Err("it is busy with as many fetches as it takes at a time".into());
+            };
+            fetches.remove(&longest);
+        }
+        fetches.insert(fetch.id, Arc::clone(fetch));
+        Ok(())
+    }
+
+    fn notice(&self, who: &str, what: &str) {
+        let _ = self.events.send(Event::Notice { text: format!("{who}: {what}") });
+    }
+
+    fn fetches(&self) -> MutexGuard<'_, BTreeMap<SessionId, Arc<FetchSession>>> {
+        self.fetches.lock().expect("no panic while held")
+    }
+}
+
+impl Seen {
+    fn called(&self, from: SocketAddr) -> String {
+        if self.name.is_empty() { display_address(from) } else { self.name.clone() }
+    }
+}
+
+/// Hears what is asked for; what is wrong with it, in words.
+async fn question(
+    conn: &mut Conn,
+    share: &mut Share,
+) -> Result<Result<(Vec<PathBuf>, Selection, Ask), String>, ConnError> {
+    let (mut names, mut selection) = (Vec::new(), Selection::default());
+    loop {
+        let heard = conn.receive(|frame| {
+            Ok(match frame {
+                Frame::Name(name) if names.len() < MOST_NAMES => {
+                    let plain = name.strip_suffix(b"/").unwrap_or(name);
+                    if !name.is_empty() && !is_plain(plain) {
+                        let shown = String::from_utf8_lossy(name);
+                        return Ok(Some(Err(format!(
+                            "'{}' is no plain name below what is offered",
+                            shown.escape_debug()
+                        ))));
+                    }
+                    // What is in the directory itself.
+                    let name = if name.is_empty() { b"." } else { name };
+                    let name = PathBuf::from(std::ffi::OsStr::from_bytes(name));
+                    if share.try_take(size_of::<PathBuf>() + name.as_os_str().len()).is_err() {
+                        return Ok(Some(Err(share.why_not())));
+                    }
+                    names.push(name);
+                    None
+                }
+                Frame::Filter(include, glob)
+                    if selection.include.len() + selection.exclude.len() < MOST_FILTERS =>
+                {
+                    let globs =
+                        if include { &mut selection.include } else { &mut selection.exclude };
+                    globs.push(glob.to_string());
+                    None
+                }
+                Frame::Name(_) | Frame::Filter(..) => Some(Err("more names or patterns than a \
+                    question has"
+                    .into())),
+                Frame::Ask(ask) => Some(Ok(ask)),
+                Frame::Entries(_) | Frame::ManifestEnd(_) => {
+                    Some(Err("this host offers files and takes none; 'anabranch receive' there \
+                              would take them"
+                        .into()))
+                }
+                other => return Err(ConnError::Unexpected(String::from(&other))),
+            })
+        });
+        match timeout(UNAUTHENTICATED_PATIENCE, heard)
+            .await
+            .map_err(|_| ConnError::Silent(UNAUTHENTICATED_PATIENCE))??
+        {
+            None => {}
+            Some(Err(text)) => return Ok(Err(text)),
+            Some(Ok(_)) if names.is_empty() => return Ok(Err("nothing was asked for".into())),
+            Some(Ok(ask)) => {
+                selection.checksum = ask.checksum;
+                return Ok(Ok((names, selection, ask)));
+            }
+        }
+    }
+}
+
+/// Hears which entries are wanted.
+async fn wishes(conn: &mut Conn, entries: usize) -> Result<Result<Want, String>, ConnError> {
+    let mut want = Want::new(entries);
+    loop {
+        let heard = conn.receive(|frame| match frame {
+            Frame::Want(ranges) => Ok(Some(ranges)),
+            Frame::Ping(_) | Frame::Pong(_) => Ok(Some(Vec::new())),
+            Frame::Ready => Ok(None),
+            other => Err(ConnError::Unexpected(String::from(&other))),
+        });
+        match timeout(path::SILENCE, heard)
+            .await
+            .map_err(|_| ConnError::Silent(path::SILENCE))??
+        {
+            None => return Ok(Ok(want)),
+            Some(ranges) => {
+                for range in ranges {
+                    if want.add(range).is_none() {
+                        return Ok(Err("it wants what was not offered".into()));
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! One fetch, as the server knows it.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use net::Clock;
+use peer::Fingerprint;
+use peer::budget::Share;
+use peer::limit::Limit;
+use peer::listen::display_address;
+use units::{Bytes, Span, Time};
+use wire::frame::SessionId;
+
+use crate::Summary;
+use crate::source::Supply;
+
+/// One fetch.
+pub(super) struct FetchSession {
+    pub(super) id: SessionId,
+    pub(super) peer: Fingerprint,
+    /// What the peer is called; may be empty.
+    name: String,
+    pub(super) supply: Supply,
+    /// What the list of its files takes of the server's memory.
+    _share: Share,
+    /// What all fetches of the peer have to keep.
+    pub(super) limit: Option<Arc<Limit>>,
+    began: Time,
+    sent: AtomicU64,
+    /// How many connections there are, and since when there is none.
+    paths: Mutex<(usize, Time)>,
+    done: AtomicBool,
+    told: AtomicBool,
+}
+
+impl FetchSession {
+    pub(super) fn new(
+        id: SessionId,
+        peer: Fingerprint,
+        name: String,
+        supply: Supply,
+        share: Share,
+        limit: Option<Arc<Limit>>,
+        now: Time,
+    ) -> FetchSession {
+        let (sent, done, told) =
+            (AtomicU64::new(0), AtomicBool::new(false), AtomicBool::new(false));
+        FetchSession {
+            id,
+            peer,
+            name,
+            supply,
+            _share: share,
+            limit,
+            began: now,
+            sent,
+            paths: Mutex::new((0, now)),
+            done,
+            told,
+        }
+    }
+
+    /// What to call whoever fetches.
+    pub(super) fn called(&self, from: SocketAddr) -> String {
+        if self.name.is_empty() { display_address(from) } else { self.name.clone() }
+    }
+
+    /// Who gets what, as a sentence.
+    pub(super) fn introduction(&self) -> String {
+        let tree = self.supply.source().tree();
+        let who = if self.name.is_empty() { self.peer.to_string() } else { self.name.clone() };
+        let wanted = self.supply.packing().layout().total();
+        let files = if tree.file_count() == 1 {
+            "a file".into()
+        } else {
+            format!("{} files", tree.file_count())
+        };
+        format!("{who} gets {files}, {}, of which {wanted} are to be sent", tree.data())
+    }
+
+    /// A connection carries for it, until what is returned is dropped.
+    pub(super) fn join(&self, clock: Clock) -> FetchPath<'_> {
+        self.paths.lock().expect("no panic while held").0 += 1;
+        FetchPath { fetch: self, clock }
+    }
+
+    /// For how long nobody has been there; `None` if somebody is.
+    pub(super) fn idle(&self, now: Time) -> Option<Span> {
+        let (paths, since) = *self.paths.lock().expect("no panic while held");
+        (paths == 0).then(|| now - since)
+    }
+
+    /// Bytes were sent.
+    pub(super) fn count(&self, bytes: Bytes) {
+        self.sent.fetch_add(bytes.0, Ordering::Relaxed);
+    }
+
+    /// Whoever fetches has everything.
+    pub(super) fn finish(&self) {
+        self.done.store(true, Ordering::Relaxed);
+    }
+
+    /// How it ended, once, when whoever fetches has everything.
+    pub(super) fn take_completion(&self, now: Time) -> Option<Summary> {
+        if !self.done.load(Ordering::Relaxed) || self.told.swap(true, Ordering::Relaxed) {
+            return None;
+        }
+        let tree = self.supply.source().tree();
+        Some(Summary {
+            files: tree.file_count(),
+            total: tree.data(),
+            moved: Bytes(self.sent.load(Ordering::Relaxed)),
+            elapsed: now - self.began,
+            ..Summary::default()
+        })
+    }
+}
+
+/// A connection's part in a fetch.
+pub(super) struct FetchPath<'a> {
+    fetch: &'a FetchSession,
+    clock: Clock,
+}
+
+impl Drop for FetchPath<'_> {
+    fn drop(&mut self) {
+        let mut paths = self.fetch.paths.lock().expect("no panic while held");
+        *paths = (paths.0 - 1, self.clock.now());
+    }
+}

@@ -1,0 +1,81 @@
+//! What both sides of a transfer share of its protocol: codes of failures, lists of wanted entries,
+//! and the memory that a manifest takes.
+
+use wire::Frame;
+use wire::frame::{AbortCode, Range};
+use wire::manifest::{Entry, Kind};
+
+use crate::Error;
+
+/// The most requests that a fetching side has waiting on one path.
+pub(crate) const MOST_REQUESTS: usize = 1_024;
+/// The most memory that a manifest may take: some two million entries.
+pub(crate) const MANIFEST_BYTES: usize = 256 << 20;
+/// Memory that an entry takes, about.
+pub(crate) fn footprint(entry: &Entry) -> usize {
+    let more = match &entry.kind {
+        Kind::File(file) => {
+            file.data.as_ref().map_or(0, |data| data.len() * size_of::<(u64, u64)>())
+        }
+        Kind::Symlink { target, .. } => target.len(),
+        Kind::Directory { .. } | Kind::HardLink { .. } => 0,
+    };
+    size_of::<Entry>() + entry.path.len() + more
+}
+
+/// The code that the other side gets for a failure of ours.
+pub(crate) fn code_of(error: &Error) -> AbortCode {
+    match error {
+        Error::Exists { .. } | Error::InTheWay { .. } => AbortCode::Exists,
+        Error::NoSpace { .. } => AbortCode::NoSpace,
+        Error::Disk { .. } | Error::Peer(peer::Error::System { .. }) => AbortCode::Disk,
+        Error::Integrity { .. } => AbortCode::Integrity,
+        Error::SourceChanged { .. } => AbortCode::Changed,
+        Error::Source { .. } | Error::Unavailable { .. } => AbortCode::Source,
+        Error::Peer(peer::Error::Protocol(_)) => AbortCode::Protocol,
+        _ => AbortCode::Refused,
+    }
+}
+
+/// The error here that stands for a failure of the other side.
+pub(crate) fn error_of(code: AbortCode, text: String) -> Error {
+    match code {
+        AbortCode::Refused => Error::refused(text),
+        AbortCode::Exists | AbortCode::NoSpace | AbortCode::Disk => {
+            Error::Receiver { reason: text }
+        }
+        AbortCode::Integrity => Error::Integrity { what: "the transfer".into(), detail: text },
+        AbortCode::Protocol | AbortCode::NoSession => Error::protocol(text),
+        AbortCode::Source => Error::Unavailable { reason: text },
+        AbortCode::Changed => Error::SourceChanged { path: text.into() },
+        AbortCode::Stopped => Error::refused(format!("it was stopped: {text}")),
+    }
+}
+
+/// The wanted entries, as frames.
+pub(crate) fn want_frames(want: &[Range]) -> impl Iterator<Item = Frame<'static>> {
+    want.chunks(wire::frame::MAX_RANGES).map(|ranges| Frame::Want(ranges.to_vec()))
+}
+
+/// The entries of a tree that the sink wants.
+pub(crate) struct Want(Vec<bool>);
+
+impl Want {
+    /// None of so many entries.
+    pub(crate) fn new(entries: usize) -> Want {
+        Want(vec![false; entries])
+    }
+
+    /// Adds a range; `None` if the tree has no such entries.
+    pub(crate) fn add(&mut self, range: Range) -> Option<()> {
+        let start = usize::try_from(range.start).ok()?;
+        let end = start.checked_add(usize::try_from(range.len).ok()?)?;
+        self.0.get_mut(start..end)?.fill(true);
+        Some(())
+    }
+
+    /// Whether an entry is wanted.
+    pub(crate) fn has(&self, entry: usize) -> bool {
+        self.0[entry]
+    }
+}

@@ -1,0 +1,59 @@
+//! The loop beside a session of the sink: it syncs what has arrived, and waits for the end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+use units::{Span, Time};
+
+use super::session::SinkSession;
+use crate::Error;
+
+/// The end of a session.
+pub(crate) enum Ended {
+    /// Everything is verified and named: the time of the last byte, and the time that syncing took.
+    Complete(Time, Span),
+    /// The transfer failed.
+    Failed(Error),
+    /// Another session takes the place of this one.
+    Superseded,
+}
+
+/// Verified and journaled data are brought to the disk at least this often.
+const SYNC_EVERY: Duration = Duration::from_secs(1);
+/// The interval of reports.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Syncs what arrives once a second and every 8 MiB, calls `report` several times a second, and
+/// returns when the session ends.
+pub(crate) async fn attend(
+    session: &Arc<SinkSession>,
+    mut report: impl FnMut(&SinkSession),
+) -> Ended {
+    let mut next_sync = Instant::now() + SYNC_EVERY;
+    loop {
+        tokio::select! {
+            () = session.over.notified() => {}
+            () = session.closing.notified() => return Ended::Superseded,
+            () = sleep(TICK) => {}
+        }
+        if let Some(error) = session.failure_to_report() {
+            return Ended::Failed(error);
+        }
+        report(session);
+        if let Some((at, sync)) = session.completed() {
+            return Ended::Complete(at, sync);
+        }
+        if Instant::now() >= next_sync || session.is_much_unsynced() {
+            let syncing = Arc::clone(session);
+            let synced = tokio::task::spawn_blocking(move || syncing.settle()).await;
+            let synced = synced.unwrap_or_else(|panic| {
+                Err(Error::system("sync what arrived", std::io::Error::other(panic)))
+            });
+            if let Err(error) = synced {
+                let _ = session.fail(error);
+            }
+            next_sync = Instant::now() + SYNC_EVERY;
+        }
+    }
+}

@@ -1,0 +1,526 @@
+//! One session at the receiver: the core, the files, and everybody who carries for it.
+
+mod data;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use tokio::sync::Notify;
+use transfer::{BLOCK, Extent, ExtentSet, Layout, Object, Packing, Receiver, Tree};
+use units::{Bytes, Span, Time};
+use wire::Frame;
+use wire::frame::{Range, SessionId, Wishes};
+
+use super::directory::Directory;
+use super::large::{Part, names};
+use super::settle::{Completed, PendingSync, Target};
+use super::staging::{Staging, key};
+use super::survey::Survey;
+use crate::protocol::{code_of, want_frames};
+use crate::{Error, Event, Events};
+use net::Clock;
+use peer::ConnError;
+use peer::Fingerprint;
+use peer::limit::Limit;
+
+/// A transfer that is arriving.
+pub(crate) struct SinkSession {
+    pub(crate) id: SessionId,
+    pub(crate) peer: Fingerprint,
+    pub(crate) clock: Clock,
+    /// When it was agreed on.
+    pub(crate) began: Time,
+    pub(crate) events: Events,
+    /// How fast it may come.
+    pub(crate) limit: Option<Arc<Limit>>,
+    target: Target,
+    /// The entries that are wanted, as the sender is told.
+    want: Vec<Range>,
+    /// Files of which only mode or time must be set.
+    stale: Vec<usize>,
+    /// Large files that have begun to arrive, by object.
+    parts: Mutex<BTreeMap<usize, Arc<Part>>>,
+    core: Mutex<Receiver>,
+    resumed: Bytes,
+    members: Mutex<Members>,
+    /// Files that are whole and wait for their names.
+    whole: Mutex<Vec<Completed>>,
+    /// Held while files get their names.
+    settled: Mutex<PendingSync>,
+    /// Bytes that were verified and that nobody began to bring to the disk.
+    unsynced: AtomicU64,
+    /// Rings when the session is over, well or badly.
+    pub(crate) over: Notify,
+    /// Rings when the session was superseded: everybody closes.
+    pub(crate) closing: Notify,
+}
+
+/// Who carries, and what all of them must still be told.
+#[derive(Default)]
+struct Members {
+    next: u32,
+    mailboxes: BTreeMap<u32, Arc<Mailbox>>,
+    /// Whether the sender closed a path in order since everything was done: then it knows.
+    goodbye: bool,
+    /// Frames that every path, later ones included, is told.
+    announcements: Vec<u8>,
+    /// Blocks that were refused and did not come again yet: a sender that lost the path of the
+    /// refusal must hear it on the next.
+    refused: ExtentSet,
+    /// Wrong blocks that are no reason to give up: whoever sent them is gone.
+    forgiven: u64,
+    /// Whether somebody is bringing the transfer to its end.
+    finishing: bool,
+    /// How many objects are getting their names, and how many have them.
+    naming: usize,
+    named: usize,
+    sync: Span,
+    outcome: Outcome,
+    carried: BTreeMap<String, Carried>,
+}
+
+/// How the session stands.
+#[derive(Default)]
+enum Outcome {
+    #[default]
+    Running,
+    Complete(Time),
+    Failed(Option<Error>),
+}
+
+/// What one path brought.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Carried {
+    pub(crate) bytes: Bytes,
+    pub(crate) last: Span,
+}
+
+/// Frames for one path from elsewhere in the session.
+#[derive(Default)]
+pub(crate) struct Mailbox {
+    frames: Mutex<Vec<u8>>,
+    pub(crate) full: Notify,
+}
+
+/// A power loss should cost no more than this, and what arrives during a sync.
+const MUCH_UNSYNCED: u64 = 8 << 20;
+/// Wrong blocks before the transfer is given up: a bad line is caught by TLS, so these are bad
+/// memory or a changing source.
+const MOST_REFUSALS: u64 = 16;
+
+impl SinkSession {
+    /// Compares `tree` with what is in `directory`, and opens what an earlier attempt left there.
+    pub(crate) fn open(
+        id: SessionId,
+        peer: Fingerprint,
+        tree: Tree,
+        wishes: Wishes,
+        directory: Arc<Directory>,
+        clock: Clock,
+        events: Events,
+    ) -> Result<SinkSession, Error> {
+        let staging = Arc::new(Staging::open(&directory)?);
+        let survey = Survey::new(&directory, Some(&staging), &tree, wishes)?;
+        let packing = Packing::new(&tree, |index| survey.wanted.contains(&index));
+        let packing = Arc::new(packing.map_err(|error| Error::protocol(error.to_string()))?);
+        let layout = packing.layout();
+        let mut have = ExtentSet::new();
+        let (mut hashes, mut parts) = (Vec::new(), BTreeMap::new());
+        for object in 0..layout.objects() {
+            let Some(Object::Large(index)) = packing.object(object) else { continue };
+            let path = &tree.entries()[index].path;
+            let journal = names(path).1;
+            // Without a journal there is nothing to go on from: it is opened when something comes.
+            if survey.listing.get(&key(path)).is_some_and(|left| left.contains(&journal)) {
+                let file = tree.file(index).expect("a file of the tree");
+                let (part, held) =
+                    Part::open(&staging, &packing, object, path, file, peer, id, wishes.restart)?;
+                let first =
+                    layout.object_extent(object).expect("an object of the layout").start / BLOCK;
+                for (block, cv) in held {
+                    have.insert(
+                        layout
+                            .block_extent(first + block)
+                            .expect("the journal's blocks lie in the object"),
+                    );
+                    hashes.push((first + block, cv));
+                }
+                parts.insert(object, Arc::new(part));
+            }
+        }
+        let mut core = Receiver::new(layout, &have);
+        let mut whole = Vec::new();
+        for (block, cv) in hashes {
+            if let Some((object, root)) =
+                core.handle_journalled(block, cv).expect("only whole blocks were named")
+            {
+                whole.push(Completed::Large(object, root, Arc::clone(&parts[&object])));
+            }
+        }
+        let mut small = survey.staged.clone();
+        for &index in &survey.empty {
+            let file = tree.file(index).expect("a file of the tree");
+            small.push(staging.put(index, &tree.entries()[index].path, file, &[])?);
+        }
+        if !small.is_empty() {
+            whole.push(Completed::Small(None, small));
+        }
+        let resumed = tree.data() - layout.total() + have.total();
+        Ok(SinkSession {
+            id,
+            peer,
+            clock,
+            began: clock.now(),
+            events,
+            limit: None,
+            want: survey.ranges(&tree),
+            stale: survey.stale,
+            parts: Mutex::new(parts),
+            core: Mutex::new(core),
+            resumed,
+            members: Mutex::default(),
+            whole: Mutex::new(whole),
+            settled: Mutex::new(PendingSync::new(staging.was_there())),
+            unsynced: AtomicU64::new(0),
+            over: Notify::new(),
+            closing: Notify::new(),
+            target: Target { directory, staging, tree, packing, wishes },
+        })
+    }
+
+    /// What arrives.
+    pub(crate) fn tree(&self) -> &Tree {
+        &self.target.tree
+    }
+
+    /// The entries that are wanted.
+    pub(crate) fn want(&self) -> &[Range] {
+        &self.want
+    }
+
+    /// Where everything that is wanted lies.
+    pub(crate) fn layout(&self) -> &Layout {
+        self.target.packing.layout()
+    }
+
+    /// What is verified.
+    pub(crate) fn held(&self) -> ExtentSet {
+        self.core().verified().clone()
+    }
+
+    /// Whether all of that is verified.
+    pub(crate) fn has_verified(&self, extent: Extent) -> bool {
+        self.core().verified().contains(extent)
+    }
+
+    /// Lets so many more blocks come wrong before the transfer is given up.
+    pub(crate) fn forgive(&self, refusals: u64) {
+        self.members().forgiven += refusals;
+    }
+
+    /// What is wanted, and what of it is verified from an earlier attempt, as frames.
+    pub(crate) fn answer(&self) -> Vec<Frame<'static>> {
+        let core = self.core();
+        let have: Vec<Range> =
+            core.verified().iter().map(|e| Range { start: e.start, len: e.len }).collect();
+        let want = want_frames(&self.want);
+        want.chain(have.chunks(wire::frame::MAX_RANGES).map(|ranges| Frame::Have(ranges.to_vec())))
+            .collect()
+    }
+
+    /// Bytes that were there before.
+    pub(crate) fn resumed(&self) -> Bytes {
+        self.resumed
+    }
+
+    /// Bytes received in this session.
+    pub(crate) fn received(&self) -> Bytes {
+        self.core().received()
+    }
+
+    /// A path joins: its mailbox, with everything already announced in it.
+    pub(crate) fn join(&self) -> (u32, Arc<Mailbox>) {
+        let mut members = self.members();
+        let number = members.next;
+        members.next += 1;
+        let mailbox = Arc::new(Mailbox::default());
+        mailbox.put(&members.announcements);
+        for extent in members.refused.iter() {
+            mailbox.put_frame(&refusal(extent));
+        }
+        members.mailboxes.insert(number, Arc::clone(&mailbox));
+        (number, mailbox)
+    }
+
+    /// A path leaves.
+    pub(crate) fn leave(&self, number: u32) {
+        self.members().mailboxes.remove(&number);
+        self.over.notify_one();
+    }
+
+    /// Whether the caller is to bring the transfer to its end: everything is verified, and nobody
+    /// else does it.
+    pub(crate) fn begin_to_finish(&self) -> bool {
+        if !self.core().is_complete() {
+            return false;
+        }
+        // Who verified the last block may still be about to hand its files over.
+        let mut members = self.members();
+        let missing = self.target.packing.layout().objects() - members.named - members.naming;
+        let waiting = self.whole().iter().filter(|whole| whole.object().is_some()).count();
+        missing == waiting
+            && matches!(members.outcome, Outcome::Running)
+            && !std::mem::replace(&mut members.finishing, true)
+    }
+
+    /// Gives all files their names, makes what else the tree has, and says that everything is done.
+    /// Blocks for as long as the disk takes.
+    pub(crate) fn finish(&self) -> Result<(), Error> {
+        let before = self.clock.now();
+        self.settle()?;
+        {
+            let mut settled = self.settled.lock().expect("no panic while held");
+            self.target.finish(&self.stale, &mut settled)?;
+        }
+        let sync = self.clock.now() - before;
+        {
+            let mut members = self.members();
+            if !matches!(members.outcome, Outcome::Running) {
+                return Ok(());
+            }
+            members.sync = sync;
+            members.outcome = Outcome::Complete(before);
+        }
+        self.tell_all(&Frame::Done(sync.as_micros()), true);
+        self.over.notify_one();
+        Ok(())
+    }
+
+    /// Brings what is journaled to the disk, and gives the files that are whole by now their names.
+    /// Blocks for as long as the disk takes.
+    pub(crate) fn settle(&self) -> Result<(), Error> {
+        let mut settled = self.settled.lock().expect("no panic while held");
+        self.unsynced.store(0, Ordering::Relaxed);
+        let batch = {
+            let mut members = self.members();
+            let batch = std::mem::take(&mut *self.whole());
+            members.naming = batch.iter().filter(|whole| whole.object().is_some()).count();
+            batch
+        };
+        self.target.settle(&batch, &mut settled)?;
+        for whole in &batch {
+            self.tell_named(whole);
+        }
+        let mut members = self.members();
+        members.named += std::mem::take(&mut members.naming);
+        drop(members);
+        let parts: Vec<Arc<Part>> = self.parts().values().cloned().collect();
+        parts.iter().try_for_each(|part| part.sync())?;
+        self.target.staging.sync_names()
+    }
+
+    /// Whether so much was verified since the last [`SinkSession::settle`] began that the next one
+    /// should not wait.
+    pub(crate) fn is_much_unsynced(&self) -> bool {
+        self.unsynced.load(Ordering::Relaxed) >= MUCH_UNSYNCED
+    }
+
+    /// Notes bytes that were verified, and rings once they are many.
+    fn note_unsynced(&self, bytes: u64) {
+        let before = self.unsynced.fetch_add(bytes, Ordering::Relaxed);
+        if before < MUCH_UNSYNCED && before + bytes >= MUCH_UNSYNCED {
+            self.over.notify_one();
+        }
+    }
+
+    /// Says that files have their names.
+    fn tell_named(&self, whole: &Completed) {
+        let tell = |index: usize, blake3: Option<String>| {
+            let entry = &self.tree().entries()[index];
+            let name = String::from_utf8_lossy(&entry.path).into_owned();
+            let size = Bytes(self.tree().file(index).expect("a file of the tree").size);
+            let _ = self.events.send(Event::FileDone { name, size, blake3 });
+        };
+        match whole {
+            Completed::Small(_, files) => {
+                for staged in files {
+                    // With holes, what was hashed is not the file.
+                    let file = self.tree().file(staged.entry).expect("a file of the tree");
+                    let is_all = file.data.is_none();
+                    tell(staged.entry, is_all.then(|| staged.hash.to_hex().to_string()));
+                }
+            }
+            Completed::Large(object, root, _) => {
+                self.parts().remove(object);
+                let Some(Object::Large(file)) = self.target.packing.object(*object) else { return };
+                let is_all = self.target.packing.whole_file(self.tree(), *object).is_some();
+                tell(file, is_all.then(|| root.to_string()));
+            }
+        }
+        if let Some((object, root)) = whole.object() {
+            self.tell_all(
+                &Frame::ObjectDone(u32::try_from(object).expect("a layout holds fewer"), root.0),
+                true,
+            );
+        }
+    }
+
+    /// The large file that is this object.
+    fn part(&self, object: usize) -> Result<Arc<Part>, Error> {
+        let mut parts = self.parts();
+        if let Some(part) = parts.get(&object) {
+            return Ok(Arc::clone(part));
+        }
+        let Some(Object::Large(index)) = self.target.packing.object(object) else {
+            unreachable!("only large files have parts");
+        };
+        let Target { staging, packing, tree, .. } = &self.target;
+        let (path, file) =
+            (&tree.entries()[index].path, tree.file(index).expect("a file of the tree"));
+        let (part, _) = Part::open(staging, packing, object, path, file, self.peer, self.id, true)?;
+        let part = Arc::new(part);
+        parts.insert(object, Arc::clone(&part));
+        Ok(part)
+    }
+
+    fn object(&self, extent: Extent) -> usize {
+        self.target.packing.layout().locate(extent.start).expect("an extent of the layout").object
+    }
+
+    /// Ends the session badly: everybody hears why, and so does whoever waits for its outcome.
+    pub(crate) fn fail(&self, error: Error) -> ConnError {
+        let text = error.to_string();
+        self.tell_all(&Frame::Abort(code_of(&error), text.clone()), true);
+        let mut members = self.members();
+        if matches!(members.outcome, Outcome::Running) {
+            members.outcome = Outcome::Failed(Some(error));
+        }
+        drop(members);
+        self.over.notify_one();
+        ConnError::Io(std::io::Error::other(text))
+    }
+
+    /// When the last byte was verified, if all are and every file has its name; with the time that
+    /// syncing took.
+    pub(crate) fn completed(&self) -> Option<(Time, Span)> {
+        let members = self.members();
+        match members.outcome {
+            Outcome::Complete(at) => Some((at, members.sync)),
+            Outcome::Running | Outcome::Failed(_) => None,
+        }
+    }
+
+    /// The error that ended the session, once; the sender is told too.
+    pub(crate) fn failure_to_report(&self) -> Option<Error> {
+        match &mut self.members().outcome {
+            Outcome::Failed(error) => error.take(),
+            Outcome::Running | Outcome::Complete(_) => None,
+        }
+    }
+
+    /// Whether the session ended badly.
+    pub(crate) fn has_failed(&self) -> bool {
+        matches!(self.members().outcome, Outcome::Failed(_))
+    }
+
+    /// The sender closed a path in order.
+    pub(crate) fn note_goodbye(&self) {
+        let mut members = self.members();
+        members.goodbye |= matches!(members.outcome, Outcome::Complete(_));
+    }
+
+    /// Whether the sender knows that everything is done, and has left. A path that was lost
+    /// meanwhile may have taken the news with it: the sender opens another and hears it there.
+    pub(crate) fn has_parted(&self) -> bool {
+        let members = self.members();
+        members.mailboxes.is_empty() && members.goodbye
+    }
+
+    /// How many paths are open.
+    pub(crate) fn open_paths(&self) -> usize {
+        self.members().mailboxes.len()
+    }
+
+    /// What each path brought.
+    pub(crate) fn carried(&self) -> BTreeMap<String, Carried> {
+        self.members().carried.clone()
+    }
+
+    /// Tells every path; with `keep`, those that join later too.
+    pub(crate) fn tell_all(&self, frame: &Frame<'_>, keep: bool) {
+        let mut bytes = Vec::new();
+        frame.emit(&mut bytes);
+        let mut members = self.members();
+        members.mailboxes.values().for_each(|mailbox| mailbox.put(&bytes));
+        if keep {
+            members.announcements.extend_from_slice(&bytes);
+        }
+    }
+
+    fn parts(&self) -> MutexGuard<'_, BTreeMap<usize, Arc<Part>>> {
+        self.parts.lock().expect("no panic while held")
+    }
+
+    fn whole(&self) -> MutexGuard<'_, Vec<Completed>> {
+        self.whole.lock().expect("no panic while held")
+    }
+
+    fn core(&self) -> MutexGuard<'_, Receiver> {
+        self.core.lock().expect("no panic while held")
+    }
+
+    fn members(&self) -> MutexGuard<'_, Members> {
+        self.members.lock().expect("no panic while held")
+    }
+}
+
+impl Mailbox {
+    fn put(&self, frames: &[u8]) {
+        if !frames.is_empty() {
+            self.frames.lock().expect("no panic while held").extend_from_slice(frames);
+            self.full.notify_one();
+        }
+    }
+
+    fn put_frame(&self, frame: &Frame<'_>) {
+        let mut bytes = Vec::new();
+        frame.emit(&mut bytes);
+        self.put(&bytes);
+    }
+
+    /// The ranges that were found wrong; whatever else was put in is for other hosts.
+    pub(crate) fn refusals(&self) -> Result<Vec<Range>, ConnError> {
+        let frames = self.take();
+        let (mut rest, mut ranges) = (&frames[..], Vec::new());
+        while let Some((frame, used)) = Frame::parse(rest)? {
+            if let Frame::Refused(range) = frame {
+                ranges.push(range);
+            }
+            rest = &rest[used..];
+        }
+        Ok(ranges)
+    }
+
+    /// Everything that was put in.
+    pub(crate) fn take(&self) -> Vec<u8> {
+        std::mem::take(&mut self.frames.lock().expect("no panic while held"))
+    }
+}
+
+fn refusal(extent: Extent) -> Frame<'static> {
+    Frame::Refused(Range { start: extent.start, len: extent.len })
+}
+
+/// Starts finishing if everything is there, away from the paths: a disk may take its time.
+pub(crate) fn finish_files(session: &Arc<SinkSession>) {
+    if !session.begin_to_finish() {
+        return;
+    }
+    let session = Arc::clone(session);
+    tokio::task::spawn_blocking(move || {
+        if let Err(error) = session.finish() {
+            let _ = session.fail(error);
+        }
+    });
+}

@@ -1,0 +1,191 @@
+//! What a session does with data: it is written, and blocks that are all there are verified.
+
+use transfer::digest::block_cv;
+use transfer::{BLOCK, Cv, Extent, Object, Verdict};
+use units::{Bytes, Time};
+use wire::frame::{Data, Range};
+
+use super::{MOST_REFUSALS, SinkSession, refusal};
+use crate::sink::settle::Completed;
+use crate::{Error, Event};
+use peer::ConnError;
+
+impl SinkSession {
+    /// Data arrived on the path called `path`. Writes what is new of it, verifies blocks that
+    /// became whole.
+    pub(crate) fn handle_data(&self, path: &str, data: &Data<'_>) -> Result<Range, ConnError> {
+        let extent = Extent::new(data.position, data.payload.len() as u64);
+        let fresh = self.core().handle_data(extent).map_err(broken)?;
+        let block = extent.start / BLOCK;
+        let whole = self
+            .target
+            .packing
+            .layout()
+            .block_extent(block)
+            .expect("the core checked that it lies in an object");
+        // A block that comes in one piece is hashed where it lies, in the cache; and if it is a
+        // pack, it is not written before.
+        let is_whole =
+            whole == extent && fresh.duplicate == Bytes::ZERO && data.block_hash.is_some();
+        let object = self.object(extent);
+        if let Err(error) = self.write(object, extent, &fresh.pieces, data.payload, is_whole) {
+            fresh.pieces.iter().for_each(|piece| self.core().handle_abandoned(*piece));
+            return Err(self.fail(error));
+        }
+        let mut ready = Vec::new();
+        {
+            let mut core = self.core();
+            for piece in &fresh.pieces {
+                core.handle_written(*piece).map_err(broken)?;
+            }
+            if let Some(hash) = data.block_hash {
+                core.handle_hash(block, Cv(hash)).map_err(broken)?;
+            }
+            while let Some(block) = core.poll_verify() {
+                ready.push(block);
+            }
+        }
+        for block in ready {
+            let in_memory = (is_whole && block.extent == extent).then_some(data.payload);
+            self.verify(block, in_memory).map_err(|error| self.fail(error))?;
+        }
+        if fresh.duplicate.0 < extent.len {
+            let elapsed = self.clock.now() - Time::ZERO;
+            let mut members = self.members();
+            let carried = members.carried.entry(path.to_string()).or_default();
+            carried.bytes += Bytes(extent.len) - fresh.duplicate;
+            carried.last = elapsed;
+        }
+        Ok(Range { start: extent.start, len: extent.len })
+    }
+
+    /// Writes the pieces of an extent that are new.
+    fn write(
+        &self,
+        object: usize,
+        extent: Extent,
+        pieces: &[Extent],
+        payload: &[u8],
+        is_whole: bool,
+    ) -> Result<(), Error> {
+        let object_extent =
+            self.target.packing.layout().object_extent(object).expect("an object of the layout");
+        for piece in pieces {
+            let skip = usize::try_from(piece.start - extent.start).expect("within the payload");
+            let bytes =
+                &payload[skip..skip + usize::try_from(piece.len).expect("within the payload")];
+            match self.target.packing.object(object) {
+                Some(Object::Large(_)) => self.part(object)?.write(piece.start, bytes)?,
+                _ if is_whole => {}
+                _ => self.target.staging.spool(object, piece.start - object_extent.start, bytes)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Hashes a block that is all there, from memory if it is there; what is good is noted, or
+    /// staged.
+    fn verify(&self, block: transfer::Block, in_memory: Option<&[u8]>) -> Result<(), Error> {
+        let object = self.object(block.extent);
+        let object_extent =
+            self.target.packing.layout().object_extent(object).expect("an object of the layout");
+        let offset = block.extent.start - object_extent.start;
+        let hashed = in_memory.map(|bytes| block_cv(object_extent.len, offset, bytes));
+        match self.target.packing.object(object).expect("an object of the layout") {
+            Object::Large(file) => {
+                let part = self.part(object)?;
+                let found = hashed.map_or_else(|| part.hash_block(block.extent), Ok)?;
+                let ok = found == block.expected;
+                if ok {
+                    // Journaled first: what the core counts as verified must outlive this process.
+                    part.note(offset / BLOCK, block.expected)?;
+                }
+                let finished = self.verified(block, ok, file, offset / BLOCK)?;
+                if let Some((object, root)) = finished {
+                    self.whole().push(Completed::Large(object, root, part));
+                }
+            }
+            Object::Pack(files) => {
+                let mut spooled = Vec::new();
+                let bytes = if let Some(bytes) = in_memory {
+                    bytes
+                } else {
+                    spooled.resize(
+                        usize::try_from(block.extent.len).expect("a block fits in memory"),
+                        0,
+                    );
+                    self.target.staging.unspool(object, &mut spooled)?;
+                    &spooled
+                };
+                let found = hashed.unwrap_or_else(|| block_cv(object_extent.len, offset, bytes));
+                let ok = found == block.expected;
+                let mut staged = Vec::new();
+                if ok {
+                    let mut rest = bytes;
+                    for &index in files {
+                        let file = self.tree().file(index).expect("a file of the tree");
+                        let (data, after) =
+                            rest.split_at(usize::try_from(file.data_len()).expect("a small one"));
+                        staged.push(self.target.staging.put(
+                            index,
+                            &self.tree().entries()[index].path,
+                            file,
+                            data,
+                        )?);
+                        rest = after;
+                    }
+                    self.target.staging.unslot(object);
+                }
+                if let Some((object, root)) = self.verified(block, ok, files[0], 0)? {
+                    self.whole().push(Completed::Small(Some((object, root)), staged));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A block was hashed. Returns the object that it completes, if it does, and its hash.
+    fn verified(
+        &self,
+        block: transfer::Block,
+        ok: bool,
+        file: usize,
+        in_file: u64,
+    ) -> Result<Option<(usize, Cv)>, Error> {
+        let (verdict, refusals) = {
+            let mut core = self.core();
+            (core.handle_verified(block.index, ok), core.refused())
+        };
+        match verdict {
+            Verdict::Verified { finished } => {
+                self.note_unsynced(block.extent.len);
+                if refusals > 0 {
+                    self.members().refused.remove(block.extent);
+                }
+                Ok(finished)
+            }
+            Verdict::Refuse(extent) => {
+                let path = self.target.directory.shown(&self.tree().entries()[file].path);
+                let path = path.display();
+                let text = format!(
+                    "block {in_file} of {path} does not match its hash: asking for it again"
+                );
+                let _ = self.events.send(Event::Notice { text });
+                if refusals > MOST_REFUSALS + self.members().forgiven {
+                    let what = path.to_string();
+                    let detail = format!(
+                        "{refusals} blocks came with another content than the sender hashed"
+                    );
+                    return Err(Error::Integrity { what, detail });
+                }
+                self.members().refused.insert(extent);
+                self.tell_all(&refusal(extent), false);
+                Ok(None)
+            }
+        }
+    }
+}
+
+fn broken(error: transfer::PeerError) -> ConnError {
+    ConnError::Unexpected(error.to_string())
+}

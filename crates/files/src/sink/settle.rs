@@ -1,0 +1,398 @@
+//! Completed files get their names: synced first, in batches, so that a name never stands for what a
+//! power loss would take away.
+//!
+//! One sync serves a whole batch. When all files have their names, links are made, symbolic ones
+//! last; then directories get their modes and times, and one more sync makes all names last.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+use rustix::fs::{
+    AtFlags, RenameFlags, fsync, linkat, renameat, renameat_with, symlinkat, syncfs, utimensat,
+};
+use rustix::io::Errno;
+use transfer::{Cv, Object, Packing, Tree};
+use wire::frame::Wishes;
+use wire::manifest::Kind;
+
+use super::directory::{Directory, Parents, mtime_of, permissions, split, timestamps};
+use super::large::Part;
+use super::staging::{self, Staged, Staging, key};
+use super::survey::{is_one, says};
+use crate::Error;
+
+/// Where a tree arrives.
+pub(crate) struct Target {
+    pub(crate) directory: Arc<Directory>,
+    pub(crate) staging: Arc<Staging>,
+    pub(crate) tree: Tree,
+    pub(crate) packing: Arc<Packing>,
+    pub(crate) wishes: Wishes,
+}
+
+/// Files that are whole and wait for their names.
+pub(crate) enum Completed {
+    /// Small ones; all of the object's, with its hash, or some that belong to none.
+    Small(Option<(usize, Cv)>, Vec<Staged>),
+    /// A large one: the object, its hash, and its part.
+    Large(usize, Cv, Arc<Part>),
+}
+
+impl Completed {
+    /// The object that all of it makes, if it does, and its hash.
+    pub(crate) fn object(&self) -> Option<(usize, Cv)> {
+        match self {
+            Completed::Small(object, _) => *object,
+            Completed::Large(object, root, _) => Some((*object, *root)),
+        }
+    }
+}
+
+/// What is left to do once a batch was settled and the next sync is over.
+#[derive(Default)]
+pub(crate) struct PendingSync {
+    /// Journals of files that have their names: to be removed when these are sure to last.
+    journals: Vec<String>,
+    /// Folders with names in them that a power loss may still take away.
+    folders: BTreeSet<Vec<u8>>,
+    /// Whether anything changed in the directory.
+    changed: bool,
+}
+
+impl PendingSync {
+    /// At the beginning; `taken_up` if an earlier attempt left something: it may have ended between
+    /// names and their sync.
+    pub(crate) fn new(taken_up: bool) -> PendingSync {
+        PendingSync { changed: taken_up, ..PendingSync::default() }
+    }
+
+    /// Folders with names in them that a power loss may still take away.
+    #[cfg(test)]
+    pub(crate) fn folders(&self) -> impl Iterator<Item = &[u8]> {
+        self.folders.iter().map(Vec::as_slice)
+    }
+}
+
+/// So few files are synced one by one: a sync of the whole file system waits for everybody else's
+/// data too.
+const FEW: usize = 4;
+
+impl Target {
+    /// Syncs the files of a batch and gives them their names.
+    pub(crate) fn settle(
+        &self,
+        batch: &[Completed],
+        settled: &mut PendingSync,
+    ) -> Result<(), Error> {
+        for whole in batch {
+            if let Completed::Large(object, root, part) = whole {
+                part.finish(self.tree.file(self.large_file(*object)).expect("a file of the tree"))?;
+                if self.wishes.verify {
+                    part.sync_all()?;
+                    self.check(part.is_right(*root)?, self.large_file(*object))?;
+                }
+            }
+        }
+        if self.sync_files(batch)? {
+            settled.folders.clear();
+        }
+        // The names of the batch before: a file that lost its name and its journal would be sent
+        // again.
+        self.sync_folders(&std::mem::take(&mut settled.folders))?;
+        for journal in settled.journals.drain(..) {
+            self.staging.remove(&journal);
+        }
+        let mut parents = Parents::new(&self.directory);
+        for whole in batch {
+            settled.changed = true;
+            self.staging.note_names();
+            match whole {
+                Completed::Small(_, files) => {
+                    for staged in files {
+                        if self.wishes.verify {
+                            let file = self.tree.file(staged.entry).expect("a file of the tree");
+                            let found = self.staging.hash_cold(&staged.name, file);
+                            self.check(
+                                found.is_ok_and(|found| found == staged.hash),
+                                staged.entry,
+                            )?;
+                        }
+                        self.name(&mut parents, staged.entry, &staged.name)?;
+                        self.note_folders(staged.entry, settled);
+                    }
+                }
+                Completed::Large(object, _, part) => {
+                    self.name(&mut parents, self.large_file(*object), &part.name)?;
+                    self.note_folders(self.large_file(*object), settled);
+                    settled.journals.push(part.journal_name.clone());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the links and the directories, gives those their modes and times, and makes all of it
+    /// last.
+    pub(crate) fn finish(&self, stale: &[usize], settled: &mut PendingSync) -> Result<(), Error> {
+        let mut parents = Parents::new(&self.directory);
+        for &index in stale {
+            settled.changed = true;
+            let path = &self.tree.entries()[index].path;
+            let file = self
+                .directory
+                .file(path)
+                .map_err(|source| self.directory.failed("open", path, source))?;
+            if let Some(file) = file {
+                let entry = self.tree.file(index).expect("a file of the tree");
+                let failed = |source| self.directory.failed("set mode and time of", path, source);
+                staging::finish(&file, entry).map_err(failed)?;
+            }
+        }
+        if self.tree.entries().iter().any(|entry| matches!(entry.kind, Kind::HardLink { .. })) {
+            // A second name that outlives the first would be somebody else's file to the next
+            // attempt.
+            self.sync_folders(&std::mem::take(&mut settled.folders))?;
+        }
+        for (index, entry) in self.tree.entries().iter().enumerate() {
+            if let Kind::HardLink { to } = entry.kind {
+                settled.changed |=
+                    self.link(&mut parents, index, &self.tree.entries()[to as usize].path)?;
+            }
+        }
+        for (index, entry) in self.tree.entries().iter().enumerate() {
+            if let Kind::Symlink { target, mtime } = &entry.kind {
+                settled.changed |= self.symlink(&mut parents, index, target, *mtime)?;
+            }
+        }
+        settled.changed |= self.folders()?;
+        if settled.changed {
+            self.sync_names(stale.is_empty())?;
+            self.staging.forget_names();
+            settled.folders.clear();
+        }
+        for journal in settled.journals.drain(..) {
+            self.staging.remove(&journal);
+        }
+        self.staging.leave();
+        Ok(())
+    }
+
+    /// Brings the data of a batch to the disk. Returns whether everything else in the file system
+    /// was brought there too.
+    fn sync_files(&self, batch: &[Completed]) -> Result<bool, Error> {
+        let files: usize = batch
+            .iter()
+            .map(|whole| match whole {
+                Completed::Small(_, files) => files.len(),
+                Completed::Large(..) => 1,
+            })
+            .sum();
+        if files > FEW {
+            syncfs(self.staging.fd()).map_err(|errno| self.directory.failed("sync", b"", errno))?;
+            return Ok(true);
+        }
+        for whole in batch {
+            match whole {
+                Completed::Small(_, files) => {
+                    files.iter().try_for_each(|staged| self.staging.sync(&staged.name))?;
+                }
+                // The journal too: until the name is on the disk, the next attempt may need all of
+                // it.
+                Completed::Large(_, _, part) => part.sync_all().and_then(|()| part.sync())?,
+            }
+        }
+        Ok(false)
+    }
+
+    /// Notes the folders that the name of an entry changed: its own, and those above, which may
+    /// have been made for it.
+    fn note_folders(&self, entry: usize, settled: &mut PendingSync) {
+        let mut above = split(&self.tree.entries()[entry].path).0;
+        while settled.folders.insert(above.to_vec()) && !above.is_empty() {
+            above = split(above).0;
+        }
+    }
+
+    /// Brings the names in these folders to the disk.
+    fn sync_folders(&self, folders: &BTreeSet<Vec<u8>>) -> Result<(), Error> {
+        if folders.len() > FEW {
+            return syncfs(self.directory.fd())
+                .map_err(|errno| self.directory.failed("sync", b"", errno));
+        }
+        for path in folders {
+            let synced = self.directory.sync_folder(path);
+            synced.map_err(|errno| self.directory.failed("sync the directory", path, errno))?;
+        }
+        Ok(())
+    }
+
+    /// Brings the names to the disk, and what else changed; without `only_names` that is modes and
+    /// times of files too.
+    fn sync_names(&self, only_names: bool) -> Result<(), Error> {
+        let failed = |errno| self.directory.failed("sync the directory", b"", errno);
+        // Of a few files at the top, only that directory has changed.
+        let is_flat = self.tree.entries().iter().all(|entry| !entry.path.contains(&b'/'));
+        if only_names
+            && self.tree.entries().len() <= FEW
+            && is_flat
+            && self.tree.file_count() == self.tree.entries().len()
+        {
+            return fsync(self.directory.fd()).map_err(failed);
+        }
+        syncfs(self.directory.fd()).map_err(failed)
+    }
+
+    /// Makes a hard link to the file at `to`, unless it is there. Returns whether it did.
+    fn link(&self, parents: &mut Parents<'_>, index: usize, to: &[u8]) -> Result<bool, Error> {
+        let path = &self.tree.entries()[index].path;
+        let failed = |errno| self.directory.failed("make the hard link", path, errno);
+        let file = parents.stat(to).map_err(failed)?.ok_or_else(|| failed(Errno::NOENT))?;
+        if parents.stat(path).map_err(failed)?.is_some_and(|found| is_one(&found, &file)) {
+            return Ok(false);
+        }
+        let name = format!("{}.link", key(path));
+        self.staging.remove(&name);
+        let (above, last) = split(to);
+        let above = parents.folder(above, false).map_err(failed)?;
+        linkat(above, OsStr::from_bytes(last), self.staging.fd(), &name, AtFlags::empty())
+            .map_err(failed)?;
+        self.name(parents, index, &name)?;
+        Ok(true)
+    }
+
+    /// Makes a symbolic link, unless it is there, and gives it its time. Returns whether anything
+    /// changed.
+    fn symlink(
+        &self,
+        parents: &mut Parents<'_>,
+        index: usize,
+        target: &[u8],
+        mtime: i64,
+    ) -> Result<bool, Error> {
+        let path = &self.tree.entries()[index].path;
+        let failed = |errno| self.directory.failed("make the symbolic link", path, errno);
+        if says(parents, path, target) {
+            if parents.stat(path).map_err(failed)?.is_some_and(|found| mtime_of(&found) == mtime) {
+                return Ok(false);
+            }
+            let (above, name) = split(path);
+            let above = parents.folder(above, false).map_err(failed)?;
+            let set = utimensat(
+                above,
+                OsStr::from_bytes(name),
+                &timestamps(mtime),
+                AtFlags::SYMLINK_NOFOLLOW,
+            );
+            return set.map(|()| true).map_err(failed);
+        }
+        let name = format!("{}.link", key(path));
+        self.staging.remove(&name);
+        symlinkat(OsStr::from_bytes(target), self.staging.fd(), &name).map_err(failed)?;
+        utimensat(self.staging.fd(), &name, &timestamps(mtime), AtFlags::SYMLINK_NOFOLLOW)
+            .map_err(failed)?;
+        self.name(parents, index, &name)?;
+        Ok(true)
+    }
+
+    /// Makes the directories that are missing, and gives all of them their modes and times. Returns
+    /// whether anything changed.
+    fn folders(&self) -> Result<bool, Error> {
+        let mut folders = BTreeMap::new();
+        for entry in self.tree.entries() {
+            if let Kind::Directory { mtime, mode } = entry.kind {
+                folders.insert(&entry.path[..], (mtime, mode & 0o777));
+            }
+        }
+        let mut changed = false;
+        let mut parents = Parents::new(&self.directory);
+        for path in folders.keys() {
+            let failed = |errno| self.directory.failed("make the folder", path, errno);
+            if parents.stat(path).map_err(failed)?.is_none() {
+                changed = true;
+                let above = split(path).0;
+                self.willingly(above, || self.directory.make_folder(path)).map_err(failed)?;
+            }
+        }
+        // What is below a directory comes before it: its times move with whatever is done in it,
+        // and its mode may forbid to look inside.
+        let mut parents = Parents::new(&self.directory);
+        for (path, (mtime, mode)) in folders.iter().rev() {
+            let failed = |errno| self.directory.failed("set mode and time of", path, errno);
+            let found = parents.stat(path).map_err(failed)?;
+            if !found
+                .is_some_and(|found| permissions(&found) == *mode && mtime_of(&found) == *mtime)
+            {
+                changed |= self.directory.set_folder(path, *mode, *mtime).map_err(failed)?;
+            }
+        }
+        Ok(changed)
+    }
+
+    /// Gives what is staged under `from` the path of an entry.
+    fn name(&self, parents: &mut Parents<'_>, index: usize, from: &str) -> Result<(), Error> {
+        let path = &self.tree.entries()[index].path;
+        let (above, last) = split(path);
+        let to = OsStr::from_bytes(last);
+        let rename = |above: &OwnedFd| {
+            if self.wishes.overwrite {
+                renameat(self.staging.fd(), from, above, to)
+            } else {
+                renameat_with(self.staging.fd(), from, above, to, RenameFlags::NOREPLACE)
+            }
+        };
+        let renamed = match parents.folder(above, true).and_then(rename) {
+            // Perhaps the folder is one that its owner may not write in.
+            Err(Errno::ACCESS) => self.willingly(above, || {
+                self.directory.make_folder(above).and_then(|above| rename(&above))
+            }),
+            renamed => renamed,
+        };
+        renamed.map_err(|errno| match errno {
+            Errno::EXIST => Error::Exists { path: self.directory.shown(path) },
+            Errno::XDEV => self.directory.failed("move to another file system, of", path, errno),
+            Errno::ISDIR | Errno::NOTEMPTY => Error::InTheWay {
+                path: self.directory.shown(path),
+                what: "a file or link",
+                found: "a folder",
+            },
+            Errno::LOOP | Errno::NOTDIR => super::survey::in_the_way(&self.directory, path, errno),
+            errno => self.directory.failed("rename", path, errno),
+        })
+    }
+
+    /// Does something in the folder `path`; if that is forbidden there, after allowing it: modes
+    /// are set in the end.
+    fn willingly<T>(
+        &self,
+        path: &[u8],
+        mut act: impl FnMut() -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        match act() {
+            Err(Errno::ACCESS) if !path.is_empty() => {
+                self.directory.loosen(path)?;
+                act()
+            }
+            done => done,
+        }
+    }
+
+    fn check(&self, is_right: bool, entry: usize) -> Result<(), Error> {
+        if is_right {
+            return Ok(());
+        }
+        Err(Error::Integrity {
+            what: self.directory.shown(&self.tree.entries()[entry].path).display().to_string(),
+            detail: "what the disk gives back differs from what was written to it".into(),
+        })
+    }
+
+    fn large_file(&self, object: usize) -> usize {
+        match self.packing.object(object) {
+            Some(Object::Large(file)) => file,
+            _ => unreachable!("only large files have parts"),
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! The hashes of a file's blocks, told before its data are asked for, and remembered as long as the
+//! file does not change.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::mpsc;
+use transfer::Packing;
+use wire::Frame;
+use wire::frame::{AbortCode, Hashes};
+
+use super::read::{FileId, Source, Supply};
+use crate::Error;
+use crate::protocol::code_of;
+use peer::listen::admission::refuse;
+use peer::{Conn, ConnError};
+
+/// The hashes of files that were asked for of late.
+#[derive(Default)]
+pub(crate) struct HashCache(Mutex<VecDeque<(FileId, Known)>>);
+
+/// The chaining values of a file's blocks.
+type Known = Arc<Vec<[u8; 32]>>;
+
+/// So many hashes are remembered: 64 MiB, of half a terabyte.
+const REMEMBERED: usize = 1 << 21;
+/// Told at once: of 64 MiB.
+const AT_ONCE: usize = 256;
+
+impl HashCache {
+    fn get(&self, file: &FileId) -> Option<Known> {
+        let known = self.0.lock().expect("no panic while held");
+        known.iter().find(|(known, _)| known == file).map(|(_, hashes)| Arc::clone(hashes))
+    }
+
+    fn put(&self, file: FileId, hashes: Known) {
+        let mut known = self.0.lock().expect("no panic while held");
+        known.push_back((file, hashes));
+        while known.iter().map(|(_, hashes)| hashes.len()).sum::<usize>() > REMEMBERED {
+            known.pop_front();
+        }
+    }
+}
+
+/// Says what the blocks of the one file of `source` hash to.
+pub(crate) async fn send(
+    conn: &mut Conn,
+    cache: &Arc<HashCache>,
+    source: &Arc<Source>,
+) -> Result<(), ConnError> {
+    let (sender, mut parts) = mpsc::channel(4);
+    let (cache, source) = (Arc::clone(cache), Arc::clone(source));
+    tokio::task::spawn_blocking(move || {
+        if let Err(error) = hash(&cache, &source, &sender) {
+            let _ = sender.blocking_send(Err(error));
+        }
+    });
+    let mut first = 0;
+    while let Some(part) = conn.ping_during(parts.recv()).await? {
+        match part {
+            Ok(hashes) => {
+                let next = first + hashes.len() as u64;
+                conn.push(&Frame::Hashes(Hashes { first, hashes }));
+                conn.flush().await?;
+                first = next;
+            }
+            Err(error) => {
+                let (code, text) = match &error {
+                    Error::SourceChanged { path } => {
+                        (AbortCode::Changed, path.display().to_string())
+                    }
+                    error => (code_of(error), error.to_string()),
+                };
+                return Err(refuse(conn, code, text).await);
+            }
+        }
+    }
+    conn.push(&Frame::Ready);
+    conn.flush().await
+}
+
+/// Hashes the file block by block, unless that is known.
+fn hash(
+    cache: &HashCache,
+    source: &Arc<Source>,
+    out: &mpsc::Sender<Result<Vec<[u8; 32]>, Error>>,
+) -> Result<(), Error> {
+    let packing =
+        Packing::new(source.tree(), |_| true).map_err(|error| Error::usage(error.to_string()))?;
+    let [entry] = source.tree().entries() else {
+        return Err(Error::usage("hashes are told of one file, and several things were asked for"));
+    };
+    if source.tree().file(0).is_none() {
+        return Err(Error::usage(format!("{} is no file", String::from_utf8_lossy(&entry.path))));
+    }
+    let file = source.file_id(0)?;
+    if let Some(known) = cache.get(&file) {
+        for part in known.chunks(AT_ONCE) {
+            if out.blocking_send(Ok(part.to_vec())).is_err() {
+                return Ok(());
+            }
+        }
+        return Ok(());
+    }
+    let blocks = packing.layout().blocks();
+    let supply = Supply::new(Arc::clone(source), packing);
+    let (mut all, mut part) = (Vec::new(), Vec::new());
+    let mut buffer = super::read::Buffer::default();
+    for block in 0..blocks {
+        part.push(supply.block_hash(block, &mut buffer)?.0);
+        if part.len() == AT_ONCE || block + 1 == blocks {
+            all.extend_from_slice(&part);
+            if out.blocking_send(Ok(std::mem::take(&mut part))).is_err() {
+                return Ok(());
+            }
+        }
+    }
+    if source.file_id(0)? == file {
+        cache.put(file, Arc::new(all));
+    }
+    Ok(())
+}

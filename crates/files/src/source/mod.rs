@@ -1,0 +1,10 @@
+//! Files to be sent: found ([`walk`]), filtered, and read by blocks ([`read`]), from anywhere or
+//! from below one directory ([`root`]). [`hashes`] tells a fetching side the hashes of all blocks.
+
+pub(crate) mod hashes;
+mod read;
+mod root;
+mod walk;
+
+pub(crate) use read::{Buffer, Source, Supply};
+pub(crate) use root::SourceRoot;

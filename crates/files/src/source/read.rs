@@ -1,0 +1,336 @@
+//! The files to be sent: read by blocks, watched for change.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ffi::OsStr;
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use transfer::digest::{Merge, block_cv};
+use transfer::{BLOCK, Cv, Extent, Object, Packing, Tree};
+
+use wire::manifest::Kind;
+
+use super::root::SourceRoot;
+use super::walk::{Found, Room, walk};
+use crate::{Error, Selection};
+
+/// All that is to be sent.
+pub(crate) struct Source {
+    root: SourceRoot,
+    tree: Tree,
+    origins: Vec<Option<(PathBuf, Stamp)>>,
+    /// Large files that are being read, the latest last.
+    open: Mutex<VecDeque<(usize, Arc<File>)>>,
+}
+
+/// What of a source a session sends.
+pub(crate) struct Supply {
+    source: Arc<Source>,
+    packing: Packing,
+    /// Hashes of the blocks that were read, on their way to the whole object's.
+    merges: Mutex<BTreeMap<usize, Merge>>,
+    /// Hashes of files in packs that were read.
+    hashes: Mutex<BTreeMap<usize, blake3::Hash>>,
+}
+
+/// A file as it is at a moment: its place on the disk, and everything that changes when it does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileId {
+    device: u64,
+    inode: u64,
+    stamp: Stamp,
+    changed: (i64, i64),
+}
+
+/// What changes when a file changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    size: u64,
+    mtime: (i64, i64),
+}
+
+/// A block that was read, kept for what of it comes next.
+#[derive(Default)]
+pub(crate) struct Buffer {
+    bytes: Vec<u8>,
+    /// Which positions it has.
+    extent: Option<Extent>,
+}
+
+/// So many large files are kept open.
+const MOST_OPEN: usize = 32;
+
+impl Source {
+    /// Finds what is under `paths`, as far as there is `budget` for the list; also what was left out,
+    /// as sentences. Unless `with_holes`, holes are data like any other. The one path arrives as
+    /// `rename`, if that is given.
+    pub(crate) fn open(
+        root: SourceRoot,
+        paths: &[PathBuf],
+        selection: &Selection,
+        with_holes: bool,
+        rename: Option<&OsStr>,
+        budget: Room<'_>,
+    ) -> Result<(Source, Vec<String>), Error> {
+        let Found { mut entries, origins, notices } =
+            walk(&root, paths, selection, rename, budget)?;
+        if !with_holes {
+            for entry in &mut entries {
+                if let Kind::File(file) = &mut entry.kind {
+                    file.data = None;
+                }
+            }
+        }
+        let tree = Tree::new(entries)
+            .map_err(|error| Error::usage(format!("this cannot go together: {error}")))?;
+        Ok((Source { root, tree, origins, open: Mutex::default() }, notices))
+    }
+
+    /// Everything that there is to send.
+    pub(crate) fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    /// Reads exactly this part of a file. A small one is opened for it, a large one is kept open.
+    fn fill(
+        &self,
+        entry: usize,
+        offset: u64,
+        buffer: &mut [u8],
+        is_large: bool,
+    ) -> Result<(), Error> {
+        let (path, _) = self.origin(entry);
+        let file = if is_large { self.kept(entry)? } else { Arc::new(self.open_file(entry)?) };
+        match file.read_exact_at(buffer, offset) {
+            Ok(()) => self.check_unchanged(entry, &file),
+            // It was longer when it was found.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                Err(Error::SourceChanged { path: path.clone() })
+            }
+            Err(source) => Err(Error::Source { path: path.clone(), source }),
+        }
+    }
+
+    fn kept(&self, entry: usize) -> Result<Arc<File>, Error> {
+        let mut open = self.open.lock().expect("no panic while held");
+        if let Some((_, file)) = open.iter().find(|(index, _)| *index == entry) {
+            return Ok(Arc::clone(file));
+        }
+        let file = Arc::new(self.open_file(entry)?);
+        if open.len() == MOST_OPEN {
+            open.pop_front();
+        }
+        open.push_back((entry, Arc::clone(&file)));
+        Ok(file)
+    }
+
+    fn open_file(&self, entry: usize) -> Result<File, Error> {
+        let (path, _) = self.origin(entry);
+        self.root.open(path).map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound => Error::SourceChanged { path: path.clone() },
+            _ => Error::Source { path: path.clone(), source },
+        })
+    }
+
+    fn check_unchanged(&self, entry: usize, file: &File) -> Result<(), Error> {
+        let (path, seen) = self.origin(entry);
+        let metadata =
+            file.metadata().map_err(|source| Error::Source { path: path.clone(), source })?;
+        if Stamp::of(&metadata) == *seen {
+            Ok(())
+        } else {
+            Err(Error::SourceChanged { path: path.clone() })
+        }
+    }
+
+    /// A file as it is, if it has not changed since it was found.
+    pub(crate) fn file_id(&self, entry: usize) -> Result<FileId, Error> {
+        let file = self.open_file(entry)?;
+        self.check_unchanged(entry, &file)?;
+        let path = &self.origin(entry).0;
+        let metadata =
+            file.metadata().map_err(|source| Error::Source { path: path.clone(), source })?;
+        Ok(FileId {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            stamp: Stamp::of(&metadata),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        })
+    }
+
+    fn origin(&self, entry: usize) -> &(PathBuf, Stamp) {
+        self.origins[entry].as_ref().expect("only files are read")
+    }
+}
+
+impl Supply {
+    /// What a packing has of a source.
+    pub(crate) fn new(source: Arc<Source>, packing: Packing) -> Supply {
+        Supply { source, packing, merges: Mutex::default(), hashes: Mutex::default() }
+    }
+
+    /// Everything that there is.
+    pub(crate) fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// Where everything lies.
+    pub(crate) fn packing(&self) -> &Packing {
+        &self.packing
+    }
+
+    /// Reads `extent`, which lies within one block, into `buffer`; returns where in the buffer it
+    /// is and, if a block begins with it, that block's chaining value.
+    ///
+    /// # Errors
+    /// [`Error::Source`] if the disk fails, [`Error::SourceChanged`] if a file is not what it was.
+    pub(crate) fn read(
+        &self,
+        extent: Extent,
+        buffer: &mut Buffer,
+    ) -> Result<(std::ops::Range<usize>, Option<Cv>), Error> {
+        let layout = self.packing.layout();
+        let block = layout
+            .block_extent(extent.start / BLOCK)
+            .expect("the core sends extents of its layout");
+        if extent.start == block.start {
+            self.fill(block, buffer)?;
+            let object = layout.locate(block.start).expect("a block lies in an object").object;
+            return Ok((0..length(extent.len), Some(self.note(object, block, &buffer.bytes))));
+        }
+        // The rest of a block follows its beginning on the same path, mostly.
+        if buffer.extent.is_none_or(|has| has.intersection(extent) != extent) {
+            self.fill(extent, buffer)?;
+        }
+        let start = length(extent.start - buffer.extent.expect("it was filled").start);
+        Ok((start..start + length(extent.len), None))
+    }
+
+    /// Reads a block and hashes it.
+    ///
+    /// # Errors
+    /// As [`Supply::read`].
+    pub(crate) fn block_hash(&self, block: u64, buffer: &mut Buffer) -> Result<Cv, Error> {
+        let layout = self.packing.layout();
+        let extent = layout.block_extent(block).expect("a block of the layout");
+        let place = layout.locate(extent.start).expect("a block lies in an object");
+        self.fill(extent, buffer)?;
+        let whole = layout.object_extent(place.object).expect("an object of the layout");
+        Ok(block_cv(whole.len, place.offset, &buffer.bytes))
+    }
+
+    /// Hashes a block that was read.
+    fn note(&self, object: usize, block: Extent, bytes: &[u8]) -> Cv {
+        let whole = self.packing.layout().object_extent(object).expect("an object of the layout");
+        let offset = block.start - whole.start;
+        let cv = block_cv(whole.len, offset, bytes);
+        let mut merges = self.merges.lock().expect("no panic while held");
+        // A block that is read again was merged before.
+        let _ = merges
+            .entry(object)
+            .or_insert_with(|| Merge::new(whole.len))
+            .insert(offset / BLOCK, cv);
+        drop(merges);
+        if let Some(Object::Pack(files)) = self.packing.object(object) {
+            let mut rest = bytes;
+            let mut hashes = self.hashes.lock().expect("no panic while held");
+            for &index in files {
+                let file = self.source.tree.file(index).expect("a file of the tree");
+                let (data, after) = rest.split_at(length(file.data_len()));
+                if file.data.is_none() {
+                    hashes.insert(index, blake3::hash(data));
+                }
+                rest = after;
+            }
+        }
+        cv
+    }
+
+    /// The BLAKE3 hash of an object, if all of it was read.
+    pub(crate) fn root(&self, object: usize) -> Option<Cv> {
+        self.merges.lock().expect("no panic while held").get(&object)?.root()
+    }
+
+    /// The files of an object whose hash is `root`, and each one's own hash where it is known. They
+    /// are forgotten.
+    pub(crate) fn files(&self, object: usize, root: Cv) -> Vec<(usize, Option<String>)> {
+        let whole = self.packing.whole_file(&self.source.tree, object);
+        let mut hashes = self.hashes.lock().expect("no panic while held");
+        let mut hash = |index: usize| {
+            let own = hashes.remove(&index).map(|hash| hash.to_hex().to_string());
+            if whole == Some(index) { Some(root.to_string()) } else { own }
+        };
+        match self.packing.object(object) {
+            Some(Object::Large(file)) => vec![(file, hash(file))],
+            Some(Object::Pack(files)) => files.iter().map(|&file| (file, hash(file))).collect(),
+            None => Vec::new(),
+        }
+    }
+
+    /// Reads a whole object and hashes it.
+    ///
+    /// # Errors
+    /// As [`Supply::read`].
+    pub(crate) fn hash(&self, object: usize) -> Result<Cv, Error> {
+        let whole = self.packing.layout().object_extent(object).expect("an object of the layout");
+        let mut merge = Merge::new(whole.len);
+        let mut buffer = Buffer::default();
+        for index in 0..whole.len.div_ceil(BLOCK) {
+            let block = Extent::new(whole.start + index * BLOCK, BLOCK).intersection(whole);
+            self.fill(block, &mut buffer)?;
+            let cv = block_cv(whole.len, index * BLOCK, &buffer.bytes);
+            merge.insert(index, cv).expect("each block once");
+        }
+        Ok(merge.root().expect("every block was merged"))
+    }
+
+    /// Checks that no large file changed since it was found. A small one is read in one go: what
+    /// was sent of it is what it was.
+    pub(crate) fn check_unchanged(&self) -> Result<(), Error> {
+        let objects =
+            (0..self.packing.layout().objects()).filter_map(|object| self.packing.object(object));
+        for object in objects {
+            if let Object::Large(entry) = object {
+                self.source.check_unchanged(entry, &*self.source.kept(entry)?)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads an extent, all of it or nothing.
+    fn fill(&self, extent: Extent, buffer: &mut Buffer) -> Result<(), Error> {
+        buffer.extent = None;
+        buffer.bytes.resize(length(extent.len), 0);
+        for piece in self.packing.pieces(extent) {
+            let start = length(piece.extent.start - extent.start);
+            let into = &mut buffer.bytes[start..start + length(piece.extent.len)];
+            let is_large =
+                self.source.tree.file(piece.entry).is_some_and(|file| file.data_len() > BLOCK);
+            self.source.fill(piece.entry, piece.offset, into, is_large)?;
+        }
+        buffer.extent = Some(extent);
+        Ok(())
+    }
+}
+
+impl Buffer {
+    /// The bytes that were read.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Stamp {
+    pub(crate) fn of(metadata: &Metadata) -> Stamp {
+        // Not the change time: it moves with renames, links and reads of access times too.
+        Stamp { size: metadata.len(), mtime: (metadata.mtime(), metadata.mtime_nsec()) }
+    }
+}
+
+/// A length within a block, in memory.
+fn length(bytes: u64) -> usize {
+    usize::try_from(bytes).expect("within a block")
+}

@@ -1,0 +1,400 @@
+//! What is to be sent: folders are walked, links kept as they are, filters obeyed.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+use rustix::fs::{SeekFrom, seek};
+use rustix::io::Errno;
+use wire::manifest::{self, Entry, Kind, MAX_EXTENTS, RESERVED};
+
+use super::read::Stamp;
+use super::root::SourceRoot;
+use crate::protocol::footprint;
+use crate::{Error, Selection};
+
+/// What a walk found.
+#[derive(Default)]
+pub(crate) struct Found {
+    pub(crate) entries: Vec<Entry>,
+    /// For each entry, where it is here and what it was; `None` for what is no file.
+    pub(crate) origins: Vec<Option<(PathBuf, Stamp)>>,
+    /// What was left out, and why, as sentences.
+    pub(crate) notices: Vec<String>,
+}
+
+/// Whether there is memory for so many bytes more; the error that it ends with if not.
+pub(crate) type Room<'a> = &'a mut dyn FnMut(usize) -> Result<(), Error>;
+
+/// Finds everything under `sources` that the selection takes; the one source arrives as `rename`,
+/// if that is given. Asks for `budget` before it keeps an entry.
+pub(crate) fn walk(
+    root: &SourceRoot,
+    sources: &[PathBuf],
+    selection: &Selection,
+    rename: Option<&OsStr>,
+    budget: Room<'_>,
+) -> Result<Found, Error> {
+    if let Some(name) = rename {
+        may_take(name, sources, selection)?;
+    }
+    let mut walk = Walk {
+        root,
+        budget,
+        found: Found::default(),
+        include: globs(&selection.include)?,
+        exclude: globs(&selection.exclude)?,
+        pending: Vec::new(),
+        seen: HashMap::new(),
+        checksum: selection.checksum,
+    };
+    match &selection.files_from {
+        None => sources.iter().try_for_each(|source| walk.source(source, rename))?,
+        Some(names) => walk.listed(sources, names)?,
+    }
+    if walk.found.entries.is_empty() {
+        return Err(Error::usage(
+            "there is nothing there: no file is left by --include, --exclude and --files-from",
+        ));
+    }
+    Ok(walk.found)
+}
+
+struct Walk<'a> {
+    root: &'a SourceRoot,
+    budget: Room<'a>,
+    found: Found,
+    /// If given, only files that match are taken, and folders that lead to one.
+    include: Option<Gitignore>,
+    exclude: Option<Gitignore>,
+    /// Folders on the way to where we are that nothing was taken from so far.
+    pending: Vec<Entry>,
+    /// Files with several names, by device and inode.
+    seen: HashMap<(u64, u64), u32>,
+    checksum: bool,
+}
+
+/// Where something is: here, at the receiver, and for the filters.
+struct Spot<'a> {
+    path: &'a Path,
+    target: Vec<u8>,
+    /// Below the source; empty for the source itself.
+    below: PathBuf,
+}
+
+impl Walk<'_> {
+    /// A file or a folder that the command names. A link is followed: it stands for what it leads
+    /// to.
+    fn source(&mut self, source: &Path, rename: Option<&OsStr>) -> Result<(), Error> {
+        let metadata = self.root.metadata(source).map_err(|error| failed(source, error))?;
+        if !metadata.is_dir() {
+            let name = source
+                .file_name()
+                .ok_or_else(|| Error::usage(format!("{} has no name", source.display())))?;
+            let spot = Spot {
+                path: source,
+                target: rename.unwrap_or(name).as_bytes().to_vec(),
+                below: name.into(),
+            };
+            if !metadata.is_file() {
+                return Err(Error::usage(format!("{} is no file and no folder", source.display())));
+            }
+            return self.entry(&spot, &metadata, false);
+        }
+        let target = rename.map_or_else(|| folder_name(source), |name| name.as_bytes().to_vec());
+        let spot = Spot { path: source, target, below: PathBuf::new() };
+        if !spot.target.is_empty() {
+            self.pending.push(directory(&spot, &metadata));
+            if self.include.is_none() {
+                self.flush()?;
+            }
+        }
+        self.folder(&spot, false)?;
+        self.pending.clear();
+        Ok(())
+    }
+
+    /// What is in a folder; `inside` one that was included as a whole.
+    fn folder(&mut self, folder: &Spot<'_>, inside: bool) -> Result<(), Error> {
+        let names = self.root.names(folder.path).map_err(|error| failed(folder.path, error))?;
+        for name in names {
+            let path = folder.path.join(&name);
+            let mut target = folder.target.clone();
+            if !target.is_empty() {
+                target.push(b'/');
+            }
+            target.extend_from_slice(name.as_bytes());
+            let spot = Spot { path: &path, target, below: folder.below.join(&name) };
+            let metadata = match self.root.symlink_metadata(&path) {
+                Ok(metadata) => metadata,
+                // Gone since the folder was read.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(failed(&path, error)),
+            };
+            self.entry(&spot, &metadata, inside)?;
+        }
+        Ok(())
+    }
+
+    /// Takes one thing, unless a filter is against it.
+    fn entry(&mut self, spot: &Spot<'_>, metadata: &Metadata, inside: bool) -> Result<(), Error> {
+        let is_folder = metadata.is_dir();
+        let matches = |globs: &Gitignore| globs.matched(&spot.below, is_folder).is_ignore();
+        if self.exclude.as_ref().is_some_and(matches) {
+            return Ok(());
+        }
+        let inside = inside || self.include.as_ref().is_none_or(matches);
+        if spot.target == RESERVED {
+            self.found
+                .notices
+                .push(format!("{} is what a receiver left there: left out", spot.path.display()));
+            return Ok(());
+        }
+        if is_folder {
+            let depth = self.pending.len();
+            self.pending.push(directory(spot, metadata));
+            if inside {
+                self.flush()?;
+            }
+            self.folder(spot, inside)?;
+            self.pending.truncate(depth);
+        } else if inside {
+            self.flush()?;
+            self.leaf(spot, metadata)?;
+        }
+        Ok(())
+    }
+
+    /// Takes what is no folder.
+    fn leaf(&mut self, spot: &Spot<'_>, metadata: &Metadata) -> Result<(), Error> {
+        let file_type = metadata.file_type();
+        if file_type.is_symlink() {
+            let target = self
+                .root
+                .read_link(spot.path)
+                .map_err(|error| failed(spot.path, error))?
+                .into_os_string()
+                .into_vec();
+            let kind = Kind::Symlink { mtime: mtime(metadata), target };
+            self.push(Entry { path: spot.target.clone(), kind }, None)?;
+        } else if file_type.is_file() {
+            let index = u32::try_from(self.found.entries.len()).unwrap_or(u32::MAX);
+            if metadata.nlink() > 1 {
+                if let Some(&to) = self.seen.get(&(metadata.dev(), metadata.ino())) {
+                    return self.push(
+                        Entry { path: spot.target.clone(), kind: Kind::HardLink { to } },
+                        None,
+                    );
+                }
+                self.seen.insert((metadata.dev(), metadata.ino()), index);
+            }
+            let file = self.file(spot.path, metadata).map_err(|error| failed(spot.path, error))?;
+            let origin = (spot.path.to_path_buf(), Stamp::of(metadata));
+            self.push(Entry { path: spot.target.clone(), kind: Kind::File(file) }, Some(origin))?;
+        } else {
+            let what = match file_type {
+                kind if kind.is_fifo() => "a pipe",
+                kind if kind.is_socket() => "a socket",
+                _ => "a device",
+            };
+            self.found.notices.push(format!("{} is {what}: left out", spot.path.display()));
+        }
+        Ok(())
+    }
+
+    fn file(&self, path: &Path, metadata: &Metadata) -> io::Result<manifest::File> {
+        let mut file = manifest::File {
+            size: metadata.len(),
+            mtime: mtime(metadata),
+            mode: mode(metadata),
+            hash: None,
+            data: None,
+        };
+        // What takes fewer blocks than it has bytes may have holes.
+        if metadata.blocks().saturating_mul(512) < metadata.len() {
+            file.data = data(&self.root.open(path)?, metadata.len())?;
+        }
+        if self.checksum {
+            let mut hasher = blake3::Hasher::new();
+            io::copy(&mut self.root.open(path)?, &mut hasher)?;
+            file.hash = Some(*hasher.finalize().as_bytes());
+        }
+        Ok(file)
+    }
+
+    /// What a list names below one folder; folders in it are taken without what is in them.
+    fn listed(&mut self, sources: &[PathBuf], names: &[PathBuf]) -> Result<(), Error> {
+        let root = match sources {
+            [] => Path::new("."),
+            [root] => root,
+            _ => {
+                return Err(Error::usage(
+                    "--files-from takes at most one folder, below which its names are",
+                ));
+            }
+        };
+        // Each folder comes before what is in it, and everything once.
+        let mut all = std::collections::BTreeSet::new();
+        for name in names {
+            let name: PathBuf =
+                name.components().filter(|part| *part != std::path::Component::CurDir).collect();
+            if name.as_os_str().is_empty() {
+                continue;
+            }
+            if !manifest::is_plain(name.as_os_str().as_bytes()) {
+                let text = format!(
+                    "--files-from: {} is no plain name below {}",
+                    name.display(),
+                    root.display()
+                );
+                return Err(Error::usage(text));
+            }
+            all.extend(
+                name.ancestors()
+                    .filter(|above| !above.as_os_str().is_empty())
+                    .map(Path::to_path_buf),
+            );
+        }
+        for name in all {
+            let path = root.join(&name);
+            let metadata =
+                self.root.symlink_metadata(&path).map_err(|error| failed(&path, error))?;
+            let matches = |globs: &Gitignore| {
+                globs.matched_path_or_any_parents(&name, metadata.is_dir()).is_ignore()
+            };
+            if self.exclude.as_ref().is_some_and(matches)
+                || !self.include.as_ref().is_none_or(matches)
+            {
+                continue;
+            }
+            let spot = Spot {
+                path: &path,
+                target: name.as_os_str().as_bytes().to_vec(),
+                below: PathBuf::new(),
+            };
+            if metadata.is_dir() {
+                self.push(directory(&spot, &metadata), None)?;
+            } else {
+                self.leaf(&spot, &metadata)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the folders that lead to where we are.
+    fn flush(&mut self) -> Result<(), Error> {
+        std::mem::take(&mut self.pending).into_iter().try_for_each(|entry| self.push(entry, None))
+    }
+
+    fn push(&mut self, entry: Entry, origin: Option<(PathBuf, Stamp)>) -> Result<(), Error> {
+        let path = origin.as_ref().map_or(0, |(path, _)| path.as_os_str().len());
+        (self.budget)(footprint(&entry) + size_of_val(&origin) + path)?;
+        self.found.entries.push(entry);
+        self.found.origins.push(origin);
+        Ok(())
+    }
+}
+
+/// Whether what is sent may arrive under another name.
+fn may_take(name: &OsStr, sources: &[PathBuf], selection: &Selection) -> Result<(), Error> {
+    let bytes = name.as_bytes();
+    if sources.len() != 1 || selection.files_from.is_some() {
+        return Err(Error::usage("only one file or folder can arrive under another name"));
+    }
+    if !manifest::is_plain(bytes) || bytes.contains(&b'/') {
+        return Err(Error::usage(format!("nothing can arrive by the name {}", name.display())));
+    }
+    Ok(())
+}
+
+/// The name that a folder gets at the receiver: none if only what is in it is meant, as with
+/// `folder/` and `.`.
+fn folder_name(source: &Path) -> Vec<u8> {
+    let bytes = source.as_os_str().as_bytes();
+    let last = bytes.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+    if matches!(last, b"" | b"." | b"..") { Vec::new() } else { last.to_vec() }
+}
+
+/// Where a file has data, if it has holes; of very many holes, the largest.
+fn data(file: &File, size: u64) -> io::Result<Option<Vec<(u64, u64)>>> {
+    let mut extents: Vec<(u64, u64)> = Vec::new();
+    let mut at = 0;
+    while at < size {
+        let start = match seek(file.as_fd(), SeekFrom::Data(at)) {
+            Ok(start) => start,
+            // No more data.
+            Err(Errno::NXIO) => break,
+            // A file system that knows no holes.
+            Err(Errno::INVAL) => return Ok(None),
+            Err(errno) => return Err(errno.into()),
+        };
+        let end = seek(file.as_fd(), SeekFrom::Hole(start))?.min(size);
+        if end <= start {
+            break;
+        }
+        extents.push((start, end - start));
+        at = end;
+    }
+    if extents == [(0, size)] {
+        return Ok(None);
+    }
+    if extents.len() > MAX_EXTENTS {
+        let mut holes: Vec<u64> =
+            extents.windows(2).map(|pair| pair[1].0 - (pair[0].0 + pair[0].1)).collect();
+        holes.sort_unstable_by(|a, b| b.cmp(a));
+        let smallest = holes[MAX_EXTENTS - 2];
+        let mut joined: Vec<(u64, u64)> = Vec::new();
+        for (offset, len) in extents {
+            match joined.last_mut() {
+                // Of several holes just as large some may have to go.
+                Some(before) if offset - (before.0 + before.1) <= smallest => {
+                    before.1 = offset + len - before.0;
+                }
+                _ => joined.push((offset, len)),
+            }
+        }
+        extents = joined;
+    }
+    Ok(Some(extents))
+}
+
+fn directory(spot: &Spot<'_>, metadata: &Metadata) -> Entry {
+    Entry {
+        path: spot.target.clone(),
+        kind: Kind::Directory { mtime: mtime(metadata), mode: mode(metadata) },
+    }
+}
+
+fn globs(globs: &[String]) -> Result<Option<Gitignore>, Error> {
+    if globs.is_empty() {
+        return Ok(None);
+    }
+    let mut builder = GitignoreBuilder::new("");
+    builder.allow_unclosed_class(false);
+    for glob in globs {
+        let bad = |error| Error::usage(format!("'{glob}' is no pattern: {error}"));
+        builder.add_line(None, glob).map_err(bad)?;
+    }
+    builder
+        .build()
+        .map(Some)
+        .map_err(|error| Error::usage(format!("the patterns cannot go together: {error}")))
+}
+
+fn mtime(metadata: &Metadata) -> i64 {
+    metadata.mtime().saturating_mul(1_000_000_000).saturating_add(metadata.mtime_nsec())
+}
+
+fn mode(metadata: &Metadata) -> u16 {
+    u16::try_from(metadata.mode() & 0o777).expect("nine bits")
+}
+
+fn failed(path: &Path, source: io::Error) -> Error {
+    Error::Source { path: path.to_path_buf(), source }
+}

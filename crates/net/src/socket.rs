@@ -1,0 +1,144 @@
+//! TCP sockets of both ends: bound to a device and an address, tuned, listening.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+
+use crate::interfaces::own_addresses;
+use crate::{CongestionControl, Error};
+
+/// One attempt to connect.
+#[derive(Clone, Debug)]
+pub struct Attempt {
+    /// The device to bind to; none for loopback, which needs no binding.
+    pub device: Option<String>,
+    /// The local address to bind to.
+    pub local: IpAddr,
+    /// The remote address.
+    pub remote: SocketAddr,
+    /// The congestion control of what is sent from here.
+    pub congestion_control: CongestionControl,
+    /// Announces a segment size that fits every line, for lines whose MTU is smaller than they say.
+    pub small_segments: bool,
+}
+
+/// A segment that fits every line that carries IPv6 (MTU 1280), with room for options.
+const SMALL_SEGMENT: u32 = 1_180;
+/// Connections that the kernel may hold before they are accepted.
+const BACKLOG: i32 = 1_024;
+
+/// Opens a connection.
+///
+/// # Errors
+/// The kernel's; the text names a congestion control that may not be used.
+pub async fn connect(attempt: &Attempt) -> io::Result<TcpStream> {
+    let domain = Domain::for_address(attempt.remote);
+    let socket = Socket::new(domain, Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+    if let Some(device) = &attempt.device {
+        socket.bind_device(Some(device.as_bytes()))?;
+    }
+    socket.bind(&SocketAddr::new(attempt.local, 0).into())?;
+    if attempt.small_segments {
+        socket.set_tcp_mss(SMALL_SEGMENT)?;
+    }
+    let name = attempt.congestion_control.first();
+    let chosen = socket.set_tcp_congestion(name.as_bytes());
+    if let (Err(error), CongestionControl::Named(name)) = (chosen, &attempt.congestion_control) {
+        let why = format!(
+            "congestion control {name}: {error}; net.ipv4.tcp_allowed_congestion_control lists \
+             what is allowed"
+        );
+        return Err(io::Error::new(error.kind(), why));
+    }
+    tune(&socket)?;
+    TcpSocket::from_std_stream(socket.into()).connect(attempt.remote).await
+}
+
+/// Options that both ends set on every path.
+///
+/// # Errors
+/// The kernel's.
+pub fn tune(socket: &impl AsFd) -> io::Result<()> {
+    let socket = SockRef::from(socket);
+    socket.set_tcp_nodelay(true)?;
+    let keepalive = TcpKeepalive::new()
+        .with_time(Duration::from_secs(10))
+        .with_interval(Duration::from_secs(5));
+    socket.set_tcp_keepalive(&keepalive)?;
+    socket.set_tcp_user_timeout(Some(Duration::from_secs(60)))
+}
+
+/// Changes the congestion control of a connection.
+///
+/// # Errors
+/// The kernel's, for a name that may not be used.
+pub fn set_congestion_control(socket: &impl AsFd, name: &str) -> io::Result<()> {
+    SockRef::from(socket).set_tcp_congestion(name.as_bytes())
+}
+
+/// Opens the listening sockets: at the addresses, or at `port` of all addresses of both families.
+///
+/// # Errors
+/// [`Error`], with the address that could not be had.
+pub fn listen(addresses: &[SocketAddr], port: u16) -> Result<Vec<TcpListener>, Error> {
+    if !addresses.is_empty() {
+        return addresses.iter().map(|address| bind(*address, false)).collect();
+    }
+    // One socket for both families where the system has both, else IPv4 alone.
+    let both = bind(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port), true);
+    let listener =
+        both.or_else(|_| bind(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port), false))?;
+    Ok(vec![listener])
+}
+
+fn bind(address: SocketAddr, both_families: bool) -> Result<TcpListener, Error> {
+    let open = || -> io::Result<TcpListener> {
+        let domain = Domain::for_address(address);
+        let socket = Socket::new(domain, Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+        socket.set_reuse_address(true)?;
+        if address.is_ipv6() {
+            socket.set_only_v6(!both_families)?;
+        }
+        socket.bind(&address.into())?;
+        socket.listen(BACKLOG)?;
+        TcpListener::from_std(socket.into())
+    };
+    open().map_err(|source| Error { action: format!("listen on {address}"), source })
+}
+
+/// The addresses by which listening sockets are reached, those of all interfaces for a socket that
+/// is bound to none.
+#[must_use]
+pub fn reachable(listeners: &[TcpListener]) -> Vec<SocketAddr> {
+    let mut addresses = Vec::new();
+    for bound in listeners.iter().filter_map(|listener| listener.local_addr().ok()) {
+        if !bound.ip().is_unspecified() {
+            addresses.push(bound);
+            continue;
+        }
+        for address in own_addresses() {
+            if bound.is_ipv6() || address.is_ipv4() {
+                addresses.push(SocketAddr::new(address, bound.port()));
+            }
+        }
+    }
+    addresses
+}
+
+/// An IPv4 address that came in on an IPv6 socket, as itself.
+#[must_use]
+pub fn unmapped(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+/// Ends the direction towards the peer, which then reads the end of the stream.
+///
+/// # Errors
+/// The kernel's, for a connection that is gone.
+pub fn shutdown_write(socket: &impl AsFd) -> io::Result<()> {
+    SockRef::from(socket).shutdown(std::net::Shutdown::Write)
+}

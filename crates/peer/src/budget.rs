@@ -1,0 +1,198 @@
+//! How much memory lists of files may take: of one host, and of all that are being agreed with
+//! together.
+//!
+//! A known host may open as many connections as it likes, and each may bring a manifest. What these
+//! take is counted entry by entry as it arrives, so that a list that does not get on holds no more
+//! than has come of it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+use crate::Fingerprint;
+use crate::conn::{Conn, ConnError};
+
+/// What a connection takes that is being agreed with, besides its list: what of it was read ahead,
+/// and is to be sent.
+pub const CONNECTION_BYTES: usize = 1 << 20;
+/// The last of a budget is for those that take little, so that they need not wait for those that
+/// take much.
+const FOR_SMALL: usize = 64 << 20;
+const SMALL: usize = CONNECTION_BYTES + (1 << 20);
+/// How long a list may wait for others to end.
+const ROOM_PATIENCE: Duration = Duration::from_secs(15);
+
+/// What all lists may take together.
+pub struct Budget {
+    most: usize,
+    each: usize,
+    taken: Mutex<Taken>,
+    /// Rings when something was given back.
+    freed: Notify,
+}
+
+#[derive(Default)]
+struct Taken {
+    all: usize,
+    by_peer: BTreeMap<Fingerprint, usize>,
+}
+
+impl Budget {
+    /// `most` bytes for all peers together, and `each` for one of them; of this, lists that take
+    /// little may take [`FOR_SMALL`] more.
+    #[must_use]
+    pub fn new(most: usize, each: usize) -> Arc<Budget> {
+        Arc::new(Budget { most, each, taken: Mutex::default(), freed: Notify::new() })
+    }
+
+    /// A share of the peer's, with nothing in it yet.
+    pub fn share(self: &Arc<Self>, peer: Fingerprint) -> Share {
+        Share { budget: Arc::clone(self), peer, bytes: 0 }
+    }
+
+    fn taken(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock().expect("no panic while held")
+    }
+}
+
+/// Whose memory there is no more of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Short {
+    /// The peer's: others have some left.
+    OfPeer,
+    /// That of all.
+    OfAll,
+}
+
+/// What one list takes, until it is dropped.
+pub struct Share {
+    budget: Arc<Budget>,
+    peer: Fingerprint,
+    bytes: usize,
+}
+
+impl Share {
+    /// Takes so many bytes more, if they can be had.
+    ///
+    /// # Errors
+    /// The one whose memory is used up.
+    pub fn try_take(&mut self, bytes: usize) -> Result<(), Short> {
+        let Budget { most, each, .. } = *self.budget;
+        let is_small = self.bytes + bytes <= SMALL;
+        let (most, each) =
+            if is_small { (most, each + FOR_SMALL) } else { (most - FOR_SMALL, each) };
+        let mut taken = self.budget.taken();
+        let all = taken.all + bytes;
+        let of_peer = taken.by_peer.get(&self.peer).map_or(bytes, |of_peer| of_peer + bytes);
+        if of_peer > each {
+            return Err(Short::OfPeer);
+        }
+        if all > most {
+            return Err(Short::OfAll);
+        }
+        taken.by_peer.insert(self.peer, of_peer);
+        taken.all = all;
+        self.bytes += bytes;
+        Ok(())
+    }
+
+    /// Takes so many bytes more; waits a while for others to give theirs back, and pings the other
+    /// side meanwhile. Whether they could be had.
+    ///
+    /// # Errors
+    /// Those of the connection.
+    pub async fn take(&mut self, conn: &mut Conn, bytes: usize) -> Result<bool, ConnError> {
+        if self.try_take(bytes).is_ok() {
+            return Ok(true);
+        }
+        let budget = Arc::clone(&self.budget);
+        let waiting = async {
+            loop {
+                let freed = budget.freed.notified();
+                tokio::pin!(freed);
+                freed.as_mut().enable();
+                if self.try_take(bytes).is_ok() {
+                    return;
+                }
+                freed.await;
+            }
+        };
+        Ok(conn.ping_during(timeout(ROOM_PATIENCE, waiting)).await?.is_ok())
+    }
+
+    /// Why there is no more, and what to do, in the words that the peer is told.
+    #[must_use]
+    pub fn why_not(&self) -> String {
+        let of_peer = self.budget.taken().by_peer.get(&self.peer).copied().unwrap_or(0);
+        let mebibytes = |bytes: usize| bytes >> 20;
+        format!(
+            "its memory for lists of files is used up (this host's take {} MiB of {}, and all may \
+             take {} together): try again when fewer transfers are under way, or with fewer files \
+             at a time",
+            mebibytes(of_peer),
+            mebibytes(self.budget.each),
+            mebibytes(self.budget.most)
+        )
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut taken = self.budget.taken();
+        taken.all -= self.bytes;
+        if let Some(of_peer) = taken.by_peer.get_mut(&self.peer) {
+            *of_peer -= self.bytes;
+            if *of_peer == 0 {
+                taken.by_peer.remove(&self.peer);
+            }
+        }
+        drop(taken);
+        self.budget.freed.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Budget, FOR_SMALL, SMALL, Short};
+    use crate::Identity;
+
+    #[test]
+    fn one_peer_leaves_room_for_another_and_much_leaves_room_for_little() {
+        let [a, b] = [(); 2].map(|()| Identity::generate().unwrap().fingerprint());
+        let most = 4 * FOR_SMALL;
+        let budget = Budget::new(most, most / 2);
+        let mut large = budget.share(a);
+        assert_eq!(large.try_take(most / 2), Ok(()));
+        assert_eq!(large.try_take(1), Err(Short::OfPeer), "a peer gets its half");
+        let mut second = budget.share(a);
+        assert_eq!(second.try_take(SMALL), Ok(()), "and a little list besides");
+        assert_eq!(second.try_take(1), Err(Short::OfPeer));
+        let mut others = budget.share(b);
+        let left = most / 2 - FOR_SMALL - SMALL;
+        assert_eq!(
+            others.try_take(left + 1),
+            Err(Short::OfAll),
+            "the last of it is not for large ones"
+        );
+        assert_eq!(others.try_take(left), Ok(()));
+        assert_eq!(budget.share(b).try_take(SMALL), Ok(()), "but for small ones");
+        drop(large);
+        assert_eq!(others.try_take(1), Ok(()), "what is dropped is there again");
+    }
+
+    #[test]
+    fn what_was_not_had_is_not_counted() {
+        let peer = Identity::generate().unwrap().fingerprint();
+        let budget = Budget::new(4 * FOR_SMALL, 2 * FOR_SMALL);
+        let mut share = budget.share(peer);
+        assert_eq!(share.try_take(3 * FOR_SMALL), Err(Short::OfPeer));
+        assert_eq!(share.try_take(2 * FOR_SMALL), Ok(()));
+        drop(share);
+        assert_eq!(budget.share(peer).try_take(2 * FOR_SMALL), Ok(()));
+        assert!(budget.taken().by_peer.is_empty(), "nobody is remembered who has nothing");
+        assert_eq!(budget.taken().all, 0);
+    }
+}

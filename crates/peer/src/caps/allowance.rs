@@ -1,0 +1,494 @@
+//! What one transfer has booked for an interface, and how much of it is used.
+
+use std::cmp::Ordering;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use net::counters::TcpInfo;
+use units::{Bytes, Rate, Span};
+
+use super::{Booking, Ledger};
+use crate::wall::Month;
+use crate::{Cap, Error};
+
+/// What a transfer may move over an interface before it has to book again. Given back when it ends;
+/// after a crash what was booked counts as carried.
+#[derive(Debug)]
+pub struct Allowance {
+    ledger: Ledger,
+    interface: String,
+    cap: Option<Cap>,
+    state: Mutex<State>,
+    /// Held while the ledger is written.
+    booking: Mutex<()>,
+}
+
+#[derive(Debug)]
+struct State {
+    month: Month,
+    booked: Bytes,
+    used: Bytes,
+    /// What the interface carried in this month at the last booking, by all transfers, and what
+    /// they have booked.
+    total: Bytes,
+    /// Why nothing more can be booked.
+    refused: Option<String>,
+    under_way: bool,
+}
+
+impl State {
+    /// Whether what is left of the booking is not worth a connection.
+    fn is_gone(&self) -> bool {
+        self.used + RESERVE + CRUMBS > self.booked
+    }
+}
+
+/// Whether there is room for more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// There is.
+    Yes,
+    /// Once more is booked.
+    Later,
+    /// Not in this month.
+    Never,
+}
+
+/// Booked at once: at least this, and what the connection carries in this time. It is what a crash
+/// wastes.
+const AT_LEAST: Bytes = Bytes::kib(512);
+const AHEAD: Span = Span::from_secs(1);
+/// Not given to new data: acknowledgements, retransmissions and farewells of what is under way.
+const RESERVE: Bytes = Bytes::kib(32);
+/// Not worth opening a connection for.
+const CRUMBS: Bytes = Bytes::kib(32);
+
+impl Allowance {
+    /// Books the beginning. None if `interface` has no cap, and never had one that its traffic is
+    /// counted for.
+    ///
+    /// # Errors
+    /// [`Error::System`] if the count can't be kept.
+    pub fn open(
+        ledger: Ledger,
+        interface: &str,
+        cap: Option<Cap>,
+        month: Month,
+    ) -> Result<Option<Allowance>, Error> {
+        if cap.is_none() && !ledger.knows(interface) {
+            return Ok(None);
+        }
+        let state = State {
+            month,
+            booked: Bytes::ZERO,
+            used: Bytes::ZERO,
+            total: Bytes::ZERO,
+            refused: None,
+            under_way: false,
+        };
+        let allowance = Allowance {
+            ledger,
+            interface: interface.to_string(),
+            cap,
+            state: Mutex::new(state),
+            booking: Mutex::default(),
+        };
+        allowance.try_book(AT_LEAST, month).map_err(|source| {
+            let file = allowance.ledger.file(interface);
+            Error::System {
+                action: format!("keep count of what {interface} carries in {}", file.display()),
+                source,
+            }
+        })?;
+        Ok(Some(allowance))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no panic while held")
+    }
+
+    /// Why nothing can be sent over the interface in this month any more, if so.
+    pub fn used_up(&self) -> Option<String> {
+        let state = self.state();
+        state.refused.clone().filter(|_| state.is_gone())
+    }
+
+    /// The month that it has books for.
+    pub fn month(&self) -> Month {
+        self.state().month
+    }
+
+    /// Whether the interface may carry something in `month`, of which nothing is booked yet if it
+    /// has just begun. Takes as long as a disk takes to sync, once a month.
+    pub fn reopen(&self, month: Month) -> bool {
+        if self.month() != month {
+            self.book(Rate::ZERO, month);
+        }
+        self.used_up().is_none()
+    }
+
+    /// Whether `more` bytes may be sent.
+    fn room(&self, more: Bytes) -> Room {
+        let state = self.state();
+        if self.cap.is_none() || state.used + more + RESERVE <= state.booked {
+            Room::Yes
+        } else if state.refused.is_some() {
+            Room::Never
+        } else {
+            Room::Later
+        }
+    }
+
+    /// Whether it is time to call [`Allowance::book`] for a connection of that rate; true once
+    /// until it was called.
+    fn wants(&self, rate: Rate) -> bool {
+        let mut state = self.state();
+        let due =
+            !state.under_way && state.refused.is_none() && state.booked - state.used < ahead(rate);
+        state.under_way |= due;
+        due
+    }
+
+    /// Books enough for a connection of that rate. Takes as long as a disk takes to sync.
+    fn book(&self, rate: Rate, month: Month) {
+        let want = AT_LEAST.max(ahead(rate));
+        let booked = self.try_book(want, month);
+        let mut state = self.state();
+        state.under_way = false;
+        if let Err(error) = booked
+            && self.cap.is_some()
+        {
+            let file = self.ledger.file(&self.interface);
+            state.refused = Some(format!(
+                "it has a cap, and the count in {} can't be kept: {error}",
+                file.display()
+            ));
+        }
+    }
+
+    fn try_book(&self, want: Bytes, month: Month) -> io::Result<()> {
+        let _one = self.booking.lock().expect("no panic while held");
+        self.turn_over(month)?;
+        let Booking { granted, total } =
+            self.ledger.book(&self.interface, month, want, self.cap.map(|cap| cap.bytes))?;
+        let mut state = self.state();
+        state.booked += granted;
+        state.total = total;
+        if let Some(cap) = self.cap
+            && granted < want
+        {
+            let file = self.ledger.file(&self.interface);
+            state.refused =
+                Some(format!("its cap of {cap} is used up for {month}, see {}", file.display()));
+        }
+        Ok(())
+    }
+
+    /// Closes the books of a month that is over.
+    fn turn_over(&self, month: Month) -> io::Result<()> {
+        let (old, booked, used) = {
+            let mut state = self.state();
+            if state.month == month {
+                return Ok(());
+            }
+            let former = (state.month, state.booked, state.used);
+            (state.month, state.booked, state.used) = (month, Bytes::ZERO, Bytes::ZERO);
+            state.refused = None;
+            former
+        };
+        self.settle(old, booked, used)
+    }
+
+    /// Writes down what was used, once no booking is under way. More can be booked afterwards.
+    /// Takes as long as a disk takes to sync.
+    pub fn close(&self) {
+        let _one = self.booking.lock().expect("no panic while held");
+        let (month, booked, used) = {
+            let mut state = self.state();
+            let former = (state.month, state.booked, state.used);
+            if !state.is_gone() {
+                // It can be booked again.
+                state.refused = None;
+            }
+            state.booked = state.used;
+            former
+        };
+        // Whoever could be told is gone; what was booked then counts as carried.
+        let _ = self.settle(month, booked, used);
+    }
+
+    /// Writes down what was used in the place of what was booked.
+    fn settle(&self, month: Month, booked: Bytes, used: Bytes) -> io::Result<()> {
+        match booked.cmp(&used) {
+            Ordering::Greater => self.ledger.give_back(&self.interface, month, booked - used),
+            Ordering::Less => {
+                self.ledger.book(&self.interface, month, used - booked, None).map(drop)
+            }
+            Ordering::Equal => Ok(()),
+        }
+    }
+}
+
+impl Drop for Allowance {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+fn ahead(rate: Rate) -> Bytes {
+    (rate * AHEAD).max(Bytes(AT_LEAST.0 / 2))
+}
+
+/// Payload with what goes along with it, roughly: the kernel's counters say it exactly later.
+fn on_the_wire(payload: Bytes) -> Bytes {
+    Bytes(payload.0 + payload.0 / 16)
+}
+
+/// What one connection moves, in IP packets of both directions.
+#[derive(Debug)]
+pub struct Account {
+    allowance: Arc<Allowance>,
+    /// IP and TCP headers of a packet, timestamps included.
+    headers: u64,
+    counted: Bytes,
+}
+
+impl Account {
+    /// An account of one connection over the interface of `allowance`, of IPv6 or IPv4 packets.
+    #[must_use]
+    pub fn new(allowance: &Arc<Allowance>, ipv6: bool) -> Account {
+        let headers = if ipv6 { 40 + 32 } else { 20 + 32 };
+        Account { allowance: Arc::clone(allowance), headers, counted: Bytes::ZERO }
+    }
+
+    /// What the kernel counted so far, what it holds to be sent, and `coming`: payload that the
+    /// peer was asked for and that is not here yet.
+    pub fn count(&mut self, info: &TcpInfo, coming: Bytes) {
+        let queued = info.unsent.div_ceil(u64::from(info.mss.max(1)));
+        let packets = info.segments_out + info.segments_in + queued;
+        let total =
+            Bytes(info.bytes_sent + info.unsent + info.bytes_received + self.headers * packets)
+                + on_the_wire(coming);
+        let mut state = self.allowance.state();
+        state.used = state.used + total - self.counted;
+        self.counted = total;
+    }
+
+    /// `payload` was handed to the kernel, or asked for, since the last [`Account::count`], which
+    /// will know better.
+    pub fn expect(&mut self, payload: Bytes) {
+        let wire = on_the_wire(payload);
+        self.allowance.state().used += wire;
+        self.counted += wire;
+    }
+
+    /// Whether `more` bytes of payload may be sent.
+    #[must_use]
+    pub fn room(&self, more: Bytes) -> Room {
+        self.allowance.room(on_the_wire(more))
+    }
+
+    /// Books more in time, without making the caller wait.
+    pub fn keep_ahead(&self, rate: Rate) {
+        if self.allowance.wants(rate) {
+            let allowance = Arc::clone(&self.allowance);
+            tokio::task::spawn_blocking(move || allowance.book(rate, crate::wall::month()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::PathBuf;
+
+    use super::*;
+
+    const NOVEMBER: Month = Month { year: 2026, month: 11 };
+    const DECEMBER: Month = Month { year: 2026, month: 12 };
+
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> Scratch {
+            let path = std::env::temp_dir()
+                .join(format!("anabranch-allowance-{name}-{}", std::process::id()));
+            let _ = fs::remove_dir_all(&path);
+            Scratch(path)
+        }
+
+        fn open(&self, cap: Option<Cap>) -> Option<Arc<Allowance>> {
+            Allowance::open(Ledger::new(&self.0), "usb0", cap, NOVEMBER)
+                .expect("a folder")
+                .map(Arc::new)
+        }
+
+        fn capped(&self, bytes: Bytes) -> Arc<Allowance> {
+            self.open(Some(Cap { bytes })).expect("it has a cap")
+        }
+
+        fn lines(&self) -> Vec<String> {
+            let text = fs::read_to_string(self.0.join("usb0")).expect("a file");
+            text.lines().filter(|line| !line.starts_with('#')).map(str::to_string).collect()
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn moved(bytes: u64) -> TcpInfo {
+        TcpInfo { bytes_sent: bytes, mss: 1_448, ..TcpInfo::default() }
+    }
+
+    #[test]
+    fn what_was_not_used_is_given_back() {
+        let scratch = Scratch::new("back");
+        let allowance = scratch.capped(Bytes::mib(10));
+        let mut account = Account::new(&allowance, false);
+        account.expect(Bytes(50_000));
+        account.count(&TcpInfo { segments_out: 40, segments_in: 20, ..moved(52_000) }, Bytes::ZERO);
+        assert_eq!(scratch.lines(), [format!("2026-11 {}", AT_LEAST.0)], "booked ahead");
+        drop((account, allowance));
+        assert_eq!(scratch.lines(), [format!("2026-11 {}", 52_000 + 60 * 52)]);
+    }
+
+    #[test]
+    fn what_is_asked_for_counts_until_it_is_here() {
+        let scratch = Scratch::new("asked");
+        let allowance = scratch.capped(Bytes::kib(512));
+        let mut account = Account::new(&allowance, false);
+        account.expect(Bytes::kib(160));
+        // The kernel knows of nothing yet.
+        account.count(&moved(1_000), Bytes::kib(160));
+        assert_eq!(account.room(Bytes::kib(320)), Room::Later, "half of it is spoken for");
+        account.count(&TcpInfo { bytes_received: 80 * 1_024, ..moved(1_000) }, Bytes::kib(80));
+        assert_eq!(account.room(Bytes::kib(320)), Room::Later);
+        account.count(&TcpInfo { bytes_received: 80 * 1_024, ..moved(1_000) }, Bytes::ZERO);
+        assert_eq!(account.room(Bytes::kib(320)), Room::Yes, "the other half never came");
+        drop((account, allowance));
+        assert_eq!(scratch.lines(), [format!("2026-11 {}", 1_000 + 80 * 1_024)]);
+    }
+
+    #[test]
+    fn closed_books_are_right_while_somebody_still_holds_them() {
+        let scratch = Scratch::new("closed");
+        let allowance = scratch.capped(Bytes::kib(600));
+        let mut account = Account::new(&allowance, false);
+        account.count(&moved(100_000), Bytes::ZERO);
+        allowance.book(Rate::kbit(100), NOVEMBER);
+        assert_eq!(scratch.lines(), [format!("2026-11 {}", 600 * 1_024)], "all of it is booked");
+        allowance.close();
+        assert_eq!(scratch.lines(), ["2026-11 100000"]);
+        account.count(&moved(120_000), Bytes::ZERO);
+        drop((account, allowance));
+        assert_eq!(scratch.lines(), ["2026-11 120000"], "the rest, once");
+    }
+
+    #[test]
+    fn what_is_given_back_at_the_close_can_be_booked_again() {
+        let scratch = Scratch::new("again");
+        let allowance = scratch.capped(Bytes::kib(600));
+        let mut account = Account::new(&allowance, false);
+        account.count(&moved(100_000), Bytes::ZERO);
+        allowance.book(Rate::kbit(100), NOVEMBER);
+        // The last of the cap is booked, not carried: the receiver was restarted.
+        allowance.close();
+        assert_eq!(allowance.used_up(), None);
+        assert!(allowance.wants(Rate::kbit(100)));
+        allowance.book(Rate::kbit(100), NOVEMBER);
+        assert_eq!(account.room(Bytes::kib(300)), Room::Yes);
+        account.count(&moved(590 * 1_024), Bytes::ZERO);
+        allowance.close();
+        assert!(allowance.used_up().is_some(), "crumbs are not");
+    }
+
+    #[test]
+    fn a_cap_ends_it() {
+        let scratch = Scratch::new("ends");
+        let allowance = scratch.capped(Bytes::kib(600));
+        let mut account = Account::new(&allowance, false);
+        account.count(&moved(400 * 1_024), Bytes::ZERO);
+        assert_eq!(account.room(Bytes::kib(90)), Room::Later, "only what is booked");
+        assert!(allowance.wants(Rate::kbit(100)) && !allowance.wants(Rate::kbit(100)), "once");
+        allowance.book(Rate::kbit(100), NOVEMBER);
+        assert_eq!(account.room(Bytes::kib(90)), Room::Yes);
+        assert_eq!(allowance.used_up(), None);
+        account.count(&moved(540 * 1_024), Bytes::ZERO);
+        assert_eq!(account.room(Bytes::kib(90)), Room::Never);
+        let why = allowance.used_up().expect("nothing left");
+        assert!(why.starts_with("its cap of 614.4 kB a month is used up for 2026-11"), "{why}");
+        // The next transfer sees it from the beginning.
+        drop((account, allowance));
+        assert!(scratch.capped(Bytes::kib(600)).used_up().is_some());
+        assert!(scratch.capped(Bytes::mib(600)).used_up().is_none(), "a higher cap leaves room");
+    }
+
+    #[test]
+    fn a_new_month_begins_at_nothing() {
+        let scratch = Scratch::new("month");
+        let allowance = scratch.capped(Bytes::kib(512));
+        let mut account = Account::new(&allowance, true);
+        account.count(&moved(300_000), Bytes::ZERO);
+        allowance.book(Rate::ZERO, DECEMBER);
+        account.count(&moved(400_000), Bytes::ZERO);
+        drop((account, allowance));
+        assert_eq!(scratch.lines(), ["2026-11 300000", "2026-12 100000"]);
+    }
+
+    #[test]
+    fn what_is_used_up_reopens_at_the_months_turn() {
+        let scratch = Scratch::new("reopens");
+        let allowance = scratch.capped(Bytes::kib(512));
+        let mut account = Account::new(&allowance, false);
+        account.count(&moved(500 * 1_024), Bytes::ZERO);
+        allowance.book(Rate::ZERO, NOVEMBER);
+        assert!(allowance.used_up().is_some());
+        assert!(!allowance.reopen(NOVEMBER), "not before");
+        assert!(allowance.reopen(DECEMBER) && allowance.reopen(DECEMBER));
+        assert_eq!((allowance.month(), allowance.used_up()), (DECEMBER, None));
+        assert_eq!(account.room(Bytes::kib(90)), Room::Yes);
+        // Another transfer was there before: the new month's is gone too.
+        account.count(&moved(1_000 * 1_024), Bytes::ZERO);
+        let january = Month { year: 2027, month: 1 };
+        Ledger::new(&scratch.0).book("usb0", january, Bytes::kib(512), None).expect("a folder");
+        assert!(!allowance.reopen(january));
+        assert!(allowance.used_up().expect("nothing left").contains("2027-01"));
+        drop((account, allowance));
+        let expected = [("2026-11", 500), ("2026-12", 500), ("2027-01", 512)];
+        assert_eq!(
+            scratch.lines(),
+            expected.map(|(month, kib)| format!("{month} {}", kib * 1_024))
+        );
+    }
+
+    #[test]
+    fn what_was_once_capped_is_counted_without_one_too() {
+        let scratch = Scratch::new("counted");
+        assert!(scratch.open(None).is_none());
+        drop(scratch.capped(Bytes::mib(1)));
+        let allowance = scratch.open(None).expect("counted since");
+        let mut account = Account::new(&allowance, false);
+        account.count(&moved(5_000_000), Bytes::ZERO);
+        assert_eq!(account.room(Bytes::mib(100)), Room::Yes);
+        drop((account, allowance));
+        assert_eq!(scratch.lines(), ["2026-11 5000000"]);
+    }
+
+    #[test]
+    fn a_count_that_cannot_be_kept_is_an_error() {
+        let scratch = Scratch::new("error");
+        fs::create_dir_all(&scratch.0).expect("a folder");
+        fs::write(scratch.0.join("usb0"), "much\n").expect("a file");
+        let error = Allowance::open(
+            Ledger::new(&scratch.0),
+            "usb0",
+            Some(Cap { bytes: Bytes(1) }),
+            NOVEMBER,
+        )
+        .expect_err("no count");
+        assert!(error.to_string().contains("line 1: 'much'"), "{error}");
+    }
+}

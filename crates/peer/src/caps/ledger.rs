@@ -1,0 +1,288 @@
+//! The files that say what an interface carried in each month.
+//!
+//! A line a month, `2026-11 123456789`, bytes of IP packets. Whoever changes a file holds a lock on
+//! the folder, writes a new file beside the old one, syncs it and gives it the old one's name:
+//! several processes are all counted, and a crash leaves the old state or the new one.
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use units::Bytes;
+
+use crate::wall::Month;
+
+/// The folder of the files.
+#[derive(Clone, Debug)]
+pub struct Ledger {
+    folder: PathBuf,
+}
+
+/// What a booking came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Booking {
+    /// How much of what was wanted there is.
+    pub granted: Bytes,
+    /// What the month comes to with it.
+    pub total: Bytes,
+}
+
+/// Months that a file remembers.
+const REMEMBERED: usize = 13;
+/// What a file begins with.
+const HEAD: &str = "# Bytes that anabranch moved over this interface, a line a month. Correct it \
+                    if the provider counts otherwise.\n";
+
+impl Ledger {
+    /// The ledger in `folder`, which need not exist.
+    #[must_use]
+    pub fn new(folder: &Path) -> Ledger {
+        Ledger { folder: folder.to_path_buf() }
+    }
+
+    /// Where what `interface` carried is written down.
+    #[must_use]
+    pub fn file(&self, interface: &str) -> PathBuf {
+        self.folder.join(interface)
+    }
+
+    /// Whether anything was ever written down for `interface`.
+    #[must_use]
+    pub fn knows(&self, interface: &str) -> bool {
+        self.file(interface).exists()
+    }
+
+    /// Books up to `want` for `interface`, and no more than leaves the month's total within `cap`.
+    ///
+    /// # Errors
+    /// What the system says; [`io::ErrorKind::InvalidData`] names the line that can't be
+    /// understood.
+    pub fn book(
+        &self,
+        interface: &str,
+        month: Month,
+        want: Bytes,
+        cap: Option<Bytes>,
+    ) -> io::Result<Booking> {
+        self.change(interface, month, |carried| {
+            let granted = cap.map_or(want, |cap| want.min(cap - carried));
+            (carried + granted, Booking { granted, total: carried + granted })
+        })
+    }
+
+    /// Takes back what was booked and not used.
+    ///
+    /// # Errors
+    /// As [`Ledger::book`].
+    pub fn give_back(&self, interface: &str, month: Month, unused: Bytes) -> io::Result<()> {
+        self.change(interface, month, |carried| (carried - unused, ()))
+    }
+
+    fn change<T>(
+        &self,
+        interface: &str,
+        month: Month,
+        change: impl FnOnce(Bytes) -> (Bytes, T),
+    ) -> io::Result<T> {
+        fs::create_dir_all(&self.folder)?;
+        let folder = File::open(&self.folder)?;
+        // Held until `folder` is closed.
+        flock(&folder, FlockOperation::LockExclusive)?;
+        let path = self.file(interface);
+        let mut months = read(&path)?;
+        let place = match months.binary_search_by_key(&month, |(known, _)| *known) {
+            Ok(place) => place,
+            Err(place) => {
+                months.insert(place, (month, Bytes::ZERO));
+                place
+            }
+        };
+        let (carried, result) = change(months[place].1);
+        if months[place].1 == carried && path.exists() {
+            return Ok(result);
+        }
+        months[place].1 = carried;
+        let oldest = months.len().saturating_sub(REMEMBERED);
+        let mut text = String::from(HEAD);
+        for (month, carried) in &months[oldest..] {
+            let _ = writeln!(text, "{month} {}", carried.0);
+        }
+        // No interface has a name with a slash or of more than 15 letters.
+        let fresh = self.folder.join(format!(".{interface}.new"));
+        let mut file = File::create(&fresh)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&fresh, &path)?;
+        folder.sync_all()?;
+        Ok(result)
+    }
+}
+
+/// The months in a file, in order; none if there is no file.
+fn read(path: &Path) -> io::Result<Vec<(Month, Bytes)>> {
+    let text = match fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut months = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        if line.trim().is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let entry = line.split_once(' ').and_then(|(month, carried)| {
+            Some((Month::parse(month)?, Bytes(carried.trim().parse().ok()?)))
+        });
+        months.push(entry.ok_or_else(|| {
+            let why = format!(
+                "line {}: '{line}' is not a month and bytes, such as '2026-11 123456789'",
+                number + 1
+            );
+            io::Error::new(io::ErrorKind::InvalidData, why)
+        })?);
+    }
+    months.sort();
+    Ok(months)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const NOVEMBER: Month = Month { year: 2026, month: 11 };
+    const DECEMBER: Month = Month { year: 2026, month: 12 };
+
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> Scratch {
+            let path = std::env::temp_dir()
+                .join(format!("anabranch-ledger-{name}-{}", std::process::id()));
+            let _ = fs::remove_dir_all(&path);
+            Scratch(path)
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn booking(granted: u64, total: u64) -> Booking {
+        Booking { granted: Bytes(granted), total: Bytes(total) }
+    }
+
+    #[test]
+    fn a_cap_is_for_a_month_and_an_interface() {
+        let scratch = Scratch::new("month");
+        let ledger = Ledger::new(&scratch.0);
+        let cap = Some(Bytes(1_000));
+        let book = |interface, month, want| {
+            ledger.book(interface, month, Bytes(want), cap).expect("a folder")
+        };
+        assert!(!ledger.knows("usb0"));
+        assert_eq!(book("usb0", NOVEMBER, 700), booking(700, 700));
+        assert_eq!(book("usb0", NOVEMBER, 700), booking(300, 1_000));
+        assert_eq!(book("usb0", NOVEMBER, 1), booking(0, 1_000));
+        assert_eq!(book("usb1", NOVEMBER, 5), booking(5, 5));
+        assert_eq!(book("usb0", DECEMBER, 5), booking(5, 5));
+        ledger.give_back("usb0", NOVEMBER, Bytes(100)).expect("a folder");
+        assert_eq!(book("usb0", NOVEMBER, 700), booking(100, 1_000));
+        assert_eq!(
+            ledger.book("usb0", NOVEMBER, Bytes(50), None).expect("a folder"),
+            booking(50, 1_050)
+        );
+        assert_eq!(book("usb0", NOVEMBER, 700), booking(0, 1_050));
+        assert!(ledger.knows("usb0"));
+    }
+
+    #[test]
+    fn what_people_write_into_it_counts_or_is_refused() {
+        let scratch = Scratch::new("people");
+        let ledger = Ledger::new(&scratch.0);
+        fs::create_dir_all(&scratch.0).expect("a folder");
+        fs::write(ledger.file("usb0"), "# mine\n\n2026-12 7\n2026-11  900\n").expect("a file");
+        assert_eq!(
+            ledger.book("usb0", NOVEMBER, Bytes(200), Some(Bytes(1_000))).expect("a folder"),
+            booking(100, 1_000)
+        );
+        fs::write(ledger.file("usb0"), "2026-11 900\n2026-13 5\n").expect("a file");
+        let error = ledger.book("usb0", NOVEMBER, Bytes(200), None).expect_err("thirteen months");
+        assert!(
+            error.to_string().starts_with("line 2: '2026-13 5' is not a month and bytes"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn many_at_once_are_all_counted() {
+        let scratch = Scratch::new("many");
+        let (threads, times) = (8, 25);
+        let granted: Vec<u64> = std::thread::scope(|scope| {
+            let worker = || {
+                let ledger = Ledger::new(&scratch.0);
+                (0..times)
+                    .map(|_| {
+                        ledger
+                            .book("usb0", NOVEMBER, Bytes(10), Some(Bytes(1_505)))
+                            .expect("a folder")
+                            .granted
+                            .0
+                    })
+                    .sum()
+            };
+            let workers: Vec<_> = (0..threads).map(|_| scope.spawn(worker)).collect();
+            workers.into_iter().map(|worker| worker.join().expect("no panic")).collect()
+        });
+        assert_eq!(granted.iter().sum::<u64>(), 1_505, "{granted:?}");
+        assert_eq!(read(&scratch.0.join("usb0")).expect("a file"), [(NOVEMBER, Bytes(1_505))]);
+    }
+
+    proptest! {
+        /// Whatever somebody wrote into it is a count, or named with its line.
+        #[test]
+        fn any_text_is_months_or_a_message(lines in prop::collection::vec("(2026-[0-9]{1,3} \
+            [0-9]{0,21})|\\PC{0,12}", 0..6)) {
+            let scratch = Scratch::new("any");
+            fs::create_dir_all(&scratch.0).expect("a folder");
+            let path = scratch.0.join("usb0");
+            fs::write(&path, lines.join("\n")).expect("a file");
+            match read(&path) {
+                Ok(months) => prop_assert!(months.len() <= lines.len() && months.is_sorted()),
+                Err(error) => prop_assert!(error.to_string().starts_with("line "), "{}", error),
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+
+        /// A crash between writing the new file and giving it its name leaves the old state, and no
+        /// later booking minds.
+        #[test]
+        fn the_sum_of_all_bookings_is_what_is_there(
+            wants in prop::collection::vec((0u64..2_000, 1u8..4, any::<bool>()), 1..20),
+        ) {
+            let scratch = Scratch::new("sum");
+            let ledger = Ledger::new(&scratch.0);
+            let mut expected = std::collections::BTreeMap::<u8, u64>::new();
+            for (want, month, crashed) in wants {
+                let at = Month { year: 2026, month };
+                let granted = ledger.book("usb0", at, Bytes(want), Some(Bytes(5_000))).expect("a folder").granted.0;
+                let carried = expected.entry(month).or_default();
+                prop_assert_eq!(granted, want.min(5_000 - *carried));
+                *carried += granted;
+                if crashed {
+                    fs::write(scratch.0.join(".usb0.new"), "# half a li").expect("a file");
+                }
+            }
+            let found: Vec<_> = read(&ledger.file("usb0")).expect("a file").iter().map(|(m, b)| (m.month, b.0)).collect();
+            prop_assert_eq!(found, expected.into_iter().collect::<Vec<_>>());
+        }
+    }
+}

@@ -1,0 +1,463 @@
+//! One path's connection: a carrier's stream, TLS over it, frames over that.
+
+use std::future::poll_fn;
+use std::io::{self, BufRead, IoSlice, Read, Write};
+use std::task::Poll;
+use std::time::Duration;
+
+use net::counters::TcpInfo;
+use rustls::Connection;
+use tokio::time::timeout;
+use wire::frame::HEADER;
+use wire::{Frame, WireError};
+
+use crate::Fingerprint;
+use crate::carrier::Stream;
+use crate::tls::peer_fingerprint;
+
+/// A TLS connection that carries frames. Reading and writing are separate `try_*` steps, so that
+/// one task can do both.
+pub struct Conn {
+    stream: Box<dyn Stream>,
+    tls: Connection,
+    /// Decrypted bytes; those before `parsed` are done with.
+    inbox: Vec<u8>,
+    parsed: usize,
+    /// For frames on their way into TLS.
+    scratch: Vec<u8>,
+    /// What was read from the socket and not yet taken by TLS.
+    raw: Raw,
+    closed: bool,
+    /// Whether it closed in TLS's own way, and was not cut off.
+    said_goodbye: bool,
+    /// Bytes put on their way since nothing waited to be written.
+    backlog: usize,
+}
+
+/// Why a connection is of no more use.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnError {
+    /// The network, in the kernel's words.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// TLS: corrupted records, a wrong key, another protocol.
+    #[error("TLS: {0}")]
+    Tls(#[from] rustls::Error),
+    /// The peer sent what is no frame.
+    #[error("the peer broke the protocol: {0}")]
+    Wire(#[from] WireError),
+    /// The peer sent a frame that has no place here.
+    #[error("the peer sent a {0} frame where none belongs")]
+    Unexpected(String),
+    /// The peer said why it gives up.
+    #[error("{0}")]
+    Refused(String),
+    /// The peer closed.
+    #[error("the peer closed the connection")]
+    Closed,
+    /// Nothing came in time.
+    #[error("no answer within {0:?}")]
+    Silent(Duration),
+}
+
+impl Conn {
+    /// Wraps a connected socket; nothing is sent before [`Conn::handshake`].
+    #[must_use]
+    pub fn new(stream: Box<dyn Stream>, tls: Connection) -> Conn {
+        Conn {
+            stream,
+            tls,
+            inbox: Vec::new(),
+            parsed: 0,
+            scratch: Vec::new(),
+            raw: Raw::default(),
+            closed: false,
+            said_goodbye: false,
+            backlog: 0,
+        }
+    }
+
+    /// The stream below TLS, for its addresses and options.
+    #[must_use]
+    pub fn stream(&self) -> &dyn Stream {
+        &*self.stream
+    }
+
+    /// The kernel's counters of the connection.
+    ///
+    /// # Errors
+    /// [`ConnError::Io`] if the connection is gone.
+    pub fn counters(&self) -> Result<TcpInfo, ConnError> {
+        Ok(self.stream.counters()?)
+    }
+
+    /// Bytes that were written to the stream and that have not left this host.
+    ///
+    /// # Errors
+    /// [`ConnError::Io`] if the connection is gone.
+    pub fn unsent(&self) -> Result<u64, ConnError> {
+        Ok(self.stream.unsent()?)
+    }
+
+    /// The peer's key; known after the handshake.
+    #[must_use]
+    pub fn peer(&self) -> Option<Fingerprint> {
+        peer_fingerprint(&self.tls)
+    }
+
+    /// Runs the TLS handshake to its end.
+    ///
+    /// # Errors
+    /// Those of the connection, or of a peer that breaks the protocol.
+    pub async fn handshake(&mut self) -> Result<(), ConnError> {
+        while self.tls.is_handshaking() || self.tls.wants_write() {
+            if !self.try_flush()? {
+                self.writable().await?;
+            } else if self.tls.is_handshaking() {
+                self.readable().await?;
+                self.try_fill(usize::MAX)?;
+                if self.closed {
+                    return Err(ConnError::Closed);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts a frame on its way; it leaves with the next flush.
+    pub fn push(&mut self, frame: &Frame<'_>) {
+        self.scratch.clear();
+        frame.emit(&mut self.scratch);
+        self.tls.writer().write_all(&self.scratch).expect("the TLS buffer has no limit");
+        self.backlog += self.scratch.len();
+    }
+
+    /// Puts a frame on its way that the caller has in two parts, without copying them together.
+    pub fn push_parts(&mut self, header: &[u8], payload: &[u8]) {
+        let parts = [IoSlice::new(header), IoSlice::new(payload)];
+        let taken = self.tls.writer().write_vectored(&parts).expect("the TLS buffer has no limit");
+        assert_eq!(taken, header.len() + payload.len(), "the TLS buffer has no limit");
+        self.backlog += taken;
+    }
+
+    /// Whether bytes wait to be written.
+    #[must_use]
+    pub fn wants_write(&self) -> bool {
+        self.tls.wants_write()
+    }
+
+    /// Writes what the kernel takes; true when nothing is left.
+    ///
+    /// # Errors
+    /// Those of the connection, or of a peer that breaks the protocol.
+    pub fn try_flush(&mut self) -> Result<bool, ConnError> {
+        while self.tls.wants_write() {
+            match self.tls.write_tls(&mut Socket(&*self.stream)) {
+                Ok(0) => return Err(ConnError::Closed),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.backlog = 0;
+        Ok(true)
+    }
+
+    /// About how many bytes of frames wait for a peer that does not read: none, if it ever read
+    /// everything since.
+    #[must_use]
+    pub fn backlog(&self) -> usize {
+        self.backlog
+    }
+
+    /// Waits until some of what waits can be written.
+    ///
+    /// # Errors
+    /// Those of the connection, or of a peer that breaks the protocol.
+    pub async fn writable(&self) -> io::Result<()> {
+        poll_fn(|cx| self.stream.poll_write_ready(cx)).await
+    }
+
+    /// Reads what has arrived, at most about `limit` bytes of plaintext at a time; returns how many
+    /// bytes came, zero when there is nothing or the peer closed ([`Conn::is_closed`]).
+    ///
+    /// # Errors
+    /// Those of the connection, or of a peer that breaks the protocol.
+    pub fn try_fill(&mut self, limit: usize) -> Result<usize, ConnError> {
+        if self.parsed == self.inbox.len() {
+            self.inbox.clear();
+            self.parsed = 0;
+        }
+        let before = self.inbox.len();
+        while !self.closed && self.inbox.len() - before < limit {
+            match self.tls.read_tls(&mut self.raw.over(&*self.stream)) {
+                Ok(0) => self.closed = true,
+                Ok(_) => {
+                    let state = match self.tls.process_new_packets() {
+                        Ok(state) => state,
+                        Err(error) => {
+                            // The alert tells the peer why; if it can't be sent, the closed socket
+                            // does.
+                            let _ = self.tls.write_tls(&mut Socket(&*self.stream));
+                            return Err(error.into());
+                        }
+                    };
+                    let mut waiting = state.plaintext_bytes_to_read();
+                    while waiting > 0 {
+                        let mut reader = self.tls.reader();
+                        let chunk = reader.fill_buf()?;
+                        let length = chunk.len();
+                        self.inbox.extend_from_slice(chunk);
+                        reader.consume(length);
+                        waiting -= length;
+                    }
+                    if state.peer_has_closed() {
+                        (self.closed, self.said_goodbye) = (true, true);
+                    }
+                    if self.tls.is_handshaking() {
+                        break;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(self.inbox.len() - before)
+    }
+
+    /// How many bytes are still missing of the frame that has begun to arrive; a header's worth if
+    /// none has.
+    ///
+    /// # Errors
+    /// Those of the connection, or of a peer that breaks the protocol.
+    pub fn missing(&self) -> Result<usize, ConnError> {
+        let waiting = self.inbox.len() - self.parsed;
+        let length = Frame::length(&self.inbox[self.parsed..])?.unwrap_or(HEADER);
+        Ok(length.saturating_sub(waiting).max(1))
+    }
+
+    /// Whether the peer has sent its last byte.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Whether the peer closed in order, as [`Conn::close`] does: the line did not break, and
+    /// nobody was killed.
+    #[must_use]
+    pub fn has_said_goodbye(&self) -> bool {
+        self.said_goodbye
+    }
+
+    /// The next complete frame of what was read, borrowed until the next call.
+    ///
+    /// # Errors
+    /// Those of the connection, or of a peer that breaks the protocol.
+    pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, ConnError> {
+        match Frame::length(&self.inbox[self.parsed..])? {
+            Some(length) if self.parsed + length <= self.inbox.len() => {
+                let start = self.parsed;
+                self.parsed += length;
+                Ok(Frame::parse(&self.inbox[start..])?.map(|(frame, _)| frame))
+            }
+            _ => {
+                self.inbox.drain(..self.parsed);
+                self.parsed = 0;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Waits until the socket has something to read, or can take something where bytes wait to be
+    /// written.
+    ///
+    /// # Errors
+    /// Those of the connection, or of a peer that breaks the protocol.
+    pub async fn ready(&self) -> Result<(), ConnError> {
+        if !self.raw.is_empty() {
+            return Ok(());
+        }
+        let wants_write = self.wants_write();
+        let ready = poll_fn(|cx| match self.stream.poll_read_ready(cx) {
+            Poll::Pending if wants_write => self.stream.poll_write_ready(cx),
+            polled => polled,
+        });
+        Ok(ready.await?)
+    }
+
+    async fn readable(&self) -> io::Result<()> {
+        if !self.raw.is_empty() {
+            return Ok(());
+        }
+        poll_fn(|cx| self.stream.poll_read_ready(cx)).await
+    }
+
+    /// Sends everything that waits.
+    ///
+    /// # Errors
+    /// Those of the connection, or of a peer that breaks the protocol.
+    pub async fn flush(&mut self) -> Result<(), ConnError> {
+        while !self.try_flush()? {
+            self.writable().await?;
+        }
+        Ok(())
+    }
+
+    /// Waits for one frame and hands it to `read`.
+    ///
+    /// # Errors
+    /// Those of the connection, or of a peer that breaks the protocol.
+    pub async fn receive<T>(
+        &mut self,
+        read: impl FnMut(Frame<'_>) -> Result<T, ConnError>,
+    ) -> Result<T, ConnError> {
+        self.receive_within(wire::frame::MAX_BODY, read).await
+    }
+
+    /// As [`Conn::receive`], reading at most about `limit` bytes at a time.
+    ///
+    /// # Errors
+    /// Those of the connection, or of a peer that breaks the protocol.
+    pub async fn receive_within<T>(
+        &mut self,
+        limit: usize,
+        mut read: impl FnMut(Frame<'_>) -> Result<T, ConnError>,
+    ) -> Result<T, ConnError> {
+        loop {
+            if let Some(frame) = self.next_frame()? {
+                return read(frame);
+            }
+            if self.closed {
+                return Err(ConnError::Closed);
+            }
+            self.readable().await?;
+            self.try_fill(limit)?;
+        }
+    }
+
+    /// Says goodbye in TLS's own way; whether it arrives does not matter.
+    pub fn close(&mut self) {
+        self.tls.send_close_notify();
+        let _ = self.try_flush();
+    }
+
+    /// Reads and forgets what still comes, until the peer closes. A socket that is closed with
+    /// unread data resets the connection, and the peer may then never read what it was told.
+    ///
+    /// # Errors
+    /// Those of the connection, or of a peer that breaks the protocol.
+    pub async fn linger(&mut self) -> io::Result<()> {
+        self.stream.shutdown_write()?;
+        let mut nowhere = [0; 4_096];
+        loop {
+            poll_fn(|cx| self.stream.poll_read_ready(cx)).await?;
+            match self.stream.try_read(&mut nowhere) {
+                Ok(0) => return Ok(()),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Waits for `work`, and pings the other side meanwhile.
+    ///
+    /// # Errors
+    /// Those of the connection.
+    pub async fn ping_during<T>(&mut self, work: impl Future<Output = T>) -> Result<T, ConnError> {
+        tokio::pin!(work);
+        loop {
+            tokio::select! {
+                done = &mut work => return Ok(done),
+                () = tokio::time::sleep(SIGN_OF_LIFE) => {
+                    self.push(&Frame::Ping(0));
+                    self.flush().await?;
+                }
+            }
+        }
+    }
+
+    /// Sends everything that waits, to a peer that goes on reading it.
+    ///
+    /// # Errors
+    /// [`ConnError::Silent`] for a peer that reads nothing for half a minute.
+    pub async fn flush_to_reader(&mut self) -> Result<(), ConnError> {
+        while !self.try_flush()? {
+            timeout(DEAF, self.writable()).await.map_err(|_| ConnError::Silent(DEAF))??;
+        }
+        Ok(())
+    }
+}
+
+/// A peer that waits gets a ping this often.
+pub const SIGN_OF_LIFE: Duration = Duration::from_millis(500);
+/// A peer that reads nothing for this long is gone.
+const DEAF: Duration = Duration::from_secs(30);
+
+/// A buffer before TLS, which by itself reads a record at a time: each read makes the kernel
+/// acknowledge, and that costs more than the copy.
+#[derive(Default)]
+struct Raw {
+    bytes: Vec<u8>,
+    start: usize,
+    end: usize,
+}
+
+/// Read from the socket at once, at first, and at most; a read that fills the buffer doubles it.
+const RAW_FIRST: usize = 16 * 1024;
+const RAW_MOST: usize = 256 * 1024;
+
+impl Raw {
+    fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    fn over<'a>(&'a mut self, stream: &'a dyn Stream) -> RawReader<'a> {
+        RawReader { raw: self, stream }
+    }
+}
+
+struct RawReader<'a> {
+    raw: &'a mut Raw,
+    stream: &'a dyn Stream,
+}
+
+impl Read for RawReader<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.raw.is_empty() {
+            let room = self.raw.bytes.len();
+            if self.raw.end == room && room < RAW_MOST {
+                self.raw.bytes.resize((room * 2).max(RAW_FIRST), 0);
+            }
+            (self.raw.start, self.raw.end) = (0, 0);
+            self.raw.end = self.stream.try_read(&mut self.raw.bytes)?;
+        }
+        let length = buffer.len().min(self.raw.end - self.raw.start);
+        buffer[..length].copy_from_slice(&self.raw.bytes[self.raw.start..self.raw.start + length]);
+        self.raw.start += length;
+        Ok(length)
+    }
+}
+
+/// A socket as rustls wants it; each call is one system call.
+struct Socket<'a>(&'a dyn Stream);
+
+impl Read for Socket<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.try_read(buffer)
+    }
+}
+
+impl Write for Socket<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.try_write(&[IoSlice::new(bytes)])
+    }
+
+    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.0.try_write(slices)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

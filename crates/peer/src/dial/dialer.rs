@@ -1,0 +1,223 @@
+//! All paths of one session: each has a supervisor.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use net::Clock;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::{Duration, timeout};
+use units::Time;
+
+use super::connect::Connector;
+use super::plan::{Plan, default_plans, guessed_plans, resolve};
+use super::supervisor::{PathSupervisor, Session, Shared};
+use super::terms::Terms;
+use crate::tls::ClientTls;
+use crate::{Events, wall};
+
+/// Runs the paths of one session.
+pub struct Dialer<S: Session> {
+    shared: Arc<Shared<S>>,
+    supervisors: JoinSet<()>,
+    paths: Vec<Supervised>,
+    /// Addresses that each host announced.
+    announced: BTreeMap<usize, Vec<SocketAddr>>,
+    /// Hosts that are of no use to the session.
+    dropped: BTreeSet<usize>,
+}
+
+/// A path with a supervisor.
+struct Supervised {
+    plan: Arc<Plan>,
+    /// Rings when the present connection carries nothing any more.
+    stalled: Arc<Notify>,
+    /// Rings when the path is over.
+    stop: Arc<Notify>,
+}
+
+/// The hosts that a session has left after it dropped one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remaining {
+    /// As many as before: the host had been dropped already.
+    Unchanged,
+    /// At least one.
+    Some,
+    /// None.
+    None,
+}
+
+/// The time that supervisors have to close their connections in order.
+const GOODBYE: Duration = Duration::from_millis(100);
+
+impl<S: Session> Dialer<S> {
+    /// Starts a supervisor for each of `plans`; `tls` has an entry for each host of `terms`.
+    #[must_use]
+    pub fn start(
+        terms: Terms,
+        tls: Vec<ClientTls>,
+        plans: Vec<Arc<Plan>>,
+        session: Arc<S>,
+        clock: Clock,
+        events: Events,
+    ) -> Dialer<S> {
+        let connectors = tls.into_iter().map(|tls| Connector::new(&terms, tls)).collect();
+        let mut dialer = Dialer {
+            shared: Arc::new(Shared::new(terms, connectors, session, clock, events)),
+            supervisors: JoinSet::new(),
+            paths: Vec::new(),
+            announced: BTreeMap::new(),
+            dropped: BTreeSet::new(),
+        };
+        for plan in plans {
+            dialer.spawn_path(plan);
+        }
+        dialer
+    }
+
+    /// The hosts and options of the session.
+    #[must_use]
+    pub fn terms(&self) -> &Terms {
+        &self.shared.terms
+    }
+
+    /// The plans of all paths, past ones included.
+    pub fn plans(&self) -> impl Iterator<Item = &Arc<Plan>> {
+        self.paths.iter().map(|path| &path.plan)
+    }
+
+    fn spawn_path(&mut self, plan: Arc<Plan>) {
+        if plan.metered {
+            self.shared.events.notice(format!(
+                "{name} looks metered (a modem, or a telephone on USB) and is a backup; --path \
+                 {name} makes it a primary, --no-path {name} leaves it out",
+                name = plan.name
+            ));
+        }
+        let group = u32::try_from(self.paths.len()).expect("a handful of paths");
+        let (stalled, stop) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let supervisor = PathSupervisor {
+            shared: Arc::clone(&self.shared),
+            plan: Arc::clone(&plan),
+            group,
+            stalled: Arc::clone(&stalled),
+            stop: Arc::clone(&stop),
+        };
+        tracing::debug!(path = plan.name, remote = %plan.named, "path planned");
+        self.supervisors.spawn(supervisor.run());
+        self.paths.push(Supervised { plan, stalled, stop });
+    }
+
+    /// Takes note of a host's further addresses: present paths may use them, new ones may lead to
+    /// them.
+    pub fn learn(&mut self, host: usize, addresses: Vec<SocketAddr>) {
+        for plan in self.plans().filter(|plan| plan.host == host) {
+            plan.learn(&addresses);
+        }
+        let known: Vec<Arc<Plan>> = self.plans().cloned().collect();
+        for guess in guessed_plans(&known, host, &addresses) {
+            self.spawn_path(Arc::new(guess));
+        }
+        self.announced.insert(host, addresses);
+    }
+
+    /// Ends the paths to a host that is of no use to the session.
+    pub fn drop_host(&mut self, host: usize) -> Remaining {
+        if !self.dropped.insert(host) {
+            return Remaining::Unchanged;
+        }
+        if self.dropped.len() == self.shared.terms.to.len() {
+            return Remaining::None;
+        }
+        let paths = self.paths.iter().filter(|path| path.plan.host == host);
+        paths.for_each(|path| path.stop.notify_one());
+        Remaining::Some
+    }
+
+    /// The session calls the present connection of a path stalled: a replacement is opened beside
+    /// it.
+    pub fn note_stalled(&self, plan: &Arc<Plan>) {
+        if let Some(path) = self.paths.iter().find(|path| Arc::ptr_eq(&path.plan, plan)) {
+            path.stalled.notify_one();
+        }
+    }
+
+    /// Opens paths over interfaces that have appeared.
+    pub async fn look_for_interfaces(&mut self) {
+        let terms = &self.shared.terms.clone();
+        if !terms.options.paths.is_empty() {
+            return;
+        }
+        for host in 0..terms.to.len() {
+            if self.dropped.contains(&host) {
+                continue;
+            }
+            let Ok(remotes) = resolve(&terms.to[host].0).await else { continue };
+            let Ok(found) = default_plans(terms, host, &remotes) else { continue };
+            for plan in found {
+                if self.plans().all(|known| known.name != plan.name) {
+                    let siblings: Vec<&Plan> = self.plans().map(|plan| &**plan).collect();
+                    let usage = terms.options.usage.as_deref();
+                    let Ok(plan) = plan.beside(siblings, None, usage) else { continue };
+                    plan.learn(self.announced.get(&host).map_or(&[], |known| known));
+                    self.spawn_path(Arc::new(plan));
+                }
+            }
+        }
+    }
+
+    /// Keeps to another bound of the total rate when the timetable says so.
+    pub fn follow_timetable(&self, now: Time) {
+        let shared = &self.shared;
+        let (Some(table), Some(limit)) = (&shared.terms.options.max_rate, &shared.total_limit)
+        else {
+            return;
+        };
+        let rate = table.at(wall::moment_of_week());
+        if limit.set(now, rate) {
+            let bound = rate
+                .map_or_else(|| "there is no limit".into(), |rate| format!("the limit is {rate}"));
+            shared.events.notice(format!("from now on {bound}, as the timetable has it"));
+        }
+    }
+
+    /// Whether every path waits for the next month, and no further path can appear.
+    pub fn is_used_up(&mut self) -> bool {
+        while self.supervisors.try_join_next().is_some() {}
+        // An interface may yet appear where the caller named none.
+        let is_closed = !self.shared.terms.options.paths.is_empty();
+        is_closed && self.supervisors.len() == self.used_up().len()
+    }
+
+    /// The paths that wait for the next month, and their caps.
+    #[must_use]
+    pub fn used_up(&self) -> Vec<String> {
+        self.shared.used_up.lock().expect("no panic while held").values().cloned().collect()
+    }
+
+    /// The most recent failure of a path.
+    #[must_use]
+    pub fn last_failure(&self) -> String {
+        self.shared.last_failure.lock().expect("no panic while held").clone()
+    }
+
+    /// Closes every connection in order; those that take long are cut.
+    pub async fn say_goodbye(&mut self) {
+        self.paths.iter().for_each(|path| path.stop.notify_one());
+        let all = async { while self.supervisors.join_next().await.is_some() {} };
+        let _ = timeout(GOODBYE, all).await;
+    }
+
+    /// Ends all paths, and writes down what their interfaces carried.
+    pub async fn close(mut self) {
+        self.supervisors.shutdown().await;
+        let allowances: Vec<_> = self.plans().filter_map(|plan| plan.allowance.clone()).collect();
+        let closed = tokio::task::spawn_blocking(move || {
+            for allowance in &allowances {
+                allowance.close();
+            }
+        });
+        closed.await.expect("closing the books does not panic");
+    }
+}

@@ -1,0 +1,298 @@
+//! What each path carries, measured one path after the other in a dry run.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use net::CongestionControl;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+use units::{Bytes, Rate, Span};
+use wire::Frame;
+use wire::frame::{Hello, VERSION, Wishes};
+use wire::manifest::{Entry, File, Kind, chunks};
+
+use super::connect::{Connector, Opened};
+use super::plan::{Plan, plan};
+use super::terms::Terms;
+use crate::Error;
+use crate::caps::Account;
+use crate::conn::{Conn, ConnError};
+
+/// One path as [`probe`] found it.
+#[derive(Clone, Debug)]
+pub struct PathProbe {
+    /// What a person calls it.
+    pub name: String,
+    /// The local end, if the path opened.
+    pub local: Option<SocketAddr>,
+    /// The interface that it leaves by.
+    pub interface: String,
+    /// The remote end.
+    pub remote: SocketAddr,
+    /// Whether data passed in small segments only: larger packets vanish on the way, and nobody
+    /// says so. Only [`examine`](crate::doctor::examine) looks.
+    pub small_segments_only: bool,
+    /// Whether nothing was sent because its interface's cap is reached.
+    pub used_up: bool,
+    /// What it carries; or why nothing, as a clause.
+    pub carries: Result<Carries, String>,
+}
+
+/// What a path carries.
+#[derive(Clone, Copy, Debug)]
+pub struct Carries {
+    /// The least round-trip time.
+    pub rtt: Span,
+    /// The rate at which the receiver took data, at the end of the measurement.
+    pub rate: Rate,
+    /// TCP segments sent again, of every segment sent; 0 to 1.
+    pub loss: f64,
+    /// The share of the time for which this host's send buffer was too small; 0 to 1.
+    pub held_by_send_buffer: f64,
+    /// The share of the time for which the receiver's buffer was full; 0 to 1.
+    pub held_by_receiver: f64,
+}
+
+/// How long data is sent over a path.
+const LENGTH: Duration = Duration::from_secs(2);
+/// The part of that after which the rate counts: slow start is over.
+const SETTLED: Duration = Duration::from_secs(1);
+/// How long a path may take to open, and to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a path may take to open where another attempt follows.
+const SOON: Duration = Duration::from_secs(4);
+/// Data sent at once, and what the kernel may hold unsent.
+const CHUNK: usize = 32 * 1024;
+const UNSENT: u64 = 128 * 1024;
+
+/// Measures each path of `terms` to its first host alone, one after the other, two seconds each.
+///
+/// # Errors
+/// Those of finding paths; [`Error::WrongPeer`] if somebody else answers. What one path fails of is
+/// in its [`PathProbe`].
+pub async fn probe(terms: &Terms) -> Result<Vec<PathProbe>, Error> {
+    let connector = connector(terms)?;
+    let plans: Vec<_> = plan(terms).await?.into_iter().map(Arc::new).collect();
+    let mut announced = Vec::new();
+    let mut probes = Vec::new();
+    for plan in &plans {
+        probes.push(probe_path(plan, &connector, terms, &mut announced).await?);
+    }
+    // A path may lead to another address of the receiver only, and that is known once some path has
+    // answered.
+    for (plan, found) in plans.iter().zip(&mut probes) {
+        if found.carries.is_err() && !announced.is_empty() {
+            *found = probe_path(plan, &connector, terms, &mut announced).await?;
+        }
+    }
+    Ok(probes)
+}
+
+/// Connections to the one host, with the congestion control of the kernel's choice.
+fn connector(terms: &Terms) -> Result<Connector, Error> {
+    let mut terms = terms.clone();
+    terms.options.congestion_control = CongestionControl::Auto;
+    let tls = terms.tls()?.swap_remove(0);
+    Ok(Connector::new(&terms, tls))
+}
+
+async fn probe_path(
+    plan: &Arc<Plan>,
+    connector: &Connector,
+    terms: &Terms,
+    announced: &mut Vec<SocketAddr>,
+) -> Result<PathProbe, Error> {
+    plan.learn(announced);
+    let mut why = format!("no answer within {PATIENCE:?}");
+    let mut found = unmeasured(plan);
+    if found.used_up {
+        return Ok(found);
+    }
+    let opening = connector.open(plan, Some(2), |error| why = error.to_string());
+    let opened = timeout(PATIENCE, opening).await;
+    found.carries = match opened {
+        Ok(Ok(Opened { mut conn, local, remote })) => {
+            (found.local, found.remote) = (local, remote);
+            measure(plan, &mut conn, terms, announced).await
+        }
+        Ok(Err(error @ Error::WrongPeer { .. })) => return Err(error),
+        Ok(Err(_)) | Err(_) => Err(why),
+    };
+    Ok(found)
+}
+
+fn unmeasured(plan: &Plan) -> PathProbe {
+    PathProbe {
+        name: plan.name.clone(),
+        interface: plan.interface.clone(),
+        local: None,
+        remote: plan.remote(0),
+        small_segments_only: false,
+        used_up: plan.used_up().is_some(),
+        carries: Err(plan.used_up().unwrap_or_else(|| "no answer".into())),
+    }
+}
+
+/// Measures each path of `terms` alone, with segments as large as its interface is for and, where
+/// those do not pass, with small ones; then all that carry anything at the same time. Returns what
+/// each carries alone, and together.
+///
+/// # Errors
+/// As [`probe`].
+pub async fn probe_each_and_all(terms: &Terms) -> Result<(Vec<PathProbe>, Vec<Rate>), Error> {
+    let connector = connector(terms)?;
+    let plans = plan(terms).await?;
+    let mut announced = Vec::new();
+    let mut probes = Vec::new();
+    for plan in &plans {
+        probes.push(probe_segments(plan, &connector, terms, &mut announced).await?);
+    }
+    for (plan, found) in plans.iter().zip(&mut probes) {
+        if found.carries.is_err() && !announced.is_empty() {
+            *found = probe_segments(plan, &connector, terms, &mut announced).await?;
+        }
+    }
+    let mut together = vec![Rate::ZERO; plans.len()];
+    let mut measuring = JoinSet::new();
+    for (index, (plan, found)) in plans.into_iter().zip(&probes).enumerate() {
+        if found.carries.is_ok() {
+            let (connector, terms, remote, small) =
+                (connector.clone(), terms.clone(), found.remote, found.small_segments_only);
+            measuring.spawn(async move {
+                let mut conn = connector.open_once(&plan, remote, small).await.ok()?.conn;
+                let carries = measure(&plan, &mut conn, &terms, &mut Vec::new()).await.ok()?;
+                Some((index, carries.rate))
+            });
+        }
+    }
+    while let Some(measured) = measuring.join_next().await {
+        if let Some((index, rate)) = measured.expect("measuring does not panic") {
+            together[index] = rate;
+        }
+    }
+    Ok((probes, together))
+}
+
+/// Tries each address of a path with large segments, then with small ones, until data passes.
+async fn probe_segments(
+    plan: &Plan,
+    connector: &Connector,
+    terms: &Terms,
+    announced: &mut Vec<SocketAddr>,
+) -> Result<PathProbe, Error> {
+    plan.learn(announced);
+    let mut found = unmeasured(plan);
+    if found.used_up {
+        return Ok(found);
+    }
+    for small_segments_only in [false, true] {
+        let carries =
+            match timeout(SOON, connector.open_once(plan, found.remote, small_segments_only)).await
+            {
+                Ok(Ok(Opened { mut conn, local, .. })) => {
+                    found.local = local;
+                    measure(plan, &mut conn, terms, announced).await
+                }
+                Ok(Err(error @ Error::WrongPeer { .. })) => return Err(error),
+                Ok(Err(Error::NoPath { why, .. })) => Err(why),
+                Ok(Err(error)) => Err(error.to_string()),
+                Err(_) => Err(format!("no answer within {SOON:?}")),
+            };
+        if carries.is_ok() || !small_segments_only {
+            found.carries = carries;
+        }
+        if found.carries.is_ok() {
+            found.small_segments_only = small_segments_only;
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// Lets data flow for a while, and counts it towards the interface's cap.
+async fn measure(
+    plan: &Plan,
+    conn: &mut Conn,
+    terms: &Terms,
+    announced: &mut Vec<SocketAddr>,
+) -> Result<Carries, String> {
+    let measured = timeout(PATIENCE, flow(conn, terms, announced)).await;
+    if let Some(allowance) = &plan.allowance
+        && let Ok(info) = conn.counters()
+    {
+        Account::new(allowance, plan.local.is_ipv6()).count(&info, Bytes::ZERO);
+    }
+    measured.unwrap_or(Err(ConnError::Silent(PATIENCE))).map_err(|error| error.to_string())
+}
+
+/// Agrees on a dry run of an empty file, then sends for a while and counts what is answered.
+async fn flow(
+    conn: &mut Conn,
+    terms: &Terms,
+    announced: &mut Vec<SocketAddr>,
+) -> Result<Carries, ConnError> {
+    // The name is one that nobody has; an existing file would be none of a dry run's business.
+    let wishes = Wishes { dry_run: true, overwrite: true, ..Wishes::default() };
+    conn.push(&Frame::Hello(Hello { version: VERSION, secret: terms.to[0].1.secret(), wishes }));
+    let file = File { size: 0, mtime: 0, mode: 0o600, hash: None, data: None };
+    for chunk in chunks(&[Entry { path: b".anabranch-probe".to_vec(), kind: Kind::File(file) }]) {
+        conn.push(&Frame::Entries(&chunk));
+    }
+    conn.push(&Frame::ManifestEnd(1));
+    conn.flush().await?;
+    let mut ready = |frame: Frame<'_>| match frame {
+        Frame::Welcome(welcome) => {
+            *announced = welcome.addresses;
+            Ok(false)
+        }
+        Frame::Want(_) | Frame::Ping(_) => Ok(false),
+        Frame::Ready => Ok(true),
+        Frame::Abort(_, text) => Err(ConnError::Io(std::io::Error::other(text))),
+        other => Err(ConnError::Unexpected(String::from(&other))),
+    };
+    while !conn.receive(&mut ready).await? {}
+    let payload = vec![0; CHUNK];
+    let start = Instant::now();
+    let mut settled: Option<(Instant, u64)> = None;
+    let mut last = (start, 0);
+    while start.elapsed() < LENGTH {
+        if conn.try_flush()? && conn.unsent()? < UNSENT {
+            conn.push(&Frame::Probe(&payload));
+            continue;
+        }
+        tokio::select! {
+            ready = conn.ready() => ready?,
+            () = sleep(Duration::from_millis(2)) => {}
+        }
+        conn.try_fill(CHUNK)?;
+        while let Some(frame) = conn.next_frame()? {
+            if let Frame::Pong(bytes) = frame {
+                last = (Instant::now(), bytes);
+            }
+        }
+        if settled.is_none() && start.elapsed() >= SETTLED {
+            settled = Some(last);
+        }
+        if conn.is_closed() {
+            return Err(ConnError::Closed);
+        }
+    }
+    let info = conn.counters()?;
+    let (since, before) = settled.unwrap_or((start, 0));
+    let span = Span::from(last.0.saturating_duration_since(since));
+    conn.close();
+    if span == Span::ZERO {
+        return Err(ConnError::Silent(LENGTH.saturating_sub(SETTLED)));
+    }
+    #[expect(clippy::cast_precision_loss, reason = "a share")]
+    let loss = info.retransmits as f64 / info.data_segments_out.max(1) as f64;
+    let share = |held: Duration| held.as_secs_f64() / info.busy.as_secs_f64().max(1e-3);
+    Ok(Carries {
+        rtt: Span::from(info.min_rtt),
+        rate: Bytes(last.1 - before) / span,
+        loss,
+        held_by_send_buffer: share(info.held_by_send_buffer),
+        held_by_receiver: share(info.held_by_receiver),
+    })
+}

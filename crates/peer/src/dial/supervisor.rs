@@ -1,0 +1,301 @@
+//! Keeps one path open: connects, brings the connection into the session, and replaces it when it
+//! dies or stalls.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+use net::{Clock, CongestionControl};
+use tokio::sync::Notify;
+use tokio::time::{Duration, sleep};
+use units::{PathId, Span};
+
+use super::connect::{Connector, Opened};
+use super::plan::Plan;
+use super::terms::Terms;
+use crate::conn::{Conn, ConnError};
+use crate::limit::Limit;
+use crate::{Error, Event, Events, PathEvent, PathState, wall};
+
+/// What runs over the paths: it opens a session over the first connection, lets the others join,
+/// and carries its data over each of them.
+pub trait Session: Send + Sync + 'static {
+    /// A connection's part in the session.
+    type Member: Send;
+
+    /// Brings a fresh connection to a host into the session: opens the session over it, or joins
+    /// the open one.
+    fn join(
+        &self,
+        conn: &mut Conn,
+        host: usize,
+    ) -> impl Future<Output = Result<Self::Member, ConnError>> + Send;
+
+    /// Carries data over a connection until it fails, its interface may not carry more, or `stop`
+    /// rings: then the peer is told goodbye. The future is dropped when another connection has
+    /// taken the place of this one.
+    fn carry(
+        &self,
+        member: Self::Member,
+        path: Arc<Path>,
+        conn: Conn,
+        stop: &Notify,
+    ) -> impl Future<Output = Result<Parting, ConnError>> + Send;
+
+    /// Nothing can be had of a host, and `error` says why.
+    fn reject(&self, host: usize, error: Error);
+}
+
+/// One open path.
+pub struct Path {
+    /// Its number; a fresh connection of the same plan is a new path.
+    pub id: PathId,
+    /// The number of its plan, which all connections of the plan share.
+    pub group: u32,
+    /// The plan that it was opened by.
+    pub plan: Arc<Plan>,
+    /// The local end.
+    pub local: Option<SocketAddr>,
+    /// The remote end.
+    pub remote: SocketAddr,
+    /// Upper bounds of its rate.
+    pub limits: Vec<Arc<Limit>>,
+    /// The congestion control that the caller asks for.
+    pub congestion_control: CongestionControl,
+}
+
+/// The end of a connection that did not fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parting {
+    /// It was told to stop, or another one took its place.
+    Stopped,
+    /// The interface may not carry more in this month.
+    UsedUp,
+}
+
+/// What all supervisors of a session share.
+pub(super) struct Shared<S> {
+    pub(super) terms: Terms,
+    /// For each host.
+    connectors: Vec<Connector>,
+    session: Arc<S>,
+    clock: Clock,
+    pub(super) events: Events,
+    pub(super) total_limit: Option<Arc<Limit>>,
+    next_path: AtomicU32,
+    /// The paths that wait for the next month because of their interface's cap, by group, and why.
+    pub(super) used_up: Mutex<BTreeMap<u32, String>>,
+    /// The most recent failure of a path, for the error if none is left.
+    pub(super) last_failure: Mutex<String>,
+}
+
+impl<S> Shared<S> {
+    pub(super) fn new(
+        terms: Terms,
+        connectors: Vec<Connector>,
+        session: Arc<S>,
+        clock: Clock,
+        events: Events,
+    ) -> Shared<S> {
+        let bound = terms.options.max_rate.as_ref().map(|table| table.at(wall::moment_of_week()));
+        Shared {
+            terms,
+            connectors,
+            session,
+            clock,
+            events,
+            total_limit: bound.map(|rate| Arc::new(Limit::new(rate))),
+            next_path: AtomicU32::new(0),
+            used_up: Mutex::default(),
+            last_failure: Mutex::default(),
+        }
+    }
+}
+
+/// Supervises one path.
+pub(super) struct PathSupervisor<S> {
+    pub(super) shared: Arc<Shared<S>>,
+    pub(super) plan: Arc<Plan>,
+    /// Names the pair of interface and address to the session, which remembers its rate across
+    /// connections.
+    pub(super) group: u32,
+    /// Rings when the session calls the present connection stalled.
+    pub(super) stalled: Arc<Notify>,
+    /// Rings when the session is over.
+    pub(super) stop: Arc<Notify>,
+}
+
+/// A guessed address that fails this often without ever answering is given up.
+const GUESSES: usize = 3;
+/// After a connection died, a fresh one waits this long: long enough not to spin, short enough not
+/// to matter.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Whose cap is used up looks this often whether a new month has begun.
+const CALENDAR: Duration = Duration::from_secs(1);
+
+impl<S: Session> PathSupervisor<S> {
+    /// Keeps the path until the transfer is over or the path is given up.
+    pub(super) async fn run(self) {
+        let mut opened = None;
+        let mut deaths = 0u32;
+        loop {
+            if let Some(why) = self.plan.used_up() {
+                self.close(&why);
+                let reopens = tokio::select! {
+                    () = self.next_month() => true,
+                    () = self.stop.notified() => false,
+                };
+                self.shared.used_up.lock().expect("no panic while held").remove(&self.group);
+                if !reopens {
+                    return;
+                }
+                let text = format!(
+                    "{} carries again: a new month has begun, and with it its cap",
+                    self.plan.name
+                );
+                self.shared.events.send(Event::Notice { text });
+            }
+            let fresh = if let Some(fresh) = opened.take() {
+                fresh
+            } else {
+                tokio::select! {
+                    fresh = self.open() => match fresh {
+                        Ok(fresh) => fresh,
+                        Err(error) => return self.give_up(error),
+                    },
+                    () = self.stop.notified() => return,
+                }
+            };
+            let Opened { mut conn, local, remote } = fresh;
+            let joined = tokio::select! {
+                joined = self.shared.session.join(&mut conn, self.plan.host) => joined,
+                () = self.stop.notified() => return,
+            };
+            let member = match joined {
+                Ok(member) => member,
+                Err(error) => {
+                    self.report(None, PathState::Lost, &error.to_string());
+                    sleep(PAUSE).await;
+                    continue;
+                }
+            };
+            let id = PathId(self.shared.next_path.fetch_add(1, Ordering::Relaxed));
+            let path = Arc::new(Path {
+                id,
+                group: self.group,
+                plan: Arc::clone(&self.plan),
+                local,
+                remote,
+                limits: self.plan.max.iter().chain(&self.shared.total_limit).cloned().collect(),
+                congestion_control: self.shared.terms.options.congestion_control.clone(),
+            });
+            tracing::debug!(path = self.plan.name, %id, %remote, "connection joined the session");
+            let began = self.shared.clock.now();
+            let (ended, replacement) = self.carry(member, path, conn).await;
+            tracing::debug!(path = self.plan.name, %id, ?ended, "connection ended");
+            match ended {
+                Ok(Parting::Stopped) if replacement.is_none() => return,
+                Ok(Parting::Stopped | Parting::UsedUp) => {}
+                Err(error) => {
+                    self.report(Some(id), PathState::Lost, &error.to_string());
+                    // A line that kills each connection soon after its start is asked less and less
+                    // often.
+                    deaths = if self.shared.clock.now() - began > Span::from_secs(2) {
+                        0
+                    } else {
+                        (deaths + 1).min(6)
+                    };
+                    sleep(PAUSE * 2u32.pow(deaths)).await;
+                }
+            }
+            opened = replacement;
+        }
+    }
+
+    /// Carries data; while the connection is stalled, tries to open its replacement at the same
+    /// time.
+    async fn carry(
+        &self,
+        member: S::Member,
+        path: Arc<Path>,
+        conn: Conn,
+    ) -> (Result<Parting, ConnError>, Option<Opened>) {
+        let run = self.shared.session.carry(member, path, conn, &self.stop);
+        tokio::pin!(run);
+        loop {
+            tokio::select! {
+                ended = &mut run => return (ended, None),
+                () = self.stalled.notified() => {}
+            }
+            tokio::select! {
+                ended = &mut run => return (ended, None),
+                fresh = self.open() => match fresh {
+                    Ok(fresh) => return (Ok(Parting::Stopped), Some(fresh)),
+                    Err(_) => sleep(PAUSE).await,
+                },
+            }
+        }
+    }
+
+    async fn open(&self) -> Result<Opened, Error> {
+        self.report(None, PathState::Connecting, "");
+        let most = self.plan.guessed.then_some(GUESSES);
+        let mut reported = String::new();
+        let failed = |error: &ConnError| {
+            let why = error.to_string();
+            if why != reported {
+                self.report(None, PathState::Lost, &why);
+                reported = why;
+            }
+        };
+        self.shared.connectors[self.plan.host].open(&self.plan, most, failed).await
+    }
+
+    /// Leaves the transfer for this month because the interface's cap is reached.
+    fn close(&self, why: &str) {
+        let text = format!("{}: {why}", self.plan.name);
+        self.shared.used_up.lock().expect("no panic while held").insert(self.group, text);
+        self.report(None, PathState::Dropped, why);
+    }
+
+    /// Waits for a month in which the interface may carry something again.
+    async fn next_month(&self) {
+        let Some(allowance) = &self.plan.allowance else { return };
+        let closed = allowance.month();
+        loop {
+            sleep(CALENDAR).await;
+            let month = wall::month();
+            let allowance = Arc::clone(allowance);
+            // The books are on a disk.
+            if month != closed
+                && tokio::task::spawn_blocking(move || allowance.reopen(month))
+                    .await
+                    .unwrap_or(false)
+            {
+                return;
+            }
+        }
+    }
+
+    fn give_up(&self, error: Error) {
+        match error {
+            // Somebody else answers at that address: nothing on this path can be right.
+            Error::WrongPeer { .. } if !self.plan.guessed => {
+                self.shared.session.reject(self.plan.host, error);
+            }
+            error => self.report(None, PathState::Dropped, &error.to_string()),
+        }
+    }
+
+    fn report(&self, path: Option<PathId>, state: PathState, why: &str) {
+        if state == PathState::Lost {
+            *self.shared.last_failure.lock().expect("no panic while held") =
+                format!("{}: {why}", self.plan.name);
+        }
+        let path = path.unwrap_or(PathId(self.shared.next_path.load(Ordering::Relaxed)));
+        let event = PathEvent { path, name: self.plan.name.clone(), state, why: why.to_string() };
+        self.shared.events.send(Event::Path(event));
+    }
+}

@@ -1,0 +1,237 @@
+//! Who a host is: one Ed25519 key, its fingerprint, and the tokens that introduce a sender to a
+//! receiver.
+
+use std::fmt;
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use aws_lc_rs::encoding::AsDer;
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
+use data_encoding::BASE32_NOPAD;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::sign::CertifiedKey;
+
+use crate::{Error, Fingerprint};
+
+/// A host's static key. It never leaves the process; `Debug` shows the fingerprint only.
+#[derive(Clone)]
+pub struct Identity {
+    certified: Arc<CertifiedKey>,
+    fingerprint: Fingerprint,
+}
+
+/// What a receiver hands to its sender by a channel that both trust: the receiver's fingerprint,
+/// and a secret of 128 bits that is good for one sender. `Debug` does not show the secret.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token {
+    /// The receiver's key.
+    pub fingerprint: Fingerprint,
+    secret: [u8; 16],
+}
+
+/// Prefix of a token's text, so that a pasted thing can be told from something else.
+const TOKEN_PREFIX: &str = "ab1-";
+
+impl Identity {
+    /// A fresh key that lives only in memory.
+    ///
+    /// # Errors
+    /// [`Error::System`] if the system has no randomness to give.
+    pub fn generate() -> Result<Identity, Error> {
+        Self::from_pkcs8(&new_pkcs8()?)
+    }
+
+    /// The key at `path`; made there, readable by the owner only, if there is none.
+    ///
+    /// # Errors
+    /// [`Error::System`] if the file can't be read or made, or holds no Ed25519 key.
+    pub fn load_or_generate(path: &Path) -> Result<Identity, Error> {
+        let system = |action: &str, source| Error::System {
+            action: format!("{action} {}", path.display()),
+            source,
+        };
+        match fs::read(path) {
+            Ok(pkcs8) => Self::from_pkcs8(&pkcs8),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let pkcs8 = new_pkcs8()?;
+                if let Some(parent) = path.parent() {
+                    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(parent);
+                    made.map_err(|e| system("make the folder of", e))?;
+                }
+                // Written aside and linked, so that two first runs at once agree on one key.
+                let aside = path.with_extension(format!("new-{}", std::process::id()));
+                let mut options = fs::OpenOptions::new();
+                let file = options.write(true).create(true).truncate(true).mode(0o600).open(&aside);
+                let mut file = file.map_err(|e| system("write the key", e))?;
+                file.write_all(&pkcs8)
+                    .and_then(|()| file.sync_all())
+                    .map_err(|e| system("write the key", e))?;
+                let linked = fs::hard_link(&aside, path);
+                fs::remove_file(&aside).map_err(|e| system("write the key", e))?;
+                match linked {
+                    Ok(()) => Self::from_pkcs8(&pkcs8),
+                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                        Self::from_pkcs8(&fs::read(path).map_err(|e| system("read the key", e))?)
+                    }
+                    Err(error) => Err(system("write the key", error)),
+                }
+            }
+            Err(error) => Err(system("read the key", error)),
+        }
+    }
+
+    /// Its public name.
+    #[must_use]
+    pub fn fingerprint(&self) -> Fingerprint {
+        self.fingerprint
+    }
+
+    /// The key as rustls takes it, as a raw public key (RFC 7250).
+    #[must_use]
+    pub fn certified(&self) -> Arc<CertifiedKey> {
+        Arc::clone(&self.certified)
+    }
+
+    fn from_pkcs8(pkcs8: &[u8]) -> Result<Identity, Error> {
+        let bad = |detail: String| Error::System {
+            action: "use the host's key".into(),
+            source: io::Error::new(io::ErrorKind::InvalidData, detail),
+        };
+        let pair = Ed25519KeyPair::from_pkcs8_maybe_unchecked(pkcs8)
+            .map_err(|e| bad(format!("not an Ed25519 key: {e}")))?;
+        let spki = pair.public_key().as_der().map_err(|e| bad(e.to_string()))?;
+        let spki: &[u8] = spki.as_ref();
+        let der = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(pkcs8.to_vec()));
+        let key = rustls::crypto::aws_lc_rs::sign::any_supported_type(&der)
+            .map_err(|e| bad(e.to_string()))?;
+        let certified = Arc::new(CertifiedKey::new(vec![CertificateDer::from(spki.to_vec())], key));
+        Ok(Identity { certified, fingerprint: Fingerprint::of_spki(spki) })
+    }
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Identity({})", self.fingerprint)
+    }
+}
+
+impl Token {
+    /// A fresh secret for the receiver `identity`.
+    ///
+    /// # Errors
+    /// [`Error::System`] if the system has no randomness to give.
+    pub fn generate(identity: &Identity) -> Result<Token, Error> {
+        Ok(Token { fingerprint: identity.fingerprint(), secret: random()? })
+    }
+
+    /// The secret, to be sent only to a peer whose key was verified.
+    #[must_use]
+    pub fn secret(&self) -> &[u8; 16] {
+        &self.secret
+    }
+
+    /// Whether `secret` is this token's, in time that does not depend on where they differ.
+    #[must_use]
+    pub fn matches(&self, secret: &[u8; 16]) -> bool {
+        aws_lc_rs::constant_time::verify_slices_are_equal(&self.secret, secret).is_ok()
+    }
+
+    /// The text to paste. The only place where the secret is spelt out.
+    #[must_use]
+    pub fn reveal(&self) -> String {
+        let mut octets = self.fingerprint.as_bytes().to_vec();
+        octets.extend_from_slice(&self.secret);
+        format!("{TOKEN_PREFIX}{}", BASE32_NOPAD.encode(&octets).to_ascii_lowercase())
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Token({}, secret withheld)", self.fingerprint)
+    }
+}
+
+impl FromStr for Token {
+    type Err = String;
+
+    /// The error never repeats the text, which may be a secret.
+    fn from_str(text: &str) -> Result<Token, String> {
+        let bad = || {
+            "this is not a token: it begins with ab1- and is printed by 'anabranch receive'"
+                .to_string()
+        };
+        let body = text.trim().strip_prefix(TOKEN_PREFIX).ok_or_else(bad)?;
+        let octets =
+            BASE32_NOPAD.decode(body.to_ascii_uppercase().as_bytes()).map_err(|_| bad())?;
+        let (fingerprint, secret) = octets.split_first_chunk::<32>().ok_or_else(bad)?;
+        Ok(Token {
+            fingerprint: Fingerprint::from(*fingerprint),
+            secret: secret.try_into().map_err(|_| bad())?,
+        })
+    }
+}
+
+/// Sixteen octets that nobody can guess.
+///
+/// # Errors
+/// [`Error::System`] if the system has no randomness to give.
+pub fn random() -> Result<[u8; 16], Error> {
+    let mut octets = [0; 16];
+    aws_lc_rs::rand::fill(&mut octets).map_err(|_| no_randomness())?;
+    Ok(octets)
+}
+
+fn new_pkcs8() -> Result<Vec<u8>, Error> {
+    let document =
+        Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).map_err(|_| no_randomness())?;
+    Ok(document.as_ref().to_vec())
+}
+
+fn no_randomness() -> Error {
+    Error::System {
+        action: "draw random numbers".into(),
+        source: io::Error::other("the system gave none"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_survives_its_text() {
+        let token = Token::generate(&Identity::generate().unwrap()).unwrap();
+        let text = token.reveal();
+        assert_eq!(text.parse::<Token>().unwrap(), token);
+        assert_eq!(
+            format!(" {}\n", text.to_uppercase().replace("AB1-", "ab1-")).parse::<Token>().unwrap(),
+            token
+        );
+        assert!(!format!("{token:?}").contains(&text[60..]));
+    }
+
+    #[test]
+    fn a_bad_token_is_not_repeated() {
+        let error = "ab1-secretsecret".parse::<Token>().unwrap_err();
+        assert!(!error.contains("secretsecret"), "{error}");
+    }
+
+    #[test]
+    fn a_key_is_made_once() {
+        let dir = std::env::temp_dir().join(format!("anabranch-identity-{}", std::process::id()));
+        let path = dir.join("deep/key");
+        let first = Identity::load_or_generate(&path).unwrap();
+        let second = Identity::load_or_generate(&path).unwrap();
+        assert_eq!(first.fingerprint(), second.fingerprint());
+        assert_eq!(first.fingerprint().to_string().parse(), Ok(first.fingerprint()));
+        let mode =
+            std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&path).unwrap().permissions());
+        assert_eq!(mode & 0o777, 0o600);
+        fs::remove_dir_all(dir).unwrap();
+    }
+}

@@ -1,0 +1,167 @@
+//! An upper bound of a rate, shared by whoever must keep it together: a token bucket.
+
+use std::sync::Mutex;
+
+use units::{Bytes, Rate, Span, Time};
+
+use crate::PathClass;
+
+/// Sends are free until the bucket is overdrawn; then everybody waits until it is level again.
+///
+/// Overflow paths get what the others leave: they wait until the bound was not used up for a while,
+/// and the others never wait for what overflow paths spent.
+#[derive(Debug)]
+pub struct Limit {
+    state: Mutex<State>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct State {
+    /// `None` is no bound.
+    rate: Option<Rate>,
+    /// When what the paths that go first have spent is paid off.
+    first: Time,
+    /// When everything that was spent is paid off.
+    all: Time,
+}
+
+/// How far ahead of time sends may be: what the runtime's timers oversleep.
+const BURST: Span = Span::from_millis(5);
+/// How far behind time all sends together have to be before overflow paths may send: further than
+/// those that go first fall behind by waking up late.
+const LEFT_OVER: Span = Span::from_millis(20);
+/// How far behind time they can fall: what is left over and not used at once is gone.
+const MOST_LEFT_OVER: Span = Span::from_millis(100);
+
+impl Limit {
+    /// A bound of the rate; `None` is no bound.
+    #[must_use]
+    pub fn new(rate: Option<Rate>) -> Limit {
+        Limit { state: Mutex::new(State { rate, first: Time::ZERO, all: Time::ZERO }) }
+    }
+
+    /// Another bound from now on; what is overdrawn remains so. Says whether it is another one.
+    pub fn set(&self, now: Time, rate: Option<Rate>) -> bool {
+        let mut state = self.state.lock().expect("no panic while held");
+        if state.rate == rate {
+            return false;
+        }
+        let convert = |level: Time| match (state.rate, rate) {
+            (Some(old), Some(new)) if level > now => now + (old * (level - now)) / new,
+            _ => level.min(now),
+        };
+        *state = State { rate, first: convert(state.first), all: convert(state.all) };
+        true
+    }
+
+    /// When a path of that class may send next, if it may not yet.
+    pub fn until(&self, now: Time, class: PathClass) -> Option<Time> {
+        let State { rate, first, all } = *self.state.lock().expect("no panic while held");
+        rate?;
+        if class == PathClass::Overflow {
+            return (all + LEFT_OVER > now).then(|| all + LEFT_OVER);
+        }
+        (first > now + BURST).then(|| first - BURST)
+    }
+
+    /// `bytes` are sent.
+    pub fn spend(&self, now: Time, class: PathClass, bytes: Bytes) {
+        let mut state = self.state.lock().expect("no panic while held");
+        let Some(rate) = state.rate else { return };
+        let span = bytes / rate;
+        if class != PathClass::Overflow {
+            state.first = state.first.max(now) + span;
+        }
+        state.all = state.all.max(now - MOST_LEFT_OVER) + span;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use PathClass::{Overflow, Primary};
+
+    const CHUNK: Bytes = Bytes(16_384);
+
+    /// What a primary of `line` and an overflow path without a bound of its own send from `from`
+    /// on, for ten seconds.
+    fn ten_seconds(limit: &Limit, from: Time, line: Rate) -> (Bytes, Bytes) {
+        let (mut primary, mut overflow) = (Bytes::ZERO, Bytes::ZERO);
+        let mut line_free = from;
+        for millis in 0..10_000 {
+            let now = from + Span::from_millis(millis);
+            while line_free <= now && limit.until(now, Primary).is_none() {
+                limit.spend(now, Primary, CHUNK);
+                primary += CHUNK;
+                line_free = line_free.max(now - Span::from_millis(1)) + CHUNK / line;
+            }
+            while limit.until(now, Overflow).is_none() {
+                limit.spend(now, Overflow, CHUNK);
+                overflow += CHUNK;
+            }
+        }
+        (primary, overflow)
+    }
+
+    fn later(secs: u64) -> Time {
+        Time::ZERO + Span::from_secs(secs)
+    }
+
+    #[test]
+    fn over_time_the_rate_holds() {
+        let limit = Limit::new(Some(Rate::mbit(8)));
+        let (sent, _) = ten_seconds(&limit, later(1), Rate::mbit(1_000));
+        assert!((10_000_000..10_200_000).contains(&sent.0), "{sent} in ten seconds at 1 MB/s");
+    }
+
+    #[test]
+    fn idle_time_is_not_saved_up() {
+        let limit = Limit::new(Some(Rate::mbit(8)));
+        limit.spend(later(100), Primary, Bytes(100_000));
+        assert_eq!(limit.until(later(100), Primary), Some(later(100) + Span::from_millis(95)));
+    }
+
+    #[test]
+    fn overflow_gets_nothing_while_others_use_all() {
+        let limit = Limit::new(Some(Rate::mbit(8)));
+        let (primary, overflow) = ten_seconds(&limit, later(1), Rate::mbit(20));
+        assert!(primary.0 >= 10_000_000, "{primary}");
+        assert!(
+            overflow.0 <= 120_000,
+            "{overflow}: no more than what was left over before the first send"
+        );
+    }
+
+    #[test]
+    fn overflow_gets_what_is_left() {
+        let limit = Limit::new(Some(Rate::mbit(8)));
+        let (primary, overflow) = ten_seconds(&limit, later(1), Rate::mbit(6));
+        assert!(
+            (7_400_000..7_600_000).contains(&primary.0),
+            "all that its line carries: {primary}"
+        );
+        let both = (primary + overflow).0;
+        assert!((9_900_000..10_200_000).contains(&both), "{overflow}");
+    }
+
+    #[test]
+    fn a_new_rate_holds_at_once() {
+        let limit = Limit::new(Some(Rate::mbit(1)));
+        limit.spend(later(1), Primary, Bytes(125_000));
+        assert!(limit.set(later(1), Some(Rate::mbit(8))));
+        assert_eq!(
+            limit.until(later(1), Primary),
+            Some(later(1) + Span::from_millis(120)),
+            "a second became an eighth"
+        );
+        assert!(limit.set(later(1), None));
+        assert!(!limit.set(later(1), None));
+        assert_eq!(limit.until(later(1), Primary), None);
+        assert!(limit.set(later(2), Some(Rate::mbit(8))));
+        assert_eq!(
+            limit.until(later(2), Primary),
+            None,
+            "nothing is owed from the time without a bound"
+        );
+    }
+}

@@ -1,0 +1,145 @@
+//! Takes connections in, authenticates them, and hands them to a service.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use wire::Frame;
+use wire::frame::{AbortCode, Hello, SessionId};
+
+use super::admission::{First, Unauthenticated, greet, refuse};
+use crate::carrier::{Listener, Stream};
+use crate::conn::{Conn, ConnError};
+use crate::tls::ServerTls;
+use crate::{Error, Fingerprint, Identity};
+
+/// What a host offers to the peers that dial it.
+pub trait Service: Send + Sync + 'static {
+    /// A session that connections join.
+    type Session: Send;
+    /// What a peer may do that opens a session.
+    type Grant: Send;
+
+    /// The session of that id, if `peer` belongs to it.
+    fn find(&self, id: SessionId, peer: Fingerprint) -> Option<Self::Session>;
+
+    /// The text for a peer that names a session it does not belong to.
+    fn unknown_session(&self) -> String;
+
+    /// What the holder of key `peer` may do.
+    ///
+    /// # Errors
+    /// The reason why it may do nothing, in the words that it is told.
+    fn authorize(&self, hello: &Hello, peer: Fingerprint) -> Result<Self::Grant, String>;
+
+    /// Serves an authenticated connection to its end.
+    fn serve(
+        self: Arc<Self>,
+        conn: Conn,
+        entry: Entry<Self>,
+        from: SocketAddr,
+    ) -> impl Future<Output = ()> + Send;
+}
+
+/// The way by which an authenticated connection enters.
+pub enum Entry<S: Service + ?Sized> {
+    /// It joins a session.
+    Join(S::Session),
+    /// It asks for a new one.
+    Open(Hello, S::Grant, Fingerprint),
+}
+
+/// Listens for a service until it is dropped, which ends every connection.
+pub struct Acceptor<S> {
+    shared: Arc<Shared<S>>,
+    _accepting: JoinSet<()>,
+}
+
+struct Shared<S> {
+    service: Arc<S>,
+    tls: ServerTls,
+    unauthenticated: Unauthenticated,
+}
+
+/// The pause after a connection could not be taken in: out of descriptors, most likely, and the
+/// next attempt may find some.
+const PAUSE: Duration = Duration::from_millis(50);
+
+impl<S: Service> Acceptor<S> {
+    /// Takes in connections at all `listeners`.
+    ///
+    /// # Errors
+    /// [`Error::System`] if the library refuses the host's key.
+    pub fn start(
+        service: Arc<S>,
+        identity: &Identity,
+        listeners: Vec<Box<dyn Listener>>,
+    ) -> Result<Acceptor<S>, Error> {
+        let shared = Arc::new(Shared {
+            service,
+            tls: ServerTls::new(identity)?,
+            unauthenticated: Unauthenticated::default(),
+        });
+        let mut accepting = JoinSet::new();
+        for mut listener in listeners {
+            let shared = Arc::clone(&shared);
+            accepting.spawn(async move {
+                loop {
+                    match listener.accept().await {
+                        Ok((stream, from)) => shared.admit(stream, from),
+                        Err(error) => {
+                            tracing::warn!(%error, "no connection could be taken in");
+                            tokio::time::sleep(PAUSE).await;
+                        }
+                    }
+                }
+            });
+        }
+        Ok(Acceptor { shared, _accepting: accepting })
+    }
+}
+
+impl<S> Drop for Acceptor<S> {
+    fn drop(&mut self) {
+        self.shared.unauthenticated.close();
+    }
+}
+
+impl<S: Service> Shared<S> {
+    fn admit(self: &Arc<Self>, stream: Box<dyn Stream>, from: SocketAddr) {
+        let shared = Arc::clone(self);
+        tracing::debug!(%from, "connection accepted");
+        self.unauthenticated.admit(|number| async move {
+            let entering = shared.enter(stream);
+            let Some((conn, entry)) = shared.unauthenticated.authenticated(number, entering).await
+            else {
+                return;
+            };
+            Arc::clone(&shared.service).serve(conn, entry, from).await;
+        });
+    }
+
+    /// Runs the handshake, reads the first frame, and checks what the peer may do.
+    async fn enter(&self, stream: Box<dyn Stream>) -> Result<(Conn, Entry<S>), ConnError> {
+        let (mut conn, peer, first) = greet(&self.tls, stream).await?;
+        match first {
+            First::Join(id) => {
+                if let Some(session) = self.service.find(id, peer) {
+                    conn.push(&Frame::Joined);
+                    Ok((conn, Entry::Join(session)))
+                } else {
+                    let text = self.service.unknown_session();
+                    Err(refuse(&mut conn, AbortCode::NoSession, text).await)
+                }
+            }
+            First::Hello(hello) => match self.service.authorize(&hello, peer) {
+                Ok(grant) => Ok((conn, Entry::Open(hello, grant, peer))),
+                Err(reason) => {
+                    tracing::info!(%peer, reason, "refused");
+                    Err(refuse(&mut conn, AbortCode::Refused, reason).await)
+                }
+            },
+        }
+    }
+}

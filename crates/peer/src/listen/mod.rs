@@ -1,0 +1,44 @@
+//! The side that listens: sessions over many paths.
+//!
+//! An [`Acceptor`] takes connections in. Each is unauthenticated until TLS has proven its key and
+//! its first frame names a session that it belongs to, or asks for a new one with the right to; it
+//! gets little before that ([`admission`]). Then the [`Service`] serves it.
+
+mod acceptor;
+pub mod admission;
+
+use std::net::SocketAddr;
+
+pub use acceptor::{Acceptor, Entry, Service};
+pub use admission::{TokenCheck, TokenRefusal};
+use net::interfaces::discover;
+pub use net::socket::{listen, reachable, unmapped};
+
+use crate::conn::Conn;
+
+/// Addresses by which the other end of `conn` may reach this host, which listens at `listen`,
+/// besides the one it used.
+#[must_use]
+pub fn further_addresses(conn: &Conn, listen: &[SocketAddr]) -> Vec<SocketAddr> {
+    let Some(local) = conn.stream().local_addr() else { return Vec::new() };
+    let mut addresses = vec![unmapped(local)];
+    let peer = conn.stream().peer_addr().map(unmapped);
+    let everywhere =
+        listen.is_empty() || listen.iter().any(|address| address.ip().is_unspecified());
+    if everywhere && let Some(peer) = peer {
+        let found = discover(peer.ip());
+        for path in found.map(|found| found.usable).unwrap_or_default() {
+            let address = SocketAddr::new(path.address, local.port());
+            if !addresses.contains(&address) && addresses.len() < wire::frame::MAX_ADDRESSES {
+                addresses.push(address);
+            }
+        }
+    }
+    addresses
+}
+
+/// The name of a connection from an address, for people.
+#[must_use]
+pub fn display_address(address: SocketAddr) -> String {
+    unmapped(address).ip().to_string()
+}

@@ -1,0 +1,304 @@
+//! A path and what it may be used for: `usb0,backup,max=5mbit,cap=10GB/month`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use net::interfaces::LocalPath;
+use units::{Bytes, Rate};
+
+use super::{SpecError, parts};
+use crate::Remote;
+
+/// When a path is used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PathClass {
+    /// Always.
+    #[default]
+    Primary,
+    /// Only when the primaries are full.
+    Overflow,
+    /// Only when the primaries are dead.
+    Backup,
+}
+
+impl PathClass {
+    fn by_name(name: &str) -> Option<PathClass> {
+        match name {
+            "primary" => Some(PathClass::Primary),
+            "overflow" => Some(PathClass::Overflow),
+            "backup" => Some(PathClass::Backup),
+            _ => None,
+        }
+    }
+
+    /// The class of a path whose caller names none: a metered path is a backup.
+    #[must_use]
+    pub fn of(local: &LocalPath) -> PathClass {
+        if local.metered { PathClass::Backup } else { PathClass::Primary }
+    }
+
+    /// As it is written.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            PathClass::Primary => "primary",
+            PathClass::Overflow => "overflow",
+            PathClass::Backup => "backup",
+        }
+    }
+}
+
+/// How much an interface may carry in a calendar month, in both directions, headers and
+/// retransmissions included: `10GB/month`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cap {
+    /// That many bytes of IP packets.
+    pub bytes: Bytes,
+}
+
+impl fmt::Display for Cap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} a month", self.bytes)
+    }
+}
+
+/// A path that the caller names:
+/// `IF[,primary|overflow|backup][,max=RATE][,rate=RATE][,cap=SIZE/month][,to=ADDR[:PORT]]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathSpec {
+    /// Interface name, or a local address.
+    pub interface: String,
+    /// When to use it.
+    pub class: PathClass,
+    /// Upper bound of its rate.
+    pub max: Option<Rate>,
+    /// What it is known to carry. If that is known of every path, nothing is measured at the start.
+    pub rate: Option<Rate>,
+    /// Upper bound of what it carries in a month, over all transfers.
+    pub cap: Option<Cap>,
+    /// Another remote address for this path than the session's.
+    pub to: Option<Remote>,
+}
+
+impl PathSpec {
+    /// The path over an interface, without any condition.
+    #[must_use]
+    pub fn over(interface: &str) -> PathSpec {
+        PathSpec {
+            interface: interface.to_string(),
+            class: PathClass::Primary,
+            max: None,
+            rate: None,
+            cap: None,
+            to: None,
+        }
+    }
+}
+
+const EXAMPLE: &str = "wlan0,backup or usb0,max=5mbit,cap=10GB/month";
+
+impl FromStr for PathSpec {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<PathSpec, SpecError> {
+        let wrong = |offset, why| SpecError::new(text, offset, why, EXAMPLE);
+        let mut parts = parts(text, |c| c == ',');
+        let (_, interface) = parts.next().unwrap_or_default();
+        if interface.is_empty()
+            || interface.contains('=')
+            || PathClass::by_name(interface).is_some()
+        {
+            return Err(wrong(0, "it begins with the interface or local address".into()));
+        }
+        let mut spec = PathSpec::over(interface);
+        let mut class = None;
+        for (offset, part) in parts {
+            let (key, value) = part
+                .split_once('=')
+                .map_or((part, None), |(key, value)| (key.trim_end(), Some(value)));
+            let at_value =
+                value.map_or(offset, |value| offset + part.len() - value.trim_start().len());
+            let once = |free: bool| {
+                if free { Ok(()) } else { Err(wrong(offset, format!("{key} is there twice"))) }
+            };
+            let said = |why: String| wrong(at_value, why);
+            match (key, value.map(str::trim)) {
+                ("class", Some(name)) => {
+                    once(class.is_none())?;
+                    let found = PathClass::by_name(name);
+                    class = Some(found.ok_or_else(|| {
+                        said(format!("'{name}' is not primary, overflow or backup"))
+                    })?);
+                }
+                ("max", Some(rate)) => {
+                    once(spec.max.is_none())?;
+                    spec.max = Some(positive(rate).map_err(said)?);
+                }
+                ("rate", Some(rate)) => {
+                    once(spec.rate.is_none())?;
+                    spec.rate = Some(positive(rate).map_err(said)?);
+                }
+                ("cap", Some(cap)) => {
+                    once(spec.cap.is_none())?;
+                    spec.cap = Some(parse_cap(cap).map_err(said)?);
+                }
+                ("to", Some(remote)) => {
+                    once(spec.to.is_none())?;
+                    spec.to = Some(remote.parse().map_err(said)?);
+                }
+                (word, None) if PathClass::by_name(word).is_some() => {
+                    let free = class.is_none();
+                    class = PathClass::by_name(word);
+                    if !free {
+                        return Err(wrong(offset, format!("'{word}' is a second class")));
+                    }
+                }
+                _ => {
+                    let known = "primary, overflow, backup, max=RATE, rate=RATE, cap=SIZE/month or \
+                                 to=ADDRESS";
+                    return Err(wrong(offset, format!("'{part}' is not {known}")));
+                }
+            }
+        }
+        spec.class = class.unwrap_or_default();
+        Ok(spec)
+    }
+}
+
+impl fmt::Display for PathSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{},{}", self.interface, self.class.name())?;
+        if let Some(max) = self.max {
+            write!(f, ",max={} bit/s", max.as_bits())?;
+        }
+        if let Some(rate) = self.rate {
+            write!(f, ",rate={} bit/s", rate.as_bits())?;
+        }
+        if let Some(cap) = self.cap {
+            write!(f, ",cap={} B/month", cap.bytes.0)?;
+        }
+        self.to.as_ref().map_or(Ok(()), |to| write!(f, ",to={to}"))
+    }
+}
+
+/// A rate at which something moves.
+pub(super) fn positive(text: &str) -> Result<Rate, String> {
+    match text.parse::<Rate>() {
+        Ok(Rate::ZERO) => Err(format!("at '{text}' nothing would ever move")),
+        Ok(rate) => Ok(rate),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn parse_cap(text: &str) -> Result<Cap, String> {
+    let Some((size, period)) = text.split_once('/') else {
+        return Err(format!("'{text}' does not say in which time: SIZE/month"));
+    };
+    if !period.trim().eq_ignore_ascii_case("month") {
+        return Err(format!("'{}' is no time for a cap; there is month", period.trim()));
+    }
+    let bytes = size.trim().parse::<Bytes>().map_err(|error| error.to_string())?;
+    if bytes == Bytes::ZERO {
+        return Err(
+            "a cap of nothing leaves nothing to carry; --no-path leaves an interface out".into()
+        );
+    }
+    Ok(Cap { bytes })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(text: &str) -> PathSpec {
+        text.parse().unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    #[test]
+    fn what_people_write() {
+        assert_eq!(read("wlan0"), PathSpec::over("wlan0"));
+        assert_eq!(
+            read("wlan0,backup"),
+            PathSpec { class: PathClass::Backup, ..PathSpec::over("wlan0") }
+        );
+        assert_eq!(read("wlan0, class = overflow").class, PathClass::Overflow);
+        assert_eq!(read("eth0,max=20mbit").max, Some(Rate::mbit(20)));
+        assert_eq!(read("eth0,rate=8 Mbit/s").rate, Some(Rate::mbit(8)));
+        assert_eq!(read("usb0,cap=10GB/month").cap, Some(Cap { bytes: Bytes(10_000_000_000) }));
+        assert_eq!(read("usb0,cap=1 GiB / Month").cap, Some(Cap { bytes: Bytes::mib(1_024) }));
+        let to = read("eth0,backup,max=5 Mbit/s,to=[2001:db8::1]:9000").to;
+        assert_eq!(to, Some(Remote { host: "2001:db8::1".into(), port: 9_000 }));
+    }
+
+    #[test]
+    fn mistakes_are_where_they_are() {
+        for (text, at, why) in [
+            ("", 1, "begins with the interface"),
+            ("backup", 1, "begins with the interface"),
+            ("max=5mbit,eth0", 1, "begins with the interface"),
+            ("wlan0,bakup", 7, "'bakup' is not primary, overflow, backup, max=RATE"),
+            ("wlan0,class=spare", 13, "'spare' is not primary, overflow or backup"),
+            ("wlan0,backup,class=primary", 14, "class is there twice"),
+            ("wlan0,backup,overflow", 14, "'overflow' is a second class"),
+            ("wlan0,max=fast", 11, "'fast' is not a rate"),
+            ("wlan0, max= 0 bit/s", 13, "nothing would ever move"),
+            ("wlan0,max=1mbit,max=2mbit", 17, "max is there twice"),
+            ("wlan0,rate=1mbit,rate=1mbit", 18, "rate is there twice"),
+            ("usb0,cap=10GB", 10, "does not say in which time"),
+            ("usb0,cap=10GB/week", 10, "'week' is no time for a cap; there is month"),
+            ("usb0,cap=0 B/month", 10, "a cap of nothing"),
+            ("usb0,cap=ten/month", 10, "'ten' is not"),
+            ("ü0,to=a b", 7, "'a b' is not HOST"),
+        ] {
+            let error = text.parse::<PathSpec>().expect_err(text);
+            assert_eq!(error.at, at, "{error}");
+            let said = error.to_string();
+            assert!(said.contains(why) && said.ends_with(EXAMPLE), "{said}");
+        }
+        for example in EXAMPLE.split(" or ") {
+            read(example);
+        }
+    }
+
+    fn spec() -> impl Strategy<Value = PathSpec> {
+        let class = prop_oneof![
+            Just(PathClass::Primary),
+            Just(PathClass::Overflow),
+            Just(PathClass::Backup)
+        ];
+        let to =
+            prop_oneof![Just("192.0.2.1:80"), Just("[2001:db8::1]:7707"), Just("host.example:1")];
+        let rate = || prop::option::of(1u64..);
+        let (max, cap) = ((rate(), rate()), prop::option::of(1u64..));
+        ("[a-z][a-z0-9.]{0,14}", class, max, cap, prop::option::of(to)).prop_filter_map(
+            "an interface that is called like a class",
+            |(interface, class, (max, rate), cap, to)| {
+                PathClass::by_name(&interface).is_none().then(|| PathSpec {
+                    interface,
+                    class,
+                    max: max.map(Rate::from_bits),
+                    rate: rate.map(Rate::from_bits),
+                    cap: cap.map(|bytes| Cap { bytes: Bytes(bytes) }),
+                    to: to.map(|to| to.parse().expect("an address")),
+                })
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(spec in spec()) {
+            prop_assert_eq!(spec.to_string().parse(), Ok(spec));
+        }
+
+        #[test]
+        fn no_text_does_harm(text in "[a-z0-9,=/: ü.]{0,40}") {
+            match text.parse::<PathSpec>() {
+                Ok(spec) => prop_assert_eq!(spec.to_string().parse(), Ok(spec)),
+                Err(error) => prop_assert!(error.at <= text.chars().count() + 1, "{}", error),
+            }
+        }
+    }
+}

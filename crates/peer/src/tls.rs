@@ -1,0 +1,270 @@
+//! TLS 1.3 between two raw public keys (RFC 7250): the client pins the server's key, the server
+//! learns the client's.
+//!
+//! Possession of the keys is proven by TLS itself; whether a client's key may do anything is
+//! decided above, by token or by `authorized_peers`.
+
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{
+    CryptoProvider, WebPkiSupportedAlgorithms, verify_tls13_signature_with_raw_key,
+};
+use rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{
+    CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, DistinguishedName,
+    OtherError, ServerConfig, ServerConnection, SignatureScheme,
+};
+
+use crate::{Error, Fingerprint, Identity};
+
+/// The protocol's name in ALPN; a peer that speaks another version of it fails in the handshake.
+const ALPN: &[u8] = b"anabranch/1";
+
+/// Makes the sender's TLS connections, all to one pinned key.
+#[derive(Clone, Debug)]
+pub struct ClientTls(Arc<ClientConfig>);
+
+/// Makes the receiver's TLS connections.
+#[derive(Clone, Debug)]
+pub struct ServerTls(Arc<ServerConfig>);
+
+impl ClientTls {
+    /// For connections from `identity` to the holder of the key `pin`.
+    ///
+    /// # Errors
+    /// [`Error::System`] if the library refuses the key.
+    pub fn new(identity: &Identity, pin: Fingerprint) -> Result<ClientTls, Error> {
+        let provider = provider();
+        let algorithms = provider.signature_verification_algorithms;
+        let mut config = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .map_err(configuration)?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(Pinned { pin, algorithms }))
+            .with_client_cert_resolver(Arc::new(
+                rustls::client::AlwaysResolvesClientRawPublicKeys::new(identity.certified()),
+            ));
+        config.alpn_protocols = vec![ALPN.to_vec()];
+        // Session tickets would save nothing here and cost a flight of the receiver's.
+        config.resumption = rustls::client::Resumption::disabled();
+        Ok(ClientTls(Arc::new(config)))
+    }
+
+    /// A connection about to say hello.
+    ///
+    /// # Errors
+    /// [`Error::System`] if the library refuses the key.
+    pub fn connection(&self) -> Result<rustls::Connection, Error> {
+        let name =
+            ServerName::try_from("anabranch").expect("a valid name; keys identify, not names");
+        let mut connection =
+            ClientConnection::new(Arc::clone(&self.0), name).map_err(configuration)?;
+        connection.set_buffer_limit(None);
+        Ok(connection.into())
+    }
+}
+
+impl ServerTls {
+    /// For connections to `identity`.
+    ///
+    /// # Errors
+    /// [`Error::System`] if the library refuses the key.
+    pub fn new(identity: &Identity) -> Result<ServerTls, Error> {
+        let provider = provider();
+        let algorithms = provider.signature_verification_algorithms;
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .map_err(configuration)?
+            .with_client_cert_verifier(Arc::new(AnyKey { algorithms }))
+            .with_cert_resolver(Arc::new(rustls::server::AlwaysResolvesServerRawPublicKeys::new(
+                identity.certified(),
+            )));
+        config.alpn_protocols = vec![ALPN.to_vec()];
+        config.send_tls13_tickets = 0;
+        Ok(ServerTls(Arc::new(config)))
+    }
+
+    /// A connection that waits for a hello.
+    ///
+    /// # Errors
+    /// [`Error::System`] if the library refuses the key.
+    pub fn connection(&self) -> Result<rustls::Connection, Error> {
+        let mut connection = ServerConnection::new(Arc::clone(&self.0)).map_err(configuration)?;
+        connection.set_buffer_limit(None);
+        Ok(connection.into())
+    }
+}
+
+/// The key of the other side, once the handshake is done.
+#[must_use]
+pub fn peer_fingerprint(connection: &rustls::Connection) -> Option<Fingerprint> {
+    connection.peer_certificates()?.first().map(|key| Fingerprint::of_spki(key))
+}
+
+/// The server holds another key than the one pinned.
+#[derive(Debug, thiserror::Error)]
+#[error("the peer's key is {found}, not the one expected")]
+pub struct WrongKey {
+    /// The key that it holds.
+    pub found: Fingerprint,
+}
+
+/// The key that answered, if `error` says that it was the wrong one.
+#[must_use]
+pub fn wrong_key(error: &rustls::Error) -> Option<Fingerprint> {
+    let rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(why))) = error else {
+        return None;
+    };
+    why.downcast_ref::<WrongKey>().map(|wrong| wrong.found)
+}
+
+/// AES-128-GCM first: it is the fastest that the processors of the last decade have, and as safe as
+/// this needs; a machine without AES instructions takes ChaCha20-Poly1305.
+fn provider() -> Arc<CryptoProvider> {
+    use rustls::crypto::aws_lc_rs::cipher_suite as suite;
+    let mut provider = rustls::crypto::aws_lc_rs::default_provider();
+    provider.cipher_suites = if has_aes() {
+        vec![
+            suite::TLS13_AES_128_GCM_SHA256,
+            suite::TLS13_AES_256_GCM_SHA384,
+            suite::TLS13_CHACHA20_POLY1305_SHA256,
+        ]
+    } else {
+        vec![
+            suite::TLS13_CHACHA20_POLY1305_SHA256,
+            suite::TLS13_AES_128_GCM_SHA256,
+            suite::TLS13_AES_256_GCM_SHA384,
+        ]
+    };
+    Arc::new(provider)
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_aes() -> bool {
+    std::arch::is_x86_feature_detected!("aes")
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn has_aes() -> bool {
+    cfg!(target_arch = "aarch64")
+}
+
+fn configuration(error: rustls::Error) -> Error {
+    Error::System { action: "set up TLS".into(), source: std::io::Error::other(error) }
+}
+
+/// Checks that the peer holds the key that it shows.
+fn verify_possession(
+    message: &[u8],
+    key: &CertificateDer<'_>,
+    signature: &DigitallySignedStruct,
+    algorithms: &WebPkiSupportedAlgorithms,
+) -> Result<HandshakeSignatureValid, rustls::Error> {
+    let key = SubjectPublicKeyInfoDer::from(key.as_ref());
+    verify_tls13_signature_with_raw_key(message, &key, signature, algorithms)
+}
+
+/// TLS 1.2 is not offered, so nobody can get here with it.
+fn only_tls13() -> rustls::Error {
+    rustls::PeerIncompatible::ServerDoesNotSupportTls12Or13.into()
+}
+
+/// Accepts one key, and no other.
+#[derive(Debug)]
+struct Pinned {
+    pin: Fingerprint,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl ServerCertVerifier for Pinned {
+    fn verify_server_cert(
+        &self,
+        key: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _name: &ServerName<'_>,
+        _ocsp: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let found = Fingerprint::of_spki(key);
+        if found == self.pin {
+            Ok(ServerCertVerified::assertion())
+        } else {
+            Err(CertificateError::Other(OtherError(Arc::new(WrongKey { found }))).into())
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _key: &CertificateDer<'_>,
+        _signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Err(only_tls13())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        key: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_possession(message, key, signature, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+
+    fn requires_raw_public_keys(&self) -> bool {
+        true
+    }
+}
+
+/// Accepts every key whose holder proves possession; what the key may do is decided above.
+#[derive(Debug)]
+struct AnyKey {
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl ClientCertVerifier for AnyKey {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        _key: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _message: &[u8],
+        _key: &CertificateDer<'_>,
+        _signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Err(only_tls13())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        key: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_possession(message, key, signature, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+
+    fn requires_raw_public_keys(&self) -> bool {
+        true
+    }
+}
