@@ -32,45 +32,45 @@ const LONG: usize = 50;
 /// Moments that are compared.
 const BINS: usize = SHORT * BINS_PER_INTERVAL as usize;
 /// A skewness below says that there is a bottleneck: `c_s`.
-const SKEW: f64 = 0.1;
+const SKEW_BELOW: f64 = 0.1;
 /// Likewise where there was one: `c_h`.
-const SKEW_AGAIN: f64 = 0.3;
+const SKEW_HYSTERESIS: f64 = 0.3;
 /// A share of losses above says so too: `p_l`.
-const LOSS: f64 = 0.05;
+const LOSS_ABOVE: f64 = 0.05;
 /// An oscillation counts from this share of the variability on: `p_v`.
 const CROSSING: f64 = 0.7;
 /// A queue whose delays vary by less is none, in microseconds.
-const LEAST_VARIATION: f64 = 100.0;
+const MIN_VARIATION: f64 = 100.0;
 /// How far the changes of two delays have to go together before two paths are taken to share a
 /// queue, and how little before they are not any more.
-const TOGETHER: f64 = 0.5;
-const APART: f64 = 0.3;
+const JOIN_ABOVE: f64 = 0.5;
+const SPLIT_BELOW: f64 = 0.3;
 /// Moments by which one path's delays may lag behind another's: what lies between the queue and the
 /// receiver may differ.
-const LAGS: usize = 2;
+const MAX_LAG: usize = 2;
 /// Moments that are taken together where there are too few packets for single ones.
-const COARSE: usize = 4;
+const COARSE_BINS: usize = 4;
 /// Of the moments that are compared, one in so many has to have been measured on both paths.
-const LEAST_SHARE: usize = 4;
+const MIN_OVERLAP: usize = 4;
 /// Intervals from a cut on in which a test looks at how both delays change. Not many: coupled
 /// windows soon fall into step again.
-const LOOKS: usize = 6;
+const TEST_INTERVALS: usize = 6;
 /// Intervals before two paths that were told apart are tested again, should they look alike.
-const REST: u64 = 15;
+const RETEST_AFTER: u64 = 15;
 /// Paths beyond are not looked at: their number squared is the work.
 const MAX_PATHS: usize = 32;
 
 /// Finds the paths of a connection that share a bottleneck. See the [module's description](self).
 #[derive(Clone, Debug, Default)]
 pub struct Bottlenecks {
-    paths: Vec<Series>,
+    paths: Vec<DelaySeries>,
     /// When the moment ends that delays are collected for.
     ends: Option<Time>,
     /// Moments of the present interval that are over.
     bins: u32,
     /// Intervals that are over.
     intervals: u64,
-    pairs: Vec<Pair>,
+    pairs: Vec<PathPair>,
     is_testing: bool,
     /// A path to be disturbed.
     test: Option<SubflowId>,
@@ -78,7 +78,7 @@ pub struct Bottlenecks {
 
 /// Two paths that look as if they shared a bottleneck, or did.
 #[derive(Clone, Copy, Debug)]
-struct Pair {
+struct PathPair {
     /// Lower and higher.
     ids: (SubflowId, SubflowId),
     verdict: Verdict,
@@ -93,11 +93,11 @@ enum Turn {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Verdict {
-    Together,
+    Shared,
     /// One was disturbed at this interval; before it, the other one may have been.
-    Tested(u64, Turn),
+    Testing(u64, Turn),
     /// Until this interval, there is no further test.
-    Apart(u64),
+    Separate(u64),
 }
 
 /// What is known of a path (RFC 8382, section 3.2), in microseconds.
@@ -114,7 +114,7 @@ pub struct Summary {
 }
 
 #[derive(Clone, Debug)]
-struct Series {
+struct DelaySeries {
     id: SubflowId,
     /// The first delay: all others are counted from there, since clocks are not the same at both
     /// ends.
@@ -176,17 +176,17 @@ impl Bottlenecks {
     #[inline]
     pub fn handle_delay(&mut self, now: Time, id: SubflowId, delay: u32, sent: u64, lost: u64) {
         if self.ends.is_none_or(|ends| ends <= now) {
-            self.roll(now);
+            self.advance_to(now);
         }
         let index = match self.paths.iter().position(|path| path.id == id) {
             Some(index) => index,
             None if self.paths.len() < MAX_PATHS => {
-                self.paths.push(Series::new(id, (sent, lost)));
+                self.paths.push(DelaySeries::new(id, (sent, lost)));
                 self.paths.len() - 1
             }
             None => return,
         };
-        self.paths[index].take(delay, (sent, lost));
+        self.paths[index].add_delay(delay, (sent, lost));
     }
 
     /// A path is gone.
@@ -205,7 +205,7 @@ impl Bottlenecks {
         let mut at = 0;
         while at < group.len() {
             let here = group[at];
-            let pairs = self.pairs.iter().filter(|pair| pair.verdict == Verdict::Together);
+            let pairs = self.pairs.iter().filter(|pair| pair.verdict == Verdict::Shared);
             let others = pairs.filter_map(|pair| match (pair.ids.0 == here, pair.ids.1 == here) {
                 (true, _) => Some(pair.ids.1),
                 (_, true) => Some(pair.ids.0),
@@ -228,14 +228,14 @@ impl Bottlenecks {
     /// How far the changes of two paths' delays go together, from -1 to 1; `None` if too little is
     /// known.
     #[must_use]
-    pub fn likeness(&self, a: SubflowId, b: SubflowId) -> Option<f64> {
+    pub fn correlation(&self, a: SubflowId, b: SubflowId) -> Option<f64> {
         let find = |id| self.paths.iter().find(|path| path.id == id);
         correlation(find(a)?, find(b)?, BINS)
     }
 
     /// Ends all moments up to now.
     #[cold]
-    fn roll(&mut self, now: Time) {
+    fn advance_to(&mut self, now: Time) {
         let mut ends = self.ends.unwrap_or(now);
         let over = (now - ends).as_nanos() / BIN.as_nanos();
         if over > BINS as u64 {
@@ -251,7 +251,7 @@ impl Bottlenecks {
             self.bins += 1;
             if self.bins == BINS_PER_INTERVAL {
                 self.bins = 0;
-                self.judge();
+                self.update_verdicts();
             }
             ends += BIN;
         }
@@ -259,43 +259,44 @@ impl Bottlenecks {
     }
 
     /// An interval is over.
-    fn judge(&mut self) {
+    fn update_verdicts(&mut self) {
         self.intervals += 1;
         for path in &mut self.paths {
             path.end_interval();
         }
         for a in 0..self.paths.len() {
             for b in a + 1..self.paths.len() {
-                self.judge_pair(a, b);
+                self.update_verdict(a, b);
             }
         }
     }
 
-    fn judge_pair(&mut self, a: usize, b: usize) {
+    fn update_verdict(&mut self, a: usize, b: usize) {
         let now = self.intervals;
         let (one, other) = (&self.paths[a], &self.paths[b]);
         let ids = (one.id.min(other.id), one.id.max(other.id));
         let known = self.pairs.iter().position(|pair| pair.ids == ids);
         let verdict = known.map(|at| self.pairs[at].verdict);
         // What moves two paths alike is a queue, also while it is short for a time.
-        let is_limited = verdict == Some(Verdict::Together) || one.is_limited && other.is_limited;
-        let is_like = |bound: f64, bins: usize| {
-            is_limited && correlation(one, other, bins).is_some_and(|likeness| likeness >= bound)
+        let is_limited = verdict == Some(Verdict::Shared) || one.is_limited && other.is_limited;
+        let correlates = |bound: f64, bins: usize| {
+            is_limited
+                && correlation(one, other, bins).is_some_and(|correlation| correlation >= bound)
         };
         let after = match verdict {
-            Some(Verdict::Together) if !is_like(APART, BINS) => Verdict::Apart(now),
-            Some(Verdict::Tested(at, turn)) if now >= at + LOOKS as u64 => {
-                match (is_like(TOGETHER, LOOKS * BINS_PER_INTERVAL as usize), turn) {
+            Some(Verdict::Shared) if !correlates(SPLIT_BELOW, BINS) => Verdict::Separate(now),
+            Some(Verdict::Testing(at, turn)) if now >= at + TEST_INTERVALS as u64 => {
+                match (correlates(JOIN_ABOVE, TEST_INTERVALS * BINS_PER_INTERVAL as usize), turn) {
                     (true, Turn::First) => {
                         self.test = Some(ids.0);
-                        Verdict::Tested(now, Turn::Second)
+                        Verdict::Testing(now, Turn::Second)
                     }
-                    (true, Turn::Second) => Verdict::Together,
-                    (false, _) => Verdict::Apart(now + REST),
+                    (true, Turn::Second) => Verdict::Shared,
+                    (false, _) => Verdict::Separate(now + RETEST_AFTER),
                 }
             }
-            None if is_like(TOGETHER, BINS) => self.suspect(ids),
-            Some(Verdict::Apart(until)) if now >= until && is_like(TOGETHER, BINS) => {
+            None if correlates(JOIN_ABOVE, BINS) => self.suspect(ids),
+            Some(Verdict::Separate(until)) if now >= until && correlates(JOIN_ABOVE, BINS) => {
                 self.suspect(ids)
             }
             Some(verdict) => verdict,
@@ -303,26 +304,26 @@ impl Bottlenecks {
         };
         match known {
             Some(at) => self.pairs[at].verdict = after,
-            None => self.pairs.push(Pair { ids, verdict: after }),
+            None => self.pairs.push(PathPair { ids, verdict: after }),
         }
     }
 
     /// Two paths look alike. One test at a time, or what is disturbed is in step again.
     fn suspect(&mut self, (_, id): (SubflowId, SubflowId)) -> Verdict {
         if !self.is_testing {
-            return Verdict::Together;
+            return Verdict::Shared;
         }
-        if self.pairs.iter().any(|pair| matches!(pair.verdict, Verdict::Tested(..))) {
-            return Verdict::Apart(self.intervals);
+        if self.pairs.iter().any(|pair| matches!(pair.verdict, Verdict::Testing(..))) {
+            return Verdict::Separate(self.intervals);
         }
         self.test = Some(id);
-        Verdict::Tested(self.intervals, Turn::First)
+        Verdict::Testing(self.intervals, Turn::First)
     }
 }
 
-impl Series {
-    fn new(id: SubflowId, counts: (u64, u64)) -> Series {
-        Series {
+impl DelaySeries {
+    fn new(id: SubflowId, counts: (u64, u64)) -> DelaySeries {
+        DelaySeries {
             id,
             origin: None,
             bin: Bin::default(),
@@ -338,7 +339,7 @@ impl Series {
     }
 
     #[inline]
-    fn take(&mut self, delay: u32, counts: (u64, u64)) {
+    fn add_delay(&mut self, delay: u32, counts: (u64, u64)) {
         let origin = *self.origin.get_or_insert(delay);
         let delay = f64::from(delay.wrapping_sub(origin).cast_signed());
         self.bin.sum += delay;
@@ -370,10 +371,10 @@ impl Series {
         }
         self.summarise();
         let Summary { skew, variation, loss, .. } = self.summary;
-        let bound = if self.is_limited { SKEW_AGAIN } else { SKEW };
+        let bound = if self.is_limited { SKEW_HYSTERESIS } else { SKEW_BELOW };
         self.is_limited = self.intervals.len() >= SHORT / 2
-            && variation >= LEAST_VARIATION
-            && (skew < bound || loss > LOSS);
+            && variation >= MIN_VARIATION
+            && (skew < bound || loss > LOSS_ABOVE);
     }
 
     /// The statistics of RFC 8382, section 3.2.
@@ -419,19 +420,19 @@ impl Series {
 
 /// How far the changes of two paths' delays over so many moments go together, where they do most,
 /// lagging by some moments: from -1 to 1. `None`: too little is known.
-fn correlation(one: &Series, other: &Series, moments: usize) -> Option<f64> {
-    let scale = |width: usize, most_lag: usize| {
+fn correlation(one: &DelaySeries, other: &DelaySeries, moments: usize) -> Option<f64> {
+    let scale = |width: usize, max_lag: usize| {
         let (one, other) = (one.changes(moments, width), other.changes(moments, width));
-        let least = one.len() / LEAST_SHARE;
-        let ahead = (0..=most_lag).filter_map(|lag| likeness(&one[lag..], &other, least));
-        let behind = (1..=most_lag).filter_map(|lag| likeness(&one, &other[lag..], least));
+        let least = one.len() / MIN_OVERLAP;
+        let ahead = (0..=max_lag).filter_map(|lag| pearson(&one[lag..], &other, least));
+        let behind = (1..=max_lag).filter_map(|lag| pearson(&one, &other[lag..], least));
         ahead.chain(behind).max_by(f64::total_cmp)
     };
-    scale(1, LAGS).or_else(|| scale(COARSE, 1))
+    scale(1, MAX_LAG).or_else(|| scale(COARSE_BINS, 1))
 }
 
 /// The correlation of what was measured on both, if that is enough.
-fn likeness(one: &[Option<f64>], other: &[Option<f64>], least: usize) -> Option<f64> {
+fn pearson(one: &[Option<f64>], other: &[Option<f64>], least: usize) -> Option<f64> {
     let pairs = || one.iter().zip(other).filter_map(|(x, y)| Some(((*x)?, (*y)?)));
     let (mut n, mut a, mut b) = (0.0, 0.0, 0.0);
     for (x, y) in pairs() {

@@ -264,7 +264,7 @@ proptest! {
     /// Who says that it does not look at what was known as packets left does not.
     #[test]
     fn what_is_not_wanted_is_not_looked_at(ops in proptest::collection::vec(op(), 1..60)) {
-        let reserved = NAMES.iter().filter(|known| !World::new(known.name).controller.wants_departures());
+        let reserved = NAMES.iter().filter(|known| !World::new(known.name).controller.wants_snapshots());
         for known in reserved {
             let mut told = World::new(known.name);
             let mut untold = World { tells_departures: false, ..World::new(known.name) };

@@ -2,15 +2,15 @@
 //! see.
 
 use policy::sched::packet::blest::Blest;
-use policy::sched::packet::{Backlog, NAMES, PacketScheduler, PathView, by_name};
+use policy::sched::packet::{Backlog, NAMES, PacketScheduler, SubflowView, by_name};
 use proptest::prelude::*;
 use units::{Bytes, Span, SubflowId, Time};
 
 const MSS: u64 = 1_000;
 
 /// A path with so many packets of window, out of slow start; full, or empty.
-fn path(id: u32, rtt: u64, window: u64, is_full: bool) -> PathView {
-    PathView {
+fn path(id: u32, rtt: u64, window: u64, is_full: bool) -> SubflowView {
+    SubflowView {
         id: SubflowId(id),
         smoothed_rtt: Span::from_millis(rtt),
         rtt_variation: Span::ZERO,
@@ -137,7 +137,7 @@ fn ecf_waits_where_the_fast_path_ends_sooner() {
 fn weights_divide_the_packets() {
     let mut scheduler = by_name("weighted(weights=3:1)").expect("known");
     let mut paths = [path(0, 10, 10, false), path(1, 100, 10, false), path(2, 1, 10, false)];
-    let share = |scheduler: &mut Box<dyn PacketScheduler>, paths: &[PathView]| {
+    let share = |scheduler: &mut Box<dyn PacketScheduler>, paths: &[SubflowView]| {
         let mut counts = [0; 3];
         for _ in 0..100 {
             counts[scheduler.pick(at(0), paths, &PLENTY).expect("room")] += 1;
@@ -183,10 +183,10 @@ fn amount() -> impl Strategy<Value = u64> {
     prop_oneof![Just(0), Just(1), 0..200_000_u64, any::<u64>()]
 }
 
-fn view() -> impl Strategy<Value = PathView> {
+fn view() -> impl Strategy<Value = SubflowView> {
     let numbers = (0..6_u32, [amount(), amount(), amount(), amount(), amount()]);
     (numbers, any::<bool>(), any::<bool>()).prop_map(
-        |((id, numbers), has_room, is_in_slow_start)| PathView {
+        |((id, numbers), has_room, is_in_slow_start)| SubflowView {
             id: SubflowId(id),
             smoothed_rtt: Span::from_nanos(numbers[0]),
             rtt_variation: Span::from_nanos(numbers[1]),
@@ -199,7 +199,7 @@ fn view() -> impl Strategy<Value = PathView> {
     )
 }
 
-fn scene() -> impl Strategy<Value = (u64, Vec<PathView>, Backlog, bool)> {
+fn scene() -> impl Strategy<Value = (u64, Vec<SubflowView>, Backlog, bool)> {
     let backlog = [amount(), amount(), amount()].prop_map(|[unsent, credit, outstanding]| {
         Backlog { unsent: Bytes(unsent), credit: Bytes(credit), outstanding: Bytes(outstanding) }
     });
@@ -224,8 +224,8 @@ proptest! {
                 prop_assert_eq!(found, copy.pick(now, paths, backlog));
                 prop_assert_eq!(format!("{scheduler:?}"), format!("{copy:?}"));
                 let best = paths.iter().filter(|path| path.has_room).map(|path| path.smoothed_rtt).min();
-                let is_faster = |path: &PathView| best.is_none_or(|best| path.smoothed_rtt < best);
-                let is_worth_waiting = |path: &PathView| !path.has_room && path.in_flight > Bytes::ZERO && is_faster(path);
+                let is_faster = |path: &SubflowView| best.is_none_or(|best| path.smoothed_rtt < best);
+                let is_worth_waiting = |path: &SubflowView| !path.has_room && path.in_flight > Bytes::ZERO && is_faster(path);
                 let is_sound = found.map_or(best.is_none() || paths.iter().any(is_worth_waiting), |at| paths[at].has_room);
                 prop_assert!(is_sound, "{}: {found:?} of {paths:?}", known.name);
             }

@@ -62,11 +62,11 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod ack_tracker;
 mod config;
 mod connection;
 mod path;
 mod ranges;
-mod receipts;
 mod stream;
 mod subflow;
 mod tokens;

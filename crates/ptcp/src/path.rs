@@ -5,7 +5,7 @@ use alloc::collections::BTreeMap;
 use units::{Bytes, Span, Time};
 
 use crate::Config;
-use crate::receipts::Receipts;
+use crate::ack_tracker::AckTracker;
 use crate::subflow::Subflow;
 
 /// The wait for the answer to a first packet; doubled each time.
@@ -39,7 +39,7 @@ pub(crate) enum Control {
         stream: u32,
     },
     /// The receive buffer that would be used, likewise.
-    Need,
+    BufferRequest,
     Reset {
         stream: u32,
         code: u32,
@@ -58,17 +58,17 @@ pub(crate) enum Control {
 #[derive(Clone, Debug)]
 pub(crate) struct Path {
     pub(crate) id: u16,
-    pub(crate) life: Life,
-    pub(crate) receipts: Receipts,
+    pub(crate) phase: PathPhase,
+    pub(crate) acks: AckTracker,
     /// A challenge to answer.
     pub(crate) response: Option<u64>,
     /// Probes to send whatever the window says.
     pub(crate) probes: u32,
     /// Acknowledgements were to come over this path, and did not.
-    pub(crate) is_deaf: bool,
+    pub(crate) ack_path_down: bool,
     /// When a path that is deaf is asked next whether it still is.
-    pub(crate) deaf_until: Time,
-    pub(crate) heard_at: Option<Time>,
+    pub(crate) ack_path_retry_at: Time,
+    pub(crate) last_received_at: Option<Time>,
     /// The largest UDP payload.
     pub(crate) datagram: Bytes,
     pub(crate) size: SizeProbe,
@@ -86,7 +86,7 @@ pub(crate) struct Path {
     clippy::large_enum_variant,
     reason = "nearly all are open, and a box would be looked through for every packet"
 )]
-pub(crate) enum Life {
+pub(crate) enum PathPhase {
     /// It has not answered yet.
     Opening(Opening),
     /// It carries data.
@@ -122,13 +122,13 @@ impl Path {
     pub(crate) fn new(id: u16, config: &Config, opening: Opening, is_proven: bool) -> Path {
         Path {
             id,
-            life: Life::Opening(opening),
-            receipts: Receipts::default(),
+            phase: PathPhase::Opening(opening),
+            acks: AckTracker::default(),
             response: None,
             probes: 0,
-            is_deaf: false,
-            deaf_until: Time::ZERO,
-            heard_at: None,
+            ack_path_down: false,
+            ack_path_retry_at: Time::ZERO,
+            last_received_at: None,
             datagram: config.datagram.min(config.max_datagram),
             size: SizeProbe {
                 ceiling: config.max_datagram.0 + SIZE_STEP,
@@ -143,11 +143,11 @@ impl Path {
     }
 
     pub(crate) fn subflow(&self) -> Option<&Subflow<Binding>> {
-        if let Life::Open(subflow) = &self.life { Some(subflow) } else { None }
+        if let PathPhase::Open(subflow) = &self.phase { Some(subflow) } else { None }
     }
 
     pub(crate) fn subflow_mut(&mut self) -> Option<&mut Subflow<Binding>> {
-        if let Life::Open(subflow) = &mut self.life { Some(subflow) } else { None }
+        if let PathPhase::Open(subflow) = &mut self.phase { Some(subflow) } else { None }
     }
 
     /// Whether it carries data, and acknowledgements have not stopped coming.
@@ -162,8 +162,8 @@ impl Path {
 
     /// A datagram of so many bytes came.
     pub(crate) fn handle_arrived(&mut self, now: Time, bytes: usize) {
-        self.heard_at = Some(now);
-        self.is_deaf = false;
+        self.last_received_at = Some(now);
+        self.ack_path_down = false;
         if let Some(allowed) = &mut self.allowed {
             *allowed += AMPLIFICATION * bytes as u64;
         }
@@ -177,13 +177,13 @@ impl Path {
     }
 
     /// The number of a packet that wants no acknowledgement.
-    pub(crate) fn silent_number(&mut self, now: Time) -> u64 {
-        match &mut self.life {
-            Life::Opening(opening) => {
+    pub(crate) fn non_eliciting_number(&mut self, now: Time) -> u64 {
+        match &mut self.phase {
+            PathPhase::Opening(opening) => {
                 opening.next += 1;
                 opening.next - 1
             }
-            Life::Open(subflow) => subflow.handle_sent_silent(now),
+            PathPhase::Open(subflow) => subflow.handle_sent_non_eliciting(now),
         }
     }
 

@@ -3,7 +3,7 @@
 
 use units::{Bytes, Rate, Span, Time};
 
-/// Counts what is delivered. Each packet carries a [`Departure`] of what was known when it left;
+/// Counts what is delivered. Each packet carries a [`SendSnapshot`] of what was known when it left;
 /// its delivery then says at what rate the path delivered meanwhile. The order of the fields is
 /// kept: who sends nothing looks at the first two only.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,7 +24,7 @@ pub struct DeliveryRate {
 /// What was known when a packet left. Whether that was [limited by the
 /// application](DeliveryRate::is_app_limited) is noted beside it, where there is room.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Departure {
+pub struct SendSnapshot {
     delivered: u64,
     delivered_at: Time,
     first_sent_at: Time,
@@ -46,9 +46,9 @@ impl DeliveryRate {
     /// For a packet that leaves now.
     #[inline]
     #[must_use]
-    pub fn departure(&self) -> Departure {
+    pub fn snapshot(&self) -> SendSnapshot {
         let DeliveryRate { delivered, delivered_at, first_sent_at, .. } = *self;
-        Departure { delivered, delivered_at, first_sent_at }
+        SendSnapshot { delivered, delivered_at, first_sent_at }
     }
 
     /// Whether a packet that leaves now does so because the application has no more.
@@ -100,7 +100,7 @@ impl DeliveryRate {
         &self,
         now: Time,
         sent_at: Time,
-        newest: &Departure,
+        newest: &SendSnapshot,
         min_rtt: Span,
     ) -> Option<Rate> {
         let interval = (now - newest.delivered_at).max(sent_at - newest.first_sent_at);
@@ -130,23 +130,23 @@ mod tests {
     fn a_flight_that_leaves_and_comes_at_a_rate() {
         let mut rate = DeliveryRate::new(at(0));
         // A packet of 1000 bytes each millisecond: 8 Mbit/s.
-        let departures: [Departure; 40] = core::array::from_fn(|n| {
+        let snapshots: [SendSnapshot; 40] = core::array::from_fn(|n| {
             let n = n as u64;
             if n >= 10 {
                 rate.handle_delivered(at(n), Bytes(1_000), at(n - 10));
             }
-            rate.departure()
+            rate.snapshot()
         });
-        assert_eq!(rate.sample(at(39), at(29), &departures[29], RTT), Some(Rate::mbit(8)));
+        assert_eq!(rate.sample(at(39), at(29), &snapshots[29], RTT), Some(Rate::mbit(8)));
     }
 
     #[test]
     fn acknowledgements_in_a_cluster_are_not_faster_than_the_packets_left() {
         let mut rate = DeliveryRate::new(at(0));
-        let first = rate.departure();
+        let first = rate.snapshot();
         rate.handle_delivered(at(10), Bytes(1_000), at(0));
         assert_eq!(rate.sample(at(10), at(0), &first, RTT), Some(Bytes(1_000) / RTT));
-        let second = rate.departure();
+        let second = rate.snapshot();
         // It left 20 ms after the first, and came together with much else: over the 20 ms of
         // sending, not the 12 of coming.
         rate.handle_delivered(at(32), Bytes(20_000), at(20));
@@ -159,9 +159,9 @@ mod tests {
     #[test]
     fn too_short_an_interval_says_nothing() {
         let mut rate = DeliveryRate::new(at(0));
-        let departure = rate.departure();
+        let snapshot = rate.snapshot();
         rate.handle_delivered(at(5), Bytes(1_000), at(0));
-        assert_eq!(rate.sample(at(5), at(0), &departure, RTT), None);
+        assert_eq!(rate.sample(at(5), at(0), &snapshot, RTT), None);
     }
 
     #[test]

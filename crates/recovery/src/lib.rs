@@ -15,7 +15,7 @@ mod rack;
 mod rate_reduction;
 mod rtt;
 
-pub use delivery_rate::{DeliveryRate, Departure};
+pub use delivery_rate::{DeliveryRate, SendSnapshot};
 pub use hystart::HyStart;
 pub use pacer::Pacer;
 pub use rack::Rack;

@@ -7,8 +7,8 @@ use policy::cc::Controller;
 use units::{Bytes, Span, SubflowId, Time};
 use wire::tcp::{Flags, Segment};
 
-use crate::receiver::{Early, Receiver};
-use crate::sender::{Data, Sender, Stats, stamp_of};
+use crate::receiver::{OutOfOrder, Receiver};
+use crate::sender::{DataFields, Sender, Stats, stamp_of};
 use crate::{Config, NEVER};
 
 /// How often an unanswered SYN is sent before the connection is given up.
@@ -44,24 +44,24 @@ pub enum Event {
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct Endpoint {
-    state: State,
+    state: ConnectionState,
     /// In their order, in front; there is one of each kind at most.
     events: [Option<Event>; 3],
     is_finished: bool,
     is_closed: bool,
-    /// Whether there is something in `extra`.
-    has_extra: bool,
+    /// Whether there is something in `probe`.
+    has_probe: bool,
     receiver: Receiver,
     sender: Sender,
-    early: Early,
+    out_of_order: OutOfOrder,
     /// What a probe or an answer left to be sent.
-    extra: Data,
-    opening: Opening,
+    probe: DataFields,
+    handshake: Handshake,
 }
 
 /// How far opening has come (RFC 9293, section 3.3.2); closing is the business of the halves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ConnectionState {
     /// A client before [`Endpoint::open`], a server before the first SYN.
     Idle,
     /// A SYN has to be sent, and answered.
@@ -72,7 +72,7 @@ enum State {
 
 /// Of a connection that is not open yet.
 #[derive(Clone, Copy, Debug)]
-struct Opening {
+struct Handshake {
     is_client: bool,
     /// How often the SYN (of a server: with an acknowledgement) was sent, when it is next, and when
     /// it was first.
@@ -81,9 +81,9 @@ struct Opening {
     first_at: Time,
 }
 
-impl Opening {
-    fn new(is_client: bool) -> Opening {
-        Opening { is_client, tries: 0, at: Time::ZERO, first_at: Time::ZERO }
+impl Handshake {
+    fn new(is_client: bool) -> Handshake {
+        Handshake { is_client, tries: 0, at: Time::ZERO, first_at: Time::ZERO }
     }
 }
 impl Endpoint {
@@ -101,25 +101,25 @@ impl Endpoint {
 
     fn new(config: Arc<Config>, id: SubflowId, is_client: bool) -> Endpoint {
         Endpoint {
-            state: State::Idle,
+            state: ConnectionState::Idle,
             events: [None; 3],
             is_finished: false,
             is_closed: false,
-            has_extra: false,
+            has_probe: false,
             receiver: Receiver::new(),
             sender: Sender::new(config, id),
-            early: Early::default(),
-            extra: Data { seq: 0, len: 0, flags: Flags::default() },
-            opening: Opening::new(is_client),
+            out_of_order: OutOfOrder::default(),
+            probe: DataFields { seq: 0, len: 0, flags: Flags::default() },
+            handshake: Handshake::new(is_client),
         }
     }
 
     /// A client begins to open the connection; the controller learns of the subflow once it is
     /// open.
     pub fn open<C: Controller + ?Sized>(&mut self, now: Time, _cc: &mut C) {
-        if self.state == State::Idle && self.opening.is_client {
-            self.state = State::Opening;
-            self.opening.at = now;
+        if self.state == ConnectionState::Idle && self.handshake.is_client {
+            self.state = ConnectionState::Opening;
+            self.handshake.at = now;
         }
     }
 
@@ -162,9 +162,9 @@ impl Endpoint {
         is_marked: bool,
         cc: &mut C,
     ) {
-        if self.state != State::Open {
+        if self.state != ConnectionState::Open {
             self.handle_opening(now, segment, cc);
-            if self.state != State::Open || segment.flags.has(Flags::SYN) {
+            if self.state != ConnectionState::Open || segment.flags.has(Flags::SYN) {
                 return;
             }
         } else if segment.flags.has(Flags::SYN) {
@@ -179,7 +179,7 @@ impl Endpoint {
             now,
             segment,
             is_marked,
-            &mut self.early,
+            &mut self.out_of_order,
             self.sender.config(),
         );
         self.note_ends();
@@ -189,24 +189,24 @@ impl Endpoint {
         let is_syn = segment.flags.has(Flags::SYN);
         let is_ack = segment.flags.has(Flags::ACK) && segment.ack >= 1;
         let window_end = segment.ack + u64::from(segment.window);
-        let Opening { is_client, tries, first_at, .. } = self.opening;
+        let Handshake { is_client, tries, first_at, .. } = self.handshake;
         match self.state {
-            State::Idle if is_syn && !is_client => {
+            ConnectionState::Idle if is_syn && !is_client => {
                 self.receiver.handle_syn(segment.timestamp);
-                self.state = State::Opening;
-                self.opening.at = now;
+                self.state = ConnectionState::Opening;
+                self.handshake.at = now;
             }
             // It did not hear our answer; the timer sends it again anyway.
-            State::Opening if is_syn && !is_client => {}
-            State::Opening if is_ack && (!is_client || is_syn) => {
+            ConnectionState::Opening if is_syn && !is_client => {}
+            ConnectionState::Opening if is_ack && (!is_client || is_syn) => {
                 if is_client {
                     self.receiver.handle_syn(segment.timestamp);
                 }
                 // Karn's rule: an answer to one of several SYNs says nothing of the time.
                 let rtt = (tries == 1).then(|| now - first_at);
-                self.state = State::Open;
+                self.state = ConnectionState::Open;
                 self.sender.handle_open(now, rtt, window_end, cc);
-                self.note(Event::Established);
+                self.push_event(Event::Established);
             }
             _ => {}
         }
@@ -214,7 +214,7 @@ impl Endpoint {
 
     /// The next packet to send.
     pub fn poll_send<C: Controller + ?Sized>(&mut self, now: Time, cc: &mut C) -> Option<Transmit> {
-        if self.state != State::Open {
+        if self.state != ConnectionState::Open {
             return self.poll_opening(now);
         }
         let mut sent = None;
@@ -232,57 +232,62 @@ impl Endpoint {
         cc: &mut C,
         put: impl FnOnce(Transmit) -> &'a mut Segment,
     ) -> bool {
-        if self.state != State::Open {
+        if self.state != ConnectionState::Open {
             return false;
         }
-        let data = if mem::take(&mut self.has_extra) {
-            Some(self.extra)
+        let data = if mem::take(&mut self.has_probe) {
+            Some(self.probe)
         } else {
             self.sender.poll_send(now, cc)
         };
         let may_have_more = data.is_some();
-        let Data { seq, len, flags } = match data {
+        let DataFields { seq, len, flags } = match data {
             Some(data) => data,
             None if self.receiver.is_due(now) => {
-                Data { seq: self.sender.next(), len: 0, flags: Flags::default() }
+                DataFields { seq: self.sender.next(), len: 0, flags: Flags::default() }
             }
             None => return false,
         };
         let config = self.sender.config();
-        let answer = self.receiver.acknowledge(&self.early, config);
-        let segment = answer.with(seq, len, flags, stamp_of(now));
+        let ack = self.receiver.acknowledge(&self.out_of_order, config);
+        let segment = ack.into_segment(seq, len, flags, stamp_of(now));
         let bytes = config.headers + Bytes(u64::from(len));
         let has_data = len > 0 || flags.has(Flags::FIN);
         let segment = put(Transmit { segment, bytes, is_ecn_capable: config.ecn && has_data });
-        if answer.sack_count > 0 {
-            self.receiver.write_blocks(&mut self.early, &mut segment.sack);
+        if ack.sack_count > 0 {
+            self.receiver.write_blocks(&mut self.out_of_order, &mut segment.sack);
         }
         may_have_more
     }
 
     fn poll_opening(&mut self, now: Time) -> Option<Transmit> {
-        let opening = &mut self.opening;
-        if self.state != State::Opening || opening.at > now {
+        let handshake = &mut self.handshake;
+        if self.state != ConnectionState::Opening || handshake.at > now {
             return None;
         }
-        if opening.tries >= SYN_TRIES {
-            self.state = State::Dead;
-            self.note(Event::TimedOut);
+        if handshake.tries >= SYN_TRIES {
+            self.state = ConnectionState::Dead;
+            self.push_event(Event::TimedOut);
             return None;
         }
-        if opening.tries == 0 {
-            opening.first_at = now;
+        if handshake.tries == 0 {
+            handshake.first_at = now;
         }
-        opening.at = now + Span::from_secs(1 << opening.tries.min(6));
-        opening.tries += 1;
+        handshake.at = now + Span::from_secs(1 << handshake.tries.min(6));
+        handshake.tries += 1;
         let config = self.sender.config();
-        let segment = if opening.is_client {
+        let segment = if handshake.is_client {
             let mut segment =
                 Segment { flags: Flags::SYN, timestamp: stamp_of(now), ..Segment::default() };
-            Receiver::offer(&mut segment, config);
+            Receiver::write_window(&mut segment, config);
             segment
         } else {
-            self.receiver.acknowledge(&self.early, config).with(0, 0, Flags::SYN, stamp_of(now))
+            self.receiver.acknowledge(&self.out_of_order, config).into_segment(
+                0,
+                0,
+                Flags::SYN,
+                stamp_of(now),
+            )
         };
         Some(Transmit { segment, bytes: config.headers, is_ecn_capable: false })
     }
@@ -292,20 +297,20 @@ impl Endpoint {
     #[inline]
     pub fn poll_deadline(&self) -> Option<Time> {
         let at = match self.state {
-            State::Open => self.sender.deadline().min(self.receiver.deadline()),
-            State::Opening => self.opening.at,
-            State::Idle | State::Dead => return None,
+            ConnectionState::Open => self.sender.deadline().min(self.receiver.deadline()),
+            ConnectionState::Opening => self.handshake.at,
+            ConnectionState::Idle | ConnectionState::Dead => return None,
         };
         (at < NEVER).then_some(at)
     }
 
     /// The deadline has come; [`Endpoint::poll_send`] has what follows from it.
     pub fn handle_deadline<C: Controller + ?Sized>(&mut self, now: Time, cc: &mut C) {
-        if self.state == State::Open
+        if self.state == ConnectionState::Open
             && let Some(data) = self.sender.handle_deadline(now, cc)
         {
-            self.extra = data;
-            self.has_extra = true;
+            self.probe = data;
+            self.has_probe = true;
         }
     }
 
@@ -319,7 +324,7 @@ impl Endpoint {
         event
     }
 
-    fn note(&mut self, event: Event) {
+    fn push_event(&mut self, event: Event) {
         let slot = self.events.iter_mut().find(|slot| slot.is_none());
         *slot.expect("opened, finished and closed are three; given up is none of them") =
             Some(event);
@@ -329,11 +334,11 @@ impl Endpoint {
     fn note_ends(&mut self) {
         if !self.is_finished && self.receiver.is_finished() {
             self.is_finished = true;
-            self.note(Event::Finished);
+            self.push_event(Event::Finished);
         }
         if !self.is_closed && self.sender.is_finished() {
             self.is_closed = true;
-            self.note(Event::Closed);
+            self.push_event(Event::Closed);
         }
     }
 
@@ -347,7 +352,7 @@ impl Endpoint {
     #[must_use]
     #[inline]
     pub fn is_open(&self) -> bool {
-        self.state == State::Open
+        self.state == ConnectionState::Open
     }
 
     /// Payload that the application has read, in order.

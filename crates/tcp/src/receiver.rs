@@ -8,7 +8,7 @@ use wire::tcp::{Flags, SackBlock, Segment};
 
 use crate::{Config, NEVER};
 
-/// The receiving half, but for what arrived [early](Early), which most packets have nothing to do
+/// The receiving half, but for what arrived [out_of_order](OutOfOrder), which most packets have nothing to do
 /// with. The configuration is that of the connection, and handed in.
 #[derive(Clone, Debug)]
 #[repr(C)]
@@ -20,7 +20,7 @@ pub(crate) struct Receiver {
     /// What the latest acknowledgement said (`Last.ACK.sent`).
     acked: u64,
     /// The window's end that the sender was told last.
-    told: u64,
+    advertised: u64,
     /// When an acknowledgement is due unless something else carries it; zero: at once.
     due: Time,
     /// The position of the peer's FIN; the largest there is while that is not known.
@@ -34,13 +34,13 @@ pub(crate) struct Receiver {
     is_reading: bool,
     /// A marked packet came, and the sender has not said that it knows.
     is_marked: bool,
-    /// Whether anything is in [`Early`].
-    has_early: bool,
+    /// Whether anything is in [`OutOfOrder`].
+    has_out_of_order: bool,
 }
 
 /// What arrived, and not in order.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Early {
+pub(crate) struct OutOfOrder {
     /// What arrived beyond the next position expected, apart from each other, the latest first.
     blocks: Vec<(u64, u64)>,
     /// What arrived a second time with the latest segment (RFC 2883); an empty range if nothing
@@ -50,7 +50,7 @@ pub(crate) struct Early {
 
 /// The receiving half's part of a segment.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Answer {
+pub(crate) struct AckFields {
     ack: u64,
     flags: Flags,
     window: u32,
@@ -59,11 +59,11 @@ pub(crate) struct Answer {
     pub(crate) sack_count: u8,
 }
 
-impl Answer {
+impl AckFields {
     /// The segment that says this, its blocks apart, and what the sending half says.
     #[inline]
-    pub(crate) fn with(self, seq: u64, len: u16, flags: Flags, timestamp: u32) -> Segment {
-        let Answer { ack, window, echo, sack_count, .. } = self;
+    pub(crate) fn into_segment(self, seq: u64, len: u16, flags: Flags, timestamp: u32) -> Segment {
+        let AckFields { ack, window, echo, sack_count, .. } = self;
         let (flags, sack) = (flags.with(self.flags), [SackBlock::default(); 3]);
         Segment { seq, ack, window, len, flags, sack_count, sack, timestamp, timestamp_echo: echo }
     }
@@ -75,14 +75,14 @@ impl Receiver {
             next: 0,
             read: 0,
             acked: 0,
-            told: 0,
+            advertised: 0,
             due: NEVER,
             fin: u64::MAX,
             echo: 0,
             unacked: 0,
             is_reading: true,
             is_marked: false,
-            has_early: false,
+            has_out_of_order: false,
         }
     }
 
@@ -99,7 +99,7 @@ impl Receiver {
         now: Time,
         segment: &Segment,
         is_marked: bool,
-        early: &mut Early,
+        out_of_order: &mut OutOfOrder,
         config: &Config,
     ) {
         if segment.flags.has(Flags::CWR) {
@@ -121,8 +121,8 @@ impl Receiver {
         }
         if to <= self.next {
             // Nothing new: the acknowledgement was lost, or it came twice.
-            early.duplicate = (from, to);
-            self.has_early = true;
+            out_of_order.duplicate = (from, to);
+            self.has_out_of_order = true;
             self.due = Time::ZERO;
             return;
         }
@@ -135,18 +135,18 @@ impl Receiver {
             self.fin = to - 1;
         }
         if from > self.next {
-            early.hold(from, to);
-            self.has_early = true;
+            out_of_order.insert(from, to);
+            self.has_out_of_order = true;
             self.due = Time::ZERO;
             return;
         }
         self.next = to;
         self.unacked =
             self.unacked.saturating_add(u8::from(u64::from(segment.len) >= config.mss.0));
-        let has_hole = self.has_early && !early.blocks.is_empty();
+        let has_hole = self.has_out_of_order && !out_of_order.blocks.is_empty();
         if has_hole {
-            self.next = early.join(to);
-            self.has_early = !early.is_empty();
+            self.next = out_of_order.take_in_order(to);
+            self.has_out_of_order = !out_of_order.is_empty();
         }
         if self.is_reading {
             self.read = self.next;
@@ -190,7 +190,7 @@ impl Receiver {
         // Silly windows are avoided (RFC 1122, section 4.2.3.3): there is room for two packets more
         // than was said, or half the buffer.
         let (mss, buffer) = (config.mss.0, config.receive_buffer.0);
-        if self.read + buffer >= self.told + (2 * mss).min(buffer / 2) {
+        if self.read + buffer >= self.advertised + (2 * mss).min(buffer / 2) {
             self.due = Time::ZERO;
         }
     }
@@ -209,18 +209,21 @@ impl Receiver {
 
     /// What a segment that goes out says of what has arrived, which settles the acknowledgement.
     #[inline]
-    pub(crate) fn acknowledge(&mut self, early: &Early, config: &Config) -> Answer {
+    pub(crate) fn acknowledge(&mut self, out_of_order: &OutOfOrder, config: &Config) -> AckFields {
         let marks = if self.is_marked { Flags::ECE } else { Flags::default() };
         let end = self.read + config.receive_buffer.0;
-        let tells = self.has_early && config.detection.is_selective();
-        let blocks =
-            if tells { early.blocks.len() + usize::from(early.has_duplicate()) } else { 0 };
-        self.told = end;
+        let has_blocks = self.has_out_of_order && config.detection.is_selective();
+        let blocks = if has_blocks {
+            out_of_order.blocks.len() + usize::from(out_of_order.has_duplicate())
+        } else {
+            0
+        };
+        self.advertised = end;
         self.acked = self.next;
         self.due = NEVER;
         self.unacked = 0;
         #[expect(clippy::cast_possible_truncation, reason = "at most three")]
-        Answer {
+        AckFields {
             ack: self.next,
             flags: Flags::ACK.with(marks),
             window: u32::try_from(end.saturating_sub(self.next)).unwrap_or(u32::MAX),
@@ -233,9 +236,14 @@ impl Receiver {
     /// where that stays: what is written in small parts and copied in large ones right away waits
     /// for the writing.
     #[inline(never)]
-    pub(crate) fn write_blocks(&mut self, early: &mut Early, sack: &mut [SackBlock; 3]) {
-        let duplicate = early.has_duplicate().then(|| mem::take(&mut early.duplicate));
-        let blocks = duplicate.into_iter().chain(early.blocks.iter().copied());
+    pub(crate) fn write_blocks(
+        &mut self,
+        out_of_order: &mut OutOfOrder,
+        sack: &mut [SackBlock; 3],
+    ) {
+        let duplicate =
+            out_of_order.has_duplicate().then(|| mem::take(&mut out_of_order.duplicate));
+        let blocks = duplicate.into_iter().chain(out_of_order.blocks.iter().copied());
         for (slot, (from, to)) in sack.iter_mut().zip(blocks) {
             // Blocks lie within a window of the acknowledgement, and windows are below 2^31.
             let offset = from.cast_signed() - self.next.cast_signed();
@@ -244,11 +252,11 @@ impl Receiver {
                 len: u32::try_from(to - from).unwrap_or(u32::MAX),
             };
         }
-        self.has_early = !early.blocks.is_empty();
+        self.has_out_of_order = !out_of_order.blocks.is_empty();
     }
 
     /// Writes the window into a segment that acknowledges nothing.
-    pub(crate) fn offer(segment: &mut Segment, config: &Config) {
+    pub(crate) fn write_window(segment: &mut Segment, config: &Config) {
         segment.window = u32::try_from(config.receive_buffer.0).unwrap_or(u32::MAX);
     }
 
@@ -265,7 +273,7 @@ impl Receiver {
     }
 }
 
-impl Early {
+impl OutOfOrder {
     fn is_empty(&self) -> bool {
         self.blocks.is_empty() && !self.has_duplicate()
     }
@@ -275,8 +283,8 @@ impl Early {
         self.duplicate.0 < self.duplicate.1
     }
 
-    /// Keeps what arrived early.
-    fn hold(&mut self, from: u64, to: u64) {
+    /// Keeps what arrived out_of_order.
+    fn insert(&mut self, from: u64, to: u64) {
         if let Some((latest, others)) = self.blocks.split_first_mut()
             && latest.1 == from
             && others.iter().all(|block| to < block.0 || block.1 < from)
@@ -300,9 +308,9 @@ impl Early {
         self.blocks.insert(0, (from, to));
     }
 
-    /// Takes what is no longer early, now that everything up to `next` is here. Gives the next
+    /// Takes what is no longer out_of_order, now that everything up to `next` is here. Gives the next
     /// position expected after it.
-    fn join(&mut self, mut next: u64) -> u64 {
+    fn take_in_order(&mut self, mut next: u64) -> u64 {
         while let Some(index) = self.blocks.iter().position(|block| block.0 <= next) {
             let (_, to) = self.blocks.remove(index);
             next = next.max(to);

@@ -23,12 +23,12 @@ struct Notes {
 #[derive(Clone, Debug)]
 struct Listener {
     notes: Arc<Mutex<Notes>>,
-    wants_departures: bool,
+    wants_snapshots: bool,
 }
 
 impl Listener {
-    fn new(wants_departures: bool) -> Listener {
-        Listener { notes: Arc::default(), wants_departures }
+    fn new(wants_snapshots: bool) -> Listener {
+        Listener { notes: Arc::default(), wants_snapshots }
     }
 
     fn note(&self, note: impl FnOnce(&mut Notes)) {
@@ -59,16 +59,16 @@ impl SinglePath for Listener {
         Allowance::window(WINDOW)
     }
 
-    fn wants_departures(&self) -> bool {
-        self.wants_departures
+    fn wants_snapshots(&self) -> bool {
+        self.wants_snapshots
     }
 }
 
 /// What the client's and the server's controllers were told while the client sent so many packets,
 /// if those of its `lost` are.
-fn told(packets: u64, lost: &[usize], wants_departures: bool) -> [Notes; 2] {
+fn told(packets: u64, lost: &[usize], wants_snapshots: bool) -> [Notes; 2] {
     let config = Config::default();
-    let listeners = [Listener::new(wants_departures), Listener::new(wants_departures)];
+    let listeners = [Listener::new(wants_snapshots), Listener::new(wants_snapshots)];
     let endpoints =
         [Endpoint::client(config.clone(), SubflowId(0)), Endpoint::server(config, SubflowId(0))];
     let mut ends = endpoints

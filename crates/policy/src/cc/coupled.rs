@@ -228,7 +228,7 @@ impl<C: Coupling> Controller for Coupled<C> {
         self.subflows[self.position(id)?].window.threshold()
     }
 
-    fn wants_departures(&self) -> bool {
+    fn wants_snapshots(&self) -> bool {
         false
     }
 

@@ -199,7 +199,7 @@ impl SinglePath for Cubic {
         self.window.threshold()
     }
 
-    fn wants_departures(&self) -> bool {
+    fn wants_snapshots(&self) -> bool {
         false
     }
 }

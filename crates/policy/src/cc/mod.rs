@@ -54,7 +54,7 @@ pub use coupled::{Coupled, Coupling, PathState};
 pub use cubic::{Cubic, CubicOptions};
 pub use fast::{Fast, FastOptions};
 pub use lia::Lia;
-pub use names::{Known, NAMES, Parameter, UnknownController, by_name};
+pub use names::{KnownController, NAMES, Parameter, UnknownController, by_name};
 pub use olia::Olia;
 pub use reno::Reno;
 pub use uncoupled::{SinglePath, Uncoupled};
@@ -259,7 +259,7 @@ pub trait Controller: fmt::Debug + Send {
     /// Whether it looks at what was known as a packet left: [`Acked::window_at_sending`],
     /// [`Acked::delivery_rate`] and [`Lost::in_flight_at_sending`]. If not, a sender need not keep
     /// that of each packet, and may say zero, or `None`. It is asked as the subflow joins.
-    fn wants_departures(&self) -> bool {
+    fn wants_snapshots(&self) -> bool {
         true
     }
 

@@ -21,7 +21,7 @@ use super::{
 
 /// A controller that [`by_name`] knows.
 #[derive(Debug)]
-pub struct Known {
+pub struct KnownController {
     /// What it is called.
     pub name: &'static str,
     /// What it does, in a line.
@@ -32,8 +32,8 @@ pub struct Known {
 }
 
 /// All controllers, the one in common use first.
-pub const NAMES: &[Known] = &[
-    Known {
+pub const NAMES: &[KnownController] = &[
+    KnownController {
         name: "cubic",
         summary: "grows by a cubic function of the time since the last loss; what most hosts use \
                   (RFC 9438)",
@@ -56,13 +56,13 @@ pub const NAMES: &[Known] = &[
         ],
         make: cubic,
     },
-    Known {
+    KnownController {
         name: "reno",
         summary: "one packet more a round trip, half at a loss (RFC 5681)",
         parameters: &[],
         make: |_| Ok(Box::new(Uncoupled::new(Reno::default()))),
     },
-    Known {
+    KnownController {
         name: "vegas",
         summary: "keeps a few packets in the queue by one packet more or less a round trip",
         parameters: &[
@@ -84,7 +84,7 @@ pub const NAMES: &[Known] = &[
         ],
         make: vegas,
     },
-    Known {
+    KnownController {
         name: "fast",
         summary: "keeps alpha packets in the queue by steps in proportion to the distance",
         parameters: &[
@@ -112,7 +112,7 @@ pub const NAMES: &[Known] = &[
         ],
         make: fast,
     },
-    Known {
+    KnownController {
         name: "bbr",
         summary: "sends at the bandwidth it measures, with little in the queue (BBR version 3, \
                   draft-ietf-ccwg-bbr)",
@@ -131,7 +131,7 @@ pub const NAMES: &[Known] = &[
         ],
         make: bbr,
     },
-    Known {
+    KnownController {
         name: "waimd",
         summary: "as so many reno flows together (MulTCP, Crowcroft and Oechslin 1998)",
         parameters: &[
@@ -148,20 +148,20 @@ pub const NAMES: &[Known] = &[
         ],
         make: waimd,
     },
-    Known {
+    KnownController {
         name: "lia",
         summary: "subflows together no more than one flow on the best path (RFC 6356)",
         parameters: &[],
         make: |_| Ok(Box::new(Coupled::new(Lia))),
     },
-    Known {
+    KnownController {
         name: "olia",
         summary: "as lia, and off the paths that lose more \
                   (draft-khalili-mptcp-congestion-control)",
         parameters: &[],
         make: |_| Ok(Box::new(Coupled::new(Olia))),
     },
-    Known {
+    KnownController {
         name: "balia",
         summary: "between lia and olia: friendly and quick to follow changes \
                   (draft-walid-mptcp-congestion-control)",
@@ -225,7 +225,7 @@ pub enum UnknownController {
     /// The controller has no such parameter.
     Parameter {
         /// The controller.
-        controller: &'static Known,
+        controller: &'static KnownController,
         /// What was written.
         found: String,
         /// What may have been meant.
@@ -234,7 +234,7 @@ pub enum UnknownController {
     /// The value is none for the parameter.
     Value {
         /// The controller.
-        controller: &'static Known,
+        controller: &'static KnownController,
         /// The parameter.
         parameter: &'static Parameter,
         /// What was written.
@@ -243,7 +243,7 @@ pub enum UnknownController {
     /// The parameter is given more than once.
     Twice {
         /// The controller.
-        controller: &'static Known,
+        controller: &'static KnownController,
         /// The parameter.
         parameter: &'static Parameter,
     },
@@ -292,7 +292,7 @@ impl fmt::Display for UnknownController {
 impl core::error::Error for UnknownController {}
 
 /// The name with all parameters at their defaults, as [`by_name`] reads it.
-impl fmt::Display for Known {
+impl fmt::Display for KnownController {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         spelling::write_defaults(f, self.name, self.parameters)
     }
@@ -300,7 +300,7 @@ impl fmt::Display for Known {
 
 /// The parameters that were given.
 struct Settings<'a> {
-    known: &'static Known,
+    known: &'static KnownController,
     given: Vec<(&'static str, &'a str)>,
 }
 

@@ -63,7 +63,7 @@ pub trait SinglePath: Clone + fmt::Debug + Send + 'static {
     }
 
     /// Whether it looks at what was known as a packet left.
-    fn wants_departures(&self) -> bool {
+    fn wants_snapshots(&self) -> bool {
         true
     }
 }
@@ -208,8 +208,8 @@ impl<S: SinglePath> Controller for Uncoupled<S> {
         self.fresh.wants_rate_reduction()
     }
 
-    fn wants_departures(&self) -> bool {
-        self.fresh.wants_departures()
+    fn wants_snapshots(&self) -> bool {
+        self.fresh.wants_snapshots()
     }
 
     fn boxed_clone(&self) -> Box<dyn Controller> {

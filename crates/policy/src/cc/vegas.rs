@@ -187,7 +187,7 @@ impl SinglePath for Vegas {
         self.window.threshold()
     }
 
-    fn wants_departures(&self) -> bool {
+    fn wants_snapshots(&self) -> bool {
         false
     }
 }

@@ -121,7 +121,7 @@ impl SinglePath for Waimd {
         self.window.threshold()
     }
 
-    fn wants_departures(&self) -> bool {
+    fn wants_snapshots(&self) -> bool {
         false
     }
 }

@@ -4,7 +4,7 @@ use alloc::collections::BTreeMap;
 
 use units::{Bytes, PathId, Rate, Time};
 
-use super::start::Start;
+use super::start::StartPhase;
 use super::{BlockScheduler, Mobility, Options, PathView, Plan, View, scale};
 
 /// Algorithm B (paper, section 2.B): a path that has finished its block takes
@@ -17,7 +17,7 @@ use super::{BlockScheduler, Mobility, Options, PathView, Plan, View, scale};
 /// their path dies. Where bandwidths are known beforehand there is no start phase, as in the paper.
 #[derive(Clone, Debug)]
 pub struct AdjustableBlock {
-    start: Start,
+    start: StartPhase,
     blocks: u32,
     least: Bytes,
     current: BTreeMap<PathId, Current>,
@@ -37,7 +37,7 @@ impl AdjustableBlock {
     #[must_use]
     pub fn new(options: &Options) -> AdjustableBlock {
         AdjustableBlock {
-            start: Start::new(options),
+            start: StartPhase::new(options),
             blocks: options.blocks.max(1),
             least: options.least_block,
             current: BTreeMap::new(),

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use units::{Bytes, PathId, Rate, Span, Time};
 
-use super::start::Start;
+use super::start::StartPhase;
 use super::{BlockScheduler, Mobility, Options, PathView, Plan, View, scale};
 
 /// SAR (paper, section 3.2): after the start phase every path has a task in proportion to its
@@ -18,7 +18,7 @@ use super::{BlockScheduler, Mobility, Options, PathView, Plan, View, scale};
 #[derive(Clone, Debug)]
 pub struct SelfAdaptive {
     options: Options,
-    start: Start,
+    start: StartPhase,
     begun: Option<Time>,
     phase: Phase,
 }
@@ -50,7 +50,7 @@ impl SelfAdaptive {
     /// With these options; `blocks` and `least_block` are algorithm B's and unused.
     #[must_use]
     pub fn new(options: Options) -> SelfAdaptive {
-        let start = Start::new(&options);
+        let start = StartPhase::new(&options);
         SelfAdaptive { options, start, begun: None, phase: Phase::Start }
     }
 
@@ -153,7 +153,7 @@ impl BlockScheduler for SelfAdaptive {
         if rates.iter().all(|rate| *rate == Rate::ZERO) {
             return None;
         }
-        if !lost && view.pool == Bytes::ZERO && self.is_even(now - begun, view, &rates) {
+        if !lost && view.pool == Bytes::ZERO && self.finish_together(now - begun, view, &rates) {
             if self.options.latch {
                 self.phase = Phase::Latched;
             } else {
@@ -167,7 +167,7 @@ impl BlockScheduler for SelfAdaptive {
 
 impl SelfAdaptive {
     /// Eq. 5 and eq. 6: would all paths finish together?
-    fn is_even(&self, elapsed: Span, view: &View<'_>, rates: &[Rate]) -> bool {
+    fn finish_together(&self, elapsed: Span, view: &View<'_>, rates: &[Rate]) -> bool {
         let times = view.paths.iter().zip(rates).map(|(path, rate)| path.left / *rate);
         let (least, most) = times.fold((None::<Span>, Span::ZERO), |(least, most), time| {
             (Some(least.map_or(time, |least| least.min(time))), most.max(time))

@@ -6,15 +6,15 @@ use super::{Options, PathView, View, scale};
 
 /// Hands out single blocks until a fraction α of all bytes is assigned, and measures (paper, 3.2).
 #[derive(Clone, Debug)]
-pub(super) struct Start {
+pub(super) struct StartPhase {
     fraction: f64,
     block: Option<Bytes>,
     known_sum: Option<Rate>,
 }
 
-impl Start {
-    pub(super) fn new(options: &Options) -> Start {
-        Start {
+impl StartPhase {
+    pub(super) fn new(options: &Options) -> StartPhase {
+        StartPhase {
             fraction: options.start_fraction.clamp(0.0, 1.0),
             block: options.start_block,
             known_sum: options.known_sum,

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use units::{Bytes, PathId, Rate, Time};
 
-use super::start::Start;
+use super::start::StartPhase;
 use super::{BlockScheduler, Mobility, Options, Plan, View, scale};
 
 /// Algorithm A (paper, section 2.A): after the start phase the rest is divided once in proportion
@@ -15,7 +15,7 @@ use super::{BlockScheduler, Mobility, Options, Plan, View, scale};
 /// present rates, since nothing else would ever send them.
 #[derive(Clone, Debug)]
 pub struct Static {
-    start: Start,
+    start: StartPhase,
     divided: bool,
     /// The paths that have their share by a rate known beforehand.
     served: Vec<PathId>,
@@ -25,7 +25,7 @@ impl Static {
     /// With these options: the start phase's only.
     #[must_use]
     pub fn new(options: &Options) -> Static {
-        Static { start: Start::new(options), divided: false, served: Vec::new() }
+        Static { start: StartPhase::new(options), divided: false, served: Vec::new() }
     }
 
     /// A path's part of the pool.

@@ -22,7 +22,7 @@ pub(super) struct Flow {
     /// New data sent, of all streams.
     sent: u64,
     /// The receive buffer that we said we could use.
-    asked: u64,
+    requested_buffer: u64,
     /// When it was last doubled because the window was in the way.
     doubled_at: Option<Time>,
     /// Since when the peer has granted less than half of what it was asked for.
@@ -34,9 +34,9 @@ pub(super) struct Flow {
     /// Data that waits in order for applications to read it.
     unread: u64,
     buffer: u64,
-    most: u64,
+    max_buffer: u64,
     /// The limit that the peer was told.
-    told: u64,
+    advertised: u64,
 }
 
 impl Flow {
@@ -45,15 +45,15 @@ impl Flow {
         Flow {
             limit: first,
             sent: 0,
-            asked: first,
+            requested_buffer: first,
             doubled_at: None,
             refused_since: None,
             arrived: 0,
             read: 0,
             unread: 0,
             buffer: first,
-            most: config.max_receive_buffer.0.max(2 * first),
-            told: first,
+            max_buffer: config.max_receive_buffer.0.max(2 * first),
+            advertised: first,
         }
     }
 
@@ -82,7 +82,7 @@ impl Flow {
     /// New data came. Whether the peer was allowed to send it.
     pub(super) fn handle_arrived(&mut self, bytes: u64) -> bool {
         self.arrived += bytes;
-        self.arrived <= self.told
+        self.arrived <= self.advertised
     }
 
     pub(super) fn buffer(&self) -> Bytes {
@@ -92,9 +92,9 @@ impl Flow {
     /// The limit to tell the peer. Data that nobody reads is granted again to the other streams,
     /// within the most there is.
     fn grant(&mut self) -> u64 {
-        let limit = self.read + (self.buffer + self.unread).min(self.most);
-        self.told = self.told.max(limit / UNIT * UNIT);
-        self.told
+        let limit = self.read + (self.buffer + self.unread).min(self.max_buffer);
+        self.advertised = self.advertised.max(limit / UNIT * UNIT);
+        self.advertised
     }
 
     /// Its lower half, as packets have it.
@@ -114,10 +114,10 @@ impl Connection {
     pub(super) fn note_read(&mut self, now: Time, stream: u32, bytes: u64) {
         self.flow.unread -= bytes.min(self.flow.unread);
         self.count_read(stream, bytes);
-        let before = self.flow.told;
+        let before = self.flow.advertised;
         // Half a buffer of news is worth a packet: the peer may be waiting for it.
         if bytes > 0 && self.flow.grant() >= before + self.flow.buffer / 4 {
-            self.announce(now);
+            self.advertise_window(now);
         }
     }
 
@@ -135,8 +135,8 @@ impl Connection {
     }
 
     /// The peer could use a larger buffer.
-    pub(super) fn handle_need(&mut self, now: Time, wanted: u64) {
-        let most = self.flow.most / 2;
+    pub(super) fn handle_buffer_request(&mut self, now: Time, wanted: u64) {
+        let most = self.flow.max_buffer / 2;
         let buffer = wanted.min(most).max(self.flow.buffer);
         if buffer > self.flow.buffer {
             self.flow.buffer = buffer;
@@ -150,22 +150,22 @@ impl Connection {
             }
         }
         // Also where nothing changed: the peer may ask because it missed the answer.
-        self.announce(now);
+        self.advertise_window(now);
     }
 
     fn queue_window(&mut self, stream: u32) {
         let window = Control::StreamWindow { stream };
         if !self.controls.contains(&window) {
             self.controls.push_back(window);
-            self.has_chores = true;
+            self.has_pending = true;
         }
     }
 
     /// Tells the peer of the window at once, over every path that something came over.
-    fn announce(&mut self, now: Time) {
+    fn advertise_window(&mut self, now: Time) {
         for path in &mut self.paths {
             if path.subflow().is_some() {
-                path.receipts.repeat(now);
+                path.acks.request_ack(now);
             }
         }
     }
@@ -185,9 +185,9 @@ impl Connection {
             })
             .sum();
         let needed = u64::try_from(needed).unwrap_or(u64::MAX);
-        if needed > self.flow.asked + self.flow.asked / 4 {
-            self.flow.asked = needed;
-            self.queue_need();
+        if needed > self.flow.requested_buffer + self.flow.requested_buffer / 4 {
+            self.flow.requested_buffer = needed;
+            self.queue_buffer_request();
         }
     }
 
@@ -199,12 +199,12 @@ impl Connection {
         let under_way: u64 =
             self.sending.values().map(|sending| sending.next() - sending.delivered()).sum();
         let granted = under_way + self.flow.credit();
-        let is_refused = granted < self.flow.asked / 2;
+        let is_refused = granted < self.flow.requested_buffer / 2;
         let wait = if is_refused { slowest } else { fastest + fastest };
         if self.flow.doubled_at.is_none_or(|at| now - at > wait) {
             self.flow.doubled_at = Some(now);
-            self.flow.asked = self.flow.asked.max(granted.saturating_mul(2));
-            self.queue_need();
+            self.flow.requested_buffer = self.flow.requested_buffer.max(granted.saturating_mul(2));
+            self.queue_buffer_request();
         }
         if !is_refused {
             self.flow.refused_since = None;
@@ -213,15 +213,15 @@ impl Connection {
         is_refused && now - *self.flow.refused_since.get_or_insert(now) > slowest
     }
 
-    pub(super) fn queue_need(&mut self) {
-        if !self.controls.contains(&Control::Need) {
-            self.controls.push_back(Control::Need);
-            self.has_chores = true;
+    pub(super) fn queue_buffer_request(&mut self) {
+        if !self.controls.contains(&Control::BufferRequest) {
+            self.controls.push_back(Control::BufferRequest);
+            self.has_pending = true;
         }
     }
 
-    pub(super) fn asked_buffer(&self) -> u64 {
-        self.flow.asked
+    pub(super) fn requested_buffer(&self) -> u64 {
+        self.flow.requested_buffer
     }
 
     /// A stream's data arrived completely.

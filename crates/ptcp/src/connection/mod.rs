@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 
 use policy::bottleneck::{Bottlenecks, Summary};
 use policy::cc::Controller;
-use policy::sched::packet::{PacketScheduler, PathView};
+use policy::sched::packet::{PacketScheduler, SubflowView};
 use units::{Bytes, Span, SubflowId, Time};
 use wire::ptcp::{Ack, Flight, Packet};
 
@@ -118,20 +118,20 @@ const SERVER_STREAMS: u32 = 1;
 pub struct Connection {
     config: Config,
     is_client: bool,
-    state: State,
+    state: ConnectionState,
     controller: Box<dyn Controller>,
     scheduler: Box<dyn PacketScheduler>,
     bottlenecks: Bottlenecks,
     tokens: Box<dyn Tokens>,
     paths: Vec<Path>,
-    gone: bounds::Gone,
+    retired: bounds::RetiredPaths,
     next_path: u16,
     /// Parts of the handshake to be sent, and over which path.
     flights: VecDeque<(u16, Flight)>,
     /// Which path brought the handshake's end, to be repeated until the peer is heard to have it.
     finish: Option<Opening>,
     /// Challenges that overtook the handshake's end, and their paths.
-    early: Vec<(u16, Packet)>,
+    early_challenges: Vec<(u16, Packet)>,
     sending: BTreeMap<u32, SendStream>,
     receiving: BTreeMap<u32, RecvStream>,
     /// Streams given up, as long as the peer is not known to have been told.
@@ -142,31 +142,31 @@ pub struct Connection {
     /// The highest stream of the peer's so far, plus two.
     peer_streams: u32,
     /// The stream that sent new data last.
-    turn: u32,
+    last_stream: u32,
     /// What has to arrive and is not under way.
     controls: VecDeque<Control>,
     /// The path that was named last for acknowledgements.
-    named: Option<u16>,
+    last_ack_path: Option<u16>,
     /// Acknowledgements that go over further paths too.
-    copies: Vec<(u16, Ack)>,
+    ack_copies: Vec<(u16, Ack)>,
     /// Sizes of datagrams to be sent.
     datagrams: VecDeque<u16>,
     flow: flow::Flow,
     /// Something other than data may have to be sent.
-    has_chores: bool,
+    has_pending: bool,
     /// When pacing lets data out.
-    wake: Option<Time>,
+    pacing_at: Option<Time>,
     /// When to ask for the window, if nothing else is under way.
-    persist: Option<Time>,
+    window_probe_at: Option<Time>,
     events: VecDeque<Event>,
     outcomes: Vec<Outcome<Binding>>,
-    views: Vec<PathView>,
+    views: Vec<SubflowView>,
     /// Until the next packet number that is skipped.
     skip_in: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ConnectionState {
     Opening,
     Open,
     /// To be told to the peer, once for each packet that still comes.
@@ -216,31 +216,31 @@ impl Connection {
             flow: flow::Flow::new(&config),
             config,
             is_client,
-            state: State::Opening,
+            state: ConnectionState::Opening,
             controller,
             scheduler,
             bottlenecks,
             tokens,
             paths: Vec::new(),
-            gone: bounds::Gone::default(),
+            retired: bounds::RetiredPaths::default(),
             next_path: 0,
             flights: VecDeque::new(),
             finish: None,
-            early: Vec::new(),
+            early_challenges: Vec::new(),
             sending: BTreeMap::new(),
             receiving: BTreeMap::new(),
             resetting: BTreeSet::new(),
             gaps: 0,
             next_stream: if is_client { 0 } else { SERVER_STREAMS },
             peer_streams: if is_client { SERVER_STREAMS } else { 0 },
-            turn: 0,
+            last_stream: 0,
             controls: VecDeque::new(),
-            named: None,
-            copies: Vec::new(),
+            last_ack_path: None,
+            ack_copies: Vec::new(),
             datagrams: VecDeque::new(),
-            has_chores: true,
-            wake: None,
-            persist: None,
+            has_pending: true,
+            pacing_at: None,
+            window_probe_at: None,
             events: VecDeque::new(),
             outcomes: Vec::new(),
             views: Vec::new(),
@@ -259,12 +259,12 @@ impl Connection {
         self.next_path =
             id.checked_add(1).filter(|next| *next < u16::MAX).expect("fewer paths than numbers");
         let (token, at) = match self.state {
-            State::Open => (Some(self.tokens.next()), Some(now)),
+            ConnectionState::Open => (Some(self.tokens.next()), Some(now)),
             _ => (None, None),
         };
         self.paths.push(Path::new(id, &self.config, Opening::new(token, at), true));
         self.open_over_some_path(now);
-        self.has_chores = true;
+        self.has_pending = true;
         id
     }
 
@@ -273,7 +273,7 @@ impl Connection {
         if self.drop_path(now, id) {
             self.open_over_some_path(now);
             self.controls.push_back(Control::Retire { path: id });
-            self.has_chores = true;
+            self.has_pending = true;
         }
     }
 
@@ -307,7 +307,7 @@ impl Connection {
         if let Some(sending) = self.sending.remove(&stream) {
             self.resetting.insert(stream);
             self.controls.push_back(Control::Reset { stream, code, end: sending.next() });
-            self.has_chores = true;
+            self.has_pending = true;
         }
     }
 
@@ -315,7 +315,7 @@ impl Connection {
     pub fn stop(&mut self, stream: u32, code: u32) {
         if self.receiving.contains_key(&stream) {
             self.controls.push_back(Control::Stop { stream, code });
-            self.has_chores = true;
+            self.has_pending = true;
         }
     }
 
@@ -337,7 +337,7 @@ impl Connection {
             return Err(DatagramError::Full { waiting });
         }
         self.datagrams.push_back(len);
-        self.has_chores = true;
+        self.has_pending = true;
         Ok(())
     }
 
@@ -369,9 +369,9 @@ impl Connection {
 
     /// Ends the connection. The peer is told; whatever has not arrived is lost.
     pub fn close(&mut self, code: u32) {
-        if matches!(self.state, State::Opening | State::Open) {
-            self.state = State::Closing { code, is_told: false };
-            self.has_chores = true;
+        if matches!(self.state, ConnectionState::Opening | ConnectionState::Open) {
+            self.state = ConnectionState::Closing { code, is_told: false };
+            self.has_pending = true;
         }
     }
 
@@ -384,13 +384,13 @@ impl Connection {
     /// Whether the connection carries data.
     #[must_use]
     pub fn is_open(&self) -> bool {
-        self.state == State::Open
+        self.state == ConnectionState::Open
     }
 
     /// Whether it has come to its end.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        self.state == State::Closed
+        self.state == ConnectionState::Closed
     }
 
     /// What has arrived of a stream in order; zero once all of it has been read.
@@ -473,7 +473,7 @@ impl Connection {
     /// The number that packets of a path are expected to have next, for [`Packet::parse`].
     #[must_use]
     pub fn expected_number(&self, path: u16) -> u64 {
-        self.path(path).map_or(0, |path| path.receipts.expected())
+        self.path(path).map_or(0, |path| path.acks.expected())
     }
 
     fn open_ids(&self) -> impl Iterator<Item = SubflowId> + '_ {

@@ -4,7 +4,7 @@
 use units::Time;
 
 use super::{Connection, Event};
-use crate::path::Life;
+use crate::path::PathPhase;
 use crate::subflow::{Expiry, Subflow};
 
 impl Connection {
@@ -21,18 +21,18 @@ impl Connection {
             }
         };
         for path in &self.paths {
-            match &path.life {
-                Life::Open(subflow) => {
+            match &path.phase {
+                PathPhase::Open(subflow) => {
                     at(subflow.poll_deadline());
                     at(path.size_at());
-                    at(path.receipts.poll_deadline());
+                    at(path.acks.poll_deadline());
                 }
-                Life::Opening(opening) => at(opening.at),
+                PathPhase::Opening(opening) => at(opening.at),
             }
         }
         at(self.finish.and_then(|finish| finish.at));
-        at(self.wake);
-        at(self.persist);
+        at(self.pacing_at);
+        at(self.window_probe_at);
         at(self.controller.poll_deadline());
         (first < Time::from_nanos(u64::MAX)).then_some(first)
     }
@@ -43,16 +43,16 @@ impl Connection {
             self.controller.handle_deadline(now);
         }
         if self.opening_at().is_some_and(|at| at <= now) {
-            self.has_chores = true;
+            self.has_pending = true;
         }
-        if self.persist.is_some_and(|at| at <= now) {
-            self.persist = None;
-            self.queue_need();
+        if self.window_probe_at.is_some_and(|at| at <= now) {
+            self.window_probe_at = None;
+            self.queue_buffer_request();
         }
         for index in 0..self.paths.len() {
             let Connection { paths, controller, outcomes, .. } = self;
             let path = &mut paths[index];
-            let Life::Open(subflow) = &mut path.life else { continue };
+            let PathPhase::Open(subflow) = &mut path.phase else { continue };
             if subflow.poll_deadline().is_none_or(|at| at > now) {
                 continue;
             }
@@ -60,22 +60,22 @@ impl Connection {
                 subflow.handle_deadline(now, controller.as_mut(), outcomes)
             {
                 path.probes = 1;
-                self.has_chores = true;
-                self.handle_silence(now, index, count);
+                self.has_pending = true;
+                self.handle_missing_acks(now, index, count);
             }
-            self.settle();
+            self.apply_outcomes();
         }
     }
 
     /// No acknowledgement came for what a path carries.
-    fn handle_silence(&mut self, now: Time, index: usize, count: u32) {
-        let named = self.named.or_else(|| self.reply_path());
+    fn handle_missing_acks(&mut self, now: Time, index: usize, count: u32) {
+        let named = self.last_ack_path.or_else(|| self.reply_path());
         let id = self.paths[index].id;
         let has_others =
             self.paths.iter().enumerate().any(|(other, path)| other != index && path.is_live());
         if count == 1 && has_others {
             // Re-striping before any timeout: what waits here is sent over the others.
-            if let Life::Open(subflow) = &mut self.paths[index].life {
+            if let PathPhase::Open(subflow) = &mut self.paths[index].phase {
                 subflow.unbind_all(&mut self.outcomes);
             }
             self.events.push_back(Event::PathSilent { path: id });
@@ -92,9 +92,9 @@ impl Connection {
         let Some(named) = named else { return };
         let patience = self.paths[index].subflow().map(Subflow::timeout).unwrap_or_default();
         if let Some(path) = self.path_mut(named)
-            && path.heard_at.is_none_or(|at| now - at > patience)
+            && path.last_received_at.is_none_or(|at| now - at > patience)
         {
-            (path.is_deaf, path.deaf_until) = (true, now + patience);
+            (path.ack_path_down, path.ack_path_retry_at) = (true, now + patience);
         }
     }
 }

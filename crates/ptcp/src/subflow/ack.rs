@@ -8,7 +8,7 @@ use units::{Bytes, Span, Time};
 use wire::ptcp::{Ack, PacketRange};
 
 use super::timer::TIMEOUT_AFTER;
-use super::{Late, Outcome, Phase, Record, State, Subflow};
+use super::{LostPacket, Outcome, PacketState, Phase, Record, Subflow};
 
 /// Packets delivered beyond a lost one before reordering is ruled out (RFC 8985, section 6.2).
 const THRESHOLD: u64 = 3;
@@ -32,7 +32,7 @@ pub(crate) struct Credit {
 }
 
 /// What one acknowledgement delivered.
-struct Harvest<B> {
+struct Delivered<B> {
     bytes: u64,
     /// The latest sent of the delivered packets, and its number.
     newest: Option<(u64, Record<B>)>,
@@ -57,20 +57,25 @@ impl<B: Copy> Subflow<B> {
         }
         let was_in_recovery = matches!(self.phase, Phase::Recovery { .. });
         let was_lost = self.stats.lost;
-        let mut harvest =
-            Harvest { bytes: 0, newest: None, is_sample: false, has_late: false, is_undone: false };
+        let mut delivered = Delivered {
+            bytes: 0,
+            newest: None,
+            is_sample: false,
+            has_late: false,
+            is_undone: false,
+        };
         for PacketRange { back, len } in
             core::iter::once(PacketRange { back: 0, len: ack.first }).chain(ack.older)
         {
             if len > 0 {
                 let last = ack.largest.saturating_sub(u64::from(back));
-                self.take(now, last, len, ack.largest, &mut harvest, outcomes)?;
+                self.mark_delivered(now, last, len, ack.largest, &mut delivered, outcomes)?;
             }
         }
-        if harvest.bytes == 0 && !harvest.has_late {
+        if delivered.bytes == 0 && !delivered.has_late {
             return Ok(Credit::default());
         }
-        let rtt = self.sample(now, ack, &harvest);
+        let rtt = self.sample(now, ack, &delivered);
         self.largest = self.largest.max(Some(ack.largest));
         if core::mem::take(&mut self.expired) >= TIMEOUT_AFTER {
             // A path that carried nothing at all and is back was not congested but away: it begins
@@ -82,10 +87,10 @@ impl<B: Copy> Subflow<B> {
             // The probes that were lost meanwhile say nothing of congestion.
             self.forgiven = self.next;
         }
-        if harvest.has_late {
+        if delivered.has_late {
             self.rack.handle_spurious();
         }
-        if harvest.is_undone {
+        if delivered.is_undone {
             self.undo(now, cc);
         }
         if let Phase::Recovery { end, .. } = self.phase
@@ -95,36 +100,36 @@ impl<B: Copy> Subflow<B> {
             // What was sent before this recovery began, and is found lost later, belongs to it.
             self.forgiven = end;
         }
-        self.detect(now, cc, outcomes);
+        self.detect_losses(now, cc, outcomes);
         self.note_marks(now, ack, cc);
         let is_safe = self.stats.lost == was_lost;
         let in_flight = self.in_flight();
         if let Phase::Recovery { reduction: Some(reduction), .. } = &mut self.phase
-            && harvest.bytes > 0
+            && delivered.bytes > 0
         {
-            reduction.handle_acked(Bytes(harvest.bytes), in_flight, is_safe);
+            reduction.handle_acked(Bytes(delivered.bytes), in_flight, is_safe);
         }
-        self.tell(now, &harvest, rtt, ack, was_in_recovery, cc);
+        self.report_acked(now, &delivered, rtt, ack, was_in_recovery, cc);
         self.trim();
-        Ok(Credit { bytes: harvest.bytes, has_late: harvest.has_late })
+        Ok(Credit { bytes: delivered.bytes, has_late: delivered.has_late })
     }
 
     /// Takes the packets `last - len + 1` to `last` for delivered.
     #[inline]
-    fn take(
+    fn mark_delivered(
         &mut self,
         now: Time,
         last: u64,
         len: u16,
         largest: u64,
-        harvest: &mut Harvest<B>,
+        delivered: &mut Delivered<B>,
         outcomes: &mut Vec<Outcome<B>>,
     ) -> Result<(), BadAck> {
         let first = (last + 1).saturating_sub(u64::from(len));
         if let Some(&number) = self.skipped.iter().find(|number| (first..=last).contains(*number)) {
             return Err(BadAck { number });
         }
-        self.take_late(first, last, harvest, outcomes);
+        self.mark_late_delivered(first, last, delivered, outcomes);
         let Some(top) = self.index(last) else { return Ok(()) };
         let first = first.max(self.base);
         let min_rtt = self.rtt.min();
@@ -135,14 +140,14 @@ impl<B: Copy> Subflow<B> {
             let record = &mut self.records[index];
             match record.state {
                 // What lies below was acknowledged with it.
-                State::Delivered { down_to: bottom } => {
+                PacketState::Delivered { down_to: bottom } => {
                     down_to = down_to.min(bottom.max(self.base));
                     number = bottom.max(first);
                 }
-                State::Skipped => return Err(BadAck { number }),
-                State::Silent => {}
-                State::InFlight | State::Lost => {
-                    let is_late = record.state == State::Lost;
+                PacketState::Skipped => return Err(BadAck { number }),
+                PacketState::NonEliciting => {}
+                PacketState::InFlight | PacketState::Lost => {
+                    let is_late = record.state == PacketState::Lost;
                     if record.bytes > self.least {
                         self.large_losses = 0;
                     }
@@ -152,15 +157,15 @@ impl<B: Copy> Subflow<B> {
                             self.rack.handle_reordering();
                         }
                     }
-                    harvest.bytes += if is_late { 0 } else { u64::from(record.bytes) };
+                    delivered.bytes += if is_late { 0 } else { u64::from(record.bytes) };
                     if !is_late {
                         outcomes.extend(record.binding.map(Outcome::Delivered));
                     }
-                    record.state = State::Delivered { down_to: number };
+                    record.state = PacketState::Delivered { down_to: number };
                     self.rack.handle_delivered(now, record.sent_at, number + 1, false, min_rtt);
-                    if harvest.newest.is_none_or(|(newest, _)| newest < number) && !is_late {
-                        harvest.newest = Some((number, *record));
-                        harvest.is_sample |= number == largest;
+                    if delivered.newest.is_none_or(|(newest, _)| newest < number) && !is_late {
+                        delivered.newest = Some((number, *record));
+                        delivered.is_sample |= number == largest;
                     }
                 }
             }
@@ -169,43 +174,43 @@ impl<B: Copy> Subflow<B> {
             }
             number -= 1;
         }
-        self.records[top].state = State::Delivered { down_to };
+        self.records[top].state = PacketState::Delivered { down_to };
         Ok(())
     }
 
     /// Packets that were taken for lost have arrived.
-    fn take_late(
+    fn mark_late_delivered(
         &mut self,
         first: u64,
         last: u64,
-        harvest: &mut Harvest<B>,
+        delivered: &mut Delivered<B>,
         outcomes: &mut Vec<Outcome<B>>,
     ) {
-        if self.late.last_key_value().is_none_or(|(latest, _)| *latest < first) {
+        if self.recently_lost.last_key_value().is_none_or(|(latest, _)| *latest < first) {
             return;
         }
-        while let Some((&number, late)) = self.late.range(first..=last).next() {
+        while let Some((&number, late)) = self.recently_lost.range(first..=last).next() {
             if late.epoch == self.epoch {
                 self.missing = self.missing.saturating_sub(1);
-                harvest.is_undone = self.missing == 0;
+                delivered.is_undone = self.missing == 0;
             }
             outcomes.extend(late.binding.map(Outcome::Delivered));
-            self.late.remove(&number);
+            self.recently_lost.remove(&number);
             self.stats.spurious += 1;
-            harvest.has_late = true;
+            delivered.has_late = true;
         }
     }
 
     /// The round-trip time of the packet that caused the acknowledgement.
-    fn sample(&mut self, now: Time, ack: &Ack, harvest: &Harvest<B>) -> Option<Span> {
-        let (_, record) = harvest.newest.filter(|_| harvest.is_sample)?;
+    fn sample(&mut self, now: Time, ack: &Ack, delivered: &Delivered<B>) -> Option<Span> {
+        let (_, record) = delivered.newest.filter(|_| delivered.is_sample)?;
         let raw = now - record.sent_at;
         // The peer may not make a path look shorter than it is (RFC 9002, section 5.3).
         let waited =
             Span::from_micros(u64::from(ack.delay) * Ack::DELAY_UNIT).min(self.max_ack_delay);
         let rtt = if raw >= self.rtt.min() + waited { raw - waited } else { raw };
         // Samples come with every other packet (RFC 7323, appendix G).
-        let before = self.in_flight + harvest.bytes;
+        let before = self.in_flight + delivered.bytes;
         self.rtt.handle_sample(rtt, before.div_ceil(2 * self.mss.0));
         Some(rtt)
     }
@@ -220,7 +225,7 @@ impl<B: Copy> Subflow<B> {
 
     /// Finds losses by time (RACK, RFC 8985). Packet numbers are in the order of sending, so the
     /// first that is not lost ends the search.
-    pub(super) fn detect(
+    pub(super) fn detect_losses(
         &mut self,
         now: Time,
         cc: &mut dyn Controller,
@@ -236,10 +241,10 @@ impl<B: Copy> Subflow<B> {
         let mut last_lost = None;
         while let Some(index) = self.index(self.scan) {
             let record = self.records[index];
-            if record.state == State::InFlight {
+            if record.state == PacketState::InFlight {
                 match self.rack.lost_at(record.sent_at, self.scan + 1, window) {
                     Some(at) if at <= now => {
-                        self.lose(now, self.scan, cc, outcomes);
+                        self.mark_lost(now, self.scan, cc, outcomes);
                         last_lost = Some(self.scan);
                     }
                     Some(at) => {
@@ -262,7 +267,7 @@ impl<B: Copy> Subflow<B> {
     }
 
     /// One packet is lost.
-    pub(super) fn lose(
+    pub(super) fn mark_lost(
         &mut self,
         now: Time,
         number: u64,
@@ -271,7 +276,7 @@ impl<B: Copy> Subflow<B> {
     ) {
         let index = self.index(number).expect("it is in flight");
         let record = &mut self.records[index];
-        record.state = State::Lost;
+        record.state = PacketState::Lost;
         self.in_flight -= u64::from(record.bytes);
         if !record.is_unbound {
             outcomes.extend(record.binding.map(Outcome::Lost));
@@ -283,10 +288,10 @@ impl<B: Copy> Subflow<B> {
         cc.handle_lost(now, self.id, &lost);
         let patience =
             Span::from_nanos(LATE_ROUND_TRIPS * self.rtt.smoothed().unwrap_or_default().as_nanos());
-        while let Some((&oldest, late)) = self.late.first_key_value()
+        while let Some((&oldest, late)) = self.recently_lost.first_key_value()
             && now - late.sent_at > patience
         {
-            self.late.remove(&oldest);
+            self.recently_lost.remove(&oldest);
         }
         // Of the next epoch, if this loss begins one.
         let is_next = match self.phase {
@@ -297,7 +302,7 @@ impl<B: Copy> Subflow<B> {
         if !is_next {
             self.missing += 1;
         }
-        self.late.insert(number, Late { binding, sent_at, epoch });
+        self.recently_lost.insert(number, LostPacket { binding, sent_at, epoch });
     }
 
     /// Something is lost. Once a window, the controller is told. `before` was in flight.
@@ -329,15 +334,17 @@ impl<B: Copy> Subflow<B> {
     pub(super) fn begin_epoch(&mut self) {
         self.epoch += 1;
         let epoch = self.epoch;
-        self.missing = u32::try_from(self.late.values().filter(|late| late.epoch == epoch).count())
-            .unwrap_or(u32::MAX);
+        self.missing =
+            u32::try_from(self.recently_lost.values().filter(|late| late.epoch == epoch).count())
+                .unwrap_or(u32::MAX);
     }
 
     /// Hands back what lies outside a window of so many bytes, counted from the oldest packet in
     /// flight: the paper's re-striping.
     pub(super) fn shrink(&mut self, window: u64, outcomes: &mut Vec<Outcome<B>>) {
         let mut inside = 0;
-        for record in self.records.iter_mut().filter(|record| record.state == State::InFlight) {
+        for record in self.records.iter_mut().filter(|record| record.state == PacketState::InFlight)
+        {
             inside += u64::from(record.bytes);
             if inside > window && !record.is_unbound {
                 record.is_unbound = true;
@@ -380,22 +387,21 @@ impl<B: Copy> Subflow<B> {
     }
 
     /// Tells the controller what was delivered.
-    fn tell(
+    fn report_acked(
         &mut self,
         now: Time,
-        harvest: &Harvest<B>,
+        delivered: &Delivered<B>,
         rtt: Option<Span>,
         ack: &Ack,
         in_recovery: bool,
         cc: &mut dyn Controller,
     ) {
-        let Some((_, newest)) = harvest.newest else { return };
-        self.rate.handle_delivered(now, Bytes(harvest.bytes), newest.sent_at);
+        let Some((_, newest)) = delivered.newest else { return };
+        self.rate.handle_delivered(now, Bytes(delivered.bytes), newest.sent_at);
         self.watch_slow_start(now, rtt, cc);
-        let delivery_rate =
-            self.rate.sample(now, newest.sent_at, &newest.departure, self.rtt.min());
+        let delivery_rate = self.rate.sample(now, newest.sent_at, &newest.snapshot, self.rtt.min());
         let acked = Acked {
-            bytes: Bytes(harvest.bytes),
+            bytes: Bytes(delivered.bytes),
             in_flight: self.in_flight(),
             sent_at: newest.sent_at,
             window_at_sending: Bytes(newest.window),

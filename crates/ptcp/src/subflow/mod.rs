@@ -9,7 +9,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use policy::cc::{Allowance, Choke, Controller, Sent, Start};
-use recovery::{DeliveryRate, Departure, HyStart, Pacer, Rack, RateReduction, RoundTrip};
+use recovery::{DeliveryRate, HyStart, Pacer, Rack, RateReduction, RoundTrip, SendSnapshot};
 use units::{Bytes, Rate, Span, SubflowId, Time};
 
 pub(crate) use timer::Expiry;
@@ -78,7 +78,7 @@ pub(crate) struct Subflow<B> {
     /// Below it, nothing is in flight.
     scan: u64,
     /// Numbers taken for lost a short while ago, should they arrive after all.
-    late: BTreeMap<u64, Late<B>>,
+    recently_lost: BTreeMap<u64, LostPacket<B>>,
     in_flight: u64,
     largest: Option<u64>,
     rtt: RoundTrip,
@@ -112,16 +112,16 @@ struct Record<B> {
     /// What it carries is on its way elsewhere too, or waits to be: nobody need be told of its
     /// loss.
     is_unbound: bool,
-    state: State,
+    state: PacketState,
     is_app_limited: bool,
     bytes: u32,
     window: u64,
     in_flight: u64,
-    departure: Departure,
+    snapshot: SendSnapshot,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum PacketState {
     InFlight,
     /// Acknowledged, as all packets down to this number.
     Delivered {
@@ -129,14 +129,14 @@ enum State {
     },
     Lost,
     /// It wants no acknowledgement.
-    Silent,
+    NonEliciting,
     /// It was never sent: whoever acknowledges it lies.
     Skipped,
 }
 
 /// A packet that was taken for lost.
 #[derive(Clone, Copy, Debug)]
-struct Late<B> {
+struct LostPacket<B> {
     binding: Option<B>,
     sent_at: Time,
     epoch: u32,
@@ -184,7 +184,7 @@ impl<B: Copy> Subflow<B> {
             next: first,
             scan: first,
             skipped: VecDeque::new(),
-            late: BTreeMap::new(),
+            recently_lost: BTreeMap::new(),
             in_flight: 0,
             largest: None,
             rtt: round_trip,
@@ -325,12 +325,12 @@ impl<B: Copy> Subflow<B> {
 
     /// A number that is not used, so that acknowledging it gives a liar away.
     pub(crate) fn skip_number(&mut self, now: Time) {
-        self.push(now, State::Skipped, None, 0, Bytes::ZERO);
+        self.push(now, PacketState::Skipped, None, 0, Bytes::ZERO);
     }
 
     /// A packet leaves that nobody acknowledges. Returns its number.
     #[inline]
-    pub(crate) fn handle_sent_silent(&mut self, now: Time) -> u64 {
+    pub(crate) fn handle_sent_non_eliciting(&mut self, now: Time) -> u64 {
         if self.records.is_empty() {
             // Nothing before it is open: it needs no record.
             self.base += 1;
@@ -338,7 +338,7 @@ impl<B: Copy> Subflow<B> {
             self.scan = self.next;
             return self.next - 1;
         }
-        self.push(now, State::Silent, None, 0, Bytes::ZERO)
+        self.push(now, PacketState::NonEliciting, None, 0, Bytes::ZERO)
     }
 
     /// Whether more packets are remembered than these and what may be in flight.
@@ -369,7 +369,7 @@ impl<B: Copy> Subflow<B> {
         let allowance = cc.allowance(self.id);
         let size = u32::try_from(bytes.0).expect("a packet");
         self.in_flight += bytes.0;
-        let number = self.push(now, State::InFlight, binding, size, allowance.window);
+        let number = self.push(now, PacketState::InFlight, binding, size, allowance.window);
         if let Phase::Recovery { reduction: Some(reduction), .. } = &mut self.phase {
             reduction.handle_sent(bytes);
         }
@@ -390,7 +390,7 @@ impl<B: Copy> Subflow<B> {
     fn push(
         &mut self,
         now: Time,
-        state: State,
+        state: PacketState,
         binding: Option<B>,
         bytes: u32,
         window: Bytes,
@@ -404,7 +404,7 @@ impl<B: Copy> Subflow<B> {
             bytes,
             window: window.0,
             in_flight: self.in_flight,
-            departure: self.rate.departure(),
+            snapshot: self.rate.snapshot(),
         });
         self.next += 1;
         self.next - 1
@@ -420,9 +420,9 @@ impl<B: Copy> Subflow<B> {
     /// Forgets what is settled at the front.
     fn trim(&mut self) {
         while let Some(record) = self.records.front()
-            && record.state != State::InFlight
+            && record.state != PacketState::InFlight
         {
-            if record.state == State::Skipped {
+            if record.state == PacketState::Skipped {
                 self.skipped.truncate(SKIPPED - 1);
                 self.skipped.push_front(self.base);
             }
@@ -440,7 +440,7 @@ impl<B: Copy> Subflow<B> {
     /// carries, and whether it is elsewhere from now on.
     pub(crate) fn bound(&mut self) -> impl Iterator<Item = (Time, B, &mut bool)> {
         let is_bound =
-            |record: &&mut Record<B>| record.state == State::InFlight && !record.is_unbound;
+            |record: &&mut Record<B>| record.state == PacketState::InFlight && !record.is_unbound;
         let records = self.records.iter_mut().filter(is_bound);
         records.filter_map(|record| Some((record.sent_at, record.binding?, &mut record.is_unbound)))
     }

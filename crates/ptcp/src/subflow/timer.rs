@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use policy::cc::Controller;
 use units::{Bytes, Span, Time};
 
-use super::{Outcome, Phase, State, Subflow};
+use super::{Outcome, PacketState, Phase, Subflow};
 
 /// The wait for the first answer on a path whose round-trip time is not known.
 pub(super) const FIRST: Span = Span::from_millis(500);
@@ -70,7 +70,7 @@ impl<B: Copy> Subflow<B> {
         outcomes: &mut Vec<Outcome<B>>,
     ) -> Option<Expiry> {
         if self.rack_due.is_some_and(|at| at <= now) {
-            self.detect(now, cc, outcomes);
+            self.detect_losses(now, cc, outcomes);
             self.trim();
             return Some(Expiry::Losses);
         }
@@ -92,8 +92,8 @@ impl<B: Copy> Subflow<B> {
         let before = self.in_flight;
         let mut number = self.scan;
         while let Some(index) = self.index(number) {
-            if self.records[index].state == State::InFlight {
-                self.lose(now, number, cc, outcomes);
+            if self.records[index].state == PacketState::InFlight {
+                self.mark_lost(now, number, cc, outcomes);
             }
             number += 1;
         }

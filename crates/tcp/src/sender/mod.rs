@@ -15,8 +15,8 @@ use units::{Bytes, Rate, Span, SubflowId, Time};
 use wire::tcp::Flags;
 
 use crate::{Config, Detection, NEVER};
-use scoreboard::{Departure, Record, Scoreboard};
-use timer::Kind;
+use scoreboard::{Record, Scoreboard, SendContext};
+use timer::TimerKind;
 
 /// What happened so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub struct Stats {
 
 /// The sending half's part of a segment.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Data {
+pub(crate) struct DataFields {
     pub(crate) seq: u64,
     pub(crate) len: u16,
     pub(crate) flags: Flags,
@@ -72,16 +72,16 @@ pub(crate) struct Sender {
     held_until: Time,
     id: SubflowId,
     /// What the timer is for.
-    kind: Kind,
+    timer_kind: TimerKind,
     is_closing: bool,
     has_sent_fin: bool,
     owes_cwr: bool,
     /// A probe of the tail is out, and unanswered.
-    has_probed: bool,
+    has_tail_probe: bool,
     /// The least threshold of the configuration was applied.
     has_threshold: bool,
     /// The controller wants to know what was known as each packet left.
-    keeps_departures: bool,
+    keeps_contexts: bool,
     /// Duplicate acknowledgements, without selective ones: packets that left the network.
     duplicates: u32,
     rate: DeliveryRate,
@@ -89,7 +89,7 @@ pub(crate) struct Sender {
     /// [`Stats::sent`].
     sent: u64,
     phase: Phase,
-    eifel: Eifel,
+    spurious_check: SpuriousCheck,
     rtt: RoundTrip,
     board: Scoreboard,
     /// No reduction for a mark before this position is acknowledged.
@@ -108,7 +108,7 @@ pub(crate) struct Sender {
 
 /// What is known of whether the last reduction was for nothing, by the timestamps (RFC 3522).
 #[derive(Clone, Copy, Debug)]
-enum Eifel {
+enum SpuriousCheck {
     /// Nothing was sent again yet.
     Armed,
     /// The first retransmission left `at` this time of the timestamps' clock; `last` is the highest
@@ -149,17 +149,17 @@ impl Sender {
             marked_until: 0,
             owes_cwr: false,
             timer: NEVER,
-            kind: Kind::Retransmission,
+            timer_kind: TimerKind::Retransmission,
             rack_due: NEVER,
-            has_probed: false,
+            has_tail_probe: false,
             pacer: Pacer::new(),
             held_until: NEVER,
             hystart,
             has_threshold: config.initial_threshold.is_none(),
-            keeps_departures: false,
+            keeps_contexts: false,
             rate: DeliveryRate::new(Time::ZERO),
             last_sent_at: Time::ZERO,
-            eifel: Eifel::Decided,
+            spurious_check: SpuriousCheck::Decided,
             recover: 0,
             sent: 0,
             stats: Stats::default(),
@@ -182,7 +182,7 @@ impl Sender {
         self.window_end = window_end;
         self.rate.restart(now);
         self.last_sent_at = now;
-        self.keeps_departures = cc.wants_departures();
+        self.keeps_contexts = cc.wants_snapshots();
         cc.handle_add(
             now,
             self.id,
@@ -242,9 +242,12 @@ impl Sender {
         &mut self,
         now: Time,
         cc: &mut C,
-    ) -> Option<Data> {
+    ) -> Option<DataFields> {
         self.held_until = NEVER;
-        if self.una == self.next && self.is_idle() && self.rate.is_idle_noted(self.under_way()) {
+        if self.una == self.next
+            && self.is_idle()
+            && self.rate.is_idle_noted(self.board_in_flight())
+        {
             // As a receiver always is: the controller need not be asked.
             return None;
         }
@@ -255,7 +258,7 @@ impl Sender {
         let (seq, span, is_fin) = if let Some(lost) = self.board.first_lost() {
             (lost.seq, lost.span, lost.is_fin)
         } else {
-            let Some((span, is_fin)) = self.fresh() else {
+            let Some((span, is_fin)) = self.next_new() else {
                 if self.board.is_empty() {
                     // Perhaps the window is closed, and a probe is due some time.
                     self.arm(now, false);
@@ -278,7 +281,7 @@ impl Sender {
         let mss = self.config.mss;
         if self.is_idle() {
             if self.in_flight() + mss <= allowance.window {
-                self.rate.note_idle(self.under_way());
+                self.rate.note_idle(self.board_in_flight());
             }
             return false;
         }
@@ -346,7 +349,7 @@ impl Sender {
 
     /// Payload in flight by the scoreboard, which need not be looked at if all is acknowledged.
     #[inline]
-    fn under_way(&self) -> Bytes {
+    fn board_in_flight(&self) -> Bytes {
         Bytes(if self.una == self.next { 0 } else { self.board.in_flight })
     }
 
@@ -364,7 +367,7 @@ impl Sender {
 
     /// The size of the next packet of new data, and whether it is the FIN.
     #[inline]
-    fn fresh(&self) -> Option<(u32, bool)> {
+    fn next_new(&self) -> Option<(u32, bool)> {
         let room = self.window_end.saturating_sub(self.next);
         let waiting = self.unsent();
         let full = self.config.mss.0;
@@ -387,7 +390,7 @@ impl Sender {
         is_fin: bool,
         allowance: &Allowance,
         cc: &mut C,
-    ) -> Data {
+    ) -> DataFields {
         let is_retransmission = seq < self.next;
         if self.board.in_flight == 0 {
             if !is_retransmission
@@ -400,30 +403,32 @@ impl Sender {
             self.rate.restart(now);
         }
         let payload = u64::from(span) - u64::from(is_fin);
-        let stamp = Record {
+        let record = Record {
             seq,
             span,
             is_fin,
-            mark: self.board.flight(),
-            is_repeated: is_retransmission,
+            tag: self.board.flight(),
+            is_retransmitted: is_retransmission,
             is_app_limited: self.rate.is_app_limited(),
             sent_at: now,
         };
-        let departure = self.keeps_departures.then(|| Departure {
+        let context = self.keeps_contexts.then(|| SendContext {
             window: allowance.window,
             in_flight: self.in_flight() + Bytes(payload),
-            rates: self.rate.departure(),
+            rates: self.rate.snapshot(),
         });
         if is_retransmission {
             self.stats.retransmitted += 1;
-            match &mut self.eifel {
-                Eifel::Armed => self.eifel = Eifel::Sent { at: stamp_of(now), last: seq },
-                Eifel::Sent { last, .. } => *last = (*last).max(seq),
-                Eifel::Decided => {}
+            match &mut self.spurious_check {
+                SpuriousCheck::Armed => {
+                    self.spurious_check = SpuriousCheck::Sent { at: stamp_of(now), last: seq }
+                }
+                SpuriousCheck::Sent { last, .. } => *last = (*last).max(seq),
+                SpuriousCheck::Decided => {}
             }
-            self.board.repeat(stamp, departure);
+            self.board.retransmit(record, context);
         } else {
-            self.board.push(stamp, departure);
+            self.board.push(record, context);
             self.next = seq + u64::from(span);
             self.has_sent_fin |= is_fin;
         }
@@ -455,7 +460,7 @@ impl Sender {
             flags = flags.with(Flags::CWR);
         }
         let len = u16::try_from(payload).expect("an MSS fits");
-        Data { seq, len, flags }
+        DataFields { seq, len, flags }
     }
 }
 

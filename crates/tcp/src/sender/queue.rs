@@ -31,7 +31,7 @@ impl<T> Queue<T> {
     #[inline(never)]
     fn make_room(&mut self) {
         if 2 * self.taken >= self.len().max(1) {
-            self.gather();
+            self.compact();
         } else {
             // By half, not to twice as many: thousands of flows have theirs at the same time.
             self.all.reserve_exact(self.all.len().max(8));
@@ -40,18 +40,18 @@ impl<T> Queue<T> {
 
     /// Takes out the first `count`.
     #[inline]
-    pub(super) fn take(&mut self, count: usize) {
+    pub(super) fn drop_front(&mut self, count: usize) {
         self.taken += count;
         if self.taken == self.all.len() {
             self.all.clear();
             self.taken = 0;
         } else if 2 * self.taken >= self.all.len() {
-            self.gather();
+            self.compact();
         }
     }
 
     #[inline(never)]
-    fn gather(&mut self) {
+    fn compact(&mut self) {
         self.all.drain(..self.taken);
         self.taken = 0;
     }
@@ -92,7 +92,7 @@ mod tests {
                     next += 1;
                 }
                 let takes = takes.min(model.len());
-                queue.take(takes);
+                queue.drop_front(takes);
                 model.drain(..takes);
                 prop_assert_eq!(&*queue, &*model.make_contiguous());
                 prop_assert!(queue.all.len() <= 2 * queue.len(), "what was taken out is no more \

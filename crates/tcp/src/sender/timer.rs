@@ -4,13 +4,13 @@ use policy::cc::Controller;
 use units::{Span, Time};
 use wire::tcp::Flags;
 
-use super::scoreboard::State;
-use super::{Data, Eifel, Phase, Sender};
+use super::scoreboard::PacketState;
+use super::{DataFields, Phase, Sender, SpuriousCheck};
 use crate::{Detection, NEVER};
 
 /// What the timer is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum TimerKind {
     /// Retransmission timeout (RFC 6298).
     Retransmission,
     /// A probe of the tail (RFC 8985, section 7).
@@ -28,15 +28,15 @@ impl Sender {
             if !is_closed {
                 self.timer = NEVER;
             } else if is_restart || self.timer == NEVER {
-                self.set_timer(now + self.rtt.timeout(), Kind::Window);
+                self.set_timer(now + self.rtt.timeout(), TimerKind::Window);
             }
             return;
         }
-        if !is_restart && self.timer < NEVER && self.kind == Kind::Retransmission {
+        if !is_restart && self.timer < NEVER && self.timer_kind == TimerKind::Retransmission {
             return;
         }
         let timeout = self.rtt.timeout();
-        self.set_timer(now + timeout, Kind::Retransmission);
+        self.set_timer(now + timeout, TimerKind::Retransmission);
         if self.config.detection == Detection::Rack
             && matches!(self.phase, Phase::Open)
             && let Some(smoothed) = self.rtt.smoothed()
@@ -47,16 +47,16 @@ impl Sender {
             let extra =
                 if is_alone { self.config.delayed_ack.unwrap_or_default() } else { Span::ZERO };
             let probe = smoothed + smoothed + extra;
-            if probe < timeout && !self.has_probed {
-                self.set_timer(now + probe, Kind::Tail);
+            if probe < timeout && !self.has_tail_probe {
+                self.set_timer(now + probe, TimerKind::Tail);
             }
         }
     }
 
     #[inline]
-    fn set_timer(&mut self, at: Time, kind: Kind) {
+    fn set_timer(&mut self, at: Time, kind: TimerKind) {
         self.timer = at;
-        self.kind = kind;
+        self.timer_kind = kind;
     }
 
     /// When the sender has to be looked at.
@@ -70,26 +70,26 @@ impl Sender {
         &mut self,
         now: Time,
         cc: &mut C,
-    ) -> Option<Data> {
+    ) -> Option<DataFields> {
         if self.rack_due <= now {
             self.rack_due = NEVER;
-            self.detect(now, cc);
+            self.detect_losses(now, cc);
         }
         if self.timer > now {
             return None;
         }
         self.timer = NEVER;
-        match self.kind {
-            Kind::Retransmission => {
+        match self.timer_kind {
+            TimerKind::Retransmission => {
                 self.time_out(now, cc);
                 None
             }
-            Kind::Tail => self.probe_tail(now, cc),
-            Kind::Window => {
+            TimerKind::Tail => self.probe_tail(now, cc),
+            TimerKind::Window => {
                 // Nothing, of long ago: the answer says where the window ends by now.
                 self.rtt.handle_timeout();
-                self.set_timer(now + self.rtt.timeout(), Kind::Window);
-                Some(Data { seq: self.una - 1, len: 0, flags: Flags::default() })
+                self.set_timer(now + self.rtt.timeout(), TimerKind::Window);
+                Some(DataFields { seq: self.una - 1, len: 0, flags: Flags::default() })
             }
         }
     }
@@ -98,30 +98,33 @@ impl Sender {
         self.rtt.handle_timeout();
         self.stats.timeouts += 1;
         let flight = self.flight_size(cc);
-        self.stats.lost += self.board.lose_all();
+        self.stats.lost += self.board.mark_all_lost();
         if self.config.detection == Detection::Rack {
             self.log.clear();
         }
         self.rack_due = NEVER;
         self.duplicates = 0;
         // When the timer runs out again for the same packet, the first retransmission counts.
-        if !matches!((&self.phase, self.eifel), (Phase::Timeout { .. }, Eifel::Sent { .. })) {
-            self.eifel = Eifel::Armed;
+        if !matches!(
+            (&self.phase, self.spurious_check),
+            (Phase::Timeout { .. }, SpuriousCheck::Sent { .. })
+        ) {
+            self.spurious_check = SpuriousCheck::Armed;
         }
         self.recover = self.next;
         self.phase = Phase::Timeout { end: self.next };
         self.marked_until = self.next;
         cc.handle_timeout(now, self.id, flight);
-        self.set_timer(now + self.rtt.timeout(), Kind::Retransmission);
+        self.set_timer(now + self.rtt.timeout(), TimerKind::Retransmission);
     }
 
     /// Sends the last packet again, so that an acknowledgement comes that says what is missing.
-    fn probe_tail<C: Controller + ?Sized>(&mut self, now: Time, cc: &mut C) -> Option<Data> {
-        self.has_probed = true;
+    fn probe_tail<C: Controller + ?Sized>(&mut self, now: Time, cc: &mut C) -> Option<DataFields> {
+        self.has_tail_probe = true;
         self.stats.probes += 1;
         let last = *self.board.back()?;
-        self.set_timer(now + self.rtt.timeout(), Kind::Retransmission);
-        (self.board.state(&last) == State::InFlight).then(|| {
+        self.set_timer(now + self.rtt.timeout(), TimerKind::Retransmission);
+        (self.board.state(&last) == PacketState::InFlight).then(|| {
             let allowance = cc.allowance(self.id);
             self.transmit(now, last.seq, last.span, last.is_fin, &allowance, cc)
         })

@@ -170,12 +170,12 @@ impl Bbr {
         if !self.probe.is_sampling {
             return;
         }
-        let departure = self.history.find(packet.sent_at);
-        let lost = departure.map_or(packet.bytes.0, |departure| self.lost - departure.lost);
+        let snapshot = self.history.find(packet.sent_at);
+        let lost = snapshot.map_or(packet.bytes.0, |snapshot| self.lost - snapshot.lost);
         let in_flight = packet.in_flight_at_sending.0;
         if is_too_high(lost, in_flight) {
             let is_app_limited =
-                self.is_app_limited || departure.is_some_and(|departure| departure.is_limited);
+                self.is_app_limited || snapshot.is_some_and(|snapshot| snapshot.is_limited);
             self.handle_too_high(
                 now,
                 inflight_at_loss(packet.bytes.0, in_flight, lost),

@@ -35,7 +35,7 @@ mod probe_rtt;
 use units::{Bytes, Rate, Seed, Span, Time};
 
 use self::filters::{ExtraAcked, MaxBandwidth, MinRtt};
-use self::history::{Departure, History};
+use self::history::{History, SendSnapshot};
 use super::{
     Acked, Allowance, Choke, Congestion, Lost, MAX_WINDOW, Sent, Signal, SinglePath, Start,
 };
@@ -248,25 +248,25 @@ impl Bbr {
     /// The rate sample of an acknowledgement (section 4.1.2.3).
     fn sample(&mut self, acked: &Acked) -> Sample {
         // Of a packet that nobody said was sent, nothing is known but what is now.
-        let fallback = Departure {
+        let fallback = SendSnapshot {
             at: acked.sent_at,
             delivered: self.delivered,
             lost: self.lost,
             in_flight: acked.in_flight.0.saturating_add(acked.bytes.0),
             is_limited: false,
         };
-        let departure = self.history.find(acked.sent_at).unwrap_or(fallback);
+        let snapshot = self.history.find(acked.sent_at).unwrap_or(fallback);
         // Packets that left up to a round trip earlier may yet be found lost.
         let kept = acked.sent_at - acked.smoothed_rtt;
         self.history.forget(kept);
         self.delivered = self.delivered.saturating_add(acked.bytes.0);
-        self.is_app_limited = acked.is_app_limited || departure.is_limited;
+        self.is_app_limited = acked.is_app_limited || snapshot.is_limited;
         Sample {
             newly_acked: acked.bytes.0,
-            delivered: self.delivered - departure.delivered,
-            prior_delivered: departure.delivered,
-            lost: self.lost - departure.lost,
-            in_flight_at_sending: departure.in_flight,
+            delivered: self.delivered - snapshot.delivered,
+            prior_delivered: snapshot.delivered,
+            lost: self.lost - snapshot.lost,
+            in_flight_at_sending: snapshot.in_flight,
             in_flight: acked.in_flight.0,
             rate: acked.delivery_rate.unwrap_or(Rate::ZERO),
             rtt: acked.rtt,
@@ -411,14 +411,14 @@ impl SinglePath for Bbr {
         if in_flight.saturating_add(self.mss) > self.window {
             self.window_limited_round = Some(self.round);
         }
-        let departure = Departure {
+        let snapshot = SendSnapshot {
             at: now,
             delivered: self.delivered,
             lost: self.lost,
             in_flight,
             is_limited: self.limited_until > self.delivered,
         };
-        self.history.add(departure, self.min_rtt.get().unwrap_or(Span::ZERO) / 256);
+        self.history.add(snapshot, self.min_rtt.get().unwrap_or(Span::ZERO) / 256);
     }
 
     /// `UpdateOnACK` (section 5.2.3).

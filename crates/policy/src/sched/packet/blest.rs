@@ -6,7 +6,7 @@ use alloc::boxed::Box;
 
 use units::{Bytes, Time};
 
-use super::{Backlog, Choice, PacketScheduler, PathView, choose};
+use super::{Backlog, Choice, PacketScheduler, SubflowView, choose};
 
 /// λ in thousandths: what it begins with and where it stays.
 const START: u64 = 1_200;
@@ -47,7 +47,7 @@ impl Blest {
         self.lambda
     }
 
-    fn adapt(&mut self, now: Time, slow: &PathView) {
+    fn adapt(&mut self, now: Time, slow: &SubflowView) {
         let since = *self.changed_at.get_or_insert(now);
         if now - since < slow.smoothed_rtt {
             return;
@@ -58,7 +58,7 @@ impl Blest {
         self.has_blocked = false;
     }
 
-    fn is_to_wait(&self, slow: &PathView, fast: &PathView, backlog: &Backlog) -> bool {
+    fn is_to_wait(&self, slow: &SubflowView, fast: &SubflowView, backlog: &Backlog) -> bool {
         let window = backlog.credit + backlog.outstanding;
         let left = window - (slow.in_flight + slow.mss);
         // In thousandths of bytes on both sides.
@@ -74,7 +74,7 @@ impl Default for Blest {
 }
 
 /// `X`: bytes that the fast path can send while a packet is on the slow one.
-fn carried_meanwhile(slow: &PathView, fast: &PathView) -> u128 {
+fn carried_meanwhile(slow: &SubflowView, fast: &SubflowView) -> u128 {
     let rounds = u128::from(slow.smoothed_rtt.as_nanos() / fast.smoothed_rtt.as_nanos().max(1)) + 1;
     let window = fast.round();
     if fast.is_in_slow_start {
@@ -90,7 +90,7 @@ impl PacketScheduler for Blest {
         "blest"
     }
 
-    fn pick(&mut self, now: Time, paths: &[PathView], backlog: &Backlog) -> Option<usize> {
+    fn pick(&mut self, now: Time, paths: &[SubflowView], backlog: &Backlog) -> Option<usize> {
         let Choice { at, slow, fast } = choose(paths)?;
         let Some(fast) = fast else { return Some(at) };
         self.adapt(now, slow);

@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 
 use units::{Bytes, Time};
 
-use super::{Backlog, Choice, PacketScheduler, PathView, choose};
+use super::{Backlog, Choice, PacketScheduler, SubflowView, choose};
 
 /// Waits for the fast path if that sends what there is sooner than the slow path alone could, and
 /// the slow one would take longer than a round trip of the fast path more.
@@ -28,7 +28,7 @@ impl Ecf {
         Ecf { hysteresis: hysteresis.min(1_000_000), is_waiting: false }
     }
 
-    fn is_to_wait(&mut self, slow: &PathView, fast: &PathView, unsent: Bytes) -> bool {
+    fn is_to_wait(&mut self, slow: &SubflowView, fast: &SubflowView, unsent: Bytes) -> bool {
         let nanos = |span: units::Span| u128::from(span.as_nanos());
         let sigma = nanos(slow.rtt_variation.max(fast.rtt_variation));
         let (slow_rtt, fast_rtt) = (nanos(slow.smoothed_rtt), nanos(fast.smoothed_rtt));
@@ -62,7 +62,7 @@ impl PacketScheduler for Ecf {
         "ecf"
     }
 
-    fn pick(&mut self, _now: Time, paths: &[PathView], backlog: &Backlog) -> Option<usize> {
+    fn pick(&mut self, _now: Time, paths: &[SubflowView], backlog: &Backlog) -> Option<usize> {
         let Choice { at, slow, fast } = choose(paths)?;
         let Some(fast) = fast else { return Some(at) };
         (!self.is_to_wait(slow, fast, backlog.unsent)).then_some(at)

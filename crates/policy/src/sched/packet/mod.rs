@@ -25,11 +25,11 @@ use core::fmt;
 
 use units::{Bytes, Span, SubflowId, Time};
 
-pub use names::{Known, NAMES, Parameter, UnknownScheduler, by_name};
+pub use names::{KnownScheduler, NAMES, Parameter, UnknownScheduler, by_name};
 
 /// What a packet scheduler sees of a path.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct PathView {
+pub struct SubflowView {
     /// The subflow.
     pub id: SubflowId,
     /// The smoothed round-trip time (RFC 6298); zero before there is a sample, so that a new path
@@ -49,7 +49,7 @@ pub struct PathView {
     pub is_in_slow_start: bool,
 }
 
-impl PathView {
+impl SubflowView {
     /// The window, at least one packet: what a sender sends in a round trip.
     fn round(&self) -> u128 {
         u128::from(self.window.max(self.mss).max(Bytes(1)).0)
@@ -73,8 +73,8 @@ pub trait PacketScheduler: fmt::Debug + Send {
     fn name(&self) -> &'static str;
 
     /// The position in `paths` of the one that takes the next packet; `None`: better wait. Only
-    /// paths with [`PathView::has_room`] are chosen.
-    fn pick(&mut self, now: Time, paths: &[PathView], backlog: &Backlog) -> Option<usize>;
+    /// paths with [`SubflowView::has_room`] are chosen.
+    fn pick(&mut self, now: Time, paths: &[SubflowView], backlog: &Backlog) -> Option<usize>;
 
     /// Flow control stopped a path that had room.
     fn handle_blocked(&mut self, _now: Time) {}
@@ -96,7 +96,7 @@ impl Clone for Box<dyn PacketScheduler> {
 
 /// The path with the smallest smoothed round-trip time among those that `is_eligible`, the first of
 /// equals.
-fn fastest(paths: &[PathView], is_eligible: impl Fn(&PathView) -> bool) -> Option<usize> {
+fn fastest(paths: &[SubflowView], is_eligible: impl Fn(&SubflowView) -> bool) -> Option<usize> {
     let eligible = paths.iter().enumerate().filter(|(_, path)| is_eligible(path));
     eligible.min_by_key(|(_, path)| path.smoothed_rtt).map(|(at, _)| at)
 }
@@ -105,16 +105,16 @@ fn fastest(paths: &[PathView], is_eligible: impl Fn(&PathView) -> bool) -> Optio
 /// now but will have.
 struct Choice<'a> {
     at: usize,
-    slow: &'a PathView,
+    slow: &'a SubflowView,
     /// `None` if nothing speaks for waiting.
-    fast: Option<&'a PathView>,
+    fast: Option<&'a SubflowView>,
 }
 
 /// `None` if no path has room.
-fn choose(paths: &[PathView]) -> Option<Choice<'_>> {
+fn choose(paths: &[SubflowView]) -> Option<Choice<'_>> {
     let at = fastest(paths, |path| path.has_room)?;
     let slow = &paths[at];
-    let is_worth_waiting = |path: &PathView| {
+    let is_worth_waiting = |path: &SubflowView| {
         !path.has_room
             && path.in_flight > Bytes::ZERO
             && path.smoothed_rtt > Span::ZERO

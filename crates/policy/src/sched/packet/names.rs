@@ -18,7 +18,7 @@ pub use crate::spelling::Parameter;
 
 /// A packet scheduler that [`by_name`] knows.
 #[derive(Debug)]
-pub struct Known {
+pub struct KnownScheduler {
     /// What it is called.
     pub name: &'static str,
     /// What it does, in a line.
@@ -33,20 +33,20 @@ pub struct Known {
 type Made = Result<Box<dyn PacketScheduler>, usize>;
 
 /// All packet schedulers, the default first.
-pub const NAMES: &[Known] = &[
-    Known {
+pub const NAMES: &[KnownScheduler] = &[
+    KnownScheduler {
         name: "lowest-rtt",
         summary: "the fastest path that has room",
         parameters: &[],
         make: |_| Ok(Box::new(LowestRtt)),
     },
-    Known {
+    KnownScheduler {
         name: "blest",
         summary: "a slow path only if its packet will not hold up the window (Ferlin et al. 2016)",
         parameters: &[],
         make: |_| Ok(Box::new(Blest::new())),
     },
-    Known {
+    KnownScheduler {
         name: "ecf",
         summary: "waits for the fast path where that ends sooner (Lim et al. 2017)",
         parameters: &[Parameter {
@@ -56,7 +56,7 @@ pub const NAMES: &[Known] = &[
         }],
         make: |values| ecf(values[0]).ok_or(0),
     },
-    Known {
+    KnownScheduler {
         name: "weighted",
         summary: "in turns, in proportion to weights",
         parameters: &[Parameter {
@@ -67,7 +67,7 @@ pub const NAMES: &[Known] = &[
         }],
         make: |values| weighted(values[0]).ok_or(0),
     },
-    Known {
+    KnownScheduler {
         name: "redundant",
         summary: "everything over every path",
         parameters: &[],
@@ -150,7 +150,7 @@ pub enum UnknownScheduler {
     /// The scheduler has no such parameter.
     Parameter {
         /// The scheduler.
-        scheduler: &'static Known,
+        scheduler: &'static KnownScheduler,
         /// What was written.
         found: String,
         /// What may have been meant.
@@ -159,7 +159,7 @@ pub enum UnknownScheduler {
     /// The value is none for the parameter.
     Value {
         /// The scheduler.
-        scheduler: &'static Known,
+        scheduler: &'static KnownScheduler,
         /// The parameter.
         parameter: &'static Parameter,
         /// What was written.
@@ -168,7 +168,7 @@ pub enum UnknownScheduler {
     /// The parameter is given more than once.
     Twice {
         /// The scheduler.
-        scheduler: &'static Known,
+        scheduler: &'static KnownScheduler,
         /// The parameter.
         parameter: &'static Parameter,
     },
@@ -218,7 +218,7 @@ impl fmt::Display for UnknownScheduler {
 impl core::error::Error for UnknownScheduler {}
 
 /// The name with all parameters at their defaults, as [`by_name`] reads it.
-impl fmt::Display for Known {
+impl fmt::Display for KnownScheduler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         spelling::write_defaults(f, self.name, self.parameters)
     }

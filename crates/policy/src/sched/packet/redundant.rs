@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 
 use units::Time;
 
-use super::{Backlog, PacketScheduler, PathView, fastest};
+use super::{Backlog, PacketScheduler, SubflowView, fastest};
 
 /// Each path carries the whole stream, so that the receiver has each byte from the path that was
 /// first. The connection sees to it, told by [`PacketScheduler::is_redundant`]; this says which
@@ -17,7 +17,7 @@ impl PacketScheduler for Redundant {
         "redundant"
     }
 
-    fn pick(&mut self, _now: Time, paths: &[PathView], _backlog: &Backlog) -> Option<usize> {
+    fn pick(&mut self, _now: Time, paths: &[SubflowView], _backlog: &Backlog) -> Option<usize> {
         fastest(paths, |path| path.has_room)
     }
 

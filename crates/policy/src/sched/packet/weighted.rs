@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use units::{SubflowId, Time};
 
-use super::{Backlog, PacketScheduler, PathView};
+use super::{Backlog, PacketScheduler, SubflowView};
 
 /// How finely a turn is divided among weights.
 const SCALE: u128 = 1 << 20;
@@ -38,7 +38,7 @@ impl Weighted {
     }
 
     /// When the path's turn is, by its virtual clock.
-    fn turn(&self, path: &PathView) -> u128 {
+    fn turn(&self, path: &SubflowView) -> u128 {
         self.paths.get(&path.id).copied().unwrap_or_default().max(self.clock)
     }
 }
@@ -48,7 +48,7 @@ impl PacketScheduler for Weighted {
         "weighted"
     }
 
-    fn pick(&mut self, _now: Time, paths: &[PathView], _backlog: &Backlog) -> Option<usize> {
+    fn pick(&mut self, _now: Time, paths: &[SubflowView], _backlog: &Backlog) -> Option<usize> {
         let with_room = paths.iter().enumerate().filter(|(_, path)| path.has_room);
         let (at, turn) =
             with_room.map(|(at, path)| (at, self.turn(path))).min_by_key(|(_, turn)| *turn)?;

@@ -6,25 +6,25 @@ fn record(seq: u64, span: u32) -> Record {
         seq,
         span,
         is_fin: false,
-        mark: Mark::default(),
-        is_repeated: false,
+        tag: FlightTag::default(),
+        is_retransmitted: false,
         is_app_limited: false,
         sent_at: Time::ZERO,
     }
 }
 
 /// Tells by its window whose it is.
-fn departure(seq: u64, window: u64) -> Departure {
-    Departure { window: Bytes(window), in_flight: Bytes(seq), rates: Rates::default() }
+fn context(seq: u64, window: u64) -> SendContext {
+    SendContext { window: Bytes(window), in_flight: Bytes(seq), rates: SendSnapshot::default() }
 }
 
-fn known(departure: Departure) -> (u64, u64) {
-    (departure.in_flight.0, departure.window.0)
+fn known(context: SendContext) -> (u64, u64) {
+    (context.in_flight.0, context.window.0)
 }
 
 /// The window with which it left the last time.
-fn window(is_repeated: bool) -> u64 {
-    if is_repeated { 2 } else { 1 }
+fn window(is_retransmitted: bool) -> u64 {
+    if is_retransmitted { 2 } else { 1 }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -58,60 +58,60 @@ proptest! {
     #[test]
     fn it_knows_where_everything_is(keeps in any::<bool>(), ops in prop::collection::vec((op(), prop::bool::weighted(0.05)), 1..80)) {
         let mut board = Scoreboard::default();
-        let mut model: Vec<(u64, u32, State, bool)> = Vec::new();
+        let mut model: Vec<(u64, u32, PacketState, bool)> = Vec::new();
         let mut next = 1;
         for (op, is_often) in ops {
             match op {
                 Op::Push(span) => {
-                    board.push(Record { mark: board.flight(), ..record(next, span) }, keeps.then(|| departure(next, 1)));
-                    model.push((next, span, State::InFlight, false));
+                    board.push(Record { tag: board.flight(), ..record(next, span) }, keeps.then(|| context(next, 1)));
+                    model.push((next, span, PacketState::InFlight, false));
                     next += u64::from(span);
                 }
                 Op::LoseAll => {
-                    let flying = model.iter().filter(|one| one.2 == State::InFlight).count();
-                    prop_assert_eq!(board.lose_all(), flying as u64);
+                    let packets_in_flight = model.iter().filter(|one| one.2 == PacketState::InFlight).count();
+                    prop_assert_eq!(board.mark_all_lost(), packets_in_flight as u64);
                     for _ in 0..if is_often { 300 } else { 0 } {
-                        prop_assert_eq!(board.lose_all(), 0);
+                        prop_assert_eq!(board.mark_all_lost(), 0);
                     }
-                    model.iter_mut().filter(|one| one.2 == State::InFlight).for_each(|one| one.2 = State::Lost);
+                    model.iter_mut().filter(|one| one.2 == PacketState::InFlight).for_each(|one| one.2 = PacketState::Lost);
                 }
                 Op::Lose(at) => if let Some(one) = model.get_mut(at) {
-                    let lost = board.lose(one.0);
-                    prop_assert_eq!(lost.map(|(record, _)| record.seq), (one.2 == State::InFlight).then_some(one.0));
-                    let left = lost.and_then(|(_, departure)| departure);
+                    let lost = board.mark_lost(one.0);
+                    prop_assert_eq!(lost.map(|(record, _)| record.seq), (one.2 == PacketState::InFlight).then_some(one.0));
+                    let left = lost.and_then(|(_, context)| context);
                     prop_assert_eq!(left.map(known), (keeps && lost.is_some()).then_some((one.0, window(one.3))));
-                    one.2 = if one.2 == State::InFlight { State::Lost } else { one.2 };
+                    one.2 = if one.2 == PacketState::InFlight { PacketState::Lost } else { one.2 };
                 }
-                Op::Repeat(at) => if let Some(one) = model.get_mut(at).filter(|one| one.2 == State::Lost) {
-                    let again = Record { mark: board.flight(), is_repeated: true, ..record(one.0, one.1) };
-                    board.repeat(again, keeps.then(|| departure(one.0, 2)));
-                    (one.2, one.3) = (State::InFlight, true);
+                Op::Repeat(at) => if let Some(one) = model.get_mut(at).filter(|one| one.2 == PacketState::Lost) {
+                    let again = Record { tag: board.flight(), is_retransmitted: true, ..record(one.0, one.1) };
+                    board.retransmit(again, keeps.then(|| context(one.0, 2)));
+                    (one.2, one.3) = (PacketState::InFlight, true);
                 }
                 Op::Select(at) => if let Some(one) = model.get_mut(at) {
                     let mut told = Vec::new();
-                    board.select(one.0, one.0 + u64::from(one.1), |record, left| told.push((record.seq, left.copied().map(known))));
-                    let new = (one.2 != State::Delivered).then(|| (one.0, keeps.then(|| (one.0, window(one.3)))));
+                    board.sack(one.0, one.0 + u64::from(one.1), |record, left| told.push((record.seq, left.copied().map(known))));
+                    let new = (one.2 != PacketState::Delivered).then(|| (one.0, keeps.then(|| (one.0, window(one.3)))));
                     prop_assert_eq!(told, Vec::from_iter(new));
-                    one.2 = State::Delivered;
+                    one.2 = PacketState::Delivered;
                 }
                 Op::Advance(count) => {
                     let gone: Vec<_> = model.drain(..count.min(model.len())).collect();
                     let mut told = Vec::new();
                     board.advance(model.first().map_or(next, |one| one.0), |record, left| told.push((record.seq, left.copied().map(known))));
-                    let new = gone.iter().filter(|one| one.2 != State::Delivered).map(|one| (one.0, keeps.then(|| (one.0, window(one.3)))));
+                    let new = gone.iter().filter(|one| one.2 != PacketState::Delivered).map(|one| (one.0, keeps.then(|| (one.0, window(one.3)))));
                     prop_assert_eq!(told, new.collect::<Vec<_>>());
                 }
                 Op::FindAll => {
-                    board.find_all(|_| {});
-                    let found = model.iter_mut().filter(|one| one.2 == State::Lost && !one.3);
-                    found.for_each(|one| one.2 = State::InFlight);
+                    board.restore_lost(|_| {});
+                    let found = model.iter_mut().filter(|one| one.2 == PacketState::Lost && !one.3);
+                    found.for_each(|one| one.2 = PacketState::InFlight);
                 }
             }
             let bytes = |state| model.iter().filter(|one| one.2 == state).map(|one| u64::from(one.1)).sum::<u64>();
-            prop_assert_eq!((board.in_flight, board.lost), (bytes(State::InFlight), bytes(State::Lost)));
+            prop_assert_eq!((board.in_flight, board.lost), (bytes(PacketState::InFlight), bytes(PacketState::Lost)));
             let states = board.records.iter().map(|record| (record.seq, board.state(record)));
             prop_assert_eq!(states.collect::<Vec<_>>(), model.iter().map(|one| (one.0, one.2)).collect::<Vec<_>>());
-            let first = model.iter().find(|one| one.2 == State::Lost).map(|one| one.0);
+            let first = model.iter().find(|one| one.2 == PacketState::Lost).map(|one| one.0);
             prop_assert_eq!(board.first_lost().map(|record| record.seq), first);
         }
     }

@@ -8,15 +8,15 @@ use wire::ptcp::{Ack, PacketRange, Reply};
 use crate::ranges::Ranges;
 
 /// So many ranges are remembered; what is below the lowest of them counts as seen.
-const MOST_RANGES: usize = 512;
+const MAX_RANGES: usize = 512;
 /// Changes remembered for [`Ack::older`].
 const RECENT: usize = 8;
 /// An acknowledgement is due after so many packets.
-const EVERY: u32 = 2;
+const ACK_EVERY: u32 = 2;
 
 /// Packet numbers that arrived.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Receipts {
+pub(crate) struct AckTracker {
     numbers: Ranges,
     /// Everything below is taken for seen.
     floor: u64,
@@ -42,20 +42,20 @@ struct Newest {
 
 /// A packet that came and wants an acknowledgement.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Arrival {
+pub(crate) struct ElicitingPacket {
     pub(crate) reply: Reply,
     pub(crate) stream: Option<u32>,
     /// The sender's clock.
     pub(crate) stamp: Option<u32>,
 }
 
-impl Receipts {
+impl AckTracker {
     /// A packet came. Returns whether for the first time.
     pub(crate) fn handle_number(&mut self, number: u64) -> bool {
         if number < self.floor || self.numbers.insert(number, number + 1) == 0 {
             return false;
         }
-        while self.numbers.len() > MOST_RANGES {
+        while self.numbers.len() > MAX_RANGES {
             let (from, to) = self.numbers.first().expect("there are many");
             self.numbers.remove(from, to);
             self.floor = to;
@@ -68,40 +68,40 @@ impl Receipts {
         &mut self,
         now: Time,
         number: u64,
-        arrival: Arrival,
+        packet: ElicitingPacket,
         is_marked: bool,
         wait: Span,
     ) {
         let newest = self.largest.map(|newest| newest.number);
         let is_next = newest.is_none_or(|newest| number == newest + 1);
         if newest.is_none_or(|newest| number > newest) {
-            let one_way = arrival.stamp.map_or(0, |stamp| stamp_of(now).wrapping_sub(stamp));
+            let one_way = packet.stamp.map_or(0, |stamp| stamp_of(now).wrapping_sub(stamp));
             self.largest = Some(Newest { number, at: now, one_way });
             if let Some(newest) = newest.filter(|_| !is_next) {
-                self.note_recent(newest);
+                self.note_changed_range(newest);
             }
         } else {
-            self.note_recent(number);
+            self.note_changed_range(number);
         }
-        if let Some(stream) = arrival.stream {
+        if let Some(stream) = packet.stream {
             self.stream = stream;
         }
         self.marks = self.marks.wrapping_add(u8::from(is_marked));
-        self.reply = Some(arrival.reply);
+        self.reply = Some(packet.reply);
         self.unacked += 1;
         let is_urgent =
-            !is_next || is_marked || self.unacked >= EVERY || arrival.reply == Reply::All;
+            !is_next || is_marked || self.unacked >= ACK_EVERY || packet.reply == Reply::All;
         let at = if is_urgent { now } else { now + wait };
         self.due = Some(self.due.map_or(at, |due| due.min(at)));
     }
 
-    fn note_recent(&mut self, number: u64) {
+    fn note_changed_range(&mut self, number: u64) {
         self.recent.push_front(Some(number));
         self.recent.truncate(RECENT);
     }
 
     /// Says what arrived once more, at once: there is news of the window.
-    pub(crate) fn repeat(&mut self, now: Time) {
+    pub(crate) fn request_ack(&mut self, now: Time) {
         if self.largest.is_some() {
             self.due = Some(now);
         }
@@ -118,7 +118,7 @@ impl Receipts {
     }
 
     /// It goes out.
-    pub(crate) fn settle(&mut self) {
+    pub(crate) fn handle_ack_sent(&mut self) {
         self.due = None;
         self.unacked = 0;
     }
@@ -188,45 +188,45 @@ pub(crate) fn stamp_of(now: Time) -> u32 {
 mod tests {
     use super::*;
 
-    fn arrive(receipts: &mut Receipts, number: u64) {
-        let arrival = Arrival { reply: Reply::Path(0), stream: Some(0), stamp: None };
-        assert!(receipts.handle_number(number));
-        receipts.handle_eliciting(Time::ZERO, number, arrival, false, Span::from_millis(25));
+    fn arrive(acks: &mut AckTracker, number: u64) {
+        let packet = ElicitingPacket { reply: Reply::Path(0), stream: Some(0), stamp: None };
+        assert!(acks.handle_number(number));
+        acks.handle_eliciting(Time::ZERO, number, packet, false, Span::from_millis(25));
     }
 
     #[test]
     fn every_second_packet_and_each_one_out_of_order() {
-        let mut receipts = Receipts::default();
-        arrive(&mut receipts, 0);
-        assert_eq!(receipts.due(Time::ZERO), None);
-        arrive(&mut receipts, 1);
-        assert_eq!(receipts.due(Time::ZERO), Some(Reply::Path(0)));
-        receipts.settle();
-        arrive(&mut receipts, 3);
-        assert!(receipts.due(Time::ZERO).is_some());
+        let mut acks = AckTracker::default();
+        arrive(&mut acks, 0);
+        assert_eq!(acks.due(Time::ZERO), None);
+        arrive(&mut acks, 1);
+        assert_eq!(acks.due(Time::ZERO), Some(Reply::Path(0)));
+        acks.handle_ack_sent();
+        arrive(&mut acks, 3);
+        assert!(acks.due(Time::ZERO).is_some());
     }
 
     #[test]
     fn the_latest_changes_are_reported() {
-        let mut receipts = Receipts::default();
+        let mut acks = AckTracker::default();
         for number in [0, 1, 3, 5, 6, 8, 9] {
-            arrive(&mut receipts, number);
+            arrive(&mut acks, number);
         }
-        let ack = receipts.ack(Time::ZERO, 4).unwrap();
+        let ack = acks.ack(Time::ZERO, 4).unwrap();
         assert_eq!((ack.path, ack.largest, ack.first), (4, 9, 2));
         assert_eq!(ack.older, [PacketRange { back: 3, len: 2 }, PacketRange { back: 6, len: 1 }]);
-        arrive(&mut receipts, 2);
-        let ack = receipts.ack(Time::ZERO, 4).unwrap();
+        arrive(&mut acks, 2);
+        let ack = acks.ack(Time::ZERO, 4).unwrap();
         assert_eq!(ack.older, [PacketRange { back: 6, len: 4 }, PacketRange { back: 3, len: 2 }]);
     }
 
     #[test]
     fn memory_is_bounded() {
-        let mut receipts = Receipts::default();
+        let mut acks = AckTracker::default();
         for number in 0..10_000 {
-            arrive(&mut receipts, 2 * number);
+            arrive(&mut acks, 2 * number);
         }
-        assert!(receipts.numbers.len() <= MOST_RANGES);
-        assert!(!receipts.handle_number(1), "it is too old to be told from one that came");
+        assert!(acks.numbers.len() <= MAX_RANGES);
+        assert!(!acks.handle_number(1), "it is too old to be told from one that came");
     }
 }
