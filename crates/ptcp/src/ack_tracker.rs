@@ -1,4 +1,4 @@
-//! What has arrived on one path, and when to say so.
+//! The packet numbers received on one path, and when to acknowledge them.
 
 use alloc::collections::VecDeque;
 
@@ -7,25 +7,25 @@ use wire::ptcp::{Ack, PacketRange, Reply};
 
 use crate::ranges::Ranges;
 
-/// So many ranges are remembered; what is below the lowest of them counts as seen.
+/// Ranges remembered; all numbers below the lowest of them count as seen.
 const MAX_RANGES: usize = 512;
 /// Changes remembered for [`Ack::older`].
 const RECENT: usize = 8;
-/// An acknowledgement is due after so many packets.
+/// An acknowledgement is due after this many packets.
 const ACK_EVERY: u32 = 2;
 
-/// Packet numbers that arrived.
+/// The received packet numbers of a path, and its next acknowledgement.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AckTracker {
     numbers: Ranges,
-    /// Everything below is taken for seen.
+    /// All numbers below count as seen.
     floor: u64,
     largest: Option<Newest>,
-    /// A number of each range that changed of late below the highest one, the latest first. `None`
-    /// where there is nothing to say of it any more.
+    /// A number in each recently changed range below the highest one, the latest first. `None` once
+    /// the range need not be reported any more.
     recent: VecDeque<Option<u64>>,
     marks: u8,
-    /// Since the last acknowledgement.
+    /// Ack-eliciting packets since the last acknowledgement.
     unacked: u32,
     due: Option<Time>,
     reply: Option<Reply>,
@@ -40,17 +40,17 @@ struct Newest {
     one_way: u32,
 }
 
-/// A packet that came and wants an acknowledgement.
+/// The acknowledgement-related fields of an ack-eliciting packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ElicitingPacket {
     pub(crate) reply: Reply,
     pub(crate) stream: Option<u32>,
-    /// The sender's clock.
+    /// The time of sending by the sender's clock.
     pub(crate) stamp: Option<u32>,
 }
 
 impl AckTracker {
-    /// A packet came. Returns whether for the first time.
+    /// A packet arrived. Returns whether for the first time.
     pub(crate) fn handle_number(&mut self, number: u64) -> bool {
         if number < self.floor || self.numbers.insert(number, number + 1) == 0 {
             return false;
@@ -63,7 +63,7 @@ impl AckTracker {
         true
     }
 
-    /// A new packet wants an acknowledgement.
+    /// A new ack-eliciting packet arrived; its acknowledgement may be delayed by `wait`.
     pub(crate) fn handle_eliciting(
         &mut self,
         now: Time,
@@ -100,7 +100,7 @@ impl AckTracker {
         self.recent.truncate(RECENT);
     }
 
-    /// Says what arrived once more, at once: there is news of the window.
+    /// Makes an acknowledgement due at once, to carry a window update.
     pub(crate) fn request_ack(&mut self, now: Time) {
         if self.largest.is_some() {
             self.due = Some(now);
@@ -111,19 +111,19 @@ impl AckTracker {
         self.due
     }
 
-    /// Where the acknowledgement that is due at `now` is to go.
+    /// The reply path of the acknowledgement that is due at `now`, if any.
     pub(crate) fn due(&self, now: Time) -> Option<Reply> {
         self.due.filter(|at| *at <= now)?;
         self.reply
     }
 
-    /// It goes out.
+    /// The acknowledgement leaves.
     pub(crate) fn handle_ack_sent(&mut self) {
         self.due = None;
         self.unacked = 0;
     }
 
-    /// The largest number that arrived, plus one.
+    /// The largest number received, plus one.
     pub(crate) fn expected(&self) -> u64 {
         self.largest.map_or(0, |newest| newest.number + 1)
     }
@@ -132,7 +132,7 @@ impl AckTracker {
         self.stream
     }
 
-    /// The acknowledgement, but for what concerns the connection.
+    /// The acknowledgement, without the fields of the connection (limit, stream, delivered).
     pub(crate) fn ack(&mut self, now: Time, path: u16) -> Option<Ack> {
         let newest = self.largest?;
         let mut ack = Ack {
@@ -157,8 +157,8 @@ impl AckTracker {
             };
             let back = newest.number.checked_sub(to - 1).filter(|_| from != top);
             let Some(back) = back.and_then(|back| u16::try_from(back).ok()) else {
-                // It joined the highest range, or is too far below: that stays so, and need not be
-                // looked up each time.
+                // It joined the highest range or is too far below. That is final, so it is not
+                // looked up again.
                 *recent = None;
                 continue;
             };
@@ -177,7 +177,7 @@ fn short(count: u64) -> u16 {
     u16::try_from(count).unwrap_or(u16::MAX)
 }
 
-/// The clock of stamps: microseconds, which wrap after 71 minutes.
+/// The clock of time stamps: microseconds, wrapping after 71 minutes.
 pub(crate) fn stamp_of(now: Time) -> u32 {
     #[expect(clippy::cast_possible_truncation, reason = "it wraps by design")]
     let stamp = (now.as_nanos() / 1_000) as u32;
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn every_second_packet_and_each_one_out_of_order() {
+    fn acks_are_due_for_every_second_packet_and_for_reordering() {
         let mut acks = AckTracker::default();
         arrive(&mut acks, 0);
         assert_eq!(acks.due(Time::ZERO), None);
@@ -227,6 +227,6 @@ mod tests {
             arrive(&mut acks, 2 * number);
         }
         assert!(acks.numbers.len() <= MAX_RANGES);
-        assert!(!acks.handle_number(1), "it is too old to be told from one that came");
+        assert!(!acks.handle_number(1), "a number below the floor counts as seen");
     }
 }

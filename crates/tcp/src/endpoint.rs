@@ -11,41 +11,40 @@ use crate::receiver::{OutOfOrder, Receiver};
 use crate::sender::{DataFields, Sender, Stats, stamp_of};
 use crate::{Config, NEVER};
 
-/// How often an unanswered SYN is sent before the connection is given up.
+/// Transmissions of an unanswered SYN before the connection is given up.
 const SYN_TRIES: u32 = 8;
 
 /// A packet that leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transmit {
-    /// What it says.
+    /// Its header.
     pub segment: Segment,
-    /// Its size on the wire.
+    /// Its size on the wire, headers included.
     pub bytes: Bytes,
-    /// Whether it may be marked instead of dropped.
+    /// Whether it is ECN-capable.
     pub is_ecn_capable: bool,
 }
 
-/// Something that the application may want to know.
+/// An event for the application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The connection is open.
     Established,
-    /// Everything that the peer will ever send has been read.
+    /// All data of the peer, up to its FIN, has been read.
     Finished,
-    /// The peer has acknowledged everything, our FIN included.
+    /// The peer has acknowledged all data and our FIN.
     Closed,
-    /// Nobody answered.
+    /// The peer did not answer the SYN.
     TimedOut,
 }
 
-/// One end of a TCP connection. The order of the fields is kept: what each packet needs lies
-/// together in front, and ends with the sender's, which has a rest of its own; then comes what is
-/// rarely needed.
+/// One end of a TCP connection. The order of the fields is fixed: fields that each packet needs lie
+/// together in front, up to those of the sender; rarely used ones follow.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct Endpoint {
     state: ConnectionState,
-    /// In their order, in front; there is one of each kind at most.
+    /// Pending events in order, packed to the front; at most one of each kind.
     events: [Option<Event>; 3],
     is_finished: bool,
     is_closed: bool,
@@ -54,12 +53,12 @@ pub struct Endpoint {
     receiver: Receiver,
     sender: Sender,
     out_of_order: OutOfOrder,
-    /// What a probe or an answer left to be sent.
+    /// A probe of the tail or of the closed window that waits to be sent.
     probe: DataFields,
     handshake: Handshake,
 }
 
-/// How far opening has come (RFC 9293, section 3.3.2); closing is the business of the halves.
+/// The state of the handshake (RFC 9293, section 3.3.2); the two halves keep that of closing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ConnectionState {
     /// A client before [`Endpoint::open`], a server before the first SYN.
@@ -70,12 +69,12 @@ enum ConnectionState {
     Dead,
 }
 
-/// Of a connection that is not open yet.
+/// The state of the handshake's SYN.
 #[derive(Clone, Copy, Debug)]
 struct Handshake {
     is_client: bool,
-    /// How often the SYN (of a server: with an acknowledgement) was sent, when it is next, and when
-    /// it was first.
+    /// How often the SYN (of a server: SYN-ACK) was sent; `at` is the time of the next
+    /// transmission, `first_at` that of the first.
     tries: u32,
     at: Time,
     first_at: Time,
@@ -123,7 +122,7 @@ impl Endpoint {
         }
     }
 
-    /// The application writes so much more.
+    /// The application writes `bytes` more.
     #[inline]
     pub fn write(&mut self, bytes: Bytes) {
         self.sender.write(bytes);
@@ -134,26 +133,26 @@ impl Endpoint {
         self.sender.close();
     }
 
-    /// Whether the application reads as data comes; it does unless told otherwise.
+    /// Sets whether the application reads data as it arrives, as it does by default.
     pub fn set_reading(&mut self, is_reading: bool) {
         self.receiver.set_reading(is_reading, self.sender.config());
         self.note_ends();
     }
 
-    /// Payload that arrived in order and waits for an application that does not read by itself.
+    /// Payload that arrived in order and that the application has not read.
     #[must_use]
     #[inline]
     pub fn readable(&self) -> Bytes {
         self.receiver.readable()
     }
 
-    /// The application reads so much of what is [readable](Endpoint::readable).
+    /// The application reads up to `bytes` of what is [readable](Endpoint::readable).
     pub fn read(&mut self, bytes: Bytes) {
         self.receiver.read(bytes, self.sender.config());
         self.note_ends();
     }
 
-    /// A segment came; `is_marked`: with congestion experienced (ECN).
+    /// A segment arrived; `is_marked`: with congestion experienced (ECN).
     #[inline]
     pub fn handle_segment<C: Controller + ?Sized>(
         &mut self,
@@ -196,13 +195,13 @@ impl Endpoint {
                 self.state = ConnectionState::Opening;
                 self.handshake.at = now;
             }
-            // It did not hear our answer; the timer sends it again anyway.
+            // The SYN-ACK was lost; the timer repeats it.
             ConnectionState::Opening if is_syn && !is_client => {}
             ConnectionState::Opening if is_ack && (!is_client || is_syn) => {
                 if is_client {
                     self.receiver.handle_syn(segment.timestamp);
                 }
-                // Karn's rule: an answer to one of several SYNs says nothing of the time.
+                // Karn's rule: after several SYNs the answer gives no sample.
                 let rtt = (tries == 1).then(|| now - first_at);
                 self.state = ConnectionState::Open;
                 self.sender.handle_open(now, rtt, window_end, cc);
@@ -222,9 +221,9 @@ impl Endpoint {
         sent
     }
 
-    /// As [`Endpoint::poll_send`] of an open connection, which gives the packet to `put` and says
-    /// whether there may be another. Selective acknowledgements are written afterwards, where `put`
-    /// says that the segment stays, so that it need not be copied there.
+    /// As [`Endpoint::poll_send`], for an open connection: hands the packet to `put` and returns
+    /// whether there may be another. `put` returns the place where it stored the segment; selective
+    /// acknowledgements are written there, which saves a copy.
     #[inline]
     pub fn poll_send_into<'a, C: Controller + ?Sized>(
         &mut self,
@@ -292,7 +291,7 @@ impl Endpoint {
         Some(Transmit { segment, bytes: config.headers, is_ecn_capable: false })
     }
 
-    /// When [`Endpoint::handle_deadline`] and [`Endpoint::poll_send`] want to be called.
+    /// When to call [`Endpoint::handle_deadline`] and then [`Endpoint::poll_send`].
     #[must_use]
     #[inline]
     pub fn poll_deadline(&self) -> Option<Time> {
@@ -304,7 +303,7 @@ impl Endpoint {
         (at < NEVER).then_some(at)
     }
 
-    /// The deadline has come; [`Endpoint::poll_send`] has what follows from it.
+    /// The deadline has come; call [`Endpoint::poll_send`] afterwards.
     pub fn handle_deadline<C: Controller + ?Sized>(&mut self, now: Time, cc: &mut C) {
         if self.state == ConnectionState::Open
             && let Some(data) = self.sender.handle_deadline(now, cc)
@@ -342,7 +341,7 @@ impl Endpoint {
         }
     }
 
-    /// Which subflow of its controller's it is.
+    /// The id of the subflow in its controller.
     #[must_use]
     pub fn subflow(&self) -> SubflowId {
         self.sender.id()
@@ -376,7 +375,7 @@ impl Endpoint {
         Bytes(self.sender.unsent())
     }
 
-    /// Payload under way.
+    /// Payload in flight.
     #[must_use]
     pub fn in_flight(&self) -> Bytes {
         self.sender.in_flight()
@@ -388,7 +387,7 @@ impl Endpoint {
         self.sender.rtt().smoothed()
     }
 
-    /// What happened so far.
+    /// The counters so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.sender.stats()

@@ -22,16 +22,16 @@ use super::{
 /// A controller that [`by_name`] knows.
 #[derive(Debug)]
 pub struct KnownController {
-    /// What it is called.
+    /// The name that [`by_name`] takes.
     pub name: &'static str,
-    /// What it does, in a line.
+    /// A description of one line.
     pub summary: &'static str,
-    /// What may stand in parentheses behind the name.
+    /// The parameters, for the parentheses behind the name.
     pub parameters: &'static [Parameter],
     make: fn(&Settings<'_>) -> Result<Box<dyn Controller>, UnknownController>,
 }
 
-/// All controllers, the one in common use first.
+/// All controllers, the most common one first.
 pub const NAMES: &[KnownController] = &[
     KnownController {
         name: "cubic",
@@ -182,7 +182,7 @@ pub const NAMES: &[KnownController] = &[
 ///
 /// # Errors
 ///
-/// When there is no such controller, when it has no such parameter, or when a value is none for it.
+/// If there is no such controller, it has no such parameter, or a value is invalid.
 pub fn by_name(text: &str) -> Result<Box<dyn Controller>, UnknownController> {
     let Some((name, given)) = spelling::split(text) else {
         return Err(UnknownController::Malformed { text: text.to_owned() });
@@ -212,32 +212,32 @@ pub fn by_name(text: &str) -> Result<Box<dyn Controller>, UnknownController> {
     (known.make)(&settings)
 }
 
-/// Why [`by_name`] made no controller. Its text says what would have been understood.
+/// The error of [`by_name`]. Its message names the valid alternatives.
 #[derive(Clone, Debug)]
 pub enum UnknownController {
-    /// There is none of that name.
+    /// No controller has this name.
     Name {
-        /// What was written.
+        /// The text as written.
         found: String,
-        /// What may have been meant.
+        /// The most similar valid name, if one is similar.
         nearest: Option<&'static str>,
     },
     /// The controller has no such parameter.
     Parameter {
         /// The controller.
         controller: &'static KnownController,
-        /// What was written.
+        /// The text as written.
         found: String,
-        /// What may have been meant.
+        /// The most similar valid name, if one is similar.
         nearest: Option<&'static str>,
     },
-    /// The value is none for the parameter.
+    /// The value is invalid for the parameter.
     Value {
         /// The controller.
         controller: &'static KnownController,
         /// The parameter.
         parameter: &'static Parameter,
-        /// What was written.
+        /// The text as written.
         found: String,
     },
     /// The parameter is given more than once.
@@ -249,7 +249,7 @@ pub enum UnknownController {
     },
     /// The text is not of the form `name(parameter=value, …)`.
     Malformed {
-        /// What was written.
+        /// The text as written.
         text: String,
     },
 }
@@ -298,15 +298,14 @@ impl fmt::Display for KnownController {
     }
 }
 
-/// The parameters that were given.
+/// A controller and the given parameters.
 struct Settings<'a> {
     known: &'static KnownController,
     given: Vec<(&'static str, &'a str)>,
 }
 
 impl Settings<'_> {
-    /// The value of a parameter of the controller, given or by default, if it can be read and
-    /// `is_valid`.
+    /// The value of a parameter, given or default, if it parses and `is_valid`.
     fn get<T: FromStr>(
         &self,
         name: &str,

@@ -1,5 +1,4 @@
-//! How a connection and its paths open: the handshake's flights, challenges, and the size of
-//! packets.
+//! Opening of a connection and its paths: handshake flights, path challenges, and size probes.
 
 use units::{Span, Time};
 use wire::ptcp::{Body, Flight, MIN_FULL, Packet};
@@ -9,10 +8,10 @@ use crate::path::{Opening, Path, PathPhase};
 use crate::subflow::Subflow;
 
 impl Connection {
-    /// A flight of the handshake came over a path.
+    /// A flight of the handshake arrived over a path.
     pub(super) fn handle_flight(&mut self, now: Time, path: u16, flight: Flight) {
         match (flight, self.is_client, self.state) {
-            // The answer, the first time or once more.
+            // The Answer, for the first time or repeated.
             (Flight::Hello, false, ConnectionState::Opening | ConnectionState::Open) => {
                 self.queue_flight(path, Flight::Answer)
             }
@@ -43,14 +42,14 @@ impl Connection {
         self.has_pending = true;
     }
 
-    /// A part of the handshake is to be sent, once however often it was asked for.
+    /// Queues a flight unless it is queued already.
     fn queue_flight(&mut self, path: u16, flight: Flight) {
         if !self.flights.contains(&(path, flight)) {
             self.flights.push_back((path, flight));
         }
     }
 
-    /// The keys are there, and the path has shown that it works.
+    /// The handshake is complete. The path is open, unless its address has to be validated.
     fn begin(&mut self, now: Time, path: u16) {
         self.state = ConnectionState::Open;
         self.events.push_back(Event::Opened);
@@ -61,13 +60,13 @@ impl Connection {
         if opening.tries > 0 {
             self.begin_path(now, path);
         } else {
-            // The end of the handshake came over another path than what it answers: that address is
-            // not proven.
+            // The Finish arrived over another path than the Answer was sent on: that address is not
+            // validated.
             (opening.token, opening.at) = (Some(token), Some(now));
         }
     }
 
-    /// A path carries data from now on.
+    /// Opens a path for data.
     fn begin_path(&mut self, now: Time, id: u16) {
         let Connection { paths, config, controller, events, .. } = self;
         let Some(path) = paths.iter_mut().find(|path| path.id == id) else { return };
@@ -85,7 +84,7 @@ impl Connection {
         events.push_back(Event::PathOpened { path: id });
     }
 
-    /// A challenge is answered on its path.
+    /// A challenge arrived; the response goes back on its path.
     pub(super) fn handle_challenge(&mut self, now: Time, id: u16, token: u64) {
         let own = self.tokens.next();
         let is_client = self.is_client;
@@ -95,13 +94,13 @@ impl Connection {
             && opening.token.is_none()
             && !is_client
         {
-            // The server asks back, or it would not know that the client is where it says.
+            // The server sends a challenge of its own, to validate the client's address.
             (opening.token, opening.at) = (Some(own), Some(now));
         }
         self.has_pending = true;
     }
 
-    /// A response came: the path works both ways, or carries packets of a size.
+    /// A response arrived: it opens the path, or confirms a packet size.
     pub(super) fn handle_response(&mut self, now: Time, id: u16, token: u64) {
         let Some(path) = self.path_mut(id) else { return };
         match &path.phase {
@@ -112,7 +111,7 @@ impl Connection {
         self.has_pending = true;
     }
 
-    /// What opens the connection and its paths, if something of it is due.
+    /// The next packet of a handshake, a challenge, a response or a size probe that is due.
     pub(super) fn poll_opening(&mut self, now: Time) -> Option<Transmit> {
         while let Some((path, flight)) = self.flights.pop_front() {
             if flight == Flight::Finish
@@ -124,7 +123,7 @@ impl Connection {
                 && let Some(Path { phase: PathPhase::Opening(opening), .. }) = self.path_mut(path)
             {
                 opening.handle_sent(now);
-                // The client asks again, if it has to.
+                // The client repeats its Hello if necessary.
                 opening.at = None;
             }
             let transmit = self.emit(now, path, Body::Flight(flight));
@@ -173,7 +172,7 @@ impl Connection {
         None
     }
 
-    /// Some path has to carry the handshake.
+    /// Makes sure that some path carries the handshake.
     pub(super) fn open_over_some_path(&mut self, now: Time) {
         if self.state != ConnectionState::Opening || !self.is_client {
             return;
@@ -189,8 +188,7 @@ impl Connection {
         self.has_pending = true;
     }
 
-    /// The handshake goes on over another path as well, one more each time that there was no
-    /// answer.
+    /// Without an answer, the handshake is tried over one further path at each repetition.
     fn try_next_path(&mut self, now: Time, after: usize) {
         let next = self.paths[after + 1..].iter_mut().find_map(|path| match &mut path.phase {
             PathPhase::Opening(opening) if opening.token.is_none() && opening.at.is_none() => {
@@ -203,8 +201,8 @@ impl Connection {
         }
     }
 
-    /// A packet that wants no acknowledgement leaves, unless its path is gone or may not carry so
-    /// much yet.
+    /// Sends a packet that is not ack-eliciting, unless its path is gone or its address may not
+    /// receive as much before validation.
     pub(super) fn emit(&mut self, now: Time, id: u16, body: Body) -> Option<Transmit> {
         let path = self.path_mut(id)?;
         let mut packet = Packet { number: 0, body };
@@ -217,7 +215,7 @@ impl Connection {
         Some(Transmit { path: id, packet, is_ecn_capable: false })
     }
 
-    /// When something of this is due.
+    /// When [`Connection::poll_opening`] is due.
     pub(super) fn opening_at(&self) -> Option<Time> {
         let paths = self.paths.iter().filter_map(|path| match &path.phase {
             PathPhase::Opening(opening) => opening.at,

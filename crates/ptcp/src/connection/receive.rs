@@ -1,4 +1,4 @@
-//! What comes in: data, acknowledgements, and what the peer says of streams and paths.
+//! Received packets: data, acknowledgements, and control messages.
 
 use units::Time;
 use wire::ptcp::{Ack, Body, Data, Packet, Reply};
@@ -11,34 +11,34 @@ use crate::stream::recv::{RecvStream, StreamViolation};
 use crate::stream::send::{Piece, SendStream};
 use crate::subflow::Outcome;
 
-/// What a packet brought for the application: its payload is to be kept.
+/// The payload of a received packet, for the application to keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrived {
     /// Nothing.
     Nothing,
-    /// A piece of a stream. It may have come before, in part or as a whole: what lies before what
-    /// the application has read already is to be left alone.
+    /// A piece of a stream. Parts of it may be duplicates; bytes before the application's reading
+    /// position must be ignored.
     Data {
-        /// Which stream.
+        /// The stream.
         stream: u32,
-        /// Where it begins.
+        /// The offset of its first byte.
         offset: u64,
-        /// How long it is.
+        /// Its length in bytes.
         len: u16,
     },
     /// A datagram.
     Datagram {
-        /// How long it is.
+        /// Its length in bytes.
         len: u16,
     },
 }
 
 impl Connection {
-    /// A packet came over a path (the paper's `receive`); `is_marked`: with congestion experienced
-    /// (ECN). The payload behind it is the caller's to keep, as [`Arrived`] says.
+    /// A packet arrived over a path (the paper's `receive`); `is_marked`: with congestion
+    /// experienced (ECN). The caller keeps its payload as [`Arrived`] describes.
     ///
     /// # Errors
-    /// If the peer broke the protocol. The connection closes then, and the peer is told.
+    /// If the peer violated the protocol. The connection then closes, and the peer is told.
     pub fn handle_packet(
         &mut self,
         now: Time,
@@ -55,8 +55,8 @@ impl Connection {
                 };
                 return Ok(Arrived::Nothing);
             }
-            // Nothing else can be read before the keys are there. A path that asks may not have to
-            // ask again for that.
+            // Only flights can be decrypted before the handshake is complete. Challenges are kept,
+            // so that the peer need not repeat them.
             ConnectionState::Opening if !matches!(packet.body, Body::Flight(_)) => {
                 if matches!(packet.body, Body::Challenge { .. })
                     && self.early_challenges.len() < MAX_EARLY
@@ -132,8 +132,8 @@ impl Connection {
                     self.events.push_back(Event::PathRetired { path });
                 }
                 if !self.is_client {
-                    // Also where nothing came over it so far: what is under way on it may not open
-                    // it any more.
+                    // Also for a path without packets so far: those still in flight must not open
+                    // it.
                     self.retired.insert(path);
                 }
             }
@@ -176,8 +176,8 @@ impl Connection {
         Ok(Arrived::Data { stream, offset, len })
     }
 
-    /// Whether a stream is there to receive; the peer's first packet of it opens it. `false`: it
-    /// was, and is done.
+    /// Whether a stream can receive; the first packet of a peer's stream opens it. `false`: it is
+    /// completed.
     #[inline]
     fn accept_stream(&mut self, stream: u32) -> Result<bool, PeerError> {
         if self.receiving.contains_key(&stream) {
@@ -194,10 +194,10 @@ impl Connection {
         if stream < self.peer_streams {
             return Ok(false);
         }
-        // All that come before it are open too (RFC 9000, section 2.1).
+        // All streams with lower numbers are open too (RFC 9000, section 2.1).
         let open = u32::try_from(self.peer_streams_open()).unwrap_or(u32::MAX);
         let new = (stream - self.peer_streams) / 2 + 1;
-        // The last numbers are not used, so that there is one after each.
+        // The last numbers are not used, so that each has a successor.
         if open.saturating_add(new) > self.config.max_streams || stream >= u32::MAX - 1 {
             return Err(PeerError::Stream { stream });
         }
@@ -252,7 +252,7 @@ impl Connection {
                 path.probes = 0;
                 self.events.push_back(Event::PathBack { path: ack.path });
             }
-            // The peer has the keys.
+            // The peer has completed the handshake.
             self.finish = None;
         }
         if let Some(id) = self.bottlenecks.poll_test() {
@@ -273,7 +273,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Takes in what became of packets.
+    /// Applies the outcomes of packets to streams and control messages.
     pub(super) fn apply_outcomes(&mut self) {
         let mut outcomes = core::mem::take(&mut self.outcomes);
         for outcome in outcomes.drain(..) {
@@ -303,7 +303,7 @@ impl Connection {
         self.outcomes = outcomes;
     }
 
-    /// What was lost is said again, if it is still worth saying.
+    /// Queues a lost control message again, if it is still relevant.
     fn requeue(&mut self, control: Control) {
         let is_worth = match control {
             Control::StreamWindow { stream } | Control::Stop { stream, .. } => {
@@ -318,7 +318,7 @@ impl Connection {
         }
     }
 
-    /// A path is used no more: what it carried goes elsewhere. Returns whether it was in use.
+    /// Removes a path; its data goes elsewhere. Returns whether it was in use.
     pub(super) fn drop_path(&mut self, now: Time, id: u16) -> bool {
         let Some(index) = self.paths.iter().position(|path| path.id == id) else { return false };
         self.retired.insert(id);

@@ -1,5 +1,5 @@
-//! What goes out: acknowledgements, probes, and data, which is bound to a packet only as that
-//! leaves (the paper's `send`).
+//! Sent packets: acknowledgements, probes, and data, which is bound to a packet at the time of
+//! sending (the paper's `send`).
 
 use policy::sched::packet::{Backlog, SubflowView};
 use units::{Bytes, Span, Time};
@@ -12,25 +12,25 @@ use crate::path::{Binding, Control, Path, PathPhase};
 use crate::stream::send::Piece;
 use crate::subflow::Subflow;
 
-/// Packets of another path that are looked at for one that is worth repeating.
+/// Packets of another path that are examined for reinjection.
 const REINJECT_SCAN: usize = 64;
-/// How often a path over which no acknowledgements come is asked for one.
+/// The interval of tries whether a path without acknowledgements carries them again.
 const ACK_PATH_RETRY: Span = Span::from_secs(1);
-/// How much slower a path has to be before what it holds up is repeated and its window cut.
+/// The ratio of round-trip times above which the window of a path that blocks flow control is cut.
 const PENALTY_RTT_RATIO: u64 = 4;
 
-/// What waits in the streams.
+/// The data waiting in the streams.
 struct PendingData {
-    /// Whether anything is to be sent, or under way.
+    /// Whether any stream has data waiting or in flight.
     is_busy: bool,
-    /// The stream that the next packet is for: what was sent before goes first, then new data of
-    /// streams in turns.
+    /// The stream of the next packet: data sent before goes first, then new data of the streams in
+    /// turn.
     next: Option<u32>,
     backlog: Backlog,
 }
 
 impl Connection {
-    /// The next packet to send. Call it until there is none, after everything else.
+    /// The next packet to send. Call it until it returns `None`, after each other call.
     #[inline]
     pub fn poll_send(&mut self, now: Time) -> Option<Transmit> {
         match self.state {
@@ -45,7 +45,7 @@ impl Connection {
             if let Some(transmit) = self.poll_pending(now) {
                 return Some(transmit);
             }
-            // What found no room waits for it.
+            // Control messages and datagrams without room wait.
             self.has_pending = !self.controls.is_empty() || !self.datagrams.is_empty();
         }
         if self.state == ConnectionState::Open { self.poll_data(now) } else { None }
@@ -61,7 +61,7 @@ impl Connection {
         self.emit(now, id, Body::Close { code })
     }
 
-    /// An acknowledgement that is due: over the path that the sender named, or over all.
+    /// An acknowledgement that is due, over the path that the peer named or over all.
     #[inline]
     fn poll_ack(&mut self, now: Time) -> Option<Transmit> {
         while let Some(index) = self.paths.iter().position(|path| path.acks.due(now).is_some()) {
@@ -114,7 +114,7 @@ impl Connection {
         }
     }
 
-    /// Everything but data and acknowledgements.
+    /// Everything except data and acknowledgements.
     fn poll_pending(&mut self, now: Time) -> Option<Transmit> {
         while let Some((id, ack)) = self.ack_copies.pop() {
             if let Some(transmit) = self.emit(now, id, Body::Ack(ack)) {
@@ -136,8 +136,8 @@ impl Connection {
         self.poll_control(now).or_else(|| self.poll_datagram(now))
     }
 
-    /// A packet over a silent path, whatever its window says: a copy of what is wanted most (the
-    /// paper's redundant striping).
+    /// A probe of a silent path, regardless of its window: a copy of the data that is needed first
+    /// (the paper's redundant striping).
     fn probe(&mut self, now: Time, index: usize) -> Transmit {
         let room = Packet::room_for_data(self.paths[index].datagram.min(self.config.datagram)).0;
         let waiting = self.sending.iter_mut().find(|(_, sending)| sending.has_unbound());
@@ -165,7 +165,7 @@ impl Connection {
         }
     }
 
-    /// What has to arrive goes over the fastest path that has room.
+    /// A control message, over the fastest path with room.
     fn poll_control(&mut self, now: Time) -> Option<Transmit> {
         if self.controls.is_empty() {
             return None;
@@ -212,7 +212,7 @@ impl Connection {
         let credit = self.flow.credit();
         let waiting = self.waiting(credit);
         if !waiting.is_busy {
-            // As at the end that only receives.
+            // The usual case of an end that only receives.
             return None;
         }
         let has_room = self.update_views(now);
@@ -250,8 +250,8 @@ impl Connection {
         Some(self.transmit_piece(now, index, stream, piece, reply))
     }
 
-    /// Where each path carries everything: what others have sent of a stream and a path with room
-    /// has not, before anything new.
+    /// With a redundant scheduler: data that other paths have sent and a path with room has not,
+    /// before new data.
     fn poll_copy(&mut self, now: Time) -> Option<Transmit> {
         let Connection { paths, sending, views, .. } = self;
         let mut best: Option<(Span, usize, u32, Piece)> = None;
@@ -282,7 +282,7 @@ impl Connection {
         *end = (*end).max(piece.offset + u64::from(piece.len));
     }
 
-    /// Looks at all paths for the scheduler. Returns whether one has room.
+    /// Updates the scheduler's views of all paths. Returns whether one has room.
     #[inline]
     fn update_views(&mut self, now: Time) -> bool {
         let Connection { paths, views, controller, .. } = self;
@@ -292,7 +292,7 @@ impl Connection {
         for path in paths.iter_mut() {
             let allows = path.allows(1_500);
             let PathPhase::Open(subflow) = &mut path.phase else { continue };
-            // A silent path carries probes only, unless there is no other.
+            // A silent path carries only probes, unless all are silent.
             if subflow.is_silent() && !is_alone {
                 continue;
             }
@@ -314,7 +314,7 @@ impl Connection {
         has_room
     }
 
-    /// Looks at all streams, once for each packet.
+    /// The waiting data of all streams; called once for each packet.
     #[inline]
     fn waiting(&self, credit: u64) -> PendingData {
         let mut waiting = PendingData {
@@ -341,20 +341,20 @@ impl Connection {
         waiting
     }
 
-    /// Something is to be sent and paths are paced: when the first of them lets a packet out.
+    /// Sets the time at which the first paced path may send.
     fn set_pacing_deadline(&mut self, now: Time) {
         let held = self.paths.iter().filter_map(|path| path.subflow()?.held_until());
-        // Those that were not looked at say how it was before.
+        // Paths that were not examined keep their previous time.
         self.pacing_at = held.filter(|at| *at > now).min();
     }
 
-    /// There is nothing new to send. Paths with room repeat what slower ones still owe.
+    /// Without new data to send: paths with room repeat data in flight on slower ones.
     fn poll_idle(&mut self, now: Time, has_room: bool, credit: u64) -> Option<Transmit> {
         let is_blocked = self.sending.values().any(|sending| sending.is_blocked(credit));
         let in_flight: Bytes =
             self.paths.iter().filter_map(|path| Some(path.subflow()?.in_flight())).sum();
         if is_blocked && in_flight == Bytes::ZERO && self.window_probe_at.is_none() {
-            // Nothing is under way that would bring news of the window.
+            // Nothing in flight would bring a window update.
             let wait =
                 self.paths.iter().filter_map(|path| Some(path.subflow()?.timeout())).max()?;
             self.window_probe_at = Some(now + wait);
@@ -381,8 +381,7 @@ impl Connection {
                 }
             }
         }
-        // Neither windows that the application leaves unused nor those that the peer's buffer does
-        // may grow.
+        // A window that the application or the peer's buffer leaves unused must not grow.
         for view in self.views.iter().filter(|view| view.has_room) {
             let mut open = self.paths.iter_mut().filter_map(super::Path::subflow_mut);
             if let Some(subflow) = open.find(|subflow| subflow.id() == view.id) {
@@ -392,9 +391,9 @@ impl Connection {
         None
     }
 
-    /// What another path has sent and this one could deliver sooner (opportunistic retransmission,
-    /// Raiciu et al. 2012). If flow control waits for it and the peer has no larger buffer, the
-    /// path that holds it up is slowed down, where it is very slow.
+    /// A piece in flight on another path that this one could deliver sooner (opportunistic
+    /// retransmission, Raiciu et al. 2012). If it blocks flow control and the peer grants no larger
+    /// buffer, the window of the other path is cut if that is much slower.
     fn reinjection(&mut self, now: Time, index: usize, is_refused: bool) -> Option<(u32, Piece)> {
         let Connection { paths, sending, controller, .. } = self;
         let own = paths[index].subflow()?.round_trip();
@@ -402,17 +401,17 @@ impl Connection {
         let mut best: Option<(usize, u64, u32, Piece)> = None;
         for (other, path) in paths.iter_mut().enumerate().filter(|(other, _)| *other != index) {
             let PathPhase::Open(subflow) = &mut path.phase else { continue };
-            // The average is late where a queue grows.
+            // The average lags behind a growing queue.
             let theirs = subflow.round_trip().max(subflow.rtt().latest());
-            // To wait for longer than a repetition takes gains nothing.
+            // Waiting longer than a repetition takes gains nothing.
             let slack = (subflow.rtt().variation() + subflow.rtt().variation()).min(own);
             for (sent_at, binding, _) in subflow.bound().take(REINJECT_SCAN) {
                 let Binding::Data { stream, offset, len, is_last } = binding else { continue };
                 let piece = Piece { offset, len, is_last };
                 let is_owed =
                     sending.get(&stream).is_some_and(|sending| !sending.has_arrived(piece));
-                // When its acknowledgement would come, here and there; one that is overdue may
-                // never come.
+                // Compares the arrival of the acknowledgement over this path and over the other; an
+                // overdue one may never arrive.
                 let is_overdue = now > sent_at + theirs + slack;
                 let is_sooner = is_overdue || now + own + half(own) < sent_at + theirs;
                 if is_owed && is_sooner && u64::from(len) <= room {
@@ -429,7 +428,8 @@ impl Connection {
         let PathPhase::Open(subflow) = &mut paths[other].phase else { return None };
         let theirs = subflow.round_trip();
         for (_, binding, is_unbound) in subflow.bound() {
-            // Several may begin there: the rest of a piece of which part arrived is one of its own.
+            // Several bindings may begin at this offset: the rest of a partly delivered piece is a
+            // binding of its own.
             if binding == owed {
                 *is_unbound = true;
                 break;
@@ -441,7 +441,7 @@ impl Connection {
         Some((stream, piece))
     }
 
-    /// A packet with a piece of a stream leaves.
+    /// Sends a packet with a piece of a stream.
     fn transmit_piece(
         &mut self,
         now: Time,
@@ -455,7 +455,7 @@ impl Connection {
         self.transmit(now, index, body, Some(Binding::Data { stream, offset, len, is_last }))
     }
 
-    /// A packet that wants an acknowledgement leaves.
+    /// Sends an ack-eliciting packet.
     #[inline]
     fn transmit(
         &mut self,
@@ -483,7 +483,7 @@ impl Connection {
         Transmit { path: path.id, packet, is_ecn_capable: path.is_ecn_capable }
     }
 
-    /// The fastest path with room among those that will do.
+    /// The index of the fastest path with room among those that `will_do`.
     fn best_with_room(&mut self, now: Time, will_do: impl Fn(&Path) -> bool) -> Option<usize> {
         if !self.update_views(now) {
             self.set_pacing_deadline(now);
@@ -500,13 +500,14 @@ impl Connection {
         with_room.min_by_key(|(rtt, _)| *rtt).map(|(_, index)| index)
     }
 
-    /// Where the acknowledgement of a packet over this path is to go: over the fastest path on
-    /// which they come.
+    /// The reply path for a packet over this path: the fastest one on which acknowledgements
+    /// arrive.
     #[inline]
     fn reply(&mut self, now: Time, index: usize) -> Reply {
         let path = &mut self.paths[index];
         if path.ack_path_down && path.ack_path_retry_at <= now {
-            // Perhaps they come over it again: the answer is heard, over this path or another.
+            // A try whether this path carries acknowledgements again: the peer replies over all
+            // paths.
             path.ack_path_retry_at = now + ACK_PATH_RETRY;
             return Reply::All;
         }
@@ -515,7 +516,7 @@ impl Connection {
         Reply::Path(named)
     }
 
-    /// See [`Connection::reply`]; `None` if no path is known to work.
+    /// The fastest live path that carries acknowledgements, if any.
     #[inline]
     pub(super) fn reply_path(&self) -> Option<u16> {
         let live = self.paths.iter().filter(|path| path.is_live() && !path.ack_path_down);

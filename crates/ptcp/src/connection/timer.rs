@@ -1,5 +1,4 @@
-//! What happens by itself: losses found by time, probes of silent paths, acknowledgements that
-//! waited.
+//! Deadlines: loss detection by time, probes of silent paths, delayed acknowledgements.
 
 use units::Time;
 
@@ -8,7 +7,7 @@ use crate::path::PathPhase;
 use crate::subflow::{Expiry, Subflow};
 
 impl Connection {
-    /// When [`Connection::handle_deadline`] and then [`Connection::poll_send`] want to be called.
+    /// When to call [`Connection::handle_deadline`] and then [`Connection::poll_send`].
     #[must_use]
     pub fn poll_deadline(&self) -> Option<Time> {
         if self.is_closed() {
@@ -37,7 +36,7 @@ impl Connection {
         (first < Time::from_nanos(u64::MAX)).then_some(first)
     }
 
-    /// The deadline has come.
+    /// The deadline has come; call [`Connection::poll_send`] afterwards.
     pub fn handle_deadline(&mut self, now: Time) {
         if self.controller.poll_deadline().is_some_and(|at| at <= now) {
             self.controller.handle_deadline(now);
@@ -67,14 +66,14 @@ impl Connection {
         }
     }
 
-    /// No acknowledgement came for what a path carries.
+    /// Acknowledgements of a path's packets are overdue, for the `count`th time in a row.
     fn handle_missing_acks(&mut self, now: Time, index: usize, count: u32) {
         let named = self.last_ack_path.or_else(|| self.reply_path());
         let id = self.paths[index].id;
         let has_others =
             self.paths.iter().enumerate().any(|(other, path)| other != index && path.is_live());
         if count == 1 && has_others {
-            // Re-striping before any timeout: what waits here is sent over the others.
+            // Re-striping before any timeout: the data in flight is sent over the other paths.
             if let PathPhase::Open(subflow) = &mut self.paths[index].phase {
                 subflow.unbind_all(&mut self.outcomes);
             }
@@ -84,11 +83,11 @@ impl Connection {
             let Connection { paths, config, .. } = self;
             let path = &mut paths[index];
             path.reset_size(now, config);
-            // Nothing at all got through: perhaps since it might have been marked (RFC 9000,
-            // section 13.4.2).
+            // Nothing was ever delivered: the path may drop ECN-capable packets (RFC 9000, section
+            // 13.4.2).
             path.is_ecn_capable &= path.subflow().is_some_and(Subflow::has_delivered);
         }
-        // Perhaps the acknowledgements are lost, on the way that we named for them.
+        // The acknowledgements may be lost on the path named for them.
         let Some(named) = named else { return };
         let patience = self.paths[index].subflow().map(Subflow::timeout).unwrap_or_default();
         if let Some(path) = self.path_mut(named)

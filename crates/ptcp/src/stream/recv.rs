@@ -1,8 +1,8 @@
-//! The receiving half of a stream: what has arrived, what the application has read.
+//! The receiving half of a stream: bytes arrived, and bytes read by the application.
 
 use crate::ranges::Ranges;
 
-/// Where a peer broke the rules of a stream.
+/// A peer's violation of the rules of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StreamViolation {
     /// Beyond the window.
@@ -11,18 +11,18 @@ pub(crate) enum StreamViolation {
     End,
 }
 
-/// Bytes are counted, not held.
+/// The state of a receiving half. Bytes are counted, not held.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RecvStream {
-    /// What arrived beyond `next`.
+    /// Ranges that arrived beyond `next`.
     out_of_order: Ranges,
-    /// Everything before it has arrived.
+    /// The offset before which everything has arrived.
     next: u64,
     read: u64,
     highest: u64,
     end: Option<u64>,
     is_reading: bool,
-    /// The limit that the peer was told.
+    /// The advertised limit.
     advertised: u64,
 }
 
@@ -31,7 +31,7 @@ impl RecvStream {
         RecvStream { advertised: window, is_reading: true, ..RecvStream::default() }
     }
 
-    /// A piece came. Returns by how much the highest offset grew.
+    /// A piece arrived. Returns the growth of the highest offset.
     pub(crate) fn handle_piece(
         &mut self,
         offset: u64,
@@ -69,7 +69,7 @@ impl RecvStream {
         Ok(grown)
     }
 
-    /// The stream is given up at `end`. Returns by how much the highest offset grew.
+    /// The peer resets the stream at `end`. Returns the growth of the highest offset.
     pub(crate) fn handle_reset(&mut self, end: u64) -> Result<u64, StreamViolation> {
         if end < self.highest || self.end.is_some_and(|known| known != end) {
             return Err(StreamViolation::End);
@@ -90,19 +90,19 @@ impl RecvStream {
         }
     }
 
-    /// The application reads so much more, at most what is there. Returns how much it got.
+    /// The application reads up to `bytes`. Returns how many were available.
     pub(crate) fn handle_read(&mut self, bytes: u64) -> u64 {
         let bytes = bytes.min(self.next - self.read);
         self.read += bytes;
         bytes
     }
 
-    /// Pieces that arrived ahead of others.
+    /// The number of ranges beyond a gap.
     pub(crate) fn gaps(&self) -> usize {
         self.out_of_order.len()
     }
 
-    /// Whether this piece would be one more of them.
+    /// Whether this piece would add one.
     pub(crate) fn leaves_gap(&self, offset: u64, len: u64) -> bool {
         offset > self.next && !self.out_of_order.touches(offset, offset.saturating_add(len))
     }
@@ -115,7 +115,7 @@ impl RecvStream {
         self.read
     }
 
-    /// Arrived in order and not read.
+    /// Bytes that arrived in order and were not read.
     pub(crate) fn unread(&self) -> u64 {
         self.next - self.read
     }
@@ -129,7 +129,7 @@ impl RecvStream {
         self.end == Some(self.read)
     }
 
-    /// The limit to tell the peer, if with this window it is worth telling.
+    /// The new limit for the peer, if with this window the update is worth a packet.
     pub(crate) fn poll_limit(&mut self, window: u64) -> Option<u64> {
         let limit = self.read + window;
         let is_worth = self.end.is_none() && limit >= self.advertised + window / 4;
@@ -139,7 +139,7 @@ impl RecvStream {
         })
     }
 
-    /// The limit that the peer was told last.
+    /// The limit that was advertised last.
     pub(crate) fn advertised(&self) -> u64 {
         self.advertised
     }

@@ -1,4 +1,4 @@
-//! Acknowledgements: what they deliver, what they say is lost, when recovery begins and ends.
+//! Acknowledgements: delivery, loss detection, and the beginning and end of recovery.
 
 use alloc::vec::Vec;
 
@@ -12,13 +12,13 @@ use super::{LostPacket, Outcome, PacketState, Phase, Record, Subflow};
 
 /// Packets delivered beyond a lost one before reordering is ruled out (RFC 8985, section 6.2).
 const THRESHOLD: u64 = 3;
-/// For how many round trips a packet taken for lost may still turn up.
+/// Round trips in which a packet declared lost may still count as spurious.
 const LATE_ROUND_TRIPS: u64 = 4;
 
-/// The peer acknowledges what was never sent.
+/// The peer acknowledged a packet that was never sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BadAck {
-    /// Which packet number.
+    /// The packet number.
     pub(crate) number: u64,
 }
 
@@ -31,20 +31,20 @@ pub(crate) struct Credit {
     pub(crate) has_late: bool,
 }
 
-/// What one acknowledgement delivered.
+/// The result of one acknowledgement.
 struct Delivered<B> {
     bytes: u64,
     /// The latest sent of the delivered packets, and its number.
     newest: Option<(u64, Record<B>)>,
-    /// The acknowledgement of `Ack::largest` is the first.
+    /// Whether `Ack::largest` is newly acknowledged.
     is_sample: bool,
     has_late: bool,
-    /// All that was lost in the last congestion event has turned up.
+    /// Whether all packets lost in the last congestion event have arrived after all.
     is_undone: bool,
 }
 
 impl<B: Copy> Subflow<B> {
-    /// An acknowledgement of this path's packets came.
+    /// An acknowledgement of this path's packets arrived.
     pub(crate) fn handle_ack(
         &mut self,
         now: Time,
@@ -78,13 +78,13 @@ impl<B: Copy> Subflow<B> {
         let rtt = self.sample(now, ack, &delivered);
         self.largest = self.largest.max(Some(ack.largest));
         if core::mem::take(&mut self.expired) >= TIMEOUT_AFTER {
-            // A path that carried nothing at all and is back was not congested but away: it begins
-            // anew, with the threshold of before.
+            // A path that delivered nothing for a time was down, not congested: it restarts with
+            // the threshold from before.
             cc.handle_undo(now, self.id);
             cc.handle_idle_restart(now, self.id);
             self.phase = Phase::Open;
             self.epoch += 1;
-            // The probes that were lost meanwhile say nothing of congestion.
+            // The probes that were lost meanwhile are no congestion.
             self.forgiven = self.next;
         }
         if delivered.has_late {
@@ -97,7 +97,8 @@ impl<B: Copy> Subflow<B> {
             && ack.largest >= end
         {
             self.phase = Phase::Open;
-            // What was sent before this recovery began, and is found lost later, belongs to it.
+            // Packets that were sent before this recovery began and are declared lost later belong
+            // to it.
             self.forgiven = end;
         }
         self.detect_losses(now, cc, outcomes);
@@ -114,7 +115,7 @@ impl<B: Copy> Subflow<B> {
         Ok(Credit { bytes: delivered.bytes, has_late: delivered.has_late })
     }
 
-    /// Takes the packets `last - len + 1` to `last` for delivered.
+    /// Marks the packets `last - len + 1` to `last` as delivered.
     #[inline]
     fn mark_delivered(
         &mut self,
@@ -139,7 +140,7 @@ impl<B: Copy> Subflow<B> {
             let index = usize::try_from(number - self.base).expect("within the records");
             let record = &mut self.records[index];
             match record.state {
-                // What lies below was acknowledged with it.
+                // The packets down to `bottom` were acknowledged before: skips them.
                 PacketState::Delivered { down_to: bottom } => {
                     down_to = down_to.min(bottom.max(self.base));
                     number = bottom.max(first);
@@ -178,7 +179,7 @@ impl<B: Copy> Subflow<B> {
         Ok(())
     }
 
-    /// Packets that were taken for lost have arrived.
+    /// Packets that were declared lost have arrived.
     fn mark_late_delivered(
         &mut self,
         first: u64,
@@ -201,11 +202,11 @@ impl<B: Copy> Subflow<B> {
         }
     }
 
-    /// The round-trip time of the packet that caused the acknowledgement.
+    /// The round-trip sample of the packet that caused the acknowledgement.
     fn sample(&mut self, now: Time, ack: &Ack, delivered: &Delivered<B>) -> Option<Span> {
         let (_, record) = delivered.newest.filter(|_| delivered.is_sample)?;
         let raw = now - record.sent_at;
-        // The peer may not make a path look shorter than it is (RFC 9002, section 5.3).
+        // The reported delay must not bring a sample below the minimum (RFC 9002, section 5.3).
         let waited =
             Span::from_micros(u64::from(ack.delay) * Ack::DELAY_UNIT).min(self.max_ack_delay);
         let rtt = if raw >= self.rtt.min() + waited { raw - waited } else { raw };
@@ -215,16 +216,16 @@ impl<B: Copy> Subflow<B> {
         Some(rtt)
     }
 
-    /// Nothing had been lost: the cut was for reordering, or a delay.
+    /// Undoes the last cut: all its losses were reordering or delay.
     fn undo(&mut self, now: Time, cc: &mut dyn Controller) {
         self.phase = Phase::Open;
-        // Once for each cut.
+        // A cut is undone once.
         self.epoch += 1;
         cc.handle_undo(now, self.id);
     }
 
-    /// Finds losses by time (RACK, RFC 8985). Packet numbers are in the order of sending, so the
-    /// first that is not lost ends the search.
+    /// Detects losses by time (RACK, RFC 8985). Packet numbers are in the order of sending, so the
+    /// first packet that is not lost ends the search.
     pub(super) fn detect_losses(
         &mut self,
         now: Time,
@@ -266,7 +267,7 @@ impl<B: Copy> Subflow<B> {
         }
     }
 
-    /// One packet is lost.
+    /// Declares a packet lost.
     pub(super) fn mark_lost(
         &mut self,
         now: Time,
@@ -293,7 +294,7 @@ impl<B: Copy> Subflow<B> {
         {
             self.recently_lost.remove(&oldest);
         }
-        // Of the next epoch, if this loss begins one.
+        // A loss that begins a congestion event belongs to the next epoch.
         let is_next = match self.phase {
             Phase::Open => number >= self.forgiven,
             Phase::Recovery { end, .. } => number >= end,
@@ -305,7 +306,8 @@ impl<B: Copy> Subflow<B> {
         self.recently_lost.insert(number, LostPacket { binding, sent_at, epoch });
     }
 
-    /// Something is lost. Once a window, the controller is told. `before` was in flight.
+    /// Begins recovery and reports congestion. `before` is the number of bytes in flight before the
+    /// loss.
     fn enter_recovery(
         &mut self,
         now: Time,
@@ -330,7 +332,7 @@ impl<B: Copy> Subflow<B> {
         }
     }
 
-    /// A new congestion event: what was lost for it has been noted under its number already.
+    /// A new congestion event; its losses already carry the new epoch.
     pub(super) fn begin_epoch(&mut self) {
         self.epoch += 1;
         let epoch = self.epoch;
@@ -339,7 +341,7 @@ impl<B: Copy> Subflow<B> {
                 .unwrap_or(u32::MAX);
     }
 
-    /// Hands back what lies outside a window of so many bytes, counted from the oldest packet in
+    /// Unbinds the packets outside a window of `window` bytes, counted from the oldest packet in
     /// flight: the paper's re-striping.
     pub(super) fn shrink(&mut self, window: u64, outcomes: &mut Vec<Outcome<B>>) {
         let mut inside = 0;
@@ -353,7 +355,8 @@ impl<B: Copy> Subflow<B> {
         }
     }
 
-    /// The connection waits for what this path holds up: it is slowed down, at most once a window.
+    /// The connection waits for data in flight on this path: its window is cut, at most once a
+    /// window.
     pub(crate) fn penalise(&mut self, now: Time, cc: &mut dyn Controller) {
         if matches!(self.phase, Phase::Open) {
             self.begin_epoch();
@@ -366,10 +369,10 @@ impl<B: Copy> Subflow<B> {
         }
     }
 
-    /// Marks are congestion too, once a window.
+    /// ECN marks count as congestion, once a window.
     fn note_marks(&mut self, now: Time, ack: &Ack, cc: &mut dyn Controller) {
         let new = ack.marks.wrapping_sub(self.marks);
-        // An older acknowledgement may come behind a newer one.
+        // Acknowledgements may be reordered.
         if new == 0 || new > 128 {
             return;
         }
@@ -386,7 +389,7 @@ impl<B: Copy> Subflow<B> {
         }
     }
 
-    /// Tells the controller what was delivered.
+    /// Reports the delivered bytes to the controller.
     fn report_acked(
         &mut self,
         now: Time,

@@ -1,4 +1,4 @@
-//! Acknowledgements: what they deliver, what they say is lost, when recovery begins and ends.
+//! Acknowledgements: delivery, loss detection, and the beginning and end of recovery.
 
 use alloc::boxed::Box;
 
@@ -11,21 +11,21 @@ use super::scoreboard::{Record, SendContext};
 use super::{Phase, Sender, SpuriousCheck, stamp_of};
 use crate::{Detection, NEVER};
 
-/// Duplicate acknowledgements that mean a loss.
+/// Duplicate acknowledgements that indicate a loss.
 const DUPLICATES: u32 = 3;
 
-/// What one acknowledgement delivered.
+/// The result of one acknowledgement.
 #[derive(Clone, Copy, Debug, Default)]
 struct Delivered {
-    /// Payload.
+    /// Payload bytes delivered.
     bytes: u64,
     /// The latest sent of the delivered packets.
     newest: Option<Newest>,
-    /// The round-trip time of the latest sent of those that were sent once.
+    /// The round-trip time of the latest sent packet that was not retransmitted.
     rtt: Option<Span>,
 }
 
-/// What is of interest of the record of a delivered packet.
+/// The needed fields of a delivered packet's record.
 #[derive(Clone, Copy, Debug)]
 struct Newest {
     seq: u64,
@@ -35,7 +35,7 @@ struct Newest {
 }
 
 impl Sender {
-    /// An acknowledgement came.
+    /// An acknowledgement arrived.
     pub(crate) fn handle_ack<C: Controller + ?Sized>(
         &mut self,
         now: Time,
@@ -43,7 +43,7 @@ impl Sender {
         cc: &mut C,
     ) {
         if segment.ack > self.next {
-            // Of what was never sent: a liar, or another connection's.
+            // Acknowledges data that was never sent (RFC 9293, section 3.10.7.4).
             return;
         }
         let window_end = segment.ack + u64::from(segment.window);
@@ -54,7 +54,7 @@ impl Sender {
             && !segment.flags.has(Flags::ECE)
             && self.una == self.next
         {
-            // As all data comes to who sends none: it says nothing that is not known.
+            // The usual case of an endpoint that only receives: the acknowledgement has no news.
             debug_assert!(
                 self.board.is_empty() && matches!(self.phase, Phase::Open),
                 "what ends a phase was acknowledged"
@@ -114,7 +114,7 @@ impl Sender {
         }
     }
 
-    /// Takes out of the scoreboard what is acknowledged.
+    /// Removes the acknowledged packets from the scoreboard.
     #[inline]
     fn take_delivered(&mut self, now: Time, segment: &Segment, highest: u64) -> Delivered {
         let mut delivered = Delivered::default();
@@ -162,7 +162,7 @@ impl Sender {
                 && (block.from < 0
                     || segment.sacked().get(1).is_some_and(|next| covers(*next, *block)))
             {
-                // It came twice (RFC 2883): a retransmission was for nothing.
+                // A duplicate (RFC 2883): a retransmission was spurious.
                 is_spurious = true;
             } else if from >= segment.ack && to <= self.next {
                 board.sack(from.max(una), to, &mut each);
@@ -175,8 +175,7 @@ impl Sender {
         delivered
     }
 
-    /// A round-trip time from the timestamps, where all that was acknowledged had been sent more
-    /// than once.
+    /// A round-trip sample from the timestamps, for acknowledgements of retransmitted packets only.
     fn timestamp_rtt(&self, now: Time, segment: &Segment, has_advanced: bool) -> Option<Span> {
         let is_usable = self.config.timestamps && has_advanced && segment.timestamp_echo != 0;
         is_usable.then(|| {
@@ -184,9 +183,9 @@ impl Sender {
         })
     }
 
-    /// The SpuriousCheck algorithm (RFC 3522): the answers are to the originals, not to what was sent
-    /// again. Every packet that was sent again must be answered so: one that was lost indeed is a
-    /// reason for the reduction, whatever became of the others.
+    /// The Eifel algorithm (RFC 3522): undoes the reduction if the acknowledgements echo the
+    /// originals, not the retransmissions. All retransmitted packets must pass the test: a single
+    /// real loss justifies the reduction.
     fn undo_if_spurious<C: Controller + ?Sized>(
         &mut self,
         now: Time,
@@ -205,8 +204,8 @@ impl Sender {
         match self.phase {
             Phase::Recovery { .. } | Phase::Timeout { .. } if is_older => {
                 if matches!(self.phase, Phase::Recovery { .. }) {
-                    // It came after later ones. Without this, those behind it would be lost again
-                    // at once.
+                    // The original arrived after later packets. Without this, RACK would declare
+                    // the packets behind it lost again at once.
                     self.rack.handle_reordering();
                 }
                 self.phase = Phase::Open;
@@ -217,9 +216,10 @@ impl Sender {
                         log.push_back((record.sent_at, record.seq));
                     }
                 });
-                // They were sent before what is in it.
+                // The restored packets were sent before those in the log.
                 log.make_contiguous().sort_unstable();
-                // The duplicates to come are not those of retransmissions: there was one.
+                // Further duplicate acknowledgements do not come from retransmissions: there was
+                // only one.
                 self.recover = 0;
                 self.rtt.handle_undo();
                 self.stats.undone += 1;
@@ -229,7 +229,8 @@ impl Sender {
         }
     }
 
-    /// Selective acknowledgements: RFC 6675's rule, or RACK's. Says whether anything is lost by it.
+    /// Detects losses by selective acknowledgements, with RFC 6675 or RACK. Returns whether it
+    /// found any.
     pub(super) fn detect_losses<C: Controller + ?Sized>(&mut self, now: Time, cc: &mut C) -> bool {
         let before = self.in_flight();
         let mut has_lost = false;
@@ -279,8 +280,8 @@ impl Sender {
         has_lost
     }
 
-    /// Three duplicates are a loss; in recovery, `NewReno` takes a partial acknowledgement for
-    /// another. Says whether anything is lost by it.
+    /// Detects losses by duplicate acknowledgements. In recovery, a partial acknowledgement is a
+    /// further loss for `NewReno`. Returns whether it found any.
     fn count_duplicates<C: Controller + ?Sized>(
         &mut self,
         now: Time,
@@ -292,8 +293,8 @@ impl Sender {
         let in_flight = self.in_flight();
         let mut has_lost = false;
         if has_advanced {
-            // What the duplicates stood for is in the cumulative acknowledgement now, all but what
-            // it uncovered.
+            // The packets that the duplicates stood for are now acknowledged cumulatively, except
+            // the one that filled the gap.
             let packets = (self.una - old_una).div_ceil(self.config.mss.0);
             let uncovered = u32::try_from(packets.saturating_sub(1)).unwrap_or(u32::MAX);
             self.duplicates = self.duplicates.saturating_sub(uncovered);
@@ -304,7 +305,7 @@ impl Sender {
             if is_partial && self.config.detection == Detection::NewReno {
                 has_lost = self.mark_first_lost(now, cc);
             } else if is_partial {
-                // Reno is satisfied with any.
+                // Reno leaves recovery with any advance.
                 self.phase = Phase::Open;
             }
             if matches!(self.phase, Phase::Open) {
@@ -331,7 +332,8 @@ impl Sender {
         true
     }
 
-    /// Something is lost. Once a window, the controller is told. `in_flight` is what was before.
+    /// A loss was found: begins recovery and reports congestion, once a window. `in_flight` is from
+    /// before the loss.
     fn enter_recovery<C: Controller + ?Sized>(&mut self, now: Time, in_flight: Bytes, cc: &mut C) {
         if !matches!(self.phase, Phase::Open) {
             return;
@@ -351,21 +353,21 @@ impl Sender {
         self.marked_until = self.next;
     }
 
-    /// Whether what was sent then left before the first missing packet did, the last time. What was
-    /// sent later and arrives does not put off the timeout: selective acknowledgements go on for as
-    /// long as there is something to send, whether or not a retransmission was lost.
+    /// Whether a packet sent at `sent_at` left before the latest transmission of the first missing
+    /// packet. Deliveries of later packets do not restart the timer: selective acknowledgements
+    /// continue as long as there is data to send, even if the retransmission was lost.
     fn was_sent_before_first(&self, sent_at: Time) -> bool {
         self.board.front().is_none_or(|first| sent_at < first.sent_at)
     }
 
-    /// Payload sent and not acknowledged cumulatively (`FlightSize`), without what went out behind
-    /// a gap as selective acknowledgements came: that is up to many windows, and says nothing of
+    /// Payload sent and not acknowledged cumulatively (`FlightSize`), at most the window. Data sent
+    /// behind a gap as selective acknowledgements came can be many windows and does not measure
     /// what the path holds (RFC 5681, section 3.2).
     pub(super) fn flight_size<C: Controller + ?Sized>(&self, cc: &C) -> Bytes {
         Bytes(self.next - self.una).min(cc.allowance(self.id).window)
     }
 
-    /// Ends recovery, or goes on with it.
+    /// Ends recovery, or updates the budget of rate reduction.
     fn update_recovery(&mut self, has_advanced: bool, delivered: u64, is_safe: bool) {
         let in_flight = self.in_flight();
         match &mut self.phase {
@@ -380,7 +382,7 @@ impl Sender {
         }
     }
 
-    /// Tells the controller what was delivered.
+    /// Reports the delivered bytes to the controller.
     fn report_acked<C: Controller + ?Sized>(
         &mut self,
         now: Time,
@@ -441,7 +443,7 @@ impl Sender {
         }
     }
 
-    /// How much slower than it would the window grows.
+    /// The divisor of the window's growth in conservative slow start.
     #[inline]
     fn slow_start_divisor(&self) -> u32 {
         if !self.config.hystart {

@@ -1,4 +1,4 @@
-//! What is in flight, lost or delivered.
+//! The scoreboard: packets in flight, lost or delivered.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -8,48 +8,48 @@ use units::{Bytes, Time};
 
 use super::queue::Queue;
 
-/// A packet that was sent and is not yet acknowledged cumulatively. It is small: thousands of flows
-/// that recover look through theirs in turn.
+/// A packet that was sent and is not yet acknowledged cumulatively. It is small, because thousands
+/// of flows in recovery walk through their records.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record {
     /// Its first position.
     pub(super) seq: u64,
-    /// Payload, and one for a FIN.
+    /// Payload bytes, and one for a FIN.
     pub(super) span: u32,
     pub(super) is_fin: bool,
     pub(super) tag: FlightTag,
-    /// Whether it was sent more than once.
+    /// Whether it was retransmitted.
     pub(super) is_retransmitted: bool,
     pub(super) is_app_limited: bool,
-    /// When it was sent last.
+    /// The time of its latest transmission.
     pub(super) sent_at: Time,
 }
 
 const _: () = assert!(size_of::<Record>() == 24, "small");
 
-/// What was known then, for controllers that want it.
+/// The sender's state when a packet was sent, for controllers that need it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SendContext {
     pub(super) window: Bytes,
-    /// What was in flight, the packet itself included.
+    /// Bytes in flight, the packet included.
     pub(super) in_flight: Bytes,
     pub(super) rates: SendSnapshot,
 }
 
-/// Where a packet is supposed to be.
+/// The presumed state of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PacketState {
-    /// Under way.
+    /// Sent, and neither acknowledged nor declared lost.
     InFlight,
-    /// At the receiver, selectively acknowledged.
+    /// Selectively acknowledged.
     Delivered,
-    /// Nowhere: to be sent again.
+    /// Declared lost, to be retransmitted.
     Lost,
 }
 
-/// A [`PacketState`] as a record has it: delivered, lost, or sent in the flight of this number. Of
-/// flights, all but the latest are lost: so a timeout, which loses everything, need not touch a
-/// record. It comes when they have long left the processor's cache.
+/// A [`PacketState`] as stored in a record: delivered, lost, or sent in the flight of this number.
+/// All flights but the latest are lost, so a timeout, which loses everything, touches no record.
+/// The records have usually left the cache by then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FlightTag(u8);
 
@@ -75,7 +75,7 @@ impl Record {
         u64::from(self.span) - u64::from(self.is_fin)
     }
 
-    /// Where it is, if this is the latest flight.
+    /// Its state if `flight` is the latest flight.
     fn state(&self, flight: FlightTag) -> PacketState {
         match self.tag {
             FlightTag::DELIVERED => PacketState::Delivered,
@@ -86,36 +86,34 @@ impl Record {
 }
 
 /// Records from the first unacknowledged position to the next to be sent, without gaps. The order
-/// of the fields is kept: what is needed where nothing is lost lies in front, and takes 64 bytes.
+/// of the fields is fixed: those needed without losses lie in front, in 64 bytes.
 #[derive(Clone, Debug, Default)]
 #[repr(C)]
 pub(super) struct Scoreboard {
-    /// Sum over records in flight.
+    /// Sum of the spans in flight.
     pub(super) in_flight: u64,
-    /// Sum over lost records.
+    /// Sum of the lost spans.
     pub(super) lost: u64,
-    /// Sum over `ranges`; zero only if there are none.
+    /// Sum over `sacked_ranges`; zero only if there are none.
     pub(super) sacked: u64,
     records: Queue<Record>,
-    /// How many records are in flight.
+    /// Number of records in flight.
     packets_in_flight: u32,
     /// The latest flight.
     flight: FlightTag,
-    /// What the receiver holds beyond the cumulative acknowledgement, in order, apart from each
-    /// other.
+    /// Ranges that the receiver holds beyond the cumulative acknowledgement, in order and disjoint.
     sacked_ranges: Vec<(u64, u64)>,
-    /// No lost record begins below.
+    /// No lost record begins below this position.
     lost_from: u64,
-    /// Every record below has been judged by what was delivered beyond it.
+    /// [`Scoreboard::mark_lost_below`] has checked every record below this position.
     checked_below: u64,
-    /// Records from the first position on were found again, and are judged anew once a packet from
-    /// the second on can be. An empty range if none were.
+    /// Records from the first position on were restored after a spurious reduction. They are
+    /// checked again once the check reaches the second position. Empty if none were.
     restored: (u64, u64),
     contexts: SendContexts,
 }
 
-/// What was known as the packet of each record left, if that is kept at all: in a box, for most
-/// controllers do not want it.
+/// The [`SendContext`] of each record. `None` for most controllers, which do not need it.
 #[derive(Clone, Debug, Default)]
 struct SendContexts(Option<Box<Queue<SendContext>>>);
 
@@ -155,13 +153,13 @@ impl Scoreboard {
         self.contexts.push(context);
     }
 
-    /// The mark of what is sent now.
+    /// The tag of packets sent now.
     #[inline]
     pub(super) fn flight(&self) -> FlightTag {
         self.flight
     }
 
-    /// Where a packet is.
+    /// The state of a packet.
     #[inline]
     pub(super) fn state(&self, record: &Record) -> PacketState {
         record.state(self.flight)
@@ -188,15 +186,15 @@ impl Scoreboard {
         self.records.get_mut(index)
     }
 
-    /// Where the first record is that ends behind this position.
+    /// The index of the first record that ends behind this position.
     #[inline]
     fn index_of(&self, seq: u64) -> usize {
         let Some(first) = self.records.first() else { return 0 };
         if seq <= first.seq {
             return 0;
         }
-        // Nearly all are as long as the first: a guess looks at two of them, where halving would
-        // look at eight.
+        // Nearly all records are as long as the first, so a guess usually succeeds with two
+        // look-ups; a binary search takes about eight.
         let guess =
             usize::try_from((seq - first.seq) / u64::from(first.span)).unwrap_or(usize::MAX);
         if self.records.get(guess).is_some_and(|record| record.seq <= seq && seq < record.end()) {
@@ -205,8 +203,8 @@ impl Scoreboard {
         self.records.partition_point(|record| record.end() <= seq)
     }
 
-    /// Takes out what is acknowledged cumulatively and hands over each record that was not told of
-    /// before.
+    /// Removes the records below the cumulative acknowledgement `una`, and passes those to `each`
+    /// that were not delivered before.
     #[inline]
     pub(super) fn advance(
         &mut self,
@@ -246,8 +244,8 @@ impl Scoreboard {
         }
     }
 
-    /// The receiver holds this range, of what was sent and not acknowledged cumulatively; hands
-    /// over each record that it had not told of.
+    /// Marks a selectively acknowledged range above the cumulative acknowledgement, and passes the
+    /// newly delivered records to `each`.
     pub(super) fn sack(
         &mut self,
         from: u64,
@@ -259,10 +257,10 @@ impl Scoreboard {
         }
         let first = self.sacked_ranges.partition_point(|range| range.1 < from);
         if self.sacked_ranges.get(first).is_some_and(|range| range.0 <= from && to <= range.1) {
-            // Two of three blocks only say once more what is known.
+            // Two of three blocks repeat known ranges.
             return;
         }
-        // The parts of it that are new.
+        // The new parts of the range.
         let mut at = from;
         let mut last = first;
         let mut merged = (from, to);
@@ -311,7 +309,7 @@ impl Scoreboard {
         }
     }
 
-    /// Marks the record at `seq` as lost if it is in flight, and gives it.
+    /// Marks the record at `seq` as lost and returns it, if it is in flight.
     pub(super) fn mark_lost(&mut self, seq: u64) -> Option<(Record, Option<SendContext>)> {
         let index = self.index_of(seq);
         let record = self.records.get_mut(index).filter(|record| record.tag == self.flight)?;
@@ -324,7 +322,7 @@ impl Scoreboard {
         Some((record, self.contexts.get(index).copied()))
     }
 
-    /// Everything in flight is lost. Gives how many packets that is.
+    /// Marks everything in flight as lost. Returns the number of packets.
     pub(super) fn mark_all_lost(&mut self) -> u64 {
         self.lost += core::mem::take(&mut self.in_flight);
         self.lost_from = 0;
@@ -341,9 +339,9 @@ impl Scoreboard {
         u64::from(core::mem::take(&mut self.packets_in_flight))
     }
 
-    /// Nothing was lost: what waits to be sent again, and never was, is in flight after all. Hands
-    /// over each, in the order in which they were sent. One may be lost even so; what has arrived
-    /// so far is no sign of it, what is sent from now on will be.
+    /// Undoes the losses of a spurious reduction: lost records that were not retransmitted are in
+    /// flight again. Passes each to `each`, in the order of sending. Such a record counts as lost
+    /// again only by deliveries of packets sent from now on.
     pub(super) fn restore_lost(&mut self, mut each: impl FnMut(&Record)) {
         let next = self.back().map_or(0, Record::end);
         let flight = self.flight;
@@ -385,7 +383,7 @@ impl Scoreboard {
         Some(record)
     }
 
-    /// What was sent is under way again, with this record in place of the one before.
+    /// Replaces a record by that of its retransmission, which is in flight.
     pub(super) fn retransmit(&mut self, again: Record, context: Option<SendContext>) {
         let index = self.index_of(again.seq);
         let Some(record) = self.records.get_mut(index) else { return };
@@ -399,8 +397,8 @@ impl Scoreboard {
         }
     }
 
-    /// The position below which a packet is lost by RFC 6675's rule (`IsLost`): three ranges, or
-    /// more than two packets' worth, have arrived beyond it.
+    /// The position below which a packet is lost by RFC 6675 (`IsLost`): three ranges, or more than
+    /// two packets' worth of bytes, have arrived beyond it.
     pub(super) fn lost_below(&self, mss: u64) -> u64 {
         let mut beyond = 0;
         for (count, (from, to)) in self.sacked_ranges.iter().rev().enumerate() {
@@ -415,7 +413,8 @@ impl Scoreboard {
         0
     }
 
-    /// Marks as lost what is in flight below `end` for the first time, and hands it over.
+    /// Marks the records below `end` that are in flight and were not retransmitted as lost, and
+    /// passes them to `each`.
     pub(super) fn mark_lost_below(
         &mut self,
         end: u64,
@@ -445,7 +444,7 @@ impl Scoreboard {
         }
     }
 
-    /// The highest position that was selectively acknowledged; 0 if none is.
+    /// The highest selectively acknowledged position; 0 if there is none.
     #[inline]
     pub(super) fn highest(&self) -> u64 {
         if self.sacked == 0 {

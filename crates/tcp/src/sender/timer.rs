@@ -1,4 +1,4 @@
-//! Timers: retransmission, the probe of the tail, reordering, the closed window.
+//! Timers: retransmission, tail loss probe, reordering, window probe.
 
 use policy::cc::Controller;
 use units::{Span, Time};
@@ -8,19 +8,20 @@ use super::scoreboard::PacketState;
 use super::{DataFields, Phase, Sender, SpuriousCheck};
 use crate::{Detection, NEVER};
 
-/// What the timer is for.
+/// The purpose of the timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TimerKind {
     /// Retransmission timeout (RFC 6298).
     Retransmission,
-    /// A probe of the tail (RFC 8985, section 7).
+    /// Tail loss probe (RFC 8985, section 7).
     Tail,
-    /// The window is closed: a probe asks whether it still is (RFC 9293, section 3.8.6.1).
+    /// Window probe while the window is closed (RFC 9293, section 3.8.6.1).
     Window,
 }
 
 impl Sender {
-    /// Sets the timer after something was sent, or, with `is_restart`, acknowledged.
+    /// Sets the timer after a transmission, or restarts it with `is_restart` after an
+    /// acknowledgement.
     #[inline]
     pub(super) fn arm(&mut self, now: Time, is_restart: bool) {
         if self.board.is_empty() {
@@ -41,7 +42,7 @@ impl Sender {
             && matches!(self.phase, Phase::Open)
             && let Some(smoothed) = self.rtt.smoothed()
         {
-            // One packet alone may wait for a delayed acknowledgement.
+            // The acknowledgement of a single packet may be delayed.
             let is_alone = self.board.front().map(|record| record.seq)
                 == self.board.back().map(|record| record.seq);
             let extra =
@@ -59,13 +60,13 @@ impl Sender {
         self.timer_kind = kind;
     }
 
-    /// When the sender has to be looked at.
+    /// When the sender is due: the earliest of its timers.
     #[inline]
     pub(crate) fn deadline(&self) -> Time {
         self.timer.min(self.rack_due).min(self.held_until)
     }
 
-    /// Does what is due. Gives the segment of a probe.
+    /// Handles expired timers. Returns the segment of a probe, if one is due.
     pub(crate) fn handle_deadline<C: Controller + ?Sized>(
         &mut self,
         now: Time,
@@ -86,7 +87,7 @@ impl Sender {
             }
             TimerKind::Tail => self.probe_tail(now, cc),
             TimerKind::Window => {
-                // Nothing, of long ago: the answer says where the window ends by now.
+                // An old position without data: the answer carries the present window.
                 self.rtt.handle_timeout();
                 self.set_timer(now + self.rtt.timeout(), TimerKind::Window);
                 Some(DataFields { seq: self.una - 1, len: 0, flags: Flags::default() })
@@ -104,7 +105,7 @@ impl Sender {
         }
         self.rack_due = NEVER;
         self.duplicates = 0;
-        // When the timer runs out again for the same packet, the first retransmission counts.
+        // If the timer expires again for the same packet, the first retransmission still counts.
         if !matches!(
             (&self.phase, self.spurious_check),
             (Phase::Timeout { .. }, SpuriousCheck::Sent { .. })
@@ -118,7 +119,7 @@ impl Sender {
         self.set_timer(now + self.rtt.timeout(), TimerKind::Retransmission);
     }
 
-    /// Sends the last packet again, so that an acknowledgement comes that says what is missing.
+    /// Retransmits the last packet, so that its acknowledgement reveals what is missing.
     fn probe_tail<C: Controller + ?Sized>(&mut self, now: Time, cc: &mut C) -> Option<DataFields> {
         self.has_tail_probe = true;
         self.stats.probes += 1;

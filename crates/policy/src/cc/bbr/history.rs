@@ -1,35 +1,34 @@
-//! What was known when packets left: the per-packet state of the draft's section 4.1.2.1.2, kept by
-//! the time of sending.
+//! The per-packet state of the draft's section 4.1.2.1.2, kept by the time of sending.
 
 use alloc::collections::VecDeque;
 
 use units::{Span, Time};
 
-/// More snapshots than this are not remembered; every other one is then forgotten.
+/// The most snapshots; beyond it every other one is dropped.
 const LIMIT: usize = 4_096;
 
-/// What was known when a packet left. Amounts in bytes.
+/// The controller's counters when a packet was sent, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SendSnapshot {
     pub(super) at: Time,
-    /// `P.delivered`: delivered before.
+    /// `P.delivered`: bytes delivered before.
     pub(super) delivered: u64,
-    /// `P.lost`: lost before.
+    /// `P.lost`: bytes lost before.
     pub(super) lost: u64,
-    /// `P.tx_in_flight`: in flight, the packet included.
+    /// `P.tx_in_flight`: bytes in flight, the packet included.
     pub(super) in_flight: u64,
-    /// The controller itself had limited what was sent, as it does in `ProbeRTT`.
+    /// Whether the controller itself limited sending, as in `ProbeRTT`.
     pub(super) is_limited: bool,
 }
 
-/// The snapshots of what is in flight.
+/// The snapshots of the packets in flight.
 #[derive(Clone, Debug, Default)]
 pub(super) struct History {
     snapshots: VecDeque<SendSnapshot>,
 }
 
 impl History {
-    /// Remembers a snapshot, unless one less than `gap` before it is remembered.
+    /// Adds a snapshot, unless the last one is less than `gap` older.
     pub(super) fn add(&mut self, snapshot: SendSnapshot, gap: Span) {
         if let Some(last) = self.snapshots.back_mut() {
             if last.at >= snapshot.at {
@@ -50,14 +49,14 @@ impl History {
         self.snapshots.push_back(snapshot);
     }
 
-    /// The snapshot at `sent_at`, or the last remembered one before it; the first one for what
-    /// left earlier still.
+    /// The snapshot at `sent_at`, or the last one before it; the first one for packets sent earlier
+    /// than all.
     pub(super) fn find(&self, sent_at: Time) -> Option<SendSnapshot> {
         let after = self.snapshots.partition_point(|snapshot| snapshot.at <= sent_at);
         self.snapshots.get(after.saturating_sub(1)).copied()
     }
 
-    /// Nobody will ask for what left before `sent_at`.
+    /// Drops the snapshots that only packets sent before `sent_at` need.
     pub(super) fn forget(&mut self, sent_at: Time) {
         while self.snapshots.get(1).is_some_and(|next| next.at <= sent_at) {
             self.snapshots.pop_front();
@@ -79,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_departure_before_is_found() {
+    fn the_last_snapshot_before_is_found() {
         let mut history = History::default();
         assert_eq!(found(&history, 5), None);
         for millis in [10, 20, 21, 30] {

@@ -1,18 +1,18 @@
-//! What losses say: the short-term bounds, whether too much was in flight, recovery and its undoing
-//! (sections 5.5.10, 5.5.11 and 5.6.4.4).
+//! The response to losses: the short-term bounds, excessive loss, recovery and its undo (sections
+//! 5.5.10, 5.5.11 and 5.6.4.4).
 
 use units::{Bytes, Rate, Time};
 
 use super::{Bbr, Lost, Sample, State, UNBOUNDED, UNBOUNDED_RATE, percent};
 
-/// `BBR.LossThresh` is one in so many: 2 %.
+/// The inverse of `BBR.LossThresh`: 2 % is one in 50.
 const LOSS_THRESHOLD: u64 = 50;
 /// `BBR.Beta`, percent.
 const BETA: u64 = 70;
 /// `BBRStartupFullLossCnt`: lost ranges in a round trip.
 const STARTUP_LOSSES: u32 = 6;
 
-/// The short-term model and what it is made of.
+/// The short-term model and its inputs.
 #[derive(Clone, Debug)]
 pub(super) struct Loss {
     pub(super) bandwidth_short: Rate,
@@ -23,9 +23,10 @@ pub(super) struct Loss {
     is_in_round: bool,
     round_delivered: u64,
     is_round_start: bool,
-    /// Delivered and lost when this round trip began; `None` once a mark came in it.
+    /// The counters of delivered and lost bytes when this round trip began; `None` after an ECN
+    /// mark in it.
     unmarked_since: Option<(u64, u64)>,
-    /// How many times losses showed in this round trip, and when last.
+    /// The number of loss events in this round trip, and the time of the last one.
     events: u32,
     last_event: Option<Time>,
     /// The window to return to (`BBR.prior_cwnd`).
@@ -102,8 +103,8 @@ impl Bbr {
         }
     }
 
-    /// Whether this round trip lost so little that it says nothing of congestion. Never by the
-    /// draft, which tolerates nothing.
+    /// Whether the losses of this round trip are within the tolerance. The draft has no tolerance,
+    /// so this is never true by default.
     fn is_tolerable(&self) -> bool {
         let Some((delivered, lost)) = self.loss.unmarked_since else { return false };
         let (delivered, lost) =
@@ -152,7 +153,7 @@ impl Bbr {
         }
     }
 
-    /// Startup has filled the pipe and more.
+    /// Startup ends because of losses or marks: the pipe is full.
     fn end_startup(&mut self) {
         self.loss.undo_state = Some(State::Startup);
         self.full_pipe.is_reached = true;
@@ -184,7 +185,7 @@ impl Bbr {
         }
     }
 
-    /// A mark says what a loss rate beyond the threshold does.
+    /// An ECN mark counts as a loss rate beyond the threshold.
     pub(super) fn handle_mark(&mut self, now: Time, in_flight: u64) {
         self.note_loss();
         self.loss.unmarked_since = None;
@@ -240,8 +241,8 @@ impl Bbr {
         self.window = self.window.max(self.loss.prior_window);
     }
 
-    /// Recovery ends when the sender is no longer in it, or when what was in flight at a timeout is
-    /// delivered.
+    /// Follows the sender's recovery. It ends with the sender's, or when the bytes in flight at a
+    /// timeout are delivered; the window is then restored.
     pub(super) fn follow_recovery(&mut self, in_recovery: bool) {
         let mut is_over = self.loss.is_in_recovery && !in_recovery;
         self.loss.is_in_recovery = in_recovery;
@@ -254,8 +255,7 @@ impl Bbr {
         }
     }
 
-    /// `OnEnterRTO` (section 5.6.4.4). The sender takes all for lost, hence one packet is all there
-    /// is in flight.
+    /// `OnEnterRTO` (section 5.6.4.4). All packets count as lost, so the window is one packet.
     pub(super) fn enter_timeout(&mut self, in_flight: u64) {
         self.lost = self.lost.saturating_add(in_flight);
         self.save_state();
@@ -296,7 +296,7 @@ impl Bbr {
     }
 }
 
-/// `InflightAtLoss`: how much was in flight when losses crossed the threshold, within a packet of
+/// `InflightAtLoss`: the bytes in flight when losses crossed the threshold, within a packet of
 /// `size` bytes.
 fn inflight_at_loss(size: u64, in_flight: u64, lost: u64) -> u64 {
     let before = in_flight.saturating_sub(size);
@@ -311,7 +311,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_percent_are_too_much() {
+    fn losses_above_two_percent_are_excessive() {
         assert!(!is_too_high(2_000, 100_000));
         assert!(is_too_high(2_001, 100_000));
         assert!(!is_too_high(0, 0));

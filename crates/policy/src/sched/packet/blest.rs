@@ -1,6 +1,6 @@
-//! BLEST: no packet on a slow path that would block the window (Ferlin, Alay, Mehani and Boreli,
-//! "BLEST: Blocking Estimation-based MPTCP Scheduler for Heterogeneous Networks", IFIP Networking
-//! 2016), as its authors' Linux module does it.
+//! BLEST: a slow path gets no packet that would block the flow control window (Ferlin, Alay, Mehani
+//! and Boreli, "BLEST: Blocking Estimation-based MPTCP Scheduler for Heterogeneous Networks", IFIP
+//! Networking 2016), as in its authors' Linux module.
 
 use alloc::boxed::Box;
 
@@ -8,19 +8,18 @@ use units::{Bytes, Time};
 
 use super::{Backlog, Choice, PacketScheduler, SubflowView, choose};
 
-/// λ in thousandths: what it begins with and where it stays.
+/// λ in thousandths: initial value and bounds.
 const START: u64 = 1_200;
 const LEAST: u64 = 1_000;
 const MOST: u64 = 1_300;
-/// What blocking adds to λ, and what a slow round trip without takes off.
+/// The step of λ after a slow round trip with blocking, and after one without.
 const STEP_UP: u64 = 40;
 const STEP_DOWN: u64 = 10;
-/// Doublings beyond this are not estimated: windows do not grow without end.
+/// The estimate of slow start assumes no more doublings than this.
 const MOST_DOUBLINGS: u128 = 10;
 
-/// While a packet is on a slow path, the fast one could send `X` bytes. They must fit into what the
-/// flow control window leaves beside the slow path's packets, or else the packet waits for the fast
-/// path.
+/// While a packet is on a slow path, the fast one could send `X` bytes. If these do not fit into
+/// the flow control window beside the slow path's packets, the packet waits for the fast path.
 ///
 /// With `n = ⌊RTT_s/RTT_f⌋ + 1` round trips of the fast path, a window of `w` packets that grows by
 /// one a round trip sends `X = MSS (w + (n − 1)/2) n`, in slow start `MSS w (2ⁿ − 1)`. It waits if
@@ -35,7 +34,7 @@ pub struct Blest {
 }
 
 impl Blest {
-    /// With λ as the paper begins.
+    /// A scheduler with the paper's initial λ.
     #[must_use]
     pub fn new() -> Blest {
         Blest { lambda: START, changed_at: None, has_blocked: false }

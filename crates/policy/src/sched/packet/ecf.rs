@@ -7,13 +7,13 @@ use units::{Bytes, Time};
 
 use super::{Backlog, Choice, PacketScheduler, SubflowView, choose};
 
-/// Waits for the fast path if that sends what there is sooner than the slow path alone could, and
-/// the slow one would take longer than a round trip of the fast path more.
+/// Waits for the fast path if that would send the backlog sooner than the slow path alone could,
+/// and the slow path would take longer by more than a round trip of the fast one.
 ///
 /// With `k` bytes unsent, windows `w`, `K = max(k, w)` and σ the larger variation of the round-trip
 /// times, it waits if `RTT_f (1 + K_f/w_f) < (1 + β·wait) (RTT_s + σ)` and
-/// `RTT_s K_s/w_s ≥ 2 RTT_f + σ`. Once it waits, β (0.25) keeps it from changing its mind at once;
-/// the first test failing ends that.
+/// `RTT_s K_s/w_s ≥ 2 RTT_f + σ`. Once it waits, β (0.25) is the hysteresis, until the first test
+/// fails.
 #[derive(Clone, Copy, Debug)]
 pub struct Ecf {
     /// β in thousandths.
@@ -22,7 +22,7 @@ pub struct Ecf {
 }
 
 impl Ecf {
-    /// With β in thousandths; the paper has 250.
+    /// A scheduler with β in thousandths; the paper has 250.
     #[must_use]
     pub fn new(hysteresis: u64) -> Ecf {
         Ecf { hysteresis: hysteresis.min(1_000_000), is_waiting: false }

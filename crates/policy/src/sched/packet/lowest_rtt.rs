@@ -6,7 +6,7 @@ use units::Time;
 
 use super::{Backlog, PacketScheduler, SubflowView, fastest};
 
-/// The path with the smallest smoothed round-trip time among those that have room; it never waits.
+/// Chooses the path with the smallest smoothed round-trip time among those with room; never waits.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LowestRtt;
 

@@ -8,9 +8,8 @@
 //! | [`weighted`](weighted::Weighted) | in turns, in proportion to weights | start-time fair queueing, Goyal et al. 1996 |
 //! | [`redundant`](redundant::Redundant) | everything over every path | Linux's `redundant` |
 //!
-//! [`by_name`] makes them. A scheduler chooses among paths with room only; that it is asked
-//! although a path without room would be better is what BLEST and ECF are about: they may answer to
-//! wait. They wait for a path only that has something in flight, since an acknowledgement will then
+//! [`by_name`] makes them. A scheduler chooses among paths with room only. BLEST and ECF may also
+//! wait for a faster path without room, if it has packets in flight: their acknowledgements will
 //! make room on it.
 
 pub mod blest;
@@ -27,7 +26,7 @@ use units::{Bytes, Span, SubflowId, Time};
 
 pub use names::{KnownScheduler, NAMES, Parameter, UnknownScheduler, by_name};
 
-/// What a packet scheduler sees of a path.
+/// A packet scheduler's view of a path.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SubflowView {
     /// The subflow.
@@ -50,20 +49,20 @@ pub struct SubflowView {
 }
 
 impl SubflowView {
-    /// The window, at least one packet: what a sender sends in a round trip.
+    /// Bytes sent in a round trip: the window, at least one packet.
     fn round(&self) -> u128 {
         u128::from(self.window.max(self.mss).max(Bytes(1)).0)
     }
 }
 
-/// What there is to be sent.
+/// The data that waits for packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Backlog {
-    /// Never sent and waiting.
+    /// Bytes written and never sent.
     pub unsent: Bytes,
-    /// What flow control still lets through beyond what was sent.
+    /// New bytes that flow control still allows.
     pub credit: Bytes,
-    /// Sent and not yet known to have arrived in order.
+    /// Bytes sent and not yet acknowledged in order.
     pub outstanding: Bytes,
 }
 
@@ -72,14 +71,14 @@ pub trait PacketScheduler: fmt::Debug + Send {
     /// The name [`by_name`] knows it by.
     fn name(&self) -> &'static str;
 
-    /// The position in `paths` of the one that takes the next packet; `None`: better wait. Only
-    /// paths with [`SubflowView::has_room`] are chosen.
+    /// The index in `paths` of the path for the next packet; `None` to wait. Only paths with
+    /// [`SubflowView::has_room`] are chosen.
     fn pick(&mut self, now: Time, paths: &[SubflowView], backlog: &Backlog) -> Option<usize>;
 
-    /// Flow control stopped a path that had room.
+    /// Flow control held back new data although a path had room.
     fn handle_blocked(&mut self, _now: Time) {}
 
-    /// Whether each path is to carry everything.
+    /// Whether each path carries all data.
     fn is_redundant(&self) -> bool {
         false
     }
@@ -101,12 +100,11 @@ fn fastest(paths: &[SubflowView], is_eligible: impl Fn(&SubflowView) -> bool) ->
     eligible.min_by_key(|(_, path)| path.smoothed_rtt).map(|(at, _)| at)
 }
 
-/// The path that carries the packet by round-trip times alone, and a faster one that has no room
-/// now but will have.
+/// The fastest path with room, and a faster one that will have room after an acknowledgement.
 struct Choice<'a> {
     at: usize,
     slow: &'a SubflowView,
-    /// `None` if nothing speaks for waiting.
+    /// `None` if no path is worth waiting for.
     fast: Option<&'a SubflowView>,
 }
 

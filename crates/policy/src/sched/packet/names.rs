@@ -19,17 +19,17 @@ pub use crate::spelling::Parameter;
 /// A packet scheduler that [`by_name`] knows.
 #[derive(Debug)]
 pub struct KnownScheduler {
-    /// What it is called.
+    /// The name that [`by_name`] takes.
     pub name: &'static str,
-    /// What it does, in a line.
+    /// A description of one line.
     pub summary: &'static str,
-    /// What may stand in parentheses behind the name.
+    /// The parameters, for the parentheses behind the name.
     pub parameters: &'static [Parameter],
-    /// Makes it of the parameters' values, in their order.
+    /// Makes the scheduler from the parameters' values, in their order.
     make: fn(&[&str]) -> Made,
 }
 
-/// A scheduler, or which of the values is none for its parameter.
+/// A scheduler, or the index of the invalid value.
 type Made = Result<Box<dyn PacketScheduler>, usize>;
 
 /// All packet schedulers, the default first.
@@ -101,7 +101,7 @@ fn weighted(weights: &str) -> Option<Box<dyn PacketScheduler>> {
 ///
 /// # Errors
 ///
-/// When there is no such scheduler, when it has no such parameter, or when a value is none for it.
+/// If there is no such scheduler, it has no such parameter, or a value is invalid.
 pub fn by_name(text: &str) -> Result<Box<dyn PacketScheduler>, UnknownScheduler> {
     let Some((name, given)) = spelling::split(text) else {
         return Err(UnknownScheduler::Malformed { text: text.to_owned() });
@@ -137,32 +137,32 @@ pub fn by_name(text: &str) -> Result<Box<dyn PacketScheduler>, UnknownScheduler>
     })
 }
 
-/// Why [`by_name`] made no scheduler. Its text says what would have been understood.
+/// The error of [`by_name`]. Its message names the valid alternatives.
 #[derive(Clone, Debug)]
 pub enum UnknownScheduler {
-    /// There is none of that name.
+    /// No scheduler has this name.
     Name {
-        /// What was written.
+        /// The text as written.
         found: String,
-        /// What may have been meant.
+        /// The most similar valid name, if one is similar.
         nearest: Option<&'static str>,
     },
     /// The scheduler has no such parameter.
     Parameter {
         /// The scheduler.
         scheduler: &'static KnownScheduler,
-        /// What was written.
+        /// The text as written.
         found: String,
-        /// What may have been meant.
+        /// The most similar valid name, if one is similar.
         nearest: Option<&'static str>,
     },
-    /// The value is none for the parameter.
+    /// The value is invalid for the parameter.
     Value {
         /// The scheduler.
         scheduler: &'static KnownScheduler,
         /// The parameter.
         parameter: &'static Parameter,
-        /// What was written.
+        /// The text as written.
         found: String,
     },
     /// The parameter is given more than once.
@@ -174,7 +174,7 @@ pub enum UnknownScheduler {
     },
     /// The text is not of the form `name(parameter=value, …)`.
     Malformed {
-        /// What was written.
+        /// The text as written.
         text: String,
     },
 }
