@@ -223,10 +223,17 @@ proptest! {
                 let found = scheduler.pick(now, paths, backlog);
                 prop_assert_eq!(found, copy.pick(now, paths, backlog));
                 prop_assert_eq!(format!("{scheduler:?}"), format!("{copy:?}"));
-                let best = paths.iter().filter(|path| path.has_room).map(|path| path.smoothed_rtt).min();
-                let is_faster = |path: &SubflowView| best.is_none_or(|best| path.smoothed_rtt < best);
-                let is_worth_waiting = |path: &SubflowView| !path.has_room && path.in_flight > Bytes::ZERO && is_faster(path);
-                let is_sound = found.map_or(best.is_none() || paths.iter().any(is_worth_waiting), |at| paths[at].has_room);
+                let with_room = paths.iter().filter(|path| path.has_room);
+                let best = with_room.map(|path| path.smoothed_rtt).min();
+                let is_worth_waiting = |path: &SubflowView| {
+                    !path.has_room
+                        && path.in_flight > Bytes::ZERO
+                        && best.is_none_or(|best| path.smoothed_rtt < best)
+                };
+                let is_sound = match found {
+                    Some(at) => paths[at].has_room,
+                    None => best.is_none() || paths.iter().any(is_worth_waiting),
+                };
                 prop_assert!(is_sound, "{}: {found:?} of {paths:?}", known.name);
             }
         }

@@ -43,7 +43,7 @@
 //! let stream = near.open_stream();
 //! near.write(stream, Bytes(100_000));
 //! while far.received(stream) < Bytes(100_000) {
-//!     // Packets take a millisecond here; a simulation sends them over links, a driver over sockets.
+//!     // Packets take a millisecond here.
 //!     let there: Vec<_> = core::iter::from_fn(|| near.poll_send(now)).collect();
 //!     let back: Vec<_> = core::iter::from_fn(|| far.poll_send(now)).collect();
 //!     now = now + Span::from_millis(1);

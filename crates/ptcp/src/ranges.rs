@@ -144,7 +144,9 @@ mod tests {
     proptest! {
         /// Compared with a set of single offsets.
         #[test]
-        fn as_a_set_of_offsets(steps in proptest::collection::vec((0u8..3, 0u64..60, 0u64..20), 1..60)) {
+        fn ranges_match_a_set_of_offsets(
+            steps in proptest::collection::vec((0u8..3, 0u64..60, 0u64..20), 1..60),
+        ) {
             let (mut ranges, mut model) = (Ranges::default(), [false; 100]);
             for (what, from, len) in steps {
                 let to = from + len;
@@ -164,13 +166,16 @@ mod tests {
                     _ => {
                         let mut missing = Vec::new();
                         ranges.gaps(from, to, |from, to| missing.extend(from..to));
-                        let wanted: Vec<u64> = (from..to).filter(|at| !model[usize::try_from(*at).unwrap()]).collect();
-                        prop_assert_eq!(missing, wanted);
-                        prop_assert_eq!(ranges.contains(from, to), model[part].iter().all(|is_in| *is_in));
+                        let is_missing = |at: &u64| !model[usize::try_from(*at).unwrap()];
+                        let expected: Vec<u64> = (from..to).filter(is_missing).collect();
+                        prop_assert_eq!(missing, expected);
+                        let is_whole = model[part].iter().all(|is_in| *is_in);
+                        prop_assert_eq!(ranges.contains(from, to), is_whole);
                     }
                 }
-                let runs = model.iter().zip(core::iter::once(&false).chain(&model)).filter(|(at, before)| **at && !**before);
-                prop_assert_eq!(ranges.len(), runs.count());
+                let before = core::iter::once(&false).chain(&model);
+                let begins = model.iter().zip(before).filter(|(at, before)| **at && !**before);
+                prop_assert_eq!(ranges.len(), begins.count());
                 prop_assert_eq!(ranges.is_empty(), !model.contains(&true));
                 let first = model.iter().position(|is_in| *is_in).map(|at| at as u64);
                 prop_assert_eq!(ranges.first().map(|(from, _)| from), first);

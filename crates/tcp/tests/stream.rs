@@ -240,7 +240,8 @@ proptest! {
     fn everything_arrives_in_order_and_once(case in cases()) {
         let ends = run(&case);
         for (end, other) in [(&ends[0], &ends[1]), (&ends[1], &ends[0])] {
-            prop_assert!(end.finished && end.closed, "not over after ten minutes: {:?}", end.endpoint.stats());
+            let stats = end.endpoint.stats();
+            prop_assert!(end.finished && end.closed, "not closed after ten minutes: {stats:?}");
             prop_assert_eq!(end.endpoint.received(), Bytes(other.written));
             prop_assert_eq!(end.endpoint.acked(), Bytes(end.written));
             prop_assert_eq!(end.complete, other.written);
