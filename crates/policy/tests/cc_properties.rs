@@ -1,5 +1,5 @@
-//! Whatever a controller is told, in whatever order: it does not panic, and its windows stay within
-//! their bounds.
+//! For any sequence of events, a controller does not panic, and its windows stay within their
+//! bounds.
 
 use policy::cc::{
     Acked, Congestion, Controller, Lost, MAX_WINDOW, NAMES, Sent, Signal, Start, by_name,
@@ -25,7 +25,7 @@ enum Op {
         of: u32,
         acked: Acked,
     },
-    /// So many ordinary acknowledgements, so that there is something to break.
+    /// A number of ordinary acknowledgements, to build up state.
     Progress {
         of: u32,
         packets: u16,
@@ -92,7 +92,7 @@ fn acked() -> impl Strategy<Value = Acked> {
 
 fn op() -> impl Strategy<Value = Op> {
     let signal = prop_oneof![Just(Signal::Loss), Just(Signal::Mark)];
-    // One more than there are, so that some are not there.
+    // One more than the number of subflows, so that some are unknown.
     let of = 0..5_u32;
     prop_oneof![
         2 => (prop_oneof![amount(), Just(1_448)], amount(), proptest::option::of(span()))
@@ -145,7 +145,7 @@ impl World {
         self.live.push((id, Bytes(mss.0.saturating_mul(packets).clamp(packets, MAX_WINDOW.0 / 4))));
     }
 
-    /// The `of`th subflow that there is, or one that is not there.
+    /// The `of`-th live subflow, or an unknown one.
     fn id(&self, of: u32) -> SubflowId {
         self.live.get(of as usize).map_or(SubflowId(u32::MAX), |(id, _)| *id)
     }

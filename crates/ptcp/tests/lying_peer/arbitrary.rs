@@ -1,4 +1,4 @@
-//! Arbitrary packets, near enough to right ones that they get past the first check.
+//! Arbitrary packets, close enough to valid ones to pass the first checks.
 
 use proptest::prelude::*;
 use ptcp::Config;
@@ -7,18 +7,18 @@ use wire::ptcp::{Ack, Body, Data, Flight, PacketRange, Reply};
 
 use crate::victim::Victim;
 
-/// What the peer does next.
+/// An action of the peer.
 #[derive(Clone, Debug)]
 enum Step {
-    /// A packet over a path; its number is so far ahead of the next, or behind it.
+    /// Sends a packet over a path; its number is `ahead` of the next one.
     Packet { path: u16, ahead: i64, body: Body },
-    /// Acknowledges what was sent last over a path, or so many packets before that.
+    /// Acknowledges the last packet sent over a path, or the one `back` before it.
     Ack { path: u16, back: u64, ack: Ack },
     /// Waits.
     Wait(Span),
 }
 
-/// Mostly small, sometimes anything, sometimes at an end of the type.
+/// Mostly below `usual`, sometimes any number, sometimes close to the largest.
 fn near(usual: u64) -> impl Strategy<Value = u64> {
     prop_oneof![8 => 0..usual, 1 => any::<u64>(), 1 => (0u64..3).prop_map(|n| u64::MAX - n)]
 }
@@ -153,7 +153,7 @@ proptest! {
                 break;
             }
         }
-        // Four hundred packets, a few hundred characters each at most.
+        // At most four hundred packets of a few hundred characters each.
         prop_assert!(victim.remembers() < 300_000, "{}", victim.remembers());
     }
 }
