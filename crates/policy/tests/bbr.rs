@@ -9,7 +9,7 @@ use policy::cc::{Acked, Allowance, Congestion, Controller, Lost, Sent, Signal, S
 use units::{Bytes, Rate, Span, SubflowId, Time};
 
 const PROPAGATION: Span = Span::from_millis(50);
-/// Of 10 Mbit/s and 50 ms, and the packet in service.
+/// The bandwidth-delay product of 10 Mbit/s and 50 ms in packets, with the packet in service.
 const BDP: f64 = 42.7;
 
 fn secs(secs: u64) -> Span {

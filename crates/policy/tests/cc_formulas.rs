@@ -295,8 +295,8 @@ fn fast_goes_half_way() {
         300.0,
     );
     let before = fast.window();
-    // (50 - 15 = 35 packets more; ten of fifty packets of the round are acknowledged, the first of
-    // which decides.
+    // The increase is 25 packets over the round's 50; ten are acknowledged, and the first of them
+    // only starts the step.
     let found = fast.round(200, 160) - before;
     near(f64::from(u32::try_from(found).expect("small")), 25_000.0 * 9.0 / 50.0, 300.0);
     assert_eq!(fast.cut(0), fast.threshold().expect("cut"));
@@ -346,8 +346,8 @@ fn olia_moves_to_the_best_path() {
     let paths = [path(20.0, 0.1, 1.0), path(20.4, 0.1, 1.0), path(9.6, 0.1, 50.0)];
     near(Olia.growth(&paths, 0), 2_000.0 / 250_000.0 - 1.0 / 6.0 / 20.0, 1e-12);
     near(Olia.growth(&paths, 2), 960.0 / 250_000.0 + 1.0 / 3.0 / 9.6, 1e-12);
-    // Best by l/rtt² (1e4 against 7500), though not by l/rtt, and the largest: nothing to move. Σ
-    // w/rtt = 250.
+    // The best path by l/rtt² (1e4 against 7500), though not by l/rtt, has the largest window:
+    // nothing to move. Σ w/rtt = 250.
     let unequal = [path(20.0, 0.1, 100.0), path(10.0, 0.2, 300.0)];
     near(Olia.growth(&unequal, 1), 250.0 / 62_500.0, 1e-12);
     // Alone it is Reno.

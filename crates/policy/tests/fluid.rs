@@ -17,7 +17,7 @@ struct Fluid {
     change: f64,
     /// Relative width of the jitter of the rates, drawn anew every 100 ms.
     jitter: f64,
-    /// Bytes served at a time.
+    /// Bytes sent at a time.
     quantum: f64,
 }
 
@@ -56,7 +56,7 @@ impl Fluid {
         let (mut clock, mut finished) = ([0.0f64; 3], [0.0f64; 3]);
         let mut adjustments = 0;
         loop {
-            // The path whose clock is earliest acts; one without work follows the others' clocks.
+            // The path with the earliest clock acts; one without work follows the others.
             let busy = |left: &[f64; 3], path: usize| left[path] > 0.5;
             let path = (0..3).min_by(|&a, &b| clock[a].total_cmp(&clock[b])).unwrap();
             let now = Time::ZERO + Span::from_secs_f64(clock[path]);

@@ -10,7 +10,7 @@ use units::{Bytes, Rate, Span, Time};
 #[repr(C)]
 pub struct DeliveryRate {
     delivered: u64,
-    /// Samples are limited by the application until this much is delivered.
+    /// Samples are application-limited until `delivered` reaches this (`C.app_limited`).
     app_limited_until: u64,
     /// When the latest packet was delivered.
     delivered_at: Time,

@@ -20,7 +20,7 @@ enum Verdict {
     Stop,
 }
 
-/// Watches round-trip times in slow start.
+/// Detects a growing queue in slow start by round-trip samples.
 #[derive(Clone, Copy, Debug)]
 pub struct HyStart {
     round: u64,
@@ -40,7 +40,7 @@ struct Conservative {
 }
 
 impl HyStart {
-    /// Before the first sample.
+    /// The state before the first sample.
     #[must_use]
     pub fn new() -> HyStart {
         HyStart {

@@ -1,4 +1,4 @@
-//! Sending at a rate: a token bucket.
+//! Pacing: a token bucket.
 
 use units::{Bytes, Rate, Span, Time};
 
@@ -24,8 +24,7 @@ impl Pacer {
         self.burst = burst;
     }
 
-    /// When a packet may leave: `now`, or later. A bucket with anything in it lets a packet
-    /// through.
+    /// When a packet may leave: `now`, or later. A bucket that is not empty allows a whole packet.
     #[must_use]
     pub fn ready_at(&self, now: Time) -> Time {
         let depth = self.burst / self.rate;

@@ -14,7 +14,7 @@ use crate::{Config, NEVER};
 /// Transmissions of an unanswered SYN before the connection is given up.
 const SYN_TRIES: u32 = 8;
 
-/// A packet that leaves.
+/// A packet to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transmit {
     /// Its header.
@@ -61,9 +61,9 @@ pub struct Endpoint {
 /// The state of the handshake (RFC 9293, section 3.3.2); the two halves keep that of closing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ConnectionState {
-    /// A client before [`Endpoint::open`], a server before the first SYN.
+    /// A client before [`Endpoint::open`], or a server before the first SYN.
     Idle,
-    /// A SYN has to be sent, and answered.
+    /// A SYN or SYN-ACK is to be sent or answered.
     Opening,
     Open,
     Dead,
@@ -92,7 +92,7 @@ impl Endpoint {
         Endpoint::new(config.into(), subflow, true)
     }
 
-    /// The end that waits for it.
+    /// The end that waits for a connection.
     #[must_use]
     pub fn server(config: impl Into<Arc<Config>>, subflow: SubflowId) -> Endpoint {
         Endpoint::new(config.into(), subflow, false)
@@ -167,7 +167,7 @@ impl Endpoint {
                 return;
             }
         } else if segment.flags.has(Flags::SYN) {
-            // Our acknowledgement of it was lost.
+            // A repeated SYN-ACK: our acknowledgement was lost.
             self.receiver.handle_syn(segment.timestamp);
             return;
         }

@@ -10,7 +10,7 @@ use units::{Bytes, SubflowId, Time};
 use super::window::{Window, seconds};
 use super::{Acked, Allowance, Congestion, Controller, Start};
 
-/// A subflow as a [`Coupling`] sees it.
+/// A [`Coupling`]'s view of a subflow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PathState {
     /// Payload of one packet, bytes.

@@ -19,7 +19,7 @@ use super::{
     Uncoupled, Vegas, VegasOptions, Waimd,
 };
 
-/// A controller that [`by_name`] knows.
+/// An entry of [`NAMES`]: a controller for [`by_name`].
 #[derive(Debug)]
 pub struct KnownController {
     /// The name that [`by_name`] takes.

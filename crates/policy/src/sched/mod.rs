@@ -42,7 +42,7 @@ pub struct PathView {
     pub recallable: Bytes,
     /// The transfer core's own smoothed estimate; zero before anything was acknowledged.
     pub rate: Rate,
-    /// When the path opened.
+    /// The time at which the path opened.
     pub opened: Time,
     /// The rate that the caller knows beforehand, if any.
     pub known: Option<Rate>,
@@ -85,9 +85,9 @@ pub enum Mobility {
     Recallable,
 }
 
-/// A rule that divides the bytes of a transfer over its paths.
+/// A rule that divides the bytes of a transfer among its paths.
 pub trait BlockScheduler: fmt::Debug {
-    /// The name [`by_name`] knows it by.
+    /// The name in [`NAMES`].
     fn name(&self) -> &'static str;
 
     /// Whether assigned data may move.
@@ -103,7 +103,7 @@ pub trait BlockScheduler: fmt::Debug {
     fn handle_progress(&mut self, now: Time, view: &View<'_>) -> Option<Plan>;
 }
 
-/// The parameters of all block schedulers, with the dossier's defaults.
+/// The parameters of all block schedulers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// α: the fraction of all bytes that is assigned in the start phase, in `0.0..=1.0`.

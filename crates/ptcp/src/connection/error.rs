@@ -33,7 +33,7 @@ pub enum PeerError {
         number: u64,
     },
     /// It acknowledged data that was never sent.
-    #[error("the peer says it has stream {stream} up to {offset}, which was never sent")]
+    #[error("the peer acknowledged stream {stream} up to {offset}, which was never sent")]
     Delivered {
         /// The stream.
         stream: u32,
@@ -41,13 +41,13 @@ pub enum PeerError {
         offset: u64,
     },
     /// It sent more than the flow control windows allow.
-    #[error("the peer sent more of stream {stream} than it was allowed to")]
+    #[error("the peer sent data of stream {stream} beyond the flow control window")]
     Window {
         /// The stream.
         stream: u32,
     },
     /// A stream ends in two places, or goes on after its end.
-    #[error("stream {stream} of the peer does not end where it said")]
+    #[error("the peer changed the end of stream {stream}, or sent data beyond it")]
     End {
         /// The stream.
         stream: u32,
@@ -58,16 +58,14 @@ pub enum PeerError {
         /// The stream.
         stream: u32,
     },
-    /// It opened too many paths, or one though it is the server.
+    /// It opened too many paths, or is a server and opened one.
     #[error("the peer may not open path {path}")]
     Path {
         /// The path.
         path: u16,
     },
     /// It used a packet number beyond the largest one (RFC 9000, section 12.3).
-    #[error(
-        "the peer numbered a packet of path {path} with {number}, beyond all numbers there are"
-    )]
+    #[error("the peer used packet number {number} on path {path}, which is above the largest one")]
     Number {
         /// The path.
         path: u16,

@@ -207,7 +207,7 @@ impl Connection {
         if !is_refused {
             self.flow.refused_since = None;
         }
-        // An answer takes a round trip.
+        // The answer to a request takes a round trip.
         is_refused && now - *self.flow.refused_since.get_or_insert(now) > slowest
     }
 

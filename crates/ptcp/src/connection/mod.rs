@@ -28,7 +28,7 @@ use crate::stream::send::SendStream;
 use crate::subflow::{Outcome, Stats};
 use crate::{Config, Tokens};
 
-/// A packet that leaves.
+/// A packet to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transmit {
     /// The path to send it over.
@@ -73,7 +73,7 @@ pub enum Event {
         /// Whether that is the end of the stream.
         is_whole: bool,
     },
-    /// A stream that we finished has arrived completely.
+    /// The peer has acknowledged all of a finished stream.
     Delivered {
         /// The stream.
         stream: u32,
@@ -187,7 +187,7 @@ impl Connection {
         Connection::new(config, controller, scheduler, tokens, true)
     }
 
-    /// The end that waits for it.
+    /// The end that waits for a connection.
     #[must_use]
     pub fn server(
         config: Config,

@@ -205,7 +205,7 @@ impl Connection {
         Some(self.transmit(now, index, Body::Datagram { len, reply }, None))
     }
 
-    /// Data, over the path that the scheduler picks among those with room.
+    /// Data, over the path that the scheduler picks.
     #[inline]
     fn poll_data(&mut self, now: Time) -> Option<Transmit> {
         self.pacing_at = None;

@@ -22,22 +22,15 @@ pub(crate) struct BadAck {
     pub(crate) number: u64,
 }
 
-/// What an acknowledgement was good for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Credit {
-    /// Bytes acknowledged for the first time.
-    pub(crate) bytes: u64,
-    /// Whether something turned up that had been taken for lost.
-    pub(crate) has_late: bool,
-}
-
 /// The result of one acknowledgement.
 struct Delivered<B> {
+    /// Bytes acknowledged for the first time.
     bytes: u64,
     /// The latest sent of the delivered packets, and its number.
     newest: Option<(u64, Record<B>)>,
     /// Whether `Ack::largest` is newly acknowledged.
     is_sample: bool,
+    /// Whether a packet that was declared lost has arrived.
     has_late: bool,
     /// Whether all packets lost in the last congestion event have arrived after all.
     is_undone: bool,
@@ -51,7 +44,7 @@ impl<B: Copy> Subflow<B> {
         ack: &Ack,
         cc: &mut dyn Controller,
         outcomes: &mut Vec<Outcome<B>>,
-    ) -> Result<Credit, BadAck> {
+    ) -> Result<(), BadAck> {
         if ack.largest >= self.next {
             return Err(BadAck { number: ack.largest });
         }
@@ -73,7 +66,7 @@ impl<B: Copy> Subflow<B> {
             }
         }
         if delivered.bytes == 0 && !delivered.has_late {
-            return Ok(Credit::default());
+            return Ok(());
         }
         let rtt = self.sample(now, ack, &delivered);
         self.largest = self.largest.max(Some(ack.largest));
@@ -112,7 +105,7 @@ impl<B: Copy> Subflow<B> {
         }
         self.report_acked(now, &delivered, rtt, ack, was_in_recovery, cc);
         self.trim();
-        Ok(Credit { bytes: delivered.bytes, has_late: delivered.has_late })
+        Ok(())
     }
 
     /// Marks the packets `last - len + 1` to `last` as delivered.
@@ -210,7 +203,7 @@ impl<B: Copy> Subflow<B> {
         let waited =
             Span::from_micros(u64::from(ack.delay) * Ack::DELAY_UNIT).min(self.max_ack_delay);
         let rtt = if raw >= self.rtt.min() + waited { raw - waited } else { raw };
-        // Samples come with every other packet (RFC 7323, appendix G).
+        // One sample for every other packet (RFC 7323, appendix G).
         let before = self.in_flight + delivered.bytes;
         self.rtt.handle_sample(rtt, before.div_ceil(2 * self.mss.0));
         Some(rtt)
@@ -422,7 +415,7 @@ impl<B: Copy> Subflow<B> {
         cc.handle_acked(now, self.id, &acked);
     }
 
-    /// Ends slow start by delay.
+    /// Ends slow start by delay (`HyStart++`).
     fn watch_slow_start(&mut self, now: Time, rtt: Option<Span>, cc: &mut dyn Controller) {
         let (Some(hystart), Some(rtt)) = (&mut self.hystart, rtt) else { return };
         let window = cc.allowance(self.id).window;

@@ -75,7 +75,7 @@ impl Sender {
             && (!has_moved_window || segment.sack_count > 0);
         if let Some(rtt) = delivered.rtt.or_else(|| self.timestamp_rtt(now, segment, has_advanced))
         {
-            // Samples come with every other packet (RFC 7323, appendix G).
+            // One sample for every other packet (RFC 7323, appendix G).
             let expected = in_flight.div_ceil(2 * self.config.mss.0);
             self.rtt.handle_sample(rtt, expected);
         }
@@ -416,7 +416,7 @@ impl Sender {
         cc.handle_acked(now, self.id, &acked);
     }
 
-    /// Ends slow start by delay, or at the configured threshold.
+    /// Ends slow start by delay (`HyStart++`), or at the configured threshold.
     fn watch_slow_start<C: Controller + ?Sized>(
         &mut self,
         now: Time,

@@ -27,7 +27,7 @@ impl MaxBandwidth {
         self.present = self.present.max(rate);
     }
 
-    /// A cycle is over. One without a sample does not count.
+    /// A cycle ends. A cycle without a sample does not count.
     pub(super) fn advance(&mut self) {
         if self.present > Rate::ZERO {
             *self = MaxBandwidth { before: self.present, present: Rate::ZERO };
@@ -35,7 +35,7 @@ impl MaxBandwidth {
     }
 }
 
-/// The smallest round-trip time, and when to go and look for it (sections 5.3.4.3 and 5.5.7).
+/// The smallest round-trip time, and when `ProbeRTT` is due (sections 5.3.4.3 and 5.5.7).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MinRtt {
     /// `BBR.min_rtt` with its time; `None` before the first sample.

@@ -32,7 +32,7 @@ pub(super) struct Loss {
     /// The window to return to (`BBR.prior_cwnd`).
     prior_window: u64,
     is_in_recovery: bool,
-    /// A timeout's recovery lasts until this much is delivered.
+    /// The value of `delivered` at which the recovery from a timeout ends.
     timeout_until: Option<u64>,
     /// `BBR.undo_state` and the bounds before the losses.
     undo_state: Option<State>,

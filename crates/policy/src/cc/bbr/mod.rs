@@ -46,7 +46,7 @@ const MIN_PIPE: u64 = 4;
 const FULL_ROUNDS: u32 = 3;
 /// Round trips that Drain lasts at most (section 5.3.2).
 const DRAIN_ROUNDS: u64 = 3;
-/// A bound that does not bind.
+/// The value of a bound that is not set.
 const UNBOUNDED: u64 = u64::MAX;
 const UNBOUNDED_RATE: Rate = Rate::from_bits(u64::MAX);
 
@@ -159,7 +159,7 @@ pub struct Bbr {
     round: u64,
     is_round_start: bool,
     next_round_delivered: u64,
-    /// Where Startup ended, for traces.
+    /// The bandwidth-delay product at which Startup ended, for traces.
     threshold: Option<u64>,
     // The model.
     bandwidth: Rate,

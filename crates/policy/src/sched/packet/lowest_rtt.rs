@@ -1,4 +1,4 @@
-//! The fastest path first.
+//! The lowest-RTT scheduler: the fastest path with room first.
 
 use alloc::boxed::Box;
 

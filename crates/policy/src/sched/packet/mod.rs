@@ -68,7 +68,7 @@ pub struct Backlog {
 
 /// A rule that chooses the path of each packet.
 pub trait PacketScheduler: fmt::Debug + Send {
-    /// The name [`by_name`] knows it by.
+    /// The name in [`NAMES`].
     fn name(&self) -> &'static str;
 
     /// The index in `paths` of the path for the next packet; `None` to wait. Only paths with

@@ -16,7 +16,7 @@ use crate::spelling::{self, nearest};
 
 pub use crate::spelling::Parameter;
 
-/// A packet scheduler that [`by_name`] knows.
+/// An entry of [`NAMES`]: a packet scheduler for [`by_name`].
 #[derive(Debug)]
 pub struct KnownScheduler {
     /// The name that [`by_name`] takes.

@@ -1,4 +1,4 @@
-//! Everything over every path.
+//! The redundant scheduler: all data over every path.
 
 use alloc::boxed::Box;
 

@@ -1,4 +1,4 @@
-//! Turns in proportion to weights.
+//! The weighted scheduler: turns in proportion to weights.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
