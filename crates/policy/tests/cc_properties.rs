@@ -154,7 +154,7 @@ impl World {
         let now = self.now;
         match *op {
             Op::Add { mss, initial, rtt } if self.live.len() < 4 => {
-                self.add(Bytes(mss), Bytes(initial), rtt)
+                self.add(Bytes(mss), Bytes(initial), rtt);
             }
             Op::Add { .. } => {}
             Op::Remove { of } => {
@@ -180,7 +180,7 @@ impl World {
                 self.controller.handle_congestion(now, self.id(of), &congestion);
             }
             Op::Timeout { of, in_flight } => {
-                self.controller.handle_timeout(now, self.id(of), Bytes(in_flight))
+                self.controller.handle_timeout(now, self.id(of), Bytes(in_flight));
             }
             Op::Undo { of } => self.controller.handle_undo(now, self.id(of)),
             Op::IdleRestart { of } => self.controller.handle_idle_restart(now, self.id(of)),

@@ -51,7 +51,7 @@ pub(crate) struct ElicitingPacket {
 
 impl AckTracker {
     /// A packet arrived. Returns whether for the first time.
-    pub(crate) fn handle_number(&mut self, number: u64) -> bool {
+    pub(crate) fn record_number(&mut self, number: u64) -> bool {
         if number < self.floor || self.numbers.insert(number, number + 1) == 0 {
             return false;
         }
@@ -190,7 +190,7 @@ mod tests {
 
     fn arrive(acks: &mut AckTracker, number: u64) {
         let packet = ElicitingPacket { reply: Reply::Path(0), stream: Some(0), stamp: None };
-        assert!(acks.handle_number(number));
+        assert!(acks.record_number(number));
         acks.handle_eliciting(Time::ZERO, number, packet, false, Span::from_millis(25));
     }
 
@@ -227,6 +227,6 @@ mod tests {
             arrive(&mut acks, 2 * number);
         }
         assert!(acks.numbers.len() <= MAX_RANGES);
-        assert!(!acks.handle_number(1), "a number below the floor counts as seen");
+        assert!(!acks.record_number(1), "a number below the floor counts as seen");
     }
 }

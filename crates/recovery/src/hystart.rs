@@ -101,7 +101,7 @@ impl HyStart {
                 }
                 // The delay fell again: it was jitter, not a queue.
                 (Some(Conservative { baseline, .. }), _) if current < baseline => {
-                    self.conservative = None
+                    self.conservative = None;
                 }
                 _ => {}
             }

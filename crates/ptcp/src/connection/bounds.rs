@@ -73,7 +73,7 @@ impl Connection {
     /// The index of the path that a packet arrived over; a server learns of new paths this way.
     /// `None`: it is retired.
     #[inline]
-    pub(super) fn path_of(
+    pub(super) fn path_index(
         &mut self,
         now: units::Time,
         over: u16,

@@ -13,7 +13,7 @@ impl Connection {
         match (flight, self.is_client, self.state) {
             // The Answer, for the first time or repeated.
             (Flight::Hello, false, ConnectionState::Opening | ConnectionState::Open) => {
-                self.queue_flight(path, Flight::Answer)
+                self.queue_flight(path, Flight::Answer);
             }
             (Flight::Answer, true, ConnectionState::Opening) => {
                 self.queue_flight(path, Flight::Finish);

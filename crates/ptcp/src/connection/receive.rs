@@ -88,11 +88,11 @@ impl Connection {
         is_marked: bool,
     ) -> Result<Arrived, PeerError> {
         Connection::check_number(over, packet.number)?;
-        let Some(index) = self.path_of(now, over)? else { return Ok(Arrived::Nothing) };
+        let Some(index) = self.path_index(now, over)? else { return Ok(Arrived::Nothing) };
         let is_refused = matches!(&packet.body, Body::Data(data) if self.would_exceed_gaps(data));
         let path = &mut self.paths[index];
         path.handle_arrived(now, packet.datagram_len());
-        if is_refused || !path.acks.handle_number(packet.number) {
+        if is_refused || !path.acks.record_number(packet.number) {
             return Ok(Arrived::Nothing);
         }
         let wait = self.config.max_ack_delay;

@@ -149,7 +149,7 @@ impl Connection {
         }
         let oldest = match &mut self.paths[index].phase {
             PathPhase::Open(subflow) => {
-                subflow.bound().find_map(|(_, binding, is_unbound)| match binding {
+                subflow.bound_packets().find_map(|(_, binding, is_unbound)| match binding {
                     Binding::Data { stream, offset, len, is_last } if u64::from(len) <= room => {
                         *is_unbound = true;
                         Some((stream, Piece { offset, len, is_last }))
@@ -210,7 +210,7 @@ impl Connection {
     fn poll_data(&mut self, now: Time) -> Option<Transmit> {
         self.pacing_at = None;
         let credit = self.flow.credit();
-        let waiting = self.waiting(credit);
+        let waiting = self.pending_data(credit);
         if !waiting.is_busy {
             // The usual case of an end that only receives.
             return None;
@@ -316,7 +316,7 @@ impl Connection {
 
     /// The waiting data of all streams; called once for each packet.
     #[inline]
-    fn waiting(&self, credit: u64) -> PendingData {
+    fn pending_data(&self, credit: u64) -> PendingData {
         let mut waiting = PendingData {
             is_busy: false,
             next: None,
@@ -405,7 +405,7 @@ impl Connection {
             let theirs = subflow.round_trip().max(subflow.rtt().latest());
             // Waiting longer than a repetition takes gains nothing.
             let slack = (subflow.rtt().variation() + subflow.rtt().variation()).min(own);
-            for (sent_at, binding, _) in subflow.bound().take(REINJECT_SCAN) {
+            for (sent_at, binding, _) in subflow.bound_packets().take(REINJECT_SCAN) {
                 let Binding::Data { stream, offset, len, is_last } = binding else { continue };
                 let piece = Piece { offset, len, is_last };
                 let is_owed =
@@ -427,7 +427,7 @@ impl Connection {
         let owed = Binding::Data { stream, offset, len, is_last };
         let PathPhase::Open(subflow) = &mut paths[other].phase else { return None };
         let theirs = subflow.round_trip();
-        for (_, binding, is_unbound) in subflow.bound() {
+        for (_, binding, is_unbound) in subflow.bound_packets() {
             // Several bindings may begin at this offset: the rest of a partly delivered piece is a
             // binding of its own.
             if binding == owed {

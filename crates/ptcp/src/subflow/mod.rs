@@ -440,7 +440,7 @@ impl<B: Copy> Subflow<B> {
 
     /// The packets in flight that are still bound, oldest first: time of sending, binding, and the
     /// flag that unbinds them.
-    pub(crate) fn bound(&mut self) -> impl Iterator<Item = (Time, B, &mut bool)> {
+    pub(crate) fn bound_packets(&mut self) -> impl Iterator<Item = (Time, B, &mut bool)> {
         let is_bound =
             |record: &&mut Record<B>| record.state == PacketState::InFlight && !record.is_unbound;
         let records = self.records.iter_mut().filter(is_bound);
@@ -450,7 +450,7 @@ impl<B: Copy> Subflow<B> {
     /// Unbinds all packets in flight, so that their data can go elsewhere. The packets stay in
     /// flight and may still arrive.
     pub(crate) fn unbind_all(&mut self, outcomes: &mut Vec<Outcome<B>>) {
-        for (_, binding, is_unbound) in self.bound() {
+        for (_, binding, is_unbound) in self.bound_packets() {
             *is_unbound = true;
             outcomes.push(Outcome::Shrunk(binding));
         }

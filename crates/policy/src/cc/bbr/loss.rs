@@ -283,7 +283,7 @@ impl Bbr {
                 }
             }
             Some(State::Up) if !matches!(self.state, State::Up | State::ProbeRtt) => {
-                self.start_refill()
+                self.start_refill();
             }
             _ => {}
         }
