@@ -1,90 +1,88 @@
-//! Which paths of a connection share a bottleneck.
+//! Detection of the paths of a connection that share a bottleneck.
 //!
-//! After RFC 8382: from one-way delays and losses each path has summary statistics over intervals
-//! of 350 ms (its sections 3.2 and 3.3), from which follows whether it is limited by a queue at
-//! all, and whether the queues look alike. Queues that only look alike are not told apart by that:
-//! two equal links with the same controller have the same statistics. But paths of *one* connection
-//! have the same two clocks, so their delays can be compared moment by moment: a shared queue moves
-//! both by the same amount at the same time. So in place of the RFC's grouping by frequency,
-//! variability and skewness alone stands the correlation of how delays change (section 3.3's
-//! thresholds stay for who is limited at all).
+//! After RFC 8382: each path has summary statistics of one-way delays and losses over intervals of
+//! 350 ms (sections 3.2 and 3.3), which show whether a queue limits it. The RFC groups such paths
+//! by frequency, variability and skewness. These statistics cannot separate two equal links with
+//! the same controller. But the paths of *one* connection share the same two clocks, so their
+//! delays can be compared bin by bin: a shared queue changes both by the same amount at the same
+//! time. Paths are therefore grouped by the correlation of their delay changes; the thresholds of
+//! section 3.3 still decide whether a path is limited.
 //!
-//! Two equal links that were filled in step, by the same controller and without other traffic, go
-//! on in step, and look like one. Who [wants](Bottlenecks::with_tests) has each of two that are
-//! suspected disturbed: its window is cut once, as for a loss. A shared queue then falls for both,
-//! and of separate ones only its own.
+//! Two equal links that the same controller fills in step, without other traffic, stay in step and
+//! look like one. [`Bottlenecks::with_tests`] therefore disturbs each of two suspected paths in
+//! turn: its window is cut once, as for a loss. A shared queue then falls for both paths, separate
+//! queues only for the one.
 //!
-//! It has no clock and sends nothing: it sees only what the connection sends anyway.
+//! The detector has no clock and sends nothing: it uses the packets of the connection.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use units::{Span, SubflowId, Time};
 
-/// A moment: delays within it are averaged.
+/// A bin: delays within it are averaged.
 const BIN: Span = Span::from_millis(50);
-/// Moments of a base interval, the RFC's `T` of 350 ms.
+/// Bins of a base interval, the RFC's `T` of 350 ms.
 const BINS_PER_INTERVAL: u32 = 7;
-/// Intervals for statistics of the distribution, the RFC's `M`.
+/// Intervals for skewness and variability, the RFC's `M`.
 const SHORT: usize = 30;
 /// Intervals for losses and oscillation, the RFC's `N`.
 const LONG: usize = 50;
-/// Moments that are compared.
+/// Bins that are correlated.
 const BINS: usize = SHORT * BINS_PER_INTERVAL as usize;
-/// A skewness below says that there is a bottleneck: `c_s`.
-const SKEW: f64 = 0.1;
-/// Likewise where there was one: `c_h`.
-const SKEW_AGAIN: f64 = 0.3;
-/// A share of losses above says so too: `p_l`.
-const LOSS: f64 = 0.05;
-/// An oscillation counts from this share of the variability on: `p_v`.
+/// A skewness below this indicates a bottleneck: `c_s`.
+const SKEW_BELOW: f64 = 0.1;
+/// The same for a path that was limited before: `c_h`.
+const SKEW_HYSTERESIS: f64 = 0.3;
+/// A loss rate above this indicates a bottleneck: `p_l`.
+const LOSS_ABOVE: f64 = 0.05;
+/// A crossing of the mean counts from this share of the variability on: `p_v`.
 const CROSSING: f64 = 0.7;
-/// A queue whose delays vary by less is none, in microseconds.
-const LEAST_VARIATION: f64 = 100.0;
-/// How far the changes of two delays have to go together before two paths are taken to share a
-/// queue, and how little before they are not any more.
-const TOGETHER: f64 = 0.5;
-const APART: f64 = 0.3;
-/// Moments by which one path's delays may lag behind another's: what lies between the queue and the
-/// receiver may differ.
-const LAGS: usize = 2;
-/// Moments that are taken together where there are too few packets for single ones.
-const COARSE: usize = 4;
-/// Of the moments that are compared, one in so many has to have been measured on both paths.
-const LEAST_SHARE: usize = 4;
-/// Intervals from a cut on in which a test looks at how both delays change. Not many: coupled
-/// windows soon fall into step again.
-const LOOKS: usize = 6;
-/// Intervals before two paths that were told apart are tested again, should they look alike.
-const REST: u64 = 15;
-/// Paths beyond are not looked at: their number squared is the work.
+/// Delays that vary by less, in microseconds, do not indicate a queue.
+const MIN_VARIATION: f64 = 100.0;
+/// The correlation from which on two paths share a queue, and the one below which they are
+/// separated again.
+const JOIN_ABOVE: f64 = 0.5;
+const SPLIT_BELOW: f64 = 0.3;
+/// The most bins by which one path's delays may lag behind another's: the paths may differ between
+/// the queue and the receiver.
+const MAX_LAG: usize = 2;
+/// Bins that are merged where there are too few packets for single ones.
+const COARSE_BINS: usize = 4;
+/// One in this many of the compared bins must have a measurement on both paths.
+const MIN_OVERLAP: usize = 4;
+/// Intervals of a test after a cut. Few, because coupled windows soon fall into step again.
+const TEST_INTERVALS: usize = 6;
+/// Intervals before two separated paths are tested again, if they correlate.
+const RETEST_AFTER: u64 = 15;
+/// Further paths are ignored: the work grows with the square of their number.
 const MAX_PATHS: usize = 32;
 
 /// Finds the paths of a connection that share a bottleneck. See the [module's description](self).
 #[derive(Clone, Debug, Default)]
 pub struct Bottlenecks {
-    paths: Vec<Series>,
-    /// When the moment ends that delays are collected for.
+    paths: Vec<DelaySeries>,
+    /// When the present bin ends.
     ends: Option<Time>,
-    /// Moments of the present interval that are over.
+    /// Complete bins of the present interval.
     bins: u32,
-    /// Intervals that are over.
+    /// Complete intervals.
     intervals: u64,
-    pairs: Vec<Pair>,
+    pairs: Vec<PathPair>,
     is_testing: bool,
-    /// A path to be disturbed.
+    /// The path whose window is to be cut for a test.
     test: Option<SubflowId>,
 }
 
-/// Two paths that look as if they shared a bottleneck, or did.
+/// Two paths that correlate, or did.
 #[derive(Clone, Copy, Debug)]
-struct Pair {
-    /// Lower and higher.
+struct PathPair {
+    /// The lower and the higher id.
     ids: (SubflowId, SubflowId),
     verdict: Verdict,
 }
 
-/// Each of the two is disturbed in turn: that one falls by chance as the other does is not so rare.
+/// The path that a test disturbs. Both are, because a chance coincidence of two falls is not rare.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Turn {
     First,
@@ -93,41 +91,42 @@ enum Turn {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Verdict {
-    Together,
-    /// One was disturbed at this interval; before it, the other one may have been.
-    Tested(u64, Turn),
-    /// Until this interval, there is no further test.
-    Apart(u64),
+    Shared,
+    /// The window of one path was cut at this interval.
+    Testing(u64, Turn),
+    /// No further test until this interval.
+    Separate(u64),
 }
 
-/// What is known of a path (RFC 8382, section 3.2), in microseconds.
+/// The statistics of a path's one-way delays, in microseconds, and its losses (RFC 8382, section
+/// 3.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Summary {
-    /// Skewness: above zero if most delays are below their mean, as without a bottleneck.
+    /// Skewness, from -1 to 1: positive if most delays are below their mean, as without a
+    /// bottleneck.
     pub skew: f64,
-    /// Variability: the mean absolute deviation.
+    /// Variability: the mean absolute deviation, microseconds.
     pub variation: f64,
-    /// Oscillation: how many of the intervals have significant crossings of the mean.
+    /// Oscillation: the share of the intervals with a significant crossing of the mean.
     pub frequency: f64,
-    /// Of packets sent, the share that was lost.
+    /// The share of packets that was lost.
     pub loss: f64,
 }
 
 #[derive(Clone, Debug)]
-struct Series {
+struct DelaySeries {
     id: SubflowId,
-    /// The first delay: all others are counted from there, since clocks are not the same at both
-    /// ends.
+    /// The first delay. All others are relative to it, because the two clocks differ.
     origin: Option<u32>,
-    /// Of this moment.
+    /// The present bin.
     bin: Bin,
     bins: VecDeque<Option<f64>>,
-    /// Of this interval.
+    /// The present interval.
     interval: Interval,
     intervals: VecDeque<Interval>,
-    /// Of the latest intervals.
+    /// The mean delay of the latest intervals.
     mean: f64,
-    /// Packets sent and lost, up to the end of the last interval and by now.
+    /// Packets sent and lost: up to the end of the last interval, and up to now.
     counted: (u64, u64),
     counts: (u64, u64),
     summary: Summary,
@@ -145,7 +144,7 @@ struct Bin {
 struct Interval {
     sum: f64,
     count: f64,
-    /// Delays below the mean less those above.
+    /// Number of delays below the mean minus those above.
     skew: f64,
     deviation: f64,
     sent: f64,
@@ -159,34 +158,35 @@ impl Interval {
 }
 
 impl Bottlenecks {
-    /// One that asks for [tests](Bottlenecks::poll_test) before it takes two paths to be together.
+    /// A detector that requires a [test](Bottlenecks::poll_test) before two paths count as sharing
+    /// a bottleneck.
     #[must_use]
     pub fn with_tests() -> Bottlenecks {
         Bottlenecks { is_testing: true, ..Bottlenecks::default() }
     }
 
-    /// A path whose window is to be cut once, as for a loss.
+    /// The path whose window the caller is to cut once, as for a loss.
     #[inline]
     pub fn poll_test(&mut self) -> Option<SubflowId> {
         self.test.take()
     }
 
-    /// A path's delay was measured: by the receiver's clock less the sender's, in microseconds,
-    /// wrapping. `sent` and `lost` count its packets since it opened.
+    /// A one-way delay was measured: the receiver's clock minus the sender's, in microseconds,
+    /// wrapping. `sent` and `lost` count the path's packets since it opened.
     #[inline]
     pub fn handle_delay(&mut self, now: Time, id: SubflowId, delay: u32, sent: u64, lost: u64) {
         if self.ends.is_none_or(|ends| ends <= now) {
-            self.roll(now);
+            self.advance_to(now);
         }
         let index = match self.paths.iter().position(|path| path.id == id) {
             Some(index) => index,
             None if self.paths.len() < MAX_PATHS => {
-                self.paths.push(Series::new(id, (sent, lost)));
+                self.paths.push(DelaySeries::new(id, (sent, lost)));
                 self.paths.len() - 1
             }
             None => return,
         };
-        self.paths[index].take(delay, (sent, lost));
+        self.paths[index].add_delay(delay, (sent, lost));
     }
 
     /// A path is gone.
@@ -197,15 +197,15 @@ impl Bottlenecks {
         }
     }
 
-    /// The number of a path's bottleneck, the same for all that share it: the lowest number of
-    /// their subflows. `None`: none is known.
+    /// The bottleneck of a path, named by the lowest subflow id that shares it. `None` if none is
+    /// known.
     #[must_use]
     pub fn bottleneck(&self, id: SubflowId) -> Option<SubflowId> {
         let mut group = alloc::vec![id];
         let mut at = 0;
         while at < group.len() {
             let here = group[at];
-            let pairs = self.pairs.iter().filter(|pair| pair.verdict == Verdict::Together);
+            let pairs = self.pairs.iter().filter(|pair| pair.verdict == Verdict::Shared);
             let others = pairs.filter_map(|pair| match (pair.ids.0 == here, pair.ids.1 == here) {
                 (true, _) => Some(pair.ids.1),
                 (_, true) => Some(pair.ids.0),
@@ -219,27 +219,27 @@ impl Bottlenecks {
         group.into_iter().min().filter(|_| is_limited || at > 1)
     }
 
-    /// A path's statistics; `None` if nothing has been measured.
+    /// A path's statistics; `None` without measurements.
     #[must_use]
     pub fn summary(&self, id: SubflowId) -> Option<Summary> {
         self.paths.iter().find(|path| path.id == id).map(|path| path.summary)
     }
 
-    /// How far the changes of two paths' delays go together, from -1 to 1; `None` if too little is
-    /// known.
+    /// The correlation of the delay changes of two paths, from -1 to 1; `None` with too few
+    /// measurements.
     #[must_use]
-    pub fn likeness(&self, a: SubflowId, b: SubflowId) -> Option<f64> {
+    pub fn correlation(&self, a: SubflowId, b: SubflowId) -> Option<f64> {
         let find = |id| self.paths.iter().find(|path| path.id == id);
         correlation(find(a)?, find(b)?, BINS)
     }
 
-    /// Ends all moments up to now.
+    /// Ends all bins up to now.
     #[cold]
-    fn roll(&mut self, now: Time) {
+    fn advance_to(&mut self, now: Time) {
         let mut ends = self.ends.unwrap_or(now);
         let over = (now - ends).as_nanos() / BIN.as_nanos();
         if over > BINS as u64 {
-            // Nothing was heard for longer than anything is remembered.
+            // The pause was longer than the whole history.
             self.paths.clear();
             self.pairs.clear();
             ends = now;
@@ -251,51 +251,52 @@ impl Bottlenecks {
             self.bins += 1;
             if self.bins == BINS_PER_INTERVAL {
                 self.bins = 0;
-                self.judge();
+                self.update_verdicts();
             }
             ends += BIN;
         }
         self.ends = Some(ends);
     }
 
-    /// An interval is over.
-    fn judge(&mut self) {
+    /// Ends an interval.
+    fn update_verdicts(&mut self) {
         self.intervals += 1;
         for path in &mut self.paths {
             path.end_interval();
         }
         for a in 0..self.paths.len() {
             for b in a + 1..self.paths.len() {
-                self.judge_pair(a, b);
+                self.update_verdict(a, b);
             }
         }
     }
 
-    fn judge_pair(&mut self, a: usize, b: usize) {
+    fn update_verdict(&mut self, a: usize, b: usize) {
         let now = self.intervals;
         let (one, other) = (&self.paths[a], &self.paths[b]);
         let ids = (one.id.min(other.id), one.id.max(other.id));
         let known = self.pairs.iter().position(|pair| pair.ids == ids);
         let verdict = known.map(|at| self.pairs[at].verdict);
-        // What moves two paths alike is a queue, also while it is short for a time.
-        let is_limited = verdict == Some(Verdict::Together) || one.is_limited && other.is_limited;
-        let is_like = |bound: f64, bins: usize| {
-            is_limited && correlation(one, other, bins).is_some_and(|likeness| likeness >= bound)
+        // Paths that share a bottleneck stay limited while they correlate, even with a short queue.
+        let is_limited = verdict == Some(Verdict::Shared) || one.is_limited && other.is_limited;
+        let correlates = |bound: f64, bins: usize| {
+            is_limited
+                && correlation(one, other, bins).is_some_and(|correlation| correlation >= bound)
         };
         let after = match verdict {
-            Some(Verdict::Together) if !is_like(APART, BINS) => Verdict::Apart(now),
-            Some(Verdict::Tested(at, turn)) if now >= at + LOOKS as u64 => {
-                match (is_like(TOGETHER, LOOKS * BINS_PER_INTERVAL as usize), turn) {
+            Some(Verdict::Shared) if !correlates(SPLIT_BELOW, BINS) => Verdict::Separate(now),
+            Some(Verdict::Testing(at, turn)) if now >= at + TEST_INTERVALS as u64 => {
+                match (correlates(JOIN_ABOVE, TEST_INTERVALS * BINS_PER_INTERVAL as usize), turn) {
                     (true, Turn::First) => {
                         self.test = Some(ids.0);
-                        Verdict::Tested(now, Turn::Second)
+                        Verdict::Testing(now, Turn::Second)
                     }
-                    (true, Turn::Second) => Verdict::Together,
-                    (false, _) => Verdict::Apart(now + REST),
+                    (true, Turn::Second) => Verdict::Shared,
+                    (false, _) => Verdict::Separate(now + RETEST_AFTER),
                 }
             }
-            None if is_like(TOGETHER, BINS) => self.suspect(ids),
-            Some(Verdict::Apart(until)) if now >= until && is_like(TOGETHER, BINS) => {
+            None if correlates(JOIN_ABOVE, BINS) => self.suspect(ids),
+            Some(Verdict::Separate(until)) if now >= until && correlates(JOIN_ABOVE, BINS) => {
                 self.suspect(ids)
             }
             Some(verdict) => verdict,
@@ -303,26 +304,26 @@ impl Bottlenecks {
         };
         match known {
             Some(at) => self.pairs[at].verdict = after,
-            None => self.pairs.push(Pair { ids, verdict: after }),
+            None => self.pairs.push(PathPair { ids, verdict: after }),
         }
     }
 
-    /// Two paths look alike. One test at a time, or what is disturbed is in step again.
+    /// Two paths correlate. One test at a time: a second cut would bring them into step again.
     fn suspect(&mut self, (_, id): (SubflowId, SubflowId)) -> Verdict {
         if !self.is_testing {
-            return Verdict::Together;
+            return Verdict::Shared;
         }
-        if self.pairs.iter().any(|pair| matches!(pair.verdict, Verdict::Tested(..))) {
-            return Verdict::Apart(self.intervals);
+        if self.pairs.iter().any(|pair| matches!(pair.verdict, Verdict::Testing(..))) {
+            return Verdict::Separate(self.intervals);
         }
         self.test = Some(id);
-        Verdict::Tested(self.intervals, Turn::First)
+        Verdict::Testing(self.intervals, Turn::First)
     }
 }
 
-impl Series {
-    fn new(id: SubflowId, counts: (u64, u64)) -> Series {
-        Series {
+impl DelaySeries {
+    fn new(id: SubflowId, counts: (u64, u64)) -> DelaySeries {
+        DelaySeries {
             id,
             origin: None,
             bin: Bin::default(),
@@ -338,7 +339,7 @@ impl Series {
     }
 
     #[inline]
-    fn take(&mut self, delay: u32, counts: (u64, u64)) {
+    fn add_delay(&mut self, delay: u32, counts: (u64, u64)) {
         let origin = *self.origin.get_or_insert(delay);
         let delay = f64::from(delay.wrapping_sub(origin).cast_signed());
         self.bin.sum += delay;
@@ -370,10 +371,10 @@ impl Series {
         }
         self.summarise();
         let Summary { skew, variation, loss, .. } = self.summary;
-        let bound = if self.is_limited { SKEW_AGAIN } else { SKEW };
+        let bound = if self.is_limited { SKEW_HYSTERESIS } else { SKEW_BELOW };
         self.is_limited = self.intervals.len() >= SHORT / 2
-            && variation >= LEAST_VARIATION
-            && (skew < bound || loss > LOSS);
+            && variation >= MIN_VARIATION
+            && (skew < bound || loss > LOSS_ABOVE);
     }
 
     /// The statistics of RFC 8382, section 3.2.
@@ -400,7 +401,7 @@ impl Series {
         };
     }
 
-    /// The mean delay of so many moments, a number of such back from the last ones.
+    /// The mean delay of `width` bins, `back` such groups before the last one.
     fn delay(&self, back: usize, width: usize) -> Option<f64> {
         let end = self.bins.len().checked_sub(back * width)?;
         let bins = self.bins.range(end.checked_sub(width)?..end);
@@ -409,29 +410,29 @@ impl Series {
         (count > 0.0).then(|| sum / count)
     }
 
-    /// How the delays of the latest moments changed from each to the next, the last one first;
-    /// `width` moments are taken together.
-    fn changes(&self, moments: usize, width: usize) -> Vec<Option<f64>> {
-        let delays: Vec<_> = (0..=moments / width).map(|back| self.delay(back, width)).collect();
+    /// The changes of delay from each of the latest bins to the next, the last one first; `width`
+    /// bins are merged.
+    fn changes(&self, bins: usize, width: usize) -> Vec<Option<f64>> {
+        let delays: Vec<_> = (0..=bins / width).map(|back| self.delay(back, width)).collect();
         delays.windows(2).map(|pair| Some(pair[0]? - pair[1]?)).collect()
     }
 }
 
-/// How far the changes of two paths' delays over so many moments go together, where they do most,
-/// lagging by some moments: from -1 to 1. `None`: too little is known.
-fn correlation(one: &Series, other: &Series, moments: usize) -> Option<f64> {
-    let scale = |width: usize, most_lag: usize| {
-        let (one, other) = (one.changes(moments, width), other.changes(moments, width));
-        let least = one.len() / LEAST_SHARE;
-        let ahead = (0..=most_lag).filter_map(|lag| likeness(&one[lag..], &other, least));
-        let behind = (1..=most_lag).filter_map(|lag| likeness(&one, &other[lag..], least));
+/// The largest correlation of the delay changes of two paths over `bins` bins, over all lags, from
+/// -1 to 1. `None` with too few measurements.
+fn correlation(one: &DelaySeries, other: &DelaySeries, bins: usize) -> Option<f64> {
+    let scale = |width: usize, max_lag: usize| {
+        let (one, other) = (one.changes(bins, width), other.changes(bins, width));
+        let least = one.len() / MIN_OVERLAP;
+        let ahead = (0..=max_lag).filter_map(|lag| pearson(&one[lag..], &other, least));
+        let behind = (1..=max_lag).filter_map(|lag| pearson(&one, &other[lag..], least));
         ahead.chain(behind).max_by(f64::total_cmp)
     };
-    scale(1, LAGS).or_else(|| scale(COARSE, 1))
+    scale(1, MAX_LAG).or_else(|| scale(COARSE_BINS, 1))
 }
 
-/// The correlation of what was measured on both, if that is enough.
-fn likeness(one: &[Option<f64>], other: &[Option<f64>], least: usize) -> Option<f64> {
+/// Pearson's correlation of the bins measured on both paths, if there are at least `least`.
+fn pearson(one: &[Option<f64>], other: &[Option<f64>], least: usize) -> Option<f64> {
     let pairs = || one.iter().zip(other).filter_map(|(x, y)| Some(((*x)?, (*y)?)));
     let (mut n, mut a, mut b) = (0.0, 0.0, 0.0);
     for (x, y) in pairs() {

@@ -1,13 +1,13 @@
-//! How much to send and where.
+//! Congestion control and scheduling: how much each path sends, and which data goes where.
 //!
 //! [`cc`] holds the congestion controllers: how much each subflow may have in flight.
 //!
-//! [`bottleneck`] says which subflows of a connection share a bottleneck.
+//! [`bottleneck`] finds the subflows of a connection that share a bottleneck.
 //!
 //! [`sched`] holds the block schedulers: they decide how many bytes of a file each path carries,
-//! knowing nothing but bytes, paths and times. Which bytes those are is the business of the
-//! transfer core above. [`sched::packet`] holds the packet schedulers of connections: they choose
-//! the subflow that takes the next packet.
+//! from bytes, paths and times alone. The transfer core decides which bytes those are.
+//! [`sched::packet`] holds the packet schedulers of connections: they choose the subflow of the
+//! next packet.
 #![no_std]
 
 extern crate alloc;

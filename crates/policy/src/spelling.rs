@@ -1,5 +1,5 @@
-//! How algorithms are written in scenario files, `name(parameter=value, …)`, and what was meant
-//! when one is not known.
+//! The notation of algorithms in scenario files, `name(parameter=value, …)`, and suggestions for
+//! misspelt names.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -8,11 +8,11 @@ use core::fmt;
 /// A parameter of an algorithm that is chosen by name.
 #[derive(Debug)]
 pub struct Parameter {
-    /// What stands before the equals sign.
+    /// The name, before the equals sign.
     pub name: &'static str,
-    /// The value if it is not given, written as one would give it.
+    /// The default value, as a user would write it.
     pub default: &'static str,
-    /// What it is, with its unit and its range.
+    /// A description with unit and range.
     pub summary: &'static str,
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn write_defaults(
     f.write_str(if parameters.is_empty() { "" } else { ")" })
 }
 
-/// What ends a message about the parameters of `name`: how it is by default.
+/// The end of a message about the parameters of `name`: its defaults.
 pub(crate) fn write_hint(
     f: &mut fmt::Formatter<'_>,
     name: &str,
@@ -56,7 +56,7 @@ pub(crate) fn write_hint(
     write_defaults(f, name, parameters)
 }
 
-/// What follows a name that is not known.
+/// The suggestion behind an unknown name.
 pub(crate) fn did_you_mean(f: &mut fmt::Formatter<'_>, nearest: Option<&str>) -> fmt::Result {
     nearest.map_or(Ok(()), |nearest| write!(f, " (did you mean '{nearest}'?)"))
 }

@@ -1,5 +1,4 @@
-//! BBR on model links: that it finds the bandwidth, keeps the queue short, stands losses, looks for
-//! the round-trip time, and shares.
+//! BBR on model links: bandwidth, queue length, losses, `ProbeRTT`, and fairness.
 
 #![allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, clippy::cast_sign_loss)]
 
@@ -10,7 +9,7 @@ use policy::cc::{Acked, Allowance, Congestion, Controller, Lost, Sent, Signal, S
 use units::{Bytes, Rate, Span, SubflowId, Time};
 
 const PROPAGATION: Span = Span::from_millis(50);
-/// Of 10 Mbit/s and 50 ms, and the packet in service.
+/// The bandwidth-delay product of 10 Mbit/s and 50 ms in packets, with the packet in service.
 const BDP: f64 = 42.7;
 
 fn secs(secs: u64) -> Span {
@@ -24,7 +23,7 @@ fn alone(controller: &str, mbit: u64, buffer: f64, drops: Drops) -> Model {
     model
 }
 
-/// What the first flow had of the link, of so many Mbit/s, since measuring began.
+/// The share of a flow in a link of `mbit` Mbit/s since the measurement began.
 fn share(model: &Model, flow: usize, mbit: u64) -> f64 {
     model.rate(model.flows[flow].delivered()) * MSS.as_f64() * 8.0 / Rate::mbit(mbit).as_f64()
 }
@@ -37,20 +36,19 @@ fn startup_doubles_each_round_trip_and_drains() {
     let rates: Vec<f64> =
         model.flows[0].subflows[0].pacing.iter().map(|rate| rate.as_f64() / 2.77e6).collect();
     println!("{:.1?}", &rates[..12]);
-    // The first is a guess, and the second of the first packets of the initial window.
+    // The first rate is a guess, the second one from the first packets of the initial window.
     for pair in rates[2..8].windows(2) {
         assert!((1.8..=2.4).contains(&(pair[1] / pair[0])), "{pair:?}");
     }
     assert!((0.9..1.1).contains(&(rates[7] / rates[2] / 32.0)), "{rates:?}");
     assert!(rates[..10].iter().any(|rate| *rate > 195.0), "{rates:?}");
-    // Startup's queue of a bandwidth-delay product is gone a few round trips later, and stays away.
+    // Startup's queue of a bandwidth-delay product is drained a few round trips later.
     let queue = model.links[0].mean_queue();
     assert!(queue < 40.0, "{queue}");
 }
 
-/// With the queue a window-based flow would fill: little of it is used, little of the link is not.
-/// `ProbeRTT` halves what is in flight for some 250 ms of each five seconds, and pacing stays 1 %
-/// below the bandwidth.
+/// A large buffer: little of it is used, and nearly all of the link. `ProbeRTT` halves the bytes in
+/// flight for some 250 ms of each five seconds, and pacing stays 1 % below the bandwidth.
 #[test]
 fn it_holds_about_the_bandwidth_delay_product() {
     let mut model = alone("bbr", 10, 200.0, Drops::None);
@@ -109,13 +107,13 @@ fn random_losses_cost_little() {
     assert!(under("bbr", 1_000) > 0.94);
     let (bbr, cubic) = (under("bbr", 10_000), under("cubic", 10_000));
     assert!(bbr > 0.8 && bbr > 2.5 * cubic, "{bbr} {cubic}");
-    // Above the threshold it gives way, as it has to.
+    // Above the threshold it backs off.
     assert!(under("bbr", 30_000) < 0.7);
 }
 
 /// A quarter of the bandwidth-delay product of buffer: few losses, and the link is used.
 #[test]
-fn shallow_buffers_do() {
+fn shallow_buffers_suffice() {
     let mut model = alone("bbr", 10, 10.0, Drops::None);
     model.measure(secs(5), secs(65));
     let found = share(&model, 0, 10);
@@ -157,7 +155,7 @@ fn flows_share_a_link() {
         let shares = pair(["bbr", "bbr(seed=2)"], late, 200.0);
         assert!(shares.iter().all(|share| (0.38..0.62).contains(share)), "{shares:?}");
     }
-    // With a bandwidth-delay product of buffer it leaves CUBIC a good part.
+    // With a buffer of one bandwidth-delay product it leaves CUBIC a large share.
     let shares = pair(["bbr", "cubic"], 0, 167.0);
     assert!(shares.iter().all(|share| *share > 0.3), "{shares:?}");
 }
@@ -175,8 +173,8 @@ fn the_seed_decides_when_it_probes() {
 
 const ID: SubflowId = SubflowId(0);
 
-/// A controller that is told what a steady path of 8 Mbit/s and 100 ms says: 100 packets of 1000
-/// bytes in flight.
+/// A controller with the reports of a steady path of 8 Mbit/s and 100 ms: 100 packets of 1000 bytes
+/// in flight.
 struct Steady {
     bbr: Box<dyn Controller>,
     now: Time,
@@ -184,7 +182,7 @@ struct Steady {
 }
 
 impl Steady {
-    /// After a second, in which Startup and Drain end.
+    /// The controller after a second, in which Startup and Drain end.
     fn new() -> Steady {
         let mut bbr = by_name("bbr").expect("known");
         bbr.handle_add(
@@ -201,8 +199,8 @@ impl Steady {
         self.bbr.allowance(ID)
     }
 
-    /// For so many milliseconds a packet leaves and one is acknowledged each, changed as the caller
-    /// likes.
+    /// In each of `millis` milliseconds a packet leaves and one is acknowledged; `change` modifies
+    /// the acknowledgement.
     fn run(&mut self, millis: u64, change: impl Fn(&mut Acked)) {
         for _ in 0..millis {
             self.now += Span::from_millis(1);
@@ -253,7 +251,7 @@ fn losses_and_marks_lower_the_short_term_bounds() {
         let before = steady.allowance();
         let slow_down = |acked: &mut Acked| acked.delivery_rate = Some(Rate::mbit(4));
         steady.run(150, slow_down);
-        assert_eq!(steady.allowance(), before, "without losses, all is as it was");
+        assert_eq!(steady.allowance(), before, "without losses nothing changes");
         if is_mark {
             let congestion = Congestion { signal: Signal::Mark, in_flight: Bytes(100_000) };
             steady.bbr.handle_congestion(steady.now, ID, &congestion);
@@ -274,7 +272,7 @@ fn losses_and_marks_lower_the_short_term_bounds() {
             "{is_mark}"
         );
         assert_eq!(after.window.0, before.window.0 * 7 / 10, "{is_mark}");
-        // With the next probe the bounds are gone.
+        // The next probe removes the bounds.
         steady.run(3_500, |_| {});
         assert!(steady.allowance().window >= before.window, "{:?}", steady.allowance());
     }
@@ -325,8 +323,8 @@ fn a_timeout_leaves_a_packet_and_undoing_brings_the_window_back() {
     let mut undone = Steady { bbr: steady.bbr.clone(), ..steady };
     undone.bbr.handle_undo(undone.now, ID);
     assert_eq!(undone.allowance().window, before);
-    // What was in flight is delivered: the window comes back, below the short-term bound that the
-    // timeout was worth.
+    // The bytes in flight at the timeout are delivered: the window returns, up to the short-term
+    // bound.
     steady.run(100, |_| {});
     assert!(steady.allowance().window >= Bytes(100_000), "{:?}", steady.allowance());
 }
@@ -341,7 +339,7 @@ fn after_idleness_it_goes_on_at_the_bandwidth_and_probes_no_round_trip() {
     let after = steady.allowance();
     assert_eq!(after.pacing, Some(Rate::from_bits(7_920_000)));
     assert!(after.window >= window, "no ProbeRTT: {after:?}");
-    // Without idleness the same wait leads there: half the bandwidth-delay product.
+    // Without idleness the same wait leads to ProbeRTT: half the bandwidth-delay product.
     let mut busy = Steady::new();
     busy.now += secs(7);
     busy.run(1, |_| {});

@@ -1,5 +1,5 @@
-//! Shared bottlenecks, from delays that are made up: two paths, a packet of each every few
-//! milliseconds, and queues that rise and fall.
+//! Shared bottlenecks, from synthetic delays: two paths with a packet every few milliseconds, and
+//! queues that rise and fall.
 
 use policy::bottleneck::Bottlenecks;
 use units::{Span, SubflowId, Time};
@@ -7,7 +7,7 @@ use units::{Span, SubflowId, Time};
 const ONE: SubflowId = SubflowId(1);
 const TWO: SubflowId = SubflowId(2);
 
-/// Whole numbers that look like chance.
+/// A linear congruential generator.
 struct Dice(u64);
 
 impl Dice {
@@ -18,7 +18,7 @@ impl Dice {
     }
 }
 
-/// A queue that fills for so long and then falls to the half, in microseconds.
+/// A queue that fills for `period` and then falls to one half, in microseconds.
 #[derive(Clone, Copy)]
 struct Queue {
     period: u64,
@@ -43,15 +43,15 @@ impl World {
         World { found: Bottlenecks::default(), dice: Dice(seed), micros: 0 }
     }
 
-    /// So many seconds, in which the paths see these queues, and add this much of their own at
-    /// random; the second path's packets come so much later.
+    /// Passes `seconds` with these queues, a random `noise` of each path, and a `lag` of the second
+    /// path.
     fn pass(&mut self, seconds: u64, queues: [Queue; 2], noise: u64, lag: u64) {
         let end = self.micros + seconds * 1_000_000;
         while self.micros < end {
             for (id, queue, lag) in [(ONE, queues[0], 0), (TWO, queues[1], lag)] {
                 let delay =
                     queue.delay(self.micros - lag.min(self.micros)) + self.dice.below(noise + 1);
-                // The receiver's clock is elsewhere, and will wrap.
+                // The receiver's clock has an offset and will wrap.
                 let stamp = u32::try_from(delay).expect("short").wrapping_sub(12_000);
                 let now = Time::ZERO + Span::from_micros(self.micros);
                 self.found.handle_delay(
@@ -92,7 +92,7 @@ fn a_queue_for_each() {
         let mut world = World::new(seed);
         world.pass(15, [SAW, OTHER], 500, 0);
         assert!(!world.are_together(), "seed {seed}");
-        // Alike in all statistics of RFC 8382, and still not the same.
+        // Equal in all statistics of RFC 8382, but not the same queue.
         let mut world = World::new(seed);
         world.pass(15, [SAW, Queue { phase: 600_000, ..SAW }], 500, 0);
         let (one, two) = (world.found.summary(ONE).unwrap(), world.found.summary(TWO).unwrap());
@@ -106,7 +106,7 @@ fn a_queue_for_each() {
 }
 
 #[test]
-fn what_lies_between_queue_and_receiver_may_differ() {
+fn paths_may_differ_between_queue_and_receiver() {
     let mut world = World::new(1);
     world.pass(15, [SAW, SAW], 500, 90_000);
     assert!(world.are_together());
@@ -131,7 +131,8 @@ fn no_queue_is_no_bottleneck() {
     let empty = Queue { period: 1 << 60, phase: 0 };
     world.pass(15, [empty, empty], 50, 0);
     assert_eq!((world.found.bottleneck(ONE), world.found.bottleneck(TWO)), (None, None));
-    // One that is nearly always empty is none either: most delays lie below their mean.
+    // A queue that is nearly always empty is no bottleneck either: most delays lie below their
+    // mean.
     let mut world = World::new(1);
     for round in 0..200 {
         let is_burst = round % 10 == 0;
@@ -146,7 +147,7 @@ fn no_queue_is_no_bottleneck() {
 }
 
 #[test]
-fn two_that_are_in_step_are_told_apart_by_a_test() {
+fn a_test_separates_two_queues_in_step() {
     let together = |is_shared: bool| {
         let mut world = World { found: Bottlenecks::with_tests(), ..World::new(3) };
         world.pass(5, [SAW, SAW], 500, 0);
@@ -156,8 +157,8 @@ fn two_that_are_in_step_are_told_apart_by_a_test() {
             world.pass(1, queues, 500, 0);
             if let Some(id) = world.found.poll_test() {
                 tests.push(id);
-                // The path's window is cut: its queue is at another point of its course from now
-                // on. A shared one is for both.
+                // The path's window is cut, which shifts the phase of its queue; a shared queue
+                // shifts for both paths.
                 for (number, queue) in queues.iter_mut().enumerate() {
                     if is_shared || number == usize::from(id == TWO) {
                         queue.phase += 700_000;
@@ -199,9 +200,9 @@ fn silence_and_many_paths() {
     }
     assert!(
         found.summary(SubflowId(31)).is_some() && found.summary(SubflowId(32)).is_none(),
-        "so many are looked at"
+        "the number of paths is bounded"
     );
-    // What was known a day ago says nothing.
+    // Measurements of a day ago are discarded.
     found.handle_delay(Time::ZERO + Span::from_secs(86_400), SubflowId(50), 5, 1, 0);
     assert!(found.summary(SubflowId(31)).is_none());
 }

@@ -1,4 +1,4 @@
-//! The controllers on model links: curves to compare with, and where they come to rest.
+//! The controllers on model links: golden curves, response functions and equilibria.
 
 #![allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, clippy::cast_sign_loss)]
 
@@ -35,8 +35,8 @@ fn drawing(title: &str, model: &Model, flow: usize) -> String {
     text
 }
 
-/// With `UPDATE_GOLDEN=1` the curve becomes the one to compare with; look at the difference before
-/// committing it.
+/// Compares a curve with the golden file. `UPDATE_GOLDEN=1` writes the file anew; review the
+/// difference before committing it.
 fn compare(name: &str, drawing: &str) {
     let path =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(format!("{name}.txt"));
@@ -81,7 +81,7 @@ fn curves_alone() {
 }
 
 #[test]
-fn curves_of_coupled_ones() {
+fn curves_of_coupled_controllers() {
     for name in ["lia", "olia", "balia"] {
         let mut model = Model::default();
         let wide = model.link(Link::new(Rate::mbit(10), 42.0, Drops::None));
@@ -101,8 +101,8 @@ fn curves_of_coupled_ones() {
     }
 }
 
-/// Mean window in packets with the first packet lost and then one each `every`, and a round trip of
-/// 100 ms.
+/// Mean window in packets with the first packet and then every `every`-th lost, and a round-trip
+/// time of 100 ms.
 fn mean_window(controller: &str, initial: u64, every: u64) -> f64 {
     let mut model = Model::default();
     let link = model.link(Link::new(
@@ -125,11 +125,11 @@ fn mean_window(controller: &str, initial: u64, every: u64) -> f64 {
 fn cubic_follows_its_response_function() {
     let mean = mean_window("cubic(fast_convergence=false)", 203, 10_000);
     assert!((mean / 187.4 - 1.0).abs() < 0.05, "{mean}");
-    // The mean goes with the fourth root of C: the test can tell constants apart.
+    // The mean grows with the fourth root of C, so the test separates constants.
     let peak = 203.0 * f64::powf(2.0, 0.25);
     let steeper = mean_window("cubic(c=0.8,fast_convergence=false)", peak as u64, 10_000);
     assert!((steeper / mean / f64::powf(2.0, 0.25) - 1.0).abs() < 0.03, "{steeper}");
-    // A loss always a little before the plateau is what fast convergence takes for a newcomer.
+    // Losses shortly before the plateau trigger fast convergence, as a new flow would.
     let yielding = mean_window("cubic", 203, 10_000);
     assert!((0.8..0.97).contains(&(yielding / mean)), "{yielding}");
 }
@@ -171,9 +171,9 @@ fn rest(controller: &str, starts: &[u64]) -> (f64, Vec<f64>) {
     (queue, shares)
 }
 
-/// ns-2 2.35 on the same link, with windows in whole packets: 17.4, 98.4, 197.4.
+/// For comparison, ns-2 2.35 on the same link, with windows in whole packets: 17.4, 98.4, 197.4.
 #[test]
-fn fast_rests_with_alpha_packets_in_the_queue() {
+fn fast_settles_with_alpha_packets_in_the_queue() {
     for alpha in [20.0, 100.0, 200.0] {
         let (queue, _) = rest(&format!("fast(alpha={alpha})"), &[0]);
         assert!((queue - alpha).abs() < 1.5, "{alpha}: {queue}");
@@ -190,17 +190,17 @@ fn fast_flows_share_equally_unless_one_joins_late() {
     let (queue, shares) = rest("fast", &[0, 0]);
     assert!((queue - 200.0).abs() < 4.0, "{queue}");
     assert!((shares[0] - 0.5).abs() < 0.02, "{shares:?}");
-    // The newcomer takes the queue it finds for its path: 1/q + 1/(q - 1) = 1 in units of alpha has
-    // q = 2.618.
+    // The new flow takes the standing queue for propagation delay: 1/q + 1/(q - 1) = 1 in units of
+    // alpha has q = 2.618.
     let (queue, shares) = rest("fast", &[0, 20]);
     assert!((queue - 261.8).abs() < 8.0, "{queue}");
     assert!((shares[1] - 0.613).abs() < 0.02, "{shares:?}");
 }
 
-/// ns-2: 2.43, 3.43, 10.24, 100.4. Between equal bounds the window goes up and down by a packet;
-/// the queue includes the packet in service.
+/// ns-2: 2.43, 3.43, 10.24, 100.4. With equal bounds the window oscillates by a packet; the queue
+/// includes the packet in service.
 #[test]
-fn vegas_rests_between_alpha_and_beta() {
+fn vegas_settles_between_alpha_and_beta() {
     for (alpha, beta) in [(1.0, 3.0), (2.0, 4.0), (10.0, 10.0), (100.0, 100.0)] {
         let (queue, _) = rest(&format!("vegas(alpha={alpha},beta={beta})"), &[0]);
         assert!((alpha..beta + 1.0).contains(&queue), "{alpha}, {beta}: {queue}");
@@ -209,8 +209,8 @@ fn vegas_rests_between_alpha_and_beta() {
 
 const RED: Drops = Drops::Red { from: 10.0, to: 200.0, most: 0.02 };
 
-/// One Reno flow and one two-path connection on one link: what the connection gets, in units of the
-/// Reno flow's rate.
+/// One Reno flow and one two-path connection on one link: the connection's rate over the Reno
+/// flow's.
 fn against_reno(controller: &str) -> f64 {
     let mut model = Model::default();
     let link = model.link(Link::new(Rate::mbit(50), 300.0, RED));
@@ -229,13 +229,13 @@ fn coupled_subflows_take_one_share_of_a_shared_link() {
         let ratio = against_reno(controller);
         assert!((0.85..=1.15).contains(&ratio), "{controller}: {ratio}");
     }
-    // The measure can tell: uncoupled subflows take two shares.
+    // A check of the measure: uncoupled subflows take two shares.
     let ratio = against_reno("reno");
     assert!((1.7..2.3).contains(&ratio), "{ratio}");
 }
 
-/// A two-path connection, path 0 with one Reno flow beside it, path 1 with five: the connection's
-/// share of its data on path 1.
+/// A two-path connection beside one Reno flow on path 0 and five on path 1: the share of its data
+/// on path 1.
 fn on_the_congested_path(controller: &str) -> f64 {
     let mut model = Model::default();
     let links = [(); 2].map(|()| model.link(Link::new(Rate::mbit(30), 300.0, RED)));

@@ -1,4 +1,4 @@
-//! The formulas with numbers worked out by hand from the papers and RFCs.
+//! The formulas, with numbers calculated from the papers and RFCs.
 
 use policy::cc::{
     Acked, Balia, Congestion, Controller, Coupled, Coupling, Lia, Olia, PathState, Signal, Start,
@@ -79,8 +79,8 @@ impl One {
         self.window()
     }
 
-    /// A round trip of ten packets that took so many milliseconds each, sent under `old` packets of
-    /// window.
+    /// A round trip of ten packets with a round-trip time of `millis`, sent with a window of `old`
+    /// packets.
     fn round(&mut self, millis: u64, old: u64) -> u64 {
         self.round += 1;
         for _ in 0..10 {
@@ -129,7 +129,7 @@ fn reno_times_out() {
     let mut reno = One::new("reno", 10);
     reno.cut(10_000);
     assert_eq!((reno.time_out(5_200), reno.threshold()), (1_000, Some(2_600)));
-    // Again, for the same packet: the threshold stays.
+    // A second timeout for the same packet keeps the threshold.
     assert_eq!((reno.time_out(1_000), reno.threshold()), (1_000, Some(2_600)));
     assert_eq!(reno.ack(MSS), 2_000);
     // 600 bytes to the threshold, then 1000 * 400 / 2600.
@@ -145,7 +145,7 @@ fn reno_times_out() {
 fn waimd_is_as_many_flows() {
     let mut waimd = One::new("waimd(weight=4)", 100);
     assert_eq!((waimd.cut(100_000), waimd.threshold()), (87_500, Some(87_500)), "1 - 1/8");
-    // A round trip adds four packets, but for what it grows meanwhile.
+    // A round trip adds almost four packets, because the window grows meanwhile.
     for _ in 0..87 {
         waimd.ack(MSS);
     }
@@ -202,8 +202,7 @@ fn cubic_follows_its_curve() {
     // t = 1 s: the target is 0.4 (1.1 - 4.2172)^3 + 100 = 87.884, of which a seventieth is taken.
     cubic.now = Time::ZERO + Span::from_secs(1);
     near(f64::from(u32::try_from(cubic.ack(MSS)).expect("small")), 70_262.9, 2.0);
-    // The application had nothing to send for ten seconds: they do not count. t = 1 s again, one
-    // step more.
+    // Ten application-limited seconds do not count: t = 1 s again, one step more.
     cubic.now += Span::from_secs(10);
     let idle = Acked { is_app_limited: true, ..acked(MSS, Span::from_millis(100), 0) };
     cubic.controller.handle_acked(cubic.now, ID, &idle);
@@ -219,11 +218,11 @@ fn cubic_makes_room_when_it_shrinks() {
     for (name, plateau) in [("cubic", 0.85 * 70.0), ("cubic(fast_convergence=false)", 70.0)] {
         let mut cubic = One::new(name, 100);
         cubic.cut(100_000);
-        // From 70 packets, before the plateau of 100 was reached again.
+        // A cut at 70 packets, before the plateau of 100 was reached again.
         assert_eq!(cubic.cut(70_000), 49_000);
         cubic.ack(MSS);
-        // Long enough for the curve to be on its plateau, where the window stays but for a hair; a
-        // flight of small steps to get there.
+        // Shortly before the curve reaches its plateau, many small steps bring the window close to
+        // it.
         let k = f64::cbrt((plateau - 49.0) / 0.4);
         cubic.now = Time::ZERO + Span::from_secs_f64(k - 0.1);
         for _ in 0..1_000 {
@@ -255,12 +254,12 @@ fn vegas_counts_its_backlog() {
     let mut vegas = One::new("vegas", 20);
     vegas.controller.handle_slow_start_end(Time::ZERO, ID);
     vegas.round(100, 20);
-    // What a round says is known when the next one begins. 20 * 10 / 110 = 1.8 packets: one more.
+    // A round is evaluated when the next one begins. 20 * 10 / 110 = 1.8 packets: one more.
     vegas.round(110, 20);
-    assert_eq!(vegas.round(125, 20), 22_000, "and one for the round without queue");
+    assert_eq!(vegas.round(125, 20), 22_000, "and one for the round without a queue");
     // 22 * 25 / 125 = 4.4: one less.
     assert_eq!(vegas.round(114, 20), 21_000);
-    // 21 * 14 / 114 = 2.6: within.
+    // 21 * 14 / 114 = 2.6: within the bounds.
     assert_eq!(vegas.round(114, 20), 21_000);
     assert_eq!(vegas.cut(21_000), 10_500);
     assert_eq!(vegas.time_out(10_500), 2_000, "two packets at least");
@@ -279,16 +278,16 @@ fn vegas_doubles_every_other_round_until_there_is_a_queue() {
 #[test]
 fn fast_goes_half_way() {
     let mut fast = One::new("fast(alpha=20,every=1)", 100);
-    // No queue: a packet an acknowledged packet.
+    // No queue: one packet for each acknowledged one.
     assert_eq!(fast.round(100, 100), 110_000);
-    // An average that has come to 200 ms to the third digit; increases and decreases on the way.
+    // Until the average is 200 ms to three digits, with increases and decreases on the way.
     for _ in 0..100 {
         fast.round(200, 100);
     }
     // Fixed point of w = w/2 + (100 * 100/200 + 20)/2.
     near(f64::from(u32::try_from(fast.window()).expect("small")), 70_000.0, 300.0);
     let before = fast.window();
-    // 0.5 w + 0.5 (20 * 0.5 + 20): at once.
+    // 0.5 w + 0.5 (20 * 0.5 + 20), at once.
     let expected = before.midpoint(30_000);
     near(
         f64::from(u32::try_from(fast.round(200, 20)).expect("small")),
@@ -296,8 +295,8 @@ fn fast_goes_half_way() {
         300.0,
     );
     let before = fast.window();
-    // (50 - 15 = 35 packets more; ten of fifty packets of the round are acknowledged, the first of
-    // which decides.
+    // The increase is 25 packets over the round's 50; ten are acknowledged, and the first of them
+    // only starts the step.
     let found = fast.round(200, 160) - before;
     near(f64::from(u32::try_from(found).expect("small")), 25_000.0 * 9.0 / 50.0, 300.0);
     assert_eq!(fast.cut(0), fast.threshold().expect("cut"));
@@ -311,7 +310,7 @@ fn fast_counts_the_handshake_as_base() {
     for _ in 0..100 {
         fast.round(200, 100);
     }
-    // As above, though no packet of its own ever came back after 100 ms.
+    // As above, although none of its own packets had a round-trip time of 100 ms.
     near(f64::from(u32::try_from(fast.window()).expect("small")), 70_000.0, 300.0);
 }
 
@@ -335,7 +334,7 @@ fn lia_takes_what_the_best_path_would_give() {
 
 #[test]
 fn olia_moves_to_the_best_path() {
-    // Best by l/rtt²: 1e5 against 4e4, and the largest: nothing to move.
+    // The best path by l/rtt² (1e5 against 4e4) also has the largest window: nothing to move.
     let paths = [path(20.0, 0.1, 1_000.0), path(10.0, 0.05, 100.0)];
     near(Olia.growth(&paths, 0), 2_000.0 / 160_000.0, 1e-12);
     near(Olia.growth(&paths, 1), 4_000.0 / 160_000.0, 1e-12);
@@ -343,12 +342,12 @@ fn olia_moves_to_the_best_path() {
     let paths = [path(20.0, 0.1, 100.0), path(10.0, 0.05, 1_000.0)];
     near(Olia.growth(&paths, 0), 0.0125 - 0.5 / 20.0, 1e-12);
     near(Olia.growth(&paths, 1), 0.025 + 0.5 / 10.0, 1e-12);
-    // Three paths; the best is neither of the two largest: 1/(3·1) and -1/(3·2). Σ w/rtt = 500.
+    // Three paths; the best one is not among the two largest: 1/(3·1) and -1/(3·2). Σ w/rtt = 500.
     let paths = [path(20.0, 0.1, 1.0), path(20.4, 0.1, 1.0), path(9.6, 0.1, 50.0)];
     near(Olia.growth(&paths, 0), 2_000.0 / 250_000.0 - 1.0 / 6.0 / 20.0, 1e-12);
     near(Olia.growth(&paths, 2), 960.0 / 250_000.0 + 1.0 / 3.0 / 9.6, 1e-12);
-    // Best by l/rtt² (1e4 against 7500), though not by l/rtt, and the largest: nothing to move. Σ
-    // w/rtt = 250.
+    // The best path by l/rtt² (1e4 against 7500), though not by l/rtt, has the largest window:
+    // nothing to move. Σ w/rtt = 250.
     let unequal = [path(20.0, 0.1, 100.0), path(10.0, 0.2, 300.0)];
     near(Olia.growth(&unequal, 1), 250.0 / 62_500.0, 1e-12);
     // Alone it is Reno.
@@ -366,7 +365,7 @@ fn balia_cuts_slow_paths_deeper() {
     near(Balia.growth(&paths[..1], 0), 1.0 / 20.0, 1e-12);
 }
 
-/// Grows by what OLIA calls `l_r`, in bytes, for each acknowledged byte.
+/// A coupling that grows by OLIA's `l_r`, in bytes, for each acknowledged byte.
 #[derive(Clone, Debug)]
 struct Probe;
 

@@ -15,16 +15,16 @@ struct Fluid {
     /// Bits a second of each path before and after the change.
     rates: [(f64, f64); 3],
     change: f64,
-    /// Relative width of the jitter of rates, redrawn every 100 ms.
+    /// Relative width of the jitter of the rates, drawn anew every 100 ms.
     jitter: f64,
-    /// Bytes served at a time.
+    /// Bytes sent at a time.
     quantum: f64,
 }
 
 #[derive(Debug)]
 struct Outcome {
     total: f64,
-    /// Latest less earliest moment at which a path finished, over the total.
+    /// The latest finish time of a path minus the earliest, over the total time.
     idle: f64,
     adjustments: usize,
 }
@@ -44,7 +44,7 @@ impl Fluid {
     fn rate(&self, path: usize, now: f64) -> f64 {
         let (before, after) = self.rates[path];
         let rate = if now < self.change { before } else { after };
-        // A hash of path and time slot, so that the jitter does not depend on who asks when.
+        // A hash of path and time slot, so that the jitter does not depend on the order of calls.
         let slot = ((now * 10.0) as u64).wrapping_mul(3).wrapping_add(path as u64 + 1);
         let hash = slot.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let hash = (hash ^ (hash >> 31)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -56,7 +56,7 @@ impl Fluid {
         let (mut clock, mut finished) = ([0.0f64; 3], [0.0f64; 3]);
         let mut adjustments = 0;
         loop {
-            // The path whose clock is earliest acts; one without work follows the others' clocks.
+            // The path with the earliest clock acts; one without work follows the others.
             let busy = |left: &[f64; 3], path: usize| left[path] > 0.5;
             let path = (0..3).min_by(|&a, &b| clock[a].total_cmp(&clock[b])).unwrap();
             let now = Time::ZERO + Span::from_secs_f64(clock[path]);
@@ -175,7 +175,7 @@ fn self_adaptive_saves_what_the_paper_says() {
     }
 }
 
-/// The dossier's reason not to latch: without noise eq. 6 holds at once, and a later change goes
+/// Why latching is off by default: without noise eq. 6 holds at once, and a later change goes
 /// unnoticed.
 #[test]
 fn latching_forfeits_the_gain() {
@@ -206,8 +206,8 @@ fn every_name_is_known_and_carries_everything() {
     assert!(by_name("round-robin", Options::default()).is_none());
 }
 
-/// Rates known beforehand: each path takes its share as it opens, and what one that never opens
-/// would have carried goes to the others.
+/// Rates known beforehand: each path takes its share as it opens; the share of a path that never
+/// opens goes to the others.
 #[test]
 fn known_rates_need_no_start_phase() {
     let path = |id, rate, left: u64| PathView {

@@ -1,16 +1,15 @@
-//! Packet schedulers: decisions worked out by hand from the papers, and what holds whatever they
-//! see.
+//! Packet schedulers: decisions calculated from the papers, and properties for any input.
 
 use policy::sched::packet::blest::Blest;
-use policy::sched::packet::{Backlog, NAMES, PacketScheduler, PathView, by_name};
+use policy::sched::packet::{Backlog, NAMES, PacketScheduler, SubflowView, by_name};
 use proptest::prelude::*;
 use units::{Bytes, Span, SubflowId, Time};
 
 const MSS: u64 = 1_000;
 
-/// A path with so many packets of window, out of slow start; full, or empty.
-fn path(id: u32, rtt: u64, window: u64, is_full: bool) -> PathView {
-    PathView {
+/// A path with a window of `window` packets, not in slow start; full or empty.
+fn path(id: u32, rtt: u64, window: u64, is_full: bool) -> SubflowView {
+    SubflowView {
         id: SubflowId(id),
         smoothed_rtt: Span::from_millis(rtt),
         rtt_variation: Span::ZERO,
@@ -61,11 +60,11 @@ fn the_fastest_with_room_goes_first() {
 fn blest_waits_where_the_window_would_block() {
     let paths = [path(0, 10, 10, true), path(1, 100, 10, false)];
     let pick = |backlog: &Backlog| Blest::new().pick(at(0), &paths, backlog);
-    // The window less nothing in flight on the slow path and its next packet.
+    // The window minus the slow path's next packet; nothing is in flight on it.
     assert_eq!(pick(&backlog(1_000, 199, 0)), Some(1));
     assert_eq!(pick(&backlog(1_000, 198, 0)), None);
-    assert_eq!(pick(&backlog(1_000, 99, 100)), Some(1), "what is out counts as window");
-    // Three of the slow path's are out.
+    assert_eq!(pick(&backlog(1_000, 99, 100)), Some(1), "outstanding data counts as window");
+    // Three packets are in flight on the slow path.
     let mut busy = paths;
     busy[1].in_flight = Bytes(3 * MSS);
     assert_eq!(Blest::new().pick(at(0), &busy, &backlog(1_000, 201, 0)), None);
@@ -75,8 +74,8 @@ fn blest_waits_where_the_window_would_block() {
     doubling[0].is_in_slow_start = true;
     assert_eq!(Blest::new().pick(at(0), &doubling, &backlog(1_000, 12_276, 0)), None);
     assert_eq!(Blest::new().pick(at(0), &doubling, &backlog(1_000, 12_277, 0)), Some(1));
-    // A fast path with nothing in flight has other reasons to have no room: nothing will come back
-    // on it.
+    // A fast path without room and with nothing in flight will get no acknowledgement that makes
+    // room.
     let mut choked = paths;
     choked[0].in_flight = Bytes::ZERO;
     assert_eq!(Blest::new().pick(at(0), &choked, &backlog(1_000, 10, 0)), Some(1));
@@ -115,7 +114,7 @@ fn ecf_waits_where_the_fast_path_ends_sooner() {
     assert_eq!(pick(&mut ecf(), 89), None);
     assert_eq!(pick(&mut ecf(), 90), Some(1));
     assert_eq!(pick(&mut ecf(), 1), None, "the window counts where less is unsent");
-    // Once it waits, up to 10 (1 + k/10) < 125: below 115; beyond that it forgets that it waited.
+    // Once it waits, it waits while 10 (1 + k/10) < 125, below 115; beyond, the hysteresis ends.
     let mut waiting = ecf();
     assert_eq!(
         [89, 114, 115, 114].map(|unsent| pick(&mut waiting, unsent)),
@@ -124,9 +123,8 @@ fn ecf_waits_where_the_fast_path_ends_sooner() {
     let mut stubborn = by_name("ecf(beta=1)").expect("known");
     assert_eq!([89, 189, 190].map(|unsent| pick(&mut stubborn, unsent)), [None, None, Some(1)]);
 
-    // The second test: 18 ms of slow path against 2 · 10 ms is soon enough, though 20 (as 10 (1 +
-    // 1)) is not below 18. With 19 ms and a variation of 2 ms, 20 < 21 but 19 < 22; at twice the
-    // slow window, 38 >= 22.
+    // The second test: with 19 ms and a variation of 2 ms, 20 < 21 holds, but not 19 >= 22; at
+    // twice the slow window, 38 >= 22.
     let mut near = [path(0, 10, 10, true), path(1, 19, 5, false)];
     near[1].rtt_variation = Span::from_millis(2);
     assert_eq!(ecf().pick(at(0), &near, &backlog(5, 9_999, 0)), Some(1));
@@ -137,7 +135,7 @@ fn ecf_waits_where_the_fast_path_ends_sooner() {
 fn weights_divide_the_packets() {
     let mut scheduler = by_name("weighted(weights=3:1)").expect("known");
     let mut paths = [path(0, 10, 10, false), path(1, 100, 10, false), path(2, 1, 10, false)];
-    let share = |scheduler: &mut Box<dyn PacketScheduler>, paths: &[PathView]| {
+    let share = |scheduler: &mut Box<dyn PacketScheduler>, paths: &[SubflowView]| {
         let mut counts = [0; 3];
         for _ in 0..100 {
             counts[scheduler.pick(at(0), paths, &PLENTY).expect("room")] += 1;
@@ -145,7 +143,7 @@ fn weights_divide_the_packets() {
         counts
     };
     assert_eq!(share(&mut scheduler, &paths), [60, 20, 20]);
-    // The first has no room for a while: the others take all, and it does not catch up.
+    // The first path has no room for a while: the others take all, and it does not catch up.
     paths[0].has_room = false;
     assert_eq!(share(&mut scheduler, &paths), [0, 50, 50]);
     paths[0].has_room = true;
@@ -183,10 +181,10 @@ fn amount() -> impl Strategy<Value = u64> {
     prop_oneof![Just(0), Just(1), 0..200_000_u64, any::<u64>()]
 }
 
-fn view() -> impl Strategy<Value = PathView> {
+fn view() -> impl Strategy<Value = SubflowView> {
     let numbers = (0..6_u32, [amount(), amount(), amount(), amount(), amount()]);
     (numbers, any::<bool>(), any::<bool>()).prop_map(
-        |((id, numbers), has_room, is_in_slow_start)| PathView {
+        |((id, numbers), has_room, is_in_slow_start)| SubflowView {
             id: SubflowId(id),
             smoothed_rtt: Span::from_nanos(numbers[0]),
             rtt_variation: Span::from_nanos(numbers[1]),
@@ -199,7 +197,7 @@ fn view() -> impl Strategy<Value = PathView> {
     )
 }
 
-fn scene() -> impl Strategy<Value = (u64, Vec<PathView>, Backlog, bool)> {
+fn scene() -> impl Strategy<Value = (u64, Vec<SubflowView>, Backlog, bool)> {
     let backlog = [amount(), amount(), amount()].prop_map(|[unsent, credit, outstanding]| {
         Backlog { unsent: Bytes(unsent), credit: Bytes(credit), outstanding: Bytes(outstanding) }
     });
@@ -207,8 +205,8 @@ fn scene() -> impl Strategy<Value = (u64, Vec<PathView>, Backlog, bool)> {
 }
 
 proptest! {
-    /// Only paths with room; a choice unless there is a faster path to wait for; the same again
-    /// from a copy.
+    /// Only paths with room are chosen; none only if a faster path is worth waiting for; a copy
+    /// chooses the same.
     #[test]
     fn choices_are_sound(scenes in proptest::collection::vec(scene(), 1..40)) {
         for known in NAMES {
@@ -223,10 +221,17 @@ proptest! {
                 let found = scheduler.pick(now, paths, backlog);
                 prop_assert_eq!(found, copy.pick(now, paths, backlog));
                 prop_assert_eq!(format!("{scheduler:?}"), format!("{copy:?}"));
-                let best = paths.iter().filter(|path| path.has_room).map(|path| path.smoothed_rtt).min();
-                let is_faster = |path: &PathView| best.is_none_or(|best| path.smoothed_rtt < best);
-                let is_worth_waiting = |path: &PathView| !path.has_room && path.in_flight > Bytes::ZERO && is_faster(path);
-                let is_sound = found.map_or(best.is_none() || paths.iter().any(is_worth_waiting), |at| paths[at].has_room);
+                let with_room = paths.iter().filter(|path| path.has_room);
+                let best = with_room.map(|path| path.smoothed_rtt).min();
+                let is_worth_waiting = |path: &SubflowView| {
+                    !path.has_room
+                        && path.in_flight > Bytes::ZERO
+                        && best.is_none_or(|best| path.smoothed_rtt < best)
+                };
+                let is_sound = match found {
+                    Some(at) => paths[at].has_room,
+                    None => best.is_none() || paths.iter().any(is_worth_waiting),
+                };
                 prop_assert!(is_sound, "{}: {found:?} of {paths:?}", known.name);
             }
         }

@@ -1,55 +1,54 @@
-//! What a connection can do.
+//! The configuration of a connection.
 
 use units::{Bytes, Span};
 
-/// What happens to data that has been sent and not acknowledged when a subflow's window shrinks.
+/// The data that moves to other paths when a subflow's window shrinks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restripe {
-    /// What is taken for lost goes to whichever path has room next.
+    /// Lost data only; it goes to the next path with room.
     Lost,
-    /// The paper's rule (section 2, *Packet Re-striping*): so does everything outside the shrunk
-    /// window, lost or not.
+    /// The paper's rule (section 2, *Packet Re-striping*): all data outside the shrunk window, lost
+    /// or not.
     Window,
 }
 
-/// What a connection can do. Both ends are supposed to agree on the windows; everything else is
-/// each end's own business.
+/// The configuration of a connection. Both ends must agree on the receive buffers; the rest may
+/// differ.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub struct Config {
-    /// The largest UDP payload to begin with.
+    /// The initial largest UDP payload.
     pub datagram: Bytes,
     /// The largest UDP payload that a path is probed for (RFC 8899).
     pub max_datagram: Bytes,
-    /// The congestion window to begin with, in packets.
+    /// The initial congestion window, in packets.
     pub initial_window: u32,
-    /// The receive buffer to begin with.
+    /// The initial receive buffer.
     pub receive_buffer: Bytes,
-    /// The receive buffer never grows beyond.
+    /// The largest receive buffer.
     pub max_receive_buffer: Bytes,
-    /// How long an acknowledgement may wait for a second packet.
+    /// The longest wait of an acknowledgement for a second packet.
     pub max_ack_delay: Span,
-    /// No retransmission timeout is shorter than this.
+    /// The least retransmission timeout.
     pub min_timeout: Span,
-    /// Whether packets may be marked instead of dropped (RFC 3168).
+    /// Whether packets are ECN-capable (RFC 3168).
     pub ecn: bool,
-    /// Whether packets are spread over the round trip where the controller does not ask for it
-    /// anyway.
+    /// Whether packets are paced over the round trip if the controller sets no rate.
     pub pacing: bool,
-    /// Whether slow start may end by delay (RFC 9406).
+    /// Whether slow start may end by delay (`HyStart++`, RFC 9406).
     pub hystart: bool,
-    /// What moves when a window shrinks.
+    /// The data that moves when a window shrinks.
     pub restripe: Restripe,
-    /// Whether idle paths repeat what slower ones still owe (opportunistic retransmission).
+    /// Whether idle paths repeat data in flight on slower ones (opportunistic retransmission).
     pub reinject: bool,
-    /// Whether two paths that seem to share a bottleneck are told apart by cutting one's window,
-    /// once ([`Connection::bottleneck`](crate::Connection::bottleneck)).
+    /// Whether two paths that seem to share a bottleneck are tested by a cut of one's window, once
+    /// ([`Connection::bottleneck`](crate::Connection::bottleneck)).
     pub test_bottlenecks: bool,
     /// Streams that the peer may have open at the same time. A stream is open until both its halves
-    /// have ended: ours by [`Connection::finish`](crate::Connection::finish) or
+    /// have ended; the local half ends by [`Connection::finish`](crate::Connection::finish) or
     /// [`reset`](crate::Connection::reset).
     pub max_streams: u32,
-    /// Datagrams that may wait to be sent.
+    /// The most datagrams that wait to be sent.
     pub max_datagrams: u32,
 }
 

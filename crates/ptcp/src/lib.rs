@@ -1,11 +1,11 @@
-//! The striped connection (pTCP): one connection over paths of any character that delivers the sum
-//! of what they offer, as a state machine.
+//! The striped connection (pTCP) as a state machine: one connection over several paths of any kind,
+//! with the aggregate of their bandwidths.
 //!
 //! After Hsieh and Sivakumar, "pTCP: An End-to-End Transport Layer Protocol for Striped
-//! Connections". A [`Connection`] is the paper's striped connection manager (SM); each path has a
-//! subflow of its own, the paper's virtual TCP (TCP-v), which runs windows, loss recovery and
-//! round-trip times over packet numbers and knows no data. It has no clock, no socket and no
-//! payload bytes: packets are [`wire::ptcp::Packet`]s, and streams are counted; whoever drives it
+//! Connections". A [`Connection`] is the paper's striped connection manager (SM). Each path has a
+//! subflow, the paper's virtual TCP (TCP-v), with congestion window, loss recovery and round-trip
+//! times over packet numbers, independent of the data. A connection has no clock, no socket and no
+//! payload bytes: packets are [`wire::ptcp::Packet`]s, streams are byte counts, and the driver
 //! keeps the bytes.
 //!
 //! | the paper | here |
@@ -13,11 +13,11 @@
 //! | `open`, `close` | [`Connection::open_path`], [`Connection::retire_path`], [`Connection::close`] |
 //! | `established`, `closed` | [`Event::PathOpened`], [`Event::PathRetired`] |
 //! | `receive` | [`Connection::handle_packet`] |
-//! | `send`, answered by a binding or by FREEZE | [`Connection::poll_send`]: a packet, or none |
-//! | `resume` | [`Connection::poll_send`] again, after [`Connection::write`] or when the window opened |
+//! | `send`, with a binding or FREEZE as the answer | [`Connection::poll_send`]: a packet, or none |
+//! | `resume` | [`Connection::poll_send`] after [`Connection::write`] or a window update |
 //! | `shrunk` | `Outcome::Shrunk` and `Outcome::Lost` of a subflow |
 //! | delayed binding | `connection/send.rs`: data is chosen as its packet leaves |
-//! | re-striping | [`Restripe`]; `stream/send.rs` keeps what is unbound |
+//! | re-striping | [`Restripe`]; `stream/send.rs` keeps the unbound ranges |
 //! | redundant striping | the probe of a silent path is a copy: `connection/send.rs` |
 //!
 //! ```
@@ -30,7 +30,8 @@
 //!
 //! let parts = |seed| {
 //!     let tokens = Box::new(Xoshiro256PlusPlus::seed_from_u64(seed));
-//!     (Config::default(), by_name("balia").unwrap(), packet::by_name("lowest-rtt").unwrap(), tokens)
+//!     let scheduler = packet::by_name("lowest-rtt").unwrap();
+//!     (Config::default(), by_name("balia").unwrap(), scheduler, tokens)
 //! };
 //! let (config, controller, scheduler, tokens) = parts(1);
 //! let mut near = Connection::client(config, controller, scheduler, tokens);
@@ -42,12 +43,16 @@
 //! let stream = near.open_stream();
 //! near.write(stream, Bytes(100_000));
 //! while far.received(stream) < Bytes(100_000) {
-//!     // Packets take a millisecond here; a simulation lets links carry them, a driver sockets.
+//!     // Packets take a millisecond here.
 //!     let there: Vec<_> = core::iter::from_fn(|| near.poll_send(now)).collect();
 //!     let back: Vec<_> = core::iter::from_fn(|| far.poll_send(now)).collect();
 //!     now = now + Span::from_millis(1);
-//!     there.iter().for_each(|transmit| drop(far.handle_packet(now, transmit.path, &transmit.packet, false)));
-//!     back.iter().for_each(|transmit| drop(near.handle_packet(now, transmit.path, &transmit.packet, false)));
+//!     for transmit in there {
+//!         far.handle_packet(now, transmit.path, &transmit.packet, false).unwrap();
+//!     }
+//!     for transmit in back {
+//!         near.handle_packet(now, transmit.path, &transmit.packet, false).unwrap();
+//!     }
 //!     for end in [&mut near, &mut far] {
 //!         if end.poll_deadline().is_some_and(|at| at <= now) {
 //!             end.handle_deadline(now);
@@ -62,11 +67,11 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod ack_tracker;
 mod config;
 mod connection;
 mod path;
 mod ranges;
-mod receipts;
 mod stream;
 mod subflow;
 mod tokens;

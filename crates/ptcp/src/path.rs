@@ -1,45 +1,45 @@
-//! A path of a connection: how far it has opened, and what goes over it both ways.
+//! A path of a connection: its handshake or subflow, its acknowledgements, and its packet size.
 
 use alloc::collections::BTreeMap;
 
 use units::{Bytes, Span, Time};
 
 use crate::Config;
-use crate::receipts::Receipts;
+use crate::ack_tracker::AckTracker;
 use crate::subflow::Subflow;
 
-/// The wait for the answer to a first packet; doubled each time.
+/// The wait for the answer to an opening packet; doubled each time.
 const FIRST_WAIT: Span = Span::from_millis(500);
 /// The longest wait for such an answer.
 const LONGEST_WAIT: Span = Span::from_millis(4_000);
-/// How often a path is asked whether it carries packets of a size.
+/// Probes of a packet size before it counts as too large.
 const SIZE_TRIES: u32 = 3;
-/// For how long the least size will do after large packets seem to have been lost for their size.
+/// The wait before new size probes after a black hole.
 const SIZE_REST: Span = Span::from_secs(10);
-/// A size this near to the largest that works is not worth a probe.
+/// The resolution of the search, in bytes.
 const SIZE_STEP: u64 = 20;
 /// Bytes that may be sent for each byte received before the address is known to be the peer's (RFC
 /// 9000, section 8.1).
 const AMPLIFICATION: u64 = 3;
 
-/// What a packet that wants an acknowledgement carries: the paper's binding.
+/// The content of an ack-eliciting packet: the paper's binding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Binding {
     /// A piece of a stream.
     Data { stream: u32, offset: u64, len: u16, is_last: bool },
-    /// Something that has to arrive.
+    /// A control message, delivered reliably.
     Control(Control),
 }
 
-/// What is said again until it has arrived.
+/// A control message, repeated until it is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Control {
-    /// The limit of a stream, as it stands when it is sent.
+    /// The limit of a stream at the time of sending.
     StreamWindow {
         stream: u32,
     },
-    /// The receive buffer that would be used, likewise.
-    Need,
+    /// A request for a receive buffer, of the size wanted at the time of sending.
+    BufferRequest,
     Reset {
         stream: u32,
         code: u32,
@@ -54,53 +54,53 @@ pub(crate) enum Control {
     },
 }
 
-/// One path.
+/// A path.
 #[derive(Clone, Debug)]
 pub(crate) struct Path {
     pub(crate) id: u16,
-    pub(crate) life: Life,
-    pub(crate) receipts: Receipts,
-    /// A challenge to answer.
+    pub(crate) phase: PathPhase,
+    pub(crate) acks: AckTracker,
+    /// The token of a challenge to answer.
     pub(crate) response: Option<u64>,
-    /// Probes to send whatever the window says.
+    /// Probes to send regardless of the window.
     pub(crate) probes: u32,
-    /// Acknowledgements were to come over this path, and did not.
-    pub(crate) is_deaf: bool,
-    /// When a path that is deaf is asked next whether it still is.
-    pub(crate) deaf_until: Time,
-    pub(crate) heard_at: Option<Time>,
+    /// Acknowledgements were expected over this path and did not arrive.
+    pub(crate) ack_path_down: bool,
+    /// When a path with `ack_path_down` is tried again.
+    pub(crate) ack_path_retry_at: Time,
+    pub(crate) last_received_at: Option<Time>,
     /// The largest UDP payload.
     pub(crate) datagram: Bytes,
     pub(crate) size: SizeProbe,
-    /// Bytes that may be sent before the peer's address is proven; `None`: it is.
+    /// Bytes that may be sent before the peer's address is validated; `None`: it is.
     pub(crate) allowed: Option<u64>,
-    /// Whether its packets may be marked instead of dropped (RFC 3168).
+    /// Whether its packets are ECN-capable (RFC 3168).
     pub(crate) is_ecn_capable: bool,
-    /// Up to where it has carried each stream, where each path carries everything.
+    /// The offset up to which it has carried each stream, with a redundant scheduler.
     pub(crate) copied: BTreeMap<u32, u64>,
 }
 
-/// How far a path has come.
+/// The phase of a path.
 #[derive(Clone, Debug)]
 #[expect(
     clippy::large_enum_variant,
     reason = "nearly all are open, and a box would be looked through for every packet"
 )]
-pub(crate) enum Life {
-    /// It has not answered yet.
+pub(crate) enum PathPhase {
+    /// No answer has arrived yet.
     Opening(Opening),
-    /// It carries data.
+    /// Open for data.
     Open(Subflow<Binding>),
 }
 
-/// Waiting for a first answer.
+/// The state of a path without an answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Opening {
-    /// Packets sent so far.
+    /// The next packet number.
     pub(crate) next: u64,
-    /// The challenge; `None`: the handshake does it.
+    /// The challenge's token; `None`: the handshake opens the path.
     pub(crate) token: Option<u64>,
-    /// When to send it again; `None`: it is not for us to do.
+    /// When to send again; `None`: not at all.
     pub(crate) at: Option<Time>,
     pub(crate) tries: u32,
     pub(crate) first_at: Option<Time>,
@@ -109,11 +109,11 @@ pub(crate) struct Opening {
 /// The search for the largest packet (RFC 8899).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SizeProbe {
-    /// A size that is too large, or was never tried.
+    /// The smallest size that is too large or untested.
     ceiling: u64,
-    /// What is being asked: token, size, tries, when to ask again.
+    /// The probe in flight: token, size, tries, and the time of the next try.
     pub(crate) asked: Option<(u64, u64, u32, Time)>,
-    /// Nothing is asked before.
+    /// No probe before this time.
     not_before: Time,
     is_first: bool,
 }
@@ -122,13 +122,13 @@ impl Path {
     pub(crate) fn new(id: u16, config: &Config, opening: Opening, is_proven: bool) -> Path {
         Path {
             id,
-            life: Life::Opening(opening),
-            receipts: Receipts::default(),
+            phase: PathPhase::Opening(opening),
+            acks: AckTracker::default(),
             response: None,
             probes: 0,
-            is_deaf: false,
-            deaf_until: Time::ZERO,
-            heard_at: None,
+            ack_path_down: false,
+            ack_path_retry_at: Time::ZERO,
+            last_received_at: None,
             datagram: config.datagram.min(config.max_datagram),
             size: SizeProbe {
                 ceiling: config.max_datagram.0 + SIZE_STEP,
@@ -143,51 +143,51 @@ impl Path {
     }
 
     pub(crate) fn subflow(&self) -> Option<&Subflow<Binding>> {
-        if let Life::Open(subflow) = &self.life { Some(subflow) } else { None }
+        if let PathPhase::Open(subflow) = &self.phase { Some(subflow) } else { None }
     }
 
     pub(crate) fn subflow_mut(&mut self) -> Option<&mut Subflow<Binding>> {
-        if let Life::Open(subflow) = &mut self.life { Some(subflow) } else { None }
+        if let PathPhase::Open(subflow) = &mut self.phase { Some(subflow) } else { None }
     }
 
-    /// Whether it carries data, and acknowledgements have not stopped coming.
+    /// Whether it is open and not silent.
     pub(crate) fn is_live(&self) -> bool {
         self.subflow().is_some_and(|subflow| !subflow.is_silent())
     }
 
-    /// Whether so many bytes more may go to an address that is not proven.
+    /// Whether `bytes` more may go to an address that is not validated.
     pub(crate) fn allows(&self, bytes: usize) -> bool {
         self.allowed.is_none_or(|allowed| allowed >= bytes as u64)
     }
 
-    /// A datagram of so many bytes came.
+    /// A datagram of `bytes` arrived.
     pub(crate) fn handle_arrived(&mut self, now: Time, bytes: usize) {
-        self.heard_at = Some(now);
-        self.is_deaf = false;
+        self.last_received_at = Some(now);
+        self.ack_path_down = false;
         if let Some(allowed) = &mut self.allowed {
             *allowed += AMPLIFICATION * bytes as u64;
         }
     }
 
-    /// A datagram of so many bytes leaves.
+    /// A datagram of `bytes` leaves.
     pub(crate) fn handle_sent(&mut self, bytes: usize) {
         if let Some(allowed) = &mut self.allowed {
             *allowed = allowed.saturating_sub(bytes as u64);
         }
     }
 
-    /// The number of a packet that wants no acknowledgement.
-    pub(crate) fn silent_number(&mut self, now: Time) -> u64 {
-        match &mut self.life {
-            Life::Opening(opening) => {
+    /// The number of a packet that is not ack-eliciting.
+    pub(crate) fn non_eliciting_number(&mut self, now: Time) -> u64 {
+        match &mut self.phase {
+            PathPhase::Opening(opening) => {
                 opening.next += 1;
                 opening.next - 1
             }
-            Life::Open(subflow) => subflow.handle_sent_silent(now),
+            PathPhase::Open(subflow) => subflow.handle_sent_non_eliciting(now),
         }
     }
 
-    /// What it is asked about the size of its packets, if it is time.
+    /// The token and size of the next size probe, if one is due.
     pub(crate) fn poll_size(
         &mut self,
         now: Time,
@@ -223,7 +223,7 @@ impl Path {
         if low + SIZE_STEP >= self.size.ceiling || now < self.size.not_before {
             return None;
         }
-        // The largest first: on most paths it is the answer.
+        // The largest size first: most paths carry it.
         let size = if core::mem::take(&mut self.size.is_first) {
             self.size.ceiling - SIZE_STEP
         } else {
@@ -237,7 +237,7 @@ impl Path {
         Some((token, size))
     }
 
-    /// A response came: perhaps to a question of size.
+    /// A response arrived; it may answer a size probe.
     pub(crate) fn handle_size(&mut self, token: u64) {
         if let Some((asked, size, ..)) = self.size.asked
             && asked == token
@@ -247,8 +247,8 @@ impl Path {
         }
     }
 
-    /// Large packets do not arrive any more, it seems: begin anew from the least size, after a
-    /// while.
+    /// Large packets seem to be lost: falls back to the initial size, and probes again after a
+    /// wait.
     pub(crate) fn reset_size(&mut self, now: Time, config: &Config) {
         if self.datagram > config.datagram {
             let ceiling = self.datagram.0 + SIZE_STEP;
@@ -258,7 +258,7 @@ impl Path {
         }
     }
 
-    /// When [`Path::poll_size`] has something to ask.
+    /// When [`Path::poll_size`] is due.
     pub(crate) fn size_at(&self) -> Option<Time> {
         let asks_again = self.size.asked.map(|(_, _, _, at)| at);
         let begins = Some(self.size.not_before).filter(|at| *at > Time::ZERO && self.size.is_first);
@@ -267,12 +267,12 @@ impl Path {
 }
 
 impl Opening {
-    /// One whose first packet leaves at `at`.
+    /// An opening whose first packet leaves at `at`.
     pub(crate) fn new(token: Option<u64>, at: Option<Time>) -> Opening {
         Opening { next: 0, token, at, tries: 0, first_at: None }
     }
 
-    /// It is sent once more.
+    /// The opening packet leaves.
     pub(crate) fn handle_sent(&mut self, now: Time) {
         let wait = Span::from_nanos(FIRST_WAIT.as_nanos() << self.tries.min(8)).min(LONGEST_WAIT);
         self.tries += 1;
@@ -280,7 +280,7 @@ impl Opening {
         self.at = Some(now + wait);
     }
 
-    /// The round-trip time, if the answer is to the first packet.
+    /// The round-trip time, if the packet was sent once (Karn's rule).
     pub(crate) fn sample(&self, now: Time) -> Option<Span> {
         self.first_at.filter(|_| self.tries == 1).map(|at| now - at)
     }

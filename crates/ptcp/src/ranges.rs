@@ -3,8 +3,8 @@
 use alloc::collections::VecDeque;
 
 /// Disjoint ranges of offsets that do not touch, each `from..to`, in order. There are few at a
-/// time, and most of what comes goes on where the last one or the first one ends: a sorted list
-/// beats a tree.
+/// time, and most insertions extend the first or the last one, so a sorted list is faster than a
+/// tree.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ranges {
     ranges: VecDeque<(u64, u64)>,
@@ -16,7 +16,7 @@ impl Ranges {
         self.ranges.is_empty()
     }
 
-    /// How many ranges.
+    /// The number of ranges.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.ranges.len()
@@ -28,26 +28,26 @@ impl Ranges {
         self.ranges.front().copied()
     }
 
-    /// Whether all of `from..to` is in it.
+    /// Whether the set contains all of `from..to`.
     #[inline]
     pub(crate) fn contains(&self, from: u64, to: u64) -> bool {
         from >= to || self.around(from).is_some_and(|(_, end)| end >= to)
     }
 
-    /// Whether a part of `from..to` is in it, or a neighbour: adding it would make no range more.
+    /// Whether `from..to` overlaps or adjoins a range, so that inserting it adds no range.
     pub(crate) fn touches(&self, from: u64, to: u64) -> bool {
         let index = self.ending_after(from.saturating_sub(1));
         self.ranges.get(index).is_some_and(|(begin, _)| *begin <= to)
     }
 
-    /// The range that `at` lies in.
+    /// The range that contains `at`.
     #[inline]
     pub(crate) fn around(&self, at: u64) -> Option<(u64, u64)> {
         let index = self.ending_after(at);
         self.ranges.get(index).copied().filter(|(from, _)| *from <= at)
     }
 
-    /// Where the first range that ends after `at` begins.
+    /// The beginning of the first range that ends after `at`.
     pub(crate) fn after(&self, at: u64) -> Option<u64> {
         self.ranges.get(self.ending_after(at)).map(|(from, _)| *from)
     }
@@ -69,7 +69,7 @@ impl Ranges {
         if from >= to {
             return 0;
         }
-        // The first range that it touches, or the one that it goes before.
+        // The first range that it touches, or the one behind it.
         let first = if from == 0 { 0 } else { self.ending_after(from - 1) };
         let (mut begin, mut end, mut known, mut touched) = (from, to, 0, 0);
         while let Some(&(next, until)) = self.ranges.get(first + touched)
@@ -88,7 +88,7 @@ impl Ranges {
         to - from - known
     }
 
-    /// Takes `from..to` out.
+    /// Removes `from..to`.
     pub(crate) fn remove(&mut self, from: u64, to: u64) {
         if from >= to {
             return;
@@ -115,7 +115,7 @@ impl Ranges {
         }
     }
 
-    /// Calls `each` with the parts of `from..to` that are not in it.
+    /// Calls `each` with the parts of `from..to` outside the set.
     pub(crate) fn gaps(&self, from: u64, to: u64, mut each: impl FnMut(u64, u64)) {
         let mut at = from;
         for &(begin, end) in self.ranges.range(self.ending_after(from)..) {
@@ -142,9 +142,11 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Against a set of single offsets.
+        /// Compared with a set of single offsets.
         #[test]
-        fn as_a_set_of_offsets(steps in proptest::collection::vec((0u8..3, 0u64..60, 0u64..20), 1..60)) {
+        fn ranges_match_a_set_of_offsets(
+            steps in proptest::collection::vec((0u8..3, 0u64..60, 0u64..20), 1..60),
+        ) {
             let (mut ranges, mut model) = (Ranges::default(), [false; 100]);
             for (what, from, len) in steps {
                 let to = from + len;
@@ -164,13 +166,16 @@ mod tests {
                     _ => {
                         let mut missing = Vec::new();
                         ranges.gaps(from, to, |from, to| missing.extend(from..to));
-                        let wanted: Vec<u64> = (from..to).filter(|at| !model[usize::try_from(*at).unwrap()]).collect();
-                        prop_assert_eq!(missing, wanted);
-                        prop_assert_eq!(ranges.contains(from, to), model[part].iter().all(|is_in| *is_in));
+                        let is_missing = |at: &u64| !model[usize::try_from(*at).unwrap()];
+                        let expected: Vec<u64> = (from..to).filter(is_missing).collect();
+                        prop_assert_eq!(missing, expected);
+                        let is_whole = model[part].iter().all(|is_in| *is_in);
+                        prop_assert_eq!(ranges.contains(from, to), is_whole);
                     }
                 }
-                let runs = model.iter().zip(core::iter::once(&false).chain(&model)).filter(|(at, before)| **at && !**before);
-                prop_assert_eq!(ranges.len(), runs.count());
+                let before = core::iter::once(&false).chain(&model);
+                let begins = model.iter().zip(before).filter(|(at, before)| **at && !**before);
+                prop_assert_eq!(ranges.len(), begins.count());
                 prop_assert_eq!(ranges.is_empty(), !model.contains(&true));
                 let first = model.iter().position(|is_in| *is_in).map(|at| at as u64);
                 prop_assert_eq!(ranges.first().map(|(from, _)| from), first);

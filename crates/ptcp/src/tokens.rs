@@ -1,12 +1,12 @@
-//! Where tokens come from.
+//! The source of tokens.
 
 use alloc::boxed::Box;
 use core::fmt;
 
 use rand_core::Rng;
 
-/// A source of tokens: one that nobody can guess where there is a world, a seeded one in
-/// simulations. Every generator is one.
+/// A source of tokens: unpredictable on real networks, seeded in simulations. Every cloneable
+/// generator is one.
 pub trait Tokens: fmt::Debug + Send {
     /// The next token.
     fn next(&mut self) -> u64;

@@ -1,85 +1,88 @@
-//! How fast packets are delivered, and round trips counted by packets
+//! Delivery rate samples, and round trips counted by packets
 //! (draft-cheng-iccrg-delivery-rate-estimation).
 
 use units::{Bytes, Rate, Span, Time};
 
-/// Counts what is delivered. Each packet carries a [`Departure`] of what was known when it left;
-/// its delivery then says at what rate the path delivered meanwhile. The order of the fields is
-/// kept: who sends nothing looks at the first two only.
+/// Counts delivered bytes. The sender keeps a [`SendSnapshot`] of this for each packet; with the
+/// packet's delivery, it gives the rate at which the path delivered in between. The order of the
+/// fields is fixed: an endpoint that sends nothing reads only the first two.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct DeliveryRate {
     delivered: u64,
-    /// Samples are limited by the application until this much is delivered.
+    /// Samples are application-limited until `delivered` reaches this (`C.app_limited`).
     app_limited_until: u64,
-    /// When the latest was delivered.
+    /// When the latest packet was delivered.
     delivered_at: Time,
-    /// When the packet was sent that was delivered last: sampling intervals begin there.
+    /// When the most recently delivered packet was sent (`C.first_sent_time`): sampling intervals
+    /// begin there.
     first_sent_at: Time,
     round: u64,
     /// When the latest round trip began.
     round_at: Time,
 }
 
-/// What was known when a packet left. Whether that was [limited by the
-/// application](DeliveryRate::is_app_limited) is noted beside it, where there is room.
+/// The delivery counters at the time a packet was sent (`P.delivered`, `P.delivered_time`,
+/// `P.first_sent_time`). The sender keeps [`DeliveryRate::is_app_limited`] beside it, where a flag
+/// takes no extra space.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Departure {
+pub struct SendSnapshot {
     delivered: u64,
     delivered_at: Time,
     first_sent_at: Time,
 }
 
 impl DeliveryRate {
-    /// Of a path that opens now.
+    /// The counters of a path that opens at `now`.
     #[must_use]
     pub fn new(now: Time) -> DeliveryRate {
         DeliveryRate { delivered_at: now, first_sent_at: now, ..DeliveryRate::default() }
     }
 
-    /// A packet leaves while nothing is in flight: what was before says nothing of the path.
+    /// A packet leaves while nothing is in flight: intervals begin anew, so that idle time does not
+    /// count.
     #[inline]
     pub fn restart(&mut self, now: Time) {
         (self.first_sent_at, self.delivered_at) = (now, now);
     }
 
-    /// For a packet that leaves now.
+    /// The snapshot for a packet that leaves now.
     #[inline]
     #[must_use]
-    pub fn departure(&self) -> Departure {
+    pub fn snapshot(&self) -> SendSnapshot {
         let DeliveryRate { delivered, delivered_at, first_sent_at, .. } = *self;
-        Departure { delivered, delivered_at, first_sent_at }
+        SendSnapshot { delivered, delivered_at, first_sent_at }
     }
 
-    /// Whether a packet that leaves now does so because the application has no more.
+    /// Whether a packet that leaves now would give an application-limited sample.
     #[inline]
     #[must_use]
     pub fn is_app_limited(&self) -> bool {
         self.app_limited_until > self.delivered
     }
 
-    /// There was room, and nothing to send.
+    /// The window had room and there was nothing to send: samples are application-limited until
+    /// what is in flight is delivered.
     #[inline]
     pub fn note_idle(&mut self, in_flight: Bytes) {
         self.app_limited_until = self.idle_mark(in_flight);
     }
 
-    /// Whether that [was noted](DeliveryRate::note_idle), and nothing has changed since.
+    /// Whether [`DeliveryRate::note_idle`] was called and nothing has been sent or delivered since.
     #[inline]
     #[must_use]
     pub fn is_idle_noted(&self, in_flight: Bytes) -> bool {
         self.app_limited_until == self.idle_mark(in_flight)
     }
 
-    /// What is to be delivered before packets are no longer limited by the application, if it has
-    /// nothing to send now.
+    /// The value of `delivered` at which the application limit ends if the application has nothing
+    /// to send now.
     #[inline]
     fn idle_mark(&self, in_flight: Bytes) -> u64 {
         (self.delivered + in_flight.0).max(1)
     }
 
-    /// An acknowledgement delivers so much; the latest sent of the packets that it delivers left at
-    /// `sent_at`.
+    /// An acknowledgement delivers `bytes`; the latest sent of its packets left at `sent_at`.
     #[inline]
     pub fn handle_delivered(&mut self, now: Time, bytes: Bytes, sent_at: Time) {
         self.delivered += bytes.0;
@@ -91,16 +94,16 @@ impl DeliveryRate {
         }
     }
 
-    /// Then: the rate at which the path delivered since that packet left. `None` if less than the
-    /// least round trip has passed, which says more of how acknowledgements cluster than of the
-    /// path.
+    /// The rate at which the path delivered since the packet with the snapshot `newest` left; call
+    /// it after [`DeliveryRate::handle_delivered`]. `None` if the interval is shorter than
+    /// `min_rtt`: such a sample measures how acknowledgements cluster, not the path.
     #[inline]
     #[must_use]
     pub fn sample(
         &self,
         now: Time,
         sent_at: Time,
-        newest: &Departure,
+        newest: &SendSnapshot,
         min_rtt: Span,
     ) -> Option<Rate> {
         let interval = (now - newest.delivered_at).max(sent_at - newest.first_sent_at);
@@ -108,7 +111,8 @@ impl DeliveryRate {
         is_valid.then(|| -> Rate { Bytes(self.delivered - newest.delivered) / interval })
     }
 
-    /// Round trips so far, each from a packet's departure to its delivery.
+    /// Round trips so far; each ends when a packet is delivered that was sent after the one before
+    /// ended.
     #[inline]
     #[must_use]
     pub fn round(&self) -> u64 {
@@ -127,28 +131,27 @@ mod tests {
     const RTT: Span = Span::from_millis(10);
 
     #[test]
-    fn a_flight_that_leaves_and_comes_at_a_rate() {
+    fn a_steady_flight_gives_its_rate() {
         let mut rate = DeliveryRate::new(at(0));
         // A packet of 1000 bytes each millisecond: 8 Mbit/s.
-        let departures: [Departure; 40] = core::array::from_fn(|n| {
+        let snapshots: [SendSnapshot; 40] = core::array::from_fn(|n| {
             let n = n as u64;
             if n >= 10 {
                 rate.handle_delivered(at(n), Bytes(1_000), at(n - 10));
             }
-            rate.departure()
+            rate.snapshot()
         });
-        assert_eq!(rate.sample(at(39), at(29), &departures[29], RTT), Some(Rate::mbit(8)));
+        assert_eq!(rate.sample(at(39), at(29), &snapshots[29], RTT), Some(Rate::mbit(8)));
     }
 
     #[test]
     fn acknowledgements_in_a_cluster_are_not_faster_than_the_packets_left() {
         let mut rate = DeliveryRate::new(at(0));
-        let first = rate.departure();
+        let first = rate.snapshot();
         rate.handle_delivered(at(10), Bytes(1_000), at(0));
         assert_eq!(rate.sample(at(10), at(0), &first, RTT), Some(Bytes(1_000) / RTT));
-        let second = rate.departure();
-        // It left 20 ms after the first, and came together with much else: over the 20 ms of
-        // sending, not the 12 of coming.
+        let second = rate.snapshot();
+        // The interval is the longer one of sending (20 ms) and of delivery (22 ms).
         rate.handle_delivered(at(32), Bytes(20_000), at(20));
         assert_eq!(
             rate.sample(at(32), at(20), &second, RTT),
@@ -157,11 +160,11 @@ mod tests {
     }
 
     #[test]
-    fn too_short_an_interval_says_nothing() {
+    fn an_interval_below_the_min_rtt_gives_no_sample() {
         let mut rate = DeliveryRate::new(at(0));
-        let departure = rate.departure();
+        let snapshot = rate.snapshot();
         rate.handle_delivered(at(5), Bytes(1_000), at(0));
-        assert_eq!(rate.sample(at(5), at(0), &departure, RTT), None);
+        assert_eq!(rate.sample(at(5), at(0), &snapshot, RTT), None);
     }
 
     #[test]
@@ -177,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_trip_from_departure_to_delivery() {
+    fn a_round_trip_lasts_from_sending_to_delivery() {
         let mut rate = DeliveryRate::new(at(0));
         rate.handle_delivered(at(10), Bytes(1_000), at(0));
         assert_eq!(rate.round(), 1);

@@ -4,23 +4,23 @@ use units::Span;
 
 const MIN_THRESHOLD: Span = Span::from_millis(4);
 const MAX_THRESHOLD: Span = Span::from_millis(16);
-/// Samples of a round before its delay counts.
+/// `N_RTT_SAMPLE`: samples before a round's delay counts.
 const SAMPLES: u32 = 8;
-/// Rounds of conservative slow start before it is over.
+/// `CSS_ROUNDS`: rounds of conservative slow start before slow start ends.
 const ROUNDS: u32 = 5;
-/// How much slower the window grows in them.
+/// `CSS_GROWTH_DIVISOR`: how much slower the window grows in conservative slow start.
 const DIVISOR: u32 = 4;
 
-/// What to do about slow start.
+/// The result of one round-trip sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
-    /// Grow by what was acknowledged over this divisor.
+    /// The window grows by the acknowledged bytes over this divisor.
     Grow(u32),
     /// Slow start is over.
     Stop,
 }
 
-/// Watches round-trip times in slow start.
+/// Detects a growing queue in slow start by round-trip samples.
 #[derive(Clone, Copy, Debug)]
 pub struct HyStart {
     round: u64,
@@ -34,13 +34,13 @@ pub struct HyStart {
 /// Conservative slow start.
 #[derive(Clone, Copy, Debug)]
 struct Conservative {
-    /// The round's least delay when it began.
+    /// The smallest round-trip time of the round in which it began (`cssBaselineMinRtt`).
     baseline: Span,
     rounds: u32,
 }
 
 impl HyStart {
-    /// Before the first sample.
+    /// The state before the first sample.
     #[must_use]
     pub fn new() -> HyStart {
         HyStart {
@@ -53,9 +53,9 @@ impl HyStart {
         }
     }
 
-    /// An acknowledgement with this round-trip time; `round` counts round trips, `is_over` says
-    /// whether the window has reached its threshold. Returns whether slow start is to end now. Once
-    /// it is over, all begins anew: after a timeout there is another.
+    /// An acknowledgement gave the sample `rtt`; `round` counts round trips, `is_over` is whether
+    /// the window has reached its threshold. Returns whether slow start ends now. With `is_over`
+    /// the state is reset for the slow start after the next timeout.
     pub fn handle_acked(&mut self, rtt: Span, round: u64, is_over: bool) -> bool {
         if is_over {
             *self = HyStart::new();
@@ -69,13 +69,13 @@ impl HyStart {
         verdict == Verdict::Stop
     }
 
-    /// The window is to grow by what was acknowledged over this.
+    /// The window grows by the acknowledged bytes over this divisor.
     #[must_use]
     pub fn divisor(&self) -> u32 {
         self.divisor
     }
 
-    /// An acknowledgement in slow start with this round-trip time; `round` counts round trips.
+    /// A sample in slow start.
     fn handle_sample(&mut self, rtt: Span, round: u64) -> Verdict {
         if round != self.round {
             self.round = round;
@@ -101,7 +101,7 @@ impl HyStart {
                 }
                 // The delay fell again: it was jitter, not a queue.
                 (Some(Conservative { baseline, .. }), _) if current < baseline => {
-                    self.conservative = None
+                    self.conservative = None;
                 }
                 _ => {}
             }
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn jitter_does_not() {
+    fn jitter_does_not_end_slow_start() {
         let mut hystart = HyStart::new();
         round(&mut hystart, 1, 40);
         assert_eq!(round(&mut hystart, 2, 60), Verdict::Grow(4));

@@ -1,8 +1,8 @@
-//! What every reliable transport needs once: round-trip times, delivery rates, loss detection by
-//! time, rate reduction, pacing, and the end of slow start by delay.
+//! The parts that reliable transports have in common: round-trip times, delivery rates, loss
+//! detection by time (RACK), proportional rate reduction, pacing, and `HyStart++`.
 //!
-//! All of it counts bytes and knows no sequence numbers, so that TCP and transports with packet
-//! numbers of their own share it.
+//! Everything counts bytes and none of it knows sequence numbers, so TCP and transports with packet
+//! numbers share it.
 #![no_std]
 
 #[cfg(test)]
@@ -15,7 +15,7 @@ mod rack;
 mod rate_reduction;
 mod rtt;
 
-pub use delivery_rate::{DeliveryRate, Departure};
+pub use delivery_rate::{DeliveryRate, SendSnapshot};
 pub use hystart::HyStart;
 pub use pacer::Pacer;
 pub use rack::Rack;

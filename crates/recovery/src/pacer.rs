@@ -1,13 +1,13 @@
-//! Sending at a rate: a token bucket.
+//! Pacing: a token bucket.
 
 use units::{Bytes, Rate, Span, Time};
 
-/// Lets bursts of a size through, and otherwise a rate.
+/// A token bucket: packets leave at a rate, with bursts of a limited size.
 #[derive(Clone, Copy, Debug)]
 pub struct Pacer {
     rate: Rate,
     burst: Bytes,
-    /// When the bucket will be (or was) full, were nothing more sent.
+    /// When the bucket will be (or was) full if nothing more is sent.
     full_at: Time,
 }
 
@@ -18,18 +18,17 @@ impl Pacer {
         Pacer { rate: Rate::ZERO, burst: Bytes::ZERO, full_at: Time::ZERO }
     }
 
-    /// From now on this rate, with bursts of this size.
+    /// Sets the rate and the size of bursts, in bytes.
     pub fn set(&mut self, rate: Rate, burst: Bytes) {
         self.rate = rate;
         self.burst = burst;
     }
 
-    /// When a packet may leave: `now`, or later. A bucket with anything in it lets a packet
-    /// through.
+    /// When a packet may leave: `now`, or later. A bucket that is not empty allows a whole packet.
     #[must_use]
     pub fn ready_at(&self, now: Time) -> Time {
         let depth = self.burst / self.rate;
-        // Empty is one depth before full.
+        // The bucket is empty one depth before it is full.
         let empty_until = if self.full_at - Time::ZERO > depth {
             Time::ZERO + ((self.full_at - Time::ZERO) - depth)
         } else {
@@ -38,15 +37,16 @@ impl Pacer {
         empty_until.max(now)
     }
 
-    /// A packet left. Without a rate there is nothing to count.
+    /// A packet of `bytes` left. Without a rate nothing is counted.
     pub fn handle_sent(&mut self, now: Time, bytes: Bytes) {
         if self.rate > Rate::ZERO {
             self.full_at = self.full_at.max(now) + bytes / self.rate;
         }
     }
 
-    /// The rate for a window where the controller gives none: a quarter faster than the window a
-    /// round trip (RFC 9002, section 7.7), twice as fast in slow start, lest pacing slow it down.
+    /// The pacing rate for a window where the controller gives none: 5/4 of the window a round trip
+    /// (RFC 9002, section 7.7), twice the window in slow start, so that pacing does not slow its
+    /// growth.
     #[must_use]
     pub fn rate_of_window(window: Bytes, smoothed_rtt: Span, is_slow_start: bool) -> Rate {
         let base = (window / smoothed_rtt.max(Span::from_micros(1))).as_bits();
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_burst_and_then_the_rate() {
+    fn a_burst_leaves_at_once_and_the_rest_at_the_rate() {
         let mut pacer = Pacer::new();
         pacer.set(Rate::mbit(12), Bytes(3_000));
         let start = Time::ZERO + Span::from_secs(1);
@@ -79,7 +79,7 @@ mod tests {
             pacer.handle_sent(now, Bytes(1_500));
             sent += 1;
         }
-        // 100 ms at one packet a ms, and the burst.
+        // One packet a ms for 100 ms, and the burst.
         assert!((102..=104).contains(&sent), "{sent}");
     }
 }

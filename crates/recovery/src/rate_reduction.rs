@@ -3,34 +3,34 @@
 
 use units::Bytes;
 
-/// One recovery. Bytes are payload.
+/// The state of one fast recovery. Bytes are payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateReduction {
-    /// In flight when recovery began (`RecoverFS`).
+    /// Bytes in flight when recovery began (`RecoverFS`).
     begin: Bytes,
-    /// What is to be in flight at its end (`ssthresh`).
+    /// Bytes in flight to end with (`ssthresh`).
     end: Bytes,
-    /// Delivered since (`prr_delivered`).
+    /// Bytes delivered in recovery (`prr_delivered`).
     delivered: Bytes,
-    /// Sent since (`prr_out`).
+    /// Bytes sent in recovery (`prr_out`).
     sent: Bytes,
     mss: Bytes,
-    /// What may be sent before the next acknowledgement (`SndCnt`).
+    /// Bytes that may be sent before the next acknowledgement (`SndCnt`).
     budget: Bytes,
 }
 
 impl RateReduction {
-    /// Recovery begins: `begin` was in flight before losses were taken out, `end` is the new
+    /// Recovery begins with `begin` bytes in flight, the lost ones included; `end` is the new
     /// window.
     #[must_use]
     pub fn new(begin: Bytes, end: Bytes, mss: Bytes) -> RateReduction {
         let none = Bytes::ZERO;
-        // The first retransmission goes out whatever the sums say.
+        // The first retransmission leaves whatever the budget is.
         RateReduction { begin: begin.max(mss), end, delivered: none, sent: none, mss, budget: mss }
     }
 
     /// An acknowledgement delivered `delivered` bytes; `in_flight` are left. `is_safe` (`SafeACK`):
-    /// it moved the cumulative acknowledgement and told of no further loss.
+    /// it advanced the cumulative acknowledgement and revealed no further loss.
     pub fn handle_acked(&mut self, delivered: Bytes, in_flight: Bytes, is_safe: bool) {
         self.delivered += delivered;
         self.budget = if in_flight > self.end {
@@ -39,7 +39,8 @@ impl RateReduction {
                 .div_ceil(u128::from(self.begin.0));
             Bytes(u64::try_from(share).unwrap_or(u64::MAX)) - self.sent
         } else {
-            // Below it: slow-start back to it, at most one packet more than was delivered.
+            // Below the target: slow start back to it, by at most one packet more than was
+            // delivered.
             let extra = if is_safe { self.mss } else { Bytes::ZERO };
             ((self.delivered - self.sent).max(delivered) + extra).min(self.end - in_flight)
         };
@@ -54,8 +55,8 @@ impl RateReduction {
         self.budget -= bytes;
     }
 
-    /// Whether a packet may leave: the budget is not yet used up to less than half a packet, so
-    /// that rounding loses none.
+    /// Whether a packet of `bytes` may leave: at least half of it fits the budget, so that rounding
+    /// costs no packet.
     #[must_use]
     pub fn allows(&self, bytes: Bytes) -> bool {
         self.budget.0 * 2 >= bytes.0 && self.budget > Bytes::ZERO
@@ -89,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_burst_of_losses_it_grows_again_but_not_beyond() {
+    fn after_a_burst_of_losses_it_grows_back_to_the_target_only() {
         let mut prr = RateReduction::new(Bytes(20_000), Bytes(10_000), MSS);
         prr.handle_sent(MSS);
         // 15 of 20 are lost: 4 in flight beside the retransmission.

@@ -12,7 +12,7 @@ const INITIAL_RTO: Span = Span::from_secs(1);
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct RoundTrip {
-    /// This and the next, if there is a sample.
+    /// `SRTT`; it and `variation` are valid with `has_sample`.
     smoothed: Span,
     variation: Span,
     min: Span,
@@ -24,8 +24,8 @@ pub struct RoundTrip {
 }
 
 impl RoundTrip {
-    /// Without samples. No timeout will be shorter than `floor`: RFC 6298 says 1 s, everybody uses
-    /// 200 ms.
+    /// An estimator without samples. No timeout is shorter than `floor`: RFC 6298 says 1 s, most
+    /// systems use 200 ms.
     #[must_use]
     pub fn new(floor: Span) -> RoundTrip {
         let none = Span::ZERO;
@@ -40,10 +40,10 @@ impl RoundTrip {
         }
     }
 
-    /// Takes in a sample (section 2, equations 2.2 and 2.3), which ends a backoff. `expected` is
-    /// how many samples a round trip has: the gains are divided by it, so that the memory is as
-    /// long as with one a round trip (RFC 7323, appendix G). Otherwise the variation would be that
-    /// between neighbouring packets, next to nothing, and a queue that grows within a round trip
+    /// Adds a sample (section 2, equations 2.2 and 2.3) and ends the backoff. `expected` is the
+    /// number of samples a round trip: the gains are divided by it, so that the memory is as long
+    /// as with one sample a round trip (RFC 7323, appendix G). Otherwise the variation would be
+    /// that between neighbouring packets, nearly zero, and a queue that grows within a round trip
     /// would run into the timeout.
     #[inline]
     pub fn handle_sample(&mut self, sample: Span, expected: u64) {
@@ -68,7 +68,7 @@ impl RoundTrip {
         self.backoff = (self.backoff + 1).min(16);
     }
 
-    /// The timeout had been for nothing.
+    /// The timeout was spurious: the backoff ends.
     pub fn handle_undo(&mut self) {
         self.backoff = 0;
     }
@@ -93,14 +93,14 @@ impl RoundTrip {
         self.latest
     }
 
-    /// The variation (`RTTVAR`).
+    /// The variation (`RTTVAR`); zero before the first sample.
     #[must_use]
     pub fn variation(&self) -> Span {
         self.variation
     }
 
-    /// The retransmission timeout: `SRTT + 4 RTTVAR`, not below the floor, doubled for each timeout
-    /// since the last sample.
+    /// The retransmission timeout: `SRTT + 4 RTTVAR`, at least the floor, doubled for each timeout
+    /// since the last sample, at most 60 s.
     #[must_use]
     #[inline]
     pub fn timeout(&self) -> Span {

@@ -1,17 +1,17 @@
-//! What an endpoint can do.
+//! The configuration of an endpoint.
 
 use units::{Bytes, Span};
 
-/// How losses are found.
+/// The method of loss detection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detection {
-    /// Three duplicate acknowledgements; recovery ends with the next new one (RFC 5681).
+    /// Three duplicate acknowledgements; recovery ends with the next cumulative advance (RFC 5681).
     Reno,
-    /// The same, and a partial acknowledgement in recovery is another loss (RFC 6582).
+    /// As Reno, and a partial acknowledgement in recovery is another loss (RFC 6582).
     NewReno,
-    /// Selective acknowledgements, three packets delivered beyond a lost one (RFC 6675).
+    /// Selective acknowledgements: a packet is lost with three delivered beyond it (RFC 6675).
     Sack,
-    /// Selective acknowledgements and times: RACK, and a probe of the tail (RFC 8985).
+    /// Selective acknowledgements and times: RACK with tail loss probes (RFC 8985).
     Rack,
 }
 
@@ -23,7 +23,7 @@ impl Detection {
     }
 }
 
-/// What an endpoint can do. Both ends are supposed to agree; options are not negotiated.
+/// The configuration of an endpoint. Options are not negotiated, so both ends must agree.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(clippy::struct_excessive_bools, reason = "independent switches")]
 pub struct Config {
@@ -31,36 +31,34 @@ pub struct Config {
     pub mss: Bytes,
     /// Headers of every packet.
     pub headers: Bytes,
-    /// The congestion window to begin with.
+    /// The initial congestion window.
     pub initial_window: Bytes,
-    /// The slow start threshold to begin with; `None`: there is none.
+    /// The initial slow start threshold; `None`: slow start without bound.
     pub initial_threshold: Option<Bytes>,
-    /// No retransmission timeout is shorter.
+    /// The least retransmission timeout.
     pub min_rto: Span,
-    /// How much the receiver holds for its application.
+    /// The receive buffer.
     pub receive_buffer: Bytes,
-    /// How long an acknowledgement may wait for a second packet; `None`: each packet is
+    /// The longest wait of an acknowledgement for a second packet; `None`: each packet is
     /// acknowledged at once.
     pub delayed_ack: Option<Span>,
-    /// How losses are found.
+    /// The method of loss detection.
     pub detection: Detection,
-    /// Whether packets may be marked instead of dropped (RFC 3168).
+    /// Whether packets are ECN-capable (RFC 3168).
     pub ecn: bool,
-    /// Whether packets are spread over the round trip where the controller does not ask for it
-    /// anyway.
+    /// Whether the sender paces packets over the round trip if the controller sets no rate.
     pub pacing: bool,
-    /// Whether slow start may end by delay (RFC 9406).
+    /// Whether slow start may end by delay (`HyStart++`, RFC 9406).
     pub hystart: bool,
-    /// Whether what is in flight is reduced step by step in recovery (RFC 9937), if the controller
-    /// wants it.
+    /// Whether recovery uses proportional rate reduction (RFC 9937), if the controller wants it.
     pub rate_reduction: bool,
-    /// Whether segments carry times (RFC 7323): without, a packet that was sent again gives no
-    /// sample, and nothing is ever undone.
+    /// Whether segments carry timestamps (RFC 7323). Without them a retransmitted packet gives no
+    /// round-trip sample, and spurious reductions are not undone.
     pub timestamps: bool,
 }
 
-/// What current systems do: ten packets (RFC 6928), RACK-TLP, proportional rate reduction,
-/// acknowledgements delayed by 40 ms.
+/// The behaviour of current systems: an initial window of ten packets (RFC 6928), RACK-TLP,
+/// proportional rate reduction, acknowledgements delayed by 40 ms.
 impl Default for Config {
     fn default() -> Config {
         Config {

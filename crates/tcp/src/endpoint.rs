@@ -7,83 +7,82 @@ use policy::cc::Controller;
 use units::{Bytes, Span, SubflowId, Time};
 use wire::tcp::{Flags, Segment};
 
-use crate::receiver::{Early, Receiver};
-use crate::sender::{Data, Sender, Stats, stamp_of};
+use crate::receiver::{OutOfOrder, Receiver};
+use crate::sender::{DataFields, Sender, Stats, stamp_of};
 use crate::{Config, NEVER};
 
-/// How often an unanswered SYN is sent before the connection is given up.
+/// Transmissions of an unanswered SYN before the connection is given up.
 const SYN_TRIES: u32 = 8;
 
-/// A packet that leaves.
+/// A packet to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transmit {
-    /// What it says.
+    /// Its header.
     pub segment: Segment,
-    /// Its size on the wire.
+    /// Its size on the wire, headers included.
     pub bytes: Bytes,
-    /// Whether it may be marked instead of dropped.
+    /// Whether it is ECN-capable.
     pub is_ecn_capable: bool,
 }
 
-/// Something that the application may want to know.
+/// An event for the application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The connection is open.
     Established,
-    /// Everything that the peer will ever send has been read.
+    /// All data of the peer, up to its FIN, has been read.
     Finished,
-    /// The peer has acknowledged everything, our FIN included.
+    /// The peer has acknowledged all data and our FIN.
     Closed,
-    /// Nobody answered.
+    /// The peer did not answer the SYN.
     TimedOut,
 }
 
-/// One end of a TCP connection. The order of the fields is kept: what each packet needs lies
-/// together in front, and ends with the sender's, which has a rest of its own; then comes what is
-/// rarely needed.
+/// One end of a TCP connection. The order of the fields is fixed: fields that each packet needs lie
+/// together in front, up to those of the sender; rarely used ones follow.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct Endpoint {
-    state: State,
-    /// In their order, in front; there is one of each kind at most.
+    state: ConnectionState,
+    /// Pending events in order, packed to the front; at most one of each kind.
     events: [Option<Event>; 3],
     is_finished: bool,
     is_closed: bool,
-    /// Whether there is something in `extra`.
-    has_extra: bool,
+    /// Whether there is something in `probe`.
+    has_probe: bool,
     receiver: Receiver,
     sender: Sender,
-    early: Early,
-    /// What a probe or an answer left to be sent.
-    extra: Data,
-    opening: Opening,
+    out_of_order: OutOfOrder,
+    /// A probe of the tail or of the closed window that waits to be sent.
+    probe: DataFields,
+    handshake: Handshake,
 }
 
-/// How far opening has come (RFC 9293, section 3.3.2); closing is the business of the halves.
+/// The state of the handshake (RFC 9293, section 3.3.2); the two halves keep that of closing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    /// A client before [`Endpoint::open`], a server before the first SYN.
+enum ConnectionState {
+    /// A client before [`Endpoint::open`], or a server before the first SYN.
     Idle,
-    /// A SYN has to be sent, and answered.
+    /// A SYN or SYN-ACK is to be sent or answered.
     Opening,
     Open,
     Dead,
 }
 
-/// Of a connection that is not open yet.
+/// The state of the handshake's SYN.
 #[derive(Clone, Copy, Debug)]
-struct Opening {
+struct Handshake {
     is_client: bool,
-    /// How often the SYN (of a server: with an acknowledgement) was sent, when it is next, and when
-    /// it was first.
+    /// How often the SYN (of a server: SYN-ACK) was sent; `at` is the time of the next
+    /// transmission, `first_at` that of the first.
     tries: u32,
     at: Time,
     first_at: Time,
 }
 
-impl Opening {
-    fn new(is_client: bool) -> Opening {
-        Opening { is_client, tries: 0, at: Time::ZERO, first_at: Time::ZERO }
+impl Handshake {
+    fn new(is_client: bool) -> Handshake {
+        Handshake { is_client, tries: 0, at: Time::ZERO, first_at: Time::ZERO }
     }
 }
 impl Endpoint {
@@ -93,7 +92,7 @@ impl Endpoint {
         Endpoint::new(config.into(), subflow, true)
     }
 
-    /// The end that waits for it.
+    /// The end that waits for a connection.
     #[must_use]
     pub fn server(config: impl Into<Arc<Config>>, subflow: SubflowId) -> Endpoint {
         Endpoint::new(config.into(), subflow, false)
@@ -101,29 +100,29 @@ impl Endpoint {
 
     fn new(config: Arc<Config>, id: SubflowId, is_client: bool) -> Endpoint {
         Endpoint {
-            state: State::Idle,
+            state: ConnectionState::Idle,
             events: [None; 3],
             is_finished: false,
             is_closed: false,
-            has_extra: false,
+            has_probe: false,
             receiver: Receiver::new(),
             sender: Sender::new(config, id),
-            early: Early::default(),
-            extra: Data { seq: 0, len: 0, flags: Flags::default() },
-            opening: Opening::new(is_client),
+            out_of_order: OutOfOrder::default(),
+            probe: DataFields { seq: 0, len: 0, flags: Flags::default() },
+            handshake: Handshake::new(is_client),
         }
     }
 
     /// A client begins to open the connection; the controller learns of the subflow once it is
     /// open.
     pub fn open<C: Controller + ?Sized>(&mut self, now: Time, _cc: &mut C) {
-        if self.state == State::Idle && self.opening.is_client {
-            self.state = State::Opening;
-            self.opening.at = now;
+        if self.state == ConnectionState::Idle && self.handshake.is_client {
+            self.state = ConnectionState::Opening;
+            self.handshake.at = now;
         }
     }
 
-    /// The application writes so much more.
+    /// The application writes `bytes` more.
     #[inline]
     pub fn write(&mut self, bytes: Bytes) {
         self.sender.write(bytes);
@@ -134,26 +133,26 @@ impl Endpoint {
         self.sender.close();
     }
 
-    /// Whether the application reads as data comes; it does unless told otherwise.
+    /// Sets whether the application reads data as it arrives, as it does by default.
     pub fn set_reading(&mut self, is_reading: bool) {
         self.receiver.set_reading(is_reading, self.sender.config());
         self.note_ends();
     }
 
-    /// Payload that arrived in order and waits for an application that does not read by itself.
+    /// Payload that arrived in order and that the application has not read.
     #[must_use]
     #[inline]
     pub fn readable(&self) -> Bytes {
         self.receiver.readable()
     }
 
-    /// The application reads so much of what is [readable](Endpoint::readable).
+    /// The application reads up to `bytes` of what is [readable](Endpoint::readable).
     pub fn read(&mut self, bytes: Bytes) {
         self.receiver.read(bytes, self.sender.config());
         self.note_ends();
     }
 
-    /// A segment came; `is_marked`: with congestion experienced (ECN).
+    /// A segment arrived; `is_marked`: with congestion experienced (ECN).
     #[inline]
     pub fn handle_segment<C: Controller + ?Sized>(
         &mut self,
@@ -162,13 +161,13 @@ impl Endpoint {
         is_marked: bool,
         cc: &mut C,
     ) {
-        if self.state != State::Open {
+        if self.state != ConnectionState::Open {
             self.handle_opening(now, segment, cc);
-            if self.state != State::Open || segment.flags.has(Flags::SYN) {
+            if self.state != ConnectionState::Open || segment.flags.has(Flags::SYN) {
                 return;
             }
         } else if segment.flags.has(Flags::SYN) {
-            // Our acknowledgement of it was lost.
+            // A repeated SYN-ACK: our acknowledgement was lost.
             self.receiver.handle_syn(segment.timestamp);
             return;
         }
@@ -179,7 +178,7 @@ impl Endpoint {
             now,
             segment,
             is_marked,
-            &mut self.early,
+            &mut self.out_of_order,
             self.sender.config(),
         );
         self.note_ends();
@@ -189,24 +188,24 @@ impl Endpoint {
         let is_syn = segment.flags.has(Flags::SYN);
         let is_ack = segment.flags.has(Flags::ACK) && segment.ack >= 1;
         let window_end = segment.ack + u64::from(segment.window);
-        let Opening { is_client, tries, first_at, .. } = self.opening;
+        let Handshake { is_client, tries, first_at, .. } = self.handshake;
         match self.state {
-            State::Idle if is_syn && !is_client => {
+            ConnectionState::Idle if is_syn && !is_client => {
                 self.receiver.handle_syn(segment.timestamp);
-                self.state = State::Opening;
-                self.opening.at = now;
+                self.state = ConnectionState::Opening;
+                self.handshake.at = now;
             }
-            // It did not hear our answer; the timer sends it again anyway.
-            State::Opening if is_syn && !is_client => {}
-            State::Opening if is_ack && (!is_client || is_syn) => {
+            // The SYN-ACK was lost; the timer repeats it.
+            ConnectionState::Opening if is_syn && !is_client => {}
+            ConnectionState::Opening if is_ack && (!is_client || is_syn) => {
                 if is_client {
                     self.receiver.handle_syn(segment.timestamp);
                 }
-                // Karn's rule: an answer to one of several SYNs says nothing of the time.
+                // Karn's rule: after several SYNs the answer gives no sample.
                 let rtt = (tries == 1).then(|| now - first_at);
-                self.state = State::Open;
+                self.state = ConnectionState::Open;
                 self.sender.handle_open(now, rtt, window_end, cc);
-                self.note(Event::Established);
+                self.push_event(Event::Established);
             }
             _ => {}
         }
@@ -214,7 +213,7 @@ impl Endpoint {
 
     /// The next packet to send.
     pub fn poll_send<C: Controller + ?Sized>(&mut self, now: Time, cc: &mut C) -> Option<Transmit> {
-        if self.state != State::Open {
+        if self.state != ConnectionState::Open {
             return self.poll_opening(now);
         }
         let mut sent = None;
@@ -222,9 +221,9 @@ impl Endpoint {
         sent
     }
 
-    /// As [`Endpoint::poll_send`] of an open connection, which gives the packet to `put` and says
-    /// whether there may be another. Selective acknowledgements are written afterwards, where `put`
-    /// says that the segment stays, so that it need not be copied there.
+    /// As [`Endpoint::poll_send`], for an open connection: hands the packet to `put` and returns
+    /// whether there may be another. `put` returns the place where it stored the segment; selective
+    /// acknowledgements are written there, which saves a copy.
     #[inline]
     pub fn poll_send_into<'a, C: Controller + ?Sized>(
         &mut self,
@@ -232,80 +231,85 @@ impl Endpoint {
         cc: &mut C,
         put: impl FnOnce(Transmit) -> &'a mut Segment,
     ) -> bool {
-        if self.state != State::Open {
+        if self.state != ConnectionState::Open {
             return false;
         }
-        let data = if mem::take(&mut self.has_extra) {
-            Some(self.extra)
+        let data = if mem::take(&mut self.has_probe) {
+            Some(self.probe)
         } else {
             self.sender.poll_send(now, cc)
         };
         let may_have_more = data.is_some();
-        let Data { seq, len, flags } = match data {
+        let DataFields { seq, len, flags } = match data {
             Some(data) => data,
             None if self.receiver.is_due(now) => {
-                Data { seq: self.sender.next(), len: 0, flags: Flags::default() }
+                DataFields { seq: self.sender.next(), len: 0, flags: Flags::default() }
             }
             None => return false,
         };
         let config = self.sender.config();
-        let answer = self.receiver.acknowledge(&self.early, config);
-        let segment = answer.with(seq, len, flags, stamp_of(now));
+        let ack = self.receiver.acknowledge(&self.out_of_order, config);
+        let segment = ack.into_segment(seq, len, flags, stamp_of(now));
         let bytes = config.headers + Bytes(u64::from(len));
         let has_data = len > 0 || flags.has(Flags::FIN);
         let segment = put(Transmit { segment, bytes, is_ecn_capable: config.ecn && has_data });
-        if answer.sack_count > 0 {
-            self.receiver.write_blocks(&mut self.early, &mut segment.sack);
+        if ack.sack_count > 0 {
+            self.receiver.write_blocks(&mut self.out_of_order, &mut segment.sack);
         }
         may_have_more
     }
 
     fn poll_opening(&mut self, now: Time) -> Option<Transmit> {
-        let opening = &mut self.opening;
-        if self.state != State::Opening || opening.at > now {
+        let handshake = &mut self.handshake;
+        if self.state != ConnectionState::Opening || handshake.at > now {
             return None;
         }
-        if opening.tries >= SYN_TRIES {
-            self.state = State::Dead;
-            self.note(Event::TimedOut);
+        if handshake.tries >= SYN_TRIES {
+            self.state = ConnectionState::Dead;
+            self.push_event(Event::TimedOut);
             return None;
         }
-        if opening.tries == 0 {
-            opening.first_at = now;
+        if handshake.tries == 0 {
+            handshake.first_at = now;
         }
-        opening.at = now + Span::from_secs(1 << opening.tries.min(6));
-        opening.tries += 1;
+        handshake.at = now + Span::from_secs(1 << handshake.tries.min(6));
+        handshake.tries += 1;
         let config = self.sender.config();
-        let segment = if opening.is_client {
+        let segment = if handshake.is_client {
             let mut segment =
                 Segment { flags: Flags::SYN, timestamp: stamp_of(now), ..Segment::default() };
-            Receiver::offer(&mut segment, config);
+            Receiver::write_window(&mut segment, config);
             segment
         } else {
-            self.receiver.acknowledge(&self.early, config).with(0, 0, Flags::SYN, stamp_of(now))
+            self.receiver.acknowledge(&self.out_of_order, config).into_segment(
+                0,
+                0,
+                Flags::SYN,
+                stamp_of(now),
+            )
         };
         Some(Transmit { segment, bytes: config.headers, is_ecn_capable: false })
     }
 
-    /// When [`Endpoint::handle_deadline`] and [`Endpoint::poll_send`] want to be called.
+    /// When to call [`Endpoint::handle_deadline`] and then [`Endpoint::poll_send`].
     #[must_use]
     #[inline]
     pub fn poll_deadline(&self) -> Option<Time> {
         let at = match self.state {
-            State::Open => self.sender.deadline().min(self.receiver.deadline()),
-            State::Opening => self.opening.at,
-            State::Idle | State::Dead => return None,
+            ConnectionState::Open => self.sender.deadline().min(self.receiver.deadline()),
+            ConnectionState::Opening => self.handshake.at,
+            ConnectionState::Idle | ConnectionState::Dead => return None,
         };
         (at < NEVER).then_some(at)
     }
 
-    /// The deadline has come; [`Endpoint::poll_send`] has what follows from it.
+    /// The deadline has come; call [`Endpoint::poll_send`] afterwards.
     pub fn handle_deadline<C: Controller + ?Sized>(&mut self, now: Time, cc: &mut C) {
-        if self.state == State::Open
+        if self.state == ConnectionState::Open
             && let Some(data) = self.sender.handle_deadline(now, cc)
         {
-            self.extra = data;
-            self.has_extra = true;
+            self.probe = data;
+            self.has_probe = true;
         }
     }
 
@@ -319,7 +323,7 @@ impl Endpoint {
         event
     }
 
-    fn note(&mut self, event: Event) {
+    fn push_event(&mut self, event: Event) {
         let slot = self.events.iter_mut().find(|slot| slot.is_none());
         *slot.expect("opened, finished and closed are three; given up is none of them") =
             Some(event);
@@ -329,15 +333,15 @@ impl Endpoint {
     fn note_ends(&mut self) {
         if !self.is_finished && self.receiver.is_finished() {
             self.is_finished = true;
-            self.note(Event::Finished);
+            self.push_event(Event::Finished);
         }
         if !self.is_closed && self.sender.is_finished() {
             self.is_closed = true;
-            self.note(Event::Closed);
+            self.push_event(Event::Closed);
         }
     }
 
-    /// Which subflow of its controller's it is.
+    /// The id of the subflow in its controller.
     #[must_use]
     pub fn subflow(&self) -> SubflowId {
         self.sender.id()
@@ -347,7 +351,7 @@ impl Endpoint {
     #[must_use]
     #[inline]
     pub fn is_open(&self) -> bool {
-        self.state == State::Open
+        self.state == ConnectionState::Open
     }
 
     /// Payload that the application has read, in order.
@@ -371,7 +375,7 @@ impl Endpoint {
         Bytes(self.sender.unsent())
     }
 
-    /// Payload under way.
+    /// Payload in flight.
     #[must_use]
     pub fn in_flight(&self) -> Bytes {
         self.sender.in_flight()
@@ -383,7 +387,7 @@ impl Endpoint {
         self.sender.rtt().smoothed()
     }
 
-    /// What happened so far.
+    /// The counters so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.sender.stats()

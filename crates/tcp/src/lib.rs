@@ -1,8 +1,8 @@
-//! A plain TCP endpoint as a state machine: baseline and foreground of simulations.
+//! A plain TCP endpoint as a state machine, for the baselines and the cross traffic of simulations.
 //!
-//! An [`Endpoint`] counts bytes instead of carrying them: [`wire::tcp::Segment`] says what a header
-//! says. It has no clock and no socket; one congestion controller may own several endpoints as its
-//! subflows, so it is handed in at each call.
+//! An [`Endpoint`] counts bytes instead of carrying them: [`wire::tcp::Segment`] holds the fields
+//! of a header. It has no clock and no socket. One congestion controller may own several endpoints
+//! as its subflows, so each call takes it as an argument.
 //!
 //! ```
 //! use policy::cc::{Reno, Uncoupled};
@@ -14,7 +14,7 @@
 //! let mut far = (Endpoint::server(Config::default(), id), Uncoupled::new(Reno::default()));
 //! near.0.open(Time::ZERO, &mut near.1);
 //! near.0.write(Bytes(5_000));
-//! // Segments travel in no time here; a simulation lets links carry them.
+//! // Segments arrive at once here; a simulation delays them on links.
 //! let now = Time::ZERO + Span::from_millis(1);
 //! while far.0.received() < Bytes(5_000) {
 //!     for (from, to) in [(0, 1), (1, 0)] {
@@ -26,13 +26,13 @@
 //! }
 //! ```
 //!
-//! | what | where | after |
+//! | subject | file | source |
 //! |---|---|---|
 //! | opening and closing | `endpoint.rs` | RFC 9293 |
-//! | what is in flight, lost or delivered | `sender/scoreboard.rs` | RFC 2018, RFC 6675 |
+//! | scoreboard: packets in flight, lost or delivered | `sender/scoreboard.rs` | RFC 2018, RFC 6675 |
 //! | acknowledgements, recovery, undo | `sender/ack.rs` | RFC 5681, 6582, 6675, 8985, 3522 |
 //! | timers | `sender/timer.rs` | RFC 6298, RFC 8985 section 7 |
-//! | what leaves next | `sender/mod.rs` | RFC 9937, RFC 9293 |
+//! | choice of the next segment | `sender/mod.rs` | RFC 9937, RFC 9293 |
 //! | reassembly and acknowledging | `receiver.rs` | RFC 1122, 2018, 2883, 3168 |
 #![no_std]
 
@@ -49,5 +49,5 @@ pub use config::{Config, Detection};
 pub use endpoint::{Endpoint, Event, Transmit};
 pub use sender::Stats;
 
-/// Never: what has no time is due then.
+/// The deadline of a timer that is not set.
 const NEVER: units::Time = units::Time::from_nanos(u64::MAX);

@@ -8,62 +8,61 @@ use wire::tcp::{Flags, SackBlock, Segment};
 
 use crate::{Config, NEVER};
 
-/// The receiving half, but for what arrived [early](Early), which most packets have nothing to do
-/// with. The configuration is that of the connection, and handed in.
+/// The receiving half, without the data that arrived [out of order](OutOfOrder), which most packets
+/// do not touch. The configuration is that of the connection, passed as an argument.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub(crate) struct Receiver {
     /// The next position expected; 0 before the SYN.
     next: u64,
-    /// How far the application has read.
+    /// The position up to which the application has read.
     read: u64,
-    /// What the latest acknowledgement said (`Last.ACK.sent`).
+    /// The latest cumulative acknowledgement sent (`Last.ACK.sent`).
     acked: u64,
-    /// The window's end that the sender was told last.
-    told: u64,
-    /// When an acknowledgement is due unless something else carries it; zero: at once.
+    /// The end of the window that was advertised last.
+    advertised: u64,
+    /// When an acknowledgement is due unless a data segment carries it; zero: at once.
     due: Time,
-    /// The position of the peer's FIN; the largest there is while that is not known.
+    /// The position of the peer's FIN; the largest number until it is known.
     fin: u64,
-    /// To be echoed: the timestamp of the earliest segment not yet acknowledged, or of the one that
+    /// The timestamp to echo: that of the earliest segment not yet acknowledged, or of the one that
     /// filled a hole (`TS.Recent` of RFC 7323).
     echo: u32,
-    /// Full packets since the last acknowledgement; it matters whether there are two.
+    /// Full packets since the last acknowledgement; the second one makes it due.
     unacked: u8,
-    /// Whether the application reads as data comes.
+    /// Whether the application reads data as it arrives.
     is_reading: bool,
-    /// A marked packet came, and the sender has not said that it knows.
+    /// A marked packet arrived and the sender has not confirmed it (CWR).
     is_marked: bool,
-    /// Whether anything is in [`Early`].
-    has_early: bool,
+    /// Whether anything is in [`OutOfOrder`].
+    has_out_of_order: bool,
 }
 
-/// What arrived, and not in order.
+/// Data that arrived out of order, and a duplicate to report.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Early {
-    /// What arrived beyond the next position expected, apart from each other, the latest first.
+pub(crate) struct OutOfOrder {
+    /// Disjoint blocks beyond the next position expected, the latest first.
     blocks: Vec<(u64, u64)>,
-    /// What arrived a second time with the latest segment (RFC 2883); an empty range if nothing
-    /// did.
+    /// The duplicate range of the latest segment (RFC 2883); empty if there was none.
     duplicate: (u64, u64),
 }
 
 /// The receiving half's part of a segment.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Answer {
+pub(crate) struct AckFields {
     ack: u64,
     flags: Flags,
     window: u32,
     echo: u32,
-    /// How many blocks [`Receiver::write_blocks`] will write.
+    /// The number of blocks that [`Receiver::write_blocks`] will write.
     pub(crate) sack_count: u8,
 }
 
-impl Answer {
-    /// The segment that says this, its blocks apart, and what the sending half says.
+impl AckFields {
+    /// The segment with these fields and the sending half's, without the blocks.
     #[inline]
-    pub(crate) fn with(self, seq: u64, len: u16, flags: Flags, timestamp: u32) -> Segment {
-        let Answer { ack, window, echo, sack_count, .. } = self;
+    pub(crate) fn into_segment(self, seq: u64, len: u16, flags: Flags, timestamp: u32) -> Segment {
+        let AckFields { ack, window, echo, sack_count, .. } = self;
         let (flags, sack) = (flags.with(self.flags), [SackBlock::default(); 3]);
         Segment { seq, ack, window, len, flags, sack_count, sack, timestamp, timestamp_echo: echo }
     }
@@ -75,14 +74,14 @@ impl Receiver {
             next: 0,
             read: 0,
             acked: 0,
-            told: 0,
+            advertised: 0,
             due: NEVER,
             fin: u64::MAX,
             echo: 0,
             unacked: 0,
             is_reading: true,
             is_marked: false,
-            has_early: false,
+            has_out_of_order: false,
         }
     }
 
@@ -99,7 +98,7 @@ impl Receiver {
         now: Time,
         segment: &Segment,
         is_marked: bool,
-        early: &mut Early,
+        out_of_order: &mut OutOfOrder,
         config: &Config,
     ) {
         if segment.flags.has(Flags::CWR) {
@@ -109,25 +108,25 @@ impl Receiver {
         let (from, to) = (segment.seq, segment.seq + segment.span());
         if from == to {
             if from < self.next {
-                // A probe: the answer says where the window ends (RFC 9293, section 3.10.7.4).
+                // A window probe: the answer carries the window (RFC 9293, section 3.10.7.4).
                 self.due = Time::ZERO;
             }
             return;
         }
-        // RFC 7323, section 4.3, rule 2. Even if an acknowledgement is due: an older echo would say
-        // that a retransmission was for nothing.
+        // RFC 7323, section 4.3, rule 2, even if an acknowledgement is due: an older echo would
+        // make a retransmission look spurious.
         if from <= self.acked && segment.timestamp.wrapping_sub(self.echo).cast_signed() >= 0 {
             self.echo = segment.timestamp;
         }
         if to <= self.next {
-            // Nothing new: the acknowledgement was lost, or it came twice.
-            early.duplicate = (from, to);
-            self.has_early = true;
+            // A duplicate: the acknowledgement was lost, or the network duplicated the segment.
+            out_of_order.duplicate = (from, to);
+            self.has_out_of_order = true;
             self.due = Time::ZERO;
             return;
         }
         if to > self.read + config.receive_buffer.0 + 1 {
-            // Beyond the window (a FIN takes no buffer): the answer says where it ends.
+            // Beyond the window (a FIN takes no buffer): the answer carries the window.
             self.due = Time::ZERO;
             return;
         }
@@ -135,18 +134,18 @@ impl Receiver {
             self.fin = to - 1;
         }
         if from > self.next {
-            early.hold(from, to);
-            self.has_early = true;
+            out_of_order.insert(from, to);
+            self.has_out_of_order = true;
             self.due = Time::ZERO;
             return;
         }
         self.next = to;
         self.unacked =
             self.unacked.saturating_add(u8::from(u64::from(segment.len) >= config.mss.0));
-        let has_hole = self.has_early && !early.blocks.is_empty();
+        let has_hole = self.has_out_of_order && !out_of_order.blocks.is_empty();
         if has_hole {
-            self.next = early.join(to);
-            self.has_early = !early.is_empty();
+            self.next = out_of_order.take_in_order(to);
+            self.has_out_of_order = !out_of_order.is_empty();
         }
         if self.is_reading {
             self.read = self.next;
@@ -158,8 +157,8 @@ impl Receiver {
         };
     }
 
-    /// Whether the application reads as data comes; if it begins to, the sender is told of the
-    /// room.
+    /// Sets whether the application reads data as it arrives. If it begins to, a window update may
+    /// be due.
     pub(crate) fn set_reading(&mut self, is_reading: bool, config: &Config) {
         self.is_reading = is_reading;
         if is_reading {
@@ -167,35 +166,35 @@ impl Receiver {
         }
     }
 
-    /// Payload that arrived in order and was not read.
+    /// Payload that arrived in order and has not been read.
     #[inline]
     pub(crate) fn readable(&self) -> Bytes {
         Bytes(self.next.min(self.fin).saturating_sub(self.read))
     }
 
-    /// The application reads so much of it.
+    /// The application reads up to `bytes` of it.
     pub(crate) fn read(&mut self, bytes: Bytes, config: &Config) {
         let to = self.read + bytes.min(self.readable()).0;
         // The FIN is read with the last byte.
         self.read_to(if self.fin == to { self.next } else { to }, config);
     }
 
-    /// The application has read up to there; the sender is told of the room if that is worth a
+    /// The application has read up to `to`; a window update is due if the new room is worth a
     /// packet.
     fn read_to(&mut self, to: u64, config: &Config) {
         if self.read >= to {
             return;
         }
         self.read = to;
-        // Silly windows are avoided (RFC 1122, section 4.2.3.3): there is room for two packets more
-        // than was said, or half the buffer.
+        // Silly window avoidance (RFC 1122, section 4.2.3.3): the window has grown by two packets
+        // or half the buffer.
         let (mss, buffer) = (config.mss.0, config.receive_buffer.0);
-        if self.read + buffer >= self.told + (2 * mss).min(buffer / 2) {
+        if self.read + buffer >= self.advertised + (2 * mss).min(buffer / 2) {
             self.due = Time::ZERO;
         }
     }
 
-    /// When an acknowledgement has to go out; `now` or earlier if at once.
+    /// When an acknowledgement is due; a past time means at once.
     #[inline]
     pub(crate) fn deadline(&self) -> Time {
         self.due
@@ -207,20 +206,24 @@ impl Receiver {
         self.due <= now
     }
 
-    /// What a segment that goes out says of what has arrived, which settles the acknowledgement.
+    /// The acknowledgement fields of a segment that leaves now; no acknowledgement is due
+    /// afterwards.
     #[inline]
-    pub(crate) fn acknowledge(&mut self, early: &Early, config: &Config) -> Answer {
+    pub(crate) fn acknowledge(&mut self, out_of_order: &OutOfOrder, config: &Config) -> AckFields {
         let marks = if self.is_marked { Flags::ECE } else { Flags::default() };
         let end = self.read + config.receive_buffer.0;
-        let tells = self.has_early && config.detection.is_selective();
-        let blocks =
-            if tells { early.blocks.len() + usize::from(early.has_duplicate()) } else { 0 };
-        self.told = end;
+        let has_blocks = self.has_out_of_order && config.detection.is_selective();
+        let blocks = if has_blocks {
+            out_of_order.blocks.len() + usize::from(out_of_order.has_duplicate())
+        } else {
+            0
+        };
+        self.advertised = end;
         self.acked = self.next;
         self.due = NEVER;
         self.unacked = 0;
         #[expect(clippy::cast_possible_truncation, reason = "at most three")]
-        Answer {
+        AckFields {
             ack: self.next,
             flags: Flags::ACK.with(marks),
             window: u32::try_from(end.saturating_sub(self.next)).unwrap_or(u32::MAX),
@@ -229,13 +232,17 @@ impl Receiver {
         }
     }
 
-    /// Writes what arrived beyond the acknowledgement into the segment that was just made of it,
-    /// where that stays: what is written in small parts and copied in large ones right away waits
-    /// for the writing.
+    /// Writes the selective acknowledgement blocks into the segment in its final place. A copy
+    /// right after these small writes would stall on them (failed store forwarding).
     #[inline(never)]
-    pub(crate) fn write_blocks(&mut self, early: &mut Early, sack: &mut [SackBlock; 3]) {
-        let duplicate = early.has_duplicate().then(|| mem::take(&mut early.duplicate));
-        let blocks = duplicate.into_iter().chain(early.blocks.iter().copied());
+    pub(crate) fn write_blocks(
+        &mut self,
+        out_of_order: &mut OutOfOrder,
+        sack: &mut [SackBlock; 3],
+    ) {
+        let duplicate =
+            out_of_order.has_duplicate().then(|| mem::take(&mut out_of_order.duplicate));
+        let blocks = duplicate.into_iter().chain(out_of_order.blocks.iter().copied());
         for (slot, (from, to)) in sack.iter_mut().zip(blocks) {
             // Blocks lie within a window of the acknowledgement, and windows are below 2^31.
             let offset = from.cast_signed() - self.next.cast_signed();
@@ -244,11 +251,11 @@ impl Receiver {
                 len: u32::try_from(to - from).unwrap_or(u32::MAX),
             };
         }
-        self.has_early = !early.blocks.is_empty();
+        self.has_out_of_order = !out_of_order.blocks.is_empty();
     }
 
-    /// Writes the window into a segment that acknowledges nothing.
-    pub(crate) fn offer(segment: &mut Segment, config: &Config) {
+    /// Writes the window into a segment without an acknowledgement.
+    pub(crate) fn write_window(segment: &mut Segment, config: &Config) {
         segment.window = u32::try_from(config.receive_buffer.0).unwrap_or(u32::MAX);
     }
 
@@ -265,7 +272,7 @@ impl Receiver {
     }
 }
 
-impl Early {
+impl OutOfOrder {
     fn is_empty(&self) -> bool {
         self.blocks.is_empty() && !self.has_duplicate()
     }
@@ -275,13 +282,13 @@ impl Early {
         self.duplicate.0 < self.duplicate.1
     }
 
-    /// Keeps what arrived early.
-    fn hold(&mut self, from: u64, to: u64) {
+    /// Adds a block that arrived out of order.
+    fn insert(&mut self, from: u64, to: u64) {
         if let Some((latest, others)) = self.blocks.split_first_mut()
             && latest.1 == from
             && others.iter().all(|block| to < block.0 || block.1 < from)
         {
-            // Most go on where the latest ended.
+            // The usual case: the block continues the latest one.
             latest.1 = to;
             return;
         }
@@ -300,9 +307,9 @@ impl Early {
         self.blocks.insert(0, (from, to));
     }
 
-    /// Takes what is no longer early, now that everything up to `next` is here. Gives the next
-    /// position expected after it.
-    fn join(&mut self, mut next: u64) -> u64 {
+    /// Removes the blocks that are in order once everything up to `next` has arrived. Returns the
+    /// next position expected.
+    fn take_in_order(&mut self, mut next: u64) -> u64 {
         while let Some(index) = self.blocks.iter().position(|block| block.0 <= next) {
             let (_, to) = self.blocks.remove(index);
             next = next.max(to);

@@ -1,4 +1,4 @@
-//! What a controller is told: of the handshake, and of each packet as it left.
+//! The reports to a controller: the handshake's round trip, and the state at each packet's sending.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,25 +10,25 @@ const ONE_WAY: Span = Span::from_millis(10);
 const WINDOW: Bytes = Bytes(14_480);
 const MSS: u64 = 1_448;
 
-/// What was heard.
+/// The reports that a controller received.
 #[derive(Clone, Debug, Default)]
 struct Notes {
-    /// The round trip that the connection begins with.
+    /// The initial round-trip times.
     starts: Vec<Option<Span>>,
     acked: Vec<Acked>,
     lost: Vec<Lost>,
 }
 
-/// Notes what it is told.
+/// A controller that records the reports.
 #[derive(Clone, Debug)]
 struct Listener {
     notes: Arc<Mutex<Notes>>,
-    wants_departures: bool,
+    wants_snapshots: bool,
 }
 
 impl Listener {
-    fn new(wants_departures: bool) -> Listener {
-        Listener { notes: Arc::default(), wants_departures }
+    fn new(wants_snapshots: bool) -> Listener {
+        Listener { notes: Arc::default(), wants_snapshots }
     }
 
     fn note(&self, note: impl FnOnce(&mut Notes)) {
@@ -59,16 +59,16 @@ impl SinglePath for Listener {
         Allowance::window(WINDOW)
     }
 
-    fn wants_departures(&self) -> bool {
-        self.wants_departures
+    fn wants_snapshots(&self) -> bool {
+        self.wants_snapshots
     }
 }
 
-/// What the client's and the server's controllers were told while the client sent so many packets,
-/// if those of its `lost` are.
-fn told(packets: u64, lost: &[usize], wants_departures: bool) -> [Notes; 2] {
+/// The reports to the client's and the server's controllers while the client sends `packets`, of
+/// which the packets with the indices `lost` are lost.
+fn told(packets: u64, lost: &[usize], wants_snapshots: bool) -> [Notes; 2] {
     let config = Config::default();
-    let listeners = [Listener::new(wants_departures), Listener::new(wants_departures)];
+    let listeners = [Listener::new(wants_snapshots), Listener::new(wants_snapshots)];
     let endpoints =
         [Endpoint::client(config.clone(), SubflowId(0)), Endpoint::server(config, SubflowId(0))];
     let mut ends = endpoints
@@ -108,16 +108,16 @@ fn a_controller_begins_with_the_round_trip_of_the_handshake() {
     assert_eq!(told(0, &[], true).map(|notes| notes.starts), [vec![both_ways], vec![both_ways]]);
 }
 
-/// Karn's rule: the answer may be to either.
+/// Karn's rule: the answer may belong to either SYN.
 #[test]
-fn it_begins_with_none_if_the_client_asked_twice() {
+fn it_begins_without_one_after_a_repeated_syn() {
     let [client, server] = told(0, &[0], true);
     assert_eq!((client.starts, server.starts), (vec![None], vec![Some(ONE_WAY + ONE_WAY)]));
 }
 
-/// A window of ten packets a round trip; the fourth packet behind the SYN is lost.
+/// A window of ten packets; the fourth packet behind the SYN is lost.
 #[test]
-fn it_is_told_what_was_known_as_packets_left_if_it_wants_that() {
+fn it_gets_the_state_at_sending_if_it_wants_snapshots() {
     let [told_all, _] = told(40, &[4], true);
     assert!(told_all.acked.iter().all(|acked| acked.window_at_sending == WINDOW), "{told_all:?}");
     let fastest = told_all.acked.iter().filter_map(|acked| acked.delivery_rate).max();

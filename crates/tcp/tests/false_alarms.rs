@@ -1,5 +1,5 @@
-//! What is lost is lost, and what only looks like it is not: the undoing of reductions, and
-//! duplicates after recovery.
+//! Real losses and spurious ones: the undo of reductions, and duplicate acknowledgements after
+//! recovery.
 
 use std::collections::VecDeque;
 
@@ -11,17 +11,17 @@ use wire::tcp::Segment;
 const MSS: u64 = 1_448;
 const PACKETS: u64 = 120;
 
-/// A link that takes a millisecond for each packet with data and 20 ms to the other end, either
-/// way. Packets are numbered, the first is 0.
+/// A link that takes a millisecond for each packet with data, and 20 ms to the other end in both
+/// directions. Packets are numbered from 0.
 #[derive(Clone, Debug)]
 struct Link {
-    /// Each of these is lost as often as it is listed.
+    /// Packets to lose, each as often as it is listed.
     drops: Vec<u64>,
-    /// These take longer, the first time they are sent.
+    /// Packets that are delayed further at their first transmission.
     late: Vec<(u64, Span)>,
-    /// Hosts look only at multiples of this, and then at all that has come.
+    /// Hosts process arrivals only at multiples of this.
     tick: Span,
-    /// How much is sent.
+    /// The number of packets to send.
     packets: u64,
 }
 
@@ -36,7 +36,7 @@ impl Link {
         Link { drops: drops.to_vec(), ..Link::default() }
     }
 
-    /// When the packet `number` arrives that leaves at `now`; `None` if it does not.
+    /// The arrival of the packet `number` sent at `sent_at`; `None` if it is lost.
     fn arrival(&mut self, number: u64, sent_at: Time) -> Option<Time> {
         if let Some(index) = self.drops.iter().position(|drop| *drop == number) {
             self.drops.remove(index);
@@ -54,14 +54,14 @@ impl Link {
     }
 }
 
-/// How a transfer went.
+/// The result of a transfer.
 struct Outcome {
     stats: Stats,
-    /// The slow start threshold in the end.
+    /// The slow start threshold at the end.
     threshold: Option<Bytes>,
-    /// The largest window there was.
+    /// The largest window.
     window: Bytes,
-    /// The most that had been sent, and was not acknowledged cumulatively.
+    /// The most bytes sent and not acknowledged cumulatively.
     unacked: Bytes,
 }
 
@@ -80,7 +80,11 @@ fn run_over(config: Config, mut link: Link) -> Outcome {
     ends[0].open(now, controllers[0].as_mut());
     ends[0].write(Bytes(link.packets * MSS));
     while ends[1].received() < Bytes(link.packets * MSS) || ends[0].in_flight() > Bytes::ZERO {
-        assert!(now < Time::ZERO + Span::from_secs(60), "it takes for ever: {:?}", ends[0].stats());
+        assert!(
+            now < Time::ZERO + Span::from_secs(60),
+            "the transfer does not end: {:?}",
+            ends[0].stats()
+        );
         for side in 0..2 {
             let controller = controllers[side].as_mut();
             if ends[side].poll_deadline().is_some_and(|at| at <= now) {
@@ -131,8 +135,8 @@ fn config(detection: Detection) -> Config {
     }
 }
 
-/// Each retransmission of a recovery is answered after later ones have left. That is no sign that
-/// the first was for nothing.
+/// Each retransmission of a recovery is acknowledged after later ones have left. That does not make
+/// the first one spurious.
 #[test]
 fn many_losses_in_one_window_are_not_undone() {
     let drops = [20, 22, 24, 26, 28, 30, 32, 34, 36];
@@ -149,7 +153,7 @@ fn many_losses_in_one_window_are_not_undone() {
 
 #[test]
 fn a_timeout_after_real_losses_is_not_undone() {
-    // Lost twice, and much behind it: what is sent again comes in slow start.
+    // One packet is lost twice, with many losses behind it: slow start retransmits them.
     let drops = [20, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32];
     for detection in [Detection::Reno, Detection::NewReno, Detection::Sack] {
         let stats = run(config(detection), &drops);
@@ -157,8 +161,8 @@ fn a_timeout_after_real_losses_is_not_undone() {
     }
 }
 
-/// After a timeout everything is sent again, most of it for nothing; the duplicates that answer
-/// this are no loss (RFC 6582, section 3.2).
+/// After a timeout everything is retransmitted, most of it needlessly; the duplicate
+/// acknowledgements for it are no loss (RFC 6582, section 3.2).
 #[test]
 fn duplicates_after_a_timeout_are_no_loss() {
     for detection in [Detection::Reno, Detection::NewReno] {
@@ -167,8 +171,8 @@ fn duplicates_after_a_timeout_are_no_loss() {
     }
 }
 
-/// With four packets a round trip, three duplicates come late. The retransmission then has a whole
-/// timeout to be answered in.
+/// With four packets a round trip, the third duplicate arrives late. The retransmission restarts
+/// the timer.
 #[test]
 fn a_fast_retransmission_restarts_the_timer() {
     for detection in [Detection::NewReno, Detection::Sack] {
@@ -188,10 +192,10 @@ fn a_fast_retransmission_restarts_the_timer() {
     }
 }
 
-/// A retransmission is lost too, and until the timer runs out new data goes on. That is no reason
-/// for a large threshold.
+/// A retransmission is lost too, and new data is sent until the timer expires. That must not raise
+/// the threshold.
 #[test]
-fn a_timeout_reduces_the_window_not_all_that_is_behind_the_gap() {
+fn a_timeout_reduces_the_window_not_the_data_behind_the_gap() {
     let patient = Config {
         initial_threshold: Some(Bytes(16 * MSS)),
         min_rto: Span::from_millis(400),
@@ -203,10 +207,10 @@ fn a_timeout_reduces_the_window_not_all_that_is_behind_the_gap() {
     assert!(threshold.is_some_and(|threshold| threshold <= Bytes(10 * MSS)), "{threshold:?}");
 }
 
-/// A retransmission is lost too, and there is much more to send: what arrives behind the gap does
-/// not put off the timeout until all is sent.
+/// A retransmission is lost too, with much more to send: arrivals behind the gap do not delay the
+/// timeout.
 #[test]
-fn what_arrives_behind_a_gap_does_not_put_off_the_timeout() {
+fn arrivals_behind_a_gap_do_not_delay_the_timeout() {
     let config = Config {
         initial_threshold: Some(Bytes(16 * MSS)),
         timestamps: false,
@@ -218,11 +222,10 @@ fn what_arrives_behind_a_gap_does_not_put_off_the_timeout() {
     assert!(unacked < Bytes(400 * MSS), "{unacked}");
 }
 
-/// The first gap is a packet that comes late, the second is a loss. When the first has turned out
-/// to be none, the second has still to be found, and to cost half the window, not half of all that
-/// has gone out meanwhile.
+/// The first gap is a late packet, the second a loss. After the undo for the first, the second must
+/// still be detected, and cost half the window, not half of the data sent meanwhile.
 #[test]
-fn what_is_lost_behind_a_late_packet_is_found_and_reduces_the_window() {
+fn a_loss_behind_a_late_packet_is_detected_and_reduces_the_window() {
     for detection in [Detection::Sack, Detection::Rack] {
         let config = Config { initial_threshold: Some(Bytes(16 * MSS)), ..config(detection) };
         let link =
@@ -241,10 +244,10 @@ fn what_is_lost_behind_a_late_packet_is_found_and_reduces_the_window() {
     }
 }
 
-/// Here the second has been sent again before the first turns out to be none. It was lost indeed:
-/// the reduction stays.
+/// Here the lost packet is retransmitted before the late one arrives. The loss was real, so the
+/// reduction stays.
 #[test]
-fn one_loss_among_late_packets_is_reason_enough() {
+fn one_loss_among_late_packets_justifies_the_reduction() {
     for detection in [Detection::Sack, Detection::Rack] {
         let config = Config { initial_threshold: Some(Bytes(16 * MSS)), ..config(detection) };
         let link =
@@ -276,10 +279,10 @@ fn several_late_packets_are_undone_together() {
     }
 }
 
-/// Only the first of them was sent again when it turns out to be late. The others are no loss
-/// either, though later ones have arrived.
+/// Only the first late packet has been retransmitted when it arrives. The others must not count as
+/// lost, although later packets have arrived.
 #[test]
-fn reordering_is_noticed_once() {
+fn reordering_is_detected_once() {
     let late =
         [(100, 8), (102, 8), (104, 8)].map(|(number, ms)| (number, Span::from_millis(ms))).to_vec();
     for detection in [Detection::Sack, Detection::Rack] {
@@ -291,8 +294,8 @@ fn reordering_is_noticed_once() {
     }
 }
 
-/// The same without selective acknowledgements: duplicates after the late packet do not come from
-/// retransmissions, there was but one.
+/// The same without selective acknowledgements: the duplicates after the late packet do not come
+/// from retransmissions, because there was only one.
 #[test]
 fn three_duplicates_after_a_late_packet_are_a_loss() {
     for detection in [Detection::Reno, Detection::NewReno] {
@@ -307,9 +310,9 @@ fn three_duplicates_after_a_late_packet_are_a_loss() {
     }
 }
 
-/// What comes at the same time is answered together, by the time of what filled the gap.
+/// Segments that are processed together echo the timestamp of the one that filled the gap.
 #[test]
-fn a_slow_receiver_does_not_make_a_loss_look_late() {
+fn a_slow_receiver_does_not_make_a_loss_look_spurious() {
     for detection in [Detection::Sack, Detection::Rack] {
         for tick in 2..8 {
             let link = Link { tick: Span::from_millis(tick), ..Link::losing(&[30]) };

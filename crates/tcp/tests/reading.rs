@@ -1,4 +1,4 @@
-//! A receiving application that reads when and as much as it wants.
+//! A receiving application that controls its reading.
 
 use policy::cc::{Reno, Uncoupled};
 use tcp::{Config, Endpoint};
@@ -6,7 +6,7 @@ use units::{Bytes, Span, SubflowId, Time};
 
 const MSS: u64 = 1_448;
 
-/// Two ends, 10 ms apart, of which the second reads only when it is told to.
+/// Two ends, 10 ms apart; the server's application reads only on request.
 struct Pair {
     now: Time,
     ends: [(Endpoint, Uncoupled<Reno>); 2],
@@ -26,7 +26,7 @@ impl Pair {
         pair
     }
 
-    /// Lets packets travel for so long.
+    /// Lets packets travel for this time.
     fn run(&mut self, span: Span) {
         let end = self.now + span;
         while self.now < end {
@@ -49,7 +49,7 @@ impl Pair {
 }
 
 #[test]
-fn what_is_not_read_closes_the_window_and_what_is_read_opens_it() {
+fn unread_data_closes_the_window_and_reading_opens_it() {
     let config = Config { receive_buffer: Bytes(10 * MSS), ..Config::default() };
     let mut pair = Pair::new(&config);
     pair.ends[0].0.write(Bytes(30 * MSS));
@@ -63,9 +63,9 @@ fn what_is_not_read_closes_the_window_and_what_is_read_opens_it() {
     assert_eq!(
         held(&pair),
         (Bytes(4 * MSS), Bytes(10 * MSS)),
-        "the sender heard of the room, and filled it"
+        "the sender got a window update and filled the buffer"
     );
-    // More than there is reads what there is.
+    // Reading more than is available reads all.
     pair.ends[1].0.read(Bytes(100 * MSS));
     assert_eq!(held(&pair), (Bytes(14 * MSS), Bytes::ZERO));
     pair.run(Span::from_millis(100));

@@ -1,4 +1,4 @@
-//! The stream arrives whole, in order and once, whatever the network does to packets.
+//! The stream arrives completely, in order and once, over an impaired network.
 
 use policy::cc::{Controller, by_name};
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use tcp::{Config, Detection, Endpoint, Event};
 use units::{Bytes, Span, SubflowId, Time};
 use wire::tcp::{Flags, Segment};
 
-/// What the network does, in thousandths of packets, and how long a packet travels.
+/// The impairments of the network in thousandths of packets, and the delay.
 #[derive(Clone, Debug)]
 struct Weather {
     loss: u32,
@@ -16,7 +16,8 @@ struct Weather {
     seed: u64,
 }
 
-/// A run: the endpoints, what they write, and how the receiving application behaves.
+/// A run: the endpoints' configuration, the bytes they write, and a stall of the receiving
+/// application.
 #[derive(Clone, Debug)]
 struct Case {
     detection: Detection,
@@ -52,7 +53,7 @@ struct End {
     endpoint: Endpoint,
     controller: Box<dyn Controller>,
     written: u64,
-    /// The model of what has arrived: a bit a position, and how far it is complete.
+    /// The model of received data: a flag for each position, and the length without a gap.
     arrived: Vec<bool>,
     complete: u64,
     finished: bool,
@@ -73,7 +74,7 @@ impl End {
         }
     }
 
-    /// A segment comes: the model takes it in as well.
+    /// A segment arrives at the endpoint and at the model.
     fn receive(&mut self, now: Time, segment: &Segment) {
         let from = usize::try_from(segment.seq).expect("small") - usize::from(segment.seq > 0);
         let to = from + usize::from(segment.len);
@@ -99,7 +100,7 @@ impl End {
     }
 }
 
-/// Runs until both ends have everything, or for ten minutes.
+/// Runs until both ends have received everything, for at most ten minutes.
 fn run(case: &Case) -> [End; 2] {
     let config = Config {
         detection: case.detection,
@@ -240,7 +241,8 @@ proptest! {
     fn everything_arrives_in_order_and_once(case in cases()) {
         let ends = run(&case);
         for (end, other) in [(&ends[0], &ends[1]), (&ends[1], &ends[0])] {
-            prop_assert!(end.finished && end.closed, "not over after ten minutes: {:?}", end.endpoint.stats());
+            let stats = end.endpoint.stats();
+            prop_assert!(end.finished && end.closed, "not closed after ten minutes: {stats:?}");
             prop_assert_eq!(end.endpoint.received(), Bytes(other.written));
             prop_assert_eq!(end.endpoint.acked(), Bytes(end.written));
             prop_assert_eq!(end.complete, other.written);
@@ -273,7 +275,7 @@ fn nothing_is_sent_twice_on_a_calm_network() {
             (0, 0, 0),
             "{detection:?}: {stats:?}"
         );
-        // 100 000 bytes are 70 packets; and the FIN.
+        // 100,000 bytes are 70 packets, and the FIN is one.
         assert_eq!(stats.sent, 71, "{detection:?}");
     }
 }
@@ -287,7 +289,7 @@ fn a_stalled_reader_stops_the_sender_without_a_timeout() {
 }
 
 #[test]
-fn reordering_without_loss_is_found_out() {
+fn reordering_without_loss_is_detected() {
     let weather = Weather { reordering: 100, delay_ms: 20, ..calm(Detection::Rack).weather };
     let case = Case { weather, there: 2_000_000, ..calm(Detection::Rack) };
     let ends = run(&case);

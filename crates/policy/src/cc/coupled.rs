@@ -1,4 +1,4 @@
-//! The frame of the coupled algorithms for loss: each is two formulas over the windows and
+//! The common part of the loss-based coupled algorithms: each is two formulas over the windows and
 //! round-trip times of all subflows.
 
 use alloc::boxed::Box;
@@ -10,12 +10,12 @@ use units::{Bytes, SubflowId, Time};
 use super::window::{Window, seconds};
 use super::{Acked, Allowance, Congestion, Controller, Start};
 
-/// A subflow as a [`Coupling`] sees it.
+/// A [`Coupling`]'s view of a subflow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PathState {
     /// Payload of one packet, bytes.
     pub mss: f64,
-    /// Window in bytes; in recovery that is the threshold already.
+    /// Window in bytes; in recovery it equals the threshold.
     pub window: f64,
     /// Smoothed round-trip time in seconds; above zero.
     pub rtt: f64,
@@ -24,35 +24,35 @@ pub struct PathState {
 }
 
 impl PathState {
-    /// Bytes a second.
+    /// The window a round trip, in bytes a second.
     #[must_use]
     pub fn rate(&self) -> f64 {
         self.window / self.rtt
     }
 }
 
-/// Two formulas that couple the subflows of a connection. `paths` has the subflows with a known
+/// Two formulas that couple the subflows of a connection. `paths` holds the subflows with a known
 /// round-trip time, `paths[at]` is the one concerned.
 pub trait Coupling: Clone + fmt::Debug + Send + 'static {
-    /// The name by which it is chosen.
+    /// The name in [`NAMES`](super::NAMES).
     const NAME: &'static str;
 
-    /// By how many bytes the window grows in congestion avoidance for **each acknowledged byte**.
+    /// Bytes of window growth in congestion avoidance for **each acknowledged byte**.
     fn growth(&self, paths: &[PathState], at: usize) -> f64;
 
-    /// The share of what was in flight that remains after congestion.
+    /// The share of the bytes in flight that remains after congestion.
     fn remainder(&self, _paths: &[PathState], _at: usize) -> f64 {
         0.5
     }
 }
 
-/// A [`Coupling`] with the windows it rules: slow start and timeouts are Reno's, subflow by
-/// subflow.
+/// A [`Coupling`] with the windows of its subflows. Slow start and timeouts are Reno's, for each
+/// subflow on its own.
 #[derive(Clone, Debug)]
 pub struct Coupled<C> {
     coupling: C,
     subflows: Vec<Subflow>,
-    /// Filled anew for each formula; kept for its memory.
+    /// Filled anew for each formula; kept to reuse its memory.
     states: Vec<PathState>,
 }
 
@@ -63,7 +63,7 @@ struct Subflow {
     /// Seconds.
     rtt: Option<f64>,
     losses: Losses,
-    /// The distances before the last congestion.
+    /// The counts before the last congestion event, for an undo.
     before: Option<Losses>,
 }
 
@@ -75,7 +75,7 @@ struct Losses {
 }
 
 impl<C: Coupling> Coupled<C> {
-    /// Without subflows.
+    /// A controller without subflows.
     #[must_use]
     pub fn new(coupling: C) -> Coupled<C> {
         Coupled { coupling, subflows: Vec::new(), states: Vec::new() }
@@ -125,7 +125,7 @@ impl Subflow {
 
     fn note_loss(&mut self) {
         self.before = Some(self.losses);
-        // Two losses with nothing between them are one.
+        // Two losses with no bytes between them count as one.
         if self.losses.since > 0.0 {
             self.losses = Losses { since: 0.0, between: self.losses.since };
         }
@@ -168,7 +168,7 @@ impl<C: Coupling> Controller for Coupled<C> {
             let window = &mut self.subflows[at].window;
             window.add(growth * left);
             if growth < 0.0 {
-                // Or the window would leap back in slow start.
+                // Otherwise the window would return at once in slow start.
                 window.lower_threshold(window.size());
             }
         }
@@ -228,7 +228,7 @@ impl<C: Coupling> Controller for Coupled<C> {
         self.subflows[self.position(id)?].window.threshold()
     }
 
-    fn wants_departures(&self) -> bool {
+    fn wants_snapshots(&self) -> bool {
         false
     }
 

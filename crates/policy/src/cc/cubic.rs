@@ -10,9 +10,9 @@ use super::{Acked, Allowance, Congestion, SinglePath, Start};
 pub struct CubicOptions {
     /// C, in packets a second³ (RFC 9438, section 5): above 0.
     pub c: f64,
-    /// β: what is left of the window after congestion, between 0 and 1 (section 4.6).
+    /// β: the share of the window that remains after congestion, between 0 and 1 (section 4.6).
     pub beta: f64,
-    /// Whether a flow that shrinks makes more room than it must (section 4.7).
+    /// Whether a flow with a shrinking plateau releases more bandwidth (section 4.7).
     pub fast_convergence: bool,
 }
 
@@ -32,7 +32,7 @@ pub struct Cubic {
     before: Option<Curve>,
 }
 
-/// What CUBIC knows beside its window.
+/// CUBIC's state besides the window.
 #[derive(Clone, Copy, Debug, Default)]
 struct Curve {
     /// `W_max`: the window before the last cut, perhaps lowered by fast convergence; `None` before
@@ -46,8 +46,7 @@ struct Curve {
 
 #[derive(Clone, Copy, Debug)]
 struct Epoch {
-    /// t: seconds since the stage began, without those in which the application had nothing to send
-    /// (section 5.8).
+    /// t: seconds since the stage began, without application-limited time (section 5.8).
     age: f64,
     /// When `age` was brought up to date.
     at: Time,
@@ -60,7 +59,7 @@ struct Epoch {
 }
 
 impl Cubic {
-    /// With constants of one's own. Values outside their ranges become the nearest useful ones.
+    /// A controller with these constants. Values outside their ranges are clamped.
     #[must_use]
     pub fn new(options: CubicOptions) -> Cubic {
         let options = CubicOptions {
@@ -83,7 +82,7 @@ impl Cubic {
         epoch.age += elapsed(epoch.at, now);
         epoch.at = now;
 
-        // α is 1 once the estimate has got back to where the last cut was: Reno's own pace (section
+        // Once the estimate has reached the window before the last cut, α is 1, as Reno's (section
         // 4.3).
         let alpha = if epoch.estimate >= prior { 1.0 } else { 3.0 * (1.0 - beta) / (1.0 + beta) };
         epoch.estimate += alpha * packets / window;
@@ -172,8 +171,7 @@ impl SinglePath for Cubic {
     fn handle_undo(&mut self, now: Time) {
         self.window.undo();
         if let Some(mut curve) = self.before.take() {
-            // Section 4.9.2: as if it had not been; the time in between does not count, or the
-            // window would leap.
+            // Section 4.9.2. The time in between does not count, or the window would jump.
             if let Some(epoch) = &mut curve.epoch {
                 epoch.at = now;
             }
@@ -183,7 +181,7 @@ impl SinglePath for Cubic {
 
     fn handle_idle_restart(&mut self, _now: Time) {
         self.window.restart();
-        // A new stage: the old curve has nothing to do with the window that slow start leads to.
+        // A new stage: the old curve does not fit the window at the end of slow start.
         self.curve.epoch = None;
     }
 
@@ -199,7 +197,7 @@ impl SinglePath for Cubic {
         self.window.threshold()
     }
 
-    fn wants_departures(&self) -> bool {
+    fn wants_snapshots(&self) -> bool {
         false
     }
 }

@@ -1,39 +1,40 @@
 //! FAST (Wei, Jin, Low and Hegde, "FAST TCP: Motivation, Architecture, Algorithms, Performance",
-//! 2006), as the ns-2 module of CUBIN lab does it: α packets of one's own in the queue, approached
-//! in proportion to the distance.
+//! 2006), as in the ns-2 module of CUBIN lab: the flow keeps α packets of its own in the queue and
+//! approaches that target in proportion to the distance.
 //!
-//! The handshake counts as a round trip, as it does in the module. Its packets take next to no time
-//! on the wire, so that a full packet's own is a part of its queueing delay: α packets with the one
-//! on the wire among them.
+//! The handshake counts as a round-trip sample, as in the module. Its packets have almost no
+//! transmission time, so that of a full packet counts as queueing delay: the α packets include the
+//! one in transmission.
 //!
-//! Windows are real numbers here. The module's targets are whole packets, unless it is told
-//! otherwise (`high_accuracy_cwnd_`), and rest lower: `whole` is for those who want that.
+//! Windows are real numbers here. The module's targets are whole packets unless
+//! `high_accuracy_cwnd_` is set, and settle lower; `whole` does the same.
 
 use units::{Bytes, Span, Time};
 
 use super::window::{Rounds, Window, seconds};
 use super::{Acked, Allowance, Congestion, SinglePath, Start};
 
-/// Below this round-trip time increments are applied at once: acknowledgements come in bursts
-/// there.
+/// Below this round-trip time, in seconds, increments are applied at once, because acknowledgements
+/// come in bursts.
 const LEAST_PACED_RTT: f64 = 0.004;
-/// Up to this window, in packets, increments are applied at once, at most doubling it.
+/// Up to this window, in packets, increments are applied at once; they at most double it.
 const LEAST_PACED_WINDOW: f64 = 4.0;
 
 /// FAST's parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FastOptions {
-    /// α: packets that the flow keeps in the queue. Practice was about 8, 20, 200 for 10, 100, 1000
-    /// Mbit/s.
+    /// α: packets that the flow keeps in the queue. Usual values are 8, 20 and 200 for 10, 100 and
+    /// 1000 Mbit/s.
     pub alpha: f64,
-    /// γ: how far to go towards the target at once, above 0 and up to 1.
+    /// γ: the share of the distance to the target in one step, above 0 and up to 1.
     pub gamma: f64,
-    /// While the queueing delay is below this, the window grows by a packet an acknowledged packet.
+    /// While the queueing delay is below this, the window grows by a packet for each acknowledged
+    /// one.
     pub threshold: Span,
-    /// The window moves once in so many round trips. The ns-2 module and Linux: every other one.
+    /// Round trips from one step to the next. The ns-2 module and Linux: 2.
     pub every: u64,
-    /// The window goes to whole packets, rounded down, as the ns-2 module's does: it rests up to
-    /// 1/γ packets below α.
+    /// Whether targets are rounded down to whole packets, as in the ns-2 module: the queue settles
+    /// up to 1/γ packets below α.
     pub whole: bool,
 }
 
@@ -55,7 +56,7 @@ pub struct Fast {
     options: FastOptions,
     window: Window,
     /// `baseRTT`: the smallest round-trip time so far, the handshake's included, seconds. It never
-    /// expires, hence a flow that finds a queue counts it as path.
+    /// expires, so a flow that starts with a standing queue takes that for propagation delay.
     base: f64,
     /// `avgRTT`: the moving average, seconds; `None` before the first sample.
     average: Option<f64>,
@@ -63,8 +64,8 @@ pub struct Fast {
     increment: Increment,
 }
 
-/// An increase that is handed out over the acknowledgements of a round trip, so that it causes no
-/// burst (the module's `fast_pace`).
+/// An increase that is spread over the acknowledgements of a round trip, so that it causes no burst
+/// (the module's `fast_pace`).
 #[derive(Clone, Copy, Debug, Default)]
 struct Increment {
     /// Packets still to add.
@@ -74,7 +75,7 @@ struct Increment {
 }
 
 impl Fast {
-    /// With parameters of one's own. Values outside their ranges become the nearest useful ones.
+    /// A controller with these parameters. Values outside their ranges are clamped.
     #[must_use]
     pub fn new(options: FastOptions) -> Fast {
         let options = FastOptions {
@@ -99,8 +100,8 @@ impl Fast {
         self.average = Some(average + weight * (rtt - average));
     }
 
-    /// Equation 1 of the MPFAST paper, in packets, from the window `old` that the acknowledged
-    /// packet was sent under.
+    /// Equation 1 of the MPFAST paper, in packets; `old` is the window when the acknowledged packet
+    /// was sent.
     fn target(&self, old: f64, average: f64) -> f64 {
         let FastOptions { alpha, gamma, whole, .. } = self.options;
         let window = self.window.packets();
@@ -124,7 +125,7 @@ impl Fast {
         }
     }
 
-    /// Hands out what is due of the last increase.
+    /// Applies the part of the last increase that is due.
     fn pace(&mut self, packets: f64) {
         let due = (packets * self.increment.step).min(self.increment.left);
         self.increment.left -= due;
@@ -154,7 +155,7 @@ impl SinglePath for Fast {
     fn handle_acked(&mut self, _now: Time, acked: &Acked) {
         self.window.handle_progress();
         if acked.in_recovery {
-            // No delay is trusted in recovery.
+            // Delays are not evaluated in recovery.
             return;
         }
         if let Some(rtt) = acked.rtt.and_then(seconds) {
@@ -200,7 +201,7 @@ impl SinglePath for Fast {
         self.window.allowance()
     }
 
-    /// Where the last cut led; FAST itself has no slow start.
+    /// The window after the last cut; FAST itself has no slow start.
     fn threshold(&self) -> Option<Bytes> {
         self.window.threshold()
     }

@@ -19,21 +19,21 @@ use super::{
     Uncoupled, Vegas, VegasOptions, Waimd,
 };
 
-/// A controller that [`by_name`] knows.
+/// An entry of [`NAMES`]: a controller for [`by_name`].
 #[derive(Debug)]
-pub struct Known {
-    /// What it is called.
+pub struct KnownController {
+    /// The name that [`by_name`] takes.
     pub name: &'static str,
-    /// What it does, in a line.
+    /// A description of one line.
     pub summary: &'static str,
-    /// What may stand in parentheses behind the name.
+    /// The parameters, for the parentheses behind the name.
     pub parameters: &'static [Parameter],
     make: fn(&Settings<'_>) -> Result<Box<dyn Controller>, UnknownController>,
 }
 
-/// All controllers, the one in common use first.
-pub const NAMES: &[Known] = &[
-    Known {
+/// All controllers, the most common one first.
+pub const NAMES: &[KnownController] = &[
+    KnownController {
         name: "cubic",
         summary: "grows by a cubic function of the time since the last loss; what most hosts use \
                   (RFC 9438)",
@@ -56,13 +56,13 @@ pub const NAMES: &[Known] = &[
         ],
         make: cubic,
     },
-    Known {
+    KnownController {
         name: "reno",
         summary: "one packet more a round trip, half at a loss (RFC 5681)",
         parameters: &[],
         make: |_| Ok(Box::new(Uncoupled::new(Reno::default()))),
     },
-    Known {
+    KnownController {
         name: "vegas",
         summary: "keeps a few packets in the queue by one packet more or less a round trip",
         parameters: &[
@@ -84,7 +84,7 @@ pub const NAMES: &[Known] = &[
         ],
         make: vegas,
     },
-    Known {
+    KnownController {
         name: "fast",
         summary: "keeps alpha packets in the queue by steps in proportion to the distance",
         parameters: &[
@@ -112,7 +112,7 @@ pub const NAMES: &[Known] = &[
         ],
         make: fast,
     },
-    Known {
+    KnownController {
         name: "bbr",
         summary: "sends at the bandwidth it measures, with little in the queue (BBR version 3, \
                   draft-ietf-ccwg-bbr)",
@@ -131,7 +131,7 @@ pub const NAMES: &[Known] = &[
         ],
         make: bbr,
     },
-    Known {
+    KnownController {
         name: "waimd",
         summary: "as so many reno flows together (MulTCP, Crowcroft and Oechslin 1998)",
         parameters: &[
@@ -148,20 +148,20 @@ pub const NAMES: &[Known] = &[
         ],
         make: waimd,
     },
-    Known {
+    KnownController {
         name: "lia",
         summary: "subflows together no more than one flow on the best path (RFC 6356)",
         parameters: &[],
         make: |_| Ok(Box::new(Coupled::new(Lia))),
     },
-    Known {
+    KnownController {
         name: "olia",
         summary: "as lia, and off the paths that lose more \
                   (draft-khalili-mptcp-congestion-control)",
         parameters: &[],
         make: |_| Ok(Box::new(Coupled::new(Olia))),
     },
-    Known {
+    KnownController {
         name: "balia",
         summary: "between lia and olia: friendly and quick to follow changes \
                   (draft-walid-mptcp-congestion-control)",
@@ -182,7 +182,7 @@ pub const NAMES: &[Known] = &[
 ///
 /// # Errors
 ///
-/// When there is no such controller, when it has no such parameter, or when a value is none for it.
+/// If there is no such controller, it has no such parameter, or a value is invalid.
 pub fn by_name(text: &str) -> Result<Box<dyn Controller>, UnknownController> {
     let Some((name, given)) = spelling::split(text) else {
         return Err(UnknownController::Malformed { text: text.to_owned() });
@@ -212,44 +212,44 @@ pub fn by_name(text: &str) -> Result<Box<dyn Controller>, UnknownController> {
     (known.make)(&settings)
 }
 
-/// Why [`by_name`] made no controller. Its text says what would have been understood.
+/// The error of [`by_name`]. Its message names the valid alternatives.
 #[derive(Clone, Debug)]
 pub enum UnknownController {
-    /// There is none of that name.
+    /// No controller has this name.
     Name {
-        /// What was written.
+        /// The text as written.
         found: String,
-        /// What may have been meant.
+        /// The most similar valid name, if one is similar.
         nearest: Option<&'static str>,
     },
     /// The controller has no such parameter.
     Parameter {
         /// The controller.
-        controller: &'static Known,
-        /// What was written.
+        controller: &'static KnownController,
+        /// The text as written.
         found: String,
-        /// What may have been meant.
+        /// The most similar valid name, if one is similar.
         nearest: Option<&'static str>,
     },
-    /// The value is none for the parameter.
+    /// The value is invalid for the parameter.
     Value {
         /// The controller.
-        controller: &'static Known,
+        controller: &'static KnownController,
         /// The parameter.
         parameter: &'static Parameter,
-        /// What was written.
+        /// The text as written.
         found: String,
     },
     /// The parameter is given more than once.
     Twice {
         /// The controller.
-        controller: &'static Known,
+        controller: &'static KnownController,
         /// The parameter.
         parameter: &'static Parameter,
     },
     /// The text is not of the form `name(parameter=value, …)`.
     Malformed {
-        /// What was written.
+        /// The text as written.
         text: String,
     },
 }
@@ -292,21 +292,20 @@ impl fmt::Display for UnknownController {
 impl core::error::Error for UnknownController {}
 
 /// The name with all parameters at their defaults, as [`by_name`] reads it.
-impl fmt::Display for Known {
+impl fmt::Display for KnownController {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         spelling::write_defaults(f, self.name, self.parameters)
     }
 }
 
-/// The parameters that were given.
+/// A controller and the given parameters.
 struct Settings<'a> {
-    known: &'static Known,
+    known: &'static KnownController,
     given: Vec<(&'static str, &'a str)>,
 }
 
 impl Settings<'_> {
-    /// The value of a parameter of the controller, given or by default, if it can be read and
-    /// `is_valid`.
+    /// The value of a parameter, given or default, if it parses and `is_valid`.
     fn get<T: FromStr>(
         &self,
         name: &str,

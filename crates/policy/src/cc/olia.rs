@@ -2,22 +2,21 @@
 
 use super::coupled::{Coupling, PathState};
 
-/// Like LIA no more than one flow, but it also moves the windows off paths that lose more than the
+/// Takes no more than one flow, as LIA, and moves windows away from paths that lose more than the
 /// best ones.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Olia;
 
 impl Olia {
-    /// `l_r / rtt_r²`, by which paths are the best (set B).
+    /// `l_r / rtt_r²`, which ranks the paths (set B).
     fn merit(path: &PathState) -> f64 {
         path.between_losses / (path.rtt * path.rtt)
     }
 
-    /// ε of section 3: above zero on the best paths with small windows, below on the paths with the
-    /// largest window, as long as these sets differ.
+    /// ε of section 3: positive on the best paths with small windows, negative on the paths with
+    /// the largest window, zero if these sets do not differ.
     fn epsilon(paths: &[PathState], at: usize) -> f64 {
-        // Windows are compared in whole packets, as where the algorithm comes from: two real
-        // numbers are never the same.
+        // Windows are compared in whole packets, as in Linux: real numbers are hardly ever equal.
         let window = |path: &PathState| libm::floor(path.window / path.mss);
         let largest = paths.iter().map(window).fold(0.0, f64::max);
         let best = paths.iter().map(Olia::merit).fold(0.0, f64::max);

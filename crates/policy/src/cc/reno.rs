@@ -6,7 +6,7 @@ use super::window::Window;
 use super::{Acked, Allowance, Congestion, SinglePath, Start};
 
 /// Reno's window: one MSS more a round trip, half at congestion. `NewReno` and SACK differ in
-/// recovery only, which is the sender's.
+/// recovery only, which is the sender's task.
 #[derive(Clone, Debug, Default)]
 pub struct Reno {
     window: Window,
@@ -25,7 +25,7 @@ impl SinglePath for Reno {
             return;
         }
         let bytes = self.window.slow_start(acked);
-        // RFC 5681, equation 3, with bytes counted (RFC 3465).
+        // RFC 5681, equation 3, with byte counting (RFC 3465).
         self.window.add(self.window.mss() * bytes / self.window.size());
     }
 
@@ -57,7 +57,7 @@ impl SinglePath for Reno {
         self.window.threshold()
     }
 
-    fn wants_departures(&self) -> bool {
+    fn wants_snapshots(&self) -> bool {
         false
     }
 }

@@ -8,22 +8,21 @@ use units::{Bytes, SubflowId, Time};
 
 use super::{Acked, Allowance, Congestion, Controller, Lost, Sent, Start};
 
-/// A congestion controller that knows one path only. The methods mean what those of [`Controller`]
-/// mean.
+/// A congestion controller of a single path. The methods correspond to those of [`Controller`].
 pub trait SinglePath: Clone + fmt::Debug + Send + 'static {
-    /// The name by which it is chosen.
+    /// The name in [`NAMES`](super::NAMES).
     const NAME: &'static str;
 
-    /// The path opens: forget everything but the settings.
+    /// The path opens: everything but the settings is reset.
     fn handle_start(&mut self, now: Time, start: &Start);
 
     /// A packet left.
     fn handle_sent(&mut self, _now: Time, _sent: &Sent) {}
 
-    /// Bytes arrived.
+    /// An acknowledgement delivered bytes.
     fn handle_acked(&mut self, now: Time, acked: &Acked);
 
-    /// A packet is taken for lost.
+    /// A packet counts as lost.
     fn handle_lost(&mut self, _now: Time, _lost: &Lost) {}
 
     /// Congestion, at most once a window of data.
@@ -32,16 +31,16 @@ pub trait SinglePath: Clone + fmt::Debug + Send + 'static {
     /// The retransmission timer ran out.
     fn handle_timeout(&mut self, now: Time, in_flight: Bytes);
 
-    /// The last congestion event or timeout was none.
+    /// The last congestion event or timeout was spurious.
     fn handle_undo(&mut self, _now: Time) {}
 
-    /// Sending again after an idle time.
+    /// The path sends again after it was idle.
     fn handle_idle_restart(&mut self, _now: Time) {}
 
-    /// Slow start is over by delay.
+    /// The sender ends slow start by delay.
     fn handle_slow_start_end(&mut self, _now: Time) {}
 
-    /// When [`SinglePath::handle_deadline`] wants to be called.
+    /// When to call [`SinglePath::handle_deadline`].
     fn poll_deadline(&self) -> Option<Time> {
         None
     }
@@ -49,30 +48,31 @@ pub trait SinglePath: Clone + fmt::Debug + Send + 'static {
     /// The deadline has come.
     fn handle_deadline(&mut self, _now: Time) {}
 
-    /// What the path may do.
+    /// The present allowance.
     fn allowance(&self) -> Allowance;
 
-    /// The slow start threshold in bytes.
+    /// The slow start threshold in bytes; see [`Controller::threshold`].
     fn threshold(&self) -> Option<Bytes> {
         None
     }
 
-    /// Whether the sender should do proportional rate reduction.
+    /// Whether the sender does proportional rate reduction.
     fn wants_rate_reduction(&self) -> bool {
         true
     }
 
-    /// Whether it looks at what was known as a packet left.
-    fn wants_departures(&self) -> bool {
+    /// Whether it uses the state at the time a packet was sent; see
+    /// [`Controller::wants_snapshots`].
+    fn wants_snapshots(&self) -> bool {
         true
     }
 }
 
-/// Lifts a [`SinglePath`] algorithm: each subflow has its own copy of the one given, and none knows
-/// of the others.
+/// Makes a [`Controller`] from a [`SinglePath`] algorithm: each subflow has a copy of its own,
+/// independent of the others.
 ///
-/// Most connections have one subflow, which is in the controller itself. It comes first, at the
-/// beginning of a line of the processor's cache: thousands of flows in turn take few of them.
+/// Most connections have one subflow, which is stored inline. It comes first, aligned to a cache
+/// line, so that thousands of flows in turn touch few of them.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub struct Uncoupled<S> {
@@ -89,7 +89,7 @@ struct Path<S> {
 }
 
 impl<S: SinglePath> Uncoupled<S> {
-    /// Without subflows; each will begin as a copy of `fresh`.
+    /// A controller without subflows; each one begins as a copy of `fresh`.
     #[must_use]
     pub fn new(fresh: S) -> Uncoupled<S> {
         Uncoupled { first: None, rest: Vec::new(), fresh }
@@ -208,8 +208,8 @@ impl<S: SinglePath> Controller for Uncoupled<S> {
         self.fresh.wants_rate_reduction()
     }
 
-    fn wants_departures(&self) -> bool {
-        self.fresh.wants_departures()
+    fn wants_snapshots(&self) -> bool {
+        self.fresh.wants_snapshots()
     }
 
     fn boxed_clone(&self) -> Box<dyn Controller> {

@@ -1,21 +1,21 @@
-//! Vegas: a few packets of one's own in the queue, no more and no less (Brakmo and Peterson, "TCP
+//! Vegas: keeps a small number of the flow's own packets in the queue (Brakmo and Peterson, "TCP
 //! Vegas: End to End Congestion Avoidance on a Global Internet", 1995).
 //!
-//! Implementations differ; this one takes
+//! Implementations differ; this one uses
 //!
-//! * the paper's backlog `w (rtt - base) / rtt`, as ns-2 does, which at one bottleneck is the
-//!   flow's own queue. Linux divides by `base`, which is more where the queue is no small part of
-//!   the round trip: asked for 100 packets on 834, Linux rests at 90;
+//! * the paper's backlog `w (rtt - base) / rtt`, as in ns-2, which at a single bottleneck is the
+//!   flow's own queue. Linux divides by `base` and overestimates a queue that is a large part of
+//!   the round trip: with a target of 100 packets and 834 in the pipe, Linux settles at 90;
 //! * the smallest round-trip time of each round, as Linux does (ns-2: the mean), so that the flow's
 //!   own bursts do not count;
-//! * backlogs as real numbers, so that the window rests between `alpha` and `beta` (Linux rounds
+//! * backlogs as real numbers, so that the window settles between `alpha` and `beta` (Linux rounds
 //!   them down, ns-2 to the nearest);
-//! * slow start that doubles every other round trip, as the paper and ns-2 do, and judges by the
-//!   delays of packets that were sent in the round between, when no burst stands in the queue.
-//!   (Linux doubles in each round and so judges by delays that are a doubling old: it fills a
-//!   buffer of one bandwidth-delay product before it sees a queue. ns-2 judges by the doubling's
-//!   own bursts and ends early on long paths.)
-//! * slow start that ends at the bandwidth-delay product plus one packet, as in Linux (ns-2: an
+//! * slow start that doubles every other round trip, as in the paper and ns-2, and measures the
+//!   backlog with packets of the rounds between, when no burst stands in the queue. (Linux doubles
+//!   in each round, so its delays are a doubling old: it fills a buffer of one bandwidth-delay
+//!   product before it sees a queue. ns-2 measures the bursts of the doubling and ends slow start
+//!   early on long paths.)
+//! * an end of slow start at the bandwidth-delay product plus one packet, as in Linux (ns-2: an
 //!   eighth less, then step by step).
 
 use units::{Bytes, Time};
@@ -23,10 +23,11 @@ use units::{Bytes, Time};
 use super::window::{Rounds, Window, seconds};
 use super::{Acked, Allowance, Congestion, SinglePath, Start};
 
-/// Samples in a round up to which it says nothing: Reno's step is taken then, as in Linux.
+/// A round with no more samples than this is not evaluated: the window takes Reno's step, as in
+/// Linux.
 const FEW: u32 = 2;
 
-/// Vegas' bounds, all in packets of backlog.
+/// Vegas' bounds, in packets of backlog.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct VegasOptions {
     /// α: with less than this, one packet more a round trip. Linux: 2, ns-2: 1.
@@ -59,7 +60,7 @@ pub struct Vegas {
 }
 
 impl Vegas {
-    /// With bounds of one's own.
+    /// A controller with these bounds.
     #[must_use]
     pub fn new(options: VegasOptions) -> Vegas {
         Vegas {
@@ -73,7 +74,7 @@ impl Vegas {
         }
     }
 
-    /// Once a round trip.
+    /// Adjusts the window, once a round trip.
     fn end_round(&mut self) {
         if self.window.is_in_slow_start() {
             self.is_growing = !self.is_growing;
@@ -85,8 +86,8 @@ impl Vegas {
         self.begin_round();
     }
 
-    /// In slow start, in rounds with growth: their samples are of packets that were sent in the
-    /// round without. Three are enough, for the smallest counts.
+    /// Slow start, in rounds with growth. Their samples are of packets from the round without.
+    /// Three samples are enough, because the smallest counts.
     fn slow_start(&mut self, acked: &Acked) {
         if self.samples <= FEW || self.backlog(self.smallest) <= self.options.gamma {
             self.window.slow_start(acked);
@@ -109,7 +110,7 @@ impl Vegas {
         }
     }
 
-    /// Packets of one's own in the queue.
+    /// The flow's own packets in the queue.
     fn backlog(&self, rtt: f64) -> f64 {
         self.window.packets() * (rtt - self.base) / rtt
     }
@@ -138,7 +139,8 @@ impl SinglePath for Vegas {
         let rtt = acked.rtt.and_then(seconds);
         self.base = self.base.min(rtt.unwrap_or(f64::INFINITY));
         if acked.in_recovery || acked.is_app_limited {
-            // Half-empty and emptying windows tell no backlog: the next full round does.
+            // A window that is not full gives no backlog; measuring begins again with the next full
+            // round.
             self.rounds.restart();
             self.begin_round();
             return;
@@ -187,7 +189,7 @@ impl SinglePath for Vegas {
         self.window.threshold()
     }
 
-    fn wants_departures(&self) -> bool {
+    fn wants_snapshots(&self) -> bool {
         false
     }
 }

@@ -14,12 +14,12 @@ use super::{Acked, Allowance, Congestion, SinglePath, Start};
 /// `k = ln N / (ln 3 − ln 2)` round trips, after which `N` flows that double would have as much.
 /// Then it doubles. With weight 1 it is Reno.
 ///
-/// Congestion counts once a window, however much was lost; at large `N` such cuts are too shallow
-/// for an overflow of the queue, which then costs windows with many losses, and timeouts.
+/// Congestion counts once a window for any number of losses. At large `N` such cuts are too small
+/// for an overflow of the queue: windows with many losses and timeouts follow.
 ///
-/// [Plain](Waimd::plain), only the additive increase and the multiplicative decrease are weighted:
-/// slow start doubles, and congestion there, like a timeout, halves. So it is in ns-2 with
-/// `increase_num_` and `decrease_num_`.
+/// With [`Waimd::plain`] only the additive increase and the multiplicative decrease are weighted:
+/// slow start doubles, and congestion in slow start halves, as a timeout does. This corresponds to
+/// ns-2 with `increase_num_` and `decrease_num_`.
 #[derive(Clone, Debug)]
 pub struct Waimd {
     weight: f64,
@@ -30,7 +30,7 @@ pub struct Waimd {
 }
 
 impl Waimd {
-    /// With so many flows' weight; below 1 (or not a number) it is 1.
+    /// A flow with the weight of `weight` flows; less than 1, or NaN, becomes 1.
     #[must_use]
     pub fn new(weight: f64) -> Waimd {
         Waimd {
@@ -47,13 +47,13 @@ impl Waimd {
         Waimd { is_plain: true, ..Waimd::new(weight) }
     }
 
-    /// What a cut leaves of the window.
+    /// The share of the window that a cut leaves.
     fn remainder(&self) -> f64 {
         1.0 - 1.0 / (2.0 * self.weight)
     }
 
-    /// Slow start begins, with the present window: `3ᵏ = N^(ln 3 / (ln 3 − ln 2))` times that is
-    /// what to triple up to.
+    /// Slow start begins with the present window and triples up to `3ᵏ = N^(ln 3 / (ln 3 − ln 2))`
+    /// times that.
     fn begin_slow_start(&mut self) {
         let (two, three) = (core::f64::consts::LN_2, libm::log(3.0));
         self.tripling_until = match self.weight {
@@ -121,7 +121,7 @@ impl SinglePath for Waimd {
         self.window.threshold()
     }
 
-    fn wants_departures(&self) -> bool {
+    fn wants_snapshots(&self) -> bool {
         false
     }
 }

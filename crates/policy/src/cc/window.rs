@@ -1,17 +1,17 @@
-//! What the window-based algorithms have in common: the window itself, slow start, cuts and their
-//! undoing.
+//! The common part of the window-based algorithms: the window, slow start, reductions and their
+//! undo.
 
 use units::{Bytes, Span, Time};
 
 use super::{Acked, Allowance, MAX_WINDOW, Start};
 
-/// How many MSS one acknowledgement may add in slow start: the `L` of RFC 9406, section 4.2, for
+/// The most MSS that one acknowledgement adds in slow start: the `L` of RFC 9406, section 4.2, for
 /// senders that may not pace.
 const SLOW_START_LIMIT: f64 = 8.0;
 
-/// A window with its threshold. It stays finite, at or above its floor and at or below
-/// [`MAX_WINDOW`], whatever is done to it. The order of the fields is kept, and but for the last
-/// they take 56 bytes: with the subflow's number in front, a line of the processor's cache.
+/// A window with its threshold. Every operation keeps it finite, at least its floor and at most
+/// [`MAX_WINDOW`]. The order of the fields is fixed; without the last one they take 56 bytes, which
+/// with the subflow's number in front is a cache line.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub(super) struct Window {
@@ -20,10 +20,10 @@ pub(super) struct Window {
     floor: f64,
     /// Infinite before the first congestion: slow start without bound.
     threshold: f64,
-    /// Size and threshold before the last cut, if that can be undone.
+    /// Size and threshold before the last cut, valid with `can_undo`.
     before: (f64, f64),
     can_undo: bool,
-    /// The timer ran out and nothing has been acknowledged since.
+    /// The retransmission timer ran out and nothing has been acknowledged since.
     is_backing_off: bool,
     initial: f64,
 }
@@ -75,19 +75,19 @@ impl Window {
         self.set(self.size + bytes);
     }
 
-    /// Call it for every acknowledgement: the next timeout is then a new one.
+    /// An acknowledgement came: the next timeout is a new event.
     pub(super) fn handle_progress(&mut self) {
         self.is_backing_off = false;
     }
 
-    /// Slow start (RFC 5681, section 3.1). Returns how many of the acknowledged bytes are left for
-    /// congestion avoidance: none below the threshold, all above it, what goes beyond it on the
-    /// way.
+    /// Slow start (RFC 5681, section 3.1). Returns the acknowledged bytes that are left for
+    /// congestion avoidance: none below the threshold, all above it, the excess where the window
+    /// crosses it.
     pub(super) fn slow_start(&mut self, acked: &Acked) -> f64 {
         self.slow_start_by(acked, 1.0)
     }
 
-    /// The same, growing by `per_packet` packets for each one acknowledged.
+    /// The same with a growth of `per_packet` packets for each acknowledged one.
     pub(super) fn slow_start_by(&mut self, acked: &Acked, per_packet: f64) -> f64 {
         let bytes = acked.bytes.as_f64();
         if !self.is_in_slow_start() {
@@ -112,9 +112,9 @@ impl Window {
         self.set(self.threshold);
     }
 
-    /// The timer ran out: the window falls to one packet, or to its floor. When it runs out again
-    /// for the same packet, the threshold stays (RFC 5681, section 3.1), and an undo leads back to
-    /// before the first time. Returns whether this is the first time.
+    /// The retransmission timer ran out: the window falls to one packet, or to its floor. If it
+    /// runs out again for the same packet, the threshold stays (RFC 5681, section 3.1), and an undo
+    /// restores the state before the first timeout. Returns whether this is the first one.
     pub(super) fn time_out(&mut self, target: f64) -> bool {
         let is_first = !self.is_backing_off;
         if is_first {
@@ -135,7 +135,7 @@ impl Window {
         within(target, (2.0 * self.mss).max(self.floor))
     }
 
-    /// The last cut was for nothing.
+    /// The last cut or timeout was spurious.
     pub(super) fn undo(&mut self) {
         if self.can_undo {
             self.can_undo = false;
@@ -145,20 +145,19 @@ impl Window {
         }
     }
 
-    /// After an idle time, begin with no more than the initial window (RFC 5681, section 4.1).
+    /// After idle time the window is at most the initial one (RFC 5681, section 4.1).
     pub(super) fn restart(&mut self) {
         self.size = self.size.min(self.initial);
     }
 
-    /// Slow start ends here.
+    /// Slow start ends at the present window.
     pub(super) fn end_slow_start(&mut self) {
         if self.is_in_slow_start() {
             self.threshold = self.size;
         }
     }
 
-    /// Keeps the threshold at `bytes` or below, so that small steps down do not lead back into slow
-    /// start.
+    /// Lowers the threshold to `bytes`, so that small steps down do not lead back into slow start.
     pub(super) fn lower_threshold(&mut self, bytes: f64) {
         self.threshold = self.threshold.min(self.threshold_of(bytes));
     }
@@ -172,14 +171,14 @@ impl Window {
     }
 }
 
-/// The least window there is: what a path has before it opens.
+/// The window of a path that is not open yet: one byte.
 impl Default for Window {
     fn default() -> Window {
         Window::new(&Start { mss: Bytes(1), initial_window: Bytes(1), rtt: None }, 1.0)
     }
 }
 
-/// `size` between `floor` and [`MAX_WINDOW`]; what is not a number counts as the floor.
+/// `size` between `floor` and [`MAX_WINDOW`]; NaN becomes the floor.
 fn within(size: f64, floor: f64) -> f64 {
     size.max(floor).min(MAX_WINDOW.as_f64())
 }
@@ -191,25 +190,24 @@ fn within(size: f64, floor: f64) -> f64 {
     reason = "a float cast saturates"
 )]
 fn whole(bytes: f64) -> Bytes {
-    // A window that is a whole number of packets but for rounding errors admits them all.
+    // The margin keeps a whole number of packets whole in spite of rounding errors.
     Bytes((bytes + 1e-6) as u64)
 }
 
-/// A round-trip time in seconds, for formulas that divide by it: `None` for zero, which says
-/// nothing.
+/// A round-trip time in seconds, for formulas that divide by it; `None` for zero.
 pub(super) fn seconds(rtt: Span) -> Option<f64> {
     (rtt > Span::ZERO).then(|| rtt.as_secs_f64())
 }
 
-/// Counts round trips on behalf of algorithms that act once in so many of them.
+/// Counts round trips for algorithms that act once in a number of them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rounds {
     last: Option<u64>,
 }
 
 impl Rounds {
-    /// Whether `every` rounds have passed since this was last true. The first acknowledgement
-    /// begins the count.
+    /// Whether `every` rounds have passed since this last returned `true`. The first
+    /// acknowledgement begins the count.
     pub(super) fn is_over(&mut self, round: u64, every: u64) -> bool {
         let Some(last) = self.last else {
             self.last = Some(round);
@@ -222,7 +220,7 @@ impl Rounds {
         is_over
     }
 
-    /// Begins to count anew with the next acknowledgement.
+    /// Restarts the count with the next acknowledgement.
     pub(super) fn restart(&mut self) {
         self.last = None;
     }

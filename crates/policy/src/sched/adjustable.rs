@@ -1,51 +1,52 @@
-//! Algorithm B: one block at a time, sized by what the path could carry of the rest.
+//! Algorithm B: one block at a time, sized by the path's share of the rest.
 
 use alloc::collections::BTreeMap;
 
 use units::{Bytes, PathId, Rate, Time};
 
-use super::start::Start;
+use super::start::StartPhase;
 use super::{BlockScheduler, Mobility, Options, PathView, Plan, View, scale};
 
 /// Algorithm B (paper, section 2.B): a path that has finished its block takes
 /// `P_i = (Σ left + pool) · BW_i / Σ BW − left_i` of the pool, at most `total / j`.
 ///
 /// The printed eq. 1 subtracts the path's left bytes from a sum of bandwidths, which has no
-/// meaning; the form above is the one that makes sense, and at the trigger `left_i` is next to
-/// nothing. A block is finished when it is handed to the socket: waiting for its acknowledgement
+/// meaning; the form above has consistent units, and `left_i` is nearly zero when a block is
+/// finished. A block is finished when it is handed to the socket: waiting for its acknowledgement
 /// would leave the path empty for a round-trip time. Assigned bytes stay where they are, unless
 /// their path dies. Where bandwidths are known beforehand there is no start phase, as in the paper.
 #[derive(Clone, Debug)]
 pub struct AdjustableBlock {
-    start: Start,
+    start: StartPhase,
     blocks: u32,
     least: Bytes,
     current: BTreeMap<PathId, Current>,
 }
 
-/// What is remembered of a path between two of its blocks.
+/// The state of a path's current block.
 #[derive(Clone, Copy, Debug)]
 struct Current {
     since: Time,
     acked: Bytes,
-    /// Average over the last completed block, if there was one.
+    /// Average rate of the last completed block, if there was one.
     last: Option<Rate>,
 }
 
 impl AdjustableBlock {
-    /// With these options: the start phase's, `blocks` and `least_block`.
+    /// A scheduler with these options; it uses those of the start phase, `blocks` and
+    /// `least_block`.
     #[must_use]
     pub fn new(options: &Options) -> AdjustableBlock {
         AdjustableBlock {
-            start: Start::new(options),
+            start: StartPhase::new(options),
             blocks: options.blocks.max(1),
             least: options.least_block,
             current: BTreeMap::new(),
         }
     }
 
-    /// The average over the last completed block; before there is one, the current block's, or
-    /// since the opening.
+    /// The average rate of the last completed block; before there is one, that of the current
+    /// block, or since the path opened.
     fn rate(&self, now: Time, path: &PathView) -> Rate {
         match self.current.get(&path.id) {
             Some(Current { last: Some(rate), .. }) => *rate,

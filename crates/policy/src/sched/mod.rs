@@ -1,8 +1,8 @@
 //! Block schedulers: how many bytes each path of a transfer carries.
 //!
-//! | name | data assigned once | section |
+//! | name | assignment of data | section |
 //! |---|---|---|
-//! | [`static`](static_share::Static) | in proportion to the bandwidths at the start | paper 2.A |
+//! | [`static`](static_share::Static) | once, in proportion to the bandwidths at the start | paper 2.A |
 //! | [`adjustable-block`](adjustable::AdjustableBlock) | one block at a time, sized when the last one is done | paper 2.B |
 //! | [`self-adaptive`](self_adaptive::SelfAdaptive) | tasks, resized whenever one of them is nearly done | paper 3.2 |
 //!
@@ -11,9 +11,9 @@
 //!
 //! All three learn bandwidths in the same *start phase*: every path takes single blocks until a
 //! fraction α of the bytes has been assigned. The paper measures that way for its own algorithm
-//! only and says nothing of how the other two know their bandwidths; giving them the same start
-//! makes them comparable. Rates that are known beforehand ([`PathView::known`],
-//! [`Options::known_sum`]) replace the start phase.
+//! only and does not say how the other two learn bandwidths; the same start makes them comparable.
+//! Rates that are known beforehand ([`PathView::known`], [`Options::known_sum`]) replace the start
+//! phase.
 //!
 //! The schedulers of single packets are in [`packet`].
 
@@ -29,26 +29,26 @@ use core::fmt;
 
 use units::{Bytes, PathId, Rate, Span, Time};
 
-/// What a scheduler sees of one path.
+/// A scheduler's view of one path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathView {
     /// The path.
     pub id: PathId,
-    /// Bytes the receiver has acknowledged of what this path carried, since it opened.
+    /// Bytes that this path carried and the receiver acknowledged, since it opened.
     pub acked: Bytes,
     /// Bytes assigned to this path and not acknowledged: the paper's `LTSK`.
     pub left: Bytes,
-    /// The part of `left` that has not been handed to the socket, hence can still go elsewhere.
+    /// The part of `left` that has not been handed to the socket and can still go elsewhere.
     pub recallable: Bytes,
     /// The transfer core's own smoothed estimate; zero before anything was acknowledged.
     pub rate: Rate,
-    /// When the path opened.
+    /// The time at which the path opened.
     pub opened: Time,
-    /// What the caller says that it carries, if it does.
+    /// The rate that the caller knows beforehand, if any.
     pub known: Option<Rate>,
 }
 
-/// What a scheduler sees of the transfer. Only paths that may carry data are listed.
+/// A scheduler's view of the transfer. Only paths that may carry data are listed.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     /// All bytes of this transfer that were missing at its start.
@@ -67,16 +67,16 @@ impl View<'_> {
     }
 }
 
-/// New sizes for the *whole remaining* task of each path (paper, eq. 7): what a path has beyond
-/// that leaves it, what it lacks is handed to it, out of the pool first. Paths that are not named
-/// keep what they have.
+/// New sizes of the *whole remaining* task of each path (paper, eq. 7). The transfer core takes the
+/// excess from a path with a larger task, and fills up a smaller one, from the pool first. Paths
+/// that are not named keep their task.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// Path and remaining task.
+    /// Paths and the bytes of their remaining tasks.
     pub tasks: Vec<(PathId, Bytes)>,
 }
 
-/// What may happen to data that was assigned to a path but not yet sent.
+/// Whether data that is assigned to a path and not yet sent may move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mobility {
     /// It stays, unless its path dies.
@@ -85,25 +85,25 @@ pub enum Mobility {
     Recallable,
 }
 
-/// A rule that divides the bytes of a transfer over its paths.
+/// A rule that divides the bytes of a transfer among its paths.
 pub trait BlockScheduler: fmt::Debug {
-    /// The name [`by_name`] knows it by.
+    /// The name in [`NAMES`].
     fn name(&self) -> &'static str;
 
     /// Whether assigned data may move.
     fn mobility(&self) -> Mobility;
 
-    /// A path has handed its whole task to the socket: how many bytes of the pool shall it take?
-    /// Called after [`BlockScheduler::handle_progress`] at the same moment, and only while there is
-    /// a pool. The answer may exceed the pool (all of it is meant then); zero means none for the
-    /// time being.
+    /// A path has handed its whole task to the socket. Returns how many bytes of the pool it takes;
+    /// more than the pool means all of it, zero means none for now. Called after
+    /// [`BlockScheduler::handle_progress`] of the same time, and only while the pool is not empty.
     fn handle_idle(&mut self, now: Time, view: &View<'_>, path: PathId) -> Bytes;
 
-    /// Something was acknowledged, or the set of usable paths changed: does the division change?
+    /// Bytes were acknowledged, or the set of usable paths changed. Returns a plan if the division
+    /// changes.
     fn handle_progress(&mut self, now: Time, view: &View<'_>) -> Option<Plan>;
 }
 
-/// The parameters of all block schedulers, with the dossier's defaults.
+/// The parameters of all block schedulers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// α: the fraction of all bytes that is assigned in the start phase, in `0.0..=1.0`.
@@ -111,16 +111,15 @@ pub struct Options {
     /// Size of the blocks of the start phase; `None` is `max(64 kB, total / 400)`. The paper gives
     /// none.
     pub start_block: Option<Bytes>,
-    /// β: an adjustment is due when some path has carried this fraction of its task, in
-    /// `0.5..=1.0`.
+    /// β: an adjustment is due when a path has carried this fraction of its task, in `0.5..=1.0`.
     pub trigger: f64,
-    /// δ: finish times that differ by less than this fraction of the time elapsed are left alone,
+    /// δ: finish times that differ by less than this fraction of the elapsed time count as equal;
     /// up to 0.05.
     pub tolerance: f64,
     /// The paper's `LeftTimeThreshold`: finish times never count as equal beyond this difference.
     pub tolerance_span: Span,
-    /// Stop adjusting for good once finish times are equal, as the paper does; a later change of
-    /// bandwidth then goes unnoticed, so the default is to skip that one adjustment only.
+    /// Whether adjustments end for good once finish times are equal, as in the paper. A later
+    /// change of bandwidth then goes unnoticed, so by default only that one adjustment is skipped.
     pub latch: bool,
     /// The least time between two adjustments.
     pub spacing: Span,
@@ -133,8 +132,8 @@ pub struct Options {
     pub blocks: u32,
     /// Algorithm B's smallest block.
     pub least_block: Bytes,
-    /// The sum of what all paths are known to carry ([`PathView::known`]), those included that have
-    /// not opened yet; `None` if that is not known of all. There is no start phase then.
+    /// The sum of the known rates of all paths ([`PathView::known`]), those not yet open included;
+    /// there is no start phase then. `None` unless all rates are known.
     pub known_sum: Option<Rate>,
 }
 

@@ -4,21 +4,21 @@ use alloc::vec::Vec;
 
 use units::{Bytes, PathId, Rate, Span, Time};
 
-use super::start::Start;
+use super::start::StartPhase;
 use super::{BlockScheduler, Mobility, Options, PathView, Plan, View, scale};
 
 /// SAR (paper, section 3.2): after the start phase every path has a task in proportion to its
-/// bandwidth (eq. 2). As soon as some path has carried β of its task, bandwidths are measured
-/// (eq. 3) and, unless all would finish together (eq. 6), what is left is divided anew (eq. 7).
+/// bandwidth (eq. 2). As soon as a path has carried β of its task, bandwidths are measured (eq. 3)
+/// and, unless all would finish together (eq. 6), the remaining bytes are divided anew (eq. 7).
 ///
-/// It differs from the paper in what the paper leaves brittle: a satisfied eq. 6 skips one
-/// adjustment and does not end them ([`Options::latch`] restores that), adjustments keep a distance
-/// in time, end when little is left, and follow the loss of a path at once; a path without
-/// bandwidth keeps one block of what it has, so that it can return.
+/// It differs from the paper in five points: a satisfied eq. 6 skips one adjustment instead of
+/// ending them ([`Options::latch`] restores the paper's rule); adjustments are spaced in time; they
+/// end when little is left; the loss of a path causes one at once; and a path without bandwidth
+/// keeps one block of its task, so that it can return.
 #[derive(Clone, Debug)]
 pub struct SelfAdaptive {
     options: Options,
-    start: Start,
+    start: StartPhase,
     begun: Option<Time>,
     phase: Phase,
 }
@@ -40,21 +40,23 @@ struct Task {
     id: PathId,
     /// `TSK_i(k)`.
     size: Bytes,
-    /// What the path had carried when the round began.
+    /// Bytes that the path had carried when the round began.
     acked: Bytes,
     /// The smoothed bandwidth of former rounds.
     rate: Option<Rate>,
 }
 
 impl SelfAdaptive {
-    /// With these options; `blocks` and `least_block` are algorithm B's and unused.
+    /// A scheduler with these options; `blocks` and `least_block` belong to algorithm B and are
+    /// unused.
     #[must_use]
     pub fn new(options: Options) -> SelfAdaptive {
-        let start = Start::new(&options);
+        let start = StartPhase::new(&options);
         SelfAdaptive { options, start, begun: None, phase: Phase::Start }
     }
 
-    /// Eq. 2 and eq. 7: all that is left, in proportion to the rates. Begins the next round.
+    /// Divides all remaining bytes in proportion to the rates (eq. 2 and eq. 7) and begins the next
+    /// round.
     fn divide(&mut self, now: Time, view: &View<'_>, rates: &[Rate]) -> Plan {
         let sum: Rate = rates.iter().copied().sum();
         let rest = view.pool + view.paths.iter().map(|path| path.left).sum();
@@ -74,7 +76,7 @@ impl SelfAdaptive {
         plan
     }
 
-    /// Begins a round in which every path keeps what it has.
+    /// Begins a round in which every path keeps its task.
     fn keep(&mut self, now: Time, view: &View<'_>, rates: &[Rate]) {
         let tasks = view.paths.iter().zip(rates);
         let tasks = tasks.map(|(path, rate)| Task {
@@ -86,7 +88,7 @@ impl SelfAdaptive {
         self.phase = Phase::Adjust { since: now, tasks: tasks.collect() };
     }
 
-    /// Eq. 3, averaged over rounds if so configured.
+    /// The rate of eq. 3, averaged over rounds if configured.
     fn rate(&self, elapsed: Span, path: &PathView, task: Option<&Task>) -> Rate {
         let Some(task) = task else { return path.rate };
         let measured = (path.acked - task.acked) / elapsed;
@@ -153,7 +155,7 @@ impl BlockScheduler for SelfAdaptive {
         if rates.iter().all(|rate| *rate == Rate::ZERO) {
             return None;
         }
-        if !lost && view.pool == Bytes::ZERO && self.is_even(now - begun, view, &rates) {
+        if !lost && view.pool == Bytes::ZERO && self.finish_together(now - begun, view, &rates) {
             if self.options.latch {
                 self.phase = Phase::Latched;
             } else {
@@ -166,8 +168,8 @@ impl BlockScheduler for SelfAdaptive {
 }
 
 impl SelfAdaptive {
-    /// Eq. 5 and eq. 6: would all paths finish together?
-    fn is_even(&self, elapsed: Span, view: &View<'_>, rates: &[Rate]) -> bool {
+    /// Whether all paths would finish together (eq. 5 and eq. 6).
+    fn finish_together(&self, elapsed: Span, view: &View<'_>, rates: &[Rate]) -> bool {
         let times = view.paths.iter().zip(rates).map(|(path, rate)| path.left / *rate);
         let (least, most) = times.fold((None::<Span>, Span::ZERO), |(least, most), time| {
             (Some(least.map_or(time, |least| least.min(time))), most.max(time))

@@ -4,17 +4,18 @@ use units::{Bytes, Rate, Time};
 
 use super::{Options, PathView, View, scale};
 
-/// Hands out single blocks until a fraction α of all bytes is assigned, and measures (paper, 3.2).
+/// Assigns single blocks until a fraction α of all bytes is assigned, and measures rates meanwhile
+/// (paper, section 3.2).
 #[derive(Clone, Debug)]
-pub(super) struct Start {
+pub(super) struct StartPhase {
     fraction: f64,
     block: Option<Bytes>,
     known_sum: Option<Rate>,
 }
 
-impl Start {
-    pub(super) fn new(options: &Options) -> Start {
-        Start {
+impl StartPhase {
+    pub(super) fn new(options: &Options) -> StartPhase {
+        StartPhase {
             fraction: options.start_fraction.clamp(0.0, 1.0),
             block: options.start_block,
             known_sum: options.known_sum,
@@ -26,14 +27,13 @@ impl Start {
         self.block.unwrap_or(Bytes(64_000).max(Bytes(view.total.0 / 400)))
     }
 
-    /// Whether the phase is over: enough was assigned and arrived, and every path's bandwidth is
-    /// known. What is assigned alone says nothing where buffers on the way swallow it. A path that
-    /// delivers nothing is waited for a while longer only, but without any rate a division would be
-    /// a guess.
+    /// Whether the phase is over: enough was assigned and acknowledged, and the bandwidth of every
+    /// path is known. Assigned bytes alone do not count, because buffers may hold them. A path that
+    /// delivers nothing delays the end only for a while, but at least one rate must be known.
     pub(super) fn is_over(&self, now: Time, view: &View<'_>) -> bool {
         let known = view.paths.iter().filter(|path| self.rate(now, path) > Rate::ZERO).count();
         let given: f64 = view.paths.iter().filter_map(|path| self.share(path)).sum();
-        // A hair for the rounding of thirds and the like.
+        // A margin for the rounding of shares such as 1/3.
         if given > 1.0 - 1e-9 {
             return true;
         }
@@ -49,12 +49,12 @@ impl Start {
                 || (known > 0 && assigned >= Bytes(enough.0 * 2) + patience))
     }
 
-    /// A path's share of everything, if what each path carries was known beforehand.
+    /// A path's share of all bytes, if all rates are known beforehand.
     pub(super) fn share(&self, path: &PathView) -> Option<f64> {
         Some(path.known?.as_f64() / self.known_sum?.as_f64().max(1.0))
     }
 
-    /// A path's bandwidth: what was given beforehand, or `BWS`, its average since it opened.
+    /// A path's bandwidth: the known rate, or `BWS`, its average since it opened.
     pub(super) fn rate(&self, now: Time, path: &PathView) -> Rate {
         match path.known.filter(|_| self.known_sum.is_some()) {
             Some(rate) => rate,

@@ -1,31 +1,31 @@
-//! Algorithm A: shares in proportion to the bandwidths at the start, never touched again.
+//! Algorithm A: shares in proportion to the bandwidths at the start, never changed afterwards.
 
 use alloc::vec::Vec;
 
 use units::{Bytes, PathId, Rate, Time};
 
-use super::start::Start;
+use super::start::StartPhase;
 use super::{BlockScheduler, Mobility, Options, Plan, View, scale};
 
 /// Algorithm A (paper, section 2.A): after the start phase the rest is divided once in proportion
 /// to the measured bandwidths. Where these are known beforehand, there is no start phase: each path
 /// takes its share of all bytes as it opens.
 ///
-/// Bytes of a path that died come back to the pool; they are divided among the others by their
-/// present rates, since nothing else would ever send them.
+/// Bytes of a path that died return to the pool and are divided among the others by their present
+/// rates, because nothing else would send them.
 #[derive(Clone, Debug)]
 pub struct Static {
-    start: Start,
+    start: StartPhase,
     divided: bool,
-    /// The paths that have their share by a rate known beforehand.
+    /// The paths that took their share by a known rate.
     served: Vec<PathId>,
 }
 
 impl Static {
-    /// With these options: the start phase's only.
+    /// A scheduler with these options; it uses those of the start phase only.
     #[must_use]
     pub fn new(options: &Options) -> Static {
-        Static { start: Start::new(options), divided: false, served: Vec::new() }
+        Static { start: StartPhase::new(options), divided: false, served: Vec::new() }
     }
 
     /// A path's part of the pool.
@@ -54,8 +54,7 @@ impl BlockScheduler for Static {
         } else if !self.divided {
             return self.start.block(view);
         }
-        // What is in the pool after the division came back from a path that died, or would be that
-        // of one that never opened.
+        // After the division the pool holds the bytes of a path that died or never opened.
         let alone = view.paths.iter().all(|other| other.id == path || other.acked == Bytes::ZERO);
         if alone { view.pool } else { self.share(now, view, path).max(Bytes(16_000)) }
     }

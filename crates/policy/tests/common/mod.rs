@@ -1,7 +1,7 @@
-//! A small model to drive controllers with: links that are one FIFO with a rate, flows that always
-//! have something to send, paced where the controller says so, and one acknowledgement a packet.
-//! Lost packets are noticed when their acknowledgement would have come; there are no timeouts. Dull
-//! on purpose: what it shows is the controller's doing. Same input, same output, on every machine.
+//! A small model to test controllers: links are a FIFO with a rate, flows always have data to send,
+//! paced if the controller sets a rate, and each packet is acknowledged. A loss is detected when
+//! the acknowledgement would have arrived; there are no timeouts. The model is simple, so that its
+//! results show the controller's behaviour, and deterministic on every machine.
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 #![allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
@@ -15,23 +15,23 @@ use units::{Bytes, Rate, Span, SubflowId, Time};
 /// All packets have this size, on the wire and for the controller.
 pub const MSS: Bytes = Bytes(1_500);
 
-/// What a link drops beside what does not fit.
+/// The packets that a link drops besides those that do not fit the buffer.
 #[derive(Clone, Copy, Debug)]
 pub enum Drops {
     /// Nothing.
     None,
-    /// The first packet, and every so manieth after it.
+    /// The first packet, and every n-th after it.
     Every(u64),
-    /// So many in a million, by chance.
+    /// Random losses, in packets of a million.
     Random(u64),
-    /// A share that rises from 0 at `from` waiting packets to `most` at `to`.
+    /// A loss rate that rises from 0 at `from` waiting packets to `most` at `to`.
     Red { from: f64, to: f64, most: f64 },
 }
 
 #[derive(Debug)]
 pub struct Link {
     pub rate: Rate,
-    /// Packets that may wait.
+    /// The queue limit in packets.
     pub buffer: f64,
     pub drops: Drops,
     free_at: Time,
@@ -39,8 +39,8 @@ pub struct Link {
     /// Packets dropped since the beginning.
     pub dropped: u64,
     random: u64,
-    /// Sum of the queues that packets met since the last [`Model::measure`], and how many packets
-    /// met them.
+    /// Sum of the queue lengths seen by packets since the last [`Model::measure`], and the number
+    /// of packets.
     met: (f64, u64),
 }
 
@@ -58,7 +58,7 @@ impl Link {
         }
     }
 
-    /// Mean queue in packets that packets met.
+    /// The mean queue length that packets saw, in packets.
     pub fn mean_queue(&self) -> f64 {
         self.met.0 / self.met.1 as f64
     }
@@ -70,7 +70,7 @@ impl Link {
         (self.random >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// When the packet would leave, and whether it does.
+    /// When the packet would leave the link, and whether it is delivered.
     fn enqueue(&mut self, now: Time) -> (Time, bool) {
         let service = MSS / self.rate;
         let queue = self.free_at.since(now).as_nanos() as f64 / service.as_nanos() as f64;
@@ -108,23 +108,22 @@ pub struct Subflow {
     min_rtt: Span,
     round: u64,
     round_end: u64,
-    /// Packets sent before this are no news of congestion.
+    /// Losses of packets sent before this belong to the last congestion event.
     cut_at: Option<Time>,
     /// The window in whole packets at the end of each round trip.
     pub curve: Vec<u64>,
-    /// Bytes that arrived since the beginning, and when the last did; when the last sent of them
-    /// was sent.
+    /// Bytes delivered since the beginning, when the last of them arrived, and when it was sent.
     total: u64,
     delivered_at: Time,
     first_sent_at: Time,
-    /// When pacing lets the next packet out, and whether an event stands for it.
+    /// When pacing allows the next packet, and whether an event is queued for it.
     ready_at: Time,
     is_waiting: bool,
     /// The pacing rate at the end of each round trip.
     pub pacing: Vec<Rate>,
 }
 
-/// What a packet carries for the delivery rate (draft-cheng-iccrg-delivery-rate-estimation).
+/// The per-packet state of the delivery rate (draft-cheng-iccrg-delivery-rate-estimation).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Stamp {
     sent_at: Time,
@@ -188,7 +187,7 @@ impl Model {
         self.flow_from(10, controller, paths, start)
     }
 
-    /// The same with an initial window of so many packets.
+    /// The same with an initial window of `packets`.
     pub fn flow_from(
         &mut self,
         packets: u64,
@@ -223,7 +222,7 @@ impl Model {
         flow
     }
 
-    /// Runs until `until` and forgets what was measured before `from`.
+    /// Runs until `until`; measurements begin at `from`.
     pub fn measure(&mut self, from: Span, until: Span) {
         self.run(from);
         for link in &mut self.links {

@@ -1,59 +1,58 @@
-//! How much a peer can make us remember, whatever it sends.
+//! Bounds on the memory that a peer can make a connection use.
 //!
-//! | what | bound | beyond it |
+//! | object | bound | beyond it |
 //! |---|---|---|
 //! | paths | [`MAX_PATHS`] at a time | [`PeerError::Path`] |
-//! | paths that are gone | [`MAX_PATHS`] ranges of numbers | all below count as gone |
-//! | packet numbers that came | `receipts.rs`: 512 ranges a path | all below count as seen |
-//! | streams, with those whose reset is not known to have arrived | [`Config::max_streams`](crate::Config::max_streams) | [`PeerError::Stream`] |
-//! | gaps in all streams | [`Connection::most_gaps`] | the packet counts as lost |
-//! | data | the windows | [`PeerError::Window`] |
-//! | numbers of packets that want no acknowledgement | [`MAX_SILENT`], while an older packet waits for one | acknowledgements are not sent |
-//! | challenges before the keys are there | [`MAX_EARLY`] | they are ignored |
+//! | retired paths | [`MAX_PATHS`] ranges of numbers | all below count as retired |
+//! | received packet numbers | `ack_tracker.rs`: 512 ranges a path | all below count as seen |
+//! | streams, including those whose reset is not acknowledged | [`Config::max_streams`](crate::Config::max_streams) | [`PeerError::Stream`] |
+//! | gaps in all streams | [`Connection::max_gaps`] | the packet counts as lost |
+//! | data | the flow control windows | [`PeerError::Window`] |
+//! | numbers of packets that are not ack-eliciting | [`MAX_NON_ELICITING`], while an older packet is in flight | acknowledgements are not sent |
+//! | challenges before the end of the handshake | [`MAX_EARLY`] | they are ignored |
 //! | copies of acknowledgements | [`MAX_COPIES`] | none are made |
-//! | answers to challenges, and to the handshake's flights | one a path, of each kind | the latest counts |
+//! | responses to challenges and flights | one of each kind a path | the latest counts |
 //!
-//! What else is kept follows from what we sent ourselves, and congestion control bounds that. A
-//! peer that acknowledges more than it got, so as to be sent more, meets a number that was skipped
+//! All other state depends on the packets sent by this end, which congestion control bounds. A peer
+//! that acknowledges packets it did not receive, to be sent more, will acknowledge a skipped number
 //! (RFC 9000, section 21.4).
 
 use alloc::collections::BTreeSet;
 
 use wire::ptcp::Data;
 
-use super::{Connection, PeerError, State};
+use super::{Connection, ConnectionState, PeerError};
 use crate::path::{Opening, Path};
 use crate::ranges::Ranges;
 
 /// Paths that a connection may have at the same time.
 pub(super) const MAX_PATHS: usize = 256;
-/// Challenges that are kept until the keys are there.
+/// Challenges kept until the handshake is complete.
 pub(super) const MAX_EARLY: usize = 16;
 /// Copies of acknowledgements that wait to be sent.
 pub(super) const MAX_COPIES: usize = 1_024;
-/// Packets without a wish for an acknowledgement that are remembered on all paths together, since
-/// something older is in flight. At 10 Gbit/s and 300 ms a receiver sends half as many in a round
-/// trip.
-const MAX_SILENT: usize = 1 << 18;
-/// No packet has this number, or a higher one.
+/// Records of packets that are not ack-eliciting, on all paths together, kept while an older packet
+/// is in flight. At 10 Gbit/s and 300 ms a receiver sends half as many in a round trip.
+const MAX_NON_ELICITING: usize = 1 << 18;
+/// Packet numbers are below this.
 const END_OF_NUMBERS: u64 = 1 << 62;
-/// Gaps that may be, however small the receive buffer is.
-const LEAST_GAPS: usize = 64;
-/// Bytes of receive buffer for one gap more: full packets with every second one missing have a
-/// quarter as many, and remembering them takes a thirty-second of the memory that the buffer does.
+/// Gaps allowed with the smallest receive buffer.
+const MIN_GAPS: usize = 64;
+/// Bytes of receive buffer for each further gap. Full packets with every second one missing have a
+/// quarter as many gaps, and the ranges take 1/32 of the buffer's memory.
 const BYTES_PER_GAP: u64 = 512;
-/// Gaps that may be, however large the receive buffer is: to find a place among them takes time.
-const MOST_GAPS: usize = 32_768;
+/// Gaps allowed with any receive buffer, because searching them takes time.
+const MAX_GAPS: usize = 32_768;
 
-/// Paths that are gone: their numbers never come again.
+/// The numbers of retired paths, which are not reused.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Gone {
+pub(super) struct RetiredPaths {
     ids: Ranges,
-    /// All below are.
+    /// All numbers below are retired.
     floor: u64,
 }
 
-impl Gone {
+impl RetiredPaths {
     pub(super) fn insert(&mut self, id: u16) {
         let id = u64::from(id);
         self.ids.insert(id, id + 1);
@@ -71,9 +70,10 @@ impl Gone {
 }
 
 impl Connection {
-    /// The path that a packet came over; a server learns of it that way. `None`: it is gone.
+    /// The index of the path that a packet arrived over; a server learns of new paths this way.
+    /// `None`: it is retired.
     #[inline]
-    pub(super) fn path_of(
+    pub(super) fn path_index(
         &mut self,
         now: units::Time,
         over: u16,
@@ -81,16 +81,16 @@ impl Connection {
         if let Some(index) = self.paths.iter().position(|path| path.id == over) {
             return Ok(Some(index));
         }
-        if self.gone.contains(over) {
+        if self.retired.contains(over) {
             return Ok(None);
         }
         if self.is_client || over == u16::MAX || self.paths.len() >= MAX_PATHS {
             return Err(PeerError::Path { path: over });
         }
-        let token = (self.state == State::Open).then(|| self.tokens.next());
+        let token = (self.state == ConnectionState::Open).then(|| self.tokens.next());
         let opening = Opening::new(token, token.map(|_| now));
         self.paths.push(Path::new(over, &self.config, opening, false));
-        self.has_chores = true;
+        self.has_pending = true;
         Ok(Some(self.paths.len() - 1))
     }
 
@@ -100,33 +100,32 @@ impl Connection {
         if number < END_OF_NUMBERS { Ok(()) } else { Err(PeerError::Number { path, number }) }
     }
 
-    /// Whether a path has answered so much, without being acknowledged anything, that it answers no
-    /// more.
+    /// Whether a path has sent so many acknowledgements without being acknowledged itself that it
+    /// sends no more.
     #[inline]
-    pub(super) fn is_tired(&self, path: &Path) -> bool {
-        let most = MAX_SILENT / self.paths.len();
+    pub(super) fn ack_limited(&self, path: &Path) -> bool {
+        let most = MAX_NON_ELICITING / self.paths.len();
         path.subflow().is_some_and(|subflow| subflow.remembers_more_than(most))
     }
 
-    /// The gaps that all streams together may have.
-    fn most_gaps(&self) -> usize {
-        let more = usize::try_from(self.flow.buffer().0 / BYTES_PER_GAP).unwrap_or(MOST_GAPS);
-        (LEAST_GAPS + more).min(MOST_GAPS)
+    /// The most gaps of all streams together.
+    fn max_gaps(&self) -> usize {
+        let more = usize::try_from(self.flow.buffer().0 / BYTES_PER_GAP).unwrap_or(MAX_GAPS);
+        (MIN_GAPS + more).min(MAX_GAPS)
     }
 
-    /// Whether a piece would leave one gap too many. Its packet is taken for lost, unacknowledged:
-    /// the honest send it again.
+    /// Whether a piece would exceed the bound on gaps. Its packet is then treated as lost: it is
+    /// not acknowledged, and an honest peer sends it again.
     #[inline]
-    pub(super) fn is_too_scattered(&self, data: &Data) -> bool {
+    pub(super) fn would_exceed_gaps(&self, data: &Data) -> bool {
         let receiving = || self.receiving.get(&data.stream);
-        self.gaps >= LEAST_GAPS
-            && self.gaps >= self.most_gaps()
+        self.gaps >= MIN_GAPS
+            && self.gaps >= self.max_gaps()
             && receiving()
                 .is_none_or(|receiving| receiving.leaves_gap(data.offset, u64::from(data.len)))
     }
 
-    /// How many streams of the peer's are open: either half of them, or its reset may not have
-    /// arrived.
+    /// The number of the peer's open streams: those with an open half or an unacknowledged reset.
     pub(super) fn peer_streams_open(&self) -> usize {
         let parity = u32::from(self.is_client);
         let halves = self.receiving.keys().chain(self.sending.keys()).chain(&self.resetting);

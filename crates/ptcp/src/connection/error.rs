@@ -1,83 +1,81 @@
-//! What a peer did that no honest one does, and what cannot be done for the application.
+//! Errors: protocol violations of a peer, and datagrams that cannot be sent.
 
 use units::Bytes;
 
 /// A datagram cannot be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DatagramError {
-    /// It fits no packet.
+    /// It is larger than the packets of some open path.
     #[error("a datagram of {size} is too large for the open paths: send at most {most}")]
     TooLarge {
         /// Its size.
         size: Bytes,
-        /// The most there may be: [`Connection::max_datagram`](crate::Connection::max_datagram).
+        /// The largest size: [`Connection::max_datagram`](crate::Connection::max_datagram).
         most: Bytes,
     },
-    /// Too many wait already ([`Config::max_datagrams`](crate::Config::max_datagrams)).
+    /// Too many are waiting ([`Config::max_datagrams`](crate::Config::max_datagrams)).
     #[error("{waiting} datagrams wait to be sent: drop this one, or send it later")]
     Full {
-        /// How many.
+        /// The number of waiting datagrams.
         waiting: u32,
     },
 }
 
-/// The peer broke the protocol: the connection is closed.
+/// A protocol violation of the peer, which closes the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PeerError {
     /// It acknowledged a packet that was never sent.
     #[error("the peer acknowledged packet {number} of path {path}, which was never sent")]
     Acknowledged {
-        /// Which path.
+        /// The path.
         path: u16,
-        /// Which packet.
+        /// The packet number.
         number: u64,
     },
-    /// It says that data arrived that was never sent.
-    #[error("the peer says it has stream {stream} up to {offset}, which was never sent")]
+    /// It acknowledged data that was never sent.
+    #[error("the peer acknowledged stream {stream} up to {offset}, which was never sent")]
     Delivered {
-        /// Which stream.
+        /// The stream.
         stream: u32,
-        /// Up to where.
+        /// The acknowledged offset.
         offset: u64,
     },
-    /// It sent more than the windows allow.
-    #[error("the peer sent more of stream {stream} than it was allowed to")]
+    /// It sent more than the flow control windows allow.
+    #[error("the peer sent data of stream {stream} beyond the flow control window")]
     Window {
-        /// Which stream.
+        /// The stream.
         stream: u32,
     },
     /// A stream ends in two places, or goes on after its end.
-    #[error("stream {stream} of the peer does not end where it said")]
+    #[error("the peer changed the end of stream {stream}, or sent data beyond it")]
     End {
-        /// Which stream.
+        /// The stream.
         stream: u32,
     },
-    /// It opened too many streams, or one that is ours to open.
+    /// It opened too many streams, or one of the local end's numbers.
     #[error("the peer may not open stream {stream}")]
     Stream {
-        /// Which stream.
+        /// The stream.
         stream: u32,
     },
-    /// It opened too many paths, or one though it is the server.
+    /// It opened too many paths, or is a server and opened one.
     #[error("the peer may not open path {path}")]
     Path {
-        /// Which path.
+        /// The path.
         path: u16,
     },
-    /// Its packets are numbered beyond what a path can count (RFC 9000, section 12.3).
-    #[error(
-        "the peer numbered a packet of path {path} with {number}, beyond all numbers there are"
-    )]
+    /// It used a packet number beyond the largest one (RFC 9000, section 12.3).
+    #[error("the peer used packet number {number} on path {path}, which is above the largest one")]
     Number {
-        /// Which path.
+        /// The path.
         path: u16,
-        /// Which packet.
+        /// The packet number.
         number: u64,
     },
 }
 
 impl PeerError {
-    /// The code with which the connection is closed.
+    /// The code sent to the peer when the connection closes.
     #[must_use]
     pub fn code(&self) -> u32 {
         match self {

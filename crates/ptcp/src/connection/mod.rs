@@ -1,5 +1,5 @@
-//! The striped connection manager (the paper's SM): paths, streams, flow control, and which data
-//! goes where.
+//! The striped connection manager (the paper's SM): paths, streams, flow control, and the
+//! assignment of data to paths.
 
 mod bounds;
 mod error;
@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 
 use policy::bottleneck::{Bottlenecks, Summary};
 use policy::cc::Controller;
-use policy::sched::packet::{PacketScheduler, PathView};
+use policy::sched::packet::{PacketScheduler, SubflowView};
 use units::{Bytes, Span, SubflowId, Time};
 use wire::ptcp::{Ack, Flight, Packet};
 
@@ -28,148 +28,146 @@ use crate::stream::send::SendStream;
 use crate::subflow::{Outcome, Stats};
 use crate::{Config, Tokens};
 
-/// A packet that leaves.
+/// A packet to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transmit {
-    /// Over which path.
+    /// The path to send it over.
     pub path: u16,
-    /// What it says.
+    /// The packet, without its payload.
     pub packet: Packet,
-    /// Whether it may be marked instead of dropped.
+    /// Whether it is ECN-capable.
     pub is_ecn_capable: bool,
 }
 
-/// Something that the application, or whoever drives the connection, may want to know.
+/// An event for the application or the driver of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The connection carries data (the paper's `established`, once for all paths).
     Opened,
     /// A path carries data (the paper's `established`).
     PathOpened {
-        /// Which.
+        /// The path.
         path: u16,
     },
-    /// Acknowledgements of what a path carries have stopped coming; its data goes elsewhere, and it
-    /// is probed.
+    /// Acknowledgements of a path's packets are overdue; its data goes elsewhere, and it is probed.
     PathSilent {
-        /// Which.
+        /// The path.
         path: u16,
     },
-    /// They come again.
+    /// Acknowledgements of a silent path's packets arrive again.
     PathBack {
-        /// Which.
+        /// The path.
         path: u16,
     },
-    /// The peer does not use a path any more (the paper's `closed`).
+    /// The peer retired a path (the paper's `closed`).
     PathRetired {
-        /// Which.
+        /// The path.
         path: u16,
     },
     /// More of a stream has arrived in order, or its end.
     Readable {
-        /// Which.
+        /// The stream.
         stream: u32,
-        /// Everything before it can be read.
+        /// The offset up to which it can be read.
         end: u64,
-        /// Whether that is all of the stream.
+        /// Whether that is the end of the stream.
         is_whole: bool,
     },
-    /// A stream that we finished has arrived completely.
+    /// The peer has acknowledged all of a finished stream.
     Delivered {
-        /// Which.
+        /// The stream.
         stream: u32,
     },
-    /// The peer gave a stream up.
+    /// The peer reset a stream.
     Reset {
-        /// Which.
+        /// The stream.
         stream: u32,
-        /// The peer's reason.
+        /// The peer's application code.
         code: u32,
     },
-    /// The peer does not want more of a stream of ours.
+    /// The peer stopped a local stream.
     Stopped {
-        /// Which.
+        /// The stream.
         stream: u32,
-        /// The peer's reason.
+        /// The peer's application code.
         code: u32,
     },
-    /// A datagram, the one that waited longest, was dropped: no open path carries packets of its
-    /// size any more.
+    /// The datagram that had waited longest was dropped: no open path carries its size any more.
     DatagramDropped {
-        /// Its size.
+        /// Its size in bytes.
         len: u16,
     },
     /// The peer closed the connection.
     Closed {
-        /// Its reason.
+        /// The application's code.
         code: u32,
     },
 }
 
-/// The label under which streams are numbered: streams with even numbers are opened by the client,
-/// odd ones by the server.
+/// The lowest number of the server's streams: the client's have even numbers, the server's odd
+/// ones.
 const SERVER_STREAMS: u32 = 1;
 
 /// One end of a striped connection.
 ///
-/// It has no clock, no sockets and no bytes: see the [crate's description](crate) for how it is
-/// driven.
+/// It has no clock, no sockets and no bytes. The [crate's description](crate) shows how to drive
+/// it.
 #[derive(Clone, Debug)]
 pub struct Connection {
     config: Config,
     is_client: bool,
-    state: State,
+    state: ConnectionState,
     controller: Box<dyn Controller>,
     scheduler: Box<dyn PacketScheduler>,
     bottlenecks: Bottlenecks,
     tokens: Box<dyn Tokens>,
     paths: Vec<Path>,
-    gone: bounds::Gone,
+    retired: bounds::RetiredPaths,
     next_path: u16,
-    /// Parts of the handshake to be sent, and over which path.
+    /// Handshake flights to be sent, with their paths.
     flights: VecDeque<(u16, Flight)>,
-    /// Which path brought the handshake's end, to be repeated until the peer is heard to have it.
+    /// The timer of a client's Finish flight, which is repeated until the peer confirms it.
     finish: Option<Opening>,
-    /// Challenges that overtook the handshake's end, and their paths.
-    early: Vec<(u16, Packet)>,
+    /// Challenges that overtook the end of the handshake, with their paths.
+    early_challenges: Vec<(u16, Packet)>,
     sending: BTreeMap<u32, SendStream>,
     receiving: BTreeMap<u32, RecvStream>,
-    /// Streams given up, as long as the peer is not known to have been told.
+    /// Streams whose reset the peer has not acknowledged.
     resetting: BTreeSet<u32>,
-    /// Pieces that arrived ahead of others, in all streams.
+    /// Gaps in all receiving streams together.
     gaps: usize,
     next_stream: u32,
-    /// The highest stream of the peer's so far, plus two.
+    /// The next stream number of the peer.
     peer_streams: u32,
     /// The stream that sent new data last.
-    turn: u32,
-    /// What has to arrive and is not under way.
+    last_stream: u32,
+    /// Control messages that wait to be sent.
     controls: VecDeque<Control>,
-    /// The path that was named last for acknowledgements.
-    named: Option<u16>,
-    /// Acknowledgements that go over further paths too.
-    copies: Vec<(u16, Ack)>,
-    /// Sizes of datagrams to be sent.
+    /// The path named last for acknowledgements.
+    last_ack_path: Option<u16>,
+    /// Copies of acknowledgements for further paths.
+    ack_copies: Vec<(u16, Ack)>,
+    /// Sizes of the datagrams to be sent.
     datagrams: VecDeque<u16>,
     flow: flow::Flow,
-    /// Something other than data may have to be sent.
-    has_chores: bool,
-    /// When pacing lets data out.
-    wake: Option<Time>,
-    /// When to ask for the window, if nothing else is under way.
-    persist: Option<Time>,
+    /// Whether anything other than data may wait to be sent.
+    has_pending: bool,
+    /// When pacing allows data on some path.
+    pacing_at: Option<Time>,
+    /// When to ask for the window while nothing is in flight.
+    window_probe_at: Option<Time>,
     events: VecDeque<Event>,
     outcomes: Vec<Outcome<Binding>>,
-    views: Vec<PathView>,
-    /// Until the next packet number that is skipped.
+    views: Vec<SubflowView>,
+    /// Ack-eliciting packets until the next skipped number.
     skip_in: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ConnectionState {
     Opening,
     Open,
-    /// To be told to the peer, once for each packet that still comes.
+    /// The peer is told, once for each packet that still arrives.
     Closing {
         code: u32,
         is_told: bool,
@@ -178,7 +176,7 @@ enum State {
 }
 
 impl Connection {
-    /// The end that opens the connection. `tokens` is where unguessable tokens come from.
+    /// The end that opens the connection. `tokens` is the source of unpredictable tokens.
     #[must_use]
     pub fn client(
         config: Config,
@@ -189,7 +187,7 @@ impl Connection {
         Connection::new(config, controller, scheduler, tokens, true)
     }
 
-    /// The end that waits for it.
+    /// The end that waits for a connection.
     #[must_use]
     pub fn server(
         config: Config,
@@ -216,31 +214,31 @@ impl Connection {
             flow: flow::Flow::new(&config),
             config,
             is_client,
-            state: State::Opening,
+            state: ConnectionState::Opening,
             controller,
             scheduler,
             bottlenecks,
             tokens,
             paths: Vec::new(),
-            gone: bounds::Gone::default(),
+            retired: bounds::RetiredPaths::default(),
             next_path: 0,
             flights: VecDeque::new(),
             finish: None,
-            early: Vec::new(),
+            early_challenges: Vec::new(),
             sending: BTreeMap::new(),
             receiving: BTreeMap::new(),
             resetting: BTreeSet::new(),
             gaps: 0,
             next_stream: if is_client { 0 } else { SERVER_STREAMS },
             peer_streams: if is_client { SERVER_STREAMS } else { 0 },
-            turn: 0,
+            last_stream: 0,
             controls: VecDeque::new(),
-            named: None,
-            copies: Vec::new(),
+            last_ack_path: None,
+            ack_copies: Vec::new(),
             datagrams: VecDeque::new(),
-            has_chores: true,
-            wake: None,
-            persist: None,
+            has_pending: true,
+            pacing_at: None,
+            window_probe_at: None,
             events: VecDeque::new(),
             outcomes: Vec::new(),
             views: Vec::new(),
@@ -248,32 +246,33 @@ impl Connection {
         }
     }
 
-    /// A client opens one more path (the paper's `open`). The first one carries the handshake; if
-    /// it does not answer, the others do.
+    /// A client opens a further path (the paper's `open`) and returns its number. The first path
+    /// carries the handshake; without an answer, the others do.
     ///
     /// # Panics
-    /// On a server, and after 65,534 paths: their numbers are never used again.
+    /// On a server, and after 65,534 paths, because path numbers are not reused.
     pub fn open_path(&mut self, now: Time) -> u16 {
         assert!(self.is_client, "the client opens paths");
         let id = self.next_path;
         self.next_path =
             id.checked_add(1).filter(|next| *next < u16::MAX).expect("fewer paths than numbers");
         let (token, at) = match self.state {
-            State::Open => (Some(self.tokens.next()), Some(now)),
+            ConnectionState::Open => (Some(self.tokens.next()), Some(now)),
             _ => (None, None),
         };
         self.paths.push(Path::new(id, &self.config, Opening::new(token, at), true));
         self.open_over_some_path(now);
-        self.has_chores = true;
+        self.has_pending = true;
         id
     }
 
-    /// A path is gone: what it carried goes elsewhere, and the peer is told.
+    /// Retires a path: its data goes elsewhere, and the peer is told. Does nothing for an unknown
+    /// path.
     pub fn retire_path(&mut self, now: Time, id: u16) {
         if self.drop_path(now, id) {
             self.open_over_some_path(now);
             self.controls.push_back(Control::Retire { path: id });
-            self.has_chores = true;
+            self.has_pending = true;
         }
     }
 
@@ -286,8 +285,8 @@ impl Connection {
         id
     }
 
-    /// The application writes so much more into a stream. Nothing happens if the stream is
-    /// finished, or not there.
+    /// The application writes `bytes` more into a stream. Does nothing if the stream is finished or
+    /// unknown.
     #[inline]
     pub fn write(&mut self, stream: u32, bytes: Bytes) {
         if let Some(sending) = self.sending.get_mut(&stream) {
@@ -295,37 +294,36 @@ impl Connection {
         }
     }
 
-    /// The application writes no more into a stream.
+    /// The application ends a stream.
     pub fn finish(&mut self, stream: u32) {
         if let Some(sending) = self.sending.get_mut(&stream) {
             sending.finish();
         }
     }
 
-    /// Gives a stream of ours up: what is not sent never will be.
+    /// Resets the local half of a stream: unsent data is discarded, and `code` is sent to the peer.
     pub fn reset(&mut self, stream: u32, code: u32) {
         if let Some(sending) = self.sending.remove(&stream) {
             self.resetting.insert(stream);
             self.controls.push_back(Control::Reset { stream, code, end: sending.next() });
-            self.has_chores = true;
+            self.has_pending = true;
         }
     }
 
-    /// Does not want more of a stream of the peer's.
+    /// Asks the peer to reset its half of a stream.
     pub fn stop(&mut self, stream: u32, code: u32) {
         if self.receiving.contains_key(&stream) {
             self.controls.push_back(Control::Stop { stream, code });
-            self.has_chores = true;
+            self.has_pending = true;
         }
     }
 
-    /// Sends a datagram of this size: once, in no order, and only as fast as congestion control
-    /// lets it. They leave in the order in which they were handed in, each as a
-    /// [`wire::ptcp::Body::Datagram`] or, if the paths changed meanwhile, as
-    /// [`Event::DatagramDropped`].
+    /// Queues an unreliable datagram of this size, subject to congestion control. Datagrams leave
+    /// in the order of these calls, each as a [`wire::ptcp::Body::Datagram`], or end in
+    /// [`Event::DatagramDropped`] if no path carries them any more.
     ///
     /// # Errors
-    /// If it does not fit [`Connection::max_datagram`], or too many wait.
+    /// If it is larger than [`Connection::max_datagram`], or too many wait.
     pub fn send_datagram(&mut self, bytes: Bytes) -> Result<(), DatagramError> {
         let too_large = DatagramError::TooLarge { size: bytes, most: self.max_datagram() };
         let len = u16::try_from(bytes.0)
@@ -337,7 +335,7 @@ impl Connection {
             return Err(DatagramError::Full { waiting });
         }
         self.datagrams.push_back(len);
-        self.has_chores = true;
+        self.has_pending = true;
         Ok(())
     }
 
@@ -349,7 +347,7 @@ impl Connection {
         Packet::room_for_data(size)
     }
 
-    /// Whether the application reads a stream as data comes; it does unless told otherwise.
+    /// Sets whether the application reads a stream as data arrives, as it does by default.
     pub fn set_reading(&mut self, now: Time, stream: u32, is_reading: bool) {
         if let Some(receiving) = self.receiving.get_mut(&stream) {
             let before = receiving.read();
@@ -359,7 +357,7 @@ impl Connection {
         }
     }
 
-    /// The application reads so much of a stream. Returns how much was there.
+    /// The application reads up to `bytes` of a stream. Returns how many were available.
     pub fn read(&mut self, now: Time, stream: u32, bytes: Bytes) -> Bytes {
         let Some(receiving) = self.receiving.get_mut(&stream) else { return Bytes::ZERO };
         let read = receiving.handle_read(bytes.0);
@@ -367,11 +365,11 @@ impl Connection {
         Bytes(read)
     }
 
-    /// Ends the connection. The peer is told; whatever has not arrived is lost.
+    /// Closes the connection with `code`, which is sent to the peer. Data in flight is lost.
     pub fn close(&mut self, code: u32) {
-        if matches!(self.state, State::Opening | State::Open) {
-            self.state = State::Closing { code, is_told: false };
-            self.has_chores = true;
+        if matches!(self.state, ConnectionState::Opening | ConnectionState::Open) {
+            self.state = ConnectionState::Closing { code, is_told: false };
+            self.has_pending = true;
         }
     }
 
@@ -381,26 +379,25 @@ impl Connection {
         self.events.pop_front()
     }
 
-    /// Whether the connection carries data.
+    /// Whether the connection is open for data.
     #[must_use]
     pub fn is_open(&self) -> bool {
-        self.state == State::Open
+        self.state == ConnectionState::Open
     }
 
-    /// Whether it has come to its end.
+    /// Whether the connection is closed.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        self.state == State::Closed
+        self.state == ConnectionState::Closed
     }
 
-    /// What has arrived of a stream in order; zero once all of it has been read.
+    /// Bytes of a stream that arrived in order; zero once all of it has been read.
     #[must_use]
     pub fn received(&self, stream: u32) -> Bytes {
         Bytes(self.receiving.get(&stream).map_or(0, RecvStream::next))
     }
 
-    /// What has been written into a stream and is not known to have arrived. Streams that are done
-    /// have none.
+    /// Bytes written into a stream and not acknowledged; zero for a completed stream.
     #[must_use]
     pub fn undelivered(&self, stream: u32) -> Bytes {
         Bytes(
@@ -408,14 +405,14 @@ impl Connection {
         )
     }
 
-    /// What has been written into a stream and never been sent.
+    /// Bytes written into a stream and never sent.
     #[must_use]
     #[inline]
     pub fn unsent(&self, stream: u32) -> Bytes {
         Bytes(self.sending.get(&stream).map_or(0, SendStream::unsent))
     }
 
-    /// The windows of all paths together.
+    /// The sum of the congestion windows of all open paths.
     #[must_use]
     pub fn window(&self) -> Bytes {
         self.open_ids().map(|id| self.controller.allowance(id).window).sum()
@@ -433,21 +430,20 @@ impl Connection {
         self.path(path)?.subflow()?.rtt().smoothed()
     }
 
-    /// How long after its last packet a path's acknowledgement is overdue; `None` unless it is
-    /// open.
+    /// The probe timeout of a path; `None` unless it is open.
     #[must_use]
     pub fn probe_timeout(&self, path: u16) -> Option<Span> {
         Some(self.path(path)?.subflow()?.timeout())
     }
 
-    /// What happened on a path; `None` unless it is open.
+    /// The counters of a path; `None` unless it is open.
     #[must_use]
     pub fn stats(&self, path: u16) -> Option<&Stats> {
         Some(self.path(path)?.subflow()?.stats())
     }
 
-    /// The number of the bottleneck that limits a path, the same for all paths that share it: the
-    /// lowest of their numbers. `None` if none is known, and with a single path.
+    /// The bottleneck of a path, named by the lowest path number that shares it. `None` if none is
+    /// known, and with a single path.
     #[must_use]
     pub fn bottleneck(&self, path: u16) -> Option<u16> {
         u16::try_from(self.bottlenecks.bottleneck(subflow_id(path))?.0).ok()
@@ -464,16 +460,16 @@ impl Connection {
         self.paths.iter().map(|path| path.id)
     }
 
-    /// The receive buffer as it is.
+    /// The present receive buffer.
     #[must_use]
     pub fn receive_buffer(&self) -> Bytes {
         self.flow.buffer()
     }
 
-    /// The number that packets of a path are expected to have next, for [`Packet::parse`].
+    /// The packet number expected next on a path, for [`Packet::parse`].
     #[must_use]
     pub fn expected_number(&self, path: u16) -> u64 {
-        self.path(path).map_or(0, |path| path.receipts.expected())
+        self.path(path).map_or(0, |path| path.acks.expected())
     }
 
     fn open_ids(&self) -> impl Iterator<Item = SubflowId> + '_ {
@@ -491,8 +487,7 @@ impl Connection {
     }
 }
 
-/// Packet numbers between one that is skipped and the next, at least; a random number of up to as
-/// many more is added.
+/// The least distance of two skipped packet numbers; a random number below it is added.
 const SKIP_EVERY: u32 = 512;
 const FIRST_SKIP: u32 = 64;
 

@@ -1,77 +1,78 @@
-//! How a connection and its paths open: the handshake's flights, challenges, and the size of
-//! packets.
+//! Opening of a connection and its paths: handshake flights, path challenges, and size probes.
 
 use units::{Span, Time};
 use wire::ptcp::{Body, Flight, MIN_FULL, Packet};
 
-use super::{Connection, Event, State, Transmit, subflow_id};
-use crate::path::{Life, Opening, Path};
+use super::{Connection, ConnectionState, Event, Transmit, subflow_id};
+use crate::path::{Opening, Path, PathPhase};
 use crate::subflow::Subflow;
 
 impl Connection {
-    /// A flight of the handshake came over a path.
+    /// A flight of the handshake arrived over a path.
     pub(super) fn handle_flight(&mut self, now: Time, path: u16, flight: Flight) {
         match (flight, self.is_client, self.state) {
-            // The answer, the first time or once more.
-            (Flight::Hello, false, State::Opening | State::Open) => {
-                self.queue_flight(path, Flight::Answer)
+            // The Answer, for the first time or repeated.
+            (Flight::Hello, false, ConnectionState::Opening | ConnectionState::Open) => {
+                self.queue_flight(path, Flight::Answer);
             }
-            (Flight::Answer, true, State::Opening) => {
+            (Flight::Answer, true, ConnectionState::Opening) => {
                 self.queue_flight(path, Flight::Finish);
                 self.finish = Some(Opening::new(None, None));
                 self.begin(now, path);
                 for index in 0..self.paths.len() {
-                    if let Life::Opening(Opening { token: token @ None, at, tries, .. }) =
-                        &mut self.paths[index].life
+                    if let PathPhase::Opening(Opening { token: token @ None, at, tries, .. }) =
+                        &mut self.paths[index].phase
                     {
                         *token = Some(self.tokens.next());
                         (*at, *tries) = (Some(now), 0);
                     }
                 }
             }
-            (Flight::Answer, true, State::Open) if self.finish.is_some() => {
+            (Flight::Answer, true, ConnectionState::Open) if self.finish.is_some() => {
                 self.queue_flight(path, Flight::Finish);
             }
-            (Flight::Finish, false, State::Opening) => {
+            (Flight::Finish, false, ConnectionState::Opening) => {
                 self.queue_flight(path, Flight::Done);
                 self.begin(now, path);
             }
-            (Flight::Finish, false, State::Open) => self.queue_flight(path, Flight::Done),
-            (Flight::Done, true, State::Open) => self.finish = None,
+            (Flight::Finish, false, ConnectionState::Open) => self.queue_flight(path, Flight::Done),
+            (Flight::Done, true, ConnectionState::Open) => self.finish = None,
             _ => {}
         }
-        self.has_chores = true;
+        self.has_pending = true;
     }
 
-    /// A part of the handshake is to be sent, once however often it was asked for.
+    /// Queues a flight unless it is queued already.
     fn queue_flight(&mut self, path: u16, flight: Flight) {
         if !self.flights.contains(&(path, flight)) {
             self.flights.push_back((path, flight));
         }
     }
 
-    /// The keys are there, and the path has shown that it works.
+    /// The handshake is complete. The path is open, unless its address has to be validated.
     fn begin(&mut self, now: Time, path: u16) {
-        self.state = State::Open;
+        self.state = ConnectionState::Open;
         self.events.push_back(Event::Opened);
         let token = self.tokens.next();
-        let Some(Path { life: Life::Opening(opening), .. }) = self.path_mut(path) else { return };
+        let Some(Path { phase: PathPhase::Opening(opening), .. }) = self.path_mut(path) else {
+            return;
+        };
         if opening.tries > 0 {
             self.begin_path(now, path);
         } else {
-            // The end of the handshake came over another path than what it answers: that address is
-            // not proven.
+            // The Finish arrived over another path than the Answer was sent on: that address is not
+            // validated.
             (opening.token, opening.at) = (Some(token), Some(now));
         }
     }
 
-    /// A path carries data from now on.
+    /// Opens a path for data.
     fn begin_path(&mut self, now: Time, id: u16) {
         let Connection { paths, config, controller, events, .. } = self;
         let Some(path) = paths.iter_mut().find(|path| path.id == id) else { return };
-        let Life::Opening(opening) = path.life else { return };
+        let PathPhase::Opening(opening) = path.phase else { return };
         let rtt = opening.sample(now);
-        path.life = Life::Open(Subflow::new(
+        path.phase = PathPhase::Open(Subflow::new(
             config,
             subflow_id(id),
             now,
@@ -83,34 +84,34 @@ impl Connection {
         events.push_back(Event::PathOpened { path: id });
     }
 
-    /// A challenge is answered on its path.
+    /// A challenge arrived; the response goes back on its path.
     pub(super) fn handle_challenge(&mut self, now: Time, id: u16, token: u64) {
         let own = self.tokens.next();
         let is_client = self.is_client;
         let Some(path) = self.path_mut(id) else { return };
         path.response = Some(token);
-        if let Life::Opening(opening) = &mut path.life
+        if let PathPhase::Opening(opening) = &mut path.phase
             && opening.token.is_none()
             && !is_client
         {
-            // The server asks back, or it would not know that the client is where it says.
+            // The server sends a challenge of its own, to validate the client's address.
             (opening.token, opening.at) = (Some(own), Some(now));
         }
-        self.has_chores = true;
+        self.has_pending = true;
     }
 
-    /// A response came: the path works both ways, or carries packets of a size.
+    /// A response arrived: it opens the path, or confirms a packet size.
     pub(super) fn handle_response(&mut self, now: Time, id: u16, token: u64) {
         let Some(path) = self.path_mut(id) else { return };
-        match &path.life {
-            Life::Opening(opening) if opening.token == Some(token) => self.begin_path(now, id),
-            Life::Open(_) => path.handle_size(token),
-            Life::Opening(_) => {}
+        match &path.phase {
+            PathPhase::Opening(opening) if opening.token == Some(token) => self.begin_path(now, id),
+            PathPhase::Open(_) => path.handle_size(token),
+            PathPhase::Opening(_) => {}
         }
-        self.has_chores = true;
+        self.has_pending = true;
     }
 
-    /// What opens the connection and its paths, if something of it is due.
+    /// The next packet of a handshake, a challenge, a response or a size probe that is due.
     pub(super) fn poll_opening(&mut self, now: Time) -> Option<Transmit> {
         while let Some((path, flight)) = self.flights.pop_front() {
             if flight == Flight::Finish
@@ -119,10 +120,10 @@ impl Connection {
                 finish.handle_sent(now);
             }
             if flight == Flight::Answer
-                && let Some(Path { life: Life::Opening(opening), .. }) = self.path_mut(path)
+                && let Some(Path { phase: PathPhase::Opening(opening), .. }) = self.path_mut(path)
             {
                 opening.handle_sent(now);
-                // The client asks again, if it has to.
+                // The client repeats its Hello if necessary.
                 opening.at = None;
             }
             let transmit = self.emit(now, path, Body::Flight(flight));
@@ -143,8 +144,8 @@ impl Connection {
             if let Some(token) = path.response.take() {
                 return self.emit(now, id, Body::Response { token });
             }
-            match &mut path.life {
-                Life::Opening(opening) if opening.at.is_some_and(|at| at <= now) => {
+            match &mut path.phase {
+                PathPhase::Opening(opening) if opening.at.is_some_and(|at| at <= now) => {
                     opening.handle_sent(now);
                     let body = match opening.token {
                         Some(token) => Body::Challenge { token, padding: 0 },
@@ -158,40 +159,39 @@ impl Connection {
                         return Some(transmit);
                     }
                 }
-                Life::Open(_) => {
+                PathPhase::Open(_) => {
                     let tokens = &mut self.tokens;
                     if let Some((token, size)) = path.poll_size(now, || tokens.next()) {
                         let padding = u16::try_from(size.saturating_sub(MIN_FULL.0)).unwrap_or(0);
                         return self.emit(now, id, Body::Challenge { token, padding });
                     }
                 }
-                Life::Opening(_) => {}
+                PathPhase::Opening(_) => {}
             }
         }
         None
     }
 
-    /// Some path has to carry the handshake.
+    /// Makes sure that some path carries the handshake.
     pub(super) fn open_over_some_path(&mut self, now: Time) {
-        if self.state != State::Opening || !self.is_client {
+        if self.state != ConnectionState::Opening || !self.is_client {
             return;
         }
-        let mut openings = self.paths.iter_mut().filter_map(|path| match &mut path.life {
-            Life::Opening(opening) => Some(opening),
-            Life::Open(_) => None,
+        let mut openings = self.paths.iter_mut().filter_map(|path| match &mut path.phase {
+            PathPhase::Opening(opening) => Some(opening),
+            PathPhase::Open(_) => None,
         });
         let Some(first) = openings.next() else { return };
         if first.at.is_none() && openings.all(|other| other.at.is_none()) {
             first.at = Some(now);
         }
-        self.has_chores = true;
+        self.has_pending = true;
     }
 
-    /// The handshake goes on over another path as well, one more each time that there was no
-    /// answer.
+    /// Without an answer, the handshake is tried over one further path at each repetition.
     fn try_next_path(&mut self, now: Time, after: usize) {
-        let next = self.paths[after + 1..].iter_mut().find_map(|path| match &mut path.life {
-            Life::Opening(opening) if opening.token.is_none() && opening.at.is_none() => {
+        let next = self.paths[after + 1..].iter_mut().find_map(|path| match &mut path.phase {
+            PathPhase::Opening(opening) if opening.token.is_none() && opening.at.is_none() => {
                 Some(opening)
             }
             _ => None,
@@ -201,8 +201,8 @@ impl Connection {
         }
     }
 
-    /// A packet that wants no acknowledgement leaves, unless its path is gone or may not carry so
-    /// much yet.
+    /// Sends a packet that is not ack-eliciting, unless its path is gone or its address may not
+    /// receive as much before validation.
     pub(super) fn emit(&mut self, now: Time, id: u16, body: Body) -> Option<Transmit> {
         let path = self.path_mut(id)?;
         let mut packet = Packet { number: 0, body };
@@ -210,16 +210,16 @@ impl Connection {
         if !path.allows(bytes) {
             return None;
         }
-        packet.number = path.silent_number(now);
+        packet.number = path.non_eliciting_number(now);
         path.handle_sent(bytes);
         Some(Transmit { path: id, packet, is_ecn_capable: false })
     }
 
-    /// When something of this is due.
+    /// When [`Connection::poll_opening`] is due.
     pub(super) fn opening_at(&self) -> Option<Time> {
-        let paths = self.paths.iter().filter_map(|path| match &path.life {
-            Life::Opening(opening) => opening.at,
-            Life::Open(_) => path.size_at(),
+        let paths = self.paths.iter().filter_map(|path| match &path.phase {
+            PathPhase::Opening(opening) => opening.at,
+            PathPhase::Open(_) => path.size_at(),
         });
         paths.chain(self.finish.and_then(|finish| finish.at)).min()
     }

@@ -1,44 +1,44 @@
-//! What comes in: data, acknowledgements, and what the peer says of streams and paths.
+//! Received packets: data, acknowledgements, and control messages.
 
 use units::Time;
 use wire::ptcp::{Ack, Body, Data, Packet, Reply};
 
 use super::bounds::MAX_EARLY;
-use super::{Connection, Event, PeerError, State};
-use crate::path::{Binding, Control, Life};
-use crate::receipts::Arrival;
-use crate::stream::recv::{Breach, RecvStream};
+use super::{Connection, ConnectionState, Event, PeerError};
+use crate::ack_tracker::ElicitingPacket;
+use crate::path::{Binding, Control, PathPhase};
+use crate::stream::recv::{RecvStream, StreamViolation};
 use crate::stream::send::{Piece, SendStream};
 use crate::subflow::Outcome;
 
-/// What a packet brought for the application: its payload is to be kept.
+/// The payload of a received packet, for the application to keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrived {
     /// Nothing.
     Nothing,
-    /// A piece of a stream. It may have come before, in part or as a whole: what lies before what
-    /// the application has read already is to be left alone.
+    /// A piece of a stream. Parts of it may be duplicates; bytes before the application's reading
+    /// position must be ignored.
     Data {
-        /// Which stream.
+        /// The stream.
         stream: u32,
-        /// Where it begins.
+        /// The offset of its first byte.
         offset: u64,
-        /// How long it is.
+        /// Its length in bytes.
         len: u16,
     },
     /// A datagram.
     Datagram {
-        /// How long it is.
+        /// Its length in bytes.
         len: u16,
     },
 }
 
 impl Connection {
-    /// A packet came over a path (the paper's `receive`); `is_marked`: with congestion experienced
-    /// (ECN). The payload behind it is the caller's to keep, as [`Arrived`] says.
+    /// A packet arrived over a path (the paper's `receive`); `is_marked`: with congestion
+    /// experienced (ECN). The caller keeps its payload as [`Arrived`] describes.
     ///
     /// # Errors
-    /// If the peer broke the protocol. The connection closes then, and the peer is told.
+    /// If the peer violated the protocol. The connection then closes, and the peer is told.
     pub fn handle_packet(
         &mut self,
         now: Time,
@@ -47,25 +47,29 @@ impl Connection {
         is_marked: bool,
     ) -> Result<Arrived, PeerError> {
         match self.state {
-            State::Closed => return Ok(Arrived::Nothing),
-            State::Closing { code, .. } => {
-                self.state =
-                    State::Closing { code, is_told: matches!(packet.body, Body::Close { .. }) };
+            ConnectionState::Closed => return Ok(Arrived::Nothing),
+            ConnectionState::Closing { code, .. } => {
+                self.state = ConnectionState::Closing {
+                    code,
+                    is_told: matches!(packet.body, Body::Close { .. }),
+                };
                 return Ok(Arrived::Nothing);
             }
-            // Nothing else can be read before the keys are there. A path that asks may not have to
-            // ask again for that.
-            State::Opening if !matches!(packet.body, Body::Flight(_)) => {
-                if matches!(packet.body, Body::Challenge { .. }) && self.early.len() < MAX_EARLY {
-                    self.early.push((over, *packet));
+            // Only flights can be decrypted before the handshake is complete. Challenges are kept,
+            // so that the peer need not repeat them.
+            ConnectionState::Opening if !matches!(packet.body, Body::Flight(_)) => {
+                if matches!(packet.body, Body::Challenge { .. })
+                    && self.early_challenges.len() < MAX_EARLY
+                {
+                    self.early_challenges.push((over, *packet));
                 }
                 return Ok(Arrived::Nothing);
             }
-            State::Opening | State::Open => {}
+            ConnectionState::Opening | ConnectionState::Open => {}
         }
         let mut arrived = self.handle(now, over, packet, is_marked);
-        if self.state == State::Open && !self.early.is_empty() {
-            for (over, packet) in core::mem::take(&mut self.early) {
+        if self.state == ConnectionState::Open && !self.early_challenges.is_empty() {
+            for (over, packet) in core::mem::take(&mut self.early_challenges) {
                 arrived = arrived
                     .and_then(|arrived| self.handle(now, over, &packet, false).map(|_| arrived));
             }
@@ -84,27 +88,27 @@ impl Connection {
         is_marked: bool,
     ) -> Result<Arrived, PeerError> {
         Connection::check_number(over, packet.number)?;
-        let Some(index) = self.path_of(now, over)? else { return Ok(Arrived::Nothing) };
-        let is_refused = matches!(&packet.body, Body::Data(data) if self.is_too_scattered(data));
+        let Some(index) = self.path_index(now, over)? else { return Ok(Arrived::Nothing) };
+        let is_refused = matches!(&packet.body, Body::Data(data) if self.would_exceed_gaps(data));
         let path = &mut self.paths[index];
         path.handle_arrived(now, packet.datagram_len());
-        if is_refused || !path.receipts.handle_number(packet.number) {
+        if is_refused || !path.acks.record_number(packet.number) {
             return Ok(Arrived::Nothing);
         }
         let wait = self.config.max_ack_delay;
         if packet.is_eliciting() {
             let arrival = match packet.body {
-                Body::Data(data) => Arrival {
+                Body::Data(data) => ElicitingPacket {
                     reply: data.reply,
                     stream: Some(data.stream),
                     stamp: Some(data.stamp),
                 },
                 Body::Datagram { reply, .. } | Body::Ping { reply, .. } => {
-                    Arrival { reply, stream: None, stamp: None }
+                    ElicitingPacket { reply, stream: None, stamp: None }
                 }
-                _ => Arrival { reply: Reply::Path(over), stream: None, stamp: None },
+                _ => ElicitingPacket { reply: Reply::Path(over), stream: None, stamp: None },
             };
-            path.receipts.handle_eliciting(now, packet.number, arrival, is_marked, wait);
+            path.acks.handle_eliciting(now, packet.number, arrival, is_marked, wait);
         }
         match packet.body {
             Body::Data(data) => return self.handle_data(&data),
@@ -115,7 +119,7 @@ impl Connection {
                     sending.raise_limit(limit);
                 }
             }
-            Body::Need { buffer } => self.handle_need(now, buffer),
+            Body::Need { buffer } => self.handle_buffer_request(now, buffer),
             Body::Reset { stream, code, end } => self.handle_reset(stream, code, end)?,
             Body::Stop { stream, code } => {
                 if self.sending.contains_key(&stream) {
@@ -128,13 +132,13 @@ impl Connection {
                     self.events.push_back(Event::PathRetired { path });
                 }
                 if !self.is_client {
-                    // Also where nothing came over it so far: what is under way on it may not open
-                    // it any more.
-                    self.gone.insert(path);
+                    // Also for a path without packets so far: those still in flight must not open
+                    // it.
+                    self.retired.insert(path);
                 }
             }
             Body::Close { code } => {
-                self.state = State::Closed;
+                self.state = ConnectionState::Closed;
                 self.events.push_back(Event::Closed { code });
             }
             Body::Ping { .. } => {}
@@ -155,7 +159,7 @@ impl Connection {
         let gaps = receiving.gaps();
         let grown = receiving
             .handle_piece(offset, u64::from(len), is_last)
-            .map_err(|breach| breach_of(stream, breach))?;
+            .map_err(|violation| violation_error(stream, violation))?;
         let (read, is_more) =
             (receiving.read() - read, receiving.next() > next || receiving.is_done());
         let unread_after = receiving.unread();
@@ -172,8 +176,8 @@ impl Connection {
         Ok(Arrived::Data { stream, offset, len })
     }
 
-    /// Whether a stream is there to receive; the peer's first packet of it opens it. `false`: it
-    /// was, and is done.
+    /// Whether a stream can receive; the first packet of a peer's stream opens it. `false`: it is
+    /// completed.
     #[inline]
     fn accept_stream(&mut self, stream: u32) -> Result<bool, PeerError> {
         if self.receiving.contains_key(&stream) {
@@ -190,10 +194,10 @@ impl Connection {
         if stream < self.peer_streams {
             return Ok(false);
         }
-        // All that come before it are open too (RFC 9000, section 2.1).
+        // All streams with lower numbers are open too (RFC 9000, section 2.1).
         let open = u32::try_from(self.peer_streams_open()).unwrap_or(u32::MAX);
         let new = (stream - self.peer_streams) / 2 + 1;
-        // The last numbers are not used, so that there is one after each.
+        // The last numbers are not used, so that each has a successor.
         if open.saturating_add(new) > self.config.max_streams || stream >= u32::MAX - 1 {
             return Err(PeerError::Stream { stream });
         }
@@ -213,7 +217,8 @@ impl Connection {
         let receiving = self.receiving.get_mut(&stream).expect("it was accepted");
         let (read, unread) = (receiving.read(), receiving.unread());
         self.gaps -= receiving.gaps();
-        let grown = receiving.handle_reset(end).map_err(|breach| breach_of(stream, breach))?;
+        let grown =
+            receiving.handle_reset(end).map_err(|violation| violation_error(stream, violation))?;
         let read = receiving.read() - read;
         if !self.flow.handle_arrived(grown) {
             return Err(PeerError::Window { stream });
@@ -229,7 +234,7 @@ impl Connection {
         let Connection { paths, controller, outcomes, config, bottlenecks, .. } = self;
         let has_several = paths.len() > 1;
         if let Some(path) = paths.iter_mut().find(|path| path.id == ack.path)
-            && let Life::Open(subflow) = &mut path.life
+            && let PathPhase::Open(subflow) = &mut path.phase
         {
             let was_silent = subflow.is_silent();
             subflow
@@ -247,7 +252,7 @@ impl Connection {
                 path.probes = 0;
                 self.events.push_back(Event::PathBack { path: ack.path });
             }
-            // The peer has the keys.
+            // The peer has completed the handshake.
             self.finish = None;
         }
         if let Some(id) = self.bottlenecks.poll_test() {
@@ -257,7 +262,7 @@ impl Connection {
                 subflow.penalise(now, controller.as_mut());
             }
         }
-        self.settle();
+        self.apply_outcomes();
         if let Some(sending) = self.sending.get_mut(&ack.stream) {
             if !sending.handle_delivered(ack.delivered) {
                 return Err(PeerError::Delivered { stream: ack.stream, offset: ack.delivered });
@@ -268,8 +273,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Takes in what became of packets.
-    pub(super) fn settle(&mut self) {
+    /// Applies the outcomes of packets to streams and control messages.
+    pub(super) fn apply_outcomes(&mut self) {
         let mut outcomes = core::mem::take(&mut self.outcomes);
         for outcome in outcomes.drain(..) {
             match outcome {
@@ -298,38 +303,38 @@ impl Connection {
         self.outcomes = outcomes;
     }
 
-    /// What was lost is said again, if it is still worth saying.
+    /// Queues a lost control message again, if it is still relevant.
     fn requeue(&mut self, control: Control) {
         let is_worth = match control {
             Control::StreamWindow { stream } | Control::Stop { stream, .. } => {
                 self.receiving.contains_key(&stream)
             }
             Control::Reset { stream, .. } => self.resetting.contains(&stream),
-            Control::Need | Control::Retire { .. } => true,
+            Control::BufferRequest | Control::Retire { .. } => true,
         };
         if is_worth && !self.controls.contains(&control) {
             self.controls.push_back(control);
-            self.has_chores = true;
+            self.has_pending = true;
         }
     }
 
-    /// A path is used no more: what it carried goes elsewhere. Returns whether it was in use.
+    /// Removes a path; its data goes elsewhere. Returns whether it was in use.
     pub(super) fn drop_path(&mut self, now: Time, id: u16) -> bool {
         let Some(index) = self.paths.iter().position(|path| path.id == id) else { return false };
-        self.gone.insert(id);
-        if let Life::Open(mut subflow) = self.paths.remove(index).life {
+        self.retired.insert(id);
+        if let PathPhase::Open(mut subflow) = self.paths.remove(index).phase {
             subflow.unbind_all(&mut self.outcomes);
             self.controller.handle_remove(now, subflow.id());
             self.bottlenecks.handle_remove(subflow.id());
         }
-        self.settle();
+        self.apply_outcomes();
         true
     }
 }
 
-fn breach_of(stream: u32, breach: Breach) -> PeerError {
-    match breach {
-        Breach::Window => PeerError::Window { stream },
-        Breach::End => PeerError::End { stream },
+fn violation_error(stream: u32, violation: StreamViolation) -> PeerError {
+    match violation {
+        StreamViolation::Window => PeerError::Window { stream },
+        StreamViolation::End => PeerError::End { stream },
     }
 }

@@ -1,71 +1,70 @@
-//! What goes out: acknowledgements, probes, and data, which is bound to a packet only as that
-//! leaves (the paper's `send`).
+//! Sent packets: acknowledgements, probes, and data, which is bound to a packet at the time of
+//! sending (the paper's `send`).
 
-use policy::sched::packet::{Backlog, PathView};
+use policy::sched::packet::{Backlog, SubflowView};
 use units::{Bytes, Span, Time};
 use wire::ptcp::{Body, Data, Packet, Reply};
 
 use super::bounds::MAX_COPIES;
-use super::{Connection, Event, State, Transmit};
-use crate::path::{Binding, Control, Life, Path};
-use crate::receipts::stamp_of;
+use super::{Connection, ConnectionState, Event, Transmit};
+use crate::ack_tracker::stamp_of;
+use crate::path::{Binding, Control, Path, PathPhase};
 use crate::stream::send::Piece;
 use crate::subflow::Subflow;
 
-/// Packets of another path that are looked at for one that is worth repeating.
-const LOOK: usize = 64;
-/// How often a path over which no acknowledgements come is asked for one.
-const DEAF: Span = Span::from_secs(1);
-/// How much slower a path has to be before what it holds up is repeated and its window cut.
-const SLOWER: u64 = 4;
+/// Packets of another path that are examined for reinjection.
+const REINJECT_SCAN: usize = 64;
+/// The interval of tries whether a path without acknowledgements carries them again.
+const ACK_PATH_RETRY: Span = Span::from_secs(1);
+/// The ratio of round-trip times above which the window of a path that blocks flow control is cut.
+const PENALTY_RTT_RATIO: u64 = 4;
 
-/// What waits in the streams.
-struct Waiting {
-    /// Whether anything is to be sent, or under way.
+/// The data waiting in the streams.
+struct PendingData {
+    /// Whether any stream has data waiting or in flight.
     is_busy: bool,
-    /// The stream that the next packet is for: what was sent before goes first, then new data of
-    /// streams in turns.
+    /// The stream of the next packet: data sent before goes first, then new data of the streams in
+    /// turn.
     next: Option<u32>,
     backlog: Backlog,
 }
 
 impl Connection {
-    /// The next packet to send. Call it until there is none, after everything else.
+    /// The next packet to send. Call it until it returns `None`, after each other call.
     #[inline]
     pub fn poll_send(&mut self, now: Time) -> Option<Transmit> {
         match self.state {
-            State::Closed => return None,
-            State::Closing { .. } => return self.poll_close(now),
-            State::Opening | State::Open => {}
+            ConnectionState::Closed => return None,
+            ConnectionState::Closing { .. } => return self.poll_close(now),
+            ConnectionState::Opening | ConnectionState::Open => {}
         }
         if let Some(transmit) = self.poll_ack(now) {
             return Some(transmit);
         }
-        if self.has_chores {
-            if let Some(transmit) = self.poll_chore(now) {
+        if self.has_pending {
+            if let Some(transmit) = self.poll_pending(now) {
                 return Some(transmit);
             }
-            // What found no room waits for it.
-            self.has_chores = !self.controls.is_empty() || !self.datagrams.is_empty();
+            // Control messages and datagrams without room wait.
+            self.has_pending = !self.controls.is_empty() || !self.datagrams.is_empty();
         }
-        if self.state == State::Open { self.poll_data(now) } else { None }
+        if self.state == ConnectionState::Open { self.poll_data(now) } else { None }
     }
 
     fn poll_close(&mut self, now: Time) -> Option<Transmit> {
-        let State::Closing { code, is_told: false } = self.state else {
-            self.state = State::Closed;
+        let ConnectionState::Closing { code, is_told: false } = self.state else {
+            self.state = ConnectionState::Closed;
             return None;
         };
-        self.state = State::Closing { code, is_told: true };
+        self.state = ConnectionState::Closing { code, is_told: true };
         let id = self.paths.iter().find(|path| path.subflow().is_some())?.id;
         self.emit(now, id, Body::Close { code })
     }
 
-    /// An acknowledgement that is due: over the path that the sender named, or over all.
+    /// An acknowledgement that is due, over the path that the peer named or over all.
     #[inline]
     fn poll_ack(&mut self, now: Time) -> Option<Transmit> {
-        while let Some(index) = self.paths.iter().position(|path| path.receipts.due(now).is_some())
-        {
+        while let Some(index) = self.paths.iter().position(|path| path.acks.due(now).is_some()) {
             let transmit = self.acknowledge(now, index);
             if transmit.is_some() {
                 return transmit;
@@ -78,10 +77,10 @@ impl Connection {
     fn acknowledge(&mut self, now: Time, index: usize) -> Option<Transmit> {
         let path = &mut self.paths[index];
         let id = path.id;
-        let reply = path.receipts.due(now)?;
-        let mut ack = path.receipts.ack(now, id)?;
-        ack.stream = path.receipts.stream();
-        path.receipts.settle();
+        let reply = path.acks.due(now)?;
+        let mut ack = path.acks.ack(now, id)?;
+        ack.stream = path.acks.stream();
+        path.acks.handle_ack_sent();
         ack.delivered =
             self.receiving.get(&ack.stream).map_or(0, crate::stream::recv::RecvStream::next);
         ack.limit = self.flow.grant_lower();
@@ -94,7 +93,7 @@ impl Connection {
             }
             Reply::Path(_) | Reply::All => id,
         };
-        if self.path(over).is_some_and(|path| self.is_tired(path)) {
+        if self.path(over).is_some_and(|path| self.ack_limited(path)) {
             return None;
         }
         match reply {
@@ -102,20 +101,22 @@ impl Connection {
             Reply::All => {
                 for other in 0..self.paths.len() {
                     let other = &self.paths[other];
-                    if other.id != id && other.subflow().is_some() && self.copies.len() < MAX_COPIES
+                    if other.id != id
+                        && other.subflow().is_some()
+                        && self.ack_copies.len() < MAX_COPIES
                     {
-                        self.copies.push((other.id, ack));
+                        self.ack_copies.push((other.id, ack));
                     }
                 }
-                self.has_chores = true;
+                self.has_pending = true;
                 self.emit(now, id, body)
             }
         }
     }
 
-    /// Everything but data and acknowledgements.
-    fn poll_chore(&mut self, now: Time) -> Option<Transmit> {
-        while let Some((id, ack)) = self.copies.pop() {
+    /// Everything except data and acknowledgements.
+    fn poll_pending(&mut self, now: Time) -> Option<Transmit> {
+        while let Some((id, ack)) = self.ack_copies.pop() {
             if let Some(transmit) = self.emit(now, id, Body::Ack(ack)) {
                 return Some(transmit);
             }
@@ -123,7 +124,7 @@ impl Connection {
         if let Some(transmit) = self.poll_opening(now) {
             return Some(transmit);
         }
-        if self.state != State::Open {
+        if self.state != ConnectionState::Open {
             return None;
         }
         if let Some(index) =
@@ -135,8 +136,8 @@ impl Connection {
         self.poll_control(now).or_else(|| self.poll_datagram(now))
     }
 
-    /// A packet over a silent path, whatever its window says: a copy of what is wanted most (the
-    /// paper's redundant striping).
+    /// A probe of a silent path, regardless of its window: a copy of the data that is needed first
+    /// (the paper's redundant striping).
     fn probe(&mut self, now: Time, index: usize) -> Transmit {
         let room = Packet::room_for_data(self.paths[index].datagram.min(self.config.datagram)).0;
         let waiting = self.sending.iter_mut().find(|(_, sending)| sending.has_unbound());
@@ -146,9 +147,9 @@ impl Connection {
             let stream = *stream;
             return self.transmit_piece(now, index, stream, piece, Reply::All);
         }
-        let oldest = match &mut self.paths[index].life {
-            Life::Open(subflow) => {
-                subflow.bound().find_map(|(_, binding, is_unbound)| match binding {
+        let oldest = match &mut self.paths[index].phase {
+            PathPhase::Open(subflow) => {
+                subflow.bound_packets().find_map(|(_, binding, is_unbound)| match binding {
                     Binding::Data { stream, offset, len, is_last } if u64::from(len) <= room => {
                         *is_unbound = true;
                         Some((stream, Piece { offset, len, is_last }))
@@ -156,7 +157,7 @@ impl Connection {
                     _ => None,
                 })
             }
-            Life::Opening(_) => None,
+            PathPhase::Opening(_) => None,
         };
         match oldest {
             Some((stream, piece)) => self.transmit_piece(now, index, stream, piece, Reply::All),
@@ -164,7 +165,7 @@ impl Connection {
         }
     }
 
-    /// What has to arrive goes over the fastest path that has room.
+    /// A control message, over the fastest path with room.
     fn poll_control(&mut self, now: Time) -> Option<Transmit> {
         if self.controls.is_empty() {
             return None;
@@ -174,9 +175,9 @@ impl Connection {
             let body = match control {
                 Control::StreamWindow { stream } => {
                     let Some(receiving) = self.receiving.get(&stream) else { continue };
-                    Body::StreamWindow { stream, limit: receiving.told() }
+                    Body::StreamWindow { stream, limit: receiving.advertised() }
                 }
-                Control::Need => Body::Need { buffer: self.asked_buffer() },
+                Control::BufferRequest => Body::Need { buffer: self.requested_buffer() },
                 Control::Reset { stream, code, end } => Body::Reset { stream, code, end },
                 Control::Stop { stream, code } => Body::Stop { stream, code },
                 Control::Retire { path } => Body::Retire { path },
@@ -204,17 +205,17 @@ impl Connection {
         Some(self.transmit(now, index, Body::Datagram { len, reply }, None))
     }
 
-    /// Data, over the path that the scheduler picks among those with room.
+    /// Data, over the path that the scheduler picks.
     #[inline]
     fn poll_data(&mut self, now: Time) -> Option<Transmit> {
-        self.wake = None;
+        self.pacing_at = None;
         let credit = self.flow.credit();
-        let waiting = self.waiting(credit);
+        let waiting = self.pending_data(credit);
         if !waiting.is_busy {
-            // As at the end that only receives.
+            // The usual case of an end that only receives.
             return None;
         }
-        let has_room = self.look(now);
+        let has_room = self.update_views(now);
         if has_room
             && self.scheduler.is_redundant()
             && let Some(transmit) = self.poll_copy(now)
@@ -225,11 +226,11 @@ impl Connection {
             return self.poll_idle(now, has_room, credit);
         };
         if !has_room {
-            self.note_wake(now);
+            self.set_pacing_deadline(now);
             return None;
         }
         let Some(picked) = self.scheduler.pick(now, &self.views, &waiting.backlog) else {
-            self.note_wake(now);
+            self.set_pacing_deadline(now);
             return None;
         };
         let id = self.views[picked].id;
@@ -241,7 +242,7 @@ impl Connection {
         let sending = self.sending.get_mut(&stream).expect("it was found there");
         let (piece, new) = sending.take(room, credit, false)?;
         self.flow.handle_sent(new);
-        self.turn = stream;
+        self.last_stream = stream;
         if self.scheduler.is_redundant() {
             self.note_copied(index, stream, piece);
         }
@@ -249,8 +250,8 @@ impl Connection {
         Some(self.transmit_piece(now, index, stream, piece, reply))
     }
 
-    /// Where each path carries everything: what others have sent of a stream and a path with room
-    /// has not, before anything new.
+    /// With a redundant scheduler: data that other paths have sent and a path with room has not,
+    /// before new data.
     fn poll_copy(&mut self, now: Time) -> Option<Transmit> {
         let Connection { paths, sending, views, .. } = self;
         let mut best: Option<(Span, usize, u32, Piece)> = None;
@@ -281,17 +282,17 @@ impl Connection {
         *end = (*end).max(piece.offset + u64::from(piece.len));
     }
 
-    /// Looks at all paths for the scheduler. Returns whether one has room.
+    /// Updates the scheduler's views of all paths. Returns whether one has room.
     #[inline]
-    fn look(&mut self, now: Time) -> bool {
+    fn update_views(&mut self, now: Time) -> bool {
         let Connection { paths, views, controller, .. } = self;
         views.clear();
         let mut has_room = false;
         let is_alone = !paths.iter().any(super::Path::is_live);
         for path in paths.iter_mut() {
             let allows = path.allows(1_500);
-            let Life::Open(subflow) = &mut path.life else { continue };
-            // A silent path carries probes only, unless there is no other.
+            let PathPhase::Open(subflow) = &mut path.phase else { continue };
+            // A silent path carries only probes, unless all are silent.
             if subflow.is_silent() && !is_alone {
                 continue;
             }
@@ -299,7 +300,7 @@ impl Connection {
             let is_in_slow_start = subflow.is_in_slow_start(&allowance, controller.as_ref());
             let room = allows && subflow.has_room(now, &allowance, is_in_slow_start);
             has_room |= room;
-            views.push(PathView {
+            views.push(SubflowView {
                 id: subflow.id(),
                 smoothed_rtt: subflow.round_trip(),
                 rtt_variation: subflow.rtt().variation(),
@@ -313,10 +314,10 @@ impl Connection {
         has_room
     }
 
-    /// Looks at all streams, once for each packet.
+    /// The waiting data of all streams; called once for each packet.
     #[inline]
-    fn waiting(&self, credit: u64) -> Waiting {
-        let mut waiting = Waiting {
+    fn pending_data(&self, credit: u64) -> PendingData {
+        let mut waiting = PendingData {
             is_busy: false,
             next: None,
             backlog: Backlog { credit: Bytes(credit), ..Backlog::default() },
@@ -331,7 +332,7 @@ impl Connection {
             }
             if sending.is_ready(credit) {
                 first.get_or_insert(id);
-                if id > self.turn {
+                if id > self.last_stream {
                     behind.get_or_insert(id);
                 }
             }
@@ -340,23 +341,23 @@ impl Connection {
         waiting
     }
 
-    /// Something is to be sent and paths are paced: when the first of them lets a packet out.
-    fn note_wake(&mut self, now: Time) {
+    /// Sets the time at which the first paced path may send.
+    fn set_pacing_deadline(&mut self, now: Time) {
         let held = self.paths.iter().filter_map(|path| path.subflow()?.held_until());
-        // Those that were not looked at say how it was before.
-        self.wake = held.filter(|at| *at > now).min();
+        // Paths that were not examined keep their previous time.
+        self.pacing_at = held.filter(|at| *at > now).min();
     }
 
-    /// There is nothing new to send. Paths with room repeat what slower ones still owe.
+    /// Without new data to send: paths with room repeat data in flight on slower ones.
     fn poll_idle(&mut self, now: Time, has_room: bool, credit: u64) -> Option<Transmit> {
         let is_blocked = self.sending.values().any(|sending| sending.is_blocked(credit));
         let in_flight: Bytes =
             self.paths.iter().filter_map(|path| Some(path.subflow()?.in_flight())).sum();
-        if is_blocked && in_flight == Bytes::ZERO && self.persist.is_none() {
-            // Nothing is under way that would bring news of the window.
+        if is_blocked && in_flight == Bytes::ZERO && self.window_probe_at.is_none() {
+            // Nothing in flight would bring a window update.
             let wait =
                 self.paths.iter().filter_map(|path| Some(path.subflow()?.timeout())).max()?;
-            self.persist = Some(now + wait);
+            self.window_probe_at = Some(now + wait);
         }
         if !has_room {
             return None;
@@ -369,19 +370,18 @@ impl Connection {
         if self.config.reinject {
             for index in 0..self.paths.len() {
                 let path = &self.paths[index];
-                let has_room = |view: &PathView| {
+                let has_room = |view: &SubflowView| {
                     view.has_room && Some(view.id) == path.subflow().map(Subflow::id)
                 };
                 if self.views.iter().any(has_room)
-                    && let Some((stream, piece)) = self.owed_by_others(now, index, is_refused)
+                    && let Some((stream, piece)) = self.reinjection(now, index, is_refused)
                 {
                     let reply = self.reply(now, index);
                     return Some(self.transmit_piece(now, index, stream, piece, reply));
                 }
             }
         }
-        // Neither windows that the application leaves unused nor those that the peer's buffer does
-        // may grow.
+        // A window that the application or the peer's buffer leaves unused must not grow.
         for view in self.views.iter().filter(|view| view.has_room) {
             let mut open = self.paths.iter_mut().filter_map(super::Path::subflow_mut);
             if let Some(subflow) = open.find(|subflow| subflow.id() == view.id) {
@@ -391,32 +391,27 @@ impl Connection {
         None
     }
 
-    /// What another path has sent and this one could deliver sooner (opportunistic retransmission,
-    /// Raiciu et al. 2012). If flow control waits for it and the peer has no larger buffer, the
-    /// path that holds it up is slowed down, where it is very slow.
-    fn owed_by_others(
-        &mut self,
-        now: Time,
-        index: usize,
-        is_refused: bool,
-    ) -> Option<(u32, Piece)> {
+    /// A piece in flight on another path that this one could deliver sooner (opportunistic
+    /// retransmission, Raiciu et al. 2012). If it blocks flow control and the peer grants no larger
+    /// buffer, the window of the other path is cut if that is much slower.
+    fn reinjection(&mut self, now: Time, index: usize, is_refused: bool) -> Option<(u32, Piece)> {
         let Connection { paths, sending, controller, .. } = self;
         let own = paths[index].subflow()?.round_trip();
         let room = Packet::room_for_data(paths[index].datagram).0;
         let mut best: Option<(usize, u64, u32, Piece)> = None;
         for (other, path) in paths.iter_mut().enumerate().filter(|(other, _)| *other != index) {
-            let Life::Open(subflow) = &mut path.life else { continue };
-            // The average is late where a queue grows.
+            let PathPhase::Open(subflow) = &mut path.phase else { continue };
+            // The average lags behind a growing queue.
             let theirs = subflow.round_trip().max(subflow.rtt().latest());
-            // To wait for longer than a repetition takes gains nothing.
+            // Waiting longer than a repetition takes gains nothing.
             let slack = (subflow.rtt().variation() + subflow.rtt().variation()).min(own);
-            for (sent_at, binding, _) in subflow.bound().take(LOOK) {
+            for (sent_at, binding, _) in subflow.bound_packets().take(REINJECT_SCAN) {
                 let Binding::Data { stream, offset, len, is_last } = binding else { continue };
                 let piece = Piece { offset, len, is_last };
                 let is_owed =
                     sending.get(&stream).is_some_and(|sending| !sending.has_arrived(piece));
-                // When its acknowledgement would come, here and there; one that is overdue may
-                // never come.
+                // Compares the arrival of the acknowledgement over this path and over the other; an
+                // overdue one may never arrive.
                 let is_overdue = now > sent_at + theirs + slack;
                 let is_sooner = is_overdue || now + own + half(own) < sent_at + theirs;
                 if is_owed && is_sooner && u64::from(len) <= room {
@@ -430,22 +425,23 @@ impl Connection {
         let (other, _, stream, piece) = best?;
         let Piece { offset, len, is_last } = piece;
         let owed = Binding::Data { stream, offset, len, is_last };
-        let Life::Open(subflow) = &mut paths[other].life else { return None };
+        let PathPhase::Open(subflow) = &mut paths[other].phase else { return None };
         let theirs = subflow.round_trip();
-        for (_, binding, is_unbound) in subflow.bound() {
-            // Several may begin there: the rest of a piece of which part arrived is one of its own.
+        for (_, binding, is_unbound) in subflow.bound_packets() {
+            // Several bindings may begin at this offset: the rest of a partly delivered piece is a
+            // binding of its own.
             if binding == owed {
                 *is_unbound = true;
                 break;
             }
         }
-        if is_refused && theirs.as_nanos() > SLOWER * own.as_nanos() {
+        if is_refused && theirs.as_nanos() > PENALTY_RTT_RATIO * own.as_nanos() {
             subflow.penalise(now, controller.as_mut());
         }
         Some((stream, piece))
     }
 
-    /// A packet with a piece of a stream leaves.
+    /// Sends a packet with a piece of a stream.
     fn transmit_piece(
         &mut self,
         now: Time,
@@ -459,7 +455,7 @@ impl Connection {
         self.transmit(now, index, body, Some(Binding::Data { stream, offset, len, is_last }))
     }
 
-    /// A packet that wants an acknowledgement leaves.
+    /// Sends an ack-eliciting packet.
     #[inline]
     fn transmit(
         &mut self,
@@ -473,7 +469,7 @@ impl Connection {
         let mut packet = Packet { number: 0, body };
         let bytes = packet.datagram_len();
         path.handle_sent(bytes);
-        let Life::Open(subflow) = &mut path.life else {
+        let PathPhase::Open(subflow) = &mut path.phase else {
             unreachable!("only open paths are chosen")
         };
         *skip_in -= 1;
@@ -487,13 +483,13 @@ impl Connection {
         Transmit { path: path.id, packet, is_ecn_capable: path.is_ecn_capable }
     }
 
-    /// The fastest path with room among those that will do.
+    /// The index of the fastest path with room among those that `will_do`.
     fn best_with_room(&mut self, now: Time, will_do: impl Fn(&Path) -> bool) -> Option<usize> {
-        if !self.look(now) {
-            self.note_wake(now);
+        if !self.update_views(now) {
+            self.set_pacing_deadline(now);
             return None;
         }
-        let place = |view: &PathView| {
+        let place = |view: &SubflowView| {
             let is_it = |path: &Path| {
                 path.subflow().is_some_and(|subflow| subflow.id() == view.id) && will_do(path)
             };
@@ -504,25 +500,26 @@ impl Connection {
         with_room.min_by_key(|(rtt, _)| *rtt).map(|(_, index)| index)
     }
 
-    /// Where the acknowledgement of a packet over this path is to go: over the fastest path on
-    /// which they come.
+    /// The reply path for a packet over this path: the fastest one on which acknowledgements
+    /// arrive.
     #[inline]
     fn reply(&mut self, now: Time, index: usize) -> Reply {
         let path = &mut self.paths[index];
-        if path.is_deaf && path.deaf_until <= now {
-            // Perhaps they come over it again: the answer is heard, over this path or another.
-            path.deaf_until = now + DEAF;
+        if path.ack_path_down && path.ack_path_retry_at <= now {
+            // A try whether this path carries acknowledgements again: the peer replies over all
+            // paths.
+            path.ack_path_retry_at = now + ACK_PATH_RETRY;
             return Reply::All;
         }
         let named = self.reply_path().unwrap_or(self.paths[index].id);
-        self.named = Some(named);
+        self.last_ack_path = Some(named);
         Reply::Path(named)
     }
 
-    /// See [`Connection::reply`]; `None` if no path is known to work.
+    /// The fastest live path that carries acknowledgements, if any.
     #[inline]
     pub(super) fn reply_path(&self) -> Option<u16> {
-        let live = self.paths.iter().filter(|path| path.is_live() && !path.is_deaf);
+        let live = self.paths.iter().filter(|path| path.is_live() && !path.ack_path_down);
         live.min_by_key(|path| path.subflow().map(Subflow::shortest_round_trip)).map(|path| path.id)
     }
 }

@@ -1,65 +1,65 @@
-//! The receiving half of a stream: what has arrived, what the application has read.
+//! The receiving half of a stream: bytes arrived, and bytes read by the application.
 
 use crate::ranges::Ranges;
 
-/// Where a peer broke the rules of a stream.
+/// A peer's violation of the rules of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Breach {
+pub(crate) enum StreamViolation {
     /// Beyond the window.
     Window,
     /// Beyond the stream's end, or an end elsewhere than before.
     End,
 }
 
-/// Bytes are counted, not held.
+/// The state of a receiving half. Bytes are counted, not held.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RecvStream {
-    /// What arrived beyond `next`.
-    early: Ranges,
-    /// Everything before it has arrived.
+    /// Ranges that arrived beyond `next`.
+    out_of_order: Ranges,
+    /// The offset before which everything has arrived.
     next: u64,
     read: u64,
     highest: u64,
     end: Option<u64>,
     is_reading: bool,
-    /// The limit that the peer was told.
-    told: u64,
+    /// The advertised limit.
+    advertised: u64,
 }
 
 impl RecvStream {
     pub(crate) fn new(window: u64) -> RecvStream {
-        RecvStream { told: window, is_reading: true, ..RecvStream::default() }
+        RecvStream { advertised: window, is_reading: true, ..RecvStream::default() }
     }
 
-    /// A piece came. Returns by how much the highest offset grew.
+    /// A piece arrived. Returns the growth of the highest offset.
     pub(crate) fn handle_piece(
         &mut self,
         offset: u64,
         len: u64,
         is_last: bool,
-    ) -> Result<u64, Breach> {
-        let to = offset.checked_add(len).ok_or(Breach::Window)?;
-        if to > self.told {
-            return Err(Breach::Window);
+    ) -> Result<u64, StreamViolation> {
+        let to = offset.checked_add(len).ok_or(StreamViolation::Window)?;
+        if to > self.advertised {
+            return Err(StreamViolation::Window);
         }
         if self.end.is_some_and(|end| to > end || is_last && to != end)
             || is_last && to < self.highest
         {
-            return Err(Breach::End);
+            return Err(StreamViolation::End);
         }
         if is_last {
             self.end = Some(to);
         }
         let grown = to.saturating_sub(self.highest);
         self.highest += grown;
-        if offset <= self.next && self.early.is_empty() {
+        if offset <= self.next && self.out_of_order.is_empty() {
             self.next = self.next.max(to);
         } else if to > self.next {
-            self.early.insert(offset.max(self.next), to);
-            if let Some((from, until)) = self.early.first()
+            self.out_of_order.insert(offset.max(self.next), to);
+            if let Some((from, until)) = self.out_of_order.first()
                 && from <= self.next
             {
-                self.early.remove(from, until);
+                self.out_of_order.remove(from, until);
                 self.next = until;
             }
         }
@@ -69,17 +69,17 @@ impl RecvStream {
         Ok(grown)
     }
 
-    /// The stream is given up at `end`. Returns by how much the highest offset grew.
-    pub(crate) fn handle_reset(&mut self, end: u64) -> Result<u64, Breach> {
+    /// The peer resets the stream at `end`. Returns the growth of the highest offset.
+    pub(crate) fn handle_reset(&mut self, end: u64) -> Result<u64, StreamViolation> {
         if end < self.highest || self.end.is_some_and(|known| known != end) {
-            return Err(Breach::End);
+            return Err(StreamViolation::End);
         }
-        if end > self.told {
-            return Err(Breach::Window);
+        if end > self.advertised {
+            return Err(StreamViolation::Window);
         }
         let grown = end - self.highest;
         (self.highest, self.end, self.next, self.read) = (end, Some(end), end, end);
-        self.early = Ranges::default();
+        self.out_of_order = Ranges::default();
         Ok(grown)
     }
 
@@ -90,21 +90,21 @@ impl RecvStream {
         }
     }
 
-    /// The application reads so much more, at most what is there. Returns how much it got.
+    /// The application reads up to `bytes`. Returns how many were available.
     pub(crate) fn handle_read(&mut self, bytes: u64) -> u64 {
         let bytes = bytes.min(self.next - self.read);
         self.read += bytes;
         bytes
     }
 
-    /// Pieces that arrived ahead of others.
+    /// The number of ranges beyond a gap.
     pub(crate) fn gaps(&self) -> usize {
-        self.early.len()
+        self.out_of_order.len()
     }
 
-    /// Whether this piece would be one more of them.
+    /// Whether this piece would add one.
     pub(crate) fn leaves_gap(&self, offset: u64, len: u64) -> bool {
-        offset > self.next && !self.early.touches(offset, offset.saturating_add(len))
+        offset > self.next && !self.out_of_order.touches(offset, offset.saturating_add(len))
     }
 
     pub(crate) fn next(&self) -> u64 {
@@ -115,7 +115,7 @@ impl RecvStream {
         self.read
     }
 
-    /// Arrived in order and not read.
+    /// Bytes that arrived in order and were not read.
     pub(crate) fn unread(&self) -> u64 {
         self.next - self.read
     }
@@ -129,18 +129,18 @@ impl RecvStream {
         self.end == Some(self.read)
     }
 
-    /// The limit to tell the peer, if with this window it is worth telling.
+    /// The new limit for the peer, if with this window the update is worth a packet.
     pub(crate) fn poll_limit(&mut self, window: u64) -> Option<u64> {
         let limit = self.read + window;
-        let is_worth = self.end.is_none() && limit >= self.told + window / 4;
+        let is_worth = self.end.is_none() && limit >= self.advertised + window / 4;
         is_worth.then(|| {
-            self.told = limit;
+            self.advertised = limit;
             limit
         })
     }
 
-    /// The limit that the peer was told last.
-    pub(crate) fn told(&self) -> u64 {
-        self.told
+    /// The limit that was advertised last.
+    pub(crate) fn advertised(&self) -> u64 {
+        self.advertised
     }
 }

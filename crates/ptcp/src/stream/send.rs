@@ -1,8 +1,8 @@
-//! The sending half of a stream: what has been written, what is bound to packets, what has arrived.
+//! The sending half of a stream: bytes written, bound to packets, and delivered.
 
 use crate::ranges::Ranges;
 
-/// A piece of a stream, for a packet.
+/// A piece of a stream for a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub(crate) offset: u64,
@@ -10,7 +10,7 @@ pub(crate) struct Piece {
     pub(crate) is_last: bool,
 }
 
-/// Bytes are counted, not held: whoever drives the connection keeps them until they are
+/// Bytes are counted, not held: the driver of the connection keeps them until they are
 /// [delivered](SendStream::delivered).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SendStream {
@@ -18,17 +18,17 @@ pub(crate) struct SendStream {
     is_finished: bool,
     /// The first offset that was never sent.
     next: u64,
-    /// What arrived beyond `delivered`.
+    /// Ranges that arrived beyond `delivered`.
     arrived: Ranges,
     delivered: u64,
-    /// Sent before, and not bound to any packet: it goes first.
+    /// Ranges that were sent and are bound to no packet; they are sent first.
     unbound: Ranges,
     end: End,
-    /// What the peer's window lets through.
+    /// The peer's flow control limit.
     limit: u64,
 }
 
-/// The stream's end, which is sent like a byte behind the last.
+/// The state of the stream's end, which is sent as if it were a byte behind the last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum End {
     #[default]
@@ -65,40 +65,40 @@ impl SendStream {
         self.next
     }
 
-    /// Everything before it has arrived.
+    /// The offset before which everything has arrived.
     pub(crate) fn delivered(&self) -> u64 {
         self.delivered
     }
 
-    /// Whether everything has, the end included.
+    /// Whether everything has arrived, the end included.
     pub(crate) fn is_done(&self) -> bool {
         self.end == End::Delivered && self.delivered == self.written
     }
 
-    /// Written and never sent.
+    /// Bytes written and never sent.
     pub(crate) fn unsent(&self) -> u64 {
         self.written - self.next
     }
 
-    /// Whether something waits that was sent before.
+    /// Whether data that was sent before waits to be sent again.
     pub(crate) fn has_unbound(&self) -> bool {
         !self.unbound.is_empty() || self.end == End::Lost
     }
 
-    /// Whether something could be sent, given `credit` bytes of the connection's window.
+    /// Whether data could be sent, given `credit` bytes of the connection's window.
     pub(crate) fn is_ready(&self, credit: u64) -> bool {
         let is_open = self.next < self.limit && credit > 0;
         self.has_unbound() || self.unsent() > 0 && is_open || self.owes_end()
     }
 
-    /// Whether anything of it is to be sent, or under way.
+    /// Whether data is waiting or in flight.
     pub(crate) fn is_busy(&self) -> bool {
         self.delivered < self.written
             || self.owes_end()
             || matches!(self.end, End::Sent | End::Lost)
     }
 
-    /// Whether only the windows hold new data back.
+    /// Whether flow control alone holds new data back.
     pub(crate) fn is_blocked(&self, credit: u64) -> bool {
         !self.has_unbound() && self.unsent() > 0 && (credit == 0 || self.next >= self.limit)
     }
@@ -107,9 +107,9 @@ impl SendStream {
         self.is_finished && self.end == End::Unsent && self.next == self.written
     }
 
-    /// The next piece of at most `room` bytes, of which at most `credit` may be new; and how many
-    /// of it are. What was sent before comes first, in the order of the stream. With `keeps` it
-    /// stays unbound: the piece is a copy.
+    /// The next piece of at most `room` bytes, at most `credit` of them new, and the number of new
+    /// bytes. Data sent before comes first, in the order of the stream. With `keeps` it stays
+    /// unbound: the piece is a copy.
     pub(crate) fn take(&mut self, room: u64, credit: u64, keeps: bool) -> Option<(Piece, u64)> {
         if let Some((from, to)) = self.unbound.first() {
             let to = to.min(from + room);
@@ -138,8 +138,8 @@ impl SendStream {
         Piece { offset: from, len: u16::try_from(to - from).expect("a packet's room"), is_last }
     }
 
-    /// The first piece of at most `room` bytes that begins at `from` or behind it, was sent and is
-    /// not known to have arrived: for a copy.
+    /// The first piece of at most `room` bytes at or behind `from` that was sent and is not
+    /// acknowledged, for a copy.
     pub(crate) fn copy(&mut self, from: u64, room: u64) -> Option<Piece> {
         let from = from.max(self.delivered);
         let from = self.arrived.around(from).map_or(from, |(_, to)| to);
@@ -147,7 +147,7 @@ impl SendStream {
         (from < to).then(|| self.piece(from, to))
     }
 
-    /// A packet with this piece arrived.
+    /// A packet with this piece was acknowledged.
     pub(crate) fn handle_arrived(&mut self, piece: Piece) {
         let to = piece.offset + u64::from(piece.len);
         self.unbound.remove(piece.offset, to);
@@ -164,8 +164,7 @@ impl SendStream {
         }
     }
 
-    /// The peer says that everything before `offset` has arrived. Of what was never sent it cannot
-    /// say so: returns `false` then.
+    /// The peer acknowledges everything before `offset`. Returns `false` if that was never sent.
     pub(crate) fn handle_delivered(&mut self, offset: u64) -> bool {
         if offset > self.next {
             return false;
@@ -187,7 +186,7 @@ impl SendStream {
         }
     }
 
-    /// What the piece carries has to be sent again, unless it has arrived by another way.
+    /// The piece has to be sent again, except for the parts that have arrived otherwise.
     pub(crate) fn handle_unbound(&mut self, piece: Piece) {
         let from = piece.offset.max(self.delivered);
         let to = piece.offset + u64::from(piece.len);
@@ -195,14 +194,14 @@ impl SendStream {
         self.arrived.gaps(from, to, |from, to| {
             unbound.insert(from, to);
         });
-        // The end goes with the last byte, if that has to be sent again; otherwise alone.
+        // The end is sent with the last byte if that has to be sent again, otherwise alone.
         let has_last_byte = piece.len > 0 && self.unbound.contains(to - 1, to);
         if piece.is_last && self.end == End::Sent && !has_last_byte {
             self.end = End::Lost;
         }
     }
 
-    /// Whether the piece has arrived, as far as is known.
+    /// Whether the piece is known to have arrived.
     pub(crate) fn has_arrived(&self, piece: Piece) -> bool {
         let to = piece.offset + u64::from(piece.len);
         to <= self.delivered || self.arrived.contains(piece.offset.max(self.delivered), to)

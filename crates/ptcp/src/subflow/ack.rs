@@ -1,4 +1,4 @@
-//! Acknowledgements: what they deliver, what they say is lost, when recovery begins and ends.
+//! Acknowledgements: delivery, loss detection, and the beginning and end of recovery.
 
 use alloc::vec::Vec;
 
@@ -8,123 +8,122 @@ use units::{Bytes, Span, Time};
 use wire::ptcp::{Ack, PacketRange};
 
 use super::timer::TIMEOUT_AFTER;
-use super::{Late, Outcome, Phase, Record, State, Subflow};
+use super::{LostPacket, Outcome, PacketState, Phase, Record, Subflow};
 
 /// Packets delivered beyond a lost one before reordering is ruled out (RFC 8985, section 6.2).
 const THRESHOLD: u64 = 3;
-/// For how many round trips a packet taken for lost may still turn up.
+/// Round trips in which a packet declared lost may still count as spurious.
 const LATE_ROUND_TRIPS: u64 = 4;
 
-/// The peer acknowledges what was never sent.
+/// The peer acknowledged a packet that was never sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BadAck {
-    /// Which packet number.
+    /// The packet number.
     pub(crate) number: u64,
 }
 
-/// What an acknowledgement was good for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Credit {
+/// The result of one acknowledgement.
+struct Delivered<B> {
     /// Bytes acknowledged for the first time.
-    pub(crate) bytes: u64,
-    /// Whether something turned up that had been taken for lost.
-    pub(crate) has_late: bool,
-}
-
-/// What one acknowledgement delivered.
-struct Harvest<B> {
     bytes: u64,
     /// The latest sent of the delivered packets, and its number.
     newest: Option<(u64, Record<B>)>,
-    /// The acknowledgement of `Ack::largest` is the first.
+    /// Whether `Ack::largest` is newly acknowledged.
     is_sample: bool,
+    /// Whether a packet that was declared lost has arrived.
     has_late: bool,
-    /// All that was lost in the last congestion event has turned up.
+    /// Whether all packets lost in the last congestion event have arrived after all.
     is_undone: bool,
 }
 
 impl<B: Copy> Subflow<B> {
-    /// An acknowledgement of this path's packets came.
+    /// An acknowledgement of this path's packets arrived.
     pub(crate) fn handle_ack(
         &mut self,
         now: Time,
         ack: &Ack,
         cc: &mut dyn Controller,
         outcomes: &mut Vec<Outcome<B>>,
-    ) -> Result<Credit, BadAck> {
+    ) -> Result<(), BadAck> {
         if ack.largest >= self.next {
             return Err(BadAck { number: ack.largest });
         }
         let was_in_recovery = matches!(self.phase, Phase::Recovery { .. });
         let was_lost = self.stats.lost;
-        let mut harvest =
-            Harvest { bytes: 0, newest: None, is_sample: false, has_late: false, is_undone: false };
+        let mut delivered = Delivered {
+            bytes: 0,
+            newest: None,
+            is_sample: false,
+            has_late: false,
+            is_undone: false,
+        };
         for PacketRange { back, len } in
             core::iter::once(PacketRange { back: 0, len: ack.first }).chain(ack.older)
         {
             if len > 0 {
                 let last = ack.largest.saturating_sub(u64::from(back));
-                self.take(now, last, len, ack.largest, &mut harvest, outcomes)?;
+                self.mark_delivered(now, last, len, ack.largest, &mut delivered, outcomes)?;
             }
         }
-        if harvest.bytes == 0 && !harvest.has_late {
-            return Ok(Credit::default());
+        if delivered.bytes == 0 && !delivered.has_late {
+            return Ok(());
         }
-        let rtt = self.sample(now, ack, &harvest);
+        let rtt = self.sample(now, ack, &delivered);
         self.largest = self.largest.max(Some(ack.largest));
         if core::mem::take(&mut self.expired) >= TIMEOUT_AFTER {
-            // A path that carried nothing at all and is back was not congested but away: it begins
-            // anew, with the threshold of before.
+            // A path that delivered nothing for a time was down, not congested: it restarts with
+            // the threshold from before.
             cc.handle_undo(now, self.id);
             cc.handle_idle_restart(now, self.id);
             self.phase = Phase::Open;
             self.epoch += 1;
-            // The probes that were lost meanwhile say nothing of congestion.
+            // The probes that were lost meanwhile are no congestion.
             self.forgiven = self.next;
         }
-        if harvest.has_late {
+        if delivered.has_late {
             self.rack.handle_spurious();
         }
-        if harvest.is_undone {
+        if delivered.is_undone {
             self.undo(now, cc);
         }
         if let Phase::Recovery { end, .. } = self.phase
             && ack.largest >= end
         {
             self.phase = Phase::Open;
-            // What was sent before this recovery began, and is found lost later, belongs to it.
+            // Packets that were sent before this recovery began and are declared lost later belong
+            // to it.
             self.forgiven = end;
         }
-        self.detect(now, cc, outcomes);
+        self.detect_losses(now, cc, outcomes);
         self.note_marks(now, ack, cc);
         let is_safe = self.stats.lost == was_lost;
         let in_flight = self.in_flight();
         if let Phase::Recovery { reduction: Some(reduction), .. } = &mut self.phase
-            && harvest.bytes > 0
+            && delivered.bytes > 0
         {
-            reduction.handle_acked(Bytes(harvest.bytes), in_flight, is_safe);
+            reduction.handle_acked(Bytes(delivered.bytes), in_flight, is_safe);
         }
-        self.tell(now, &harvest, rtt, ack, was_in_recovery, cc);
+        self.report_acked(now, &delivered, rtt, ack, was_in_recovery, cc);
         self.trim();
-        Ok(Credit { bytes: harvest.bytes, has_late: harvest.has_late })
+        Ok(())
     }
 
-    /// Takes the packets `last - len + 1` to `last` for delivered.
+    /// Marks the packets `last - len + 1` to `last` as delivered.
     #[inline]
-    fn take(
+    fn mark_delivered(
         &mut self,
         now: Time,
         last: u64,
         len: u16,
         largest: u64,
-        harvest: &mut Harvest<B>,
+        delivered: &mut Delivered<B>,
         outcomes: &mut Vec<Outcome<B>>,
     ) -> Result<(), BadAck> {
         let first = (last + 1).saturating_sub(u64::from(len));
         if let Some(&number) = self.skipped.iter().find(|number| (first..=last).contains(*number)) {
             return Err(BadAck { number });
         }
-        self.take_late(first, last, harvest, outcomes);
+        self.mark_late_delivered(first, last, delivered, outcomes);
         let Some(top) = self.index(last) else { return Ok(()) };
         let first = first.max(self.base);
         let min_rtt = self.rtt.min();
@@ -134,15 +133,15 @@ impl<B: Copy> Subflow<B> {
             let index = usize::try_from(number - self.base).expect("within the records");
             let record = &mut self.records[index];
             match record.state {
-                // What lies below was acknowledged with it.
-                State::Delivered { down_to: bottom } => {
+                // The packets down to `bottom` were acknowledged before: skips them.
+                PacketState::Delivered { down_to: bottom } => {
                     down_to = down_to.min(bottom.max(self.base));
                     number = bottom.max(first);
                 }
-                State::Skipped => return Err(BadAck { number }),
-                State::Silent => {}
-                State::InFlight | State::Lost => {
-                    let is_late = record.state == State::Lost;
+                PacketState::Skipped => return Err(BadAck { number }),
+                PacketState::NonEliciting => {}
+                PacketState::InFlight | PacketState::Lost => {
+                    let is_late = record.state == PacketState::Lost;
                     if record.bytes > self.least {
                         self.large_losses = 0;
                     }
@@ -152,15 +151,15 @@ impl<B: Copy> Subflow<B> {
                             self.rack.handle_reordering();
                         }
                     }
-                    harvest.bytes += if is_late { 0 } else { u64::from(record.bytes) };
+                    delivered.bytes += if is_late { 0 } else { u64::from(record.bytes) };
                     if !is_late {
                         outcomes.extend(record.binding.map(Outcome::Delivered));
                     }
-                    record.state = State::Delivered { down_to: number };
+                    record.state = PacketState::Delivered { down_to: number };
                     self.rack.handle_delivered(now, record.sent_at, number + 1, false, min_rtt);
-                    if harvest.newest.is_none_or(|(newest, _)| newest < number) && !is_late {
-                        harvest.newest = Some((number, *record));
-                        harvest.is_sample |= number == largest;
+                    if delivered.newest.is_none_or(|(newest, _)| newest < number) && !is_late {
+                        delivered.newest = Some((number, *record));
+                        delivered.is_sample |= number == largest;
                     }
                 }
             }
@@ -169,58 +168,58 @@ impl<B: Copy> Subflow<B> {
             }
             number -= 1;
         }
-        self.records[top].state = State::Delivered { down_to };
+        self.records[top].state = PacketState::Delivered { down_to };
         Ok(())
     }
 
-    /// Packets that were taken for lost have arrived.
-    fn take_late(
+    /// Packets that were declared lost have arrived.
+    fn mark_late_delivered(
         &mut self,
         first: u64,
         last: u64,
-        harvest: &mut Harvest<B>,
+        delivered: &mut Delivered<B>,
         outcomes: &mut Vec<Outcome<B>>,
     ) {
-        if self.late.last_key_value().is_none_or(|(latest, _)| *latest < first) {
+        if self.recently_lost.last_key_value().is_none_or(|(latest, _)| *latest < first) {
             return;
         }
-        while let Some((&number, late)) = self.late.range(first..=last).next() {
+        while let Some((&number, late)) = self.recently_lost.range(first..=last).next() {
             if late.epoch == self.epoch {
                 self.missing = self.missing.saturating_sub(1);
-                harvest.is_undone = self.missing == 0;
+                delivered.is_undone = self.missing == 0;
             }
             outcomes.extend(late.binding.map(Outcome::Delivered));
-            self.late.remove(&number);
+            self.recently_lost.remove(&number);
             self.stats.spurious += 1;
-            harvest.has_late = true;
+            delivered.has_late = true;
         }
     }
 
-    /// The round-trip time of the packet that caused the acknowledgement.
-    fn sample(&mut self, now: Time, ack: &Ack, harvest: &Harvest<B>) -> Option<Span> {
-        let (_, record) = harvest.newest.filter(|_| harvest.is_sample)?;
+    /// The round-trip sample of the packet that caused the acknowledgement.
+    fn sample(&mut self, now: Time, ack: &Ack, delivered: &Delivered<B>) -> Option<Span> {
+        let (_, record) = delivered.newest.filter(|_| delivered.is_sample)?;
         let raw = now - record.sent_at;
-        // The peer may not make a path look shorter than it is (RFC 9002, section 5.3).
+        // The reported delay must not bring a sample below the minimum (RFC 9002, section 5.3).
         let waited =
             Span::from_micros(u64::from(ack.delay) * Ack::DELAY_UNIT).min(self.max_ack_delay);
         let rtt = if raw >= self.rtt.min() + waited { raw - waited } else { raw };
-        // Samples come with every other packet (RFC 7323, appendix G).
-        let before = self.in_flight + harvest.bytes;
+        // One sample for every other packet (RFC 7323, appendix G).
+        let before = self.in_flight + delivered.bytes;
         self.rtt.handle_sample(rtt, before.div_ceil(2 * self.mss.0));
         Some(rtt)
     }
 
-    /// Nothing had been lost: the cut was for reordering, or a delay.
+    /// Undoes the last cut: all its losses were reordering or delay.
     fn undo(&mut self, now: Time, cc: &mut dyn Controller) {
         self.phase = Phase::Open;
-        // Once for each cut.
+        // A cut is undone once.
         self.epoch += 1;
         cc.handle_undo(now, self.id);
     }
 
-    /// Finds losses by time (RACK, RFC 8985). Packet numbers are in the order of sending, so the
-    /// first that is not lost ends the search.
-    pub(super) fn detect(
+    /// Detects losses by time (RACK, RFC 8985). Packet numbers are in the order of sending, so the
+    /// first packet that is not lost ends the search.
+    pub(super) fn detect_losses(
         &mut self,
         now: Time,
         cc: &mut dyn Controller,
@@ -236,10 +235,10 @@ impl<B: Copy> Subflow<B> {
         let mut last_lost = None;
         while let Some(index) = self.index(self.scan) {
             let record = self.records[index];
-            if record.state == State::InFlight {
+            if record.state == PacketState::InFlight {
                 match self.rack.lost_at(record.sent_at, self.scan + 1, window) {
                     Some(at) if at <= now => {
-                        self.lose(now, self.scan, cc, outcomes);
+                        self.mark_lost(now, self.scan, cc, outcomes);
                         last_lost = Some(self.scan);
                     }
                     Some(at) => {
@@ -261,8 +260,8 @@ impl<B: Copy> Subflow<B> {
         }
     }
 
-    /// One packet is lost.
-    pub(super) fn lose(
+    /// Declares a packet lost.
+    pub(super) fn mark_lost(
         &mut self,
         now: Time,
         number: u64,
@@ -271,7 +270,7 @@ impl<B: Copy> Subflow<B> {
     ) {
         let index = self.index(number).expect("it is in flight");
         let record = &mut self.records[index];
-        record.state = State::Lost;
+        record.state = PacketState::Lost;
         self.in_flight -= u64::from(record.bytes);
         if !record.is_unbound {
             outcomes.extend(record.binding.map(Outcome::Lost));
@@ -283,12 +282,12 @@ impl<B: Copy> Subflow<B> {
         cc.handle_lost(now, self.id, &lost);
         let patience =
             Span::from_nanos(LATE_ROUND_TRIPS * self.rtt.smoothed().unwrap_or_default().as_nanos());
-        while let Some((&oldest, late)) = self.late.first_key_value()
+        while let Some((&oldest, late)) = self.recently_lost.first_key_value()
             && now - late.sent_at > patience
         {
-            self.late.remove(&oldest);
+            self.recently_lost.remove(&oldest);
         }
-        // Of the next epoch, if this loss begins one.
+        // A loss that begins a congestion event belongs to the next epoch.
         let is_next = match self.phase {
             Phase::Open => number >= self.forgiven,
             Phase::Recovery { end, .. } => number >= end,
@@ -297,10 +296,11 @@ impl<B: Copy> Subflow<B> {
         if !is_next {
             self.missing += 1;
         }
-        self.late.insert(number, Late { binding, sent_at, epoch });
+        self.recently_lost.insert(number, LostPacket { binding, sent_at, epoch });
     }
 
-    /// Something is lost. Once a window, the controller is told. `before` was in flight.
+    /// Begins recovery and reports congestion. `before` is the number of bytes in flight before the
+    /// loss.
     fn enter_recovery(
         &mut self,
         now: Time,
@@ -325,19 +325,21 @@ impl<B: Copy> Subflow<B> {
         }
     }
 
-    /// A new congestion event: what was lost for it has been noted under its number already.
+    /// A new congestion event; its losses already carry the new epoch.
     pub(super) fn begin_epoch(&mut self) {
         self.epoch += 1;
         let epoch = self.epoch;
-        self.missing = u32::try_from(self.late.values().filter(|late| late.epoch == epoch).count())
-            .unwrap_or(u32::MAX);
+        self.missing =
+            u32::try_from(self.recently_lost.values().filter(|late| late.epoch == epoch).count())
+                .unwrap_or(u32::MAX);
     }
 
-    /// Hands back what lies outside a window of so many bytes, counted from the oldest packet in
+    /// Unbinds the packets outside a window of `window` bytes, counted from the oldest packet in
     /// flight: the paper's re-striping.
     pub(super) fn shrink(&mut self, window: u64, outcomes: &mut Vec<Outcome<B>>) {
         let mut inside = 0;
-        for record in self.records.iter_mut().filter(|record| record.state == State::InFlight) {
+        for record in self.records.iter_mut().filter(|record| record.state == PacketState::InFlight)
+        {
             inside += u64::from(record.bytes);
             if inside > window && !record.is_unbound {
                 record.is_unbound = true;
@@ -346,7 +348,8 @@ impl<B: Copy> Subflow<B> {
         }
     }
 
-    /// The connection waits for what this path holds up: it is slowed down, at most once a window.
+    /// The connection waits for data in flight on this path: its window is cut, at most once a
+    /// window.
     pub(crate) fn penalise(&mut self, now: Time, cc: &mut dyn Controller) {
         if matches!(self.phase, Phase::Open) {
             self.begin_epoch();
@@ -359,10 +362,10 @@ impl<B: Copy> Subflow<B> {
         }
     }
 
-    /// Marks are congestion too, once a window.
+    /// ECN marks count as congestion, once a window.
     fn note_marks(&mut self, now: Time, ack: &Ack, cc: &mut dyn Controller) {
         let new = ack.marks.wrapping_sub(self.marks);
-        // An older acknowledgement may come behind a newer one.
+        // Acknowledgements may be reordered.
         if new == 0 || new > 128 {
             return;
         }
@@ -379,23 +382,22 @@ impl<B: Copy> Subflow<B> {
         }
     }
 
-    /// Tells the controller what was delivered.
-    fn tell(
+    /// Reports the delivered bytes to the controller.
+    fn report_acked(
         &mut self,
         now: Time,
-        harvest: &Harvest<B>,
+        delivered: &Delivered<B>,
         rtt: Option<Span>,
         ack: &Ack,
         in_recovery: bool,
         cc: &mut dyn Controller,
     ) {
-        let Some((_, newest)) = harvest.newest else { return };
-        self.rate.handle_delivered(now, Bytes(harvest.bytes), newest.sent_at);
+        let Some((_, newest)) = delivered.newest else { return };
+        self.rate.handle_delivered(now, Bytes(delivered.bytes), newest.sent_at);
         self.watch_slow_start(now, rtt, cc);
-        let delivery_rate =
-            self.rate.sample(now, newest.sent_at, &newest.departure, self.rtt.min());
+        let delivery_rate = self.rate.sample(now, newest.sent_at, &newest.snapshot, self.rtt.min());
         let acked = Acked {
-            bytes: Bytes(harvest.bytes),
+            bytes: Bytes(delivered.bytes),
             in_flight: self.in_flight(),
             sent_at: newest.sent_at,
             window_at_sending: Bytes(newest.window),
@@ -413,7 +415,7 @@ impl<B: Copy> Subflow<B> {
         cc.handle_acked(now, self.id, &acked);
     }
 
-    /// Ends slow start by delay.
+    /// Ends slow start by delay (`HyStart++`).
     fn watch_slow_start(&mut self, now: Time, rtt: Option<Span>, cc: &mut dyn Controller) {
         let (Some(hystart), Some(rtt)) = (&mut self.hystart, rtt) else { return };
         let window = cc.allowance(self.id).window;

@@ -1,6 +1,6 @@
-//! One path's congestion control and loss recovery over packet numbers: the paper's TCP-v. It knows
-//! no data: what a packet carries is a *binding* of type `B` that it keeps, and hands back with
-//! what became of the packet.
+//! One path's congestion control and loss recovery over packet numbers: the paper's TCP-v. It is
+//! independent of the data: the content of a packet is a *binding* of type `B`, which it returns
+//! with the packet's outcome.
 
 mod ack;
 mod timer;
@@ -9,95 +9,97 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use policy::cc::{Allowance, Choke, Controller, Sent, Start};
-use recovery::{DeliveryRate, Departure, HyStart, Pacer, Rack, RateReduction, RoundTrip};
+use recovery::{DeliveryRate, HyStart, Pacer, Rack, RateReduction, RoundTrip, SendSnapshot};
 use units::{Bytes, Rate, Span, SubflowId, Time};
 
 pub(crate) use timer::Expiry;
 
 use crate::Config;
 
-/// What became of a packet.
+/// The outcome of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome<B> {
-    /// The peer has it.
+    /// The packet was acknowledged.
     Delivered(B),
-    /// It is taken for lost.
+    /// The packet was declared lost.
     Lost(B),
-    /// It fell outside the window when that shrank; it may still arrive. The paper's `shrunk`.
+    /// The packet fell outside the window when that shrank, and may still arrive. The paper's
+    /// `shrunk`.
     Shrunk(B),
 }
 
-/// Losses in a row after which large packets seem to be lost for their size.
+/// Loss events in a row without a large packet delivered that indicate a black hole for large
+/// packets.
 const BLACK_HOLE: u32 = 4;
-/// Hardly any packet that is in flight is smaller.
+/// The assumed size of the smallest packets in flight.
 const LEAST_PACKET: u64 = 64;
-/// So many skipped numbers are remembered below those that are in flight: for a peer that
-/// acknowledges one packet after the other and gets to the skipped one when everything before it is
-/// settled.
+/// Skipped numbers remembered below the records. A peer that acknowledges numbers one after the
+/// other reaches a skipped one when the records before it are gone.
 const SKIPPED: usize = 8;
 
-/// Counts over the life of a subflow.
+/// Counters over the life of a subflow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Packets sent that want an acknowledgement.
+    /// Ack-eliciting packets sent.
     pub sent: u64,
-    /// Packets taken for lost.
+    /// Packets declared lost.
     pub lost: u64,
-    /// Of these, how many arrived after all.
+    /// Packets declared lost that arrived after all.
     pub spurious: u64,
-    /// Times that fast recovery began.
+    /// Fast recoveries.
     pub recoveries: u64,
-    /// Times that the probe timer ran out.
+    /// Expiries of the probe timer.
     pub probes: u64,
-    /// Times that the window fell to its least.
+    /// Timeouts, each of which reduced the window to its minimum.
     pub timeouts: u64,
-    /// Congestion marks of the network.
+    /// Congestion marks (ECN) reported by the peer.
     pub marks: u64,
 }
 
-/// Windows, losses and times of one path.
+/// Congestion control and loss recovery of one path.
 #[derive(Clone, Debug)]
 pub(crate) struct Subflow<B> {
     id: SubflowId,
-    /// What controllers count as one packet.
+    /// The size of a full packet for the controller.
     mss: Bytes,
-    /// Packets up to this size pass everywhere.
+    /// Packets up to this size are assumed to pass every path.
     least: u32,
-    /// Times that something was lost, or overdue, since a larger packet arrived.
+    /// Loss events and probe timeouts since a packet larger than `least` was delivered.
     large_losses: u32,
     max_ack_delay: Span,
     min_timeout: Span,
     is_pacing: bool,
     moves_window: bool,
-    /// What has been sent, by packet number from `base` on; everything below is settled.
+    /// Sent packets by number, from `base` on. All below are acknowledged, lost or not
+    /// ack-eliciting.
     records: VecDeque<Record<B>>,
     base: u64,
     next: u64,
-    /// The latest skipped numbers among what is settled.
+    /// The latest skipped numbers below `base`.
     skipped: VecDeque<u64>,
-    /// Below it, nothing is in flight.
+    /// No packet below this number is in flight.
     scan: u64,
-    /// Numbers taken for lost a short while ago, should they arrive after all.
-    late: BTreeMap<u64, Late<B>>,
+    /// Packets declared lost recently, which may still arrive.
+    recently_lost: BTreeMap<u64, LostPacket<B>>,
     in_flight: u64,
     largest: Option<u64>,
     rtt: RoundTrip,
     rack: Rack,
-    /// When the next packet is lost, unless it is acknowledged before.
+    /// When the next packet is declared lost unless it is acknowledged before.
     rack_due: Option<Time>,
     phase: Phase,
-    /// Counts the congestion events, so that an undo concerns the right one.
+    /// The number of congestion events, so that an undo concerns the right one.
     epoch: u32,
-    /// Losses below are no congestion.
+    /// Losses of packets below this number do not count as congestion.
     forgiven: u64,
-    /// Packets lost in this epoch that have not turned up.
+    /// Packets lost in this epoch that have not arrived after all.
     missing: u32,
     hystart: Option<HyStart>,
     pacer: Pacer,
-    /// When pacing lets the next packet out.
+    /// When pacing allows the next packet.
     held_until: Option<Time>,
     rate: DeliveryRate,
-    /// Probe timers that ran out since the last acknowledgement.
+    /// Expiries of the probe timer since the last acknowledgement.
     expired: u32,
     last_eliciting_at: Option<Time>,
     marks: u8,
@@ -109,34 +111,33 @@ pub(crate) struct Subflow<B> {
 struct Record<B> {
     sent_at: Time,
     binding: Option<B>,
-    /// What it carries is on its way elsewhere too, or waits to be: nobody need be told of its
-    /// loss.
+    /// Whether its data was unbound: it is sent again elsewhere, so its loss is not reported.
     is_unbound: bool,
-    state: State,
+    state: PacketState,
     is_app_limited: bool,
     bytes: u32,
     window: u64,
     in_flight: u64,
-    departure: Departure,
+    snapshot: SendSnapshot,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum PacketState {
     InFlight,
-    /// Acknowledged, as all packets down to this number.
+    /// Acknowledged, as are all packets down to this number.
     Delivered {
         down_to: u64,
     },
     Lost,
-    /// It wants no acknowledgement.
-    Silent,
-    /// It was never sent: whoever acknowledges it lies.
+    /// Not ack-eliciting.
+    NonEliciting,
+    /// Never sent: an acknowledgement of it is a violation (RFC 9000, section 21.4).
     Skipped,
 }
 
-/// A packet that was taken for lost.
+/// A packet that was declared lost.
 #[derive(Clone, Copy, Debug)]
-struct Late<B> {
+struct LostPacket<B> {
     binding: Option<B>,
     sent_at: Time,
     epoch: u32,
@@ -145,7 +146,7 @@ struct Late<B> {
 #[derive(Clone, Copy, Debug)]
 enum Phase {
     Open,
-    /// Until a packet is acknowledged that was sent after this began.
+    /// Fast recovery, until a packet with the number `end` or a higher one is acknowledged.
     Recovery {
         end: u64,
         reduction: Option<RateReduction>,
@@ -153,7 +154,7 @@ enum Phase {
 }
 
 impl<B: Copy> Subflow<B> {
-    /// A path opens, with this round-trip time if it is known; `first` is the number of its next
+    /// A path opens, with the round-trip time `rtt` if known; `first` is the number of its next
     /// packet.
     pub(crate) fn new(
         config: &Config,
@@ -184,7 +185,7 @@ impl<B: Copy> Subflow<B> {
             next: first,
             scan: first,
             skipped: VecDeque::new(),
-            late: BTreeMap::new(),
+            recently_lost: BTreeMap::new(),
             in_flight: 0,
             largest: None,
             rtt: round_trip,
@@ -221,13 +222,13 @@ impl<B: Copy> Subflow<B> {
         &self.rtt
     }
 
-    /// The smoothed round-trip time; a long one as long as none is known, so that nothing hurries
-    /// over such a path.
+    /// The smoothed round-trip time; before the first sample a long one, so that such a path is not
+    /// preferred.
     pub(crate) fn round_trip(&self) -> Span {
         self.rtt.smoothed().unwrap_or(timer::FIRST)
     }
 
-    /// The shortest round-trip time, likewise.
+    /// The smallest round-trip time; before the first sample a long one.
     pub(crate) fn shortest_round_trip(&self) -> Span {
         if self.rtt.smoothed().is_some() { self.rtt.min() } else { timer::FIRST }
     }
@@ -236,13 +237,13 @@ impl<B: Copy> Subflow<B> {
         &self.stats
     }
 
-    /// Whether anything was ever acknowledged.
+    /// Whether any packet was acknowledged.
     pub(crate) fn has_delivered(&self) -> bool {
         self.largest.is_some()
     }
 
-    /// Whether it seems that small packets arrive and large ones do not (RFC 8899, section 4.3);
-    /// says so once.
+    /// Whether large packets seem to be lost for their size (RFC 8899, section 4.3). Resets the
+    /// detection.
     #[inline]
     pub(crate) fn poll_black_hole(&mut self) -> bool {
         let is_black = self.large_losses >= BLACK_HOLE;
@@ -252,12 +253,12 @@ impl<B: Copy> Subflow<B> {
         is_black
     }
 
-    /// Whether acknowledgements have stopped coming: a probe timer ran out.
+    /// Whether acknowledgements are overdue: the probe timer expired.
     pub(crate) fn is_silent(&self) -> bool {
         self.expired > 0
     }
 
-    /// Whether window, budget and pacing let a full packet out.
+    /// Whether window, recovery budget and pacing allow a full packet.
     #[inline]
     pub(crate) fn has_room(
         &mut self,
@@ -291,7 +292,7 @@ impl<B: Copy> Subflow<B> {
         self.held_until.is_none()
     }
 
-    /// The rate at which to send, and in what bursts; `None`: as acknowledgements come.
+    /// The pacing rate and burst size; `None`: no pacing.
     #[inline]
     fn pacing(&self, allowance: &Allowance, is_slow_start: bool) -> Option<(Rate, Bytes)> {
         if let Some(rate) = allowance.pacing {
@@ -318,37 +319,38 @@ impl<B: Copy> Subflow<B> {
         cc.threshold(self.id).is_none_or(|threshold| allowance.window < threshold)
     }
 
-    /// There was room, and nothing to send: what follows is limited by the application.
+    /// The window had room and there was nothing to send: the following samples are
+    /// application-limited.
     pub(crate) fn note_idle(&mut self) {
         self.rate.note_idle(Bytes(self.in_flight));
     }
 
-    /// A number that is not used, so that acknowledging it gives a liar away.
+    /// Skips a packet number, to detect a peer that acknowledges packets it did not receive.
     pub(crate) fn skip_number(&mut self, now: Time) {
-        self.push(now, State::Skipped, None, 0, Bytes::ZERO);
+        self.push(now, PacketState::Skipped, None, 0, Bytes::ZERO);
     }
 
-    /// A packet leaves that nobody acknowledges. Returns its number.
+    /// A packet leaves that is not ack-eliciting. Returns its number.
     #[inline]
-    pub(crate) fn handle_sent_silent(&mut self, now: Time) -> u64 {
+    pub(crate) fn handle_sent_non_eliciting(&mut self, now: Time) -> u64 {
         if self.records.is_empty() {
-            // Nothing before it is open: it needs no record.
+            // No earlier packet has a record, so it needs none.
             self.base += 1;
             self.next += 1;
             self.scan = self.next;
             return self.next - 1;
         }
-        self.push(now, State::Silent, None, 0, Bytes::ZERO)
+        self.push(now, PacketState::NonEliciting, None, 0, Bytes::ZERO)
     }
 
-    /// Whether more packets are remembered than these and what may be in flight.
+    /// Whether there are more records than `packets` plus those that may be in flight.
     #[inline]
     pub(crate) fn remembers_more_than(&self, packets: usize) -> bool {
         self.records.len() > packets
             && (self.records.len() - packets) as u64 > self.in_flight / LEAST_PACKET
     }
 
-    /// A packet of `bytes` leaves that wants an acknowledgement. Returns its number.
+    /// An ack-eliciting packet of `bytes` leaves. Returns its number.
     #[inline]
     pub(crate) fn handle_sent(
         &mut self,
@@ -369,7 +371,7 @@ impl<B: Copy> Subflow<B> {
         let allowance = cc.allowance(self.id);
         let size = u32::try_from(bytes.0).expect("a packet");
         self.in_flight += bytes.0;
-        let number = self.push(now, State::InFlight, binding, size, allowance.window);
+        let number = self.push(now, PacketState::InFlight, binding, size, allowance.window);
         if let Phase::Recovery { reduction: Some(reduction), .. } = &mut self.phase {
             reduction.handle_sent(bytes);
         }
@@ -390,7 +392,7 @@ impl<B: Copy> Subflow<B> {
     fn push(
         &mut self,
         now: Time,
-        state: State,
+        state: PacketState,
         binding: Option<B>,
         bytes: u32,
         window: Bytes,
@@ -404,7 +406,7 @@ impl<B: Copy> Subflow<B> {
             bytes,
             window: window.0,
             in_flight: self.in_flight,
-            departure: self.rate.departure(),
+            snapshot: self.rate.snapshot(),
         });
         self.next += 1;
         self.next - 1
@@ -417,12 +419,12 @@ impl<B: Copy> Subflow<B> {
             .filter(|index| *index < self.records.len())
     }
 
-    /// Forgets what is settled at the front.
+    /// Drops the records at the front that are not in flight.
     fn trim(&mut self) {
         while let Some(record) = self.records.front()
-            && record.state != State::InFlight
+            && record.state != PacketState::InFlight
         {
-            if record.state == State::Skipped {
+            if record.state == PacketState::Skipped {
                 self.skipped.truncate(SKIPPED - 1);
                 self.skipped.push_front(self.base);
             }
@@ -431,24 +433,24 @@ impl<B: Copy> Subflow<B> {
         }
         self.scan = self.scan.max(self.base);
         if self.records.is_empty() {
-            // What a burst needed is not kept for good.
+            // Frees the memory of a burst.
             self.records.shrink_to(256);
         }
     }
 
-    /// What is in flight and not on its way elsewhere too, oldest first: when it was sent, what it
-    /// carries, and whether it is elsewhere from now on.
-    pub(crate) fn bound(&mut self) -> impl Iterator<Item = (Time, B, &mut bool)> {
+    /// The packets in flight that are still bound, oldest first: time of sending, binding, and the
+    /// flag that unbinds them.
+    pub(crate) fn bound_packets(&mut self) -> impl Iterator<Item = (Time, B, &mut bool)> {
         let is_bound =
-            |record: &&mut Record<B>| record.state == State::InFlight && !record.is_unbound;
+            |record: &&mut Record<B>| record.state == PacketState::InFlight && !record.is_unbound;
         let records = self.records.iter_mut().filter(is_bound);
         records.filter_map(|record| Some((record.sent_at, record.binding?, &mut record.is_unbound)))
     }
 
-    /// Hands back what everything in flight carries, so that it can go elsewhere. It may still
-    /// arrive, and is still in flight.
+    /// Unbinds all packets in flight, so that their data can go elsewhere. The packets stay in
+    /// flight and may still arrive.
     pub(crate) fn unbind_all(&mut self, outcomes: &mut Vec<Outcome<B>>) {
-        for (_, binding, is_unbound) in self.bound() {
+        for (_, binding, is_unbound) in self.bound_packets() {
             *is_unbound = true;
             outcomes.push(Outcome::Shrunk(binding));
         }

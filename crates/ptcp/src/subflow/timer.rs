@@ -1,26 +1,27 @@
-//! Timers: reordering, probes (RFC 9002, section 6.2), and when a path has gone silent.
+//! Timers: reordering, probes (RFC 9002, section 6.2), and the detection of silent paths.
 
 use alloc::vec::Vec;
 
 use policy::cc::Controller;
 use units::{Bytes, Span, Time};
 
-use super::{Outcome, Phase, State, Subflow};
+use super::{Outcome, PacketState, Phase, Subflow};
 
-/// The wait for the first answer on a path whose round-trip time is not known.
+/// The probe timeout of a path whose round-trip time is not known.
 pub(super) const FIRST: Span = Span::from_millis(500);
-/// Probes of a silent path are no farther apart, so that it is in use again soon after its return.
+/// The longest interval between probes of a silent path, so that it is in use again soon after its
+/// return.
 const MAX_PROBE: Span = Span::from_millis(250);
 
-/// After so many probes without an answer, everything under way is lost.
+/// Probe timeouts in a row after which all packets in flight are declared lost.
 pub(super) const TIMEOUT_AFTER: u32 = 2;
 
-/// What a timer was for.
+/// The result of an expired timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expiry {
-    /// Packets were late: they are lost.
+    /// Loss detection ran.
     Losses,
-    /// No acknowledgement came for too long, the `count`th time in a row: probe.
+    /// An acknowledgement is overdue for the `count`th time in a row: send a probe.
     Probe {
         /// From one on.
         count: u32,
@@ -28,7 +29,7 @@ pub(crate) enum Expiry {
 }
 
 impl<B: Copy> Subflow<B> {
-    /// How long after the last packet an acknowledgement is overdue.
+    /// The time after the last packet at which an acknowledgement is overdue.
     pub(crate) fn timeout(&self) -> Span {
         let Some(smoothed) = self.rtt.smoothed() else { return FIRST };
         let margin =
@@ -41,14 +42,14 @@ impl<B: Copy> Subflow<B> {
         let wait = self.timeout();
         let wait = match self.expired {
             0 => wait,
-            // The second decides on the window: no sooner than the least timeout.
+            // The second expiry is a timeout of the window: no sooner than the least timeout.
             1 => (wait + wait).max(self.min_timeout),
             count => Span::from_nanos(wait.as_nanos() << count.min(10)).min(MAX_PROBE.max(wait)),
         };
         Some(last + wait)
     }
 
-    /// When [`Subflow::handle_deadline`] wants to be called.
+    /// When to call [`Subflow::handle_deadline`].
     #[inline]
     pub(crate) fn poll_deadline(&self) -> Option<Time> {
         let never = Time::from_nanos(u64::MAX);
@@ -56,13 +57,13 @@ impl<B: Copy> Subflow<B> {
         (at < never).then_some(at)
     }
 
-    /// When pacing lets the next packet out, as [`Subflow::has_room`] found.
+    /// When pacing allows the next packet, by the last [`Subflow::has_room`].
     #[inline]
     pub(crate) fn held_until(&self) -> Option<Time> {
         self.held_until
     }
 
-    /// Does what is due.
+    /// Handles an expired timer.
     pub(crate) fn handle_deadline(
         &mut self,
         now: Time,
@@ -70,7 +71,7 @@ impl<B: Copy> Subflow<B> {
         outcomes: &mut Vec<Outcome<B>>,
     ) -> Option<Expiry> {
         if self.rack_due.is_some_and(|at| at <= now) {
-            self.detect(now, cc, outcomes);
+            self.detect_losses(now, cc, outcomes);
             self.trim();
             return Some(Expiry::Losses);
         }
@@ -78,7 +79,7 @@ impl<B: Copy> Subflow<B> {
         self.expired += 1;
         self.stats.probes += 1;
         self.large_losses += 1;
-        // The next one counts from here, whether a probe could be sent or not.
+        // The next timeout counts from here, even if no probe can be sent.
         self.last_eliciting_at = Some(now);
         if self.expired == TIMEOUT_AFTER {
             self.time_out(now, cc, outcomes);
@@ -86,14 +87,14 @@ impl<B: Copy> Subflow<B> {
         Some(Expiry::Probe { count: self.expired })
     }
 
-    /// Two probes and no answer: the window falls to its least, and everything goes elsewhere.
+    /// Two probe timeouts in a row: the window falls to its minimum, and all data goes elsewhere.
     fn time_out(&mut self, now: Time, cc: &mut dyn Controller, outcomes: &mut Vec<Outcome<B>>) {
         self.stats.timeouts += 1;
         let before = self.in_flight;
         let mut number = self.scan;
         while let Some(index) = self.index(number) {
-            if self.records[index].state == State::InFlight {
-                self.lose(now, number, cc, outcomes);
+            if self.records[index].state == PacketState::InFlight {
+                self.mark_lost(now, number, cc, outcomes);
             }
             number += 1;
         }

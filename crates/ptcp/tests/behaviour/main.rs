@@ -1,4 +1,4 @@
-//! What a connection does in particular, between ends and over paths that a test controls packet by
+//! The behaviour of a connection between two ends, over paths that a test controls packet by
 //! packet.
 
 mod pair;

@@ -1,4 +1,4 @@
-//! Two ends, and paths between them that do exactly what a test wants.
+//! Two ends, and paths between them with a fate for each packet.
 
 use std::collections::BTreeMap;
 
@@ -10,17 +10,17 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use units::{Bytes, Span, Time};
 use wire::ptcp::Packet;
 
-/// What becomes of a packet.
+/// The fate of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Arrives,
-    /// So much later than the others.
+    /// Delayed by this more than the others.
     Late(Span),
     Marked,
     Lost,
 }
 
-/// A packet that leaves.
+/// A sent packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sent {
     pub(crate) at: Time,
@@ -31,14 +31,14 @@ pub(crate) struct Sent {
     pub(crate) fate: Fate,
 }
 
-/// One path, the same both ways.
+/// A path, the same in both directions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Line {
-    /// One way.
+    /// The one-way delay.
     pub(crate) delay: Span,
     /// Megabits a second.
     pub(crate) rate: u64,
-    /// Bytes that wait at most.
+    /// The queue limit in bytes.
     pub(crate) queue: u64,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Pair {
     flights: BTreeMap<(Time, u64), Sent>,
     count: u64,
     fate: Box<dyn FnMut(&Sent) -> Fate>,
-    /// All that was sent.
+    /// All packets sent.
     pub(crate) log: Vec<Sent>,
     /// Datagrams that arrived at the server, by size.
     pub(crate) datagrams: Vec<u16>,
@@ -95,7 +95,7 @@ impl Pair {
         pair
     }
 
-    /// From now on, packets fare like this.
+    /// Sets the function that decides the fate of packets.
     pub(crate) fn fates(&mut self, fate: impl FnMut(&Sent) -> Fate + 'static) {
         self.fate = Box::new(fate);
     }
@@ -105,7 +105,7 @@ impl Pair {
         self.run_until(end, |_| false);
     }
 
-    /// Runs until then, or until `is_enough`. Returns whether it was.
+    /// Runs until `end`, or until `is_enough`. Returns whether it was.
     pub(crate) fn run_until(&mut self, end: Time, is_enough: impl Fn(&Pair) -> bool) -> bool {
         loop {
             self.send();
@@ -183,15 +183,14 @@ impl Pair {
         self.count += 1;
     }
 
-    /// A stream of the client's with so much to send.
+    /// Opens a stream of the client and writes `bytes`.
     pub(crate) fn bulk(&mut self, bytes: Bytes) -> u32 {
         let stream = self.client.open_stream();
         self.client.write(stream, bytes);
         stream
     }
 
-    /// How long it takes until so much of a stream has arrived in order; `None`: longer than a
-    /// minute.
+    /// The time until `bytes` of a stream have arrived in order; `None` after a minute.
     pub(crate) fn time_of(&mut self, stream: u32, bytes: Bytes) -> Option<Span> {
         let begin = self.now;
         let is_there = self
@@ -199,7 +198,7 @@ impl Pair {
         is_there.then(|| self.now - begin)
     }
 
-    /// What the client sent with data since then.
+    /// The client's packets with data since `from`.
     pub(crate) fn data_since(&self, from: Time) -> impl Iterator<Item = (&Sent, wire::ptcp::Data)> {
         self.log.iter().filter(move |sent| sent.to_server && sent.at >= from).filter_map(|sent| {
             if let wire::ptcp::Body::Data(data) = sent.packet.body {

@@ -1,4 +1,4 @@
-//! What several paths do for each other.
+//! Several paths: acknowledgements, reinjection, redundancy, packet sizes.
 
 use ptcp::Config;
 use units::{Bytes, Span, Time};
@@ -26,22 +26,22 @@ fn acknowledgements_come_back_over_the_fastest_path() {
     let [slow, fast] = ways(from, &pair);
     assert!(
         fast > 200 && slow == 0,
-        "of the slow path's, {slow} came over it, {fast} over the fast one"
+        "acknowledgements of the slow path: {slow} over it, {fast} over the fast one"
     );
-    // Its way back dies: they come over the other one, and data goes on over both.
+    // Its way back fails: they return over the other one, and data continues over both.
     pair.fates(|sent| if !sent.to_server && sent.path == 1 { Fate::Lost } else { Fate::Arrives });
     pair.run_for(ms(3_000));
     let from = pair.now;
     pair.run_for(ms(1_000));
     let [slow, fast] = ways(from, &pair);
     assert!(slow > 200 && fast < slow / 20, "{slow} over the slow one, {fast} over the dead one");
-    // It is back: that is found out, and they come over it again.
+    // It works again: that is detected, and they return over it.
     pair.fates(|_| Fate::Arrives);
     pair.run_for(ms(3_000));
     let from = pair.now;
     pair.run_for(ms(1_000));
     let [slow, fast] = ways(from, &pair);
-    assert!(fast > 200 && slow == 0, "{slow} over the slow one, {fast} over the one that is back");
+    assert!(fast > 200 && slow == 0, "{slow} over the slow one, {fast} over the restored one");
 }
 
 #[test]
@@ -61,9 +61,9 @@ fn a_slow_path_does_not_hold_up_the_window() {
     };
     let ((with, window, slow), (without, untouched, _)) = (took(true), took(false));
     let alone = Span::from_millis(8 * 8 * 1_024 * 1_024 / 20_000);
-    assert!(with < alone + alone / 4, "{with:?} where the fast one takes {alone:?} alone");
-    assert!(without > with + with / 2, "{without:?} without");
-    // Its window was cut though it lost nothing.
+    assert!(with < alone + alone / 4, "{with:?}; the fast path alone takes {alone:?}");
+    assert!(without > with + with / 2, "{without:?} without reinjection");
+    // The slow path's window was cut without a loss.
     assert!(slow.recoveries == 0 && slow.lost <= slow.spurious, "{slow:?}");
     assert!(
         window < Bytes(14_720) && untouched >= Bytes(14_720),
@@ -94,11 +94,11 @@ fn each_path_carries_everything() {
 }
 
 #[test]
-fn a_copy_is_there_in_time() {
+fn a_redundant_copy_arrives_in_time() {
     let mut pair =
         Pair::new(&Config::default(), ("reno", "redundant"), &[line(10, 10), line(11, 10)]);
     pair.run_for(ms(300));
-    // A path that loses every second packet: no write waits for it.
+    // One path loses every second packet; no write waits for it.
     pair.fates(|sent| {
         if sent.path == 0 && sent.packet.number.is_multiple_of(2) {
             Fate::Lost
@@ -115,7 +115,7 @@ fn a_copy_is_there_in_time() {
     }
 }
 
-/// The largest UDP payload of packets with data over a path since then.
+/// The largest UDP payload of the data packets over a path since `from`.
 fn largest(pair: &Pair, path: u16, from: Time) -> usize {
     let sent = pair.data_since(from).filter(|(sent, _)| sent.path == path);
     sent.map(|(sent, _)| sent.packet.datagram_len()).max().unwrap_or(0)
@@ -135,12 +135,16 @@ fn each_path_has_packets_of_its_own_size() {
     for path in 0..3 {
         let (size, fits) = (largest(&pair, path, Time::ZERO), fits(path));
         assert!(size <= fits && size + 20 >= fits, "path {path}: {size} of {fits}");
-        assert_eq!(pair.client.stats(path).unwrap().timeouts, 0, "what asks for a size is no data");
+        assert_eq!(
+            pair.client.stats(path).unwrap().timeouts,
+            0,
+            "lost size probes cause no timeout"
+        );
     }
 }
 
 #[test]
-fn large_packets_do_not_arrive_any_more() {
+fn a_black_hole_for_large_packets_is_detected() {
     let mut pair = Pair::new(&Config::default(), ("reno", "lowest-rtt"), &[line(10, 10)]);
     let stream = pair.bulk(Bytes::mib(40));
     pair.run_for(ms(1_000));
@@ -150,6 +154,6 @@ fn large_packets_do_not_arrive_any_more() {
     let from = pair.now;
     pair.run_for(ms(4_000));
     let came = pair.server.received(stream) - before;
-    assert!(came > Bytes::mib(2), "{came:?} in four seconds of 10 Mbit/s");
+    assert!(came > Bytes::mib(2), "{came:?} in four seconds at 10 Mbit/s");
     assert!(largest(&pair, 0, from + ms(3_000)) <= 1_300);
 }

@@ -1,4 +1,4 @@
-//! Losses, marks, and what was taken for one of them.
+//! Losses, ECN marks, and spurious losses.
 
 use ptcp::Config;
 use units::{Bytes, Span};
@@ -6,7 +6,7 @@ use wire::ptcp::Body;
 
 use crate::pair::{Fate, Pair, line, ms};
 
-/// One path, and a receive buffer that keeps its queue short: nothing is lost by itself.
+/// One path, and a receive buffer that keeps its queue short, so that it drops nothing.
 fn one(config: &Config) -> Pair {
     let config = Config {
         receive_buffer: Bytes::kib(96),
@@ -22,7 +22,7 @@ fn the_last_packet_is_lost() {
     pair.run_for(ms(200));
     let stream = pair.bulk(Bytes(5_000));
     let mut left = 1;
-    // The fourth and last one, the first time.
+    // The fourth and last packet, at its first transmission.
     pair.fates(move |sent| match sent.packet.body {
         Body::Data(data) if data.offset + u64::from(data.len) == 5_000 && left > 0 => {
             left -= 1;
@@ -31,7 +31,7 @@ fn the_last_packet_is_lost() {
         _ => Fate::Arrives,
     });
     let took = pair.time_of(stream, Bytes(5_000)).unwrap();
-    // A round trip for the others and a probe after the timer of RFC 9002, and no minimum of 200
+    // A round trip for the others and a probe after the timer of RFC 9002, without a minimum of 200
     // ms.
     assert!(took < ms(170), "{took:?}");
     assert_eq!(pair.client.stats(0).unwrap().timeouts, 0);
@@ -51,14 +51,14 @@ fn a_loss_cuts_the_window_once() {
     pair.run_for(ms(150));
     let (after, stats) = (pair.client.path_window(0), *pair.client.stats(0).unwrap());
     assert_eq!((stats.lost, stats.recoveries, stats.timeouts), (3, 1, 0), "{stats:?}");
-    // To half of what is in flight, which is the receive buffer, and then one packet more a round
+    // Half of the bytes in flight, which are the receive buffer, and then one packet more a round
     // trip.
     assert!((36_000..68_000).contains(&after.0), "{after:?}");
     assert!(pair.time_of(stream, Bytes::mib(4)).is_some());
 }
 
 #[test]
-fn what_was_late_was_not_lost() {
+fn a_cut_for_late_packets_is_undone() {
     let mut pair = one(&Config::default());
     pair.bulk(Bytes::mib(40));
     pair.run_for(ms(600));
@@ -73,7 +73,7 @@ fn what_was_late_was_not_lost() {
     let (after, stats) = (pair.client.path_window(0), *pair.client.stats(0).unwrap());
     assert!(stats.lost > 0 && stats.spurious == stats.lost, "{stats:?}");
     assert!(after >= before, "the cut is undone: {before:?} to {after:?}");
-    // And the next time such a delay is waited for.
+    // The next delay of this kind is within the reordering window.
     let mut left = 2;
     pair.fates(move |sent| {
         let is_hit = sent.to_server && left > 0;
@@ -123,7 +123,7 @@ fn nothing_is_marked_unless_wanted() {
 }
 
 #[test]
-fn a_path_drops_what_may_be_marked() {
+fn a_path_that_drops_ecn_capable_packets_still_works() {
     let mut pair = one(&Config { ecn: true, ..Config::default() });
     pair.fates(|sent| if sent.is_ecn_capable { Fate::Lost } else { Fate::Arrives });
     let stream = pair.bulk(Bytes::mib(1));
@@ -143,6 +143,6 @@ fn packets_are_spread_over_the_round_trip() {
     for (n, at) in times.iter().enumerate() {
         most = most.max(times[n..].iter().take_while(|other| **other - *at < ms(1)).count());
     }
-    // At 20 Mbit/s less than two packets a millisecond, and ten at once at the most.
+    // At 20 Mbit/s less than two packets a millisecond, and bursts of at most ten.
     assert!(times.len() > 40 && most <= 12, "{most} of {} within a millisecond", times.len());
 }

@@ -1,4 +1,4 @@
-//! Arbitrary packets, near enough to right ones that they get past the first check.
+//! Arbitrary packets, close enough to valid ones to pass the first checks.
 
 use proptest::prelude::*;
 use ptcp::Config;
@@ -7,18 +7,18 @@ use wire::ptcp::{Ack, Body, Data, Flight, PacketRange, Reply};
 
 use crate::victim::Victim;
 
-/// What the peer does next.
+/// An action of the peer.
 #[derive(Clone, Debug)]
 enum Step {
-    /// A packet over a path; its number is so far ahead of the next, or behind it.
+    /// Sends a packet over a path; its number is `ahead` of the next one.
     Packet { path: u16, ahead: i64, body: Body },
-    /// Acknowledges what was sent last over a path, or so many packets before that.
+    /// Acknowledges the last packet sent over a path, or the one `back` before it.
     Ack { path: u16, back: u64, ack: Ack },
     /// Waits.
     Wait(Span),
 }
 
-/// Mostly small, sometimes anything, sometimes at an end of the type.
+/// Mostly below `usual`, sometimes any number, sometimes close to the largest.
 fn near(usual: u64) -> impl Strategy<Value = u64> {
     prop_oneof![8 => 0..usual, 1 => any::<u64>(), 1 => (0u64..3).prop_map(|n| u64::MAX - n)]
 }
@@ -62,20 +62,36 @@ fn ack() -> impl Strategy<Value = Ack> {
     )
 }
 
+fn data() -> impl Strategy<Value = Data> {
+    let is_last = prop::bool::weighted(0.1);
+    (near(70_000), stream(), any::<u32>(), short(1_200), reply(), is_last).prop_map(
+        |(offset, stream, stamp, len, reply, is_last)| Data {
+            offset,
+            stream,
+            stamp,
+            len,
+            reply,
+            is_last,
+        },
+    )
+}
+
 fn body() -> impl Strategy<Value = Body> {
     let flights = [Flight::Hello, Flight::Answer, Flight::Finish, Flight::Done];
     prop_oneof![
-        6 => (near(70_000), stream(), any::<u32>(), short(1_200), reply(), prop::bool::weighted(0.1))
-            .prop_map(|(offset, stream, stamp, len, reply, is_last)| Body::Data(Data { offset, stream, stamp, len, reply, is_last })),
+        6 => data().prop_map(Body::Data),
         1 => (short(1_200), reply()).prop_map(|(len, reply)| Body::Datagram { len, reply }),
         2 => ack().prop_map(Body::Ack),
-        1 => (stream(), near(70_000)).prop_map(|(stream, limit)| Body::StreamWindow { stream, limit }),
+        1 => (stream(), near(70_000))
+            .prop_map(|(stream, limit)| Body::StreamWindow { stream, limit }),
         1 => near(70_000).prop_map(|buffer| Body::Need { buffer }),
-        1 => (stream(), any::<u32>(), near(70_000)).prop_map(|(stream, code, end)| Body::Reset { stream, code, end }),
+        1 => (stream(), any::<u32>(), near(70_000))
+            .prop_map(|(stream, code, end)| Body::Reset { stream, code, end }),
         1 => (stream(), any::<u32>()).prop_map(|(stream, code)| Body::Stop { stream, code }),
         1 => path().prop_map(|path| Body::Retire { path }),
         1 => (short(1_200), reply()).prop_map(|(padding, reply)| Body::Ping { padding, reply }),
-        2 => (any::<u64>(), short(300)).prop_map(|(token, padding)| Body::Challenge { token, padding }),
+        2 => (any::<u64>(), short(300))
+            .prop_map(|(token, padding)| Body::Challenge { token, padding }),
         1 => any::<u64>().prop_map(|token| Body::Response { token }),
         1 => (0usize..4).prop_map(move |n| Body::Flight(flights[n])),
     ]
@@ -84,7 +100,8 @@ fn body() -> impl Strategy<Value = Body> {
 fn step() -> impl Strategy<Value = Step> {
     let ahead = prop_oneof![9 => Just(0i64), 3 => -20i64..20, 1 => 0..i64::MAX];
     prop_oneof![
-        6 => (path(), ahead, body()).prop_map(|(path, ahead, body)| Step::Packet { path, ahead, body }),
+        6 => (path(), ahead, body())
+            .prop_map(|(path, ahead, body)| Step::Packet { path, ahead, body }),
         3 => (path(), 0u64..20, ack()).prop_map(|(path, back, ack)| Step::Ack { path, back, ack }),
         2 => (0u64..300_000).prop_map(|micros| Step::Wait(Span::from_micros(micros))),
     ]
@@ -94,8 +111,15 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_comes(is_client: bool, steps in prop::collection::vec(step(), 1..400)) {
-        let config = Config { receive_buffer: Bytes::kib(64), max_receive_buffer: Bytes::kib(256), ..Config::default() };
+    fn arbitrary_packets_do_no_harm(
+        is_client: bool,
+        steps in prop::collection::vec(step(), 1..400),
+    ) {
+        let config = Config {
+            receive_buffer: Bytes::kib(64),
+            max_receive_buffer: Bytes::kib(256),
+            ..Config::default()
+        };
         let mut victim = if is_client { Victim::client(config) } else { Victim::new(config) };
         victim.send_all();
         let mut numbers = [100u64; 3];
@@ -110,7 +134,8 @@ proptest! {
                 }
                 Step::Ack { path, back, ack } => {
                     let Some(newest) = victim.newest(path) else { continue };
-                    let ack = Ack { largest: newest.saturating_sub(back), path, delivered: 0, ..ack };
+                    let largest = newest.saturating_sub(back);
+                    let ack = Ack { largest, path, delivered: 0, ..ack };
                     victim.receive(0, Body::Ack(ack))
                 }
                 Step::Wait(span) => {
@@ -121,11 +146,14 @@ proptest! {
             victim.send_all();
             victim.events();
             if outcome.is_err() {
-                prop_assert!(victim.connection.is_closed() || victim.connection.poll_send(units::Time::ZERO).is_none());
+                let Victim { connection, .. } = &mut victim;
+                prop_assert!(
+                    connection.is_closed() || connection.poll_send(units::Time::ZERO).is_none()
+                );
                 break;
             }
         }
-        // Four hundred packets, a few hundred characters each at most.
+        // At most four hundred packets of a few hundred characters each.
         prop_assert!(victim.remembers() < 300_000, "{}", victim.remembers());
     }
 }

@@ -1,6 +1,5 @@
-//! A peer that lies, and one that sends whatever comes to its mind: what is sent is refused by a
-//! typed error or ignored by a rule, never taken, and what it can make a connection remember is
-//! bounded.
+//! A malicious peer, and one that sends arbitrary packets: invalid packets are refused with a typed
+//! error or ignored by a rule, and the memory of the connection stays bounded.
 
 mod arbitrary;
 mod victim;
@@ -25,8 +24,7 @@ fn a_packet_that_was_never_sent_is_acknowledged() {
 
 #[test]
 fn packets_are_acknowledged_before_they_arrive() {
-    // In whatever steps, the liar meets a number that was skipped within its first thousand
-    // packets.
+    // With any step, the peer acknowledges a skipped number within the first thousand packets.
     for step in 1..8 {
         let mut victim = Victim::new(Config::default());
         let mut error = None;
@@ -69,7 +67,7 @@ fn ranges_overlap() {
 }
 
 #[test]
-fn a_range_of_nothing_and_one_from_before_the_first() {
+fn empty_ranges_and_ranges_below_the_first_number() {
     let mut victim = Victim::new(Config::default());
     let last = victim.send_all().iter().map(|(_, packet)| packet.number).max().unwrap();
     let older =
@@ -80,7 +78,7 @@ fn a_range_of_nothing_and_one_from_before_the_first() {
 }
 
 #[test]
-fn more_has_arrived_than_was_sent() {
+fn more_is_acknowledged_than_was_sent() {
     let mut victim = Victim::new(Config::default());
     let last = victim.send_all().iter().map(|(_, packet)| packet.number).max().unwrap();
     let lie = Ack { delivered: 1 << 40, ..victim.ack(0, last) };
@@ -100,11 +98,11 @@ fn the_window_goes_backwards() {
 }
 
 #[test]
-fn the_window_has_no_end() {
+fn the_window_is_unlimited() {
     let mut victim = Victim::new(Config::default());
     let last = victim.send_all().iter().map(|(_, packet)| packet.number).max().unwrap();
     let mut limit = 2_048_u32;
-    // Each as far ahead as an acknowledgement can say.
+    // Each limit is as far ahead as an acknowledgement can encode.
     for _ in 0..100 {
         limit = limit.wrapping_add((1 << 31) - 1);
         let lie = Ack { limit, ..victim.ack(0, last) };
@@ -121,7 +119,7 @@ fn data_beyond_the_windows() {
     let mut victim = Victim::new(config.clone());
     let error = victim.receive(0, data(0, 64 * 1_024 - 999, 1_000, false)).unwrap_err();
     assert_eq!(error, PeerError::Window { stream: 0 });
-    // Each stream within its own window, and all together beyond the connection's.
+    // Each stream is within its own window, all together exceed the connection's.
     let mut victim = Victim::new(config);
     victim.receive(0, data(0, 40_000, 1_000, false)).unwrap();
     assert_eq!(
@@ -145,7 +143,7 @@ fn a_stream_ends_in_two_places() {
     assert_eq!(
         victim.receive(0, data(0, 0, 500, true)),
         Ok(Arrived::Nothing),
-        "it is done and forgotten"
+        "the stream is completed and removed"
     );
     victim.receive(0, data(2, 5_000, 1_000, true)).unwrap();
     assert_eq!(victim.receive(0, data(2, 0, 500, true)), Err(PeerError::End { stream: 2 }));
@@ -161,7 +159,7 @@ fn every_second_byte() {
         .sum();
     assert_eq!(gaps, 64 + buffer / 512, "a gap for each 512 bytes of the buffer, and 64");
     assert!(victim.remembers() < 100_000, "{}", victim.remembers());
-    // What fills gaps is taken all the same, and makes room for others.
+    // Data that fills gaps is accepted, and makes room for new ones.
     assert_ne!(victim.receive(0, data(0, 0, 1_000, false)), Ok(Arrived::Nothing));
     assert_eq!(victim.connection.received(0), Bytes(1_000));
     assert_ne!(victim.receive(0, data(0, 200_001, 1, false)), Ok(Arrived::Nothing));
@@ -199,7 +197,7 @@ fn more_streams_than_allowed() {
         victim.receive(0, data(u32::MAX - 1, 0, 1, false)),
         Err(PeerError::Stream { stream: u32::MAX - 1 })
     );
-    // One that is the victim's to open, and was not.
+    // A stream number of the victim that it has not opened.
     let mut victim = Victim::new(Config::default());
     assert_eq!(victim.receive(0, data(101, 0, 1, false)), Err(PeerError::Stream { stream: 101 }));
 }
@@ -218,7 +216,7 @@ fn streams_that_only_the_peer_ended_count() {
 }
 
 #[test]
-fn streams_whose_reset_is_not_known_to_have_arrived_count() {
+fn streams_with_an_unacknowledged_reset_count() {
     let mut victim = Victim::new(Config::default());
     let mut opened = 0;
     while victim.receive(0, data(2 * opened, 0, 1, true)).is_ok() {
@@ -232,7 +230,7 @@ fn streams_whose_reset_is_not_known_to_have_arrived_count() {
 }
 
 #[test]
-fn streams_that_are_really_over_do_not_count() {
+fn completed_streams_do_not_count() {
     let mut victim = Victim::idle(Config::default());
     for n in 0..1_000 {
         victim.receive(0, data(2 * n, 0, 1, true)).unwrap();
@@ -247,14 +245,14 @@ fn streams_that_are_really_over_do_not_count() {
 fn paths_come_and_go() {
     let mut victim = Victim::idle(Config::default());
     let first = victim.remembers();
-    // Every second one, so that their numbers do not join.
+    // Every second number, so that their ranges do not merge.
     for path in (2..60_000).step_by(2) {
         victim.receive(path, Body::Ping { padding: 0, reply: Reply::All }).unwrap();
         victim.receive(0, Body::Retire { path }).unwrap();
         victim.send_all();
     }
     assert!(victim.remembers() < first + 20_000, "{} after {first}", victim.remembers());
-    // None of them comes again.
+    // None of these paths can be opened again.
     let paths: Vec<u16> = victim.connection.paths().collect();
     victim.receive(2, Body::Ping { padding: 0, reply: Reply::All }).unwrap();
     victim.receive(59_000, Body::Challenge { token: 1, padding: 0 }).unwrap();
@@ -262,7 +260,7 @@ fn paths_come_and_go() {
 }
 
 #[test]
-fn a_path_is_retired_before_it_was_heard_of() {
+fn a_path_is_retired_before_its_first_packet() {
     let mut victim = Victim::new(Config::default());
     victim.receive(0, Body::Retire { path: 7 }).unwrap();
     victim.receive(7, Body::Challenge { token: 1, padding: 0 }).unwrap();
@@ -298,7 +296,7 @@ fn numbers_beyond_all_bounds() {
 }
 
 #[test]
-fn every_second_number() {
+fn every_second_number_is_missing() {
     let mut victim = Victim::idle(Config::default());
     for n in 0..20_000 {
         victim
@@ -310,7 +308,7 @@ fn every_second_number() {
 }
 
 #[test]
-fn acknowledgements_of_paths_that_are_not_there() {
+fn acknowledgements_of_unknown_paths() {
     let mut victim = Victim::new(Config::default());
     for path in [5, 300, u16::MAX] {
         let ack = Ack { path, largest: 10, first: 3, ..Ack::default() };
@@ -320,7 +318,7 @@ fn acknowledgements_of_paths_that_are_not_there() {
 }
 
 #[test]
-fn the_same_is_asked_again_and_again() {
+fn repeated_requests_are_answered_once() {
     let mut victim = Victim::new(Config::default());
     victim.send_all();
     for _ in 0..10_000 {
@@ -330,7 +328,7 @@ fn the_same_is_asked_again_and_again() {
         victim.receive(0, Body::Stop { stream: victim.own_stream, code: 3 }).unwrap();
     }
     let sent = victim.send_all().len();
-    assert!(sent < 10, "{sent} packets for the same question");
+    assert!(sent < 10, "{sent} packets for the same request");
     assert!(victim.remembers() < 50_000, "{}", victim.remembers());
 }
 
@@ -350,7 +348,7 @@ fn answers_over_every_path() {
 }
 
 #[test]
-fn much_is_asked_and_nothing_acknowledged() {
+fn a_peer_that_never_acknowledges_gets_a_bounded_number_of_answers() {
     let mut victim = Victim::new(Config::default());
     let mut sent = 0;
     for _ in 0..600_000 {
@@ -358,7 +356,7 @@ fn much_is_asked_and_nothing_acknowledged() {
         sent += victim.send_all().len();
     }
     assert!((1 << 18..(1 << 18) + 1_000).contains(&sent), "{sent} answers");
-    // An honest one acknowledges, and is answered again.
+    // A peer that acknowledges is answered again.
     victim.advance(Span::from_millis(10));
     victim.acknowledge_all();
     victim.receive(0, Body::Ping { padding: 0, reply: Reply::All }).unwrap();

@@ -1,4 +1,4 @@
-//! A connection that is open and has data to send, and what its peer does to it.
+//! An open connection with data to send, and its peer's actions.
 
 use policy::cc;
 use policy::sched::packet;
@@ -8,17 +8,17 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use units::{Bytes, Span, Time};
 use wire::ptcp::{Ack, Body, Data, Packet, Reply};
 
-/// The one that is lied to: a server, unless it is made as a client. It has a stream with much to
+/// The attacked end, a server unless made with [`Victim::client`]. It has a stream with much to
 /// send.
 pub(crate) struct Victim {
     pub(crate) connection: Connection,
     pub(crate) own_stream: u32,
     now: Time,
-    /// The next number of each path's packets to it.
+    /// The next packet number of each path to it.
     numbers: Vec<u64>,
-    /// What it sent last, by path: the largest number.
+    /// The largest packet number that it sent on each path.
     newest: Vec<Option<u64>>,
-    /// What it sent and wants to have acknowledged.
+    /// The ack-eliciting packets that it sent.
     unacknowledged: Vec<(u16, u64)>,
 }
 
@@ -69,13 +69,13 @@ impl Victim {
         Victim { connection, own_stream, now, numbers, newest, unacknowledged: Vec::new() }
     }
 
-    /// It gets a packet with a fresh number.
+    /// It receives a packet with the next number.
     pub(crate) fn receive(&mut self, path: u16, body: Body) -> Result<Arrived, PeerError> {
         let number = self.numbers[usize::from(path)];
         self.receive_as(path, number, body)
     }
 
-    /// It gets a packet with this number.
+    /// It receives a packet with this number.
     pub(crate) fn receive_as(
         &mut self,
         path: u16,
@@ -87,7 +87,7 @@ impl Victim {
         self.connection.handle_packet(self.now, path, &Packet { number, body }, false)
     }
 
-    /// What it sends now, with the path.
+    /// The packets that it sends now, with their paths.
     pub(crate) fn send_all(&mut self) -> Vec<(u16, Packet)> {
         let sent: Vec<_> = core::iter::from_fn(|| self.connection.poll_send(self.now))
             .map(|transmit| (transmit.path, transmit.packet))
@@ -115,12 +115,12 @@ impl Victim {
         assert!(rounds < 100, "it wakes up for nothing");
     }
 
-    /// An acknowledgement that names this packet, and says nothing else.
+    /// An acknowledgement of this packet only.
     pub(crate) fn ack(&self, path: u16, largest: u64) -> Ack {
         Ack { path, largest, first: 1, stream: self.own_stream, limit: 2_048, ..Ack::default() }
     }
 
-    /// All that it has sent is acknowledged, packet by packet.
+    /// Acknowledges all its packets one by one.
     pub(crate) fn acknowledge_all(&mut self) {
         self.send_all();
         for (path, number) in core::mem::take(&mut self.unacknowledged) {
@@ -146,27 +146,27 @@ impl Victim {
         core::iter::from_fn(|| self.connection.poll_event()).collect()
     }
 
-    /// The largest number that it has sent over a path.
+    /// The largest packet number that it has sent over a path.
     pub(crate) fn newest(&self, path: u16) -> Option<u64> {
         self.newest[usize::from(path)]
     }
 
-    /// Whether it has given up, and says so before it goes.
+    /// Whether it has closed the connection, with a Close packet to the peer.
     pub(crate) fn is_ended(&mut self) -> bool {
         let sent = self.send_all();
         let is_told = sent.iter().any(|(_, packet)| matches!(packet.body, Body::Close { .. }));
-        assert_eq!(is_told, self.connection.is_closed(), "it goes when the peer is told");
+        assert_eq!(is_told, self.connection.is_closed(), "it closes once the peer is told");
         is_told
     }
 
-    /// How much it remembers: characters of all of it written out. A range takes some ten.
+    /// A measure of its memory: the length of its debug output. A range takes about ten characters.
     pub(crate) fn remembers(&mut self) -> usize {
         self.events();
         format!("{:?}", self.connection).len()
     }
 }
 
-/// A client and a server that have opened one path, and when that was.
+/// A client and a server with one open path, and the time.
 fn shake_hands(config: Config) -> (Connection, Connection, Time) {
     let (mut client, mut server) = (end(config.clone(), true), end(config, false));
     let mut now = Time::ZERO;

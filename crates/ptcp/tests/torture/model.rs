@@ -1,4 +1,4 @@
-//! What one direction of a stream has to look like: dull, and obviously right.
+//! The reference model of one direction of a stream: simple and obviously correct.
 
 /// One direction of a stream.
 #[derive(Default)]
@@ -6,16 +6,16 @@ pub(crate) struct Model {
     pub(crate) written: u64,
     pub(crate) is_finished: bool,
     pub(crate) is_reset: bool,
-    /// Which bytes have come, one by one.
+    /// Whether each byte has arrived.
     arrived: Vec<bool>,
     complete: u64,
 }
 
 impl Model {
-    /// A packet with this piece came, and was accepted.
+    /// A packet with this piece arrived and was accepted.
     pub(crate) fn arrive(&mut self, offset: u64, len: u16) {
         let (from, to) = (index(offset), index(offset) + usize::from(len));
-        assert!(to as u64 <= self.written, "bytes came that were never written");
+        assert!(to as u64 <= self.written, "bytes arrived that were never written");
         if self.arrived.len() < to {
             self.arrived.resize(to, false);
         }
@@ -25,12 +25,12 @@ impl Model {
         }
     }
 
-    /// The connection says how much can be read in order.
+    /// Checks the number of bytes that the connection reports as readable in order.
     pub(crate) fn check(&self, received: u64) {
         if !self.is_reset {
             assert!(
                 received <= self.complete,
-                "{received} bytes can be read, {} came without a gap",
+                "{received} bytes can be read, {} arrived without a gap",
                 self.complete
             );
         }

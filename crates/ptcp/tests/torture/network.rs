@@ -1,4 +1,4 @@
-//! Paths that misbehave, as a seed has it.
+//! Impaired paths, drawn from a seed.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ impl Dice {
         z ^ (z >> 31)
     }
 
-    /// From 0 to below `n`.
+    /// A number from 0 to below `n`.
     pub(crate) fn below(&mut self, n: u64) -> u64 {
         self.next() % n
     }
@@ -30,26 +30,26 @@ impl Dice {
         self.below(1_000) < thousandths
     }
 
-    /// One of these.
+    /// One of `choices`.
     pub(crate) fn of<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[usize::try_from(self.below(choices.len() as u64)).expect("few")]
     }
 }
 
-/// One path, both ways alike but for the times when it is down.
+/// The impairments of a path, the same in both directions except for its outages.
 pub(crate) struct Weather {
     delay: Span,
-    /// Nanoseconds a byte takes.
+    /// Nanoseconds for each byte.
     byte: u64,
-    /// Full packets that wait at most.
+    /// The queue limit in full packets.
     queue: u64,
     loss: u64,
     duplication: u64,
     reordering: u64,
     corruption: u64,
-    /// A spike of delay: when it begins, when it ends, how long.
+    /// A spike of delay: begin, end, and additional delay.
     spike: (Time, Time, Span),
-    /// When nothing gets through: there, and back.
+    /// Outages, to the server and back.
     down: [(Time, Time); 2],
 }
 
@@ -78,13 +78,13 @@ impl Weather {
                 ms(spike + dice.below(500)),
                 Span::from_millis(dice.of(&[0, 0, 100, 800])),
             ),
-            // Some path is always there in the end; this one may be gone in the beginning too.
+            // The first path usually has no outage.
             down: if is_first && dice.hits(700) { [(ms(0), ms(0)); 2] } else { down },
         }
     }
 }
 
-/// A packet under way.
+/// A packet in flight.
 pub(crate) struct Flight {
     pub(crate) path: u16,
     pub(crate) to_server: bool,
@@ -92,11 +92,11 @@ pub(crate) struct Flight {
     pub(crate) is_corrupt: bool,
 }
 
-/// All paths, and what is under way on them.
+/// All paths with their packets in flight.
 pub(crate) struct Network {
     dice: Dice,
     weather: Vec<Weather>,
-    /// For each path and direction, when the line is free.
+    /// For each path and direction, when the link is free.
     free_at: Vec<[Time; 2]>,
     flights: BTreeMap<(Time, u64), Flight>,
     count: u64,
@@ -113,7 +113,7 @@ impl Network {
     }
 
     pub(crate) fn send(&mut self, now: Time, path: u16, to_server: bool, packet: Packet) {
-        // Paths beyond those of the beginning are new addresses on the same links.
+        // Later paths are new addresses on the same links.
         let index = usize::from(path) % self.weather.len();
         let (weather, way) = (&self.weather[index], usize::from(!to_server));
         let bytes = packet.wire_len().0;

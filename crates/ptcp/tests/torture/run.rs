@@ -14,7 +14,7 @@ use crate::model::Model;
 use crate::network::{Dice, Flight, Network, Weather};
 use crate::sealed::Sealing;
 
-/// When everything has to have arrived.
+/// The time limit of a run.
 const BOUND: Time = Time::from_nanos(900_000_000_000);
 
 pub(crate) struct Run {
@@ -23,10 +23,10 @@ pub(crate) struct Run {
     /// Client and server.
     ends: [End; 2],
     now: Time,
-    /// The most the receive buffers may hold.
+    /// The bound on the receive buffers.
     most: u64,
     digest: u64,
-    /// With this, packets go as bytes.
+    /// If set, packets travel as sealed bytes.
     sealing: Option<Sealing>,
 }
 
@@ -35,14 +35,14 @@ struct End {
     is_client: bool,
     /// What this end sends, by stream.
     sends: BTreeMap<u32, Model>,
-    /// When reading stops and goes on.
+    /// When the application stops reading, and when it resumes.
     stall: (Time, Time),
     is_stalled: bool,
-    /// Streams that this end knows of.
+    /// Streams that this end has opened or seen.
     streams: Vec<u32>,
 }
 
-/// Something that happens at a time.
+/// An action of the application.
 #[derive(Clone, Copy)]
 enum Step {
     Open,
@@ -95,7 +95,7 @@ impl Run {
         Run { sealing: Some(Sealing::new()), ..Run::new(seed) }
     }
 
-    /// What happens when, at which end.
+    /// The actions by time, with their ends.
     fn plan(&mut self) -> BTreeMap<(Time, u32), (usize, Step)> {
         let mut steps = BTreeMap::new();
         let mut count = 0;
@@ -155,11 +155,7 @@ impl Run {
             let steps_at = steps.first_key_value().map(|((at, _), _)| *at);
             let next = deadlines.chain(self.network.next_at()).chain(steps_at).min();
             let next = next.unwrap_or_else(|| {
-                panic!(
-                    "nothing goes on at {:?}, and not all has arrived: {}",
-                    self.now,
-                    self.missing()
-                )
+                panic!("stalled at {:?}, and not all has arrived: {}", self.now, self.missing())
             });
             assert!(next < BOUND, "not all has arrived by {:?}: {}", self.now, self.missing());
             self.now = self.now.max(next);
@@ -176,8 +172,8 @@ impl Run {
         }
     }
 
-    /// What arrives of a packet at an end; of a corrupt one nothing, since the cipher's tag does
-    /// not match.
+    /// The packet that an end decodes; `None` for a corrupt one, because the cipher's tag does not
+    /// match.
     fn read(&self, end: usize, flight: &Flight) -> Option<Packet> {
         let Flight { path, to_server, packet, is_corrupt } = flight;
         let Some(sealing) = &self.sealing else { return (!is_corrupt).then_some(*packet) };
@@ -188,7 +184,11 @@ impl Run {
         }
         let expected = self.ends[end].connection.expected_number(*path);
         let read = sealing.open(*path, *to_server, &datagram, expected);
-        assert_eq!(read, (!is_corrupt).then_some(*packet), "what was read is not what was sent");
+        assert_eq!(
+            read,
+            (!is_corrupt).then_some(*packet),
+            "the decoded packet differs from the one sent"
+        );
         read
     }
 
@@ -221,7 +221,7 @@ impl Run {
                 let Some(first) = connection.paths().next() else { return };
                 connection.open_path(self.now);
                 connection.retire_path(self.now, first);
-                // As many more as it takes to meet the same link again.
+                // Opens enough paths to return to the same link.
                 for _ in 1..self.network.paths() {
                     connection.open_path(self.now);
                 }
@@ -249,7 +249,7 @@ impl Run {
                 let model = &here.sends[&stream];
                 assert!(
                     model.is_finished && model.is_whole(),
-                    "stream {stream} was said to have arrived"
+                    "stream {stream} was reported as delivered"
                 );
             }
         }
@@ -257,7 +257,7 @@ impl Run {
         assert!(here.connection.receive_buffer().0 <= self.most, "{held}");
     }
 
-    /// Deadlines, stalls, and everything that is to be sent.
+    /// Handles deadlines and stalls of an end, and sends its packets.
     fn attend(&mut self, end: usize) {
         let now = self.now;
         let End { connection, stall, is_stalled, streams, is_client, .. } = &mut self.ends[end];
@@ -292,7 +292,7 @@ impl Run {
         let of = |end: &End| {
             let streams = end.sends.iter().map(|(stream, model)| {
                 format!(
-                    "{stream}: {} of {} came, {} not known to",
+                    "{stream}: {} of {} arrived, {} not acknowledged",
                     model.complete(),
                     model.written,
                     end.connection.undelivered(*stream).0

@@ -1,9 +1,9 @@
-//! Packets as they will go over the wire: encoded, sealed under a fixed test key, opened, parsed.
+//! Packets as on the wire: encoded, sealed with a fixed test key, opened, parsed.
 
 use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use wire::ptcp::{Body, HEADER, Packet};
 
-/// What both ends know the connection by.
+/// The label of the connection.
 const LABEL: u64 = 0x00c0_ffee_d00d_f00d;
 const KEY: [u8; 16] = *b"for tests alone!";
 
@@ -32,8 +32,8 @@ impl Sealing {
         header
     }
 
-    /// The packet in a datagram that came over a path; `None` if nobody sealed it. `expected` is
-    /// the packet number that the path should bring next.
+    /// The packet in a datagram that arrived over a path; `None` if its tag does not match.
+    /// `expected` is the packet number expected next on the path.
     pub(crate) fn open(
         &self,
         path: u16,
@@ -41,7 +41,8 @@ impl Sealing {
         datagram: &[u8],
         expected: u64,
     ) -> Option<Packet> {
-        // The header is clear: the number in it, made whole, is part of the nonce.
+        // The header is not encrypted: the packet number, expanded to 64 bits, is part of the
+        // nonce.
         let (header, sealed) = datagram.split_at_checked(HEADER)?;
         let lower =
             u64::from(u32::from_be_bytes(header[HEADER - 4..].try_into().expect("four octets")));
@@ -71,7 +72,7 @@ fn nonce(path: u16, to_server: bool, number: u64) -> Nonce {
     Nonce::assume_unique_for_key(nonce)
 }
 
-/// The bytes that a packet carries: each tells its stream and its place in it.
+/// The payload bytes of a packet, derived from stream and offset.
 fn payload(packet: &Packet) -> impl Iterator<Item = u8> {
     let (stream, offset) = match packet.body {
         Body::Data(data) => (u64::from(data.stream), data.offset),

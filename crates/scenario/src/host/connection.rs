@@ -383,8 +383,8 @@ impl Controller for Ear<'_> {
         self.controller.wants_rate_reduction()
     }
 
-    fn wants_departures(&self) -> bool {
-        self.controller.wants_departures()
+    fn wants_snapshots(&self) -> bool {
+        self.controller.wants_snapshots()
     }
 
     fn boxed_clone(&self) -> Box<dyn Controller> {

@@ -1,4 +1,4 @@
-//! Acknowledgements: what they deliver, what they say is lost, when recovery begins and ends.
+//! Acknowledgements: delivery, loss detection, and the beginning and end of recovery.
 
 use alloc::boxed::Box;
 
@@ -7,35 +7,35 @@ use recovery::RateReduction;
 use units::{Bytes, Span, Time};
 use wire::tcp::{Flags, SackBlock, Segment};
 
-use super::scoreboard::{Departure, Record};
-use super::{Eifel, Phase, Sender, stamp_of};
+use super::scoreboard::{Record, SendContext};
+use super::{Phase, Sender, SpuriousCheck, stamp_of};
 use crate::{Detection, NEVER};
 
-/// Duplicate acknowledgements that mean a loss.
+/// Duplicate acknowledgements that indicate a loss.
 const DUPLICATES: u32 = 3;
 
-/// What one acknowledgement delivered.
+/// The result of one acknowledgement.
 #[derive(Clone, Copy, Debug, Default)]
-struct Harvest {
-    /// Payload.
+struct Delivered {
+    /// Payload bytes delivered.
     bytes: u64,
     /// The latest sent of the delivered packets.
     newest: Option<Newest>,
-    /// The round-trip time of the latest sent of those that were sent once.
+    /// The round-trip time of the latest sent packet that was not retransmitted.
     rtt: Option<Span>,
 }
 
-/// What is of interest of the record of a delivered packet.
+/// The needed fields of a delivered packet's record.
 #[derive(Clone, Copy, Debug)]
 struct Newest {
     seq: u64,
     sent_at: Time,
     is_app_limited: bool,
-    departure: Option<Departure>,
+    context: Option<SendContext>,
 }
 
 impl Sender {
-    /// An acknowledgement came.
+    /// An acknowledgement arrived.
     pub(crate) fn handle_ack<C: Controller + ?Sized>(
         &mut self,
         now: Time,
@@ -43,7 +43,7 @@ impl Sender {
         cc: &mut C,
     ) {
         if segment.ack > self.next {
-            // Of what was never sent: a liar, or another connection's.
+            // Acknowledges data that was never sent (RFC 9293, section 3.10.7.4).
             return;
         }
         let window_end = segment.ack + u64::from(segment.window);
@@ -54,7 +54,7 @@ impl Sender {
             && !segment.flags.has(Flags::ECE)
             && self.una == self.next
         {
-            // As all data comes to who sends none: it says nothing that is not known.
+            // The usual case of an endpoint that only receives: the acknowledgement has no news.
             debug_assert!(
                 self.board.is_empty() && matches!(self.phase, Phase::Open),
                 "what ends a phase was acknowledged"
@@ -67,25 +67,26 @@ impl Sender {
         let has_advanced = segment.ack > self.una;
         let was_in_recovery = matches!(self.phase, Phase::Recovery { .. });
         let in_flight = self.next - self.una;
-        let harvest = self.harvest(now, segment, highest);
+        let delivered = self.take_delivered(now, segment, highest);
         let is_duplicate = !has_advanced
             && segment.ack == old_una
             && segment.span() == 0
             && !self.board.is_empty()
             && (!has_moved_window || segment.sack_count > 0);
-        if let Some(rtt) = harvest.rtt.or_else(|| self.echoed(now, segment, has_advanced)) {
-            // Samples come with every other packet (RFC 7323, appendix G).
+        if let Some(rtt) = delivered.rtt.or_else(|| self.timestamp_rtt(now, segment, has_advanced))
+        {
+            // One sample for every other packet (RFC 7323, appendix G).
             let expected = in_flight.div_ceil(2 * self.config.mss.0);
             self.rtt.handle_sample(rtt, expected);
         }
-        if has_advanced || harvest.bytes > 0 {
-            self.has_probed = false;
+        if has_advanced || delivered.bytes > 0 {
+            self.has_tail_probe = false;
         }
         if has_advanced {
             self.undo_if_spurious(now, segment, cc);
         }
         let new_losses = if self.config.detection.is_selective() {
-            self.detect(now, cc)
+            self.detect_losses(now, cc)
         } else {
             self.count_duplicates(now, is_duplicate, has_advanced, old_una, cc)
         };
@@ -99,12 +100,13 @@ impl Sender {
             let in_flight = self.flight_size(cc);
             cc.handle_congestion(now, self.id, &Congestion { signal: Signal::Mark, in_flight });
         }
-        self.leave(has_advanced, harvest.bytes, !new_losses);
-        if harvest.bytes > 0 {
-            let ce_bytes = if segment.flags.has(Flags::ECE) { harvest.bytes } else { 0 };
-            self.tell(now, &harvest, was_in_recovery, Bytes(ce_bytes), cc);
+        self.update_recovery(has_advanced, delivered.bytes, !new_losses);
+        if delivered.bytes > 0 {
+            let ce_bytes = if segment.flags.has(Flags::ECE) { delivered.bytes } else { 0 };
+            self.report_acked(now, &delivered, was_in_recovery, Bytes(ce_bytes), cc);
         }
-        if has_advanced || harvest.newest.is_some_and(|newest| self.is_before_first(newest.sent_at))
+        if has_advanced
+            || delivered.newest.is_some_and(|newest| self.was_sent_before_first(newest.sent_at))
         {
             self.arm(now, true);
         } else if has_moved_window {
@@ -112,27 +114,27 @@ impl Sender {
         }
     }
 
-    /// Takes out of the scoreboard what is acknowledged.
+    /// Removes the acknowledged packets from the scoreboard.
     #[inline]
-    fn harvest(&mut self, now: Time, segment: &Segment, highest: u64) -> Harvest {
-        let mut harvest = Harvest::default();
+    fn take_delivered(&mut self, now: Time, segment: &Segment, highest: u64) -> Delivered {
+        let mut delivered = Delivered::default();
         let is_rack = self.config.detection == Detection::Rack;
         let Sender { board, rack, rtt, .. } = self;
         let min_rtt = rtt.min();
-        let mut each = |record: &Record, departure: Option<&Departure>| {
-            harvest.bytes += record.payload();
-            if harvest
+        let mut each = |record: &Record, context: Option<&SendContext>| {
+            delivered.bytes += record.payload();
+            if delivered
                 .newest
                 .is_none_or(|newest| (newest.sent_at, newest.seq) <= (record.sent_at, record.seq))
             {
-                harvest.newest = Some(Newest {
+                delivered.newest = Some(Newest {
                     seq: record.seq,
                     sent_at: record.sent_at,
                     is_app_limited: record.is_app_limited,
-                    departure: departure.copied(),
+                    context: context.copied(),
                 });
-                if !record.is_repeated {
-                    harvest.rtt = Some(now - record.sent_at);
+                if !record.is_retransmitted {
+                    delivered.rtt = Some(now - record.sent_at);
                 }
             }
             if is_rack {
@@ -140,10 +142,10 @@ impl Sender {
                     now,
                     record.sent_at,
                     record.end(),
-                    record.is_repeated,
+                    record.is_retransmitted,
                     min_rtt,
                 );
-                if !record.is_repeated && record.end() < highest {
+                if !record.is_retransmitted && record.end() < highest {
                     rack.handle_reordering();
                 }
             }
@@ -160,64 +162,64 @@ impl Sender {
                 && (block.from < 0
                     || segment.sacked().get(1).is_some_and(|next| covers(*next, *block)))
             {
-                // It came twice (RFC 2883): a retransmission was for nothing.
+                // A duplicate (RFC 2883): a retransmission was spurious.
                 is_spurious = true;
             } else if from >= segment.ack && to <= self.next {
-                board.select(from.max(una), to, &mut each);
+                board.sack(from.max(una), to, &mut each);
             }
         }
         if is_spurious {
             self.rack.handle_spurious();
         }
         self.una = una;
-        harvest
+        delivered
     }
 
-    /// A round-trip time from the timestamps, where all that was acknowledged had been sent more
-    /// than once.
-    fn echoed(&self, now: Time, segment: &Segment, has_advanced: bool) -> Option<Span> {
+    /// A round-trip sample from the timestamps, for acknowledgements of retransmitted packets only.
+    fn timestamp_rtt(&self, now: Time, segment: &Segment, has_advanced: bool) -> Option<Span> {
         let is_usable = self.config.timestamps && has_advanced && segment.timestamp_echo != 0;
         is_usable.then(|| {
             Span::from_micros(u64::from(stamp_of(now).wrapping_sub(segment.timestamp_echo)))
         })
     }
 
-    /// The Eifel algorithm (RFC 3522): the answers are to the originals, not to what was sent
-    /// again. Every packet that was sent again must be answered so: one that was lost indeed is a
-    /// reason for the reduction, whatever became of the others.
+    /// The Eifel algorithm (RFC 3522): undoes the reduction if the acknowledgements echo the
+    /// originals, not the retransmissions. All retransmitted packets must pass the test: a single
+    /// real loss justifies the reduction.
     fn undo_if_spurious<C: Controller + ?Sized>(
         &mut self,
         now: Time,
         segment: &Segment,
         cc: &mut C,
     ) {
-        let Eifel::Sent { at, last } = self.eifel else { return };
+        let SpuriousCheck::Sent { at, last } = self.spurious_check else { return };
         let is_older = segment.timestamp_echo.wrapping_sub(at).cast_signed() < 0;
         if is_older && self.una <= last {
             return;
         }
-        self.eifel = Eifel::Decided;
+        self.spurious_check = SpuriousCheck::Decided;
         if !self.config.timestamps || segment.timestamp_echo == 0 {
             return;
         }
         match self.phase {
             Phase::Recovery { .. } | Phase::Timeout { .. } if is_older => {
                 if matches!(self.phase, Phase::Recovery { .. }) {
-                    // It came after later ones. Without this, those behind it would be lost again
-                    // at once.
+                    // The original arrived after later packets. Without this, RACK would declare
+                    // the packets behind it lost again at once.
                     self.rack.handle_reordering();
                 }
                 self.phase = Phase::Open;
                 let is_rack = self.config.detection == Detection::Rack;
                 let Sender { board, log, .. } = self;
-                board.find_all(|record| {
+                board.restore_lost(|record| {
                     if is_rack {
                         log.push_back((record.sent_at, record.seq));
                     }
                 });
-                // They were sent before what is in it.
+                // The restored packets were sent before those in the log.
                 log.make_contiguous().sort_unstable();
-                // The duplicates to come are not those of retransmissions: there was one.
+                // Further duplicate acknowledgements do not come from retransmissions: there was
+                // only one.
                 self.recover = 0;
                 self.rtt.handle_undo();
                 self.stats.undone += 1;
@@ -227,39 +229,40 @@ impl Sender {
         }
     }
 
-    /// Selective acknowledgements: RFC 6675's rule, or RACK's. Says whether anything is lost by it.
-    pub(super) fn detect<C: Controller + ?Sized>(&mut self, now: Time, cc: &mut C) -> bool {
+    /// Detects losses by selective acknowledgements, with RFC 6675 or RACK. Returns whether it
+    /// found any.
+    pub(super) fn detect_losses<C: Controller + ?Sized>(&mut self, now: Time, cc: &mut C) -> bool {
         let before = self.in_flight();
         let mut has_lost = false;
         let Sender { board, stats, id, .. } = self;
-        let mut lose = |record: &Record, departure: Option<&Departure>| {
+        let mut lose = |record: &Record, context: Option<&SendContext>| {
             has_lost = true;
             stats.lost += 1;
-            cc.handle_lost(now, *id, &lost(record, departure));
+            cc.handle_lost(now, *id, &lost(record, context));
         };
         if self.config.detection == Detection::Sack {
-            if board.selected > 0 {
+            if board.sacked > 0 {
                 let end = board.lost_below(self.config.mss.0);
-                board.judge(end, &mut lose);
+                board.mark_lost_below(end, &mut lose);
             }
         } else {
             let is_urgent = !matches!(self.phase, Phase::Open)
-                || board.selected >= u64::from(DUPLICATES) * self.config.mss.0;
+                || board.sacked >= u64::from(DUPLICATES) * self.config.mss.0;
             let smoothed = self.rtt.smoothed().unwrap_or_default();
             let window = self.rack.window(self.rtt.min(), smoothed, is_urgent);
             self.rack_due = NEVER;
             while let Some((sent_at, seq)) = self.log.front().copied() {
                 let flight = board.flight();
                 let Some(record) = board.find(seq).filter(|record| {
-                    record.seq == seq && record.sent_at == sent_at && record.mark == flight
+                    record.seq == seq && record.sent_at == sent_at && record.tag == flight
                 }) else {
                     self.log.pop_front();
                     continue;
                 };
                 match self.rack.lost_at(sent_at, record.end(), window) {
                     Some(at) if at <= now => {
-                        if let Some((record, departure)) = board.lose(seq) {
-                            lose(&record, departure.as_ref());
+                        if let Some((record, context)) = board.mark_lost(seq) {
+                            lose(&record, context.as_ref());
                         }
                         self.log.pop_front();
                     }
@@ -277,8 +280,8 @@ impl Sender {
         has_lost
     }
 
-    /// Three duplicates are a loss; in recovery, `NewReno` takes a partial acknowledgement for
-    /// another. Says whether anything is lost by it.
+    /// Detects losses by duplicate acknowledgements. In recovery, a partial acknowledgement is a
+    /// further loss for `NewReno`. Returns whether it found any.
     fn count_duplicates<C: Controller + ?Sized>(
         &mut self,
         now: Time,
@@ -290,8 +293,8 @@ impl Sender {
         let in_flight = self.in_flight();
         let mut has_lost = false;
         if has_advanced {
-            // What the duplicates stood for is in the cumulative acknowledgement now, all but what
-            // it uncovered.
+            // The packets that the duplicates stood for are now acknowledged cumulatively, except
+            // the one that filled the gap.
             let packets = (self.una - old_una).div_ceil(self.config.mss.0);
             let uncovered = u32::try_from(packets.saturating_sub(1)).unwrap_or(u32::MAX);
             self.duplicates = self.duplicates.saturating_sub(uncovered);
@@ -300,9 +303,9 @@ impl Sender {
             }
             let is_partial = matches!(self.phase, Phase::Recovery { end, .. } if self.una < end);
             if is_partial && self.config.detection == Detection::NewReno {
-                has_lost = self.lose_first(now, cc);
+                has_lost = self.mark_first_lost(now, cc);
             } else if is_partial {
-                // Reno is satisfied with any.
+                // Reno leaves recovery with any advance.
                 self.phase = Phase::Open;
             }
             if matches!(self.phase, Phase::Open) {
@@ -315,27 +318,28 @@ impl Sender {
             let most = most.min(u32::try_from(in_flight_now).unwrap_or(u32::MAX));
             self.duplicates = (self.duplicates + 1).min(most);
             if self.duplicates == DUPLICATES && matches!(self.phase, Phase::Open) {
-                has_lost = self.lose_first(now, cc);
+                has_lost = self.mark_first_lost(now, cc);
                 self.enter_recovery(now, in_flight, cc);
             }
         }
         has_lost
     }
 
-    fn lose_first<C: Controller + ?Sized>(&mut self, now: Time, cc: &mut C) -> bool {
-        let Some((record, departure)) = self.board.lose(self.una) else { return false };
+    fn mark_first_lost<C: Controller + ?Sized>(&mut self, now: Time, cc: &mut C) -> bool {
+        let Some((record, context)) = self.board.mark_lost(self.una) else { return false };
         self.stats.lost += 1;
-        cc.handle_lost(now, self.id, &lost(&record, departure.as_ref()));
+        cc.handle_lost(now, self.id, &lost(&record, context.as_ref()));
         true
     }
 
-    /// Something is lost. Once a window, the controller is told. `in_flight` is what was before.
+    /// A loss was found: begins recovery and reports congestion, once a window. `in_flight` is from
+    /// before the loss.
     fn enter_recovery<C: Controller + ?Sized>(&mut self, now: Time, in_flight: Bytes, cc: &mut C) {
         if !matches!(self.phase, Phase::Open) {
             return;
         }
         self.stats.recoveries += 1;
-        self.eifel = Eifel::Armed;
+        self.spurious_check = SpuriousCheck::Armed;
         self.recover = self.next;
         let flight = self.flight_size(cc);
         cc.handle_congestion(now, self.id, &Congestion { signal: Signal::Loss, in_flight: flight });
@@ -349,22 +353,22 @@ impl Sender {
         self.marked_until = self.next;
     }
 
-    /// Whether what was sent then left before the first missing packet did, the last time. What was
-    /// sent later and arrives does not put off the timeout: selective acknowledgements go on for as
-    /// long as there is something to send, whether or not a retransmission was lost.
-    fn is_before_first(&self, sent_at: Time) -> bool {
+    /// Whether a packet sent at `sent_at` left before the latest transmission of the first missing
+    /// packet. Deliveries of later packets do not restart the timer: selective acknowledgements
+    /// continue as long as there is data to send, even if the retransmission was lost.
+    fn was_sent_before_first(&self, sent_at: Time) -> bool {
         self.board.front().is_none_or(|first| sent_at < first.sent_at)
     }
 
-    /// Payload sent and not acknowledged cumulatively (`FlightSize`), without what went out behind
-    /// a gap as selective acknowledgements came: that is up to many windows, and says nothing of
+    /// Payload sent and not acknowledged cumulatively (`FlightSize`), at most the window. Data sent
+    /// behind a gap as selective acknowledgements came can be many windows and does not measure
     /// what the path holds (RFC 5681, section 3.2).
     pub(super) fn flight_size<C: Controller + ?Sized>(&self, cc: &C) -> Bytes {
         Bytes(self.next - self.una).min(cc.allowance(self.id).window)
     }
 
-    /// Ends recovery, or goes on with it.
-    fn leave(&mut self, has_advanced: bool, delivered: u64, is_safe: bool) {
+    /// Ends recovery, or updates the budget of rate reduction.
+    fn update_recovery(&mut self, has_advanced: bool, delivered: u64, is_safe: bool) {
         let in_flight = self.in_flight();
         match &mut self.phase {
             Phase::Recovery { end, .. } | Phase::Timeout { end } if self.una >= *end => {
@@ -378,30 +382,30 @@ impl Sender {
         }
     }
 
-    /// Tells the controller what was delivered.
-    fn tell<C: Controller + ?Sized>(
+    /// Reports the delivered bytes to the controller.
+    fn report_acked<C: Controller + ?Sized>(
         &mut self,
         now: Time,
-        harvest: &Harvest,
+        delivered: &Delivered,
         in_recovery: bool,
         ce_bytes: Bytes,
         cc: &mut C,
     ) {
-        let Some(newest) = harvest.newest else { return };
-        self.rate.handle_delivered(now, Bytes(harvest.bytes), newest.sent_at);
+        let Some(newest) = delivered.newest else { return };
+        self.rate.handle_delivered(now, Bytes(delivered.bytes), newest.sent_at);
         let smoothed_rtt = self.rtt.smoothed().unwrap_or_default();
-        self.watch_slow_start(now, harvest.rtt, cc);
+        self.watch_slow_start(now, delivered.rtt, cc);
         let acked = Acked {
-            bytes: Bytes(harvest.bytes),
+            bytes: Bytes(delivered.bytes),
             in_flight: self.in_flight(),
             sent_at: newest.sent_at,
-            window_at_sending: newest.departure.map_or(Bytes::ZERO, |departure| departure.window),
-            rtt: harvest.rtt,
+            window_at_sending: newest.context.map_or(Bytes::ZERO, |context| context.window),
+            rtt: delivered.rtt,
             smoothed_rtt,
             min_rtt: self.rtt.min(),
             one_way_delay: None,
-            delivery_rate: newest.departure.and_then(|departure| {
-                self.rate.sample(now, newest.sent_at, &departure.rates, self.rtt.min())
+            delivery_rate: newest.context.and_then(|context| {
+                self.rate.sample(now, newest.sent_at, &context.rates, self.rtt.min())
             }),
             round: self.rate.round(),
             ce_bytes,
@@ -412,7 +416,7 @@ impl Sender {
         cc.handle_acked(now, self.id, &acked);
     }
 
-    /// Ends slow start by delay, or at the configured threshold.
+    /// Ends slow start by delay (`HyStart++`), or at the configured threshold.
     fn watch_slow_start<C: Controller + ?Sized>(
         &mut self,
         now: Time,
@@ -439,7 +443,7 @@ impl Sender {
         }
     }
 
-    /// How much slower than it would the window grows.
+    /// The divisor of the window's growth in conservative slow start.
     #[inline]
     fn slow_start_divisor(&self) -> u32 {
         if !self.config.hystart {
@@ -449,10 +453,10 @@ impl Sender {
     }
 }
 
-fn lost(record: &Record, departure: Option<&Departure>) -> Lost {
+fn lost(record: &Record, context: Option<&SendContext>) -> Lost {
     Lost {
         bytes: Bytes(record.payload()),
-        in_flight_at_sending: departure.map_or(Bytes::ZERO, |departure| departure.in_flight),
+        in_flight_at_sending: context.map_or(Bytes::ZERO, |context| context.in_flight),
         sent_at: record.sent_at,
     }
 }

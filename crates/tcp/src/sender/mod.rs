@@ -15,25 +15,25 @@ use units::{Bytes, Rate, Span, SubflowId, Time};
 use wire::tcp::Flags;
 
 use crate::{Config, Detection, NEVER};
-use scoreboard::{Departure, Record, Scoreboard};
-use timer::Kind;
+use scoreboard::{Record, Scoreboard, SendContext};
+use timer::TimerKind;
 
-/// What happened so far.
+/// Counters of a sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Packets with payload or a FIN, retransmissions included.
     pub sent: u64,
     /// Retransmissions.
     pub retransmitted: u64,
-    /// Packets taken for lost.
+    /// Packets declared lost.
     pub lost: u64,
     /// Fast recoveries.
     pub recoveries: u64,
     /// Retransmission timeouts.
     pub timeouts: u64,
-    /// Probes of the tail (RFC 8985, section 7).
+    /// Tail loss probes (RFC 8985, section 7).
     pub probes: u64,
-    /// Recoveries and timeouts that were undone, since nothing had been lost.
+    /// Recoveries and timeouts that were undone because nothing had been lost.
     pub undone: u64,
     /// Reductions because of a mark (ECN).
     pub marks: u64,
@@ -41,7 +41,7 @@ pub struct Stats {
 
 /// The sending half's part of a segment.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Data {
+pub(crate) struct DataFields {
     pub(crate) seq: u64,
     pub(crate) len: u16,
     pub(crate) flags: Flags,
@@ -49,9 +49,9 @@ pub(crate) struct Data {
 
 /// The sending half. Positions begin at 1, behind the SYN.
 ///
-/// The order of the fields is kept, so that thousands of these in turn take few lines of the
-/// processor's cache: first what a receiver's packets need too, then what each packet and each
-/// acknowledgement needs, then the rest.
+/// The order of the fields is fixed, so that thousands of senders in turn touch few cache lines:
+/// first the fields that an endpoint without data to send needs too, then those of each packet and
+/// each acknowledgement, then the rest.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub(crate) struct Sender {
@@ -60,72 +60,72 @@ pub(crate) struct Sender {
     una: u64,
     /// The next position to be sent for the first time (`SND.NXT`).
     next: u64,
-    /// Behind the last byte that the application wrote.
+    /// The position behind the last byte that the application wrote.
     written: u64,
     /// The end of the receiver's window.
     window_end: u64,
-    /// When the timer runs out.
+    /// When the timer expires.
     timer: Time,
-    /// When RACK takes the next packet for lost.
+    /// When RACK declares the next packet lost.
     rack_due: Time,
-    /// When pacing, or a choke, lets the next packet out.
+    /// When pacing, or a choke, allows the next packet.
     held_until: Time,
     id: SubflowId,
-    /// What the timer is for.
-    kind: Kind,
+    /// The purpose of the timer.
+    timer_kind: TimerKind,
     is_closing: bool,
     has_sent_fin: bool,
     owes_cwr: bool,
-    /// A probe of the tail is out, and unanswered.
-    has_probed: bool,
-    /// The least threshold of the configuration was applied.
+    /// Whether a tail loss probe is unanswered.
+    has_tail_probe: bool,
+    /// Whether the configuration's initial threshold was applied, if there is one.
     has_threshold: bool,
-    /// The controller wants to know what was known as each packet left.
-    keeps_departures: bool,
-    /// Duplicate acknowledgements, without selective ones: packets that left the network.
+    /// Whether the controller needs the state at each packet's sending.
+    keeps_contexts: bool,
+    /// Duplicate acknowledgements (without SACK): packets that have left the network.
     duplicates: u32,
     rate: DeliveryRate,
     last_sent_at: Time,
     /// [`Stats::sent`].
     sent: u64,
     phase: Phase,
-    eifel: Eifel,
+    spurious_check: SpuriousCheck,
     rtt: RoundTrip,
     board: Scoreboard,
-    /// No reduction for a mark before this position is acknowledged.
+    /// Marks before the acknowledgement of this position cause no further reduction.
     marked_until: u64,
-    /// Duplicates of an acknowledgement of no more than this may answer retransmissions that were
-    /// for nothing (RFC 6582, section 3.2, step 2).
+    /// Duplicate acknowledgements up to this position may be caused by needless retransmissions
+    /// (`recover` of RFC 6582, section 3.2, step 2).
     recover: u64,
-    /// But for [`Stats::sent`], which each packet adds to.
+    /// The counters without [`Stats::sent`], which is kept in `sent`.
     stats: Stats,
     hystart: Option<Box<HyStart>>,
     rack: Rack,
-    /// Every transmission in its order, for RACK: when, and which position.
+    /// Every transmission in order, for RACK: time and position.
     log: VecDeque<(Time, u64)>,
     pacer: Pacer,
 }
 
-/// What is known of whether the last reduction was for nothing, by the timestamps (RFC 3522).
+/// The test by timestamps whether the last reduction was spurious (Eifel, RFC 3522).
 #[derive(Clone, Copy, Debug)]
-enum Eifel {
-    /// Nothing was sent again yet.
+enum SpuriousCheck {
+    /// A reduction happened; nothing has been retransmitted yet.
     Armed,
-    /// The first retransmission left `at` this time of the timestamps' clock; `last` is the highest
-    /// position of any so far.
+    /// The first retransmission carried the timestamp `at`; `last` is the highest position
+    /// retransmitted so far.
     Sent { at: u32, last: u64 },
-    /// One was answered, or all originals were.
+    /// The test is decided: a retransmission was acknowledged, or all originals were.
     Decided,
 }
 
-/// What the sender does about losses.
+/// The phase of loss recovery.
 #[derive(Clone, Debug)]
 enum Phase {
-    /// Nothing.
+    /// No losses are being repaired.
     Open,
     /// Fast recovery, until `end` is acknowledged.
     Recovery { end: u64, reduction: Option<Box<RateReduction>>, is_first_sent: bool },
-    /// After a timeout, until `end` is acknowledged: slow start over what was lost.
+    /// After a timeout, until `end` is acknowledged: slow start with retransmissions.
     Timeout { end: u64 },
 }
 
@@ -149,17 +149,17 @@ impl Sender {
             marked_until: 0,
             owes_cwr: false,
             timer: NEVER,
-            kind: Kind::Retransmission,
+            timer_kind: TimerKind::Retransmission,
             rack_due: NEVER,
-            has_probed: false,
+            has_tail_probe: false,
             pacer: Pacer::new(),
             held_until: NEVER,
             hystart,
             has_threshold: config.initial_threshold.is_none(),
-            keeps_departures: false,
+            keeps_contexts: false,
             rate: DeliveryRate::new(Time::ZERO),
             last_sent_at: Time::ZERO,
-            eifel: Eifel::Decided,
+            spurious_check: SpuriousCheck::Decided,
             recover: 0,
             sent: 0,
             stats: Stats::default(),
@@ -167,8 +167,8 @@ impl Sender {
         }
     }
 
-    /// The connection is open: `rtt` is that of the handshake, if it is known; the peer's window
-    /// ends at `window_end`.
+    /// The connection is open. `rtt` is the round-trip time of the handshake, if known; the peer's
+    /// window ends at `window_end`.
     pub(crate) fn handle_open<C: Controller + ?Sized>(
         &mut self,
         now: Time,
@@ -182,7 +182,7 @@ impl Sender {
         self.window_end = window_end;
         self.rate.restart(now);
         self.last_sent_at = now;
-        self.keeps_departures = cc.wants_departures();
+        self.keeps_contexts = cc.wants_snapshots();
         cc.handle_add(
             now,
             self.id,
@@ -236,16 +236,19 @@ impl Sender {
         self.id
     }
 
-    /// The next data segment, without what the receiving half adds to it.
+    /// The next data segment, without the receiving half's fields.
     #[inline]
     pub(crate) fn poll_send<C: Controller + ?Sized>(
         &mut self,
         now: Time,
         cc: &mut C,
-    ) -> Option<Data> {
+    ) -> Option<DataFields> {
         self.held_until = NEVER;
-        if self.una == self.next && self.is_idle() && self.rate.is_idle_noted(self.under_way()) {
-            // As a receiver always is: the controller need not be asked.
+        if self.una == self.next
+            && self.is_idle()
+            && self.rate.is_idle_noted(self.board_in_flight())
+        {
+            // The usual case of an endpoint that only receives: the controller need not be asked.
             return None;
         }
         let allowance = cc.allowance(self.id);
@@ -255,9 +258,9 @@ impl Sender {
         let (seq, span, is_fin) = if let Some(lost) = self.board.first_lost() {
             (lost.seq, lost.span, lost.is_fin)
         } else {
-            let Some((span, is_fin)) = self.fresh() else {
+            let Some((span, is_fin)) = self.next_new() else {
                 if self.board.is_empty() {
-                    // Perhaps the window is closed, and a probe is due some time.
+                    // If the window is closed, a window probe will be due.
                     self.arm(now, false);
                 }
                 return None;
@@ -267,7 +270,7 @@ impl Sender {
         Some(self.transmit(now, seq, span, is_fin, &allowance, cc))
     }
 
-    /// Whether window, budget and pacing let a packet out.
+    /// Whether window, recovery budget and pacing allow a packet.
     #[inline]
     fn may_send<C: Controller + ?Sized>(
         &mut self,
@@ -278,7 +281,7 @@ impl Sender {
         let mss = self.config.mss;
         if self.is_idle() {
             if self.in_flight() + mss <= allowance.window {
-                self.rate.note_idle(self.under_way());
+                self.rate.note_idle(self.board_in_flight());
             }
             return false;
         }
@@ -290,7 +293,7 @@ impl Sender {
         }
         let in_flight = self.in_flight();
         match self.phase {
-            // The first retransmission goes out whatever the window says.
+            // The first retransmission ignores the window.
             Phase::Recovery { is_first_sent: false, .. } if self.board.lost > 0 => return true,
             Phase::Recovery { reduction: Some(ref reduction), .. } => {
                 if !reduction.allows(mss) {
@@ -310,7 +313,7 @@ impl Sender {
         at <= now
     }
 
-    /// The rate at which to send, and in what bursts; `None`: as acknowledgements come.
+    /// The pacing rate and burst size; `None`: no pacing.
     #[inline]
     fn pacing<C: Controller + ?Sized>(
         &self,
@@ -327,7 +330,7 @@ impl Sender {
         }
         let smoothed = self.rtt.smoothed()?;
         if is_below_one {
-            // Less than a packet a round trip.
+            // Less than one packet a round trip.
             return Some((
                 allowance.window.max(Bytes(1)) / smoothed.max(Span::from_micros(1)),
                 Bytes(1),
@@ -344,19 +347,19 @@ impl Sender {
         self.unsent() == 0 && (self.has_sent_fin || !self.is_closing) && self.lost() == 0
     }
 
-    /// Payload in flight by the scoreboard, which need not be looked at if all is acknowledged.
+    /// Payload in flight by the scoreboard, which is not read if everything is acknowledged.
     #[inline]
-    fn under_way(&self) -> Bytes {
+    fn board_in_flight(&self) -> Bytes {
         Bytes(if self.una == self.next { 0 } else { self.board.in_flight })
     }
 
-    /// Payload lost and not sent again.
+    /// Payload lost and not retransmitted.
     #[inline]
     fn lost(&self) -> u64 {
         if self.una == self.next { 0 } else { self.board.lost }
     }
 
-    /// Written, and never sent. The FIN has a position of its own behind the last byte.
+    /// Bytes written and never sent. The FIN has a position of its own behind the last byte.
     #[inline]
     pub(crate) fn unsent(&self) -> u64 {
         self.written.saturating_sub(self.next)
@@ -364,7 +367,7 @@ impl Sender {
 
     /// The size of the next packet of new data, and whether it is the FIN.
     #[inline]
-    fn fresh(&self) -> Option<(u32, bool)> {
+    fn next_new(&self) -> Option<(u32, bool)> {
         let room = self.window_end.saturating_sub(self.next);
         let waiting = self.unsent();
         let full = self.config.mss.0;
@@ -372,13 +375,13 @@ impl Sender {
             return (self.is_closing && !self.has_sent_fin).then_some((1, true));
         }
         let len = waiting.min(room).min(full);
-        // Small packets only for the end of what there is, or into a small window (RFC 1122,
-        // section 4.2.3.4).
+        // Small packets only at the end of the data, or into a small window (RFC 1122, section
+        // 4.2.3.4).
         let is_whole = len == full || len == waiting || (len > 0 && self.board.is_empty());
         (len > 0 && is_whole).then(|| (u32::try_from(len).expect("at most an MSS"), false))
     }
 
-    /// Notes that a packet leaves, and makes its segment.
+    /// Records a transmission and returns its segment.
     fn transmit<C: Controller + ?Sized>(
         &mut self,
         now: Time,
@@ -387,7 +390,7 @@ impl Sender {
         is_fin: bool,
         allowance: &Allowance,
         cc: &mut C,
-    ) -> Data {
+    ) -> DataFields {
         let is_retransmission = seq < self.next;
         if self.board.in_flight == 0 {
             if !is_retransmission
@@ -400,30 +403,32 @@ impl Sender {
             self.rate.restart(now);
         }
         let payload = u64::from(span) - u64::from(is_fin);
-        let stamp = Record {
+        let record = Record {
             seq,
             span,
             is_fin,
-            mark: self.board.flight(),
-            is_repeated: is_retransmission,
+            tag: self.board.flight(),
+            is_retransmitted: is_retransmission,
             is_app_limited: self.rate.is_app_limited(),
             sent_at: now,
         };
-        let departure = self.keeps_departures.then(|| Departure {
+        let context = self.keeps_contexts.then(|| SendContext {
             window: allowance.window,
             in_flight: self.in_flight() + Bytes(payload),
-            rates: self.rate.departure(),
+            rates: self.rate.snapshot(),
         });
         if is_retransmission {
             self.stats.retransmitted += 1;
-            match &mut self.eifel {
-                Eifel::Armed => self.eifel = Eifel::Sent { at: stamp_of(now), last: seq },
-                Eifel::Sent { last, .. } => *last = (*last).max(seq),
-                Eifel::Decided => {}
+            match &mut self.spurious_check {
+                SpuriousCheck::Armed => {
+                    self.spurious_check = SpuriousCheck::Sent { at: stamp_of(now), last: seq }
+                }
+                SpuriousCheck::Sent { last, .. } => *last = (*last).max(seq),
+                SpuriousCheck::Decided => {}
             }
-            self.board.repeat(stamp, departure);
+            self.board.retransmit(record, context);
         } else {
-            self.board.push(stamp, departure);
+            self.board.push(record, context);
             self.next = seq + u64::from(span);
             self.has_sent_fin |= is_fin;
         }
@@ -443,8 +448,8 @@ impl Sender {
         }
         let in_flight = self.in_flight();
         cc.handle_sent(now, self.id, &Sent { bytes: Bytes(payload), in_flight, is_retransmission });
-        // The first missing packet has a whole timeout to arrive in: three duplicates before it may
-        // have taken most of a round trip.
+        // A retransmission of the first missing packet restarts the timer: the duplicates before it
+        // may have taken most of a round trip.
         self.arm(now, is_retransmission && seq == self.una);
         let mut flags = Flags::default();
         if is_fin {
@@ -455,11 +460,11 @@ impl Sender {
             flags = flags.with(Flags::CWR);
         }
         let len = u16::try_from(payload).expect("an MSS fits");
-        Data { seq, len, flags }
+        DataFields { seq, len, flags }
     }
 }
 
-/// The clock of timestamps: microseconds, which wrap after 71 minutes.
+/// The timestamp clock: microseconds, wrapping after 71 minutes.
 pub(crate) fn stamp_of(now: Time) -> u32 {
     #[expect(clippy::cast_possible_truncation, reason = "it wraps by design")]
     let stamp = (now.as_nanos() / 1_000) as u32;

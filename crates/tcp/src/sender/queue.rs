@@ -1,14 +1,14 @@
-//! A queue in one piece.
+//! A queue in contiguous memory.
 
 use alloc::vec::Vec;
 use core::ops::{Deref, DerefMut};
 
-/// What is in a queue lies side by side, and near the start of its memory: thousands of flows with
-/// little in flight each walk through no more of it than they need, and a look at one element is a
-/// look at a slice. What that costs is that each element is moved once, in the mean.
+/// A queue whose elements are contiguous and near the start of its memory. Thousands of flows with
+/// little in flight each touch little memory, and indexing is that of a slice. The cost is one move
+/// of each element on average.
 #[derive(Clone, Debug)]
 pub(super) struct Queue<T> {
-    /// What was taken out, and is not yet thrown away; then what is in the queue.
+    /// The removed elements that are not yet overwritten, then those in the queue.
     all: Vec<T>,
     taken: usize,
 }
@@ -31,27 +31,27 @@ impl<T> Queue<T> {
     #[inline(never)]
     fn make_room(&mut self) {
         if 2 * self.taken >= self.len().max(1) {
-            self.gather();
+            self.compact();
         } else {
-            // By half, not to twice as many: thousands of flows have theirs at the same time.
+            // Growth to twice the capacity, but exactly: thousands of flows hold a queue each.
             self.all.reserve_exact(self.all.len().max(8));
         }
     }
 
-    /// Takes out the first `count`.
+    /// Removes the first `count` elements.
     #[inline]
-    pub(super) fn take(&mut self, count: usize) {
+    pub(super) fn drop_front(&mut self, count: usize) {
         self.taken += count;
         if self.taken == self.all.len() {
             self.all.clear();
             self.taken = 0;
         } else if 2 * self.taken >= self.all.len() {
-            self.gather();
+            self.compact();
         }
     }
 
     #[inline(never)]
-    fn gather(&mut self) {
+    fn compact(&mut self) {
         self.all.drain(..self.taken);
         self.taken = 0;
     }
@@ -82,7 +82,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_queue(ops in prop::collection::vec((0..20usize, 0..20usize), 1..100)) {
+        fn it_behaves_as_a_queue(ops in prop::collection::vec((0..20usize, 0..20usize), 1..100)) {
             let (mut queue, mut model) = (Queue::default(), VecDeque::new());
             let mut next = 0;
             for (pushes, takes) in ops {
@@ -92,7 +92,7 @@ mod tests {
                     next += 1;
                 }
                 let takes = takes.min(model.len());
-                queue.take(takes);
+                queue.drop_front(takes);
                 model.drain(..takes);
                 prop_assert_eq!(&*queue, &*model.make_contiguous());
                 prop_assert!(queue.all.len() <= 2 * queue.len(), "what was taken out is no more \

@@ -1,68 +1,68 @@
-//! What is in flight, lost or delivered.
+//! The scoreboard: packets in flight, lost or delivered.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use recovery::Departure as Rates;
+use recovery::SendSnapshot;
 use units::{Bytes, Time};
 
 use super::queue::Queue;
 
-/// A packet that was sent and is not yet acknowledged cumulatively. It is small: thousands of flows
-/// that recover look through theirs in turn.
+/// A packet that was sent and is not yet acknowledged cumulatively. It is small, because thousands
+/// of flows in recovery walk through their records.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record {
     /// Its first position.
     pub(super) seq: u64,
-    /// Payload, and one for a FIN.
+    /// Payload bytes, and one for a FIN.
     pub(super) span: u32,
     pub(super) is_fin: bool,
-    pub(super) mark: Mark,
-    /// Whether it was sent more than once.
-    pub(super) is_repeated: bool,
+    pub(super) tag: FlightTag,
+    /// Whether it was retransmitted.
+    pub(super) is_retransmitted: bool,
     pub(super) is_app_limited: bool,
-    /// When it was sent last.
+    /// The time of its latest transmission.
     pub(super) sent_at: Time,
 }
 
 const _: () = assert!(size_of::<Record>() == 24, "small");
 
-/// What was known then, for controllers that want it.
+/// The sender's state when a packet was sent, for controllers that need it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Departure {
+pub(super) struct SendContext {
     pub(super) window: Bytes,
-    /// What was in flight, the packet itself included.
+    /// Bytes in flight, the packet included.
     pub(super) in_flight: Bytes,
-    pub(super) rates: Rates,
+    pub(super) rates: SendSnapshot,
 }
 
-/// Where a packet is supposed to be.
+/// The presumed state of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
-    /// Under way.
+pub(super) enum PacketState {
+    /// Sent, and neither acknowledged nor declared lost.
     InFlight,
-    /// At the receiver, selectively acknowledged.
+    /// Selectively acknowledged.
     Delivered,
-    /// Nowhere: to be sent again.
+    /// Declared lost, to be retransmitted.
     Lost,
 }
 
-/// A [`State`] as a record has it: delivered, lost, or sent in the flight of this number. Of
-/// flights, all but the latest are lost: so a timeout, which loses everything, need not touch a
-/// record. It comes when they have long left the processor's cache.
+/// A [`PacketState`] as stored in a record: delivered, lost, or sent in the flight of this number.
+/// All flights but the latest are lost, so a timeout, which loses everything, touches no record.
+/// The records have usually left the cache by then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Mark(u8);
+pub(super) struct FlightTag(u8);
 
-impl Mark {
-    const DELIVERED: Mark = Mark(0);
-    const LOST: Mark = Mark(1);
-    const FIRST_FLIGHT: Mark = Mark(2);
-    const LAST_FLIGHT: Mark = Mark(u8::MAX);
+impl FlightTag {
+    const DELIVERED: FlightTag = FlightTag(0);
+    const LOST: FlightTag = FlightTag(1);
+    const FIRST_FLIGHT: FlightTag = FlightTag(2);
+    const LAST_FLIGHT: FlightTag = FlightTag(u8::MAX);
 }
 
-impl Default for Mark {
-    fn default() -> Mark {
-        Mark::FIRST_FLIGHT
+impl Default for FlightTag {
+    fn default() -> FlightTag {
+        FlightTag::FIRST_FLIGHT
     }
 }
 
@@ -75,95 +75,93 @@ impl Record {
         u64::from(self.span) - u64::from(self.is_fin)
     }
 
-    /// Where it is, if this is the latest flight.
-    fn state(&self, flight: Mark) -> State {
-        match self.mark {
-            Mark::DELIVERED => State::Delivered,
-            mark if mark == flight => State::InFlight,
-            _ => State::Lost,
+    /// Its state if `flight` is the latest flight.
+    fn state(&self, flight: FlightTag) -> PacketState {
+        match self.tag {
+            FlightTag::DELIVERED => PacketState::Delivered,
+            tag if tag == flight => PacketState::InFlight,
+            _ => PacketState::Lost,
         }
     }
 }
 
 /// Records from the first unacknowledged position to the next to be sent, without gaps. The order
-/// of the fields is kept: what is needed where nothing is lost lies in front, and takes 64 bytes.
+/// of the fields is fixed: those needed without losses lie in front, in 64 bytes.
 #[derive(Clone, Debug, Default)]
 #[repr(C)]
 pub(super) struct Scoreboard {
-    /// Sum over records in flight.
+    /// Sum of the spans in flight.
     pub(super) in_flight: u64,
-    /// Sum over lost records.
+    /// Sum of the lost spans.
     pub(super) lost: u64,
-    /// Sum over `ranges`; zero only if there are none.
-    pub(super) selected: u64,
+    /// Sum over `sacked_ranges`; zero only if there are none.
+    pub(super) sacked: u64,
     records: Queue<Record>,
-    /// How many records are in flight.
-    flying: u32,
+    /// Number of records in flight.
+    packets_in_flight: u32,
     /// The latest flight.
-    flight: Mark,
-    /// What the receiver holds beyond the cumulative acknowledgement, in order, apart from each
-    /// other.
-    ranges: Vec<(u64, u64)>,
-    /// No lost record begins below.
-    repeat_from: u64,
-    /// Every record below has been judged by what was delivered beyond it.
-    judged: u64,
-    /// Records from the first position on were found again, and are judged anew once a packet from
-    /// the second on can be. An empty range if none were.
-    found: (u64, u64),
-    departures: Departures,
+    flight: FlightTag,
+    /// Ranges that the receiver holds beyond the cumulative acknowledgement, in order and disjoint.
+    sacked_ranges: Vec<(u64, u64)>,
+    /// No lost record begins below this position.
+    lost_from: u64,
+    /// [`Scoreboard::mark_lost_below`] has checked every record below this position.
+    checked_below: u64,
+    /// Records from the first position on were restored after a spurious reduction. They are
+    /// checked again once the check reaches the second position. Empty if none were.
+    restored: (u64, u64),
+    contexts: SendContexts,
 }
 
-/// What was known as the packet of each record left, if that is kept at all: in a box, for most
-/// controllers do not want it.
+/// The [`SendContext`] of each record. `None` for most controllers, which do not need it.
 #[derive(Clone, Debug, Default)]
-struct Departures(Option<Box<Queue<Departure>>>);
+struct SendContexts(Option<Box<Queue<SendContext>>>);
 
-impl Departures {
+impl SendContexts {
     #[inline]
-    fn push(&mut self, departure: Option<Departure>) {
-        if let Some(departure) = departure {
-            self.0.get_or_insert_default().push(departure);
+    fn push(&mut self, context: Option<SendContext>) {
+        if let Some(context) = context {
+            self.0.get_or_insert_default().push(context);
         }
     }
 
     #[inline]
-    fn get(&self, index: usize) -> Option<&Departure> {
+    fn get(&self, index: usize) -> Option<&SendContext> {
         self.0.as_ref()?.get(index)
     }
 
-    fn set(&mut self, index: usize, departure: Option<Departure>) {
-        if let (Some(all), Some(departure)) = (&mut self.0, departure) {
-            all[index] = departure;
+    fn set(&mut self, index: usize, context: Option<SendContext>) {
+        if let (Some(all), Some(context)) = (&mut self.0, context) {
+            all[index] = context;
         }
     }
 
     #[inline]
-    fn take(&mut self, count: usize) {
+    fn drop_front(&mut self, count: usize) {
         if let Some(all) = &mut self.0 {
-            all.take(count);
+            all.drop_front(count);
         }
     }
 }
 
 impl Scoreboard {
     #[inline]
-    pub(super) fn push(&mut self, record: Record, departure: Option<Departure>) {
+    pub(super) fn push(&mut self, record: Record, context: Option<SendContext>) {
         self.in_flight += u64::from(record.span);
-        self.flying += 1;
+        self.packets_in_flight += 1;
         self.records.push(record);
-        self.departures.push(departure);
+        self.contexts.push(context);
     }
 
-    /// The mark of what is sent now.
+    /// The tag of packets sent now.
     #[inline]
-    pub(super) fn flight(&self) -> Mark {
+    pub(super) fn flight(&self) -> FlightTag {
         self.flight
     }
 
-    /// Where a packet is.
+    /// The state of a packet.
     #[inline]
-    pub(super) fn state(&self, record: &Record) -> State {
+    pub(super) fn state(&self, record: &Record) -> PacketState {
         record.state(self.flight)
     }
 
@@ -188,15 +186,15 @@ impl Scoreboard {
         self.records.get_mut(index)
     }
 
-    /// Where the first record is that ends behind this position.
+    /// The index of the first record that ends behind this position.
     #[inline]
     fn index_of(&self, seq: u64) -> usize {
         let Some(first) = self.records.first() else { return 0 };
         if seq <= first.seq {
             return 0;
         }
-        // Nearly all are as long as the first: a guess looks at two of them, where halving would
-        // look at eight.
+        // Nearly all records are as long as the first, so a guess usually succeeds with two
+        // look-ups; a binary search takes about eight.
         let guess =
             usize::try_from((seq - first.seq) / u64::from(first.span)).unwrap_or(usize::MAX);
         if self.records.get(guess).is_some_and(|record| record.seq <= seq && seq < record.end()) {
@@ -205,10 +203,14 @@ impl Scoreboard {
         self.records.partition_point(|record| record.end() <= seq)
     }
 
-    /// Takes out what is acknowledged cumulatively and hands over each record that was not told of
-    /// before.
+    /// Removes the records below the cumulative acknowledgement `una`, and passes those to `each`
+    /// that were not delivered before.
     #[inline]
-    pub(super) fn advance(&mut self, una: u64, mut each: impl FnMut(&Record, Option<&Departure>)) {
+    pub(super) fn advance(
+        &mut self,
+        una: u64,
+        mut each: impl FnMut(&Record, Option<&SendContext>),
+    ) {
         let mut count = 0;
         for record in &*self.records {
             if record.end() > una {
@@ -216,136 +218,147 @@ impl Scoreboard {
             }
             count += 1;
             match record.state(self.flight) {
-                State::InFlight => {
+                PacketState::InFlight => {
                     self.in_flight -= u64::from(record.span);
-                    self.flying -= 1;
+                    self.packets_in_flight -= 1;
                 }
-                State::Lost => self.lost -= u64::from(record.span),
-                State::Delivered => continue,
+                PacketState::Lost => self.lost -= u64::from(record.span),
+                PacketState::Delivered => continue,
             }
-            each(record, self.departures.get(count - 1));
+            each(record, self.contexts.get(count - 1));
         }
-        self.records.take(count);
-        self.departures.take(count);
-        if self.selected > 0 {
-            while let Some(&(from, to)) = self.ranges.first() {
+        self.records.drop_front(count);
+        self.contexts.drop_front(count);
+        if self.sacked > 0 {
+            while let Some(&(from, to)) = self.sacked_ranges.first() {
                 if from >= una {
                     break;
                 }
-                self.selected -= to.min(una) - from;
+                self.sacked -= to.min(una) - from;
                 if to <= una {
-                    self.ranges.remove(0);
+                    self.sacked_ranges.remove(0);
                 } else {
-                    self.ranges[0].0 = una;
+                    self.sacked_ranges[0].0 = una;
                 }
             }
         }
     }
 
-    /// The receiver holds this range, of what was sent and not acknowledged cumulatively; hands
-    /// over each record that it had not told of.
-    pub(super) fn select(
+    /// Marks a selectively acknowledged range above the cumulative acknowledgement, and passes the
+    /// newly delivered records to `each`.
+    pub(super) fn sack(
         &mut self,
         from: u64,
         to: u64,
-        mut each: impl FnMut(&Record, Option<&Departure>),
+        mut each: impl FnMut(&Record, Option<&SendContext>),
     ) {
         if from >= to {
             return;
         }
-        let first = self.ranges.partition_point(|range| range.1 < from);
-        if self.ranges.get(first).is_some_and(|range| range.0 <= from && to <= range.1) {
-            // Two of three blocks only say once more what is known.
+        let first = self.sacked_ranges.partition_point(|range| range.1 < from);
+        if self.sacked_ranges.get(first).is_some_and(|range| range.0 <= from && to <= range.1) {
+            // Two of three blocks repeat known ranges.
             return;
         }
-        // The parts of it that are new.
+        // The new parts of the range.
         let mut at = from;
         let mut last = first;
         let mut merged = (from, to);
-        while let Some(&range) = self.ranges.get(last).filter(|range| range.0 <= to) {
+        while let Some(&range) = self.sacked_ranges.get(last).filter(|range| range.0 <= to) {
             if at < range.0 {
-                self.deliver(at, range.0, &mut each);
+                self.mark_delivered(at, range.0, &mut each);
             }
             at = at.max(range.1);
             merged = (merged.0.min(range.0), merged.1.max(range.1));
-            self.selected -= range.1 - range.0;
+            self.sacked -= range.1 - range.0;
             last += 1;
         }
         if at < to {
-            self.deliver(at, to, &mut each);
+            self.mark_delivered(at, to, &mut each);
         }
-        self.selected += merged.1 - merged.0;
+        self.sacked += merged.1 - merged.0;
         if first == last {
-            self.ranges.insert(first, merged);
+            self.sacked_ranges.insert(first, merged);
         } else {
-            self.ranges[first] = merged;
+            self.sacked_ranges[first] = merged;
             if last > first + 1 {
-                self.ranges.drain(first + 1..last);
+                self.sacked_ranges.drain(first + 1..last);
             }
         }
     }
 
-    fn deliver(&mut self, from: u64, to: u64, each: &mut impl FnMut(&Record, Option<&Departure>)) {
+    fn mark_delivered(
+        &mut self,
+        from: u64,
+        to: u64,
+        each: &mut impl FnMut(&Record, Option<&SendContext>),
+    ) {
         let mut index = self.index_of(from);
         while let Some(record) = self.records.get_mut(index).filter(|record| record.end() <= to) {
             index += 1;
             match record.state(self.flight) {
-                State::InFlight => {
+                PacketState::InFlight => {
                     self.in_flight -= u64::from(record.span);
-                    self.flying -= 1;
+                    self.packets_in_flight -= 1;
                 }
-                State::Lost => self.lost -= u64::from(record.span),
-                State::Delivered => continue,
+                PacketState::Lost => self.lost -= u64::from(record.span),
+                PacketState::Delivered => continue,
             }
-            each(record, self.departures.get(index - 1));
-            record.mark = Mark::DELIVERED;
+            each(record, self.contexts.get(index - 1));
+            record.tag = FlightTag::DELIVERED;
         }
     }
 
-    /// Marks the record at `seq` as lost if it is in flight, and gives it.
-    pub(super) fn lose(&mut self, seq: u64) -> Option<(Record, Option<Departure>)> {
+    /// Marks the record at `seq` as lost and returns it, if it is in flight.
+    pub(super) fn mark_lost(&mut self, seq: u64) -> Option<(Record, Option<SendContext>)> {
         let index = self.index_of(seq);
-        let record = self.records.get_mut(index).filter(|record| record.mark == self.flight)?;
-        record.mark = Mark::LOST;
+        let record = self.records.get_mut(index).filter(|record| record.tag == self.flight)?;
+        record.tag = FlightTag::LOST;
         let record = *record;
         self.in_flight -= u64::from(record.span);
-        self.flying -= 1;
+        self.packets_in_flight -= 1;
         self.lost += u64::from(record.span);
-        self.repeat_from = self.repeat_from.min(record.seq);
-        Some((record, self.departures.get(index).copied()))
+        self.lost_from = self.lost_from.min(record.seq);
+        Some((record, self.contexts.get(index).copied()))
     }
 
-    /// Everything in flight is lost. Gives how many packets that is.
-    pub(super) fn lose_all(&mut self) -> u64 {
+    /// Marks everything in flight as lost. Returns the number of packets.
+    pub(super) fn mark_all_lost(&mut self) -> u64 {
         self.lost += core::mem::take(&mut self.in_flight);
-        self.repeat_from = 0;
-        if self.flight == Mark::LAST_FLIGHT {
-            for record in self.records.iter_mut().filter(|record| record.mark != Mark::DELIVERED) {
-                record.mark = Mark::LOST;
+        self.lost_from = 0;
+        if self.flight == FlightTag::LAST_FLIGHT {
+            for record in
+                self.records.iter_mut().filter(|record| record.tag != FlightTag::DELIVERED)
+            {
+                record.tag = FlightTag::LOST;
             }
-            self.flight = Mark::FIRST_FLIGHT;
+            self.flight = FlightTag::FIRST_FLIGHT;
         } else {
-            self.flight = Mark(self.flight.0 + 1);
+            self.flight = FlightTag(self.flight.0 + 1);
         }
-        u64::from(core::mem::take(&mut self.flying))
+        u64::from(core::mem::take(&mut self.packets_in_flight))
     }
 
-    /// Nothing was lost: what waits to be sent again, and never was, is in flight after all. Hands
-    /// over each, in the order in which they were sent. One may be lost even so; what has arrived
-    /// so far is no sign of it, what is sent from now on will be.
-    pub(super) fn find_all(&mut self, mut each: impl FnMut(&Record)) {
+    /// Undoes the losses of a spurious reduction: lost records that were not retransmitted are in
+    /// flight again. Passes each to `each`, in the order of sending. Such a record counts as lost
+    /// again only by deliveries of packets sent from now on.
+    pub(super) fn restore_lost(&mut self, mut each: impl FnMut(&Record)) {
         let next = self.back().map_or(0, Record::end);
         let flight = self.flight;
-        let is_found =
-            |record: &&mut Record| record.state(flight) == State::Lost && !record.is_repeated;
-        for record in self.records.iter_mut().filter(is_found) {
-            record.mark = flight;
+        let is_restored = |record: &&mut Record| {
+            record.state(flight) == PacketState::Lost && !record.is_retransmitted
+        };
+        for record in self.records.iter_mut().filter(is_restored) {
+            record.tag = flight;
             self.in_flight += u64::from(record.span);
-            self.flying += 1;
+            self.packets_in_flight += 1;
             self.lost -= u64::from(record.span);
-            let from =
-                if self.found.0 < self.found.1 { self.found.0.min(record.seq) } else { record.seq };
-            self.found = (from, next);
+            let from = if self.restored.0 < self.restored.1 {
+                self.restored.0.min(record.seq)
+            } else {
+                record.seq
+            };
+            self.restored = (from, next);
             each(record);
         }
     }
@@ -357,35 +370,38 @@ impl Scoreboard {
     }
 
     fn find_lost(&mut self) -> Option<&mut Record> {
-        let mut index = self.index_of(self.repeat_from);
-        while self.records.get(index).is_some_and(|record| record.state(self.flight) != State::Lost)
+        let mut index = self.index_of(self.lost_from);
+        while self
+            .records
+            .get(index)
+            .is_some_and(|record| record.state(self.flight) != PacketState::Lost)
         {
             index += 1;
         }
         let record = self.records.get_mut(index)?;
-        self.repeat_from = record.seq;
+        self.lost_from = record.seq;
         Some(record)
     }
 
-    /// What was sent is under way again, with this record in place of the one before.
-    pub(super) fn repeat(&mut self, again: Record, departure: Option<Departure>) {
+    /// Replaces a record by that of its retransmission, which is in flight.
+    pub(super) fn retransmit(&mut self, again: Record, context: Option<SendContext>) {
         let index = self.index_of(again.seq);
         let Some(record) = self.records.get_mut(index) else { return };
-        let was_lost = record.state(self.flight) == State::Lost;
+        let was_lost = record.state(self.flight) == PacketState::Lost;
         *record = again;
-        self.departures.set(index, departure);
+        self.contexts.set(index, context);
         if was_lost {
             self.in_flight += u64::from(again.span);
-            self.flying += 1;
+            self.packets_in_flight += 1;
             self.lost -= u64::from(again.span);
         }
     }
 
-    /// The position below which a packet is lost by RFC 6675's rule (`IsLost`): three ranges, or
-    /// more than two packets' worth, have arrived beyond it.
+    /// The position below which a packet is lost by RFC 6675 (`IsLost`): three ranges, or more than
+    /// two packets' worth of bytes, have arrived beyond it.
     pub(super) fn lost_below(&self, mss: u64) -> u64 {
         let mut beyond = 0;
-        for (count, (from, to)) in self.ranges.iter().rev().enumerate() {
+        for (count, (from, to)) in self.sacked_ranges.iter().rev().enumerate() {
             if beyond + (to - from) > 2 * mss {
                 return to - (2 * mss - beyond).min(to - from);
             }
@@ -397,39 +413,44 @@ impl Scoreboard {
         0
     }
 
-    /// Marks as lost what is in flight below `end` for the first time, and hands it over.
-    pub(super) fn judge(&mut self, end: u64, mut each: impl FnMut(&Record, Option<&Departure>)) {
-        if self.found.0 < self.found.1 && end > self.found.1 {
-            self.judged = self.judged.min(self.found.0);
-            self.found = (0, 0);
+    /// Marks the records below `end` that are in flight and were not retransmitted as lost, and
+    /// passes them to `each`.
+    pub(super) fn mark_lost_below(
+        &mut self,
+        end: u64,
+        mut each: impl FnMut(&Record, Option<&SendContext>),
+    ) {
+        if self.restored.0 < self.restored.1 && end > self.restored.1 {
+            self.checked_below = self.checked_below.min(self.restored.0);
+            self.restored = (0, 0);
         }
         let una = self.front().map_or(0, |record| record.seq);
-        let from = self.judged.max(una);
+        let from = self.checked_below.max(una);
         if end <= from {
             return;
         }
         let mut index = self.index_of(from);
         while let Some(record) = self.records.get_mut(index).filter(|record| record.end() <= end) {
-            if record.mark == self.flight && !record.is_repeated {
-                record.mark = Mark::LOST;
+            if record.tag == self.flight && !record.is_retransmitted {
+                record.tag = FlightTag::LOST;
                 self.in_flight -= u64::from(record.span);
-                self.flying -= 1;
+                self.packets_in_flight -= 1;
                 self.lost += u64::from(record.span);
-                self.repeat_from = self.repeat_from.min(record.seq);
-                each(record, self.departures.get(index));
+                self.lost_from = self.lost_from.min(record.seq);
+                each(record, self.contexts.get(index));
             }
-            self.judged = record.end();
+            self.checked_below = record.end();
             index += 1;
         }
     }
 
-    /// The highest position that was selectively acknowledged; 0 if none is.
+    /// The highest selectively acknowledged position; 0 if there is none.
     #[inline]
     pub(super) fn highest(&self) -> u64 {
-        if self.selected == 0 {
+        if self.sacked == 0 {
             return 0;
         }
-        self.ranges.last().map_or(0, |range| range.1)
+        self.sacked_ranges.last().map_or(0, |range| range.1)
     }
 }
 

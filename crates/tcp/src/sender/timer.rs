@@ -1,26 +1,27 @@
-//! Timers: retransmission, the probe of the tail, reordering, the closed window.
+//! Timers: retransmission, tail loss probe, reordering, window probe.
 
 use policy::cc::Controller;
 use units::{Span, Time};
 use wire::tcp::Flags;
 
-use super::scoreboard::State;
-use super::{Data, Eifel, Phase, Sender};
+use super::scoreboard::PacketState;
+use super::{DataFields, Phase, Sender, SpuriousCheck};
 use crate::{Detection, NEVER};
 
-/// What the timer is for.
+/// The purpose of the timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum TimerKind {
     /// Retransmission timeout (RFC 6298).
     Retransmission,
-    /// A probe of the tail (RFC 8985, section 7).
+    /// Tail loss probe (RFC 8985, section 7).
     Tail,
-    /// The window is closed: a probe asks whether it still is (RFC 9293, section 3.8.6.1).
+    /// Window probe while the window is closed (RFC 9293, section 3.8.6.1).
     Window,
 }
 
 impl Sender {
-    /// Sets the timer after something was sent, or, with `is_restart`, acknowledged.
+    /// Sets the timer after a transmission, or restarts it with `is_restart` after an
+    /// acknowledgement.
     #[inline]
     pub(super) fn arm(&mut self, now: Time, is_restart: bool) {
         if self.board.is_empty() {
@@ -28,68 +29,68 @@ impl Sender {
             if !is_closed {
                 self.timer = NEVER;
             } else if is_restart || self.timer == NEVER {
-                self.set_timer(now + self.rtt.timeout(), Kind::Window);
+                self.set_timer(now + self.rtt.timeout(), TimerKind::Window);
             }
             return;
         }
-        if !is_restart && self.timer < NEVER && self.kind == Kind::Retransmission {
+        if !is_restart && self.timer < NEVER && self.timer_kind == TimerKind::Retransmission {
             return;
         }
         let timeout = self.rtt.timeout();
-        self.set_timer(now + timeout, Kind::Retransmission);
+        self.set_timer(now + timeout, TimerKind::Retransmission);
         if self.config.detection == Detection::Rack
             && matches!(self.phase, Phase::Open)
             && let Some(smoothed) = self.rtt.smoothed()
         {
-            // One packet alone may wait for a delayed acknowledgement.
+            // The acknowledgement of a single packet may be delayed.
             let is_alone = self.board.front().map(|record| record.seq)
                 == self.board.back().map(|record| record.seq);
             let extra =
                 if is_alone { self.config.delayed_ack.unwrap_or_default() } else { Span::ZERO };
             let probe = smoothed + smoothed + extra;
-            if probe < timeout && !self.has_probed {
-                self.set_timer(now + probe, Kind::Tail);
+            if probe < timeout && !self.has_tail_probe {
+                self.set_timer(now + probe, TimerKind::Tail);
             }
         }
     }
 
     #[inline]
-    fn set_timer(&mut self, at: Time, kind: Kind) {
+    fn set_timer(&mut self, at: Time, kind: TimerKind) {
         self.timer = at;
-        self.kind = kind;
+        self.timer_kind = kind;
     }
 
-    /// When the sender has to be looked at.
+    /// When the sender is due: the earliest of its timers.
     #[inline]
     pub(crate) fn deadline(&self) -> Time {
         self.timer.min(self.rack_due).min(self.held_until)
     }
 
-    /// Does what is due. Gives the segment of a probe.
+    /// Handles expired timers. Returns the segment of a probe, if one is due.
     pub(crate) fn handle_deadline<C: Controller + ?Sized>(
         &mut self,
         now: Time,
         cc: &mut C,
-    ) -> Option<Data> {
+    ) -> Option<DataFields> {
         if self.rack_due <= now {
             self.rack_due = NEVER;
-            self.detect(now, cc);
+            self.detect_losses(now, cc);
         }
         if self.timer > now {
             return None;
         }
         self.timer = NEVER;
-        match self.kind {
-            Kind::Retransmission => {
+        match self.timer_kind {
+            TimerKind::Retransmission => {
                 self.time_out(now, cc);
                 None
             }
-            Kind::Tail => self.probe_tail(now, cc),
-            Kind::Window => {
-                // Nothing, of long ago: the answer says where the window ends by now.
+            TimerKind::Tail => self.probe_tail(now, cc),
+            TimerKind::Window => {
+                // An old position without data: the answer carries the present window.
                 self.rtt.handle_timeout();
-                self.set_timer(now + self.rtt.timeout(), Kind::Window);
-                Some(Data { seq: self.una - 1, len: 0, flags: Flags::default() })
+                self.set_timer(now + self.rtt.timeout(), TimerKind::Window);
+                Some(DataFields { seq: self.una - 1, len: 0, flags: Flags::default() })
             }
         }
     }
@@ -98,30 +99,33 @@ impl Sender {
         self.rtt.handle_timeout();
         self.stats.timeouts += 1;
         let flight = self.flight_size(cc);
-        self.stats.lost += self.board.lose_all();
+        self.stats.lost += self.board.mark_all_lost();
         if self.config.detection == Detection::Rack {
             self.log.clear();
         }
         self.rack_due = NEVER;
         self.duplicates = 0;
-        // When the timer runs out again for the same packet, the first retransmission counts.
-        if !matches!((&self.phase, self.eifel), (Phase::Timeout { .. }, Eifel::Sent { .. })) {
-            self.eifel = Eifel::Armed;
+        // If the timer expires again for the same packet, the first retransmission still counts.
+        if !matches!(
+            (&self.phase, self.spurious_check),
+            (Phase::Timeout { .. }, SpuriousCheck::Sent { .. })
+        ) {
+            self.spurious_check = SpuriousCheck::Armed;
         }
         self.recover = self.next;
         self.phase = Phase::Timeout { end: self.next };
         self.marked_until = self.next;
         cc.handle_timeout(now, self.id, flight);
-        self.set_timer(now + self.rtt.timeout(), Kind::Retransmission);
+        self.set_timer(now + self.rtt.timeout(), TimerKind::Retransmission);
     }
 
-    /// Sends the last packet again, so that an acknowledgement comes that says what is missing.
-    fn probe_tail<C: Controller + ?Sized>(&mut self, now: Time, cc: &mut C) -> Option<Data> {
-        self.has_probed = true;
+    /// Retransmits the last packet, so that its acknowledgement reveals what is missing.
+    fn probe_tail<C: Controller + ?Sized>(&mut self, now: Time, cc: &mut C) -> Option<DataFields> {
+        self.has_tail_probe = true;
         self.stats.probes += 1;
         let last = *self.board.back()?;
-        self.set_timer(now + self.rtt.timeout(), Kind::Retransmission);
-        (self.board.state(&last) == State::InFlight).then(|| {
+        self.set_timer(now + self.rtt.timeout(), TimerKind::Retransmission);
+        (self.board.state(&last) == PacketState::InFlight).then(|| {
             let allowance = cc.allowance(self.id);
             self.transmit(now, last.seq, last.span, last.is_fin, &allowance, cc)
         })

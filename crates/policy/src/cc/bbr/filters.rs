@@ -27,7 +27,7 @@ impl MaxBandwidth {
         self.present = self.present.max(rate);
     }
 
-    /// A cycle is over. One without a sample does not count.
+    /// A cycle ends. A cycle without a sample does not count.
     pub(super) fn advance(&mut self) {
         if self.present > Rate::ZERO {
             *self = MaxBandwidth { before: self.present, present: Rate::ZERO };
@@ -35,7 +35,7 @@ impl MaxBandwidth {
     }
 }
 
-/// The smallest round-trip time, and when to go and look for it (sections 5.3.4.3 and 5.5.7).
+/// The smallest round-trip time, and when `ProbeRTT` is due (sections 5.3.4.3 and 5.5.7).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MinRtt {
     /// `BBR.min_rtt` with its time; `None` before the first sample.
@@ -54,7 +54,7 @@ impl MinRtt {
         self.long.map(|(rtt, _)| rtt)
     }
 
-    /// Whether the short filter is empty or had expired: `BBR.probe_rtt_expired`.
+    /// Adds a sample. Returns whether the short filter had expired before: `BBR.probe_rtt_expired`.
     pub(super) fn update(&mut self, now: Time, rtt: Option<Span>) -> bool {
         let since = self.short.map_or(self.began, |(_, at)| at);
         let is_expired = now > since + PROBE_RTT_INTERVAL;
@@ -80,8 +80,8 @@ impl MinRtt {
     }
 }
 
-/// How much more was acknowledged than the bandwidth explains, as happens where acknowledgements
-/// come in clusters (section 5.5.9).
+/// The bytes acknowledged beyond the bandwidth estimate, as with acknowledgements in clusters
+/// (section 5.5.9).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ExtraAcked {
     since: Time,
@@ -96,12 +96,12 @@ impl ExtraAcked {
         ExtraAcked { since: now, delivered: 0, largest: [0; EXTRA_ROUNDS], round: 0 }
     }
 
-    /// Sending begins anew: what was acknowledged before explains nothing.
+    /// Sending restarts after idle time: the interval begins anew.
     pub(super) fn restart(&mut self, now: Time) {
         self.since = now;
     }
 
-    /// So many bytes were acknowledged; at most `window` count as excess.
+    /// `bytes` were acknowledged; at most `window` count as excess.
     pub(super) fn add(&mut self, now: Time, round: u64, bytes: u64, bandwidth: Rate, window: u64) {
         let mut expected = (bandwidth * (now - self.since)).0;
         if self.delivered <= expected {
@@ -167,8 +167,8 @@ mod tests {
     #[test]
     fn clusters_show_as_excess() {
         let mut extra = ExtraAcked::new(at(0));
-        // 1000 bytes a millisecond; after ten of them a cluster of eight thousand, of which nothing
-        // was due at once.
+        // 1000 bytes a millisecond; after ten of them a cluster of eight thousand, none of which
+        // was expected at once.
         let rate = Rate::mbit(8);
         extra.add(at(10), 1, 8_000, rate, 100_000);
         assert_eq!(extra.get(true), 8_000);

@@ -1,66 +1,65 @@
-//! What was known when packets left: the per-packet state of the draft's section 4.1.2.1.2, kept by
-//! the time of sending.
+//! The per-packet state of the draft's section 4.1.2.1.2, kept by the time of sending.
 
 use alloc::collections::VecDeque;
 
 use units::{Span, Time};
 
-/// More departures than this are not remembered; every other one is then forgotten.
+/// The most snapshots; beyond it every other one is dropped.
 const LIMIT: usize = 4_096;
 
-/// What was known when a packet left. Amounts in bytes.
+/// The controller's counters when a packet was sent, in bytes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Departure {
+pub(super) struct SendSnapshot {
     pub(super) at: Time,
-    /// `P.delivered`: delivered before.
+    /// `P.delivered`: bytes delivered before.
     pub(super) delivered: u64,
-    /// `P.lost`: lost before.
+    /// `P.lost`: bytes lost before.
     pub(super) lost: u64,
-    /// `P.tx_in_flight`: in flight, the packet included.
+    /// `P.tx_in_flight`: bytes in flight, the packet included.
     pub(super) in_flight: u64,
-    /// The controller itself had limited what was sent, as it does in `ProbeRTT`.
+    /// Whether the controller itself limited sending, as in `ProbeRTT`.
     pub(super) is_limited: bool,
 }
 
-/// The departures of what is in flight.
+/// The snapshots of the packets in flight.
 #[derive(Clone, Debug, Default)]
 pub(super) struct History {
-    departures: VecDeque<Departure>,
+    snapshots: VecDeque<SendSnapshot>,
 }
 
 impl History {
-    /// Remembers a departure, unless one less than `gap` before it is remembered.
-    pub(super) fn add(&mut self, departure: Departure, gap: Span) {
-        if let Some(last) = self.departures.back_mut() {
-            if last.at >= departure.at {
-                last.in_flight = departure.in_flight;
+    /// Adds a snapshot, unless the last one is less than `gap` older.
+    pub(super) fn add(&mut self, snapshot: SendSnapshot, gap: Span) {
+        if let Some(last) = self.snapshots.back_mut() {
+            if last.at >= snapshot.at {
+                last.in_flight = snapshot.in_flight;
                 return;
             }
-            if departure.at - last.at < gap {
+            if snapshot.at - last.at < gap {
                 return;
             }
         }
-        if self.departures.len() >= LIMIT {
+        if self.snapshots.len() >= LIMIT {
             let mut is_kept = false;
-            self.departures.retain(|_| {
+            self.snapshots.retain(|_| {
                 is_kept = !is_kept;
                 is_kept
             });
         }
-        self.departures.push_back(departure);
+        self.snapshots.push_back(snapshot);
     }
 
-    /// The departure at `sent_at`, or the last remembered one before it; the first one for what
-    /// left earlier still.
-    pub(super) fn find(&self, sent_at: Time) -> Option<Departure> {
-        let after = self.departures.partition_point(|departure| departure.at <= sent_at);
-        self.departures.get(after.saturating_sub(1)).copied()
+    /// The snapshot at `sent_at`, or the last one before it; the first one for packets sent earlier
+    /// than all.
+    pub(super) fn find(&self, sent_at: Time) -> Option<SendSnapshot> {
+        let after = self.snapshots.partition_point(|snapshot| snapshot.at <= sent_at);
+        self.snapshots.get(after.saturating_sub(1)).copied()
     }
 
-    /// Nobody will ask for what left before `sent_at`.
+    /// Drops the snapshots that only packets sent before `sent_at` need.
     pub(super) fn forget(&mut self, sent_at: Time) {
-        while self.departures.get(1).is_some_and(|next| next.at <= sent_at) {
-            self.departures.pop_front();
+        while self.snapshots.get(1).is_some_and(|next| next.at <= sent_at) {
+            self.snapshots.pop_front();
         }
     }
 }
@@ -69,21 +68,21 @@ impl History {
 mod tests {
     use super::*;
 
-    fn departure(millis: u64) -> Departure {
+    fn snapshot(millis: u64) -> SendSnapshot {
         let at = Time::ZERO + Span::from_millis(millis);
-        Departure { at, delivered: millis, lost: 0, in_flight: 0, is_limited: false }
+        SendSnapshot { at, delivered: millis, lost: 0, in_flight: 0, is_limited: false }
     }
 
     fn found(history: &History, millis: u64) -> Option<u64> {
-        history.find(Time::ZERO + Span::from_millis(millis)).map(|departure| departure.delivered)
+        history.find(Time::ZERO + Span::from_millis(millis)).map(|snapshot| snapshot.delivered)
     }
 
     #[test]
-    fn the_last_departure_before_is_found() {
+    fn the_last_snapshot_before_is_found() {
         let mut history = History::default();
         assert_eq!(found(&history, 5), None);
         for millis in [10, 20, 21, 30] {
-            history.add(departure(millis), Span::from_millis(2));
+            history.add(snapshot(millis), Span::from_millis(2));
         }
         assert_eq!(found(&history, 25), Some(20));
         assert_eq!(found(&history, 10), Some(10));
@@ -94,18 +93,18 @@ mod tests {
             "10 is forgotten"
         );
         assert_eq!(found(&history, 99), Some(30));
-        history.add(Departure { in_flight: 7, ..departure(30) }, Span::ZERO);
+        history.add(SendSnapshot { in_flight: 7, ..snapshot(30) }, Span::ZERO);
         let last = history.find(Time::ZERO + Span::from_millis(30));
-        assert_eq!(last.map(|departure| departure.in_flight), Some(7), "the last of a burst");
+        assert_eq!(last.map(|snapshot| snapshot.in_flight), Some(7), "the last of a burst");
     }
 
     #[test]
     fn it_does_not_grow_without_end() {
         let mut history = History::default();
         for millis in 0..100_000 {
-            history.add(departure(millis), Span::ZERO);
+            history.add(snapshot(millis), Span::ZERO);
         }
-        assert!(history.departures.len() <= LIMIT);
+        assert!(history.snapshots.len() <= LIMIT);
         assert_eq!(found(&history, 99_999), Some(99_999));
     }
 }

@@ -1,18 +1,18 @@
-//! What losses say: the short-term bounds, whether too much was in flight, recovery and its undoing
-//! (sections 5.5.10, 5.5.11 and 5.6.4.4).
+//! The response to losses: the short-term bounds, excessive loss, recovery and its undo (sections
+//! 5.5.10, 5.5.11 and 5.6.4.4).
 
 use units::{Bytes, Rate, Time};
 
 use super::{Bbr, Lost, Sample, State, UNBOUNDED, UNBOUNDED_RATE, percent};
 
-/// `BBR.LossThresh` is one in so many: 2 %.
+/// The inverse of `BBR.LossThresh`: 2 % is one in 50.
 const LOSS_THRESHOLD: u64 = 50;
 /// `BBR.Beta`, percent.
 const BETA: u64 = 70;
 /// `BBRStartupFullLossCnt`: lost ranges in a round trip.
 const STARTUP_LOSSES: u32 = 6;
 
-/// The short-term model and what it is made of.
+/// The short-term model and its inputs.
 #[derive(Clone, Debug)]
 pub(super) struct Loss {
     pub(super) bandwidth_short: Rate,
@@ -23,15 +23,16 @@ pub(super) struct Loss {
     is_in_round: bool,
     round_delivered: u64,
     is_round_start: bool,
-    /// Delivered and lost when this round trip began; `None` once a mark came in it.
+    /// The counters of delivered and lost bytes when this round trip began; `None` after an ECN
+    /// mark in it.
     unmarked_since: Option<(u64, u64)>,
-    /// How many times losses showed in this round trip, and when last.
+    /// The number of loss events in this round trip, and the time of the last one.
     events: u32,
     last_event: Option<Time>,
     /// The window to return to (`BBR.prior_cwnd`).
     prior_window: u64,
     is_in_recovery: bool,
-    /// A timeout's recovery lasts until this much is delivered.
+    /// The value of `delivered` at which the recovery from a timeout ends.
     timeout_until: Option<u64>,
     /// `BBR.undo_state` and the bounds before the losses.
     undo_state: Option<State>,
@@ -102,8 +103,8 @@ impl Bbr {
         }
     }
 
-    /// Whether this round trip lost so little that it says nothing of congestion. Never by the
-    /// draft, which tolerates nothing.
+    /// Whether the losses of this round trip are within the tolerance. The draft has no tolerance,
+    /// so this is never true by default.
     fn is_tolerable(&self) -> bool {
         let Some((delivered, lost)) = self.loss.unmarked_since else { return false };
         let (delivered, lost) =
@@ -152,7 +153,7 @@ impl Bbr {
         }
     }
 
-    /// Startup has filled the pipe and more.
+    /// Startup ends because of losses or marks: the pipe is full.
     fn end_startup(&mut self) {
         self.loss.undo_state = Some(State::Startup);
         self.full_pipe.is_reached = true;
@@ -170,12 +171,12 @@ impl Bbr {
         if !self.probe.is_sampling {
             return;
         }
-        let departure = self.history.find(packet.sent_at);
-        let lost = departure.map_or(packet.bytes.0, |departure| self.lost - departure.lost);
+        let snapshot = self.history.find(packet.sent_at);
+        let lost = snapshot.map_or(packet.bytes.0, |snapshot| self.lost - snapshot.lost);
         let in_flight = packet.in_flight_at_sending.0;
         if is_too_high(lost, in_flight) {
             let is_app_limited =
-                self.is_app_limited || departure.is_some_and(|departure| departure.is_limited);
+                self.is_app_limited || snapshot.is_some_and(|snapshot| snapshot.is_limited);
             self.handle_too_high(
                 now,
                 inflight_at_loss(packet.bytes.0, in_flight, lost),
@@ -184,7 +185,7 @@ impl Bbr {
         }
     }
 
-    /// A mark says what a loss rate beyond the threshold does.
+    /// An ECN mark counts as a loss rate beyond the threshold.
     pub(super) fn handle_mark(&mut self, now: Time, in_flight: u64) {
         self.note_loss();
         self.loss.unmarked_since = None;
@@ -240,8 +241,8 @@ impl Bbr {
         self.window = self.window.max(self.loss.prior_window);
     }
 
-    /// Recovery ends when the sender is no longer in it, or when what was in flight at a timeout is
-    /// delivered.
+    /// Follows the sender's recovery. It ends with the sender's, or when the bytes in flight at a
+    /// timeout are delivered; the window is then restored.
     pub(super) fn follow_recovery(&mut self, in_recovery: bool) {
         let mut is_over = self.loss.is_in_recovery && !in_recovery;
         self.loss.is_in_recovery = in_recovery;
@@ -254,8 +255,7 @@ impl Bbr {
         }
     }
 
-    /// `OnEnterRTO` (section 5.6.4.4). The sender takes all for lost, hence one packet is all there
-    /// is in flight.
+    /// `OnEnterRTO` (section 5.6.4.4). All packets count as lost, so the window is one packet.
     pub(super) fn enter_timeout(&mut self, in_flight: u64) {
         self.lost = self.lost.saturating_add(in_flight);
         self.save_state();
@@ -283,7 +283,7 @@ impl Bbr {
                 }
             }
             Some(State::Up) if !matches!(self.state, State::Up | State::ProbeRtt) => {
-                self.start_refill()
+                self.start_refill();
             }
             _ => {}
         }
@@ -296,7 +296,7 @@ impl Bbr {
     }
 }
 
-/// `InflightAtLoss`: how much was in flight when losses crossed the threshold, within a packet of
+/// `InflightAtLoss`: the bytes in flight when losses crossed the threshold, within a packet of
 /// `size` bytes.
 fn inflight_at_loss(size: u64, in_flight: u64, lost: u64) -> u64 {
     let before = in_flight.saturating_sub(size);
@@ -311,7 +311,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_percent_are_too_much() {
+    fn losses_above_two_percent_are_excessive() {
         assert!(!is_too_high(2_000, 100_000));
         assert!(is_too_high(2_001, 100_000));
         assert!(!is_too_high(0, 0));

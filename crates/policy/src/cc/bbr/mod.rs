@@ -2,29 +2,27 @@
 //! model of the path, made of its bandwidth, its round-trip time and the losses it shows, decides
 //! how fast to send and how much may be in flight.
 //!
-//! Sections and names in capitals or with underscores are the draft's. Where it leaves a choice, or
-//! the sender tells less than it asks for:
+//! Section numbers and names in capitals or with underscores are the draft's. These points deviate
+//! from it or settle a choice:
 //!
-//! * `P.delivered`, `P.lost` and `P.tx_in_flight` are kept here by the time of sending, at a
-//!   resolution of a 256th of the round-trip time. Whether a lost packet was limited by the
-//!   application is taken from the packet last acknowledged; whether it was by `ProbeRTT`, is
-//!   known.
-//! * Packets that a retransmission timeout takes for lost are not named one by one; what was in
-//!   flight counts as lost.
-//! * Losses are taken to be detected selectively (`C.has_selective_acks`). A sender that cannot,
-//!   such as `NewReno`, shows one loss a round trip however many there were; BBR then overruns
-//!   short queues and should not be used. The lost ranges of a round trip are counted, as in Linux,
-//!   by the acknowledgements that revealed losses.
-//! * `C.is_cwnd_limited`: in this round trip or the one before, a packet left that filled the
-//!   window.
+//! * `P.delivered`, `P.lost` and `P.tx_in_flight` are kept by the time of sending, at a resolution
+//!   of a 256th of the round-trip time. Whether a lost packet was application-limited is taken from
+//!   the packet last acknowledged; a limit by `ProbeRTT` is recorded.
+//! * The sender does not report the packets lost in a retransmission timeout one by one; all bytes
+//!   in flight count as lost.
+//! * The sender is assumed to have selective acknowledgements (`C.has_selective_acks`). A sender
+//!   without, such as `NewReno`, reports one loss a round trip for any number of them; BBR then
+//!   overruns short queues and should not be used. The lost ranges of a round trip are counted, as
+//!   in Linux, by the acknowledgements that revealed losses.
+//! * `C.is_cwnd_limited`: a packet filled the window in this round trip or the one before.
 //! * `BBR.offload_budget` is one send quantum (section 5.5.8.2): a simulated host has no
 //!   segmentation offload.
-//! * A cycle without bandwidth samples leaves the bandwidth filter alone, as in Linux.
-//! * Marks (ECN) have to count as congestion, and the draft leaves open how (section 3.7). Here a
-//!   mark, which a sender reports once a window, is answered like losses beyond the threshold: it
-//!   ends Startup or a probe, and otherwise lowers the short-term bounds.
-//! * The seed alone would have flows with the same one probe at the same time; the time is mixed
-//!   into each draw.
+//! * A cycle without bandwidth samples does not advance the bandwidth filter, as in Linux.
+//! * The draft leaves the response to ECN marks open (section 3.7). Here a mark, which the sender
+//!   reports once a window, counts as losses beyond the threshold: it ends Startup or a probe, and
+//!   otherwise lowers the short-term bounds.
+//! * The time is mixed into each random draw, so that flows with the same seed do not probe at the
+//!   same time.
 
 mod filters;
 mod history;
@@ -35,7 +33,7 @@ mod probe_rtt;
 use units::{Bytes, Rate, Seed, Span, Time};
 
 use self::filters::{ExtraAcked, MaxBandwidth, MinRtt};
-use self::history::{Departure, History};
+use self::history::{History, SendSnapshot};
 use super::{
     Acked, Allowance, Choke, Congestion, Lost, MAX_WINDOW, Sent, Signal, SinglePath, Start,
 };
@@ -48,7 +46,7 @@ const MIN_PIPE: u64 = 4;
 const FULL_ROUNDS: u32 = 3;
 /// Round trips that Drain lasts at most (section 5.3.2).
 const DRAIN_ROUNDS: u64 = 3;
-/// A bound that does not bind.
+/// The value of a bound that is not set.
 const UNBOUNDED: u64 = u64::MAX;
 const UNBOUNDED_RATE: Rate = Rate::from_bits(u64::MAX);
 
@@ -90,13 +88,13 @@ impl State {
         matches!(self, State::Down | State::Cruise | State::Refill | State::Up)
     }
 
-    /// `IsProbingBW`: whether losses may be of the flow's own making.
+    /// `IsProbingBW`: whether the flow itself may cause losses by its growth.
     fn is_accelerating(self) -> bool {
         matches!(self, State::Startup | State::Refill | State::Up)
     }
 }
 
-/// What one acknowledgement says: the `RS` of section 4.1.2.1.3. Amounts in bytes.
+/// The rate sample of an acknowledgement: `RS` of section 4.1.2.1.3. Amounts in bytes.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     newly_acked: u64,
@@ -124,17 +122,17 @@ struct FullPipe {
 }
 
 impl FullPipe {
-    /// Begins to look anew, from this rate on.
+    /// Restarts the detector from this rate.
     fn reset(&mut self, rate: Rate) {
         *self = FullPipe { rate, is_reached: self.is_reached, ..FullPipe::default() };
     }
 }
 
-/// BBR's model, state and control parameters. Volumes are in bytes; bounds that do not bind are the
+/// BBR's model, state and control parameters. Volumes are in bytes; an unbounded bound is the
 /// largest number.
 #[derive(Clone, Debug)]
 pub struct Bbr {
-    /// As given, and as it has become by draws.
+    /// The seed as given; `random` is its state after the draws.
     seed: Seed,
     random: Seed,
     /// The share of a round trip's bytes whose loss leaves the short-term bounds alone.
@@ -150,7 +148,8 @@ pub struct Bbr {
     lost: u64,
     history: History,
     is_app_limited: bool,
-    /// Delivered once what was sent under a limit of the controller's own has left the path.
+    /// The value of `delivered` at which the packets sent under the limit of `ProbeRTT` have left
+    /// the path.
     limited_until: u64,
     /// The last round trip in which a packet filled the window.
     window_limited_round: Option<u64>,
@@ -160,7 +159,7 @@ pub struct Bbr {
     round: u64,
     is_round_start: bool,
     next_round_delivered: u64,
-    /// Where Startup ended, for traces.
+    /// The bandwidth-delay product at which Startup ended, for traces.
     threshold: Option<u64>,
     // The model.
     bandwidth: Rate,
@@ -174,16 +173,16 @@ pub struct Bbr {
 }
 
 impl Bbr {
-    /// With the seed of the random waits between probes.
+    /// A controller with this seed of the random waits between probes.
     #[must_use]
     pub fn new(seed: Seed) -> Bbr {
         let start = Start { mss: Bytes(1), initial_window: Bytes(1), rtt: None };
         Bbr::open(seed, 0.0, Time::ZERO, &start)
     }
 
-    /// Beyond the draft: round trips that lose no more than this share, 0 to 1, of their bytes
-    /// leave the short-term bounds alone. By the draft every loss lowers them until the next probe,
-    /// and a path that loses one packet in a hundred for no reason is used to four fifths.
+    /// An extension of the draft: round trips that lose no more than this share, 0 to 1, of their
+    /// bytes do not lower the short-term bounds. By the draft every loss lowers them until the next
+    /// probe, and a path with 1 % random loss is used to four fifths.
     #[must_use]
     pub fn with_tolerance(self, tolerance: f64) -> Bbr {
         Bbr { tolerance, ..self }
@@ -235,7 +234,7 @@ impl Bbr {
             .max(self.least_rate());
     }
 
-    /// Something has to be sent now and then, whatever the model says.
+    /// The least pacing rate: a packet a second, so that the flow never stops.
     fn least_rate(&self) -> Rate {
         Bytes(self.mss) / Span::from_secs(1)
     }
@@ -247,26 +246,26 @@ impl Bbr {
 
     /// The rate sample of an acknowledgement (section 4.1.2.3).
     fn sample(&mut self, acked: &Acked) -> Sample {
-        // Of a packet that nobody said was sent, nothing is known but what is now.
-        let fallback = Departure {
+        // A packet whose sending was not reported gets the present counters.
+        let fallback = SendSnapshot {
             at: acked.sent_at,
             delivered: self.delivered,
             lost: self.lost,
             in_flight: acked.in_flight.0.saturating_add(acked.bytes.0),
             is_limited: false,
         };
-        let departure = self.history.find(acked.sent_at).unwrap_or(fallback);
+        let snapshot = self.history.find(acked.sent_at).unwrap_or(fallback);
         // Packets that left up to a round trip earlier may yet be found lost.
         let kept = acked.sent_at - acked.smoothed_rtt;
         self.history.forget(kept);
         self.delivered = self.delivered.saturating_add(acked.bytes.0);
-        self.is_app_limited = acked.is_app_limited || departure.is_limited;
+        self.is_app_limited = acked.is_app_limited || snapshot.is_limited;
         Sample {
             newly_acked: acked.bytes.0,
-            delivered: self.delivered - departure.delivered,
-            prior_delivered: departure.delivered,
-            lost: self.lost - departure.lost,
-            in_flight_at_sending: departure.in_flight,
+            delivered: self.delivered - snapshot.delivered,
+            prior_delivered: snapshot.delivered,
+            lost: self.lost - snapshot.lost,
+            in_flight_at_sending: snapshot.in_flight,
             in_flight: acked.in_flight.0,
             rate: acked.delivery_rate.unwrap_or(Rate::ZERO),
             rtt: acked.rtt,
@@ -317,7 +316,7 @@ impl Bbr {
         }
     }
 
-    /// `BDPMultiple`: so many percent of the bandwidth-delay product.
+    /// `BDPMultiple`: `gain` percent of the bandwidth-delay product.
     fn bdp(&self, gain: u64) -> u64 {
         self.bdp_at(self.bandwidth, gain)
     }
@@ -411,14 +410,14 @@ impl SinglePath for Bbr {
         if in_flight.saturating_add(self.mss) > self.window {
             self.window_limited_round = Some(self.round);
         }
-        let departure = Departure {
+        let snapshot = SendSnapshot {
             at: now,
             delivered: self.delivered,
             lost: self.lost,
             in_flight,
             is_limited: self.limited_until > self.delivered,
         };
-        self.history.add(departure, self.min_rtt.get().unwrap_or(Span::ZERO) / 256);
+        self.history.add(snapshot, self.min_rtt.get().unwrap_or(Span::ZERO) / 256);
     }
 
     /// `UpdateOnACK` (section 5.2.3).
@@ -452,7 +451,7 @@ impl SinglePath for Bbr {
 
     fn handle_congestion(&mut self, now: Time, congestion: &Congestion) {
         match congestion.signal {
-            // `handle_lost` has seen to it, packet by packet.
+            // `handle_lost` has counted it, packet by packet.
             Signal::Loss => {}
             Signal::Mark => self.handle_mark(now, congestion.in_flight.0),
         }
@@ -480,7 +479,7 @@ impl SinglePath for Bbr {
         self.threshold.map(Bytes)
     }
 
-    /// It slows down by its model.
+    /// BBR's model sets the rate in recovery.
     fn wants_rate_reduction(&self) -> bool {
         false
     }

@@ -1,5 +1,5 @@
-//! `ProbeBW`: down, cruise, refill, up, and what the probes teach of how much the path takes
-//! (section 5.3.3).
+//! `ProbeBW`: the cycle of down, cruise, refill and up, and the long-term bound learned from the
+//! probes (section 5.3.3).
 
 use units::{Seed, Span, Time};
 
@@ -8,14 +8,15 @@ use super::{Bbr, Sample, State, UNBOUNDED, percent};
 
 /// `BBR.Headroom`, percent.
 const HEADROOM: u64 = 15;
-/// The wait between probes is this and up to a second more (section 5.3.3.8).
+/// The least wait between probes; up to a second is added (section 5.3.3.8).
 const LEAST_WAIT: Span = Span::from_secs(2);
-/// And as many round trips as the window has packets, up to this many less none or one.
+/// The most round trips between probes; below it the number of packets in the window counts. A
+/// random zero or one is subtracted.
 const MOST_ROUNDS: u64 = 63;
-/// Doublings of the slope beyond which it does not get steeper.
+/// The most doublings of the slope of the long-term bound.
 const MOST_DOUBLINGS: u32 = 30;
 
-/// `BBR.ack_phase`: of what the present acknowledgements speak.
+/// `BBR.ack_phase`: the phase whose packets are being acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Feedback {
     Init,
@@ -25,24 +26,24 @@ enum Feedback {
     ProbeStopping,
 }
 
-/// Where the cycle is, and the long-term bound it teaches.
+/// The state of the cycle, and the long-term bound.
 #[derive(Clone, Debug)]
 pub(super) struct Probe {
     pub(super) inflight_long: u64,
-    /// Round trips since the last probe, with zero or one added by chance.
+    /// Round trips since the last probe, with a random zero or one added.
     pub(super) rounds: u64,
     wait: Span,
     since: Time,
     feedback: Feedback,
-    /// `BBR.is_bw_probe_sample`: packets of a probe that has not yet been found too high are being
-    /// acknowledged.
+    /// `BBR.is_bw_probe_sample`: the packets being acknowledged belong to a probe that has not been
+    /// found too high.
     pub(super) is_sampling: bool,
     /// `BBR.prev_probe_too_high`.
     pub(super) was_too_high: bool,
     /// `BBR.prev_probe_precautionary`.
     was_precautionary: bool,
-    /// The slope of the bound: a packet more for so many bytes acknowledged, of which so many have
-    /// been.
+    /// The slope of the bound: it grows by a packet for each `acked_per_packet` bytes acknowledged;
+    /// `acked` counts towards the next one.
     acked_per_packet: u64,
     acked: u64,
     up_rounds: u32,
@@ -65,7 +66,7 @@ impl Probe {
         }
     }
 
-    /// Whatever was being probed: the acknowledgements to come are the last of it.
+    /// The probe ends; the next round trip of acknowledgements still belongs to it.
     pub(super) fn stop(&mut self) {
         self.feedback = Feedback::ProbeStopping;
     }
@@ -129,7 +130,7 @@ impl Bbr {
         self.raise_slope();
     }
 
-    /// `PickProbeWait`: by whole nanoseconds, so that it is the same on every machine.
+    /// `PickProbeWait`, in whole nanoseconds, so that the result is the same on every machine.
     fn pick_wait(&mut self, now: Time) {
         self.random = Seed(self.random.0 ^ now.as_nanos()).stream("bbr");
         let Seed(draw) = self.random;
@@ -138,8 +139,8 @@ impl Bbr {
         self.probe.wait = LEAST_WAIT + Span::from_nanos(u64::try_from(part).unwrap_or(u64::MAX));
     }
 
-    /// `IsTimeToProbeBW`: the wait is over, or Reno in our place would have grown by as much as it
-    /// lost.
+    /// `IsTimeToProbeBW`: the wait is over, or a Reno flow would have regained the window of its
+    /// last cut.
     fn is_time_to_probe(&self, now: Time) -> bool {
         let packets = self.target_inflight() / self.mss;
         now > self.probe.since + self.probe.wait || self.probe.rounds >= packets.min(MOST_ROUNDS)
@@ -172,14 +173,14 @@ impl Bbr {
             return true;
         }
         if self.is_window_limited() && self.window >= self.probe.inflight_long {
-            // Not the bandwidth, the bound is in the way.
+            // The bound, not the bandwidth, limits the flow.
             self.full_pipe.reset(sample.rate);
             return false;
         }
         self.full_pipe.is_now
     }
 
-    /// `RaiseInflightLongtermSlope`: twice as many packets more in each round trip.
+    /// `RaiseInflightLongtermSlope`: the growth doubles in each round trip.
     fn raise_slope(&mut self) {
         let growth = 1 << self.probe.up_rounds;
         self.probe.up_rounds = (self.probe.up_rounds + 1).min(MOST_DOUBLINGS);
@@ -262,7 +263,7 @@ mod tests {
     use units::Rate;
 
     #[test]
-    fn waits_are_two_to_three_seconds_by_the_seed() {
+    fn waits_are_two_to_three_seconds_and_depend_on_the_seed() {
         let waits = |seed| -> Vec<(Span, u64)> {
             let mut bbr = Bbr::new(Seed(seed));
             let draws = (0..1_000).map(|secs| {

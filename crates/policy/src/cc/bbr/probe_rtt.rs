@@ -1,5 +1,5 @@
-//! `ProbeRTT`: now and then little in flight, so that the queue drains and the round-trip time
-//! shows (section 5.3.4).
+//! `ProbeRTT`: periods with little in flight, so that the queue drains and the minimum round-trip
+//! time can be measured (section 5.3.4).
 
 use units::{Span, Time};
 
@@ -8,10 +8,10 @@ use super::{Bbr, Sample, State};
 /// `BBR.ProbeRTTDuration`.
 const DURATION: Span = Span::from_millis(200);
 
-/// How far it has come.
+/// The progress of `ProbeRTT`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ProbeRtt {
-    /// When it may end; `None` until little enough is in flight.
+    /// When it may end; `None` until the bytes in flight are below the target.
     done_at: Option<Time>,
     is_round_done: bool,
 }
@@ -36,7 +36,7 @@ impl Bbr {
 
     /// `HandleProbeRTT`.
     fn handle_probe_rtt(&mut self, now: Time, sample: &Sample) {
-        // What is sent meanwhile says nothing of the bandwidth.
+        // Packets sent meanwhile are no samples of the bandwidth.
         self.limited_until = self.delivered.saturating_add(sample.in_flight).max(1);
         if self.probe_rtt.done_at.is_none() {
             if sample.in_flight <= self.probe_rtt_window() {

@@ -1,26 +1,25 @@
-//! BLEST: no packet on a slow path that would block the window (Ferlin, Alay, Mehani and Boreli,
-//! "BLEST: Blocking Estimation-based MPTCP Scheduler for Heterogeneous Networks", IFIP Networking
-//! 2016), as its authors' Linux module does it.
+//! BLEST: a slow path gets no packet that would block the flow control window (Ferlin, Alay, Mehani
+//! and Boreli, "BLEST: Blocking Estimation-based MPTCP Scheduler for Heterogeneous Networks", IFIP
+//! Networking 2016), as in its authors' Linux module.
 
 use alloc::boxed::Box;
 
 use units::{Bytes, Time};
 
-use super::{Backlog, Choice, PacketScheduler, PathView, choose};
+use super::{Backlog, Choice, PacketScheduler, SubflowView, choose};
 
-/// λ in thousandths: what it begins with and where it stays.
+/// λ in thousandths: initial value and bounds.
 const START: u64 = 1_200;
 const LEAST: u64 = 1_000;
 const MOST: u64 = 1_300;
-/// What blocking adds to λ, and what a slow round trip without takes off.
+/// The step of λ after a slow round trip with blocking, and after one without.
 const STEP_UP: u64 = 40;
 const STEP_DOWN: u64 = 10;
-/// Doublings beyond this are not estimated: windows do not grow without end.
+/// The estimate of slow start assumes no more doublings than this.
 const MOST_DOUBLINGS: u128 = 10;
 
-/// While a packet is on a slow path, the fast one could send `X` bytes. They must fit into what the
-/// flow control window leaves beside the slow path's packets, or else the packet waits for the fast
-/// path.
+/// While a packet is on a slow path, the fast one could send `X` bytes. If these do not fit into
+/// the flow control window beside the slow path's packets, the packet waits for the fast path.
 ///
 /// With `n = ⌊RTT_s/RTT_f⌋ + 1` round trips of the fast path, a window of `w` packets that grows by
 /// one a round trip sends `X = MSS (w + (n − 1)/2) n`, in slow start `MSS w (2ⁿ − 1)`. It waits if
@@ -35,7 +34,7 @@ pub struct Blest {
 }
 
 impl Blest {
-    /// With λ as the paper begins.
+    /// A scheduler with the paper's initial λ.
     #[must_use]
     pub fn new() -> Blest {
         Blest { lambda: START, changed_at: None, has_blocked: false }
@@ -47,7 +46,7 @@ impl Blest {
         self.lambda
     }
 
-    fn adapt(&mut self, now: Time, slow: &PathView) {
+    fn adapt(&mut self, now: Time, slow: &SubflowView) {
         let since = *self.changed_at.get_or_insert(now);
         if now - since < slow.smoothed_rtt {
             return;
@@ -58,7 +57,7 @@ impl Blest {
         self.has_blocked = false;
     }
 
-    fn is_to_wait(&self, slow: &PathView, fast: &PathView, backlog: &Backlog) -> bool {
+    fn is_to_wait(&self, slow: &SubflowView, fast: &SubflowView, backlog: &Backlog) -> bool {
         let window = backlog.credit + backlog.outstanding;
         let left = window - (slow.in_flight + slow.mss);
         // In thousandths of bytes on both sides.
@@ -74,7 +73,7 @@ impl Default for Blest {
 }
 
 /// `X`: bytes that the fast path can send while a packet is on the slow one.
-fn carried_meanwhile(slow: &PathView, fast: &PathView) -> u128 {
+fn carried_meanwhile(slow: &SubflowView, fast: &SubflowView) -> u128 {
     let rounds = u128::from(slow.smoothed_rtt.as_nanos() / fast.smoothed_rtt.as_nanos().max(1)) + 1;
     let window = fast.round();
     if fast.is_in_slow_start {
@@ -90,7 +89,7 @@ impl PacketScheduler for Blest {
         "blest"
     }
 
-    fn pick(&mut self, now: Time, paths: &[PathView], backlog: &Backlog) -> Option<usize> {
+    fn pick(&mut self, now: Time, paths: &[SubflowView], backlog: &Backlog) -> Option<usize> {
         let Choice { at, slow, fast } = choose(paths)?;
         let Some(fast) = fast else { return Some(at) };
         self.adapt(now, slow);

@@ -5,15 +5,15 @@ use alloc::boxed::Box;
 
 use units::{Bytes, Time};
 
-use super::{Backlog, Choice, PacketScheduler, PathView, choose};
+use super::{Backlog, Choice, PacketScheduler, SubflowView, choose};
 
-/// Waits for the fast path if that sends what there is sooner than the slow path alone could, and
-/// the slow one would take longer than a round trip of the fast path more.
+/// Waits for the fast path if that would send the backlog sooner than the slow path alone could,
+/// and the slow path would take longer by more than a round trip of the fast one.
 ///
 /// With `k` bytes unsent, windows `w`, `K = max(k, w)` and σ the larger variation of the round-trip
 /// times, it waits if `RTT_f (1 + K_f/w_f) < (1 + β·wait) (RTT_s + σ)` and
-/// `RTT_s K_s/w_s ≥ 2 RTT_f + σ`. Once it waits, β (0.25) keeps it from changing its mind at once;
-/// the first test failing ends that.
+/// `RTT_s K_s/w_s ≥ 2 RTT_f + σ`. Once it waits, β (0.25) is the hysteresis, until the first test
+/// fails.
 #[derive(Clone, Copy, Debug)]
 pub struct Ecf {
     /// β in thousandths.
@@ -22,13 +22,13 @@ pub struct Ecf {
 }
 
 impl Ecf {
-    /// With β in thousandths; the paper has 250.
+    /// A scheduler with β in thousandths; the paper has 250.
     #[must_use]
     pub fn new(hysteresis: u64) -> Ecf {
         Ecf { hysteresis: hysteresis.min(1_000_000), is_waiting: false }
     }
 
-    fn is_to_wait(&mut self, slow: &PathView, fast: &PathView, unsent: Bytes) -> bool {
+    fn is_to_wait(&mut self, slow: &SubflowView, fast: &SubflowView, unsent: Bytes) -> bool {
         let nanos = |span: units::Span| u128::from(span.as_nanos());
         let sigma = nanos(slow.rtt_variation.max(fast.rtt_variation));
         let (slow_rtt, fast_rtt) = (nanos(slow.smoothed_rtt), nanos(fast.smoothed_rtt));
@@ -62,7 +62,7 @@ impl PacketScheduler for Ecf {
         "ecf"
     }
 
-    fn pick(&mut self, _now: Time, paths: &[PathView], backlog: &Backlog) -> Option<usize> {
+    fn pick(&mut self, _now: Time, paths: &[SubflowView], backlog: &Backlog) -> Option<usize> {
         let Choice { at, slow, fast } = choose(paths)?;
         let Some(fast) = fast else { return Some(at) };
         (!self.is_to_wait(slow, fast, backlog.unsent)).then_some(at)

@@ -1,12 +1,12 @@
-//! The fastest path first.
+//! The lowest-RTT scheduler: the fastest path with room first.
 
 use alloc::boxed::Box;
 
 use units::Time;
 
-use super::{Backlog, PacketScheduler, PathView, fastest};
+use super::{Backlog, PacketScheduler, SubflowView, fastest};
 
-/// The path with the smallest smoothed round-trip time among those that have room; it never waits.
+/// Chooses the path with the smallest smoothed round-trip time among those with room; never waits.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LowestRtt;
 
@@ -15,7 +15,7 @@ impl PacketScheduler for LowestRtt {
         "lowest-rtt"
     }
 
-    fn pick(&mut self, _now: Time, paths: &[PathView], _backlog: &Backlog) -> Option<usize> {
+    fn pick(&mut self, _now: Time, paths: &[SubflowView], _backlog: &Backlog) -> Option<usize> {
         fastest(paths, |path| path.has_room)
     }
 

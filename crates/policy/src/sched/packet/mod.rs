@@ -8,9 +8,8 @@
 //! | [`weighted`](weighted::Weighted) | in turns, in proportion to weights | start-time fair queueing, Goyal et al. 1996 |
 //! | [`redundant`](redundant::Redundant) | everything over every path | Linux's `redundant` |
 //!
-//! [`by_name`] makes them. A scheduler chooses among paths with room only; that it is asked
-//! although a path without room would be better is what BLEST and ECF are about: they may answer to
-//! wait. They wait for a path only that has something in flight, since an acknowledgement will then
+//! [`by_name`] makes them. A scheduler chooses among paths with room only. BLEST and ECF may also
+//! wait for a faster path without room, if it has packets in flight: their acknowledgements will
 //! make room on it.
 
 pub mod blest;
@@ -25,11 +24,11 @@ use core::fmt;
 
 use units::{Bytes, Span, SubflowId, Time};
 
-pub use names::{Known, NAMES, Parameter, UnknownScheduler, by_name};
+pub use names::{KnownScheduler, NAMES, Parameter, UnknownScheduler, by_name};
 
-/// What a packet scheduler sees of a path.
+/// A packet scheduler's view of a path.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct PathView {
+pub struct SubflowView {
     /// The subflow.
     pub id: SubflowId,
     /// The smoothed round-trip time (RFC 6298); zero before there is a sample, so that a new path
@@ -49,37 +48,37 @@ pub struct PathView {
     pub is_in_slow_start: bool,
 }
 
-impl PathView {
-    /// The window, at least one packet: what a sender sends in a round trip.
+impl SubflowView {
+    /// Bytes sent in a round trip: the window, at least one packet.
     fn round(&self) -> u128 {
         u128::from(self.window.max(self.mss).max(Bytes(1)).0)
     }
 }
 
-/// What there is to be sent.
+/// The data that waits for packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Backlog {
-    /// Never sent and waiting.
+    /// Bytes written and never sent.
     pub unsent: Bytes,
-    /// What flow control still lets through beyond what was sent.
+    /// New bytes that flow control still allows.
     pub credit: Bytes,
-    /// Sent and not yet known to have arrived in order.
+    /// Bytes sent and not yet acknowledged in order.
     pub outstanding: Bytes,
 }
 
 /// A rule that chooses the path of each packet.
 pub trait PacketScheduler: fmt::Debug + Send {
-    /// The name [`by_name`] knows it by.
+    /// The name in [`NAMES`].
     fn name(&self) -> &'static str;
 
-    /// The position in `paths` of the one that takes the next packet; `None`: better wait. Only
-    /// paths with [`PathView::has_room`] are chosen.
-    fn pick(&mut self, now: Time, paths: &[PathView], backlog: &Backlog) -> Option<usize>;
+    /// The index in `paths` of the path for the next packet; `None` to wait. Only paths with
+    /// [`SubflowView::has_room`] are chosen.
+    fn pick(&mut self, now: Time, paths: &[SubflowView], backlog: &Backlog) -> Option<usize>;
 
-    /// Flow control stopped a path that had room.
+    /// Flow control held back new data although a path had room.
     fn handle_blocked(&mut self, _now: Time) {}
 
-    /// Whether each path is to carry everything.
+    /// Whether each path carries all data.
     fn is_redundant(&self) -> bool {
         false
     }
@@ -96,25 +95,24 @@ impl Clone for Box<dyn PacketScheduler> {
 
 /// The path with the smallest smoothed round-trip time among those that `is_eligible`, the first of
 /// equals.
-fn fastest(paths: &[PathView], is_eligible: impl Fn(&PathView) -> bool) -> Option<usize> {
+fn fastest(paths: &[SubflowView], is_eligible: impl Fn(&SubflowView) -> bool) -> Option<usize> {
     let eligible = paths.iter().enumerate().filter(|(_, path)| is_eligible(path));
     eligible.min_by_key(|(_, path)| path.smoothed_rtt).map(|(at, _)| at)
 }
 
-/// The path that carries the packet by round-trip times alone, and a faster one that has no room
-/// now but will have.
+/// The fastest path with room, and a faster one that will have room after an acknowledgement.
 struct Choice<'a> {
     at: usize,
-    slow: &'a PathView,
-    /// `None` if nothing speaks for waiting.
-    fast: Option<&'a PathView>,
+    slow: &'a SubflowView,
+    /// `None` if no path is worth waiting for.
+    fast: Option<&'a SubflowView>,
 }
 
 /// `None` if no path has room.
-fn choose(paths: &[PathView]) -> Option<Choice<'_>> {
+fn choose(paths: &[SubflowView]) -> Option<Choice<'_>> {
     let at = fastest(paths, |path| path.has_room)?;
     let slow = &paths[at];
-    let is_worth_waiting = |path: &PathView| {
+    let is_worth_waiting = |path: &SubflowView| {
         !path.has_room
             && path.in_flight > Bytes::ZERO
             && path.smoothed_rtt > Span::ZERO

@@ -16,37 +16,37 @@ use crate::spelling::{self, nearest};
 
 pub use crate::spelling::Parameter;
 
-/// A packet scheduler that [`by_name`] knows.
+/// An entry of [`NAMES`]: a packet scheduler for [`by_name`].
 #[derive(Debug)]
-pub struct Known {
-    /// What it is called.
+pub struct KnownScheduler {
+    /// The name that [`by_name`] takes.
     pub name: &'static str,
-    /// What it does, in a line.
+    /// A description of one line.
     pub summary: &'static str,
-    /// What may stand in parentheses behind the name.
+    /// The parameters, for the parentheses behind the name.
     pub parameters: &'static [Parameter],
-    /// Makes it of the parameters' values, in their order.
+    /// Makes the scheduler from the parameters' values, in their order.
     make: fn(&[&str]) -> Made,
 }
 
-/// A scheduler, or which of the values is none for its parameter.
+/// A scheduler, or the index of the invalid value.
 type Made = Result<Box<dyn PacketScheduler>, usize>;
 
 /// All packet schedulers, the default first.
-pub const NAMES: &[Known] = &[
-    Known {
+pub const NAMES: &[KnownScheduler] = &[
+    KnownScheduler {
         name: "lowest-rtt",
         summary: "the fastest path that has room",
         parameters: &[],
         make: |_| Ok(Box::new(LowestRtt)),
     },
-    Known {
+    KnownScheduler {
         name: "blest",
         summary: "a slow path only if its packet will not hold up the window (Ferlin et al. 2016)",
         parameters: &[],
         make: |_| Ok(Box::new(Blest::new())),
     },
-    Known {
+    KnownScheduler {
         name: "ecf",
         summary: "waits for the fast path where that ends sooner (Lim et al. 2017)",
         parameters: &[Parameter {
@@ -56,7 +56,7 @@ pub const NAMES: &[Known] = &[
         }],
         make: |values| ecf(values[0]).ok_or(0),
     },
-    Known {
+    KnownScheduler {
         name: "weighted",
         summary: "in turns, in proportion to weights",
         parameters: &[Parameter {
@@ -67,7 +67,7 @@ pub const NAMES: &[Known] = &[
         }],
         make: |values| weighted(values[0]).ok_or(0),
     },
-    Known {
+    KnownScheduler {
         name: "redundant",
         summary: "everything over every path",
         parameters: &[],
@@ -101,7 +101,7 @@ fn weighted(weights: &str) -> Option<Box<dyn PacketScheduler>> {
 ///
 /// # Errors
 ///
-/// When there is no such scheduler, when it has no such parameter, or when a value is none for it.
+/// If there is no such scheduler, it has no such parameter, or a value is invalid.
 pub fn by_name(text: &str) -> Result<Box<dyn PacketScheduler>, UnknownScheduler> {
     let Some((name, given)) = spelling::split(text) else {
         return Err(UnknownScheduler::Malformed { text: text.to_owned() });
@@ -137,44 +137,44 @@ pub fn by_name(text: &str) -> Result<Box<dyn PacketScheduler>, UnknownScheduler>
     })
 }
 
-/// Why [`by_name`] made no scheduler. Its text says what would have been understood.
+/// The error of [`by_name`]. Its message names the valid alternatives.
 #[derive(Clone, Debug)]
 pub enum UnknownScheduler {
-    /// There is none of that name.
+    /// No scheduler has this name.
     Name {
-        /// What was written.
+        /// The text as written.
         found: String,
-        /// What may have been meant.
+        /// The most similar valid name, if one is similar.
         nearest: Option<&'static str>,
     },
     /// The scheduler has no such parameter.
     Parameter {
         /// The scheduler.
-        scheduler: &'static Known,
-        /// What was written.
+        scheduler: &'static KnownScheduler,
+        /// The text as written.
         found: String,
-        /// What may have been meant.
+        /// The most similar valid name, if one is similar.
         nearest: Option<&'static str>,
     },
-    /// The value is none for the parameter.
+    /// The value is invalid for the parameter.
     Value {
         /// The scheduler.
-        scheduler: &'static Known,
+        scheduler: &'static KnownScheduler,
         /// The parameter.
         parameter: &'static Parameter,
-        /// What was written.
+        /// The text as written.
         found: String,
     },
     /// The parameter is given more than once.
     Twice {
         /// The scheduler.
-        scheduler: &'static Known,
+        scheduler: &'static KnownScheduler,
         /// The parameter.
         parameter: &'static Parameter,
     },
     /// The text is not of the form `name(parameter=value, …)`.
     Malformed {
-        /// What was written.
+        /// The text as written.
         text: String,
     },
 }
@@ -218,7 +218,7 @@ impl fmt::Display for UnknownScheduler {
 impl core::error::Error for UnknownScheduler {}
 
 /// The name with all parameters at their defaults, as [`by_name`] reads it.
-impl fmt::Display for Known {
+impl fmt::Display for KnownScheduler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         spelling::write_defaults(f, self.name, self.parameters)
     }

@@ -1,14 +1,14 @@
-//! Everything over every path.
+//! The redundant scheduler: all data over every path.
 
 use alloc::boxed::Box;
 
 use units::Time;
 
-use super::{Backlog, PacketScheduler, PathView, fastest};
+use super::{Backlog, PacketScheduler, SubflowView, fastest};
 
-/// Each path carries the whole stream, so that the receiver has each byte from the path that was
-/// first. The connection sees to it, told by [`PacketScheduler::is_redundant`]; this says which
-/// path goes next: the fastest with room.
+/// Each path carries the whole stream, and the receiver takes each byte from the path that delivers
+/// it first. The connection makes the copies if [`PacketScheduler::is_redundant`] is set; this
+/// chooses the path of the next packet: the fastest with room.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Redundant;
 
@@ -17,7 +17,7 @@ impl PacketScheduler for Redundant {
         "redundant"
     }
 
-    fn pick(&mut self, _now: Time, paths: &[PathView], _backlog: &Backlog) -> Option<usize> {
+    fn pick(&mut self, _now: Time, paths: &[SubflowView], _backlog: &Backlog) -> Option<usize> {
         fastest(paths, |path| path.has_room)
     }
 

@@ -1,4 +1,4 @@
-//! Turns in proportion to weights.
+//! The weighted scheduler: turns in proportion to weights.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -6,17 +6,17 @@ use alloc::vec::Vec;
 
 use units::{SubflowId, Time};
 
-use super::{Backlog, PacketScheduler, PathView};
+use super::{Backlog, PacketScheduler, SubflowView};
 
-/// How finely a turn is divided among weights.
+/// The resolution of the virtual clocks.
 const SCALE: u128 = 1 << 20;
 
-/// Weighted round robin in bytes, as start-time fair queueing does it: each path has a virtual
-/// clock that a packet advances by its size over the path's weight, and the path with room whose
-/// clock is behind goes next.
+/// Weighted round robin in bytes by start-time fair queueing: each packet advances its path's
+/// virtual clock by its size over the path's weight, and the path with room and the earliest clock
+/// goes next.
 ///
-/// It never waits, hence weights decide only among paths that have room. A path that had none does
-/// not catch up afterwards: its clock is set to the others'.
+/// It never waits, so weights decide only among paths with room. A path that had none does not
+/// catch up afterwards: its clock is set to that of the others.
 #[derive(Clone, Debug, Default)]
 pub struct Weighted {
     weights: Vec<u32>,
@@ -25,8 +25,8 @@ pub struct Weighted {
 }
 
 impl Weighted {
-    /// The weights of the subflows 0, 1, 2 …; those beyond have weight 1, and so has one with
-    /// weight 0.
+    /// A scheduler with the weights of the subflows 0, 1, 2 …; further subflows have weight 1. A
+    /// weight of 0 counts as 1.
     #[must_use]
     pub fn new(weights: Vec<u32>) -> Weighted {
         Weighted { weights, clock: 0, paths: BTreeMap::new() }
@@ -37,8 +37,8 @@ impl Weighted {
         self.weights.get(at).copied().unwrap_or(1).max(1)
     }
 
-    /// When the path's turn is, by its virtual clock.
-    fn turn(&self, path: &PathView) -> u128 {
+    /// The virtual time of the path's turn.
+    fn turn(&self, path: &SubflowView) -> u128 {
         self.paths.get(&path.id).copied().unwrap_or_default().max(self.clock)
     }
 }
@@ -48,7 +48,7 @@ impl PacketScheduler for Weighted {
         "weighted"
     }
 
-    fn pick(&mut self, _now: Time, paths: &[PathView], _backlog: &Backlog) -> Option<usize> {
+    fn pick(&mut self, _now: Time, paths: &[SubflowView], _backlog: &Backlog) -> Option<usize> {
         let with_room = paths.iter().enumerate().filter(|(_, path)| path.has_room);
         let (at, turn) =
             with_room.map(|(at, path)| (at, self.turn(path))).min_by_key(|(_, turn)| *turn)?;

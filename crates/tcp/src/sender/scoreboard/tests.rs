@@ -6,119 +6,177 @@ fn record(seq: u64, span: u32) -> Record {
         seq,
         span,
         is_fin: false,
-        mark: Mark::default(),
-        is_repeated: false,
+        tag: FlightTag::default(),
+        is_retransmitted: false,
         is_app_limited: false,
         sent_at: Time::ZERO,
     }
 }
 
-/// Tells by its window whose it is.
-fn departure(seq: u64, window: u64) -> Departure {
-    Departure { window: Bytes(window), in_flight: Bytes(seq), rates: Rates::default() }
+/// A context that identifies its packet by `in_flight`, and its transmission by `window`.
+fn context(seq: u64, window: u64) -> SendContext {
+    SendContext { window: Bytes(window), in_flight: Bytes(seq), rates: SendSnapshot::default() }
 }
 
-fn known(departure: Departure) -> (u64, u64) {
-    (departure.in_flight.0, departure.window.0)
+fn identity(context: SendContext) -> (u64, u64) {
+    (context.in_flight.0, context.window.0)
 }
 
-/// The window with which it left the last time.
-fn window(is_repeated: bool) -> u64 {
-    if is_repeated { 2 } else { 1 }
+/// The window of the latest transmission.
+fn window(is_retransmitted: bool) -> u64 {
+    if is_retransmitted { 2 } else { 1 }
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Op {
     Push(u32),
-    LoseAll,
-    /// This and the next two, of the record at this place among all.
-    Lose(usize),
-    Repeat(usize),
-    Select(usize),
+    MarkAllLost,
+    /// The arguments of this and the next three are indices among all records.
+    MarkLost(usize),
+    Retransmit(usize),
+    Sack(usize),
     Advance(usize),
-    FindAll,
+    RestoreLost,
 }
 
 fn op() -> impl Strategy<Value = Op> {
     let at = 0..12usize;
     prop_oneof![
         4 => (1..3_000u32).prop_map(Op::Push),
-        3 => Just(Op::LoseAll),
-        2 => at.clone().prop_map(Op::Lose),
-        3 => at.clone().prop_map(Op::Repeat),
-        2 => at.clone().prop_map(Op::Select),
+        3 => Just(Op::MarkAllLost),
+        2 => at.clone().prop_map(Op::MarkLost),
+        3 => at.clone().prop_map(Op::Retransmit),
+        2 => at.clone().prop_map(Op::Sack),
         1 => at.prop_map(Op::Advance),
-        1 => Just(Op::FindAll),
+        1 => Just(Op::RestoreLost),
     ]
 }
 
-proptest! {
-    /// Beside a list of records, each with its state; now and then so many timeouts that flights
-    /// are numbered anew.
-    #[test]
-    fn it_knows_where_everything_is(keeps in any::<bool>(), ops in prop::collection::vec((op(), prop::bool::weighted(0.05)), 1..80)) {
-        let mut board = Scoreboard::default();
-        let mut model: Vec<(u64, u32, State, bool)> = Vec::new();
-        let mut next = 1;
-        for (op, is_often) in ops {
-            match op {
-                Op::Push(span) => {
-                    board.push(Record { mark: board.flight(), ..record(next, span) }, keeps.then(|| departure(next, 1)));
-                    model.push((next, span, State::InFlight, false));
-                    next += u64::from(span);
+/// A record as the model has it.
+#[derive(Clone, Copy)]
+struct ModelRecord {
+    seq: u64,
+    span: u32,
+    state: PacketState,
+    is_retransmitted: bool,
+}
+
+impl ModelRecord {
+    /// The identity that the scoreboard reports, if it keeps contexts.
+    fn reported(self, keeps: bool) -> (u64, Option<(u64, u64)>) {
+        (self.seq, keeps.then(|| (self.seq, window(self.is_retransmitted))))
+    }
+}
+
+/// Compares the scoreboard with a list of records and their states. An operation with `true`
+/// repeats a timeout until flights are numbered anew.
+fn check_states(keeps: bool, ops: Vec<(Op, bool)>) -> Result<(), TestCaseError> {
+    let mut board = Scoreboard::default();
+    let mut model: Vec<ModelRecord> = Vec::new();
+    let mut next = 1;
+    for (op, is_often) in ops {
+        match op {
+            Op::Push(span) => {
+                let pushed = Record { tag: board.flight(), ..record(next, span) };
+                board.push(pushed, keeps.then(|| context(next, 1)));
+                let state = PacketState::InFlight;
+                model.push(ModelRecord { seq: next, span, state, is_retransmitted: false });
+                next += u64::from(span);
+            }
+            Op::MarkAllLost => {
+                let in_flight = model.iter().filter(|one| one.state == PacketState::InFlight);
+                prop_assert_eq!(board.mark_all_lost(), in_flight.count() as u64);
+                for _ in 0..if is_often { 300 } else { 0 } {
+                    prop_assert_eq!(board.mark_all_lost(), 0);
                 }
-                Op::LoseAll => {
-                    let flying = model.iter().filter(|one| one.2 == State::InFlight).count();
-                    prop_assert_eq!(board.lose_all(), flying as u64);
-                    for _ in 0..if is_often { 300 } else { 0 } {
-                        prop_assert_eq!(board.lose_all(), 0);
-                    }
-                    model.iter_mut().filter(|one| one.2 == State::InFlight).for_each(|one| one.2 = State::Lost);
-                }
-                Op::Lose(at) => if let Some(one) = model.get_mut(at) {
-                    let lost = board.lose(one.0);
-                    prop_assert_eq!(lost.map(|(record, _)| record.seq), (one.2 == State::InFlight).then_some(one.0));
-                    let left = lost.and_then(|(_, departure)| departure);
-                    prop_assert_eq!(left.map(known), (keeps && lost.is_some()).then_some((one.0, window(one.3))));
-                    one.2 = if one.2 == State::InFlight { State::Lost } else { one.2 };
-                }
-                Op::Repeat(at) => if let Some(one) = model.get_mut(at).filter(|one| one.2 == State::Lost) {
-                    let again = Record { mark: board.flight(), is_repeated: true, ..record(one.0, one.1) };
-                    board.repeat(again, keeps.then(|| departure(one.0, 2)));
-                    (one.2, one.3) = (State::InFlight, true);
-                }
-                Op::Select(at) => if let Some(one) = model.get_mut(at) {
-                    let mut told = Vec::new();
-                    board.select(one.0, one.0 + u64::from(one.1), |record, left| told.push((record.seq, left.copied().map(known))));
-                    let new = (one.2 != State::Delivered).then(|| (one.0, keeps.then(|| (one.0, window(one.3)))));
-                    prop_assert_eq!(told, Vec::from_iter(new));
-                    one.2 = State::Delivered;
-                }
-                Op::Advance(count) => {
-                    let gone: Vec<_> = model.drain(..count.min(model.len())).collect();
-                    let mut told = Vec::new();
-                    board.advance(model.first().map_or(next, |one| one.0), |record, left| told.push((record.seq, left.copied().map(known))));
-                    let new = gone.iter().filter(|one| one.2 != State::Delivered).map(|one| (one.0, keeps.then(|| (one.0, window(one.3)))));
-                    prop_assert_eq!(told, new.collect::<Vec<_>>());
-                }
-                Op::FindAll => {
-                    board.find_all(|_| {});
-                    let found = model.iter_mut().filter(|one| one.2 == State::Lost && !one.3);
-                    found.for_each(|one| one.2 = State::InFlight);
+                for one in model.iter_mut().filter(|one| one.state == PacketState::InFlight) {
+                    one.state = PacketState::Lost;
                 }
             }
-            let bytes = |state| model.iter().filter(|one| one.2 == state).map(|one| u64::from(one.1)).sum::<u64>();
-            prop_assert_eq!((board.in_flight, board.lost), (bytes(State::InFlight), bytes(State::Lost)));
-            let states = board.records.iter().map(|record| (record.seq, board.state(record)));
-            prop_assert_eq!(states.collect::<Vec<_>>(), model.iter().map(|one| (one.0, one.2)).collect::<Vec<_>>());
-            let first = model.iter().find(|one| one.2 == State::Lost).map(|one| one.0);
-            prop_assert_eq!(board.first_lost().map(|record| record.seq), first);
+            Op::MarkLost(at) => {
+                let Some(one) = model.get_mut(at) else { continue };
+                let lost = board.mark_lost(one.seq);
+                let is_lost = one.state == PacketState::InFlight;
+                prop_assert_eq!(
+                    lost.map(|(record, context)| (record.seq, context.map(identity))),
+                    is_lost.then(|| one.reported(keeps))
+                );
+                if is_lost {
+                    one.state = PacketState::Lost;
+                }
+            }
+            Op::Retransmit(at) => {
+                let lost = model.get_mut(at).filter(|one| one.state == PacketState::Lost);
+                let Some(one) = lost else { continue };
+                let again = Record {
+                    tag: board.flight(),
+                    is_retransmitted: true,
+                    ..record(one.seq, one.span)
+                };
+                board.retransmit(again, keeps.then(|| context(one.seq, 2)));
+                (one.state, one.is_retransmitted) = (PacketState::InFlight, true);
+            }
+            Op::Sack(at) => {
+                let Some(one) = model.get_mut(at) else { continue };
+                let mut delivered = Vec::new();
+                board.sack(one.seq, one.seq + u64::from(one.span), |record, context| {
+                    delivered.push((record.seq, context.copied().map(identity)));
+                });
+                let is_new = one.state != PacketState::Delivered;
+                prop_assert_eq!(delivered, Vec::from_iter(is_new.then(|| one.reported(keeps))));
+                one.state = PacketState::Delivered;
+            }
+            Op::Advance(count) => {
+                let gone: Vec<_> = model.drain(..count.min(model.len())).collect();
+                let mut delivered = Vec::new();
+                let una = model.first().map_or(next, |one| one.seq);
+                board.advance(una, |record, context| {
+                    delivered.push((record.seq, context.copied().map(identity)));
+                });
+                let new = gone.iter().filter(|one| one.state != PacketState::Delivered);
+                let new: Vec<_> = new.map(|one| one.reported(keeps)).collect();
+                prop_assert_eq!(delivered, new);
+            }
+            Op::RestoreLost => {
+                board.restore_lost(|_| {});
+                for one in &mut model {
+                    if one.state == PacketState::Lost && !one.is_retransmitted {
+                        one.state = PacketState::InFlight;
+                    }
+                }
+            }
         }
+        let bytes = |state| -> u64 {
+            let of_state = model.iter().filter(|one| one.state == state);
+            of_state.map(|one| u64::from(one.span)).sum()
+        };
+        prop_assert_eq!(
+            (board.in_flight, board.lost),
+            (bytes(PacketState::InFlight), bytes(PacketState::Lost))
+        );
+        let states = board.records.iter().map(|record| (record.seq, board.state(record)));
+        let expected = model.iter().map(|one| (one.seq, one.state));
+        prop_assert_eq!(states.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+        let first = model.iter().find(|one| one.state == PacketState::Lost).map(|one| one.seq);
+        prop_assert_eq!(board.first_lost().map(|record| record.seq), first);
+    }
+    Ok(())
+}
+
+proptest! {
+    #[test]
+    fn states_match_a_list_of_records(
+        keeps in any::<bool>(),
+        ops in prop::collection::vec((op(), prop::bool::weighted(0.05)), 1..80),
+    ) {
+        check_states(keeps, ops)?;
     }
 
-    /// Small packets among full ones, so that the guess is often wrong.
+    /// Small packets among full ones, so that the guess of the index often fails.
     #[test]
-    fn a_position_is_found_whatever_the_sizes(spans in prop::collection::vec(prop_oneof![Just(1_448), 1..1_448u32], 1..60)) {
+    fn a_position_is_found_with_any_sizes(
+        spans in prop::collection::vec(prop_oneof![Just(1_448), 1..1_448u32], 1..60),
+    ) {
         let mut board = Scoreboard::default();
         let mut next = 1;
         for span in &spans {

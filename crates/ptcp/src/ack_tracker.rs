@@ -1,4 +1,4 @@
-//! What has arrived on one path, and when to say so.
+//! The packet numbers received on one path, and when to acknowledge them.
 
 use alloc::collections::VecDeque;
 
@@ -7,25 +7,25 @@ use wire::ptcp::{Ack, PacketRange, Reply};
 
 use crate::ranges::Ranges;
 
-/// So many ranges are remembered; what is below the lowest of them counts as seen.
-const MOST_RANGES: usize = 512;
+/// Ranges remembered; all numbers below the lowest of them count as seen.
+const MAX_RANGES: usize = 512;
 /// Changes remembered for [`Ack::older`].
 const RECENT: usize = 8;
-/// An acknowledgement is due after so many packets.
-const EVERY: u32 = 2;
+/// An acknowledgement is due after this many packets.
+const ACK_EVERY: u32 = 2;
 
-/// Packet numbers that arrived.
+/// The received packet numbers of a path, and its next acknowledgement.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Receipts {
+pub(crate) struct AckTracker {
     numbers: Ranges,
-    /// Everything below is taken for seen.
+    /// All numbers below count as seen.
     floor: u64,
     largest: Option<Newest>,
-    /// A number of each range that changed of late below the highest one, the latest first. `None`
-    /// where there is nothing to say of it any more.
+    /// A number in each recently changed range below the highest one, the latest first. `None` once
+    /// the range need not be reported any more.
     recent: VecDeque<Option<u64>>,
     marks: u8,
-    /// Since the last acknowledgement.
+    /// Ack-eliciting packets since the last acknowledgement.
     unacked: u32,
     due: Option<Time>,
     reply: Option<Reply>,
@@ -40,22 +40,22 @@ struct Newest {
     one_way: u32,
 }
 
-/// A packet that came and wants an acknowledgement.
+/// The acknowledgement-related fields of an ack-eliciting packet.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Arrival {
+pub(crate) struct ElicitingPacket {
     pub(crate) reply: Reply,
     pub(crate) stream: Option<u32>,
-    /// The sender's clock.
+    /// The time of sending by the sender's clock.
     pub(crate) stamp: Option<u32>,
 }
 
-impl Receipts {
-    /// A packet came. Returns whether for the first time.
-    pub(crate) fn handle_number(&mut self, number: u64) -> bool {
+impl AckTracker {
+    /// A packet arrived. Returns whether for the first time.
+    pub(crate) fn record_number(&mut self, number: u64) -> bool {
         if number < self.floor || self.numbers.insert(number, number + 1) == 0 {
             return false;
         }
-        while self.numbers.len() > MOST_RANGES {
+        while self.numbers.len() > MAX_RANGES {
             let (from, to) = self.numbers.first().expect("there are many");
             self.numbers.remove(from, to);
             self.floor = to;
@@ -63,45 +63,45 @@ impl Receipts {
         true
     }
 
-    /// A new packet wants an acknowledgement.
+    /// A new ack-eliciting packet arrived; its acknowledgement may be delayed by `wait`.
     pub(crate) fn handle_eliciting(
         &mut self,
         now: Time,
         number: u64,
-        arrival: Arrival,
+        packet: ElicitingPacket,
         is_marked: bool,
         wait: Span,
     ) {
         let newest = self.largest.map(|newest| newest.number);
         let is_next = newest.is_none_or(|newest| number == newest + 1);
         if newest.is_none_or(|newest| number > newest) {
-            let one_way = arrival.stamp.map_or(0, |stamp| stamp_of(now).wrapping_sub(stamp));
+            let one_way = packet.stamp.map_or(0, |stamp| stamp_of(now).wrapping_sub(stamp));
             self.largest = Some(Newest { number, at: now, one_way });
             if let Some(newest) = newest.filter(|_| !is_next) {
-                self.note_recent(newest);
+                self.note_changed_range(newest);
             }
         } else {
-            self.note_recent(number);
+            self.note_changed_range(number);
         }
-        if let Some(stream) = arrival.stream {
+        if let Some(stream) = packet.stream {
             self.stream = stream;
         }
         self.marks = self.marks.wrapping_add(u8::from(is_marked));
-        self.reply = Some(arrival.reply);
+        self.reply = Some(packet.reply);
         self.unacked += 1;
         let is_urgent =
-            !is_next || is_marked || self.unacked >= EVERY || arrival.reply == Reply::All;
+            !is_next || is_marked || self.unacked >= ACK_EVERY || packet.reply == Reply::All;
         let at = if is_urgent { now } else { now + wait };
         self.due = Some(self.due.map_or(at, |due| due.min(at)));
     }
 
-    fn note_recent(&mut self, number: u64) {
+    fn note_changed_range(&mut self, number: u64) {
         self.recent.push_front(Some(number));
         self.recent.truncate(RECENT);
     }
 
-    /// Says what arrived once more, at once: there is news of the window.
-    pub(crate) fn repeat(&mut self, now: Time) {
+    /// Makes an acknowledgement due at once, to carry a window update.
+    pub(crate) fn request_ack(&mut self, now: Time) {
         if self.largest.is_some() {
             self.due = Some(now);
         }
@@ -111,19 +111,19 @@ impl Receipts {
         self.due
     }
 
-    /// Where the acknowledgement that is due at `now` is to go.
+    /// The reply path of the acknowledgement that is due at `now`, if any.
     pub(crate) fn due(&self, now: Time) -> Option<Reply> {
         self.due.filter(|at| *at <= now)?;
         self.reply
     }
 
-    /// It goes out.
-    pub(crate) fn settle(&mut self) {
+    /// The acknowledgement leaves.
+    pub(crate) fn handle_ack_sent(&mut self) {
         self.due = None;
         self.unacked = 0;
     }
 
-    /// The largest number that arrived, plus one.
+    /// The largest number received, plus one.
     pub(crate) fn expected(&self) -> u64 {
         self.largest.map_or(0, |newest| newest.number + 1)
     }
@@ -132,7 +132,7 @@ impl Receipts {
         self.stream
     }
 
-    /// The acknowledgement, but for what concerns the connection.
+    /// The acknowledgement, without the fields of the connection (limit, stream, delivered).
     pub(crate) fn ack(&mut self, now: Time, path: u16) -> Option<Ack> {
         let newest = self.largest?;
         let mut ack = Ack {
@@ -157,8 +157,8 @@ impl Receipts {
             };
             let back = newest.number.checked_sub(to - 1).filter(|_| from != top);
             let Some(back) = back.and_then(|back| u16::try_from(back).ok()) else {
-                // It joined the highest range, or is too far below: that stays so, and need not be
-                // looked up each time.
+                // It joined the highest range or is too far below. That is final, so it is not
+                // looked up again.
                 *recent = None;
                 continue;
             };
@@ -177,7 +177,7 @@ fn short(count: u64) -> u16 {
     u16::try_from(count).unwrap_or(u16::MAX)
 }
 
-/// The clock of stamps: microseconds, which wrap after 71 minutes.
+/// The clock of time stamps: microseconds, wrapping after 71 minutes.
 pub(crate) fn stamp_of(now: Time) -> u32 {
     #[expect(clippy::cast_possible_truncation, reason = "it wraps by design")]
     let stamp = (now.as_nanos() / 1_000) as u32;
@@ -188,45 +188,45 @@ pub(crate) fn stamp_of(now: Time) -> u32 {
 mod tests {
     use super::*;
 
-    fn arrive(receipts: &mut Receipts, number: u64) {
-        let arrival = Arrival { reply: Reply::Path(0), stream: Some(0), stamp: None };
-        assert!(receipts.handle_number(number));
-        receipts.handle_eliciting(Time::ZERO, number, arrival, false, Span::from_millis(25));
+    fn arrive(acks: &mut AckTracker, number: u64) {
+        let packet = ElicitingPacket { reply: Reply::Path(0), stream: Some(0), stamp: None };
+        assert!(acks.record_number(number));
+        acks.handle_eliciting(Time::ZERO, number, packet, false, Span::from_millis(25));
     }
 
     #[test]
-    fn every_second_packet_and_each_one_out_of_order() {
-        let mut receipts = Receipts::default();
-        arrive(&mut receipts, 0);
-        assert_eq!(receipts.due(Time::ZERO), None);
-        arrive(&mut receipts, 1);
-        assert_eq!(receipts.due(Time::ZERO), Some(Reply::Path(0)));
-        receipts.settle();
-        arrive(&mut receipts, 3);
-        assert!(receipts.due(Time::ZERO).is_some());
+    fn acks_are_due_for_every_second_packet_and_for_reordering() {
+        let mut acks = AckTracker::default();
+        arrive(&mut acks, 0);
+        assert_eq!(acks.due(Time::ZERO), None);
+        arrive(&mut acks, 1);
+        assert_eq!(acks.due(Time::ZERO), Some(Reply::Path(0)));
+        acks.handle_ack_sent();
+        arrive(&mut acks, 3);
+        assert!(acks.due(Time::ZERO).is_some());
     }
 
     #[test]
     fn the_latest_changes_are_reported() {
-        let mut receipts = Receipts::default();
+        let mut acks = AckTracker::default();
         for number in [0, 1, 3, 5, 6, 8, 9] {
-            arrive(&mut receipts, number);
+            arrive(&mut acks, number);
         }
-        let ack = receipts.ack(Time::ZERO, 4).unwrap();
+        let ack = acks.ack(Time::ZERO, 4).unwrap();
         assert_eq!((ack.path, ack.largest, ack.first), (4, 9, 2));
         assert_eq!(ack.older, [PacketRange { back: 3, len: 2 }, PacketRange { back: 6, len: 1 }]);
-        arrive(&mut receipts, 2);
-        let ack = receipts.ack(Time::ZERO, 4).unwrap();
+        arrive(&mut acks, 2);
+        let ack = acks.ack(Time::ZERO, 4).unwrap();
         assert_eq!(ack.older, [PacketRange { back: 6, len: 4 }, PacketRange { back: 3, len: 2 }]);
     }
 
     #[test]
     fn memory_is_bounded() {
-        let mut receipts = Receipts::default();
+        let mut acks = AckTracker::default();
         for number in 0..10_000 {
-            arrive(&mut receipts, 2 * number);
+            arrive(&mut acks, 2 * number);
         }
-        assert!(receipts.numbers.len() <= MOST_RANGES);
-        assert!(!receipts.handle_number(1), "it is too old to be told from one that came");
+        assert!(acks.numbers.len() <= MAX_RANGES);
+        assert!(!acks.record_number(1), "a number below the floor counts as seen");
     }
 }
