@@ -100,16 +100,16 @@ impl Scenario {
         for node in self.links.iter().flat_map(|link| &link.between) {
             if let Some(is_new) = hosts.get_mut(&**node) {
                 if mem::take(is_new) {
-                    topology.host(Arc::clone(node))?;
+                    topology.add_host(Arc::clone(node))?;
                 }
             } else if routers.insert(node) {
-                topology.router(Arc::clone(node))?;
+                topology.add_router(Arc::clone(node))?;
             }
         }
         let mut links = Vec::with_capacity(self.links.len());
         for link in &self.links {
             let between = [&*link.between[0], &*link.between[1]];
-            links.push(topology.links(
+            links.push(topology.add_links(
                 link.directions.clone(),
                 between,
                 [link.up.clone(), link.down.clone()],

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use link::Prepared;
+use link::SharedProfile;
 use units::{Rate, Span, Time};
 
 use crate::build::Built;
@@ -305,7 +305,7 @@ impl Book {
         put(Scope::All, things.all, JAIN, jain(&goodputs));
         let pairs = self.links.chunks_exact(2).zip(self.queues.chunks_exact(2));
         for ((link, of), (books, queues)) in scenario.links.iter().zip(&things.links).zip(pairs) {
-            let directions = of.iter().zip([&link.up, &link.down].map(Prepared::profile));
+            let directions = of.iter().zip([&link.up, &link.down].map(SharedProfile::profile));
             for (((of, profile), book), queue) in directions.zip(books).zip(queues) {
                 let throughput = book.delivered.gained() * 8.0 / 1e6 / seconds;
                 put(Scope::Link, *of, THROUGHPUT, throughput);

@@ -10,7 +10,7 @@ mod substitute;
 
 use std::sync::Arc;
 
-use link::Prepared;
+use link::SharedProfile;
 pub use link::config::{ConfigError, Problem};
 use units::{Bytes, Rate, Seed, Span};
 
@@ -61,14 +61,19 @@ pub struct LinkSpec {
     /// Which nodes; all that names a node shares its name.
     pub between: [Arc<str>; 2],
     /// From the first to the second.
-    pub up: Prepared,
+    pub up: SharedProfile,
     /// Back.
-    pub down: Prepared,
+    pub down: SharedProfile,
 }
 
 impl LinkSpec {
     /// A link of this name.
-    fn new(name: Arc<str>, between: [Arc<str>; 2], up: Prepared, down: Prepared) -> LinkSpec {
+    fn new(
+        name: Arc<str>,
+        between: [Arc<str>; 2],
+        up: SharedProfile,
+        down: SharedProfile,
+    ) -> LinkSpec {
         let mut text = String::with_capacity(name.len() + "/down".len());
         text.push_str(&name);
         let directions = ["/up", "/down"].map(|direction| {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hashbrown::HashSet;
-use link::Prepared;
+use link::SharedProfile;
 use link::config::reader::{Section, Value};
 use link::config::{self, ConfigError, Problem};
 use units::{Seed, Span};
@@ -143,7 +143,7 @@ fn links(
                 .error(Problem::Sense("wants two nodes, for example [\"sender\", \"router\"]")));
         };
         let names = Numbered::read(&section, &name)?;
-        let mut before: Option<(Prepared, Prepared)> = None;
+        let mut before: Option<(SharedProfile, SharedProfile)> = None;
         links.reserve(names.count() as usize);
         known.reserve(names.count() as usize);
         nodes.reserve(names.count() as usize);
@@ -181,17 +181,17 @@ fn node(name: &str, nodes: &mut HashSet<Arc<str>>) -> Arc<str> {
 }
 
 /// What both directions of a link are like.
-fn profiles(section: &Section<'_>, seed: Seed) -> Result<(Prepared, Prepared)> {
-    let (up, down) = config::line(section, seed, MTU)?;
+fn profiles(section: &Section<'_>, seed: Seed) -> Result<(SharedProfile, SharedProfile)> {
+    let (up, down) = config::profiles(section, seed, MTU)?;
     let down = (up != down).then_some(down);
-    let up = Prepared::from(up);
-    let down = down.map_or_else(|| up.clone(), Prepared::from);
+    let up = SharedProfile::from(up);
+    let down = down.map_or_else(|| up.clone(), SharedProfile::from);
     Ok((up, down))
 }
 
 /// What of network files makes sense here.
 fn line_keys() -> impl Iterator<Item = &'static str> {
-    config::LINE_KEYS.iter().copied().filter(|key| *key != "carry")
+    config::PROFILE_KEYS.iter().copied().filter(|key| *key != "carry")
 }
 
 /// An entry that stands for one thing, or with a `*` in its name and a `count` for several.

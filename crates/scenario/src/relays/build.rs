@@ -60,7 +60,7 @@ impl Network {
         let quarter = setting.rtt / 4;
         let sources = named(&mut topology, "source", selection.sources())?;
         let relays = named(&mut topology, "relay", instance.capacities.len())?;
-        let receiver = topology.host("receiver")?;
+        let receiver = topology.add_host("receiver")?;
         let mut links = Vec::with_capacity(relays.len());
         for (relay, &capacity) in instance.capacities.iter().enumerate() {
             links.push(second(&mut topology, setting, relay, setting.wire(capacity))?);
@@ -134,7 +134,7 @@ impl Network {
 
 /// Adds hosts, all of one kind.
 fn named(topology: &mut Topology, kind: &str, count: usize) -> Result<Vec<HostId>, TopologyError> {
-    (0..count).map(|index| topology.host(format!("{kind}/{index}"))).collect()
+    (0..count).map(|index| topology.add_host(format!("{kind}/{index}"))).collect()
 }
 
 /// Adds a relay's link to the receiver; gives the direction that binds.
@@ -147,8 +147,8 @@ fn second(
     let (name, from) = (format!("second/{relay}"), format!("relay/{relay}"));
     let delay = setting.rtt / 4;
     let bottleneck = Profile { queue: Limit::Packets(setting.queue), ..Profile::new(rate, delay) };
-    let up = topology.link(format!("{name}/up"), &from, "receiver", bottleneck)?;
-    topology.link(format!("{name}/down"), "receiver", &from, Profile::new(AMPLE, delay))?;
+    let up = topology.add_link(format!("{name}/up"), &from, "receiver", bottleneck)?;
+    topology.add_link(format!("{name}/down"), "receiver", &from, Profile::new(AMPLE, delay))?;
     if rate > Rate::ZERO {
         topology.jitter(&from, (setting.packet + setting.tcp().headers) / rate)?;
     }
@@ -162,7 +162,7 @@ fn report(
     source: usize,
 ) -> Result<Route, TopologyError> {
     let name = format!("report/{source}");
-    topology.link(
+    topology.add_link(
         name.as_str(),
         "receiver",
         &format!("source/{source}"),
