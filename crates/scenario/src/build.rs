@@ -15,7 +15,7 @@ use units::{Bytes, Seed, Span, SubflowId, Time};
 
 use crate::draw;
 use crate::file::{
-    FlowSpec, PtcpSpec, Scenario, SocketsSpec, Source, Start, TcpSpec, Transport, one_of,
+    FlowSpec, PtcpSpec, Scenario, SocketsSpec, Start, TcpSpec, Transport, Workload, one_of,
 };
 use crate::host::{
     Agent, Connection, Feed, Node, Reader, Socket, Sockets, Striped, Striping, Subflow, UdpSink,
@@ -216,7 +216,7 @@ impl Scenario {
         stop: Option<Time>,
         is_sender: bool,
     ) -> Connection {
-        let opens = is_sender != matches!(spec.source, Source::Web(_));
+        let opens = is_sender != matches!(spec.workload, Workload::Web(_));
         let end = if opens { Endpoint::client } else { Endpoint::server };
         let subflows = (0..).zip(plan.routes(is_sender)).map(|(number, route)| {
             Subflow::new(
@@ -226,7 +226,7 @@ impl Scenario {
             )
         });
         let controller = if is_sender { self.controller(&spec.controller) } else { plain() };
-        let feed = Feed::new(&spec.source, plan.start, plan.seed, is_sender);
+        let feed = Feed::new(&spec.workload, plan.start, plan.seed, is_sender);
         Connection::new(controller, subflows, feed, opens.then_some(plan.start), stop)
     }
 
@@ -239,7 +239,7 @@ impl Scenario {
         stop: Option<Time>,
         is_sender: bool,
     ) -> Striped {
-        let opens = is_sender != matches!(spec.source, Source::Web(_));
+        let opens = is_sender != matches!(spec.workload, Workload::Web(_));
         let scheduler =
             packet::by_name(&spec.scheduler).expect("the file's reader checked the name");
         let (end, name): (fn(_, _, _, _) -> _, _) = if opens {
@@ -250,7 +250,7 @@ impl Scenario {
         let tokens = Box::new(Xoshiro256PlusPlus::seed_from_u64(plan.seed.stream(name).0));
         let connection =
             end(spec.config.clone(), self.controller(&spec.controller), scheduler, tokens);
-        let feed = Feed::new(&spec.source, plan.start, plan.seed, is_sender);
+        let feed = Feed::new(&spec.workload, plan.start, plan.seed, is_sender);
         let routes = plan.routes(is_sender).collect();
         Striped::new(connection, routes, plan.first, feed, opens.then_some(plan.start), stop)
     }

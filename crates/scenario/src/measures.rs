@@ -63,25 +63,25 @@ impl Scope {
 
 /// Which of [`MEASURES`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Kind(u8);
+pub(crate) struct Metric(u8);
 
-impl Kind {
+impl Metric {
     /// The measure of this name. For constants: a name that is not listed does not compile there.
     ///
     /// # Panics
     /// If none has this name.
-    pub(crate) const fn listed(name: &str) -> Kind {
-        match Kind::named(name) {
-            Some(kind) => kind,
+    pub(crate) const fn listed(name: &str) -> Metric {
+        match Metric::named(name) {
+            Some(metric) => metric,
             None => panic!("every measure is listed"),
         }
     }
 
-    const fn named(name: &str) -> Option<Kind> {
+    const fn named(name: &str) -> Option<Metric> {
         let mut number: u8 = 0;
         while (number as usize) < MEASURES.len() {
             if is_same(MEASURES[number as usize].0, name) {
-                return Some(Kind(number));
+                return Some(Metric(number));
             }
             number += 1;
         }
@@ -114,7 +114,7 @@ pub struct Measure<'a> {
     /// How much.
     pub value: f64,
     scope: Scope,
-    kind: Kind,
+    metric: Metric,
 }
 
 impl Measure<'_> {
@@ -127,13 +127,13 @@ impl Measure<'_> {
     /// What was measured: one of the names of [`MEASURES`].
     #[must_use]
     pub fn name(&self) -> &'static str {
-        self.kind.row().0
+        self.metric.row().0
     }
 
     /// Its unit.
     #[must_use]
     pub fn unit(&self) -> &'static str {
-        self.kind.row().1
+        self.metric.row().1
     }
 }
 
@@ -141,7 +141,7 @@ impl Measure<'_> {
 /// noted once.
 #[derive(Clone, Debug, Default)]
 pub struct Measures {
-    things: Vec<Arc<str>>,
+    subjects: Vec<Arc<str>>,
     windows: Vec<Arc<str>>,
     rows: Vec<Row>,
 }
@@ -150,21 +150,21 @@ pub struct Measures {
 #[derive(Clone, Copy, Debug)]
 struct Row {
     value: f64,
-    of: Thing,
-    window: During,
+    of: SubjectId,
+    window: WindowId,
     scope: Scope,
-    kind: Kind,
+    metric: Metric,
 }
 
 const _: () = assert!(size_of::<Row>() == 16, "four to a line");
 
 /// The place of a thing's name among those of the same [`Measures`].
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Thing(u32);
+pub(crate) struct SubjectId(u32);
 
 /// The place of a window's name among those of the same [`Measures`].
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct During(u16);
+pub(crate) struct WindowId(u16);
 
 /// How many windows there are at most.
 pub(crate) const MOST_WINDOWS: usize = 1 << u16::BITS;
@@ -179,26 +179,33 @@ impl Measures {
     ///
     /// # Panics
     /// If there are more than 2^32.
-    pub(crate) fn thing(&mut self, name: Arc<str>) -> Thing {
-        let number =
-            u32::try_from(self.things.len()).expect("the names of so many things fit no memory");
-        self.things.push(name);
-        Thing(number)
+    pub(crate) fn subject(&mut self, name: Arc<str>) -> SubjectId {
+        let number = u32::try_from(self.subjects.len())
+            .expect("the names of so many subjects fit no memory");
+        self.subjects.push(name);
+        SubjectId(number)
     }
 
     /// Notes the name of a window of time.
     ///
     /// # Panics
     /// If there are more than [`MOST_WINDOWS`].
-    pub(crate) fn window(&mut self, name: Arc<str>) -> During {
+    pub(crate) fn window(&mut self, name: Arc<str>) -> WindowId {
         let number = u16::try_from(self.windows.len()).expect("no file may have so many windows");
         self.windows.push(name);
-        During(number)
+        WindowId(number)
     }
 
     /// Adds a measure.
-    pub(crate) fn put(&mut self, scope: Scope, of: Thing, window: During, kind: Kind, value: f64) {
-        self.rows.push(Row { value, of, window, scope, kind });
+    pub(crate) fn put(
+        &mut self,
+        scope: Scope,
+        of: SubjectId,
+        window: WindowId,
+        metric: Metric,
+        value: f64,
+    ) {
+        self.rows.push(Row { value, of, window, scope, metric });
     }
 
     /// Adds a measure by its names; `None` if there is no such scope, or none of that name, or
@@ -212,7 +219,7 @@ impl Measures {
         name: &str,
         value: f64,
     ) -> Option<()> {
-        let (scope, kind) = (Scope::named(scope)?, Kind::named(name)?);
+        let (scope, metric) = (Scope::named(scope)?, Metric::named(name)?);
         let last = self.rows.last().copied();
         let window = match last {
             Some(last) if *self.windows[usize::from(last.window.0)] == *window => last.window,
@@ -220,10 +227,10 @@ impl Measures {
             _ => self.window(window.into()),
         };
         let of = match last {
-            Some(last) if *self.things[last.of.0 as usize] == *of => last.of,
-            _ => self.thing(of.into()),
+            Some(last) if *self.subjects[last.of.0 as usize] == *of => last.of,
+            _ => self.subject(of.into()),
         };
-        self.put(scope, of, window, kind, value);
+        self.put(scope, of, window, metric, value);
         Some(())
     }
 
@@ -242,7 +249,7 @@ impl Measures {
     /// One after the other.
     #[must_use]
     pub fn iter(&self) -> MeasuresIter<'_> {
-        MeasuresIter { things: &self.things, windows: &self.windows, rows: self.rows.iter() }
+        MeasuresIter { subjects: &self.subjects, windows: &self.windows, rows: self.rows.iter() }
     }
 }
 
@@ -265,7 +272,7 @@ impl<'a> IntoIterator for &'a Measures {
 /// [`Measures`], one after the other.
 #[derive(Clone, Debug)]
 pub struct MeasuresIter<'a> {
-    things: &'a [Arc<str>],
+    subjects: &'a [Arc<str>],
     windows: &'a [Arc<str>],
     rows: std::slice::Iter<'a, Row>,
 }
@@ -274,9 +281,9 @@ impl<'a> Iterator for MeasuresIter<'a> {
     type Item = Measure<'a>;
 
     fn next(&mut self) -> Option<Measure<'a>> {
-        let Row { value, of, window, scope, kind } = *self.rows.next()?;
-        let (of, window) = (&self.things[of.0 as usize], &self.windows[usize::from(window.0)]);
-        Some(Measure { of, window, value, scope, kind })
+        let Row { value, of, window, scope, metric } = *self.rows.next()?;
+        let (of, window) = (&self.subjects[of.0 as usize], &self.windows[usize::from(window.0)]);
+        Some(Measure { of, window, value, scope, metric })
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
@@ -290,8 +297,8 @@ impl ExactSizeIterator for MeasuresIter<'_> {}
 mod tests {
     use super::*;
 
-    const GOODPUT: Kind = Kind::listed("goodput");
-    const LOSSES: Kind = Kind::listed("losses");
+    const GOODPUT: Metric = Metric::listed("goodput");
+    const LOSSES: Metric = Metric::listed("losses");
 
     fn said(measures: &Measures) -> Vec<(&str, &str, &str, &str, &str, f64)> {
         measures.iter().map(|m| (m.scope(), m.of, m.window, m.name(), m.unit(), m.value)).collect()
@@ -299,10 +306,10 @@ mod tests {
 
     fn two_flows() -> Measures {
         let mut measures = Measures::with_capacity(4);
-        let things = ["b", "a"].map(|name| measures.thing(name.into()));
+        let subjects = ["b", "a"].map(|name| measures.subject(name.into()));
         for window in ["steady", "start"] {
             let window = measures.window(window.into());
-            for (of, value) in things.into_iter().zip([1.0, 2.0]) {
+            for (of, value) in subjects.into_iter().zip([1.0, 2.0]) {
                 measures.put(Scope::Flow, of, window, GOODPUT, value);
             }
         }
@@ -341,7 +348,7 @@ mod tests {
         }
         let names = |list: &[Arc<str>]| list.join(" ");
         assert_eq!(
-            (&*names(&read.things), &*names(&read.windows)),
+            (&*names(&read.subjects), &*names(&read.windows)),
             ("a/up a/down", "steady start")
         );
     }
@@ -369,7 +376,7 @@ mod tests {
         ] {
             assert_eq!(measures.put_named(scope, "x", "steady", name, 1.0), None, "{scope} {name}");
         }
-        assert!(measures.is_empty() && measures.things.is_empty() && measures.windows.is_empty());
+        assert!(measures.is_empty() && measures.subjects.is_empty() && measures.windows.is_empty());
     }
 
     #[test]
@@ -395,14 +402,14 @@ mod tests {
         for m in &measures {
             read.put_named(m.scope(), m.of, m.window, m.name(), m.value).unwrap();
         }
-        assert_eq!(read.things.len(), 4);
+        assert_eq!(read.subjects.len(), 4);
         assert_eq!(read, measures);
         assert_eq!(measures.clone(), measures);
 
-        let other = |scope, of, window, kind, value| {
+        let other = |scope, of, window, metric, value| {
             let mut other = Measures::default();
-            let (of, window) = (other.thing(Arc::from(of)), other.window(Arc::from(window)));
-            other.put(scope, of, window, kind, value);
+            let (of, window) = (other.subject(Arc::from(of)), other.window(Arc::from(window)));
+            other.put(scope, of, window, metric, value);
             other
         };
         let one = other(Scope::Flow, "a", "steady", GOODPUT, 1.0);

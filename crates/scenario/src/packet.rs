@@ -82,8 +82,9 @@ impl Header {
 }
 
 /// Explicit congestion notification (RFC 3168).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ecn {
+    #[default]
     /// Not ECN-capable: it can only be dropped.
     Incapable,
     /// ECN-capable.

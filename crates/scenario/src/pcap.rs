@@ -10,6 +10,8 @@ use std::net::Ipv4Addr;
 use units::Time;
 use wire::tcp::{Flags, SackBlock, Segment};
 
+use crate::packet::Ecn;
+
 /// A classic capture in nanoseconds, written in the byte order of networks.
 const MAGIC: u32 = 0xa1b2_3c4d;
 /// Packets begin with the IP header.
@@ -39,18 +41,6 @@ pub struct Ports {
     pub to: u16,
 }
 
-/// What the network may have marked on a packet (RFC 3168).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Ecn {
-    /// Its sender cannot take marks.
-    #[default]
-    NotCapable,
-    /// It can, and there is none.
-    Capable,
-    /// Congestion experienced.
-    Marked,
-}
-
 /// A capture in the making.
 #[derive(Debug)]
 pub struct Pcap<W> {
@@ -71,7 +61,7 @@ impl<W: Write> Pcap<W> {
         header.extend(SNAPLEN.to_be_bytes());
         header.extend(LINKTYPE_RAW.to_be_bytes());
         writer.write_all(&header)?;
-        Ok(Pcap { writer, ecn: Ecn::NotCapable })
+        Ok(Pcap { writer, ecn: Ecn::Incapable })
     }
 
     /// How the packets from here on are marked, until the next call.
@@ -170,7 +160,7 @@ fn ip_header(
     let mut header = [0; IP_HEADER];
     header[0] = 0x45;
     header[1] = match ecn {
-        Ecn::NotCapable => 0b00,
+        Ecn::Incapable => 0b00,
         Ecn::Capable => 0b10,
         Ecn::Marked => 0b11,
     };

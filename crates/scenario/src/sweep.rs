@@ -7,7 +7,7 @@ use units::Seed;
 
 use crate::ScenarioError;
 use crate::file::{Document, Scenario, Setting};
-use crate::run::{Looks, Run};
+use crate::run::{Run, RunOptions};
 
 /// One run to be done.
 #[derive(Clone, Debug)]
@@ -86,7 +86,7 @@ impl Plan {
     pub fn run(
         &self,
         threads: usize,
-        looks: Looks,
+        options: RunOptions,
         wanted: impl Fn(usize) -> bool + Sync,
         done: impl FnMut(usize, Run) -> bool + Send,
     ) -> Result<(), ScenarioError> {
@@ -101,7 +101,7 @@ impl Plan {
                 if !wanted(number) {
                     continue;
                 }
-                match self.scenario(job).run(job.seed, looks) {
+                match self.scenario(job).run(job.seed, options) {
                     Ok(run) => {
                         let mut done = done.lock().expect("no run panics while it holds this");
                         if !done(number, run) {

@@ -12,7 +12,7 @@ use units::Time;
 use crate::build::Built;
 use crate::file::Scenario;
 use crate::packet::{Ecn, Packet};
-use crate::pcap::{self, Pcap, Ports};
+use crate::pcap::{Pcap, Ports};
 use crate::run::Series;
 
 /// Writes what the sending hosts of flows send and receive, as a capture at their interfaces would.
@@ -56,20 +56,20 @@ impl<W: Write> Capture<W> {
             if is_outward { Ports { from: port, to: 80 } } else { Ports { from: 80, to: port } };
         match packet {
             Packet::Tcp { segment, ecn, .. } => {
-                self.pcap.mark(mark(*ecn));
+                self.pcap.mark(*ecn);
                 self.pcap.write_tcp(at, address(source), address(target), ports, segment)
             }
             Packet::Record { header, ecn, .. } => {
-                self.pcap.mark(mark(*ecn));
+                self.pcap.mark(*ecn);
                 self.pcap.write_tcp(at, address(source), address(target), ports, &header.segment())
             }
             Packet::Ptcp { packet, ecn, .. } => {
-                self.pcap.mark(mark(*ecn));
+                self.pcap.mark(*ecn);
                 let payload = u16::try_from(packet.datagram_len()).expect("a datagram");
                 self.pcap.write_udp(at, address(source), address(target), ports, payload)
             }
             Packet::Udp { bytes, .. } => {
-                self.pcap.mark(pcap::Ecn::NotCapable);
+                self.pcap.mark(Ecn::Incapable);
                 let payload = bytes.saturating_sub(28);
                 self.pcap.write_udp(at, address(source), address(target), ports, payload)
             }
@@ -87,14 +87,6 @@ impl<W: Write> Trace<Packet> for Capture<W> {
         if self.error.is_none() && self.ends[packet.connection() as usize].0 == host {
             self.error = self.write(at, packet, is_sent).err();
         }
-    }
-}
-
-fn mark(ecn: Ecn) -> pcap::Ecn {
-    match ecn {
-        Ecn::Incapable => pcap::Ecn::NotCapable,
-        Ecn::Capable => pcap::Ecn::Capable,
-        Ecn::Marked => pcap::Ecn::Marked,
     }
 }
 

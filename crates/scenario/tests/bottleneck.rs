@@ -2,7 +2,7 @@
 //! quarter of its rates. The bar `ptcp-shared-bottleneck` has it at full length.
 
 use scenario::sweep::Plan;
-use scenario::{Document, Looks};
+use scenario::{Document, RunOptions};
 
 /// One narrow link for both, or one for each, and in between.
 const SHARED: &[(&str, &str)] = &[];
@@ -65,7 +65,7 @@ fn together(
             .collect();
         true
     };
-    plan.run(2, Looks::default(), |_| true, run).expect("all run");
+    plan.run(2, RunOptions::default(), |_| true, run).expect("all run");
     assert_eq!(found.len(), seeds);
     found
 }

@@ -2,7 +2,7 @@
 
 use policy::cc::{Reno, Uncoupled, Vegas, VegasOptions};
 use scenario::sweep::Plan;
-use scenario::{Controllers, Document, Looks, Setting};
+use scenario::{Controllers, Document, RunOptions, Setting};
 
 const TEXT: &str = r#"
 name = "two flows"
@@ -43,7 +43,7 @@ fn a_controller_of_ones_own_runs_in_a_sweep_as_a_known_one() {
     let mut digests = [None; 4];
     plan.run(
         2,
-        Looks::default(),
+        RunOptions::default(),
         |_| true,
         |number, run| {
             digests[number] = Some(run.digest);
@@ -68,7 +68,7 @@ fn a_striped_connection_takes_one_too() {
     let digest = |name: &str| {
         let setting = Setting { key: "controller".into(), value: name.into() };
         let scenario = document.scenario(&[setting]).expect("it is known");
-        scenario.run(scenario.seed, Looks::default()).expect("it runs").digest
+        scenario.run(scenario.seed, RunOptions::default()).expect("it runs").digest
     };
     assert_eq!(digest("reno"), digest("mine"));
     assert_ne!(digest("reno"), digest("calm"));

@@ -3,11 +3,11 @@
 
 use overlay::study::Demands;
 use overlay::{Initial, Instance, Selection};
-use scenario::relays::{Network, Outcome, Setting, Source, cases, control};
+use scenario::relays::{Network, Outcome, OverlaySetting, Source, cases, control};
 use units::{Bytes, Rate, Seed, Span, Time};
 
-fn setting(demand: Rate, intervals: usize) -> Setting {
-    let mut setting = Setting::new(Demands::Equal(demand));
+fn setting(demand: Rate, intervals: usize) -> OverlaySetting {
+    let mut setting = OverlaySetting::new(Demands::Equal(demand));
     (setting.study.intervals, setting.study.settled) = (intervals, intervals / 2);
     setting
 }
@@ -49,7 +49,7 @@ fn a_slow_second_hop_holds_back_the_first() {
     let demand = Rate::mbit(6);
     let instance =
         Instance { demands: vec![demand], capacities: vec![Rate::mbit(1), Rate::mbit(20)] };
-    let setting = Setting { interval: 10_000, ..setting(demand, 2) };
+    let setting = OverlaySetting { interval: 10_000, ..setting(demand, 2) };
     let mut network =
         Network::new(&setting, &instance, &Selection::new(2, vec![0, 1]), Seed(1)).unwrap();
     let opens = setting.period();

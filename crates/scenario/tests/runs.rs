@@ -4,7 +4,7 @@
 use netsim::{Event, Trace};
 use scenario::file::Scenario;
 use scenario::sweep::Plan;
-use scenario::{Document, Looks, Packet, Setting};
+use scenario::{Document, Packet, RunOptions, Setting};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use units::{Seed, Time};
@@ -129,7 +129,7 @@ impl Trace<Packet> for Counts {
 #[test]
 fn digests_are_what_they_were() {
     let digest = |controller: &str, run: &Scenario| {
-        let run = run.run(Seed(1), Looks::default()).expect("there is a way for every flow");
+        let run = run.run(Seed(1), RunOptions::default()).expect("there is a way for every flow");
         format!("{controller} {}", run.digest)
     };
     let plain = ["reno", "cubic", "vegas", "fast(alpha=20)", "lia", "olia", "balia"];
@@ -146,10 +146,10 @@ fn digests_are_what_they_were() {
 #[test]
 fn looking_on_changes_nothing() {
     let scenario = mixed("olia");
-    let plain = scenario.run(Seed(7), Looks::default()).expect("it runs");
-    let drawn = scenario.run(Seed(7), Looks { series: true }).expect("it runs");
+    let plain = scenario.run(Seed(7), RunOptions::default()).expect("it runs");
+    let drawn = scenario.run(Seed(7), RunOptions { series: true }).expect("it runs");
     let mut counts = Counts::default();
-    let traced = scenario.run_traced(Seed(7), Looks::default(), &mut counts).expect("it runs");
+    let traced = scenario.run_traced(Seed(7), RunOptions::default(), &mut counts).expect("it runs");
     assert_eq!((plain.digest, &plain.measures), (drawn.digest, &drawn.measures));
     assert_eq!((plain.digest, plain.totals), (traced.digest, traced.totals));
     assert_eq!(counts.0["sent"], plain.totals.sent);
@@ -169,7 +169,7 @@ fn a_sweep_gives_the_same_whatever_the_jobs() {
             found.lock().expect("nobody panics").insert(number, run.digest);
             true
         };
-        plan.run(threads, Looks::default(), |_| true, keep).expect("it runs");
+        plan.run(threads, RunOptions::default(), |_| true, keep).expect("it runs");
         found.into_inner().expect("all threads have ended")
     };
     let alone = digests(1);
@@ -190,7 +190,7 @@ fn several_runs_at_a_time_are_none_of_them_the_asking_threads() {
             here += usize::from(std::thread::current().id() == asking);
             true
         };
-        plan.run(threads, Looks::default(), |_| true, count).expect("it runs");
+        plan.run(threads, RunOptions::default(), |_| true, count).expect("it runs");
         here
     };
     assert_eq!((runs_here(1), runs_here(2)), (14, 0));
@@ -237,7 +237,7 @@ fn every_packet_is_delivered_dropped_or_on_its_way() {
 
 #[test]
 fn what_is_asked_for_arrives_and_takes_its_time() {
-    let run = mixed("reno").run(Seed(3), Looks::default()).expect("it runs");
+    let run = mixed("reno").run(Seed(3), RunOptions::default()).expect("it runs");
     let of = |flow: &str, name: &str| {
         run.measure("flow", flow, name).unwrap_or_else(|| panic!("{flow} has no {name}"))
     };
@@ -281,7 +281,7 @@ tcp = { detection = "sack", delayed_ack = "off", timestamps = false, rate_reduct
     let scenario =
         Document::new(text, "overshoot.toml").expect("fine").scenario(&[]).expect("fine");
     for seed in 1..4 {
-        let run = scenario.run(Seed(seed), Looks::default()).expect("it runs");
+        let run = scenario.run(Seed(seed), RunOptions::default()).expect("it runs");
         let goodput = run.measure("all", "", "goodput").expect("there is one");
         assert!(goodput > 75.0, "{goodput} Mbit/s");
     }
@@ -314,7 +314,8 @@ fn subflows_by_number_each_draw_a_way() {
     let document = Document::new(PARALLEL, "parallel").unwrap();
     let used = |n: u32, seed: u64| {
         let settings = [Setting { key: "n".into(), value: n.to_string() }];
-        let run = document.scenario(&settings).unwrap().run(Seed(seed), Looks::default()).unwrap();
+        let run =
+            document.scenario(&settings).unwrap().run(Seed(seed), RunOptions::default()).unwrap();
         let carries = |link: &u32| {
             run.measure("link", &format!("hop-{link}/up"), "throughput").is_some_and(|t| t > 0.0)
         };

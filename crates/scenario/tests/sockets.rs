@@ -1,6 +1,6 @@
 //! A stream that an application stripes over sockets, and reads in its order.
 
-use scenario::{Document, Looks, Run, Setting};
+use scenario::{Document, Run, RunOptions, Setting};
 use units::Seed;
 
 const TWO: &str = r#"
@@ -44,7 +44,7 @@ fn run(settings: &[(&str, &str)]) -> Run {
         |(key, value): &(&str, &str)| Setting { key: (*key).into(), value: (*value).into() };
     let settings: Vec<Setting> = settings.iter().map(setting).collect();
     let scenario = document.scenario(&settings).expect("nothing is wrong with it");
-    scenario.run(Seed(1), Looks::default()).expect("there is a way")
+    scenario.run(Seed(1), RunOptions::default()).expect("there is a way")
 }
 
 fn goodput(settings: &[(&str, &str)]) -> f64 {

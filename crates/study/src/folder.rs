@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 use report::page::Page;
 use report::tidy::Writer;
 
+use crate::cache::RunCache;
 use crate::error::StudyError;
-use crate::lab::{Context, Lab, Progress};
-use crate::registry::{Figure, Outcome, Study};
-use crate::sweep::Kept;
+use crate::figure::{Context, Lab};
+use crate::figure::{Figure, Study};
+use crate::outcome::Outcome;
+use crate::parallel::Progress;
 
 /// Where a study's results are written.
 #[derive(Debug)]
@@ -16,7 +18,7 @@ pub struct Folder {
     path: PathBuf,
     study: &'static Study,
     page: Page,
-    kept: Kept,
+    cache: RunCache,
 }
 
 impl Folder {
@@ -30,7 +32,7 @@ impl Folder {
             .map_err(|source| StudyError::Folder { path: path.clone(), source })?;
         let mut page = Page::new(study.title);
         page.text(study.about);
-        Ok(Folder { path, study, page, kept: Kept::default() })
+        Ok(Folder { path, study, page, cache: RunCache::default() })
     }
 
     /// Makes a figure, writes its files and puts it on the page.
@@ -43,7 +45,7 @@ impl Folder {
         figure: &Figure,
         progress: Progress<'_>,
     ) -> Result<Outcome, StudyError> {
-        let lab = Lab::new(context, self.study, figure, progress, &self.kept)?;
+        let lab = Lab::new(context, self.study, figure, progress, &self.cache)?;
         let outcome = (figure.make)(&lab)?;
         let mut writer = Writer::create(
             self.path.join(figure.name).with_extension("csv"),

@@ -13,9 +13,11 @@
 //! # Ok::<(), study::Unknown>(())
 //! ```
 
+mod cache;
 mod error;
+mod figure;
 mod folder;
-mod lab;
+mod outcome;
 mod parallel;
 pub mod ptcp;
 mod registry;
@@ -25,9 +27,12 @@ mod testbed;
 pub mod theory;
 pub mod wang2007;
 
+pub use cache::RunCache;
 pub use error::{StudyError, Unknown};
+pub use figure::{Context, Estimator, Figure, File, Lab, Study};
 pub use folder::Folder;
-pub use lab::{Context, Lab, Progress};
-pub use registry::{Data, Estimator, Figure, File, Outcome, Picture, STUDIES, Study, find};
-pub use sweep::{Kept, Place, Swept};
+pub use outcome::{Data, Outcome, Picture};
+pub use parallel::Progress;
+pub use registry::{STUDIES, find};
+pub use sweep::{MeasureKey, SweepResults};
 pub use testbed::{Carrier, Estimate, Experiment, Measured, Sizes, Testbed, Trial};

@@ -3,7 +3,8 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::lab::Progress;
+/// Called with the number of finished runs, and the number of all.
+pub type Progress<'a> = &'a (dyn Fn(usize, usize) + Sync);
 
 /// What the task gives for each of `0..count`, in order, computed by `threads` at a time.
 pub(crate) fn parallel<T: Send>(

@@ -11,8 +11,7 @@ use link::config::Network;
 use units::{Bytes, Rate};
 
 use crate::error::StudyError;
-use crate::lab::Progress;
-use crate::parallel::parallel;
+use crate::parallel::{Progress, parallel};
 
 /// Runs transfers over emulated networks, in real time.
 pub trait Testbed: fmt::Debug + Send + Sync {
@@ -28,7 +27,7 @@ pub trait Testbed: fmt::Debug + Send + Sync {
 }
 
 /// One transfer.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Trial {
     /// Over which network; its schedules fit the amount.
     pub network: Network,

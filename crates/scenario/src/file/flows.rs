@@ -13,7 +13,7 @@ use tcp::Detection;
 use units::{Bytes, Span};
 
 use super::parse::{Numbered, Result, count, numbered, positive};
-use super::{FlowSpec, LinkSpec, Source, Start, TcpSpec, Transport, UdpSpec, Web};
+use super::{FlowSpec, LinkSpec, Start, TcpSpec, Transport, UdpSpec, Web, Workload};
 use crate::controllers::Controllers;
 
 const KEYS: &[&str] = &["name", "count", "from", "to", "start", "stop", "jitter", "transport"];
@@ -38,7 +38,7 @@ const ENDPOINT_KEYS: &[&str] = &[
 ];
 
 #[derive(Clone, Copy)]
-enum Kind {
+enum TransportKind {
     Tcp,
     Ptcp,
     Sockets,
@@ -109,14 +109,19 @@ fn flow(
     controllers: &Controllers,
 ) -> Result<FlowSpec> {
     let number = *names.numbers().start();
-    let kinds =
-        [("tcp", Kind::Tcp), ("ptcp", Kind::Ptcp), ("sockets", Kind::Sockets), ("udp", Kind::Udp)];
-    let kind = section.get("transport").map_or(Ok(Kind::Tcp), |value| value.word(&kinds))?;
+    let kinds = [
+        ("tcp", TransportKind::Tcp),
+        ("ptcp", TransportKind::Ptcp),
+        ("sockets", TransportKind::Sockets),
+        ("udp", TransportKind::Udp),
+    ];
+    let kind =
+        section.get("transport").map_or(Ok(TransportKind::Tcp), |value| value.word(&kinds))?;
     let own = match kind {
-        Kind::Tcp => TCP_KEYS,
-        Kind::Ptcp => PTCP_KEYS,
-        Kind::Sockets => SOCKETS_KEYS,
-        Kind::Udp => UDP_KEYS,
+        TransportKind::Tcp => TCP_KEYS,
+        TransportKind::Ptcp => PTCP_KEYS,
+        TransportKind::Sockets => SOCKETS_KEYS,
+        TransportKind::Udp => UDP_KEYS,
     };
     section.allow(&KEYS.iter().chain(own).copied().collect::<Vec<_>>())?;
     let stop: Option<Span> = section.get("stop").map(|value| value.quantity()).transpose()?;
@@ -140,12 +145,14 @@ fn flow(
         stop,
         jitter,
         transport: Arc::new(match kind {
-            Kind::Tcp => Transport::Tcp(tcp(section, number, links, controllers)?),
-            Kind::Ptcp => Transport::Ptcp(striped::ptcp(section, number, links, controllers)?),
-            Kind::Sockets => {
+            TransportKind::Tcp => Transport::Tcp(tcp(section, number, links, controllers)?),
+            TransportKind::Ptcp => {
+                Transport::Ptcp(striped::ptcp(section, number, links, controllers)?)
+            }
+            TransportKind::Sockets => {
                 Transport::Sockets(sockets::sockets(section, number, links, controllers)?)
             }
-            Kind::Udp => Transport::Udp(udp(section)?),
+            TransportKind::Udp => Transport::Udp(udp(section)?),
         }),
     })
 }
@@ -222,7 +229,7 @@ fn tcp(
         controller,
         config: Arc::new(config),
         subflows: subflows(section, number, links)?,
-        source: section.get("source").map_or(Ok(Source::Bulk), |value| source(&value))?,
+        workload: section.get("source").map_or(Ok(Workload::Bulk), |value| workload(&value))?,
     })
 }
 
@@ -338,23 +345,23 @@ fn endpoint(section: &Section<'_>) -> Result<tcp::Config> {
     Ok(config)
 }
 
-fn source(value: &Value<'_>) -> Result<Source> {
+fn workload(value: &Value<'_>) -> Result<Workload> {
     if value.is_text() {
-        return value.word(&[("bulk", ())]).map(|()| Source::Bulk);
+        return value.word(&[("bulk", ())]).map(|()| Workload::Bulk);
     }
     let section = value.section()?;
     section.allow(&["file", "stream", "web", "trace"])?;
     if let Some(file) = section.get("file") {
-        return file.quantity().map(Source::File);
+        return file.quantity().map(Workload::File);
     }
     if let Some(stream) = section.get("stream") {
-        return stream.quantity().map(Source::Stream);
+        return stream.quantity().map(Workload::Stream);
     }
     if let Some(web) = section.get("web") {
-        return self::web(&web.section()?).map(Source::Web);
+        return self::web(&web.section()?).map(Workload::Web);
     }
     if let Some(trace) = section.get("trace") {
-        return writes(&trace).map(Source::Trace);
+        return writes(&trace).map(Workload::Trace);
     }
     Err(value
         .error(Problem::Sense("wants \"bulk\", or one of `file`, `stream`, `web` and `trace`")))

@@ -164,7 +164,7 @@ pub struct TcpSpec {
     /// shortest one.
     pub subflows: Vec<Vec<String>>,
     /// What it has to send.
-    pub source: Source,
+    pub workload: Workload,
 }
 
 /// A flow over a striped connection.
@@ -179,7 +179,7 @@ pub struct PtcpSpec {
     /// The names of the links of each path's way there; empty for the shortest one.
     pub subflows: Vec<Vec<String>>,
     /// What it has to send.
-    pub source: Source,
+    pub workload: Workload,
 }
 
 /// A stream without end that the application stripes over sockets: it fills the send buffer of one
@@ -199,7 +199,7 @@ pub struct SocketsSpec {
 
 /// What there is to send.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Source {
+pub enum Workload {
     /// More than can be sent.
     Bulk,
     /// A number of bytes, and the end.

@@ -7,7 +7,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use units::{Bytes, Rate, Seed, Span, Time};
 
 use crate::draw::{exponential, pareto};
-use crate::file::{Source, Web};
+use crate::file::{Web, Workload};
 
 /// The size of a request for a page.
 const REQUEST: Bytes = Bytes(300);
@@ -112,23 +112,23 @@ impl Feed {
     /// The sender's or the receiver's application for a source that begins at `start`; `seed` is
     /// the flow's.
     #[must_use]
-    pub fn new(source: &Source, start: Time, seed: Seed, is_sender: bool) -> Feed {
+    pub fn new(source: &Workload, start: Time, seed: Seed, is_sender: bool) -> Feed {
         let sink = |expected| Feed::Sink(Box::new(Sink { expected, done: Vec::new() }));
         match (source, is_sender) {
-            (Source::Bulk, true) => Feed::Bulk,
-            (Source::Bulk | Source::Stream(_), false) => Feed::Reader,
-            (Source::File(bytes), true) => Feed::File { left: *bytes },
-            (Source::File(bytes), false) => sink([(start, *bytes, *bytes)].into()),
-            (Source::Stream(rate), true) => {
+            (Workload::Bulk, true) => Feed::Bulk,
+            (Workload::Bulk | Workload::Stream(_), false) => Feed::Reader,
+            (Workload::File(bytes), true) => Feed::File { left: *bytes },
+            (Workload::File(bytes), false) => sink([(start, *bytes, *bytes)].into()),
+            (Workload::Stream(rate), true) => {
                 let stream =
                     Stream { rate: *rate, next: start, since: start, written: Bytes::ZERO };
                 Feed::Stream(Box::new(stream))
             }
-            (Source::Trace(writes), true) => {
+            (Workload::Trace(writes), true) => {
                 let left = writes.iter().map(|(at, bytes)| (start + *at, *bytes)).collect();
                 Feed::Trace(Box::new(Trace { left }))
             }
-            (Source::Trace(writes), false) => {
+            (Workload::Trace(writes), false) => {
                 let mut end = Bytes::ZERO;
                 let expected = writes.iter().map(|(at, bytes)| {
                     end += *bytes;
@@ -136,7 +136,7 @@ impl Feed {
                 });
                 sink(expected.collect())
             }
-            (Source::Web(web), _) => {
+            (Workload::Web(web), _) => {
                 let seed = seed.stream("source");
                 // Both know the sizes: the one asks for what the other answers.
                 let sizes = Xoshiro256PlusPlus::seed_from_u64(seed.stream("size").0);

@@ -8,9 +8,9 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use units::{Bytes, Rate, Seed, Span, Time};
 
 use super::hop::Hop;
-use super::packet::Packet;
-use super::source::Manner;
-use super::{Receiver, Relay, Setting, Source};
+use super::packet::OverlayPacket;
+use super::source::SourceConfig;
+use super::{OverlaySetting, Receiver, Relay, Source};
 use crate::draw;
 
 /// The rate of links that never bind.
@@ -18,7 +18,7 @@ const AMPLE: Rate = Rate::mbit(1_000);
 
 /// A host.
 #[derive(Clone, Debug)]
-pub enum Node {
+pub enum OverlayNode {
     /// Of a demand.
     Source(Source),
     /// Between sources and the receiver.
@@ -31,7 +31,7 @@ pub enum Node {
 #[derive(Clone, Debug)]
 pub struct Network {
     /// The simulation, at time zero.
-    pub sim: Sim<Packet, Node>,
+    pub sim: Sim<OverlayPacket, OverlayNode>,
     /// Each source.
     pub sources: Vec<HostId>,
     /// Each relay, and its link to the receiver.
@@ -51,7 +51,7 @@ impl Network {
     ///
     /// If the selection names relays or sources that the instance does not have.
     pub fn new(
-        setting: &Setting,
+        setting: &OverlaySetting,
         instance: &Instance,
         selection: &Selection,
         seed: Seed,
@@ -89,13 +89,15 @@ impl Network {
         let mut nodes = Vec::with_capacity(sources.len() + relays.len() + 1);
         let mut reports = Vec::with_capacity(sources.len());
         for (source, (hops, &demand)) in at_sources.into_iter().zip(&instance.demands).enumerate() {
-            let manner = manner(setting, demand, source, seed);
-            nodes.push(Node::Source(Source::new(&manner, hops)));
-            reports.push((manner.opens, report(&mut topology, setting, source)?));
+            let config = config(setting, demand, source, seed);
+            nodes.push(OverlayNode::Source(Source::new(&config, hops)));
+            reports.push((config.opens, report(&mut topology, setting, source)?));
         }
         let ahead = Bytes(setting.ahead * setting.packet.0);
-        nodes.extend(at_relays.into_iter().map(|paths| Node::Relay(Relay::new(paths, ahead))));
-        nodes.push(Node::Receiver(Receiver::new(at_receiver, &reports, setting.period())));
+        nodes.extend(
+            at_relays.into_iter().map(|paths| OverlayNode::Relay(Relay::new(paths, ahead))),
+        );
+        nodes.push(OverlayNode::Receiver(Receiver::new(at_receiver, &reports, setting.period())));
         let mut nodes = nodes.into_iter();
         // Sites come in the order in which hosts were added.
         let sim = topology.build(seed, |_| nodes.next().expect("a node for each host"))?;
@@ -105,7 +107,7 @@ impl Network {
     /// The sources.
     pub fn sources(&self) -> impl Iterator<Item = &Source> {
         self.sources.iter().map(|&host| match self.sim.host(host) {
-            Node::Source(source) => source,
+            OverlayNode::Source(source) => source,
             _ => unreachable!("sources are sources"),
         })
     }
@@ -113,7 +115,7 @@ impl Network {
     /// The relays.
     pub fn relays(&self) -> impl Iterator<Item = &Relay> {
         self.relays.iter().map(|&(host, _)| match self.sim.host(host) {
-            Node::Relay(relay) => relay,
+            OverlayNode::Relay(relay) => relay,
             _ => unreachable!("relays are relays"),
         })
     }
@@ -126,7 +128,7 @@ impl Network {
     #[must_use]
     pub fn receiver(&self) -> &Receiver {
         match self.sim.host(self.receiver) {
-            Node::Receiver(receiver) => receiver,
+            OverlayNode::Receiver(receiver) => receiver,
             _ => unreachable!("the receiver is one"),
         }
     }
@@ -140,7 +142,7 @@ fn named(topology: &mut Topology, kind: &str, count: usize) -> Result<Vec<HostId
 /// Adds a relay's link to the receiver; gives the direction that binds.
 fn second(
     topology: &mut Topology,
-    setting: &Setting,
+    setting: &OverlaySetting,
     relay: usize,
     rate: Rate,
 ) -> Result<LinkId, TopologyError> {
@@ -158,7 +160,7 @@ fn second(
 /// Adds the way of a source's reports.
 fn report(
     topology: &mut Topology,
-    setting: &Setting,
+    setting: &OverlaySetting,
     source: usize,
 ) -> Result<Route, TopologyError> {
     let name = format!("report/{source}");
@@ -171,9 +173,9 @@ fn report(
     topology.route_via("receiver", &[&name])
 }
 
-fn manner(setting: &Setting, demand: Rate, source: usize, seed: Seed) -> Manner {
+fn config(setting: &OverlaySetting, demand: Rate, source: usize, seed: Seed) -> SourceConfig {
     let mut phase = Xoshiro256PlusPlus::seed_from_u64(seed.stream(&format!("phase/{source}")).0);
-    Manner {
+    SourceConfig {
         demand,
         control: setting.study.control,
         is_max_min: setting.study.initial == Initial::MaxMin,
@@ -185,34 +187,34 @@ fn manner(setting: &Setting, demand: Rate, source: usize, seed: Seed) -> Manner 
     }
 }
 
-impl netsim::Host<Packet> for Node {
+impl netsim::Host<OverlayPacket> for OverlayNode {
     #[inline]
-    fn handle_packet(&mut self, now: Time, packet: Packet, out: &mut Out<Packet>) {
+    fn handle_packet(&mut self, now: Time, packet: OverlayPacket, out: &mut Out<OverlayPacket>) {
         let (path, is_far) = match packet {
-            Packet::Tcp { connection, .. } => (connection / 2, connection % 2 == 1),
-            Packet::Report { path, .. } => (path, false),
+            OverlayPacket::Tcp { connection, .. } => (connection / 2, connection % 2 == 1),
+            OverlayPacket::Report { path, .. } => (path, false),
         };
         match self {
-            Node::Source(source) => source.handle_packet(now, path, &packet, out),
-            Node::Relay(relay) => relay.handle_packet(now, path, is_far, &packet, out),
-            Node::Receiver(receiver) => receiver.handle_packet(now, path, &packet, out),
+            OverlayNode::Source(source) => source.handle_packet(now, path, &packet, out),
+            OverlayNode::Relay(relay) => relay.handle_packet(now, path, is_far, &packet, out),
+            OverlayNode::Receiver(receiver) => receiver.handle_packet(now, path, &packet, out),
         }
     }
 
     #[inline]
     fn poll_deadline(&self) -> Option<Time> {
         match self {
-            Node::Source(source) => source.poll_deadline(),
-            Node::Relay(relay) => relay.poll_deadline(),
-            Node::Receiver(receiver) => receiver.poll_deadline(),
+            OverlayNode::Source(source) => source.poll_deadline(),
+            OverlayNode::Relay(relay) => relay.poll_deadline(),
+            OverlayNode::Receiver(receiver) => receiver.poll_deadline(),
         }
     }
 
-    fn handle_deadline(&mut self, now: Time, out: &mut Out<Packet>) {
+    fn handle_deadline(&mut self, now: Time, out: &mut Out<OverlayPacket>) {
         match self {
-            Node::Source(source) => source.handle_deadline(now, out),
-            Node::Relay(relay) => relay.handle_deadline(now, out),
-            Node::Receiver(receiver) => receiver.handle_deadline(now, out),
+            OverlayNode::Source(source) => source.handle_deadline(now, out),
+            OverlayNode::Relay(relay) => relay.handle_deadline(now, out),
+            OverlayNode::Receiver(receiver) => receiver.handle_deadline(now, out),
         }
     }
 }

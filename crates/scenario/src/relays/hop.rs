@@ -6,7 +6,7 @@ use tcp::{Config, Endpoint, Stats};
 use units::{Bytes, SubflowId, Time};
 use wire::tcp::Segment;
 
-use super::packet::Packet;
+use super::packet::OverlayPacket;
 
 /// Every end is the only subflow of its connection.
 const ID: SubflowId = SubflowId(0);
@@ -79,14 +79,17 @@ impl Hop {
 
     /// Sends what may be sent.
     #[inline]
-    pub(super) fn send(&mut self, now: Time, out: &mut Out<Packet>) {
+    pub(super) fn send(&mut self, now: Time, out: &mut Out<OverlayPacket>) {
         while let Some(transmit) = self.endpoint.poll_send(now, &mut self.controller) {
             let segment = transmit.segment;
             // Positions begin at 1.
             self.sent =
                 self.sent.max(Bytes((segment.seq + u64::from(segment.len)).saturating_sub(1)));
             let bytes = u16::try_from(transmit.bytes.0).expect("a packet of the overlay is small");
-            out.send(self.route, Packet::Tcp { connection: self.connection, bytes, segment });
+            out.send(
+                self.route,
+                OverlayPacket::Tcp { connection: self.connection, bytes, segment },
+            );
         }
     }
 

@@ -6,7 +6,7 @@
 //! decides what arrives.
 //!
 //! ```
-//! use scenario::relays::{Setting, control};
+//! use scenario::relays::{OverlaySetting, control};
 //! use overlay::{Instance, Selection, study::Demands};
 //! use units::{Rate, Seed};
 //!
@@ -14,7 +14,7 @@
 //! let demand = Rate::kbit(1_200);
 //! let instance = Instance { demands: vec![demand; 2], capacities: vec![demand; 2] };
 //! let selection = Selection::new(2, vec![0, 1, 1, 0]);
-//! let mut setting = Setting::new(Demands::Equal(demand));
+//! let mut setting = OverlaySetting::new(Demands::Equal(demand));
 //! (setting.study.intervals, setting.study.settled) = (60, 30);
 //! let outcome = control(&setting, &instance, &selection, Seed(1))?;
 //! assert!(outcome.value > 0.9 * outcome.optimum);
@@ -32,10 +32,10 @@
 //!   bits a second, so that a is what TCP could deliver at best, and the optimum is that of the
 //!   fluid study for the same sources, relays and paths.
 //! * A **source** writes a packet to a path when the path's token bucket has one and less than
-//!   [`Setting::ahead`] is unsent there. When a new rate is set, unused tokens expire, but for the
+//!   [`OverlaySetting::ahead`] is unsent there. When a new rate is set, unused tokens expire, but for the
 //!   part of a packet that rounding left.
-//! * A **relay** reads from the first hop while less than [`Setting::ahead`] is unsent on the
-//!   second. Otherwise the first hop's receive buffer of [`Setting::window`] fills, its window
+//! * A **relay** reads from the first hop while less than [`OverlaySetting::ahead`] is unsent on the
+//!   second. Otherwise the first hop's receive buffer of [`OverlaySetting::window`] fills, its window
 //!   closes, and the source's bucket overflows: back-pressure. When it reads on, it reads all that
 //!   waited, so that no more than both together is ever unsent, and no more than another window
 //!   unread.
@@ -65,9 +65,9 @@ use overlay::{Config, Detect};
 use tcp::Config as Tcp;
 use units::{Bytes, Rate, Span, Time};
 
-pub use build::{Network, Node};
+pub use build::{Network, OverlayNode};
 pub use cases::{Case, cases};
-pub use packet::Packet;
+pub use packet::OverlayPacket;
 pub use receiver::Receiver;
 pub use relay::Relay;
 pub use run::{Outcome, control, run};
@@ -75,7 +75,7 @@ pub use source::Source;
 
 /// A setting of the study.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Setting {
+pub struct OverlaySetting {
     /// Sources, relays, rate control, and how long; only `sharing` has no meaning here.
     pub study: study::Setting,
     /// A round trip from a source over a relay to the receiver and back, without queues.
@@ -92,7 +92,7 @@ pub struct Setting {
     pub ahead: u64,
 }
 
-impl Setting {
+impl OverlaySetting {
     /// The paper's: packets of 500 B, control intervals of 10 round trips of 40 ms where nobody
     /// demands more than 1.2 Mbit/s and 20 ms otherwise, AIAD from max-min rates with ε 0.01 and δ
     /// 0.03 with the allowance of a packet, 1,000 intervals of which the last 500 count, within 5
@@ -103,7 +103,7 @@ impl Setting {
     ///
     /// If a demand is none of several, of which there are none.
     #[must_use]
-    pub fn new(demands: Demands) -> Setting {
+    pub fn new(demands: Demands) -> OverlaySetting {
         let most = match &demands {
             Demands::Equal(rate) => *rate,
             Demands::OneOf(rates) => *rates.iter().max().expect("a demand to choose"),
@@ -120,7 +120,7 @@ impl Setting {
             band: 0.05,
             ..study::Setting::default()
         };
-        Setting { study, rtt, interval, packet, window: 20, queue: 50, ahead: 2 }
+        OverlaySetting { study, rtt, interval, packet, window: 20, queue: 50, ahead: 2 }
     }
 
     /// A control interval.

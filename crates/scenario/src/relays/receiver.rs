@@ -5,7 +5,7 @@ use units::{Bytes, Span, Time};
 
 use super::deadlines::Deadlines;
 use super::hop::Hop;
-use super::packet::Packet;
+use super::packet::OverlayPacket;
 
 /// The receiver. At the end of each of a source's control intervals it reports, in a packet a path,
 /// how much has arrived.
@@ -49,10 +49,12 @@ impl Receiver {
         &mut self,
         now: Time,
         number: u32,
-        packet: &Packet,
-        out: &mut Out<Packet>,
+        packet: &OverlayPacket,
+        out: &mut Out<OverlayPacket>,
     ) {
-        let Packet::Tcp { segment, .. } = packet else { unreachable!("reports go to sources") };
+        let OverlayPacket::Tcp { segment, .. } = packet else {
+            unreachable!("reports go to sources")
+        };
         let path = number as usize;
         let hop = &mut self.paths[path];
         hop.handle_segment(now, segment);
@@ -60,7 +62,7 @@ impl Receiver {
         self.deadlines.set(path, hop.poll_deadline());
     }
 
-    pub(super) fn handle_deadline(&mut self, now: Time, out: &mut Out<Packet>) {
+    pub(super) fn handle_deadline(&mut self, now: Time, out: &mut Out<OverlayPacket>) {
         for path in 0..self.paths.len() {
             if self.deadlines.is_due(path, now) {
                 let hop = &mut self.paths[path];
@@ -75,8 +77,11 @@ impl Receiver {
                 continue;
             }
             for (path, hop) in (0..).zip(&self.paths).skip(source * k).take(k) {
-                let packet =
-                    Packet::Report { path, interval: report.interval, received: hop.received() };
+                let packet = OverlayPacket::Report {
+                    path,
+                    interval: report.interval,
+                    received: hop.received(),
+                };
                 out.send(report.route, packet);
             }
             report.at += self.period;

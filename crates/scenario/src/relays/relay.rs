@@ -5,7 +5,7 @@ use units::{Bytes, Time};
 
 use super::deadlines::Deadlines;
 use super::hop::Hop;
-use super::packet::Packet;
+use super::packet::OverlayPacket;
 
 /// A relay. It reads from a path's first hop only while less than so much waits to be sent over the
 /// second: the first hop's window closes, and the source sends no faster than the second hop does.
@@ -13,7 +13,7 @@ use super::packet::Packet;
 pub struct Relay {
     /// The paths' numbers, ascending.
     numbers: Vec<u32>,
-    paths: Vec<Path>,
+    paths: Vec<RelayPath>,
     /// No more is read where so much is unsent.
     ahead: Bytes,
     /// Twice the path for the first hop, and one more for the second.
@@ -21,7 +21,7 @@ pub struct Relay {
 }
 
 #[derive(Clone, Debug)]
-struct Path {
+struct RelayPath {
     near: Hop,
     far: Hop,
     has_opened: bool,
@@ -33,7 +33,7 @@ impl Relay {
     pub(super) fn new(paths: Vec<(u32, Hop, Hop)>, ahead: Bytes) -> Relay {
         let deadlines = Deadlines::new(2 * paths.len());
         let numbers = paths.iter().map(|(number, ..)| *number).collect();
-        let path = |(_, near, far)| Path { near, far, has_opened: false, most: Bytes::ZERO };
+        let path = |(_, near, far)| RelayPath { near, far, has_opened: false, most: Bytes::ZERO };
         Relay { numbers, paths: paths.into_iter().map(path).collect(), ahead, deadlines }
     }
 
@@ -65,10 +65,12 @@ impl Relay {
         now: Time,
         number: u32,
         is_far: bool,
-        packet: &Packet,
-        out: &mut Out<Packet>,
+        packet: &OverlayPacket,
+        out: &mut Out<OverlayPacket>,
     ) {
-        let Packet::Tcp { segment, .. } = packet else { unreachable!("reports go to sources") };
+        let OverlayPacket::Tcp { segment, .. } = packet else {
+            unreachable!("reports go to sources")
+        };
         let path =
             self.numbers.binary_search(&number).expect("routes lead to the relays of their paths");
         let ends = &mut self.paths[path];
@@ -76,7 +78,7 @@ impl Relay {
         self.settle(now, path, out);
     }
 
-    pub(super) fn handle_deadline(&mut self, now: Time, out: &mut Out<Packet>) {
+    pub(super) fn handle_deadline(&mut self, now: Time, out: &mut Out<OverlayPacket>) {
         for path in 0..self.paths.len() {
             if self.deadlines.is_due(2 * path, now) || self.deadlines.is_due(2 * path + 1, now) {
                 self.paths[path].near.handle_deadline(now);
@@ -92,7 +94,7 @@ impl Relay {
     }
 
     #[inline]
-    fn settle(&mut self, now: Time, path: usize, out: &mut Out<Packet>) {
+    fn settle(&mut self, now: Time, path: usize, out: &mut Out<OverlayPacket>) {
         let ends = &mut self.paths[path];
         ends.settle(now, self.ahead, out);
         self.deadlines.set(2 * path, ends.near.poll_deadline());
@@ -100,10 +102,10 @@ impl Relay {
     }
 }
 
-impl Path {
+impl RelayPath {
     /// Moves on what can move.
     #[inline]
-    fn settle(&mut self, now: Time, ahead: Bytes, out: &mut Out<Packet>) {
+    fn settle(&mut self, now: Time, ahead: Bytes, out: &mut Out<OverlayPacket>) {
         if !self.has_opened && self.near.is_open() {
             self.has_opened = true;
             self.far.open(now);
@@ -118,7 +120,7 @@ impl Path {
         self.near.send(now, out);
     }
 
-    fn pass(&mut self, now: Time, out: &mut Out<Packet>) {
+    fn pass(&mut self, now: Time, out: &mut Out<OverlayPacket>) {
         let more = self.near.received() - self.far.written();
         if more > Bytes::ZERO {
             self.far.write(more);

@@ -5,7 +5,7 @@ use overlay::study::convergence;
 use overlay::{Instance, Selection, optimum};
 use units::{Bytes, Seed};
 
-use super::{Network, Relay, Setting, Source};
+use super::{Network, OverlaySetting, Relay, Source};
 
 /// What became of a run. Rates without a unit are shares of all demands together: the paper's
 /// normalised aggregate source rate.
@@ -53,7 +53,7 @@ impl Outcome {
 /// # Errors
 ///
 /// If there are more sources and relays than a simulation holds.
-pub fn run(setting: &Setting, seed: Seed) -> Result<Outcome, TopologyError> {
+pub fn run(setting: &OverlaySetting, seed: Seed) -> Result<Outcome, TopologyError> {
     let study = &setting.study;
     let instance = study.instance(seed);
     let selection = study.chooser(&instance, seed).select(study.sources, study.paths);
@@ -66,7 +66,7 @@ pub fn run(setting: &Setting, seed: Seed) -> Result<Outcome, TopologyError> {
 ///
 /// As [`run`].
 pub fn control(
-    setting: &Setting,
+    setting: &OverlaySetting,
     instance: &Instance,
     selection: &Selection,
     seed: Seed,

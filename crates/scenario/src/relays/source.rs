@@ -6,7 +6,7 @@ use units::{Bytes, Rate, Seed, Span, Time};
 
 use super::bucket::Bucket;
 use super::hop::Hop;
-use super::packet::Packet;
+use super::packet::OverlayPacket;
 
 /// The first report that counts: the one before covers the opening of the connections.
 const FIRST: u64 = 2;
@@ -17,7 +17,7 @@ const FIRST: u64 = 2;
 #[derive(Clone, Debug)]
 pub struct Source {
     demand: Rate,
-    paths: Vec<Path>,
+    paths: Vec<SourcePath>,
     control: Control,
     /// A control interval.
     period: Span,
@@ -31,7 +31,7 @@ pub struct Source {
 }
 
 #[derive(Clone, Debug)]
-struct Path {
+struct SourcePath {
     hop: Hop,
     bucket: Bucket,
     /// What the receiver had at the end of the interval before, and the latest of which it told.
@@ -53,7 +53,7 @@ enum Control {
 
 /// How a source works, and its seed.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Manner {
+pub(super) struct SourceConfig {
     pub(super) demand: Rate,
     pub(super) control: Config,
     /// Whether it begins with max-min rates, or with nothing.
@@ -66,10 +66,12 @@ pub(super) struct Manner {
 }
 
 impl Source {
-    pub(super) fn new(manner: &Manner, hops: Vec<Hop>) -> Source {
-        let &Manner { demand, control, is_max_min, period, packet, ahead, opens, seed } = manner;
-        let path = |hop| Path { hop, bucket: Bucket::new(packet), received: [Bytes::ZERO; 2] };
-        let mut paths: Vec<Path> = hops.into_iter().map(path).collect();
+    pub(super) fn new(config: &SourceConfig, hops: Vec<Hop>) -> Source {
+        let &SourceConfig { demand, control, is_max_min, period, packet, ahead, opens, seed } =
+            config;
+        let path =
+            |hop| SourcePath { hop, bucket: Bucket::new(packet), received: [Bytes::ZERO; 2] };
+        let mut paths: Vec<SourcePath> = hops.into_iter().map(path).collect();
         let control = if is_max_min {
             let mut bucket = Bucket::new(packet);
             bucket.set(opens, demand);
@@ -116,14 +118,14 @@ impl Source {
         &mut self,
         now: Time,
         number: u32,
-        packet: &Packet,
-        out: &mut Out<Packet>,
+        packet: &OverlayPacket,
+        out: &mut Out<OverlayPacket>,
     ) {
         let path = number as usize % self.paths.len();
         match packet {
             // An acknowledgement makes room for what had to wait.
-            Packet::Tcp { segment, .. } => self.paths[path].hop.handle_segment(now, segment),
-            Packet::Report { interval, received, .. } => {
+            OverlayPacket::Tcp { segment, .. } => self.paths[path].hop.handle_segment(now, segment),
+            OverlayPacket::Report { interval, received, .. } => {
                 self.paths[path].received = [self.paths[path].received[1], *received];
                 // Reports of one interval travel together; the last path's completes them.
                 if path + 1 == self.paths.len() && *interval >= FIRST {
@@ -134,7 +136,7 @@ impl Source {
         self.go_on(now, out);
     }
 
-    pub(super) fn handle_deadline(&mut self, now: Time, out: &mut Out<Packet>) {
+    pub(super) fn handle_deadline(&mut self, now: Time, out: &mut Out<OverlayPacket>) {
         if self.opens.is_some_and(|at| at <= now) {
             self.opens = None;
             for path in &mut self.paths {
@@ -154,7 +156,7 @@ impl Source {
 
     /// Does what has become possible.
     #[inline]
-    fn go_on(&mut self, now: Time, out: &mut Out<Packet>) {
+    fn go_on(&mut self, now: Time, out: &mut Out<OverlayPacket>) {
         self.write(now);
         for path in &mut self.paths {
             path.hop.send(now, out);
@@ -164,7 +166,7 @@ impl Source {
 
     /// The reports of an interval are complete.
     fn handle_interval(&mut self, now: Time) {
-        let rate = |path: &Path| {
+        let rate = |path: &SourcePath| {
             (path.received[1] - path.received[0]).as_f64() * 8.0 / self.period.as_secs_f64()
         };
         match &mut self.control {
@@ -245,7 +247,7 @@ impl Source {
     }
 }
 
-impl Path {
+impl SourcePath {
     #[inline]
     fn accepts(&self, ahead: Bytes) -> bool {
         self.hop.is_open() && self.hop.unsent() < ahead
@@ -253,7 +255,7 @@ impl Path {
 }
 
 /// Sets the rates of an interval that begins: what was left of the one before expires.
-fn set(now: Time, paths: &mut [Path], controller: &Controller) {
+fn set(now: Time, paths: &mut [SourcePath], controller: &Controller) {
     for (path, rate) in paths.iter_mut().zip(controller.rates()) {
         path.bucket.set(now, Rate::from_bits_f64(rate));
     }

@@ -9,8 +9,9 @@ use report::Mean;
 use scenario::Run;
 
 use crate::error::StudyError;
-use crate::registry::{Data, Figure, File, Study};
-use crate::sweep::{Place, Swept};
+use crate::figure::{Figure, File, Study};
+use crate::outcome::Data;
+use crate::sweep::{MeasureKey, SweepResults};
 
 /// The study.
 pub const STUDY: Study = Study {
@@ -171,7 +172,7 @@ const KINDS: [(&str, &str); 2] = [("paper", "as in the paper"), ("default", "as 
 
 /// The rows of several files with the same columns. Windows tell the files apart, which name their
 /// own; those over all of a run do not.
-fn joined(files: &[&Swept]) -> Data {
+fn joined(files: &[&SweepResults]) -> Data {
     let mut all = files.iter().map(|swept| swept.data());
     let mut data = all.next().expect("a figure has a file");
     data.rows.extend(all.flat_map(|data| data.rows));
@@ -185,8 +186,8 @@ fn known(points: impl IntoIterator<Item = (f64, Option<Mean>)>) -> Vec<(f64, Mea
 }
 
 /// The goodput of one flow in a window of a run.
-fn goodput(swept: &Swept, run: &Run, window: &str, flow: &str) -> Result<f64, StudyError> {
-    swept.sample(run, &Place { window, scope: "flow", of: flow, name: "goodput" })
+fn goodput(swept: &SweepResults, run: &Run, window: &str, flow: &str) -> Result<f64, StudyError> {
+    swept.sample(run, &MeasureKey { window, scope: "flow", of: flow, name: "goodput" })
 }
 
 /// The standard deviation over the mean.

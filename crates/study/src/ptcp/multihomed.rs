@@ -3,13 +3,13 @@
 use report::plot::{self, Axis, Panel, Series, number};
 use report::verdict::{Expected, Row, Tolerance, Verdict};
 use report::{Mean, mean};
-use scenario::Looks;
+use scenario::RunOptions;
 
 use super::{KINDS, joined, known};
 use crate::error::StudyError;
-use crate::lab::Lab;
-use crate::registry::{Data, Outcome, Picture};
-use crate::sweep::{Place, Swept};
+use crate::figure::Lab;
+use crate::outcome::{Data, Outcome, Picture};
+use crate::sweep::{MeasureKey, SweepResults};
 
 /// The TCP connections of figures 4(b) and 4(c), one a link, in the order in which links are added.
 const LINKS: [&str; 5] = ["wwan", "wlan", "third", "fourth", "fifth"];
@@ -25,17 +25,17 @@ fn sockets(alone: &[f64]) -> f64 {
 
 /// Goodput of one flow in a window, run by run.
 fn goodput(
-    swept: &Swept,
+    swept: &SweepResults,
     point: &[(&str, &str)],
     window: &str,
     flow: &str,
 ) -> Result<Vec<f64>, StudyError> {
-    swept.samples(point, &Place { window, scope: "flow", of: flow, name: "goodput" })
+    swept.samples(point, &MeasureKey { window, scope: "flow", of: flow, name: "goodput" })
 }
 
 /// What several flows get, of each run.
 fn all(
-    swept: &Swept,
+    swept: &SweepResults,
     point: &[(&str, &str)],
     window: &str,
     flows: &[&str],
@@ -82,7 +82,7 @@ enum Links {
 }
 
 pub(super) fn ratios(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
-    let swept = lab.sweep(0, Looks::default())?;
+    let swept = lab.sweep(0, RunOptions::default())?;
     let mut steps = Vec::new();
     for rate in swept.values("wlan")? {
         let point = [("wlan", rate.as_str())];
@@ -114,7 +114,7 @@ pub(super) fn ratios(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
 }
 
 pub(super) fn links(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
-    let swept = lab.sweep(0, Looks::default())?;
+    let swept = lab.sweep(0, RunOptions::default())?;
     let steps =
         (2..=LINKS.len()).map(|count| step(count, [&*swept; 4])).collect::<Result<Vec<_>, _>>()?;
     let axis = Axis::new("links", "").whole();
@@ -129,7 +129,7 @@ pub(super) fn links(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
 }
 
 pub(super) fn congested(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
-    let swept = lab.sweep(0, Looks::default())?;
+    let swept = lab.sweep(0, RunOptions::default())?;
     let steps =
         (2..=LINKS.len()).map(|count| step(count, [&*swept; 4])).collect::<Result<Vec<_>, _>>()?;
     let axis = Axis::new("links", "").whole();
@@ -145,7 +145,7 @@ pub(super) fn congested(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
 
 pub(super) fn changing(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
     let [paper, default, ideal, sockets] =
-        [0, 1, 2, 3].map(|file| lab.sweep(file, Looks::default()));
+        [0, 1, 2, 3].map(|file| lab.sweep(file, RunOptions::default()));
     let (paper, default, ideal, sockets) = (paper?, default?, ideal?, sockets?);
     let files = [&*paper, &*default, &*ideal, &*sockets];
     let steps = (2..=LINKS.len()).map(|count| step(count, files)).collect::<Result<Vec<_>, _>>()?;
@@ -162,8 +162,11 @@ pub(super) fn changing(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
 
 /// The first `count` links; the files of the paper's kind, of the default, of the ideal and of
 /// sockets.
-fn step(count: usize, [paper, default, ideal, sockets]: [&Swept; 4]) -> Result<Step, StudyError> {
-    let named = |swept: &Swept, name: &str| {
+fn step(
+    count: usize,
+    [paper, default, ideal, sockets]: [&SweepResults; 4],
+) -> Result<Step, StudyError> {
+    let named = |swept: &SweepResults, name: &str| {
         goodput(swept, &[], &format!("{name}{count}"), &format!("{name}{count}"))
     };
     Ok(Step {

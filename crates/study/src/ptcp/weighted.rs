@@ -4,13 +4,13 @@ use report::plot::{self, Axis, Panel, Series, number};
 use report::tidy::Value;
 use report::verdict::{Expected, Row, Tolerance, Verdict};
 use report::{Mean, mean};
-use scenario::{Looks, Run};
+use scenario::{Run, RunOptions};
 
 use super::{KINDS, goodput, joined, known, unfairness};
 use crate::error::StudyError;
-use crate::lab::Lab;
-use crate::registry::{Outcome, Picture};
-use crate::sweep::Swept;
+use crate::figure::Lab;
+use crate::outcome::{Outcome, Picture};
+use crate::sweep::SweepResults;
 
 /// Connections that are weighted in figures 6(b) and 6(c).
 const CONNECTIONS: usize = 10;
@@ -22,7 +22,7 @@ const WAIMD_SCALES_TO: f64 = 10.0;
 type Curve = Vec<(f64, Vec<f64>)>;
 
 /// What the runs of one kind of flow are measured by.
-type Of<'a> = &'a dyn Fn(&Swept, &Run, &str) -> Result<f64, StudyError>;
+type Of<'a> = &'a dyn Fn(&SweepResults, &Run, &str) -> Result<f64, StudyError>;
 
 /// What stands behind `weight=` in a controller's parameters.
 fn weight_of(controller: &str) -> Option<f64> {
@@ -33,7 +33,7 @@ fn weight_of(controller: &str) -> Option<f64> {
 }
 
 /// Striped connections, and TCP connections beside them: files that sweep `weight`.
-fn over_weights(swept: &Swept, kind: &str, of: Of<'_>) -> Result<Curve, StudyError> {
+fn over_weights(swept: &SweepResults, kind: &str, of: Of<'_>) -> Result<Curve, StudyError> {
     let points = swept.numbers("weight")?.into_iter().map(|(text, weight)| {
         let runs = swept.runs(&[("weight", &text)])?;
         Ok((weight, runs.into_iter().map(|run| of(swept, run, kind)).collect::<Result<_, _>>()?))
@@ -42,7 +42,7 @@ fn over_weights(swept: &Swept, kind: &str, of: Of<'_>) -> Result<Curve, StudyErr
 }
 
 /// WAIMD: files that sweep `controller`.
-fn over_controllers(swept: &Swept, kind: &str, of: Of<'_>) -> Result<Curve, StudyError> {
+fn over_controllers(swept: &SweepResults, kind: &str, of: Of<'_>) -> Result<Curve, StudyError> {
     let points = swept.values("controller")?.into_iter().map(|text| {
         let weight = weight_of(&text).ok_or_else(|| {
             swept.lacks(format!(
@@ -57,16 +57,20 @@ fn over_controllers(swept: &Swept, kind: &str, of: Of<'_>) -> Result<Curve, Stud
 }
 
 /// The curves of both files: striped as in the paper and by default, WAIMD as TCP was and as it is.
-struct Curves {
+struct WeightCurves {
     striped: [Curve; 2],
     waimd: [Curve; 2],
 }
 
-impl Curves {
-    fn of(striped: &Swept, waimd: &Swept, of: Of<'_>) -> Result<Curves, StudyError> {
+impl WeightCurves {
+    fn of(
+        striped: &SweepResults,
+        waimd: &SweepResults,
+        of: Of<'_>,
+    ) -> Result<WeightCurves, StudyError> {
         let [paper, default] = KINDS.map(|(kind, _)| over_weights(striped, kind, of));
         let [then, now] = ["waimd", "modern"].map(|kind| over_controllers(waimd, kind, of));
-        Ok(Curves { striped: [paper?, default?], waimd: [then?, now?] })
+        Ok(WeightCurves { striped: [paper?, default?], waimd: [then?, now?] })
     }
 
     fn draw(&self, mut panel: Panel) -> Panel {
@@ -113,7 +117,7 @@ fn outcome(
     title: &str,
     panel: Panel,
     verdict: Verdict,
-    files: [&Swept; 2],
+    files: [&SweepResults; 2],
     notes: Vec<String>,
 ) -> Outcome {
     let caption = format!("Means of {} with 95 % confidence intervals.", files[0].seeds());
@@ -152,9 +156,10 @@ fn axes(unit: Axis) -> Panel {
 }
 
 pub(super) fn one(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
-    let (striped, waimd) = (lab.sweep(0, Looks::default())?, lab.sweep(1, Looks::default())?);
-    let of = |swept: &Swept, run: &Run, kind: &str| goodput(swept, run, kind, kind);
-    let curves = Curves::of(&striped, &waimd, &of)?;
+    let (striped, waimd) =
+        (lab.sweep(0, RunOptions::default())?, lab.sweep(1, RunOptions::default())?);
+    let of = |swept: &SweepResults, run: &Run, kind: &str| goodput(swept, run, kind, kind);
+    let curves = WeightCurves::of(&striped, &waimd, &of)?;
     let ideal = over_weights(&striped, "ideal", &of)?;
     let mut verdict = Verdict::default();
     for (ours, ideal) in curves.striped[0].iter().zip(&ideal) {
@@ -213,17 +218,18 @@ pub(super) fn one(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
 }
 
 /// The goodput of each of the weighted connections of a run.
-fn each(swept: &Swept, run: &Run, kind: &str) -> Result<Vec<f64>, StudyError> {
+fn each(swept: &SweepResults, run: &Run, kind: &str) -> Result<Vec<f64>, StudyError> {
     (1..=CONNECTIONS).map(|number| goodput(swept, run, kind, &format!("{kind}{number}"))).collect()
 }
 
 pub(super) fn throughput(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
-    let (striped, waimd) = (lab.sweep(0, Looks::default())?, lab.sweep(1, Looks::default())?);
-    let of = |swept: &Swept, run: &Run, kind: &str| {
+    let (striped, waimd) =
+        (lab.sweep(0, RunOptions::default())?, lab.sweep(1, RunOptions::default())?);
+    let of = |swept: &SweepResults, run: &Run, kind: &str| {
         let each = each(swept, run, kind)?;
         Ok(mean(&each).expect("there are ten").value)
     };
-    let curves = Curves::of(&striped, &waimd, &of)?;
+    let curves = WeightCurves::of(&striped, &waimd, &of)?;
     let mut verdict = Verdict::default();
     let paper = &curves.striped[0];
     for pair in paper.windows(2) {
@@ -252,9 +258,10 @@ pub(super) fn throughput(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
 }
 
 pub(super) fn fairness(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
-    let (striped, waimd) = (lab.sweep(0, Looks::default())?, lab.sweep(1, Looks::default())?);
-    let of = |swept: &Swept, run: &Run, kind: &str| Ok(unfairness(&each(swept, run, kind)?));
-    let curves = Curves::of(&striped, &waimd, &of)?;
+    let (striped, waimd) =
+        (lab.sweep(0, RunOptions::default())?, lab.sweep(1, RunOptions::default())?);
+    let of = |swept: &SweepResults, run: &Run, kind: &str| Ok(unfairness(&each(swept, run, kind)?));
+    let curves = WeightCurves::of(&striped, &waimd, &of)?;
     let mut verdict = Verdict::default();
     let paper = &curves.striped[0];
     verdict.row(from_to(

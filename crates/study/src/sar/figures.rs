@@ -4,10 +4,10 @@ use report::plot::{self, Axis, Panel, Series};
 use report::verdict::{Expected, Row, Tolerance, Verdict};
 use report::{Align, Mean, Table, mean};
 
-use super::trials::{By, Sized, Trials};
+use super::trials::{By, SizeTrials, Trials};
 use crate::error::StudyError;
-use crate::lab::Lab;
-use crate::registry::{Outcome, Picture};
+use crate::figure::Lab;
+use crate::outcome::{Outcome, Picture};
 
 const OURS: [By; 3] = [By::A, By::B, By::Sar];
 /// Bounds are those of the paper's files. Of smaller ones than this, in MB, what takes the same
@@ -159,18 +159,19 @@ pub(super) fn idle(lab: &Lab<'_>, case: &'static str) -> Result<Outcome, StudyEr
 /// The share that so many seconds are of the smallest file's ideal, if it is smaller than the
 /// paper's.
 fn small(trials: &Trials, seconds: f64) -> f64 {
-    let share =
-        |sized: &Sized| if sized.megabytes() < FULL { seconds / sized.fluid.ideal } else { 0.0 };
+    let share = |sized: &SizeTrials| {
+        if sized.megabytes() < FULL { seconds / sized.fluid.ideal } else { 0.0 }
+    };
     trials.sizes.iter().map(share).fold(0.0, f64::max)
 }
 
 /// Of fluids, whose times grow with the file.
-fn from_nothing(trials: &Trials, of: fn(&Sized) -> f64) -> Vec<(f64, f64)> {
+fn from_nothing(trials: &Trials, of: fn(&SizeTrials) -> f64) -> Vec<(f64, f64)> {
     let known = trials.sizes.iter().map(|sized| (sized.megabytes(), of(sized)));
     [(0.0, 0.0)].into_iter().chain(known).collect()
 }
 
-fn relative(sized: &Sized, by: By, to: f64) -> Vec<f64> {
+fn relative(sized: &SizeTrials, by: By, to: f64) -> Vec<f64> {
     sized.times(by).iter().map(|time| time / to).collect()
 }
 
@@ -277,7 +278,7 @@ fn table(titles: &[&str]) -> Table {
     Table::new(first.into_iter().chain(titles.iter().map(|title| (*title, Align::Right))))
 }
 
-fn size(sized: &Sized) -> String {
+fn size(sized: &SizeTrials) -> String {
     format!("{:.2} MB", sized.megabytes())
 }
 

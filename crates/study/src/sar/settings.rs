@@ -6,7 +6,7 @@ use toml::de::DeTable;
 use units::{Bytes, Rate, Time};
 
 use crate::error::StudyError;
-use crate::lab::Lab;
+use crate::figure::Lab;
 use crate::testbed::Sizes;
 
 /// What the paper found in a case, in shares, `None` where it says nothing; and what fluids would
@@ -27,7 +27,7 @@ pub(super) struct Found {
 
 /// A case, at the scale that was asked for.
 #[derive(Clone, Debug)]
-pub(super) struct Settings {
+pub(super) struct SarSettings {
     pub(super) found: Found,
     /// The files that are transferred.
     pub(super) sizes: Vec<Bytes>,
@@ -36,10 +36,10 @@ pub(super) struct Settings {
     network: (String, String),
 }
 
-impl Settings {
+impl SarSettings {
     /// Reads the figure's two files, the paper's and the network's, of which `case` names the
     /// paper's findings.
-    pub(super) fn read(lab: &Lab<'_>, case: &'static str) -> Result<Settings, StudyError> {
+    pub(super) fn read(lab: &Lab<'_>, case: &'static str) -> Result<SarSettings, StudyError> {
         let (file, text) = &lab.files[0];
         let source = Source { file, text };
         let table = DeTable::parse(text).map_err(|error| {
@@ -67,7 +67,7 @@ impl Settings {
             Sizes::All => sizes,
             Sizes::These(sizes) => sizes.clone(),
         };
-        Ok(Settings {
+        Ok(SarSettings {
             found: found(&root.require(case)?.section()?)?,
             sizes: chosen.into_iter().map(|size| scaled(size, experiment.scale)).collect(),
             runs: lab.context.seeds.unwrap_or(runs),
@@ -85,11 +85,6 @@ impl Settings {
     pub(super) fn carries_nothing(&self) -> StudyError {
         let missing = "the links never carry the file".to_owned();
         StudyError::Lacks { file: self.network.0.clone(), missing }
-    }
-
-    /// The same network and sizes: what was measured once need not be again.
-    pub(super) fn is_like(&self, other: &Settings) -> bool {
-        self.network == other.network && self.sizes == other.sizes && self.runs == other.runs
     }
 }
 

@@ -1,15 +1,13 @@
 //! The transfers of a case, and what they took.
 
-use std::rc::Rc;
-
 use report::tidy::{Key, Kind, Measure, Schema, Value};
 use report::{Mean, mean};
 use units::Bytes;
 
-use super::settings::{Fluid, Settings, initial_rates};
+use super::settings::{Fluid, SarSettings, initial_rates};
 use crate::error::StudyError;
-use crate::lab::Lab;
-use crate::registry::Data;
+use crate::figure::Lab;
+use crate::outcome::Data;
 use crate::testbed::{Carrier, Estimate, Measured, Trial};
 
 /// What transfers a file.
@@ -49,7 +47,7 @@ impl By {
 
 /// All transfers of one size, in turn.
 #[derive(Clone, Debug)]
-pub(super) struct Sized {
+pub(super) struct SizeTrials {
     pub(super) size: Bytes,
     pub(super) fluid: Fluid,
     /// By what, and each round's result.
@@ -58,9 +56,9 @@ pub(super) struct Sized {
 
 /// All transfers of a case.
 #[derive(Clone, Debug)]
-pub(crate) struct Trials {
-    settings: Settings,
-    pub(super) sizes: Vec<Sized>,
+pub(super) struct Trials {
+    settings: SarSettings,
+    pub(super) sizes: Vec<SizeTrials>,
     /// Why there is no MPTCP among them, if so.
     pub(super) no_mptcp: Option<String>,
 }
@@ -77,7 +75,7 @@ struct Plan {
 /// seconds.
 const ASIDE: f64 = 0.6;
 
-fn plan(settings: &Settings, with_mptcp: bool) -> Result<Plan, StudyError> {
+fn plan(settings: &SarSettings, with_mptcp: bool) -> Result<Plan, StudyError> {
     let by: Vec<By> = By::ALL.into_iter().filter(|by| with_mptcp || *by != By::Mptcp).collect();
     let (mut trials, mut fluids) = (Vec::new(), Vec::new());
     for &size in &settings.sizes {
@@ -101,7 +99,7 @@ fn plan(settings: &Settings, with_mptcp: bool) -> Result<Plan, StudyError> {
 
 /// What the transfers of a case take at least.
 pub(super) fn estimate(lab: &Lab<'_>, case: &'static str) -> Result<Estimate, StudyError> {
-    let settings = Settings::read(lab, case)?;
+    let settings = SarSettings::read(lab, case)?;
     let plan = plan(&settings, no_mptcp(lab).is_none())?;
     let round: f64 = plan
         .fluids
@@ -123,20 +121,17 @@ fn no_mptcp(lab: &Lab<'_>) -> Option<String> {
 
 impl Trials {
     /// Runs a case, unless an earlier figure did.
-    pub(super) fn of(lab: &Lab<'_>, case: &'static str) -> Result<Rc<Trials>, StudyError> {
-        let settings = Settings::read(lab, case)?;
-        if let Some(known) = lab.kept.trials(|known| known.settings.is_like(&settings)) {
-            return Ok(known);
-        }
+    pub(super) fn of(lab: &Lab<'_>, case: &'static str) -> Result<Trials, StudyError> {
+        let settings = SarSettings::read(lab, case)?;
         let no_mptcp = no_mptcp(lab);
         let Plan { trials, by, fluids } = plan(&settings, no_mptcp.is_none())?;
-        let mut measured =
-            lab.context.experiment.run(lab.context.jobs, &trials, lab.progress)?.into_iter();
-        let mut sizes: Vec<Sized> = settings
+        let measured = lab.transfer(&trials)?;
+        let mut measured = measured.iter().cloned();
+        let mut sizes: Vec<SizeTrials> = settings
             .sizes
             .iter()
             .zip(fluids)
-            .map(|(&size, fluid)| Sized {
+            .map(|(&size, fluid)| SizeTrials {
                 size,
                 fluid,
                 rounds: by.iter().map(|by| (*by, Vec::new())).collect(),
@@ -147,9 +142,7 @@ impl Trials {
                 results.push(measured.next().expect("as many results as transfers"));
             }
         }
-        let trials = Rc::new(Trials { settings, sizes, no_mptcp });
-        lab.kept.keep_trials(Rc::clone(&trials));
-        Ok(trials)
+        Ok(Trials { settings, sizes, no_mptcp })
     }
 
     pub(super) fn found(&self) -> &super::settings::Found {
@@ -161,13 +154,13 @@ impl Trials {
     }
 
     /// The means of a measure over all rounds, by size.
-    pub(super) fn over_sizes(&self, measure: impl Fn(&Sized) -> Vec<f64>) -> Vec<(f64, Mean)> {
-        let point = |sized: &Sized| Some((sized.megabytes(), mean(&measure(sized))?));
+    pub(super) fn over_sizes(&self, measure: impl Fn(&SizeTrials) -> Vec<f64>) -> Vec<(f64, Mean)> {
+        let point = |sized: &SizeTrials| Some((sized.megabytes(), mean(&measure(sized))?));
         self.sizes.iter().filter_map(point).collect()
     }
 
     /// The mean of a measure over all rounds and sizes, as the paper gives them.
-    pub(super) fn overall(&self, measure: impl Fn(&Sized) -> Vec<f64>) -> Option<Mean> {
+    pub(super) fn overall(&self, measure: impl Fn(&SizeTrials) -> Vec<f64>) -> Option<Mean> {
         mean(&self.sizes.iter().flat_map(measure).collect::<Vec<f64>>())
     }
 
@@ -241,7 +234,7 @@ const MEASURES: &[(&str, &str, &str)] = &[
     ("attempts", "", "runs until one counted: those in which the emulator was disturbed do not"),
 ];
 
-impl Sized {
+impl SizeTrials {
     pub(super) fn megabytes(&self) -> f64 {
         self.size.as_f64() / 1e6
     }

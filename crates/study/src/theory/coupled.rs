@@ -3,18 +3,18 @@
 use report::mean;
 use report::plot::{self, Axis, Panel, Series};
 use report::verdict::{Expected, Row, Tolerance, Verdict};
-use scenario::{Looks, Run};
+use scenario::{Run, RunOptions};
 
 use crate::error::StudyError;
-use crate::lab::Lab;
-use crate::registry::{Outcome, Picture};
-use crate::sweep::{Place, Swept};
+use crate::figure::Lab;
+use crate::outcome::{Outcome, Picture};
+use crate::sweep::{MeasureKey, SweepResults};
 
 const COUPLED: [&str; 3] = ["lia", "olia", "balia"];
 
 /// For each run of a controller, what `of` makes of it.
 fn each(
-    swept: &Swept,
+    swept: &SweepResults,
     controller: &str,
     of: impl Fn(&Run) -> Result<f64, StudyError>,
 ) -> Result<Vec<f64>, StudyError> {
@@ -22,9 +22,9 @@ fn each(
 }
 
 pub(super) fn shared(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
-    let swept = lab.sweep(0, Looks::default())?;
+    let swept = lab.sweep(0, RunOptions::default())?;
     let ratio = |run: &Run| {
-        let goodput = |group| swept.sample(run, &Place::steady("group", group, "goodput"));
+        let goodput = |group| swept.sample(run, &MeasureKey::steady("group", group, "goodput"));
         Ok(goodput("multipath")? / goodput("tcp")?)
     };
     let mut verdict = Verdict::default();
@@ -90,9 +90,9 @@ fn share(controller: &str, ratio: f64) -> f64 {
 }
 
 pub(super) fn congested(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
-    let swept = lab.sweep(0, Looks::default())?;
+    let swept = lab.sweep(0, RunOptions::default())?;
     let link =
-        |run: &Run, of: &str, name: &str| swept.sample(run, &Place::steady("link", of, name));
+        |run: &Run, of: &str, name: &str| swept.sample(run, &MeasureKey::steady("link", of, name));
     let measured = |run: &Run| {
         let (free, congested) =
             (link(run, "way-free/up", "throughput")?, link(run, "way-congested/up", "throughput")?);
@@ -112,7 +112,7 @@ pub(super) fn congested(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
             .filter(|m| m.scope() == "flow" && m.of.starts_with("few") && m.name() == "goodput");
         let few: Vec<f64> = few.map(|measure| measure.value).collect();
         let one = mean(&few).ok_or_else(|| swept.lacks("there is no flow few*"))?.value;
-        Ok(swept.sample(run, &Place::steady("flow", "multipath", "goodput"))? / one)
+        Ok(swept.sample(run, &MeasureKey::steady("flow", "multipath", "goodput"))? / one)
     };
     let (mut verdict, mut panel) = (
         Verdict::default(),

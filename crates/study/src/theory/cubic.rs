@@ -2,12 +2,12 @@
 
 use report::plot::{self, Axis, Panel, Series};
 use report::verdict::{Expected, Row, Tolerance, Verdict};
-use scenario::{Looks, Run};
+use scenario::{Run, RunOptions};
 
 use crate::error::StudyError;
-use crate::lab::Lab;
-use crate::registry::{Outcome, Picture};
-use crate::sweep::Place;
+use crate::figure::Lab;
+use crate::outcome::{Outcome, Picture};
+use crate::sweep::MeasureKey;
 
 /// RFC 9438's C and β.
 const C: f64 = 0.4;
@@ -19,7 +19,8 @@ const RTT: f64 = 0.1;
 
 const PLAIN: &str = "cubic(fast_convergence=false)";
 const CONVERGING: &str = "cubic(fast_convergence=true)";
-const WINDOW: Place<'_> = Place { window: "steady", scope: "flow", of: "cubic", name: "window" };
+const WINDOW: MeasureKey<'_> =
+    MeasureKey { window: "steady", scope: "flow", of: "cubic", name: "window" };
 
 /// RFC 9438, equation 5: the mean window in packets with exactly 1/p packets between two losses.
 fn response() -> f64 {
@@ -77,7 +78,7 @@ fn coarse(run: &Run, samples: usize) -> Vec<(f64, f64)> {
 }
 
 pub(super) fn loss(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
-    let swept = lab.sweep(0, Looks { series: true })?;
+    let swept = lab.sweep(0, RunOptions { series: true })?;
     let (plain, converging) = ([("controller", PLAIN)], [("controller", CONVERGING)]);
     let tolerance = Tolerance::relative(0.05);
     // The file's warmup and duration. A first stage that begins with 120 to 180 packets, in the
@@ -152,7 +153,7 @@ pub(super) fn loss(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
 }
 
 pub(super) fn random(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
-    let swept = lab.sweep(0, Looks::default())?;
+    let swept = lab.sweep(0, RunOptions::default())?;
     let mut verdict = Verdict::default();
     let mut samples = Vec::new();
     for (label, controller) in [("as shipped", CONVERGING), ("without fast convergence", PLAIN)] {

@@ -6,7 +6,7 @@ mod cubic;
 mod fast;
 mod reno;
 
-use crate::registry::{Figure, File, Study};
+use crate::figure::{Figure, File, Study};
 
 /// The study.
 pub const STUDY: Study = Study {

@@ -9,8 +9,8 @@ use report::{Mean, mean};
 use super::runs::{Runs, data, float, measures};
 use super::settings::Case;
 use crate::error::StudyError;
-use crate::lab::Lab;
-use crate::registry::{Outcome, Picture};
+use crate::figure::Lab;
+use crate::outcome::{Outcome, Picture};
 
 /// Figure 3: the max-min rates of s1 to s4 over both their paths, in Mbit/s.
 const INITIAL: [f64; 8] = [3.0, 2.0, 3.0, 2.0, 2.0, 3.0, 3.0, 3.0];

@@ -9,8 +9,8 @@ use super::control::{noise, quantile, worst};
 use super::runs::{Runs, data, float};
 use super::settings::Case;
 use crate::error::StudyError;
-use crate::lab::Lab;
-use crate::registry::{Outcome, Picture};
+use crate::figure::Lab;
+use crate::outcome::{Outcome, Picture};
 
 const PAPER: &str = "the paper";
 /// How many intervals of the first run of a case the picture shows.

@@ -9,8 +9,8 @@ use super::control::{alone, as_figure_4, worst};
 use super::runs::{Runs, data, float};
 use super::settings::Case;
 use crate::error::StudyError;
-use crate::lab::Lab;
-use crate::registry::{Outcome, Picture};
+use crate::figure::Lab;
+use crate::outcome::{Outcome, Picture};
 
 const MODEL: &str = "an independent model";
 const PAPER: &str = "the paper";

@@ -9,9 +9,9 @@ use units::Seed;
 
 use super::settings::{Case, Settings};
 use crate::error::StudyError;
-use crate::lab::Lab;
+use crate::figure::Lab;
+use crate::outcome::Data;
 use crate::parallel::parallel;
-use crate::registry::Data;
 
 /// A search that was given up counts with as many iterations as it was given.
 pub(super) fn iterations(found: &Found, cap: usize) -> f64 {

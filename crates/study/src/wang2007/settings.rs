@@ -71,7 +71,7 @@ pub(crate) struct Case {
     /// Whether it does.
     pub(crate) searches: bool,
     /// The setting over TCP and relays, if the file asks for packets.
-    pub(crate) packets: Option<relays::Setting>,
+    pub(crate) packets: Option<relays::OverlaySetting>,
 }
 
 /// Where a key is looked up: first among the swept values, then in the case, then in the file.
@@ -230,7 +230,7 @@ fn setting(layers: &Layers<'_>) -> Result<Setting> {
     })
 }
 
-fn packets(layers: &Layers<'_>, study: &Setting) -> Result<Option<relays::Setting>> {
+fn packets(layers: &Layers<'_>, study: &Setting) -> Result<Option<relays::OverlaySetting>> {
     let Some(packet) = layers.get("packet") else {
         let stray = PACKET_KEYS.iter().find_map(|key| layers.get(key));
         return stray.map_or(Ok(None), |value| {
@@ -246,7 +246,7 @@ fn packets(layers: &Layers<'_>, study: &Setting) -> Result<Option<relays::Settin
             packet.error(Problem::Sense("is for at most 100000 paths of all sources together"))
         );
     }
-    let base = relays::Setting::new(study.demands.clone());
+    let base = relays::OverlaySetting::new(study.demands.clone());
     let rtt = layers.or("rtt", base.rtt, |value| match value.quantity()? {
         rtt if rtt > Span::ZERO => Ok(rtt),
         _ => Err(value.error(Problem::Sense("wants more than nothing"))),
@@ -269,7 +269,7 @@ fn packets(layers: &Layers<'_>, study: &Setting) -> Result<Option<relays::Settin
             value.error(Problem::Sense("is for fluids: TCP shares where there are packets"))
         );
     }
-    Ok(Some(relays::Setting {
+    Ok(Some(relays::OverlaySetting {
         study,
         rtt,
         interval,
@@ -418,7 +418,7 @@ mod tests {
         );
         let settings = Settings::read(&text, "x.toml").unwrap();
         for (case, demand) in settings.cases.iter().zip([Rate::kbit(1_200), Rate::mbit(6)]) {
-            let expected = relays::Setting::new(Demands::Equal(demand));
+            let expected = relays::OverlaySetting::new(Demands::Equal(demand));
             assert_eq!(case.packets.as_ref(), Some(&expected));
         }
     }
