@@ -6,25 +6,25 @@ use crate::build::{Built, Ends};
 use crate::file::{FlowSpec, Transport};
 use crate::host::{Agent, Subflow};
 
-/// The agent that sends a flow's bulk.
+/// The sender of a flow's data.
 pub(crate) fn sender<'a>(built: &'a Built, ends: &Ends) -> &'a Agent {
     built.sim.host(ends.from.0).agent(ends.from.1)
 }
 
-/// The agent that receives it.
+/// The receiver of a flow's data.
 pub(crate) fn receiver<'a>(built: &'a Built, ends: &Ends) -> &'a Agent {
     built.sim.host(ends.to.0).agent(ends.to.1)
 }
 
-/// How a flow's sender stands.
+/// The state of a flow's sender.
 pub(crate) struct SenderState {
-    /// The windows of all subflows.
+    /// The sum of the congestion windows of all subflows.
     pub(crate) window: Bytes,
-    /// The largest smoothed round-trip time.
+    /// The largest smoothed RTT of all subflows.
     pub(crate) rtt: Option<Span>,
 }
 
-/// How a flow's sender stands; `None` for UDP.
+/// The state of a flow's sender; `None` for UDP.
 pub(crate) fn sender_state(built: &Built, ends: &Ends) -> Option<SenderState> {
     match sender(built, ends) {
         Agent::Tcp(tcp) => Some(SenderState { window: tcp.window(), rtt: tcp.smoothed_rtt() }),
@@ -38,15 +38,15 @@ pub(crate) fn sender_state(built: &Built, ends: &Ends) -> Option<SenderState> {
     }
 }
 
-/// What befell a flow's sender.
+/// Counters of a flow's sender.
 pub(crate) struct SenderCounts {
-    /// Packets sent again, or taken for lost.
+    /// Retransmitted packets; of pTCP, packets declared lost.
     pub(crate) retransmitted: u64,
     pub(crate) timeouts: u64,
 }
 
 impl SenderCounts {
-    /// What befell TCP connections together.
+    /// The sums over TCP connections.
     fn of<'a>(connections: impl Iterator<Item = &'a Subflow>) -> SenderCounts {
         let mut counts = SenderCounts { retransmitted: 0, timeouts: 0 };
         for stats in connections.map(|connection| connection.endpoint.stats()) {
@@ -57,7 +57,7 @@ impl SenderCounts {
     }
 }
 
-/// What befell a flow's sender so far; `None` for UDP.
+/// The counters of a flow's sender so far; `None` for UDP.
 pub(crate) fn sender_counts(built: &Built, ends: &Ends) -> Option<SenderCounts> {
     match sender(built, ends) {
         Agent::Tcp(tcp) => Some(SenderCounts::of(tcp.subflows())),
@@ -75,7 +75,7 @@ pub(crate) fn sender_counts(built: &Built, ends: &Ends) -> Option<SenderCounts> 
     }
 }
 
-/// Payload (of UDP: bytes on the wire) that arrived.
+/// Payload received; of UDP, bytes on the wire.
 pub(crate) fn received(built: &Built, ends: &Ends) -> Bytes {
     match receiver(built, ends) {
         Agent::Tcp(connection) => connection.received(),
@@ -86,7 +86,7 @@ pub(crate) fn received(built: &Built, ends: &Ends) -> Bytes {
     }
 }
 
-/// Payload of a full packet.
+/// The payload of a full packet in bytes; of UDP, its size on the wire.
 pub(crate) fn packet_size(flow: &FlowSpec) -> f64 {
     match &*flow.transport {
         Transport::Tcp(spec) => spec.config.mss.as_f64(),

@@ -1,4 +1,4 @@
-//! What is measured in a run.
+//! The measures of a run, collected over windows of time.
 
 use std::sync::Arc;
 
@@ -29,38 +29,38 @@ const DROPS: Metric = Metric::listed("drops");
 const MARKS: Metric = Metric::listed("marks");
 const LOSSES: Metric = Metric::listed("losses");
 
-/// What is noted while a run goes on.
+/// The counters and sums of all windows.
 pub(crate) struct WindowStats {
     windows: Vec<WindowRecord>,
-    /// Payload of a packet, for each flow.
+    /// The payload of a full packet in bytes, by flow.
     packets: Vec<f64>,
 }
 
-/// One window.
+/// The counters and sums of one window.
 struct WindowRecord {
     window: Window,
-    /// How often it was looked at since its begin.
+    /// The number of samples since its begin.
     samples: f64,
     flows: Vec<FlowCounters>,
     links: Vec<LinkCounters>,
-    /// Sums over the samples of each flow's window and round-trip time. Apart from the counters,
-    /// which are read twice only.
+    /// Sums over the samples of each flow's congestion window, in packets, and RTT, in seconds. They
+    /// are not in `flows`, which is read only at the begin and the end.
     sums: Vec<(f64, f64)>,
-    /// The same of what waits in each link's direction.
+    /// Sums over the samples of the backlog of each link direction, in packets.
     queues: Vec<f64>,
 }
 
-/// A flow in one window: counters less what they were at its begin.
+/// The counters of a flow in one window.
 #[derive(Clone, Default)]
 struct FlowCounters {
     received: Counter,
     retransmitted: Counter,
     timeouts: Counter,
-    /// At the end, for each subflow of a striped connection: the number of its bottleneck.
+    /// The number of the bottleneck of each subflow of a striped connection, at the end.
     bottlenecks: Vec<u16>,
 }
 
-/// A link's direction in one window.
+/// The counters of a link direction in one window.
 #[derive(Clone, Default)]
 struct LinkCounters {
     delivered: Counter,
@@ -69,7 +69,7 @@ struct LinkCounters {
     losses: Counter,
 }
 
-/// A counter at the begin of a window and at its end.
+/// The values of a counter at the begin and the end of a window.
 #[derive(Clone, Copy, Default)]
 struct Counter {
     begin: u64,
@@ -105,20 +105,20 @@ impl WindowStats {
         }
     }
 
-    /// Notes how subjects stand at `at`, among others the begin and the end of each window: what
-    /// windows begin and end with, and what their means are made of.
+    /// Takes a sample at `at`: adds to the sums of open windows, and reads the counters of windows
+    /// that begin or end. It must be called at the begin and the end of each window.
     pub(crate) fn sample(&mut self, built: &mut Built, at: Span) {
         let is_open = |book: &WindowRecord| book.window.from <= at && at <= book.window.to;
         let Some(first) = self.windows.iter().position(is_open) else { return };
         self.windows[first].count(built, at);
-        // To look at a queue lets packets leave, and may count drops.
+        // After the counters: reading a queue lets packets leave, and may count drops.
         self.sum(built, at);
         for book in self.windows[first + 1..].iter_mut().filter(|book| is_open(book)) {
             book.count(built, at);
         }
     }
 
-    /// Adds to the sums of all windows that began before.
+    /// Adds a sample to all windows that began before `at`.
     fn sum(&mut self, built: &mut Built, at: Span) {
         let is_summed = |book: &&mut WindowRecord| book.window.from < at && at <= book.window.to;
         let mut books: Vec<&mut WindowRecord> = self.windows.iter_mut().filter(is_summed).collect();
@@ -143,8 +143,8 @@ impl WindowStats {
         }
     }
 
-    /// All measures. The simulation ends here, lest a large one and its measures take memory at the
-    /// same time.
+    /// Computes all measures. The simulation is dropped first, so that a large one and its measures
+    /// are not in memory together.
     pub(crate) fn close(self, scenario: &Scenario, built: Built) -> Measures {
         let heard: Vec<ReceiverStats> =
             built.flows.iter().map(|ends| ReceiverStats::by(receiver(&built, ends))).collect();
@@ -159,16 +159,16 @@ impl WindowStats {
     }
 }
 
-/// What is measured in every window, its names noted.
+/// The numbers of the names of everything that is measured.
 struct Subjects<'a> {
     flows: Vec<FlowSubjects>,
     groups: Vec<(&'a Arc<str>, SubjectId)>,
     all: SubjectId,
-    /// Of each link, its directions.
+    /// By link: up and down.
     links: Vec<[SubjectId; 2]>,
 }
 
-/// A flow, and its subflows as far as a window has something about them.
+/// A flow, and its subflows if a window has measures of them.
 struct FlowSubjects {
     flow: SubjectId,
     subflows: Vec<SubjectId>,
@@ -208,16 +208,16 @@ impl<'a> Subjects<'a> {
     }
 }
 
-/// About how many measures a flow has.
+/// A typical number of measures of a flow.
 const FLOW_MEASURES: usize = 6;
-/// How many measures a link has at most, in both directions together.
+/// The maximum number of measures of a link, both directions together.
 const LINK_MEASURES: usize = 12;
 
-/// What only a flow's receiver knows.
+/// The measures that a flow's receiver keeps.
 enum ReceiverStats {
-    /// Of TCP: what arrived completely.
+    /// Completed requests, of transports with streams.
     Requests(Vec<Request>),
-    /// Of UDP: the mean delay, if anything came.
+    /// The mean delay of UDP; `None` without datagrams.
     Delay(Option<Span>),
 }
 
@@ -225,9 +225,11 @@ impl ReceiverStats {
     fn by(receiver: &Agent) -> ReceiverStats {
         match receiver {
             Agent::Tcp(connection) => {
-                ReceiverStats::Requests(connection.feed().requests().to_vec())
+                ReceiverStats::Requests(connection.application().requests().to_vec())
             }
-            Agent::Ptcp(striped) => ReceiverStats::Requests(striped.feed().requests().to_vec()),
+            Agent::Ptcp(striped) => {
+                ReceiverStats::Requests(striped.application().requests().to_vec())
+            }
             Agent::Sockets(_) => ReceiverStats::Requests(Vec::new()),
             Agent::UdpSink(sink) => ReceiverStats::Delay(sink.mean_delay()),
             Agent::UdpSource(_) => ReceiverStats::Delay(None),
@@ -236,7 +238,7 @@ impl ReceiverStats {
 }
 
 impl WindowRecord {
-    /// Reads the counters, if `at` is the window's begin or end.
+    /// Reads the counters if `at` is the begin or the end of the window.
     fn count(&mut self, built: &Built, at: Span) {
         let is_begin = at == self.window.from;
         if !is_begin && at != self.window.to {
@@ -337,7 +339,7 @@ impl WindowRecord {
     }
 }
 
-/// What arrived completely within the window.
+/// The measures of the requests that were completed within the window.
 fn requests(window: &Window, requests: &[Request], mut put: impl FnMut(Metric, f64)) {
     let (from, to) = (Time::ZERO + window.from, Time::ZERO + window.to);
     let done = requests.iter().filter(|request| request.done > from && request.done <= to);
@@ -352,7 +354,7 @@ fn requests(window: &Window, requests: &[Request], mut put: impl FnMut(Metric, f
     put(COMPLETION_P95, times[(times.len() * 95).div_ceil(100) - 1]);
 }
 
-/// Jain's index: the square of the sum over n times the sum of squares; 1 if nothing was carried.
+/// Jain's fairness index: (Σx)² / (n Σx²); 1 if all values are zero.
 fn jain(values: &[f64]) -> f64 {
     let sum: f64 = values.iter().sum();
     let squares: f64 = values.iter().map(|value| value * value).sum();

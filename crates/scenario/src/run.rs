@@ -11,35 +11,35 @@ use crate::measure::WindowStats;
 use crate::measures::{Measure, Measures};
 use crate::packet::Packet;
 
-/// How often windows and queues are looked at for their means, in a small scenario.
+/// The time between two samples of congestion windows and queues, in a small scenario.
 const SAMPLING_INTERVAL: Span = Span::from_millis(10);
-/// How many flows and links a scenario may have before they are looked at less often: the looks
+/// Scenarios with more flows and links than this are sampled less often, in proportion: sampling
 /// must not cost more than the run.
 const SMALL_SCENARIO: u64 = 32;
 
-/// What came of one run.
+/// The results of one run.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// Its seed.
+    /// The seed.
     pub seed: Seed,
-    /// Everything measured, in the file's order.
+    /// All measures, in the order of the file.
     pub measures: Measures,
-    /// What to draw, if that was asked for.
+    /// Curves over time, if [`RunOptions::series`] is set.
     pub series: Option<Series>,
-    /// A hash over everything that happened.
+    /// A hash over all events.
     pub digest: Digest,
-    /// What happened, counted.
+    /// Counts of packets and events.
     pub totals: Totals,
 }
 
-/// Values over time, one sample after the other.
+/// Values over time.
 #[derive(Clone, Debug, Default)]
 pub struct Series {
-    /// When, in seconds; a sample covers the time since the one before.
+    /// The times of the samples in seconds; a sample covers the time since the one before.
     pub at: Vec<f64>,
-    /// For each flow, what it was like.
+    /// By flow.
     pub flows: Vec<FlowSeries>,
-    /// For each link, what waited in its two directions, in packets.
+    /// The backlog of the two directions of each link, in packets.
     pub queues: Vec<[Vec<f64>; 2]>,
 }
 
@@ -48,16 +48,16 @@ pub struct Series {
 pub struct FlowSeries {
     /// Payload received, in Mbit/s.
     pub goodput: Vec<f64>,
-    /// The window of all its subflows, in packets; nothing for UDP.
+    /// The congestion window of all its subflows, in packets; empty for UDP.
     pub window: Vec<f64>,
-    /// The largest smoothed round-trip time of its subflows, in ms; nothing for UDP.
+    /// The largest smoothed RTT of its subflows, in ms; empty for UDP.
     pub rtt: Vec<f64>,
 }
 
-/// What to do beside measuring.
+/// Options of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RunOptions {
-    /// Whether to keep series.
+    /// Whether to record [`Series`].
     pub series: bool,
 }
 
@@ -68,7 +68,7 @@ impl Run {
         self.measure_in("steady", scope, of, name)
     }
 
-    /// A measure over a window of the file's.
+    /// A measure over one of the windows of the file.
     #[must_use]
     pub fn measure_in(&self, window: &str, scope: &str, of: &str, name: &str) -> Option<f64> {
         let is_it = |m: &Measure<'_>| {
@@ -82,15 +82,15 @@ impl Scenario {
     /// Runs the scenario once.
     ///
     /// # Errors
-    /// If there is no way for a flow.
+    /// If there is no route for a flow.
     pub fn run(&self, seed: Seed, options: RunOptions) -> Result<Run, ScenarioError> {
         self.run_traced(seed, options, &mut NoTrace)
     }
 
-    /// Runs the scenario once while `trace` looks on; it changes nothing.
+    /// Runs the scenario once with a trace, which does not change the results.
     ///
     /// # Errors
-    /// If there is no way for a flow.
+    /// If there is no route for a flow.
     pub fn run_traced<T: Trace<Packet>>(
         &self,
         seed: Seed,
@@ -102,8 +102,8 @@ impl Scenario {
         let mut series = options.series.then(|| Sampler::new(self, &built));
         let mut stops: Vec<Span> = vec![self.duration];
         stops.extend(self.windows.iter().flat_map(|window| [window.from, window.to]));
-        let things = (self.flows.len() + self.links.len()) as u64;
-        stops.extend(every(SAMPLING_INTERVAL * things.div_ceil(SMALL_SCENARIO), self.duration));
+        let subjects = (self.flows.len() + self.links.len()) as u64;
+        stops.extend(every(SAMPLING_INTERVAL * subjects.div_ceil(SMALL_SCENARIO), self.duration));
         if options.series {
             stops.extend(every(self.sample, self.duration));
         }
@@ -125,14 +125,14 @@ impl Scenario {
     }
 }
 
-/// The multiples of a span up to an end.
+/// The multiples of `step` up to `end`.
 fn every(step: Span, end: Span) -> impl Iterator<Item = Span> {
     (1..)
         .map(move |n| Span::from_nanos(step.as_nanos().saturating_mul(n)))
         .take_while(move |at| *at <= end)
 }
 
-/// Keeps series.
+/// Records [`Series`].
 struct Sampler {
     series: Series,
     before: Vec<Bytes>,

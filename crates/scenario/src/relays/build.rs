@@ -1,4 +1,4 @@
-//! From sources, relays and paths to a simulation.
+//! Builds a simulation from sources, relays and paths.
 
 use link::{Limit, Profile};
 use netsim::{HostId, LinkId, Out, Route, Sim, Topology, TopologyError};
@@ -13,35 +13,35 @@ use super::source::SourceConfig;
 use super::{OverlaySetting, Receiver, Relay, Source};
 use crate::draw;
 
-/// The rate of links that never bind.
+/// The rate of links that are never a bottleneck.
 const AMPLE: Rate = Rate::mbit(1_000);
 
 /// A host.
 #[derive(Clone, Debug)]
 pub enum OverlayNode {
-    /// Of a demand.
+    /// A source.
     Source(Source),
-    /// Between sources and the receiver.
+    /// A relay.
     Relay(Relay),
-    /// Where everything goes.
+    /// The receiver.
     Receiver(Receiver),
 }
 
-/// A simulation, and where in it the sources and relays are.
+/// A simulation, with the ids of its sources and relays.
 #[derive(Clone, Debug)]
 pub struct Network {
     /// The simulation, at time zero.
     pub sim: Sim<OverlayPacket, OverlayNode>,
-    /// Each source.
+    /// The sources.
     pub sources: Vec<HostId>,
-    /// Each relay, and its link to the receiver.
+    /// The relays, each with its link to the receiver.
     pub relays: Vec<(HostId, LinkId)>,
     /// The receiver.
     pub receiver: HostId,
 }
 
 impl Network {
-    /// Makes the simulation of a run with this seed.
+    /// Builds the simulation of a run with this seed.
     ///
     /// # Errors
     ///
@@ -134,12 +134,12 @@ impl Network {
     }
 }
 
-/// Adds hosts, all of one kind.
+/// Adds hosts named by a kind and a number.
 fn named(topology: &mut Topology, kind: &str, count: usize) -> Result<Vec<HostId>, TopologyError> {
     (0..count).map(|index| topology.add_host(format!("{kind}/{index}"))).collect()
 }
 
-/// Adds a relay's link to the receiver; gives the direction that binds.
+/// Adds the link of a relay to the receiver. Returns the direction that is the bottleneck.
 fn second(
     topology: &mut Topology,
     setting: &OverlaySetting,
@@ -157,7 +157,7 @@ fn second(
     Ok(up)
 }
 
-/// Adds the way of a source's reports.
+/// Adds the link and the route of the reports to a source.
 fn report(
     topology: &mut Topology,
     setting: &OverlaySetting,

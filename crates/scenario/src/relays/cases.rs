@@ -1,11 +1,11 @@
-//! The paper's cases.
+//! The cases of the paper.
 
 use overlay::study::{self, Demands};
 use units::Rate;
 
 use super::OverlaySetting;
 
-/// A case: how it is called, and what it is.
+/// A case of the paper.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
     /// Demand, b and f: "1.2 Mbit/s b=0.5 f=1".
@@ -14,7 +14,7 @@ pub struct Case {
     pub setting: OverlaySetting,
 }
 
-/// All cases, with so many sources and relays: demands of 1.2 Mbit/s, of 6 Mbit/s, and of one of
+/// All cases, with `size` sources and `size` relays: demands of 1.2 Mbit/s, of 6 Mbit/s, and of one of
 /// 1.2, 3.6 and 6 Mbit/s; b of 0, 0.5 and 1; f of 0.6, 1, 1.6 and 2. The paper has 100 of each;
 /// fewer take less time.
 #[must_use]

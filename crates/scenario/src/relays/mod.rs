@@ -1,9 +1,9 @@
-//! The overlay at the level of packets: sources under [`overlay::Controller`] deliver over TCP
+//! Packet-level simulation of the overlay: sources under [`overlay::Controller`] send over TCP
 //! through relays.
 //!
 //! "Application-layer multipath data transfer via TCP: Schemes and performance tradeoffs" (2007),
-//! section 5.1, "Simulation results". The rate control is the one of the fluid study; here TCP
-//! decides what arrives.
+//! section 5.1, "Simulation results". The rate control is that of the fluid study; the
+//! received rates come from TCP.
 //!
 //! ```
 //! use scenario::relays::{OverlaySetting, control};
@@ -25,8 +25,8 @@
 //!
 //! A path is a TCP connection from its source to its relay and one from there to the receiver (Reno
 //! with RACK-TLP). Paths that share a relay share its link to the receiver, which is drop-tail and
-//! the only one that binds; a round trip over both hops without queues takes the setting's time,
-//! half of it on each hop.
+//! the only bottleneck. The RTT over both hops without queues is [`OverlaySetting::rtt`], half of it
+//! on each hop.
 //!
 //! * **Rates** are payload. A relay of capacity a has a link of a · (packet + headers) / packet
 //!   bits a second, so that a is what TCP could deliver at best, and the optimum is that of the
@@ -78,30 +78,29 @@ pub use source::Source;
 pub struct OverlaySetting {
     /// Sources, relays, rate control, and how long; only `sharing` has no meaning here.
     pub study: study::Setting,
-    /// A round trip from a source over a relay to the receiver and back, without queues.
+    /// The RTT from a source over a relay to the receiver, without queues.
     pub rtt: Span,
-    /// A control interval, in round trips.
+    /// A control interval, in RTTs.
     pub interval: u64,
     /// Payload of a full packet.
     pub packet: Bytes,
-    /// Receive buffers, in packets: of a hop that is all that can be under way.
+    /// Receive buffers in packets: the bound of the data in flight on a hop.
     pub window: u64,
-    /// What may wait at a relay's link, in packets.
+    /// The queue of the link of a relay, in packets.
     pub queue: u64,
-    /// How much may be unsent on a hop before no more is written to it, in packets.
+    /// Nothing more is written to a hop with this much unsent, in packets.
     pub ahead: u64,
 }
 
 impl OverlaySetting {
-    /// The paper's: packets of 500 B, control intervals of 10 round trips of 40 ms where nobody
-    /// demands more than 1.2 Mbit/s and 20 ms otherwise, AIAD from max-min rates with ε 0.01 and δ
+    /// The paper's: packets of 500 B, control intervals of 10 round trips of 40 ms if no demand
+    /// is above 1.2 Mbit/s and of 20 ms otherwise, AIAD from max-min rates with ε 0.01 and δ
     /// 0.03 with the allowance of a packet, 1,000 intervals of which the last 500 count, within 5
-    /// %. The rest is as in [`study::Setting`]; windows and queues are those that ns-2 has if
-    /// nothing is said.
+    /// %. The rest is as in [`study::Setting`]; windows and queues are the defaults of ns-2.
     ///
     /// # Panics
     ///
-    /// If a demand is none of several, of which there are none.
+    /// If `demands` is an empty choice.
     #[must_use]
     pub fn new(demands: Demands) -> OverlaySetting {
         let most = match &demands {
@@ -129,13 +128,13 @@ impl OverlaySetting {
         self.rtt * self.interval
     }
 
-    /// The most of a path's payload that a relay can have read and not sent.
+    /// The bound of the payload of a path that a relay has read and not sent.
     #[must_use]
     pub fn bound(&self) -> Bytes {
         Bytes(self.packet.0 * (self.ahead + self.window))
     }
 
-    /// The rate of a link that carries so much payload: packets have headers.
+    /// The rate of a link that carries this rate of payload: packets have headers.
     #[must_use]
     pub fn wire(&self, payload: Rate) -> Rate {
         let headers = self.tcp().headers;
@@ -144,14 +143,14 @@ impl OverlaySetting {
         )
     }
 
-    /// What the endpoints can do.
+    /// The configuration of the endpoints.
     #[must_use]
     pub fn tcp(&self) -> Tcp {
         Tcp {
             mss: self.packet,
             initial_window: Bytes(10 * self.packet.0),
             receive_buffer: Bytes(self.window * self.packet.0),
-            // Acknowledgements cost nothing here.
+            // The return direction is not limited.
             delayed_ack: None,
             ..Tcp::default()
         }

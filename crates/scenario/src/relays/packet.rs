@@ -1,4 +1,4 @@
-//! What travels between sources, relays and the receiver.
+//! The packets between sources, relays and the receiver.
 
 use units::Bytes;
 use wire::tcp::Segment;
@@ -11,20 +11,20 @@ const REPORT: Bytes = Bytes(44);
 pub enum OverlayPacket {
     /// A TCP segment of one hop.
     Tcp {
-        /// Its connection: twice the path's number, and one more on the second hop.
+        /// Twice the number of the path, plus one on the second hop.
         connection: u32,
         /// Its size on the wire.
         bytes: u16,
         /// The segment.
         segment: Segment,
     },
-    /// What the receiver tells a source about one of its paths at the end of a control interval.
+    /// A report of the receiver to a source about one of its paths, at the end of a control interval.
     Report {
         /// The path's number.
         path: u32,
-        /// The intervals that have ended.
+        /// The number of intervals that have ended.
         interval: u64,
-        /// Payload received over the path, since the beginning.
+        /// Payload received over the path since the start.
         received: Bytes,
     },
 }

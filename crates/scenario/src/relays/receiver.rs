@@ -1,4 +1,4 @@
-//! The receiver of all sources: it counts what arrives over each path, and tells the sources.
+//! The receiver of all sources: it counts the payload of each path and reports it to the sources.
 
 use netsim::{Out, Route};
 use units::{Bytes, Span, Time};
@@ -7,13 +7,13 @@ use super::deadlines::Deadlines;
 use super::hop::Hop;
 use super::packet::OverlayPacket;
 
-/// The receiver. At the end of each of a source's control intervals it reports, in a packet a path,
-/// how much has arrived.
+/// The receiver. At the end of each control interval of a source it sends a report for each path,
+/// with the payload received.
 #[derive(Clone, Debug)]
 pub struct Receiver {
     paths: Vec<Hop>,
     reports: Vec<Report>,
-    /// First those of paths, then those of reports.
+    /// The deadlines of paths, then those of reports.
     deadlines: Deadlines,
     period: Span,
 }
@@ -26,8 +26,8 @@ struct Report {
 }
 
 impl Receiver {
-    /// A receiver of these paths, equally many a source; `sources`: when each begins, and the way
-    /// to it.
+    /// A receiver of these paths, the same number for each source. `sources` has the start of each
+    /// source and the route to it.
     pub(super) fn new(paths: Vec<Hop>, sources: &[(Time, Route)], period: Span) -> Receiver {
         let mut deadlines = Deadlines::new(paths.len() + sources.len());
         let report =

@@ -1,4 +1,4 @@
-//! A relay: what comes over a path's first hop goes out over its second.
+//! A relay: forwards the data of the first hop of each path over its second hop.
 
 use netsim::Out;
 use units::{Bytes, Time};
@@ -7,16 +7,17 @@ use super::deadlines::Deadlines;
 use super::hop::Hop;
 use super::packet::OverlayPacket;
 
-/// A relay. It reads from a path's first hop only while less than so much waits to be sent over the
-/// second: the first hop's window closes, and the source sends no faster than the second hop does.
+/// A relay. It reads from the first hop of a path only while little is unsent on the second. When
+/// more is unsent, the receive window of the first hop closes, and the source sends no faster than
+/// the second hop.
 #[derive(Clone, Debug)]
 pub struct Relay {
     /// The paths' numbers, ascending.
     numbers: Vec<u32>,
     paths: Vec<RelayPath>,
-    /// No more is read where so much is unsent.
+    /// Reading stops while this many bytes are unsent.
     ahead: Bytes,
-    /// Twice the path for the first hop, and one more for the second.
+    /// The index is twice that of the path, plus one for the second hop.
     deadlines: Deadlines,
 }
 
@@ -29,7 +30,7 @@ struct RelayPath {
 }
 
 impl Relay {
-    /// A relay of paths with these ends of their first and second hops, by ascending numbers.
+    /// A relay of paths: number (ascending), end of the first hop, end of the second.
     pub(super) fn new(paths: Vec<(u32, Hop, Hop)>, ahead: Bytes) -> Relay {
         let deadlines = Deadlines::new(2 * paths.len());
         let numbers = paths.iter().map(|(number, ..)| *number).collect();
@@ -37,28 +38,28 @@ impl Relay {
         Relay { numbers, paths: paths.into_iter().map(path).collect(), ahead, deadlines }
     }
 
-    /// The numbers of its paths, ascending; what else is told of paths is in their order.
+    /// The numbers of its paths, ascending. Other methods return values in the same order.
     #[must_use]
     pub fn paths(&self) -> &[u32] {
         &self.numbers
     }
 
-    /// Payload of each path that was read from the first hop.
+    /// Payload read from the first hop of each path.
     pub fn received(&self) -> impl Iterator<Item = Bytes> {
         self.paths.iter().map(|path| path.near.received())
     }
 
-    /// The most that ever waited of each path for being sent over the second hop.
+    /// The largest amount that was ever unsent on the second hop of each path.
     pub fn most(&self) -> impl Iterator<Item = Bytes> {
         self.paths.iter().map(|path| path.most)
     }
 
-    /// What happened on each path's second hop.
+    /// The statistics of the second hop of each path.
     pub fn stats(&self) -> impl Iterator<Item = tcp::Stats> {
         self.paths.iter().map(|path| path.far.stats())
     }
 
-    /// A segment came, over the second hop of a path or the first.
+    /// A segment has arrived over the first or the second hop of a path.
     #[inline]
     pub(super) fn handle_packet(
         &mut self,
@@ -103,7 +104,7 @@ impl Relay {
 }
 
 impl RelayPath {
-    /// Moves on what can move.
+    /// Forwards and sends as much as possible.
     #[inline]
     fn settle(&mut self, now: Time, ahead: Bytes, out: &mut Out<OverlayPacket>) {
         if !self.has_opened && self.near.is_open() {
@@ -112,7 +113,7 @@ impl RelayPath {
         }
         self.pass(now, out);
         if self.far.unsent() < ahead {
-            // Reads all that waited, which may be too much again.
+            // Reads everything that was buffered, which may exceed the limit again.
             self.near.set_reading(true);
             self.pass(now, out);
         }

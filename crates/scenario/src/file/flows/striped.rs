@@ -10,7 +10,7 @@ use crate::controllers::Controllers;
 use crate::file::parse::Result;
 use crate::file::{LinkSpec, PtcpSpec, Workload};
 
-/// What a striped connection does unless the file says otherwise.
+/// The defaults of a striped connection.
 const CONTROLLER: &str = "olia";
 const SCHEDULER: &str = "lowest-rtt";
 
