@@ -16,51 +16,51 @@ use crate::testbed::{Estimate, Experiment, Measured, Trial};
 /// A paper, or a theory, and its figures.
 #[derive(Debug)]
 pub struct Study {
-    /// What it is called on the command line; also its folder under `papers/`.
+    /// The name on the command line, and of the folder under `papers/`.
     pub paper: &'static str,
-    /// What it is called on a page.
+    /// The title on a page.
     pub title: &'static str,
-    /// What it is about, and where what is expected comes from.
+    /// A description, with the source of the expected values.
     pub about: &'static str,
-    /// In the paper's order.
+    /// The figures, in the order of the paper.
     pub figures: &'static [Figure],
-    /// For a study of real transfers, which take the time that they take: how much some of its
-    /// figures need. It wants a [`Testbed`](crate::Testbed) in the context.
+    /// Estimates the time of some figures, for studies of real transfers. These need a
+    /// [`Testbed`](crate::Testbed) in the context.
     pub estimate: Option<Estimator>,
 }
 
-/// How much some figures of a study need.
+/// Estimates the real transfers of some figures of a study.
 pub type Estimator = fn(&Context, &[&'static Figure]) -> Result<Estimate, StudyError>;
 
 /// One figure, or one claim without a picture.
 #[derive(Debug)]
 pub struct Figure {
-    /// What it is called on the command line; also the name of its files in the output.
+    /// The name on the command line, and of the files in the output.
     pub name: &'static str,
-    /// What it is called on a page.
+    /// The title on a page.
     pub title: &'static str,
-    /// What is to be seen, and why that is expected.
+    /// The expected result, with its reason.
     pub about: &'static str,
-    /// What it is made from, at least one file.
+    /// The input files, at least one.
     pub files: &'static [File],
-    /// Makes it.
+    /// Makes the figure.
     pub make: fn(&Lab<'_>) -> Result<Outcome, StudyError>,
 }
 
 /// A file of `papers/`, as it is built in.
 #[derive(Clone, Copy, Debug)]
 pub struct File {
-    /// Its name in the paper's folder.
+    /// The name in the folder of the paper.
     pub name: &'static str,
-    /// All of it.
+    /// The contents.
     pub text: &'static str,
 }
 
 impl Study {
-    /// The figure of a name.
+    /// The figure of this name.
     ///
     /// # Errors
-    /// If the paper has none.
+    /// If the paper has no such figure.
     pub fn figure(&self, name: &str) -> Result<&'static Figure, Unknown> {
         let found = self.figures.iter().find(|figure| figure.name == name);
         found.ok_or_else(|| {
@@ -69,34 +69,33 @@ impl Study {
     }
 }
 
-/// How figures are to be made.
+/// The options for making figures.
 #[derive(Clone, Debug)]
 pub struct Context {
-    /// A folder with edited files, `PAPER/FILE` in it; those that are not there are the built-in
-    /// ones.
+    /// A folder with edited files `PAPER/FILE`, which replace built-in ones.
     pub papers: Option<PathBuf>,
-    /// How many seeds, in place of what the files say.
+    /// The number of seeds; `None` for that of the files.
     pub seeds: Option<u32>,
-    /// How many runs at the same time; results do not depend on it.
+    /// The number of parallel runs; results do not depend on it.
     pub jobs: usize,
-    /// For studies of real transfers.
+    /// The options of real transfers.
     pub experiment: Experiment,
 }
 
-/// All that a figure's function sees.
+/// The inputs of a figure's function.
 pub struct Lab<'a> {
-    /// How it is to be made.
+    /// The options.
     pub context: &'a Context,
-    /// The figure's files, in its order: name for messages, and text.
+    /// Name (for messages) and text of each file of the figure, in the figure's order.
     pub files: Vec<(String, String)>,
-    /// To be told of every run.
+    /// Called after each run.
     pub progress: Progress<'a>,
-    /// What other figures have run.
+    /// The runs of other figures.
     pub cache: &'a RunCache,
 }
 
 impl<'a> Lab<'a> {
-    /// Looks up the figure's files.
+    /// Reads the files of the figure.
     ///
     /// # Errors
     /// If an edited one cannot be read.
@@ -132,7 +131,7 @@ impl<'a> Lab<'a> {
     /// Runs the scenario file `number` of the figure, unless an earlier figure did.
     ///
     /// # Errors
-    /// If the file makes no sense.
+    /// If the file is not valid.
     ///
     /// # Panics
     /// If the figure has no such file.

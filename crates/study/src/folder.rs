@@ -1,4 +1,4 @@
-//! The folder of a reproduction: a page, pictures, tables, and the files that they come from.
+//! The output folder of a reproduction: a page, pictures, tables, and the input files.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use crate::figure::{Figure, Study};
 use crate::outcome::Outcome;
 use crate::parallel::Progress;
 
-/// Where a study's results are written.
+/// The output folder of a study.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
@@ -22,10 +22,10 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Makes the folder if it is not there, and begins a page.
+    /// Makes the folder if needed, and begins a page.
     ///
     /// # Errors
-    /// If it cannot be made.
+    /// If the folder cannot be made.
     pub fn create(path: &Path, study: &'static Study) -> Result<Folder, StudyError> {
         let path = path.to_owned();
         std::fs::create_dir_all(&path)
@@ -35,10 +35,10 @@ impl Folder {
         Ok(Folder { path, study, page, cache: RunCache::default() })
     }
 
-    /// Makes a figure, writes its files and puts it on the page.
+    /// Makes a figure, writes its files and adds it to the page.
     ///
     /// # Errors
-    /// If a file of the paper makes no sense, or something cannot be written.
+    /// If a file of the paper is not valid, or an output file cannot be written.
     pub fn make(
         &mut self,
         context: &Context,
@@ -84,7 +84,7 @@ impl Folder {
         Ok(outcome)
     }
 
-    /// Where the page is.
+    /// The path of the page.
     #[must_use]
     pub fn index(&self) -> PathBuf {
         self.path.join("index.html")

@@ -1,9 +1,9 @@
-//! Papers and theories reproduced: each figure beside ours, and whether they agree.
+//! Reproductions of papers and theories: expected and measured values of each figure, with verdicts.
 //!
-//! A [`Study`] is a paper, or a theory, with its [`Figure`]s. A figure is a function: from the text
-//! of its files under `papers/`, which are built in, and from how many seeds and processors there
-//! are, to an [`Outcome`]: pictures, a [`Verdict`](report::verdict::Verdict), notes and all data.
-//! [`STUDIES`] has them all; another paper is a module with a `STUDY` and a line in that list.
+//! A [`Study`] is a paper or a theory with its [`Figure`]s. A figure is a function from its files
+//! under `papers/`, which are built in, and a [`Context`] to an [`Outcome`]: pictures, a
+//! [`Verdict`](report::verdict::Verdict), notes and all data. [`STUDIES`] lists all studies; a new
+//! paper is a module with a `STUDY` and a line in that list.
 //!
 //! ```
 //! let figure = study::find("theory")?.figure("reno-loss")?;

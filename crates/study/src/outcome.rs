@@ -8,13 +8,13 @@ use report::verdict::Verdict;
 /// The result of a figure.
 #[derive(Debug)]
 pub struct Outcome {
-    /// Theirs beside ours.
+    /// Expected and measured values.
     pub verdict: Verdict,
-    /// Tables besides, each with what stands above it.
+    /// Further tables, each with its caption.
     pub tables: Vec<(Table, String)>,
-    /// The pictures, most figures one.
+    /// The pictures; most figures have one.
     pub pictures: Vec<Picture>,
-    /// What a reader has to know to judge the table.
+    /// Notes for readers of the verdict.
     pub notes: Vec<String>,
     /// Every measure of every run.
     pub data: Data,
@@ -23,19 +23,19 @@ pub struct Outcome {
 /// A picture of a figure.
 #[derive(Debug)]
 pub struct Picture {
-    /// Goes behind the figure's name in the file's; empty for the only one.
+    /// Appended to the name of the figure in the file name; empty for a single picture.
     pub suffix: &'static str,
-    /// What it shows.
+    /// The plot.
     pub plot: plot::Figure,
-    /// What stands below it.
+    /// The caption below the plot.
     pub caption: String,
 }
 
-/// A tidy table that is not written yet.
+/// A tidy table in memory.
 #[derive(Debug)]
 pub struct Data {
-    /// Its columns.
+    /// The columns.
     pub schema: Schema,
-    /// Keys, measure and value of each row.
+    /// The keys, the name of the measure and the value of each row.
     pub rows: Vec<(Vec<Value>, String, f64)>,
 }

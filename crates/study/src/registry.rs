@@ -4,14 +4,14 @@ use crate::error::Unknown;
 use crate::figure::Study;
 use crate::{ptcp, sar, theory, wang2007};
 
-/// Everything that can be reproduced.
+/// All studies.
 pub const STUDIES: &[&Study] =
     &[&theory::STUDY, &ptcp::STUDY, &sar::STUDY, &wang2007::STUDY, &wang2007::PACKETS];
 
-/// The study of a name.
+/// The study of this name.
 ///
 /// # Errors
-/// If there is none.
+/// If there is no such study.
 pub fn find(paper: &str) -> Result<&'static Study, Unknown> {
     STUDIES
         .iter()

@@ -1,4 +1,4 @@
-//! Scenario files run over all their values and seeds, and what came of it.
+//! Runs a scenario file over all values and seeds of its sweep.
 
 use std::fmt::Display;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,7 +25,7 @@ impl SweepResults {
     /// replaces the number of seeds of the file.
     ///
     /// # Errors
-    /// If the file makes no sense.
+    /// If the file is not valid.
     pub(crate) fn run(
         file: &str,
         text: &str,
@@ -53,10 +53,10 @@ impl SweepResults {
         Ok(SweepResults { file: file.to_owned(), plan, results })
     }
 
-    /// The runs of those points that have these values, in the seeds' order.
+    /// The runs of the points with these values, in the order of the seeds.
     ///
     /// # Errors
-    /// If there are none: the file was edited.
+    /// If an edited file has no such runs.
     pub fn runs(&self, point: &[(&str, &str)]) -> Result<Vec<&Run>, StudyError> {
         let is_it = |job: &scenario::sweep::Job| {
             point
@@ -73,10 +73,10 @@ impl SweepResults {
         Ok(runs)
     }
 
-    /// The values that the file sweeps a parameter over, in its order.
+    /// The values of a swept parameter, in the order of the file.
     ///
     /// # Errors
-    /// If it does not.
+    /// If the parameter is not swept.
     pub fn values(&self, key: &str) -> Result<Vec<String>, StudyError> {
         let mut values: Vec<String> = Vec::new();
         for setting in
@@ -93,10 +93,10 @@ impl SweepResults {
         }
     }
 
-    /// The same, as numbers.
+    /// The values of a swept parameter, as text and as numbers.
     ///
     /// # Errors
-    /// If it does not, or one is no number.
+    /// If the parameter is not swept, or a value is not a number.
     pub fn numbers(&self, key: &str) -> Result<Vec<(String, f64)>, StudyError> {
         let number = |text: String| match text.parse() {
             Ok(number) => Ok((text, number)),
@@ -105,10 +105,10 @@ impl SweepResults {
         self.values(key)?.into_iter().map(number).collect()
     }
 
-    /// What one measure was in the runs of a point.
+    /// A measure in the runs of a point.
     ///
     /// # Errors
-    /// If there are no such runs, or nothing of that name in them.
+    /// If there are no such runs, or the measure is missing.
     pub fn samples(
         &self,
         point: &[(&str, &str)],
@@ -117,10 +117,10 @@ impl SweepResults {
         self.runs(point)?.into_iter().map(|run| self.sample(run, of)).collect()
     }
 
-    /// What one measure was in one run.
+    /// A measure in one run.
     ///
     /// # Errors
-    /// If there is nothing of that name.
+    /// If the measure is missing.
     pub fn sample(&self, run: &Run, of: &MeasureKey<'_>) -> Result<f64, StudyError> {
         let MeasureKey { window, scope, of, name } = *of;
         let missing = || {
@@ -129,10 +129,10 @@ impl SweepResults {
         run.measure_in(window, scope, of, name).ok_or_else(missing)
     }
 
-    /// Its mean over the seeds.
+    /// The mean of a measure over the seeds of a point.
     ///
     /// # Errors
-    /// If there are no such runs, or nothing of that name in them.
+    /// If there are no such runs, or the measure is missing.
     pub fn mean(
         &self,
         point: &[(&str, &str)],
@@ -141,7 +141,7 @@ impl SweepResults {
         Ok(mean(&self.samples(point, of)?))
     }
 
-    /// How many seeds there are, and which, for notes.
+    /// The seeds in words, for notes.
     #[must_use]
     pub fn seeds(&self) -> String {
         let (mut first, mut last) = (u64::MAX, 0);
@@ -165,21 +165,21 @@ impl SweepResults {
     }
 }
 
-/// Which measure.
+/// The identification of a measure.
 #[derive(Clone, Copy, Debug)]
 pub struct MeasureKey<'a> {
-    /// In which window of time.
+    /// The window of time.
     pub window: &'a str,
-    /// `flow`, `group`, `link` or `all`.
+    /// The kind of subject: `flow`, `group`, `link` or `all`.
     pub scope: &'a str,
-    /// Which of them.
+    /// The name of the subject.
     pub of: &'a str,
-    /// The measure's name, one of [`scenario::MEASURES`].
+    /// The name of the measure, from [`scenario::MEASURES`].
     pub name: &'a str,
 }
 
 impl<'a> MeasureKey<'a> {
-    /// In the window from `warmup` to the end.
+    /// A measure in the window from `warmup` to the end.
     #[must_use]
     pub fn steady(scope: &'a str, of: &'a str, name: &'a str) -> MeasureKey<'a> {
         MeasureKey { window: "steady", scope, of, name }

@@ -5,8 +5,8 @@ use std::path::Path;
 use scenario::{Document, RunOptions, Setting};
 use study::STUDIES;
 
-/// Short enough for a test, long enough for the flows of the beginning to begin. Windows of a file
-/// end with its own duration.
+/// Settings that shorten a file for a test, but let the first flows start. Windows of the file are
+/// replaced, since they may end after the new duration.
 fn brief(text: &str) -> Vec<Setting> {
     let windows = ("window", "[{ name = \"brief\", from = \"2 s\", to = \"3 s\" }]");
     let begin = if text.contains("\nwindow = ") { windows } else { ("warmup", "2 s") };

@@ -1,5 +1,5 @@
-//! Connections switched by the application, a subflow over each of several random ways: figures
-//! 8(a), 8(b) and 8(c).
+//! Connections switched by the application, with subflows over random routes: figures 8(a), 8(b) and
+//! 8(c).
 
 use report::plot::{self, Axis, Panel, Series};
 use report::verdict::{Expected, Row, Tolerance, Verdict};
@@ -12,14 +12,14 @@ use crate::figure::Lab;
 use crate::outcome::{Outcome, Picture};
 use crate::sweep::SweepResults;
 
-/// Connections that are striped in figures 8(b) and 8(c).
+/// The number of striped connections in figures 8(b) and 8(c).
 const CONNECTIONS: usize = 10;
 
-/// What the links of all hops carry together, and what datagrams take of it in the mean, Mbit/s.
+/// The capacity of the links of all hops together, and the mean rate of the datagrams, in Mbit/s.
 const CAPACITY: f64 = 400.0;
 const DATAGRAMS: f64 = 200.0;
 
-/// Each connection's bytes go over four links.
+/// The number of links on each route.
 const HOPS: f64 = 4.0;
 
 /// A measure over the number of subflows, for both of [`KINDS`].
@@ -48,8 +48,8 @@ fn sum(values: &[f64]) -> f64 {
     values.iter().sum()
 }
 
-/// Rows that say of each kind that its curve goes `up`, or down, from the fewest subflows to the
-/// most, all in all.
+/// Adds rows that check for each kind whether its curve rises (`up`) or falls from the fewest subflows
+/// to the most.
 fn direction(verdict: &mut Verdict, curves: &SubflowCurves, what: &str, up: bool) {
     for (curve, (_, label)) in curves.iter().zip(KINDS) {
         let ends = curve.first().zip(curve.last());

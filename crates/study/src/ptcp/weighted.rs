@@ -12,19 +12,19 @@ use crate::figure::Lab;
 use crate::outcome::{Outcome, Picture};
 use crate::sweep::SweepResults;
 
-/// Connections that are weighted in figures 6(b) and 6(c).
+/// The number of weighted connections in figures 6(b) and 6(c).
 const CONNECTIONS: usize = 10;
 
-/// Beyond this weight, WAIMD is not to gain anything in figure 6(a).
+/// The weight beyond which WAIMD gains nothing in figure 6(a).
 const WAIMD_SCALES_TO: f64 = 10.0;
 
-/// A measure, run by run, over the weight.
+/// The values of a measure in all runs, by weight.
 type Curve = Vec<(f64, Vec<f64>)>;
 
-/// What the runs of one kind of flow are measured by.
+/// Computes a measure of a run for one kind of flow.
 type Of<'a> = &'a dyn Fn(&SweepResults, &Run, &str) -> Result<f64, StudyError>;
 
-/// What stands behind `weight=` in a controller's parameters.
+/// The parameter `weight` of a controller.
 fn weight_of(controller: &str) -> Option<f64> {
     controller
         .split(['(', ',', ')'])
@@ -32,7 +32,7 @@ fn weight_of(controller: &str) -> Option<f64> {
         .and_then(|text| text.parse().ok())
 }
 
-/// Striped connections, and TCP connections beside them: files that sweep `weight`.
+/// The curve of a file that sweeps `weight`: striped connections and the ideal.
 fn over_weights(swept: &SweepResults, kind: &str, of: Of<'_>) -> Result<Curve, StudyError> {
     let points = swept.numbers("weight")?.into_iter().map(|(text, weight)| {
         let runs = swept.runs(&[("weight", &text)])?;
@@ -41,7 +41,7 @@ fn over_weights(swept: &SweepResults, kind: &str, of: Of<'_>) -> Result<Curve, S
     points.collect()
 }
 
-/// WAIMD: files that sweep `controller`.
+/// The curve of a file that sweeps `controller`: WAIMD.
 fn over_controllers(swept: &SweepResults, kind: &str, of: Of<'_>) -> Result<Curve, StudyError> {
     let points = swept.values("controller")?.into_iter().map(|text| {
         let weight = weight_of(&text).ok_or_else(|| {
@@ -56,7 +56,8 @@ fn over_controllers(swept: &SweepResults, kind: &str, of: Of<'_>) -> Result<Curv
     points.collect()
 }
 
-/// The curves of both files: striped as in the paper and by default, WAIMD as TCP was and as it is.
+/// The curves of both files: striped as in the paper and by default; WAIMD with the TCP of the paper's
+/// time and with current TCP.
 struct WeightCurves {
     striped: [Curve; 2],
     waimd: [Curve; 2],
@@ -91,7 +92,7 @@ fn means(curve: &Curve) -> Vec<(f64, Mean)> {
     known(curve.iter().map(|(weight, runs)| (*weight, mean(runs))))
 }
 
-/// The mean of one point over that of another, with the interval that theirs give it.
+/// The ratio of the means of two points, with its confidence interval.
 fn over(ours: Option<&(f64, Vec<f64>)>, theirs: Option<&(f64, Vec<f64>)>) -> Option<Mean> {
     let (ours, theirs) = (mean(&ours?.1)?, mean(&theirs?.1)?);
     let value = ours.value / theirs.value;
@@ -101,7 +102,7 @@ fn over(ours: Option<&(f64, Vec<f64>)>, theirs: Option<&(f64, Vec<f64>)>) -> Opt
     Some(Mean { value, half_width, ..ours })
 }
 
-/// A row that says how a curve goes from one weight to another.
+/// A row about the ratio of two points of a curve.
 fn from_to(what: &str, why: &str, expected: Expected, ratio: Option<Mean>) -> Row {
     Row::new(what, "", why, expected, Tolerance::NONE, ratio)
 }
@@ -131,7 +132,7 @@ fn outcome(
     all.extend(notes);
     let mut data = joined(&files);
     for (keys, ..) in &mut data.rows {
-        // One file sweeps the weight, the other the controller that has it.
+        // One file sweeps the weight, the other a controller with the weight as parameter.
         if let Some(Value::Text(text)) = keys.first_mut()
             && let Some(weight) = weight_of(text)
         {

@@ -68,7 +68,7 @@ pub const STUDY: Study = Study {
     estimate: Some(estimate),
 };
 
-/// Two figures of one case are made of the same transfers.
+/// The estimate for some figures. The two figures of a case share their transfers.
 fn estimate(context: &Context, figures: &[&'static Figure]) -> Result<Estimate, StudyError> {
     let (mut all, mut cases) = (Estimate::default(), Vec::new());
     let cache = RunCache::default();

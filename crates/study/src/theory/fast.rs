@@ -1,4 +1,4 @@
-//! FAST's packets in the queue.
+//! The queue of FAST: α packets per flow.
 
 use report::plot::{self, Axis, Panel, Series};
 use report::verdict::{Expected, Row, Tolerance, Verdict};

@@ -1,4 +1,4 @@
-//! Reno's square root.
+//! Reno's square-root law.
 
 use report::plot::{self, Axis, Panel, Series, number};
 use report::verdict::{Expected, Row, Tolerance, Verdict};

@@ -1,4 +1,4 @@
-//! The paper's simulations: rate control over TCP and relays, packet by packet.
+//! The paper's ns-2 simulations: packet-level rate control over TCP and relays.
 
 use overlay::study;
 use report::plot::{self, Axis, Panel, Series};
@@ -13,7 +13,7 @@ use crate::figure::Lab;
 use crate::outcome::{Outcome, Picture};
 
 const PAPER: &str = "the paper";
-/// How many intervals of the first run of a case the picture shows.
+/// The number of intervals of the first run of a case in the picture.
 const SHOWN: usize = 100;
 
 /// The figure of one kind of demand.
