@@ -6,7 +6,7 @@ use std::str;
 use link::config::Network;
 use link::{Link, Profile, RatePlan};
 use scenario::file::{FlowSpec, LinkSpec, SocketsSpec, TcpSpec, Transport};
-use scenario::{Document, Looks};
+use scenario::{Document, RunOptions};
 use units::{Bytes, Rate, Seed, Span, Time};
 use wire::Frame;
 use wire::manifest::{self, Entry};
@@ -36,7 +36,7 @@ pub fn scenario(data: &[u8]) {
         let is_built = scenario.build(scenario.seed).map_err(|error| error.to_string()).is_ok();
         if is_built && scenario.links.iter().all(is_slow) && scenario.flows.iter().all(is_calm) {
             (scenario.duration, scenario.windows) = (BRIEF, Vec::new());
-            scenario.run(scenario.seed, Looks::default()).expect("it was built");
+            scenario.run(scenario.seed, RunOptions::default()).expect("it was built");
         }
     }
 }

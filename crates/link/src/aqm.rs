@@ -15,12 +15,12 @@ pub use red::Red;
 pub(crate) use red::{RedState, Verdict};
 
 use crate::counters::{Counters, Tally};
+use crate::limit::Limit;
 use crate::offer::Waiting;
-use crate::profile::{Limit, Profile};
 use codel::CoDelState;
 use fq_codel::FairQueue;
 
-/// How a queue is managed. Whatever it is, the queue's [limit](Profile::queue) holds too.
+/// How a queue is managed. Whatever it is, the queue's [limit](Limit) holds too.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Aqm {
     /// Not at all: packets that find no room are dropped.
@@ -66,8 +66,8 @@ pub(crate) enum Queue<P> {
 
 impl<P> Queue<P> {
     /// `seed` is that of the link's AQM.
-    pub(crate) fn new(profile: &Profile, seed: Seed) -> Queue<P> {
-        match profile.aqm {
+    pub(crate) fn new(aqm: Aqm, seed: Seed) -> Queue<P> {
+        match aqm {
             Aqm::DropTail | Aqm::Red(_) => Queue::Fifo(Fifo::new()),
             Aqm::CoDel(config) => {
                 Queue::CoDel { config, state: CoDelState::default(), fifo: Fifo::new() }

@@ -32,7 +32,7 @@ use alloc::vec::Vec;
 use std::path::Path;
 
 pub use error::{ConfigError, Problem};
-pub use parse::{LINE_KEYS, line};
+pub use parse::{PROFILE_KEYS, profiles};
 use units::{Bytes, Seed, Span};
 
 use crate::profile::Profile;

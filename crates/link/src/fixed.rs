@@ -1,29 +1,29 @@
-//! A line whose rate never changes and whose packets keep their order: every time is known as a
-//! packet comes.
+//! The transmitter of a link with a constant rate and packets in order: the arrival of a packet is
+//! known as it is offered.
 
 use units::{Rate, Span, Time};
 
 use crate::counters::Tally;
 use crate::offer::{Delivery, Waiting};
-use crate::pool::{Pool, Row};
+use crate::pool::{Pool, PooledFifo};
 use crate::profile::Profile;
 use crate::wire::Wire;
 
 /// The packets of a link in one queue, each with its departure.
 ///
-/// The same to the nanosecond as [`Varying`](crate::varying::Varying), but a packet moves once
-/// instead of twice, and nothing is divided as long as sizes repeat.
+/// It agrees with [`Varying`](crate::varying::Varying) to the nanosecond, but a packet moves once
+/// instead of twice, and there is no division as long as sizes repeat.
 #[derive(Clone, Debug)]
 pub(crate) struct Fixed<P> {
-    row: Row,
+    fifo: PooledFifo,
     pool: Pool<Option<Held<P>>>,
     wire: Wire,
-    /// When the last packet leaves, or left.
+    /// The departure of the last packet, past or future.
     free: Time,
     delay: Span,
 }
 
-/// A packet, and what happened to it.
+/// A packet and its marks.
 #[derive(Clone, Debug)]
 struct Held<P> {
     packet: P,
@@ -31,8 +31,8 @@ struct Held<P> {
     is_marked: bool,
 }
 
-/// Whether a [`Fixed`] can do what the profile asks for: not changes of rate, standstill,
-/// blackouts, held-back packets, jitter, or a queue that decides on packets as they leave.
+/// Whether a [`Fixed`] can carry out the profile: no changes of rate, no rate of zero, no blackouts,
+/// no reordering, no jitter, and no queue that decides on packets as they leave.
 pub(crate) fn is_fixed(profile: &Profile) -> bool {
     profile.rate.is_constant()
         && profile.rate.base > Rate::ZERO
@@ -43,10 +43,10 @@ pub(crate) fn is_fixed(profile: &Profile) -> bool {
 }
 
 impl<P> Fixed<P> {
-    /// Idle, for a profile for which that [can be](is_fixed).
+    /// Idle. The profile must be [fixed](is_fixed).
     pub(crate) fn new(profile: &Profile) -> Fixed<P> {
         Fixed {
-            row: Row::default(),
+            fifo: PooledFifo::default(),
             pool: Pool::new(),
             wire: Wire::new(profile.rate.base.as_bits()),
             free: Time::ZERO,
@@ -56,10 +56,10 @@ impl<P> Fixed<P> {
 
     #[inline]
     pub(crate) fn waiting(&self) -> Tally {
-        self.row.waiting()
+        self.fifo.waiting()
     }
 
-    /// When the last packet leaves, or left.
+    /// The departure of the last packet, past or future.
     pub(crate) fn free(&self) -> Time {
         self.free
     }
@@ -70,35 +70,35 @@ impl<P> Fixed<P> {
 
     #[inline]
     pub(crate) fn poll_deadline(&self) -> Option<Time> {
-        self.row.first_departure(&self.pool).map(|at| at + self.delay)
+        self.fifo.first_departure(&self.pool).map(|at| at + self.delay)
     }
 
     pub(crate) fn next_departure(&self) -> Option<Time> {
-        self.row.next_departure(&self.pool)
+        self.fifo.next_departure(&self.pool)
     }
 
     #[inline]
     pub(crate) fn poll_deliver(&mut self, now: Time) -> Option<Delivery<P>> {
-        let (at, bytes, place) = self.row.pop(now, self.delay, &self.pool)?;
-        let Held { packet, is_corrupted, is_marked } = self.pool.take(place)?;
+        let (at, bytes, id) = self.fifo.pop(now, self.delay, &self.pool)?;
+        let Held { packet, is_corrupted, is_marked } = self.pool.take(id)?;
         Some(Delivery { at, bytes, is_corrupted, is_marked, packet })
     }
 
-    /// Takes a packet to the queue's end. [`Fixed::advance`] was called for `now`.
+    /// Appends a packet to the queue. The caller has called [`Fixed::advance`] for `now`.
     #[inline]
     pub(crate) fn push(&mut self, now: Time, waiting: Waiting<P>) {
         let Waiting { bytes, is_corrupted, is_marked, packet, .. } = waiting;
         let size = u32::try_from(bytes.0).expect("a packet is below 2 GiB");
-        let is_idle = self.row.waiting().packets == 0;
+        let is_idle = self.fifo.waiting().packets == 0;
         let from = if is_idle { now } else { self.free };
         self.free = from + self.wire.time(size, is_idle);
-        let place = self.pool.insert(Some(Held { packet, is_corrupted, is_marked }), ());
-        self.row.push(self.free, size, place, &mut self.pool);
+        let id = self.pool.insert(Some(Held { packet, is_corrupted, is_marked }), ());
+        self.fifo.push(self.free, size, id, &mut self.pool);
     }
 
-    /// Counts out what left by `now`.
+    /// Removes the packets that left by `now` from the backlog.
     #[inline]
     pub(crate) fn advance(&mut self, now: Time) {
-        self.row.advance(now, &self.pool);
+        self.fifo.advance(now, &self.pool);
     }
 }

@@ -7,10 +7,10 @@ use units::{Bytes, Rate, Seed, Span, Time};
 use crate::aqm::{Aqm, RedState, Verdict};
 use crate::counters::{Counters, Tally};
 use crate::fixed::{Fixed, is_fixed};
-use crate::impair::{Dice, Fate};
+use crate::impairments::{Fate, Impairments};
 use crate::offer::{Delivery, Offer, Outcome, Waiting};
-use crate::prepared::Prepared;
 use crate::profile::Profile;
+use crate::shared_profile::SharedProfile;
 use crate::varying::Varying;
 
 /// One direction of a link that carries packets of type `P`.
@@ -22,36 +22,36 @@ use crate::varying::Varying;
 /// memory.
 #[derive(Clone, Debug)]
 pub struct Link<P> {
-    line: Line<P>,
+    transmitter: Transmitter<P>,
     /// `None` where a packet is always offered to the queue. Boxed: it is large.
-    gate: Option<Box<Gate>>,
+    ingress: Option<Box<Ingress>>,
     counters: Counters,
-    prepared: Prepared,
+    shared: SharedProfile,
 }
 
 /// What a packet has to pass before the queue.
 #[derive(Clone, Debug)]
-struct Gate {
-    dice: Dice,
+struct Ingress {
+    impairments: Impairments,
     red: Option<RedState>,
 }
 
-impl Gate {
+impl Ingress {
     /// `None` if the profile has nothing of it.
-    fn new(profile: &Profile, seed: Seed) -> Option<Gate> {
-        let dice = Dice::new(profile, seed);
+    fn new(profile: &Profile, seed: Seed) -> Option<Ingress> {
+        let impairments = Impairments::new(profile, seed);
         let red = match profile.aqm {
             Aqm::Red(red) => Some(RedState::new(red, profile.rate.base, seed.stream("aqm"))),
             Aqm::DropTail | Aqm::CoDel(_) | Aqm::FqCoDel(_) => None,
         };
-        (dice.is_random() || red.is_some()).then_some(Gate { dice, red })
+        (impairments.is_random() || red.is_some()).then_some(Ingress { impairments, red })
     }
 }
 
 /// What the packets are on: the one that the profile asks for, both with the same results where
 /// both can do it.
 #[derive(Clone, Debug)]
-enum Line<P> {
+enum Transmitter<P> {
     /// The rate never changes and packets leave in order: every time is known as a packet comes.
     Fixed(Fixed<P>),
     /// Everything else. Boxed: it is several times as large.
@@ -61,7 +61,7 @@ enum Line<P> {
 impl<P> Link<P> {
     /// A link whose schedule starts at [`Time::ZERO`]. Random draws come from `seed`.
     #[must_use]
-    pub fn new(profile: impl Into<Prepared>, seed: Seed) -> Link<P> {
+    pub fn new(profile: impl Into<SharedProfile>, seed: Seed) -> Link<P> {
         let mut link = Link::unstarted(profile, seed);
         link.start(Time::ZERO);
         link
@@ -69,41 +69,42 @@ impl<P> Link<P> {
 
     /// A link that keeps its first rate, and has no blackouts, until [`Link::start`].
     #[must_use]
-    pub fn unstarted(profile: impl Into<Prepared>, seed: Seed) -> Link<P> {
-        let prepared = profile.into();
-        let profile = prepared.profile();
-        let line = if is_fixed(profile) {
-            Line::Fixed(Fixed::new(profile))
+    pub fn unstarted(profile: impl Into<SharedProfile>, seed: Seed) -> Link<P> {
+        let shared = profile.into();
+        let profile = shared.profile();
+        let transmitter = if is_fixed(profile) {
+            Transmitter::Fixed(Fixed::new(profile))
         } else {
-            Line::Varying(Box::new(Varying::new(profile, seed)))
+            Transmitter::Varying(Box::new(Varying::new(profile, seed)))
         };
         Link {
-            line,
-            gate: Gate::new(profile, seed).map(Box::new),
+            transmitter,
+            ingress: Ingress::new(profile, seed).map(Box::new),
             counters: Counters::default(),
-            prepared,
+            shared,
         }
     }
 
     /// The schedule's time zero is `now`. A packet on the wire leaves as it would have.
     pub fn start(&mut self, now: Time) {
-        if let Line::Varying(line) = &mut self.line {
-            line.start(now, self.prepared.profile(), &mut self.counters);
+        if let Transmitter::Varying(transmitter) = &mut self.transmitter {
+            transmitter.start(now, self.shared.profile(), &mut self.counters);
         }
     }
 
     /// What the link is like.
     #[must_use]
     pub fn profile(&self) -> &Profile {
-        self.prepared.profile()
+        self.shared.profile()
     }
 
     /// Whether a packet that it takes arrives, once, and as it was but for a mark: what it drops it
     /// drops as the packet is offered, and tells so.
     #[must_use]
     pub fn keeps_what_it_takes(&self) -> bool {
-        let is_faithful = |gate: &Gate| !gate.dice.is_random();
-        matches!(self.line, Line::Fixed(_)) && self.gate.as_deref().is_none_or(is_faithful)
+        let is_faithful = |ingress: &Ingress| !ingress.impairments.is_random();
+        matches!(self.transmitter, Transmitter::Fixed(_))
+            && self.ingress.as_deref().is_none_or(is_faithful)
     }
 
     /// What happened so far.
@@ -121,9 +122,9 @@ impl<P> Link<P> {
     /// Packets inside: those that wait and those on the way, as of the last call.
     #[must_use]
     pub fn held(&self) -> u64 {
-        match &self.line {
-            Line::Fixed(line) => line.held(),
-            Line::Varying(line) => line.held(),
+        match &self.transmitter {
+            Transmitter::Fixed(transmitter) => transmitter.held(),
+            Transmitter::Varying(transmitter) => transmitter.held(),
         }
     }
 
@@ -136,9 +137,9 @@ impl<P> Link<P> {
     /// The rate at `now`, zero in a blackout. It may look at most as far back as the last call.
     #[must_use]
     pub fn rate(&self, now: Time) -> Rate {
-        match &self.line {
-            Line::Fixed(_) => self.prepared.profile().rate.base,
-            Line::Varying(line) => line.rate(now, self.prepared.profile()),
+        match &self.transmitter {
+            Transmitter::Fixed(_) => self.shared.profile().rate.base,
+            Transmitter::Varying(transmitter) => transmitter.rate(now, self.shared.profile()),
         }
     }
 
@@ -147,9 +148,9 @@ impl<P> Link<P> {
     #[must_use]
     #[inline]
     pub fn poll_deadline(&self) -> Option<Time> {
-        match &self.line {
-            Line::Fixed(line) => line.poll_deadline(),
-            Line::Varying(line) => line.poll_deadline(self.prepared.delay()),
+        match &self.transmitter {
+            Transmitter::Fixed(transmitter) => transmitter.poll_deadline(),
+            Transmitter::Varying(transmitter) => transmitter.poll_deadline(self.shared.delay()),
         }
     }
 
@@ -157,7 +158,7 @@ impl<P> Link<P> {
     /// without RED.
     #[must_use]
     pub fn average_queue(&self) -> Option<f64> {
-        Some(self.gate.as_ref()?.red.as_ref()?.average())
+        Some(self.ingress.as_ref()?.red.as_ref()?.average())
     }
 
     /// When the packet on the wire leaves, and the queue gets shorter; `None` if it is empty, or
@@ -165,19 +166,19 @@ impl<P> Link<P> {
     /// a part of a packet only.
     #[must_use]
     pub fn next_departure(&self) -> Option<Time> {
-        match &self.line {
-            Line::Fixed(line) => line.next_departure(),
-            Line::Varying(line) => line.next_departure(),
+        match &self.transmitter {
+            Transmitter::Fixed(transmitter) => transmitter.next_departure(),
+            Transmitter::Varying(transmitter) => transmitter.next_departure(),
         }
     }
 
     /// The next packet that has arrived at the far end by `now`, in order of arrival.
     pub fn poll_deliver(&mut self, now: Time) -> Option<Delivery<P>> {
-        let delivery = match &mut self.line {
-            Line::Fixed(line) => line.poll_deliver(now),
-            Line::Varying(line) => {
-                line.advance(now, self.prepared.profile(), &mut self.counters);
-                line.poll_deliver(now)
+        let delivery = match &mut self.transmitter {
+            Transmitter::Fixed(transmitter) => transmitter.poll_deliver(now),
+            Transmitter::Varying(transmitter) => {
+                transmitter.advance(now, self.shared.profile(), &mut self.counters);
+                transmitter.poll_deliver(now)
             }
         }?;
         self.counters.delivered += Tally::one(delivery.bytes);
@@ -188,9 +189,9 @@ impl<P> Link<P> {
         if !self.fits(waiting.bytes) {
             return self.overflow(now, waiting);
         }
-        match &mut self.line {
-            Line::Fixed(line) => line.push(now, waiting),
-            Line::Varying(line) => line.push(now, waiting, &mut self.counters),
+        match &mut self.transmitter {
+            Transmitter::Fixed(transmitter) => transmitter.push(now, waiting),
+            Transmitter::Varying(transmitter) => transmitter.push(now, waiting, &mut self.counters),
         }
         self.counters.max_queue = self.counters.max_queue.max(self.waiting().bytes);
         Outcome::Queued
@@ -199,14 +200,14 @@ impl<P> Link<P> {
     /// What RED, if there is any, makes of a packet: [`Outcome::Queued`] if it takes and marks it,
     /// `None` if it takes it as it is.
     fn judge(&mut self, now: Time, waiting: &Waiting<P>) -> Option<Outcome> {
-        self.gate.as_ref()?.red.as_ref()?;
+        self.ingress.as_ref()?.red.as_ref()?;
         let length = self.waiting().packets;
         let has_room = self.fits(waiting.bytes);
-        let free = match &self.line {
-            Line::Fixed(line) => line.free(),
-            Line::Varying(line) => line.free(),
+        let free = match &self.transmitter {
+            Transmitter::Fixed(transmitter) => transmitter.free(),
+            Transmitter::Varying(transmitter) => transmitter.free(),
         };
-        let red = self.gate.as_mut()?.red.as_mut()?;
+        let red = self.ingress.as_mut()?.red.as_mut()?;
         let idle = (length == 0).then(|| now.since(free));
         let verdict = red.handle_arrival(length.saturating_sub(1), idle, waiting.is_ecn_capable);
         if !has_room {
@@ -230,13 +231,13 @@ impl<P> Link<P> {
     /// There is no room for a packet.
     #[cold]
     fn overflow(&mut self, now: Time, waiting: Waiting<P>) -> Outcome {
-        if let Line::Varying(line) = &mut self.line
-            && line.makes_room()
+        if let Transmitter::Varying(transmitter) = &mut self.transmitter
+            && transmitter.makes_room()
         {
-            return line.push_and_shed(
+            return transmitter.push_and_shed(
                 now,
                 waiting,
-                self.prepared.profile().queue,
+                self.shared.profile().queue,
                 &mut self.counters,
             );
         }
@@ -245,28 +246,30 @@ impl<P> Link<P> {
     }
 
     fn fits(&self, bytes: Bytes) -> bool {
-        self.prepared.room().has(self.waiting(), bytes)
+        self.shared.room().has(self.waiting(), bytes)
     }
 
     fn waiting(&self) -> Tally {
-        match &self.line {
-            Line::Fixed(line) => line.waiting(),
-            Line::Varying(line) => line.waiting(),
+        match &self.transmitter {
+            Transmitter::Fixed(transmitter) => transmitter.waiting(),
+            Transmitter::Varying(transmitter) => transmitter.waiting(),
         }
     }
 
     /// Lets packets leave that were through by `now`.
     fn advance(&mut self, now: Time) {
-        match &mut self.line {
-            Line::Fixed(line) => line.advance(now),
-            Line::Varying(line) => line.advance(now, self.prepared.profile(), &mut self.counters),
+        match &mut self.transmitter {
+            Transmitter::Fixed(transmitter) => transmitter.advance(now),
+            Transmitter::Varying(transmitter) => {
+                transmitter.advance(now, self.shared.profile(), &mut self.counters)
+            }
         }
     }
 
     fn is_black(&self, now: Time) -> bool {
-        match &self.line {
-            Line::Fixed(_) => false,
-            Line::Varying(line) => line.is_black(now, self.prepared.profile()),
+        match &self.transmitter {
+            Transmitter::Fixed(_) => false,
+            Transmitter::Varying(transmitter) => transmitter.is_black(now, self.shared.profile()),
         }
     }
 }
@@ -288,25 +291,26 @@ impl<P: Clone> Link<P> {
             self.counters.dropped_blackout += 1;
             return Outcome::DroppedBlackout;
         }
-        if self.prepared.room().size(bytes).is_none() {
+        if self.shared.room().size(bytes).is_none() {
             self.counters.dropped_mtu += 1;
             return Outcome::DroppedMtu;
         }
-        if self.gate.is_some() {
-            return self.offer_at_gate(now, offer, packet);
+        if self.ingress.is_some() {
+            return self.offer_at_ingress(now, offer, packet);
         }
         self.admit(now, Waiting { is_ecn_capable, flow, ..Waiting::new(now, bytes, packet) })
     }
 
     /// Offers a packet where loss at random or RED may keep it out of the queue.
-    fn offer_at_gate(&mut self, now: Time, offer: Offer, packet: P) -> Outcome {
+    fn offer_at_ingress(&mut self, now: Time, offer: Offer, packet: P) -> Outcome {
         let Offer { bytes, is_ecn_capable, flow } = offer;
-        let fate = self.gate.as_mut().map_or_else(Fate::default, |gate| gate.dice.roll());
+        let fate =
+            self.ingress.as_mut().map_or_else(Fate::default, |ingress| ingress.impairments.draw());
         if fate.lost {
             self.counters.dropped_loss += 1;
             return Outcome::DroppedLoss;
         }
-        let extra_delay = match self.prepared.profile().reorder {
+        let extra_delay = match self.shared.profile().reorder {
             Some(reorder) if fate.held_back => {
                 self.counters.reordered += 1;
                 reorder.delay

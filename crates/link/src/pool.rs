@@ -1,4 +1,4 @@
-//! Packets on lines, and the order in which they are there.
+//! A pool of packets, and FIFO queues that are linked lists through it.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -8,41 +8,41 @@ use units::{Bytes, Span, Time};
 
 use crate::counters::Tally;
 
-/// Where in a [`Pool`] a packet is. None is zero, so that a place that may be missing takes no more
+/// The number of a packet in a [`Pool`]. It is never zero, so that an `Option` of it takes no more
 /// memory.
-pub type Place = NonZeroU32;
+pub type PacketId = NonZeroU32;
 
-/// Packets of any number of lines, each at a place of its own from [`Pool::insert`] to
-/// [`Pool::remove`], with a note of type `T` about it.
+/// The packets of any number of links. Each has a number from [`Pool::insert`] to [`Pool::remove`],
+/// and a note of type `T`.
 ///
-/// Thousands of lines in one simulation hold a few hundred packets between them: together, those
-/// stay in the processor's cache. So do their places, which are used again, the latest freed first.
+/// The thousands of links of one simulation hold a few hundred packets between them. In one pool,
+/// these stay in the processor's cache: a new packet takes the memory that was freed last.
 #[derive(Clone, Debug)]
 pub struct Pool<P, T = ()> {
     packets: Vec<P>,
-    /// A slot for each packet, behind one that is nobody's: lists end there, and need no look at
-    /// whether they do.
+    /// A slot for each packet, by number. The slot zero belongs to no packet: it ends every list, so
+    /// that the code of lists needs no branch for their end.
     slots: Vec<Slot<T>>,
-    free: Vec<Place>,
+    free: Vec<PacketId>,
 }
 
-/// What is known of a packet beside itself.
+/// The metadata of a packet.
 #[derive(Clone, Debug, Default)]
 #[repr(C)]
 struct Slot<T> {
-    /// When it leaves the line.
+    /// When its last bit is on the wire.
     departure: Time,
     bytes: u32,
-    /// Who comes behind it on the line, or [`NOBODY`].
+    /// The next packet of the same link, or [`NO_PACKET`].
     next: u32,
     note: T,
 }
 
-/// In place of a place.
-const NOBODY: u32 = 0;
+/// Instead of a packet number.
+const NO_PACKET: u32 = 0;
 
 impl<P, T: Default> Pool<P, T> {
-    /// Without packets.
+    /// An empty pool.
     #[must_use]
     pub fn new() -> Pool<P, T> {
         Pool { packets: Vec::new(), slots: vec![Slot::default()], free: Vec::new() }
@@ -50,90 +50,90 @@ impl<P, T: Default> Pool<P, T> {
 }
 
 impl<P, T> Pool<P, T> {
-    /// Puts a packet in, and gives its place. Inlined, the packet is written where it stays and
-    /// nowhere before.
+    /// Adds a packet and returns its number. This is inlined so that the packet is written to the
+    /// pool directly, not to the stack first.
     ///
     /// # Panics
     /// If there are four billion packets.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "see above")]
-    pub fn insert(&mut self, packet: P, note: T) -> Place {
-        if let Some(place) = self.free.pop() {
-            self.packets[index(place)] = packet;
-            *self.note_mut(place) = note;
-            return place;
+    pub fn insert(&mut self, packet: P, note: T) -> PacketId {
+        if let Some(id) = self.free.pop() {
+            self.packets[index(id)] = packet;
+            *self.note_mut(id) = note;
+            return id;
         }
         self.packets.push(packet);
-        self.slots.push(Slot { departure: Time::ZERO, bytes: 0, next: NOBODY, note });
+        self.slots.push(Slot { departure: Time::ZERO, bytes: 0, next: NO_PACKET, note });
         u32::try_from(self.packets.len())
             .ok()
-            .and_then(Place::new)
+            .and_then(PacketId::new)
             .expect("four billion packets fit no memory")
     }
 
-    /// Takes a copy of the packet of a place, and frees the place. The packet must be on no line.
+    /// Takes a packet out and frees its number. No link may hold the packet.
     #[inline]
-    pub fn remove(&mut self, place: Place) -> P
+    pub fn remove(&mut self, id: PacketId) -> P
     where
         P: Copy,
     {
-        self.free.push(place);
-        self.packets[index(place)]
+        self.free.push(id);
+        self.packets[index(id)]
     }
 
-    /// As [`Pool::remove`], of packets that are no copies.
+    /// As [`Pool::remove`], for packets that are not `Copy`.
     #[inline]
-    pub(crate) fn take(&mut self, place: Place) -> P
+    pub(crate) fn take(&mut self, id: PacketId) -> P
     where
         P: Default,
     {
-        self.free.push(place);
-        core::mem::take(&mut self.packets[index(place)])
+        self.free.push(id);
+        core::mem::take(&mut self.packets[index(id)])
     }
 
-    /// The packet of a place.
+    /// A packet.
     #[must_use]
     #[inline]
-    pub fn get(&self, place: Place) -> &P {
-        &self.packets[index(place)]
+    pub fn get(&self, id: PacketId) -> &P {
+        &self.packets[index(id)]
     }
 
-    /// The packet of a place.
+    /// A packet, to be changed.
     #[must_use]
     #[inline]
-    pub fn get_mut(&mut self, place: Place) -> &mut P {
-        &mut self.packets[index(place)]
+    pub fn get_mut(&mut self, id: PacketId) -> &mut P {
+        &mut self.packets[index(id)]
     }
 
-    /// What was noted of the packet of a place.
+    /// The note about a packet.
     #[must_use]
     #[inline]
-    pub fn note_mut(&mut self, place: Place) -> &mut T {
-        &mut self.slots[place.get() as usize].note
+    pub fn note_mut(&mut self, id: PacketId) -> &mut T {
+        &mut self.slots[id.get() as usize].note
     }
 
-    /// How many packets there are.
+    /// The number of packets.
     #[must_use]
     pub fn len(&self) -> usize {
         self.packets.len() - self.free.len()
     }
 
-    /// Whether there is none.
+    /// Whether the pool is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     #[inline]
-    fn slot(&self, place: u32) -> &Slot<T> {
-        &self.slots[place as usize]
+    fn slot(&self, id: u32) -> &Slot<T> {
+        &self.slots[id as usize]
     }
 }
 
-/// Where a packet is among all.
+/// The index of a packet in [`Pool::packets`].
 #[inline]
-fn index(place: Place) -> usize {
-    place.get() as usize - 1
+fn index(id: PacketId) -> usize {
+    id.get() as usize - 1
 }
 
 impl<P, T: Default> Default for Pool<P, T> {
@@ -142,26 +142,26 @@ impl<P, T: Default> Default for Pool<P, T> {
     }
 }
 
-/// The packets of one line in their order, in a pool: the last ones wait for the wire, or are on
-/// it; those before them have left.
+/// The packets of one link in order of departure, as a list through a pool. The first of them have
+/// left and are propagating; the others are on the wire or wait for it.
 ///
-/// The order of the fields is kept.
+/// `repr(C)` keeps the order of the fields.
 #[derive(Clone, Debug, Default)]
 #[repr(C)]
-pub(crate) struct Row {
-    /// Places, or [`NOBODY`].
+pub(crate) struct PooledFifo {
+    /// The first packet, or [`NO_PACKET`]; `last` and `next` likewise.
     first: u32,
     last: u32,
-    /// The first of those that did not leave by the latest [`Row::advance`].
+    /// The first packet that had not left at the latest [`PooledFifo::advance`].
     next: u32,
     waiting: u32,
     queued: Bytes,
 }
 
-/// What a packet finds is often as good as random, so that the usual ways are without branches,
-/// which the processor would guess wrong.
-impl Row {
-    /// How many wait, as of the latest [`Row::advance`].
+/// The state that a packet finds is as good as random: branches on it would be mispredicted, so the
+/// usual paths have none.
+impl PooledFifo {
+    /// The backlog, the packet on the wire included, as of the latest [`PooledFifo::advance`].
     #[inline]
     pub(crate) fn waiting(&self) -> Tally {
         Tally { packets: u64::from(self.waiting), bytes: self.queued }
@@ -169,40 +169,41 @@ impl Row {
 
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.first == NOBODY
+        self.first == NO_PACKET
     }
 
-    /// When the first packet leaves, or left.
+    /// The departure of the first packet, past or future.
     #[inline]
     pub(crate) fn first_departure<P, T>(&self, pool: &Pool<P, T>) -> Option<Time> {
-        (self.first != NOBODY).then(|| pool.slot(self.first).departure)
+        (self.first != NO_PACKET).then(|| pool.slot(self.first).departure)
     }
 
-    /// When the first packet leaves of those that wait.
+    /// The departure of the first packet that has not left.
     pub(crate) fn next_departure<P, T>(&self, pool: &Pool<P, T>) -> Option<Time> {
-        (self.next != NOBODY).then(|| pool.slot(self.next).departure)
+        (self.next != NO_PACKET).then(|| pool.slot(self.next).departure)
     }
 
-    /// All packets.
+    /// All packets of the link, those that are propagating included.
     pub(crate) fn held<P, T>(&self, pool: &Pool<P, T>) -> Tally {
         let mut held = Tally::default();
-        let mut place = self.first;
-        while place != NOBODY {
-            let slot = pool.slot(place);
+        let mut id = self.first;
+        while id != NO_PACKET {
+            let slot = pool.slot(id);
             held += Tally::one(Bytes(u64::from(slot.bytes)));
-            place = slot.next;
+            id = slot.next;
         }
         held
     }
 
-    /// Counts out what left by `now`. Gives when the wire will be free, if it is not yet.
+    /// Removes the packets that left by `now` from the backlog. Returns when the wire will be idle;
+    /// `None` if it is.
     #[inline]
     pub(crate) fn advance<P, T>(&mut self, now: Time, pool: &Pool<P, T>) -> Option<Time> {
-        // The beginning of time if there is none.
+        // Zero if there is no packet: the slot zero says so.
         let free = pool.slot(self.last).departure;
         if free <= now {
-            // The usual case, without a look at the others: the wire is idle.
-            self.next = NOBODY;
+            // The usual case: the wire is idle, and the slots between need no visit.
+            self.next = NO_PACKET;
             self.waiting = 0;
             self.queued = Bytes::ZERO;
             return None;
@@ -218,37 +219,37 @@ impl Row {
         }
     }
 
-    /// Puts a packet to the end, which leaves at `departure`. [`Row::advance`] was called.
+    /// Appends a packet that leaves at `departure`. The caller has called [`PooledFifo::advance`].
     #[inline]
     pub(crate) fn push<P, T>(
         &mut self,
         departure: Time,
         bytes: u32,
-        place: Place,
+        id: PacketId,
         pool: &mut Pool<P, T>,
     ) {
-        let place = place.get();
-        let slot = &mut pool.slots[place as usize];
-        (slot.departure, slot.bytes, slot.next) = (departure, bytes, NOBODY);
-        // Nobody's, if it is the first.
-        pool.slots[self.last as usize].next = place;
-        self.last = place;
-        self.first = if self.first == NOBODY { place } else { self.first };
-        self.next = if self.next == NOBODY { place } else { self.next };
+        let id = id.get();
+        let slot = &mut pool.slots[id as usize];
+        (slot.departure, slot.bytes, slot.next) = (departure, bytes, NO_PACKET);
+        // The slot zero, if this packet is the first.
+        pool.slots[self.last as usize].next = id;
+        self.last = id;
+        self.first = if self.first == NO_PACKET { id } else { self.first };
+        self.next = if self.next == NO_PACKET { id } else { self.next };
         self.waiting += 1;
         self.queued += Bytes(u64::from(bytes));
     }
 
-    /// Takes the first packet out if it has arrived by `now`, `delay` after it left: when that was,
-    /// its size and its place.
+    /// Takes the first packet out if it has arrived by `now`, `delay` after its departure. Returns
+    /// its arrival, size and number.
     #[inline]
     pub(crate) fn pop<P, T>(
         &mut self,
         now: Time,
         delay: Span,
         pool: &Pool<P, T>,
-    ) -> Option<(Time, Bytes, Place)> {
-        let place = Place::new(self.first)?;
+    ) -> Option<(Time, Bytes, PacketId)> {
+        let id = PacketId::new(self.first)?;
         let &Slot { departure, bytes, next, .. } = pool.slot(self.first);
         let (at, bytes) = (departure + delay, Bytes(u64::from(bytes)));
         if at > now {
@@ -259,8 +260,8 @@ impl Row {
         self.waiting -= u32::from(is_waiting);
         self.queued -= if is_waiting { bytes } else { Bytes::ZERO };
         self.first = next;
-        self.last = if next == NOBODY { NOBODY } else { self.last };
-        Some((at, bytes, place))
+        self.last = if next == NO_PACKET { NO_PACKET } else { self.last };
+        Some((at, bytes, id))
     }
 }
 
@@ -269,7 +270,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_used_again_once_it_is_free() {
+    fn a_freed_number_is_used_again() {
         let mut pool = Pool::new();
         let [a, b, _, d, _] = [0, 1, 2, 3, 4].map(|n| pool.insert(n, ()));
         assert_eq!((*pool.get(b), *pool.get(d), pool.len()), (1, 3, 5));

@@ -1,4 +1,4 @@
-//! A link in little memory, for simulations with thousands.
+//! A link in 64 bytes, for simulations with thousands of links.
 
 use alloc::boxed::Box;
 
@@ -6,33 +6,32 @@ use units::{Bytes, Span, Time};
 
 use crate::counters::{Counters, Tally};
 use crate::offer::Outcome;
-use crate::pool::{Place, Pool, Row};
-use crate::prepared::Prepared;
+use crate::pool::{PacketId, Pool, PooledFifo};
 use crate::profile::Profile;
+use crate::shared_profile::SharedProfile;
 use crate::wire::Wire;
 
-/// As [`Link`](crate::Link), of a [plain](Prepared::is_plain) profile, with its packets in a pool
-/// that it shares with others: a line of the processor's cache. Every call has to be given the same
-/// pool.
+/// As [`Link`](crate::Link), of a [plain](SharedProfile::is_plain) profile, with its packets in a pool
+/// that it shares with other links. It fits a cache line. Every call must be given the same pool.
 ///
-/// The order of the fields is kept.
+/// `repr(C)` keeps the order of the fields.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct PooledLink {
-    row: Row,
+    fifo: PooledFifo,
     offered: Tally,
-    /// The most that ever waited.
+    /// The largest backlog so far.
     max_queue: Bytes,
-    prepared: Prepared,
+    shared: SharedProfile,
     rare: Option<Box<Rare>>,
 }
 
-const _: () = assert!(size_of::<PooledLink>() == 64, "a line");
+const _: () = assert!(size_of::<PooledLink>() == 64, "one cache line");
 
-/// What many links never need.
+/// State that most links never need.
 #[derive(Clone, Debug, Default)]
 struct Rare {
-    /// Where wire times are not whole nanoseconds.
+    /// Present where wire times are not whole nanoseconds.
     wire: Option<Wire>,
     dropped_queue: Tally,
     dropped_mtu: Tally,
@@ -41,25 +40,24 @@ struct Rare {
 impl PooledLink {
     /// An idle link; `None` if the profile is not plain.
     #[must_use]
-    pub fn new(prepared: &Prepared) -> Option<PooledLink> {
-        let wire = || Some(Wire::new(prepared.profile().rate.base.as_bits()));
-        prepared.is_plain().then(|| PooledLink {
-            row: Row::default(),
+    pub fn new(shared: &SharedProfile) -> Option<PooledLink> {
+        let wire = || Some(Wire::new(shared.profile().rate.base.as_bits()));
+        shared.is_plain().then(|| PooledLink {
+            fifo: PooledFifo::default(),
             offered: Tally::default(),
             max_queue: Bytes::ZERO,
-            rare: (!prepared.is_whole())
-                .then(|| Box::new(Rare { wire: wire(), ..Rare::default() })),
-            prepared: prepared.clone(),
+            rare: (!shared.is_whole()).then(|| Box::new(Rare { wire: wire(), ..Rare::default() })),
+            shared: shared.clone(),
         })
     }
 
-    /// What the link is like.
+    /// The profile of the link.
     #[must_use]
     pub fn profile(&self) -> &Profile {
-        self.prepared.profile()
+        self.shared.profile()
     }
 
-    /// What happened so far.
+    /// The counters so far.
     #[must_use]
     pub fn counters<P, T>(&self, pool: &Pool<P, T>) -> Counters {
         let (dropped_queue, dropped_mtu) = self
@@ -67,7 +65,7 @@ impl PooledLink {
             .as_ref()
             .map_or_else(Default::default, |rare| (rare.dropped_queue, rare.dropped_mtu));
         let mut delivered = self.offered;
-        for others in [dropped_queue, dropped_mtu, self.row.held(pool)] {
+        for others in [dropped_queue, dropped_mtu, self.fifo.held(pool)] {
             delivered -= others;
         }
         Counters {
@@ -80,65 +78,69 @@ impl PooledLink {
         }
     }
 
-    /// What waits at `now`, the packet on the wire included.
+    /// The backlog at `now`, the packet on the wire included.
     pub fn queue<P, T>(&mut self, now: Time, pool: &Pool<P, T>) -> Tally {
-        self.row.advance(now, pool);
-        self.row.waiting()
+        self.fifo.advance(now, pool);
+        self.fifo.waiting()
     }
 
-    /// Packets inside: those that wait and those on the way.
+    /// Packets inside: the backlog and the packets that are propagating.
     #[must_use]
     pub fn held<P, T>(&self, pool: &Pool<P, T>) -> u64 {
-        self.row.held(pool).packets
+        self.fifo.held(pool).packets
     }
 
     /// Whether there are no packets inside.
     #[must_use]
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.row.is_empty()
+        self.fifo.is_empty()
     }
 
-    /// When [`PooledLink::poll_deliver`] has something.
+    /// When [`PooledLink::poll_deliver`] has the next packet.
     #[must_use]
     #[inline]
     pub fn poll_deadline<P, T>(&self, pool: &Pool<P, T>) -> Option<Time> {
-        self.row.first_departure(pool).map(|at| at + self.prepared.delay())
+        self.fifo.first_departure(pool).map(|at| at + self.shared.delay())
     }
 
-    /// The next packet that has arrived at the far end by `now`: its size and its place.
+    /// The next packet that has arrived at the far end by `now`: its size and its number.
     #[inline]
-    pub fn poll_deliver<P, T>(&mut self, now: Time, pool: &Pool<P, T>) -> Option<(Bytes, Place)> {
-        self.row.pop(now, self.prepared.delay(), pool).map(|(_, bytes, place)| (bytes, place))
+    pub fn poll_deliver<P, T>(
+        &mut self,
+        now: Time,
+        pool: &Pool<P, T>,
+    ) -> Option<(Bytes, PacketId)> {
+        self.fifo.pop(now, self.shared.delay(), pool).map(|(_, bytes, id)| (bytes, id))
     }
 
-    /// Offers a packet of the pool at `now`. If it is not queued, it stays in the pool, and the
-    /// link forgets it.
+    /// Offers a packet of the pool at `now`. A packet that is dropped stays in the pool: the caller
+    /// removes it.
     #[inline]
     pub fn offer<P, T>(
         &mut self,
         now: Time,
         bytes: Bytes,
-        place: Place,
+        id: PacketId,
         pool: &mut Pool<P, T>,
     ) -> Outcome {
-        let free = self.row.advance(now, pool);
+        let free = self.fifo.advance(now, pool);
         self.offered += Tally::one(bytes);
-        let room = self.prepared.room();
+        let room = self.shared.room();
         let Some(size) = room.size(bytes) else {
             self.rare().dropped_mtu += Tally::one(bytes);
             return Outcome::DroppedMtu;
         };
-        if !room.has(self.row.waiting(), bytes) {
+        if !room.has(self.fifo.waiting(), bytes) {
             self.rare().dropped_queue += Tally::one(bytes);
             return Outcome::DroppedQueue;
         }
         let time = self
-            .prepared
+            .shared
             .whole_wire_time(size)
             .unwrap_or_else(|| self.wire_time(size, free.is_none()));
-        self.row.push(free.unwrap_or(now) + time, size, place, pool);
-        self.max_queue = self.max_queue.max(self.row.waiting().bytes);
+        self.fifo.push(free.unwrap_or(now) + time, size, id, pool);
+        self.max_queue = self.max_queue.max(self.fifo.waiting().bytes);
         Outcome::Queued
     }
 

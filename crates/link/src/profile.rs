@@ -5,8 +5,9 @@ use alloc::vec::Vec;
 use units::{Bytes, Rate, Span};
 
 use crate::aqm::Aqm;
-use crate::impair::Loss;
 use crate::jitter::Jitter;
+use crate::limit::Limit;
+use crate::loss::Loss;
 use crate::rate::{Change, RatePlan};
 
 /// One direction of a link. Times in it count from the start of the link's schedule.
@@ -90,15 +91,6 @@ impl Profile {
     pub fn is_black(&self, at: Span) -> bool {
         self.blackouts.iter().any(|blackout| blackout.covers(at))
     }
-}
-
-/// How much a queue holds before arrivals are dropped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Limit {
-    /// A number of bytes.
-    Bytes(Bytes),
-    /// A number of packets.
-    Packets(u64),
 }
 
 /// Packets that are held back, so that later ones overtake them.

@@ -7,7 +7,7 @@ use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use units::{Rate, Seed, Span, Time};
 
-use crate::trace::Opportunities;
+use crate::opportunities::Opportunities;
 
 /// A rate over time, known in advance as soon as the seed is.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,6 +50,13 @@ impl RatePlan {
     #[must_use]
     pub fn constant(rate: Rate) -> RatePlan {
         RatePlan { base: rate, changes: Vec::new(), redraw: None, opportunities: None }
+    }
+
+    /// A link that sends at these moments only.
+    #[must_use]
+    pub fn opportunities(trace: Opportunities) -> RatePlan {
+        let mean = trace.mean();
+        RatePlan { opportunities: Some(Arc::new(trace)), ..RatePlan::constant(mean) }
     }
 
     /// Whether the rate never changes.

@@ -9,10 +9,11 @@ use units::{Bytes, Rate, Seed, Span, Time};
 use crate::aqm::Queue;
 use crate::counters::{Counters, Tally};
 use crate::jitter::JitterState;
+use crate::limit::Limit;
 use crate::offer::{Delivery, Outcome, Waiting};
-use crate::profile::{Limit, Profile};
+use crate::opportunities::Opportunities;
+use crate::profile::Profile;
 use crate::rate::RateCursor;
-use crate::trace::Opportunities;
 use crate::wire::WORK_PER_BYTE;
 
 /// The packets of a link, each with what becomes of it once it is first.
@@ -31,7 +32,7 @@ pub(crate) struct Varying<P> {
     free: Time,
     /// Bit-nanoseconds that the wire had left over when the last packet left within a nanosecond.
     credit: u64,
-    slots: Option<Slots>,
+    opportunities: Option<OpportunityCursor>,
     jitter: Option<JitterState>,
     /// Packets on the way, in order of arrival.
     flying: VecDeque<Delivery<P>>,
@@ -42,7 +43,7 @@ pub(crate) struct Varying<P> {
 
 /// A line that sends at certain moments.
 #[derive(Clone, Debug)]
-struct Slots {
+struct OpportunityCursor {
     trace: Arc<Opportunities>,
     /// When the trace began.
     epoch: Time,
@@ -52,7 +53,7 @@ struct Slots {
     unsent: u64,
 }
 
-impl Slots {
+impl OpportunityCursor {
     /// Goes to the first moment after `now`.
     fn seek(&mut self, now: Time) -> Time {
         self.next = self.trace.after(now.since(self.epoch));
@@ -66,7 +67,7 @@ impl Slots {
 
 impl<P> Varying<P> {
     pub(crate) fn new(profile: &Profile, seed: Seed) -> Varying<P> {
-        let slots = |trace: &Arc<Opportunities>| Slots {
+        let cursor = |trace: &Arc<Opportunities>| OpportunityCursor {
             trace: trace.clone(),
             epoch: Time::ZERO,
             next: 0,
@@ -74,12 +75,12 @@ impl<P> Varying<P> {
         };
         Varying {
             rates: profile.rate.cursor(),
-            queue: Queue::new(profile, seed.stream("aqm")),
+            queue: Queue::new(profile.aqm, seed.stream("aqm")),
             serving: None,
             departure: None,
             free: Time::ZERO,
             credit: 0,
-            slots: profile.rate.opportunities.as_ref().map(slots),
+            opportunities: profile.rate.opportunities.as_ref().map(cursor),
             jitter: profile.jitter.map(|jitter| JitterState::new(jitter, seed.stream("jitter"))),
             flying: VecDeque::new(),
             late: BTreeMap::new(),
@@ -90,9 +91,9 @@ impl<P> Varying<P> {
     pub(crate) fn start(&mut self, now: Time, profile: &Profile, counters: &mut Counters) {
         self.advance(now, profile, counters);
         self.rates.start(now);
-        if let Some(slots) = &mut self.slots {
-            slots.epoch = now;
-            let next = slots.seek(now);
+        if let Some(opportunities) = &mut self.opportunities {
+            opportunities.epoch = now;
+            let next = opportunities.seek(now);
             self.departure = self.departure.map(|_| next);
         } else if self.departure.is_none() && self.serving.is_some() {
             self.transmit(now);
@@ -163,8 +164,8 @@ impl<P> Varying<P> {
         self.queue.push(waiting);
         if is_idle {
             self.credit = 0;
-            match &mut self.slots {
-                Some(slots) => self.departure = Some(slots.seek(now)),
+            match &mut self.opportunities {
+                Some(opportunities) => self.departure = Some(opportunities.seek(now)),
                 None => self.serve(now, counters),
             }
         }
@@ -197,8 +198,8 @@ impl<P> Varying<P> {
     /// Moves packets that left by `now` from the queue to the way.
     pub(crate) fn advance(&mut self, now: Time, profile: &Profile, counters: &mut Counters) {
         while let Some(at) = self.departure.filter(|at| *at <= now) {
-            if self.slots.is_some() {
-                self.use_slot(at, profile, counters);
+            if self.opportunities.is_some() {
+                self.use_opportunity(at, profile, counters);
             } else {
                 self.leave(at, profile, counters);
                 self.serve(at, counters);
@@ -219,11 +220,11 @@ impl<P> Varying<P> {
 
     /// Sends what the moment `at` of the trace carries, parts of packets too, and goes on to the
     /// next.
-    fn use_slot(&mut self, at: Time, profile: &Profile, counters: &mut Counters) {
-        let Some(slots) = &mut self.slots else { return };
-        let mut left = slots.trace.moment(slots.next).1;
-        slots.next += 1;
-        let (next, mut unsent) = (slots.at(), slots.unsent);
+    fn use_opportunity(&mut self, at: Time, profile: &Profile, counters: &mut Counters) {
+        let Some(opportunities) = &mut self.opportunities else { return };
+        let mut left = opportunities.trace.moment(opportunities.next).1;
+        opportunities.next += 1;
+        let (next, mut unsent) = (opportunities.at(), opportunities.unsent);
         loop {
             if self.serving.is_none() {
                 self.serving = self.queue.pop(at, counters);
@@ -235,8 +236,8 @@ impl<P> Varying<P> {
             left -= unsent;
             self.leave(at, profile, counters);
         }
-        if let Some(slots) = &mut self.slots {
-            slots.unsent = unsent.saturating_sub(left);
+        if let Some(opportunities) = &mut self.opportunities {
+            opportunities.unsent = unsent.saturating_sub(left);
         }
         self.departure = (self.waiting().packets > 0).then_some(next);
     }

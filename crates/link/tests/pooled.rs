@@ -1,6 +1,6 @@
 //! Links that share a pool against links on their own.
 
-use link::{Aqm, CoDel, Limit, Link, Loss, Outcome, Pool, PooledLink, Prepared, Profile};
+use link::{Aqm, CoDel, Limit, Link, Loss, Outcome, Pool, PooledLink, Profile, SharedProfile};
 use proptest::prelude::*;
 use units::{Bytes, Rate, Seed, Span, Time};
 
@@ -48,7 +48,7 @@ fn profiles() -> impl Strategy<Value = Profile> {
 proptest! {
     #[test]
     fn links_that_share_a_pool_do_what_links_on_their_own_do(profiles in prop::collection::vec(profiles(), LINKS), ops in ops()) {
-        let profiles: Vec<Prepared> = profiles.into_iter().map(Prepared::from).collect();
+        let profiles: Vec<SharedProfile> = profiles.into_iter().map(SharedProfile::from).collect();
         let mut pool: Pool<u32, ()> = Pool::new();
         let mut pooled: Vec<PooledLink> = profiles.iter().map(|profile| PooledLink::new(profile).expect("plain")).collect();
         let mut own: Vec<Link<u32>> = profiles.iter().map(|profile| Link::new(profile.clone(), Seed(1))).collect();
@@ -95,12 +95,14 @@ proptest! {
 #[test]
 fn only_plain_links_share_a_pool() {
     let plain = Profile::new(Rate::mbit(10), Span::from_millis(1));
-    assert!(PooledLink::new(&Prepared::from(plain.clone())).is_some());
+    assert!(PooledLink::new(&SharedProfile::from(plain.clone())).is_some());
     let others = [
         Profile { aqm: Aqm::CoDel(CoDel::default()), ..plain.clone() },
         Profile { loss: Loss::Bernoulli(0.1), ..plain.clone() },
         Profile { corrupt: 0.1, ..plain.clone() },
         Profile::new(Rate::ZERO, Span::ZERO),
     ];
-    assert!(others.into_iter().all(|profile| PooledLink::new(&Prepared::from(profile)).is_none()));
+    assert!(
+        others.into_iter().all(|profile| PooledLink::new(&SharedProfile::from(profile)).is_none())
+    );
 }

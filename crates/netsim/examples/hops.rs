@@ -101,14 +101,14 @@ fn dumbbell(senders: u64) -> Result<Sim<Segment, End>, TopologyError> {
         ..Profile::new(Rate::mbit(1_000), Span::from_micros(1_000))
     };
     let bottleneck = Profile { queue, ..Profile::new(Rate::mbit(100), Span::from_millis(8)) };
-    net.router("left")?;
-    net.router("right")?;
+    net.add_router("left")?;
+    net.add_router("right")?;
     net.duplex("bottleneck", "left", "right", &bottleneck)?;
     let mut routes = Vec::new();
     for n in 0..senders {
         let (sender, receiver) = (format!("sender {n}"), format!("receiver {n}"));
-        net.host(sender.as_str())?;
-        net.host(receiver.as_str())?;
+        net.add_host(sender.as_str())?;
+        net.add_host(receiver.as_str())?;
         net.duplex(&format!("sender {n}"), &sender, "left", &access)?;
         net.duplex(&format!("receiver {n}"), "right", &receiver, &access)?;
         routes.push((net.route(&sender, &receiver)?, net.route(&receiver, &sender)?));

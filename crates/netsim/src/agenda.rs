@@ -53,7 +53,7 @@ pub(crate) struct Agenda {
     summary: u64,
     /// The first of the nodes that are free.
     free: u32,
-    nodes: Vec<Node>,
+    nodes: Vec<ListNode>,
     shift: u32,
     /// The bucket of the latest event, not modulo the buckets: the wheel holds this one and those
     /// behind it, below `end`.
@@ -74,14 +74,14 @@ pub(crate) struct Agenda {
 
 /// An event in a bucket, or a free place.
 #[derive(Clone, Copy, Debug)]
-struct Node {
+struct ListNode {
     at: u64,
     number: u64,
     owner: u32,
     next: u32,
 }
 
-impl Node {
+impl ListNode {
     /// What orders it in the heap: time, admission number and owner, from the highest bit to the
     /// lowest.
     fn key(&self) -> u128 {
@@ -147,7 +147,7 @@ impl Agenda {
         self.review.later += 1;
         let (compartment, first) = (slot >> HALF_BITS, self.end >> HALF_BITS);
         if compartment.wrapping_sub(first) >= COMPARTMENTS as u64 {
-            return self.postpone(Node { at, number, owner, next: NONE });
+            return self.postpone(ListNode { at, number, owner, next: NONE });
         }
         let node = self.node(at, number, owner);
         let compartment = compartment_of(compartment);
@@ -170,7 +170,7 @@ impl Agenda {
             place.next = NONE;
             return node;
         }
-        self.nodes.push(Node { at, number, owner, next: NONE });
+        self.nodes.push(ListNode { at, number, owner, next: NONE });
         u32::try_from(self.nodes.len() - 1).expect("there are fewer events than this at a time")
     }
 
@@ -209,7 +209,7 @@ impl Agenda {
     }
 
     /// Puts an event into the heap.
-    fn postpone(&mut self, node: Node) {
+    fn postpone(&mut self, node: ListNode) {
         self.later_at = self.later_at.min(node.at);
         self.later.push(node.key());
     }
@@ -221,7 +221,7 @@ impl Agenda {
             return self.pop_later(until);
         };
         let first = self.heads[bucket];
-        let Node { at, number, owner, next } = self.nodes[first as usize];
+        let ListNode { at, number, owner, next } = self.nodes[first as usize];
         // Of simultaneous ones either may be the first.
         if self.later_at <= at && nanos_and_number(self.later.first()) < (at, number) {
             return self.pop_later(until);
@@ -277,7 +277,9 @@ impl Agenda {
         while self.end <= self.base + (1 << HALF_BITS) {
             let mut next = self.take_compartment(self.end >> HALF_BITS);
             self.end += 1 << HALF_BITS;
-            while let Some(&Node { at, number, next: behind, .. }) = self.nodes.get(next as usize) {
+            while let Some(&ListNode { at, number, next: behind, .. }) =
+                self.nodes.get(next as usize)
+            {
                 self.nodes[next as usize].next = NONE;
                 self.line_up(place(at >> self.shift), next, at, number);
                 next = behind;

@@ -1,16 +1,16 @@
 //! The digest of a run.
 
-/// A hash over everything that happened, in order: equal digests, equal runs.
+/// A hash over all events of a run in order: equal digests mean equal runs.
 ///
-/// It multiplies into 128 bits and folds, as wyhash does; it is the same on every machine. It is no
-/// defence against somebody who wants two runs to collide.
+/// It multiplies into 128 bits and folds, as wyhash does, and is the same on every machine. It is not
+/// collision-resistant against an adversary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Digest(pub u64);
 
 impl Digest {
     pub(crate) const START: Digest = Digest(0x243f_6a88_85a3_08d3);
 
-    /// Takes in two numbers.
+    /// Adds two numbers.
     #[inline]
     pub(crate) fn mix(&mut self, a: u64, b: u64) {
         let product = u128::from(self.0 ^ a) * u128::from(b ^ 0x9e37_79b9_7f4a_7c15);

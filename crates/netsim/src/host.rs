@@ -1,18 +1,17 @@
-//! What the simulator asks of packets and hosts.
+//! The traits of packets and hosts.
 
-use link::{Place, Pool};
+use link::{PacketId, Pool};
 use units::{Bytes, Time};
 
-use crate::Route;
-use crate::net::Leg;
+use crate::routes::Route;
 
-/// A packet: what its headers say, without payload bytes. Packets are copied at each hop, so
-/// [`crate::Sim`] takes types of at most 64 bytes.
+/// A packet: the contents of its headers, without payload bytes. Packets are copied, so
+/// [`Sim`](crate::Sim) takes types of at most 64 bytes.
 pub trait Packet: Copy {
     /// Its size on the wire, headers included.
     fn size(&self) -> Bytes;
 
-    /// A number that stands for its content in the [digest](crate::Digest) of the run. It must not
+    /// A hash of its content for the [digest](crate::Digest) of the run. It must not
     /// depend on the machine or the process: no addresses, no `std` hasher.
     fn digest(&self) -> u64;
 
@@ -21,11 +20,11 @@ pub trait Packet: Copy {
         false
     }
 
-    /// A queue marked it: congestion experienced (CE, RFC 3168). Called at the end of the link,
-    /// before anybody sees the packet there.
+    /// Marks it: congestion experienced (CE, RFC 3168). Called at the far end of the link whose
+    /// queue decided to mark, before the packet is traced or delivered.
     fn mark(&mut self) {}
 
-    /// Which flow it is of, for queues that treat flows apart; any numbers.
+    /// The flow that it belongs to, for queues that separate flows. Any numbers will do.
     fn flow(&self) -> u64 {
         0
     }
@@ -33,62 +32,72 @@ pub trait Packet: Copy {
 
 /// A host: a state machine without sockets, clock or randomness of its own.
 ///
-/// After each call the simulator takes the packets out of [`Out`] and looks at the deadline; before
-/// the first, at [`Time::ZERO`], at the deadline only. A deadline in the past is one at once.
+/// After each call the simulator sends the packets in [`Out`] and polls the deadline. Before the
+/// first call, at [`Time::ZERO`], it only polls the deadline. A deadline in the past is due at once.
 pub trait Host<P> {
-    /// A packet has come.
+    /// A packet has arrived.
     fn handle_packet(&mut self, now: Time, packet: P, out: &mut Out<P>);
 
-    /// When [`Host::handle_deadline`] wants to be called next; asked after each call of the other
-    /// two. It may move in either direction: a later one costs nothing, an earlier one an event.
+    /// The time of the next call of [`Host::handle_deadline`]; polled after each call of the other
+    /// two methods. It may move either way: moving it later is free, moving it earlier costs an
+    /// event.
     fn poll_deadline(&self) -> Option<Time>;
 
-    /// The deadline has come. It must move on: a host whose deadline stays at one instant for
+    /// The deadline has come. It must move: a host whose deadline stays at one instant for
     /// [a million calls](crate::Sim::run_until) is a bug that would hang the simulation.
     fn handle_deadline(&mut self, now: Time, out: &mut Out<P>);
+}
+
+/// The note on a packet in the pool: its link, as a position in the list of all routes, and the
+/// entry behind that position. The entry is copied here because the list is long: reading it when
+/// the packet arrives would be a cache miss.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct NextHop {
+    pub(crate) hop: u32,
+    pub(crate) next: u32,
 }
 
 /// Where a host puts packets to be sent.
 #[derive(Clone, Debug)]
 pub struct Out<P> {
-    /// The simulation's packets under way are here too, so that one is written once where it stays.
-    pub(crate) packets: Pool<P, Leg>,
-    /// Which of them are to be sent, and along which route, in their order.
-    pub(crate) sent: Vec<(Route, Place)>,
+    /// The packets in flight are here too, so that a packet is written once, where it stays.
+    pub(crate) packets: Pool<P, NextHop>,
+    /// The packets to be sent, each with its route, in order.
+    pub(crate) sent: Vec<(Route, PacketId)>,
 }
 
 impl<P: Copy> Out<P> {
-    /// Without packets. Tests of a host make their own; a simulation brings one.
+    /// An empty one, for tests of a host; a simulation brings its own.
     #[must_use]
     pub fn new() -> Out<P> {
         Out { packets: Pool::new(), sent: Vec::new() }
     }
 
-    /// Sends `packet` along `route`, which must begin at this host, behind those sent before.
+    /// Sends `packet` along `route`, which must begin at this host.
     #[inline]
     pub fn send(&mut self, route: Route, packet: P) {
         self.put(route, packet);
     }
 
-    /// As [`Out::send`]; the packet can still be changed where it is.
+    /// As [`Out::send`]; the packet can still be changed through the reference.
     #[inline(always)]
     #[expect(
         clippy::inline_always,
-        reason = "or the packet is put together elsewhere, and read back before it is written"
+        reason = "otherwise the packet is built on the stack and then copied"
     )]
     pub fn put(&mut self, route: Route, packet: P) -> &mut P {
-        let place = self.packets.insert(packet, Leg::default());
-        self.sent.push((route, place));
-        self.packets.get_mut(place)
+        let id = self.packets.insert(packet, NextHop::default());
+        self.sent.push((route, id));
+        self.packets.get_mut(id)
     }
 
-    /// Takes out all packets, in the order in which they were sent.
+    /// Removes all packets, in the order in which they were sent.
     pub fn drain(&mut self) -> impl Iterator<Item = (Route, P)> + '_ {
         let Out { packets, sent } = self;
-        sent.drain(..).map(|(route, place)| (route, packets.remove(place)))
+        sent.drain(..).map(|(route, id)| (route, packets.remove(id)))
     }
 
-    /// Whether nothing is to be sent.
+    /// Whether there is nothing to send.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.sent.is_empty()

@@ -6,8 +6,7 @@ use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use units::{Seed, Span, Time};
 
-/// Holds each packet of a host back for a time drawn uniformly from zero to a bound, and keeps
-/// their order.
+/// Delays each packet of a host by a time drawn uniformly from zero to a bound, in order.
 ///
 /// In a simulation without noise, flows lock into phase at drop-tail queues and one of them gets
 /// all the drops (S. Floyd, V. Jacobson, "On Traffic Phase Effects in Packet-Switched Gateways",
@@ -30,7 +29,7 @@ impl<T> Jitter<T> {
         }
     }
 
-    /// Takes an item in. Gives its time if it is the only one.
+    /// Adds an item. Returns its release time if it is the only one.
     pub(crate) fn push(&mut self, now: Time, item: T) -> Option<Time> {
         let range = u128::from(self.most.as_nanos()) + 1;
         let drawn = u64::try_from((u128::from(self.rng.next_u64()) * range) >> 64)
@@ -41,17 +40,17 @@ impl<T> Jitter<T> {
         is_first.then_some(self.last)
     }
 
-    /// Takes the first item out, and gives the time of the next.
+    /// Removes the first item, and returns the release time of the next.
     pub(crate) fn pop(&mut self) -> (Option<T>, Option<Time>) {
         let item = self.waiting.pop_front().map(|(_, item)| item);
         if self.waiting.is_empty() {
-            // From the start of its memory again, which is in the processor's cache.
+            // Starts again at the front of the buffer, which is in the processor's cache.
             self.waiting.clear();
         }
         (item, self.waiting.front().map(|(at, _)| *at))
     }
 
-    /// How many wait.
+    /// The number of items.
     pub(crate) fn held(&self) -> u64 {
         self.waiting.len() as u64
     }
@@ -62,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn order_is_kept_and_the_bound_too() {
+    fn items_keep_their_order_and_delays_the_bound() {
         let most = Span::from_nanos(100);
         let mut jitter = Jitter::new(most, Seed(1));
         for n in 0..1_000u64 {

@@ -38,7 +38,7 @@
 //! }
 //!
 //! let mut net = Topology::new();
-//! let (near, far) = (net.host("near")?, net.host("far")?);
+//! let (near, far) = (net.add_host("near")?, net.add_host("far")?);
 //! net.duplex("wifi", "near", "far", &Profile::new(Rate::mbit(12), Span::from_millis(10)))?;
 //! let route = net.route("near", "far")?;
 //! let mut sim = net.build(Seed(1), |site| Node { route: (site.id == near).then_some(route), heard: None })?;
@@ -72,6 +72,7 @@ mod agenda;
 mod digest;
 mod heap;
 mod host;
+mod ids;
 mod jitter;
 mod net;
 mod routes;
@@ -81,8 +82,9 @@ mod trace;
 
 pub use digest::Digest;
 pub use host::{Host, Out, Packet};
+pub use ids::{HostId, LinkId};
 pub use net::Totals;
 pub use routes::Route;
 pub use sim::Sim;
-pub use topology::{HostId, LinkId, Site, Topology, TopologyError};
+pub use topology::{Site, Topology, TopologyError};
 pub use trace::{Event, NoTrace, Trace};

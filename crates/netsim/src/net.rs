@@ -1,84 +1,80 @@
-//! What lies between the hosts: links, routes, and the agenda.
+//! The network between the hosts: links, routes, and the agenda.
 
 use std::hint::black_box;
 
 use link::{
-    Counters, Delivery, Link, Offer, Outcome, Place, Pool, PooledLink, Prepared, Profile, Tally,
+    Counters, Delivery, Link, Offer, Outcome, PacketId, Pool, PooledLink, Profile, SharedProfile,
+    Tally,
 };
 use units::{Bytes, Seed, Time};
 
 use crate::agenda::{Agenda, END};
+use crate::digest::Digest;
+use crate::host::{NextHop, Out, Packet};
+use crate::ids::{HostId, LinkId};
 use crate::jitter::Jitter;
-use crate::{Digest, Event, HostId, LinkId, Out, Packet, Trace};
+use crate::trace::{Event, Trace};
 
-/// What happened in a whole run.
+/// Counts over a whole run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Packets that hosts sent.
     pub sent: u64,
     /// Packets that hosts received.
     pub delivered: u64,
-    /// Packets that came out of a link damaged, and were thrown away there.
+    /// Packets that a link corrupted; they are dropped at its end.
     pub damaged: u64,
-    /// Packets that came out of links, the damaged ones included.
+    /// Packets that left a link at its far end, the corrupted ones included.
     pub hops: u64,
-    /// Entries of the agenda that came up, those without effect included.
+    /// Entries taken from the agenda, those without effect included.
     pub events: u64,
 }
 
-/// A packet under way: where in the pool it is, and where in the list of all routes.
+/// A packet in flight: its number in the pool, and its position in [`Net::hops`].
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ticket {
-    place: Place,
+pub(crate) struct InFlight {
+    id: PacketId,
     hop: u32,
 }
 
-/// What is noted of a packet in the pool: which link it is on, as a place in the list of all
-/// routes, and what comes behind that in the list. The latter is kept here, where it is at hand
-/// when the packet has arrived: to look for it in a long list would be to wait for memory.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Leg {
-    hop: u32,
-    next: u32,
-}
-
-/// A packet on a link that may lose or copy it.
+/// A packet on a link that may lose or duplicate it.
 #[derive(Clone, Copy, Debug)]
 struct Carried<P> {
     packet: P,
     hop: u32,
 }
 
-/// A link, and how packets travel over it.
+/// A link, by the kind of its profile.
 #[derive(Clone, Debug)]
-enum Way<P> {
-    /// Most links.
+enum LinkKind<P> {
+    /// Constant rate, drop-tail, fixed delay: most links.
     Plain(PooledLink),
     Other(Box<Other<P>>),
 }
 
-/// A link that is more than a queue and a delay.
+/// A link with anything beyond a drop-tail queue and a fixed delay.
 #[derive(Clone, Debug)]
 struct Other<P> {
-    line: Line<P>,
-    /// When its entry on the agenda is that counts; [`END`] if it has none.
+    carrier: Carrier<P>,
+    /// The time of its valid entry on the agenda; [`END`] if it has none.
     armed: Time,
 }
 
+/// The packets of a link, by number or by value.
 #[derive(Clone, Debug)]
-enum Line<P> {
-    /// The packets stay in the pool: whatever the link takes arrives once.
-    Faithful(Link<Ticket>),
-    /// By value: nobody has to tell the pool what became of them.
+enum Carrier<P> {
+    /// The link delivers each packet that it queues exactly once: the packets stay in the pool.
+    Faithful(Link<InFlight>),
+    /// The link may lose or duplicate packets: it holds copies, and the pool does not.
     Lossy(Link<Carried<P>>),
 }
 
 impl<P> Other<P> {
-    /// Sees to it that there is an entry on the agenda for its first packet.
+    /// Makes sure that there is an entry on the agenda for its first packet.
     fn arm(&mut self, number: u32, agenda: &mut Agenda) {
-        let deadline = match &self.line {
-            Line::Faithful(link) => link.poll_deadline(),
-            Line::Lossy(link) => link.poll_deadline(),
+        let deadline = match &self.carrier {
+            Carrier::Faithful(link) => link.poll_deadline(),
+            Carrier::Lossy(link) => link.poll_deadline(),
         };
         if let Some(at) = deadline
             && at < self.armed
@@ -89,67 +85,66 @@ impl<P> Other<P> {
     }
 }
 
-/// A link in its place: a line of the processor's cache, which a simulation with thousands of links
-/// touches at each hop.
+/// A link, aligned to a cache line: a simulation with thousands of links touches one at each hop.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
-pub(crate) struct Port<P>(Way<P>);
+pub(crate) struct Port<P>(LinkKind<P>);
 
-const _: () = assert!(size_of::<Port<[u8; 64]>>() == 64, "a port is a line");
+const _: () = assert!(size_of::<Port<[u8; 64]>>() == 64, "a port is a cache line");
 
 impl<P: Packet> Port<P> {
-    /// `seed` is asked for only if the link draws something at random.
-    pub(crate) fn new(prepared: &Prepared, seed: impl Fn() -> Seed) -> Port<P> {
-        if let Some(link) = PooledLink::new(prepared) {
-            return Port(Way::Plain(link));
+    /// `seed` is called only if the link has random draws.
+    pub(crate) fn new(profile: &SharedProfile, seed: impl Fn() -> Seed) -> Port<P> {
+        if let Some(link) = PooledLink::new(profile) {
+            return Port(LinkKind::Plain(link));
         }
-        let faithful = Link::new(prepared.clone(), seed());
-        let line = if faithful.keeps_what_it_takes() {
-            Line::Faithful(faithful)
+        let faithful = Link::new(profile.clone(), seed());
+        let carrier = if faithful.keeps_what_it_takes() {
+            Carrier::Faithful(faithful)
         } else {
-            Line::Lossy(Link::new(prepared.clone(), seed()))
+            Carrier::Lossy(Link::new(profile.clone(), seed()))
         };
-        Port(Way::Other(Box::new(Other { line, armed: END })))
+        Port(LinkKind::Other(Box::new(Other { carrier, armed: END })))
     }
 
-    fn counters(&self, pool: &Pool<P, Leg>) -> Counters {
+    fn counters(&self, pool: &Pool<P, NextHop>) -> Counters {
         match &self.0 {
-            Way::Plain(link) => link.counters(pool),
-            Way::Other(other) => match &other.line {
-                Line::Faithful(link) => *link.counters(),
-                Line::Lossy(link) => *link.counters(),
+            LinkKind::Plain(link) => link.counters(pool),
+            LinkKind::Other(other) => match &other.carrier {
+                Carrier::Faithful(link) => *link.counters(),
+                Carrier::Lossy(link) => *link.counters(),
             },
         }
     }
 
-    fn held(&self, pool: &Pool<P, Leg>) -> u64 {
+    fn held(&self, pool: &Pool<P, NextHop>) -> u64 {
         match &self.0 {
-            Way::Plain(link) => link.held(pool),
-            Way::Other(other) => match &other.line {
-                Line::Faithful(link) => link.held(),
-                Line::Lossy(link) => link.held(),
+            LinkKind::Plain(link) => link.held(pool),
+            LinkKind::Other(other) => match &other.carrier {
+                Carrier::Faithful(link) => link.held(),
+                Carrier::Lossy(link) => link.held(),
             },
         }
     }
 }
 
-/// In the list of all routes' links, marks the number of a host: the one where a route begins, in
-/// front of it, and the one where it ends, behind.
+/// Marks the number of a host in [`Net::hops`]: each route is stored as its sender, its links and its
+/// receiver.
 const HOST: u32 = 1 << 31;
 
-/// A route in the list of all routes' links.
+/// A route as it is stored in [`Net::hops`].
 pub(crate) fn listed(from: HostId, links: &[u32], to: HostId) -> impl Iterator<Item = u32> + '_ {
     std::iter::once(HOST | from.0).chain(links.iter().copied()).chain([HOST | to.0])
 }
 
-/// Who has an entry on the agenda.
+/// The owner of an entry on the agenda.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Owner {
     /// A link's first packet has arrived.
     Link(u32),
-    /// A host's deadline has come, perhaps.
+    /// A host's deadline may have come.
     Host(u32),
-    /// A host's first packet was held back long enough.
+    /// The jitter of a host releases its first packet.
     Jitter(u32),
 }
 
@@ -157,14 +152,13 @@ pub(crate) enum Owner {
 pub(crate) struct Net<P> {
     agenda: Agenda,
     ports: Vec<Port<P>>,
-    /// The packets under way, and what the host whose turn it is sends.
+    /// The packets in flight, and the sends of the host that is being called.
     pub(crate) out: Out<P>,
-    /// All routes, one behind the other: the host where it begins, its links, the host where it
-    /// ends.
+    /// All routes, one after the other: sender, links, receiver. Hosts are marked with [`HOST`].
     hops: Vec<u32>,
     hosts: u32,
-    /// Of each host; none if no host has one.
-    jitters: Vec<Option<Box<Jitter<Ticket>>>>,
+    /// By host; empty if no host has jitter.
+    jitters: Vec<Option<Box<Jitter<InFlight>>>>,
     pub(crate) totals: Totals,
     pub(crate) digest: Digest,
 }
@@ -175,7 +169,7 @@ impl<P: Packet> Net<P> {
     pub(crate) fn new(
         ports: Vec<Port<P>>,
         hops: Vec<u32>,
-        jitters: Vec<Option<Box<Jitter<Ticket>>>>,
+        jitters: Vec<Option<Box<Jitter<InFlight>>>>,
     ) -> Net<P> {
         let has_jitter = jitters.iter().any(Option::is_some);
         Net {
@@ -190,7 +184,7 @@ impl<P: Packet> Net<P> {
         }
     }
 
-    /// The next event until `until`, inclusive.
+    /// The next event, if it is at `until` or before.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "the topology checked their number")]
     pub(crate) fn next(&mut self, until: Time) -> Option<(Time, Owner)> {
@@ -218,15 +212,15 @@ impl<P: Packet> Net<P> {
         self.agenda.push(at, self.ports.len() as u32 + self.hosts + host);
     }
 
-    /// A host sends what it has put out.
+    /// Sends the packets that a host has put into `out`.
     #[inline]
     pub(crate) fn send<T: Trace<P>>(&mut self, now: Time, host: u32, trace: &mut T) {
         for index in 0..self.out.sent.len() {
-            let (route, place) = self.out.sent[index];
+            let (route, id) = self.out.sent[index];
             let start = self.hops[route.0 as usize - 1];
             assert_eq!(start, HOST | host, "a host sends along a route that begins elsewhere");
             self.totals.sent += 1;
-            let packet = self.out.packets.get(place);
+            let packet = self.out.packets.get(id);
             if T::IS_ON {
                 trace.record(now, Event::Sent { host: HostId(host), packet });
             }
@@ -234,10 +228,10 @@ impl<P: Packet> Net<P> {
                 None => {
                     let bytes = packet.size();
                     let link = self.hops[route.0 as usize];
-                    self.offer(now, place, route.0, link, bytes, trace);
+                    self.offer(now, id, route.0, link, bytes, trace);
                 }
                 Some(jitter) => {
-                    if let Some(at) = jitter.push(now, Ticket { place, hop: route.0 }) {
+                    if let Some(at) = jitter.push(now, InFlight { id, hop: route.0 }) {
                         self.arm_jitter(host, at);
                     }
                 }
@@ -246,85 +240,85 @@ impl<P: Packet> Net<P> {
         self.out.sent.clear();
     }
 
-    /// A packet that a host sent was held back long enough.
+    /// The jitter of a host releases its first packet.
     pub(crate) fn release<T: Trace<P>>(&mut self, now: Time, host: u32, trace: &mut T) {
         let Some(jitter) = self.jitters.get_mut(host as usize).and_then(Option::as_mut) else {
             return;
         };
-        let (ticket, next) = jitter.pop();
+        let (packet, next) = jitter.pop();
         if let Some(at) = next {
             self.arm_jitter(host, at);
         }
-        if let Some(Ticket { place, hop }) = ticket {
-            let bytes = self.out.packets.get(place).size();
-            self.offer(now, place, hop, self.hops[hop as usize], bytes, trace);
+        if let Some(InFlight { id, hop }) = packet {
+            let bytes = self.out.packets.get(id).size();
+            self.offer(now, id, hop, self.hops[hop as usize], bytes, trace);
         }
     }
 
-    /// The first packet of a link has arrived, unless the entry is out of date: to the next link,
-    /// or to a host: which one, and where in the pool the packet is.
+    /// The first packet of a link has arrived, unless the entry is out of date. It goes on to the
+    /// next link, or to a host: then the host and the packet's number are returned.
     #[inline]
     pub(crate) fn pass<T: Trace<P>>(
         &mut self,
         now: Time,
         link: u32,
         trace: &mut T,
-    ) -> Option<(u32, Place)> {
+    ) -> Option<(u32, PacketId)> {
         let pool = &mut self.out.packets;
-        let (place, bytes, is_corrupted) = match &mut self.ports[link as usize].0 {
-            Way::Plain(way) => {
-                let (bytes, place) = way.poll_deliver(now, pool)?;
-                let deadline = way.poll_deadline(pool);
-                // Asked for before all that comes between, the next link is here when it is needed,
-                // even if it was not in the processor's cache.
-                if let Some(port) = self.ports.get(pool.note_mut(place).next as usize) {
-                    black_box(matches!(port.0, Way::Plain(_)));
+        let (id, bytes, is_corrupted) = match &mut self.ports[link as usize].0 {
+            LinkKind::Plain(plain) => {
+                let (bytes, id) = plain.poll_deliver(now, pool)?;
+                let deadline = plain.poll_deadline(pool);
+                // A prefetch: the next link is in the processor's cache by the time that it is
+                // needed.
+                if let Some(port) = self.ports.get(pool.note_mut(id).next as usize) {
+                    black_box(matches!(port.0, LinkKind::Plain(_)));
                 }
                 if let Some(at) = deadline {
                     self.agenda.push(at, link);
                 }
-                (place, bytes, false)
+                (id, bytes, false)
             }
-            Way::Other(_) => self.take_from_other(now, link)?,
+            LinkKind::Other(_) => self.take_from_other(now, link)?,
         };
         self.totals.hops += 1;
         self.digest.mix(now.as_nanos(), u64::from(link));
         if T::IS_ON {
-            let packet = self.out.packets.get(place);
+            let packet = self.out.packets.get(id);
             trace.record(now, Event::Passed { link: LinkId(link), packet, is_corrupted });
         }
         if is_corrupted {
-            self.out.packets.remove(place);
+            self.out.packets.remove(id);
             self.totals.damaged += 1;
             return None;
         }
-        let Leg { hop, next } = *self.out.packets.note_mut(place);
+        let NextHop { hop, next } = *self.out.packets.note_mut(id);
         if next & HOST == 0 {
-            self.offer(now, place, hop + 1, next, bytes, trace);
+            self.offer(now, id, hop + 1, next, bytes, trace);
             return None;
         }
         let to = next & !HOST;
-        let packet = self.out.packets.get(place);
+        let packet = self.out.packets.get(id);
         self.totals.delivered += 1;
         self.digest.mix(packet.digest(), u64::from(to));
         if T::IS_ON {
             trace.record(now, Event::Delivered { host: HostId(to), packet });
         }
-        Some((to, place))
+        Some((to, id))
     }
 
-    /// Takes a packet that has come to its host out of the pool.
+    /// Takes a packet that has reached its host out of the pool.
     #[inline]
-    pub(crate) fn take(&mut self, place: Place) -> P {
-        self.out.packets.remove(place)
+    pub(crate) fn take(&mut self, id: PacketId) -> P {
+        self.out.packets.remove(id)
     }
 
-    /// Offers a packet of `bytes` to a link, the one at `hop`.
+    /// Offers a packet of `bytes` to `link`, which is at `hop` of the list of routes.
     #[inline]
     fn offer<T: Trace<P>>(
         &mut self,
         now: Time,
-        place: Place,
+        id: PacketId,
         hop: u32,
         link: u32,
         bytes: Bytes,
@@ -332,74 +326,74 @@ impl<P: Packet> Net<P> {
     ) {
         let pool = &mut self.out.packets;
         let outcome = match &mut self.ports[link as usize].0 {
-            Way::Plain(way) => {
-                *pool.note_mut(place) = Leg { hop, next: self.hops[hop as usize + 1] };
-                let was_empty = way.is_empty();
-                let outcome = way.offer(now, bytes, place, pool);
-                if was_empty && let Some(at) = way.poll_deadline(pool) {
+            LinkKind::Plain(plain) => {
+                *pool.note_mut(id) = NextHop { hop, next: self.hops[hop as usize + 1] };
+                let was_empty = plain.is_empty();
+                let outcome = plain.offer(now, bytes, id, pool);
+                if was_empty && let Some(at) = plain.poll_deadline(pool) {
                     self.agenda.push(at, link);
                 }
                 outcome
             }
-            Way::Other(_) => return self.offer_to_other(now, place, hop, link, bytes, trace),
+            LinkKind::Other(_) => return self.offer_to_other(now, id, hop, link, bytes, trace),
         };
         if T::IS_ON {
             trace.record(
                 now,
-                Event::Offered { link: LinkId(link), packet: self.out.packets.get(place), outcome },
+                Event::Offered { link: LinkId(link), packet: self.out.packets.get(id), outcome },
             );
         }
         if outcome != Outcome::Queued {
-            self.out.packets.remove(place);
+            self.out.packets.remove(id);
         }
     }
 
-    /// As [`Net::offer`], to a link that is more than a queue and a delay.
+    /// As [`Net::offer`], for [`LinkKind::Other`].
     #[inline(never)]
     fn offer_to_other<T: Trace<P>>(
         &mut self,
         now: Time,
-        place: Place,
+        id: PacketId,
         hop: u32,
         link: u32,
         bytes: Bytes,
         trace: &mut T,
     ) {
-        let Way::Other(other) = &mut self.ports[link as usize].0 else { return };
-        let packet = *self.out.packets.get(place);
+        let LinkKind::Other(other) = &mut self.ports[link as usize].0 else { return };
+        let packet = *self.out.packets.get(id);
         let offer = Offer { bytes, is_ecn_capable: packet.is_ecn_capable(), flow: packet.flow() };
-        let (outcome, is_here) = match &mut other.line {
-            Line::Faithful(way) => {
-                let outcome = way.offer(now, offer, Ticket { place, hop });
+        let (outcome, is_here) = match &mut other.carrier {
+            Carrier::Faithful(link) => {
+                let outcome = link.offer(now, offer, InFlight { id, hop });
                 (outcome, outcome == Outcome::Queued)
             }
-            Line::Lossy(way) => (way.offer(now, offer, Carried { packet, hop }), false),
+            Carrier::Lossy(link) => (link.offer(now, offer, Carried { packet, hop }), false),
         };
         other.arm(link, &mut self.agenda);
         if T::IS_ON {
             trace.record(now, Event::Offered { link: LinkId(link), packet: &packet, outcome });
         }
         if !is_here {
-            self.out.packets.remove(place);
+            self.out.packets.remove(id);
         }
     }
 
-    /// Takes the first packet off a link that is more than a queue and a delay: where in the pool
-    /// it is, its size, and whether the link damaged it.
+    /// Takes the first packet off a [`LinkKind::Other`]: its number, its size, and whether the link
+    /// corrupted it.
     #[inline(never)]
-    fn take_from_other(&mut self, now: Time, link: u32) -> Option<(Place, Bytes, bool)> {
-        let Way::Other(other) = &mut self.ports[link as usize].0 else { return None };
+    fn take_from_other(&mut self, now: Time, link: u32) -> Option<(PacketId, Bytes, bool)> {
+        let LinkKind::Other(other) = &mut self.ports[link as usize].0 else { return None };
         if other.armed != now {
             return None;
         }
         other.armed = END;
         let pool = &mut self.out.packets;
-        let arrived = match &mut other.line {
-            Line::Faithful(way) => way.poll_deliver(now).map(|delivery| {
-                let Delivery { bytes, is_marked, packet: Ticket { place, hop }, .. } = delivery;
-                (place, hop, bytes, is_marked, false)
+        let arrived = match &mut other.carrier {
+            Carrier::Faithful(link) => link.poll_deliver(now).map(|delivery| {
+                let Delivery { bytes, is_marked, packet: InFlight { id, hop }, .. } = delivery;
+                (id, hop, bytes, is_marked, false)
             }),
-            Line::Lossy(way) => way.poll_deliver(now).map(|delivery| {
+            Carrier::Lossy(link) => link.poll_deliver(now).map(|delivery| {
                 let Delivery {
                     bytes,
                     is_marked,
@@ -407,60 +401,60 @@ impl<P: Packet> Net<P> {
                     packet: Carried { packet, hop },
                     ..
                 } = delivery;
-                (pool.insert(packet, Leg::default()), hop, bytes, is_marked, is_corrupted)
+                (pool.insert(packet, NextHop::default()), hop, bytes, is_marked, is_corrupted)
             }),
         };
         other.arm(link, &mut self.agenda);
-        let (place, hop, bytes, is_marked, is_corrupted) = arrived?;
-        *pool.note_mut(place) = Leg { hop, next: self.hops[hop as usize + 1] };
+        let (id, hop, bytes, is_marked, is_corrupted) = arrived?;
+        *pool.note_mut(id) = NextHop { hop, next: self.hops[hop as usize + 1] };
         if is_marked {
-            pool.get_mut(place).mark();
+            pool.get_mut(id).mark();
         }
-        Some((place, bytes, is_corrupted))
+        Some((id, bytes, is_corrupted))
     }
 
-    /// What a link is like.
+    /// The profile of a link.
     pub(crate) fn profile(&self, link: LinkId) -> &Profile {
         match &self.ports[link.index()].0 {
-            Way::Plain(link) => link.profile(),
-            Way::Other(other) => match &other.line {
-                Line::Faithful(link) => link.profile(),
-                Line::Lossy(link) => link.profile(),
+            LinkKind::Plain(link) => link.profile(),
+            LinkKind::Other(other) => match &other.carrier {
+                Carrier::Faithful(link) => link.profile(),
+                Carrier::Lossy(link) => link.profile(),
             },
         }
     }
 
     /// RED's average length of a link's queue.
     pub(crate) fn average_queue(&self, link: LinkId) -> Option<f64> {
-        let Way::Other(other) = &self.ports[link.index()].0 else { return None };
-        match &other.line {
-            Line::Faithful(link) => link.average_queue(),
-            Line::Lossy(link) => link.average_queue(),
+        let LinkKind::Other(other) = &self.ports[link.index()].0 else { return None };
+        match &other.carrier {
+            Carrier::Faithful(link) => link.average_queue(),
+            Carrier::Lossy(link) => link.average_queue(),
         }
     }
 
-    /// What waits at a link.
+    /// The backlog of a link.
     pub(crate) fn queue(&mut self, now: Time, link: LinkId) -> Tally {
         match &mut self.ports[link.index()].0 {
-            Way::Plain(link) => link.queue(now, &self.out.packets),
-            Way::Other(other) => match &mut other.line {
-                Line::Faithful(link) => link.queue(now),
-                Line::Lossy(link) => link.queue(now),
+            LinkKind::Plain(link) => link.queue(now, &self.out.packets),
+            LinkKind::Other(other) => match &mut other.carrier {
+                Carrier::Faithful(link) => link.queue(now),
+                Carrier::Lossy(link) => link.queue(now),
             },
         }
     }
 
-    /// What a link counted.
+    /// The counters of a link.
     pub(crate) fn counters(&self, link: LinkId) -> Counters {
         self.ports[link.index()].counters(&self.out.packets)
     }
 
-    /// What all links counted.
+    /// The counters of all links.
     pub(crate) fn all_counters(&self) -> impl Iterator<Item = Counters> {
         self.ports.iter().map(|port| port.counters(&self.out.packets))
     }
 
-    /// Packets under way.
+    /// Packets in flight.
     pub(crate) fn held(&self) -> u64 {
         let jittered: u64 = self.jitters.iter().flatten().map(|jitter| jitter.held()).sum();
         jittered + self.ports.iter().map(|port| port.held(&self.out.packets)).sum::<u64>()

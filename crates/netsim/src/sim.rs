@@ -4,10 +4,13 @@ use link::{Counters, Profile, Tally};
 use units::Time;
 
 use crate::agenda::END;
+use crate::digest::Digest;
+use crate::host::{Host, Out, Packet};
+use crate::ids::{HostId, LinkId};
 use crate::net::{Net, Owner, Totals};
-use crate::{Digest, Event, Host, HostId, LinkId, NoTrace, Out, Packet, Trace};
+use crate::trace::{Event, NoTrace, Trace};
 
-/// How often a host's deadline may come at one instant before the simulation gives up on it.
+/// A host whose deadline comes this often at one instant makes the simulation panic.
 const MAX_SPINS: u32 = 1_000_000;
 
 /// A simulation: hosts of type `H` that exchange packets of type `P` over the links of a
@@ -16,7 +19,7 @@ const MAX_SPINS: u32 = 1_000_000;
 pub struct Sim<P, H> {
     net: Net<P>,
     hosts: Vec<H>,
-    /// When each host's entry on the agenda is that counts; [`END`] if it has none.
+    /// The time of each host's valid entry on the agenda; [`END`] if it has none.
     armed: Vec<Time>,
     now: Time,
     spin: Spin,
@@ -44,8 +47,8 @@ impl<P: Packet, H: Host<P>> Sim<P, H> {
         sim
     }
 
-    /// Runs all events until `until`, those at that instant included; then it is `until`. From two
-    /// years and three months on (2^56 ns) nothing happens any more.
+    /// Runs all events up to and including `until`, and sets the time to `until`. Events from two
+    /// years and three months on (2^56 ns) never happen.
     ///
     /// # Panics
     /// If a host sends along a route that begins elsewhere, or its deadline stays at one instant a
@@ -54,7 +57,7 @@ impl<P: Packet, H: Host<P>> Sim<P, H> {
         self.run_traced(until, &mut NoTrace);
     }
 
-    /// As [`Sim::run_until`], while `trace` looks on.
+    /// As [`Sim::run_until`], with a trace of all events.
     ///
     /// # Panics
     /// As [`Sim::run_until`].
@@ -63,8 +66,8 @@ impl<P: Packet, H: Host<P>> Sim<P, H> {
             self.now = now;
             match owner {
                 Owner::Link(link) => {
-                    if let Some((host, place)) = self.net.pass(now, link, trace) {
-                        let packet = self.net.take(place);
+                    if let Some((host, id)) = self.net.pass(now, link, trace) {
+                        let packet = self.net.take(id);
                         self.hosts[host as usize].handle_packet(now, packet, &mut self.net.out);
                         self.settle(host, trace);
                     }
@@ -76,8 +79,8 @@ impl<P: Packet, H: Host<P>> Sim<P, H> {
         self.now = self.now.max(until);
     }
 
-    /// Lets the caller act on a host between runs: what it sends is sent, and its deadline is
-    /// looked at, as after an event.
+    /// Calls `act` on a host between runs. Then the packets that it put out are sent and its
+    /// deadline is polled, as after an event.
     ///
     /// # Panics
     /// If there is no such host, or it sends along a route that begins elsewhere.
@@ -91,7 +94,7 @@ impl<P: Packet, H: Host<P>> Sim<P, H> {
         result
     }
 
-    /// What time it is.
+    /// The current time.
     #[must_use]
     pub fn now(&self) -> Time {
         self.now
@@ -112,8 +115,8 @@ impl<P: Packet, H: Host<P>> Sim<P, H> {
         &self.hosts
     }
 
-    /// What a link counted. What is left of its queue is not looked at before the next packet
-    /// comes, so that a link's own drops in a blackout, and those of CoDel, can lag behind.
+    /// The counters of a link. A link catches up when its next packet is due, so drops in a blackout
+    /// and drops of CoDel can lag behind.
     ///
     /// # Panics
     /// If there is no such link.
@@ -122,7 +125,7 @@ impl<P: Packet, H: Host<P>> Sim<P, H> {
         self.net.counters(link)
     }
 
-    /// What a link is like.
+    /// The profile of a link.
     ///
     /// # Panics
     /// If there is no such link.
@@ -131,7 +134,7 @@ impl<P: Packet, H: Host<P>> Sim<P, H> {
         self.net.profile(link)
     }
 
-    /// What waits at a link, the packet on the wire included.
+    /// The backlog of a link, the packet on the wire included.
     ///
     /// # Panics
     /// If there is no such link.
@@ -153,27 +156,26 @@ impl<P: Packet, H: Host<P>> Sim<P, H> {
         self.net.all_counters()
     }
 
-    /// What happened so far.
+    /// The totals so far.
     #[must_use]
     pub fn totals(&self) -> Totals {
         self.net.totals
     }
 
-    /// Packets under way: in links, and held back by jitter.
+    /// Packets in flight: in links, and delayed by jitter.
     #[must_use]
     pub fn held(&self) -> u64 {
         self.net.held()
     }
 
-    /// A hash over everything that happened so far: each packet's arrival at the end of each link,
-    /// its content where a host received it, and each deadline, with their times and in their
-    /// order.
+    /// A hash over all events so far, with their times and in their order: each arrival at the end
+    /// of a link, the content of each packet that a host received, and each deadline.
     #[must_use]
     pub fn digest(&self) -> Digest {
         self.net.digest
     }
 
-    /// Sends what a host wants to send, and looks at its deadline.
+    /// Sends the packets that a host has put out, and polls its deadline.
     #[inline]
     fn settle<T: Trace<P>>(&mut self, host: u32, trace: &mut T) {
         if !self.net.out.is_empty() {
@@ -182,7 +184,7 @@ impl<P: Packet, H: Host<P>> Sim<P, H> {
         self.arm(host);
     }
 
-    /// Sees to it that there is an entry on the agenda for a host's deadline, or an earlier one.
+    /// Makes sure that the agenda has an entry for a host's deadline, or an earlier one.
     #[inline]
     fn arm(&mut self, host: u32) {
         if let Some(at) = self.hosts[host as usize].poll_deadline() {

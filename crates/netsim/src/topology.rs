@@ -4,40 +4,18 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
-use link::{Prepared, Profile};
+use link::{Profile, SharedProfile};
 use smallvec::SmallVec;
 use thiserror::Error;
 use units::{Seed, Span};
 
 use crate::agenda::MAX_OWNERS;
+use crate::host::{Host, Packet};
+use crate::ids::{HostId, LinkId};
 use crate::jitter::Jitter;
 use crate::net::{Net, Port, listed};
 use crate::routes::{Edge, Route, Search};
-use crate::{Host, Packet, Sim};
-
-/// A host of a topology, counted from zero in the order in which they were added.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct HostId(pub(crate) u32);
-
-/// One direction of a link of a topology, counted from zero in the order in which they were added.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LinkId(pub(crate) u32);
-
-impl HostId {
-    /// Its number.
-    #[must_use]
-    pub fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
-impl LinkId {
-    /// Its number.
-    #[must_use]
-    pub fn index(self) -> usize {
-        self.0 as usize
-    }
-}
+use crate::sim::Sim;
 
 /// What a host's state machine is made from.
 #[derive(Clone, Copy, Debug)]
@@ -145,7 +123,7 @@ fn hint(nearest: Option<&str>) -> String {
 #[derive(Clone, Debug, Default)]
 pub struct Topology {
     nodes: Vec<Node>,
-    links: Vec<Wire>,
+    links: Vec<LinkSpec>,
     /// The nodes that are hosts.
     hosts: Vec<u32>,
     node_by_name: HashMap<Arc<str>, u32>,
@@ -168,11 +146,11 @@ struct Node {
 }
 
 #[derive(Clone, Debug)]
-struct Wire {
+struct LinkSpec {
     name: Arc<str>,
     from: u32,
     to: u32,
-    prepared: Prepared,
+    profile: SharedProfile,
 }
 
 impl Topology {
@@ -199,7 +177,7 @@ impl Topology {
     ///
     /// # Errors
     /// If a node has that name.
-    pub fn host(&mut self, name: impl Into<Arc<str>>) -> Result<HostId, TopologyError> {
+    pub fn add_host(&mut self, name: impl Into<Arc<str>>) -> Result<HostId, TopologyError> {
         let id = HostId(index(self.hosts.len())?);
         let node = self.node(name.into(), Some(id))?;
         self.hosts.push(node);
@@ -210,21 +188,21 @@ impl Topology {
     ///
     /// # Errors
     /// If a node has that name.
-    pub fn router(&mut self, name: impl Into<Arc<str>>) -> Result<(), TopologyError> {
+    pub fn add_router(&mut self, name: impl Into<Arc<str>>) -> Result<(), TopologyError> {
         self.node(name.into(), None).map(|_| ())
     }
 
     /// Adds one direction of a link between two nodes. Links that are alike can share a
-    /// [`Prepared`] profile.
+    /// [`SharedProfile`] profile.
     ///
     /// # Errors
     /// If a link has that name, or a node does not exist.
-    pub fn link(
+    pub fn add_link(
         &mut self,
         name: impl Into<Arc<str>>,
         from: &str,
         to: &str,
-        profile: impl Into<Prepared>,
+        profile: impl Into<SharedProfile>,
     ) -> Result<LinkId, TopologyError> {
         let name = name.into();
         let user = || format!("the link '{name}'");
@@ -235,12 +213,12 @@ impl Topology {
     /// Adds both directions of a link: from the first node to the second, and back.
     ///
     /// # Errors
-    /// As for [`Topology::link`].
-    pub fn links(
+    /// As for [`Topology::add_link`].
+    pub fn add_links(
         &mut self,
         names: [Arc<str>; 2],
         [from, to]: [&str; 2],
-        [there, back]: [Prepared; 2],
+        [there, back]: [SharedProfile; 2],
     ) -> Result<(LinkId, LinkId), TopologyError> {
         let [up, down] = names;
         let user = || format!("the link '{up}'");
@@ -253,14 +231,14 @@ impl Topology {
         name: Arc<str>,
         from: u32,
         to: u32,
-        prepared: Prepared,
+        profile: SharedProfile,
     ) -> Result<LinkId, TopologyError> {
         let link = index(self.links.len())?;
         match self.link_by_name.entry(Arc::clone(&name)) {
             Entry::Occupied(_) => return Err(TopologyError::DuplicateLink(name.to_string())),
             Entry::Vacant(free) => free.insert(link),
         };
-        let edge = Edge { link, to, delay: prepared.profile().delay };
+        let edge = Edge { link, to, delay: profile.profile().delay };
         // Apart, since a search looks at one host's only, and a router may have thousands.
         let end = &mut self.nodes[to as usize];
         if end.host.is_some() {
@@ -268,7 +246,7 @@ impl Topology {
         } else {
             self.nodes[from as usize].out.push(edge);
         }
-        self.links.push(Wire { name, from, to, prepared });
+        self.links.push(LinkSpec { name, from, to, profile });
         Ok(LinkId(link))
     }
 
@@ -276,7 +254,7 @@ impl Topology {
     /// back, alike.
     ///
     /// # Errors
-    /// As for [`Topology::link`].
+    /// As for [`Topology::add_link`].
     pub fn duplex(
         &mut self,
         name: &str,
@@ -284,9 +262,9 @@ impl Topology {
         to: &str,
         profile: &Profile,
     ) -> Result<(LinkId, LinkId), TopologyError> {
-        let prepared = Prepared::from(profile.clone());
+        let profile = SharedProfile::from(profile.clone());
         let names = ["up", "down"].map(|direction| format!("{name}/{direction}").into());
-        self.links(names, [from, to], [prepared.clone(), prepared])
+        self.add_links(names, [from, to], [profile.clone(), profile])
     }
 
     /// Delays each packet that the host sends by a time drawn uniformly from zero to `most`, in
@@ -399,9 +377,9 @@ impl Topology {
         if owners > MAX_OWNERS {
             return Err(TopologyError::TooLarge(self.links.len() + self.hosts.len()));
         }
-        let port = |wire: &Wire| {
+        let port = |wire: &LinkSpec| {
             let seed = || seed.stream(&["link/", &wire.name].concat());
-            Port::new(&wire.prepared, seed)
+            Port::new(&wire.profile, seed)
         };
         let ports = self.links.iter().map(port).collect();
         let sites = || self.hosts.iter().map(|node| &self.nodes[*node as usize]);

@@ -1,39 +1,39 @@
-//! Looking on.
+//! Traces of the events of a run.
 
 use link::Outcome;
 use units::Time;
 
-use crate::{HostId, LinkId};
+use crate::ids::{HostId, LinkId};
 
-/// Something that happened to a packet, or to a host.
+/// An event of a run.
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'a, P> {
     /// A host sent a packet.
     Sent {
-        /// Who.
+        /// The host.
         host: HostId,
-        /// What.
+        /// The packet.
         packet: &'a P,
     },
-    /// A link was offered a packet: it took it, or dropped it.
+    /// A packet was offered to a link, which queued or dropped it.
     Offered {
         /// The link.
         link: LinkId,
         /// The packet.
         packet: &'a P,
-        /// What became of it.
+        /// The decision of the link.
         outcome: Outcome,
     },
-    /// A packet came out of a link. If it is damaged, it is thrown away there.
+    /// A packet arrived at the end of a link. If it is corrupted, it is dropped there.
     Passed {
         /// The link.
         link: LinkId,
         /// The packet.
         packet: &'a P,
-        /// Whether the link damaged it.
+        /// Whether the link corrupted it.
         is_corrupted: bool,
     },
-    /// A packet came to the host at its route's end.
+    /// A packet reached the host at the end of its route.
     Delivered {
         /// The host.
         host: HostId,
@@ -47,19 +47,19 @@ pub enum Event<'a, P> {
     },
 }
 
-/// Somebody who looks on. It cannot change anything: the digest is the same with and without.
+/// A receiver of events. It cannot change the run: the digest is the same with and without it.
 ///
 /// A type parameter of [`Sim::run_traced`](crate::Sim::run_traced), so that a run without a trace
-/// has no code for it.
+/// has no code for one.
 pub trait Trace<P> {
-    /// Whether to record at all.
+    /// Whether [`Trace::record`] is called at all.
     const IS_ON: bool = true;
 
-    /// Something happened at `at`.
+    /// Records an event at `at`.
     fn record(&mut self, at: Time, event: Event<'_, P>);
 }
 
-/// Nobody looks on.
+/// No trace.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoTrace;
 
@@ -69,7 +69,7 @@ impl<P> Trace<P> for NoTrace {
     fn record(&mut self, _: Time, _: Event<'_, P>) {}
 }
 
-/// A closure looks on.
+/// A closure is a trace.
 impl<P, F: FnMut(Time, Event<'_, P>)> Trace<P> for F {
     fn record(&mut self, at: Time, event: Event<'_, P>) {
         self(at, event);

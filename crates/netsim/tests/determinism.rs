@@ -37,15 +37,15 @@ fn noisy(rate: Rate) -> Profile {
 /// senders jitter.
 fn crowd(pairs: u64, seed: Seed) -> Sim<Numbered, Planned> {
     let mut net = Topology::new();
-    net.router("left").unwrap();
-    net.router("right").unwrap();
+    net.add_router("left").unwrap();
+    net.add_router("right").unwrap();
     net.duplex("line", "left", "right", &noisy(Rate::mbit(20))).unwrap();
     let clean = Profile::new(Rate::mbit(1_000), Span::from_micros(100));
     let mut plans = Vec::new();
     for n in 0..pairs {
         let (near, far) = (format!("near {n}"), format!("far {n}"));
-        let host = net.host(near.as_str()).unwrap();
-        net.host(far.as_str()).unwrap();
+        let host = net.add_host(near.as_str()).unwrap();
+        net.add_host(far.as_str()).unwrap();
         net.duplex(&near, &near, "left", &clean).unwrap();
         net.duplex(&far, "right", &far, &clean).unwrap();
         let (there, back) = (net.route(&near, &far).unwrap(), net.route(&far, &near).unwrap());
@@ -96,14 +96,14 @@ fn draws(more: bool) -> (Counters, Vec<(u64, u64)>) {
 fn draws_of(noisy: fn(Rate) -> Profile, more: bool) -> (Counters, Vec<(u64, u64)>) {
     let mut net = Topology::new();
     if more {
-        net.host("other near").unwrap();
-        net.host("other far").unwrap();
-        net.link("other", "other near", "other far", noisy(Rate::mbit(5))).unwrap();
+        net.add_host("other near").unwrap();
+        net.add_host("other far").unwrap();
+        net.add_link("other", "other near", "other far", noisy(Rate::mbit(5))).unwrap();
         net.jitter("other near", Span::from_millis(1)).unwrap();
     }
-    let near = net.host("near").unwrap();
-    let far = net.host("far").unwrap();
-    let link = net.link("first", "near", "far", noisy(Rate::mbit(10))).unwrap();
+    let near = net.add_host("near").unwrap();
+    let far = net.add_host("far").unwrap();
+    let link = net.add_link("first", "near", "far", noisy(Rate::mbit(10))).unwrap();
     net.jitter("near", Span::from_millis(1)).unwrap();
     let route = net.route("near", "far").unwrap();
     let plan =
@@ -154,7 +154,7 @@ fn each_host_has_a_seed_of_its_own() {
     let seeds = |names: &[&str]| {
         let mut net = Topology::new();
         for name in names {
-            net.host(*name).unwrap();
+            net.add_host(*name).unwrap();
         }
         let mut seeds = Vec::new();
         net.build(Seed(1), |site| {
@@ -193,14 +193,14 @@ proptest! {
             profile.blackouts = vec![Blackout { from, to, every: Some(Span::from_millis(100)) }];
         }
         let mut net = Topology::new();
-        net.router("left").unwrap();
-        net.router("right").unwrap();
+        net.add_router("left").unwrap();
+        net.add_router("right").unwrap();
         net.duplex("line", "left", "right", &profile).unwrap();
         let mut plans = Vec::new();
         for n in 0..pairs {
             let (near, far) = (format!("near {n}"), format!("far {n}"));
-            let host = net.host(near.as_str()).unwrap();
-            net.host(far.as_str()).unwrap();
+            let host = net.add_host(near.as_str()).unwrap();
+            net.add_host(far.as_str()).unwrap();
             net.duplex(&near, &near, "left", &Profile::new(Rate::mbit(100), Span::from_millis(1))).unwrap();
             net.duplex(&far, "right", &far, &Profile::new(Rate::mbit(100), Span::from_millis(1))).unwrap();
             let (there, back) = (net.route(&near, &far).unwrap(), net.route(&far, &near).unwrap());

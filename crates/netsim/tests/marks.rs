@@ -59,15 +59,16 @@ impl Host<Flagged> for Burst {
 /// What arrives of `packets` sent at once over a managed link and a plain one behind it.
 fn burst(aqm: Aqm, packets: impl IntoIterator<Item = Flagged>) -> (Vec<Flagged>, u64) {
     let mut net = Topology::new();
-    net.host("near").unwrap();
-    let far = net.host("far").unwrap();
-    net.router("middle").unwrap();
+    net.add_host("near").unwrap();
+    let far = net.add_host("far").unwrap();
+    net.add_router("middle").unwrap();
     let plain = Profile {
         queue: Limit::Packets(100),
         ..Profile::new(Rate::mbit(12), Span::from_millis(1))
     };
-    let managed = net.link("managed", "near", "middle", Profile { aqm, ..plain.clone() }).unwrap();
-    net.link("plain", "middle", "far", plain).unwrap();
+    let managed =
+        net.add_link("managed", "near", "middle", Profile { aqm, ..plain.clone() }).unwrap();
+    net.add_link("plain", "middle", "far", plain).unwrap();
     let route = net.route_via("near", &["managed", "plain"]).unwrap();
     let mut packets: Vec<_> = packets.into_iter().map(|packet| (route, packet)).collect();
     let make =

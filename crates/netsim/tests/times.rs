@@ -16,9 +16,9 @@ fn wire(rate: Rate, delay: Span) -> Profile {
 #[test]
 fn two_hops_to_the_nanosecond() {
     let mut net = Topology::new();
-    let near = net.host("near").unwrap();
-    let far = net.host("far").unwrap();
-    net.router("middle").unwrap();
+    let near = net.add_host("near").unwrap();
+    let far = net.add_host("far").unwrap();
+    net.add_router("middle").unwrap();
     // 1514 bytes take 1211.2 ns, then 121,120 ns.
     net.duplex("fast", "near", "middle", &wire(Rate::mbit(10_000), Span::from_nanos(500))).unwrap();
     let (up, _) =
@@ -44,8 +44,8 @@ fn two_hops_to_the_nanosecond() {
 #[test]
 fn an_answer_comes_back() {
     let mut net = Topology::new();
-    let near = net.host("near").unwrap();
-    net.host("far").unwrap();
+    let near = net.add_host("near").unwrap();
+    net.add_host("far").unwrap();
     net.duplex("link", "near", "far", &wire(Rate::mbit(12), Span::from_millis(10))).unwrap();
     let (there, back) = (net.route("near", "far").unwrap(), net.route("far", "near").unwrap());
     let ping = Numbered { answer: Some(back), ..packet(7, 1_500) };
@@ -58,12 +58,12 @@ fn an_answer_comes_back() {
 /// one instant.
 fn simultaneous(order: &[u64]) -> Vec<u64> {
     let mut net = Topology::new();
-    let sink = net.host("sink").unwrap();
+    let sink = net.add_host("sink").unwrap();
     let mut plans = Vec::new();
     for n in order {
         let name = format!("host {n}");
-        let host = net.host(name.as_str()).unwrap();
-        net.link(name.as_str(), &name, "sink", wire(Rate::mbit(8), Span::ZERO)).unwrap();
+        let host = net.add_host(name.as_str()).unwrap();
+        net.add_link(name.as_str(), &name, "sink", wire(Rate::mbit(8), Span::ZERO)).unwrap();
         // A packet of 1000 bytes takes 1 ms; all arrive at 10 ms.
         let route = net.route(&name, "sink").unwrap();
         plans.push((host, vec![(ns((10 - n) * 1_000_000), route, packet(*n, n * 1_000))]));
@@ -103,7 +103,7 @@ impl Host<Numbered> for Clock {
 
 fn clock() -> (Sim<Numbered, Clock>, HostId) {
     let mut net = Topology::new();
-    let host = net.host("clock").unwrap();
+    let host = net.add_host("clock").unwrap();
     (net.build(Seed(1), |_| Clock::default()).unwrap(), host)
 }
 
@@ -172,17 +172,17 @@ fn a_deadline_that_stays_is_found_out() {
         fn handle_deadline(&mut self, _: Time, _: &mut Out<Numbered>) {}
     }
     let mut net = Topology::new();
-    net.host("stuck").unwrap();
+    net.add_host("stuck").unwrap();
     net.build(Seed(1), |_| Stuck).unwrap().run_until(ns(10));
 }
 
 #[test]
 fn a_trace_sees_everything_in_order() {
     let mut net = Topology::new();
-    let near = net.host("near").unwrap();
-    net.host("far").unwrap();
+    let near = net.add_host("near").unwrap();
+    net.add_host("far").unwrap();
     let profile = Profile { queue: Limit::Packets(1), ..wire(Rate::mbit(12), Span::ZERO) };
-    net.link("link", "near", "far", profile).unwrap();
+    net.add_link("link", "near", "far", profile).unwrap();
     let route = net.route("near", "far").unwrap();
     let plan = vec![(ns(5), route, packet(1, 1_500)), (ns(5), route, packet(2, 1_500))];
     let mut sim = planned(&net, Seed(1), vec![(near, plan)]);

@@ -17,10 +17,10 @@ fn wire(millis: u64) -> Profile {
 fn net() -> Topology {
     let mut net = Topology::new();
     for host in ["a", "b", "c"] {
-        net.host(host).unwrap();
+        net.add_host(host).unwrap();
     }
     for router in ["r1", "r2", "r3"] {
-        net.router(router).unwrap();
+        net.add_router(router).unwrap();
     }
     net.duplex("a", "a", "r1", &wire(1)).unwrap();
     net.duplex("slow", "r1", "r2", &wire(9)).unwrap();
@@ -64,9 +64,9 @@ fn message<T: std::fmt::Debug>(result: Result<T, TopologyError>) -> String {
 #[test]
 fn mistakes_are_named() {
     let mut net = net();
-    assert!(message(net.host("r1")).contains("two nodes named 'r1'"));
-    assert!(message(net.link("a/up", "a", "r1", wire(1))).contains("two links named 'a/up'"));
-    let unknown = message(net.link("x", "a", "r11", wire(1)));
+    assert!(message(net.add_host("r1")).contains("two nodes named 'r1'"));
+    assert!(message(net.add_link("a/up", "a", "r1", wire(1))).contains("two links named 'a/up'"));
+    let unknown = message(net.add_link("x", "a", "r11", wire(1)));
     assert_eq!(
         unknown,
         "the link 'x' names the node 'r11', which does not exist; did you mean 'r1'?"
@@ -76,7 +76,7 @@ fn mistakes_are_named() {
     );
     assert!(message(net.route("a", "r1")).contains("'r1' is a router"));
     assert!(message(net.jitter("r1", Span::ZERO)).contains("'r1' is a router"));
-    net.host("island").unwrap();
+    net.add_host("island").unwrap();
     assert!(
         message(net.route("a", "island")).starts_with("there is no route from 'a' to 'island'")
     );

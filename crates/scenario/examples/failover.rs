@@ -1,11 +1,10 @@
 //! A path of a loaded striped connection is blackholed, and comes back: `failover [SEEDS]`.
 //!
-//! Two paths carry a file; from some moment on for five seconds one of them loses everything, in
-//! one direction or in both. Prints a line a case: which path, which direction, how long at most
-//! nothing arrived in order (ms), how long that may be (ms: three round trips of the other path and
-//! one probe timeout of this one, as they were just before), how soon after its return the path was
-//! in use again (ms; it carries a tenth of its rate), and the bytes that the application had got in
-//! the end, of how many.
+//! Two paths carry a file. For five seconds one of them loses everything, in one direction or in
+//! both. Prints a line for each case: path, direction, the longest time without data in order (ms),
+//! its bound (ms: three RTTs of the other path and one probe timeout of this one, measured just
+//! before), the time from the return of the path until it carries a tenth of its rate (ms), the bytes
+//! received by the application in the end, and the size of the file.
 #![expect(
     clippy::print_stdout,
     clippy::expect_used,
@@ -57,7 +56,7 @@ subflows = "each"
 const SIZE: u64 = 100_000_000;
 const AWAY: Span = Span::from_secs(5);
 const STEP: Span = Span::from_millis(1);
-/// Over which a path's rate is taken.
+/// The time over which the rate of a path is measured.
 const SPELL: Span = Span::from_millis(100);
 const RATES: [Rate; 2] = [Rate::mbit(50), Rate::mbit(30)];
 
@@ -74,7 +73,7 @@ fn main() {
 }
 
 fn case(victim: usize, direction: &str, seed: u64) {
-    // Anywhere in the saw teeth of the windows.
+    // At a random phase of the congestion windows.
     let away = Time::ZERO + Span::from_millis(4_000 + 137 * seed);
     let back = away + AWAY;
     let document = Document::new(SCENARIO, "failover").expect("it makes sense");

@@ -7,7 +7,7 @@
 use std::error::Error;
 
 use policy::cc::{Acked, Allowance, Congestion, SinglePath, Start, Uncoupled};
-use scenario::{Controllers, Document, Looks, Setting};
+use scenario::{Controllers, Document, RunOptions, Setting};
 use units::{Bytes, Seed, Span, Time};
 
 /// How long its packets may wait in queues.
@@ -114,7 +114,7 @@ controller = "$second"
 fn compare(document: &Document, first: &str, second: &str) -> Result<[f64; 4], Box<dyn Error>> {
     let set = |key: &str, value: &str| Setting { key: key.into(), value: value.into() };
     let scenario = document.scenario(&[set("first", first), set("second", second)])?;
-    let run = scenario.run(Seed(1), Looks::default())?;
+    let run = scenario.run(Seed(1), RunOptions::default())?;
     let measure = |scope, of, name| run.measure(scope, of, name).expect("it is always measured");
     Ok([
         measure("flow", "first", "goodput"),

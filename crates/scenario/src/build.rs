@@ -1,4 +1,4 @@
-//! From a [`Scenario`] and a seed to a simulation.
+//! Builds a simulation from a [`Scenario`] and a seed.
 
 use std::mem;
 use std::sync::Arc;
@@ -15,18 +15,18 @@ use units::{Bytes, Seed, Span, SubflowId, Time};
 
 use crate::draw;
 use crate::file::{
-    FlowSpec, PtcpSpec, Scenario, SocketsSpec, Source, Start, TcpSpec, Transport, one_of,
+    FlowSpec, PtcpSpec, Scenario, SocketsSpec, Start, TcpSpec, Transport, Workload, one_of,
 };
 use crate::host::{
-    Agent, Connection, Feed, Node, Reader, Socket, Sockets, Striped, Striping, Subflow, UdpSink,
-    UdpSource, Writer,
+    Agent, Application, Connection, Node, Reader, Socket, Sockets, Striped, Striping, Subflow,
+    UdpSink, UdpSource, Writer,
 };
 use crate::packet::Packet;
 
-/// The packet whose time on the slowest link is the bound of the jitter that a flow has by default.
+/// The packet whose wire time on the slowest link is the default bound of a flow's jitter.
 const FULL: Bytes = Bytes(1_500);
 
-/// A simulation, and where in it a scenario's flows and links are.
+/// The simulation of a scenario, with the ids of its flows and links.
 #[derive(Clone, Debug)]
 pub struct Built {
     /// The simulation, at time zero.
@@ -35,48 +35,47 @@ pub struct Built {
     pub flows: Vec<Ends>,
     /// Each link's directions.
     pub links: Vec<(LinkId, LinkId)>,
-    /// Which flow and which of its subflows each connection is.
+    /// The flow and the subflow of each connection.
     pub connections: Vec<(usize, usize)>,
 }
 
-/// Where a flow's ends are: a host, and which of its agents.
+/// The ends of a flow: for each, the host and the index of the agent there.
 #[derive(Clone, Copy, Debug)]
 pub struct Ends {
     /// The sender.
     pub from: (HostId, usize),
     /// The receiver.
     pub to: (HostId, usize),
-    /// When it begins.
+    /// The start of the flow.
     pub start: Time,
 }
 
-/// One end of a flow, by the flow's number: its host makes the agent when it is made itself, where
-/// it stays.
+/// One end of a flow. Its agent is made together with the host, in its final place in memory.
 #[derive(Clone, Copy, Debug)]
-struct Part {
+struct FlowEnd {
     flow: usize,
     is_sender: bool,
 }
 
-/// The ends of flows that are at one host; most hosts have one.
-type Parts = SmallVec<[Part; 1]>;
+/// The flow ends at one host; most hosts have one.
+type FlowEnds = SmallVec<[FlowEnd; 1]>;
 
-/// What both ends of a flow are made from, beside what the file says.
+/// The values of a flow that both ends share and that are not in the file.
 #[derive(Debug)]
 struct FlowPlan {
     /// The number of the first connection.
     first: u32,
     start: Time,
-    /// Each connection's way there and back.
-    ways: SmallVec<[(Route, Route); 1]>,
-    /// The flow's own.
+    /// The forward and the return route of each connection.
+    routes: SmallVec<[(Route, Route); 1]>,
+    /// The seed of the flow.
     seed: Seed,
 }
 
 impl FlowPlan {
-    /// The ways that packets of one end take.
+    /// The routes of the packets that one end sends.
     fn routes(&self, is_sender: bool) -> impl Iterator<Item = Route> + '_ {
-        self.ways.iter().map(move |(there, back)| if is_sender { *there } else { *back })
+        self.routes.iter().map(move |(there, back)| if is_sender { *there } else { *back })
     }
 }
 
@@ -84,39 +83,39 @@ impl Scenario {
     /// Makes the simulation of the run with this seed.
     ///
     /// # Errors
-    /// If there is no way for a flow.
+    /// If there is no route for a flow.
     ///
     /// # Panics
     /// Never: the file's reader checked what this relies on.
     pub fn build(&self, seed: Seed) -> Result<Built, TopologyError> {
-        // Whether each has yet to be added.
+        // The value is true until the host is added.
         let mut hosts: HashMap<&str, bool> = HashMap::with_capacity(2 * self.flows.len());
         hosts.extend(
             self.flows.iter().flat_map(|flow| [&*flow.from, &*flow.to]).map(|name| (name, true)),
         );
         let mut routers: HashSet<&str> = HashSet::new();
-        // A network that hangs together has at most one node more than links.
+        // A connected network has at most one node more than links.
         let mut topology = Topology::with_capacity(self.links.len() + 1, 2 * self.links.len());
         for node in self.links.iter().flat_map(|link| &link.between) {
             if let Some(is_new) = hosts.get_mut(&**node) {
                 if mem::take(is_new) {
-                    topology.host(Arc::clone(node))?;
+                    topology.add_host(Arc::clone(node))?;
                 }
             } else if routers.insert(node) {
-                topology.router(Arc::clone(node))?;
+                topology.add_router(Arc::clone(node))?;
             }
         }
         let mut links = Vec::with_capacity(self.links.len());
         for link in &self.links {
             let between = [&*link.between[0], &*link.between[1]];
-            links.push(topology.links(
+            links.push(topology.add_links(
                 link.directions.clone(),
                 between,
                 [link.up.clone(), link.down.clone()],
             )?);
         }
         let slowest = self.slowest_packet();
-        let mut parts = vec![Parts::new(); hosts.len()];
+        let mut flow_ends = vec![FlowEnds::new(); hosts.len()];
         let mut flows = Vec::with_capacity(self.flows.len());
         let mut plans = Vec::with_capacity(self.flows.len());
         let mut connections = Vec::with_capacity(self.flows.len());
@@ -127,31 +126,31 @@ impl Scenario {
             let plan =
                 self.plan(flow, seed.stream(&stream), index(connections.len()), &mut topology)?;
             topology.jitter(&flow.from, flow.jitter.unwrap_or(slowest))?;
-            let mut place = |host: HostId, is_sender: bool| {
-                let parts = &mut parts[host.index()];
-                parts.push(Part { flow: number, is_sender });
-                (host, parts.len() - 1)
+            let mut add = |host: HostId, is_sender: bool| {
+                let flow_ends = &mut flow_ends[host.index()];
+                flow_ends.push(FlowEnd { flow: number, is_sender });
+                (host, flow_ends.len() - 1)
             };
             let (from, to) = (topology.host_id(&flow.from)?, topology.host_id(&flow.to)?);
-            flows.push(Ends { from: place(from, true), to: place(to, false), start: plan.start });
-            connections.extend((0..plan.ways.len()).map(|subflow| (number, subflow)));
+            flows.push(Ends { from: add(from, true), to: add(to, false), start: plan.start });
+            connections.extend((0..plan.routes.len()).map(|subflow| (number, subflow)));
             plans.push(plan);
         }
         let sim = topology.build(seed, |site| {
-            let parts = &parts[site.id.index()];
-            let agents = parts
+            let flow_ends = &flow_ends[site.id.index()];
+            let agents = flow_ends
                 .iter()
-                .map(|part| self.agent(&self.flows[part.flow], &plans[part.flow], part.is_sender));
-            let ends = (0..).zip(parts).flat_map(|(number, part)| {
-                let FlowPlan { first, ways, .. } = &plans[part.flow];
-                (0..index(ways.len())).map(move |subflow| (first + subflow, number, subflow))
+                .map(|end| self.agent(&self.flows[end.flow], &plans[end.flow], end.is_sender));
+            let ends = (0..).zip(flow_ends).flat_map(|(number, end)| {
+                let FlowPlan { first, routes, .. } = &plans[end.flow];
+                (0..index(routes.len())).map(move |subflow| (first + subflow, number, subflow))
             });
             Node::new(agents, ends)
         })?;
         Ok(Built { sim, flows, links, connections })
     }
 
-    /// When and where a flow sends. Its first connection has the number `first`.
+    /// The start and the routes of a flow. Its first connection has the number `first`.
     fn plan(
         &self,
         flow: &FlowSpec,
@@ -173,14 +172,14 @@ impl Scenario {
             Transport::Ptcp(spec) => Some(&spec.subflows),
             Transport::Sockets(spec) => Some(&spec.subflows),
         };
-        let ways = if let Some(subflows) = subflows {
-            self.ways(flow, subflows, seed, topology)?
+        let routes = if let Some(subflows) = subflows {
+            self.routes(flow, subflows, seed, topology)?
         } else {
-            // Nothing comes back.
+            // UDP has no return traffic.
             let there = topology.route(&flow.from, &flow.to)?;
             smallvec![(there, there)]
         };
-        Ok(FlowPlan { first, start, ways, seed })
+        Ok(FlowPlan { first, start, routes, seed })
     }
 
     /// One end of a flow.
@@ -189,10 +188,10 @@ impl Scenario {
         match &*flow.transport {
             Transport::Udp(_) if !is_sender => Agent::UdpSink(UdpSink::default()),
             Transport::Udp(spec) => {
-                let FlowPlan { first, start, ways, seed } = plan;
+                let FlowPlan { first, start, routes, seed } = plan;
                 Agent::UdpSource(UdpSource::new(
                     *spec,
-                    ways[0].0,
+                    routes[0].0,
                     *first,
                     *start,
                     stop,
@@ -207,7 +206,7 @@ impl Scenario {
         }
     }
 
-    /// One end of a TCP flow. The one that sends the bulk opens it, but for pages, where the reader
+    /// One end of a TCP flow. The sender of the data opens it, except for web pages, where the reader
     /// does.
     fn tcp(
         &self,
@@ -216,7 +215,7 @@ impl Scenario {
         stop: Option<Time>,
         is_sender: bool,
     ) -> Connection {
-        let opens = is_sender != matches!(spec.source, Source::Web(_));
+        let opens = is_sender != matches!(spec.workload, Workload::Web(_));
         let end = if opens { Endpoint::client } else { Endpoint::server };
         let subflows = (0..).zip(plan.routes(is_sender)).map(|(number, route)| {
             Subflow::new(
@@ -226,12 +225,12 @@ impl Scenario {
             )
         });
         let controller = if is_sender { self.controller(&spec.controller) } else { plain() };
-        let feed = Feed::new(&spec.source, plan.start, plan.seed, is_sender);
-        Connection::new(controller, subflows, feed, opens.then_some(plan.start), stop)
+        let application = Application::new(&spec.workload, plan.start, plan.seed, is_sender);
+        Connection::new(controller, subflows, application, opens.then_some(plan.start), stop)
     }
 
-    /// One end of a flow over a striped connection. The one that sends the bulk opens it, but for
-    /// pages, where the reader does.
+    /// One end of a striped connection. The sender of the data opens it, except for web pages, where
+    /// the reader does.
     fn ptcp(
         &self,
         spec: &PtcpSpec,
@@ -239,7 +238,7 @@ impl Scenario {
         stop: Option<Time>,
         is_sender: bool,
     ) -> Striped {
-        let opens = is_sender != matches!(spec.source, Source::Web(_));
+        let opens = is_sender != matches!(spec.workload, Workload::Web(_));
         let scheduler =
             packet::by_name(&spec.scheduler).expect("the file's reader checked the name");
         let (end, name): (fn(_, _, _, _) -> _, _) = if opens {
@@ -250,12 +249,12 @@ impl Scenario {
         let tokens = Box::new(Xoshiro256PlusPlus::seed_from_u64(plan.seed.stream(name).0));
         let connection =
             end(spec.config.clone(), self.controller(&spec.controller), scheduler, tokens);
-        let feed = Feed::new(&spec.source, plan.start, plan.seed, is_sender);
+        let application = Application::new(&spec.workload, plan.start, plan.seed, is_sender);
         let routes = plan.routes(is_sender).collect();
-        Striped::new(connection, routes, plan.first, feed, opens.then_some(plan.start), stop)
+        Striped::new(connection, routes, plan.first, application, opens.then_some(plan.start), stop)
     }
 
-    /// One end of a stream that is striped over sockets. The one that writes opens them.
+    /// One end of a stream that is striped over sockets. The writer opens them.
     fn sockets(
         &self,
         spec: &SocketsSpec,
@@ -272,7 +271,7 @@ impl Scenario {
                 Subflow::new(end(Arc::clone(config), SubflowId(0)), route, number),
             )
         });
-        let count = plan.ways.len();
+        let count = plan.routes.len();
         let striping = if is_sender {
             let buffer = usize::try_from(config.receive_buffer.0 / config.mss.0)
                 .expect("a buffer fits the memory");
@@ -283,25 +282,25 @@ impl Scenario {
         Sockets::new(sockets.collect(), striping, config.mss, is_sender.then_some(plan.start), stop)
     }
 
-    /// A controller of this name, new.
+    /// A new controller of this name.
     fn controller(&self, name: &str) -> Box<dyn Controller> {
         self.controllers.make(name).expect("the file's reader checked the name")
     }
 
-    /// Each subflow's way there and back; `seed` is the flow's.
-    fn ways(
+    /// The forward and the return route of each subflow; `seed` is the flow's.
+    fn routes(
         &self,
         flow: &FlowSpec,
         subflows: &[Vec<String>],
         seed: Seed,
         topology: &mut Topology,
     ) -> Result<SmallVec<[(Route, Route); 1]>, TopologyError> {
-        // Most flows take the shortest way, and draw nothing.
+        // Most flows take the shortest route, and draw nothing.
         let mut rng = None;
-        let mut ways = SmallVec::with_capacity(subflows.len());
+        let mut routes = SmallVec::with_capacity(subflows.len());
         for links in subflows {
             if links.is_empty() {
-                ways.push((
+                routes.push((
                     topology.route(&flow.from, &flow.to)?,
                     topology.route(&flow.to, &flow.from)?,
                 ));
@@ -314,15 +313,15 @@ impl Scenario {
             let back: Vec<String> = there.iter().rev().map(|name| reversed(name)).collect();
             let there: Vec<&str> = there.iter().map(String::as_str).collect();
             let back: Vec<&str> = back.iter().map(String::as_str).collect();
-            ways.push((
+            routes.push((
                 topology.route_via(&flow.from, &there)?,
                 topology.route_via(&flow.to, &back)?,
             ));
         }
-        Ok(ways)
+        Ok(routes)
     }
 
-    /// The link of this name, or any one of those that it stands for.
+    /// The link of this name, or a random one of the links that match the pattern.
     fn drawn(&self, name: &str, rng: &mut Xoshiro256PlusPlus) -> String {
         let links: Vec<&str> =
             self.links.iter().map(|link| &*link.name).filter(|link| one_of(name, link)).collect();
@@ -339,7 +338,7 @@ impl Scenario {
         links[at].to_owned()
     }
 
-    /// The links with their directions, as one goes over them from `start`. A name that has a
+    /// The links with the directions in which a route from `start` takes them. A name with a
     /// direction keeps it.
     fn oriented(&self, links: &[String], start: &str) -> Vec<String> {
         let mut at = start;
@@ -357,7 +356,7 @@ impl Scenario {
         names
     }
 
-    /// What a full packet takes on the slowest link.
+    /// The wire time of a full packet on the slowest link.
     fn slowest_packet(&self) -> Span {
         let rates = self
             .links
@@ -368,7 +367,7 @@ impl Scenario {
     }
 }
 
-/// The controller of who only receives.
+/// A controller for ends that only receive.
 fn plain() -> Box<dyn Controller> {
     Box::new(Uncoupled::new(Reno::default()))
 }

@@ -1,4 +1,4 @@
-//! Congestion controllers by name: those of [`policy::cc`], and others that a program brings along.
+//! Congestion controllers by name: those of [`policy::cc`], and others that a program adds.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -39,8 +39,8 @@ pub struct Controllers {
 }
 
 impl Controllers {
-    /// Adds a controller under a name; `make` is called for each connection, and when a file is
-    /// read. A name that there is already means this one from now on. [`policy::cc::Uncoupled`]
+    /// Adds a controller under a name, or replaces the one of that name. `make` is called for each
+    /// connection, and when a file is read. [`policy::cc::Uncoupled`]
     /// makes a controller of a [`policy::cc::SinglePath`], [`policy::cc::Coupled`] one of a
     /// [`policy::cc::Coupling`].
     #[must_use]
@@ -53,11 +53,11 @@ impl Controllers {
         self
     }
 
-    /// The controller that a file's text names: exactly so one that was added, or what
-    /// [`policy::cc::by_name`] makes of it.
+    /// The controller of a name: one that was added under exactly this name, or else the one of
+    /// [`policy::cc::by_name`].
     ///
     /// # Errors
-    /// If there is none, with the names that there are.
+    /// If there is no such controller; the message lists the known names.
     pub fn make(&self, text: &str) -> Result<Box<dyn Controller>, String> {
         if let Some(make) = self.own.get(text.trim()) {
             return Ok(make());

@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn means_come_out() {
+    fn draws_have_the_given_means() {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
         let n = 200_000u32;
         let sum: f64 =

@@ -1,17 +1,17 @@
-//! Why a scenario cannot be run.
+//! Errors of scenarios.
 
 use netsim::TopologyError;
 use thiserror::Error;
 
 use crate::file::ConfigError;
 
-/// Why a scenario cannot be run. All of these are for whoever wrote the file.
+/// An error in a scenario, to be fixed by the author of the file.
 #[derive(Debug, Error)]
 pub enum ScenarioError {
-    /// The file makes no sense.
+    /// The file is not valid.
     #[error(transparent)]
     File(#[from] ConfigError),
-    /// Its links do not lead where its flows want to go.
+    /// Its links do not connect the ends of a flow.
     #[error(transparent)]
     Topology(#[from] TopologyError),
 }

@@ -1,7 +1,7 @@
 //! Scenario files: networks, flows and measures in TOML, run in the simulator.
 //!
 //! ```
-//! use scenario::{Document, Looks};
+//! use scenario::{Document, RunOptions};
 //!
 //! let text = r#"
 //!     name = "one flow"
@@ -20,7 +20,7 @@
 //!     controller = "reno"
 //! "#;
 //! let scenario = Document::new(text, "one-flow.toml")?.scenario(&[])?;
-//! let run = scenario.run(scenario.seed, Looks::default())?;
+//! let run = scenario.run(scenario.seed, RunOptions::default())?;
 //! let goodput = run.measure("all", "", "goodput").expect("it is always measured");
 //! assert!(goodput > 9.0, "{goodput} Mbit/s");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -34,6 +34,7 @@ mod controllers;
 mod draw;
 mod error;
 pub mod file;
+mod flow_state;
 pub mod host;
 mod measure;
 mod measures;
@@ -51,4 +52,4 @@ pub use error::ScenarioError;
 pub use file::{Document, Scenario, Setting};
 pub use measures::{MEASURES, Measure, Measures, MeasuresIter};
 pub use packet::{Ecn, Packet};
-pub use run::{FlowSeries, Looks, Run, Series};
+pub use run::{FlowSeries, Run, RunOptions, Series};

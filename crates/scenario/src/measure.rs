@@ -1,75 +1,75 @@
-//! What is measured in a run.
+//! The measures of a run, collected over windows of time.
 
 use std::sync::Arc;
 
-use link::Prepared;
+use link::SharedProfile;
 use units::{Rate, Span, Time};
 
 use crate::build::Built;
-use crate::file::{FlowSpec, Scenario, Transport, Window};
+use crate::file::{FlowSpec, Scenario, Window};
+use crate::flow_state::{packet_size, received, receiver, sender, sender_counts, sender_state};
 use crate::host::{Agent, Request};
-use crate::measures::{Kind, Measures, Scope, Thing};
-use crate::run::{received, receiver, sender, sender_counts, sender_state};
+use crate::measures::{Measures, Metric, Scope, SubjectId};
 
-const GOODPUT: Kind = Kind::listed("goodput");
-const WINDOW: Kind = Kind::listed("window");
-const RTT: Kind = Kind::listed("rtt");
-const DELAY: Kind = Kind::listed("delay");
-const RETRANSMISSIONS: Kind = Kind::listed("retransmissions");
-const TIMEOUTS: Kind = Kind::listed("timeouts");
-const REQUESTS: Kind = Kind::listed("requests");
-const COMPLETION: Kind = Kind::listed("completion");
-const COMPLETION_P95: Kind = Kind::listed("completion_p95");
-const BOTTLENECK: Kind = Kind::listed("bottleneck");
-const JAIN: Kind = Kind::listed("jain");
-const THROUGHPUT: Kind = Kind::listed("throughput");
-const UTILISATION: Kind = Kind::listed("utilisation");
-const QUEUE: Kind = Kind::listed("queue");
-const DROPS: Kind = Kind::listed("drops");
-const MARKS: Kind = Kind::listed("marks");
-const LOSSES: Kind = Kind::listed("losses");
+const GOODPUT: Metric = Metric::listed("goodput");
+const WINDOW: Metric = Metric::listed("window");
+const RTT: Metric = Metric::listed("rtt");
+const DELAY: Metric = Metric::listed("delay");
+const RETRANSMISSIONS: Metric = Metric::listed("retransmissions");
+const TIMEOUTS: Metric = Metric::listed("timeouts");
+const REQUESTS: Metric = Metric::listed("requests");
+const COMPLETION: Metric = Metric::listed("completion");
+const COMPLETION_P95: Metric = Metric::listed("completion_p95");
+const BOTTLENECK: Metric = Metric::listed("bottleneck");
+const JAIN: Metric = Metric::listed("jain");
+const THROUGHPUT: Metric = Metric::listed("throughput");
+const UTILISATION: Metric = Metric::listed("utilisation");
+const QUEUE: Metric = Metric::listed("queue");
+const DROPS: Metric = Metric::listed("drops");
+const MARKS: Metric = Metric::listed("marks");
+const LOSSES: Metric = Metric::listed("losses");
 
-/// What is noted while a run goes on.
-pub(crate) struct Books {
-    windows: Vec<Book>,
-    /// Payload of a packet, for each flow.
+/// The counters and sums of all windows.
+pub(crate) struct WindowStats {
+    windows: Vec<WindowRecord>,
+    /// The payload of a full packet in bytes, by flow.
     packets: Vec<f64>,
 }
 
-/// One window.
-struct Book {
+/// The counters and sums of one window.
+struct WindowRecord {
     window: Window,
-    /// How often it was looked at since its begin.
-    looks: f64,
-    flows: Vec<FlowBook>,
-    links: Vec<LinkBook>,
-    /// Sums over the looks of each flow's window and round-trip time. Apart from the counters,
-    /// which are read twice only.
+    /// The number of samples since its begin.
+    samples: f64,
+    flows: Vec<FlowCounters>,
+    links: Vec<LinkCounters>,
+    /// Sums over the samples of each flow's congestion window, in packets, and RTT, in seconds. They
+    /// are not in `flows`, which is read only at the begin and the end.
     sums: Vec<(f64, f64)>,
-    /// The same of what waits in each link's direction.
+    /// Sums over the samples of the backlog of each link direction, in packets.
     queues: Vec<f64>,
 }
 
-/// A flow in one window: counters less what they were at its begin.
+/// The counters of a flow in one window.
 #[derive(Clone, Default)]
-struct FlowBook {
+struct FlowCounters {
     received: Counter,
     retransmitted: Counter,
     timeouts: Counter,
-    /// At the end, for each subflow of a striped connection: the number of its bottleneck.
+    /// The number of the bottleneck of each subflow of a striped connection, at the end.
     bottlenecks: Vec<u16>,
 }
 
-/// A link's direction in one window.
+/// The counters of a link direction in one window.
 #[derive(Clone, Default)]
-struct LinkBook {
+struct LinkCounters {
     delivered: Counter,
     drops: Counter,
     marks: Counter,
     losses: Counter,
 }
 
-/// A counter at the begin of a window and at its end.
+/// The values of a counter at the begin and the end of a window.
 #[derive(Clone, Copy, Default)]
 struct Counter {
     begin: u64,
@@ -89,41 +89,41 @@ impl Counter {
     }
 }
 
-impl Books {
-    pub(crate) fn new(scenario: &Scenario, built: &Built) -> Books {
-        let book = |window: &Window| Book {
+impl WindowStats {
+    pub(crate) fn new(scenario: &Scenario, built: &Built) -> WindowStats {
+        let book = |window: &Window| WindowRecord {
             window: window.clone(),
-            looks: 0.0,
-            flows: vec![FlowBook::default(); built.flows.len()],
-            links: vec![LinkBook::default(); built.links.len() * 2],
+            samples: 0.0,
+            flows: vec![FlowCounters::default(); built.flows.len()],
+            links: vec![LinkCounters::default(); built.links.len() * 2],
             sums: vec![(0.0, 0.0); built.flows.len()],
             queues: vec![0.0; built.links.len() * 2],
         };
-        Books {
+        WindowStats {
             windows: scenario.windows.iter().map(book).collect(),
             packets: scenario.flows.iter().map(packet_size).collect(),
         }
     }
 
-    /// Notes how things stand at `at`, among others the begin and the end of each window: what
-    /// windows begin and end with, and what their means are made of.
-    pub(crate) fn look(&mut self, built: &mut Built, at: Span) {
-        let is_open = |book: &Book| book.window.from <= at && at <= book.window.to;
+    /// Takes a sample at `at`: adds to the sums of open windows, and reads the counters of windows
+    /// that begin or end. It must be called at the begin and the end of each window.
+    pub(crate) fn sample(&mut self, built: &mut Built, at: Span) {
+        let is_open = |book: &WindowRecord| book.window.from <= at && at <= book.window.to;
         let Some(first) = self.windows.iter().position(is_open) else { return };
         self.windows[first].count(built, at);
-        // To look at a queue lets packets leave, and may count drops.
+        // After the counters: reading a queue lets packets leave, and may count drops.
         self.sum(built, at);
         for book in self.windows[first + 1..].iter_mut().filter(|book| is_open(book)) {
             book.count(built, at);
         }
     }
 
-    /// Adds to the sums of all windows that began before.
+    /// Adds a sample to all windows that began before `at`.
     fn sum(&mut self, built: &mut Built, at: Span) {
-        let is_summed = |book: &&mut Book| book.window.from < at && at <= book.window.to;
-        let mut books: Vec<&mut Book> = self.windows.iter_mut().filter(is_summed).collect();
+        let is_summed = |book: &&mut WindowRecord| book.window.from < at && at <= book.window.to;
+        let mut books: Vec<&mut WindowRecord> = self.windows.iter_mut().filter(is_summed).collect();
         for book in &mut books {
-            book.looks += 1.0;
+            book.samples += 1.0;
         }
         for (index, (ends, packet)) in built.flows.iter().zip(&self.packets).enumerate() {
             if let Some(state) = sender_state(built, ends) {
@@ -143,94 +143,102 @@ impl Books {
         }
     }
 
-    /// All measures. The simulation ends here, lest a large one and its measures take memory at the
-    /// same time.
+    /// Computes all measures. The simulation is dropped first, so that a large one and its measures
+    /// are not in memory together.
     pub(crate) fn close(self, scenario: &Scenario, built: Built) -> Measures {
-        let heard: Vec<Heard> =
-            built.flows.iter().map(|ends| Heard::by(receiver(&built, ends))).collect();
+        let heard: Vec<ReceiverStats> =
+            built.flows.iter().map(|ends| ReceiverStats::by(receiver(&built, ends))).collect();
         drop(built);
         let each = scenario.flows.len() * FLOW_MEASURES + scenario.links.len() * LINK_MEASURES;
         let mut measures = Measures::with_capacity(self.windows.len() * each);
-        let things = Things::note(scenario, &self.windows, &mut measures);
+        let subjects = Subjects::note(scenario, &self.windows, &mut measures);
         for book in self.windows {
-            book.close(scenario, &things, &heard, &mut measures);
+            book.close(scenario, &subjects, &heard, &mut measures);
         }
         measures
     }
 }
 
-/// What is measured in every window, its names noted.
-struct Things<'a> {
-    flows: Vec<FlowThings>,
-    groups: Vec<(&'a Arc<str>, Thing)>,
-    all: Thing,
-    /// Of each link, its directions.
-    links: Vec<[Thing; 2]>,
+/// The numbers of the names of everything that is measured.
+struct Subjects<'a> {
+    flows: Vec<FlowSubjects>,
+    groups: Vec<(&'a Arc<str>, SubjectId)>,
+    all: SubjectId,
+    /// By link: up and down.
+    links: Vec<[SubjectId; 2]>,
 }
 
-/// A flow, and its subflows as far as a window has something about them.
-struct FlowThings {
-    flow: Thing,
-    subflows: Vec<Thing>,
+/// A flow, and its subflows if a window has measures of them.
+struct FlowSubjects {
+    flow: SubjectId,
+    subflows: Vec<SubjectId>,
 }
 
-impl<'a> Things<'a> {
-    fn note(scenario: &'a Scenario, windows: &[Book], measures: &mut Measures) -> Things<'a> {
+impl<'a> Subjects<'a> {
+    fn note(
+        scenario: &'a Scenario,
+        windows: &[WindowRecord],
+        measures: &mut Measures,
+    ) -> Subjects<'a> {
         let subflows = |index: usize| {
             windows.iter().map(|book| book.flows[index].bottlenecks.len()).max().unwrap_or(0)
         };
         let flows = scenario.flows.iter().enumerate().map(|(index, FlowSpec { name, .. })| {
-            let flow = measures.thing(Arc::clone(name));
+            let flow = measures.subject(Arc::clone(name));
             let subflows = (0..subflows(index))
-                .map(|number| measures.thing(format!("{name}/{number}").into()));
-            FlowThings { flow, subflows: subflows.collect() }
+                .map(|number| measures.subject(format!("{name}/{number}").into()));
+            FlowSubjects { flow, subflows: subflows.collect() }
         });
         let flows = flows.collect();
         let mut groups: Vec<&Arc<str>> = scenario.flows.iter().map(|flow| &flow.group).collect();
         groups.dedup();
-        Things {
+        Subjects {
             flows,
             groups: groups
                 .into_iter()
-                .map(|group| (group, measures.thing(Arc::clone(group))))
+                .map(|group| (group, measures.subject(Arc::clone(group))))
                 .collect(),
-            all: measures.thing("".into()),
+            all: measures.subject("".into()),
             links: scenario
                 .links
                 .iter()
-                .map(|link| link.directions.clone().map(|of| measures.thing(of)))
+                .map(|link| link.directions.clone().map(|of| measures.subject(of)))
                 .collect(),
         }
     }
 }
 
-/// About how many measures a flow has.
+/// A typical number of measures of a flow.
 const FLOW_MEASURES: usize = 6;
-/// How many measures a link has at most, in both directions together.
+/// The maximum number of measures of a link, both directions together.
 const LINK_MEASURES: usize = 12;
 
-/// What only a flow's receiver knows.
-enum Heard {
-    /// Of TCP: what arrived completely.
+/// The measures that a flow's receiver keeps.
+enum ReceiverStats {
+    /// Completed requests, of transports with streams.
     Requests(Vec<Request>),
-    /// Of UDP: the mean delay, if anything came.
+    /// The mean delay of UDP; `None` without datagrams.
     Delay(Option<Span>),
 }
 
-impl Heard {
-    fn by(receiver: &Agent) -> Heard {
+impl ReceiverStats {
+    fn by(receiver: &Agent) -> ReceiverStats {
         match receiver {
-            Agent::Tcp(connection) => Heard::Requests(connection.feed().requests().to_vec()),
-            Agent::Ptcp(striped) => Heard::Requests(striped.feed().requests().to_vec()),
-            Agent::Sockets(_) => Heard::Requests(Vec::new()),
-            Agent::UdpSink(sink) => Heard::Delay(sink.mean_delay()),
-            Agent::UdpSource(_) => Heard::Delay(None),
+            Agent::Tcp(connection) => {
+                ReceiverStats::Requests(connection.application().requests().to_vec())
+            }
+            Agent::Ptcp(striped) => {
+                ReceiverStats::Requests(striped.application().requests().to_vec())
+            }
+            Agent::Sockets(_) => ReceiverStats::Requests(Vec::new()),
+            Agent::UdpSink(sink) => ReceiverStats::Delay(sink.mean_delay()),
+            Agent::UdpSource(_) => ReceiverStats::Delay(None),
         }
     }
 }
 
-impl Book {
-    /// Reads the counters, if `at` is the window's begin or end.
+impl WindowRecord {
+    /// Reads the counters if `at` is the begin or the end of the window.
     fn count(&mut self, built: &Built, at: Span) {
         let is_begin = at == self.window.from;
         if !is_begin && at != self.window.to {
@@ -260,39 +268,44 @@ impl Book {
     fn close(
         &self,
         scenario: &Scenario,
-        things: &Things<'_>,
-        heard: &[Heard],
+        subjects: &Subjects<'_>,
+        heard: &[ReceiverStats],
         measures: &mut Measures,
     ) {
         let seconds = (self.window.to - self.window.from).as_secs_f64();
         let window = measures.window(self.window.name.as_str().into());
-        let mut put =
-            |scope, of: Thing, kind, value: f64| measures.put(scope, of, window, kind, value);
-        let goodput = |book: &FlowBook| book.received.gained() * 8.0 / 1e6 / seconds;
+        let mut put = |scope, of: SubjectId, metric, value: f64| {
+            measures.put(scope, of, window, metric, value)
+        };
+        let goodput = |book: &FlowCounters| book.received.gained() * 8.0 / 1e6 / seconds;
         for (((flow, book), sums), heard) in
-            things.flows.iter().zip(&self.flows).zip(&self.sums).zip(heard)
+            subjects.flows.iter().zip(&self.flows).zip(&self.sums).zip(heard)
         {
             let of = flow.flow;
             put(Scope::Flow, of, GOODPUT, goodput(book));
             match heard {
-                Heard::Requests(done) => {
-                    put(Scope::Flow, of, WINDOW, sums.0 / self.looks);
-                    put(Scope::Flow, of, RTT, sums.1 / self.looks * 1e3);
+                ReceiverStats::Requests(done) => {
+                    put(Scope::Flow, of, WINDOW, sums.0 / self.samples);
+                    put(Scope::Flow, of, RTT, sums.1 / self.samples * 1e3);
                     put(Scope::Flow, of, RETRANSMISSIONS, book.retransmitted.gained());
                     put(Scope::Flow, of, TIMEOUTS, book.timeouts.gained());
-                    requests(&self.window, done, |kind, value| put(Scope::Flow, of, kind, value));
+                    requests(&self.window, done, |metric, value| {
+                        put(Scope::Flow, of, metric, value)
+                    });
                 }
-                Heard::Delay(Some(delay)) => put(Scope::Flow, of, DELAY, delay.as_secs_f64() * 1e3),
-                Heard::Delay(None) => {}
+                ReceiverStats::Delay(Some(delay)) => {
+                    put(Scope::Flow, of, DELAY, delay.as_secs_f64() * 1e3)
+                }
+                ReceiverStats::Delay(None) => {}
             }
         }
-        for (flow, book) in things.flows.iter().zip(&self.flows) {
+        for (flow, book) in subjects.flows.iter().zip(&self.flows) {
             for (of, bottleneck) in flow.subflows.iter().zip(&book.bottlenecks) {
                 put(Scope::Subflow, *of, BOTTLENECK, f64::from(*bottleneck));
             }
         }
         let named = || scenario.flows.iter().zip(&self.flows);
-        for (group, of) in &things.groups {
+        for (group, of) in &subjects.groups {
             let goodputs: Vec<f64> = named()
                 .filter(|(flow, _)| flow.group == **group)
                 .map(|(_, book)| goodput(book))
@@ -301,11 +314,11 @@ impl Book {
             put(Scope::Group, *of, JAIN, jain(&goodputs));
         }
         let goodputs: Vec<f64> = self.flows.iter().map(goodput).collect();
-        put(Scope::All, things.all, GOODPUT, goodputs.iter().sum());
-        put(Scope::All, things.all, JAIN, jain(&goodputs));
+        put(Scope::All, subjects.all, GOODPUT, goodputs.iter().sum());
+        put(Scope::All, subjects.all, JAIN, jain(&goodputs));
         let pairs = self.links.chunks_exact(2).zip(self.queues.chunks_exact(2));
-        for ((link, of), (books, queues)) in scenario.links.iter().zip(&things.links).zip(pairs) {
-            let directions = of.iter().zip([&link.up, &link.down].map(Prepared::profile));
+        for ((link, of), (books, queues)) in scenario.links.iter().zip(&subjects.links).zip(pairs) {
+            let directions = of.iter().zip([&link.up, &link.down].map(SharedProfile::profile));
             for (((of, profile), book), queue) in directions.zip(books).zip(queues) {
                 let throughput = book.delivered.gained() * 8.0 / 1e6 / seconds;
                 put(Scope::Link, *of, THROUGHPUT, throughput);
@@ -317,7 +330,7 @@ impl Book {
                         throughput * 1e6 / profile.rate.base.as_f64(),
                     );
                 }
-                put(Scope::Link, *of, QUEUE, queue / self.looks);
+                put(Scope::Link, *of, QUEUE, queue / self.samples);
                 put(Scope::Link, *of, DROPS, book.drops.gained());
                 put(Scope::Link, *of, MARKS, book.marks.gained());
                 put(Scope::Link, *of, LOSSES, book.losses.gained());
@@ -326,8 +339,8 @@ impl Book {
     }
 }
 
-/// What arrived completely within the window.
-fn requests(window: &Window, requests: &[Request], mut put: impl FnMut(Kind, f64)) {
+/// The measures of the requests that were completed within the window.
+fn requests(window: &Window, requests: &[Request], mut put: impl FnMut(Metric, f64)) {
     let (from, to) = (Time::ZERO + window.from, Time::ZERO + window.to);
     let done = requests.iter().filter(|request| request.done > from && request.done <= to);
     let mut times: Vec<f64> =
@@ -341,21 +354,11 @@ fn requests(window: &Window, requests: &[Request], mut put: impl FnMut(Kind, f64
     put(COMPLETION_P95, times[(times.len() * 95).div_ceil(100) - 1]);
 }
 
-/// Jain's index: the square of the sum over n times the sum of squares; 1 if nothing was carried.
+/// Jain's fairness index: (Σx)² / (n Σx²); 1 if all values are zero.
 fn jain(values: &[f64]) -> f64 {
     let sum: f64 = values.iter().sum();
     let squares: f64 = values.iter().map(|value| value * value).sum();
     if squares == 0.0 { 1.0 } else { sum * sum / (float(values.len() as u64) * squares) }
-}
-
-/// Payload of a full packet.
-pub(crate) fn packet_size(flow: &FlowSpec) -> f64 {
-    match &*flow.transport {
-        Transport::Tcp(spec) => spec.config.mss.as_f64(),
-        Transport::Ptcp(spec) => spec.config.max_datagram.as_f64(),
-        Transport::Sockets(spec) => spec.config.mss.as_f64(),
-        Transport::Udp(spec) => spec.packet.as_f64(),
-    }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "exact below 2^53")]

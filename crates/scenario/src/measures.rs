@@ -1,8 +1,8 @@
-//! Measured values, kept small: a large scenario has tens of thousands in every run.
+//! Measured values in little memory: a large scenario has tens of thousands per run.
 
 use std::sync::Arc;
 
-/// Every measure there is: name, unit, meaning.
+/// All measures: name, unit, meaning.
 pub const MEASURES: &[(&str, &str, &str)] = &[
     (
         "goodput",
@@ -33,7 +33,7 @@ pub const MEASURES: &[(&str, &str, &str)] = &[
     ("losses", "packets", "lost at random, in blackouts, or for their size"),
 ];
 
-/// Of what kind a thing is that is measured.
+/// The kind of a measured subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     Flow,
@@ -61,27 +61,27 @@ impl Scope {
     }
 }
 
-/// Which of [`MEASURES`].
+/// An index into [`MEASURES`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Kind(u8);
+pub(crate) struct Metric(u8);
 
-impl Kind {
-    /// The measure of this name. For constants: a name that is not listed does not compile there.
+impl Metric {
+    /// The measure of this name. In a constant, an unknown name is a compile error.
     ///
     /// # Panics
     /// If none has this name.
-    pub(crate) const fn listed(name: &str) -> Kind {
-        match Kind::named(name) {
-            Some(kind) => kind,
+    pub(crate) const fn listed(name: &str) -> Metric {
+        match Metric::named(name) {
+            Some(metric) => metric,
             None => panic!("every measure is listed"),
         }
     }
 
-    const fn named(name: &str) -> Option<Kind> {
+    const fn named(name: &str) -> Option<Metric> {
         let mut number: u8 = 0;
         while (number as usize) < MEASURES.len() {
             if is_same(MEASURES[number as usize].0, name) {
-                return Some(Kind(number));
+                return Some(Metric(number));
             }
             number += 1;
         }
@@ -93,7 +93,7 @@ impl Kind {
     }
 }
 
-/// `==`, which constants do not have yet.
+/// `==` for constants.
 const fn is_same(one: &str, other: &str) -> bool {
     let (one, other) = (one.as_bytes(), other.as_bytes());
     let mut at = 0;
@@ -106,104 +106,110 @@ const fn is_same(one: &str, other: &str) -> bool {
 /// A measured value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measure<'a> {
-    /// The flow, a subflow of one by its number from 0 on (`name/0`), the group of flows, or the
-    /// direction of a link; empty for `all`.
+    /// The flow, the subflow (`name/0`, counted from 0), the group of flows, or the direction of a
+    /// link; empty for `all`.
     pub of: &'a str,
     /// The window of time.
     pub window: &'a str,
-    /// How much.
+    /// The value, in [`Measure::unit`].
     pub value: f64,
     scope: Scope,
-    kind: Kind,
+    metric: Metric,
 }
 
 impl Measure<'_> {
-    /// Of what kind the thing is: `flow`, `subflow`, `group`, `link` or `all`.
+    /// The kind of the subject: `flow`, `subflow`, `group`, `link` or `all`.
     #[must_use]
     pub fn scope(&self) -> &'static str {
         self.scope.name()
     }
 
-    /// What was measured: one of the names of [`MEASURES`].
+    /// The name of the measure, from [`MEASURES`].
     #[must_use]
     pub fn name(&self) -> &'static str {
-        self.kind.row().0
+        self.metric.row().0
     }
 
     /// Its unit.
     #[must_use]
     pub fn unit(&self) -> &'static str {
-        self.kind.row().1
+        self.metric.row().1
     }
 }
 
-/// The measured values of a run, in the order in which they were put. Each has 16 bytes: names are
-/// noted once.
+/// The measured values of a run, in the order in which they were added. Each takes 16 bytes: names
+/// are stored once.
 #[derive(Clone, Debug, Default)]
 pub struct Measures {
-    things: Vec<Arc<str>>,
+    subjects: Vec<Arc<str>>,
     windows: Vec<Arc<str>>,
     rows: Vec<Row>,
 }
 
-/// A measured value, its names as places in the lists of them.
+/// A measured value, with the indices of its names.
 #[derive(Clone, Copy, Debug)]
 struct Row {
     value: f64,
-    of: Thing,
-    window: During,
+    of: SubjectId,
+    window: WindowId,
     scope: Scope,
-    kind: Kind,
+    metric: Metric,
 }
 
-const _: () = assert!(size_of::<Row>() == 16, "four to a line");
+const _: () = assert!(size_of::<Row>() == 16, "four per cache line");
 
-/// The place of a thing's name among those of the same [`Measures`].
+/// The index of a subject's name in [`Measures`].
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Thing(u32);
+pub(crate) struct SubjectId(u32);
 
-/// The place of a window's name among those of the same [`Measures`].
+/// The index of a window's name in [`Measures`].
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct During(u16);
+pub(crate) struct WindowId(u16);
 
-/// How many windows there are at most.
+/// The maximum number of windows.
 pub(crate) const MOST_WINDOWS: usize = 1 << u16::BITS;
 
 impl Measures {
-    /// None yet, and memory for so many.
+    /// Empty, with memory for this number of measures.
     pub(crate) fn with_capacity(measures: usize) -> Measures {
         Measures { rows: Vec::with_capacity(measures), ..Measures::default() }
     }
 
-    /// Notes the name of a thing that is measured.
+    /// Adds the name of a subject.
     ///
     /// # Panics
     /// If there are more than 2^32.
-    pub(crate) fn thing(&mut self, name: Arc<str>) -> Thing {
-        let number =
-            u32::try_from(self.things.len()).expect("the names of so many things fit no memory");
-        self.things.push(name);
-        Thing(number)
+    pub(crate) fn subject(&mut self, name: Arc<str>) -> SubjectId {
+        let number = u32::try_from(self.subjects.len()).expect("fewer than 2^32 subjects");
+        self.subjects.push(name);
+        SubjectId(number)
     }
 
-    /// Notes the name of a window of time.
+    /// Adds the name of a window of time.
     ///
     /// # Panics
     /// If there are more than [`MOST_WINDOWS`].
-    pub(crate) fn window(&mut self, name: Arc<str>) -> During {
-        let number = u16::try_from(self.windows.len()).expect("no file may have so many windows");
+    pub(crate) fn window(&mut self, name: Arc<str>) -> WindowId {
+        let number = u16::try_from(self.windows.len())
+            .expect("the file reader limits the number of windows");
         self.windows.push(name);
-        During(number)
+        WindowId(number)
     }
 
     /// Adds a measure.
-    pub(crate) fn put(&mut self, scope: Scope, of: Thing, window: During, kind: Kind, value: f64) {
-        self.rows.push(Row { value, of, window, scope, kind });
+    pub(crate) fn put(
+        &mut self,
+        scope: Scope,
+        of: SubjectId,
+        window: WindowId,
+        metric: Metric,
+        value: f64,
+    ) {
+        self.rows.push(Row { value, of, window, scope, metric });
     }
 
-    /// Adds a measure by its names; `None` if there is no such scope, or none of that name, or
-    /// there are too many windows. Names that are the ones of the measure before are not noted
-    /// again.
+    /// Adds a measure by its names; `None` if the scope or the measure is unknown, or there are too
+    /// many windows. Names that the previous measure has too are not stored again.
     pub(crate) fn put_named(
         &mut self,
         scope: &str,
@@ -212,7 +218,7 @@ impl Measures {
         name: &str,
         value: f64,
     ) -> Option<()> {
-        let (scope, kind) = (Scope::named(scope)?, Kind::named(name)?);
+        let (scope, metric) = (Scope::named(scope)?, Metric::named(name)?);
         let last = self.rows.last().copied();
         let window = match last {
             Some(last) if *self.windows[usize::from(last.window.0)] == *window => last.window,
@@ -220,33 +226,33 @@ impl Measures {
             _ => self.window(window.into()),
         };
         let of = match last {
-            Some(last) if *self.things[last.of.0 as usize] == *of => last.of,
-            _ => self.thing(of.into()),
+            Some(last) if *self.subjects[last.of.0 as usize] == *of => last.of,
+            _ => self.subject(of.into()),
         };
-        self.put(scope, of, window, kind, value);
+        self.put(scope, of, window, metric, value);
         Some(())
     }
 
-    /// How many there are.
+    /// The number of measures.
     #[must_use]
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no measures.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// One after the other.
+    /// Iterates over the measures.
     #[must_use]
     pub fn iter(&self) -> MeasuresIter<'_> {
-        MeasuresIter { things: &self.things, windows: &self.windows, rows: self.rows.iter() }
+        MeasuresIter { subjects: &self.subjects, windows: &self.windows, rows: self.rows.iter() }
     }
 }
 
-/// Equal are those that say the same in the same order, wherever their names lie.
+/// Compares measures and their order, not the order of the stored names.
 impl PartialEq for Measures {
     fn eq(&self, other: &Measures) -> bool {
         self.iter().eq(other)
@@ -262,10 +268,10 @@ impl<'a> IntoIterator for &'a Measures {
     }
 }
 
-/// [`Measures`], one after the other.
+/// An iterator over [`Measures`].
 #[derive(Clone, Debug)]
 pub struct MeasuresIter<'a> {
-    things: &'a [Arc<str>],
+    subjects: &'a [Arc<str>],
     windows: &'a [Arc<str>],
     rows: std::slice::Iter<'a, Row>,
 }
@@ -274,9 +280,9 @@ impl<'a> Iterator for MeasuresIter<'a> {
     type Item = Measure<'a>;
 
     fn next(&mut self) -> Option<Measure<'a>> {
-        let Row { value, of, window, scope, kind } = *self.rows.next()?;
-        let (of, window) = (&self.things[of.0 as usize], &self.windows[usize::from(window.0)]);
-        Some(Measure { of, window, value, scope, kind })
+        let Row { value, of, window, scope, metric } = *self.rows.next()?;
+        let (of, window) = (&self.subjects[of.0 as usize], &self.windows[usize::from(window.0)]);
+        Some(Measure { of, window, value, scope, metric })
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
@@ -290,8 +296,8 @@ impl ExactSizeIterator for MeasuresIter<'_> {}
 mod tests {
     use super::*;
 
-    const GOODPUT: Kind = Kind::listed("goodput");
-    const LOSSES: Kind = Kind::listed("losses");
+    const GOODPUT: Metric = Metric::listed("goodput");
+    const LOSSES: Metric = Metric::listed("losses");
 
     fn said(measures: &Measures) -> Vec<(&str, &str, &str, &str, &str, f64)> {
         measures.iter().map(|m| (m.scope(), m.of, m.window, m.name(), m.unit(), m.value)).collect()
@@ -299,10 +305,10 @@ mod tests {
 
     fn two_flows() -> Measures {
         let mut measures = Measures::with_capacity(4);
-        let things = ["b", "a"].map(|name| measures.thing(name.into()));
+        let subjects = ["b", "a"].map(|name| measures.subject(name.into()));
         for window in ["steady", "start"] {
             let window = measures.window(window.into());
-            for (of, value) in things.into_iter().zip([1.0, 2.0]) {
+            for (of, value) in subjects.into_iter().zip([1.0, 2.0]) {
                 measures.put(Scope::Flow, of, window, GOODPUT, value);
             }
         }
@@ -310,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn as_they_were_put() {
+    fn measures_keep_their_order() {
         let measures = two_flows();
         let row = |of, window, value| ("flow", of, window, "goodput", "Mbit/s", value);
         let wanted = [
@@ -325,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_noted_once() {
+    fn names_are_stored_once() {
         let measures = two_flows();
         let of: Vec<*const u8> = measures.iter().map(|measure| measure.of.as_ptr()).collect();
         assert!(of[0] == of[2] && of[1] == of[3] && of[0] != of[1]);
@@ -341,13 +347,13 @@ mod tests {
         }
         let names = |list: &[Arc<str>]| list.join(" ");
         assert_eq!(
-            (&*names(&read.things), &*names(&read.windows)),
+            (&*names(&read.subjects), &*names(&read.windows)),
             ("a/up a/down", "steady start")
         );
     }
 
     #[test]
-    fn by_its_names() {
+    fn measures_are_added_by_name() {
         for scope in Scope::ALL {
             for (name, unit, _) in MEASURES {
                 let mut measures = Measures::default();
@@ -369,11 +375,11 @@ mod tests {
         ] {
             assert_eq!(measures.put_named(scope, "x", "steady", name, 1.0), None, "{scope} {name}");
         }
-        assert!(measures.is_empty() && measures.things.is_empty() && measures.windows.is_empty());
+        assert!(measures.is_empty() && measures.subjects.is_empty() && measures.windows.is_empty());
     }
 
     #[test]
-    fn more_windows_than_can_be_told_apart_are_refused() {
+    fn more_windows_than_indices_are_refused() {
         let mut measures = Measures::default();
         for number in 0..MOST_WINDOWS {
             assert_eq!(measures.put_named("all", "", &number.to_string(), "jain", 1.0), Some(()));
@@ -388,21 +394,21 @@ mod tests {
     }
 
     #[test]
-    fn equal_by_what_they_say() {
+    fn equality_ignores_how_names_are_stored() {
         let measures = two_flows();
-        // Here every name but the windows' is noted twice.
+        // All names except the windows' are stored twice here.
         let mut read = Measures::default();
         for m in &measures {
             read.put_named(m.scope(), m.of, m.window, m.name(), m.value).unwrap();
         }
-        assert_eq!(read.things.len(), 4);
+        assert_eq!(read.subjects.len(), 4);
         assert_eq!(read, measures);
         assert_eq!(measures.clone(), measures);
 
-        let other = |scope, of, window, kind, value| {
+        let other = |scope, of, window, metric, value| {
             let mut other = Measures::default();
-            let (of, window) = (other.thing(Arc::from(of)), other.window(Arc::from(window)));
-            other.put(scope, of, window, kind, value);
+            let (of, window) = (other.subject(Arc::from(of)), other.window(Arc::from(window)));
+            other.put(scope, of, window, metric, value);
             other
         };
         let one = other(Scope::Flow, "a", "steady", GOODPUT, 1.0);

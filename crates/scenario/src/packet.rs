@@ -1,53 +1,53 @@
-//! What travels over simulated links.
+//! The packets of simulated networks.
 
 use units::{Bytes, Time};
 use wire::tcp::{Flags, SackBlock, Segment};
 
-/// A packet: who gets it, what it says, how large it is.
+/// A packet: its connection, its size and its headers.
 #[derive(Clone, Copy, Debug)]
 pub enum Packet {
     /// A TCP segment.
     Tcp {
-        /// Which connection of the scenario's it belongs to.
+        /// The number of its connection in the scenario.
         connection: u32,
         /// Its size on the wire.
         bytes: u16,
-        /// Whether routers may mark it, and whether one did.
+        /// The ECN field.
         ecn: Ecn,
         /// The segment.
         segment: Segment,
     },
     /// A packet of a striped connection.
     Ptcp {
-        /// Which connection of the scenario's it belongs to: which subflow of which flow.
+        /// The number of its connection in the scenario: one for each subflow.
         connection: u32,
-        /// Whether routers may mark it, and whether one did.
+        /// The ECN field.
         ecn: Ecn,
         /// The packet.
         packet: wire::ptcp::Packet,
     },
     /// A TCP segment with a record of a stream that is striped over several connections.
     Record {
-        /// Which connection of the scenario's it belongs to.
+        /// The number of its connection in the scenario.
         connection: u32,
         /// The record's number in the stream.
         number: u32,
         /// Its size on the wire.
         bytes: u16,
-        /// Whether routers may mark it, and whether one did.
+        /// The ECN field.
         ecn: Ecn,
         /// The segment.
         header: Header,
     },
     /// A UDP datagram.
     Udp {
-        /// Which connection of the scenario's it belongs to.
+        /// The number of its connection in the scenario.
         connection: u32,
         /// Its size on the wire.
         bytes: u16,
         /// When it was sent.
         sent_at: Time,
-        /// Counts its flow's datagrams.
+        /// The number of the datagram in its flow.
         number: u64,
     },
 }
@@ -65,7 +65,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// What the segment says, selective acknowledgements apart.
+    /// The header of a segment, without its selective acknowledgements.
     #[must_use]
     pub fn of(segment: &Segment) -> Header {
         let Segment { seq, ack, window, len, flags, timestamp, timestamp_echo, .. } = *segment;
@@ -82,19 +82,19 @@ impl Header {
 }
 
 /// Explicit congestion notification (RFC 3168).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ecn {
-    /// Not ECN-capable: it can only be dropped.
+    #[default]
+    /// Not ECN-capable (not ECT): it can only be dropped.
     Incapable,
-    /// ECN-capable.
+    /// ECN-capable transport (ECT).
     Capable,
-    /// Congestion experienced.
+    /// Congestion experienced (CE).
     Marked,
 }
 
 impl Packet {
-    /// Which connection of the scenario's it belongs to: subflows and UDP flows are counted in the
-    /// file's order.
+    /// The number of its connection: subflows and UDP flows are counted in the order of the file.
     #[must_use]
     pub fn connection(&self) -> u32 {
         match self {

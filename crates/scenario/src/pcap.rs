@@ -10,11 +10,13 @@ use std::net::Ipv4Addr;
 use units::Time;
 use wire::tcp::{Flags, SackBlock, Segment};
 
-/// A classic capture in nanoseconds, written in the byte order of networks.
+use crate::packet::Ecn;
+
+/// The magic number of captures with nanoseconds, in network byte order.
 const MAGIC: u32 = 0xa1b2_3c4d;
 /// Packets begin with the IP header.
 const LINKTYPE_RAW: u32 = 101;
-/// IPv4's 20, TCP's largest of 60, with room to spare.
+/// More than the 20 bytes of an IPv4 header and the at most 60 of a TCP header.
 const SNAPLEN: u32 = 256;
 
 const IP_HEADER: usize = 20;
@@ -23,35 +25,23 @@ const UDP_HEADER: usize = 8;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
-/// What both ends of a simulated connection shift windows by (RFC 7323): 1 GiB at most, in steps of
-/// 16 KiB. Their SYNs say so.
+/// The window scale that both ends of a simulated connection announce (RFC 7323): windows of up to
+/// 1 GiB, in steps of 16 KiB.
 pub const WINDOW_SHIFT: u8 = 14;
 
 /// The maximum segment size that SYNs announce.
 pub const MSS: u16 = 1460;
 
-/// Which ports a packet goes from and to.
+/// The ports of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ports {
-    /// The sender's.
+    /// The source port.
     pub from: u16,
-    /// The receiver's.
+    /// The destination port.
     pub to: u16,
 }
 
-/// What the network may have marked on a packet (RFC 3168).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Ecn {
-    /// Its sender cannot take marks.
-    #[default]
-    NotCapable,
-    /// It can, and there is none.
-    Capable,
-    /// Congestion experienced.
-    Marked,
-}
-
-/// A capture in the making.
+/// A writer of a capture.
 #[derive(Debug)]
 pub struct Pcap<W> {
     writer: W,
@@ -59,7 +49,7 @@ pub struct Pcap<W> {
 }
 
 impl<W: Write> Pcap<W> {
-    /// Begins a capture. Give it something buffered.
+    /// Begins a capture. The writer should be buffered.
     ///
     /// # Errors
     /// If the file's header cannot be written.
@@ -71,15 +61,15 @@ impl<W: Write> Pcap<W> {
         header.extend(SNAPLEN.to_be_bytes());
         header.extend(LINKTYPE_RAW.to_be_bytes());
         writer.write_all(&header)?;
-        Ok(Pcap { writer, ecn: Ecn::NotCapable })
+        Ok(Pcap { writer, ecn: Ecn::Incapable })
     }
 
-    /// How the packets from here on are marked, until the next call.
+    /// Sets the ECN field of the packets from here on.
     pub fn mark(&mut self, ecn: Ecn) {
         self.ecn = ecn;
     }
 
-    /// A TCP segment, as it is at `at`. Positions wrap at 32 bits.
+    /// Writes a TCP segment at time `at`. Sequence numbers wrap at 32 bits.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -98,7 +88,7 @@ impl<W: Write> Pcap<W> {
         self.write(at, from, to, TCP, &header, length)
     }
 
-    /// A UDP datagram with `payload` bytes.
+    /// Writes a UDP datagram with `payload` bytes.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -117,7 +107,7 @@ impl<W: Write> Pcap<W> {
         header.extend(total(length).to_be_bytes());
         header.extend([0, 0]);
         let sum = match transport_checksum(from, to, UDP, &header, length) {
-            // A zero would say that there is no checksum (RFC 768).
+            // Zero means that there is no checksum (RFC 768).
             0 => 0xffff,
             sum => sum,
         };
@@ -125,10 +115,10 @@ impl<W: Write> Pcap<W> {
         self.write(at, from, to, UDP, &header, length)
     }
 
-    /// Hands back the writer, flushed.
+    /// Flushes the writer and returns it.
     ///
     /// # Errors
-    /// If what it has buffered cannot be written.
+    /// If its buffer cannot be written.
     pub fn finish(mut self) -> io::Result<W> {
         self.writer.flush()?;
         Ok(self.writer)
@@ -145,7 +135,7 @@ impl<W: Write> Pcap<W> {
     ) -> io::Result<()> {
         let ip = ip_header(from, to, protocol, self.ecn, IP_HEADER + length);
         let nanos = at.as_nanos();
-        // 136 years fit; a simulation beyond them begins anew.
+        // 136 years fit; later times wrap.
         let seconds = u32::try_from(nanos / 1_000_000_000 % (1 << 32)).expect("taken modulo 2^32");
         let fraction = u32::try_from(nanos % 1_000_000_000).expect("less than a second");
         let captured = u32::try_from(ip.len() + transport.len()).expect("headers are short");
@@ -170,7 +160,7 @@ fn ip_header(
     let mut header = [0; IP_HEADER];
     header[0] = 0x45;
     header[1] = match ecn {
-        Ecn::NotCapable => 0b00,
+        Ecn::Incapable => 0b00,
         Ecn::Capable => 0b10,
         Ecn::Marked => 0b11,
     };
@@ -192,8 +182,8 @@ fn tcp_header(ports: Ports, segment: &Segment) -> Vec<u8> {
     let ack = if segment.flags.has(Flags::ACK) { low(segment.ack) } else { 0 };
     let options = options(segment, syn);
     let words = u8::try_from((TCP_HEADER + options.len()) / 4).expect("at most 15 words");
-    // Windows of SYNs are never scaled (RFC 7323, section 2.2).
-    // Otherwise rounded up, so that a small window is not shown as a closed one.
+    // Windows of SYNs are never scaled (RFC 7323, section 2.2). Others are rounded up, so that a
+    // small window does not look like a closed one.
     let window = if syn { segment.window } else { segment.window.div_ceil(1 << WINDOW_SHIFT) };
     let mut header = Vec::with_capacity(TCP_HEADER + options.len());
     header.extend(ports.from.to_be_bytes());
@@ -208,8 +198,8 @@ fn tcp_header(ports: Ports, segment: &Segment) -> Vec<u8> {
     header
 }
 
-/// What a sender of today says: on SYNs what it can, and always its clock. 40 bytes at most, in
-/// whole words.
+/// The options of a current sender: on SYNs MSS, SACK permitted and window scale; always
+/// timestamps. At most 40 bytes, in whole words.
 fn options(segment: &Segment, syn: bool) -> Vec<u8> {
     let mut options = Vec::with_capacity(40);
     if syn {
@@ -242,12 +232,12 @@ fn options(segment: &Segment, syn: bool) -> Vec<u8> {
     options
 }
 
-/// The 32 bits of a position that travel.
+/// The lower 32 bits of a sequence number: the part in the header.
 fn low(position: u64) -> u32 {
     u32::try_from(position & u64::from(u32::MAX)).expect("masked")
 }
 
-/// A length field. A packet above 64 KiB cannot be: it is shown as large as one can.
+/// A length field. Larger packets are shown with the maximum of 65535 bytes.
 fn total(length: usize) -> u16 {
     u16::try_from(length).unwrap_or(u16::MAX)
 }
@@ -261,7 +251,7 @@ fn transport_checksum(
     header: &[u8],
     length: usize,
 ) -> u16 {
-    // As long as the IP header says, which is what readers reckon with.
+    // The length in the IP header: that is the one that readers of captures use.
     let length = total(IP_HEADER + length) - 20;
     let sum = add(add(add(0, &from.octets()), &to.octets()), header);
     fold(sum + u32::from(protocol) + u32::from(length))
@@ -297,7 +287,7 @@ mod tests {
         pcap.finish().unwrap().split_off(24)
     }
 
-    /// The sum over what has a right checksum is all ones (RFC 1071).
+    /// The sum over data with a valid checksum is all ones (RFC 1071).
     fn right(sum: u32) -> bool {
         fold(sum) == 0
     }
@@ -308,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_says_what_it_is() {
+    fn the_file_header() {
         let header = Pcap::new(Vec::new()).unwrap().finish().unwrap();
         assert_eq!(header, b"\xa1\xb2\x3c\x4d\0\x02\0\x04\0\0\0\0\0\0\0\0\0\0\x01\0\0\0\0\x65");
     }
@@ -341,7 +331,7 @@ mod tests {
                 .collect();
             digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
         };
-        // Spelt out, with checksums reckoned elsewhere.
+        // Written out, with checksums computed by another program.
         let expected = [
             "00000003 00000007 00000048 000005f0",
             "45 00 05f0 0000 4000 40 06 2106 0a000001 0a000002",
@@ -353,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_syn_says_what_its_sender_can() {
+    fn a_syn_announces_its_options() {
         let segment =
             Segment { window: 1 << 20, flags: Flags::SYN, timestamp: 9, ..Segment::default() };
         let record =
@@ -424,7 +414,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_segment_is_a_packet(segment in any_segment(), at in any::<u64>(), addresses in any::<(u32, u32)>()) {
+        fn any_segment_makes_a_valid_packet(segment in any_segment(), at in any::<u64>(), addresses in any::<(u32, u32)>()) {
             let (from, to) = (addresses.0.into(), addresses.1.into());
             let record = record(|pcap| pcap.write_tcp(Time::from_nanos(at), from, to, PORTS, &segment).unwrap());
             let packet = &record[16..];

@@ -1,5 +1,5 @@
-//! What a sweep yields: kept run by run as it comes, then a table for people and a tidy one for
-//! programs.
+//! The results of a sweep: stored run by run, then written as a summary for people and as a tidy
+//! table for programs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -14,7 +14,7 @@ use crate::file::{Document, Setting};
 use crate::measures::{MEASURES, Measure, Measures};
 use crate::sweep::{Job, Plan};
 
-/// Why results cannot be kept. All of these are for whoever chose the folder.
+/// An error in storing results, to be fixed by the user who chose the folder.
 #[derive(Debug, Error)]
 pub enum ResultsError {
     /// The folder holds something else.
@@ -27,17 +27,17 @@ pub enum ResultsError {
     /// A file cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Read {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// What the kernel said.
+        /// The error of the system.
         source: std::io::Error,
     },
     /// The folder cannot be made or emptied.
     #[error("cannot make the folder {}: {source}", path.display())]
     Folder {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// What the kernel said.
+        /// The error of the system.
         source: std::io::Error,
     },
     /// A file cannot be written.
@@ -48,17 +48,17 @@ pub enum ResultsError {
     Tidy(#[from] TidyError),
 }
 
-/// A folder with a file for each run that is done: a sweep that is interrupted goes on from there.
+/// A folder with a file for each finished run, so that an interrupted sweep can be resumed.
 #[derive(Debug)]
 pub struct Store {
     folder: PathBuf,
 }
 
 impl Store {
-    /// Opens a folder, or makes it. `restart` throws away what it holds.
+    /// Opens or makes a folder. `restart` deletes its runs.
     ///
     /// # Errors
-    /// If it holds the results of something else, or cannot be made.
+    /// If it holds the results of another scenario, or cannot be made.
     pub fn open(
         folder: &Path,
         document: &Document,
@@ -88,7 +88,7 @@ impl Store {
         Ok(Store { folder: folder.to_owned() })
     }
 
-    /// What a run yielded, if it is done. A file that is not whole is none.
+    /// The measures of a run; `None` if there is no complete file.
     #[must_use]
     pub fn load(&self, job: &Job) -> Option<Measures> {
         let text = std::fs::read_to_string(self.path(job)).ok()?;
@@ -99,7 +99,7 @@ impl Store {
         Some(measures)
     }
 
-    /// Keeps what a run yielded.
+    /// Stores the measures of a run.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -115,7 +115,7 @@ impl Store {
         Ok(report::write(self.path(job), text)?)
     }
 
-    /// Writes everything as one tidy table, `measures.csv` or `measures.parquet`.
+    /// Writes all measures as one tidy table, `measures.csv` or `measures.parquet`.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -135,14 +135,13 @@ impl Store {
     }
 
     fn path(&self, job: &Job) -> PathBuf {
-        // The name only has to be the same for the same run and another for another: the first line
-        // says whose it is.
+        // A hash: the first line of the file identifies the run.
         let stream = Seed(job.seed.0).stream(&header(job));
         self.folder.join("runs").join(format!("{:016x}.tsv", stream.0))
     }
 }
 
-/// The parameters that a plan sweeps over, in the file's order.
+/// The parameters that a plan sweeps over, in the order of the file.
 fn swept(plan: &Plan) -> Vec<&str> {
     let mut names: Vec<&str> = Vec::new();
     for setting in plan.jobs().iter().flat_map(|job| &job.point) {
@@ -168,7 +167,7 @@ pub fn schema(plan: &Plan) -> Schema {
     Schema::new(swept.chain(own), columns)
 }
 
-/// Its rows: every measure of every run, with the keys that [`schema`] has columns for.
+/// The rows of that table: every measure of every run, with the keys of [`schema`].
 pub fn rows<'a>(
     plan: &'a Plan,
     results: impl IntoIterator<Item = &'a Measures>,
@@ -189,7 +188,7 @@ pub fn rows<'a>(
     })
 }
 
-/// Which run a file is of.
+/// The first line of the file of a run, which identifies the run.
 fn header(job: &Job) -> String {
     let mut text = format!("# seed {}", job.seed);
     for Setting { key, value } in &job.point {
@@ -199,21 +198,21 @@ fn header(job: &Job) -> String {
     text
 }
 
-/// Adds the measure of a line; `None` if that is none.
+/// Adds the measure of a line; `None` if the line is not valid.
 fn parse(line: &str, measures: &mut Measures) -> Option<()> {
     let mut parts = line.split('\t');
     let (scope, of, window, name) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
     measures.put_named(scope, of, window, name, parts.next()?.parse().ok()?)
 }
 
-/// The utilisation from which on a link is busy.
+/// Links with a higher utilisation than this are shown in the summary.
 const BUSY: f64 = 0.3;
 
-/// The means of a sweep over the steady window, a row a point, thing and measure: groups of flows,
-/// everything together, and links that are busy.
+/// The means of a sweep over the steady window, one row for each point, subject and measure.
+/// Subjects are groups of flows, all flows together, and busy links.
 #[must_use]
 pub fn summary(plan: &Plan, results: &[Measures]) -> Table {
-    type Place<'a> = (&'a str, &'a str, &'a str, &'a str);
+    type RowKey<'a> = (&'a str, &'a str, &'a str, &'a str);
     let mut table = Table::new([
         ("", Align::Left),
         ("of", Align::Left),
@@ -226,21 +225,21 @@ pub fn summary(plan: &Plan, results: &[Measures]) -> Table {
     while start < plan.jobs().len() {
         let point = &plan.jobs()[start].point;
         let runs = plan.jobs()[start..].iter().take_while(|job| job.point == *point).count();
-        // Of thousands of flows, none is shown.
+        // Single flows are not shown: there may be thousands.
         let is_shown =
             |m: &Measure<'_>| !matches!(m.scope(), "flow" | "subflow") && m.window == "steady";
         let shown = || results[start..start + runs].iter().flatten().filter(is_shown);
         let is_load =
             |m: &Measure<'_>| m.value > BUSY && m.scope() == "link" && m.name() == "utilisation";
         let busy: BTreeSet<&str> = shown().filter(is_load).map(|m| m.of).collect();
-        let mut samples: BTreeMap<usize, (Place<'_>, Vec<f64>)> = BTreeMap::new();
-        let mut order: BTreeMap<Place<'_>, usize> = BTreeMap::new();
+        let mut samples: BTreeMap<usize, (RowKey<'_>, Vec<f64>)> = BTreeMap::new();
+        let mut order: BTreeMap<RowKey<'_>, usize> = BTreeMap::new();
         for m in shown() {
             if m.scope() != "link" || m.name() != "throughput" && busy.contains(m.of) {
-                let place = (m.scope(), m.of, m.name(), m.unit());
+                let key = (m.scope(), m.of, m.name(), m.unit());
                 let next = order.len();
-                let number = *order.entry(place).or_insert(next);
-                samples.entry(number).or_insert((place, Vec::new())).1.push(m.value);
+                let number = *order.entry(key).or_insert(next);
+                samples.entry(number).or_insert((key, Vec::new())).1.push(m.value);
             }
         }
         let label: Vec<String> =
@@ -249,7 +248,7 @@ pub fn summary(plan: &Plan, results: &[Measures]) -> Table {
             samples.values().map(|((a, b, c, d), values)| (*a, *b, *c, *d, values))
         {
             let is_alone =
-                scope == "all" && order.keys().filter(|place| place.0 == "group").count() == 2;
+                scope == "all" && order.keys().filter(|key| key.0 == "group").count() == 2;
             if is_alone {
                 continue;
             }

@@ -4,42 +4,42 @@ use netsim::{Digest, NoTrace, Totals, Trace};
 use units::{Bytes, Seed, Span, Time};
 
 use crate::ScenarioError;
-use crate::build::{Built, Ends};
+use crate::build::Built;
 use crate::file::Scenario;
-use crate::host::{Agent, Subflow};
-use crate::measure::Books;
+use crate::flow_state::{packet_size, received, sender_state};
+use crate::measure::WindowStats;
 use crate::measures::{Measure, Measures};
 use crate::packet::Packet;
 
-/// How often windows and queues are looked at for their means, in a small scenario.
-const LOOK: Span = Span::from_millis(10);
-/// How many flows and links a scenario may have before they are looked at less often: the looks
+/// The time between two samples of congestion windows and queues, in a small scenario.
+const SAMPLING_INTERVAL: Span = Span::from_millis(10);
+/// Scenarios with more flows and links than this are sampled less often, in proportion: sampling
 /// must not cost more than the run.
-const SMALL: u64 = 32;
+const SMALL_SCENARIO: u64 = 32;
 
-/// What came of one run.
+/// The results of one run.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// Its seed.
+    /// The seed.
     pub seed: Seed,
-    /// Everything measured, in the file's order.
+    /// All measures, in the order of the file.
     pub measures: Measures,
-    /// What to draw, if that was asked for.
+    /// Curves over time, if [`RunOptions::series`] is set.
     pub series: Option<Series>,
-    /// A hash over everything that happened.
+    /// A hash over all events.
     pub digest: Digest,
-    /// What happened, counted.
+    /// Counts of packets and events.
     pub totals: Totals,
 }
 
-/// Values over time, one sample after the other.
+/// Values over time.
 #[derive(Clone, Debug, Default)]
 pub struct Series {
-    /// When, in seconds; a sample covers the time since the one before.
+    /// The times of the samples in seconds; a sample covers the time since the one before.
     pub at: Vec<f64>,
-    /// For each flow, what it was like.
+    /// By flow.
     pub flows: Vec<FlowSeries>,
-    /// For each link, what waited in its two directions, in packets.
+    /// The backlog of the two directions of each link, in packets.
     pub queues: Vec<[Vec<f64>; 2]>,
 }
 
@@ -48,16 +48,16 @@ pub struct Series {
 pub struct FlowSeries {
     /// Payload received, in Mbit/s.
     pub goodput: Vec<f64>,
-    /// The window of all its subflows, in packets; nothing for UDP.
+    /// The congestion window of all its subflows, in packets; empty for UDP.
     pub window: Vec<f64>,
-    /// The largest smoothed round-trip time of its subflows, in ms; nothing for UDP.
+    /// The largest smoothed RTT of its subflows, in ms; empty for UDP.
     pub rtt: Vec<f64>,
 }
 
-/// What to do beside measuring.
+/// Options of a run.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Looks {
-    /// Whether to keep series.
+pub struct RunOptions {
+    /// Whether to record [`Series`].
     pub series: bool,
 }
 
@@ -68,7 +68,7 @@ impl Run {
         self.measure_in("steady", scope, of, name)
     }
 
-    /// A measure over a window of the file's.
+    /// A measure over one of the windows of the file.
     #[must_use]
     pub fn measure_in(&self, window: &str, scope: &str, of: &str, name: &str) -> Option<f64> {
         let is_it = |m: &Measure<'_>| {
@@ -82,36 +82,36 @@ impl Scenario {
     /// Runs the scenario once.
     ///
     /// # Errors
-    /// If there is no way for a flow.
-    pub fn run(&self, seed: Seed, looks: Looks) -> Result<Run, ScenarioError> {
-        self.run_traced(seed, looks, &mut NoTrace)
+    /// If there is no route for a flow.
+    pub fn run(&self, seed: Seed, options: RunOptions) -> Result<Run, ScenarioError> {
+        self.run_traced(seed, options, &mut NoTrace)
     }
 
-    /// Runs the scenario once while `trace` looks on; it changes nothing.
+    /// Runs the scenario once with a trace, which does not change the results.
     ///
     /// # Errors
-    /// If there is no way for a flow.
+    /// If there is no route for a flow.
     pub fn run_traced<T: Trace<Packet>>(
         &self,
         seed: Seed,
-        looks: Looks,
+        options: RunOptions,
         trace: &mut T,
     ) -> Result<Run, ScenarioError> {
         let mut built = self.build(seed)?;
-        let mut books = Books::new(self, &built);
-        let mut series = looks.series.then(|| Sampler::new(self, &built));
+        let mut stats = WindowStats::new(self, &built);
+        let mut series = options.series.then(|| Sampler::new(self, &built));
         let mut stops: Vec<Span> = vec![self.duration];
         stops.extend(self.windows.iter().flat_map(|window| [window.from, window.to]));
-        let things = (self.flows.len() + self.links.len()) as u64;
-        stops.extend(every(LOOK * things.div_ceil(SMALL), self.duration));
-        if looks.series {
+        let subjects = (self.flows.len() + self.links.len()) as u64;
+        stops.extend(every(SAMPLING_INTERVAL * subjects.div_ceil(SMALL_SCENARIO), self.duration));
+        if options.series {
             stops.extend(every(self.sample, self.duration));
         }
         stops.sort_unstable();
         stops.dedup();
         for at in stops {
             built.sim.run_traced(Time::ZERO + at, trace);
-            books.look(&mut built, at);
+            stats.sample(&mut built, at);
             if let Some(series) = &mut series
                 && at.as_nanos() % self.sample.as_nanos() == 0
                 && at > Span::ZERO
@@ -121,18 +121,18 @@ impl Scenario {
         }
         let (digest, totals) = (built.sim.digest(), built.sim.totals());
         let series = series.map(|sampler| sampler.series);
-        Ok(Run { seed, measures: books.close(self, built), series, digest, totals })
+        Ok(Run { seed, measures: stats.close(self, built), series, digest, totals })
     }
 }
 
-/// The multiples of a span up to an end.
+/// The multiples of `step` up to `end`.
 fn every(step: Span, end: Span) -> impl Iterator<Item = Span> {
     (1..)
         .map(move |n| Span::from_nanos(step.as_nanos().saturating_mul(n)))
         .take_while(move |at| *at <= end)
 }
 
-/// Keeps series.
+/// Records [`Series`].
 struct Sampler {
     series: Series,
     before: Vec<Bytes>,
@@ -147,7 +147,7 @@ impl Sampler {
             flows: vec![FlowSeries::default(); built.flows.len()],
             queues: vec![[Vec::new(), Vec::new()]; built.links.len()],
         };
-        let mss = scenario.flows.iter().map(crate::measure::packet_size).collect();
+        let mss = scenario.flows.iter().map(packet_size).collect();
         Sampler { series, before: vec![Bytes::ZERO; built.flows.len()], since: Span::ZERO, mss }
     }
 
@@ -174,85 +174,5 @@ impl Sampler {
             }
         }
         self.since = at;
-    }
-}
-
-/// The agent that sends a flow's bulk.
-pub(crate) fn sender<'a>(built: &'a Built, ends: &Ends) -> &'a Agent {
-    built.sim.host(ends.from.0).agent(ends.from.1)
-}
-
-/// The agent that receives it.
-pub(crate) fn receiver<'a>(built: &'a Built, ends: &Ends) -> &'a Agent {
-    built.sim.host(ends.to.0).agent(ends.to.1)
-}
-
-/// How a flow's sender stands.
-pub(crate) struct SenderState {
-    /// The windows of all subflows.
-    pub(crate) window: Bytes,
-    /// The largest smoothed round-trip time.
-    pub(crate) rtt: Option<Span>,
-}
-
-/// How a flow's sender stands; `None` for UDP.
-pub(crate) fn sender_state(built: &Built, ends: &Ends) -> Option<SenderState> {
-    match sender(built, ends) {
-        Agent::Tcp(tcp) => Some(SenderState { window: tcp.window(), rtt: tcp.smoothed_rtt() }),
-        Agent::Sockets(sockets) => {
-            Some(SenderState { window: sockets.window(), rtt: sockets.smoothed_rtt() })
-        }
-        Agent::Ptcp(striped) => {
-            Some(SenderState { window: striped.connection().window(), rtt: striped.smoothed_rtt() })
-        }
-        Agent::UdpSource(_) | Agent::UdpSink(_) => None,
-    }
-}
-
-/// What befell a flow's sender.
-pub(crate) struct SenderCounts {
-    /// Packets sent again, or taken for lost.
-    pub(crate) retransmitted: u64,
-    pub(crate) timeouts: u64,
-}
-
-impl SenderCounts {
-    /// What befell TCP connections together.
-    fn of<'a>(connections: impl Iterator<Item = &'a Subflow>) -> SenderCounts {
-        let mut counts = SenderCounts { retransmitted: 0, timeouts: 0 };
-        for stats in connections.map(|connection| connection.endpoint.stats()) {
-            counts.retransmitted += stats.retransmitted;
-            counts.timeouts += stats.timeouts;
-        }
-        counts
-    }
-}
-
-/// What befell a flow's sender so far; `None` for UDP.
-pub(crate) fn sender_counts(built: &Built, ends: &Ends) -> Option<SenderCounts> {
-    match sender(built, ends) {
-        Agent::Tcp(tcp) => Some(SenderCounts::of(tcp.subflows())),
-        Agent::Sockets(sockets) => Some(SenderCounts::of(sockets.connections())),
-        Agent::Ptcp(striped) => {
-            let connection = striped.connection();
-            let stats = || connection.paths().filter_map(|path| connection.stats(path));
-            let retransmitted = stats().map(|stats| stats.lost).sum();
-            Some(SenderCounts {
-                retransmitted,
-                timeouts: stats().map(|stats| stats.timeouts).sum(),
-            })
-        }
-        Agent::UdpSource(_) | Agent::UdpSink(_) => None,
-    }
-}
-
-/// Payload (of UDP: bytes on the wire) that arrived.
-pub(crate) fn received(built: &Built, ends: &Ends) -> Bytes {
-    match receiver(built, ends) {
-        Agent::Tcp(connection) => connection.received(),
-        Agent::Ptcp(striped) => striped.received(),
-        Agent::Sockets(sockets) => sockets.received(),
-        Agent::UdpSink(sink) => sink.received(),
-        Agent::UdpSource(_) => Bytes::ZERO,
     }
 }

@@ -1,4 +1,4 @@
-//! All combinations of a sweep's values, with all seeds, over all processors.
+//! Runs all combinations of the values of a sweep with all seeds, in parallel.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -7,19 +7,19 @@ use units::Seed;
 
 use crate::ScenarioError;
 use crate::file::{Document, Scenario, Setting};
-use crate::run::{Looks, Run};
+use crate::run::{Run, RunOptions};
 
-/// One run to be done.
+/// One run of a plan.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// The values of the sweep.
+    /// Its values of the swept parameters.
     pub point: Vec<Setting>,
     /// The seed.
     pub seed: Seed,
     scenario: usize,
 }
 
-/// Every run that a file asks for.
+/// All runs of a file.
 #[derive(Clone, Debug)]
 pub struct Plan {
     scenarios: Vec<Scenario>,
@@ -27,12 +27,12 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The runs of a file with some of its values set, with as many seeds as it says or `runs`. A
-    /// sweep over a value that is set is not made.
+    /// The runs of a file with some of its values set. `runs` replaces the number of seeds of the
+    /// file. A parameter that is set is not swept.
     ///
     /// # Errors
-    /// If a combination makes no sense. That a topology leads nowhere is told by the first run if
-    /// it is the only combination, or the first.
+    /// If a combination is not valid. A missing route in the first combination is reported by its
+    /// first run instead.
     pub fn new(
         document: &Document,
         settings: &[Setting],
@@ -50,8 +50,8 @@ impl Plan {
             let all: Vec<Setting> = point.iter().chain(settings).cloned().collect();
             let scenario = document.scenario(&all)?;
             if !plan.scenarios.is_empty() {
-                // A topology that leads nowhere is found before hours of other runs; the first
-                // point's run comes at once.
+                // Finds missing routes now and not after hours of other runs. The first point is
+                // checked by its run, which comes at once.
                 scenario.build(scenario.seed)?;
             }
             for n in 0..u64::from(runs.unwrap_or(scenario.runs)) {
@@ -63,7 +63,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The runs, in the order in which their results are to be read.
+    /// The runs, in the order of the results.
     #[must_use]
     pub fn jobs(&self) -> &[Job] {
         &self.jobs
@@ -75,8 +75,8 @@ impl Plan {
         &self.scenarios[job.scenario]
     }
 
-    /// Does the runs that `wanted` says, by `threads` at a time, and hands each result over as it
-    /// comes, with its job's number. `done` stops it by returning false.
+    /// Runs the jobs for which `wanted` is true, `threads` at a time. `done` is called with the
+    /// number of the job and its result as soon as it is there; it returns false to stop.
     ///
     /// # Errors
     /// The first run that fails.
@@ -86,7 +86,7 @@ impl Plan {
     pub fn run(
         &self,
         threads: usize,
-        looks: Looks,
+        options: RunOptions,
         wanted: impl Fn(usize) -> bool + Sync,
         done: impl FnMut(usize, Run) -> bool + Send,
     ) -> Result<(), ScenarioError> {
@@ -101,7 +101,7 @@ impl Plan {
                 if !wanted(number) {
                     continue;
                 }
-                match self.scenario(job).run(job.seed, looks) {
+                match self.scenario(job).run(job.seed, options) {
                     Ok(run) => {
                         let mut done = done.lock().expect("no run panics while it holds this");
                         if !done(number, run) {
@@ -119,11 +119,10 @@ impl Plan {
             }
         };
         match threads.min(self.jobs.len()) {
-            // The memory that reading the file took is this thread's to use again.
+            // In this thread, the memory that reading the file took is reused.
             0 | 1 => work(),
-            // Each begins with a heap of its own. In this thread's, what one simulation writes all
-            // the time came to lie in one line of the processor's cache with what another does, and
-            // both took up to 1.7 times as long.
+            // Each thread has a heap arena of its own. Where simulations shared this thread's arena,
+            // false sharing of cache lines made both up to 1.7 times as slow.
             threads => std::thread::scope(|scope| {
                 for _ in 0..threads {
                     scope.spawn(work);

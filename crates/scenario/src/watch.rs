@@ -1,4 +1,4 @@
-//! Looking on while a scenario runs: captures of packets, events as a table, curves over time.
+//! Traces of a running scenario: packet captures, a table of events, curves over time.
 
 use std::io::{self, Write};
 use std::net::Ipv4Addr;
@@ -12,10 +12,11 @@ use units::Time;
 use crate::build::Built;
 use crate::file::Scenario;
 use crate::packet::{Ecn, Packet};
-use crate::pcap::{self, Pcap, Ports};
+use crate::pcap::{Pcap, Ports};
 use crate::run::Series;
 
-/// Writes what the sending hosts of flows send and receive, as a capture at their interfaces would.
+/// Writes the packets that the sending hosts of flows send and receive, as captured at their
+/// interfaces.
 #[derive(Debug)]
 pub struct Capture<W> {
     pcap: Pcap<W>,
@@ -39,10 +40,10 @@ impl<W: Write> Capture<W> {
         })
     }
 
-    /// Ends it.
+    /// Ends the capture.
     ///
     /// # Errors
-    /// The first that occurred in writing.
+    /// The first error in writing.
     pub fn finish(self) -> io::Result<()> {
         self.error.map_or(Ok(()), Err)
     }
@@ -50,26 +51,26 @@ impl<W: Write> Capture<W> {
     fn write(&mut self, at: Time, packet: &Packet, is_outward: bool) -> io::Result<()> {
         let (near, far) = self.ends[packet.connection() as usize];
         let (source, target) = if is_outward { (near, far) } else { (far, near) };
-        // The receiver's port is a well-known one, so that tools tell the directions apart.
+        // The receiver has a well-known port, so that tools can tell client and server.
         let port = u16::try_from(10_000 + packet.connection() % 50_000).expect("below 60000");
         let ports =
             if is_outward { Ports { from: port, to: 80 } } else { Ports { from: 80, to: port } };
         match packet {
             Packet::Tcp { segment, ecn, .. } => {
-                self.pcap.mark(mark(*ecn));
+                self.pcap.mark(*ecn);
                 self.pcap.write_tcp(at, address(source), address(target), ports, segment)
             }
             Packet::Record { header, ecn, .. } => {
-                self.pcap.mark(mark(*ecn));
+                self.pcap.mark(*ecn);
                 self.pcap.write_tcp(at, address(source), address(target), ports, &header.segment())
             }
             Packet::Ptcp { packet, ecn, .. } => {
-                self.pcap.mark(mark(*ecn));
+                self.pcap.mark(*ecn);
                 let payload = u16::try_from(packet.datagram_len()).expect("a datagram");
                 self.pcap.write_udp(at, address(source), address(target), ports, payload)
             }
             Packet::Udp { bytes, .. } => {
-                self.pcap.mark(pcap::Ecn::NotCapable);
+                self.pcap.mark(Ecn::Incapable);
                 let payload = bytes.saturating_sub(28);
                 self.pcap.write_udp(at, address(source), address(target), ports, payload)
             }
@@ -90,21 +91,13 @@ impl<W: Write> Trace<Packet> for Capture<W> {
     }
 }
 
-fn mark(ecn: Ecn) -> pcap::Ecn {
-    match ecn {
-        Ecn::Incapable => pcap::Ecn::NotCapable,
-        Ecn::Capable => pcap::Ecn::Capable,
-        Ecn::Marked => pcap::Ecn::Marked,
-    }
-}
-
-/// Hosts are 10.0.0.1 and so on, in the order in which the file's links name them.
+/// Hosts are 10.0.0.1 and so on, in the order in which the links of the file name them.
 fn address(host: HostId) -> Ipv4Addr {
     let number = u32::try_from(host.index() + 1).unwrap_or(u32::MAX) & 0x00ff_ffff;
     Ipv4Addr::from(0x0a00_0000 | number)
 }
 
-/// Writes every event as a line of CSV: time in seconds, what, where, and the packet.
+/// Writes every event as a line of CSV: time in seconds, event, host or link, and the packet.
 #[derive(Debug)]
 pub struct EventLog<W> {
     writer: W,
@@ -123,10 +116,10 @@ impl<W: Write> EventLog<W> {
         Ok(EventLog { writer, links, error: None })
     }
 
-    /// Ends it.
+    /// Ends the log.
     ///
     /// # Errors
-    /// The first that occurred in writing.
+    /// The first error in writing.
     pub fn finish(mut self) -> io::Result<()> {
         self.error.map_or_else(|| self.writer.flush(), Err)
     }
@@ -177,7 +170,7 @@ impl<W: Write> Trace<Packet> for EventLog<W> {
     }
 }
 
-/// At most so many flows are drawn one by one.
+/// The maximum number of flows with curves of their own.
 const MOST_CURVES: usize = 8;
 
 /// Throughput, window, round-trip time and queues over time.
@@ -201,7 +194,7 @@ pub fn figure(scenario: &Scenario, series: &Series, title: &str) -> Figure {
     let mut queue = Panel::new(time(), Axis::new("queue", "packets"));
     for (link, data) in scenario.links.iter().zip(&series.queues) {
         for (name, values) in link.directions.iter().zip(data) {
-            // A link where hardly anything ever waits is no curve.
+            // Links with hardly any backlog have no curve.
             if values.iter().any(|packets| *packets > 2.0) {
                 queue = queue.series(curve(name, values));
             }

@@ -1,18 +1,17 @@
-//! Which subflows share a bottleneck, in simulations: `scenarios/shared-bottleneck.toml` at a
+//! Detection of shared bottlenecks, in simulations: `scenarios/shared-bottleneck.toml` at a
 //! quarter of its rates. The bar `ptcp-shared-bottleneck` has it at full length.
 
 use scenario::sweep::Plan;
-use scenario::{Document, Looks};
+use scenario::{Document, RunOptions};
 
-/// One narrow link for both, or one for each, and in between.
+/// One narrow link for both subflows, one for each, and one for each with equal rates.
 const SHARED: &[(&str, &str)] = &[];
 const SEPARATE: &[(&str, &str)] =
     &[("common", "1 Gbit/s"), ("access", "3 Mbit/s"), ("other", "4 Mbit/s")];
 const IN_STEP: &[(&str, &str)] =
     &[("common", "1 Gbit/s"), ("access", "3 Mbit/s"), ("other", "3 Mbit/s")];
 
-/// For so many seeds and each time in seconds, whether the two subflows were taken to share a
-/// bottleneck.
+/// For each seed and each time in seconds, whether the two subflows were taken to share a bottleneck.
 fn together(
     seeds: usize,
     settings: &[(&str, &str)],
@@ -65,34 +64,34 @@ fn together(
             .collect();
         true
     };
-    plan.run(2, Looks::default(), |_| true, run).expect("all run");
+    plan.run(2, RunOptions::default(), |_| true, run).expect("all run");
     assert_eq!(found.len(), seeds);
     found
 }
 
 #[test]
-fn one_narrow_link_for_both() {
+fn one_narrow_link_for_both_subflows() {
     for (seed, found) in together(10, SHARED, "[]", &[25]).iter().enumerate() {
         assert_eq!(found, &[true], "seed {}", seed + 1);
     }
 }
 
 #[test]
-fn a_narrow_link_for_each() {
+fn a_narrow_link_for_each_subflow() {
     for (seed, found) in together(10, SEPARATE, "[]", &[25]).iter().enumerate() {
         assert_eq!(found, &[false], "seed {}", seed + 1);
     }
 }
 
 #[test]
-fn two_alike_that_are_filled_in_step() {
+fn two_equal_links_that_fill_in_step() {
     for (seed, found) in together(10, IN_STEP, "[]", &[25]).iter().enumerate() {
         assert_eq!(found, &[false], "seed {}", seed + 1);
     }
 }
 
 #[test]
-fn a_change_is_followed() {
+fn detection_follows_a_change() {
     let schedule = r#"[{ at = "25 s", rate = "2 Mbit/s" }, { at = "55 s", rate = "1 Gbit/s" }]"#;
     for (seed, found) in together(5, SHARED, schedule, &[25, 50, 85]).iter().enumerate() {
         assert_eq!(found, &[true, false, true], "seed {}", seed + 1);

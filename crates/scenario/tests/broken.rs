@@ -1,5 +1,4 @@
-//! Scenario files with a mistake each: the message names the line, the key, and what would be
-//! right.
+//! Scenario files with one mistake each: the message names the line, the key, and a remedy.
 
 use proptest::prelude::*;
 use scenario::{Document, Setting};
@@ -50,7 +49,7 @@ rate = "1 Mbit/s"
 on_off = { on = "1 s", off = "1 s" }
 "#;
 
-/// What is replaced by what, and what the message must say.
+/// The text to replace, its replacement, and the required parts of the message.
 const MISTAKES: &[(&str, &str, &[&str])] = &[
     (
         "duration = \"2 s\"",
@@ -133,7 +132,7 @@ const MISTAKES: &[(&str, &str, &[&str])] = &[
 ];
 
 #[test]
-fn the_good_one_is() {
+fn the_good_file_is_valid() {
     let document = Document::new(GOOD, "good.toml").expect("nothing is wrong with it");
     assert_eq!(document.points().len(), 2);
     let scenario = document.scenario(&[]).expect("nothing is wrong with it");
@@ -142,7 +141,7 @@ fn the_good_one_is() {
 }
 
 #[test]
-fn every_mistake_has_a_message_that_helps() {
+fn every_mistake_has_a_helpful_message() {
     for (right, wrong, wanted) in MISTAKES {
         assert!(GOOD.contains(right), "no such text: {right}");
         let text = GOOD.replacen(right, wrong, 1);
@@ -167,7 +166,7 @@ fn a_sweep_over_more_than_fits_into_memory_is_a_mistake() {
 }
 
 #[test]
-fn settings_reach_everything() {
+fn settings_reach_all_values() {
     let document = Document::new(GOOD, "good.toml").expect("nothing is wrong with it");
     let set = |text: &str| document.scenario(&[Setting::parse(text).expect("a setting")]);
     assert_eq!(set("n=7").expect("a parameter").flows.len(), 8);
@@ -190,7 +189,7 @@ fn settings_reach_everything() {
 }
 
 proptest! {
-    /// Whatever happens to the text, there is a scenario or a message, and never a panic.
+    /// Any edit of the text gives a scenario or a message, never a panic.
     #[test]
     fn any_edit_gives_a_scenario_or_a_message(
         at in 0..GOOD.len(),
@@ -206,7 +205,7 @@ proptest! {
 }
 
 #[test]
-fn more_windows_than_results_can_tell_apart_are_refused() {
+fn too_many_windows_are_refused() {
     let windows = format!("window = [{}]", "{},".repeat(65_536));
     let text =
         GOOD.replace("window = [{ name = \"all\", from = \"0 s\", to = \"2 s\" }]", &windows);
@@ -218,7 +217,7 @@ fn more_windows_than_results_can_tell_apart_are_refused() {
 }
 
 #[test]
-fn the_scenarios_that_come_along_are_right() {
+fn the_shipped_scenarios_are_valid() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios");
     let mut count = 0;
     for entry in std::fs::read_dir(folder).expect("they are there") {

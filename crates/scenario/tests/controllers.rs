@@ -1,8 +1,8 @@
-//! Controllers that a program brings along: in files, in sweeps, in messages.
+//! Controllers that a program adds: in files, in sweeps, in messages.
 
 use policy::cc::{Reno, Uncoupled, Vegas, VegasOptions};
 use scenario::sweep::Plan;
-use scenario::{Controllers, Document, Looks, Setting};
+use scenario::{Controllers, Document, RunOptions, Setting};
 
 const TEXT: &str = r#"
 name = "two flows"
@@ -36,14 +36,14 @@ fn controllers() -> Controllers {
 }
 
 #[test]
-fn a_controller_of_ones_own_runs_in_a_sweep_as_a_known_one() {
+fn an_added_controller_runs_in_a_sweep() {
     let document =
         Document::new_with(TEXT, "two.toml", controllers()).expect("it names what was added");
     let plan = Plan::new(&document, &[], None).expect("all four are known");
     let mut digests = [None; 4];
     plan.run(
         2,
-        Looks::default(),
+        RunOptions::default(),
         |_| true,
         |number, run| {
             digests[number] = Some(run.digest);
@@ -58,7 +58,7 @@ fn a_controller_of_ones_own_runs_in_a_sweep_as_a_known_one() {
 }
 
 #[test]
-fn a_striped_connection_takes_one_too() {
+fn a_striped_connection_takes_an_added_controller() {
     let text = TEXT.replace(
         "controller = \"$controller\"",
         "controller = \"$controller\"\ntransport = \"ptcp\"",
@@ -68,14 +68,14 @@ fn a_striped_connection_takes_one_too() {
     let digest = |name: &str| {
         let setting = Setting { key: "controller".into(), value: name.into() };
         let scenario = document.scenario(&[setting]).expect("it is known");
-        scenario.run(scenario.seed, Looks::default()).expect("it runs").digest
+        scenario.run(scenario.seed, RunOptions::default()).expect("it runs").digest
     };
     assert_eq!(digest("reno"), digest("mine"));
     assert_ne!(digest("reno"), digest("calm"));
 }
 
 #[test]
-fn an_added_controller_takes_the_place_of_a_known_one() {
+fn an_added_controller_replaces_a_known_one() {
     let slow = Controllers::default()
         .with("reno", || Box::new(Uncoupled::new(Vegas::new(VegasOptions::default()))));
     assert_eq!(slow.make("reno").expect("it was added").name(), "vegas");
@@ -83,7 +83,7 @@ fn an_added_controller_takes_the_place_of_a_known_one() {
 }
 
 #[test]
-fn without_it_the_name_is_a_mistake_and_with_it_messages_list_it() {
+fn messages_list_added_controllers() {
     let text = TEXT.replace("[sweep]\ncontroller = [\"reno\", \"mine\", \"vegas\", \"calm\"]", "");
     let text = text.replace("controller = \"reno\"", "controller = \"mien\"");
     let plain =

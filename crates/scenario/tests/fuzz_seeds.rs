@@ -12,8 +12,8 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Hands all files of these folders over. Gives how many there were.
-fn feed(folders: &[&str], target: fn(&[u8])) -> usize {
+/// Runs a target on all files of these folders. Returns the number of files.
+fn run_all(folders: &[&str], target: fn(&[u8])) -> usize {
     let entries = folders
         .iter()
         .flat_map(|folder| fs::read_dir(root().join(folder)).expect("the folder is there"));
@@ -24,7 +24,7 @@ fn feed(folders: &[&str], target: fn(&[u8])) -> usize {
 
 #[test]
 fn scenarios() {
-    let count = feed(&["fuzz/seeds/scenario", "scenarios", "papers/theory"], targets::scenario);
+    let count = run_all(&["fuzz/seeds/scenario", "scenarios", "papers/theory"], targets::scenario);
     assert!(count > 10, "{count} files");
     // A seed that is refused leads the fuzzer nowhere.
     for name in ["all-keys.toml", "one-flow.toml", "striped.toml"] {
@@ -35,7 +35,7 @@ fn scenarios() {
 
 #[test]
 fn networks() {
-    let count = feed(&["fuzz/seeds/network", "bench/networks"], targets::network);
+    let count = run_all(&["fuzz/seeds/network", "bench/networks"], targets::network);
     assert!(count > 10, "{count} files");
     for name in ["all-keys.toml", "plain.toml"] {
         let network =
@@ -46,12 +46,12 @@ fn networks() {
 
 #[test]
 fn traces() {
-    assert!(feed(&["fuzz/seeds/trace"], targets::trace) >= 3);
+    assert!(run_all(&["fuzz/seeds/trace"], targets::trace) >= 3);
 }
 
 #[test]
 fn frames() {
-    assert!(feed(&["fuzz/seeds/wire_frame"], targets::wire_frame) >= 5);
+    assert!(run_all(&["fuzz/seeds/wire_frame"], targets::wire_frame) >= 5);
     for name in ["opening", "join", "data", "answer", "after"] {
         let bytes =
             fs::read(root().join("fuzz/seeds/wire_frame").join(name)).expect("it can be read");
@@ -65,7 +65,7 @@ fn frames() {
 
 #[test]
 fn manifests() {
-    assert!(feed(&["fuzz/seeds/wire_manifest"], targets::wire_manifest) >= 3);
+    assert!(run_all(&["fuzz/seeds/wire_manifest"], targets::wire_manifest) >= 3);
     for name in ["tree", "files", "links"] {
         let bytes =
             fs::read(root().join("fuzz/seeds/wire_manifest").join(name)).expect("it can be read");
@@ -76,7 +76,7 @@ fn manifests() {
 
 #[test]
 fn packets() {
-    assert!(feed(&["fuzz/seeds/wire_packet"], targets::wire_packet) >= 6);
+    assert!(run_all(&["fuzz/seeds/wire_packet"], targets::wire_packet) >= 6);
     for name in ["data", "last", "datagram", "window", "reset", "ping"] {
         let bytes =
             fs::read(root().join("fuzz/seeds/wire_packet").join(name)).expect("it can be read");

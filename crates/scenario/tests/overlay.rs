@@ -1,19 +1,19 @@
-//! The overlay at the level of packets: near the optimum, held back where a hop is slow, nothing
-//! lost, the same for the same seed.
+//! Packet-level runs of the overlay: rates near the optimum, back-pressure of slow hops, conservation
+//! of payload, reproducibility.
 
 use overlay::study::Demands;
 use overlay::{Initial, Instance, Selection};
-use scenario::relays::{Network, Outcome, Setting, Source, cases, control};
+use scenario::relays::{Network, Outcome, OverlaySetting, Source, cases, control};
 use units::{Bytes, Rate, Seed, Span, Time};
 
-fn setting(demand: Rate, intervals: usize) -> Setting {
-    let mut setting = Setting::new(Demands::Equal(demand));
+fn setting(demand: Rate, intervals: usize) -> OverlaySetting {
+    let mut setting = OverlaySetting::new(Demands::Equal(demand));
     (setting.study.intervals, setting.study.settled) = (intervals, intervals / 2);
     setting
 }
 
-/// The paper's Fig. 3: the optimum serves all, but not from max-min rates without moving load from
-/// relay to relay.
+/// The paper's Fig. 3: the optimum serves all demands, but max-min rates do not reach it without
+/// moving load between relays.
 fn chain(intervals: usize, seed: u64) -> Outcome {
     let demand = Rate::mbit(6);
     let instance = Instance { demands: vec![demand; 4], capacities: vec![demand; 4] };
@@ -28,7 +28,7 @@ fn four_sources_shift_their_load_until_all_are_served() {
     assert!((outcome.optimum - 1.0).abs() < 1e-9);
     assert!(outcome.gap() <= 0.07, "{} of {}", outcome.value, outcome.optimum);
     assert!(outcome.value <= 1.0, "{} is more than sources have", outcome.value);
-    // The third and the fourth have to leave relays that others need.
+    // The third and the fourth source have to leave relays that others need.
     assert!(
         outcome.paths[5] > 2.0 * outcome.paths[4] && outcome.paths[7] > 2.0 * outcome.paths[6],
         "{outcome:?}"
@@ -42,21 +42,21 @@ fn the_same_seed_gives_the_same_run() {
     assert_ne!(one.digest, other.digest);
 }
 
-/// One source with a slow and a fast relay, still handing out packets in turns: nothing but
-/// back-pressure limits it.
+/// One source with a slow and a fast relay, still in its round-robin phase: only back-pressure limits
+/// it.
 #[test]
 fn a_slow_second_hop_holds_back_the_first() {
     let demand = Rate::mbit(6);
     let instance =
         Instance { demands: vec![demand], capacities: vec![Rate::mbit(1), Rate::mbit(20)] };
-    let setting = Setting { interval: 10_000, ..setting(demand, 2) };
+    let setting = OverlaySetting { interval: 10_000, ..setting(demand, 2) };
     let mut network =
         Network::new(&setting, &instance, &Selection::new(2, vec![0, 1]), Seed(1)).unwrap();
     let opens = setting.period();
     let mut rates = Vec::new();
     let mut before = vec![Bytes::ZERO; 2];
     let step = Span::from_millis(500);
-    // It opens some time within its interval.
+    // The source starts at a random time within its interval.
     let mut now = Time::ZERO;
     while network.receiver().received().sum::<Bytes>() == Bytes::ZERO {
         now += step;
@@ -93,7 +93,7 @@ fn a_slow_second_hop_holds_back_the_first() {
 }
 
 #[test]
-fn nothing_arrives_that_was_not_sent() {
+fn payload_is_conserved() {
     let case = cases(6).into_iter().find(|case| case.name == "1.2|3.6|6 Mbit/s b=1 f=0.6").unwrap();
     for (seed, initial) in [(1, Initial::MaxMin), (2, Initial::Zero)] {
         let mut setting = case.setting.clone();
@@ -122,7 +122,7 @@ fn nothing_arrives_that_was_not_sent() {
         let received: Bytes = network.receiver().received().sum();
         assert!(received > Bytes::ZERO);
         for (source, &demand) in network.sources().zip(&instance.demands) {
-            // A packet a path besides: what rounding leaves may come later.
+            // One packet more per path: fractions of a packet carry over.
             let most = demand * (setting.period() * 40) + Bytes(2 * setting.packet.0);
             assert!(source.written().sum::<Bytes>() <= most, "a source sends more than it has");
             assert!(source.rates().iter().sum::<f64>() <= demand.as_f64() * (1.0 + 1e-9));
@@ -131,7 +131,7 @@ fn nothing_arrives_that_was_not_sent() {
 }
 
 #[test]
-fn links_carry_the_payload_that_capacities_say() {
+fn links_carry_the_capacity_in_payload() {
     let demand = Rate::mbit(6);
     // One path, and less than the source wants to send.
     let instance = Instance { demands: vec![demand], capacities: vec![Rate::mbit(2)] };

@@ -1,15 +1,15 @@
-//! Runs: the same seed gives the same digest, whatever looks on and whatever else is there; nothing
-//! gets lost without being counted.
+//! Runs: the same seed gives the same digest, with traces and with other flows; every lost packet is
+//! counted.
 
 use netsim::{Event, Trace};
 use scenario::file::Scenario;
 use scenario::sweep::Plan;
-use scenario::{Document, Looks, Packet, Setting};
+use scenario::{Document, Packet, RunOptions, Setting};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use units::{Seed, Time};
 
-/// Everything that there is, on a network that loses packets.
+/// All kinds of flows, on a network that loses packets.
 const MIXED: &str = r#"
 name = "mixed"
 runs = 3
@@ -107,7 +107,7 @@ fn mixed_over(transport: &str, controller: &str) -> Scenario {
     document.scenario(&settings).expect("nothing is wrong with it")
 }
 
-/// Counts, and changes nothing.
+/// Counts events.
 #[derive(Default)]
 struct Counts(BTreeMap<&'static str, u64>);
 
@@ -124,12 +124,12 @@ impl Trace<Packet> for Counts {
     }
 }
 
-/// Golden digests: a change here means that every figure changes, and has to be deliberate. They
-/// are the same in debug and release builds and on every machine.
+/// Golden digests: a change here means that every figure changes, and must be deliberate. They are the
+/// same in debug and release builds and on every machine.
 #[test]
-fn digests_are_what_they_were() {
+fn digests_are_golden() {
     let digest = |controller: &str, run: &Scenario| {
-        let run = run.run(Seed(1), Looks::default()).expect("there is a way for every flow");
+        let run = run.run(Seed(1), RunOptions::default()).expect("there is a route for every flow");
         format!("{controller} {}", run.digest)
     };
     let plain = ["reno", "cubic", "vegas", "fast(alpha=20)", "lia", "olia", "balia"];
@@ -144,12 +144,12 @@ fn digests_are_what_they_were() {
 }
 
 #[test]
-fn looking_on_changes_nothing() {
+fn traces_change_nothing() {
     let scenario = mixed("olia");
-    let plain = scenario.run(Seed(7), Looks::default()).expect("it runs");
-    let drawn = scenario.run(Seed(7), Looks { series: true }).expect("it runs");
+    let plain = scenario.run(Seed(7), RunOptions::default()).expect("it runs");
+    let drawn = scenario.run(Seed(7), RunOptions { series: true }).expect("it runs");
     let mut counts = Counts::default();
-    let traced = scenario.run_traced(Seed(7), Looks::default(), &mut counts).expect("it runs");
+    let traced = scenario.run_traced(Seed(7), RunOptions::default(), &mut counts).expect("it runs");
     assert_eq!((plain.digest, &plain.measures), (drawn.digest, &drawn.measures));
     assert_eq!((plain.digest, plain.totals), (traced.digest, traced.totals));
     assert_eq!(counts.0["sent"], plain.totals.sent);
@@ -159,7 +159,7 @@ fn looking_on_changes_nothing() {
 }
 
 #[test]
-fn a_sweep_gives_the_same_whatever_the_jobs() {
+fn the_number_of_threads_does_not_matter() {
     let document = Document::new(MIXED, "mixed.toml").expect("nothing is wrong with it");
     let plan = Plan::new(&document, &[], Some(2)).expect("it runs");
     assert_eq!(plan.jobs().len(), 14);
@@ -169,7 +169,7 @@ fn a_sweep_gives_the_same_whatever_the_jobs() {
             found.lock().expect("nobody panics").insert(number, run.digest);
             true
         };
-        plan.run(threads, Looks::default(), |_| true, keep).expect("it runs");
+        plan.run(threads, RunOptions::default(), |_| true, keep).expect("it runs");
         found.into_inner().expect("all threads have ended")
     };
     let alone = digests(1);
@@ -177,10 +177,10 @@ fn a_sweep_gives_the_same_whatever_the_jobs() {
     assert_eq!(alone, digests(5));
 }
 
-/// A thread of its own has a heap of its own: in that of the thread that asks, two simulations
-/// wrote to the same lines of the processor's cache.
+/// Each thread has a heap arena of its own: in the arena of the calling thread, two simulations wrote
+/// to the same cache lines.
 #[test]
-fn several_runs_at_a_time_are_none_of_them_the_asking_threads() {
+fn parallel_runs_are_not_on_the_calling_thread() {
     let document = Document::new(MIXED, "mixed.toml").expect("nothing is wrong with it");
     let plan = Plan::new(&document, &[], Some(2)).expect("it runs");
     let asking = std::thread::current().id();
@@ -190,7 +190,7 @@ fn several_runs_at_a_time_are_none_of_them_the_asking_threads() {
             here += usize::from(std::thread::current().id() == asking);
             true
         };
-        plan.run(threads, Looks::default(), |_| true, count).expect("it runs");
+        plan.run(threads, RunOptions::default(), |_| true, count).expect("it runs");
         here
     };
     assert_eq!((runs_here(1), runs_here(2)), (14, 0));
@@ -217,10 +217,10 @@ fn another_flow_leaves_the_draws_of_the_others_alone() {
 }
 
 #[test]
-fn every_packet_is_delivered_dropped_or_on_its_way() {
+fn every_packet_is_delivered_dropped_or_in_flight() {
     let scenario = mixed("lia");
     for seed in 1..6 {
-        let mut built = scenario.build(Seed(seed)).expect("there is a way for every flow");
+        let mut built = scenario.build(Seed(seed)).expect("there is a route for every flow");
         for step in 1..=30u64 {
             built.sim.run_until(Time::ZERO + units::Span::from_millis(step * 100));
             let totals = built.sim.totals();
@@ -236,8 +236,8 @@ fn every_packet_is_delivered_dropped_or_on_its_way() {
 }
 
 #[test]
-fn what_is_asked_for_arrives_and_takes_its_time() {
-    let run = mixed("reno").run(Seed(3), Looks::default()).expect("it runs");
+fn requests_complete_in_plausible_times() {
+    let run = mixed("reno").run(Seed(3), RunOptions::default()).expect("it runs");
     let of = |flow: &str, name: &str| {
         run.measure("flow", flow, name).unwrap_or_else(|| panic!("{flow} has no {name}"))
     };
@@ -253,11 +253,11 @@ fn what_is_asked_for_arrives_and_takes_its_time() {
     assert!(used > 0.5, "the second subflow uses the second link: {used}");
 }
 
-/// Slow start runs into RED: hundreds of packets are lost, retransmissions too. A bulk source
-/// always has more to send, behind gaps neither it nor the window stands still; with data handed
-/// over by what is acknowledged, it was 45 Mbit/s.
+/// Slow start runs into RED: hundreds of packets and retransmissions are lost. A bulk source must
+/// always have more to send, also behind gaps. When new data was written only as old data was
+/// acknowledged in order, the goodput was 45 Mbit/s.
 #[test]
-fn a_bulk_source_is_never_what_limits() {
+fn a_bulk_source_is_never_the_limit() {
     let text = r#"
 name = "overshoot"
 duration = "2 s"
@@ -281,14 +281,14 @@ tcp = { detection = "sack", delayed_ack = "off", timestamps = false, rate_reduct
     let scenario =
         Document::new(text, "overshoot.toml").expect("fine").scenario(&[]).expect("fine");
     for seed in 1..4 {
-        let run = scenario.run(Seed(seed), Looks::default()).expect("it runs");
+        let run = scenario.run(Seed(seed), RunOptions::default()).expect("it runs");
         let goodput = run.measure("all", "", "goodput").expect("there is one");
         assert!(goodput > 75.0, "{goodput} Mbit/s");
     }
 }
 
 #[test]
-fn subflows_by_number_each_draw_a_way() {
+fn numbered_subflows_each_draw_a_route() {
     const PARALLEL: &str = r#"
         name = "parallel"
         duration = "1 s"
@@ -314,7 +314,8 @@ fn subflows_by_number_each_draw_a_way() {
     let document = Document::new(PARALLEL, "parallel").unwrap();
     let used = |n: u32, seed: u64| {
         let settings = [Setting { key: "n".into(), value: n.to_string() }];
-        let run = document.scenario(&settings).unwrap().run(Seed(seed), Looks::default()).unwrap();
+        let run =
+            document.scenario(&settings).unwrap().run(Seed(seed), RunOptions::default()).unwrap();
         let carries = |link: &u32| {
             run.measure("link", &format!("hop-{link}/up"), "throughput").is_some_and(|t| t > 0.0)
         };

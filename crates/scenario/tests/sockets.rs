@@ -1,6 +1,6 @@
-//! A stream that an application stripes over sockets, and reads in its order.
+//! A stream that an application stripes over sockets and reads in order.
 
-use scenario::{Document, Looks, Run, Setting};
+use scenario::{Document, Run, RunOptions, Setting};
 use units::Seed;
 
 const TWO: &str = r#"
@@ -44,18 +44,18 @@ fn run(settings: &[(&str, &str)]) -> Run {
         |(key, value): &(&str, &str)| Setting { key: (*key).into(), value: (*value).into() };
     let settings: Vec<Setting> = settings.iter().map(setting).collect();
     let scenario = document.scenario(&settings).expect("nothing is wrong with it");
-    scenario.run(Seed(1), Looks::default()).expect("there is a way")
+    scenario.run(Seed(1), RunOptions::default()).expect("there is a route")
 }
 
 fn goodput(settings: &[(&str, &str)]) -> f64 {
     run(settings).measure("flow", "application", "goodput").expect("it is measured")
 }
 
-/// Payload of what links carry.
+/// The share of payload in full packets.
 const PAYLOAD: f64 = 1_448.0 / 1_500.0;
 
 #[test]
-fn a_fast_link_gives_twice_what_the_slow_one_does() {
+fn a_fast_link_gives_twice_the_rate_of_the_slow_one() {
     let sockets = goodput(&[]) / PAYLOAD;
     assert!((sockets / 3.0 - 1.0).abs() < 0.05, "1 + 2 · 1 Mbit/s, and it is {sockets}");
     let tcp = goodput(&[("transport", "tcp")]) / PAYLOAD;
@@ -63,15 +63,15 @@ fn a_fast_link_gives_twice_what_the_slow_one_does() {
 }
 
 #[test]
-fn equal_links_give_all_they_have() {
+fn equal_links_give_their_whole_capacity() {
     let sockets = goodput(&[("fast", "1 Mbit/s")]) / PAYLOAD;
     assert!((1.95..2.01).contains(&sockets), "{sockets}");
 }
 
 #[test]
-fn losses_break_no_order() {
-    // Who reads out of order, or twice, or waits for what was read, ends with nothing or with too
-    // much.
+fn losses_do_not_break_the_order() {
+    // Reading out of order, twice, or waiting for data that was read would give no or too much
+    // goodput.
     let run = run(&[("loss", "0.01")]);
     let measure = |name| run.measure("flow", "application", name).expect("it is measured");
     assert!(measure("retransmissions") > 20.0, "{}", measure("retransmissions"));
@@ -86,7 +86,7 @@ fn the_same_seed_gives_the_same() {
 }
 
 #[test]
-fn buffers_are_those_of_both_ends() {
+fn the_buffer_is_that_of_both_ends() {
     let message = |line: &str| {
         let text = TWO.replace("controller = \"reno\"", line);
         Document::new(&text, "two-sockets.toml").expect_err("a mistake").to_string()

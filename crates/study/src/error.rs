@@ -1,4 +1,4 @@
-//! Why there is no figure.
+//! Errors in making figures.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -10,39 +10,39 @@ use report::tidy::TidyError;
 use scenario::ScenarioError;
 use thiserror::Error;
 
-/// Why a figure was not made.
+/// An error in making a figure.
 #[derive(Debug, Error)]
 pub enum StudyError {
-    /// A file of the paper makes no sense. For whoever edited it.
+    /// An edited file of the paper is not valid.
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
-    /// There are no edited files where they were said to be.
+    /// The folder of edited files does not exist.
     #[error("{} is no folder: copy the files there that you want to change, for example from an \
              earlier --out", .0.display())]
     NoPapers(PathBuf),
-    /// An edited file lacks what the figure is made of.
+    /// An edited file lacks data that the figure needs.
     #[error("{file}: {missing}; the figure needs it")]
     Lacks {
-        /// Which file.
+        /// The file.
         file: String,
-        /// What it lacks.
+        /// The missing data.
         missing: String,
     },
-    /// A figure of real transfers, and nothing to run them.
+    /// The figure needs real transfers, and there is no testbed.
     #[error("the figure is made of real transfers, and there is nothing here that runs them")]
     NoTestbed,
     /// A real transfer failed.
     #[error("{0}")]
     Testbed(String),
-    /// Somebody asked to stop; this is the signal's number.
+    /// Stopped by a signal of this number.
     #[error("stopped by signal {0}")]
     Stopped(u8),
-    /// The output's folder cannot be made.
+    /// The output folder cannot be made.
     #[error("cannot make the folder {}: {source}", path.display())]
     Folder {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
     /// A file cannot be written.
@@ -59,7 +59,7 @@ impl From<ConfigError> for StudyError {
     }
 }
 
-/// A paper or figure that there is not. Its text has the nearest name and all others.
+/// An unknown name of a paper or figure. The message has the nearest name and all known names.
 #[derive(Clone, Debug)]
 pub struct Unknown {
     kind: &'static str,

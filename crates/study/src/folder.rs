@@ -1,49 +1,51 @@
-//! The folder of a reproduction: a page, pictures, tables, and the files that they come from.
+//! The output folder of a reproduction: a page, pictures, tables, and the input files.
 
 use std::path::{Path, PathBuf};
 
 use report::page::Page;
 use report::tidy::Writer;
 
+use crate::cache::RunCache;
 use crate::error::StudyError;
-use crate::lab::{Context, Lab, Progress};
-use crate::registry::{Figure, Outcome, Study};
-use crate::sweep::Kept;
+use crate::figure::{Context, Lab};
+use crate::figure::{Figure, Study};
+use crate::outcome::Outcome;
+use crate::parallel::Progress;
 
-/// Where a study's results are written.
+/// The output folder of a study.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
     study: &'static Study,
     page: Page,
-    kept: Kept,
+    cache: RunCache,
 }
 
 impl Folder {
-    /// Makes the folder if it is not there, and begins a page.
+    /// Makes the folder if needed, and begins a page.
     ///
     /// # Errors
-    /// If it cannot be made.
+    /// If the folder cannot be made.
     pub fn create(path: &Path, study: &'static Study) -> Result<Folder, StudyError> {
         let path = path.to_owned();
         std::fs::create_dir_all(&path)
             .map_err(|source| StudyError::Folder { path: path.clone(), source })?;
         let mut page = Page::new(study.title);
         page.text(study.about);
-        Ok(Folder { path, study, page, kept: Kept::default() })
+        Ok(Folder { path, study, page, cache: RunCache::default() })
     }
 
-    /// Makes a figure, writes its files and puts it on the page.
+    /// Makes a figure, writes its files and adds it to the page.
     ///
     /// # Errors
-    /// If a file of the paper makes no sense, or something cannot be written.
+    /// If a file of the paper is not valid, or an output file cannot be written.
     pub fn make(
         &mut self,
         context: &Context,
         figure: &Figure,
         progress: Progress<'_>,
     ) -> Result<Outcome, StudyError> {
-        let lab = Lab::new(context, self.study, figure, progress, &self.kept)?;
+        let lab = Lab::new(context, self.study, figure, progress, &self.cache)?;
         let outcome = (figure.make)(&lab)?;
         let mut writer = Writer::create(
             self.path.join(figure.name).with_extension("csv"),
@@ -82,7 +84,7 @@ impl Folder {
         Ok(outcome)
     }
 
-    /// Where the page is.
+    /// The path of the page.
     #[must_use]
     pub fn index(&self) -> PathBuf {
         self.path.join("index.html")

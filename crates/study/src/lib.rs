@@ -1,9 +1,9 @@
-//! Papers and theories reproduced: each figure beside ours, and whether they agree.
+//! Reproductions of papers and theories: expected and measured values of each figure, with verdicts.
 //!
-//! A [`Study`] is a paper, or a theory, with its [`Figure`]s. A figure is a function: from the text
-//! of its files under `papers/`, which are built in, and from how many seeds and processors there
-//! are, to an [`Outcome`]: pictures, a [`Verdict`](report::verdict::Verdict), notes and all data.
-//! [`STUDIES`] has them all; another paper is a module with a `STUDY` and a line in that list.
+//! A [`Study`] is a paper or a theory with its [`Figure`]s. A figure is a function from its files
+//! under `papers/`, which are built in, and a [`Context`] to an [`Outcome`]: pictures, a
+//! [`Verdict`](report::verdict::Verdict), notes and all data. [`STUDIES`] lists all studies; a new
+//! paper is a module with a `STUDY` and a line in that list.
 //!
 //! ```
 //! let figure = study::find("theory")?.figure("reno-loss")?;
@@ -13,9 +13,11 @@
 //! # Ok::<(), study::Unknown>(())
 //! ```
 
+mod cache;
 mod error;
+mod figure;
 mod folder;
-mod lab;
+mod outcome;
 mod parallel;
 pub mod ptcp;
 mod registry;
@@ -25,9 +27,12 @@ mod testbed;
 pub mod theory;
 pub mod wang2007;
 
+pub use cache::RunCache;
 pub use error::{StudyError, Unknown};
+pub use figure::{Context, Estimator, Figure, File, Lab, Study};
 pub use folder::Folder;
-pub use lab::{Context, Lab, Progress};
-pub use registry::{Data, Estimator, Figure, File, Outcome, Picture, STUDIES, Study, find};
-pub use sweep::{Kept, Place, Swept};
+pub use outcome::{Data, Outcome, Picture};
+pub use parallel::Progress;
+pub use registry::{STUDIES, find};
+pub use sweep::{MeasureKey, SweepResults};
 pub use testbed::{Carrier, Estimate, Experiment, Measured, Sizes, Testbed, Trial};

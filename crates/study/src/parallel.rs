@@ -3,9 +3,10 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::lab::Progress;
+/// Called with the number of finished runs, and the number of all.
+pub type Progress<'a> = &'a (dyn Fn(usize, usize) + Sync);
 
-/// What the task gives for each of `0..count`, in order, computed by `threads` at a time.
+/// The results of `task` for `0..count`, in order, computed by `threads` threads.
 pub(crate) fn parallel<T: Send>(
     threads: usize,
     count: usize,
@@ -23,7 +24,7 @@ pub(crate) fn parallel<T: Send>(
                         return;
                     }
                     let result = task(index);
-                    let mut done = done.lock().expect("nobody panics while holding this");
+                    let mut done = done.lock().expect("no thread panics while it holds the lock");
                     done.push((index, result));
                     progress(done.len(), count);
                 }

@@ -1,107 +1,62 @@
-//! Scenario files run over all their values and seeds, and what came of it.
+//! Runs a scenario file over all values and seeds of its sweep.
 
-use std::cell::RefCell;
 use std::fmt::Display;
-use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use report::{Mean, mean};
 use scenario::results::{rows, schema};
 use scenario::sweep::Plan;
-use scenario::{Document, Looks, Run};
+use scenario::{Document, Run, RunOptions};
 
 use crate::error::StudyError;
-use crate::lab::Lab;
-use crate::registry::Data;
-use crate::sar::Trials;
+use crate::outcome::Data;
+use crate::parallel::Progress;
 
 /// The results of a scenario file.
 #[derive(Debug)]
-pub struct Swept {
+pub struct SweepResults {
     file: String,
     plan: Plan,
     results: Vec<Run>,
 }
 
-/// What came of files that were run already: some figures show several measures of the same runs.
-#[derive(Debug, Default)]
-pub struct Kept {
-    swept: RefCell<Vec<Entry>>,
-    trials: RefCell<Vec<Rc<Trials>>>,
-}
-
-#[derive(Debug)]
-struct Entry {
-    text: String,
-    seeds: Option<u32>,
-    swept: Rc<Swept>,
-}
-
-impl Kept {
-    /// What came of a file with this text, run with so many seeds.
-    fn find(&self, text: &str, seeds: Option<u32>) -> Option<Rc<Swept>> {
-        let entries = self.swept.borrow();
-        entries
-            .iter()
-            .find(|entry| entry.text == text && entry.seeds == seeds)
-            .map(|entry| Rc::clone(&entry.swept))
-    }
-}
-
-impl Kept {
-    /// What real transfers took that were made already.
-    pub(crate) fn trials(&self, is_it: impl Fn(&Trials) -> bool) -> Option<Rc<Trials>> {
-        self.trials.borrow().iter().find(|trials| is_it(trials)).map(Rc::clone)
-    }
-
-    pub(crate) fn keep_trials(&self, trials: Rc<Trials>) {
-        self.trials.borrow_mut().push(trials);
-    }
-}
-
-impl Lab<'_> {
-    /// Runs the scenario file `number` of the figure, unless an earlier figure did.
+impl SweepResults {
+    /// Runs the scenario file `file` with this text over its sweep, `jobs` runs at a time. `seeds`
+    /// replaces the number of seeds of the file.
     ///
     /// # Errors
-    /// If the file makes no sense.
-    ///
-    /// # Panics
-    /// If the figure has no such file.
-    pub fn sweep(&self, number: usize, looks: Looks) -> Result<Rc<Swept>, StudyError> {
-        let (file, text) = &self.files[number];
-        if let Some(swept) = self.kept.find(text, self.context.seeds).filter(|_| !looks.series) {
-            return Ok(swept);
-        }
-        let plan = Plan::new(&Document::new(text, file)?, &[], self.context.seeds)?;
-        let mut results: Vec<Option<Run>> = vec![None; plan.jobs().len()];
+    /// If the file is not valid.
+    pub(crate) fn run(
+        file: &str,
+        text: &str,
+        seeds: Option<u32>,
+        jobs: usize,
+        options: RunOptions,
+        progress: Progress<'_>,
+    ) -> Result<SweepResults, StudyError> {
+        let plan = Plan::new(&Document::new(text, file)?, &[], seeds)?;
+        let total = plan.jobs().len();
+        let mut results: Vec<Option<Run>> = vec![None; total];
         let done = AtomicUsize::new(0);
-        (self.progress)(0, results.len());
-        let total = results.len();
+        progress(0, total);
         plan.run(
-            self.context.jobs,
-            looks,
+            jobs,
+            options,
             |_| true,
             |number, run| {
                 results[number] = Some(run);
-                (self.progress)(done.fetch_add(1, Ordering::Relaxed) + 1, total);
+                progress(done.fetch_add(1, Ordering::Relaxed) + 1, total);
                 true
             },
         )?;
         let results = results.into_iter().map(|run| run.expect("all runs are done")).collect();
-        let swept = Rc::new(Swept { file: file.clone(), plan, results });
-        if !looks.series {
-            let (text, seeds, swept) = (text.clone(), self.context.seeds, Rc::clone(&swept));
-            self.kept.swept.borrow_mut().push(Entry { text, seeds, swept });
-        }
-        Ok(swept)
+        Ok(SweepResults { file: file.to_owned(), plan, results })
     }
-}
 
-impl Swept {
-    /// The runs of those points that have these values, in the seeds' order.
+    /// The runs of the points with these values, in the order of the seeds.
     ///
     /// # Errors
-    /// If there are none: the file was edited.
+    /// If an edited file has no such runs.
     pub fn runs(&self, point: &[(&str, &str)]) -> Result<Vec<&Run>, StudyError> {
         let is_it = |job: &scenario::sweep::Job| {
             point
@@ -118,10 +73,10 @@ impl Swept {
         Ok(runs)
     }
 
-    /// The values that the file sweeps a parameter over, in its order.
+    /// The values of a swept parameter, in the order of the file.
     ///
     /// # Errors
-    /// If it does not.
+    /// If the parameter is not swept.
     pub fn values(&self, key: &str) -> Result<Vec<String>, StudyError> {
         let mut values: Vec<String> = Vec::new();
         for setting in
@@ -138,10 +93,10 @@ impl Swept {
         }
     }
 
-    /// The same, as numbers.
+    /// The values of a swept parameter, as text and as numbers.
     ///
     /// # Errors
-    /// If it does not, or one is no number.
+    /// If the parameter is not swept, or a value is not a number.
     pub fn numbers(&self, key: &str) -> Result<Vec<(String, f64)>, StudyError> {
         let number = |text: String| match text.parse() {
             Ok(number) => Ok((text, number)),
@@ -150,35 +105,43 @@ impl Swept {
         self.values(key)?.into_iter().map(number).collect()
     }
 
-    /// What one measure was in the runs of a point.
+    /// A measure in the runs of a point.
     ///
     /// # Errors
-    /// If there are no such runs, or nothing of that name in them.
-    pub fn samples(&self, point: &[(&str, &str)], of: &Place<'_>) -> Result<Vec<f64>, StudyError> {
+    /// If there are no such runs, or the measure is missing.
+    pub fn samples(
+        &self,
+        point: &[(&str, &str)],
+        of: &MeasureKey<'_>,
+    ) -> Result<Vec<f64>, StudyError> {
         self.runs(point)?.into_iter().map(|run| self.sample(run, of)).collect()
     }
 
-    /// What one measure was in one run.
+    /// A measure in one run.
     ///
     /// # Errors
-    /// If there is nothing of that name.
-    pub fn sample(&self, run: &Run, of: &Place<'_>) -> Result<f64, StudyError> {
-        let Place { window, scope, of, name } = *of;
+    /// If the measure is missing.
+    pub fn sample(&self, run: &Run, of: &MeasureKey<'_>) -> Result<f64, StudyError> {
+        let MeasureKey { window, scope, of, name } = *of;
         let missing = || {
             self.lacks(format!("there is no {name} of the {scope} '{of}' in the window `{window}`"))
         };
         run.measure_in(window, scope, of, name).ok_or_else(missing)
     }
 
-    /// Its mean over the seeds.
+    /// The mean of a measure over the seeds of a point.
     ///
     /// # Errors
-    /// If there are no such runs, or nothing of that name in them.
-    pub fn mean(&self, point: &[(&str, &str)], of: &Place<'_>) -> Result<Option<Mean>, StudyError> {
+    /// If there are no such runs, or the measure is missing.
+    pub fn mean(
+        &self,
+        point: &[(&str, &str)],
+        of: &MeasureKey<'_>,
+    ) -> Result<Option<Mean>, StudyError> {
         Ok(mean(&self.samples(point, of)?))
     }
 
-    /// How many seeds there are, and which, for notes.
+    /// The seeds in words, for notes.
     #[must_use]
     pub fn seeds(&self) -> String {
         let (mut first, mut last) = (u64::MAX, 0);
@@ -202,23 +165,23 @@ impl Swept {
     }
 }
 
-/// Which measure.
+/// The identification of a measure.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
-    /// In which window of time.
+pub struct MeasureKey<'a> {
+    /// The window of time.
     pub window: &'a str,
-    /// `flow`, `group`, `link` or `all`.
+    /// The kind of subject: `flow`, `group`, `link` or `all`.
     pub scope: &'a str,
-    /// Which of them.
+    /// The name of the subject.
     pub of: &'a str,
-    /// The measure's name, one of [`scenario::MEASURES`].
+    /// The name of the measure, from [`scenario::MEASURES`].
     pub name: &'a str,
 }
 
-impl<'a> Place<'a> {
-    /// In the window from `warmup` to the end.
+impl<'a> MeasureKey<'a> {
+    /// A measure in the window from `warmup` to the end.
     #[must_use]
-    pub fn steady(scope: &'a str, of: &'a str, name: &'a str) -> Place<'a> {
-        Place { window: "steady", scope, of, name }
+    pub fn steady(scope: &'a str, of: &'a str, name: &'a str) -> MeasureKey<'a> {
+        MeasureKey { window: "steady", scope, of, name }
     }
 }

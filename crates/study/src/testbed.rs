@@ -1,7 +1,7 @@
-//! Experiments with real programs: what is to be carried over which network, and what was measured.
+//! Experiments with real programs: the transfers to make, and their results.
 //!
-//! A study of real transfers says what is to be run; whoever has namespaces and sockets runs it. So
-//! this crate needs neither.
+//! A study describes its transfers; the caller provides a [`Testbed`] that runs them. This crate
+//! itself needs no namespaces and no sockets.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,41 +11,40 @@ use link::config::Network;
 use units::{Bytes, Rate};
 
 use crate::error::StudyError;
-use crate::lab::Progress;
-use crate::parallel::parallel;
+use crate::parallel::{Progress, parallel};
 
 /// Runs transfers over emulated networks, in real time.
 pub trait Testbed: fmt::Debug + Send + Sync {
-    /// Runs one and measures it. Only what counts is returned: a run that the testbed itself
-    /// disturbed is repeated. Called by several threads.
+    /// Runs a transfer and measures it. A run that the testbed itself disturbed is repeated. Called
+    /// by several threads.
     ///
     /// # Errors
-    /// If there is no result; no further transfer is asked for then.
+    /// If there is no result; no further transfer is run then.
     fn run(&self, trial: &Trial) -> Result<Measured, StudyError>;
 
-    /// Why the kernel's Multipath TCP cannot be measured here, if so.
+    /// The reason why the kernel's Multipath TCP cannot be measured here, if any.
     fn no_mptcp(&self) -> Option<&str>;
 }
 
 /// One transfer.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Trial {
-    /// Over which network; its schedules fit the amount.
+    /// The network; its schedules fit the amount of data.
     pub network: Network,
-    /// How much.
+    /// The size of the file.
     pub bytes: Bytes,
-    /// By what.
+    /// The sender.
     pub carrier: Carrier,
 }
 
-/// What carries a file.
+/// The program or protocol that transfers a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Carrier {
     /// Our own program.
     Ours {
         /// The block scheduler's name.
         scheduler: &'static str,
-        /// What the paths are said to carry, in the links' order; empty if that is to be measured.
+        /// The given rates of the paths, in the order of the links; empty if they are measured.
         known: Vec<Rate>,
     },
     /// The kernel's Multipath TCP.
@@ -55,23 +54,23 @@ pub enum Carrier {
     },
 }
 
-/// What became of a transfer.
+/// The result of a transfer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measured {
-    /// From the first connection attempt to the sender's knowledge that the receiver has
+    /// The time from the first connection attempt until the sender knows that the receiver has
     /// everything.
     pub seconds: f64,
-    /// When the last byte arrived that each path was the first to bring, by the receiver's clock:
-    /// the path's name and seconds. Empty for what does not tell.
+    /// For each path, its name and the arrival of the last byte that it delivered first, in seconds
+    /// of the receiver's clock. Empty if unknown.
     pub finished: Vec<(String, f64)>,
-    /// What was sent more than once.
+    /// Bytes sent more than once.
     pub repeated: Bytes,
-    /// How many times it was run until a run counted.
+    /// The number of runs, including disturbed ones.
     pub attempts: u32,
 }
 
 impl Measured {
-    /// How long the first path to finish waited for the last, in seconds.
+    /// The time between the end of the first path and the end of the last, in seconds.
     #[must_use]
     pub fn idle(&self) -> Option<f64> {
         let ends = || self.finished.iter().map(|(_, at)| *at);
@@ -80,26 +79,26 @@ impl Measured {
     }
 }
 
-/// How experiments are to be made.
+/// The options of experiments.
 #[derive(Clone, Debug)]
 pub struct Experiment {
-    /// What runs them; without it there is none.
+    /// The testbed; without it there are no experiments.
     pub testbed: Option<Arc<dyn Testbed>>,
-    /// Files and moments of change are this share of the paper's.
+    /// The scale of file sizes and times of change, relative to the paper.
     pub scale: f64,
-    /// Files of which size, before scaling.
+    /// The file sizes, before scaling.
     pub sizes: Sizes,
 }
 
-/// Which of the paper's files are transferred.
+/// A selection of file sizes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Sizes {
-    /// The first.
+    /// The first size of the paper.
     #[default]
     First,
-    /// All.
+    /// All sizes of the paper.
     All,
-    /// These, whatever the paper has.
+    /// These sizes.
     These(Vec<Bytes>),
 }
 
@@ -110,7 +109,7 @@ impl Default for Experiment {
 }
 
 impl Experiment {
-    /// Runs everything in this order, `jobs` at a time.
+    /// Runs transfers in this order, `jobs` at a time.
     ///
     /// # Errors
     /// If there is no testbed, or one of the transfers failed.
@@ -134,12 +133,12 @@ impl Experiment {
     }
 }
 
-/// What a study of real transfers is going to do.
+/// An estimate of the real transfers of a study.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Estimate {
-    /// How many transfers.
+    /// The number of transfers.
     pub transfers: usize,
-    /// How long they take together, one after the other, in seconds.
+    /// The sum of their times, in seconds.
     pub seconds: f64,
 }
 

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use scenario::{Document, Looks, Setting};
+use scenario::{Document, RunOptions, Setting};
 use study::STUDIES;
 
-/// Short enough for a test, long enough for the flows of the beginning to begin. Windows of a file
-/// end with its own duration.
+/// Settings that shorten a file for a test, but let the first flows start. Windows of the file are
+/// replaced, since they may end after the new duration.
 fn brief(text: &str) -> Vec<Setting> {
     let windows = ("window", "[{ name = \"brief\", from = \"2 s\", to = \"3 s\" }]");
     let begin = if text.contains("\nwindow = ") { windows } else { ("warmup", "2 s") };
@@ -30,7 +30,7 @@ fn every_scenario_file_is_read_and_runs() {
             let settings: Vec<Setting> = point.into_iter().chain(brief(file.text)).collect();
             let scenario = document.scenario(&settings).unwrap_or_else(|error| panic!("{error}"));
             let run = scenario
-                .run(scenario.seed, Looks::default())
+                .run(scenario.seed, RunOptions::default())
                 .unwrap_or_else(|error| panic!("{error}"));
             assert!(
                 run.measure("all", "", "goodput").is_some_and(|goodput| goodput > 0.0),

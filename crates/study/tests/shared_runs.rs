@@ -1,10 +1,10 @@
-//! Figures that show several measures of the same runs.
+//! Figures that share runs.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use study::{Context, Experiment, Folder, find};
 
-/// What figures 8(b) and 8(c) are made from, short.
+/// A short version of the file of figures 8(b) and 8(c).
 const BRIEF: &str = r#"
 name = "brief"
 duration = "4 s"
@@ -46,7 +46,7 @@ start = "2 s"
 "#;
 
 #[test]
-fn are_run_once() {
+fn shared_runs_are_run_once() {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::create_dir_all(folder.path().join("ptcp")).expect("a folder");
     std::fs::write(folder.path().join("ptcp/8bc.toml"), BRIEF).expect("a file");

@@ -2,11 +2,10 @@
 
 use core::fmt;
 use core::iter::Sum;
-use core::ops::{Add, AddAssign, Div, Sub, SubAssign};
+use core::ops::{Add, AddAssign, Sub, SubAssign};
 use core::str::FromStr;
 
 use crate::parse::{ParseError, Unit, parse_quantity};
-use crate::{Rate, Span};
 
 /// An amount of data in bytes. Subtractions saturate at zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -68,33 +67,6 @@ impl Sum for Bytes {
     }
 }
 
-/// The time that the data takes at the rate, rounded to the nearest nanosecond; at rate zero, the
-/// longest span.
-impl Div<Rate> for Bytes {
-    type Output = Span;
-    fn div(self, rate: Rate) -> Span {
-        let bits_per_second = u128::from(rate.as_bits());
-        if bits_per_second == 0 {
-            return Span::from_nanos(u64::MAX);
-        }
-        let nanos = (u128::from(self.0) * 8_000_000_000 + bits_per_second / 2) / bits_per_second;
-        Span::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
-    }
-}
-
-/// The average rate over the span; over no time, the highest rate.
-impl Div<Span> for Bytes {
-    type Output = Rate;
-    fn div(self, span: Span) -> Rate {
-        let nanos = u128::from(span.as_nanos());
-        if nanos == 0 {
-            return Rate::from_bits(u64::MAX);
-        }
-        let bits = u128::from(self.0) * 8_000_000_000 / nanos;
-        Rate::from_bits(u64::try_from(bits).unwrap_or(u64::MAX))
-    }
-}
-
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let n = self.as_f64();
@@ -130,17 +102,6 @@ impl FromStr for Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn over_rate_is_a_span() {
-        assert_eq!(Bytes(1_500) / Rate::mbit(100), Span::from_micros(120));
-        assert_eq!(Bytes(1) / Rate::from_bits(0), Span::from_nanos(u64::MAX));
-    }
-
-    #[test]
-    fn over_span_is_a_rate() {
-        assert_eq!(Bytes(125_000) / Span::from_millis(10), Rate::mbit(100));
-    }
 
     #[test]
     fn reads_binary_and_decimal() {

@@ -12,7 +12,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use scenario::results::{ResultsError, Store, summary};
 use scenario::sweep::Plan;
 use scenario::watch::{Capture, EventLog, figure};
-use scenario::{Document, Looks, Measures, Scenario, ScenarioError, Setting};
+use scenario::{Document, Measures, RunOptions, Scenario, ScenarioError, Setting};
 
 /// Arguments of `simulate`.
 #[derive(Debug, clap::Args)]
@@ -106,7 +106,7 @@ fn sweep(args: &Args, plan: &Plan, store: Option<&Store>) -> Result<Vec<Measures
     let state = Mutex::new((results, None));
     let swept = plan.run(
         threads,
-        Looks::default(),
+        RunOptions::default(),
         |number| !known[number],
         |number, run| {
             let mut state = state.lock().expect("nobody panics while holding this");
@@ -169,7 +169,7 @@ pub(super) fn threads(jobs: Option<u16>) -> usize {
 fn look(args: &Args, scenario: &Scenario, seed: units::Seed) -> Result<(), Error> {
     let wrong = |error: ScenarioError| self::wrong(args, &error);
     if let Some(path) = &args.plot {
-        let run = scenario.run(seed, Looks { series: true }).map_err(wrong)?;
+        let run = scenario.run(seed, RunOptions { series: true }).map_err(wrong)?;
         let series = run.series.expect("they were asked for");
         let figure = figure(scenario, &series, &format!("{}, seed {seed}", scenario.name));
         let content = match path.extension().and_then(|extension| extension.to_str()) {
@@ -188,13 +188,13 @@ fn look(args: &Args, scenario: &Scenario, seed: units::Seed) -> Result<(), Error
         let failed = |source| Error::system(format!("write {}", path.display()), source);
         let built = scenario.build(seed).map_err(|error| wrong(error.into()))?;
         let mut capture = Capture::new(create(path)?, &built).map_err(failed)?;
-        scenario.run_traced(seed, Looks::default(), &mut capture).map_err(wrong)?;
+        scenario.run_traced(seed, RunOptions::default(), &mut capture).map_err(wrong)?;
         capture.finish().map_err(failed)?;
     }
     if let Some(path) = &args.trace {
         let failed = |source| Error::system(format!("write {}", path.display()), source);
         let mut log = EventLog::new(create(path)?, scenario).map_err(failed)?;
-        scenario.run_traced(seed, Looks::default(), &mut log).map_err(wrong)?;
+        scenario.run_traced(seed, RunOptions::default(), &mut log).map_err(wrong)?;
         log.finish().map_err(failed)?;
     }
     Ok(())

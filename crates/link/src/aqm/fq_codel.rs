@@ -8,8 +8,8 @@ use units::{Bytes, Seed, Time};
 use super::codel::{CoDel, CoDelState};
 use crate::aqm::Fifo;
 use crate::counters::{Counters, Tally};
+use crate::limit::Limit;
 use crate::offer::Waiting;
-use crate::profile::Limit;
 
 /// Parameters of FQ-CoDel.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -2,12 +2,10 @@
 
 use units::{Bytes, Span};
 
-use super::error::{ConfigError, Problem};
+use super::error::{Problem, Result};
 use super::parse::{positive, queue};
 use super::reader::{Section, Value};
 use crate::{Aqm, CoDel, FqCoDel, Jitter, Limit, Red, Spread};
-
-type Result<T, E = ConfigError> = core::result::Result<T, E>;
 
 #[derive(Clone, Copy)]
 enum Kind {

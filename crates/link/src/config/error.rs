@@ -6,7 +6,9 @@ use core::fmt;
 
 use units::ParseError;
 
-use crate::trace::TraceError;
+use crate::opportunities::TraceError;
+
+pub(super) type Result<T, E = ConfigError> = core::result::Result<T, E>;
 
 /// What is wrong, and where.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use toml::de::DeTable;
 use units::{Bytes, Rate, Seed, Span};
 
 use super::aqm::{aqm, jitter};
-use super::error::{ConfigError, Problem};
+use super::error::{Problem, Result};
 use super::reader::{Section, Source, Value};
 use super::{Carry, Direction, LinkSpec, Network, Unreachable};
 use crate::{
@@ -44,8 +44,6 @@ const MIN_MTU: u64 = 1_280;
 const MAX_MTU: u64 = 65_535;
 /// A device name has at most 15 bytes (IFNAMSIZ - 1).
 const MAX_NAME: usize = 15;
-
-type Result<T, E = ConfigError> = core::result::Result<T, E>;
 
 pub(super) fn network(text: &str, file: &str, bytes: Option<Bytes>) -> Result<Network> {
     let source = Source { file, text };
@@ -105,7 +103,7 @@ fn link(
 }
 
 /// The keys that [`line()`] reads.
-pub const LINE_KEYS: &[&str] = DIRECTION_KEYS;
+pub const PROFILE_KEYS: &[&str] = DIRECTION_KEYS;
 
 /// Both directions of a link in a file of another kind: what `rate`, `delay`, `queue` and so on of
 /// this section say, with `up` and `down` to tell the directions apart. The section's keys must
@@ -113,7 +111,7 @@ pub const LINE_KEYS: &[&str] = DIRECTION_KEYS;
 ///
 /// # Errors
 /// The first key that makes no sense.
-pub fn line(section: &Section<'_>, seed: Seed, mtu: u32) -> Result<(Profile, Profile)> {
+pub fn profiles(section: &Section<'_>, seed: Seed, mtu: u32) -> Result<(Profile, Profile)> {
     let build = Build { seed, bytes: None, device_mtu: mtu };
     Ok((build.direction(section, "up")?.profile, build.direction(section, "down")?.profile))
 }

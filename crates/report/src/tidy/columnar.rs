@@ -14,7 +14,7 @@ use super::{Kind, Measure, Schema, Value};
 /// The rows so far, a column each.
 #[derive(Debug)]
 pub(super) struct Columns {
-    keys: Vec<Column>,
+    keys: Vec<KeyColumn>,
     measure: Vec<ByteArray>,
     value: Vec<f64>,
     unit: Vec<ByteArray>,
@@ -22,7 +22,7 @@ pub(super) struct Columns {
 
 /// What a column holds, and of each row whether it holds something (1) or not (0).
 #[derive(Debug)]
-struct Column {
+struct KeyColumn {
     cells: Cells,
     present: Vec<i16>,
 }
@@ -44,7 +44,7 @@ impl Columns {
         let keys = schema
             .keys
             .iter()
-            .map(|key| Column { cells: cells(key.kind), present: Vec::new() })
+            .map(|key| KeyColumn { cells: cells(key.kind), present: Vec::new() })
             .collect();
         Columns { keys, measure: Vec::new(), value: Vec::new(), unit: Vec::new() }
     }

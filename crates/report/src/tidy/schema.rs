@@ -84,7 +84,7 @@ pub struct Schema {
 
 /// As the schema file has it.
 #[derive(Serialize)]
-struct File<'a> {
+struct SchemaFile<'a> {
     columns: Vec<Column<'a>>,
     measures: &'a [Measure],
 }
@@ -125,7 +125,7 @@ impl Schema {
             let r#type = if name == "value" { Kind::Real } else { Kind::Text };
             Column { name, r#type, unit: "", meaning }
         });
-        let file = File { columns: keys.chain(own).collect(), measures: &self.measures };
+        let file = SchemaFile { columns: keys.chain(own).collect(), measures: &self.measures };
         serde_json::to_string_pretty(&file).expect("texts have no reason to fail") + "\n"
     }
 

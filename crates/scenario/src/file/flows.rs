@@ -13,7 +13,7 @@ use tcp::Detection;
 use units::{Bytes, Span};
 
 use super::parse::{Numbered, Result, count, numbered, positive};
-use super::{FlowSpec, LinkSpec, Source, Start, TcpSpec, Transport, UdpSpec, Web};
+use super::{FlowSpec, LinkSpec, Start, TcpSpec, Transport, UdpSpec, Web, Workload};
 use crate::controllers::Controllers;
 
 const KEYS: &[&str] = &["name", "count", "from", "to", "start", "stop", "jitter", "transport"];
@@ -38,7 +38,7 @@ const ENDPOINT_KEYS: &[&str] = &[
 ];
 
 #[derive(Clone, Copy)]
-enum Kind {
+enum TransportKind {
     Tcp,
     Ptcp,
     Sockets,
@@ -54,30 +54,30 @@ pub(super) fn flows(
 ) -> Result<Vec<FlowSpec>> {
     let mut flows: Vec<FlowSpec> = Vec::new();
     let mut known: HashSet<Arc<str>> = HashSet::new();
-    let mut room = String::new();
+    let mut buffer = String::new();
     for value in list.list()? {
         let section = value.section()?;
         let name = section.require("name")?;
         let section = section.renamed(format!("flow.{}", name.text()?.trim_end_matches('*')));
         let names = Numbered::read(&section, &name)?;
         let first = flow(&section, &names, links, nodes, controllers)?;
-        // What the number changes, and nothing else, is made anew for each of what may be
-        // thousands.
+        // An entry may stand for thousands of flows: only the parts that depend on the number are
+        // made for each.
         let (from, to) = (section.require("from")?, section.require("to")?);
         let beginning = section.get("start").filter(|_| matches!(first.start, Start::At(_)));
-        let is_led = section.get("via").is_some() || section.get("subflows").is_some();
+        let has_routes = section.get("via").is_some() || section.get("subflows").is_some();
         flows.reserve(names.count() as usize);
         known.reserve(names.count() as usize);
         for number in names.numbers() {
-            let (from, to) = ends(&from, &to, number, nodes, &mut room)?;
+            let (from, to) = ends(&from, &to, number, nodes, &mut buffer)?;
             let start =
                 beginning.as_ref().map_or(Ok(first.start), |value| start(value, &names, number))?;
-            let transport = if is_led {
+            let transport = if has_routes {
                 Arc::new(first.transport.over(subflows(&section, number, links)?))
             } else {
                 Arc::clone(&first.transport)
             };
-            let name_now = names.name(number, &mut room);
+            let name_now = names.name(number, &mut buffer);
             if !known.insert(Arc::clone(&name_now)) {
                 return Err(name.error(Problem::Sense("is the name of an earlier flow too")));
             }
@@ -109,14 +109,19 @@ fn flow(
     controllers: &Controllers,
 ) -> Result<FlowSpec> {
     let number = *names.numbers().start();
-    let kinds =
-        [("tcp", Kind::Tcp), ("ptcp", Kind::Ptcp), ("sockets", Kind::Sockets), ("udp", Kind::Udp)];
-    let kind = section.get("transport").map_or(Ok(Kind::Tcp), |value| value.word(&kinds))?;
+    let kinds = [
+        ("tcp", TransportKind::Tcp),
+        ("ptcp", TransportKind::Ptcp),
+        ("sockets", TransportKind::Sockets),
+        ("udp", TransportKind::Udp),
+    ];
+    let kind =
+        section.get("transport").map_or(Ok(TransportKind::Tcp), |value| value.word(&kinds))?;
     let own = match kind {
-        Kind::Tcp => TCP_KEYS,
-        Kind::Ptcp => PTCP_KEYS,
-        Kind::Sockets => SOCKETS_KEYS,
-        Kind::Udp => UDP_KEYS,
+        TransportKind::Tcp => TCP_KEYS,
+        TransportKind::Ptcp => PTCP_KEYS,
+        TransportKind::Sockets => SOCKETS_KEYS,
+        TransportKind::Udp => UDP_KEYS,
     };
     section.allow(&KEYS.iter().chain(own).copied().collect::<Vec<_>>())?;
     let stop: Option<Span> = section.get("stop").map(|value| value.quantity()).transpose()?;
@@ -126,11 +131,11 @@ fn flow(
         Some(value) => Some(value.quantity()?),
     };
     let from = section.require("from")?;
-    let mut room = String::new();
-    node(&from, number, nodes, &mut room)?;
-    let (from, to) = ends(&from, &section.require("to")?, number, nodes, &mut room)?;
+    let mut buffer = String::new();
+    node(&from, number, nodes, &mut buffer)?;
+    let (from, to) = ends(&from, &section.require("to")?, number, nodes, &mut buffer)?;
     Ok(FlowSpec {
-        name: names.name(number, &mut room),
+        name: names.name(number, &mut buffer),
         group: names.group(),
         from,
         to,
@@ -140,50 +145,52 @@ fn flow(
         stop,
         jitter,
         transport: Arc::new(match kind {
-            Kind::Tcp => Transport::Tcp(tcp(section, number, links, controllers)?),
-            Kind::Ptcp => Transport::Ptcp(striped::ptcp(section, number, links, controllers)?),
-            Kind::Sockets => {
+            TransportKind::Tcp => Transport::Tcp(tcp(section, number, links, controllers)?),
+            TransportKind::Ptcp => {
+                Transport::Ptcp(striped::ptcp(section, number, links, controllers)?)
+            }
+            TransportKind::Sockets => {
                 Transport::Sockets(sockets::sockets(section, number, links, controllers)?)
             }
-            Kind::Udp => Transport::Udp(udp(section)?),
+            TransportKind::Udp => Transport::Udp(udp(section)?),
         }),
     })
 }
 
-/// Where the flow of this number begins and ends.
+/// The hosts at which the flow of this number begins and ends.
 fn ends(
     from: &Value<'_>,
     to: &Value<'_>,
     number: u32,
     nodes: &HashSet<Arc<str>>,
-    room: &mut String,
+    buffer: &mut String,
 ) -> Result<(Arc<str>, Arc<str>)> {
-    let ends = (node(from, number, nodes, room)?, node(to, number, nodes, room)?);
+    let ends = (node(from, number, nodes, buffer)?, node(to, number, nodes, buffer)?);
     if ends.0 == ends.1 {
         return Err(to.error(Problem::Sense("is where the flow begins")));
     }
     Ok(ends)
 }
 
-/// A node that some link leads to; its name is made in `room`.
+/// A node of the network; its name is assembled in `buffer`.
 fn node(
     value: &Value<'_>,
     number: u32,
     nodes: &HashSet<Arc<str>>,
-    room: &mut String,
+    buffer: &mut String,
 ) -> Result<Arc<str>> {
-    let name = numbered(value, number, room)?;
+    let name = numbered(value, number, buffer)?;
     if let Some(known) = nodes.get(name) {
         return Ok(Arc::clone(known));
     }
-    // Of names that are as near, the first in the alphabet is offered.
+    // Sorted, so that ties of the nearest name go to the first in the alphabet.
     let nodes: BTreeSet<&Arc<str>> = nodes.iter().collect();
     let nearest = nearest(name, nodes.into_iter().map(|node| &**node)).map(ToOwned::to_owned);
     Err(value.error(Problem::UnknownWord { found: name.to_owned(), nearest }))
 }
 
-/// "2 s"; `{ from = "0 s", to = "1 s" }` at random; `{ spread = "1 s" }`: the flows of the entry
-/// one after the other.
+/// `"2 s"`; `{ from = "0 s", to = "1 s" }` for a random time; `{ spread = "1 s" }` for the flows of
+/// the entry at equal distances.
 fn start(value: &Value<'_>, names: &Numbered, number: u32) -> Result<Start> {
     if !value.is_table() {
         return value.quantity().map(Start::At);
@@ -222,7 +229,7 @@ fn tcp(
         controller,
         config: Arc::new(config),
         subflows: subflows(section, number, links)?,
-        source: section.get("source").map_or(Ok(Source::Bulk), |value| source(&value))?,
+        workload: section.get("source").map_or(Ok(Workload::Bulk), |value| workload(&value))?,
     })
 }
 
@@ -233,14 +240,14 @@ fn controller(section: &Section<'_>, usual: &str, controllers: &Controllers) -> 
     Ok(name.to_owned())
 }
 
-/// The ways of a flow's subflows; with `subflows = "each"`, one over each link that joins its
-/// hosts, and with a number so many over `via`.
+/// The routes of a flow's subflows. `subflows = "each"` makes one over each link that joins its
+/// hosts, a number makes that many over `via`.
 fn subflows(section: &Section<'_>, number: u32, links: &[LinkSpec]) -> Result<Vec<Vec<String>>> {
-    let way = |value: &Value<'_>| -> Result<Vec<String>> {
+    let route = |value: &Value<'_>| -> Result<Vec<String>> {
         let mut names = Vec::new();
         for value in value.list()? {
-            let mut room = String::new();
-            let name = numbered(&value, number, &mut room)?.to_owned();
+            let mut buffer = String::new();
+            let name = numbered(&value, number, &mut buffer)?.to_owned();
             let plain = name.trim_end_matches("/up").trim_end_matches("/down");
             if !links.iter().any(|link| *link.name == *plain || super::one_of(&name, &link.name)) {
                 let known = links.iter().map(|link| &*link.name);
@@ -253,17 +260,17 @@ fn subflows(section: &Section<'_>, number: u32, links: &[LinkSpec]) -> Result<Ve
     };
     match (section.get("via"), section.get("subflows")) {
         (via, Some(value)) if value.integer().is_ok() => {
-            let via = via.map_or(Ok(Vec::new()), |via| way(&via))?;
+            let via = via.map_or(Ok(Vec::new()), |via| route(&via))?;
             Ok(vec![via; count(&value)? as usize])
         }
         (Some(_), Some(value)) => Err(value.error(Problem::Sense("and `via` exclude each other"))),
-        (Some(via), None) => Ok(vec![way(&via)?]),
+        (Some(via), None) => Ok(vec![route(&via)?]),
         (None, None) => Ok(vec![Vec::new()]),
         (None, Some(value)) if value.is_text() => {
             value.word(&[("each", ())])?;
             let (from, to) = (section.require("from")?, section.require("to")?);
-            let mut rooms = [String::new(), String::new()];
-            let [near, far] = &mut rooms;
+            let mut buffers = [String::new(), String::new()];
+            let [near, far] = &mut buffers;
             let ends = [numbered(&from, number, near)?, numbered(&to, number, far)?];
             let joins = |link: &&LinkSpec| {
                 ends.iter().all(|end| link.between.iter().any(|node| **node == **end))
@@ -282,7 +289,7 @@ fn subflows(section: &Section<'_>, number: u32, links: &[LinkSpec]) -> Result<Ve
             if list.is_empty() {
                 return Err(value.error(Problem::Sense("wants at least one way, a list of links")));
             }
-            list.iter().map(way).collect()
+            list.iter().map(route).collect()
         }
     }
 }
@@ -338,23 +345,23 @@ fn endpoint(section: &Section<'_>) -> Result<tcp::Config> {
     Ok(config)
 }
 
-fn source(value: &Value<'_>) -> Result<Source> {
+fn workload(value: &Value<'_>) -> Result<Workload> {
     if value.is_text() {
-        return value.word(&[("bulk", ())]).map(|()| Source::Bulk);
+        return value.word(&[("bulk", ())]).map(|()| Workload::Bulk);
     }
     let section = value.section()?;
     section.allow(&["file", "stream", "web", "trace"])?;
     if let Some(file) = section.get("file") {
-        return file.quantity().map(Source::File);
+        return file.quantity().map(Workload::File);
     }
     if let Some(stream) = section.get("stream") {
-        return stream.quantity().map(Source::Stream);
+        return stream.quantity().map(Workload::Stream);
     }
     if let Some(web) = section.get("web") {
-        return self::web(&web.section()?).map(Source::Web);
+        return self::web(&web.section()?).map(Workload::Web);
     }
     if let Some(trace) = section.get("trace") {
-        return writes(&trace).map(Source::Trace);
+        return writes(&trace).map(Workload::Trace);
     }
     Err(value
         .error(Problem::Sense("wants \"bulk\", or one of `file`, `stream`, `web` and `trace`")))

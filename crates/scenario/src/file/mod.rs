@@ -1,7 +1,7 @@
-//! Scenario files: what is simulated, written by a person in TOML.
+//! Scenario files: descriptions of simulations in TOML.
 //!
-//! [`Document`] is a file's text with its parameters; [`Document::scenario`] reads it with some of
-//! them changed. `docs/scenarios.md` lists every key.
+//! [`Document`] is the text of a file; [`Document::scenario`] reads it with given values of its
+//! parameters. `docs/scenarios.md` lists every key.
 
 mod flows;
 mod network;
@@ -10,37 +10,37 @@ mod substitute;
 
 use std::sync::Arc;
 
-use link::Prepared;
+use link::SharedProfile;
 pub use link::config::{ConfigError, Problem};
 use units::{Bytes, Rate, Seed, Span};
 
 use crate::controllers::Controllers;
 pub use substitute::{Document, Setting};
 
-/// Everything that one simulation needs but the seed.
+/// A simulation without its seed.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     /// Its name.
     pub name: String,
     /// The first seed; run `n` has the seed plus `n`.
     pub seed: Seed,
-    /// How many runs.
+    /// The number of runs.
     pub runs: u32,
-    /// How long a run is.
+    /// The length of a run in virtual time.
     pub duration: Span,
-    /// The distance between two points of a plot.
+    /// The time between two points of a plot.
     pub sample: Span,
-    /// The times over which measures are taken, at least one.
+    /// The windows of time over which measures are taken, at least one.
     pub windows: Vec<Window>,
     /// The links, both directions each.
     pub links: Vec<LinkSpec>,
-    /// The flows, one by one.
+    /// The flows.
     pub flows: Vec<FlowSpec>,
-    /// What the names of the flows' controllers mean.
+    /// The controllers that flows can name.
     pub controllers: Controllers,
 }
 
-/// A time over which measures are taken.
+/// A window of time over which measures are taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Window {
     /// Its name.
@@ -58,17 +58,22 @@ pub struct LinkSpec {
     pub name: Arc<str>,
     /// The names of its directions: `NAME/up`, from the first node to the second, and `NAME/down`.
     pub directions: [Arc<str>; 2],
-    /// Which nodes; all that names a node shares its name.
+    /// The names of the two nodes, shared by all users of a name.
     pub between: [Arc<str>; 2],
-    /// From the first to the second.
-    pub up: Prepared,
-    /// Back.
-    pub down: Prepared,
+    /// The direction from the first node to the second.
+    pub up: SharedProfile,
+    /// The opposite direction.
+    pub down: SharedProfile,
 }
 
 impl LinkSpec {
     /// A link of this name.
-    fn new(name: Arc<str>, between: [Arc<str>; 2], up: Prepared, down: Prepared) -> LinkSpec {
+    fn new(
+        name: Arc<str>,
+        between: [Arc<str>; 2],
+        up: SharedProfile,
+        down: SharedProfile,
+    ) -> LinkSpec {
         let mut text = String::with_capacity(name.len() + "/down".len());
         text.push_str(&name);
         let directions = ["/up", "/down"].map(|direction| {
@@ -80,29 +85,29 @@ impl LinkSpec {
     }
 }
 
-/// Somebody who sends to somebody.
+/// A flow from one host to another.
 #[derive(Clone, Debug)]
 pub struct FlowSpec {
     /// Its name.
     pub name: Arc<str>,
-    /// The name without a number: flows of one entry of the file have it in common.
+    /// The name without its number, which all flows of one entry of the file share.
     pub group: Arc<str>,
     /// The host that sends the bulk of the data.
     pub from: Arc<str>,
-    /// The host that receives it.
+    /// The host that receives the bulk of the data.
     pub to: Arc<str>,
     /// When it begins.
     pub start: Start,
-    /// When it stops sending; `None`: never.
+    /// When it stops sending; `None` if never.
     pub stop: Option<Span>,
-    /// At most so much delay before each packet that its sender sends, against phase effects;
-    /// `None`: the time of a packet at the slowest link on its way.
+    /// The bound of the random delay before each packet of its sender, against phase effects;
+    /// `None` for the wire time of a full packet on the slowest link.
     pub jitter: Option<Span>,
-    /// How; flows of one entry of the file share it, unless their ways differ.
+    /// The transport; flows of one entry of the file share it unless their routes differ.
     pub transport: Arc<Transport>,
 }
 
-/// When a flow begins.
+/// The start of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
     /// At this time.
@@ -111,35 +116,35 @@ pub enum Start {
     Within(Span, Span),
 }
 
-/// How a flow sends.
+/// The transport of a flow.
 #[derive(Clone, Debug)]
 pub enum Transport {
-    /// Over TCP.
+    /// TCP, with one or several subflows.
     Tcp(TcpSpec),
-    /// Over a striped connection.
+    /// A striped connection (pTCP).
     Ptcp(PtcpSpec),
-    /// One stream, which the application stripes over several TCP connections.
+    /// One stream that the application stripes over several TCP connections.
     Sockets(SocketsSpec),
-    /// UDP datagrams, regardless of what becomes of them.
+    /// UDP datagrams, without congestion control.
     Udp(UdpSpec),
 }
 
 impl Transport {
-    /// The same over other ways.
-    fn over(&self, ways: Vec<Vec<String>>) -> Transport {
+    /// The same transport over other routes.
+    fn over(&self, routes: Vec<Vec<String>>) -> Transport {
         let mut other = self.clone();
         match &mut other {
-            Transport::Tcp(spec) => spec.subflows = ways,
-            Transport::Ptcp(spec) => spec.subflows = ways,
-            Transport::Sockets(spec) => spec.subflows = ways,
+            Transport::Tcp(spec) => spec.subflows = routes,
+            Transport::Ptcp(spec) => spec.subflows = routes,
+            Transport::Sockets(spec) => spec.subflows = routes,
             Transport::Udp(_) => {}
         }
         other
     }
 }
 
-/// Whether a link is one of those that a name in a way stands for: `hop-?` for `hop-1`, `hop-2` and
-/// so on, of which each subflow takes one at random.
+/// Whether a link matches a pattern of a route: `hop-?` matches `hop-1`, `hop-2` and so on. Each
+/// subflow takes one of the matching links at random.
 #[must_use]
 pub fn one_of(name: &str, link: &str) -> bool {
     let number = name.strip_suffix('?').and_then(|prefix| link.strip_prefix(prefix));
@@ -153,13 +158,13 @@ pub fn one_of(name: &str, link: &str) -> bool {
 pub struct TcpSpec {
     /// The controller's name and parameters, as [`Controllers::make`] reads them.
     pub controller: String,
-    /// What the endpoints can do.
+    /// The configuration of the endpoints.
     pub config: Arc<tcp::Config>,
-    /// The names of the links of each subflow's way there, as [`one_of`] reads them; empty for the
-    /// shortest one.
+    /// The names of the links of each subflow's forward route, as [`one_of`] reads them; empty for
+    /// the shortest route.
     pub subflows: Vec<Vec<String>>,
-    /// What it has to send.
-    pub source: Source,
+    /// The data to send.
+    pub workload: Workload,
 }
 
 /// A flow over a striped connection.
@@ -169,62 +174,62 @@ pub struct PtcpSpec {
     pub controller: String,
     /// The packet scheduler's name and parameters, as `policy::sched::packet::by_name` reads them.
     pub scheduler: String,
-    /// What both ends can do.
+    /// The configuration of both ends.
     pub config: ptcp::Config,
-    /// The names of the links of each path's way there; empty for the shortest one.
+    /// The names of the links of each path's forward route; empty for the shortest route.
     pub subflows: Vec<Vec<String>>,
-    /// What it has to send.
-    pub source: Source,
+    /// The data to send.
+    pub workload: Workload,
 }
 
-/// A stream without end that the application stripes over sockets: it fills the send buffer of one
-/// until it would block, then the next one's; the other end reads in the stream's order, and what
-/// is ahead of it stays in the receive buffer of its socket.
+/// An endless stream that the application stripes over sockets: it fills the send buffer of one
+/// socket until it would block, then the next one's. The other end reads in the order of the stream;
+/// data ahead of that order stays in the receive buffer of its socket.
 #[derive(Clone, Debug)]
 pub struct SocketsSpec {
     /// The name and parameters of each connection's controller, as [`Controllers::make`] reads
     /// them.
     pub controller: String,
-    /// What the endpoints can do. The receive buffer is whole packets, and a send buffer holds as
-    /// much until it is acknowledged.
+    /// The configuration of the endpoints. The receive buffer is a multiple of the MSS; a send buffer
+    /// holds the same amount until it is acknowledged.
     pub config: Arc<tcp::Config>,
-    /// The names of the links of each connection's way there; empty for the shortest one.
+    /// The names of the links of each connection's forward route; empty for the shortest route.
     pub subflows: Vec<Vec<String>>,
 }
 
-/// What there is to send.
+/// The data that an application sends.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Source {
-    /// More than can be sent.
+pub enum Workload {
+    /// An endless amount.
     Bulk,
-    /// A number of bytes, and the end.
+    /// A number of bytes, then the end of the stream.
     File(Bytes),
-    /// So much a second, written every 10 ms.
+    /// A constant rate, written every 10 ms.
     Stream(Rate),
-    /// Requests and answers of random size, with thinking between.
+    /// Requests, and answers of random size, with think times between.
     Web(Web),
     /// Writes at given times.
     Trace(Vec<(Span, Bytes)>),
 }
 
-/// Somebody who reads pages: asks, waits for the answer, thinks, asks again.
+/// A reader of web pages: request, answer, think time, next request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Web {
     /// The mean size of an answer, Pareto-distributed.
     pub mean: Bytes,
     /// The Pareto distribution's shape, above 1; below 2 it has no variance.
     pub shape: f64,
-    /// The mean time to think, exponentially distributed.
+    /// The mean think time, exponentially distributed.
     pub think: Span,
 }
 
 /// A UDP flow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct UdpSpec {
-    /// Bits a second of whole packets, while it is on.
+    /// The rate while it is on, headers included.
     pub rate: Rate,
     /// The size of a packet, headers included.
     pub packet: Bytes,
-    /// Mean times on and off, exponentially distributed; `None`: always on.
+    /// The mean on and off times, exponentially distributed; `None` if always on.
     pub on_off: Option<(Span, Span)>,
 }

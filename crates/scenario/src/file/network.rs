@@ -1,5 +1,4 @@
-//! Network files, as the emulator reads them, in scenarios: their links join the hosts `near` and
-//! `far`.
+//! Network files of the emulator in scenarios: their links join the hosts `near` and `far`.
 
 use std::sync::Arc;
 

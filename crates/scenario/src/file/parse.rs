@@ -1,9 +1,9 @@
-//! From TOML to a [`Scenario`]: everything but the flows.
+//! Reads a [`Scenario`] from TOML, except its flows.
 
 use std::sync::Arc;
 
 use hashbrown::HashSet;
-use link::Prepared;
+use link::SharedProfile;
 use link::config::reader::{Section, Value};
 use link::config::{self, ConfigError, Problem};
 use units::{Seed, Span};
@@ -32,10 +32,10 @@ pub(super) const TOP_KEYS: &[&str] = &[
 ];
 /// The largest packet; scenarios have no devices whose MTU would matter.
 const MTU: u32 = 65_535;
-/// More would be a typo: the agenda has room for 16 million links and hosts.
+/// A larger count is taken for a typing error: a simulation holds 16 million links and hosts.
 const MOST: u64 = 1_000_000;
 
-/// All of them are in memory at once.
+/// All combinations of a sweep are in memory at once.
 const MOST_COMBINATIONS: usize = 100_000;
 
 pub(super) fn scenario(root: &Section<'_>, controllers: &Controllers) -> Result<Scenario> {
@@ -115,7 +115,7 @@ fn windows(root: &Section<'_>, duration: Span) -> Result<Vec<Window>> {
     Ok(windows)
 }
 
-/// Adds the file's own links, and the nodes that they join.
+/// Adds the links of the file, and the nodes that they join.
 fn links(
     list: &Value<'_>,
     seed: Seed,
@@ -123,9 +123,9 @@ fn links(
     nodes: &mut HashSet<Arc<str>>,
 ) -> Result<()> {
     let keys: Vec<&'static str> =
-        ["name", "between", "count", "up", "down"].into_iter().chain(line_keys()).collect();
+        ["name", "between", "count", "up", "down"].into_iter().chain(profile_keys()).collect();
     let mut known: HashSet<Arc<str>> = links.iter().map(|link| Arc::clone(&link.name)).collect();
-    let mut rooms = [String::new(), String::new()];
+    let mut buffers = [String::new(), String::new()];
     for value in list.list()? {
         let section = value.section()?;
         section.allow(&keys)?;
@@ -133,7 +133,7 @@ fn links(
         let section = section.renamed(format!("link.{}", name.text()?.trim_end_matches('*')));
         for which in ["up", "down"] {
             if let Some(over) = section.get(which) {
-                over.section()?.allow(&line_keys().collect::<Vec<_>>())?;
+                over.section()?.allow(&profile_keys().collect::<Vec<_>>())?;
             }
         }
         let between = section.require("between")?;
@@ -143,17 +143,17 @@ fn links(
                 .error(Problem::Sense("wants two nodes, for example [\"sender\", \"router\"]")));
         };
         let names = Numbered::read(&section, &name)?;
-        let mut before: Option<(Prepared, Prepared)> = None;
+        let mut before: Option<(SharedProfile, SharedProfile)> = None;
         links.reserve(names.count() as usize);
         known.reserve(names.count() as usize);
         nodes.reserve(names.count() as usize);
         for number in names.numbers() {
-            let [room, other] = &mut rooms;
-            let name_now = names.name(number, room);
+            let [buffer, other] = &mut buffers;
+            let name_now = names.name(number, buffer);
             if !known.insert(Arc::clone(&name_now)) {
                 return Err(name.error(Problem::Sense("is the name of an earlier link too")));
             }
-            // Alike but for what is drawn: thousands of links share what they are like.
+            // The links of an entry share their profiles, unless their rates are redrawn at random.
             let alike = before.take().filter(|(up, down)| {
                 [up, down].iter().all(|one| one.profile().rate.redraw.is_none())
             });
@@ -162,7 +162,7 @@ fn links(
                 None => profiles(&section, seed.stream(&format!("link/{name_now}/rate")))?,
             };
             before = Some((up.clone(), down.clone()));
-            let ends = [numbered(first, number, room)?, numbered(second, number, other)?];
+            let ends = [numbered(first, number, buffer)?, numbered(second, number, other)?];
             if ends[0] == ends[1] {
                 return Err(between.error(Problem::Sense("leads back to where it begins")));
             }
@@ -180,21 +180,21 @@ fn node(name: &str, nodes: &mut HashSet<Arc<str>>) -> Arc<str> {
     Arc::clone(nodes.get_or_insert_with(name, |name| name.into()))
 }
 
-/// What both directions of a link are like.
-fn profiles(section: &Section<'_>, seed: Seed) -> Result<(Prepared, Prepared)> {
-    let (up, down) = config::line(section, seed, MTU)?;
+/// The profiles of both directions of a link.
+fn profiles(section: &Section<'_>, seed: Seed) -> Result<(SharedProfile, SharedProfile)> {
+    let (up, down) = config::profiles(section, seed, MTU)?;
     let down = (up != down).then_some(down);
-    let up = Prepared::from(up);
-    let down = down.map_or_else(|| up.clone(), Prepared::from);
+    let up = SharedProfile::from(up);
+    let down = down.map_or_else(|| up.clone(), SharedProfile::from);
     Ok((up, down))
 }
 
-/// What of network files makes sense here.
-fn line_keys() -> impl Iterator<Item = &'static str> {
-    config::LINE_KEYS.iter().copied().filter(|key| *key != "carry")
+/// The keys of network files that scenarios have too.
+fn profile_keys() -> impl Iterator<Item = &'static str> {
+    config::PROFILE_KEYS.iter().copied().filter(|key| *key != "carry")
 }
 
-/// An entry that stands for one thing, or with a `*` in its name and a `count` for several.
+/// The name of an entry: for one item, or with a `*` and a `count` for several.
 pub(super) struct Numbered {
     pattern: String,
     count: Option<u32>,
@@ -224,7 +224,7 @@ impl Numbered {
         }
     }
 
-    /// The numbers; one zero for a single thing.
+    /// The numbers of the items; zero for a single one.
     pub(super) fn numbers(&self) -> std::ops::RangeInclusive<u32> {
         if self.pattern.contains('*') { 1..=self.count.unwrap_or(1) } else { 0..=0 }
     }
@@ -233,9 +233,9 @@ impl Numbered {
         self.count.unwrap_or(1)
     }
 
-    /// The name with this number, made in `room`.
-    pub(super) fn name(&self, number: u32, room: &mut String) -> Arc<str> {
-        filled(&self.pattern, number, room).into()
+    /// The name with this number, assembled in `buffer`.
+    pub(super) fn name(&self, number: u32, buffer: &mut String) -> Arc<str> {
+        filled(&self.pattern, number, buffer).into()
     }
 
     pub(super) fn group(&self) -> Arc<str> {
@@ -243,31 +243,30 @@ impl Numbered {
     }
 }
 
-/// The text with the number in the place of each `*`: made in `room`, which thousands of names have
-/// in turn, unless it is the text as it is.
-fn filled<'a>(text: &'a str, number: u32, room: &'a mut String) -> &'a str {
+/// The text with each `*` replaced by the number. It is assembled in `buffer`, which thousands of
+/// names reuse, unless there is no `*`.
+fn filled<'a>(text: &'a str, number: u32, buffer: &'a mut String) -> &'a str {
     let Some((before, mut rest)) = at_star(text) else { return text };
-    room.clear();
-    room.push_str(before);
-    push_number(room, number);
+    buffer.clear();
+    buffer.push_str(before);
+    push_number(buffer, number);
     while let Some((part, more)) = at_star(rest) {
-        room.push_str(part);
-        push_number(room, number);
+        buffer.push_str(part);
+        push_number(buffer, number);
         rest = more;
     }
-    room.push_str(rest);
-    room
+    buffer.push_str(rest);
+    buffer
 }
 
-/// What is in front of the first `*`, and what is behind it. In a name, which is short, a plain
-/// loop finds it sooner than `split_once` does.
+/// The text before the first `*` and the text behind it. Names are short, where a plain loop is
+/// faster than `split_once`.
 fn at_star(text: &str) -> Option<(&str, &str)> {
     let at = text.bytes().position(|byte| byte == b'*')?;
     Some((&text[..at], &text[at + 1..]))
 }
 
-/// Appends a number. Thousands of names have one: `write!` would take as long as all the rest of a
-/// name.
+/// Appends a number. With thousands of names, `write!` would take as long as all the rest.
 fn push_number(text: &mut String, number: u32) {
     if number >= 10 {
         push_number(text, number / 10);
@@ -275,11 +274,11 @@ fn push_number(text: &mut String, number: u32) {
     text.push(char::from_digit(number % 10, 10).expect("it is a digit"));
 }
 
-/// A node's or a link's name, with the number in the place of a `*`, made in `room`.
+/// The name of a node or link with each `*` replaced by the number, assembled in `buffer`.
 pub(super) fn numbered<'a>(
     value: &Value<'a>,
     number: u32,
-    room: &'a mut String,
+    buffer: &'a mut String,
 ) -> Result<&'a str> {
     let text = value.text()?;
     if text.is_empty() {
@@ -288,7 +287,7 @@ pub(super) fn numbered<'a>(
     if number == 0 && text.contains('*') {
         return Err(value.error(Problem::Sense("has a '*', and the entry's own name has none")));
     }
-    Ok(filled(text, number, room))
+    Ok(filled(text, number, buffer))
 }
 
 pub(super) fn count(value: &Value<'_>) -> Result<u32> {

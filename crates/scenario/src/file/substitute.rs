@@ -1,4 +1,4 @@
-//! A scenario file's text, its parameters, and values set from outside.
+//! The text of a scenario file, with its parameters and with values set by the caller.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -20,15 +20,15 @@ pub struct Document {
     controllers: Controllers,
 }
 
-/// A value in place of the file's: a key and TOML text.
+/// A value that replaces one of the file: a key and TOML text.
 ///
 /// The key is a parameter, or a path to a value: `duration`, `link.bottleneck.queue`,
 /// `flow.bulk.controller`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Setting {
-    /// Which value.
+    /// The parameter or path.
     pub key: String,
-    /// A TOML value; text that is none is taken for a string.
+    /// A TOML value; other text is a string.
     pub value: String,
 }
 
@@ -44,18 +44,18 @@ impl Setting {
 }
 
 impl Document {
-    /// Reads a file. Files that it names are relative to it.
+    /// Reads a file. Paths in it are relative to its folder.
     ///
     /// # Errors
-    /// If it cannot be read, is no TOML, or makes no sense.
+    /// If it cannot be read, is not TOML, or is not valid.
     pub fn load(path: &Path) -> Result<Document, ConfigError> {
         Document::load_with(path, Controllers::default())
     }
 
-    /// As [`Document::load`], of a file whose flows may also name controllers of one's own.
+    /// As [`Document::load`], with additional controllers that flows can name.
     ///
     /// # Errors
-    /// If it cannot be read, is no TOML, or makes no sense.
+    /// If it cannot be read, is not TOML, or is not valid.
     pub fn load_with(path: &Path, controllers: Controllers) -> Result<Document, ConfigError> {
         let file = path.display().to_string();
         match std::fs::read_to_string(path) {
@@ -69,18 +69,18 @@ impl Document {
         }
     }
 
-    /// Takes a file's text, and the name by which messages call it.
+    /// Makes a document of a text; `file` is its name in messages.
     ///
     /// # Errors
-    /// If it is no TOML, or makes no sense with the first values of its sweep.
+    /// If it is not TOML, or not valid with the first values of its sweep.
     pub fn new(text: &str, file: &str) -> Result<Document, ConfigError> {
         Document::new_with(text, file, Controllers::default())
     }
 
-    /// As [`Document::new`], of a text whose flows may also name controllers of one's own.
+    /// As [`Document::new`], with additional controllers that flows can name.
     ///
     /// # Errors
-    /// If it is no TOML, or makes no sense with the first values of its sweep.
+    /// If it is not TOML, or not valid with the first values of its sweep.
     pub fn new_with(
         text: &str,
         file: &str,
@@ -98,8 +98,7 @@ impl Document {
         Ok(document)
     }
 
-    /// What the file says it is to be run with: all combinations of its sweep's values, at least
-    /// one.
+    /// All combinations of the values of its sweep, at least one.
     #[must_use]
     pub fn points(&self) -> Vec<Vec<Setting>> {
         let mut points = vec![Vec::new()];
@@ -117,7 +116,7 @@ impl Document {
         points
     }
 
-    /// The name by which messages call the file.
+    /// The name of the file in messages.
     #[must_use]
     pub fn file(&self) -> &str {
         &self.file
@@ -129,11 +128,11 @@ impl Document {
         &self.text
     }
 
-    /// What the file describes, with some values changed. Of two settings of one key, the later
+    /// The scenario of the file, with some values changed. Of two settings of one key, the later
     /// counts.
     ///
     /// # Errors
-    /// The first thing that makes no sense, with its line and the nearest name that is known.
+    /// The first mistake, with its line and the nearest known name.
     pub fn scenario(&self, settings: &[Setting]) -> Result<Scenario, ConfigError> {
         let values: Vec<DeValue<'_>> =
             settings.iter().map(|setting| value(&setting.value)).collect();
@@ -197,7 +196,7 @@ impl Document {
         Ok(parsed.into_inner())
     }
 
-    /// Puts `value` where the `rest` of `key` says, seen from `table`.
+    /// Sets the value at the path `rest` below `table`; `key` is the whole path, for messages.
     fn set<'a>(
         &self,
         table: &mut DeTable<'a>,
@@ -205,15 +204,13 @@ impl Document {
         rest: &[&str],
         value: DeValue<'a>,
     ) -> Result<(), ConfigError> {
-        let (part, rest) = rest
-            .split_first()
-            .expect("a split has at least one part, and only all but the last go on");
+        let (part, rest) = rest.split_first().expect("a path has at least one part");
         if rest.is_empty() {
             if let Some(node) = table.get_mut(*part) {
                 *node.get_mut() = value;
             } else {
-                // A key that the file leaves out; reading finds out whether there is one. Errors
-                // point at the table.
+                // A key that the file leaves out. An unknown one is reported when the table is read,
+                // with the line of the table.
                 let span = table.values().next().map_or(0..0, Spanned::span);
                 let name = Spanned::new(span.clone(), Cow::Owned((*part).to_owned()));
                 table.insert(name, Spanned::new(span, value));
@@ -224,7 +221,7 @@ impl Document {
         let Some(node) = table.get_mut(*part) else { return Err(self.unknown(key, part, &names)) };
         match node.get_mut() {
             DeValue::Table(inner) => self.set(inner, key, rest, value),
-            // `link.bottleneck.rate`: of a list of tables, the one of that name.
+            // `link.bottleneck.rate`: the table of that name in a list of tables.
             DeValue::Array(entries) if rest.len() > 1 => {
                 let wanted = rest[0].trim_end_matches('*');
                 let names: Vec<String> = entries.iter().filter_map(name_of).collect();
@@ -247,7 +244,7 @@ impl Document {
     }
 }
 
-/// The name of a link or flow in a list, without its star.
+/// The name of a link or flow in a list, without its `*`.
 fn name_of(entry: &Spanned<DeValue<'_>>) -> Option<String> {
     Some(
         entry
@@ -266,12 +263,12 @@ fn list(parameters: &BTreeMap<String, DeValue<'_>>) -> String {
     names.join(", ")
 }
 
-/// A TOML value; text that is none is a string.
+/// A TOML value; other text is a string.
 fn value(text: &str) -> DeValue<'_> {
     DeValue::parse(text).map_or_else(|_| DeValue::String(Cow::Borrowed(text)), Spanned::into_inner)
 }
 
-/// Puts parameters in the place of strings "$name".
+/// Replaces strings `$name` by parameters.
 fn replace<'a>(
     node: &mut Spanned<DeValue<'a>>,
     parameters: &BTreeMap<String, DeValue<'a>>,

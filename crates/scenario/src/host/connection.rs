@@ -1,4 +1,4 @@
-//! One end of a TCP flow: endpoints, the controller that they share, and the application.
+//! One end of a TCP flow: endpoints, their common controller, and the application.
 
 use netsim::{Out, Route};
 use policy::cc::{Acked, Allowance, Congestion, Controller, Lost, Sent, Start};
@@ -6,15 +6,15 @@ use tcp::{Endpoint, Transmit};
 use units::{Bytes, Span, SubflowId, Time};
 use wire::tcp::Segment;
 
-use crate::host::few::Few;
-use crate::host::{Feed, NEVER};
+use crate::host::one_or_more::OneOrMore;
+use crate::host::{Application, NEVER};
 use crate::packet::{Ecn, Packet};
 
-/// One TCP connection of a flow that may have several, each on a way of its own.
+/// One of the TCP connections of a flow, with a route of its own.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct Subflow {
-    /// The way to the other end.
+    /// The route to the other end.
     pub route: Route,
     /// Its number among the scenario's connections.
     pub connection: u32,
@@ -34,26 +34,26 @@ impl Subflow {
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct Connection {
-    feed: Feed,
+    application: Application,
     controller: Box<dyn Controller>,
-    /// When it opens its subflows, or the controller wants to be called.
+    /// The time to open the subflows, or the deadline of the controller.
     due: Time,
-    /// When it stops writing.
+    /// The time at which it stops writing.
     stop: Time,
-    /// Whether it has yet to open its subflows, at `opens`. If not, it did, or the other end does.
+    /// Whether it will open its subflows at `opens`. False once it has, and at the passive end.
     is_waiting: bool,
     is_closed: bool,
-    /// Whether there is one subflow.
+    /// Whether there is exactly one subflow.
     is_alone: bool,
-    /// Whether the controller has been told something, and not yet been asked what it wants now.
-    is_told: bool,
-    subflows: Few<Subflow>,
+    /// Whether the controller had an event since it was last polled.
+    has_changed: bool,
+    subflows: OneOrMore<Subflow>,
     opens: Time,
 }
 
 impl Connection {
-    /// An end whose subflows share `controller`. It opens them at `opens`, or waits for the other
-    /// end to.
+    /// An end whose subflows share `controller`. It opens them at `opens`; with `None` it is the
+    /// passive end.
     ///
     /// # Panics
     /// If there is no subflow.
@@ -61,20 +61,20 @@ impl Connection {
     pub fn new(
         controller: Box<dyn Controller>,
         subflows: impl IntoIterator<Item = Subflow>,
-        feed: Feed,
+        application: Application,
         opens: Option<Time>,
         stop: Option<Time>,
     ) -> Connection {
-        let subflows = Few::new(subflows);
+        let subflows = OneOrMore::new(subflows);
         let mut connection = Connection {
-            feed,
+            application,
             controller,
             due: NEVER,
             stop: stop.unwrap_or(NEVER),
             is_waiting: opens.is_some(),
             is_closed: false,
             is_alone: subflows.len() == 1,
-            is_told: false,
+            has_changed: false,
             subflows,
             opens: opens.unwrap_or(NEVER),
         };
@@ -89,35 +89,35 @@ impl Connection {
 
     /// The application.
     #[must_use]
-    pub fn feed(&self) -> &Feed {
-        &self.feed
+    pub fn application(&self) -> &Application {
+        &self.application
     }
 
-    /// The window of all subflows together.
+    /// The sum of the congestion windows of all subflows.
     #[must_use]
     pub fn window(&self) -> Bytes {
         (0..self.subflows.len()).map(|index| self.controller.allowance(id(index)).window).sum()
     }
 
-    /// The window of one subflow.
+    /// The congestion window of one subflow.
     #[must_use]
     pub fn subflow_window(&self, index: usize) -> Bytes {
         self.controller.allowance(id(index)).window
     }
 
-    /// The largest smoothed round-trip time of its subflows.
+    /// The largest smoothed RTT of its subflows.
     #[must_use]
     pub fn smoothed_rtt(&self) -> Option<Span> {
         self.subflows.iter().filter_map(|subflow| subflow.endpoint.smoothed_rtt()).max()
     }
 
-    /// Payload that arrived in order, of all subflows.
+    /// Payload received in order on all subflows.
     #[must_use]
     pub fn received(&self) -> Bytes {
         self.subflows.iter().map(|subflow| subflow.endpoint.received()).sum()
     }
 
-    /// A segment came for one of the subflows.
+    /// A segment has arrived for one of the subflows.
     pub(crate) fn handle_segment(
         &mut self,
         now: Time,
@@ -128,16 +128,17 @@ impl Connection {
     ) {
         let endpoint = &mut self.subflows[index].endpoint;
         let before = endpoint.received();
-        let mut ear = Ear::of(self.controller.as_mut(), &mut self.is_told);
-        endpoint.handle_segment(now, segment, ecn == Ecn::Marked, &mut ear);
+        let mut controller =
+            TrackedController::new(self.controller.as_mut(), &mut self.has_changed);
+        endpoint.handle_segment(now, segment, ecn == Ecn::Marked, &mut controller);
         while endpoint.poll_event().is_some() {}
-        if self.feed.minds_received() && self.subflows[index].endpoint.received() > before {
+        if self.application.minds_received() && self.subflows[index].endpoint.received() > before {
             let received = self.received();
-            self.feed.handle_received(now, received);
+            self.application.handle_received(now, received);
         }
         self.write(now, index);
         self.send(now, index, out);
-        self.ask(now, out);
+        self.poll_controller(now, out);
     }
 
     /// Its deadline has come.
@@ -150,16 +151,16 @@ impl Connection {
             if endpoint.poll_deadline().is_some_and(|at| at <= now) {
                 endpoint.handle_deadline(
                     now,
-                    &mut Ear::of(self.controller.as_mut(), &mut self.is_told),
+                    &mut TrackedController::new(self.controller.as_mut(), &mut self.has_changed),
                 );
             }
             self.write(now, index);
             self.send(now, index, out);
         }
-        self.ask(now, out);
+        self.poll_controller(now, out);
     }
 
-    /// It is time to open its subflows, or the controller wants to be called.
+    /// Opens the subflows if it is time, and calls the controller if its deadline has come.
     #[cold]
     fn handle_due(&mut self, now: Time) {
         if self.is_waiting && self.opens <= now {
@@ -171,27 +172,27 @@ impl Connection {
         if self.controller.poll_deadline().is_some_and(|at| at <= now) {
             self.controller.handle_deadline(now);
         }
-        self.is_told = true;
+        self.has_changed = true;
     }
 
-    /// When something is due by itself.
+    /// The next deadline.
     #[inline]
     pub(crate) fn poll_deadline(&self) -> Option<Time> {
-        let mut earliest = self.due.min(self.feed.poll_deadline().unwrap_or(NEVER));
+        let mut earliest = self.due.min(self.application.poll_deadline().unwrap_or(NEVER));
         for index in 0..self.count() {
             earliest = earliest.min(self.subflows[index].endpoint.poll_deadline().unwrap_or(NEVER));
         }
         (earliest < NEVER).then_some(earliest)
     }
 
-    /// How many subflows there are.
+    /// The number of subflows.
     #[inline]
     fn count(&self) -> usize {
         if self.is_alone { 1 } else { self.subflows.len() }
     }
 
-    /// Lets the application write as much as the subflow can soon send: data is bound late, so that
-    /// it goes where there is room.
+    /// Lets the application write as much as the subflow can soon send: data is bound to a subflow
+    /// late, so that it goes where there is room.
     #[inline]
     fn write(&mut self, now: Time, index: usize) {
         if self.is_closed || self.is_waiting {
@@ -199,21 +200,22 @@ impl Connection {
         }
         let is_over = self.stop <= now;
         if !is_over {
-            let room = if self.feed.fills_room() {
+            let room = if self.application.fills_room() {
                 let window = self.controller.allowance(id(index)).window;
-                // A window waits to be sent: the next acknowledgements never find nothing, behind a
-                // gap neither.
+                // A whole window is kept unsent, so that acknowledgements always release new data,
+                // also after a loss.
                 window + AHEAD - self.subflows[index].endpoint.unsent()
             } else {
                 Bytes::ZERO
             };
-            let received = if self.feed.minds_received() { self.received() } else { Bytes::ZERO };
-            let bytes = self.feed.write(now, received, room);
+            let received =
+                if self.application.minds_received() { self.received() } else { Bytes::ZERO };
+            let bytes = self.application.write(now, received, room);
             if bytes > Bytes::ZERO {
                 self.subflows[index].endpoint.write(bytes);
             }
         }
-        if is_over || self.feed.is_finished() {
+        if is_over || self.application.is_finished() {
             self.is_closed = true;
             for subflow in self.subflows.iter_mut() {
                 subflow.endpoint.close();
@@ -228,10 +230,11 @@ impl Connection {
             self.send_opening(now, index, out);
             return;
         }
-        let mut ear = Ear::of(self.controller.as_mut(), &mut self.is_told);
+        let mut controller =
+            TrackedController::new(self.controller.as_mut(), &mut self.has_changed);
         let mut has_more = true;
         while has_more {
-            has_more = endpoint.poll_send_into(now, &mut ear, |transmit| {
+            has_more = endpoint.poll_send_into(now, &mut controller, |transmit| {
                 match out.put(*route, packet(*connection, &transmit)) {
                     Packet::Tcp { segment, .. } => segment,
                     _ => unreachable!("it is of TCP"),
@@ -240,24 +243,24 @@ impl Connection {
         }
     }
 
-    /// Sends what opens a connection.
+    /// Sends the segments of the handshake.
     #[cold]
     fn send_opening(&mut self, now: Time, index: usize, out: &mut Out<Packet>) {
         let Subflow { endpoint, route, connection, .. } = &mut self.subflows[index];
-        let mut ear = Ear::of(self.controller.as_mut(), &mut self.is_told);
-        while let Some(transmit) = endpoint.poll_send(now, &mut ear) {
+        let mut controller =
+            TrackedController::new(self.controller.as_mut(), &mut self.has_changed);
+        while let Some(transmit) = endpoint.poll_send(now, &mut controller) {
             out.send(*route, packet(*connection, &transmit));
         }
     }
 
-    /// Asks the controller what it wants now, if it has been told something. Who only receives
-    /// never touches it.
+    /// Polls the controller if it had an event. An end that only receives never touches it.
     #[inline]
-    fn ask(&mut self, now: Time, out: &mut Out<Packet>) {
-        if !self.is_told {
+    fn poll_controller(&mut self, now: Time, out: &mut Out<Packet>) {
+        if !self.has_changed {
             return;
         }
-        // A coupled controller may have given other subflows more.
+        // A coupled controller may have opened the windows of other subflows.
         while let Some(SubflowId(index)) = self.controller.poll_changed() {
             let index = index as usize;
             if index < self.subflows.len() {
@@ -265,7 +268,7 @@ impl Connection {
                 self.send(now, index, out);
             }
         }
-        self.is_told = false;
+        self.has_changed = false;
         self.rearm();
     }
 
@@ -278,10 +281,10 @@ impl Connection {
     }
 }
 
-/// What is written beyond a window: ten packets.
+/// Bytes written beyond the congestion window: ten packets.
 const AHEAD: Bytes = Bytes(15_000);
 
-/// What carries a segment of a connection.
+/// The packet of a segment.
 #[inline]
 pub(super) fn packet(connection: u32, transmit: &Transmit) -> Packet {
     let bytes = u16::try_from(transmit.bytes.0).expect("the file's reader bounds the MSS");
@@ -289,74 +292,77 @@ pub(super) fn packet(connection: u32, transmit: &Transmit) -> Packet {
     Packet::Tcp { connection, bytes, ecn, segment: transmit.segment }
 }
 
-/// Subflows are numbered as they stand in the file.
+/// The id of a subflow: subflows are numbered in the order of the file.
 fn id(index: usize) -> SubflowId {
     SubflowId(u32::try_from(index).expect("a file names a handful"))
 }
 
-/// A controller, and a note of whether it is told anything.
+/// A controller that records whether it had an event.
 #[derive(Debug)]
-struct Ear<'a> {
+struct TrackedController<'a> {
     controller: &'a mut dyn Controller,
-    is_told: &'a mut bool,
+    has_changed: &'a mut bool,
 }
 
-impl<'a> Ear<'a> {
+impl<'a> TrackedController<'a> {
     #[inline]
-    fn of(controller: &'a mut (dyn Controller + 'static), is_told: &'a mut bool) -> Ear<'a> {
-        Ear { controller, is_told }
+    fn new(
+        controller: &'a mut (dyn Controller + 'static),
+        has_changed: &'a mut bool,
+    ) -> TrackedController<'a> {
+        TrackedController { controller, has_changed }
     }
 
     #[inline]
-    fn tell(&mut self) -> &mut dyn Controller {
-        *self.is_told = true;
+    fn changed(&mut self) -> &mut dyn Controller {
+        *self.has_changed = true;
         self.controller
     }
 }
 
-impl Controller for Ear<'_> {
+impl Controller for TrackedController<'_> {
     fn name(&self) -> &'static str {
         self.controller.name()
     }
 
     fn handle_add(&mut self, now: Time, id: SubflowId, start: &Start) {
-        self.tell().handle_add(now, id, start);
+        self.changed().handle_add(now, id, start);
     }
 
     fn handle_remove(&mut self, now: Time, id: SubflowId) {
-        self.tell().handle_remove(now, id);
+        self.changed().handle_remove(now, id);
     }
 
     fn handle_sent(&mut self, now: Time, id: SubflowId, sent: &Sent) {
-        self.tell().handle_sent(now, id, sent);
+        self.changed().handle_sent(now, id, sent);
     }
 
     fn handle_acked(&mut self, now: Time, id: SubflowId, acked: &Acked) {
-        self.tell().handle_acked(now, id, acked);
+        self.changed().handle_acked(now, id, acked);
     }
 
     fn handle_lost(&mut self, now: Time, id: SubflowId, lost: &Lost) {
-        self.tell().handle_lost(now, id, lost);
+        self.changed().handle_lost(now, id, lost);
     }
 
     fn handle_congestion(&mut self, now: Time, id: SubflowId, congestion: &Congestion) {
-        self.tell().handle_congestion(now, id, congestion);
+        self.changed().handle_congestion(now, id, congestion);
     }
 
     fn handle_timeout(&mut self, now: Time, id: SubflowId, in_flight: Bytes) {
-        self.tell().handle_timeout(now, id, in_flight);
+        self.changed().handle_timeout(now, id, in_flight);
     }
 
     fn handle_undo(&mut self, now: Time, id: SubflowId) {
-        self.tell().handle_undo(now, id);
+        self.changed().handle_undo(now, id);
     }
 
     fn handle_idle_restart(&mut self, now: Time, id: SubflowId) {
-        self.tell().handle_idle_restart(now, id);
+        self.changed().handle_idle_restart(now, id);
     }
 
     fn handle_slow_start_end(&mut self, now: Time, id: SubflowId) {
-        self.tell().handle_slow_start_end(now, id);
+        self.changed().handle_slow_start_end(now, id);
     }
 
     fn poll_deadline(&self) -> Option<Time> {
@@ -364,7 +370,7 @@ impl Controller for Ear<'_> {
     }
 
     fn handle_deadline(&mut self, now: Time) {
-        self.tell().handle_deadline(now);
+        self.changed().handle_deadline(now);
     }
 
     fn allowance(&self, id: SubflowId) -> Allowance {

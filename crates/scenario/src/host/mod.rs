@@ -1,8 +1,8 @@
-//! Simulated hosts: a few agents each, with one deadline for all.
+//! Simulated hosts: each has one or more agents, and one deadline for all of them.
 
+mod application;
 mod connection;
-mod feed;
-mod few;
+mod one_or_more;
 mod sockets;
 mod stripe;
 mod striped;
@@ -13,16 +13,16 @@ use smallvec::SmallVec;
 use units::Time;
 
 use crate::Packet;
-use few::Few;
+use one_or_more::OneOrMore;
 
+pub use application::{Application, Client, Request, Server, Sink, Stream, Trace};
 pub use connection::{Connection, Subflow};
-pub use feed::{Client, Feed, Request, Server, Sink, Stream, Trace};
 pub use sockets::{Socket, Sockets, Striping};
 pub use stripe::{Reader, Writer};
 pub use striped::Striped;
 pub use udp::{UdpSink, UdpSource};
 
-/// Never.
+/// A deadline that never comes.
 const NEVER: Time = Time::from_nanos(u64::MAX);
 
 /// One end of a flow.
@@ -30,14 +30,14 @@ const NEVER: Time = Time::from_nanos(u64::MAX);
 #[repr(u8)]
 #[expect(
     clippy::large_enum_variant,
-    reason = "nearly all are of TCP, and an address less to follow counts at each packet"
+    reason = "nearly all are TCP, and a box costs a memory access per packet"
 )]
 pub enum Agent {
-    /// Of TCP.
+    /// An end of a TCP flow.
     Tcp(Connection),
-    /// Of a striped connection; boxed, since it is much larger than the others.
+    /// An end of a striped connection; boxed, since it is much larger than the others.
     Ptcp(Box<Striped>),
-    /// Of a stream that an application stripes over sockets.
+    /// An end of a stream that an application stripes over sockets.
     Sockets(Box<Sockets>),
     /// Sends datagrams.
     UdpSource(UdpSource),
@@ -57,35 +57,34 @@ impl Agent {
     }
 }
 
-/// A host: agents, and for each connection that ends here, which agent and which subflow of it that
-/// is.
+/// A host: its agents, and the agent and subflow of each connection that ends here.
 ///
-/// Most hosts have one agent with one connection; those are in the host itself. Here and in all
-/// that it is made of, the order of the fields is kept: what each packet needs lies together in
-/// front, each part's own before that of the part in it, and behind all of that, the other way
-/// round, what packets rarely need. So thousands of hosts in turn take few lines of the processor's
-/// cache.
+/// Most hosts have one agent with one connection, which is stored in the host itself. `repr(C)`
+/// keeps the order of the fields, here and in the agent, its connection and its endpoint: fields
+/// that each packet needs come first, rarely needed ones last. The nested structures then have
+/// their hot fields side by side, and a simulation with thousands of hosts touches few cache lines
+/// per packet.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub struct Node {
     /// The least of the agents' deadlines.
     next: Time,
     first: u32,
-    /// Whether there is one agent.
+    /// Whether there is exactly one agent.
     is_alone: bool,
-    /// Whether one connection ends here, the agent's first.
+    /// Whether exactly one connection ends here: subflow 0 of the only agent.
     is_single: bool,
-    agents: Few<Agent>,
-    /// Of a host that is not single.
-    several: Option<Box<Several>>,
+    agents: OneOrMore<Agent>,
+    /// Present if the host is not single.
+    demux: Option<Box<Demux>>,
 }
 
-/// What a host with several agents or connections knows of them.
+/// The agents and connections of a host with several.
 #[derive(Clone, Debug)]
-struct Several {
-    /// When each agent wants to be called.
+struct Demux {
+    /// The deadline of each agent.
     deadlines: Vec<Time>,
-    /// By the connection's number, less that of the first.
+    /// Agent and subflow, by the number of the connection minus the first number.
     connections: Vec<(u32, u32)>,
 }
 
@@ -100,22 +99,22 @@ impl Node {
         agents: impl IntoIterator<Item = Agent>,
         ends: impl IntoIterator<Item = (u32, u32, u32)>,
     ) -> Node {
-        let agents = Few::new(agents);
+        let agents = OneOrMore::new(agents);
         let is_alone = agents.len() == 1;
         let deadlines = || agents.iter().map(|agent| agent.poll_deadline().unwrap_or(NEVER));
         let next = deadlines().min().unwrap_or(NEVER);
         let ends: SmallVec<[_; 1]> = ends.into_iter().collect();
         let first = ends.first().map_or(0, |end| end.0);
         let is_single = is_alone && matches!(ends[..], [(_, 0, 0)]);
-        let several = (!is_single).then(|| {
+        let demux = (!is_single).then(|| {
             let count = ends.last().map_or(0, |end| end.0 - first + 1);
             let mut connections = vec![(u32::MAX, 0); count as usize];
             for (number, agent, subflow) in ends {
                 connections[(number - first) as usize] = (agent, subflow);
             }
-            Box::new(Several { deadlines: deadlines().collect(), connections })
+            Box::new(Demux { deadlines: deadlines().collect(), connections })
         });
-        Node { next, first, is_alone, is_single, agents, several }
+        Node { next, first, is_alone, is_single, agents, demux }
     }
 
     /// One of its agents.
@@ -127,24 +126,24 @@ impl Node {
         &self.agents[index]
     }
 
-    /// How many agents there are.
+    /// The number of agents.
     #[inline]
     fn count(&self) -> usize {
         if self.is_alone { 1 } else { self.agents.len() }
     }
 
-    /// When an agent wants to be called.
+    /// The deadline of an agent.
     #[inline]
     fn deadline(&self, agent: usize) -> Time {
-        if self.is_alone { self.next } else { self.several().deadlines[agent] }
+        if self.is_alone { self.next } else { self.demux().deadlines[agent] }
     }
 
     #[inline]
-    fn several(&self) -> &Several {
-        self.several.as_ref().expect(SEVERAL)
+    fn demux(&self) -> &Demux {
+        self.demux.as_ref().expect(HAS_DEMUX)
     }
 
-    /// Notes an agent's deadline after something happened to it.
+    /// Updates the deadline of an agent after an event.
     #[inline]
     fn rearm(&mut self, agent: usize) {
         let at = self.agents[agent].poll_deadline().unwrap_or(NEVER);
@@ -152,7 +151,7 @@ impl Node {
             self.next = at;
             return;
         }
-        let deadlines = &mut self.several.as_mut().expect(SEVERAL).deadlines;
+        let deadlines = &mut self.demux.as_mut().expect(HAS_DEMUX).deadlines;
         let before = std::mem::replace(&mut deadlines[agent], at);
         if at <= self.next {
             self.next = at;
@@ -161,19 +160,19 @@ impl Node {
         }
     }
 
-    /// Which agent a connection is of, and which of its subflows it is.
+    /// The agent and the subflow of a connection.
     #[inline]
     fn end(&self, connection: u32) -> (usize, u32) {
         if self.is_single {
             debug_assert_eq!(connection, self.first, "routes lead where their connections end");
             return (0, 0);
         }
-        let (agent, subflow) = self.several().connections[(connection - self.first) as usize];
+        let (agent, subflow) = self.demux().connections[(connection - self.first) as usize];
         (agent as usize, subflow)
     }
 }
 
-const SEVERAL: &str = "who is not single has several";
+const HAS_DEMUX: &str = "a host that is not single has one";
 
 fn earliest(deadlines: &[Time]) -> Time {
     deadlines.iter().copied().min().unwrap_or(NEVER)

@@ -1,5 +1,5 @@
-//! One end of a stream that an application stripes over sockets of its own: a TCP connection each,
-//! with buffers of equal size.
+//! One end of a stream that an application stripes over several sockets: TCP connections with
+//! buffers of equal size.
 
 use netsim::Out;
 use policy::cc::Controller;
@@ -11,7 +11,7 @@ use crate::host::stripe::{Reader, Writer};
 use crate::host::{NEVER, Subflow, connection};
 use crate::packet::{Ecn, Header, Packet};
 
-/// The only subflow of a socket's controller.
+/// The only subflow of the controller of a socket.
 const ONLY: SubflowId = SubflowId(0);
 
 /// A TCP connection with a controller of its own.
@@ -29,12 +29,12 @@ impl Socket {
     }
 }
 
-/// Which end it is.
+/// The end of the stream.
 #[derive(Clone, Debug)]
 pub enum Striping {
     /// Writes the stream.
     Writes(Writer),
-    /// Reads it in its order.
+    /// Reads the stream in order.
     Reads(Reader),
 }
 
@@ -45,16 +45,16 @@ pub struct Sockets {
     striping: Striping,
     /// The size of a record: a full packet's payload.
     record: Bytes,
-    /// When it opens the connections; `None`: it did, or the other end does.
+    /// The time to open the connections; `None` once it has, and at the passive end.
     opens: Option<Time>,
-    /// When it stops writing.
+    /// The time at which it stops writing.
     stop: Option<Time>,
     is_closed: bool,
 }
 
 impl Sockets {
     /// An end that writes or reads records of this size, each of which fills a packet. It opens the
-    /// connections at `opens`, or waits for the other end to, and writes until `stop`.
+    /// connections at `opens` (`None`: it is the passive end), and writes until `stop`.
     ///
     /// # Panics
     /// If there is no socket.
@@ -68,7 +68,7 @@ impl Sockets {
     ) -> Sockets {
         assert!(!sockets.is_empty(), "a stream needs a socket");
         for socket in &mut sockets {
-            // The stream's order decides what is read.
+            // Data is read in the order of the stream.
             socket.subflow.endpoint.set_reading(false);
         }
         Sockets { each: sockets, striping, record, opens, stop, is_closed: false }
@@ -79,25 +79,25 @@ impl Sockets {
         self.each.iter().map(|socket| &socket.subflow)
     }
 
-    /// The windows of all connections.
+    /// The sum of the congestion windows of all connections.
     #[must_use]
     pub fn window(&self) -> Bytes {
         self.each.iter().map(|socket| socket.controller.allowance(ONLY).window).sum()
     }
 
-    /// The largest smoothed round-trip time of its connections.
+    /// The largest smoothed RTT of its connections.
     #[must_use]
     pub fn smoothed_rtt(&self) -> Option<Span> {
         self.connections().filter_map(|connection| connection.endpoint.smoothed_rtt()).max()
     }
 
-    /// Payload that the application has read, in the stream's order.
+    /// Payload that the application has read, in the order of the stream.
     #[must_use]
     pub fn received(&self) -> Bytes {
         self.connections().map(|connection| connection.endpoint.received()).sum()
     }
 
-    /// A segment came for one of the connections, perhaps with the record of this number.
+    /// A segment has arrived on one of the connections, with the record of this number if any.
     pub(crate) fn handle_segment(
         &mut self,
         now: Time,
@@ -119,7 +119,7 @@ impl Sockets {
             }
             Striping::Reads(reader) => {
                 if let Some(number) = record {
-                    reader.handle_record(index, place(segment.seq, self.record), number);
+                    reader.handle_record(index, record_index(segment.seq, self.record), number);
                 }
                 reader.handle_arrived(
                     index,
@@ -150,7 +150,7 @@ impl Sockets {
         self.go_on(now, out);
     }
 
-    /// When something is due by itself.
+    /// The next deadline.
     pub(crate) fn poll_deadline(&self) -> Option<Time> {
         let due = |socket: &Socket| {
             [socket.subflow.endpoint.poll_deadline(), socket.controller.poll_deadline()]
@@ -162,7 +162,7 @@ impl Sockets {
         earliest.filter(|at| *at < NEVER)
     }
 
-    /// Writes and sends what can be.
+    /// Writes and sends as much as possible.
     fn go_on(&mut self, now: Time, out: &mut Out<Packet>) {
         if let Striping::Writes(writer) = &mut self.striping
             && !self.is_closed
@@ -183,7 +183,8 @@ impl Sockets {
             while let Some(transmit) = subflow.endpoint.poll_send(now, controller.as_mut()) {
                 let packet = match &self.striping {
                     Striping::Writes(writer) if transmit.segment.len > 0 => {
-                        let number = writer.number(index, place(transmit.segment.seq, self.record));
+                        let number =
+                            writer.number(index, record_index(transmit.segment.seq, self.record));
                         numbered(subflow.connection, number.expect("it was written"), &transmit)
                     }
                     _ => connection::packet(subflow.connection, &transmit),
@@ -194,13 +195,13 @@ impl Sockets {
     }
 }
 
-/// Where among its socket's records the one is that begins at this position. Buffers are multiples
-/// of records, so packets are whole ones.
-fn place(seq: u64, record: Bytes) -> u64 {
+/// The index in its socket of the record that begins at this sequence number. Buffers are multiples
+/// of records, so each packet is a whole record.
+fn record_index(seq: u64, record: Bytes) -> u64 {
     (seq - 1) / record.0
 }
 
-/// What carries a segment with a record.
+/// The packet of a segment with a record.
 fn numbered(connection: u32, number: u32, transmit: &Transmit) -> Packet {
     let bytes = u16::try_from(transmit.bytes.0).expect("the file's reader bounds the MSS");
     let ecn = if transmit.is_ecn_capable { Ecn::Capable } else { Ecn::Incapable };

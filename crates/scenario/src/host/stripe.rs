@@ -1,44 +1,43 @@
-//! How an application stripes one stream over several sockets, and how another reads it in its
-//! order again: in records, each of which says its number in the stream.
+//! An application that stripes one stream over several sockets, and one that reads it in order. The
+//! stream is cut into records that carry their number in the stream.
 
 use std::collections::VecDeque;
 
-/// The end that writes. It fills the send buffer of one socket until that would block, then the
-/// next one's, and waits once all would.
+/// The writer. It fills the send buffer of one socket until it would block, then the next one's,
+/// and waits when all would block.
 #[derive(Clone, Debug)]
 pub struct Writer {
-    /// Records that a send buffer holds until they are acknowledged.
+    /// The size of a send buffer in records; acknowledged records leave it.
     buffer: usize,
     sockets: Vec<Outgoing>,
-    /// The socket where it goes on.
+    /// The socket to fill next.
     at: usize,
     next: u32,
 }
 
-/// What a socket was given to send.
+/// The send buffer of a socket.
 #[derive(Clone, Debug, Default)]
 struct Outgoing {
     is_open: bool,
-    /// Records that are acknowledged.
+    /// The number of acknowledged records.
     acked: u64,
-    /// The numbers of those that are not.
+    /// The numbers of the records in the buffer.
     kept: VecDeque<u32>,
 }
 
 impl Writer {
-    /// An end with so many sockets, none of them open yet, whose send buffers hold `buffer` records
-    /// each.
+    /// A writer with `sockets` closed sockets whose send buffers hold `buffer` records each.
     #[must_use]
     pub fn new(sockets: usize, buffer: usize) -> Writer {
         Writer { buffer, sockets: vec![Outgoing::default(); sockets], at: 0, next: 0 }
     }
 
-    /// From now on the socket takes data.
+    /// The socket is open.
     pub fn handle_open(&mut self, socket: usize) {
         self.sockets[socket].is_open = true;
     }
 
-    /// The other end has acknowledged so many of the socket's records in all.
+    /// The other end has acknowledged `records` of the socket in all.
     pub fn handle_acked(&mut self, socket: usize, records: u64) {
         let outgoing = &mut self.sockets[socket];
         while outgoing.acked < records && outgoing.kept.pop_front().is_some() {
@@ -46,7 +45,7 @@ impl Writer {
         }
     }
 
-    /// Writes until all sockets would block; `write` hears which one takes how many records.
+    /// Writes until all sockets would block; `write` is called with a socket and a number of records.
     pub fn fill(&mut self, mut write: impl FnMut(usize, u64)) {
         for _ in 0..self.sockets.len() {
             let outgoing = &mut self.sockets[self.at];
@@ -63,45 +62,44 @@ impl Writer {
         }
     }
 
-    /// The number of a record by its place among those of its socket; `None` unless it is under
-    /// way.
+    /// The number in the stream of the record with this index in its socket; `None` unless it is in
+    /// the send buffer.
     #[must_use]
-    pub fn number(&self, socket: usize, place: u64) -> Option<u32> {
+    pub fn number(&self, socket: usize, index: u64) -> Option<u32> {
         let outgoing = &self.sockets[socket];
-        outgoing.kept.get(usize::try_from(place.checked_sub(outgoing.acked)?).ok()?).copied()
+        outgoing.kept.get(usize::try_from(index.checked_sub(outgoing.acked)?).ok()?).copied()
     }
 }
 
-/// The end that reads. What is ahead of the stream stays in the receive buffer of its socket.
+/// The reader. Data ahead of the order of the stream stays in the receive buffer of its socket.
 #[derive(Clone, Debug)]
 pub struct Reader {
     sockets: Vec<Incoming>,
     next: u32,
 }
 
-/// What came over a socket.
+/// The receive buffer of a socket.
 #[derive(Clone, Debug, Default)]
 struct Incoming {
-    /// Records that were read.
+    /// The number of records that were read.
     read: u64,
-    /// Records that arrived in order, those that were read included.
+    /// The number of records that arrived in order, those that were read included.
     arrived: u64,
-    /// The numbers of those that were not read, as far as they are known.
+    /// The numbers of the records that were not read; `None` for gaps.
     numbers: VecDeque<Option<u32>>,
 }
 
 impl Reader {
-    /// An end with so many sockets.
+    /// A reader of `sockets` sockets.
     #[must_use]
     pub fn new(sockets: usize) -> Reader {
         Reader { sockets: vec![Incoming::default(); sockets], next: 0 }
     }
 
-    /// A record came, in order or not: its place among those of its socket, and its number in the
-    /// stream.
-    pub fn handle_record(&mut self, socket: usize, place: u64, number: u32) {
+    /// A record has arrived, in order or not: its index in its socket, and its number in the stream.
+    pub fn handle_record(&mut self, socket: usize, index: u64, number: u32) {
         let incoming = &mut self.sockets[socket];
-        let index = place.checked_sub(incoming.read).and_then(|index| usize::try_from(index).ok());
+        let index = index.checked_sub(incoming.read).and_then(|index| usize::try_from(index).ok());
         let Some(index) = index else { return };
         if incoming.numbers.len() <= index {
             incoming.numbers.resize(index + 1, None);
@@ -109,13 +107,12 @@ impl Reader {
         incoming.numbers[index] = Some(number);
     }
 
-    /// So many of the socket's records have arrived in order, in all.
+    /// `records` of the socket have arrived in order, in all.
     pub fn handle_arrived(&mut self, socket: usize, records: u64) {
         self.sockets[socket].arrived = records;
     }
 
-    /// Reads the stream's next record; gives the socket that had it, or `None` if it is not there
-    /// yet.
+    /// Reads the next record of the stream. Returns its socket, or `None` if it has not arrived.
     pub fn read(&mut self) -> Option<usize> {
         let has_it = |incoming: &Incoming| {
             incoming.read < incoming.arrived && incoming.numbers.front() == Some(&Some(self.next))
@@ -133,8 +130,7 @@ impl Reader {
 mod tests {
     use super::*;
 
-    /// Sockets over links of these rates, which carry a record at a time, without delay: what an
-    /// application reads, in the rates' unit.
+    /// The goodput of an application over links of these rates without delay, in the same unit.
     fn goodput(rates: &[f64]) -> f64 {
         const BUFFER: u16 = 200;
         const STEPS: u32 = 400_000;
@@ -152,7 +148,7 @@ mod tests {
                 credit[socket] += rates[socket] / fastest;
                 let is_full = sent[socket] - read[socket] >= u64::from(BUFFER);
                 if credit[socket] < 1.0 || is_full {
-                    // An idle link saves nothing up.
+                    // An idle link accumulates no credit.
                     credit[socket] = credit[socket].min(1.0);
                     continue;
                 }
@@ -172,9 +168,9 @@ mod tests {
     }
 
     #[test]
-    fn a_fast_socket_gets_twice_what_the_slowest_does() {
-        // The least rate, and of each other one at most twice that: while the slowest drains a
-        // buffer, a fast one delivers a buffer, and has another read that was parked.
+    fn a_fast_socket_gets_twice_the_rate_of_the_slowest() {
+        // The least rate, and at most twice that of each other socket: while the slowest drains a
+        // buffer, a fast one delivers one buffer, and another that was waiting is read.
         let cases: [(&[f64], f64); 6] = [
             (&[0.5, 1.0], 1.5),
             (&[0.5, 5.0], 1.5),
@@ -190,13 +186,13 @@ mod tests {
     }
 
     #[test]
-    fn equal_sockets_get_all() {
+    fn equal_sockets_get_the_whole_capacity() {
         let found = goodput(&[3.0, 3.0, 3.0]);
         assert!((found / 9.0 - 1.0).abs() < 0.001, "{found}");
     }
 
     #[test]
-    fn what_is_ahead_waits() {
+    fn data_ahead_of_the_order_waits() {
         let mut writer = Writer::new(2, 2);
         let mut written = Vec::new();
         writer.handle_open(1);
@@ -213,7 +209,7 @@ mod tests {
         reader.handle_record(0, 0, 2);
         reader.handle_arrived(0, 1);
         assert_eq!(reader.read(), None);
-        // Behind a hole of its own socket, a record can be the next one and still not be read.
+        // Behind a gap in its socket, a record cannot be read even if it is the next of the stream.
         reader.handle_record(1, 1, 1);
         assert_eq!(reader.read(), None);
         reader.handle_record(1, 0, 0);

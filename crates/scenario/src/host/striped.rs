@@ -1,44 +1,44 @@
-//! One end of a flow over a striped connection: the connection, the ways of its paths, and the
+//! One end of a flow over a striped connection: the connection, the routes of its paths, and the
 //! application.
 
 use netsim::{Out, Route};
 use ptcp::{Connection, Event};
 use units::{Bytes, Span, Time};
 
-use crate::host::Feed;
+use crate::host::Application;
 use crate::packet::{Ecn, Packet};
 
-/// The only stream: the paper's connection. The client opens it, both ends write into it.
+/// The only stream. The client opens it, and both ends write into it.
 const STREAM: u32 = 0;
-/// What is written beyond the windows: ten packets.
+/// Bytes written beyond the congestion windows: ten packets.
 const AHEAD: Bytes = Bytes(15_000);
 
 /// One end of a flow over a striped connection.
 #[derive(Clone, Debug)]
 pub struct Striped {
     connection: Connection,
-    /// The way of each path to the other end.
+    /// The route of each path to the other end.
     routes: Vec<Route>,
     /// The number of the first path among the scenario's connections.
     first: u32,
-    feed: Feed,
-    /// When it opens the connection; `None`: it did, or the other end does.
+    application: Application,
+    /// The time to open the connection; `None` once it has, and at the passive end.
     opens: Option<Time>,
-    /// When it stops writing.
+    /// The time at which it stops writing.
     stop: Option<Time>,
     is_finished: bool,
     received: Bytes,
 }
 
 impl Striped {
-    /// An end whose paths go along `routes`; their numbers among the scenario's connections begin
-    /// with `first`.
+    /// An end whose paths take `routes`; `first` is the connection number of the first path in the
+    /// scenario.
     #[must_use]
     pub fn new(
         connection: Connection,
         routes: Vec<Route>,
         first: u32,
-        feed: Feed,
+        application: Application,
         opens: Option<Time>,
         stop: Option<Time>,
     ) -> Striped {
@@ -46,7 +46,7 @@ impl Striped {
             connection,
             routes,
             first,
-            feed,
+            application,
             opens,
             stop,
             is_finished: false,
@@ -62,33 +62,33 @@ impl Striped {
 
     /// The application.
     #[must_use]
-    pub fn feed(&self) -> &Feed {
-        &self.feed
+    pub fn application(&self) -> &Application {
+        &self.application
     }
 
-    /// Payload that arrived in order.
+    /// Payload received in order.
     #[must_use]
     pub fn received(&self) -> Bytes {
         self.received
     }
 
-    /// For each of several subflows that are open, the number of its bottleneck from 1 on; 0 if
-    /// none is known. Nothing for one.
+    /// For each open subflow, the number of its bottleneck from 1 on, or 0 if none is known. Empty if
+    /// there is one subflow.
     pub(crate) fn bottlenecks(&self) -> impl Iterator<Item = u16> + '_ {
         let paths = self.connection.paths().filter(|_| self.routes.len() > 1);
         paths.map(|path| self.connection.bottleneck(path).map_or(0, |number| number + 1))
     }
 
-    /// The largest smoothed round-trip time of its paths.
+    /// The largest smoothed RTT of its paths.
     #[must_use]
     pub fn smoothed_rtt(&self) -> Option<Span> {
         self.connection.paths().filter_map(|path| self.connection.smoothed_rtt(path)).max()
     }
 
-    /// A packet came over one of the paths.
+    /// A packet has arrived over one of the paths.
     ///
     /// # Panics
-    /// If the other end breaks the protocol: it is ours too.
+    /// If the other end breaks the protocol, which would be a bug: both ends are this implementation.
     pub(crate) fn handle_packet(
         &mut self,
         now: Time,
@@ -102,7 +102,7 @@ impl Striped {
         while let Some(event) = self.connection.poll_event() {
             if let Event::Readable { stream: STREAM, end, .. } = event {
                 self.received = Bytes(end);
-                self.feed.handle_received(now, self.received);
+                self.application.handle_received(now, self.received);
             }
         }
         self.write(now);
@@ -125,15 +125,15 @@ impl Striped {
         self.send(now, out);
     }
 
-    /// When something is due by itself.
+    /// The next deadline.
     #[inline]
     pub(crate) fn poll_deadline(&self) -> Option<Time> {
-        let own = [self.opens, self.feed.poll_deadline()];
+        let own = [self.opens, self.application.poll_deadline()];
         let connection = if self.opens.is_some() { None } else { self.connection.poll_deadline() };
         own.into_iter().flatten().chain(connection).min()
     }
 
-    /// Lets the application write what can soon be sent.
+    /// Lets the application write as much as can soon be sent.
     #[inline]
     fn write(&mut self, now: Time) {
         if self.is_finished || !self.connection.is_open() {
@@ -143,12 +143,12 @@ impl Striped {
         if !is_over {
             let unsent = self.connection.unsent(STREAM);
             let wanted = self.connection.window() + AHEAD;
-            let bytes = self.feed.write(now, self.received, wanted - unsent);
+            let bytes = self.application.write(now, self.received, wanted - unsent);
             if bytes > Bytes::ZERO {
                 self.connection.write(STREAM, bytes);
             }
         }
-        if is_over || self.feed.is_finished() {
+        if is_over || self.application.is_finished() {
             self.is_finished = true;
             self.connection.finish(STREAM);
         }

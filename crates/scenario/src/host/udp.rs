@@ -1,13 +1,13 @@
-//! UDP: a source that sends regardless, and a sink that counts.
+//! UDP: a source without congestion control, and a sink that counts.
 
 use netsim::{Out, Route};
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use units::{Bytes, Seed, Span, Time};
 
-use crate::Packet;
 use crate::draw::exponential;
 use crate::file::UdpSpec;
+use crate::packet::Packet;
 
 /// Sends packets of one size at a constant rate, always or in bursts of random length.
 #[derive(Clone, Debug)]
@@ -17,7 +17,7 @@ pub struct UdpSource {
     connection: u32,
     stop: Option<Time>,
     next: Time,
-    /// Until when it is on; `None`: always.
+    /// The end of the current on time; `None` if always on.
     on_until: Option<Time>,
     rng: Xoshiro256PlusPlus,
     sent: u64,
@@ -39,19 +39,19 @@ impl UdpSource {
         UdpSource { spec, route, connection, stop, next: start, on_until, rng, sent: 0 }
     }
 
-    /// How many datagrams it sent.
+    /// The number of datagrams sent.
     #[must_use]
     pub fn sent(&self) -> u64 {
         self.sent
     }
 
-    /// When it sends next.
+    /// The time of the next datagram.
     #[must_use]
     pub fn poll_deadline(&self) -> Option<Time> {
         self.stop.is_none_or(|stop| self.next < stop).then_some(self.next)
     }
 
-    /// Sends what is due.
+    /// Sends a datagram, or ends an on time.
     ///
     /// # Panics
     /// If packets are larger than 65535 bytes, which the file's reader refuses.
@@ -69,12 +69,12 @@ impl UdpSource {
             Packet::Udp { connection: self.connection, bytes, sent_at: now, number: self.sent },
         );
         self.sent += 1;
-        // At least a nanosecond, or it would be due for ever.
+        // At least a nanosecond, so that time advances.
         self.next = now + (self.spec.packet / self.spec.rate).max(Span::from_nanos(1));
     }
 }
 
-/// Counts what arrives.
+/// Counts received datagrams.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct UdpSink {
     received: Bytes,
@@ -83,20 +83,20 @@ pub struct UdpSink {
 }
 
 impl UdpSink {
-    /// A datagram came.
+    /// A datagram has arrived.
     pub fn handle_datagram(&mut self, now: Time, bytes: u16, sent_at: Time) {
         self.received += Bytes(u64::from(bytes));
         self.datagrams += 1;
         self.delay += now - sent_at;
     }
 
-    /// Bytes on the wire that arrived.
+    /// Bytes received, headers included.
     #[must_use]
     pub fn received(&self) -> Bytes {
         self.received
     }
 
-    /// The mean delay from sender to here; `None` before the first datagram.
+    /// The mean one-way delay; `None` before the first datagram.
     #[must_use]
     pub fn mean_delay(&self) -> Option<Span> {
         (self.datagrams > 0).then(|| Span::from_nanos(self.delay.as_nanos() / self.datagrams))

@@ -5,20 +5,20 @@ use units::{Bytes, Rate, Span, Time};
 /// Nanoseconds in a second.
 const SECOND: u64 = 1_000_000_000;
 
-/// Lets packets of one size through at a rate; what has not been used when the next rate is set
-/// expires, but for the part of a packet that rounding left.
+/// Passes packets of one size at a rate. Unused tokens expire when the next rate is set, except for
+/// the fraction of a packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bucket {
     rate: Rate,
-    /// In bits times nanoseconds a second, so that nothing is ever rounded.
+    /// In bits times nanoseconds per second, so that there is no rounding.
     tokens: u64,
-    /// What a packet takes.
+    /// The tokens of a packet.
     packet: u64,
     filled_at: Time,
 }
 
 impl Bucket {
-    /// An empty one for packets of this size.
+    /// An empty bucket for packets of this size.
     pub(super) fn new(packet: Bytes) -> Bucket {
         Bucket { rate: Rate::ZERO, tokens: 0, packet: packet.0 * 8 * SECOND, filled_at: Time::ZERO }
     }
@@ -43,13 +43,13 @@ impl Bucket {
         self.tokens >= self.packet
     }
 
-    /// Takes a packet's tokens, which must be there.
+    /// Removes the tokens of a packet, which must be there.
     #[inline]
     pub(super) fn take(&mut self) {
         self.tokens -= self.packet;
     }
 
-    /// When there will be a packet's tokens.
+    /// The time at which the tokens of a packet are there; `None` at rate zero.
     #[inline]
     pub(super) fn due(&self) -> Option<Time> {
         let missing = self.packet.saturating_sub(self.tokens);
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_used_expires() {
+    fn unused_tokens_expire() {
         let mut bucket = Bucket::new(Bytes(500));
         bucket.set(at(0), Rate::kbit(400));
         // Three and a half packets; only the half survives.
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn deadlines_never_miss() {
+    fn deadlines_are_exact() {
         let mut bucket = Bucket::new(Bytes(500));
         bucket.set(at(0), Rate::from_bits(1_234_567));
         let mut now = at(0);
@@ -102,7 +102,7 @@ mod tests {
             assert!(bucket.has_packet());
             bucket.take();
         }
-        // Not a nanosecond is lost by rounding.
+        // Rounding loses no nanosecond.
         let wanted = 1_000.0 * 4_000.0 / 1_234_567.0;
         assert!((now.as_secs_f64() - wanted).abs() < 2e-9, "{now}");
     }

@@ -1,4 +1,4 @@
-//! From sources, relays and paths to a simulation.
+//! Builds a simulation from sources, relays and paths.
 
 use link::{Limit, Profile};
 use netsim::{HostId, LinkId, Out, Route, Sim, Topology, TopologyError};
@@ -8,40 +8,40 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use units::{Bytes, Rate, Seed, Span, Time};
 
 use super::hop::Hop;
-use super::packet::Packet;
-use super::source::Manner;
-use super::{Receiver, Relay, Setting, Source};
+use super::packet::OverlayPacket;
+use super::source::SourceConfig;
+use super::{OverlaySetting, Receiver, Relay, Source};
 use crate::draw;
 
-/// The rate of links that never bind.
+/// The rate of links that are never a bottleneck.
 const AMPLE: Rate = Rate::mbit(1_000);
 
 /// A host.
 #[derive(Clone, Debug)]
-pub enum Node {
-    /// Of a demand.
+pub enum OverlayNode {
+    /// A source.
     Source(Source),
-    /// Between sources and the receiver.
+    /// A relay.
     Relay(Relay),
-    /// Where everything goes.
+    /// The receiver.
     Receiver(Receiver),
 }
 
-/// A simulation, and where in it the sources and relays are.
+/// A simulation, with the ids of its sources and relays.
 #[derive(Clone, Debug)]
 pub struct Network {
     /// The simulation, at time zero.
-    pub sim: Sim<Packet, Node>,
-    /// Each source.
+    pub sim: Sim<OverlayPacket, OverlayNode>,
+    /// The sources.
     pub sources: Vec<HostId>,
-    /// Each relay, and its link to the receiver.
+    /// The relays, each with its link to the receiver.
     pub relays: Vec<(HostId, LinkId)>,
     /// The receiver.
     pub receiver: HostId,
 }
 
 impl Network {
-    /// Makes the simulation of a run with this seed.
+    /// Builds the simulation of a run with this seed.
     ///
     /// # Errors
     ///
@@ -51,7 +51,7 @@ impl Network {
     ///
     /// If the selection names relays or sources that the instance does not have.
     pub fn new(
-        setting: &Setting,
+        setting: &OverlaySetting,
         instance: &Instance,
         selection: &Selection,
         seed: Seed,
@@ -60,7 +60,7 @@ impl Network {
         let quarter = setting.rtt / 4;
         let sources = named(&mut topology, "source", selection.sources())?;
         let relays = named(&mut topology, "relay", instance.capacities.len())?;
-        let receiver = topology.host("receiver")?;
+        let receiver = topology.add_host("receiver")?;
         let mut links = Vec::with_capacity(relays.len());
         for (relay, &capacity) in instance.capacities.iter().enumerate() {
             links.push(second(&mut topology, setting, relay, setting.wire(capacity))?);
@@ -89,13 +89,15 @@ impl Network {
         let mut nodes = Vec::with_capacity(sources.len() + relays.len() + 1);
         let mut reports = Vec::with_capacity(sources.len());
         for (source, (hops, &demand)) in at_sources.into_iter().zip(&instance.demands).enumerate() {
-            let manner = manner(setting, demand, source, seed);
-            nodes.push(Node::Source(Source::new(&manner, hops)));
-            reports.push((manner.opens, report(&mut topology, setting, source)?));
+            let config = config(setting, demand, source, seed);
+            nodes.push(OverlayNode::Source(Source::new(&config, hops)));
+            reports.push((config.opens, report(&mut topology, setting, source)?));
         }
         let ahead = Bytes(setting.ahead * setting.packet.0);
-        nodes.extend(at_relays.into_iter().map(|paths| Node::Relay(Relay::new(paths, ahead))));
-        nodes.push(Node::Receiver(Receiver::new(at_receiver, &reports, setting.period())));
+        nodes.extend(
+            at_relays.into_iter().map(|paths| OverlayNode::Relay(Relay::new(paths, ahead))),
+        );
+        nodes.push(OverlayNode::Receiver(Receiver::new(at_receiver, &reports, setting.period())));
         let mut nodes = nodes.into_iter();
         // Sites come in the order in which hosts were added.
         let sim = topology.build(seed, |_| nodes.next().expect("a node for each host"))?;
@@ -105,7 +107,7 @@ impl Network {
     /// The sources.
     pub fn sources(&self) -> impl Iterator<Item = &Source> {
         self.sources.iter().map(|&host| match self.sim.host(host) {
-            Node::Source(source) => source,
+            OverlayNode::Source(source) => source,
             _ => unreachable!("sources are sources"),
         })
     }
@@ -113,7 +115,7 @@ impl Network {
     /// The relays.
     pub fn relays(&self) -> impl Iterator<Item = &Relay> {
         self.relays.iter().map(|&(host, _)| match self.sim.host(host) {
-            Node::Relay(relay) => relay,
+            OverlayNode::Relay(relay) => relay,
             _ => unreachable!("relays are relays"),
         })
     }
@@ -126,43 +128,43 @@ impl Network {
     #[must_use]
     pub fn receiver(&self) -> &Receiver {
         match self.sim.host(self.receiver) {
-            Node::Receiver(receiver) => receiver,
+            OverlayNode::Receiver(receiver) => receiver,
             _ => unreachable!("the receiver is one"),
         }
     }
 }
 
-/// Adds hosts, all of one kind.
+/// Adds hosts named by a kind and a number.
 fn named(topology: &mut Topology, kind: &str, count: usize) -> Result<Vec<HostId>, TopologyError> {
-    (0..count).map(|index| topology.host(format!("{kind}/{index}"))).collect()
+    (0..count).map(|index| topology.add_host(format!("{kind}/{index}"))).collect()
 }
 
-/// Adds a relay's link to the receiver; gives the direction that binds.
+/// Adds the link of a relay to the receiver. Returns the direction that is the bottleneck.
 fn second(
     topology: &mut Topology,
-    setting: &Setting,
+    setting: &OverlaySetting,
     relay: usize,
     rate: Rate,
 ) -> Result<LinkId, TopologyError> {
     let (name, from) = (format!("second/{relay}"), format!("relay/{relay}"));
     let delay = setting.rtt / 4;
     let bottleneck = Profile { queue: Limit::Packets(setting.queue), ..Profile::new(rate, delay) };
-    let up = topology.link(format!("{name}/up"), &from, "receiver", bottleneck)?;
-    topology.link(format!("{name}/down"), "receiver", &from, Profile::new(AMPLE, delay))?;
+    let up = topology.add_link(format!("{name}/up"), &from, "receiver", bottleneck)?;
+    topology.add_link(format!("{name}/down"), "receiver", &from, Profile::new(AMPLE, delay))?;
     if rate > Rate::ZERO {
         topology.jitter(&from, (setting.packet + setting.tcp().headers) / rate)?;
     }
     Ok(up)
 }
 
-/// Adds the way of a source's reports.
+/// Adds the link and the route of the reports to a source.
 fn report(
     topology: &mut Topology,
-    setting: &Setting,
+    setting: &OverlaySetting,
     source: usize,
 ) -> Result<Route, TopologyError> {
     let name = format!("report/{source}");
-    topology.link(
+    topology.add_link(
         name.as_str(),
         "receiver",
         &format!("source/{source}"),
@@ -171,9 +173,9 @@ fn report(
     topology.route_via("receiver", &[&name])
 }
 
-fn manner(setting: &Setting, demand: Rate, source: usize, seed: Seed) -> Manner {
+fn config(setting: &OverlaySetting, demand: Rate, source: usize, seed: Seed) -> SourceConfig {
     let mut phase = Xoshiro256PlusPlus::seed_from_u64(seed.stream(&format!("phase/{source}")).0);
-    Manner {
+    SourceConfig {
         demand,
         control: setting.study.control,
         is_max_min: setting.study.initial == Initial::MaxMin,
@@ -185,34 +187,34 @@ fn manner(setting: &Setting, demand: Rate, source: usize, seed: Seed) -> Manner 
     }
 }
 
-impl netsim::Host<Packet> for Node {
+impl netsim::Host<OverlayPacket> for OverlayNode {
     #[inline]
-    fn handle_packet(&mut self, now: Time, packet: Packet, out: &mut Out<Packet>) {
+    fn handle_packet(&mut self, now: Time, packet: OverlayPacket, out: &mut Out<OverlayPacket>) {
         let (path, is_far) = match packet {
-            Packet::Tcp { connection, .. } => (connection / 2, connection % 2 == 1),
-            Packet::Report { path, .. } => (path, false),
+            OverlayPacket::Tcp { connection, .. } => (connection / 2, connection % 2 == 1),
+            OverlayPacket::Report { path, .. } => (path, false),
         };
         match self {
-            Node::Source(source) => source.handle_packet(now, path, &packet, out),
-            Node::Relay(relay) => relay.handle_packet(now, path, is_far, &packet, out),
-            Node::Receiver(receiver) => receiver.handle_packet(now, path, &packet, out),
+            OverlayNode::Source(source) => source.handle_packet(now, path, &packet, out),
+            OverlayNode::Relay(relay) => relay.handle_packet(now, path, is_far, &packet, out),
+            OverlayNode::Receiver(receiver) => receiver.handle_packet(now, path, &packet, out),
         }
     }
 
     #[inline]
     fn poll_deadline(&self) -> Option<Time> {
         match self {
-            Node::Source(source) => source.poll_deadline(),
-            Node::Relay(relay) => relay.poll_deadline(),
-            Node::Receiver(receiver) => receiver.poll_deadline(),
+            OverlayNode::Source(source) => source.poll_deadline(),
+            OverlayNode::Relay(relay) => relay.poll_deadline(),
+            OverlayNode::Receiver(receiver) => receiver.poll_deadline(),
         }
     }
 
-    fn handle_deadline(&mut self, now: Time, out: &mut Out<Packet>) {
+    fn handle_deadline(&mut self, now: Time, out: &mut Out<OverlayPacket>) {
         match self {
-            Node::Source(source) => source.handle_deadline(now, out),
-            Node::Relay(relay) => relay.handle_deadline(now, out),
-            Node::Receiver(receiver) => receiver.handle_deadline(now, out),
+            OverlayNode::Source(source) => source.handle_deadline(now, out),
+            OverlayNode::Relay(relay) => relay.handle_deadline(now, out),
+            OverlayNode::Receiver(receiver) => receiver.handle_deadline(now, out),
         }
     }
 }

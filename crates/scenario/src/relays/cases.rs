@@ -1,20 +1,20 @@
-//! The paper's cases.
+//! The cases of the paper.
 
 use overlay::study::{self, Demands};
 use units::Rate;
 
-use super::Setting;
+use super::OverlaySetting;
 
-/// A case: how it is called, and what it is.
+/// A case of the paper.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
     /// Demand, b and f: "1.2 Mbit/s b=0.5 f=1".
     pub name: String,
     /// The setting.
-    pub setting: Setting,
+    pub setting: OverlaySetting,
 }
 
-/// All cases, with so many sources and relays: demands of 1.2 Mbit/s, of 6 Mbit/s, and of one of
+/// All cases, with `size` sources and `size` relays: demands of 1.2 Mbit/s, of 6 Mbit/s, and of one of
 /// 1.2, 3.6 and 6 Mbit/s; b of 0, 0.5 and 1; f of 0.6, 1, 1.6 and 2. The paper has 100 of each;
 /// fewer take less time.
 #[must_use]
@@ -29,7 +29,7 @@ pub fn cases(size: u32) -> Vec<Case> {
     for (name, demands) in demands {
         for skew in [0.0, 0.5, 1.0] {
             for supply in [0.6, 1.0, 1.6, 2.0] {
-                let plain = Setting::new(demands.clone());
+                let plain = OverlaySetting::new(demands.clone());
                 let study = study::Setting {
                     sources: size as usize,
                     relays: size,
@@ -39,7 +39,7 @@ pub fn cases(size: u32) -> Vec<Case> {
                 };
                 cases.push(Case {
                     name: format!("{name} b={skew} f={supply}"),
-                    setting: Setting { study, ..plain },
+                    setting: OverlaySetting { study, ..plain },
                 });
             }
         }

@@ -1,4 +1,4 @@
-//! The deadlines of the parts of a host, and the least of them.
+//! The deadlines of the parts of a host, and the earliest of them.
 
 use units::Time;
 
@@ -12,7 +12,7 @@ pub(super) struct Deadlines {
 }
 
 impl Deadlines {
-    /// So many parts without one.
+    /// A number of parts without deadlines.
     pub(super) fn new(parts: usize) -> Deadlines {
         Deadlines { at: vec![NEVER; parts], least: NEVER }
     }
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_least_is_known_as_they_move() {
+    fn the_earliest_is_known_as_deadlines_move() {
         let at = |n: u64| Some(Time::from_nanos(n));
         let mut deadlines = Deadlines::new(3);
         assert_eq!(deadlines.next(), None);

@@ -1,4 +1,4 @@
-//! One end of a hop: a TCP endpoint, and what its application has written.
+//! One end of a hop: a TCP endpoint and the amount that its application has written.
 
 use netsim::{Out, Route};
 use policy::cc::{Reno, Uncoupled};
@@ -6,9 +6,9 @@ use tcp::{Config, Endpoint, Stats};
 use units::{Bytes, SubflowId, Time};
 use wire::tcp::Segment;
 
-use super::packet::Packet;
+use super::packet::OverlayPacket;
 
-/// Every end is the only subflow of its connection.
+/// The id of every endpoint: each is the only subflow of its connection.
 const ID: SubflowId = SubflowId(0);
 
 /// One end of the TCP connection of one hop.
@@ -16,11 +16,11 @@ const ID: SubflowId = SubflowId(0);
 pub(super) struct Hop {
     endpoint: Endpoint,
     controller: Uncoupled<Reno>,
-    /// The way to the other end.
+    /// The route to the other end.
     route: Route,
     connection: u32,
     written: Bytes,
-    /// How much has been sent at least once.
+    /// Bytes sent at least once.
     sent: Bytes,
 }
 
@@ -48,14 +48,14 @@ impl Hop {
         self.endpoint.is_open()
     }
 
-    /// A segment came; [`Hop::send`] has what follows from it.
+    /// A segment has arrived; the caller calls [`Hop::send`] next.
     #[inline]
     pub(super) fn handle_segment(&mut self, now: Time, segment: &Segment) {
         self.endpoint.handle_segment(now, segment, false, &mut self.controller);
         while self.endpoint.poll_event().is_some() {}
     }
 
-    /// Does what is due, if anything is.
+    /// Handles the deadline of the endpoint if it has come.
     pub(super) fn handle_deadline(&mut self, now: Time) {
         if self.endpoint.poll_deadline().is_some_and(|at| at <= now) {
             self.endpoint.handle_deadline(now, &mut self.controller);
@@ -77,20 +77,23 @@ impl Hop {
         self.endpoint.set_reading(is_reading);
     }
 
-    /// Sends what may be sent.
+    /// Sends all packets that the endpoint allows.
     #[inline]
-    pub(super) fn send(&mut self, now: Time, out: &mut Out<Packet>) {
+    pub(super) fn send(&mut self, now: Time, out: &mut Out<OverlayPacket>) {
         while let Some(transmit) = self.endpoint.poll_send(now, &mut self.controller) {
             let segment = transmit.segment;
-            // Positions begin at 1.
+            // Sequence numbers begin at 1.
             self.sent =
                 self.sent.max(Bytes((segment.seq + u64::from(segment.len)).saturating_sub(1)));
             let bytes = u16::try_from(transmit.bytes.0).expect("a packet of the overlay is small");
-            out.send(self.route, Packet::Tcp { connection: self.connection, bytes, segment });
+            out.send(
+                self.route,
+                OverlayPacket::Tcp { connection: self.connection, bytes, segment },
+            );
         }
     }
 
-    /// Written, and not yet sent for the first time.
+    /// Bytes written and not yet sent for the first time.
     #[inline]
     pub(super) fn unsent(&self) -> Bytes {
         self.written - self.sent

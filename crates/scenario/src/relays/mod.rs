@@ -1,12 +1,12 @@
-//! The overlay at the level of packets: sources under [`overlay::Controller`] deliver over TCP
+//! Packet-level simulation of the overlay: sources under [`overlay::Controller`] send over TCP
 //! through relays.
 //!
 //! "Application-layer multipath data transfer via TCP: Schemes and performance tradeoffs" (2007),
-//! section 5.1, "Simulation results". The rate control is the one of the fluid study; here TCP
-//! decides what arrives.
+//! section 5.1, "Simulation results". The rate control is that of the fluid study; the
+//! received rates come from TCP.
 //!
 //! ```
-//! use scenario::relays::{Setting, control};
+//! use scenario::relays::{OverlaySetting, control};
 //! use overlay::{Instance, Selection, study::Demands};
 //! use units::{Rate, Seed};
 //!
@@ -14,7 +14,7 @@
 //! let demand = Rate::kbit(1_200);
 //! let instance = Instance { demands: vec![demand; 2], capacities: vec![demand; 2] };
 //! let selection = Selection::new(2, vec![0, 1, 1, 0]);
-//! let mut setting = Setting::new(Demands::Equal(demand));
+//! let mut setting = OverlaySetting::new(Demands::Equal(demand));
 //! (setting.study.intervals, setting.study.settled) = (60, 30);
 //! let outcome = control(&setting, &instance, &selection, Seed(1))?;
 //! assert!(outcome.value > 0.9 * outcome.optimum);
@@ -25,17 +25,17 @@
 //!
 //! A path is a TCP connection from its source to its relay and one from there to the receiver (Reno
 //! with RACK-TLP). Paths that share a relay share its link to the receiver, which is drop-tail and
-//! the only one that binds; a round trip over both hops without queues takes the setting's time,
-//! half of it on each hop.
+//! the only bottleneck. The RTT over both hops without queues is [`OverlaySetting::rtt`], half of it
+//! on each hop.
 //!
 //! * **Rates** are payload. A relay of capacity a has a link of a · (packet + headers) / packet
 //!   bits a second, so that a is what TCP could deliver at best, and the optimum is that of the
 //!   fluid study for the same sources, relays and paths.
 //! * A **source** writes a packet to a path when the path's token bucket has one and less than
-//!   [`Setting::ahead`] is unsent there. When a new rate is set, unused tokens expire, but for the
+//!   [`OverlaySetting::ahead`] is unsent there. When a new rate is set, unused tokens expire, but for the
 //!   part of a packet that rounding left.
-//! * A **relay** reads from the first hop while less than [`Setting::ahead`] is unsent on the
-//!   second. Otherwise the first hop's receive buffer of [`Setting::window`] fills, its window
+//! * A **relay** reads from the first hop while less than [`OverlaySetting::ahead`] is unsent on the
+//!   second. Otherwise the first hop's receive buffer of [`OverlaySetting::window`] fills, its window
 //!   closes, and the source's bucket overflows: back-pressure. When it reads on, it reads all that
 //!   waited, so that no more than both together is ever unsent, and no more than another window
 //!   unread.
@@ -65,9 +65,9 @@ use overlay::{Config, Detect};
 use tcp::Config as Tcp;
 use units::{Bytes, Rate, Span, Time};
 
-pub use build::{Network, Node};
+pub use build::{Network, OverlayNode};
 pub use cases::{Case, cases};
-pub use packet::Packet;
+pub use packet::OverlayPacket;
 pub use receiver::Receiver;
 pub use relay::Relay;
 pub use run::{Outcome, control, run};
@@ -75,35 +75,34 @@ pub use source::Source;
 
 /// A setting of the study.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Setting {
+pub struct OverlaySetting {
     /// Sources, relays, rate control, and how long; only `sharing` has no meaning here.
     pub study: study::Setting,
-    /// A round trip from a source over a relay to the receiver and back, without queues.
+    /// The RTT from a source over a relay to the receiver, without queues.
     pub rtt: Span,
-    /// A control interval, in round trips.
+    /// A control interval, in RTTs.
     pub interval: u64,
     /// Payload of a full packet.
     pub packet: Bytes,
-    /// Receive buffers, in packets: of a hop that is all that can be under way.
+    /// Receive buffers in packets: the bound of the data in flight on a hop.
     pub window: u64,
-    /// What may wait at a relay's link, in packets.
+    /// The queue of the link of a relay, in packets.
     pub queue: u64,
-    /// How much may be unsent on a hop before no more is written to it, in packets.
+    /// Nothing more is written to a hop with this much unsent, in packets.
     pub ahead: u64,
 }
 
-impl Setting {
-    /// The paper's: packets of 500 B, control intervals of 10 round trips of 40 ms where nobody
-    /// demands more than 1.2 Mbit/s and 20 ms otherwise, AIAD from max-min rates with ε 0.01 and δ
+impl OverlaySetting {
+    /// The paper's: packets of 500 B, control intervals of 10 round trips of 40 ms if no demand
+    /// is above 1.2 Mbit/s and of 20 ms otherwise, AIAD from max-min rates with ε 0.01 and δ
     /// 0.03 with the allowance of a packet, 1,000 intervals of which the last 500 count, within 5
-    /// %. The rest is as in [`study::Setting`]; windows and queues are those that ns-2 has if
-    /// nothing is said.
+    /// %. The rest is as in [`study::Setting`]; windows and queues are the defaults of ns-2.
     ///
     /// # Panics
     ///
-    /// If a demand is none of several, of which there are none.
+    /// If `demands` is an empty choice.
     #[must_use]
-    pub fn new(demands: Demands) -> Setting {
+    pub fn new(demands: Demands) -> OverlaySetting {
         let most = match &demands {
             Demands::Equal(rate) => *rate,
             Demands::OneOf(rates) => *rates.iter().max().expect("a demand to choose"),
@@ -120,7 +119,7 @@ impl Setting {
             band: 0.05,
             ..study::Setting::default()
         };
-        Setting { study, rtt, interval, packet, window: 20, queue: 50, ahead: 2 }
+        OverlaySetting { study, rtt, interval, packet, window: 20, queue: 50, ahead: 2 }
     }
 
     /// A control interval.
@@ -129,13 +128,13 @@ impl Setting {
         self.rtt * self.interval
     }
 
-    /// The most of a path's payload that a relay can have read and not sent.
+    /// The bound of the payload of a path that a relay has read and not sent.
     #[must_use]
     pub fn bound(&self) -> Bytes {
         Bytes(self.packet.0 * (self.ahead + self.window))
     }
 
-    /// The rate of a link that carries so much payload: packets have headers.
+    /// The rate of a link that carries this rate of payload: packets have headers.
     #[must_use]
     pub fn wire(&self, payload: Rate) -> Rate {
         let headers = self.tcp().headers;
@@ -144,14 +143,14 @@ impl Setting {
         )
     }
 
-    /// What the endpoints can do.
+    /// The configuration of the endpoints.
     #[must_use]
     pub fn tcp(&self) -> Tcp {
         Tcp {
             mss: self.packet,
             initial_window: Bytes(10 * self.packet.0),
             receive_buffer: Bytes(self.window * self.packet.0),
-            // Acknowledgements cost nothing here.
+            // The return direction is not limited.
             delayed_ack: None,
             ..Tcp::default()
         }

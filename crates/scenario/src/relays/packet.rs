@@ -1,4 +1,4 @@
-//! What travels between sources, relays and the receiver.
+//! The packets between sources, relays and the receiver.
 
 use units::Bytes;
 use wire::tcp::Segment;
@@ -8,47 +8,47 @@ const REPORT: Bytes = Bytes(44);
 
 /// A packet of the overlay.
 #[derive(Clone, Copy, Debug)]
-pub enum Packet {
+pub enum OverlayPacket {
     /// A TCP segment of one hop.
     Tcp {
-        /// Its connection: twice the path's number, and one more on the second hop.
+        /// Twice the number of the path, plus one on the second hop.
         connection: u32,
         /// Its size on the wire.
         bytes: u16,
         /// The segment.
         segment: Segment,
     },
-    /// What the receiver tells a source about one of its paths at the end of a control interval.
+    /// A report of the receiver to a source about one of its paths, at the end of a control interval.
     Report {
         /// The path's number.
         path: u32,
-        /// The intervals that have ended.
+        /// The number of intervals that have ended.
         interval: u64,
-        /// Payload received over the path, since the beginning.
+        /// Payload received over the path since the start.
         received: Bytes,
     },
 }
 
-impl netsim::Packet for Packet {
+impl netsim::Packet for OverlayPacket {
     #[inline]
     fn size(&self) -> Bytes {
         match self {
-            Packet::Tcp { bytes, .. } => Bytes(u64::from(*bytes)),
-            Packet::Report { .. } => REPORT,
+            OverlayPacket::Tcp { bytes, .. } => Bytes(u64::from(*bytes)),
+            OverlayPacket::Report { .. } => REPORT,
         }
     }
 
     #[inline]
     fn digest(&self) -> u64 {
         match self {
-            Packet::Tcp { connection, segment, .. } => {
+            OverlayPacket::Tcp { connection, segment, .. } => {
                 let flags = u64::from(segment.flags.0) | u64::from(segment.sack_count) << 16;
                 segment.seq
                     ^ segment.ack.rotate_left(21)
                     ^ u64::from(*connection).rotate_left(42)
                     ^ flags << 48
             }
-            Packet::Report { path, interval, received } => {
+            OverlayPacket::Report { path, interval, received } => {
                 received.0 ^ interval.rotate_left(42) ^ u64::from(*path).rotate_left(21)
             }
         }

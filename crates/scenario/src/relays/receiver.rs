@@ -1,19 +1,19 @@
-//! The receiver of all sources: it counts what arrives over each path, and tells the sources.
+//! The receiver of all sources: it counts the payload of each path and reports it to the sources.
 
 use netsim::{Out, Route};
 use units::{Bytes, Span, Time};
 
 use super::deadlines::Deadlines;
 use super::hop::Hop;
-use super::packet::Packet;
+use super::packet::OverlayPacket;
 
-/// The receiver. At the end of each of a source's control intervals it reports, in a packet a path,
-/// how much has arrived.
+/// The receiver. At the end of each control interval of a source it sends a report for each path,
+/// with the payload received.
 #[derive(Clone, Debug)]
 pub struct Receiver {
     paths: Vec<Hop>,
     reports: Vec<Report>,
-    /// First those of paths, then those of reports.
+    /// The deadlines of paths, then those of reports.
     deadlines: Deadlines,
     period: Span,
 }
@@ -26,8 +26,8 @@ struct Report {
 }
 
 impl Receiver {
-    /// A receiver of these paths, equally many a source; `sources`: when each begins, and the way
-    /// to it.
+    /// A receiver of these paths, the same number for each source. `sources` has the start of each
+    /// source and the route to it.
     pub(super) fn new(paths: Vec<Hop>, sources: &[(Time, Route)], period: Span) -> Receiver {
         let mut deadlines = Deadlines::new(paths.len() + sources.len());
         let report =
@@ -49,10 +49,12 @@ impl Receiver {
         &mut self,
         now: Time,
         number: u32,
-        packet: &Packet,
-        out: &mut Out<Packet>,
+        packet: &OverlayPacket,
+        out: &mut Out<OverlayPacket>,
     ) {
-        let Packet::Tcp { segment, .. } = packet else { unreachable!("reports go to sources") };
+        let OverlayPacket::Tcp { segment, .. } = packet else {
+            unreachable!("reports go to sources")
+        };
         let path = number as usize;
         let hop = &mut self.paths[path];
         hop.handle_segment(now, segment);
@@ -60,7 +62,7 @@ impl Receiver {
         self.deadlines.set(path, hop.poll_deadline());
     }
 
-    pub(super) fn handle_deadline(&mut self, now: Time, out: &mut Out<Packet>) {
+    pub(super) fn handle_deadline(&mut self, now: Time, out: &mut Out<OverlayPacket>) {
         for path in 0..self.paths.len() {
             if self.deadlines.is_due(path, now) {
                 let hop = &mut self.paths[path];
@@ -75,8 +77,11 @@ impl Receiver {
                 continue;
             }
             for (path, hop) in (0..).zip(&self.paths).skip(source * k).take(k) {
-                let packet =
-                    Packet::Report { path, interval: report.interval, received: hop.received() };
+                let packet = OverlayPacket::Report {
+                    path,
+                    interval: report.interval,
+                    received: hop.received(),
+                };
                 out.send(report.route, packet);
             }
             report.at += self.period;

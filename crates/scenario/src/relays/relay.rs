@@ -1,27 +1,28 @@
-//! A relay: what comes over a path's first hop goes out over its second.
+//! A relay: forwards the data of the first hop of each path over its second hop.
 
 use netsim::Out;
 use units::{Bytes, Time};
 
 use super::deadlines::Deadlines;
 use super::hop::Hop;
-use super::packet::Packet;
+use super::packet::OverlayPacket;
 
-/// A relay. It reads from a path's first hop only while less than so much waits to be sent over the
-/// second: the first hop's window closes, and the source sends no faster than the second hop does.
+/// A relay. It reads from the first hop of a path only while little is unsent on the second. When
+/// more is unsent, the receive window of the first hop closes, and the source sends no faster than
+/// the second hop.
 #[derive(Clone, Debug)]
 pub struct Relay {
     /// The paths' numbers, ascending.
     numbers: Vec<u32>,
-    paths: Vec<Path>,
-    /// No more is read where so much is unsent.
+    paths: Vec<RelayPath>,
+    /// Reading stops while this many bytes are unsent.
     ahead: Bytes,
-    /// Twice the path for the first hop, and one more for the second.
+    /// The index is twice that of the path, plus one for the second hop.
     deadlines: Deadlines,
 }
 
 #[derive(Clone, Debug)]
-struct Path {
+struct RelayPath {
     near: Hop,
     far: Hop,
     has_opened: bool,
@@ -29,46 +30,48 @@ struct Path {
 }
 
 impl Relay {
-    /// A relay of paths with these ends of their first and second hops, by ascending numbers.
+    /// A relay of paths: number (ascending), end of the first hop, end of the second.
     pub(super) fn new(paths: Vec<(u32, Hop, Hop)>, ahead: Bytes) -> Relay {
         let deadlines = Deadlines::new(2 * paths.len());
         let numbers = paths.iter().map(|(number, ..)| *number).collect();
-        let path = |(_, near, far)| Path { near, far, has_opened: false, most: Bytes::ZERO };
+        let path = |(_, near, far)| RelayPath { near, far, has_opened: false, most: Bytes::ZERO };
         Relay { numbers, paths: paths.into_iter().map(path).collect(), ahead, deadlines }
     }
 
-    /// The numbers of its paths, ascending; what else is told of paths is in their order.
+    /// The numbers of its paths, ascending. Other methods return values in the same order.
     #[must_use]
     pub fn paths(&self) -> &[u32] {
         &self.numbers
     }
 
-    /// Payload of each path that was read from the first hop.
+    /// Payload read from the first hop of each path.
     pub fn received(&self) -> impl Iterator<Item = Bytes> {
         self.paths.iter().map(|path| path.near.received())
     }
 
-    /// The most that ever waited of each path for being sent over the second hop.
+    /// The largest amount that was ever unsent on the second hop of each path.
     pub fn most(&self) -> impl Iterator<Item = Bytes> {
         self.paths.iter().map(|path| path.most)
     }
 
-    /// What happened on each path's second hop.
+    /// The statistics of the second hop of each path.
     pub fn stats(&self) -> impl Iterator<Item = tcp::Stats> {
         self.paths.iter().map(|path| path.far.stats())
     }
 
-    /// A segment came, over the second hop of a path or the first.
+    /// A segment has arrived over the first or the second hop of a path.
     #[inline]
     pub(super) fn handle_packet(
         &mut self,
         now: Time,
         number: u32,
         is_far: bool,
-        packet: &Packet,
-        out: &mut Out<Packet>,
+        packet: &OverlayPacket,
+        out: &mut Out<OverlayPacket>,
     ) {
-        let Packet::Tcp { segment, .. } = packet else { unreachable!("reports go to sources") };
+        let OverlayPacket::Tcp { segment, .. } = packet else {
+            unreachable!("reports go to sources")
+        };
         let path =
             self.numbers.binary_search(&number).expect("routes lead to the relays of their paths");
         let ends = &mut self.paths[path];
@@ -76,7 +79,7 @@ impl Relay {
         self.settle(now, path, out);
     }
 
-    pub(super) fn handle_deadline(&mut self, now: Time, out: &mut Out<Packet>) {
+    pub(super) fn handle_deadline(&mut self, now: Time, out: &mut Out<OverlayPacket>) {
         for path in 0..self.paths.len() {
             if self.deadlines.is_due(2 * path, now) || self.deadlines.is_due(2 * path + 1, now) {
                 self.paths[path].near.handle_deadline(now);
@@ -92,7 +95,7 @@ impl Relay {
     }
 
     #[inline]
-    fn settle(&mut self, now: Time, path: usize, out: &mut Out<Packet>) {
+    fn settle(&mut self, now: Time, path: usize, out: &mut Out<OverlayPacket>) {
         let ends = &mut self.paths[path];
         ends.settle(now, self.ahead, out);
         self.deadlines.set(2 * path, ends.near.poll_deadline());
@@ -100,17 +103,17 @@ impl Relay {
     }
 }
 
-impl Path {
-    /// Moves on what can move.
+impl RelayPath {
+    /// Forwards and sends as much as possible.
     #[inline]
-    fn settle(&mut self, now: Time, ahead: Bytes, out: &mut Out<Packet>) {
+    fn settle(&mut self, now: Time, ahead: Bytes, out: &mut Out<OverlayPacket>) {
         if !self.has_opened && self.near.is_open() {
             self.has_opened = true;
             self.far.open(now);
         }
         self.pass(now, out);
         if self.far.unsent() < ahead {
-            // Reads all that waited, which may be too much again.
+            // Reads everything that was buffered, which may exceed the limit again.
             self.near.set_reading(true);
             self.pass(now, out);
         }
@@ -118,7 +121,7 @@ impl Path {
         self.near.send(now, out);
     }
 
-    fn pass(&mut self, now: Time, out: &mut Out<Packet>) {
+    fn pass(&mut self, now: Time, out: &mut Out<OverlayPacket>) {
         let more = self.near.received() - self.far.written();
         if more > Bytes::ZERO {
             self.far.write(more);

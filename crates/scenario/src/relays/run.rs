@@ -1,17 +1,17 @@
-//! One run: from a setting and a seed to an outcome.
+//! One run of the study.
 
 use netsim::{Digest, TopologyError, Totals};
 use overlay::study::convergence;
 use overlay::{Instance, Selection, optimum};
 use units::{Bytes, Seed};
 
-use super::{Network, Relay, Setting, Source};
+use super::{Network, OverlaySetting, Relay, Source};
 
-/// What became of a run. Rates without a unit are shares of all demands together: the paper's
+/// The results of a run. Rates without a unit are relative to the sum of all demands: the paper's
 /// normalised aggregate source rate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// The most that any control could reach over the run's paths.
+    /// The optimum over the paths of the run.
     pub optimum: f64,
     /// The rate in each control interval, from the first source's first packet on.
     pub rates: Vec<f64>,
@@ -20,40 +20,41 @@ pub struct Outcome {
     /// The convergence time: the interval, counted from 1, from which on all rates are within the
     /// band around the value; `None` if the last one is not.
     pub time: Option<usize>,
-    /// What arrived over each path in the mean of the last intervals, x, in bit/s; path j of source
-    /// s is entry `s * k + j`.
+    /// The mean rate received over each path in the last intervals, x, in bit/s; path j of source s
+    /// is entry `s * k + j`.
     pub paths: Vec<f64>,
-    /// What sources had set beyond what arrived, in the mean of the last intervals.
+    /// The mean by which the rates set by the sources exceeded the received rates in the last
+    /// intervals.
     pub excess: f64,
-    /// How busy the relays' links were in the last intervals, each weighted by its capacity.
+    /// The utilisation of the links of the relays in the last intervals, weighted by capacity.
     pub utilisation: f64,
-    /// Packets that relays sent again, of all that they sent.
+    /// The share of retransmissions among all packets sent by relays.
     pub retransmitted: f64,
     /// Retransmission timeouts of relays.
     pub timeouts: u64,
-    /// The most payload of one path that a relay ever had read and not sent.
+    /// The largest amount of one path that a relay had ever read and not sent.
     pub held: Bytes,
-    /// A hash over everything that happened; the same on every machine.
+    /// A hash over all events; the same on every machine.
     pub digest: Digest,
-    /// What happened, counted.
+    /// Counts of packets and events.
     pub totals: Totals,
 }
 
 impl Outcome {
-    /// How far the value is below the optimum, relative to it; zero where nothing can be reached.
+    /// The relative distance of the value below the optimum; zero if the optimum is zero.
     #[must_use]
     pub fn gap(&self) -> f64 {
         if self.optimum > 0.0 { 1.0 - self.value / self.optimum } else { 0.0 }
     }
 }
 
-/// One run of rate control over the paths of a first choice: those of the fluid study for the same
-/// setting and seed.
+/// One run of rate control over the initially chosen paths, which are those of the fluid study for
+/// the same setting and seed.
 ///
 /// # Errors
 ///
 /// If there are more sources and relays than a simulation holds.
-pub fn run(setting: &Setting, seed: Seed) -> Result<Outcome, TopologyError> {
+pub fn run(setting: &OverlaySetting, seed: Seed) -> Result<Outcome, TopologyError> {
     let study = &setting.study;
     let instance = study.instance(seed);
     let selection = study.chooser(&instance, seed).select(study.sources, study.paths);
@@ -66,7 +67,7 @@ pub fn run(setting: &Setting, seed: Seed) -> Result<Outcome, TopologyError> {
 ///
 /// As [`run`].
 pub fn control(
-    setting: &Setting,
+    setting: &OverlaySetting,
     instance: &Instance,
     selection: &Selection,
     seed: Seed,
@@ -130,7 +131,7 @@ pub fn control(
     })
 }
 
-/// What came out of the relays' links.
+/// Bytes delivered by the links of the relays.
 fn delivered(network: &Network) -> Bytes {
     network.relays.iter().map(|&(_, link)| network.sim.counters(link).delivered.bytes).sum()
 }

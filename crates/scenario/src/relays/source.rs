@@ -6,42 +6,42 @@ use units::{Bytes, Rate, Seed, Span, Time};
 
 use super::bucket::Bucket;
 use super::hop::Hop;
-use super::packet::Packet;
+use super::packet::OverlayPacket;
 
 /// The first report that counts: the one before covers the opening of the connections.
 const FIRST: u64 = 2;
 
-/// A source. Until its first rates are known, it hands one packet after the other to the next of
-/// its paths that accepts it; from then on each path has a rate, set anew whenever the receiver's
-/// reports of an interval have come.
+/// A source. Until its first rates are known, it writes packets round-robin to the paths that accept
+/// them. From then on each path has a rate, which is set anew when the reports of an interval have
+/// arrived.
 #[derive(Clone, Debug)]
 pub struct Source {
     demand: Rate,
-    paths: Vec<Path>,
+    paths: Vec<SourcePath>,
     control: Control,
     /// A control interval.
     period: Span,
     /// Payload of a packet.
     packet: Bytes,
-    /// No path is written to that has so much unsent.
+    /// A path with this many bytes unsent is not written to.
     ahead: Bytes,
     opens: Option<Time>,
-    /// The least time at which something is due.
+    /// The next deadline.
     next: Option<Time>,
 }
 
 #[derive(Clone, Debug)]
-struct Path {
+struct SourcePath {
     hop: Hop,
     bucket: Bucket,
-    /// What the receiver had at the end of the interval before, and the latest of which it told.
+    /// Payload received at the ends of the last two reported intervals.
     received: [Bytes; 2],
 }
 
-/// What decides about rates.
+/// The state of the rate control.
 #[derive(Clone, Debug)]
 enum Control {
-    /// Round-robin over the paths: one bucket for all, whose turn it is, and what comes after.
+    /// Round-robin over the paths with one bucket; `turn` is the next path.
     RoundRobin {
         bucket: Bucket,
         turn: usize,
@@ -51,12 +51,12 @@ enum Control {
     Rates(Controller),
 }
 
-/// How a source works, and its seed.
+/// The configuration of a source, and its seed.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Manner {
+pub(super) struct SourceConfig {
     pub(super) demand: Rate,
     pub(super) control: Config,
-    /// Whether it begins with max-min rates, or with nothing.
+    /// Whether it begins with max-min rates; otherwise with zero.
     pub(super) is_max_min: bool,
     pub(super) period: Span,
     pub(super) packet: Bytes,
@@ -66,10 +66,12 @@ pub(super) struct Manner {
 }
 
 impl Source {
-    pub(super) fn new(manner: &Manner, hops: Vec<Hop>) -> Source {
-        let &Manner { demand, control, is_max_min, period, packet, ahead, opens, seed } = manner;
-        let path = |hop| Path { hop, bucket: Bucket::new(packet), received: [Bytes::ZERO; 2] };
-        let mut paths: Vec<Path> = hops.into_iter().map(path).collect();
+    pub(super) fn new(config: &SourceConfig, hops: Vec<Hop>) -> Source {
+        let &SourceConfig { demand, control, is_max_min, period, packet, ahead, opens, seed } =
+            config;
+        let path =
+            |hop| SourcePath { hop, bucket: Bucket::new(packet), received: [Bytes::ZERO; 2] };
+        let mut paths: Vec<SourcePath> = hops.into_iter().map(path).collect();
         let control = if is_max_min {
             let mut bucket = Bucket::new(packet);
             bucket.set(opens, demand);
@@ -111,19 +113,20 @@ impl Source {
         }
     }
 
-    /// A packet came: of the first hop of the path with this number, or a report about it.
+    /// A packet has arrived: a segment of the first hop of the path with this number, or a report
+    /// about the path.
     pub(super) fn handle_packet(
         &mut self,
         now: Time,
         number: u32,
-        packet: &Packet,
-        out: &mut Out<Packet>,
+        packet: &OverlayPacket,
+        out: &mut Out<OverlayPacket>,
     ) {
         let path = number as usize % self.paths.len();
         match packet {
-            // An acknowledgement makes room for what had to wait.
-            Packet::Tcp { segment, .. } => self.paths[path].hop.handle_segment(now, segment),
-            Packet::Report { interval, received, .. } => {
+            // An acknowledgement may make room for packets that wait.
+            OverlayPacket::Tcp { segment, .. } => self.paths[path].hop.handle_segment(now, segment),
+            OverlayPacket::Report { interval, received, .. } => {
                 self.paths[path].received = [self.paths[path].received[1], *received];
                 // Reports of one interval travel together; the last path's completes them.
                 if path + 1 == self.paths.len() && *interval >= FIRST {
@@ -134,7 +137,7 @@ impl Source {
         self.go_on(now, out);
     }
 
-    pub(super) fn handle_deadline(&mut self, now: Time, out: &mut Out<Packet>) {
+    pub(super) fn handle_deadline(&mut self, now: Time, out: &mut Out<OverlayPacket>) {
         if self.opens.is_some_and(|at| at <= now) {
             self.opens = None;
             for path in &mut self.paths {
@@ -152,9 +155,9 @@ impl Source {
         self.next
     }
 
-    /// Does what has become possible.
+    /// Writes and sends as much as possible.
     #[inline]
-    fn go_on(&mut self, now: Time, out: &mut Out<Packet>) {
+    fn go_on(&mut self, now: Time, out: &mut Out<OverlayPacket>) {
         self.write(now);
         for path in &mut self.paths {
             path.hop.send(now, out);
@@ -164,13 +167,13 @@ impl Source {
 
     /// The reports of an interval are complete.
     fn handle_interval(&mut self, now: Time) {
-        let rate = |path: &Path| {
+        let rate = |path: &SourcePath| {
             (path.received[1] - path.received[0]).as_f64() * 8.0 / self.period.as_secs_f64()
         };
         match &mut self.control {
             Control::RoundRobin { config, seed, .. } => {
                 let measured: Vec<f64> = self.paths.iter().map(rate).collect();
-                // Queues may have held back some of the interval before.
+                // More than the demand may arrive: packets of the interval before were queued.
                 let excess = (measured.iter().sum::<f64>() / self.demand.as_f64()).max(1.0);
                 let initial: Vec<f64> = measured.iter().map(|rate| rate / excess).collect();
                 let mut controller = Controller::new(*config, self.demand, &initial, *seed);
@@ -191,7 +194,7 @@ impl Source {
         }
     }
 
-    /// Writes what buckets and paths allow.
+    /// Writes as many packets as buckets and paths allow.
     #[inline]
     fn write(&mut self, now: Time) {
         let (packet, ahead) = (self.packet, self.ahead);
@@ -222,8 +225,7 @@ impl Source {
         }
     }
 
-    /// Notes when something is due next. A path that accepts nothing now will after an
-    /// acknowledgement.
+    /// Sets the next deadline. A path that accepts nothing needs none: an acknowledgement will come.
     #[inline]
     fn rearm(&mut self) {
         let hops = self.paths.iter().filter_map(|path| path.hop.poll_deadline());
@@ -245,15 +247,15 @@ impl Source {
     }
 }
 
-impl Path {
+impl SourcePath {
     #[inline]
     fn accepts(&self, ahead: Bytes) -> bool {
         self.hop.is_open() && self.hop.unsent() < ahead
     }
 }
 
-/// Sets the rates of an interval that begins: what was left of the one before expires.
-fn set(now: Time, paths: &mut [Path], controller: &Controller) {
+/// Sets the rates of a new interval; unused tokens expire.
+fn set(now: Time, paths: &mut [SourcePath], controller: &Controller) {
     for (path, rate) in paths.iter_mut().zip(controller.rates()) {
         path.bucket.set(now, Rate::from_bits_f64(rate));
     }

@@ -1,5 +1,5 @@
-//! "pTCP: An End-to-End Transport Layer Protocol for Striped Connections": what one connection over
-//! several paths gets.
+//! "pTCP: An End-to-End Transport Layer Protocol for Striped Connections": the goodput of one
+//! connection over several paths.
 
 mod multihomed;
 mod switching;
@@ -9,8 +9,9 @@ use report::Mean;
 use scenario::Run;
 
 use crate::error::StudyError;
-use crate::registry::{Data, Figure, File, Study};
-use crate::sweep::{Place, Swept};
+use crate::figure::{Figure, File, Study};
+use crate::outcome::Data;
+use crate::sweep::{MeasureKey, SweepResults};
 
 /// The study.
 pub const STUDY: Study = Study {
@@ -165,13 +166,13 @@ pub const STUDY: Study = Study {
     estimate: None,
 };
 
-/// What a connection as in the paper is called in tables and pictures, and what one of our default
-/// is.
+/// The two kinds of connections, each with its name in scenario files and its label: configured as in
+/// the paper, and with the default configuration.
 const KINDS: [(&str, &str); 2] = [("paper", "as in the paper"), ("default", "as by default")];
 
-/// The rows of several files with the same columns. Windows tell the files apart, which name their
-/// own; those over all of a run do not.
-fn joined(files: &[&Swept]) -> Data {
+/// The rows of several files with the same columns. Each file names windows of its own; rows of the
+/// common window `steady` are left out, since the files could not be told apart.
+fn joined(files: &[&SweepResults]) -> Data {
     let mut all = files.iter().map(|swept| swept.data());
     let mut data = all.next().expect("a figure has a file");
     data.rows.extend(all.flat_map(|data| data.rows));
@@ -179,14 +180,14 @@ fn joined(files: &[&Swept]) -> Data {
     data
 }
 
-/// Points of a series, without those that were not measured.
+/// The points of a series that have a mean.
 fn known(points: impl IntoIterator<Item = (f64, Option<Mean>)>) -> Vec<(f64, Mean)> {
     points.into_iter().filter_map(|(x, mean)| Some((x, mean?))).collect()
 }
 
 /// The goodput of one flow in a window of a run.
-fn goodput(swept: &Swept, run: &Run, window: &str, flow: &str) -> Result<f64, StudyError> {
-    swept.sample(run, &Place { window, scope: "flow", of: flow, name: "goodput" })
+fn goodput(swept: &SweepResults, run: &Run, window: &str, flow: &str) -> Result<f64, StudyError> {
+    swept.sample(run, &MeasureKey { window, scope: "flow", of: flow, name: "goodput" })
 }
 
 /// The standard deviation over the mean.

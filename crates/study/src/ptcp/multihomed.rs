@@ -3,39 +3,39 @@
 use report::plot::{self, Axis, Panel, Series, number};
 use report::verdict::{Expected, Row, Tolerance, Verdict};
 use report::{Mean, mean};
-use scenario::Looks;
+use scenario::RunOptions;
 
 use super::{KINDS, joined, known};
 use crate::error::StudyError;
-use crate::lab::Lab;
-use crate::registry::{Data, Outcome, Picture};
-use crate::sweep::{Place, Swept};
+use crate::figure::Lab;
+use crate::outcome::{Data, Outcome, Picture};
+use crate::sweep::{MeasureKey, SweepResults};
 
-/// The TCP connections of figures 4(b) and 4(c), one a link, in the order in which links are added.
+/// The TCP connections of figures 4(b) and 4(c), one per link, in the order in which links are added.
 const LINKS: [&str; 5] = ["wwan", "wlan", "third", "fourth", "fifth"];
 
-/// What an application gets that stripes over a socket a link, all with equal buffers, when a TCP
-/// connection alone gets `alone` over each: while the slowest socket drains one buffer, each other
-/// one delivers at most one from the sender's side, and leaves one parked at the receiver until the
-/// gap before it is filled.
+/// The goodput of an application that stripes over one socket per link, all with equal buffers, if a
+/// single TCP connection gets `alone` over each link: while the slowest socket drains one buffer, each
+/// other socket delivers at most its send buffer and its receive buffer, where data waits for the gap
+/// before it to be filled.
 fn sockets(alone: &[f64]) -> f64 {
     let least = alone.iter().copied().fold(f64::INFINITY, f64::min);
     alone.iter().map(|goodput| goodput.min(2.0 * least)).sum()
 }
 
-/// Goodput of one flow in a window, run by run.
+/// The goodput of one flow in a window, in each run.
 fn goodput(
-    swept: &Swept,
+    swept: &SweepResults,
     point: &[(&str, &str)],
     window: &str,
     flow: &str,
 ) -> Result<Vec<f64>, StudyError> {
-    swept.samples(point, &Place { window, scope: "flow", of: flow, name: "goodput" })
+    swept.samples(point, &MeasureKey { window, scope: "flow", of: flow, name: "goodput" })
 }
 
-/// What several flows get, of each run.
+/// The goodputs of several flows, by run.
 fn all(
-    swept: &Swept,
+    swept: &SweepResults,
     point: &[(&str, &str)],
     window: &str,
     flows: &[&str],
@@ -49,8 +49,8 @@ fn all(
     Ok(runs)
 }
 
-/// One place on the x axis: its value, what it is called, and run by run what each of [`KINDS`],
-/// sockets, and a TCP connection over each link get.
+/// A point on the x axis: its value, its label, and the goodputs of each of [`KINDS`], of sockets, and
+/// of a TCP connection over each link, by run.
 struct Step {
     x: f64,
     label: String,
@@ -60,29 +60,29 @@ struct Step {
 }
 
 impl Step {
-    /// What TCP connections over all links get together, run by run.
+    /// The sum of the goodputs of TCP connections over all links, by run.
     fn ideal(&self) -> Vec<f64> {
         self.alone.iter().map(|run| run.iter().sum()).collect()
     }
 
-    /// What sockets are to get, run by run.
+    /// The expected goodput of sockets, by run.
     fn formula(&self) -> Vec<f64> {
         self.alone.iter().map(|run| sockets(run)).collect()
     }
 }
 
-/// What the links are like.
+/// The kind of the links.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Links {
     Steady,
-    /// What limits some of them is beyond them, and shared with others.
+    /// Some are limited by a shared backbone behind them.
     Congested,
-    /// What sockets get cannot be said.
+    /// Rates change; there is no formula for sockets.
     Changing,
 }
 
 pub(super) fn ratios(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
-    let swept = lab.sweep(0, Looks::default())?;
+    let swept = lab.sweep(0, RunOptions::default())?;
     let mut steps = Vec::new();
     for rate in swept.values("wlan")? {
         let point = [("wlan", rate.as_str())];
@@ -114,7 +114,7 @@ pub(super) fn ratios(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
 }
 
 pub(super) fn links(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
-    let swept = lab.sweep(0, Looks::default())?;
+    let swept = lab.sweep(0, RunOptions::default())?;
     let steps =
         (2..=LINKS.len()).map(|count| step(count, [&*swept; 4])).collect::<Result<Vec<_>, _>>()?;
     let axis = Axis::new("links", "").whole();
@@ -129,7 +129,7 @@ pub(super) fn links(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
 }
 
 pub(super) fn congested(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
-    let swept = lab.sweep(0, Looks::default())?;
+    let swept = lab.sweep(0, RunOptions::default())?;
     let steps =
         (2..=LINKS.len()).map(|count| step(count, [&*swept; 4])).collect::<Result<Vec<_>, _>>()?;
     let axis = Axis::new("links", "").whole();
@@ -145,7 +145,7 @@ pub(super) fn congested(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
 
 pub(super) fn changing(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
     let [paper, default, ideal, sockets] =
-        [0, 1, 2, 3].map(|file| lab.sweep(file, Looks::default()));
+        [0, 1, 2, 3].map(|file| lab.sweep(file, RunOptions::default()));
     let (paper, default, ideal, sockets) = (paper?, default?, ideal?, sockets?);
     let files = [&*paper, &*default, &*ideal, &*sockets];
     let steps = (2..=LINKS.len()).map(|count| step(count, files)).collect::<Result<Vec<_>, _>>()?;
@@ -160,10 +160,13 @@ pub(super) fn changing(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
     ))
 }
 
-/// The first `count` links; the files of the paper's kind, of the default, of the ideal and of
+/// The step of the first `count` links, from the files of the paper's kind, the default, the ideal and
 /// sockets.
-fn step(count: usize, [paper, default, ideal, sockets]: [&Swept; 4]) -> Result<Step, StudyError> {
-    let named = |swept: &Swept, name: &str| {
+fn step(
+    count: usize,
+    [paper, default, ideal, sockets]: [&SweepResults; 4],
+) -> Result<Step, StudyError> {
+    let named = |swept: &SweepResults, name: &str| {
         goodput(swept, &[], &format!("{name}{count}"), &format!("{name}{count}"))
     };
     Ok(Step {
@@ -175,7 +178,7 @@ fn step(count: usize, [paper, default, ideal, sockets]: [&Swept; 4]) -> Result<S
     })
 }
 
-/// The mean of each run's `ours` over its `theirs`.
+/// The mean over runs of the ratio of `ours` to `theirs`.
 fn ratio(ours: &[f64], theirs: &[f64]) -> Option<Mean> {
     mean(&ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect::<Vec<f64>>())
 }
@@ -275,7 +278,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sockets_get_what_a_buffer_each_lets_through() {
+    fn sockets_get_at_most_twice_the_least_each() {
         assert!((sockets(&[0.5, 0.5]) - 1.0).abs() < 1e-9);
         assert!((sockets(&[0.5, 5.0]) - 1.5).abs() < 1e-9);
         let rates = [2.0, 5.0, 0.5, 1.0, 10.0];

@@ -1,35 +1,35 @@
-//! Connections switched by the application, a subflow over each of several random ways: figures
-//! 8(a), 8(b) and 8(c).
+//! Connections switched by the application, with subflows over random routes: figures 8(a), 8(b) and
+//! 8(c).
 
 use report::plot::{self, Axis, Panel, Series};
 use report::verdict::{Expected, Row, Tolerance, Verdict};
 use report::{Mean, mean};
-use scenario::{Looks, Run};
+use scenario::{Run, RunOptions};
 
 use super::{KINDS, goodput, known, unfairness};
 use crate::error::StudyError;
-use crate::lab::Lab;
-use crate::registry::{Outcome, Picture};
-use crate::sweep::Swept;
+use crate::figure::Lab;
+use crate::outcome::{Outcome, Picture};
+use crate::sweep::SweepResults;
 
-/// Connections that are striped in figures 8(b) and 8(c).
+/// The number of striped connections in figures 8(b) and 8(c).
 const CONNECTIONS: usize = 10;
 
-/// What the links of all hops carry together, and what datagrams take of it in the mean, Mbit/s.
+/// The capacity of the links of all hops together, and the mean rate of the datagrams, in Mbit/s.
 const CAPACITY: f64 = 400.0;
 const DATAGRAMS: f64 = 200.0;
 
-/// Each connection's bytes go over four links.
+/// The number of links on each route.
 const HOPS: f64 = 4.0;
 
 /// A measure over the number of subflows, for both of [`KINDS`].
-type Curves = [Vec<(f64, Option<Mean>)>; 2];
+type SubflowCurves = [Vec<(f64, Option<Mean>)>; 2];
 
 fn curves(
-    swept: &Swept,
+    swept: &SweepResults,
     of: impl Fn(&Run, &str) -> Result<f64, StudyError>,
-) -> Result<Curves, StudyError> {
-    let mut curves = Curves::default();
+) -> Result<SubflowCurves, StudyError> {
+    let mut curves = SubflowCurves::default();
     for (text, p) in swept.numbers("p")? {
         for (curve, (kind, _)) in curves.iter_mut().zip(KINDS) {
             let samples = swept.runs(&[("p", &text)])?.into_iter().map(|run| of(run, kind));
@@ -40,7 +40,7 @@ fn curves(
 }
 
 /// The goodput of each of the striped connections of a run.
-fn each(swept: &Swept, run: &Run, kind: &str) -> Result<Vec<f64>, StudyError> {
+fn each(swept: &SweepResults, run: &Run, kind: &str) -> Result<Vec<f64>, StudyError> {
     (1..=CONNECTIONS).map(|number| goodput(swept, run, kind, &format!("{kind}{number}"))).collect()
 }
 
@@ -48,9 +48,9 @@ fn sum(values: &[f64]) -> f64 {
     values.iter().sum()
 }
 
-/// Rows that say of each kind that its curve goes `up`, or down, from the fewest subflows to the
-/// most, all in all.
-fn direction(verdict: &mut Verdict, curves: &Curves, what: &str, up: bool) {
+/// Adds rows that check for each kind whether its curve rises (`up`) or falls from the fewest subflows
+/// to the most.
+fn direction(verdict: &mut Verdict, curves: &SubflowCurves, what: &str, up: bool) {
     for (curve, (_, label)) in curves.iter().zip(KINDS) {
         let ends = curve.first().zip(curve.last());
         let ratio = ends
@@ -69,8 +69,8 @@ fn direction(verdict: &mut Verdict, curves: &Curves, what: &str, up: bool) {
 fn outcome(
     title: &str,
     unit: Axis,
-    swept: &Swept,
-    curves: Curves,
+    swept: &SweepResults,
+    curves: SubflowCurves,
     verdict: Verdict,
     bound: Option<Series>,
 ) -> Outcome {
@@ -99,7 +99,7 @@ fn outcome(
 }
 
 pub(super) fn one(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
-    let swept = lab.sweep(0, Looks::default())?;
+    let swept = lab.sweep(0, RunOptions::default())?;
     let curves = curves(&swept, |run, kind| goodput(&swept, run, kind, kind))?;
     let mut verdict = Verdict::default();
     direction(&mut verdict, &curves, "goodput", true);
@@ -114,7 +114,7 @@ pub(super) fn one(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
 }
 
 pub(super) fn utilisation(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
-    let swept = lab.sweep(0, Looks::default())?;
+    let swept = lab.sweep(0, RunOptions::default())?;
     let curves = curves(&swept, |run, kind| Ok(DATAGRAMS + HOPS * sum(&each(&swept, run, kind)?)))?;
     let mut verdict = Verdict::default();
     direction(&mut verdict, &curves, "utilisation", true);
@@ -139,7 +139,7 @@ pub(super) fn utilisation(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
 }
 
 pub(super) fn fairness(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
-    let swept = lab.sweep(0, Looks::default())?;
+    let swept = lab.sweep(0, RunOptions::default())?;
     let curves = curves(&swept, |run, kind| Ok(unfairness(&each(&swept, run, kind)?)))?;
     let mut verdict = Verdict::default();
     direction(&mut verdict, &curves, "unfairness", false);

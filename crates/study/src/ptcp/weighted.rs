@@ -4,27 +4,27 @@ use report::plot::{self, Axis, Panel, Series, number};
 use report::tidy::Value;
 use report::verdict::{Expected, Row, Tolerance, Verdict};
 use report::{Mean, mean};
-use scenario::{Looks, Run};
+use scenario::{Run, RunOptions};
 
 use super::{KINDS, goodput, joined, known, unfairness};
 use crate::error::StudyError;
-use crate::lab::Lab;
-use crate::registry::{Outcome, Picture};
-use crate::sweep::Swept;
+use crate::figure::Lab;
+use crate::outcome::{Outcome, Picture};
+use crate::sweep::SweepResults;
 
-/// Connections that are weighted in figures 6(b) and 6(c).
+/// The number of weighted connections in figures 6(b) and 6(c).
 const CONNECTIONS: usize = 10;
 
-/// Beyond this weight, WAIMD is not to gain anything in figure 6(a).
+/// The weight beyond which WAIMD gains nothing in figure 6(a).
 const WAIMD_SCALES_TO: f64 = 10.0;
 
-/// A measure, run by run, over the weight.
+/// The values of a measure in all runs, by weight.
 type Curve = Vec<(f64, Vec<f64>)>;
 
-/// What the runs of one kind of flow are measured by.
-type Of<'a> = &'a dyn Fn(&Swept, &Run, &str) -> Result<f64, StudyError>;
+/// Computes a measure of a run for one kind of flow.
+type Of<'a> = &'a dyn Fn(&SweepResults, &Run, &str) -> Result<f64, StudyError>;
 
-/// What stands behind `weight=` in a controller's parameters.
+/// The parameter `weight` of a controller.
 fn weight_of(controller: &str) -> Option<f64> {
     controller
         .split(['(', ',', ')'])
@@ -32,8 +32,8 @@ fn weight_of(controller: &str) -> Option<f64> {
         .and_then(|text| text.parse().ok())
 }
 
-/// Striped connections, and TCP connections beside them: files that sweep `weight`.
-fn over_weights(swept: &Swept, kind: &str, of: Of<'_>) -> Result<Curve, StudyError> {
+/// The curve of a file that sweeps `weight`: striped connections and the ideal.
+fn over_weights(swept: &SweepResults, kind: &str, of: Of<'_>) -> Result<Curve, StudyError> {
     let points = swept.numbers("weight")?.into_iter().map(|(text, weight)| {
         let runs = swept.runs(&[("weight", &text)])?;
         Ok((weight, runs.into_iter().map(|run| of(swept, run, kind)).collect::<Result<_, _>>()?))
@@ -41,8 +41,8 @@ fn over_weights(swept: &Swept, kind: &str, of: Of<'_>) -> Result<Curve, StudyErr
     points.collect()
 }
 
-/// WAIMD: files that sweep `controller`.
-fn over_controllers(swept: &Swept, kind: &str, of: Of<'_>) -> Result<Curve, StudyError> {
+/// The curve of a file that sweeps `controller`: WAIMD.
+fn over_controllers(swept: &SweepResults, kind: &str, of: Of<'_>) -> Result<Curve, StudyError> {
     let points = swept.values("controller")?.into_iter().map(|text| {
         let weight = weight_of(&text).ok_or_else(|| {
             swept.lacks(format!(
@@ -56,17 +56,22 @@ fn over_controllers(swept: &Swept, kind: &str, of: Of<'_>) -> Result<Curve, Stud
     points.collect()
 }
 
-/// The curves of both files: striped as in the paper and by default, WAIMD as TCP was and as it is.
-struct Curves {
+/// The curves of both files: striped as in the paper and by default; WAIMD with the TCP of the paper's
+/// time and with current TCP.
+struct WeightCurves {
     striped: [Curve; 2],
     waimd: [Curve; 2],
 }
 
-impl Curves {
-    fn of(striped: &Swept, waimd: &Swept, of: Of<'_>) -> Result<Curves, StudyError> {
+impl WeightCurves {
+    fn of(
+        striped: &SweepResults,
+        waimd: &SweepResults,
+        of: Of<'_>,
+    ) -> Result<WeightCurves, StudyError> {
         let [paper, default] = KINDS.map(|(kind, _)| over_weights(striped, kind, of));
         let [then, now] = ["waimd", "modern"].map(|kind| over_controllers(waimd, kind, of));
-        Ok(Curves { striped: [paper?, default?], waimd: [then?, now?] })
+        Ok(WeightCurves { striped: [paper?, default?], waimd: [then?, now?] })
     }
 
     fn draw(&self, mut panel: Panel) -> Panel {
@@ -87,7 +92,7 @@ fn means(curve: &Curve) -> Vec<(f64, Mean)> {
     known(curve.iter().map(|(weight, runs)| (*weight, mean(runs))))
 }
 
-/// The mean of one point over that of another, with the interval that theirs give it.
+/// The ratio of the means of two points, with its confidence interval.
 fn over(ours: Option<&(f64, Vec<f64>)>, theirs: Option<&(f64, Vec<f64>)>) -> Option<Mean> {
     let (ours, theirs) = (mean(&ours?.1)?, mean(&theirs?.1)?);
     let value = ours.value / theirs.value;
@@ -97,7 +102,7 @@ fn over(ours: Option<&(f64, Vec<f64>)>, theirs: Option<&(f64, Vec<f64>)>) -> Opt
     Some(Mean { value, half_width, ..ours })
 }
 
-/// A row that says how a curve goes from one weight to another.
+/// A row about the ratio of two points of a curve.
 fn from_to(what: &str, why: &str, expected: Expected, ratio: Option<Mean>) -> Row {
     Row::new(what, "", why, expected, Tolerance::NONE, ratio)
 }
@@ -113,7 +118,7 @@ fn outcome(
     title: &str,
     panel: Panel,
     verdict: Verdict,
-    files: [&Swept; 2],
+    files: [&SweepResults; 2],
     notes: Vec<String>,
 ) -> Outcome {
     let caption = format!("Means of {} with 95 % confidence intervals.", files[0].seeds());
@@ -127,7 +132,7 @@ fn outcome(
     all.extend(notes);
     let mut data = joined(&files);
     for (keys, ..) in &mut data.rows {
-        // One file sweeps the weight, the other the controller that has it.
+        // One file sweeps the weight, the other a controller with the weight as parameter.
         if let Some(Value::Text(text)) = keys.first_mut()
             && let Some(weight) = weight_of(text)
         {
@@ -152,9 +157,10 @@ fn axes(unit: Axis) -> Panel {
 }
 
 pub(super) fn one(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
-    let (striped, waimd) = (lab.sweep(0, Looks::default())?, lab.sweep(1, Looks::default())?);
-    let of = |swept: &Swept, run: &Run, kind: &str| goodput(swept, run, kind, kind);
-    let curves = Curves::of(&striped, &waimd, &of)?;
+    let (striped, waimd) =
+        (lab.sweep(0, RunOptions::default())?, lab.sweep(1, RunOptions::default())?);
+    let of = |swept: &SweepResults, run: &Run, kind: &str| goodput(swept, run, kind, kind);
+    let curves = WeightCurves::of(&striped, &waimd, &of)?;
     let ideal = over_weights(&striped, "ideal", &of)?;
     let mut verdict = Verdict::default();
     for (ours, ideal) in curves.striped[0].iter().zip(&ideal) {
@@ -213,17 +219,18 @@ pub(super) fn one(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
 }
 
 /// The goodput of each of the weighted connections of a run.
-fn each(swept: &Swept, run: &Run, kind: &str) -> Result<Vec<f64>, StudyError> {
+fn each(swept: &SweepResults, run: &Run, kind: &str) -> Result<Vec<f64>, StudyError> {
     (1..=CONNECTIONS).map(|number| goodput(swept, run, kind, &format!("{kind}{number}"))).collect()
 }
 
 pub(super) fn throughput(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
-    let (striped, waimd) = (lab.sweep(0, Looks::default())?, lab.sweep(1, Looks::default())?);
-    let of = |swept: &Swept, run: &Run, kind: &str| {
+    let (striped, waimd) =
+        (lab.sweep(0, RunOptions::default())?, lab.sweep(1, RunOptions::default())?);
+    let of = |swept: &SweepResults, run: &Run, kind: &str| {
         let each = each(swept, run, kind)?;
         Ok(mean(&each).expect("there are ten").value)
     };
-    let curves = Curves::of(&striped, &waimd, &of)?;
+    let curves = WeightCurves::of(&striped, &waimd, &of)?;
     let mut verdict = Verdict::default();
     let paper = &curves.striped[0];
     for pair in paper.windows(2) {
@@ -252,9 +259,10 @@ pub(super) fn throughput(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
 }
 
 pub(super) fn fairness(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
-    let (striped, waimd) = (lab.sweep(0, Looks::default())?, lab.sweep(1, Looks::default())?);
-    let of = |swept: &Swept, run: &Run, kind: &str| Ok(unfairness(&each(swept, run, kind)?));
-    let curves = Curves::of(&striped, &waimd, &of)?;
+    let (striped, waimd) =
+        (lab.sweep(0, RunOptions::default())?, lab.sweep(1, RunOptions::default())?);
+    let of = |swept: &SweepResults, run: &Run, kind: &str| Ok(unfairness(&each(swept, run, kind)?));
+    let curves = WeightCurves::of(&striped, &waimd, &of)?;
     let mut verdict = Verdict::default();
     let paper = &curves.striped[0];
     verdict.row(from_to(

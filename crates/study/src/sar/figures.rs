@@ -4,27 +4,26 @@ use report::plot::{self, Axis, Panel, Series};
 use report::verdict::{Expected, Row, Tolerance, Verdict};
 use report::{Align, Mean, Table, mean};
 
-use super::trials::{By, Sized, Trials};
+use super::trials::{Method, SizeTrials, Trials};
 use crate::error::StudyError;
-use crate::lab::Lab;
-use crate::registry::{Outcome, Picture};
+use crate::figure::Lab;
+use crate::outcome::{Outcome, Picture};
 
-const OURS: [By; 3] = [By::A, By::B, By::Sar];
-/// Bounds are those of the paper's files. Of smaller ones than this, in MB, what takes the same
-/// time whatever the size weighs more.
+const OURS: [Method; 3] = [Method::A, Method::B, Method::Sar];
+/// The bounds hold for the paper's files. With smaller files than this, in MB, constant costs weigh
+/// more.
 const FULL: f64 = 100.0;
-/// What opening the connections may cost of them beyond what the closed forms leave room for, in
-/// seconds.
+/// The allowance for opening connections with small files, in seconds.
 const OPENING: f64 = 0.1;
-/// How long the last 64 kB of a path take at 2 Mbit/s: so much is no longer moved.
+/// The time of the last 64 kB of a path at 2 Mbit/s, in seconds: that amount is not moved any more.
 const LAST: f64 = 0.27;
 
-/// Why a transfer may be slower than it should: the emulator checks itself only.
+/// A hint for slow transfers: the emulator checks only its own timing.
 const BUSY: &str = "programs that wait for a processor leave paths idle: an idle machine, or chrt \
                     --rr 1, may tell";
 
-/// What is wanted of a case: the least that SAR saves of A's time and of B's. What the paper saves,
-/// less what its files of 101.5 MB and a real TCP leave uncertain.
+/// The least shares of A's and of B's time that SAR must save in a case: the results of the paper, with
+/// an allowance for the uncertainty of its files of 101.5 MB and of a real TCP.
 fn wanted(case: &str) -> (f64, f64) {
     if case == "case1" { (0.10, 0.05) } else { (0.44, 0.30) }
 }
@@ -35,21 +34,23 @@ pub(super) fn times(lab: &Lab<'_>, case: &'static str) -> Result<Outcome, StudyE
     let found = trials.found();
     let mut times =
         Panel::new(size_axis(), Axis::new("time", "s").from(0.0)).title("Overall transfer time");
-    for by in By::ALL {
-        times = times
-            .series(Series::means(by.name(), trials.over_sizes(|sized| sized.times(by))).joined());
+    for method in Method::ALL {
+        times = times.series(
+            Series::means(method.name(), trials.over_sizes(|trial| trial.times(method))).joined(),
+        );
     }
     let fluid = |of| from_nothing(&trials, of);
     let times = times
-        .series(Series::line("A if paths were fluids", fluid(|sized| sized.fluid.a)).reference())
-        .series(Series::line("the ideal", fluid(|sized| sized.fluid.ideal)).reference());
-    let shares =
-        [(By::A, found.saved_against_a), (By::B, found.saved_against_b)].map(|(against, paper)| {
-            let percents = trials.over_sizes(|sized| {
-                sized.saved(against).iter().map(|share| share * 100.0).collect()
+        .series(Series::line("A if paths were fluids", fluid(|trial| trial.fluid.a)).reference())
+        .series(Series::line("the ideal", fluid(|trial| trial.fluid.ideal)).reference());
+    let shares = [(Method::A, found.saved_against_a), (Method::B, found.saved_against_b)].map(
+        |(against, paper)| {
+            let percents = trials.over_sizes(|trial| {
+                trial.saved(against).iter().map(|share| share * 100.0).collect()
             });
             (against.name(), percents, paper)
-        });
+        },
+    );
     let is_slower =
         shares.iter().flat_map(|(_, percents, _)| percents).any(|(_, mean)| mean.value < 0.0);
     let axis = Axis::new("saved", "%");
@@ -62,11 +63,11 @@ pub(super) fn times(lab: &Lab<'_>, case: &'static str) -> Result<Outcome, StudyE
         }
     }
     let (of_a, of_b) = wanted(case);
-    let closed_form = trials.overall(|sized| relative(sized, By::A, sized.fluid.a));
-    let ideal = trials.overall(|sized| {
-        sized.times(By::Sar).iter().map(|time| sized.fluid.ideal / time).collect()
+    let closed_form = trials.overall(|trial| relative(trial, Method::A, trial.fluid.a));
+    let ideal = trials.overall(|trial| {
+        trial.times(Method::Sar).iter().map(|time| trial.fluid.ideal / time).collect()
     });
-    let saved_of = |against| trials.overall(|sized| sized.saved(against));
+    let saved_of = |against| trials.overall(|trial| trial.saved(against));
     let verdict = Verdict::new([
         Row::new(
             "A's time over its closed form",
@@ -92,7 +93,7 @@ pub(super) fn times(lab: &Lab<'_>, case: &'static str) -> Result<Outcome, StudyE
             "paper",
             Expected::AtLeast(of_a),
             Tolerance::NONE,
-            saved_of(By::A),
+            saved_of(Method::A),
         ),
         Row::new(
             "SAR saves of B's time",
@@ -100,14 +101,14 @@ pub(super) fn times(lab: &Lab<'_>, case: &'static str) -> Result<Outcome, StudyE
             "paper",
             Expected::AtLeast(of_b),
             Tolerance::NONE,
-            saved_of(By::B),
+            saved_of(Method::B),
         ),
     ]);
     let plot = plot::Figure::new(title("Overall transfer time", case)).panel(times).panel(saved);
     Ok(outcome(&trials, verdict, plot, times_table(&trials)))
 }
 
-/// Figures 4 and 6: how long the first path to finish waits for the last.
+/// Figures 4 and 6: the time between the end of the first path and the end of the last.
 pub(super) fn idle(lab: &Lab<'_>, case: &'static str) -> Result<Outcome, StudyError> {
     let trials = Trials::of(lab, case)?;
     let found = trials.found();
@@ -115,23 +116,25 @@ pub(super) fn idle(lab: &Lab<'_>, case: &'static str) -> Result<Outcome, StudyEr
         Panel::new(size_axis(), Axis::new("idle time", "s").from(0.0)).title("Idle time");
     let mut ratio = Panel::new(size_axis(), Axis::new("idle", "%").from(0.0))
         .title("Idle time over transfer time");
-    for by in OURS {
-        idle = idle
-            .series(Series::means(by.name(), trials.over_sizes(|sized| sized.idle(by))).joined());
-        let percents = trials
-            .over_sizes(|sized| sized.idle_ratio(by).iter().map(|share| share * 100.0).collect());
-        ratio = ratio.series(Series::means(by.name(), percents).joined());
+    for method in OURS {
+        idle = idle.series(
+            Series::means(method.name(), trials.over_sizes(|trial| trial.idle(method))).joined(),
+        );
+        let percents = trials.over_sizes(|trial| {
+            trial.idle_ratio(method).iter().map(|share| share * 100.0).collect()
+        });
+        ratio = ratio.series(Series::means(method.name(), percents).joined());
     }
     let idle = idle.series(
-        Series::line("A if paths were fluids", from_nothing(&trials, |sized| sized.fluid.idle_a))
+        Series::line("A if paths were fluids", from_nothing(&trials, |trial| trial.fluid.idle_a))
             .reference(),
     );
-    for (by, paper) in [(By::A, found.idle_a), (By::B, found.idle_b)] {
+    for (method, paper) in [(Method::A, found.idle_a), (Method::B, found.idle_b)] {
         if let Some(paper) = paper {
-            ratio = ratio.series(Series::level(format!("paper, {}", by.name()), paper * 100.0));
+            ratio = ratio.series(Series::level(format!("paper, {}", method.name()), paper * 100.0));
         }
     }
-    let ratio_of = |by| trials.overall(|sized| sized.idle_ratio(by));
+    let ratio_of = |method| trials.overall(|trial| trial.idle_ratio(method));
     let verdict = Verdict::new([
         Row::new(
             "idle under A, of its time",
@@ -139,7 +142,7 @@ pub(super) fn idle(lab: &Lab<'_>, case: &'static str) -> Result<Outcome, StudyEr
             "fluid",
             Expected::Value(found.idle_fluid),
             Tolerance::absolute(0.02),
-            ratio_of(By::A),
+            ratio_of(Method::A),
         )
         .because(BUSY),
         Row::new(
@@ -148,7 +151,7 @@ pub(super) fn idle(lab: &Lab<'_>, case: &'static str) -> Result<Outcome, StudyEr
             "paper",
             Expected::AtMost(0.01),
             Tolerance::absolute(small(&trials, LAST)),
-            ratio_of(By::Sar),
+            ratio_of(Method::Sar),
         )
         .because(BUSY),
     ]);
@@ -156,22 +159,23 @@ pub(super) fn idle(lab: &Lab<'_>, case: &'static str) -> Result<Outcome, StudyEr
     Ok(outcome(&trials, verdict, plot, idle_table(&trials)))
 }
 
-/// The share that so many seconds are of the smallest file's ideal, if it is smaller than the
-/// paper's.
+/// `seconds` over the ideal time of the smallest file, if that is smaller than the paper's files;
+/// otherwise zero.
 fn small(trials: &Trials, seconds: f64) -> f64 {
-    let share =
-        |sized: &Sized| if sized.megabytes() < FULL { seconds / sized.fluid.ideal } else { 0.0 };
+    let share = |trial: &SizeTrials| {
+        if trial.megabytes() < FULL { seconds / trial.fluid.ideal } else { 0.0 }
+    };
     trials.sizes.iter().map(share).fold(0.0, f64::max)
 }
 
-/// Of fluids, whose times grow with the file.
-fn from_nothing(trials: &Trials, of: fn(&Sized) -> f64) -> Vec<(f64, f64)> {
-    let known = trials.sizes.iter().map(|sized| (sized.megabytes(), of(sized)));
+/// A value of the fluid model over the size, with a point at zero.
+fn from_nothing(trials: &Trials, of: fn(&SizeTrials) -> f64) -> Vec<(f64, f64)> {
+    let known = trials.sizes.iter().map(|trial| (trial.megabytes(), of(trial)));
     [(0.0, 0.0)].into_iter().chain(known).collect()
 }
 
-fn relative(sized: &Sized, by: By, to: f64) -> Vec<f64> {
-    sized.times(by).iter().map(|time| time / to).collect()
+fn relative(trial: &SizeTrials, method: Method, to: f64) -> Vec<f64> {
+    trial.times(method).iter().map(|time| time / to).collect()
 }
 
 fn size_axis() -> Axis {
@@ -202,7 +206,7 @@ fn outcome(trials: &Trials, verdict: Verdict, plot: plot::Figure, table: Table) 
     }
 }
 
-/// Times, and what SAR saves.
+/// Times, and the shares that SAR saves.
 fn times_table(trials: &Trials) -> Table {
     let titles = ["ideal", "A", "B", "SAR", "MPTCP", "ideal/SAR", "saved of A", "saved of B"];
     let mut table = table(&titles);
@@ -211,13 +215,13 @@ fn times_table(trials: &Trials) -> Table {
     paper.extend(["", "", "", "", "", ""].map(str::to_owned));
     paper.extend([String::new(), percent(found.saved_against_a), percent(found.saved_against_b)]);
     table.row(paper);
-    for sized in &trials.sizes {
-        let fluid = sized.fluid;
+    for trial in &trials.sizes {
+        let fluid = trial.fluid;
         let (ideal, a) = (format!("{:.2} s", fluid.ideal), format!("{:.2} s", fluid.a));
         let saved = percent(Some(fluid.saved));
         table.row([
             "fluid".into(),
-            size(sized),
+            size(trial),
             ideal,
             a,
             String::new(),
@@ -226,11 +230,12 @@ fn times_table(trials: &Trials) -> Table {
             String::new(),
             saved,
         ]);
-        let mut cells = vec!["measured".to_owned(), size(sized), String::new()];
-        cells.extend(By::ALL.map(|by| seconds(&sized.times(by))));
-        let ratio: Vec<f64> = sized.times(By::Sar).iter().map(|time| fluid.ideal / time).collect();
+        let mut cells = vec!["measured".to_owned(), size(trial), String::new()];
+        cells.extend(Method::ALL.map(|method| seconds(&trial.times(method))));
+        let ratio: Vec<f64> =
+            trial.times(Method::Sar).iter().map(|time| fluid.ideal / time).collect();
         cells.push(mean(&ratio).map_or_else(String::new, |mean| format!("{mean:.3}")));
-        cells.extend([By::A, By::B].map(|against| percents(&sized.saved(against))));
+        cells.extend([Method::A, Method::B].map(|against| percents(&trial.saved(against))));
         table.row(cells);
     }
     table
@@ -253,20 +258,20 @@ fn idle_table(trials: &Trials) -> Table {
         percent(found.idle_b),
         near_nothing,
     ]);
-    for sized in &trials.sizes {
-        let fluid = sized.fluid;
+    for trial in &trials.sizes {
+        let fluid = trial.fluid;
         let idle = format!("{:.2} s", fluid.idle_a);
         table.row([
             "fluid".into(),
-            size(sized),
+            size(trial),
             idle,
             none(),
             none(),
             percent(Some(found.idle_fluid)),
         ]);
-        let mut cells = vec!["measured".to_owned(), size(sized)];
-        cells.extend(OURS.map(|by| seconds(&sized.idle(by))));
-        cells.extend(OURS.map(|by| percents(&sized.idle_ratio(by))));
+        let mut cells = vec!["measured".to_owned(), size(trial)];
+        cells.extend(OURS.map(|method| seconds(&trial.idle(method))));
+        cells.extend(OURS.map(|method| percents(&trial.idle_ratio(method))));
         table.row(cells);
     }
     table
@@ -277,8 +282,8 @@ fn table(titles: &[&str]) -> Table {
     Table::new(first.into_iter().chain(titles.iter().map(|title| (*title, Align::Right))))
 }
 
-fn size(sized: &Sized) -> String {
-    format!("{:.2} MB", sized.megabytes())
+fn size(trial: &SizeTrials) -> String {
+    format!("{:.2} MB", trial.megabytes())
 }
 
 fn seconds(values: &[f64]) -> String {

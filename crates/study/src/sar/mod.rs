@@ -5,12 +5,10 @@ mod figures;
 mod settings;
 mod trials;
 
-pub(crate) use trials::Trials;
-
+use crate::cache::RunCache;
 use crate::error::StudyError;
-use crate::lab::{Context, Lab};
-use crate::registry::{Figure, File, Study};
-use crate::sweep::Kept;
+use crate::figure::{Context, Lab};
+use crate::figure::{Figure, File, Study};
 use crate::testbed::Estimate;
 
 const PAPER: File =
@@ -70,10 +68,10 @@ pub const STUDY: Study = Study {
     estimate: Some(estimate),
 };
 
-/// Two figures of one case are made of the same transfers.
+/// The estimate for some figures. The two figures of a case share their transfers.
 fn estimate(context: &Context, figures: &[&'static Figure]) -> Result<Estimate, StudyError> {
     let (mut all, mut cases) = (Estimate::default(), Vec::new());
-    let kept = Kept::default();
+    let cache = RunCache::default();
     for figure in figures {
         let case = if figure.files.iter().any(|file| file.name == CASE_1.name) {
             "case1"
@@ -84,7 +82,7 @@ fn estimate(context: &Context, figures: &[&'static Figure]) -> Result<Estimate, 
             continue;
         }
         cases.push(case);
-        let lab = Lab::new(context, &STUDY, figure, &|_, _| {}, &kept)?;
+        let lab = Lab::new(context, &STUDY, figure, &|_, _| {}, &cache)?;
         let estimate = trials::estimate(&lab, case)?;
         all = Estimate {
             transfers: all.transfers + estimate.transfers,

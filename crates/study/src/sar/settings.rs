@@ -1,4 +1,4 @@
-//! What a figure is made from: the paper's files and findings, and the network of a case.
+//! The inputs of a figure: the files and results of the paper, and the network of a case.
 
 use link::config::reader::{Section, Source, Value};
 use link::config::{ConfigError, Network, Problem, TCP_PAYLOAD_SHARE};
@@ -6,18 +6,18 @@ use toml::de::DeTable;
 use units::{Bytes, Rate, Time};
 
 use crate::error::StudyError;
-use crate::lab::Lab;
+use crate::figure::Lab;
 use crate::testbed::Sizes;
 
-/// What the paper found in a case, in shares, `None` where it says nothing; and what fluids would
-/// do.
+/// The results of the paper for a case, as shares (`None` if the paper has none), and those of the
+/// fluid model.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Found {
-    /// Algorithm A's time, in seconds a Mbit of payload.
+pub(super) struct PaperResults {
+    /// Algorithm A's time, in seconds per Mbit of payload.
     closed_form: f64,
-    /// All paths busy to the end, likewise.
+    /// The time with all paths busy to the end, in the same unit.
     ideal: f64,
-    /// How long A's first path waits for the last, of its time.
+    /// The idle time of A's first path, relative to A's time.
     pub(super) idle_fluid: f64,
     pub(super) saved_against_a: Option<f64>,
     pub(super) saved_against_b: Option<f64>,
@@ -25,21 +25,21 @@ pub(super) struct Found {
     pub(super) idle_b: Option<f64>,
 }
 
-/// A case, at the scale that was asked for.
+/// A case, at the scale of the experiment.
 #[derive(Clone, Debug)]
-pub(super) struct Settings {
-    pub(super) found: Found,
+pub(super) struct SarSettings {
+    pub(super) found: PaperResults,
     /// The files that are transferred.
     pub(super) sizes: Vec<Bytes>,
     pub(super) runs: u32,
-    /// The network, as its file has it.
+    /// The name and the text of the network file.
     network: (String, String),
 }
 
-impl Settings {
-    /// Reads the figure's two files, the paper's and the network's, of which `case` names the
-    /// paper's findings.
-    pub(super) fn read(lab: &Lab<'_>, case: &'static str) -> Result<Settings, StudyError> {
+impl SarSettings {
+    /// Reads the two files of the figure: that of the paper, in which `case` names a section, and
+    /// that of the network.
+    pub(super) fn read(lab: &Lab<'_>, case: &'static str) -> Result<SarSettings, StudyError> {
         let (file, text) = &lab.files[0];
         let source = Source { file, text };
         let table = DeTable::parse(text).map_err(|error| {
@@ -67,7 +67,7 @@ impl Settings {
             Sizes::All => sizes,
             Sizes::These(sizes) => sizes.clone(),
         };
-        Ok(Settings {
+        Ok(SarSettings {
             found: found(&root.require(case)?.section()?)?,
             sizes: chosen.into_iter().map(|size| scaled(size, experiment.scale)).collect(),
             runs: lab.context.seeds.unwrap_or(runs),
@@ -86,11 +86,6 @@ impl Settings {
         let missing = "the links never carry the file".to_owned();
         StudyError::Lacks { file: self.network.0.clone(), missing }
     }
-
-    /// The same network and sizes: what was measured once need not be again.
-    pub(super) fn is_like(&self, other: &Settings) -> bool {
-        self.network == other.network && self.sizes == other.sizes && self.runs == other.runs
-    }
 }
 
 #[expect(
@@ -102,7 +97,7 @@ fn scaled(size: Bytes, scale: f64) -> Bytes {
     Bytes((size.as_f64() * scale).round() as u64).max(Bytes(1))
 }
 
-fn found(section: &Section<'_>) -> Result<Found, ConfigError> {
+fn found(section: &Section<'_>) -> Result<PaperResults, ConfigError> {
     section.allow(&[
         "closed_form",
         "ideal",
@@ -122,7 +117,7 @@ fn found(section: &Section<'_>) -> Result<Found, ConfigError> {
             Err(value.error(Problem::Sense("wants to be above 0")))
         }
     };
-    Ok(Found {
+    Ok(PaperResults {
         closed_form: positive("closed_form")?,
         ideal: positive("ideal")?,
         idle_fluid: section.require("idle_fluid")?.probability()?,
@@ -133,24 +128,24 @@ fn found(section: &Section<'_>) -> Result<Found, ConfigError> {
     })
 }
 
-/// What fluids would do with a file, at the share of a packet that TCP can fill with payload.
+/// The fluid model of a transfer, with the payload share of TCP packets.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Fluid {
-    /// All paths busy from the first packet to the end, as they change, in seconds.
+pub(super) struct FluidModel {
+    /// The time with all paths always busy, changes of rate included, in seconds.
     pub(super) ideal: f64,
     /// Algorithm A's closed form, in seconds.
     pub(super) a: f64,
-    /// How long A's first path waits for the last, in seconds.
+    /// The idle time of A's first path, in seconds.
     pub(super) idle_a: f64,
-    /// The share of A's closed form that its ideal saves.
+    /// The share of A's time that the ideal saves.
     pub(super) saved: f64,
 }
 
-impl Fluid {
-    /// Over this network; `None` if it never carries that much.
-    pub(super) fn of(network: &Network, size: Bytes, found: &Found) -> Option<Fluid> {
+impl FluidModel {
+    /// The model of a network; `None` if it never carries that much.
+    pub(super) fn of(network: &Network, size: Bytes, found: &PaperResults) -> Option<FluidModel> {
         let a = found.closed_form * size.as_f64() * 8e-6 / TCP_PAYLOAD_SHARE;
-        Some(Fluid {
+        Some(FluidModel {
             ideal: network.ideal(size, TCP_PAYLOAD_SHARE)?.as_secs_f64(),
             a,
             idle_a: a * found.idle_fluid,
@@ -159,7 +154,7 @@ impl Fluid {
     }
 }
 
-/// What each link carries at the beginning.
+/// The rate of each link at the start.
 pub(super) fn initial_rates(network: &Network) -> Vec<Rate> {
     let rate = |link: &link::config::LinkSpec| {
         let mut cursor = link.up.profile.rate.cursor();
@@ -176,8 +171,8 @@ mod tests {
 
     use super::*;
 
-    /// If the third path falls when fluids have carried nine tenths, A takes .025 F and .04375 F
-    /// for F Mbit, and nothing less than .021875 F and .022596 F is possible.
+    /// If the third path slows down when fluids have carried nine tenths of F Mbit, A takes 0.025 F and
+    /// 0.04375 F seconds; the optima are 0.021875 F and 0.022596 F.
     #[test]
     fn fluids_take_the_closed_forms() {
         let paper = include_str!("../../../../papers/sar-rmtp/paper.toml");
@@ -208,7 +203,7 @@ mod tests {
                     .collect();
                 let last = ends.iter().copied().fold(0.0, f64::max);
                 let idle = last - ends.iter().copied().fold(f64::INFINITY, f64::min);
-                let fluid = Fluid::of(&network, size, &found).unwrap();
+                let fluid = FluidModel::of(&network, size, &found).unwrap();
                 let saved = 1.0
                     - network.ideal(size, TCP_PAYLOAD_SHARE).map_or(0.0, Span::as_secs_f64) / last;
                 for (form, exact) in [(fluid.a, last), (fluid.idle_a, idle), (fluid.saved, saved)] {

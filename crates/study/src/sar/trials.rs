@@ -1,116 +1,112 @@
-//! The transfers of a case, and what they took.
-
-use std::rc::Rc;
+//! The transfers of a case and their results.
 
 use report::tidy::{Key, Kind, Measure, Schema, Value};
 use report::{Mean, mean};
 use units::Bytes;
 
-use super::settings::{Fluid, Settings, initial_rates};
+use super::settings::{FluidModel, SarSettings, initial_rates};
 use crate::error::StudyError;
-use crate::lab::Lab;
-use crate::registry::Data;
+use crate::figure::Lab;
+use crate::outcome::Data;
 use crate::testbed::{Carrier, Estimate, Measured, Trial};
 
-/// What transfers a file.
+/// The method of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum By {
+pub(super) enum Method {
     A,
     B,
     Sar,
     Mptcp,
 }
 
-impl By {
-    pub(super) const ALL: [By; 4] = [By::A, By::B, By::Sar, By::Mptcp];
+impl Method {
+    pub(super) const ALL: [Method; 4] = [Method::A, Method::B, Method::Sar, Method::Mptcp];
 
-    /// What it is called in tables and pictures.
+    /// Its name in tables and pictures.
     pub(super) fn name(self) -> &'static str {
         match self {
-            By::A => "A",
-            By::B => "B",
-            By::Sar => "SAR",
-            By::Mptcp => "MPTCP",
+            Method::A => "A",
+            Method::B => "B",
+            Method::Sar => "SAR",
+            Method::Mptcp => "MPTCP",
         }
     }
 
-    /// The paper measures bandwidths at the start for its own algorithm alone: the other two know
-    /// them.
+    /// Only the paper's own algorithm measures the bandwidths at the start; the other two know them.
     fn carrier(self, trial: &link::config::Network) -> Carrier {
         let (scheduler, known) = match self {
-            By::A => ("static", initial_rates(trial)),
-            By::B => ("adjustable-block", initial_rates(trial)),
-            By::Sar => ("self-adaptive", Vec::new()),
-            By::Mptcp => return Carrier::Mptcp { congestion_control: "cubic" },
+            Method::A => ("static", initial_rates(trial)),
+            Method::B => ("adjustable-block", initial_rates(trial)),
+            Method::Sar => ("self-adaptive", Vec::new()),
+            Method::Mptcp => return Carrier::Mptcp { congestion_control: "cubic" },
         };
         Carrier::Ours { scheduler, known }
     }
 }
 
-/// All transfers of one size, in turn.
+/// All transfers of one size.
 #[derive(Clone, Debug)]
-pub(super) struct Sized {
+pub(super) struct SizeTrials {
     pub(super) size: Bytes,
-    pub(super) fluid: Fluid,
-    /// By what, and each round's result.
-    rounds: Vec<(By, Vec<Measured>)>,
+    pub(super) fluid: FluidModel,
+    /// Method what, and each round's result.
+    rounds: Vec<(Method, Vec<Measured>)>,
 }
 
 /// All transfers of a case.
 #[derive(Clone, Debug)]
-pub(crate) struct Trials {
-    settings: Settings,
-    pub(super) sizes: Vec<Sized>,
-    /// Why there is no MPTCP among them, if so.
+pub(super) struct Trials {
+    settings: SarSettings,
+    pub(super) sizes: Vec<SizeTrials>,
+    /// The reason why MPTCP was not measured, if any.
     pub(super) no_mptcp: Option<String>,
 }
 
-/// A round of everything is run before the next, so that what changes on the machine meets all
-/// alike.
+/// The transfers of a case, round by round: changes on the machine then affect all methods alike.
 struct Plan {
     trials: Vec<Trial>,
-    by: Vec<By>,
-    fluids: Vec<Fluid>,
+    methods: Vec<Method>,
+    fluids: Vec<FluidModel>,
 }
 
-/// What opening connections, starting programs and comparing files takes beside a transfer, in
-/// seconds.
+/// The time for starting programs, opening connections and comparing files, in seconds.
 const ASIDE: f64 = 0.6;
 
-fn plan(settings: &Settings, with_mptcp: bool) -> Result<Plan, StudyError> {
-    let by: Vec<By> = By::ALL.into_iter().filter(|by| with_mptcp || *by != By::Mptcp).collect();
+fn plan(settings: &SarSettings, with_mptcp: bool) -> Result<Plan, StudyError> {
+    let methods: Vec<Method> =
+        Method::ALL.into_iter().filter(|method| with_mptcp || *method != Method::Mptcp).collect();
     let (mut trials, mut fluids) = (Vec::new(), Vec::new());
     for &size in &settings.sizes {
         let network = settings.network(size)?;
         fluids.push(
-            Fluid::of(&network, size, &settings.found).ok_or_else(|| settings.carries_nothing())?,
+            FluidModel::of(&network, size, &settings.found)
+                .ok_or_else(|| settings.carries_nothing())?,
         );
-        let of = |by: &By| Trial {
+        let of = |method: &Method| Trial {
             network: network.clone(),
             bytes: size,
-            carrier: by.carrier(&network),
+            carrier: method.carrier(&network),
         };
-        trials.extend(by.iter().map(of));
+        trials.extend(methods.iter().map(of));
     }
     let round = trials.clone();
     for _ in 1..settings.runs {
         trials.extend(round.iter().cloned());
     }
-    Ok(Plan { trials, by, fluids })
+    Ok(Plan { trials, methods, fluids })
 }
 
-/// What the transfers of a case take at least.
+/// A lower bound of the time of the transfers of a case.
 pub(super) fn estimate(lab: &Lab<'_>, case: &'static str) -> Result<Estimate, StudyError> {
-    let settings = Settings::read(lab, case)?;
+    let settings = SarSettings::read(lab, case)?;
     let plan = plan(&settings, no_mptcp(lab).is_none())?;
     let round: f64 = plan
         .fluids
         .iter()
         .map(|fluid| {
-            let each = plan
-                .by
-                .iter()
-                .map(|by| if matches!(by, By::A | By::B) { fluid.a } else { fluid.ideal });
+            let each = plan.methods.iter().map(|method| {
+                if matches!(method, Method::A | Method::B) { fluid.a } else { fluid.ideal }
+            });
             each.map(|seconds| seconds + ASIDE).sum::<f64>()
         })
         .sum();
@@ -123,36 +119,31 @@ fn no_mptcp(lab: &Lab<'_>) -> Option<String> {
 
 impl Trials {
     /// Runs a case, unless an earlier figure did.
-    pub(super) fn of(lab: &Lab<'_>, case: &'static str) -> Result<Rc<Trials>, StudyError> {
-        let settings = Settings::read(lab, case)?;
-        if let Some(known) = lab.kept.trials(|known| known.settings.is_like(&settings)) {
-            return Ok(known);
-        }
+    pub(super) fn of(lab: &Lab<'_>, case: &'static str) -> Result<Trials, StudyError> {
+        let settings = SarSettings::read(lab, case)?;
         let no_mptcp = no_mptcp(lab);
-        let Plan { trials, by, fluids } = plan(&settings, no_mptcp.is_none())?;
-        let mut measured =
-            lab.context.experiment.run(lab.context.jobs, &trials, lab.progress)?.into_iter();
-        let mut sizes: Vec<Sized> = settings
+        let Plan { trials, methods, fluids } = plan(&settings, no_mptcp.is_none())?;
+        let measured = lab.transfer(&trials)?;
+        let mut measured = measured.iter().cloned();
+        let mut sizes: Vec<SizeTrials> = settings
             .sizes
             .iter()
             .zip(fluids)
-            .map(|(&size, fluid)| Sized {
+            .map(|(&size, fluid)| SizeTrials {
                 size,
                 fluid,
-                rounds: by.iter().map(|by| (*by, Vec::new())).collect(),
+                rounds: methods.iter().map(|method| (*method, Vec::new())).collect(),
             })
             .collect();
         for _ in 0..settings.runs {
-            for (_, results) in sizes.iter_mut().flat_map(|sized| &mut sized.rounds) {
+            for (_, results) in sizes.iter_mut().flat_map(|trial| &mut trial.rounds) {
                 results.push(measured.next().expect("as many results as transfers"));
             }
         }
-        let trials = Rc::new(Trials { settings, sizes, no_mptcp });
-        lab.kept.keep_trials(Rc::clone(&trials));
-        Ok(trials)
+        Ok(Trials { settings, sizes, no_mptcp })
     }
 
-    pub(super) fn found(&self) -> &super::settings::Found {
+    pub(super) fn found(&self) -> &super::settings::PaperResults {
         &self.settings.found
     }
 
@@ -160,14 +151,14 @@ impl Trials {
         self.settings.runs
     }
 
-    /// The means of a measure over all rounds, by size.
-    pub(super) fn over_sizes(&self, measure: impl Fn(&Sized) -> Vec<f64>) -> Vec<(f64, Mean)> {
-        let point = |sized: &Sized| Some((sized.megabytes(), mean(&measure(sized))?));
+    /// The means of a measure over all rounds, by size in MB.
+    pub(super) fn over_sizes(&self, measure: impl Fn(&SizeTrials) -> Vec<f64>) -> Vec<(f64, Mean)> {
+        let point = |trial: &SizeTrials| Some((trial.megabytes(), mean(&measure(trial))?));
         self.sizes.iter().filter_map(point).collect()
     }
 
-    /// The mean of a measure over all rounds and sizes, as the paper gives them.
-    pub(super) fn overall(&self, measure: impl Fn(&Sized) -> Vec<f64>) -> Option<Mean> {
+    /// The mean of a measure over all rounds and sizes, as in the paper.
+    pub(super) fn overall(&self, measure: impl Fn(&SizeTrials) -> Vec<f64>) -> Option<Mean> {
         mean(&self.sizes.iter().flat_map(measure).collect::<Vec<f64>>())
     }
 
@@ -189,9 +180,9 @@ impl Trials {
             MEASURES.iter().map(|(name, unit, meaning)| Measure::new(*name, *unit, *meaning)),
         );
         let mut rows = Vec::new();
-        for sized in &self.sizes {
-            let bytes = Value::Integer(i64::try_from(sized.size.0).unwrap_or(i64::MAX));
-            let Fluid { ideal, a, idle_a, .. } = sized.fluid;
+        for trial in &self.sizes {
+            let bytes = Value::Integer(i64::try_from(trial.size.0).unwrap_or(i64::MAX));
+            let FluidModel { ideal, a, idle_a, .. } = trial.fluid;
             for (measure, value) in [("ideal", ideal), ("closed_form", a), ("idle", idle_a)] {
                 rows.push((
                     vec![bytes.clone(), "fluid".into(), Value::Missing, Value::Missing],
@@ -199,9 +190,9 @@ impl Trials {
                     value,
                 ));
             }
-            for (by, results) in &sized.rounds {
+            for (method, results) in &trial.rounds {
                 for (round, measured) in (1_i64..).zip(results) {
-                    let keys = |path| vec![bytes.clone(), by.name().into(), round.into(), path];
+                    let keys = |path| vec![bytes.clone(), method.name().into(), round.into(), path];
                     let mut row = |path, measure: &str, value| {
                         rows.push((keys(path), measure.to_owned(), value))
                     };
@@ -241,34 +232,34 @@ const MEASURES: &[(&str, &str, &str)] = &[
     ("attempts", "", "runs until one counted: those in which the emulator was disturbed do not"),
 ];
 
-impl Sized {
+impl SizeTrials {
     pub(super) fn megabytes(&self) -> f64 {
         self.size.as_f64() / 1e6
     }
 
-    fn results(&self, by: By) -> &[Measured] {
-        self.rounds.iter().find(|(other, _)| *other == by).map_or(&[], |(_, results)| results)
+    fn results(&self, method: Method) -> &[Measured] {
+        self.rounds.iter().find(|(other, _)| *other == method).map_or(&[], |(_, results)| results)
     }
 
     /// Seconds of every round.
-    pub(super) fn times(&self, by: By) -> Vec<f64> {
-        self.results(by).iter().map(|measured| measured.seconds).collect()
+    pub(super) fn times(&self, method: Method) -> Vec<f64> {
+        self.results(method).iter().map(|measured| measured.seconds).collect()
     }
 
     /// The share of another's time that SAR saves, round by round.
-    pub(super) fn saved(&self, against: By) -> Vec<f64> {
-        let pairs = self.results(By::Sar).iter().zip(self.results(against));
+    pub(super) fn saved(&self, against: Method) -> Vec<f64> {
+        let pairs = self.results(Method::Sar).iter().zip(self.results(against));
         pairs.map(|(sar, other)| 1.0 - sar.seconds / other.seconds).collect()
     }
 
     /// Idle seconds of every round.
-    pub(super) fn idle(&self, by: By) -> Vec<f64> {
-        self.results(by).iter().filter_map(Measured::idle).collect()
+    pub(super) fn idle(&self, method: Method) -> Vec<f64> {
+        self.results(method).iter().filter_map(Measured::idle).collect()
     }
 
     /// Idle over all time of every round.
-    pub(super) fn idle_ratio(&self, by: By) -> Vec<f64> {
-        self.results(by)
+    pub(super) fn idle_ratio(&self, method: Method) -> Vec<f64> {
+        self.results(method)
             .iter()
             .filter_map(|measured| Some(measured.idle()? / measured.seconds))
             .collect()

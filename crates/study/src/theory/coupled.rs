@@ -1,20 +1,20 @@
-//! LIA, OLIA and BALIA: one share of a common bottleneck, and away from where it is congested.
+//! LIA, OLIA and BALIA: one share of a common bottleneck, and less traffic on a congested path.
 
 use report::mean;
 use report::plot::{self, Axis, Panel, Series};
 use report::verdict::{Expected, Row, Tolerance, Verdict};
-use scenario::{Looks, Run};
+use scenario::{Run, RunOptions};
 
 use crate::error::StudyError;
-use crate::lab::Lab;
-use crate::registry::{Outcome, Picture};
-use crate::sweep::{Place, Swept};
+use crate::figure::Lab;
+use crate::outcome::{Outcome, Picture};
+use crate::sweep::{MeasureKey, SweepResults};
 
 const COUPLED: [&str; 3] = ["lia", "olia", "balia"];
 
-/// For each run of a controller, what `of` makes of it.
+/// The values of `of` for all runs of a controller.
 fn each(
-    swept: &Swept,
+    swept: &SweepResults,
     controller: &str,
     of: impl Fn(&Run) -> Result<f64, StudyError>,
 ) -> Result<Vec<f64>, StudyError> {
@@ -22,9 +22,9 @@ fn each(
 }
 
 pub(super) fn shared(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
-    let swept = lab.sweep(0, Looks::default())?;
+    let swept = lab.sweep(0, RunOptions::default())?;
     let ratio = |run: &Run| {
-        let goodput = |group| swept.sample(run, &Place::steady("group", group, "goodput"));
+        let goodput = |group| swept.sample(run, &MeasureKey::steady("group", group, "goodput"));
         Ok(goodput("multipath")? / goodput("tcp")?)
     };
     let mut verdict = Verdict::default();
@@ -73,32 +73,31 @@ pub(super) fn shared(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
     })
 }
 
-/// What of the traffic goes over the congested path where packets are lost `ratio` times as often
-/// as on the other one, at equal round-trip times, in equilibrium: growth and losses of both
-/// windows balanced.
+/// The share of traffic on the congested path in equilibrium, where the growth and the losses of both
+/// windows balance. The congested path loses packets `ratio` times as often as the other one; the
+/// RTTs are equal.
 fn share(controller: &str, ratio: f64) -> f64 {
     match controller {
         // w_r ∝ 1/p_r.
         "lia" => 1.0 / (1.0 + ratio),
-        // (1 + α)/2 · (4 + α)/5 = ρ min(α, 1.5), where α is how many times larger the other window
-        // is. Below α = 1.5 a window that is behind falls back further, so that no equilibrium
-        // lasts there.
+        // (1 + α)/2 · (4 + α)/5 = ρ min(α, 1.5), where α is the ratio of the windows. Below α = 1.5
+        // the equilibrium is unstable: the smaller window falls further behind.
         "balia" => 2.0 / (-3.0 + (9.0 + 60.0 * ratio).sqrt()),
-        // All on the best paths.
+        // OLIA uses only the best paths.
         _ => 0.0,
     }
 }
 
 pub(super) fn congested(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
-    let swept = lab.sweep(0, Looks::default())?;
+    let swept = lab.sweep(0, RunOptions::default())?;
     let link =
-        |run: &Run, of: &str, name: &str| swept.sample(run, &Place::steady("link", of, name));
+        |run: &Run, of: &str, name: &str| swept.sample(run, &MeasureKey::steady("link", of, name));
     let measured = |run: &Run| {
         let (free, congested) =
             (link(run, "way-free/up", "throughput")?, link(run, "way-congested/up", "throughput")?);
         Ok(congested / (free + congested))
     };
-    // Drops a packet carried, one link over the other: both carry packets of one size for one time.
+    // The ratio of the drops per carried packet: packet size and time are equal on both links.
     let ratio = |run: &Run| {
         let losses = |of: &str| {
             Ok::<f64, StudyError>(link(run, of, "drops")? / link(run, of, "throughput")?)
@@ -112,7 +111,7 @@ pub(super) fn congested(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
             .filter(|m| m.scope() == "flow" && m.of.starts_with("few") && m.name() == "goodput");
         let few: Vec<f64> = few.map(|measure| measure.value).collect();
         let one = mean(&few).ok_or_else(|| swept.lacks("there is no flow few*"))?.value;
-        Ok(swept.sample(run, &Place::steady("flow", "multipath", "goodput"))? / one)
+        Ok(swept.sample(run, &MeasureKey::steady("flow", "multipath", "goodput"))? / one)
     };
     let (mut verdict, mut panel) = (
         Verdict::default(),

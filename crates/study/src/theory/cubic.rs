@@ -2,41 +2,41 @@
 
 use report::plot::{self, Axis, Panel, Series};
 use report::verdict::{Expected, Row, Tolerance, Verdict};
-use scenario::{Looks, Run};
+use scenario::{Run, RunOptions};
 
 use crate::error::StudyError;
-use crate::lab::Lab;
-use crate::registry::{Outcome, Picture};
-use crate::sweep::Place;
+use crate::figure::Lab;
+use crate::outcome::{Outcome, Picture};
+use crate::sweep::MeasureKey;
 
 /// RFC 9438's C and β.
 const C: f64 = 0.4;
 const BETA: f64 = 0.7;
-/// What the scenario files say: packets from one loss to the next, and the round-trip time in
-/// seconds.
+/// The values of the scenario files: packets between two losses, and the RTT in seconds.
 const PACKETS: f64 = 10_000.0;
 const RTT: f64 = 0.1;
 
 const PLAIN: &str = "cubic(fast_convergence=false)";
 const CONVERGING: &str = "cubic(fast_convergence=true)";
-const WINDOW: Place<'_> = Place { window: "steady", scope: "flow", of: "cubic", name: "window" };
+const WINDOW: MeasureKey<'_> =
+    MeasureKey { window: "steady", scope: "flow", of: "cubic", name: "window" };
 
 /// RFC 9438, equation 5: the mean window in packets with exactly 1/p packets between two losses.
 fn response() -> f64 {
     (C * (3.0 + BETA) / (4.0 * (1.0 - BETA))).powf(0.25) * RTT.powf(0.75) * PACKETS.powf(0.75)
 }
 
-/// From one loss to the next.
+/// The time from one loss to the next.
 #[derive(Clone, Copy, Debug)]
 struct Stage {
-    /// When it ends, in seconds.
+    /// The end, in seconds.
     end: f64,
-    /// Its mean window.
+    /// The mean window, in packets.
     mean: f64,
 }
 
 /// The stages of `W(t) = C(t − K)³ + W_max` (RFC 9438, equations 1 and 2) with [`PACKETS`] packets
-/// each, from a loss at this window.
+/// each; the first begins with a loss at the window `loss`.
 fn stages(mut loss: f64, fast_convergence: bool, until: f64) -> Vec<Stage> {
     let (mut stages, mut now, mut plateau) = (Vec::new(), 0.0, 0.0);
     while now < until {
@@ -45,8 +45,7 @@ fn stages(mut loss: f64, fast_convergence: bool, until: f64) -> Vec<Stage> {
         let k = ((plateau.max(start) - start) / C).cbrt();
         let sent =
             |t: f64| (C / 4.0 * ((t - k).powi(4) - k.powi(4)) + plateau.max(start) * t) / RTT;
-        // More packets are sent the longer it takes, and no stage here lasts a minute: halving
-        // finds the end.
+        // Bisection: the number of packets grows with time, and stages are shorter than a minute.
         let (mut early, mut late) = (0.0, 60.0);
         for _ in 0..60 {
             let middle = f64::midpoint(early, late);
@@ -59,15 +58,15 @@ fn stages(mut loss: f64, fast_convergence: bool, until: f64) -> Vec<Stage> {
     stages
 }
 
-/// The mean window of the stages that end in a time.
+/// The mean window of the stages that end after `from`.
 fn mean_of(stages: &[Stage], from: f64) -> f64 {
     let late: Vec<&Stage> = stages.iter().filter(|stage| stage.end > from).collect();
-    // By time: each stage sends as much.
+    // Harmonic, as the mean over time: each stage sends the same number of packets.
     let inverse: f64 = late.iter().map(|stage| 1.0 / stage.mean).sum();
     late.iter().map(|_| 1.0).sum::<f64>() / inverse
 }
 
-/// A run's window, its mean over so many samples each.
+/// The window of a run, as means over groups of samples.
 fn coarse(run: &Run, samples: usize) -> Vec<(f64, f64)> {
     let Some(series) = &run.series else { return Vec::new() };
     let chunks = series.at.chunks_exact(samples).zip(series.flows[0].window.chunks_exact(samples));
@@ -77,11 +76,11 @@ fn coarse(run: &Run, samples: usize) -> Vec<(f64, f64)> {
 }
 
 pub(super) fn loss(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
-    let swept = lab.sweep(0, Looks { series: true })?;
+    let swept = lab.sweep(0, RunOptions { series: true })?;
     let (plain, converging) = ([("controller", PLAIN)], [("controller", CONVERGING)]);
     let tolerance = Tolerance::relative(0.05);
-    // The file's warmup and duration. A first stage that begins with 120 to 180 packets, in the
-    // curve's middle, ends at 232.
+    // The warmup and the duration of the file. A first stage that begins with 120 to 180 packets ends
+    // at 232.
     let (from, until) = (3_000.0, 6_000.0);
     let (without, with) = (stages(232.0, false, until), stages(232.0, true, until));
     let verdict = Verdict::new([
@@ -152,7 +151,7 @@ pub(super) fn loss(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
 }
 
 pub(super) fn random(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
-    let swept = lab.sweep(0, Looks::default())?;
+    let swept = lab.sweep(0, RunOptions::default())?;
     let mut verdict = Verdict::default();
     let mut samples = Vec::new();
     for (label, controller) in [("as shipped", CONVERGING), ("without fast convergence", PLAIN)] {

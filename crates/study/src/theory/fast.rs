@@ -1,13 +1,13 @@
-//! FAST's packets in the queue.
+//! The queue of FAST: α packets per flow.
 
 use report::plot::{self, Axis, Panel, Series};
 use report::verdict::{Expected, Row, Tolerance, Verdict};
-use scenario::Looks;
+use scenario::RunOptions;
 
 use crate::error::StudyError;
-use crate::lab::Lab;
-use crate::registry::{Outcome, Picture};
-use crate::sweep::{Place, Swept};
+use crate::figure::Lab;
+use crate::outcome::{Outcome, Picture};
+use crate::sweep::{MeasureKey, SweepResults};
 
 /// The α of `fast(alpha=100)`.
 fn alpha(controller: &str) -> Option<f64> {
@@ -16,8 +16,8 @@ fn alpha(controller: &str) -> Option<f64> {
 }
 
 pub(super) fn queue(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
-    let swept = lab.sweep(0, Looks::default())?;
-    let waiting = Place::steady("link", "bottleneck/up", "queue");
+    let swept = lab.sweep(0, RunOptions::default())?;
+    let waiting = MeasureKey::steady("link", "bottleneck/up", "queue");
     let counts = swept.numbers("n")?;
     let mut verdict = Verdict::default();
     let mut panel =
@@ -61,7 +61,7 @@ pub(super) fn queue(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
     })
 }
 
-fn no_alpha(swept: &Swept, controller: &str) -> StudyError {
+fn no_alpha(swept: &SweepResults, controller: &str) -> StudyError {
     swept.lacks(format!(
         "`sweep.controller` wants controllers such as fast(alpha=50), and '{controller}' is none"
     ))

@@ -1,12 +1,12 @@
-//! The controllers beside their own theory: what a formula says of one flow, or of a few, on links
-//! that are as the formula supposes.
+//! Congestion controllers compared with their theory: formulas for one flow or a few, on links that
+//! meet the assumptions of the formula.
 
 mod coupled;
 mod cubic;
 mod fast;
 mod reno;
 
-use crate::registry::{Figure, File, Study};
+use crate::figure::{Figure, File, Study};
 
 /// The study.
 pub const STUDY: Study = Study {

@@ -1,13 +1,13 @@
-//! Reno's square root.
+//! Reno's square-root law.
 
 use report::plot::{self, Axis, Panel, Series, number};
 use report::verdict::{Expected, Row, Tolerance, Verdict};
-use scenario::Looks;
+use scenario::RunOptions;
 
 use crate::error::StudyError;
-use crate::lab::Lab;
-use crate::registry::{Outcome, Picture};
-use crate::sweep::Place;
+use crate::figure::Lab;
+use crate::outcome::{Outcome, Picture};
+use crate::sweep::MeasureKey;
 
 /// √(3/2p), in packets.
 fn square_root(p: f64) -> f64 {
@@ -15,8 +15,8 @@ fn square_root(p: f64) -> f64 {
 }
 
 pub(super) fn loss(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
-    let swept = lab.sweep(0, Looks::default())?;
-    let window = Place::steady("flow", "reno", "window");
+    let swept = lab.sweep(0, RunOptions::default())?;
+    let window = MeasureKey::steady("flow", "reno", "window");
     let (mut verdict, mut ours, mut theory) = (Verdict::default(), Vec::new(), Vec::new());
     for (text, p) in swept.numbers("loss")? {
         let mean = swept.mean(&[("loss", &text)], &window)?;

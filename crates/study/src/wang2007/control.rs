@@ -1,4 +1,4 @@
-//! Figures 3 and 4: rate control over the paths of a first choice.
+//! Figures 3 and 4: rate control over the initially chosen paths.
 
 use overlay::study;
 use overlay::{Config, Detect, max_min};
@@ -9,15 +9,16 @@ use report::{Mean, mean};
 use super::runs::{Runs, data, float, measures};
 use super::settings::Case;
 use crate::error::StudyError;
-use crate::lab::Lab;
-use crate::registry::{Outcome, Picture};
+use crate::figure::Lab;
+use crate::outcome::{Outcome, Picture};
 
 /// Figure 3: the max-min rates of s1 to s4 over both their paths, in Mbit/s.
 const INITIAL: [f64; 8] = [3.0, 2.0, 3.0, 2.0, 2.0, 3.0, 3.0, 3.0];
 const MODEL: &str = "an independent model";
 const PAPER: &str = "the paper";
 
-/// The smallest sample that at least this share does not exceed.
+/// The quantile of this share: the smallest sample that at least this share of samples does not
+/// exceed.
 pub(super) fn quantile(samples: &[f64], share: f64) -> Option<Mean> {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -28,7 +29,7 @@ pub(super) fn quantile(samples: &[f64], share: f64) -> Option<Mean> {
     Some(alone(sorted[at]))
 }
 
-/// A figure without an interval.
+/// A mean without a confidence interval.
 pub(super) fn alone(value: f64) -> Mean {
     Mean { value, half_width: None, samples: 1 }
 }
@@ -321,7 +322,7 @@ pub(super) fn figure_4c(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
     })
 }
 
-/// The gap's and the time's rows for other settings of figure 4.
+/// The rows of the gap and the time for other settings than those of figure 4.
 pub(super) fn as_figure_4(runs: &Runs, name: &str) -> Result<Vec<Row>, StudyError> {
     let is_it = |case: &Case| case.name == name;
     let (gaps, times) = (runs.samples("gap", is_it)?, runs.samples("time", is_it)?);

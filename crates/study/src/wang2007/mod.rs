@@ -7,7 +7,7 @@ mod rates;
 mod runs;
 mod settings;
 
-use crate::registry::{Figure, File, Study};
+use crate::figure::{Figure, File, Study};
 
 /// The study.
 pub const STUDY: Study = Study {

@@ -1,4 +1,4 @@
-//! The paper's simulations: rate control over TCP and relays, packet by packet.
+//! The paper's ns-2 simulations: packet-level rate control over TCP and relays.
 
 use overlay::study;
 use report::plot::{self, Axis, Panel, Series};
@@ -9,11 +9,11 @@ use super::control::{noise, quantile, worst};
 use super::runs::{Runs, data, float};
 use super::settings::Case;
 use crate::error::StudyError;
-use crate::lab::Lab;
-use crate::registry::{Outcome, Picture};
+use crate::figure::Lab;
+use crate::outcome::{Outcome, Picture};
 
 const PAPER: &str = "the paper";
-/// How many intervals of the first run of a case the picture shows.
+/// The number of intervals of the first run of a case in the picture.
 const SHOWN: usize = 100;
 
 /// The figure of one kind of demand.

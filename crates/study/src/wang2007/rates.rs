@@ -1,4 +1,4 @@
-//! Figures 5 to 7, and what the paper mentions without one: rates and iterations over a parameter.
+//! Figures 5 to 7 and results without a figure: rates and iterations over a parameter.
 
 use overlay::Reselect;
 use report::plot::{self, Axis, Panel, Series};
@@ -9,17 +9,17 @@ use super::control::{alone, as_figure_4, worst};
 use super::runs::{Runs, data, float};
 use super::settings::Case;
 use crate::error::StudyError;
-use crate::lab::Lab;
-use crate::registry::{Outcome, Picture};
+use crate::figure::Lab;
+use crate::outcome::{Outcome, Picture};
 
 const MODEL: &str = "an independent model";
 const PAPER: &str = "the paper";
-/// How far a mean of 30 runs may be from the model's.
+/// The tolerance of a mean of 30 runs against the model.
 const TABLE: Tolerance = Tolerance::absolute(0.03);
 
-/// Figure 5's k.
+/// The numbers of paths k of figure 5.
 const PATHS: [f64; 5] = [1.0, 2.0, 3.0, 4.0, 8.0];
-/// The optimum, and if it is known what control reaches.
+/// The optimum, and the rate that control reaches if it is known.
 type Entry = (f64, Option<f64>);
 const BY_PATHS: [(&str, [Entry; 5]); 5] = [
     (
@@ -74,7 +74,7 @@ const BY_PATHS: [(&str, [Entry; 5]); 5] = [
     ),
 ];
 
-/// Figure 6: what control reaches over f.
+/// Figure 6: the rate that control reaches, by f.
 const SUPPLIES: [f64; 6] = [0.4, 0.8, 1.0, 1.2, 1.6, 2.0];
 const BY_SUPPLY: [(&str, [f64; 6]); 4] = [
     ("b=0 uniform", [0.350, 0.677, 0.845, 0.930, 0.990, 1.0]),
@@ -87,7 +87,7 @@ fn same(one: f64, other: f64) -> bool {
     (one - other).abs() < 1e-9
 }
 
-/// The means of a measure over a parameter, one series a case.
+/// The means of a measure of a case over a parameter.
 fn over(
     runs: &Runs,
     measure: &str,

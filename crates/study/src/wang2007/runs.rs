@@ -1,4 +1,4 @@
-//! The runs of a file: every case with every seed, and what became of each.
+//! The runs of a file: every case with every seed.
 
 use overlay::search::{self, Found};
 use overlay::study::{self, Outcome as Course, Setting};
@@ -9,11 +9,11 @@ use units::Seed;
 
 use super::settings::{Case, Settings};
 use crate::error::StudyError;
-use crate::lab::Lab;
+use crate::figure::Lab;
+use crate::outcome::Data;
 use crate::parallel::parallel;
-use crate::registry::Data;
 
-/// A search that was given up counts with as many iterations as it was given.
+/// The number of iterations of a search; the cap if it was given up.
 pub(super) fn iterations(found: &Found, cap: usize) -> f64 {
     float(found.iterations.unwrap_or(cap))
 }
@@ -21,10 +21,10 @@ pub(super) fn iterations(found: &Found, cap: usize) -> f64 {
 /// One run.
 #[derive(Clone, Debug)]
 pub(super) struct Run {
-    /// Its case's place in the file.
+    /// The index of its case in the file.
     case: usize,
     seed: u64,
-    /// Measures, and of those over time the control interval.
+    /// Measure, control interval (of measures over time) and value.
     values: Vec<(&'static str, Option<usize>, f64)>,
 }
 
@@ -88,7 +88,7 @@ const MEASURES: &[(&str, &str, &str)] = &[
 ];
 
 impl Runs {
-    /// Runs the figure's file `number`: `of` makes measures of a case and a seed.
+    /// Runs the file `number` of the figure; `of` computes the measures of a case and a seed.
     pub(super) fn of(
         lab: &Lab<'_>,
         number: usize,
@@ -105,14 +105,14 @@ impl Runs {
         Ok(Runs { file: file.clone(), settings, all })
     }
 
-    /// Rate control over first choices.
+    /// Runs rate control over the initially chosen paths.
     pub(super) fn controlled(lab: &Lab<'_>, number: usize) -> Result<Runs, StudyError> {
         Runs::of(lab, number, |_, case, seed| {
             measures(&case.search.setting, &study::run(&case.search.setting, seed))
         })
     }
 
-    /// Searches for paths over which every demand is met.
+    /// Runs searches for paths over which every demand is met.
     pub(super) fn searched(lab: &Lab<'_>, number: usize) -> Result<Runs, StudyError> {
         Runs::of(lab, number, |_, case, seed| {
             let found = search::run(&case.search, seed);
@@ -124,7 +124,7 @@ impl Runs {
         })
     }
 
-    /// One measure of all runs of the cases that are wanted, at least one.
+    /// The values of a measure in all runs of the wanted cases, at least one.
     pub(super) fn samples(
         &self,
         measure: &str,
@@ -148,7 +148,7 @@ impl Runs {
         values.filter_map(|(_, interval, value)| Some((float((*interval)?), *value))).collect()
     }
 
-    /// A measure's mean.
+    /// The mean of a measure.
     pub(super) fn mean(
         &self,
         measure: &str,
@@ -157,7 +157,7 @@ impl Runs {
         Ok(mean(&self.samples(measure, wanted)?))
     }
 
-    /// The names of the cases, each once, in the file's order.
+    /// The names of the cases without repetitions, in the order of the file.
     pub(super) fn names(&self) -> Vec<&str> {
         let mut names: Vec<&str> = Vec::new();
         for case in &self.settings.cases {
@@ -168,7 +168,7 @@ impl Runs {
         names
     }
 
-    /// Which seeds, for captions.
+    /// The seeds in words, for captions.
     pub(super) fn seeds(&self) -> String {
         let seeds = self.all.iter().map(|run| run.seed);
         let (first, last) = (seeds.clone().min().unwrap_or(0), seeds.max().unwrap_or(0));
@@ -176,7 +176,7 @@ impl Runs {
     }
 }
 
-/// What became of a run of rate control.
+/// The measures of a run of rate control.
 pub(super) fn measures(
     setting: &Setting,
     course: &Course,
@@ -192,7 +192,7 @@ pub(super) fn measures(
     ]
 }
 
-/// The table of a figure's runs.
+/// The table of all runs of a figure.
 pub(super) fn data(files: &[&Runs]) -> Data {
     let key = Key::new;
     let keys = [

@@ -1,4 +1,4 @@
-//! The files of the numerical study: settings, what is swept over, cases.
+//! The files of the numerical study: settings, sweeps and cases.
 
 use link::config::ConfigError;
 use link::config::Problem;
@@ -44,16 +44,16 @@ const KEYS: &[&str] = &[
     "queue",
     "ahead",
 ];
-/// Keys that mean something only to cases with a `packet`.
+/// Keys for cases with a `packet` only.
 const PACKET_KEYS: &[&str] = &["rtt", "interval", "window", "queue", "ahead"];
 const TOP_KEYS: &[&str] = &["name", "about", "seed", "runs", "sweep", "case", "instance"];
 
-/// A file, read.
+/// The contents of a file.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     /// The first seed.
     pub(crate) seed: u64,
-    /// How many.
+    /// The number of seeds.
     pub(crate) runs: u32,
     /// All combinations of cases and swept values.
     pub(crate) cases: Vec<Case>,
@@ -61,20 +61,20 @@ pub(crate) struct Settings {
     pub(crate) instance: Option<(Instance, Selection)>,
 }
 
-/// One combination.
+/// A combination of a case and swept values.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
     /// The case's name; empty in a file without cases.
     pub(crate) name: String,
     /// The setting, with the search if the file asks for one.
     pub(crate) search: Search,
-    /// Whether it does.
+    /// Whether the file asks for a search.
     pub(crate) searches: bool,
     /// The setting over TCP and relays, if the file asks for packets.
-    pub(crate) packets: Option<relays::Setting>,
+    pub(crate) packets: Option<relays::OverlaySetting>,
 }
 
-/// Where a key is looked up: first among the swept values, then in the case, then in the file.
+/// The layers in which a key is looked up: the swept values, then the case, then the file.
 struct Layers<'a> {
     point: Vec<(String, Value<'a>)>,
     section: Section<'a>,
@@ -95,7 +95,7 @@ impl Settings {
     /// Reads a file's text; `file` is its name for messages.
     ///
     /// # Errors
-    /// The first thing that makes no sense, with its line and the nearest name that is known.
+    /// The first mistake, with its line and the nearest known name.
     pub(crate) fn read(text: &str, file: &str) -> Result<Settings> {
         let source = Source { file, text };
         let table = DeTable::parse(text).map_err(|error| {
@@ -129,7 +129,7 @@ impl Settings {
     }
 }
 
-/// The file's cases, each before the file itself; the file alone if it has none.
+/// The cases of the file as overrides of the file itself; the file alone if it has none.
 fn sections<'a>(root: &Section<'a>) -> Result<Vec<Section<'a>>> {
     let Some(list) = root.get("case") else { return Ok(vec![root.clone()]) };
     let mut sections = Vec::new();
@@ -146,14 +146,13 @@ fn sections<'a>(root: &Section<'a>) -> Result<Vec<Section<'a>>> {
     }
 }
 
-/// All combinations of the swept values, the first key's changing slowest.
+/// All combinations of the swept values. The values of the first key change slowest.
 fn points<'a>(root: &Section<'a>) -> Result<Vec<Vec<(String, Value<'a>)>>> {
     let mut points = vec![Vec::new()];
     let Some(sweep) = root.get("sweep") else { return Ok(points) };
     let sweep = sweep.section()?;
     sweep.allow(KEYS)?;
-    // Tables are ordered by name; what is swept fastest is of no consequence but for the order of
-    // rows.
+    // Tables are ordered by name, which decides the order of the rows.
     for (key, value) in sweep.entries() {
         let values = value.list()?;
         if values.is_empty() {
@@ -230,7 +229,7 @@ fn setting(layers: &Layers<'_>) -> Result<Setting> {
     })
 }
 
-fn packets(layers: &Layers<'_>, study: &Setting) -> Result<Option<relays::Setting>> {
+fn packets(layers: &Layers<'_>, study: &Setting) -> Result<Option<relays::OverlaySetting>> {
     let Some(packet) = layers.get("packet") else {
         let stray = PACKET_KEYS.iter().find_map(|key| layers.get(key));
         return stray.map_or(Ok(None), |value| {
@@ -246,7 +245,7 @@ fn packets(layers: &Layers<'_>, study: &Setting) -> Result<Option<relays::Settin
             packet.error(Problem::Sense("is for at most 100000 paths of all sources together"))
         );
     }
-    let base = relays::Setting::new(study.demands.clone());
+    let base = relays::OverlaySetting::new(study.demands.clone());
     let rtt = layers.or("rtt", base.rtt, |value| match value.quantity()? {
         rtt if rtt > Span::ZERO => Ok(rtt),
         _ => Err(value.error(Problem::Sense("wants more than nothing"))),
@@ -257,7 +256,7 @@ fn packets(layers: &Layers<'_>, study: &Setting) -> Result<Option<relays::Settin
     let interval = number("interval", base.interval)?;
     let mut study = study.clone();
     if let Detect::Throughput(delta) = study.control.detect {
-        // Of what is counted in packets, a packet more or less is no failure.
+        // Rates are counted in packets: a difference of one packet is not a failure.
         study.control.detect = Detect::Packets { delta, allowance: size / (rtt * interval) };
     } else if let Some(value) = layers.get("detect") {
         return Err(value.error(Problem::Sense(
@@ -269,7 +268,7 @@ fn packets(layers: &Layers<'_>, study: &Setting) -> Result<Option<relays::Settin
             value.error(Problem::Sense("is for fluids: TCP shares where there are packets"))
         );
     }
-    Ok(Some(relays::Setting {
+    Ok(Some(relays::OverlaySetting {
         study,
         rtt,
         interval,
@@ -381,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_the_papers_middle() {
+    fn defaults_are_those_of_the_study() {
         let settings = Settings::read(HEAD, "x.toml").unwrap();
         assert_eq!((settings.seed, settings.runs, settings.cases.len()), (0, 30, 1));
         assert_eq!(settings.cases[0].search.setting, Setting::default());
@@ -411,14 +410,14 @@ mod tests {
     }
 
     #[test]
-    fn packets_are_the_simulations_of_section_5() {
+    fn packet_settings_are_those_of_section_5() {
         let text = format!(
             "{HEAD}packet = '500 B'\ndelta = 0.03\nintervals = 1000\nsettled = 500\nband = \
              0.05\n[[case]]\nname = 'a'\n[[case]]\nname = 'c'\ndemand = '6 Mbit/s'\n"
         );
         let settings = Settings::read(&text, "x.toml").unwrap();
         for (case, demand) in settings.cases.iter().zip([Rate::kbit(1_200), Rate::mbit(6)]) {
-            let expected = relays::Setting::new(Demands::Equal(demand));
+            let expected = relays::OverlaySetting::new(Demands::Equal(demand));
             assert_eq!(case.packets.as_ref(), Some(&expected));
         }
     }

@@ -11,9 +11,9 @@ use crate::controllers::Controllers;
 use crate::file::parse::Result;
 use crate::file::{LinkSpec, SocketsSpec};
 
-/// What a socket's send and receive buffer hold each unless the file says otherwise.
+/// The default size of a socket's send buffer and of its receive buffer.
 const BUFFER: Bytes = Bytes::kib(256);
-/// Records that a buffer holds at least: below, delayed acknowledgements are what limits.
+/// The least number of records in a buffer: with fewer, delayed acknowledgements limit the rate.
 const LEAST: u64 = 4;
 
 pub(super) fn sockets(

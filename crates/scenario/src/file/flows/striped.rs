@@ -5,12 +5,12 @@ use link::config::reader::Section;
 use policy::sched::packet;
 use ptcp::{Config, Restripe};
 
-use super::{controller, count, positive, source, subflows};
+use super::{controller, count, positive, subflows, workload};
 use crate::controllers::Controllers;
 use crate::file::parse::Result;
-use crate::file::{LinkSpec, PtcpSpec, Source};
+use crate::file::{LinkSpec, PtcpSpec, Workload};
 
-/// What a striped connection does unless the file says otherwise.
+/// The defaults of a striped connection.
 const CONTROLLER: &str = "olia";
 const SCHEDULER: &str = "lowest-rtt";
 
@@ -52,7 +52,7 @@ pub(super) fn ptcp(
             .get("ptcp")
             .map_or(Ok(Config::default()), |value| config(&value.section()?))?,
         subflows: subflows(section, number, links)?,
-        source: section.get("source").map_or(Ok(Source::Bulk), |value| source(&value))?,
+        workload: section.get("source").map_or(Ok(Workload::Bulk), |value| workload(&value))?,
     })
 }
 

@@ -1,4 +1,4 @@
-//! Random impairments: which packet is lost, doubled, held back, damaged.
+//! Random impairments: loss, duplication, reordering, corruption.
 
 use core::num::NonZeroU64;
 
@@ -6,55 +6,10 @@ use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use units::Seed;
 
+use crate::loss::Loss;
 use crate::profile::Profile;
 
-/// Random loss.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Loss {
-    /// None.
-    None,
-    /// Each packet alone, with this probability.
-    Bernoulli(f64),
-    /// In bursts.
-    GilbertElliott(GilbertElliott),
-    /// Every so-manyth packet that arrives, and no other: the deterministic loss of response
-    /// functions.
-    Every(NonZeroU64),
-}
-
-/// The Gilbert-Elliott model: a chain of two states that steps once a packet, each state with a
-/// loss probability of its own (E. O. Elliott, "Estimates of error rates for codes on burst-noise
-/// channels", 1963). It begins in the good state.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct GilbertElliott {
-    /// The probability of a step from good to bad.
-    pub good_to_bad: f64,
-    /// The probability of a step from bad to good.
-    pub bad_to_good: f64,
-    /// The loss probability in the good state.
-    pub good: f64,
-    /// The loss probability in the bad state.
-    pub bad: f64,
-}
-
-impl Loss {
-    /// The share of packets lost in the long run.
-    #[must_use]
-    #[expect(clippy::cast_precision_loss, reason = "a share of 2^-53 is none")]
-    pub fn mean(&self) -> f64 {
-        match self {
-            Loss::None => 0.0,
-            Loss::Bernoulli(p) => *p,
-            Loss::Every(every) => 1.0 / every.get() as f64,
-            Loss::GilbertElliott(GilbertElliott { good_to_bad, bad_to_good, good, bad }) => {
-                let steps = good_to_bad + bad_to_good;
-                if steps == 0.0 { *good } else { (good * bad_to_good + bad * good_to_bad) / steps }
-            }
-        }
-    }
-}
-
-/// What happens to one packet.
+/// The impairments of one packet.
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "four draws, independent of each other")]
 pub(crate) struct Fate {
@@ -64,115 +19,129 @@ pub(crate) struct Fate {
     pub(crate) held_back: bool,
 }
 
-/// Draws fates from one stream.
+/// Draws the impairments of a link from one random stream.
 #[derive(Clone, Debug)]
-pub(crate) struct Dice {
-    /// `None` where nothing is random.
+pub(crate) struct Impairments {
+    /// `None` if the profile has no impairments.
     random: Option<Random>,
 }
 
 #[derive(Clone, Debug)]
 struct Random {
     rng: Xoshiro256PlusPlus,
-    odds: Odds,
+    probabilities: Probabilities,
     is_bad: bool,
 }
 
 #[derive(Clone, Debug)]
-struct Odds {
-    loss: LossOdds,
-    duplicate: Odd,
-    corrupt: Odd,
-    reorder: Odd,
+struct Probabilities {
+    loss: LossModel,
+    duplicate: Probability,
+    corrupt: Probability,
+    reorder: Probability,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum LossOdds {
-    Bernoulli(Odd),
-    GilbertElliott { good_to_bad: Odd, bad_to_good: Odd, good: Odd, bad: Odd },
-    Every { every: NonZeroU64, left: u64 },
+enum LossModel {
+    Bernoulli(Probability),
+    GilbertElliott {
+        good_to_bad: Probability,
+        bad_to_good: Probability,
+        good: Probability,
+        bad: Probability,
+    },
+    Every {
+        every: NonZeroU64,
+        left: u64,
+    },
 }
 
 /// A probability as a threshold for 64 random bits; certainty and impossibility take no draw.
 #[derive(Clone, Copy, Debug)]
-enum Odd {
+enum Probability {
     Never,
     Below(u64),
     Always,
 }
 
-impl Odd {
+impl Probability {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "between 0 and 2^64"
     )]
-    fn new(probability: f64) -> Odd {
+    fn new(probability: f64) -> Probability {
         if probability >= 1.0 {
-            Odd::Always
+            Probability::Always
         } else if probability > 0.0 {
-            Odd::Below((probability * 18_446_744_073_709_551_616.0) as u64)
+            Probability::Below((probability * 18_446_744_073_709_551_616.0) as u64)
         } else {
-            Odd::Never
+            Probability::Never
         }
     }
 
     fn draw(self, rng: &mut Xoshiro256PlusPlus) -> bool {
         match self {
-            Odd::Never => false,
-            Odd::Below(threshold) => rng.next_u64() < threshold,
-            Odd::Always => true,
+            Probability::Never => false,
+            Probability::Below(threshold) => rng.next_u64() < threshold,
+            Probability::Always => true,
         }
     }
 }
 
-impl Dice {
-    pub(crate) fn new(profile: &Profile, seed: Seed) -> Dice {
+impl Impairments {
+    pub(crate) fn new(profile: &Profile, seed: Seed) -> Impairments {
         let reorder = profile.reorder.map_or(0.0, |reorder| reorder.probability);
         let is_random = profile.loss != Loss::None
             || profile.duplicate > 0.0
             || profile.corrupt > 0.0
             || reorder > 0.0;
-        let odds = || Odds {
+        let probabilities = || Probabilities {
             loss: match profile.loss {
-                Loss::None => LossOdds::Bernoulli(Odd::Never),
-                Loss::Bernoulli(p) => LossOdds::Bernoulli(Odd::new(p)),
-                Loss::GilbertElliott(model) => LossOdds::GilbertElliott {
-                    good_to_bad: Odd::new(model.good_to_bad),
-                    bad_to_good: Odd::new(model.bad_to_good),
-                    good: Odd::new(model.good),
-                    bad: Odd::new(model.bad),
+                Loss::None => LossModel::Bernoulli(Probability::Never),
+                Loss::Bernoulli(p) => LossModel::Bernoulli(Probability::new(p)),
+                Loss::GilbertElliott(model) => LossModel::GilbertElliott {
+                    good_to_bad: Probability::new(model.good_to_bad),
+                    bad_to_good: Probability::new(model.bad_to_good),
+                    good: Probability::new(model.good),
+                    bad: Probability::new(model.bad),
                 },
-                Loss::Every(every) => LossOdds::Every { every, left: every.get() },
+                Loss::Every(every) => LossModel::Every { every, left: every.get() },
             },
-            duplicate: Odd::new(profile.duplicate),
-            corrupt: Odd::new(profile.corrupt),
-            reorder: Odd::new(reorder),
+            duplicate: Probability::new(profile.duplicate),
+            corrupt: Probability::new(profile.corrupt),
+            reorder: Probability::new(reorder),
         };
         let rng = || Xoshiro256PlusPlus::seed_from_u64(seed.0);
-        Dice { random: is_random.then(|| Random { rng: rng(), odds: odds(), is_bad: false }) }
+        Impairments {
+            random: is_random.then(|| Random {
+                rng: rng(),
+                probabilities: probabilities(),
+                is_bad: false,
+            }),
+        }
     }
 
     pub(crate) fn is_random(&self) -> bool {
         self.random.is_some()
     }
 
-    pub(crate) fn roll(&mut self) -> Fate {
-        self.random.as_mut().map_or_else(Fate::default, Random::roll)
+    pub(crate) fn draw(&mut self) -> Fate {
+        self.random.as_mut().map_or_else(Fate::default, Random::draw)
     }
 }
 
 impl Random {
-    fn roll(&mut self) -> Fate {
-        let Random { rng, odds, is_bad } = self;
-        let lost = match &mut odds.loss {
-            LossOdds::Bernoulli(odd) => odd.draw(rng),
-            LossOdds::GilbertElliott { good_to_bad, bad_to_good, good, bad } => {
+    fn draw(&mut self) -> Fate {
+        let Random { rng, probabilities, is_bad } = self;
+        let lost = match &mut probabilities.loss {
+            LossModel::Bernoulli(probability) => probability.draw(rng),
+            LossModel::GilbertElliott { good_to_bad, bad_to_good, good, bad } => {
                 let step = if *is_bad { bad_to_good } else { good_to_bad };
                 *is_bad ^= step.draw(rng);
                 if *is_bad { bad.draw(rng) } else { good.draw(rng) }
             }
-            LossOdds::Every { every, left } => {
+            LossModel::Every { every, left } => {
                 *left -= 1;
                 let is_due = *left == 0;
                 if is_due {
@@ -186,9 +155,9 @@ impl Random {
         }
         Fate {
             lost,
-            duplicated: odds.duplicate.draw(rng),
-            corrupted: odds.corrupt.draw(rng),
-            held_back: odds.reorder.draw(rng),
+            duplicated: probabilities.duplicate.draw(rng),
+            corrupted: probabilities.corrupt.draw(rng),
+            held_back: probabilities.reorder.draw(rng),
         }
     }
 }
@@ -196,13 +165,14 @@ impl Random {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::loss::GilbertElliott;
     use alloc::vec::Vec;
     use units::{Rate, Span};
 
     fn losses(loss: Loss, n: usize) -> Vec<bool> {
         let profile = Profile { loss, ..Profile::new(Rate::mbit(1), Span::ZERO) };
-        let mut dice = Dice::new(&profile, Seed(5));
-        (0..n).map(|_| dice.roll().lost).collect()
+        let mut impairments = Impairments::new(&profile, Seed(5));
+        (0..n).map(|_| impairments.draw().lost).collect()
     }
 
     #[expect(clippy::cast_precision_loss, reason = "small counts")]

@@ -1,22 +1,22 @@
-//! A list that mostly has one element.
+//! A list that is never empty and usually has one element.
 
 use std::ops::{Index, IndexMut};
 
-/// One or more: the first is in the list itself, and found without a look at how many there are.
+/// One or more elements: the first is stored inline, and read without a look at the length.
 #[derive(Clone, Debug)]
 #[repr(C)]
-pub(crate) struct Few<T> {
+pub(crate) struct OneOrMore<T> {
     first: T,
     rest: Box<[T]>,
 }
 
-impl<T> Few<T> {
+impl<T> OneOrMore<T> {
     /// # Panics
-    /// If there are none.
-    pub(crate) fn new(all: impl IntoIterator<Item = T>) -> Few<T> {
+    /// If `all` is empty.
+    pub(crate) fn new(all: impl IntoIterator<Item = T>) -> OneOrMore<T> {
         let mut all = all.into_iter();
         let first = all.next().expect("there is at least one");
-        Few { first, rest: all.collect() }
+        OneOrMore { first, rest: all.collect() }
     }
 
     #[inline]
@@ -34,7 +34,7 @@ impl<T> Few<T> {
     }
 }
 
-impl<T> Index<usize> for Few<T> {
+impl<T> Index<usize> for OneOrMore<T> {
     type Output = T;
 
     #[inline]
@@ -43,7 +43,7 @@ impl<T> Index<usize> for Few<T> {
     }
 }
 
-impl<T> IndexMut<usize> for Few<T> {
+impl<T> IndexMut<usize> for OneOrMore<T> {
     #[inline]
     fn index_mut(&mut self, index: usize) -> &mut T {
         if index == 0 { &mut self.first } else { &mut self.rest[index - 1] }
@@ -55,8 +55,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_are_there_in_their_order() {
-        let mut few = Few::new([1, 2, 3]);
+    fn elements_keep_their_order() {
+        let mut few = OneOrMore::new([1, 2, 3]);
         few.iter_mut().for_each(|n| *n *= 10);
         few[2] += 1;
         assert_eq!((few.len(), few[0], few[1], few[2]), (3, 10, 20, 31));

@@ -1,4 +1,4 @@
-//! A profile with what follows from it.
+//! A profile with the values that each packet needs, computed once.
 
 use alloc::sync::Arc;
 
@@ -7,35 +7,36 @@ use units::{Bytes, Seed, Span};
 use crate::aqm::Aqm;
 use crate::counters::Tally;
 use crate::fixed::is_fixed;
-use crate::impair::Dice;
-use crate::profile::{Limit, Profile};
+use crate::impairments::Impairments;
+use crate::limit::Limit;
+use crate::profile::Profile;
 use crate::wire::WORK_PER_BYTE;
 
-/// A [`Profile`] with what every packet asks of it, worked out. Links that are alike can share one,
-/// so that a simulation with thousands of them has it in the processor's cache.
+/// A [`Profile`] and the values derived from it that each packet needs. Links that are alike share
+/// one, so that a simulation with thousands of them has it in the processor's cache.
 #[derive(Clone, Debug)]
-pub struct Prepared(Arc<Facts>);
+pub struct SharedProfile(Arc<Derived>);
 
-/// The order of the fields is kept: what each packet needs is in front.
+/// `repr(C)` keeps the order of the fields: the ones that each packet needs come first.
 #[derive(Debug)]
 #[repr(C)]
-struct Facts {
+struct Derived {
     delay: Span,
-    /// The wire time of a byte where the link is plain and that is whole nanoseconds; zero where
-    /// not.
+    /// The wire time of a byte, if the link is plain and that time is whole nanoseconds; otherwise
+    /// zero.
     nanos_per_byte: u64,
     room: Room,
     is_plain: bool,
     profile: Profile,
 }
 
-impl From<Profile> for Prepared {
-    fn from(profile: Profile) -> Prepared {
+impl From<Profile> for SharedProfile {
+    fn from(profile: Profile) -> SharedProfile {
         let rate = profile.rate.base.as_bits();
-        // Only whether there is anything to draw is asked.
-        let is_random = Dice::new(&profile, Seed(0)).is_random();
+        // The seed does not matter: only whether anything is drawn.
+        let is_random = Impairments::new(&profile, Seed(0)).is_random();
         let is_plain = is_fixed(&profile) && !is_random && matches!(profile.aqm, Aqm::DropTail);
-        Prepared(Arc::new(Facts {
+        SharedProfile(Arc::new(Derived {
             delay: profile.delay,
             nanos_per_byte: if is_plain && WORK_PER_BYTE.is_multiple_of(rate) {
                 WORK_PER_BYTE / rate
@@ -49,15 +50,15 @@ impl From<Profile> for Prepared {
     }
 }
 
-impl Prepared {
-    /// What the link is like.
+impl SharedProfile {
+    /// The profile.
     #[must_use]
     pub fn profile(&self) -> &Profile {
         &self.0.profile
     }
 
-    /// Whether nothing but a packet's size decides whether it is taken, and when it arrives is
-    /// known as it comes: the rate never changes, and the queue is drop-tail.
+    /// Whether the link is a constant rate, a drop-tail queue and a fixed delay, without random
+    /// impairments: the fate and the arrival of a packet are known as it is offered.
     #[must_use]
     #[inline]
     pub fn is_plain(&self) -> bool {
@@ -74,13 +75,13 @@ impl Prepared {
         self.0.delay
     }
 
-    /// Whether wire times are whole nanoseconds, whatever the size.
+    /// Whether wire times are whole nanoseconds for every size.
     pub(crate) fn is_whole(&self) -> bool {
         self.0.nanos_per_byte > 0
     }
 
-    /// How long a packet of this size, for which there is [room](Room::size), takes on the wire, if
-    /// wire times are whole nanoseconds.
+    /// The wire time of a packet of a [valid size](Room::size); `None` unless wire times are whole
+    /// nanoseconds.
     #[inline]
     pub(crate) fn whole_wire_time(&self, size: u32) -> Option<Span> {
         let nanos_per_byte = self.0.nanos_per_byte;
@@ -88,11 +89,10 @@ impl Prepared {
     }
 }
 
-/// Packets are below 2 GiB.
+/// The largest packet, in bytes: packets are below 2 GiB.
 const LARGEST: u32 = (1 << 31) - 1;
 
-/// Which packets the queue takes: the profile's [`Limit`] and MTU, in little memory and without a
-/// choice between kinds of limits.
+/// The profile's [`Limit`] and MTU, in 16 bytes and without a branch on the kind of limit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
     bytes: Bytes,
@@ -112,14 +112,14 @@ impl Room {
         }
     }
 
-    /// Whether one more packet may wait beside those that do.
+    /// Whether one more packet of `bytes` fits beside the backlog.
     #[inline]
     pub(crate) fn has(self, waiting: Tally, bytes: Bytes) -> bool {
         let fits = waiting.packets < u64::from(self.packets) && waiting.bytes + bytes <= self.bytes;
         fits || waiting.packets == 0
     }
 
-    /// The size of a packet that is not too large.
+    /// The size of a packet; `None` if it is above the MTU.
     #[inline]
     pub(crate) fn size(self, bytes: Bytes) -> Option<u32> {
         u32::try_from(bytes.0).ok().filter(|size| *size <= self.mtu)

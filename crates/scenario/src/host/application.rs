@@ -1,4 +1,4 @@
-//! What an application at one end of a TCP connection writes, and what it waits for.
+//! The applications at the ends of connections: what they write, and when requests are complete.
 
 use std::collections::VecDeque;
 
@@ -7,128 +7,128 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use units::{Bytes, Rate, Seed, Span, Time};
 
 use crate::draw::{exponential, pareto};
-use crate::file::{Source, Web};
+use crate::file::{Web, Workload};
 
 /// The size of a request for a page.
 const REQUEST: Bytes = Bytes(300);
-/// How often a stream writes.
+/// The time between two writes of a stream.
 const TICK: Span = Span::from_millis(10);
 
-/// Something that was asked for or written, and when all of it had arrived.
+/// A completed request or write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// When it was asked for, or written.
+    /// The time of the request or write.
     pub at: Time,
-    /// When its last byte arrived.
+    /// The arrival of the last byte.
     pub done: Time,
-    /// How large it was.
+    /// The size.
     pub bytes: Bytes,
 }
 
-/// An application at one end. What is more than a word is boxed: each packet asks which it is, and
-/// few need to know more.
+/// The application at one end of a flow. Larger variants are boxed: each packet reads the
+/// discriminant, and few need more.
 #[derive(Clone, Debug)]
-pub enum Feed {
+pub enum Application {
     /// Writes without end.
     Bulk,
-    /// Writes so much.
+    /// Writes a number of bytes.
     File {
-        /// What is left.
+        /// The bytes that are left.
         left: Bytes,
     },
     /// Writes at a rate.
     Stream(Box<Stream>),
     /// Writes at given times.
     Trace(Box<Trace>),
-    /// Answers requests; the sizes are drawn from the same stream as at the other end.
+    /// Answers requests. Both ends draw the sizes from the same random stream.
     Server(Box<Server>),
-    /// Asks, waits, thinks.
+    /// Sends requests, with think times between.
     Client(Box<Client>),
-    /// Reads what the other end writes, whatever it is.
+    /// Reads everything.
     Reader,
-    /// Waits for what the other end writes.
+    /// Reads, and records when each write has arrived.
     Sink(Box<Sink>),
 }
 
-/// Who writes at a rate.
+/// An application that writes at a constant rate.
 #[derive(Clone, Debug)]
 pub struct Stream {
     rate: Rate,
-    /// When it writes next.
+    /// The next write.
     next: Time,
-    /// Since when.
+    /// The first write.
     since: Time,
-    /// How much it has written.
+    /// Bytes written so far.
     written: Bytes,
 }
 
-/// Who writes at given times, beginning at the front.
+/// An application that writes at given times.
 #[derive(Clone, Debug)]
 pub struct Trace {
-    /// What is left.
+    /// The writes that are left, in order.
     left: VecDeque<(Time, Bytes)>,
 }
 
-/// Who answers requests.
+/// A server of web pages.
 #[derive(Clone, Debug)]
 pub struct Server {
-    /// How pages are.
+    /// The distributions.
     web: Web,
-    /// The sizes.
+    /// Draws the sizes.
     sizes: Xoshiro256PlusPlus,
     /// Requests answered.
     answered: u64,
 }
 
-/// Who waits: for what was written when, how large, and where in the stream it ends.
+/// An application that waits for the writes of the other end.
 #[derive(Clone, Debug)]
 pub struct Sink {
-    /// What is still to come, in order.
+    /// The incomplete writes in order: time, size, and end in the stream.
     expected: VecDeque<(Time, Bytes, Bytes)>,
-    /// What arrived.
+    /// The completed ones.
     done: Vec<Request>,
 }
 
-/// Somebody who reads pages.
+/// A reader of web pages.
 #[derive(Clone, Debug)]
 pub struct Client {
-    /// How pages are.
+    /// The distributions.
     web: Web,
-    /// The sizes that the server will draw too.
+    /// Draws the same sizes as the server.
     sizes: Xoshiro256PlusPlus,
-    /// The times to think.
+    /// Draws the think times.
     thoughts: Xoshiro256PlusPlus,
-    /// When the next request goes out; `None` while one is under way.
+    /// The time of the next request; `None` while one is pending.
     next: Option<Time>,
-    /// What was asked for: when, how large, and where in the stream it ends.
+    /// The pending request: time, size, and end in the stream.
     pending: Option<(Time, Bytes, Bytes)>,
-    /// How much has been asked for in all.
+    /// The sum of all requested sizes.
     asked: Bytes,
-    /// What arrived.
+    /// The completed ones.
     done: Vec<Request>,
 }
 
-impl Feed {
-    /// The sender's or the receiver's application for a source that begins at `start`; `seed` is
-    /// the flow's.
+impl Application {
+    /// The application of the sender or the receiver of a workload that begins at `start`; `seed`
+    /// is the flow's.
     #[must_use]
-    pub fn new(source: &Source, start: Time, seed: Seed, is_sender: bool) -> Feed {
-        let sink = |expected| Feed::Sink(Box::new(Sink { expected, done: Vec::new() }));
-        match (source, is_sender) {
-            (Source::Bulk, true) => Feed::Bulk,
-            (Source::Bulk | Source::Stream(_), false) => Feed::Reader,
-            (Source::File(bytes), true) => Feed::File { left: *bytes },
-            (Source::File(bytes), false) => sink([(start, *bytes, *bytes)].into()),
-            (Source::Stream(rate), true) => {
+    pub fn new(workload: &Workload, start: Time, seed: Seed, is_sender: bool) -> Application {
+        let sink = |expected| Application::Sink(Box::new(Sink { expected, done: Vec::new() }));
+        match (workload, is_sender) {
+            (Workload::Bulk, true) => Application::Bulk,
+            (Workload::Bulk | Workload::Stream(_), false) => Application::Reader,
+            (Workload::File(bytes), true) => Application::File { left: *bytes },
+            (Workload::File(bytes), false) => sink([(start, *bytes, *bytes)].into()),
+            (Workload::Stream(rate), true) => {
                 let stream =
                     Stream { rate: *rate, next: start, since: start, written: Bytes::ZERO };
-                Feed::Stream(Box::new(stream))
+                Application::Stream(Box::new(stream))
             }
-            (Source::Trace(writes), true) => {
+            (Workload::Trace(writes), true) => {
                 let left = writes.iter().map(|(at, bytes)| (start + *at, *bytes)).collect();
-                Feed::Trace(Box::new(Trace { left }))
+                Application::Trace(Box::new(Trace { left }))
             }
-            (Source::Trace(writes), false) => {
+            (Workload::Trace(writes), false) => {
                 let mut end = Bytes::ZERO;
                 let expected = writes.iter().map(|(at, bytes)| {
                     end += *bytes;
@@ -136,14 +136,14 @@ impl Feed {
                 });
                 sink(expected.collect())
             }
-            (Source::Web(web), _) => {
+            (Workload::Web(web), _) => {
                 let seed = seed.stream("source");
-                // Both know the sizes: the one asks for what the other answers.
+                // Both ends draw the same sizes.
                 let sizes = Xoshiro256PlusPlus::seed_from_u64(seed.stream("size").0);
                 if is_sender {
-                    return Feed::Server(Box::new(Server { web: *web, sizes, answered: 0 }));
+                    return Application::Server(Box::new(Server { web: *web, sizes, answered: 0 }));
                 }
-                Feed::Client(Box::new(Client {
+                Application::Client(Box::new(Client {
                     web: *web,
                     sizes,
                     thoughts: Xoshiro256PlusPlus::seed_from_u64(seed.stream("think").0),
@@ -156,62 +156,66 @@ impl Feed {
         }
     }
 
-    /// When it writes next by itself.
+    /// The next write that does not depend on received data.
     #[must_use]
     #[inline]
     pub fn poll_deadline(&self) -> Option<Time> {
         match self {
-            Feed::Bulk | Feed::File { .. } | Feed::Server(_) | Feed::Reader | Feed::Sink(_) => None,
-            Feed::Stream(stream) => Some(stream.next),
-            Feed::Trace(trace) => trace.left.front().map(|(at, _)| *at),
-            Feed::Client(client) => client.next,
+            Application::Bulk
+            | Application::File { .. }
+            | Application::Server(_)
+            | Application::Reader
+            | Application::Sink(_) => None,
+            Application::Stream(stream) => Some(stream.next),
+            Application::Trace(trace) => trace.left.front().map(|(at, _)| *at),
+            Application::Client(client) => client.next,
         }
     }
 
-    /// Whether it minds how much has come from the other end.
+    /// Whether it depends on received data.
     #[must_use]
     #[inline]
     pub fn minds_received(&self) -> bool {
-        matches!(self, Feed::Server(_) | Feed::Client(_) | Feed::Sink(_))
+        matches!(self, Application::Server(_) | Application::Client(_) | Application::Sink(_))
     }
 
-    /// Whether what it writes depends on the connection's room.
+    /// Whether it writes as much as the connection has room for.
     #[must_use]
     pub fn fills_room(&self) -> bool {
-        matches!(self, Feed::Bulk | Feed::File { .. })
+        matches!(self, Application::Bulk | Application::File { .. })
     }
 
-    /// How much it writes at `now` beyond what it wrote before, when `received` bytes have come
-    /// from the other end, and the connection could do with `room` more.
+    /// The bytes that it writes at `now`, when it has received `received` bytes in all and the
+    /// connection has room for `room` more.
     #[inline]
     pub fn write(&mut self, now: Time, received: Bytes, room: Bytes) -> Bytes {
         match self {
-            Feed::Bulk => room,
-            Feed::Reader => Bytes::ZERO,
+            Application::Bulk => room,
+            Application::Reader => Bytes::ZERO,
             _ => self.write_more(now, received, room),
         }
     }
 
-    /// As [`Feed::write`], of an application about which there is more to say.
+    /// [`Application::write`] of the boxed variants.
     fn write_more(&mut self, now: Time, received: Bytes, room: Bytes) -> Bytes {
         match self {
-            Feed::File { left } => {
+            Application::File { left } => {
                 let bytes = room.min(*left);
                 *left -= bytes;
                 bytes
             }
-            Feed::Stream(stream) => {
+            Application::Stream(stream) => {
                 let Stream { rate, next, since, written } = &mut **stream;
                 if now < *next {
                     return Bytes::ZERO;
                 }
                 *next = now + TICK;
-                // From the beginning, so that no remainder is lost.
+                // Computed from the first write on, so that no remainder is lost.
                 let bytes = *rate * (now + TICK - *since) - *written;
                 *written += bytes;
                 bytes
             }
-            Feed::Trace(trace) => {
+            Application::Trace(trace) => {
                 let left = &mut trace.left;
                 let mut bytes = Bytes::ZERO;
                 while let Some((_, more)) = left.front().copied().filter(|(at, _)| *at <= now) {
@@ -220,7 +224,7 @@ impl Feed {
                 }
                 bytes
             }
-            Feed::Server(server) => {
+            Application::Server(server) => {
                 let Server { web, sizes, answered } = &mut **server;
                 let mut bytes = Bytes::ZERO;
                 while received.0 / REQUEST.0 > *answered {
@@ -229,7 +233,7 @@ impl Feed {
                 }
                 bytes
             }
-            Feed::Client(client) => {
+            Application::Client(client) => {
                 let Client { web, sizes, next, pending, asked, .. } = &mut **client;
                 if next.is_none_or(|next| next > now) {
                     return Bytes::ZERO;
@@ -240,15 +244,15 @@ impl Feed {
                 *pending = Some((now, size, *asked));
                 REQUEST
             }
-            Feed::Bulk => room,
-            Feed::Reader | Feed::Sink(_) => Bytes::ZERO,
+            Application::Bulk => room,
+            Application::Reader | Application::Sink(_) => Bytes::ZERO,
         }
     }
 
-    /// So much has arrived from the other end.
+    /// `received` bytes have arrived in all.
     pub fn handle_received(&mut self, now: Time, received: Bytes) {
         match self {
-            Feed::Client(client) => {
+            Application::Client(client) => {
                 let Client { web, thoughts, next, pending, done, .. } = &mut **client;
                 if let Some((at, bytes, end)) = *pending
                     && received >= end
@@ -258,7 +262,7 @@ impl Feed {
                     *next = Some(now + exponential(thoughts, web.think));
                 }
             }
-            Feed::Sink(sink) => {
+            Application::Sink(sink) => {
                 let Sink { expected, done } = &mut **sink;
                 while let Some((at, bytes, _)) =
                     expected.front().copied().filter(|(_, _, end)| *end <= received)
@@ -267,32 +271,32 @@ impl Feed {
                     done.push(Request { at, done: now, bytes });
                 }
             }
-            Feed::Bulk
-            | Feed::File { .. }
-            | Feed::Stream(_)
-            | Feed::Trace(_)
-            | Feed::Server(_)
-            | Feed::Reader => {}
+            Application::Bulk
+            | Application::File { .. }
+            | Application::Stream(_)
+            | Application::Trace(_)
+            | Application::Server(_)
+            | Application::Reader => {}
         }
     }
 
-    /// Whether it has written all that it ever will.
+    /// Whether it has written everything.
     #[must_use]
     #[inline]
     pub fn is_finished(&self) -> bool {
         match self {
-            Feed::File { left } => *left == Bytes::ZERO,
-            Feed::Trace(trace) => trace.left.is_empty(),
+            Application::File { left } => *left == Bytes::ZERO,
+            Application::Trace(trace) => trace.left.is_empty(),
             _ => false,
         }
     }
 
-    /// What arrived completely, at the receiving end.
+    /// The completed requests, at the receiving end.
     #[must_use]
     pub fn requests(&self) -> &[Request] {
         match self {
-            Feed::Client(client) => &client.done,
-            Feed::Sink(sink) => &sink.done,
+            Application::Client(client) => &client.done,
+            Application::Sink(sink) => &sink.done,
             _ => &[],
         }
     }

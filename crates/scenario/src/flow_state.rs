@@ -1,0 +1,97 @@
+//! The state of a flow's ends during a run.
+
+use units::{Bytes, Span};
+
+use crate::build::{Built, Ends};
+use crate::file::{FlowSpec, Transport};
+use crate::host::{Agent, Subflow};
+
+/// The sender of a flow's data.
+pub(crate) fn sender<'a>(built: &'a Built, ends: &Ends) -> &'a Agent {
+    built.sim.host(ends.from.0).agent(ends.from.1)
+}
+
+/// The receiver of a flow's data.
+pub(crate) fn receiver<'a>(built: &'a Built, ends: &Ends) -> &'a Agent {
+    built.sim.host(ends.to.0).agent(ends.to.1)
+}
+
+/// The state of a flow's sender.
+pub(crate) struct SenderState {
+    /// The sum of the congestion windows of all subflows.
+    pub(crate) window: Bytes,
+    /// The largest smoothed RTT of all subflows.
+    pub(crate) rtt: Option<Span>,
+}
+
+/// The state of a flow's sender; `None` for UDP.
+pub(crate) fn sender_state(built: &Built, ends: &Ends) -> Option<SenderState> {
+    match sender(built, ends) {
+        Agent::Tcp(tcp) => Some(SenderState { window: tcp.window(), rtt: tcp.smoothed_rtt() }),
+        Agent::Sockets(sockets) => {
+            Some(SenderState { window: sockets.window(), rtt: sockets.smoothed_rtt() })
+        }
+        Agent::Ptcp(striped) => {
+            Some(SenderState { window: striped.connection().window(), rtt: striped.smoothed_rtt() })
+        }
+        Agent::UdpSource(_) | Agent::UdpSink(_) => None,
+    }
+}
+
+/// Counters of a flow's sender.
+pub(crate) struct SenderCounts {
+    /// Retransmitted packets; of pTCP, packets declared lost.
+    pub(crate) retransmitted: u64,
+    pub(crate) timeouts: u64,
+}
+
+impl SenderCounts {
+    /// The sums over TCP connections.
+    fn of<'a>(connections: impl Iterator<Item = &'a Subflow>) -> SenderCounts {
+        let mut counts = SenderCounts { retransmitted: 0, timeouts: 0 };
+        for stats in connections.map(|connection| connection.endpoint.stats()) {
+            counts.retransmitted += stats.retransmitted;
+            counts.timeouts += stats.timeouts;
+        }
+        counts
+    }
+}
+
+/// The counters of a flow's sender so far; `None` for UDP.
+pub(crate) fn sender_counts(built: &Built, ends: &Ends) -> Option<SenderCounts> {
+    match sender(built, ends) {
+        Agent::Tcp(tcp) => Some(SenderCounts::of(tcp.subflows())),
+        Agent::Sockets(sockets) => Some(SenderCounts::of(sockets.connections())),
+        Agent::Ptcp(striped) => {
+            let connection = striped.connection();
+            let stats = || connection.paths().filter_map(|path| connection.stats(path));
+            let retransmitted = stats().map(|stats| stats.lost).sum();
+            Some(SenderCounts {
+                retransmitted,
+                timeouts: stats().map(|stats| stats.timeouts).sum(),
+            })
+        }
+        Agent::UdpSource(_) | Agent::UdpSink(_) => None,
+    }
+}
+
+/// Payload received; of UDP, bytes on the wire.
+pub(crate) fn received(built: &Built, ends: &Ends) -> Bytes {
+    match receiver(built, ends) {
+        Agent::Tcp(connection) => connection.received(),
+        Agent::Ptcp(striped) => striped.received(),
+        Agent::Sockets(sockets) => sockets.received(),
+        Agent::UdpSink(sink) => sink.received(),
+        Agent::UdpSource(_) => Bytes::ZERO,
+    }
+}
+
+/// The payload of a full packet in bytes; of UDP, its size on the wire.
+pub(crate) fn packet_size(flow: &FlowSpec) -> f64 {
+    match &*flow.transport {
+        Transport::Tcp(spec) => spec.config.mss.as_f64(),
+        Transport::Ptcp(spec) => spec.config.max_datagram.as_f64(),
+        Transport::Sockets(spec) => spec.config.mss.as_f64(),
+        Transport::Udp(spec) => spec.packet.as_f64(),
+    }
+}

@@ -1,0 +1,157 @@
+//! Papers, their figures, and the inputs that a figure is made from.
+
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use link::config::{ConfigError, Problem};
+use scenario::RunOptions;
+
+use crate::cache::RunCache;
+use crate::error::{StudyError, Unknown};
+use crate::outcome::Outcome;
+use crate::parallel::Progress;
+use crate::sweep::SweepResults;
+use crate::testbed::{Estimate, Experiment, Measured, Trial};
+
+/// A paper, or a theory, and its figures.
+#[derive(Debug)]
+pub struct Study {
+    /// The name on the command line, and of the folder under `papers/`.
+    pub paper: &'static str,
+    /// The title on a page.
+    pub title: &'static str,
+    /// A description, with the source of the expected values.
+    pub about: &'static str,
+    /// The figures, in the order of the paper.
+    pub figures: &'static [Figure],
+    /// Estimates the time of some figures, for studies of real transfers. These need a
+    /// [`Testbed`](crate::Testbed) in the context.
+    pub estimate: Option<Estimator>,
+}
+
+/// Estimates the real transfers of some figures of a study.
+pub type Estimator = fn(&Context, &[&'static Figure]) -> Result<Estimate, StudyError>;
+
+/// One figure, or one claim without a picture.
+#[derive(Debug)]
+pub struct Figure {
+    /// The name on the command line, and of the files in the output.
+    pub name: &'static str,
+    /// The title on a page.
+    pub title: &'static str,
+    /// The expected result, with its reason.
+    pub about: &'static str,
+    /// The input files, at least one.
+    pub files: &'static [File],
+    /// Makes the figure.
+    pub make: fn(&Lab<'_>) -> Result<Outcome, StudyError>,
+}
+
+/// A file of `papers/`, as it is built in.
+#[derive(Clone, Copy, Debug)]
+pub struct File {
+    /// The name in the folder of the paper.
+    pub name: &'static str,
+    /// The contents.
+    pub text: &'static str,
+}
+
+impl Study {
+    /// The figure of this name.
+    ///
+    /// # Errors
+    /// If the paper has no such figure.
+    pub fn figure(&self, name: &str) -> Result<&'static Figure, Unknown> {
+        let found = self.figures.iter().find(|figure| figure.name == name);
+        found.ok_or_else(|| {
+            Unknown::new("figure", name, self.figures.iter().map(|figure| figure.name))
+        })
+    }
+}
+
+/// The options for making figures.
+#[derive(Clone, Debug)]
+pub struct Context {
+    /// A folder with edited files `PAPER/FILE`, which replace built-in ones.
+    pub papers: Option<PathBuf>,
+    /// The number of seeds; `None` for that of the files.
+    pub seeds: Option<u32>,
+    /// The number of parallel runs; results do not depend on it.
+    pub jobs: usize,
+    /// The options of real transfers.
+    pub experiment: Experiment,
+}
+
+/// The inputs of a figure's function.
+pub struct Lab<'a> {
+    /// The options.
+    pub context: &'a Context,
+    /// Name (for messages) and text of each file of the figure, in the figure's order.
+    pub files: Vec<(String, String)>,
+    /// Called after each run.
+    pub progress: Progress<'a>,
+    /// The runs of other figures.
+    pub cache: &'a RunCache,
+}
+
+impl<'a> Lab<'a> {
+    /// Reads the files of the figure.
+    ///
+    /// # Errors
+    /// If an edited one cannot be read.
+    pub fn new(
+        context: &'a Context,
+        study: &Study,
+        figure: &Figure,
+        progress: Progress<'a>,
+        cache: &'a RunCache,
+    ) -> Result<Lab<'a>, StudyError> {
+        let folder = context.papers.as_ref().map(|papers| papers.join(study.paper));
+        if let Some(folder) = folder.as_ref().filter(|folder| !folder.is_dir()) {
+            return Err(StudyError::NoPapers(folder.clone()));
+        }
+        let read = |file: &File| match folder.as_ref().map(|folder| folder.join(file.name)) {
+            Some(path) if path.exists() => {
+                let name = path.display().to_string();
+                match std::fs::read_to_string(&path) {
+                    Ok(text) => Ok((name, text)),
+                    Err(error) => {
+                        let problem = Problem::Read(error);
+                        Err(ConfigError { file: name, line: None, key: String::new(), problem }
+                            .into())
+                    }
+                }
+            }
+            _ => Ok((format!("papers/{}/{}", study.paper, file.name), file.text.to_owned())),
+        };
+        let files = figure.files.iter().map(read).collect::<Result<_, StudyError>>()?;
+        Ok(Lab { context, files, progress, cache })
+    }
+
+    /// Runs the scenario file `number` of the figure, unless an earlier figure did.
+    ///
+    /// # Errors
+    /// If the file is not valid.
+    ///
+    /// # Panics
+    /// If the figure has no such file.
+    pub fn sweep(
+        &self,
+        number: usize,
+        options: RunOptions,
+    ) -> Result<Rc<SweepResults>, StudyError> {
+        let (file, text) = &self.files[number];
+        let (seeds, jobs) = (self.context.seeds, self.context.jobs);
+        let run = || SweepResults::run(file, text, seeds, jobs, options, self.progress);
+        if options.series { run().map(Rc::new) } else { self.cache.sweep(text, seeds, run) }
+    }
+
+    /// Runs real transfers in this order, unless an earlier figure did.
+    ///
+    /// # Errors
+    /// If there is no testbed, or a transfer failed.
+    pub(crate) fn transfer(&self, trials: &[Trial]) -> Result<Rc<Vec<Measured>>, StudyError> {
+        let Context { experiment, jobs, .. } = self.context;
+        self.cache.transfers(trials, || experiment.run(*jobs, trials, self.progress))
+    }
+}
