@@ -19,7 +19,7 @@
 
 use alloc::collections::BTreeSet;
 
-use wire::ptcp::Data;
+use wire::ptcp::StreamData;
 
 use super::{Connection, PeerError, State};
 use crate::path::{Opening, Path};
@@ -117,7 +117,7 @@ impl Connection {
     /// Whether a piece would leave one gap too many. Its packet is taken for lost, unacknowledged:
     /// the honest send it again.
     #[inline]
-    pub(super) fn is_too_scattered(&self, data: &Data) -> bool {
+    pub(super) fn is_too_scattered(&self, data: &StreamData) -> bool {
         let receiving = || self.receiving.get(&data.stream);
         self.gaps >= LEAST_GAPS
             && self.gaps >= self.most_gaps()

@@ -200,7 +200,10 @@ impl Pair {
     }
 
     /// What the client sent with data since then.
-    pub(crate) fn data_since(&self, from: Time) -> impl Iterator<Item = (&Sent, wire::ptcp::Data)> {
+    pub(crate) fn data_since(
+        &self,
+        from: Time,
+    ) -> impl Iterator<Item = (&Sent, wire::ptcp::StreamData)> {
         self.log.iter().filter(move |sent| sent.to_server && sent.at >= from).filter_map(|sent| {
             if let wire::ptcp::Body::Data(data) = sent.packet.body {
                 Some((sent, data))

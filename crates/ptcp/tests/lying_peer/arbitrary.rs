@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use ptcp::Config;
 use units::{Bytes, Span};
-use wire::ptcp::{Ack, Body, Data, Flight, PacketRange, Reply};
+use wire::ptcp::{Ack, Body, Flight, PacketRange, Reply, StreamData};
 
 use crate::victim::Victim;
 
@@ -66,7 +66,7 @@ fn body() -> impl Strategy<Value = Body> {
     let flights = [Flight::Hello, Flight::Answer, Flight::Finish, Flight::Done];
     prop_oneof![
         6 => (near(70_000), stream(), any::<u32>(), short(1_200), reply(), prop::bool::weighted(0.1))
-            .prop_map(|(offset, stream, stamp, len, reply, is_last)| Body::Data(Data { offset, stream, stamp, len, reply, is_last })),
+            .prop_map(|(offset, stream, stamp, len, reply, is_last)| Body::Data(StreamData { offset, stream, stamp, len, reply, is_last })),
         1 => (short(1_200), reply()).prop_map(|(len, reply)| Body::Datagram { len, reply }),
         2 => ack().prop_map(Body::Ack),
         1 => (stream(), near(70_000)).prop_map(|(stream, limit)| Body::StreamWindow { stream, limit }),

@@ -6,7 +6,7 @@ use ptcp::{Arrived, Config, Connection, Event, PeerError};
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use units::{Bytes, Span, Time};
-use wire::ptcp::{Ack, Body, Data, Packet, Reply};
+use wire::ptcp::{Ack, Body, Packet, Reply, StreamData};
 
 /// The one that is lied to: a server, unless it is made as a client. It has a stream with much to
 /// send.
@@ -34,7 +34,7 @@ fn end(config: Config, is_client: bool) -> Connection {
 
 /// A piece of a stream.
 pub(crate) fn data(stream: u32, offset: u64, len: u16, is_last: bool) -> Body {
-    Body::Data(Data { offset, stream, stamp: 0, len, reply: Reply::Path(0), is_last })
+    Body::Data(StreamData { offset, stream, stamp: 0, len, reply: Reply::Path(0), is_last })
 }
 
 impl Victim {
