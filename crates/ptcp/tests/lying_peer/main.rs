@@ -3,6 +3,8 @@
 //! bounded.
 
 mod arbitrary;
+#[path = "../common/mod.rs"]
+mod common;
 mod victim;
 
 use ptcp::{Arrived, Config, Event, PeerError};
