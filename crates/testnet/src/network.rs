@@ -153,8 +153,8 @@ impl<E: Endpoint> Network<E> {
             Op::Restore { link, direction } => self.direction(link, direction).is_cut = false,
             Op::Delay { link, extra } => self.links[link].extra_delay = extra,
             Op::Deliver { link, direction, index } => {
-                if let Some(key) = self.find(link, direction, index) {
-                    let flight = self.flights.remove(&key).expect("it was found");
+                let key = self.find(link, direction, index);
+                if let Some(flight) = key.and_then(|key| self.flights.remove(&key)) {
                     self.deliver(flight);
                 }
             }

@@ -370,7 +370,7 @@ impl<'a> Frame<'a> {
                 out.extend_from_slice(data.payload);
             }
             Frame::Entries(bytes) | Frame::Probe(bytes) | Frame::Name(bytes) => {
-                out.extend_from_slice(bytes)
+                out.extend_from_slice(bytes);
             }
             Frame::Refused(range) | Frame::Request(range) => emit_range(*range, out),
             Frame::Filter(include, glob) => {
@@ -378,7 +378,7 @@ impl<'a> Frame<'a> {
                 out.extend_from_slice(glob.as_bytes());
             }
             Frame::Ask(Ask { checksum, hashes }) => {
-                out.push(u8::from(*checksum) | u8::from(*hashes) << 1)
+                out.push(u8::from(*checksum) | u8::from(*hashes) << 1);
             }
             Frame::Hashes(Hashes { first, hashes }) => {
                 out.extend_from_slice(&first.to_be_bytes());
