@@ -1,6 +1,6 @@
 //! Links between sockets on loopback, without privilege.
 
-mod lines;
+mod links;
 mod tcp;
 mod udp;
 
@@ -91,7 +91,8 @@ impl Loopback {
                 let listeners = addresses
                     .iter()
                     .map(|address| tcp::listen(*address).map_err(listening(address)));
-                let proxy = tcp::Proxy::new(network, listeners.collect::<Result<_, _>>()?, forward);
+                let proxy =
+                    tcp::TcpProxy::new(network, listeners.collect::<Result<_, _>>()?, forward);
                 let mut proxy = proxy.map_err(doing("starting the links".into()))?;
                 let control = Arc::clone(&control);
                 builder.spawn(move || proxy.run(&control))
@@ -100,7 +101,8 @@ impl Loopback {
                 let sockets = addresses
                     .iter()
                     .map(|address| udp::listen(*address).map_err(listening(address)));
-                let proxy = udp::Proxy::new(network, sockets.collect::<Result<_, _>>()?, forward);
+                let proxy =
+                    udp::UdpProxy::new(network, sockets.collect::<Result<_, _>>()?, forward);
                 let mut proxy = proxy.map_err(doing("starting the links".into()))?;
                 let control = Arc::clone(&control);
                 builder.spawn(move || proxy.run(&control))

@@ -15,12 +15,12 @@ use crate::packet::{Transport, View};
 #[derive(Clone, Debug)]
 pub(crate) struct Nat {
     idle: Span,
-    last_seen: HashMap<Flow, Time>,
+    last_seen: HashMap<FlowKey, Time>,
 }
 
 /// Inside and outside address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Flow {
+struct FlowKey {
     is_tcp: bool,
     inside: SocketAddr,
     outside: SocketAddr,
@@ -38,7 +38,7 @@ impl Nat {
         } else {
             (view.destination, view.source)
         };
-        let flow = Flow { is_tcp: view.transport != Transport::Udp, inside, outside };
+        let flow = FlowKey { is_tcp: view.transport != Transport::Udp, inside, outside };
         let is_alive = self.last_seen.get(&flow).is_some_and(|last| now - *last <= self.idle);
         let opens =
             is_outbound && matches!(view.transport, Transport::Udp | Transport::Tcp { syn: true });

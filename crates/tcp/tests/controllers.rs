@@ -1,9 +1,13 @@
 //! The reports to a controller: the handshake's round trip, and the state at each packet's sending.
 
+mod common;
+
 use std::sync::{Arc, Mutex};
 
+use common::Host;
 use policy::cc::{Acked, Allowance, Congestion, Lost, SinglePath, Start, Uncoupled};
 use tcp::{Config, Endpoint};
+use testnet::{Direction, Fate, Link, Network};
 use units::{Bytes, Rate, Span, SubflowId, Time};
 
 const ONE_WAY: Span = Span::from_millis(10);
@@ -64,41 +68,26 @@ impl SinglePath for Listener {
     }
 }
 
-/// The reports to the client's and the server's controllers while the client sends `packets`, of
-/// which the packets with the indices `lost` are lost.
-fn told(packets: u64, lost: &[usize], wants_snapshots: bool) -> [Notes; 2] {
+/// What the client's and the server's controllers were told while the client sent so many packets,
+/// if those of its `lost` are.
+fn told(packets: u64, lost: &[u64], wants_snapshots: bool) -> [Notes; 2] {
     let config = Config::default();
     let listeners = [Listener::new(wants_snapshots), Listener::new(wants_snapshots)];
     let endpoints =
         [Endpoint::client(config.clone(), SubflowId(0)), Endpoint::server(config, SubflowId(0))];
-    let mut ends = endpoints
-        .into_iter()
-        .zip(listeners.iter().cloned().map(Uncoupled::new))
-        .collect::<Vec<_>>();
-    let (client, controller) = &mut ends[0];
-    client.write(Bytes(packets * MSS));
-    client.open(Time::ZERO, controller);
-    let (mut now, mut sent) = (Time::ZERO, 0);
-    while now < Time::ZERO + Span::from_secs(3) {
-        let mut air = Vec::new();
-        for (side, (endpoint, controller)) in ends.iter_mut().enumerate() {
-            if endpoint.poll_deadline().is_some_and(|at| at <= now) {
-                endpoint.handle_deadline(now, controller);
-            }
-            while let Some(transmit) = endpoint.poll_send(now, controller) {
-                if side == 1 || !lost.contains(&sent) {
-                    air.push((1 - side, transmit.segment));
-                }
-                sent += usize::from(side == 0);
-            }
-        }
-        now += ONE_WAY;
-        for (side, segment) in air {
-            let (endpoint, controller) = &mut ends[side];
-            endpoint.handle_segment(now, &segment, false, controller);
-        }
-    }
-    assert_eq!(ends[1].0.received(), Bytes(packets * MSS));
+    let hosts = endpoints.into_iter().zip(&listeners).map(|(endpoint, listener)| {
+        Host::new(endpoint, Box::new(Uncoupled::new(listener.clone())))
+    });
+    let mut network = Network::new(hosts, [Link::new(ONE_WAY)], 0);
+    let lost: Vec<u64> = lost.to_vec();
+    network.set_fates(move |sent| {
+        let is_lost = sent.direction == Direction::Forward && lost.contains(&sent.number);
+        if is_lost { Fate::Lost } else { Fate::Arrives }
+    });
+    network.ends[0].endpoint.write(Bytes(packets * MSS));
+    network.ends[0].open();
+    network.run_for(Span::from_secs(3));
+    assert_eq!(network.ends[1].endpoint.received(), Bytes(packets * MSS));
     listeners.map(|listener| listener.notes.lock().expect("no panic").clone())
 }
 

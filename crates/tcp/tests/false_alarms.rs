@@ -1,10 +1,15 @@
 //! Real losses and spurious ones: the undo of reductions, and duplicate acknowledgements after
 //! recovery.
 
-use std::collections::VecDeque;
+mod common;
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use common::Host;
 use policy::cc::by_name;
 use tcp::{Config, Detection, Endpoint, Stats};
+use testnet::{Fate, Link, Network, Sent};
 use units::{Bytes, Span, SubflowId, Time};
 use wire::tcp::Segment;
 
@@ -14,44 +19,55 @@ const PACKETS: u64 = 120;
 /// A link that takes a millisecond for each packet with data, and 20 ms to the other end in both
 /// directions. Packets are numbered from 0.
 #[derive(Clone, Debug)]
-struct Link {
-    /// Packets to lose, each as often as it is listed.
+struct Script {
+    /// Each of these is lost as often as it is listed.
     drops: Vec<u64>,
-    /// Packets that are delayed further at their first transmission.
-    late: Vec<(u64, Span)>,
-    /// Hosts process arrivals only at multiples of this.
+    /// These take longer, the first time they are sent.
+    late: Vec<Late>,
+    /// Hosts look only at multiples of this, and then at all that has come.
     tick: Span,
     /// The number of packets to send.
     packets: u64,
 }
 
-impl Default for Link {
-    fn default() -> Link {
-        Link { drops: Vec::new(), late: Vec::new(), tick: Span::from_nanos(1), packets: PACKETS }
+impl Default for Script {
+    fn default() -> Script {
+        Script { drops: Vec::new(), late: Vec::new(), tick: Span::from_nanos(1), packets: PACKETS }
     }
 }
 
-impl Link {
-    fn losing(drops: &[u64]) -> Link {
-        Link { drops: drops.to_vec(), ..Link::default() }
+impl Script {
+    fn losing(drops: &[u64]) -> Script {
+        Script { drops: drops.to_vec(), ..Script::default() }
     }
 
-    /// The arrival of the packet `number` sent at `sent_at`; `None` if it is lost.
-    fn arrival(&mut self, number: u64, sent_at: Time) -> Option<Time> {
-        if let Some(index) = self.drops.iter().position(|drop| *drop == number) {
-            self.drops.remove(index);
-            return None;
+    /// What becomes of a segment.
+    fn fate(&mut self, sent: &Sent<Segment>) -> Fate {
+        let mut due = sent.due.expect("the queue holds everything");
+        if sent.packet.len > 0 {
+            let number = (sent.packet.seq - 1) / MSS;
+            if let Some(index) = self.drops.iter().position(|drop| *drop == number) {
+                self.drops.remove(index);
+                return Fate::Lost;
+            }
+            if let Some(index) = self.late.iter().position(|late| late.number == number) {
+                due += self.late.remove(index).by;
+            }
         }
-        let mut at = sent_at + Span::from_millis(20);
-        if let Some(index) = self.late.iter().position(|late| late.0 == number) {
-            at += self.late.remove(index).1;
-        }
-        Some(at)
+        let at = Time::from_nanos(due.as_nanos().next_multiple_of(self.tick.as_nanos()));
+        Fate::Late(at - sent.due.unwrap_or(at))
     }
+}
 
-    fn ticked(&self, at: Time) -> Time {
-        Time::from_nanos(at.as_nanos().next_multiple_of(self.tick.as_nanos()))
-    }
+/// A packet that comes late.
+#[derive(Clone, Copy, Debug)]
+struct Late {
+    number: u64,
+    by: Span,
+}
+
+fn late(number: u64, millis: u64) -> Late {
+    Late { number, by: Span::from_millis(millis) }
 }
 
 /// The result of a transfer.
@@ -66,63 +82,37 @@ struct Outcome {
 }
 
 fn run(config: Config, drops: &[u64]) -> Stats {
-    run_over(config, Link::losing(drops)).stats
+    run_over(config, Script::losing(drops)).stats
 }
 
-fn run_over(config: Config, mut link: Link) -> Outcome {
+fn run_over(config: Config, script: Script) -> Outcome {
     let id = SubflowId(1);
-    let mut ends = [Endpoint::client(config.clone(), id), Endpoint::server(config, id)];
-    let mut controllers = [by_name("reno").expect("known"), by_name("reno").expect("known")];
-    let mut air: [VecDeque<(Time, Segment)>; 2] = [VecDeque::new(), VecDeque::new()];
-    let mut free_at = Time::ZERO;
-    let mut now = Time::ZERO;
+    let total = Bytes(script.packets * MSS);
+    let host = |endpoint| Host::new(endpoint, by_name("reno").expect("known"));
+    let ends = [Endpoint::client(config.clone(), id), Endpoint::server(config, id)].map(host);
+    let delay = Span::from_millis(20);
+    let link = Link { rate: Some(Bytes(MSS) / Span::from_millis(1)), ..Link::new(delay) };
+    let mut network = Network::new(ends, [link], 0);
+    let script = Rc::new(RefCell::new(script));
+    let rest = Rc::clone(&script);
+    network.set_fates(move |sent| script.borrow_mut().fate(sent));
+    network.ends[0].open();
+    network.ends[0].endpoint.write(total);
     let (mut window, mut unacked) = (Bytes::ZERO, Bytes::ZERO);
-    ends[0].open(now, controllers[0].as_mut());
-    ends[0].write(Bytes(link.packets * MSS));
-    while ends[1].received() < Bytes(link.packets * MSS) || ends[0].in_flight() > Bytes::ZERO {
-        assert!(
-            now < Time::ZERO + Span::from_secs(60),
-            "the transfer does not end: {:?}",
-            ends[0].stats()
-        );
-        for side in 0..2 {
-            let controller = controllers[side].as_mut();
-            if ends[side].poll_deadline().is_some_and(|at| at <= now) {
-                ends[side].handle_deadline(now, controller);
-            }
-            while let Some(transmit) = ends[side].poll_send(now, controller) {
-                let segment = transmit.segment;
-                let mut at = now + Span::from_millis(20);
-                if segment.len > 0 {
-                    free_at = free_at.max(now) + Span::from_millis(1);
-                    let Some(arrival) = link.arrival((segment.seq - 1) / MSS, free_at) else {
-                        continue;
-                    };
-                    at = arrival;
-                }
-                let at = link.ticked(at);
-                let position = air[1 - side].partition_point(|earlier| earlier.0 <= at);
-                air[1 - side].insert(position, (at, segment));
-            }
-        }
-        window = window.max(controllers[0].allowance(id).window);
-        unacked = unacked.max(Bytes(link.packets * MSS) - ends[0].unsent() - ends[0].acked());
-        let arrivals = air.iter().filter_map(|way| way.front().map(|(at, _)| *at));
-        let next = arrivals
-            .chain(ends.iter().filter_map(Endpoint::poll_deadline))
-            .min()
-            .expect("somebody waits");
-        now = next.max(now);
-        for side in 0..2 {
-            while air[side].front().is_some_and(|(at, _)| *at <= now) {
-                let (_, segment) = air[side].pop_front().expect("it is there");
-                ends[side].handle_segment(now, &segment, false, controllers[side].as_mut());
-                while ends[side].poll_event().is_some() {}
-            }
-        }
-    }
-    assert!(link.drops.is_empty() && link.late.is_empty(), "never sent: {link:?}");
-    Outcome { stats: ends[0].stats(), threshold: controllers[0].threshold(id), window, unacked }
+    let limit = Time::ZERO + Span::from_secs(60);
+    let is_over = network.run_until(limit, |network| {
+        let [Host { endpoint: client, controller, .. }, server] = &network.ends[..] else {
+            unreachable!("there are two")
+        };
+        window = window.max(controller.allowance(id).window);
+        unacked = unacked.max(total - client.unsent() - client.acked());
+        server.endpoint.received() == total && client.in_flight() == Bytes::ZERO
+    });
+    let Host { endpoint: client, controller, .. } = &network.ends[0];
+    assert!(is_over, "it takes for ever: {:?}", client.stats());
+    let rest = rest.borrow();
+    assert!(rest.drops.is_empty() && rest.late.is_empty(), "never sent: {rest:?}");
+    Outcome { stats: client.stats(), threshold: controller.threshold(id), window, unacked }
 }
 
 fn config(detection: Detection) -> Config {
@@ -202,7 +192,7 @@ fn a_timeout_reduces_the_window_not_the_data_behind_the_gap() {
         timestamps: false,
         ..config(Detection::Sack)
     };
-    let Outcome { stats, threshold, .. } = run_over(patient, Link::losing(&[30, 30]));
+    let Outcome { stats, threshold, .. } = run_over(patient, Script::losing(&[30, 30]));
     assert_eq!((stats.recoveries, stats.timeouts), (1, 1), "{stats:?}");
     assert!(threshold.is_some_and(|threshold| threshold <= Bytes(10 * MSS)), "{threshold:?}");
 }
@@ -217,7 +207,7 @@ fn arrivals_behind_a_gap_do_not_delay_the_timeout() {
         ..config(Detection::Sack)
     };
     let Outcome { stats, unacked, .. } =
-        run_over(config, Link { packets: 2_000, ..Link::losing(&[30, 30]) });
+        run_over(config, Script { packets: 2_000, ..Script::losing(&[30, 30]) });
     assert_eq!((stats.recoveries, stats.timeouts), (1, 1), "{stats:?}");
     assert!(unacked < Bytes(400 * MSS), "{unacked}");
 }
@@ -228,9 +218,8 @@ fn arrivals_behind_a_gap_do_not_delay_the_timeout() {
 fn a_loss_behind_a_late_packet_is_detected_and_reduces_the_window() {
     for detection in [Detection::Sack, Detection::Rack] {
         let config = Config { initial_threshold: Some(Bytes(16 * MSS)), ..config(detection) };
-        let link =
-            Link { late: vec![(40, Span::from_millis(32))], packets: 400, ..Link::losing(&[42]) };
-        let Outcome { stats, threshold, window, .. } = run_over(config, link);
+        let script = Script { late: vec![late(40, 32)], packets: 400, ..Script::losing(&[42]) };
+        let Outcome { stats, threshold, window, .. } = run_over(config, script);
         assert_eq!(
             (stats.undone, stats.recoveries, stats.timeouts),
             (1, 2, 0),
@@ -250,9 +239,8 @@ fn a_loss_behind_a_late_packet_is_detected_and_reduces_the_window() {
 fn one_loss_among_late_packets_justifies_the_reduction() {
     for detection in [Detection::Sack, Detection::Rack] {
         let config = Config { initial_threshold: Some(Bytes(16 * MSS)), ..config(detection) };
-        let link =
-            Link { late: vec![(40, Span::from_millis(45))], packets: 400, ..Link::losing(&[42]) };
-        let Outcome { stats, threshold, window, .. } = run_over(config, link);
+        let script = Script { late: vec![late(40, 45)], packets: 400, ..Script::losing(&[42]) };
+        let Outcome { stats, threshold, window, .. } = run_over(config, script);
         assert_eq!(
             (stats.undone, stats.recoveries, stats.timeouts),
             (0, 1, 0),
@@ -269,8 +257,8 @@ fn one_loss_among_late_packets_justifies_the_reduction() {
 #[test]
 fn several_late_packets_are_undone_together() {
     for detection in [Detection::Sack, Detection::Rack] {
-        let late = [40, 42, 44].map(|number| (number, Span::from_millis(35))).to_vec();
-        let stats = run_over(config(detection), Link { late, ..Link::default() }).stats;
+        let late = [40, 42, 44].map(|number| late(number, 35)).to_vec();
+        let stats = run_over(config(detection), Script { late, ..Script::default() }).stats;
         assert_eq!(
             (stats.undone, stats.recoveries, stats.timeouts),
             (1, 1, 0),
@@ -282,13 +270,13 @@ fn several_late_packets_are_undone_together() {
 /// Only the first late packet has been retransmitted when it arrives. The others must not count as
 /// lost, although later packets have arrived.
 #[test]
-fn reordering_is_detected_once() {
-    let late =
-        [(100, 8), (102, 8), (104, 8)].map(|(number, ms)| (number, Span::from_millis(ms))).to_vec();
+fn reordering_is_noticed_once() {
+    let late = [100, 102, 104].map(|number| late(number, 8)).to_vec();
     for detection in [Detection::Sack, Detection::Rack] {
         let config = Config { initial_threshold: Some(Bytes(60 * MSS)), ..config(detection) };
         let stats =
-            run_over(config, Link { late: late.clone(), packets: 400, ..Link::default() }).stats;
+            run_over(config, Script { late: late.clone(), packets: 400, ..Script::default() })
+                .stats;
         let seen = (stats.undone, stats.recoveries, stats.retransmitted, stats.timeouts);
         assert_eq!(seen, (1, 1, 1, 0), "{detection:?}: {stats:?}");
     }
@@ -300,8 +288,8 @@ fn reordering_is_detected_once() {
 fn three_duplicates_after_a_late_packet_are_a_loss() {
     for detection in [Detection::Reno, Detection::NewReno] {
         let config = Config { initial_threshold: Some(Bytes(16 * MSS)), ..config(detection) };
-        let link = Link { late: vec![(40, Span::from_millis(32))], ..Link::losing(&[44]) };
-        let stats = run_over(config, link).stats;
+        let script = Script { late: vec![late(40, 32)], ..Script::losing(&[44]) };
+        let stats = run_over(config, script).stats;
         assert_eq!(
             (stats.undone, stats.recoveries, stats.timeouts),
             (1, 2, 0),
@@ -315,8 +303,8 @@ fn three_duplicates_after_a_late_packet_are_a_loss() {
 fn a_slow_receiver_does_not_make_a_loss_look_spurious() {
     for detection in [Detection::Sack, Detection::Rack] {
         for tick in 2..8 {
-            let link = Link { tick: Span::from_millis(tick), ..Link::losing(&[30]) };
-            let stats = run_over(config(detection), link).stats;
+            let script = Script { tick: Span::from_millis(tick), ..Script::losing(&[30]) };
+            let stats = run_over(config(detection), script).stats;
             assert_eq!(
                 (stats.undone, stats.recoveries),
                 (0, 1),

@@ -1,86 +1,58 @@
 //! A receiving application that controls its reading.
 
+mod common;
+
+use common::Host;
 use policy::cc::{Reno, Uncoupled};
 use tcp::{Config, Endpoint};
-use units::{Bytes, Span, SubflowId, Time};
+use testnet::{Link, Network};
+use units::{Bytes, Span, SubflowId};
 
 const MSS: u64 = 1_448;
 
-/// Two ends, 10 ms apart; the server's application reads only on request.
-struct Pair {
-    now: Time,
-    ends: [(Endpoint, Uncoupled<Reno>); 2],
-}
-
-impl Pair {
-    fn new(config: &Config) -> Pair {
-        let end = |endpoint| (endpoint, Uncoupled::new(Reno::default()));
-        let (client, server) = (
-            Endpoint::client(config.clone(), SubflowId(0)),
-            Endpoint::server(config.clone(), SubflowId(0)),
-        );
-        let mut pair = Pair { now: Time::ZERO, ends: [end(client), end(server)] };
-        let (endpoint, controller) = &mut pair.ends[0];
-        endpoint.open(Time::ZERO, controller);
-        pair.ends[1].0.set_reading(false);
-        pair
-    }
-
-    /// Lets packets travel for this time.
-    fn run(&mut self, span: Span) {
-        let end = self.now + span;
-        while self.now < end {
-            let mut air = Vec::new();
-            for (side, (endpoint, controller)) in self.ends.iter_mut().enumerate() {
-                if endpoint.poll_deadline().is_some_and(|at| at <= self.now) {
-                    endpoint.handle_deadline(self.now, controller);
-                }
-                while let Some(transmit) = endpoint.poll_send(self.now, controller) {
-                    air.push((1 - side, transmit.segment));
-                }
-            }
-            self.now += Span::from_millis(10);
-            for (side, segment) in air {
-                let (endpoint, controller) = &mut self.ends[side];
-                endpoint.handle_segment(self.now, &segment, false, controller);
-            }
-        }
-    }
+/// Two ends, 10 ms apart, of which the second reads only when it is told to.
+fn connect(config: &Config) -> Network<Host> {
+    let host = |endpoint| Host::new(endpoint, Box::new(Uncoupled::new(Reno::default())));
+    let client = Endpoint::client(config.clone(), SubflowId(0));
+    let server = Endpoint::server(config.clone(), SubflowId(0));
+    let link = Link::new(Span::from_millis(10));
+    let mut network = Network::new([client, server].map(host), [link], 0);
+    network.ends[0].open();
+    network.ends[1].endpoint.set_reading(false);
+    network
 }
 
 #[test]
 fn unread_data_closes_the_window_and_reading_opens_it() {
     let config = Config { receive_buffer: Bytes(10 * MSS), ..Config::default() };
-    let mut pair = Pair::new(&config);
-    pair.ends[0].0.write(Bytes(30 * MSS));
-    pair.ends[0].0.close();
-    pair.run(Span::from_secs(1));
-    let held = |pair: &Pair| (pair.ends[1].0.received(), pair.ends[1].0.readable());
-    assert_eq!(held(&pair), (Bytes::ZERO, Bytes(10 * MSS)), "a buffer full");
-    pair.ends[1].0.read(Bytes(4 * MSS));
-    assert_eq!(held(&pair), (Bytes(4 * MSS), Bytes(6 * MSS)));
-    pair.run(Span::from_millis(100));
+    let mut network = connect(&config);
+    network.ends[0].endpoint.write(Bytes(30 * MSS));
+    network.ends[0].endpoint.close();
+    network.run_for(Span::from_secs(1));
+    let held = |network: &Network<Host>| {
+        (network.ends[1].endpoint.received(), network.ends[1].endpoint.readable())
+    };
+    assert_eq!(held(&network), (Bytes::ZERO, Bytes(10 * MSS)), "a buffer full");
+    network.ends[1].endpoint.read(Bytes(4 * MSS));
+    assert_eq!(held(&network), (Bytes(4 * MSS), Bytes(6 * MSS)));
+    network.run_for(Span::from_millis(100));
     assert_eq!(
-        held(&pair),
+        held(&network),
         (Bytes(4 * MSS), Bytes(10 * MSS)),
         "the sender got a window update and filled the buffer"
     );
-    // Reading more than is available reads all.
-    pair.ends[1].0.read(Bytes(100 * MSS));
-    assert_eq!(held(&pair), (Bytes(14 * MSS), Bytes::ZERO));
-    pair.run(Span::from_millis(100));
-    pair.ends[1].0.read(Bytes(10 * MSS));
-    pair.run(Span::from_millis(100));
-    assert!(
-        std::iter::from_fn(|| pair.ends[1].0.poll_event())
-            .all(|event| event != tcp::Event::Finished),
-        "not all is read"
-    );
-    pair.ends[1].0.read(Bytes(6 * MSS));
-    assert_eq!(held(&pair), (Bytes(30 * MSS), Bytes::ZERO));
+    // More than there is reads what there is.
+    network.ends[1].endpoint.read(Bytes(100 * MSS));
+    assert_eq!(held(&network), (Bytes(14 * MSS), Bytes::ZERO));
+    network.run_for(Span::from_millis(100));
+    network.ends[1].endpoint.read(Bytes(10 * MSS));
+    network.run_for(Span::from_millis(100));
+    assert!(!network.ends[1].take_events().contains(&tcp::Event::Finished), "not all is read");
+    network.ends[1].endpoint.read(Bytes(6 * MSS));
+    assert_eq!(held(&network), (Bytes(30 * MSS), Bytes::ZERO));
     assert_eq!(
-        pair.ends[1].0.poll_event(),
-        Some(tcp::Event::Finished),
+        network.ends[1].take_events().last(),
+        Some(&tcp::Event::Finished),
         "the end is read with the last byte"
     );
 }

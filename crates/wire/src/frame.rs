@@ -262,12 +262,12 @@ impl<'a> Frame<'a> {
     pub fn parse(input: &'a [u8]) -> Result<Option<(Frame<'a>, usize)>, WireError> {
         let Some((header, rest)) = input.split_first_chunk::<HEADER>() else {
             return match input.first() {
-                Some(kind) => Kind::of(*kind).map(|_| None),
+                Some(kind) => FrameKind::of(*kind).map(|_| None),
                 None => Ok(None),
             };
         };
         let [kind, length @ ..] = *header;
-        let kind = Kind::of(kind)?;
+        let kind = FrameKind::of(kind)?;
         let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
         if length > kind.max_body() {
             return Err(WireError::TooLong { frame: kind.name(), length });
@@ -285,7 +285,7 @@ impl<'a> Frame<'a> {
     pub fn length(input: &[u8]) -> Result<Option<usize>, WireError> {
         let Some(header) = input.first_chunk::<HEADER>() else { return Ok(None) };
         let [kind, length @ ..] = *header;
-        let kind = Kind::of(kind)?;
+        let kind = FrameKind::of(kind)?;
         let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
         if length > kind.max_body() {
             return Err(WireError::TooLong { frame: kind.name(), length });
@@ -311,31 +311,31 @@ impl<'a> Frame<'a> {
         out[start + 1..start + HEADER].copy_from_slice(&length.to_be_bytes());
     }
 
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> FrameKind {
         match self {
-            Frame::Hello(_) => Kind::Hello,
-            Frame::Join(_) => Kind::Join,
-            Frame::Entries(_) => Kind::Entries,
-            Frame::ManifestEnd(_) => Kind::ManifestEnd,
-            Frame::Welcome(_) => Kind::Welcome,
-            Frame::Want(_) => Kind::Want,
-            Frame::Have(_) => Kind::Have,
-            Frame::Ready => Kind::Ready,
-            Frame::Joined => Kind::Joined,
-            Frame::Data(_) => Kind::Data,
-            Frame::Ack(_) => Kind::Ack,
-            Frame::Refused(_) => Kind::Refused,
-            Frame::ObjectDone(..) => Kind::ObjectDone,
-            Frame::Done(_) => Kind::Done,
-            Frame::Ping(_) => Kind::Ping,
-            Frame::Pong(_) => Kind::Pong,
-            Frame::Abort(..) => Kind::Abort,
-            Frame::Probe(_) => Kind::Probe,
-            Frame::Name(_) => Kind::Name,
-            Frame::Filter(..) => Kind::Filter,
-            Frame::Ask(_) => Kind::Ask,
-            Frame::Request(_) => Kind::Request,
-            Frame::Hashes(_) => Kind::Hashes,
+            Frame::Hello(_) => FrameKind::Hello,
+            Frame::Join(_) => FrameKind::Join,
+            Frame::Entries(_) => FrameKind::Entries,
+            Frame::ManifestEnd(_) => FrameKind::ManifestEnd,
+            Frame::Welcome(_) => FrameKind::Welcome,
+            Frame::Want(_) => FrameKind::Want,
+            Frame::Have(_) => FrameKind::Have,
+            Frame::Ready => FrameKind::Ready,
+            Frame::Joined => FrameKind::Joined,
+            Frame::Data(_) => FrameKind::Data,
+            Frame::Ack(_) => FrameKind::Ack,
+            Frame::Refused(_) => FrameKind::Refused,
+            Frame::ObjectDone(..) => FrameKind::ObjectDone,
+            Frame::Done(_) => FrameKind::Done,
+            Frame::Ping(_) => FrameKind::Ping,
+            Frame::Pong(_) => FrameKind::Pong,
+            Frame::Abort(..) => FrameKind::Abort,
+            Frame::Probe(_) => FrameKind::Probe,
+            Frame::Name(_) => FrameKind::Name,
+            Frame::Filter(..) => FrameKind::Filter,
+            Frame::Ask(_) => FrameKind::Ask,
+            Frame::Request(_) => FrameKind::Request,
+            Frame::Hashes(_) => FrameKind::Hashes,
         }
     }
 
@@ -370,7 +370,7 @@ impl<'a> Frame<'a> {
                 out.extend_from_slice(data.payload);
             }
             Frame::Entries(bytes) | Frame::Probe(bytes) | Frame::Name(bytes) => {
-                out.extend_from_slice(bytes)
+                out.extend_from_slice(bytes);
             }
             Frame::Refused(range) | Frame::Request(range) => emit_range(*range, out),
             Frame::Filter(include, glob) => {
@@ -378,7 +378,7 @@ impl<'a> Frame<'a> {
                 out.extend_from_slice(glob.as_bytes());
             }
             Frame::Ask(Ask { checksum, hashes }) => {
-                out.push(u8::from(*checksum) | u8::from(*hashes) << 1)
+                out.push(u8::from(*checksum) | u8::from(*hashes) << 1);
             }
             Frame::Hashes(Hashes { first, hashes }) => {
                 out.extend_from_slice(&first.to_be_bytes());
@@ -424,7 +424,7 @@ impl DataHeader {
     ) {
         assert!(payload_len <= MAX_PAYLOAD, "a payload of {payload_len} bytes");
         let length = 9 + block_hash.map_or(0, |hash| hash.len()) + payload_len;
-        out.push(Kind::Data as u8);
+        out.push(FrameKind::Data as u8);
         out.extend_from_slice(&u32::try_from(length).expect("below MAX_BODY").to_be_bytes());
         out.extend_from_slice(&Self::fields(position, block_hash));
         if let Some(hash) = block_hash {
@@ -441,7 +441,7 @@ impl DataHeader {
 }
 
 #[derive(Clone, Copy)]
-enum Kind {
+enum FrameKind {
     Hello = 1,
     Join,
     Entries,
@@ -467,34 +467,34 @@ enum Kind {
     Hashes,
 }
 
-const KINDS: [(Kind, &str, usize); 23] = [
-    (Kind::Hello, "Hello", 64),
-    (Kind::Join, "Join", 16),
-    (Kind::Entries, "Entries", MAX_CHUNK),
-    (Kind::ManifestEnd, "ManifestEnd", 4),
-    (Kind::Welcome, "Welcome", 18 + MAX_ADDRESSES * 18),
-    (Kind::Want, "Want", MAX_RANGES * 16),
-    (Kind::Have, "Have", MAX_RANGES * 16),
-    (Kind::Ready, "Ready", 0),
-    (Kind::Joined, "Joined", 0),
-    (Kind::Data, "Data", MAX_BODY),
-    (Kind::Ack, "Ack", MAX_RANGES * 16),
-    (Kind::Refused, "Refused", 16),
-    (Kind::ObjectDone, "ObjectDone", 36),
-    (Kind::Done, "Done", 8),
-    (Kind::Ping, "Ping", 8),
-    (Kind::Pong, "Pong", 8),
-    (Kind::Abort, "Abort", 1 + MAX_TEXT),
-    (Kind::Probe, "Probe", MAX_PAYLOAD),
-    (Kind::Name, "Name", MAX_NAME),
-    (Kind::Filter, "Filter", 1 + MAX_FILTER),
-    (Kind::Ask, "Ask", 1),
-    (Kind::Request, "Request", 16),
-    (Kind::Hashes, "Hashes", 8 + MAX_HASHES * 32),
+const KINDS: [(FrameKind, &str, usize); 23] = [
+    (FrameKind::Hello, "Hello", 64),
+    (FrameKind::Join, "Join", 16),
+    (FrameKind::Entries, "Entries", MAX_CHUNK),
+    (FrameKind::ManifestEnd, "ManifestEnd", 4),
+    (FrameKind::Welcome, "Welcome", 18 + MAX_ADDRESSES * 18),
+    (FrameKind::Want, "Want", MAX_RANGES * 16),
+    (FrameKind::Have, "Have", MAX_RANGES * 16),
+    (FrameKind::Ready, "Ready", 0),
+    (FrameKind::Joined, "Joined", 0),
+    (FrameKind::Data, "Data", MAX_BODY),
+    (FrameKind::Ack, "Ack", MAX_RANGES * 16),
+    (FrameKind::Refused, "Refused", 16),
+    (FrameKind::ObjectDone, "ObjectDone", 36),
+    (FrameKind::Done, "Done", 8),
+    (FrameKind::Ping, "Ping", 8),
+    (FrameKind::Pong, "Pong", 8),
+    (FrameKind::Abort, "Abort", 1 + MAX_TEXT),
+    (FrameKind::Probe, "Probe", MAX_PAYLOAD),
+    (FrameKind::Name, "Name", MAX_NAME),
+    (FrameKind::Filter, "Filter", 1 + MAX_FILTER),
+    (FrameKind::Ask, "Ask", 1),
+    (FrameKind::Request, "Request", 16),
+    (FrameKind::Hashes, "Hashes", 8 + MAX_HASHES * 32),
 ];
 
-impl Kind {
-    fn of(octet: u8) -> Result<Kind, WireError> {
+impl FrameKind {
+    fn of(octet: u8) -> Result<FrameKind, WireError> {
         KINDS
             .get(usize::from(octet).wrapping_sub(1))
             .map(|(kind, ..)| *kind)

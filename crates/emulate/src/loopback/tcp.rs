@@ -13,7 +13,7 @@ use socket2::{Domain, SockAddr, SockRef, Socket, Type};
 use sys::poll::{Interest, Poller, Ready};
 use units::{Bytes, Span};
 
-use super::lines::{Lane, Lines, is_later};
+use super::links::{LinkDirection, Links, is_later};
 use super::patient;
 use crate::driver::Control;
 use crate::report::Report;
@@ -55,14 +55,14 @@ enum Chunk {
     Reset,
 }
 
-pub(super) struct Proxy {
-    lines: Lines<(u64, Chunk)>,
+pub(super) struct TcpProxy {
+    links: Links<(u64, Chunk)>,
     listeners: Vec<TcpListener>,
     forward: SocketAddr,
     poller: Poller,
     connections: BTreeMap<u64, Connection>,
     next_id: u64,
-    /// By lane: connections that have something to read, in the order of their turn.
+    /// By direction: connections that have something to read, in the order of their turn.
     turns: Vec<VecDeque<u64>>,
     buffer: Vec<u8>,
 }
@@ -95,18 +95,18 @@ struct Half {
     is_done: bool,
 }
 
-impl Proxy {
+impl TcpProxy {
     pub(super) fn new(
         network: &Network,
         listeners: Vec<TcpListener>,
         forward: SocketAddr,
-    ) -> io::Result<Proxy> {
+    ) -> io::Result<TcpProxy> {
         let poller = Poller::new()?;
         for (key, listener) in (0..).zip(&listeners) {
             poller.add(listener, key, Interest { readable: true, writable: false })?;
         }
-        Ok(Proxy {
-            lines: Lines::new(network, patient),
+        Ok(TcpProxy {
+            links: Links::new(network, patient),
             turns: vec![VecDeque::new(); 2 * listeners.len()],
             listeners,
             forward,
@@ -118,29 +118,29 @@ impl Proxy {
     }
 
     pub(super) fn run(&mut self, control: &Arc<Control>) -> io::Result<Report> {
-        self.lines.enter_thread();
+        self.links.enter_thread();
         self.poller.add(&control.waker, WAKER_KEY, Interest { readable: true, writable: false })?;
         let mut ready = Vec::new();
-        let mut woken = self.lines.now();
+        let mut woken = self.links.now();
         while !control.stop.load(Ordering::Acquire) {
             self.deliver();
             self.read_in_turn();
-            self.lines.record_busy(woken);
+            self.links.record_busy(woken);
             let timeout = self.timeout();
             self.poller.wait(&mut ready, timeout)?;
-            woken = self.lines.now();
+            woken = self.links.now();
             for event in &ready {
                 self.handle(*event);
             }
         }
-        Ok(self.lines.report())
+        Ok(self.links.report())
     }
 
     fn timeout(&self) -> Option<Duration> {
         let room = (0..self.turns.len()).filter(|index| !self.turns[*index].is_empty());
-        let room = room.filter_map(|index| self.lines.next_departure(lane_of(index))).min();
-        let deadline = [self.lines.poll_deadline(), room].into_iter().flatten().min()?;
-        Some(Duration::from(deadline - self.lines.now()))
+        let room = room.filter_map(|index| self.links.next_departure(direction_at(index))).min();
+        let deadline = [self.links.poll_deadline(), room].into_iter().flatten().min()?;
+        Some(Duration::from(deadline - self.links.now()))
     }
 
     fn handle(&mut self, event: Ready) {
@@ -183,8 +183,8 @@ impl Proxy {
             }
             let connection = Connection::new(link, near);
             self.connections.insert(id, connection);
-            self.lines.enqueue(
-                Lane { link, is_down: false },
+            self.links.enqueue(
+                LinkDirection { link, is_down: false },
                 Bytes(SEGMENT_HEADERS as u64),
                 id,
                 (id, Chunk::Open),
@@ -195,7 +195,7 @@ impl Proxy {
 
     /// Takes what arrived at the other end.
     fn deliver(&mut self) {
-        while let Some(arrival) = self.lines.poll_arrival() {
+        while let Some(arrival) = self.links.poll_arrival() {
             let (id, chunk) = arrival.item;
             let Some(connection) = self.connections.get_mut(&id) else { continue };
             match chunk {
@@ -205,10 +205,10 @@ impl Proxy {
                         connection.far = Some(far);
                         self.watch(id);
                     }
-                    Err(_) => self.send(id, arrival.lane.link, true, Chunk::Reset),
+                    Err(_) => self.send(id, arrival.direction.link, true, Chunk::Reset),
                 },
                 Chunk::Data(_) | Chunk::End => {
-                    let is_down = arrival.lane.is_down;
+                    let is_down = arrival.direction.is_down;
                     connection.half(is_down).push(chunk);
                     self.flush(id, is_down);
                     self.watch(id);
@@ -220,13 +220,13 @@ impl Proxy {
     /// Reads from connections in turn, as far as the links have room.
     fn read_in_turn(&mut self) {
         for index in 0..self.turns.len() {
-            let lane = lane_of(index);
-            let chunk = self.chunk(lane);
+            let direction = direction_at(index);
+            let chunk = self.chunk(direction);
             // A connection whose destination does not keep up loses its turn until it does.
             let mut skipped = VecDeque::new();
-            while !self.turns[index].is_empty() && self.lines.has_room(lane, charge(chunk)) {
+            while !self.turns[index].is_empty() && self.links.has_room(direction, charge(chunk)) {
                 let Some(id) = self.turns[index].pop_front() else { break };
-                match self.read(id, lane, chunk) {
+                match self.read(id, direction, chunk) {
                     Turn::Again => self.turns[index].push_back(id),
                     Turn::Later => skipped.push_back(id),
                     Turn::Over => {}
@@ -235,21 +235,21 @@ impl Proxy {
             // Only looked at again after something happened: a flush calls for it.
             for id in skipped {
                 if let Some(connection) = self.connections.get_mut(&id) {
-                    connection.half(lane.is_down).is_waiting = false;
+                    connection.half(direction.is_down).is_waiting = false;
                 }
                 self.watch(id);
             }
         }
     }
 
-    fn read(&mut self, id: u64, lane: Lane, chunk: usize) -> Turn {
+    fn read(&mut self, id: u64, direction: LinkDirection, chunk: usize) -> Turn {
         let Some(connection) = self.connections.get_mut(&id) else { return Turn::Over };
-        if connection.half(lane.is_down).unread_bytes > MAX_UNREAD {
+        if connection.half(direction.is_down).unread_bytes > MAX_UNREAD {
             return Turn::Later;
         }
-        let Some(source) = connection.source(lane.is_down) else { return Turn::Over };
+        let Some(source) = connection.source(direction.is_down) else { return Turn::Over };
         let result = source.read(&mut self.buffer[..chunk]);
-        let half = connection.half(lane.is_down);
+        let half = connection.half(direction.is_down);
         let (what, turn) = match result {
             Ok(0) => (Chunk::End, Turn::Over),
             Ok(n) => (Chunk::Data(self.buffer[..n].into()), Turn::Again),
@@ -263,7 +263,7 @@ impl Proxy {
         if !matches!(what, Chunk::Data(_)) {
             half.has_ended = true;
         }
-        self.send(id, lane.link, lane.is_down, what);
+        self.send(id, direction.link, direction.is_down, what);
         self.watch(id);
         turn
     }
@@ -273,7 +273,7 @@ impl Proxy {
             Chunk::Data(data) => charge(data.len()),
             Chunk::Open | Chunk::End | Chunk::Reset => Bytes(SEGMENT_HEADERS as u64),
         };
-        self.lines.enqueue(Lane { link, is_down }, bytes, id, (id, chunk));
+        self.links.enqueue(LinkDirection { link, is_down }, bytes, id, (id, chunk));
     }
 
     /// Writes what arrived, as far as the destination takes it.
@@ -315,8 +315,8 @@ impl Proxy {
     }
 
     /// How much to read at once.
-    fn chunk(&self, lane: Lane) -> usize {
-        let rate = self.lines.profile(lane).rate.base;
+    fn chunk(&self, direction: LinkDirection) -> usize {
+        let rate = self.links.profile(direction).rate.base;
         let segments = ((rate * CHUNK_TIME).0 / 1_500).clamp(1, MAX_CHUNK_SEGMENTS);
         SEGMENT * usize::try_from(segments).expect("at most 44")
     }
@@ -328,8 +328,8 @@ enum Turn {
     Over,
 }
 
-fn lane_of(index: usize) -> Lane {
-    Lane { link: index / 2, is_down: index % 2 == 1 }
+fn direction_at(index: usize) -> LinkDirection {
+    LinkDirection { link: index / 2, is_down: index % 2 == 1 }
 }
 
 /// What so many bytes of payload take of a link.

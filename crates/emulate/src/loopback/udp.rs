@@ -11,7 +11,7 @@ use link::config::{Carry, Network};
 use sys::poll::{Interest, Poller, Ready};
 use units::Bytes;
 
-use super::lines::{Lane, Lines};
+use super::links::{LinkDirection, Links};
 use crate::driver::Control;
 use crate::report::Report;
 
@@ -29,8 +29,8 @@ pub(super) fn listen(address: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-pub(super) struct Proxy {
-    lines: Lines<(u64, Box<[u8]>)>,
+pub(super) struct UdpProxy {
+    links: Links<(u64, Box<[u8]>)>,
     sockets: Vec<UdpSocket>,
     /// By link: whether each direction carries datagrams.
     carries: Vec<[bool; 2]>,
@@ -49,12 +49,12 @@ struct Flow {
     upstream: UdpSocket,
 }
 
-impl Proxy {
+impl UdpProxy {
     pub(super) fn new(
         network: &Network,
         sockets: Vec<UdpSocket>,
         forward: SocketAddr,
-    ) -> io::Result<Proxy> {
+    ) -> io::Result<UdpProxy> {
         let poller = Poller::new()?;
         for (key, socket) in (0..).zip(&sockets) {
             poller.add(socket, key, Interest { readable: true, writable: false })?;
@@ -63,8 +63,8 @@ impl Proxy {
             let reaches = link.unreachable.is_none();
             [reaches && link.up.carry == Carry::All, reaches && link.down.carry == Carry::All]
         };
-        Ok(Proxy {
-            lines: Lines::new(network, Clone::clone),
+        Ok(UdpProxy {
+            links: Links::new(network, Clone::clone),
             sockets,
             carries: network.links.iter().map(carries).collect(),
             forward,
@@ -77,19 +77,19 @@ impl Proxy {
     }
 
     pub(super) fn run(&mut self, control: &Arc<Control>) -> io::Result<Report> {
-        self.lines.enter_thread();
+        self.links.enter_thread();
         self.poller.add(&control.waker, WAKER_KEY, Interest { readable: true, writable: false })?;
         let mut ready: Vec<Ready> = Vec::new();
-        let mut woken = self.lines.now();
+        let mut woken = self.links.now();
         while !control.stop.load(Ordering::Acquire) {
             self.deliver();
-            self.lines.record_busy(woken);
+            self.links.record_busy(woken);
             let timeout = self
-                .lines
+                .links
                 .poll_deadline()
-                .map(|deadline| Duration::from(deadline - self.lines.now()));
+                .map(|deadline| Duration::from(deadline - self.links.now()));
             self.poller.wait(&mut ready, timeout)?;
-            woken = self.lines.now();
+            woken = self.links.now();
             for event in &ready {
                 match event.key {
                     WAKER_KEY => {}
@@ -100,7 +100,7 @@ impl Proxy {
                 }
             }
         }
-        Ok(self.lines.report())
+        Ok(self.links.report())
     }
 
     fn read_client(&mut self, link: usize) -> io::Result<()> {
@@ -109,7 +109,7 @@ impl Proxy {
             // left.
             let Ok((len, client)) = self.sockets[link].recv_from(&mut self.buffer) else { break };
             let id = self.flow(link, client)?;
-            self.send(id, Lane { link, is_down: false }, len);
+            self.send(id, LinkDirection { link, is_down: false }, len);
         }
         Ok(())
     }
@@ -119,19 +119,19 @@ impl Proxy {
             let Some(flow) = self.flows.get(&id) else { return };
             let link = flow.link;
             let Ok(len) = flow.upstream.recv(&mut self.buffer) else { return };
-            self.send(id, Lane { link, is_down: true }, len);
+            self.send(id, LinkDirection { link, is_down: true }, len);
         }
     }
 
-    fn send(&mut self, id: u64, lane: Lane, len: usize) {
-        if self.carries[lane.link][usize::from(lane.is_down)] {
+    fn send(&mut self, id: u64, direction: LinkDirection, len: usize) {
+        if self.carries[direction.link][usize::from(direction.is_down)] {
             let data = self.buffer[..len].into();
-            self.lines.enqueue(lane, Bytes((len + HEADERS) as u64), id, (id, data));
+            self.links.enqueue(direction, Bytes((len + HEADERS) as u64), id, (id, data));
         }
     }
 
     fn deliver(&mut self) {
-        while let Some(arrival) = self.lines.poll_arrival() {
+        while let Some(arrival) = self.links.poll_arrival() {
             let (id, mut data) = arrival.item;
             let Some(flow) = self.flows.get(&id) else { continue };
             if arrival.is_corrupted {
@@ -141,7 +141,7 @@ impl Proxy {
                 }
             }
             // What a socket does not take is lost, as with any datagram.
-            let _ = if arrival.lane.is_down {
+            let _ = if arrival.direction.is_down {
                 self.sockets[flow.link].send_to(&data, flow.client)
             } else {
                 flow.upstream.send(&data)

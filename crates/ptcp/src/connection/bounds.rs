@@ -19,7 +19,7 @@
 
 use alloc::collections::BTreeSet;
 
-use wire::ptcp::Data;
+use wire::ptcp::StreamData;
 
 use super::{Connection, ConnectionState, PeerError};
 use crate::path::{Opening, Path};
@@ -117,7 +117,7 @@ impl Connection {
     /// Whether a piece would exceed the bound on gaps. Its packet is then treated as lost: it is
     /// not acknowledged, and an honest peer sends it again.
     #[inline]
-    pub(super) fn would_exceed_gaps(&self, data: &Data) -> bool {
+    pub(super) fn would_exceed_gaps(&self, data: &StreamData) -> bool {
         let receiving = || self.receiving.get(&data.stream);
         self.gaps >= MIN_GAPS
             && self.gaps >= self.max_gaps()

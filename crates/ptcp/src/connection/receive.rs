@@ -1,7 +1,7 @@
 //! Received packets: data, acknowledgements, and control messages.
 
 use units::Time;
-use wire::ptcp::{Ack, Body, Data, Packet, Reply};
+use wire::ptcp::{Ack, Body, Packet, Reply, StreamData};
 
 use super::bounds::MAX_EARLY;
 use super::{Connection, ConnectionState, Event, PeerError};
@@ -149,8 +149,8 @@ impl Connection {
         Ok(Arrived::Nothing)
     }
 
-    fn handle_data(&mut self, data: &Data) -> Result<Arrived, PeerError> {
-        let Data { stream, offset, len, is_last, .. } = *data;
+    fn handle_data(&mut self, data: &StreamData) -> Result<Arrived, PeerError> {
+        let StreamData { stream, offset, len, is_last, .. } = *data;
         if !self.accept_stream(stream)? {
             return Ok(Arrived::Nothing);
         }

@@ -3,7 +3,7 @@
 
 use policy::sched::packet::{Backlog, SubflowView};
 use units::{Bytes, Span, Time};
-use wire::ptcp::{Body, Data, Packet, Reply};
+use wire::ptcp::{Body, Packet, Reply, StreamData};
 
 use super::bounds::MAX_COPIES;
 use super::{Connection, ConnectionState, Event, Transmit};
@@ -451,7 +451,8 @@ impl Connection {
         reply: Reply,
     ) -> Transmit {
         let Piece { offset, len, is_last } = piece;
-        let body = Body::Data(Data { offset, stream, stamp: stamp_of(now), len, reply, is_last });
+        let body =
+            Body::Data(StreamData { offset, stream, stamp: stamp_of(now), len, reply, is_last });
         self.transmit(now, index, body, Some(Binding::Data { stream, offset, len, is_last }))
     }
 

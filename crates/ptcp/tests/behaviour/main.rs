@@ -1,6 +1,8 @@
 //! The behaviour of a connection between two ends, over paths that a test controls packet by
 //! packet.
 
+#[path = "../common/mod.rs"]
+mod common;
 mod pair;
 mod paths;
 mod recovering;

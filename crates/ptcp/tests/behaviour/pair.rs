@@ -1,24 +1,19 @@
 //! Two ends, and paths between them with a fate for each packet.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::rc::Rc;
 
 use policy::cc;
 use policy::sched::packet;
-use ptcp::{Arrived, Config, Connection, Event};
+use ptcp::{Config, Connection, Event};
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use units::{Bytes, Span, Time};
-use wire::ptcp::Packet;
+pub(crate) use testnet::Fate;
+use testnet::{Direction, Link, Network};
+use units::{Bytes, Rate, Span, Time};
+use wire::ptcp::{Body, Packet, StreamData};
 
-/// The fate of a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
-    Arrives,
-    /// Delayed by this more than the others.
-    Late(Span),
-    Marked,
-    Lost,
-}
+use crate::common::Peer;
 
 /// A sent packet.
 #[derive(Clone, Copy, Debug)]
@@ -28,184 +23,122 @@ pub(crate) struct Sent {
     pub(crate) to_server: bool,
     pub(crate) packet: Packet,
     pub(crate) is_ecn_capable: bool,
-    pub(crate) fate: Fate,
 }
 
-/// A path, the same in both directions.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Line {
-    /// The one-way delay.
-    pub(crate) delay: Span,
-    /// Megabits a second.
-    pub(crate) rate: u64,
-    /// The queue limit in bytes.
-    pub(crate) queue: u64,
+impl From<&testnet::Sent<ptcp::Transmit>> for Sent {
+    fn from(sent: &testnet::Sent<ptcp::Transmit>) -> Sent {
+        Sent {
+            at: sent.at,
+            path: sent.packet.path,
+            to_server: sent.direction == Direction::Forward,
+            packet: sent.packet.packet,
+            is_ecn_capable: sent.packet.is_ecn_capable,
+        }
+    }
 }
 
 /// A client that opens all paths at once, and a server.
 pub(crate) struct Pair {
-    pub(crate) client: Connection,
-    pub(crate) server: Connection,
-    pub(crate) now: Time,
-    lines: Vec<Line>,
-    free_at: Vec<[Time; 2]>,
-    flights: BTreeMap<(Time, u64), Sent>,
-    count: u64,
-    fate: Box<dyn FnMut(&Sent) -> Fate>,
-    /// All packets sent.
-    pub(crate) log: Vec<Sent>,
-    /// Datagrams that arrived at the server, by size.
-    pub(crate) datagrams: Vec<u16>,
-    pub(crate) events: Vec<(Time, Event)>,
+    network: Network<Peer>,
+    log: Rc<RefCell<Vec<Sent>>>,
 }
 
 pub(crate) fn ms(ms: u64) -> Span {
     Span::from_millis(ms)
 }
 
-pub(crate) fn line(delay: u64, rate: u64) -> Line {
-    Line { delay: ms(delay), rate, queue: rate * 125 * (2 * delay).max(20) }
+/// A path with this delay one way in milliseconds and this rate in Mbit/s. Its queue holds a round
+/// trip's worth, or 20 ms if that is more.
+pub(crate) fn line(delay: u64, rate: u64) -> Link {
+    Link {
+        rate: Some(Rate::mbit(rate)),
+        queue: Bytes(rate * 125 * (2 * delay).max(20)),
+        ..Link::new(ms(delay))
+    }
 }
 
 impl Pair {
-    pub(crate) fn new(config: &Config, names: (&str, &str), lines: &[Line]) -> Pair {
+    pub(crate) fn new(config: &Config, names: (&str, &str), links: &[Link]) -> Pair {
         let end = |is_client: bool| {
             let tokens = Box::new(Xoshiro256PlusPlus::seed_from_u64(u64::from(is_client)));
             let controller = cc::by_name(names.0).expect("it is known");
             let scheduler = packet::by_name(names.1).expect("it is known");
             let make = if is_client { Connection::client } else { Connection::server };
-            make(config.clone(), controller, scheduler, tokens)
+            Peer::new(make(config.clone(), controller, scheduler, tokens))
         };
-        let mut pair = Pair {
-            client: end(true),
-            server: end(false),
-            now: Time::ZERO,
-            lines: lines.to_vec(),
-            free_at: vec![[Time::ZERO; 2]; lines.len()],
-            flights: BTreeMap::new(),
-            count: 0,
-            fate: Box::new(|_| Fate::Arrives),
-            log: Vec::new(),
-            datagrams: Vec::new(),
-            events: Vec::new(),
-        };
-        for _ in lines {
-            pair.client.open_path(Time::ZERO);
+        let network = Network::new([end(true), end(false)], links.iter().cloned(), 0);
+        let mut pair = Pair { network, log: Rc::default() };
+        pair.fates(|_| Fate::Arrives);
+        for _ in links {
+            pair.client().open_path(Time::ZERO);
         }
         pair
     }
 
-    /// Sets the function that decides the fate of packets.
-    pub(crate) fn fates(&mut self, fate: impl FnMut(&Sent) -> Fate + 'static) {
-        self.fate = Box::new(fate);
+    pub(crate) fn client(&mut self) -> &mut Connection {
+        &mut self.network.ends[0].connection
+    }
+
+    pub(crate) fn server(&mut self) -> &mut Connection {
+        &mut self.network.ends[1].connection
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        self.network.now()
+    }
+
+    /// All that was sent.
+    pub(crate) fn log(&self) -> Vec<Sent> {
+        self.log.borrow().clone()
+    }
+
+    /// The sizes of the datagrams that arrived at the server.
+    pub(crate) fn datagrams(&self) -> &[u16] {
+        &self.network.ends[1].datagrams
+    }
+
+    /// All events of the client.
+    pub(crate) fn events(&mut self) -> &[Event] {
+        self.network.ends[0].take_events();
+        &self.network.ends[0].events
+    }
+
+    /// From now on, packets fare like this.
+    pub(crate) fn fates(&mut self, mut fate: impl FnMut(&Sent) -> Fate + 'static) {
+        let log = Rc::clone(&self.log);
+        self.network.set_fates(move |sent| {
+            let sent = Sent::from(sent);
+            log.borrow_mut().push(sent);
+            fate(&sent)
+        });
     }
 
     pub(crate) fn run_for(&mut self, span: Span) {
-        let end = self.now + span;
-        self.run_until(end, |_| false);
-    }
-
-    /// Runs until `end`, or until `is_enough`. Returns whether it was.
-    pub(crate) fn run_until(&mut self, end: Time, is_enough: impl Fn(&Pair) -> bool) -> bool {
-        loop {
-            self.send();
-            if is_enough(self) {
-                return true;
-            }
-            let deadlines =
-                [&self.client, &self.server].into_iter().filter_map(Connection::poll_deadline);
-            let arrival = self.flights.first_key_value().map(|((at, _), _)| *at);
-            let next =
-                deadlines.map(|at| at.max(self.now + Span::from_nanos(1))).chain(arrival).min();
-            match next {
-                Some(next) if next <= end => self.now = self.now.max(next),
-                _ => {
-                    self.now = end;
-                    return false;
-                }
-            }
-            while let Some(flight) = self.flights.first_entry()
-                && flight.key().0 <= self.now
-            {
-                let sent = flight.remove();
-                self.arrive(&sent);
-            }
-            for end in [&mut self.client, &mut self.server] {
-                if end.poll_deadline().is_some_and(|at| at <= self.now) {
-                    end.handle_deadline(self.now);
-                }
-            }
-        }
-    }
-
-    fn arrive(&mut self, sent: &Sent) {
-        let end = if sent.to_server { &mut self.server } else { &mut self.client };
-        let arrived =
-            end.handle_packet(self.now, sent.path, &sent.packet, sent.fate == Fate::Marked);
-        if let Arrived::Datagram { len } = arrived.expect("both ends are honest") {
-            self.datagrams.push(len);
-        }
-        while let Some(event) = end.poll_event() {
-            self.events.push((self.now, event));
-        }
-    }
-
-    fn send(&mut self) {
-        for to_server in [true, false] {
-            loop {
-                let end = if to_server { &mut self.client } else { &mut self.server };
-                let Some(transmit) = end.poll_send(self.now) else { break };
-                let mut sent = Sent {
-                    at: self.now,
-                    path: transmit.path,
-                    to_server,
-                    packet: transmit.packet,
-                    is_ecn_capable: transmit.is_ecn_capable,
-                    fate: Fate::Arrives,
-                };
-                sent.fate = (self.fate)(&sent);
-                self.log.push(sent);
-                self.carry(sent);
-            }
-        }
-    }
-
-    fn carry(&mut self, sent: Sent) {
-        let line = self.lines[usize::from(sent.path)];
-        let free_at = &mut self.free_at[usize::from(sent.path)][usize::from(sent.to_server)];
-        let byte = 8_000 / line.rate;
-        if sent.fate == Fate::Lost || free_at.since(self.now).as_nanos() > line.queue * byte {
-            return;
-        }
-        *free_at = (*free_at).max(self.now) + Span::from_nanos(byte * sent.packet.wire_len().0);
-        let late = if let Fate::Late(late) = sent.fate { late } else { Span::ZERO };
-        self.flights.insert((*free_at + line.delay + late, self.count), sent);
-        self.count += 1;
+        self.network.run_for(span);
     }
 
     /// Opens a stream of the client and writes `bytes`.
     pub(crate) fn bulk(&mut self, bytes: Bytes) -> u32 {
-        let stream = self.client.open_stream();
-        self.client.write(stream, bytes);
+        let stream = self.client().open_stream();
+        self.client().write(stream, bytes);
         stream
     }
 
     /// The time until `bytes` of a stream have arrived in order; `None` after a minute.
     pub(crate) fn time_of(&mut self, stream: u32, bytes: Bytes) -> Option<Span> {
-        let begin = self.now;
-        let is_there = self
-            .run_until(begin + Span::from_secs(60), |pair| pair.server.received(stream) >= bytes);
-        is_there.then(|| self.now - begin)
+        let begin = self.now();
+        let is_there = self.network.run_until(begin + Span::from_secs(60), |network| {
+            network.ends[1].connection.received(stream) >= bytes
+        });
+        is_there.then(|| self.now() - begin)
     }
 
-    /// The client's packets with data since `from`.
-    pub(crate) fn data_since(&self, from: Time) -> impl Iterator<Item = (&Sent, wire::ptcp::Data)> {
-        self.log.iter().filter(move |sent| sent.to_server && sent.at >= from).filter_map(|sent| {
-            if let wire::ptcp::Body::Data(data) = sent.packet.body {
-                Some((sent, data))
-            } else {
-                None
-            }
+    /// What the client sent with data since then.
+    pub(crate) fn data_since(&self, from: Time) -> impl Iterator<Item = (Sent, StreamData)> {
+        let sent = self.log().into_iter().filter(move |sent| sent.to_server && sent.at >= from);
+        sent.filter_map(|sent| match sent.packet.body {
+            Body::Data(data) => Some((sent, data)),
+            _ => None,
         })
     }
 }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use ptcp::Config;
 use units::{Bytes, Span};
-use wire::ptcp::{Ack, Body, Data, Flight, PacketRange, Reply};
+use wire::ptcp::{Ack, Body, Flight, PacketRange, Reply, StreamData};
 
 use crate::victim::Victim;
 

@@ -2,6 +2,8 @@
 //! error or ignored by a rule, and the memory of the connection stays bounded.
 
 mod arbitrary;
+#[path = "../common/mod.rs"]
+mod common;
 mod victim;
 
 use ptcp::{Arrived, Config, Event, PeerError};

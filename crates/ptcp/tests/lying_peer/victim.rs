@@ -5,8 +5,11 @@ use policy::sched::packet;
 use ptcp::{Arrived, Config, Connection, Event, PeerError};
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
+use testnet::{Link, Network};
 use units::{Bytes, Span, Time};
-use wire::ptcp::{Ack, Body, Data, Packet, Reply};
+use wire::ptcp::{Ack, Body, Packet, Reply, StreamData};
+
+use crate::common::Peer;
 
 /// The attacked end, a server unless made with [`Victim::client`]. It has a stream with much to
 /// send.
@@ -34,7 +37,7 @@ fn end(config: Config, is_client: bool) -> Connection {
 
 /// A piece of a stream.
 pub(crate) fn data(stream: u32, offset: u64, len: u16, is_last: bool) -> Body {
-    Body::Data(Data { offset, stream, stamp: 0, len, reply: Reply::Path(0), is_last })
+    Body::Data(StreamData { offset, stream, stamp: 0, len, reply: Reply::Path(0), is_last })
 }
 
 impl Victim {
@@ -168,25 +171,12 @@ impl Victim {
 
 /// A client and a server with one open path, and the time.
 fn shake_hands(config: Config) -> (Connection, Connection, Time) {
-    let (mut client, mut server) = (end(config.clone(), true), end(config, false));
-    let mut now = Time::ZERO;
-    client.open_path(now);
-    for _ in 0..10 {
-        let there: Vec<_> = core::iter::from_fn(|| client.poll_send(now)).collect();
-        let back: Vec<_> = core::iter::from_fn(|| server.poll_send(now)).collect();
-        now += Span::from_millis(10);
-        for transmit in there {
-            server.handle_packet(now, transmit.path, &transmit.packet, false).expect("it is right");
-        }
-        for transmit in back {
-            client.handle_packet(now, transmit.path, &transmit.packet, false).expect("it is right");
-        }
-        for end in [&mut client, &mut server] {
-            if end.poll_deadline().is_some_and(|at| at <= now) {
-                end.handle_deadline(now);
-            }
-        }
-    }
-    assert!(client.is_open() && server.is_open());
-    (client, server, now)
+    let ends = [end(config.clone(), true), end(config, false)].map(Peer::new);
+    let mut network = Network::new(ends, [Link::new(Span::from_millis(10))], 0);
+    network.ends[0].connection.open_path(Time::ZERO);
+    network.run_for(Span::from_millis(100));
+    let now = network.now();
+    let Ok([client, server]) = <[Peer; 2]>::try_from(network.ends) else { unreachable!() };
+    assert!(client.connection.is_open() && server.connection.is_open());
+    (client.connection, server.connection, now)
 }

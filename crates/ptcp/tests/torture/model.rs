@@ -1,21 +1,27 @@
 //! The reference model of one direction of a stream: simple and obviously correct.
 
-/// One direction of a stream.
+/// What an end has sent of a stream.
 #[derive(Default)]
-pub(crate) struct Model {
+pub(crate) struct Outgoing {
     pub(crate) written: u64,
     pub(crate) is_finished: bool,
     pub(crate) is_reset: bool,
-    /// Whether each byte has arrived.
+    /// The connection says that all of it has arrived.
+    pub(crate) is_delivered: bool,
+}
+
+/// What an end has received of a stream.
+#[derive(Default)]
+pub(crate) struct Incoming {
+    /// Which bytes have come, one by one.
     arrived: Vec<bool>,
     complete: u64,
 }
 
-impl Model {
-    /// A packet with this piece arrived and was accepted.
+impl Incoming {
+    /// A packet with this piece came, and was accepted.
     pub(crate) fn arrive(&mut self, offset: u64, len: u16) {
         let (from, to) = (index(offset), index(offset) + usize::from(len));
-        assert!(to as u64 <= self.written, "bytes arrived that were never written");
         if self.arrived.len() < to {
             self.arrived.resize(to, false);
         }
@@ -25,23 +31,27 @@ impl Model {
         }
     }
 
-    /// Checks the number of bytes that the connection reports as readable in order.
-    pub(crate) fn check(&self, received: u64) {
-        if !self.is_reset {
-            assert!(
-                received <= self.complete,
-                "{received} bytes can be read, {} arrived without a gap",
-                self.complete
-            );
-        }
-    }
-
+    /// How many bytes have come without a gap.
     pub(crate) fn complete(&self) -> u64 {
         self.complete
     }
 
-    pub(crate) fn is_whole(&self) -> bool {
-        self.is_reset || self.complete == self.written
+    /// The stream as its sender has it, and as its receiver has it.
+    pub(crate) fn check(&self, outgoing: &Outgoing) {
+        assert!(
+            self.arrived.len() as u64 <= outgoing.written,
+            "bytes came that were never written"
+        );
+        assert!(
+            !outgoing.is_delivered || outgoing.is_finished && self.is_whole(outgoing),
+            "a stream was said to have arrived: {} of {} did",
+            self.complete,
+            outgoing.written
+        );
+    }
+
+    pub(crate) fn is_whole(&self, outgoing: &Outgoing) -> bool {
+        outgoing.is_reset || self.complete == outgoing.written
     }
 }
 

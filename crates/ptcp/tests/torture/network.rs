@@ -1,155 +1,84 @@
 //! Impaired paths, drawn from a seed.
 
-use std::collections::BTreeMap;
+use testnet::{Dice, Direction, Link, Op};
+use units::{Bytes, Rate, Span, Time};
 
-use units::{Span, Time};
-use wire::ptcp::Packet;
+use crate::run::Action;
 
-/// Uniform draws (`SplitMix64`), enough for a test.
-pub(crate) struct Dice(u64);
+/// An operation, and when it happens.
+pub(crate) struct Planned {
+    pub(crate) at: Time,
+    pub(crate) op: Op<Action>,
+}
 
-impl Dice {
-    pub(crate) fn new(seed: u64) -> Dice {
-        Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d)
+/// So many milliseconds after the beginning.
+pub(crate) fn at(millis: u64) -> Time {
+    Time::ZERO + Span::from_millis(millis)
+}
+
+/// A path's link, and what happens to it. The first path is there from the beginning more often
+/// than others.
+pub(crate) fn draw_link(dice: &mut Dice, index: usize, plan: &mut Vec<Planned>) -> Link {
+    let is_mild = dice.hits(400);
+    let mut severity = |choices: &[u64]| if is_mild { 0 } else { dice.choose(choices) };
+    let (loss, duplication) = (severity(&[0, 1, 10, 50, 150]), severity(&[0, 5, 100]));
+    let (reordering, corruption) = (severity(&[0, 5, 100]), severity(&[0, 0, 20]));
+    plan_spike(dice, index, plan);
+    // Some path is always there in the end; this one may be gone in the beginning too.
+    if index > 0 || dice.hits(300) {
+        plan_cuts(dice, index, plan);
     }
-
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// A number from 0 to below `n`.
-    pub(crate) fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-
-    pub(crate) fn hits(&mut self, thousandths: u64) -> bool {
-        self.below(1_000) < thousandths
-    }
-
-    /// One of `choices`.
-    pub(crate) fn of<T: Copy>(&mut self, choices: &[T]) -> T {
-        choices[usize::try_from(self.below(choices.len() as u64)).expect("few")]
+    let megabits = dice.choose(&[1, 10, 100]);
+    let full_packets = dice.choose(&[5, 30, 300]);
+    Link {
+        rate: Some(Rate::mbit(megabits)),
+        queue: Bytes(1_500 * full_packets),
+        loss,
+        duplication,
+        reordering,
+        lateness: Span::from_millis(100),
+        corruption,
+        ..Link::new(Span::from_micros(dice.choose(&[100, 5_000, 20_000, 100_000, 250_000])))
     }
 }
 
-/// The impairments of a path, the same in both directions except for its outages.
-pub(crate) struct Weather {
-    delay: Span,
-    /// Nanoseconds for each byte.
-    byte: u64,
-    /// The queue limit in full packets.
-    queue: u64,
-    loss: u64,
-    duplication: u64,
-    reordering: u64,
-    corruption: u64,
-    /// A spike of delay: begin, end, and additional delay.
-    spike: (Time, Time, Span),
-    /// Outages, to the server and back.
-    down: [(Time, Time); 2],
+/// Delays all packets more for a time.
+fn plan_spike(dice: &mut Dice, link: usize, plan: &mut Vec<Planned>) {
+    let begin = dice.below(2_000);
+    let end = begin + dice.below(500);
+    let extra = Span::from_millis(dice.choose(&[0, 0, 100, 800]));
+    plan.push(Planned { at: at(begin), op: Op::Delay { link, extra } });
+    plan.push(Planned { at: at(end), op: Op::Delay { link, extra: Span::ZERO } });
 }
 
-impl Weather {
-    pub(crate) fn draw(dice: &mut Dice, is_first: bool) -> Weather {
-        let ms = |ms| Time::ZERO + Span::from_millis(ms);
-        let mild = dice.hits(400);
-        let begin = dice.below(2_500);
-        let both = (ms(begin), ms(begin + dice.of(&[0, 0, 50, 400, 1_500, 4_000])));
-        let down = match dice.below(4) {
-            0 => [both, (ms(0), ms(0))],
-            1 => [(ms(0), ms(0)), both],
-            _ => [both, both],
+/// Loses everything for a time, in one direction or in both.
+fn plan_cuts(dice: &mut Dice, link: usize, plan: &mut Vec<Planned>) {
+    let begin = dice.below(2_500);
+    let end = begin + dice.choose(&[0, 0, 50, 400, 1_500, 4_000]);
+    let both = [Direction::Forward, Direction::Backward];
+    let directions = match dice.below(4) {
+        0 => &both[..1],
+        1 => &both[1..],
+        _ => &both[..],
+    };
+    for &direction in directions {
+        plan.push(Planned { at: at(begin), op: Op::Cut { link, direction } });
+        plan.push(Planned { at: at(end), op: Op::Restore { link, direction } });
+    }
+}
+
+/// Single packets that overtake all others, vanish, or come twice.
+pub(crate) fn plan_packets(dice: &mut Dice, links: usize, plan: &mut Vec<Planned>) {
+    for _ in 0..dice.choose(&[0, 0, 10, 100]) {
+        let at = at(dice.below(3_000));
+        let link = usize::try_from(dice.below(links as u64)).expect("few");
+        let direction = dice.choose(&[Direction::Forward, Direction::Backward]);
+        let index = usize::try_from(dice.below(64)).expect("few");
+        let op = match dice.below(3) {
+            0 => Op::Deliver { link, direction, index },
+            1 => Op::Drop { link, direction, index },
+            _ => Op::Duplicate { link, direction, index },
         };
-        let spike = dice.below(2_000);
-        Weather {
-            delay: Span::from_micros(dice.of(&[100, 5_000, 20_000, 100_000, 250_000])),
-            byte: dice.of(&[80, 800, 8_000]),
-            queue: dice.of(&[5, 30, 300]),
-            loss: if mild { 0 } else { dice.of(&[0, 1, 10, 50, 150]) },
-            duplication: if mild { 0 } else { dice.of(&[0, 5, 100]) },
-            reordering: if mild { 0 } else { dice.of(&[0, 5, 100]) },
-            corruption: if mild { 0 } else { dice.of(&[0, 0, 20]) },
-            spike: (
-                ms(spike),
-                ms(spike + dice.below(500)),
-                Span::from_millis(dice.of(&[0, 0, 100, 800])),
-            ),
-            // The first path usually has no outage.
-            down: if is_first && dice.hits(700) { [(ms(0), ms(0)); 2] } else { down },
-        }
-    }
-}
-
-/// A packet in flight.
-pub(crate) struct Flight {
-    pub(crate) path: u16,
-    pub(crate) to_server: bool,
-    pub(crate) packet: Packet,
-    pub(crate) is_corrupt: bool,
-}
-
-/// All paths with their packets in flight.
-pub(crate) struct Network {
-    dice: Dice,
-    weather: Vec<Weather>,
-    /// For each path and direction, when the link is free.
-    free_at: Vec<[Time; 2]>,
-    flights: BTreeMap<(Time, u64), Flight>,
-    count: u64,
-}
-
-impl Network {
-    pub(crate) fn new(dice: Dice, weather: Vec<Weather>) -> Network {
-        let free_at = weather.iter().map(|_| [Time::ZERO; 2]).collect();
-        Network { dice, weather, free_at, flights: BTreeMap::new(), count: 0 }
-    }
-
-    pub(crate) fn paths(&self) -> usize {
-        self.weather.len()
-    }
-
-    pub(crate) fn send(&mut self, now: Time, path: u16, to_server: bool, packet: Packet) {
-        // Later paths are new addresses on the same links.
-        let index = usize::from(path) % self.weather.len();
-        let (weather, way) = (&self.weather[index], usize::from(!to_server));
-        let bytes = packet.wire_len().0;
-        let free_at = &mut self.free_at[index][way];
-        let wait = Span::from_nanos(weather.byte * bytes);
-        if free_at.since(now).as_nanos() > weather.queue * weather.byte * 1_500 {
-            return;
-        }
-        *free_at = (*free_at).max(now) + wait;
-        let mut at = *free_at + weather.delay;
-        let (from, to, more) = weather.spike;
-        if from <= now && now < to {
-            at += more;
-        }
-        let (from, to) = weather.down[way];
-        if (from <= at && at < to) || self.dice.hits(weather.loss) {
-            return;
-        }
-        let is_corrupt = self.dice.hits(weather.corruption);
-        if self.dice.hits(weather.reordering) {
-            at += Span::from_micros(self.dice.below(100_000));
-        }
-        let copies = 1 + u64::from(self.dice.hits(weather.duplication));
-        for copy in 0..copies {
-            let at = at + Span::from_micros(copy * self.dice.below(50_000));
-            self.flights.insert((at, self.count), Flight { path, to_server, packet, is_corrupt });
-            self.count += 1;
-        }
-    }
-
-    pub(crate) fn next_at(&self) -> Option<Time> {
-        self.flights.first_key_value().map(|((at, _), _)| *at)
-    }
-
-    pub(crate) fn arrive(&mut self, now: Time) -> Option<Flight> {
-        let first = self.flights.first_entry()?;
-        (first.key().0 <= now).then(|| first.remove())
+        plan.push(Planned { at, op });
     }
 }

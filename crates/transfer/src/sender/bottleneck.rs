@@ -5,7 +5,7 @@
 //! Two lines alike that were filled at the same moment show the first sign too, but not the second;
 //! two flows in lockstep through one queue do not show the second either. Neither proves anything,
 //! therefore a suspicion is tested: the slower path pauses, and if the other one gains much of what
-//! it carried, both drew from the same source. One flow's share is then enough. A weak suspicion is
+//! it carried, both drew from the same source. One flow's share is then enough. A slower suspicion is
 //! tested only where the pause is nothing beside what the transfer will still take.
 
 use alloc::collections::{BTreeMap, VecDeque};
@@ -20,32 +20,32 @@ const BIN: Span = Span::from_millis(100);
 /// How many bins are compared.
 const BINS: usize = 64;
 /// How many bins both paths must have.
-const ENOUGH: usize = 48;
+const MIN_BINS: usize = 48;
 /// Correlation from which on a test is worth its cost.
-const SUSPICIOUS: f64 = 0.85;
+const MIN_DELAY_CORRELATION: f64 = 0.85;
 /// Correlation of the rates down to which it is: one gains what the other loses.
-const OPPOSED: f64 = -0.4;
+const MAX_RATE_CORRELATION: f64 = -0.4;
 /// Rates are averaged over so many bins.
 const RATE_BINS: usize = 5;
 /// Rates that move by less than this fraction of their mean (standard deviation) say nothing.
-const WAVERING: f64 = 0.02;
+const MIN_RATE_DEVIATION: f64 = 0.02;
 /// Delays that move by less than this many seconds (standard deviation) say nothing.
-const STIRRING: f64 = 0.002;
+const MIN_DELAY_DEVIATION: f64 = 0.002;
 /// The part of the paused path's rate that the other must gain.
-const GAIN: f64 = 0.4;
+const MIN_GAIN: f64 = 0.4;
 /// A test's longest pause is at most this fraction (one over it) of what the transfer will still
 /// take...
-const COST: u64 = 20;
+const MAX_COST: u64 = 20;
 /// ... and this one where the rates do not move against each other.
-const COST_IN_STEP: u64 = 100;
+const MAX_COST_IN_STEP: u64 = 100;
 /// The first wait after a test that found nothing; doubles each time.
-const BACK_OFF: Span = Span::from_secs(10);
+const TEST_BACKOFF: Span = Span::from_secs(10);
 /// The first wait until a path that is held back is tried again; doubles each time.
-const RETEST: Span = Span::from_secs(30);
+const RETEST_AFTER: Span = Span::from_secs(30);
 
 /// One bin of a path.
 #[derive(Clone, Copy, Debug)]
-struct Bin {
+struct DelayBin {
     index: u64,
     sum: f64,
     count: f64,
@@ -56,25 +56,25 @@ struct Bin {
 /// A test that runs, or what it found.
 #[derive(Clone, Copy, Debug)]
 enum Test {
-    /// `weak` pauses.
+    /// `slower` pauses.
     Running {
-        weak: PathId,
-        strong: PathId,
+        slower: PathId,
+        faster: PathId,
         settled: Option<(Time, u64)>,
         settle_at: Time,
-        glance_at: Option<Time>,
+        early_check: Option<Time>,
         until: Time,
         before: Before,
     },
-    /// `weak` is held back until then.
-    Shared { weak: PathId, strong: PathId, until: Time },
+    /// `slower` is held back until then.
+    Shared { slower: PathId, faster: PathId, until: Time },
 }
 
 /// Rates before the test, bytes a second.
 #[derive(Clone, Copy, Debug)]
 struct Before {
-    weak: f64,
-    strong: f64,
+    slower: f64,
+    faster: f64,
 }
 
 /// What is remembered of a pair of paths.
@@ -88,21 +88,21 @@ struct Pair {
 /// What the sender shall do with a path.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Order {
-    /// `weak` pauses while `strong` is watched.
-    Pause { weak: PathId, strong: PathId },
-    /// `weak` goes on: nothing shared.
-    Resume { weak: PathId, strong: PathId },
-    /// `weak` stays paused, `strong` gained that much.
-    Hold { weak: PathId, strong: PathId, gain: Rate },
-    /// `weak` is tried again after a long pause.
-    Retry { weak: PathId },
-    /// `strong` is gone: `weak` goes on.
-    Release { weak: PathId, strong: PathId },
+    /// `slower` pauses while `faster` is watched.
+    Pause { slower: PathId, faster: PathId },
+    /// `slower` goes on: nothing shared.
+    Resume { slower: PathId, faster: PathId },
+    /// `slower` stays paused, `faster` gained that much.
+    Hold { slower: PathId, faster: PathId, gain: Rate },
+    /// `slower` is tried again after a long pause.
+    Retry { slower: PathId },
+    /// `faster` is gone: `slower` goes on.
+    Release { slower: PathId, faster: PathId },
 }
 
 /// Two paths whose delays go together.
 #[derive(Clone, Copy, Debug)]
-struct Suspicion {
+struct Correlated {
     /// Their mean rates, bytes a second.
     rates: (f64, f64),
     /// What one gains, the other loses.
@@ -112,7 +112,7 @@ struct Suspicion {
 /// Watches the paths' delays.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Detector {
-    bins: BTreeMap<PathId, VecDeque<Bin>>,
+    bins: BTreeMap<PathId, VecDeque<DelayBin>>,
     pairs: BTreeMap<(PathId, PathId), Pair>,
     test: Option<Test>,
     released: Option<Order>,
@@ -129,7 +129,7 @@ impl Detector {
                 bin.count += 1.0;
                 bin.delivered = delivered;
             }
-            _ => bins.push_back(Bin { index, sum: delay, count: 1.0, delivered }),
+            _ => bins.push_back(DelayBin { index, sum: delay, count: 1.0, delivered }),
         }
         if bins.len() > BINS {
             bins.pop_front();
@@ -139,12 +139,12 @@ impl Detector {
     /// A path is gone or stalled.
     pub(super) fn handle_gone(&mut self, path: PathId) {
         self.bins.remove(&path);
-        if let Some(Test::Running { weak, strong, .. } | Test::Shared { weak, strong, .. }) =
+        if let Some(Test::Running { slower, faster, .. } | Test::Shared { slower, faster, .. }) =
             self.test
-            && (weak == path || strong == path)
+            && (slower == path || faster == path)
         {
             self.test = None;
-            self.released = (strong == path).then_some(Order::Release { weak, strong });
+            self.released = (faster == path).then_some(Order::Release { slower, faster });
         }
     }
 
@@ -152,7 +152,7 @@ impl Detector {
     pub(super) fn deadline(&self) -> Option<Time> {
         match self.test {
             Some(Test::Running { settled: None, settle_at, .. }) => Some(settle_at),
-            Some(Test::Running { glance_at: Some(at), .. }) => Some(at),
+            Some(Test::Running { early_check: Some(at), .. }) => Some(at),
             Some(Test::Running { until, .. } | Test::Shared { until, .. }) => Some(until),
             None => None,
         }
@@ -171,70 +171,78 @@ impl Detector {
             return Some(order);
         }
         match &mut self.test {
-            Some(Test::Running { weak, strong, settled, settle_at, glance_at, until, before }) => {
-                let Some(&(_, delivered, _)) = active.iter().find(|path| path.0 == *strong) else {
-                    let (weak, strong) = (*weak, *strong);
+            Some(Test::Running {
+                slower,
+                faster,
+                settled,
+                settle_at,
+                early_check,
+                until,
+                before,
+            }) => {
+                let Some(&(_, delivered, _)) = active.iter().find(|path| path.0 == *faster) else {
+                    let (slower, faster) = (*slower, *faster);
                     self.test = None;
-                    return Some(Order::Release { weak, strong });
+                    return Some(Order::Release { slower, faster });
                 };
                 match *settled {
                     None if now >= *settle_at => *settled = Some((now, delivered)),
-                    Some((since, offset)) if now >= glance_at.unwrap_or(*until) => {
+                    Some((since, offset)) if now >= early_check.unwrap_or(*until) => {
                         let elapsed = (now - since).as_secs_f64().max(1e-3);
                         let rate = units::Bytes(delivered - offset).as_f64() / elapsed;
-                        let (weak, strong, gain) = (*weak, *strong, rate - before.strong);
+                        let (slower, faster, gain) = (*slower, *faster, rate - before.faster);
                         // Through a queue that does not run empty the other's gain shows at once: a
                         // test without a trace of it need not go on.
-                        if glance_at.take().is_none() || gain < GAIN / 2.0 * before.weak {
-                            let shared = gain >= GAIN * before.weak;
-                            return Some(self.conclude(now, weak, strong, shared, gain));
+                        if early_check.take().is_none() || gain < MIN_GAIN / 2.0 * before.slower {
+                            let shared = gain >= MIN_GAIN * before.slower;
+                            return Some(self.conclude(now, slower, faster, shared, gain));
                         }
                     }
                     _ => {}
                 }
                 None
             }
-            Some(Test::Shared { weak, until, .. }) if now >= *until => {
-                let weak = *weak;
+            Some(Test::Shared { slower, until, .. }) if now >= *until => {
+                let slower = *slower;
                 self.test = None;
                 self.bins.clear();
-                Some(Order::Retry { weak })
+                Some(Order::Retry { slower })
             }
             Some(Test::Shared { .. }) => None,
-            None => self.suspect(now, active, remaining),
+            None => self.start_test(now, active, remaining),
         }
     }
 
     fn conclude(
         &mut self,
         now: Time,
-        weak: PathId,
-        strong: PathId,
+        slower: PathId,
+        faster: PathId,
         shared: bool,
         gain: f64,
     ) -> Order {
-        let pair = self.pairs.entry(key(weak, strong)).or_insert(Pair {
+        let pair = self.pairs.entry(key(slower, faster)).or_insert(Pair {
             not_before: now,
             tests: 0,
             found: 0,
         });
         self.bins.clear();
         if shared {
-            let until = now + RETEST * (1 << pair.found.min(6));
+            let until = now + RETEST_AFTER * (1 << pair.found.min(6));
             pair.found += 1;
             pair.tests = 0;
             pair.not_before = until;
-            self.test = Some(Test::Shared { weak, strong, until });
-            return Order::Hold { weak, strong, gain: as_rate(gain) };
+            self.test = Some(Test::Shared { slower, faster, until });
+            return Order::Hold { slower, faster, gain: as_rate(gain) };
         }
-        pair.not_before = now + BACK_OFF * (1 << pair.tests.min(8));
+        pair.not_before = now + TEST_BACKOFF * (1 << pair.tests.min(8));
         pair.tests += 1;
         self.test = None;
-        Order::Resume { weak, strong }
+        Order::Resume { slower, faster }
     }
 
     /// Begins a test if two paths' delays move together.
-    fn suspect(
+    fn start_test(
         &mut self,
         now: Time,
         active: &[(PathId, u64, Span)],
@@ -244,35 +252,35 @@ impl Detector {
             for &(b, _, rtt_b) in &active[i + 1..] {
                 let pause = Span::from_secs(1).max(rtt_a.max(rtt_b) * 10);
                 let early = self.pairs.get(&key(a, b)).is_some_and(|pair| now < pair.not_before);
-                if early || remaining < pause * COST {
+                if early || remaining < pause * MAX_COST {
                     continue;
                 }
-                let Some(Suspicion { rates: (rate_a, rate_b), opposed }) = self.move_together(a, b)
+                let Some(Correlated { rates: (rate_a, rate_b), opposed }) = self.correlate(a, b)
                 else {
                     continue;
                 };
-                if !opposed && remaining < pause * COST_IN_STEP {
+                if !opposed && remaining < pause * MAX_COST_IN_STEP {
                     continue;
                 }
-                let ((weak, strong), before) = if rate_a < rate_b {
-                    ((a, b), Before { weak: rate_a, strong: rate_b })
+                let ((slower, faster), before) = if rate_a < rate_b {
+                    ((a, b), Before { slower: rate_a, faster: rate_b })
                 } else {
-                    ((b, a), Before { weak: rate_b, strong: rate_a })
+                    ((b, a), Before { slower: rate_b, faster: rate_a })
                 };
                 let rtt = rtt_a.max(rtt_b);
-                // What the weak path's kernel holds is still under way for a round trip.
+                // What the slower path's kernel holds is still under way for a round trip.
                 let settle_at = now + (rtt * 5 / 4).clamp(Span::from_millis(50), pause / 2);
-                let glance_at = Some(settle_at + rtt.max(Span::from_millis(150)));
+                let early_check = Some(settle_at + rtt.max(Span::from_millis(150)));
                 self.test = Some(Test::Running {
-                    weak,
-                    strong,
+                    slower,
+                    faster,
                     settled: None,
                     settle_at,
-                    glance_at,
+                    early_check,
                     until: now + pause,
                     before,
                 });
-                return Some(Order::Pause { weak, strong });
+                return Some(Order::Pause { slower, faster });
             }
         }
         None
@@ -280,7 +288,7 @@ impl Detector {
 
     /// What speaks for a shared queue, if the paths have enough bins in common and their delays go
     /// together.
-    fn move_together(&self, a: PathId, b: PathId) -> Option<Suspicion> {
+    fn correlate(&self, a: PathId, b: PathId) -> Option<Correlated> {
         let (bins_a, bins_b) = (self.bins.get(&a)?, self.bins.get(&b)?);
         let mut delays = Moments::default();
         let mut delivered = Vec::new();
@@ -294,7 +302,9 @@ impl Detector {
                 delivered.push((bin.delivered, other.delivered));
             }
         }
-        if delivered.len() < ENOUGH || delays.correlation(STIRRING, STIRRING)? < SUSPICIOUS {
+        if delivered.len() < MIN_BINS
+            || delays.correlation(MIN_DELAY_DEVIATION, MIN_DELAY_DEVIATION)? < MIN_DELAY_CORRELATION
+        {
             return None;
         }
         let mut rates = Moments::default();
@@ -306,9 +316,9 @@ impl Detector {
         }
         let (mean_a, mean_b) = rates.means();
         let opposed = rates
-            .correlation(mean_a * WAVERING, mean_b * WAVERING)
-            .is_some_and(|correlation| correlation <= OPPOSED);
-        Some(Suspicion { rates: (mean_rate(bins_a), mean_rate(bins_b)), opposed })
+            .correlation(mean_a * MIN_RATE_DEVIATION, mean_b * MIN_RATE_DEVIATION)
+            .is_some_and(|correlation| correlation <= MAX_RATE_CORRELATION);
+        Some(Correlated { rates: (mean_rate(bins_a), mean_rate(bins_b)), opposed })
     }
 }
 
@@ -317,7 +327,7 @@ fn key(a: PathId, b: PathId) -> (PathId, PathId) {
 }
 
 /// Bytes a second over all bins.
-fn mean_rate(bins: &VecDeque<Bin>) -> f64 {
+fn mean_rate(bins: &VecDeque<DelayBin>) -> f64 {
     let (Some(first), Some(last)) = (bins.front(), bins.back()) else { return 0.0 };
     let elapsed = (BIN * (last.index - first.index)).as_secs_f64();
     if elapsed > 0.0 {
@@ -411,18 +421,18 @@ mod tests {
         let mut detector = Detector::default();
         feed(&mut detector, Look::OneQueue, 0, 6_000);
         let order = detector.poll(at(6_000), &paths(18_000_000, 12_000_000), LONG);
-        assert_eq!(order, Some(Order::Pause { weak: B, strong: A }));
+        assert_eq!(order, Some(Order::Pause { slower: B, faster: A }));
         let settle = detector.deadline().expect("a test runs");
         assert_eq!(detector.poll(settle, &paths(18_100_000, 12_000_000), LONG), None);
-        let glance = detector.deadline().expect("a test runs");
+        let early = detector.deadline().expect("a test runs");
         let gained = |at: Time| 18_100_000 + (at - settle).as_millis() * 5_000;
-        assert_eq!(detector.poll(glance, &paths(gained(glance), 12_000_000), LONG), None);
+        assert_eq!(detector.poll(early, &paths(gained(early), 12_000_000), LONG), None);
         let end = detector.deadline().expect("a test runs");
-        assert!(end > glance);
+        assert!(end > early);
         let order = detector.poll(end, &paths(gained(end), 12_000_000), LONG);
-        assert!(matches!(order, Some(Order::Hold { weak: B, strong: A, .. })), "{order:?}");
+        assert!(matches!(order, Some(Order::Hold { slower: B, faster: A, .. })), "{order:?}");
         detector.handle_gone(A);
-        assert_eq!(detector.poll(end, &[], LONG), Some(Order::Release { weak: B, strong: A }));
+        assert_eq!(detector.poll(end, &[], LONG), Some(Order::Release { slower: B, faster: A }));
     }
 
     #[test]
@@ -435,7 +445,7 @@ mod tests {
             now += 100;
             match detector.poll(at(now), &paths(now * 3_000, 0), LONG) {
                 Some(Order::Pause { .. }) => pauses.push(now / 1_000),
-                Some(order) => assert_eq!(order, Order::Resume { weak: B, strong: A }),
+                Some(order) => assert_eq!(order, Order::Resume { slower: B, faster: A }),
                 None => {}
             }
         }
@@ -451,7 +461,7 @@ mod tests {
         let order = detector.poll(at(20_000), &paths(0, 0), LONG);
         assert_eq!(
             order,
-            Some(Order::Pause { weak: B, strong: A }),
+            Some(Order::Pause { slower: B, faster: A }),
             "a long transfer can afford it"
         );
     }

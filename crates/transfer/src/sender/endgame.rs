@@ -29,7 +29,7 @@ impl Sender {
         let (expected, extent, holder) = self
             .paths
             .values()
-            .filter(|holder| holder.id != id && !holder.held.is_empty())
+            .filter(|holder| holder.id != id && !holder.owned.is_empty())
             .filter(|holder| known || holder.state == PathState::Stalled)
             .filter_map(|holder| {
                 let extent = last_uncopied(holder, path, most)?;
@@ -54,7 +54,7 @@ impl Sender {
             .values()
             .filter(|other| other.id != id && other.state != PathState::Stalled && other.proven)
             .filter_map(|other| {
-                let offset = other.pipe.offset_of(extent.start)? + extent.len;
+                let offset = other.in_flight.offset_of(extent.start)? + extent.len;
                 Some(other.arrival(now, offset.saturating_sub(other.delivered)))
             })
             .fold(f64::INFINITY, f64::min)
@@ -64,9 +64,10 @@ impl Sender {
 /// The last bytes, up to `most` and within one block, that `holder` answers for and `path` does not
 /// carry.
 fn last_uncopied(holder: &Path, path: &Path, most: u64) -> Option<Extent> {
-    holder.pipe.iter_back().find_map(|(_, sent)| {
-        let carried: ExtentSet = path.pipe.within(sent);
-        let gap = holder.held.within(sent).filter_map(|held| carried.gaps(held).last()).last()?;
+    holder.in_flight.iter_back().find_map(|(_, sent)| {
+        let carried: ExtentSet = path.in_flight.within(sent);
+        let gap =
+            holder.owned.within(sent).filter_map(|owned| carried.gaps(owned).last()).last()?;
         let block = (gap.end() - 1) / BLOCK * BLOCK;
         let start = gap.end().saturating_sub(most).next_multiple_of(GRAIN);
         Some(Extent::between(start.max(block).max(gap.start), gap.end()))

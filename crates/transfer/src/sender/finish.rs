@@ -45,7 +45,7 @@ impl Sender {
     fn unsent(&self) -> Bytes {
         let tasks: Bytes = self.paths.values().map(|path| path.task.bytes()).sum();
         let hanging = self.paths.values().filter(|path| path.state == PathState::Stalled);
-        self.pool.total() + tasks + hanging.map(|path| path.held.total()).sum()
+        self.pool.total() + tasks + hanging.map(|path| path.owned.total()).sum()
     }
 
     /// How many of the next `most` bytes this path should take so that none arrives after

@@ -9,12 +9,12 @@ pub(super) struct Meter {
     smoothed: f64,
     /// How many whole bins it is made of.
     bins: u32,
-    bin: Option<Bin>,
+    bin: Option<RateBin>,
     largest: f64,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Bin {
+struct RateBin {
     since: Time,
     bytes: f64,
     length: Span,
@@ -34,7 +34,7 @@ impl Meter {
         let Some(bin) = &mut self.bin else {
             // The first bytes after a pause took a round trip that the pipe was not full: they tell
             // nothing of the rate, but are a lower bound when nothing else is known.
-            self.bin = Some(Bin { since: now, bytes: 0.0, length });
+            self.bin = Some(RateBin { since: now, bytes: 0.0, length });
             if self.smoothed <= 0.0 {
                 self.smoothed = bytes / (now - first_sent).as_secs_f64().max(1e-6);
             }
@@ -51,7 +51,7 @@ impl Meter {
             let weight = weight.max(1.0 / f64::from(self.bins.saturating_add(1)));
             self.smoothed += weight * (rate - self.smoothed);
             self.bins = self.bins.saturating_add(1);
-            self.bin = Some(Bin { since: now, bytes: 0.0, length });
+            self.bin = Some(RateBin { since: now, bytes: 0.0, length });
         }
     }
 

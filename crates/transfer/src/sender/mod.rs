@@ -1,7 +1,7 @@
 //! The sending side: which bytes go by which path, and when.
 //!
 //! A missing byte is in exactly one place: the *pool* (assigned to nobody), a path's *task*
-//! (assigned, not sent), or a path's *held* set (sent, not acknowledged). [`BlockScheduler`]s say
+//! (assigned, not sent), or a path's *owned* set (sent, not acknowledged). [`BlockScheduler`]s say
 //! how large tasks should be. With one that lets data move, the sender adds what the paper lacks:
 //!
 //! - a path that runs dry takes from the one that would finish last ([`tasks`]);
@@ -12,8 +12,8 @@
 
 mod bottleneck;
 mod endgame;
+mod extent_queue;
 mod finish;
-mod lane;
 mod meter;
 mod path;
 mod stall;
@@ -55,7 +55,7 @@ pub struct Sender {
     pool: ExtentSet,
     paths: BTreeMap<PathId, Path>,
     /// Rates of former connections by group, bytes a second.
-    learnt: BTreeMap<u32, f64>,
+    learnt_rates: BTreeMap<u32, f64>,
     total: Bytes,
     duplicates: u64,
     adjustments: u64,
@@ -89,7 +89,7 @@ impl Sender {
             sent: ExtentSet::new(),
             pool,
             paths: BTreeMap::new(),
-            learnt: BTreeMap::new(),
+            learnt_rates: BTreeMap::new(),
             total,
             duplicates: 0,
             adjustments: 0,
@@ -107,14 +107,14 @@ impl Sender {
         if self.paths.contains_key(&path) {
             return;
         }
-        let rate = self.learnt.get(&traits.group).copied().unwrap_or(0.0);
+        let rate = self.learnt_rates.get(&traits.group).copied().unwrap_or(0.0);
         self.paths.insert(path, Path::new(now, path, traits, rate));
         self.events.push_back(SenderEvent::PathState {
             path,
             state: PathState::Proving,
             why: Reason::Opened,
         });
-        self.reconsider(now);
+        self.update_classes(now);
         self.wake_all();
     }
 
@@ -122,13 +122,13 @@ impl Sender {
     pub fn handle_path_lost(&mut self, now: Time, path: PathId) {
         let Some(mut lost) = self.paths.remove(&path) else { return };
         if lost.proven && lost.rate(now) > 0.0 {
-            self.learnt.insert(lost.traits.group, lost.meter.settled());
+            self.learnt_rates.insert(lost.traits.group, lost.meter.settled());
         }
         self.detector.handle_gone(path);
-        self.inherit(now, lost.task.take_all(), lost.held.iter().collect());
-        self.reconsider(now);
+        self.requeue_lost(now, lost.task.take_all(), lost.owned.iter().collect());
+        self.update_classes(now);
         self.adjust(now);
-        self.obey(now);
+        self.apply_order(now);
     }
 
     /// An acknowledgement arrived by this path. It may cover several extents, repeat itself, name
@@ -163,7 +163,7 @@ impl Sender {
             return Ok(fresh);
         }
         self.adjust(now);
-        self.reconsider(now);
+        self.update_classes(now);
         Ok(fresh)
     }
 
@@ -177,7 +177,7 @@ impl Sender {
             let delay = (sample.rtt - sample.min_rtt).as_secs_f64();
             self.detector.handle_delay(now, path.id, delay, path.delivered);
         }
-        self.obey(now);
+        self.apply_order(now);
     }
 
     /// The receiver found a block's hash wrong: what of it was acknowledged is sent again. Saying
@@ -245,7 +245,7 @@ impl Sender {
         for id in ids {
             self.check_stall(now, id);
         }
-        self.obey(now);
+        self.apply_order(now);
     }
 
     /// The paths as they stand, by id.
@@ -269,7 +269,7 @@ impl Sender {
             acked: self.total - remaining,
             pool: self.pool.total(),
             tasks: self.paths.values().map(|path| path.task.bytes()).sum(),
-            in_flight: self.paths.values().map(|path| path.held.total()).sum(),
+            in_flight: self.paths.values().map(|path| path.owned.total()).sum(),
             duplicates: Bytes(self.duplicates),
             rate,
             eta: (rate > Rate::ZERO).then(|| remaining / rate),
@@ -291,7 +291,7 @@ impl Sender {
     fn next_extent(&mut self, now: Time, id: PathId, most: u64) -> Result<Extent, Option<Time>> {
         let recallable = self.is_recallable();
         let path = self.paths.get_mut(&id).filter(|path| path.is_usable()).ok_or(None)?;
-        path.asked = now;
+        path.last_polled = now;
         let mut most = most;
         if !path.proven {
             most = most.min(PROVING_EXTENT);
@@ -325,7 +325,7 @@ impl Sender {
             .pop_front(end.min(block_end).max(first.start + 1) - first.start)
             .ok_or(None)?;
         path.handle_sent(now, extent);
-        path.held.insert(extent);
+        path.owned.insert(extent);
         let again: u64 =
             extent.len - self.sent.insert(extent).iter().map(|piece| piece.len).sum::<u64>();
         self.duplicates += again;
@@ -337,13 +337,13 @@ impl Sender {
         let mut found = 0;
         if let Some(path) = self.paths.get_mut(&by) {
             path.acked += piece.len;
-            found += path.held.remove(piece).iter().map(|part| part.len).sum::<u64>();
+            found += path.owned.remove(piece).iter().map(|part| part.len).sum::<u64>();
         }
         for path in self.paths.values_mut() {
             if found == piece.len {
                 return;
             }
-            found += path.held.remove(piece).iter().map(|part| part.len).sum::<u64>();
+            found += path.owned.remove(piece).iter().map(|part| part.len).sum::<u64>();
             found += path.task.remove(piece).map_or(0, |removed| removed.bytes);
         }
         if found < piece.len {
@@ -361,7 +361,7 @@ impl Sender {
     }
 
     /// Carries out what the detector of shared bottlenecks wants.
-    fn obey(&mut self, now: Time) {
+    fn apply_order(&mut self, now: Time) {
         if !self.config.bottlenecks || !self.is_recallable() || self.complete {
             return;
         }
@@ -374,16 +374,16 @@ impl Sender {
         let remaining = self.totals(now).eta.unwrap_or(Span::ZERO);
         let Some(order) = self.detector.poll(now, &active, remaining) else { return };
         match order {
-            Order::Pause { weak, strong } => {
-                self.set_state(weak, PathState::Standby, Reason::TestingBottleneck(strong));
-                self.surrender(weak);
+            Order::Pause { slower, faster } => {
+                self.set_state(slower, PathState::Standby, Reason::TestingBottleneck(faster));
+                self.release_task(slower);
             }
-            Order::Hold { weak, strong, gain } => {
-                self.set_state(weak, PathState::Standby, Reason::SharedBottleneck(strong, gain));
+            Order::Hold { slower, faster, gain } => {
+                self.set_state(slower, PathState::Standby, Reason::SharedBottleneck(faster, gain));
             }
-            Order::Resume { weak, strong } => self.restore(weak, Reason::OwnBottleneck(strong)),
-            Order::Retry { weak } => self.restore(weak, Reason::Retest),
-            Order::Release { weak, strong } => self.restore(weak, Reason::PeerGone(strong)),
+            Order::Resume { slower, faster } => self.restore(slower, Reason::OwnBottleneck(faster)),
+            Order::Retry { slower } => self.restore(slower, Reason::Retest),
+            Order::Release { slower, faster } => self.restore(slower, Reason::PeerGone(faster)),
         }
     }
 

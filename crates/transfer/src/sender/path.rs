@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use units::{Bytes, PathId, Span, Time};
 
-use super::lane::Lane;
+use super::extent_queue::ExtentQueue;
 use super::meter::{Meter, as_rate};
 use super::types::{PathReport, PathState, PathTraits, Reason, Sample};
 use crate::{Extent, ExtentSet};
@@ -18,12 +18,12 @@ pub(super) struct Path {
     pub(super) why: Reason,
     pub(super) opened: Time,
     /// Assigned, not sent.
-    pub(super) task: Lane,
+    pub(super) task: ExtentQueue,
     /// Sent on this connection and not acknowledged *by it*: what occupies the pipe, of use or not.
-    pub(super) pipe: Lane,
-    /// The part of the pipe that nobody acknowledged and this path answers for. A byte in flight on
-    /// several paths is in exactly one path's `held`.
-    pub(super) held: ExtentSet,
+    pub(super) in_flight: ExtentQueue,
+    /// The part of it that nobody acknowledged and this path answers for. A byte in flight on
+    /// several paths is in exactly one path's `owned`.
+    pub(super) owned: ExtentSet,
     /// Stream offset up to which this connection is known to have delivered.
     pub(super) delivered: u64,
     /// Bytes that reached the receiver by this path first.
@@ -33,15 +33,15 @@ pub(super) struct Path {
     /// When the first byte was sent.
     pub(super) first_sent: Option<Time>,
     /// When the path last made progress, or began to have something outstanding.
-    pub(super) progress: Time,
+    pub(super) last_progress: Time,
     pub(super) proven: bool,
     pub(super) sample: Option<Sample>,
     /// Least time from sending to acknowledgement, and the one being taken: up to which offset,
     /// sent when.
     least_rtt: Option<Span>,
-    timing: Option<(u64, Time)>,
+    rtt_probe: Option<(u64, Time)>,
     /// When it last asked what to do.
-    pub(super) asked: Time,
+    pub(super) last_polled: Time,
     /// It was told to wait.
     pub(super) waiting: bool,
 }
@@ -54,20 +54,20 @@ impl Path {
             state: PathState::Proving,
             why: Reason::Opened,
             opened: now,
-            task: Lane::new(),
-            pipe: Lane::new(),
-            held: ExtentSet::new(),
+            task: ExtentQueue::new(),
+            in_flight: ExtentQueue::new(),
+            owned: ExtentSet::new(),
             delivered: 0,
             acked: 0,
             copies: 0,
             meter: Meter::seeded(rate),
             first_sent: None,
-            progress: now,
+            last_progress: now,
             proven: false,
             sample: None,
             least_rtt: traits.rtt,
-            timing: None,
-            asked: now,
+            rtt_probe: None,
+            last_polled: now,
             waiting: false,
         }
     }
@@ -84,13 +84,13 @@ impl Path {
 
     /// Bytes on their way, of use or not.
     pub(super) fn outstanding(&self) -> u64 {
-        self.pipe.next_offset() - self.delivered
+        self.in_flight.next_offset() - self.delivered
     }
 
     /// Whether an acknowledgement is still to come. One may be missing although everything behind
     /// it was acknowledged, if it went by another path that died.
-    pub(super) fn awaits(&self) -> bool {
-        self.outstanding() > 0 || !self.held.is_empty()
+    pub(super) fn awaits_ack(&self) -> bool {
+        self.outstanding() > 0 || !self.owned.is_empty()
     }
 
     /// Bytes a second.
@@ -130,31 +130,31 @@ impl Path {
     /// Whether its driver can be counted on: bytes are on their way, or it asked for some not long
     /// ago.
     pub(super) fn is_attended(&self, now: Time, patience: Span) -> bool {
-        self.outstanding() > 0 || now - self.asked <= patience
+        self.outstanding() > 0 || now - self.last_polled <= patience
     }
 
     /// Records that an extent goes out.
     pub(super) fn handle_sent(&mut self, now: Time, extent: Extent) {
-        if !self.awaits() {
-            self.progress = now;
+        if !self.awaits_ack() {
+            self.last_progress = now;
         }
         self.first_sent.get_or_insert(now);
-        self.pipe.push_back(extent);
-        self.timing.get_or_insert((self.pipe.next_offset(), now));
+        self.in_flight.push_back(extent);
+        self.rtt_probe.get_or_insert((self.in_flight.next_offset(), now));
     }
 
     /// The receiver acknowledged an extent by this connection. Returns whether that was progress.
     pub(super) fn handle_delivered(&mut self, now: Time, extent: Extent) -> bool {
-        let Some(removed) = self.pipe.remove(extent) else { return false };
+        let Some(removed) = self.in_flight.remove(extent) else { return false };
         let before = self.delivered;
         self.delivered = self.delivered.max(removed.upto);
         self.prune();
-        if let Some((offset, sent)) = self.timing
+        if let Some((offset, sent)) = self.rtt_probe
             && self.delivered >= offset
         {
             let taken = now - sent;
             self.least_rtt = Some(self.least_rtt.map_or(taken, |least| least.min(taken)));
-            self.timing = None;
+            self.rtt_probe = None;
         }
         let bytes = Bytes(self.delivered - before).as_f64();
         let first_sent = self.first_sent.unwrap_or(self.opened);
@@ -162,7 +162,7 @@ impl Path {
         if self.outstanding() == 0 {
             self.meter.handle_idle();
         }
-        self.progress = now;
+        self.last_progress = now;
         true
     }
 
@@ -171,7 +171,7 @@ impl Path {
     /// became of it since.
     pub(super) fn prune(&mut self) {
         let passed: Vec<Extent> = self
-            .pipe
+            .in_flight
             .iter()
             .take_while(|(offset, _)| *offset < self.delivered)
             .map(|(offset, extent)| {
@@ -179,8 +179,8 @@ impl Path {
             })
             .collect();
         for extent in passed {
-            for gap in self.held.gaps(extent).collect::<Vec<_>>() {
-                self.pipe.remove(gap);
+            for gap in self.owned.gaps(extent).collect::<Vec<_>>() {
+                self.in_flight.remove(gap);
             }
         }
     }

@@ -25,29 +25,29 @@ impl Sender {
 
     /// When this path counts as stalled unless it makes progress.
     pub(super) fn stall_time(&self, now: Time, path: &Path) -> Option<Time> {
-        let watched = path.state != PathState::Stalled && path.awaits();
-        watched.then(|| path.progress + self.patience(now, path))
+        let watched = path.state != PathState::Stalled && path.awaits_ack();
+        watched.then(|| path.last_progress + self.patience(now, path))
     }
 
     /// Looks whether a path hangs.
     pub(super) fn check_stall(&mut self, now: Time, id: PathId) {
         let Some(path) = self.paths.get(&id) else { return };
-        if path.state == PathState::Stalled || !path.awaits() {
+        if path.state == PathState::Stalled || !path.awaits_ack() {
             return;
         }
         let timeouts = path.sample.map_or(0, |sample| sample.timeouts);
         if timeouts >= self.config.stall_timeouts {
             self.stall(now, id, Reason::Timeouts(timeouts));
         } else if self.stall_time(now, path).is_some_and(|time| now >= time) {
-            self.stall(now, id, Reason::NoProgress(now - path.progress));
+            self.stall(now, id, Reason::NoProgress(now - path.last_progress));
         }
     }
 
     fn stall(&mut self, now: Time, id: PathId, why: Reason) {
         self.set_state(id, PathState::Stalled, why);
-        self.surrender(id);
+        self.release_task(id);
         self.detector.handle_gone(id);
-        self.reconsider(now);
+        self.update_classes(now);
         self.adjust(now);
         self.wake_all();
     }
@@ -55,19 +55,19 @@ impl Sender {
     /// A path made progress. `acked` says that the receiver itself acknowledged something by it.
     pub(super) fn handle_progress(&mut self, now: Time, id: PathId, acked: bool) {
         let Some(path) = self.paths.get_mut(&id) else { return };
-        path.progress = now;
+        path.last_progress = now;
         let was_proven = path.proven;
         path.proven |= acked;
         match path.state {
             PathState::Stalled => {
                 let state = if path.proven { PathState::Active } else { PathState::Proving };
                 self.set_state(id, state, Reason::Recovered);
-                self.reconsider(now);
+                self.update_classes(now);
                 self.wake_all();
             }
             PathState::Proving if acked && !was_proven => {
                 self.set_state(id, PathState::Active, Reason::Proven);
-                self.reconsider(now);
+                self.update_classes(now);
             }
             PathState::Proving | PathState::Active | PathState::Standby => {}
         }
@@ -105,7 +105,7 @@ impl Sender {
 
     /// Which classes are needed? Backups while no other path is alive; overflow paths while the
     /// primaries alone need long, or none is alive.
-    pub(super) fn reconsider(&mut self, now: Time) {
+    pub(super) fn update_classes(&mut self, now: Time) {
         let alive = |class: Class| {
             let held_back = |path: &Path| {
                 path.state == PathState::Standby && !matches!(path.why, Reason::NotNeeded(_))
@@ -134,7 +134,7 @@ impl Sender {
                 self.restore(id, Reason::Needed(class));
             } else if !needed && path.is_usable() {
                 self.set_state(id, PathState::Standby, Reason::NotNeeded(class));
-                self.surrender(id);
+                self.release_task(id);
             }
         }
     }

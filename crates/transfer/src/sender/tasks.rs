@@ -52,7 +52,7 @@ impl Sender {
             .map(|path| PathView {
                 id: path.id,
                 acked: Bytes(path.acked),
-                left: path.task.bytes() + path.held.total(),
+                left: path.task.bytes() + path.owned.total(),
                 recallable: path.task.bytes(),
                 rate: as_rate(path.rate(now)),
                 opened: path.opened,
@@ -68,7 +68,7 @@ impl Sender {
         let (mut deficits, mut surpluses) = (Vec::new(), Vec::new());
         for &(id, target) in &plan.tasks {
             let Some(path) = self.paths.get(&id) else { continue };
-            let left = path.task.bytes() + path.held.total();
+            let left = path.task.bytes() + path.owned.total();
             if target > left {
                 deficits.push((target.0 - left.0, id));
             } else {
@@ -172,7 +172,7 @@ impl Sender {
     }
 
     /// A path shall send nothing more: its task goes back to the pool, if it may.
-    pub(super) fn surrender(&mut self, id: PathId) {
+    pub(super) fn release_task(&mut self, id: PathId) {
         if !self.is_recallable() {
             return;
         }
@@ -186,19 +186,19 @@ impl Sender {
 
     /// A path that is gone: its task and what it held go to the pool, unless another path carries a
     /// copy.
-    pub(super) fn inherit(&mut self, now: Time, mut task: Vec<Extent>, held: Vec<Extent>) {
-        for extent in held {
+    pub(super) fn requeue_lost(&mut self, now: Time, mut task: Vec<Extent>, owned: Vec<Extent>) {
+        for extent in owned {
             let mut rest = alloc::vec![extent];
-            for heir in self.paths.values_mut().filter(|path| path.state != PathState::Stalled) {
+            for carrier in self.paths.values_mut().filter(|path| path.state != PathState::Stalled) {
                 let mut missing = Vec::new();
                 for piece in rest {
-                    let carried = heir.pipe.within(piece);
+                    let carried = carrier.in_flight.within(piece);
                     missing.extend(carried.gaps(piece));
-                    if !carried.is_empty() && !heir.awaits() {
-                        heir.progress = now;
+                    if !carried.is_empty() && !carrier.awaits_ack() {
+                        carrier.last_progress = now;
                     }
                     for copy in carried.iter() {
-                        heir.held.insert(copy);
+                        carrier.owned.insert(copy);
                     }
                 }
                 rest = missing;

@@ -5,21 +5,21 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use super::{
-    ABORT_CODES, Ask, Data, Frame, Hashes, Hello, Kind, MAX_PAYLOAD, Range, Welcome, Wishes,
+    ABORT_CODES, Ask, Data, Frame, FrameKind, Hashes, Hello, MAX_PAYLOAD, Range, Welcome, Wishes,
 };
 use crate::WireError;
 use crate::reader::Reader;
 
 /// Reads the body of a frame of this kind.
-pub(super) fn body(kind: Kind, body: &[u8]) -> Result<Frame<'_>, WireError> {
+pub(super) fn body(kind: FrameKind, body: &[u8]) -> Result<Frame<'_>, WireError> {
     let frame = kind.name();
     let mut reader = Reader::new(frame, body);
     let parsed = match kind {
-        Kind::Hello => Frame::Hello(hello(&mut reader)?),
-        Kind::Join => Frame::Join(reader.array()?),
-        Kind::Entries => Frame::Entries(reader.rest()),
-        Kind::ManifestEnd => Frame::ManifestEnd(reader.u32()?),
-        Kind::Welcome => {
+        FrameKind::Hello => Frame::Hello(hello(&mut reader)?),
+        FrameKind::Join => Frame::Join(reader.array()?),
+        FrameKind::Entries => Frame::Entries(reader.rest()),
+        FrameKind::ManifestEnd => Frame::ManifestEnd(reader.u32()?),
+        FrameKind::Welcome => {
             let (version, session) = (reader.u16()?, reader.array()?);
             let mut addresses = Vec::new();
             while !reader.is_empty() {
@@ -29,11 +29,11 @@ pub(super) fn body(kind: Kind, body: &[u8]) -> Result<Frame<'_>, WireError> {
             }
             Frame::Welcome(Welcome { version, session, addresses })
         }
-        Kind::Want => Frame::Want(ranges(&mut reader)?),
-        Kind::Have => Frame::Have(ranges(&mut reader)?),
-        Kind::Ready => Frame::Ready,
-        Kind::Joined => Frame::Joined,
-        Kind::Data => {
+        FrameKind::Want => Frame::Want(ranges(&mut reader)?),
+        FrameKind::Have => Frame::Have(ranges(&mut reader)?),
+        FrameKind::Ready => Frame::Ready,
+        FrameKind::Joined => Frame::Joined,
+        FrameKind::Data => {
             let has_hash = flag(&mut reader, frame)?;
             let position = reader.u64()?;
             let block_hash = if has_hash { Some(reader.array()?) } else { None };
@@ -43,23 +43,23 @@ pub(super) fn body(kind: Kind, body: &[u8]) -> Result<Frame<'_>, WireError> {
             }
             Frame::Data(Data { position, block_hash, payload })
         }
-        Kind::Ack => Frame::Ack(ranges(&mut reader)?),
-        Kind::Refused => Frame::Refused(range(&mut reader)?),
-        Kind::ObjectDone => Frame::ObjectDone(reader.u32()?, reader.array()?),
-        Kind::Done => Frame::Done(reader.u64()?),
-        Kind::Probe => Frame::Probe(reader.rest()),
-        Kind::Name => Frame::Name(reader.rest()),
-        Kind::Filter => {
+        FrameKind::Ack => Frame::Ack(ranges(&mut reader)?),
+        FrameKind::Refused => Frame::Refused(range(&mut reader)?),
+        FrameKind::ObjectDone => Frame::ObjectDone(reader.u32()?, reader.array()?),
+        FrameKind::Done => Frame::Done(reader.u64()?),
+        FrameKind::Probe => Frame::Probe(reader.rest()),
+        FrameKind::Name => Frame::Name(reader.rest()),
+        FrameKind::Filter => {
             let include = flag(&mut reader, frame)?;
             let glob = core::str::from_utf8(reader.rest());
             Frame::Filter(include, glob.map_err(|_| WireError::Field { frame, field: "pattern" })?)
         }
-        Kind::Ask => match reader.u8()? {
+        FrameKind::Ask => match reader.u8()? {
             bits @ 0..=3 => Frame::Ask(Ask { checksum: bits & 1 != 0, hashes: bits & 2 != 0 }),
             _ => return Err(WireError::Field { frame, field: "wishes" }),
         },
-        Kind::Request => Frame::Request(range(&mut reader)?),
-        Kind::Hashes => {
+        FrameKind::Request => Frame::Request(range(&mut reader)?),
+        FrameKind::Hashes => {
             let first = reader.u64()?;
             let mut hashes = Vec::with_capacity(body.len() / 32);
             while !reader.is_empty() {
@@ -67,9 +67,9 @@ pub(super) fn body(kind: Kind, body: &[u8]) -> Result<Frame<'_>, WireError> {
             }
             Frame::Hashes(Hashes { first, hashes })
         }
-        Kind::Ping => Frame::Ping(reader.u64()?),
-        Kind::Pong => Frame::Pong(reader.u64()?),
-        Kind::Abort => {
+        FrameKind::Ping => Frame::Ping(reader.u64()?),
+        FrameKind::Pong => Frame::Pong(reader.u64()?),
+        FrameKind::Abort => {
             let code = usize::from(reader.u8()?);
             let code = *ABORT_CODES.get(code).ok_or(WireError::Field { frame, field: "code" })?;
             // A peer's words reach a terminal: control characters are taken out.

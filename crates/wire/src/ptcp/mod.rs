@@ -35,7 +35,7 @@ pub const DATAGRAM_HEADERS: Bytes = Bytes(28);
 pub const HEADER: usize = 15;
 /// Octets of the cipher's tag.
 pub const TAG: usize = 16;
-/// Octets of a [`Data`] body before its payload.
+/// Octets of a [`StreamData`] body before its payload.
 pub const DATA: usize = 18;
 /// The least size of the first packets on a path, so that a path that cannot carry them is not
 /// used, and that a liar cannot make us send more than it sent (RFC 9000, section 8.1).
@@ -67,7 +67,7 @@ pub enum Reply {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
     /// A piece of a stream.
-    Data(Data),
+    Data(StreamData),
     /// A datagram of the application's, delivered at most once and in any order.
     Datagram {
         /// Its size.
@@ -140,7 +140,7 @@ pub enum Body {
 
 /// A piece of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Data {
+pub struct StreamData {
     /// Where in the stream it begins: the data sequence number.
     pub offset: u64,
     /// Which stream.
@@ -245,7 +245,7 @@ impl Packet {
     #[must_use]
     pub const fn fingerprint(&self) -> u64 {
         let (kind, a, b) = match self.body {
-            Body::Data(Data { offset, stream, len, .. }) => {
+            Body::Data(StreamData { offset, stream, len, .. }) => {
                 (1, offset, (stream as u64) << 16 | len as u64)
             }
             Body::Datagram { len, .. } => (2, len as u64, 0),
@@ -272,7 +272,7 @@ impl Packet {
     #[must_use]
     pub const fn payload_len(&self) -> usize {
         match self.body {
-            Body::Data(Data { len, .. }) | Body::Datagram { len, .. } => len as usize,
+            Body::Data(StreamData { len, .. }) | Body::Datagram { len, .. } => len as usize,
             _ => 0,
         }
     }

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Ack, Body, Data, FULL_BODY, Flight, Packet, PacketRange, Reply};
+use super::{Ack, Body, FULL_BODY, Flight, Packet, PacketRange, Reply, StreamData};
 use crate::WireError;
 use crate::reader::Reader;
 
@@ -44,7 +44,7 @@ const DONE: u8 = 17;
 impl Packet {
     fn kind(&self) -> u8 {
         match self.body {
-            Body::Data(Data { is_last: false, .. }) => DATA,
+            Body::Data(StreamData { is_last: false, .. }) => DATA,
             Body::Data(_) => LAST_DATA,
             Body::Datagram { .. } => DATAGRAM,
             Body::Ack(_) => ACK,
@@ -140,7 +140,10 @@ fn parse_body(kind: u8, mut reader: Reader<'_>) -> Result<(Body, &[u8]), WireErr
             if len == 0 && !is_last {
                 return Err(WireError::Field { frame: NAME, field: "payload length" });
             }
-            return Ok((Body::Data(Data { offset, stream, stamp, len, reply, is_last }), payload));
+            return Ok((
+                Body::Data(StreamData { offset, stream, stamp, len, reply, is_last }),
+                payload,
+            ));
         }
         DATAGRAM => {
             let reply = reply(reader.u16()?);
@@ -302,7 +305,7 @@ mod tests {
     fn any_body() -> impl Strategy<Value = Body> {
         prop_oneof![
             (any::<u32>(), 0..u64::MAX / 2, any::<u32>(), 1u16..1500, any_reply(), any::<bool>())
-                .prop_map(|(stream, offset, stamp, len, reply, is_last)| Body::Data(Data {
+                .prop_map(|(stream, offset, stamp, len, reply, is_last)| Body::Data(StreamData {
                     offset,
                     stream,
                     stamp,

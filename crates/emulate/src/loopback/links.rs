@@ -12,21 +12,21 @@ use crate::report::{DirectionReport, Drops, Histogram, LinkReport, Report, secon
 
 /// A direction of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Lane {
+pub(super) struct LinkDirection {
     pub(super) link: usize,
     pub(super) is_down: bool,
 }
 
-impl Lane {
+impl LinkDirection {
     fn index(self) -> usize {
         2 * self.link + usize::from(self.is_down)
     }
 }
 
 #[derive(Debug)]
-pub(super) struct Lines<T> {
+pub(super) struct Links<T> {
     network: Network,
-    directions: Vec<One<T>>,
+    directions: Vec<DirectionState<T>>,
     epoch: Instant,
     cpu: Duration,
     started: Option<Time>,
@@ -34,7 +34,7 @@ pub(super) struct Lines<T> {
 }
 
 #[derive(Debug)]
-struct One<T> {
+struct DirectionState<T> {
     link: Link<Item<T>>,
     through: usize,
     delivered: Tally,
@@ -45,25 +45,25 @@ struct One<T> {
 
 #[derive(Clone, Debug)]
 struct Item<T> {
-    lane: Lane,
+    direction: LinkDirection,
     item: T,
 }
 
 /// Something that arrived at the other end.
 #[derive(Debug)]
 pub(super) struct Arrival<T> {
-    pub(super) lane: Lane,
+    pub(super) direction: LinkDirection,
     pub(super) is_corrupted: bool,
     pub(super) item: T,
 }
 
-impl<T: Clone> Lines<T> {
+impl<T: Clone> Links<T> {
     /// The links, each with its profile passed through `adapt`.
-    pub(super) fn new(network: &Network, adapt: impl Fn(&Profile) -> Profile) -> Lines<T> {
+    pub(super) fn new(network: &Network, adapt: impl Fn(&Profile) -> Profile) -> Links<T> {
         let mut directions = Vec::new();
         for (index, link) in network.links.iter().enumerate() {
             for (side, direction, name) in [(0, &link.up, "up"), (1, &link.down, "down")] {
-                directions.push(One {
+                directions.push(DirectionState {
                     link: Link::unstarted(adapt(&direction.profile), network.stream(link, name)),
                     through: 2 * link.shares.unwrap_or(index) + side,
                     delivered: Tally::default(),
@@ -73,7 +73,7 @@ impl<T: Clone> Lines<T> {
                 });
             }
         }
-        Lines {
+        Links {
             network: network.clone(),
             directions,
             epoch: Instant::now(),
@@ -96,43 +96,49 @@ impl<T: Clone> Lines<T> {
     pub(super) fn start(&mut self, now: Time) {
         if self.started.is_none() {
             self.started = Some(now);
-            for lane in &mut self.directions {
-                lane.link.start(now);
+            for direction in &mut self.directions {
+                direction.link.start(now);
             }
         }
     }
 
-    pub(super) fn profile(&self, lane: Lane) -> &Profile {
-        self.directions[self.directions[lane.index()].through].link.profile()
+    pub(super) fn profile(&self, direction: LinkDirection) -> &Profile {
+        self.directions[self.directions[direction.index()].through].link.profile()
     }
 
-    pub(super) fn has_room(&mut self, lane: Lane, bytes: Bytes) -> bool {
+    pub(super) fn has_room(&mut self, direction: LinkDirection, bytes: Bytes) -> bool {
         let now = self.now();
-        let through = self.directions[lane.index()].through;
+        let through = self.directions[direction.index()].through;
         self.directions[through].link.has_room(now, bytes)
     }
 
-    /// When the lane's queue gets shorter.
-    pub(super) fn next_departure(&self, lane: Lane) -> Option<Time> {
-        self.directions[self.directions[lane.index()].through].link.next_departure()
+    /// When the direction's queue gets shorter.
+    pub(super) fn next_departure(&self, direction: LinkDirection) -> Option<Time> {
+        self.directions[self.directions[direction.index()].through].link.next_departure()
     }
 
     /// `flow` is for queues that treat flows apart.
-    pub(super) fn enqueue(&mut self, lane: Lane, bytes: Bytes, flow: u64, item: T) -> Outcome {
+    pub(super) fn enqueue(
+        &mut self,
+        direction: LinkDirection,
+        bytes: Bytes,
+        flow: u64,
+        item: T,
+    ) -> Outcome {
         let now = self.now();
         self.start(now);
-        let one = &mut self.directions[lane.index()];
-        one.first.get_or_insert(now);
-        let through = one.through;
+        let state = &mut self.directions[direction.index()];
+        state.first.get_or_insert(now);
+        let through = state.through;
         self.directions[through].link.offer(
             now,
             Offer { bytes, is_ecn_capable: false, flow },
-            Item { lane, item },
+            Item { direction, item },
         )
     }
 
     pub(super) fn poll_deadline(&self) -> Option<Time> {
-        self.directions.iter().filter_map(|lane| lane.link.poll_deadline()).min()
+        self.directions.iter().filter_map(|direction| direction.link.poll_deadline()).min()
     }
 
     pub(super) fn poll_arrival(&mut self) -> Option<Arrival<T>> {
@@ -143,13 +149,13 @@ impl<T: Clone> Lines<T> {
                 continue;
             }
             let Some(delivery) = link.poll_deliver(now) else { continue };
-            let Item { lane, item } = delivery.packet;
-            let one = &mut self.directions[lane.index()];
-            one.delivered.packets += 1;
-            one.delivered.bytes += delivery.bytes;
-            one.late.record(now - delivery.at);
-            one.last = Some(delivery.at);
-            return Some(Arrival { lane, is_corrupted: delivery.is_corrupted, item });
+            let Item { direction, item } = delivery.packet;
+            let state = &mut self.directions[direction.index()];
+            state.delivered.packets += 1;
+            state.delivered.bytes += delivery.bytes;
+            state.late.record(now - delivery.at);
+            state.last = Some(delivery.at);
+            return Some(Arrival { direction, is_corrupted: delivery.is_corrupted, item });
         }
         None
     }
@@ -162,22 +168,22 @@ impl<T: Clone> Lines<T> {
 
     pub(super) fn report(&self) -> Report {
         let cpu = thread_cpu_time().saturating_sub(self.cpu);
-        let lane = |link, is_down| self.direction(Lane { link, is_down });
+        let direction = |link, is_down| self.direction(LinkDirection { link, is_down });
         let links = self.network.links.iter().enumerate().map(|(index, link)| LinkReport {
             name: link.name.clone(),
-            up: lane(index, false),
-            down: lane(index, true),
+            up: direction(index, false),
+            down: direction(index, true),
         });
         let mut report = Report {
             network: self.network.name.clone(),
             seconds: seconds(self.started, Some(self.now())).unwrap_or(0.0),
             first_payload_s: seconds(
                 self.started,
-                self.directions.iter().filter_map(|lane| lane.first).min(),
+                self.directions.iter().filter_map(|direction| direction.first).min(),
             ),
             last_payload_s: seconds(
                 self.started,
-                self.directions.iter().filter_map(|lane| lane.last).max(),
+                self.directions.iter().filter_map(|direction| direction.last).max(),
             ),
             cpu_share: cpu.as_secs_f64() / self.epoch.elapsed().as_secs_f64().max(1e-9),
             busy_us: self.busy.quantiles(),
@@ -188,12 +194,12 @@ impl<T: Clone> Lines<T> {
         report
     }
 
-    fn direction(&self, lane: Lane) -> DirectionReport {
-        let one = &self.directions[lane.index()];
-        let counters = one.link.counters();
+    fn direction(&self, direction: LinkDirection) -> DirectionReport {
+        let state = &self.directions[direction.index()];
+        let counters = state.link.counters();
         DirectionReport {
-            packets: one.delivered.packets,
-            bytes: one.delivered.bytes.0,
+            packets: state.delivered.packets,
+            bytes: state.delivered.bytes.0,
             dropped: Drops {
                 queue: counters.dropped_queue,
                 aqm: counters.dropped_aqm,
@@ -207,9 +213,9 @@ impl<T: Clone> Lines<T> {
             corrupted: counters.corrupted,
             marked: counters.marked,
             max_queue_bytes: counters.max_queue.0,
-            late_us: one.late.quantiles(),
-            first_payload_s: seconds(self.started, one.first),
-            last_payload_s: seconds(self.started, one.last),
+            late_us: state.late.quantiles(),
+            first_payload_s: seconds(self.started, state.first),
+            last_payload_s: seconds(self.started, state.last),
         }
     }
 }

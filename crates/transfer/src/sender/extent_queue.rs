@@ -11,23 +11,23 @@ use crate::{Extent, ExtentSet};
 
 /// Extents in an order of their own, each at an *offset* that counts the bytes put in before it. In
 /// a pipe the offset is the position in the connection's byte stream, which says what must arrive
-/// before it. No position is in a lane twice. Every operation takes O(log n) for each extent it
+/// before it. No position is in a queue twice. Every operation takes O(log n) for each extent it
 /// touches; neighbours in both orders are kept as one.
 #[derive(Clone, Debug)]
-pub(super) struct Lane {
+pub(super) struct ExtentQueue {
     by_offset: BTreeMap<u64, Extent>,
     by_start: BTreeMap<u64, u64>,
     next: u64,
     bytes: u64,
 }
 
-impl Lane {
-    /// An empty lane.
-    pub(super) fn new() -> Lane {
-        Lane { by_offset: BTreeMap::new(), by_start: BTreeMap::new(), next: 0, bytes: 0 }
+impl ExtentQueue {
+    /// An empty queue.
+    pub(super) fn new() -> ExtentQueue {
+        ExtentQueue { by_offset: BTreeMap::new(), by_start: BTreeMap::new(), next: 0, bytes: 0 }
     }
 
-    /// Bytes in the lane.
+    /// Bytes in the queue.
     pub(super) fn bytes(&self) -> Bytes {
         Bytes(self.bytes)
     }
@@ -41,7 +41,7 @@ impl Lane {
         self.next
     }
 
-    /// Appends an extent; whatever of it is in the lane already leaves its former place.
+    /// Appends an extent; whatever of it is in the queue already leaves its former place.
     pub(super) fn push_back(&mut self, extent: Extent) {
         self.remove(extent);
         match self.by_offset.last_entry() {
@@ -139,7 +139,7 @@ impl Lane {
         removed
     }
 
-    /// Some extent of the lane that has a position in common with `extent`, with its offset.
+    /// Some extent of the queue that has a position in common with `extent`, with its offset.
     fn find(&self, extent: Extent) -> Option<(u64, Extent)> {
         let before = self.by_start.range(..=extent.start).next_back();
         let after = self.by_start.range(extent.start..extent.end().max(extent.start)).next();
@@ -155,7 +155,7 @@ impl Lane {
         self.find(Extent::new(position, 1)).map(|(offset, whole)| offset + (position - whole.start))
     }
 
-    /// The positions of `extent` that are in this lane.
+    /// The positions of `extent` that are in this queue.
     pub(super) fn within(&self, extent: Extent) -> ExtentSet {
         let before = self.by_start.range(..extent.start).next_back();
         let inside = self.by_start.range(extent.start..extent.end().max(extent.start));
@@ -173,7 +173,7 @@ impl Lane {
     }
 }
 
-/// What [`Lane::remove`] found.
+/// What [`ExtentQueue::remove`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Removed {
     /// How many bytes.
@@ -189,35 +189,35 @@ mod tests {
 
     #[test]
     fn neighbours_join_and_split() {
-        let mut lane = Lane::new();
-        lane.push_back(Extent::new(0, 100));
-        lane.push_back(Extent::new(100, 50));
-        lane.push_back(Extent::new(1_000, 10));
-        assert_eq!(lane.iter_back().count(), 2);
-        assert_eq!(lane.remove(Extent::new(40, 20)), Some(Removed { bytes: 20, upto: 60 }));
-        assert_eq!(lane.front(), Some((0, Extent::new(0, 40))));
-        assert_eq!(lane.offset_of(60), Some(60));
-        assert_eq!(lane.offset_of(1_000), Some(150));
-        assert_eq!(lane.offset_of(50), None);
-        assert_eq!(lane.bytes(), Bytes(140));
+        let mut queue = ExtentQueue::new();
+        queue.push_back(Extent::new(0, 100));
+        queue.push_back(Extent::new(100, 50));
+        queue.push_back(Extent::new(1_000, 10));
+        assert_eq!(queue.iter_back().count(), 2);
+        assert_eq!(queue.remove(Extent::new(40, 20)), Some(Removed { bytes: 20, upto: 60 }));
+        assert_eq!(queue.front(), Some((0, Extent::new(0, 40))));
+        assert_eq!(queue.offset_of(60), Some(60));
+        assert_eq!(queue.offset_of(1_000), Some(150));
+        assert_eq!(queue.offset_of(50), None);
+        assert_eq!(queue.bytes(), Bytes(140));
     }
 
     #[test]
     fn tails_are_cut_on_the_grain() {
-        let mut lane = Lane::new();
-        lane.push_back(Extent::new(0, 4 * BLOCK));
-        assert_eq!(lane.take_back(BLOCK + 5_000, BLOCK), [Extent::new(3 * BLOCK, BLOCK)]);
-        assert_eq!(lane.take_back(10_000, BLOCK), [Extent::new(3 * BLOCK - 8_192, 8_192)]);
-        assert_eq!(lane.take_back(100, BLOCK), []);
+        let mut queue = ExtentQueue::new();
+        queue.push_back(Extent::new(0, 4 * BLOCK));
+        assert_eq!(queue.take_back(BLOCK + 5_000, BLOCK), [Extent::new(3 * BLOCK, BLOCK)]);
+        assert_eq!(queue.take_back(10_000, BLOCK), [Extent::new(3 * BLOCK - 8_192, 8_192)]);
+        assert_eq!(queue.take_back(100, BLOCK), []);
     }
 
     #[test]
     fn sending_again_moves_to_the_end() {
-        let mut lane = Lane::new();
-        lane.push_back(Extent::new(0, 10));
-        lane.push_back(Extent::new(20, 10));
-        lane.push_back(Extent::new(0, 10));
-        assert_eq!(lane.offset_of(0), Some(20));
-        assert_eq!(lane.bytes(), Bytes(20));
+        let mut queue = ExtentQueue::new();
+        queue.push_back(Extent::new(0, 10));
+        queue.push_back(Extent::new(20, 10));
+        queue.push_back(Extent::new(0, 10));
+        assert_eq!(queue.offset_of(0), Some(20));
+        assert_eq!(queue.bytes(), Bytes(20));
     }
 }

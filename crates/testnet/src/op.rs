@@ -1,0 +1,69 @@
+//! Operations on a network, as data.
+
+use units::Span;
+
+use crate::Direction;
+
+/// Something that happens to the network or to one of its ends. Operations can be generated,
+/// printed and replayed.
+///
+/// `index` counts the packets in flight in one direction of a link, in order of arrival, and wraps
+/// around: index 0 is the next one. Where nothing is in flight the operation does nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op<A> {
+    /// An end carries out an action.
+    Act {
+        /// The end's index.
+        end: usize,
+        /// The action.
+        action: A,
+    },
+    /// Packets that arrive by this direction from here on are lost.
+    Cut {
+        /// The link's index.
+        link: usize,
+        /// One direction of it.
+        direction: Direction,
+    },
+    /// Packets arrive again.
+    Restore {
+        /// The link's index.
+        link: usize,
+        /// One direction of it.
+        direction: Direction,
+    },
+    /// Packets sent from here on take longer by `extra`, in both directions.
+    Delay {
+        /// The link's index.
+        link: usize,
+        /// Beyond [`Link::delay`](crate::Link::delay); replaces the former extra delay.
+        extra: Span,
+    },
+    /// A packet in flight arrives now.
+    Deliver {
+        /// The link's index.
+        link: usize,
+        /// One direction of it.
+        direction: Direction,
+        /// The packet's index.
+        index: usize,
+    },
+    /// A packet in flight is lost.
+    Drop {
+        /// The link's index.
+        link: usize,
+        /// One direction of it.
+        direction: Direction,
+        /// The packet's index.
+        index: usize,
+    },
+    /// A copy of a packet in flight arrives now, the packet itself later.
+    Duplicate {
+        /// The link's index.
+        link: usize,
+        /// One direction of it.
+        direction: Direction,
+        /// The packet's index.
+        index: usize,
+    },
+}
