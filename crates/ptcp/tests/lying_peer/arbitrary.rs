@@ -62,10 +62,10 @@ fn ack() -> impl Strategy<Value = Ack> {
     )
 }
 
-fn data() -> impl Strategy<Value = Data> {
+fn data() -> impl Strategy<Value = StreamData> {
     let is_last = prop::bool::weighted(0.1);
     (near(70_000), stream(), any::<u32>(), short(1_200), reply(), is_last).prop_map(
-        |(offset, stream, stamp, len, reply, is_last)| Data {
+        |(offset, stream, stamp, len, reply, is_last)| StreamData {
             offset,
             stream,
             stamp,
