@@ -68,8 +68,8 @@ impl SinglePath for Listener {
     }
 }
 
-/// What the client's and the server's controllers were told while the client sent so many packets,
-/// if those of its `lost` are.
+/// The reports to the client's and the server's controllers while the client sends `packets`, of
+/// which the packets with the indices `lost` are lost.
 fn told(packets: u64, lost: &[u64], wants_snapshots: bool) -> [Notes; 2] {
     let config = Config::default();
     let listeners = [Listener::new(wants_snapshots), Listener::new(wants_snapshots)];

@@ -20,11 +20,11 @@ const PACKETS: u64 = 120;
 /// directions. Packets are numbered from 0.
 #[derive(Clone, Debug)]
 struct Script {
-    /// Each of these is lost as often as it is listed.
+    /// Packets to lose, each as often as it is listed.
     drops: Vec<u64>,
-    /// These take longer, the first time they are sent.
+    /// Packets that are delayed further at their first transmission.
     late: Vec<Late>,
-    /// Hosts look only at multiples of this, and then at all that has come.
+    /// Hosts process arrivals only at multiples of this.
     tick: Span,
     /// The number of packets to send.
     packets: u64,
@@ -109,7 +109,7 @@ fn run_over(config: Config, script: Script) -> Outcome {
         server.endpoint.received() == total && client.in_flight() == Bytes::ZERO
     });
     let Host { endpoint: client, controller, .. } = &network.ends[0];
-    assert!(is_over, "it takes for ever: {:?}", client.stats());
+    assert!(is_over, "the transfer does not end: {:?}", client.stats());
     let rest = rest.borrow();
     assert!(rest.drops.is_empty() && rest.late.is_empty(), "never sent: {rest:?}");
     Outcome { stats: client.stats(), threshold: controller.threshold(id), window, unacked }
@@ -270,7 +270,7 @@ fn several_late_packets_are_undone_together() {
 /// Only the first late packet has been retransmitted when it arrives. The others must not count as
 /// lost, although later packets have arrived.
 #[test]
-fn reordering_is_noticed_once() {
+fn reordering_is_detected_once() {
     let late = [100, 102, 104].map(|number| late(number, 8)).to_vec();
     for detection in [Detection::Sack, Detection::Rack] {
         let config = Config { initial_threshold: Some(Bytes(60 * MSS)), ..config(detection) };

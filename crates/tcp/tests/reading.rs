@@ -10,7 +10,7 @@ use units::{Bytes, Span, SubflowId};
 
 const MSS: u64 = 1_448;
 
-/// Two ends, 10 ms apart, of which the second reads only when it is told to.
+/// Two ends, 10 ms apart; the server's application reads only on request.
 fn connect(config: &Config) -> Network<Host> {
     let host = |endpoint| Host::new(endpoint, Box::new(Uncoupled::new(Reno::default())));
     let client = Endpoint::client(config.clone(), SubflowId(0));
@@ -41,7 +41,7 @@ fn unread_data_closes_the_window_and_reading_opens_it() {
         (Bytes(4 * MSS), Bytes(10 * MSS)),
         "the sender got a window update and filled the buffer"
     );
-    // More than there is reads what there is.
+    // Reading more than is available reads all.
     network.ends[1].endpoint.read(Bytes(100 * MSS));
     assert_eq!(held(&network), (Bytes(14 * MSS), Bytes::ZERO));
     network.run_for(Span::from_millis(100));

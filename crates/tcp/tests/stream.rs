@@ -47,7 +47,7 @@ fn is_over(host: &Host) -> bool {
     host.events.contains(&Event::Finished) && host.events.contains(&Event::Closed)
 }
 
-/// Runs until both ends have everything, or for ten minutes.
+/// Runs until both ends have received everything, for at most ten minutes.
 fn run(case: &Case) -> Outcome {
     let config = Config {
         detection: case.detection,

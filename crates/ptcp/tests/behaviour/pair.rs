@@ -87,7 +87,7 @@ impl Pair {
         self.network.now()
     }
 
-    /// All that was sent.
+    /// All packets sent.
     pub(crate) fn log(&self) -> Vec<Sent> {
         self.log.borrow().clone()
     }
@@ -103,7 +103,7 @@ impl Pair {
         &self.network.ends[0].events
     }
 
-    /// From now on, packets fare like this.
+    /// Sets the function that decides the fate of packets.
     pub(crate) fn fates(&mut self, mut fate: impl FnMut(&Sent) -> Fate + 'static) {
         let log = Rc::clone(&self.log);
         self.network.set_fates(move |sent| {
@@ -133,7 +133,7 @@ impl Pair {
         is_there.then(|| self.now() - begin)
     }
 
-    /// What the client sent with data since then.
+    /// The client's packets with data since `from`.
     pub(crate) fn data_since(&self, from: Time) -> impl Iterator<Item = (Sent, StreamData)> {
         let sent = self.log().into_iter().filter(move |sent| sent.to_server && sent.at >= from);
         sent.filter_map(|sent| match sent.packet.body {

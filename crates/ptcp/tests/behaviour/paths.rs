@@ -138,7 +138,7 @@ fn each_path_has_packets_of_its_own_size() {
         assert_eq!(
             pair.client().stats(path).unwrap().timeouts,
             0,
-            "what asks for a size is no data"
+            "lost size probes cause no timeout"
         );
     }
 }
@@ -154,6 +154,6 @@ fn a_black_hole_for_large_packets_is_detected() {
     let from = pair.now();
     pair.run_for(ms(4_000));
     let came = pair.server().received(stream) - before;
-    assert!(came > Bytes::mib(2), "{came:?} in four seconds of 10 Mbit/s");
+    assert!(came > Bytes::mib(2), "{came:?} in four seconds at 10 Mbit/s");
     assert!(largest(&pair, 0, from + ms(3_000)) <= 1_300);
 }

@@ -110,7 +110,8 @@ fn datagrams_that_are_too_large_or_too_many() {
     assert_eq!(pair.client().send_datagram(most), Err(DatagramError::Full { waiting: taken }));
     pair.run_for(ms(3_000));
     assert_eq!(pair.datagrams().len(), usize::try_from(taken).unwrap());
-    // The path carries less than before: what is too large by now is dropped, and said to be.
+    // The path carries smaller packets than before: datagrams that are too large are dropped with
+    // an event.
     pair.fates(|sent| if sent.packet.datagram_len() > 1_300 { Fate::Lost } else { Fate::Arrives });
     let stream = pair.bulk(Bytes::mib(1));
     pair.run_for(ms(60));

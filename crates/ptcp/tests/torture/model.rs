@@ -13,13 +13,13 @@ pub(crate) struct Outgoing {
 /// What an end has received of a stream.
 #[derive(Default)]
 pub(crate) struct Incoming {
-    /// Which bytes have come, one by one.
+    /// Whether each byte has arrived.
     arrived: Vec<bool>,
     complete: u64,
 }
 
 impl Incoming {
-    /// A packet with this piece came, and was accepted.
+    /// A packet with this piece arrived and was accepted.
     pub(crate) fn arrive(&mut self, offset: u64, len: u16) {
         let (from, to) = (index(offset), index(offset) + usize::from(len));
         if self.arrived.len() < to {
@@ -40,7 +40,7 @@ impl Incoming {
     pub(crate) fn check(&self, outgoing: &Outgoing) {
         assert!(
             self.arrived.len() as u64 <= outgoing.written,
-            "bytes came that were never written"
+            "bytes arrived that were never written"
         );
         assert!(
             !outgoing.is_delivered || outgoing.is_finished && self.is_whole(outgoing),

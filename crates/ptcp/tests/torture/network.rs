@@ -24,7 +24,7 @@ pub(crate) fn draw_link(dice: &mut Dice, index: usize, plan: &mut Vec<Planned>) 
     let (loss, duplication) = (severity(&[0, 1, 10, 50, 150]), severity(&[0, 5, 100]));
     let (reordering, corruption) = (severity(&[0, 5, 100]), severity(&[0, 0, 20]));
     plan_spike(dice, index, plan);
-    // Some path is always there in the end; this one may be gone in the beginning too.
+    // The first path usually has no outage.
     if index > 0 || dice.hits(300) {
         plan_cuts(dice, index, plan);
     }

@@ -56,7 +56,7 @@ pub(crate) struct End {
     max_buffer: Bytes,
     sends: BTreeMap<u32, Outgoing>,
     receives: BTreeMap<u32, Incoming>,
-    /// Streams that this end knows of.
+    /// Streams that this end has opened or seen.
     streams: Vec<u32>,
     is_reading: bool,
     digest: u64,
@@ -184,7 +184,7 @@ fn is_whole(from: &End, to: &End) -> bool {
 fn missing(client: &End, server: &End) -> String {
     let streams = client.sends.iter().map(|(stream, outgoing)| {
         format!(
-            "{stream}: {} of {} came, {} not known to",
+            "{stream}: {} of {} arrived, {} not acknowledged",
             server.receives.get(stream).map_or(0, Incoming::complete),
             outgoing.written,
             client.connection.undelivered(*stream).0
@@ -212,7 +212,7 @@ impl End {
         }
         let number = self.connection.expected_number(path);
         let read = sealing.open(path, to_server, &datagram, number);
-        assert_eq!(read, expected, "what was read is not what was sent");
+        assert_eq!(read, expected, "the decoded packet differs from the one sent");
         read
     }
 
@@ -239,7 +239,7 @@ impl End {
         let Some(first) = self.connection.paths().next() else { return };
         self.connection.open_path(now);
         self.connection.retire_path(now, first);
-        // As many more as it takes to meet the same link again.
+        // Opens enough paths to return to the same link.
         for _ in 1..self.links {
             self.connection.open_path(now);
         }
