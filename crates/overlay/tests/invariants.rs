@@ -1,5 +1,4 @@
-//! What holds of any sources, relays and paths: feasibility, and the optimum against the smallest
-//! cut.
+//! Invariants for any sources, relays and paths: feasibility, and the optimum as the minimum cut.
 
 use overlay::{Config, Detect, Fleet, Initial, Instance, Selection, Sharing, max_min, optimum};
 use proptest::prelude::*;
@@ -27,8 +26,8 @@ fn cases() -> impl Strategy<Value = (Instance, Selection)> {
     })
 }
 
-/// The smallest cut, over every set of sources whose demands are cut: the others' relays are cut
-/// instead.
+/// The minimum cut over every set of sources whose demands are cut; for the others, their relays are
+/// cut.
 fn smallest_cut(instance: &Instance, selection: &Selection) -> Rate {
     let cut = |set: u32| {
         let is_cut = |source: &usize| set >> source & 1 == 1;
@@ -42,7 +41,7 @@ fn smallest_cut(instance: &Instance, selection: &Selection) -> Rate {
     (0..1 << selection.sources()).map(cut).min().expect("the empty set is one")
 }
 
-/// What goes over each relay.
+/// The load of each relay.
 fn loads(selection: &Selection, relays: usize, rates: &[f64]) -> Vec<f64> {
     let mut loads = vec![0.0; relays];
     for (&relay, rate) in selection.relays().iter().zip(rates) {
@@ -128,7 +127,7 @@ proptest! {
                 let sum: f64 = source.probabilities().sum();
                 prop_assert!((sum - 1.0).abs() < 1e-9, "{sum}");
             }
-            // Both kinds of sharing deliver all that a relay can.
+            // Both kinds of sharing use the whole capacity of an overloaded relay.
             let (sent, received) = (fleet.sent(), fleet.received());
             let relays = instance.capacities.len();
             for ((sent, received), capacity) in

@@ -1,5 +1,5 @@
-//! A page of figures and tables: one HTML file that needs nothing else, no scripts, no network;
-//! light or dark as the reader has it.
+//! A page of figures and tables: one HTML file without scripts and external resources, in light or
+//! dark mode as the reader prefers.
 //!
 //! ```
 //! use report::page::Page;
@@ -17,7 +17,7 @@ use crate::plot::{FIXED_INKS, Figure, PALETTE};
 use crate::table::Table;
 use crate::verdict::Verdict;
 
-/// A page in the making. All texts are plain: whatever stands in them, it is shown, not obeyed.
+/// A page builder. All texts are plain: markup in them is escaped.
 #[derive(Clone, Debug)]
 pub struct Page {
     title: String,
@@ -26,13 +26,13 @@ pub struct Page {
 }
 
 impl Page {
-    /// A page with nothing but its title.
+    /// A page with a title and no content.
     #[must_use]
     pub fn new(title: impl Into<String>) -> Page {
         Page { title: title.into(), headings: Vec::new(), body: String::new() }
     }
 
-    /// Begins a section. From two sections on the page has a list of them at its top.
+    /// Begins a section. A page with two or more sections has a table of contents.
     pub fn heading(&mut self, text: &str) {
         self.headings.push(text.to_string());
         let _ =
@@ -44,7 +44,7 @@ impl Page {
         let _ = writeln!(self.body, "<p>{}</p>", escape(text));
     }
 
-    /// Adds a figure with its caption and links below, each a text and an address.
+    /// Adds a figure with a caption and links below it; a link is a text and an address.
     pub fn figure<'a>(
         &mut self,
         figure: &Figure,
@@ -60,12 +60,12 @@ impl Page {
         );
     }
 
-    /// Adds a table with its caption above.
+    /// Adds a table with a caption above it.
     pub fn table(&mut self, table: &Table, caption: &str) {
         self.wide(caption, &table.html());
     }
 
-    /// Adds the table of a reproduction, its caption and summary above.
+    /// Adds the table of a reproduction, with its caption and summary above it.
     pub fn verdict(&mut self, verdict: &Verdict, caption: &str) {
         let caption = if caption.is_empty() {
             verdict.summary()
@@ -75,7 +75,7 @@ impl Page {
         self.wide(&caption, &verdict.html());
     }
 
-    /// Adds a list of links, each a text and an address.
+    /// Adds a list of links; a link is a text and an address.
     pub fn links<'a>(&mut self, links: impl IntoIterator<Item = (&'a str, &'a str)>) {
         self.body += "<ul>\n";
         for (text, address) in links {
@@ -113,7 +113,7 @@ impl Page {
     }
 
     fn wide(&mut self, caption: &str, table: &str) {
-        // A table that is wider than a telephone scrolls on its own.
+        // A wide table scrolls by itself on narrow screens.
         let caption = if caption.is_empty() {
             String::new()
         } else {
@@ -129,7 +129,7 @@ fn anchors<'a>(links: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
     if anchors.is_empty() { String::new() } else { format!(" {}", anchors.join(" · ")) }
 }
 
-/// A link; only the text if the address would run something.
+/// A link; only the text if the address has a scheme that could run a script.
 fn anchor(text: &str, address: &str) -> String {
     let scheme = address.split_once(':').map(|(scheme, _)| scheme.trim().to_ascii_lowercase());
     let harmless = scheme.is_none_or(|scheme| {
@@ -160,8 +160,7 @@ th { color: var(--faint); font-weight: 600; } td.number, th.number { text-align:
 tr.pass td:last-child { color: var(--pass); } tr.differs td:last-child, tr.missing td:last-child { color: var(--differs); }
 ";
 
-/// The figures' colours for dark pages: rules go before the attributes that the SVG has for light
-/// ones.
+/// The colours of figures on dark pages: CSS rules override the attributes of the SVG.
 fn dark() -> String {
     let mut rules = String::from("@media (prefers-color-scheme: dark) {\n");
     let hex = |(red, green, blue): (u8, u8, u8)| format!("#{red:02X}{green:02X}{blue:02X}");
@@ -186,7 +185,7 @@ mod tests {
     const EVIL: &str = "<script>alert('\"&\"')</script>\u{1}";
 
     #[test]
-    fn names_stay_names() {
+    fn names_are_escaped() {
         let mut page = Page::new(EVIL);
         page.heading(EVIL);
         page.heading("second");
@@ -208,7 +207,7 @@ mod tests {
         page.verdict(&Verdict::new([row]), EVIL);
         let html = page.html();
         assert!(!html.contains("<script"));
-        // It is XML too, less the first line.
+        // Without its first line, it is XML too.
         let tree = roxmltree::Document::parse(html.split_once('\n').unwrap().1).unwrap();
         let shown = EVIL.replace('\u{1}', "\u{fffd}");
         let texts = tree
@@ -223,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn every_ink_of_a_figure_has_a_dark_one() {
+    fn every_colour_of_a_figure_has_a_dark_one() {
         let series = (0..9).map(|n| Series::line(n.to_string(), [(0.0, 1.0), (1.0, f64::from(n))]));
         let panel =
             Panel::new(Axis::new("x", ""), Axis::new("y", "")).series(Series::level("theory", 1.0));

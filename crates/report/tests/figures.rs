@@ -1,4 +1,4 @@
-//! Figures as their readers have them: parsed as XML, measured in pixels.
+//! Figures, parsed as XML and measured in pixels.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use proptest::prelude::*;
@@ -69,7 +69,7 @@ fn every_series_is_there() {
     {
         assert!(texts.iter().any(|t| t == text), "{text} in {texts:?}");
     }
-    // The swatch in the legend and the line in the plot; of what is dashed, many pieces.
+    // The swatch in the legend and the line in the plot; dashed lines have many pieces.
     assert_eq!(strokes(&tree, BLUE).count(), 2);
     assert_eq!(strokes(&tree, ORANGE).map(|line| line.len()).max(), Some(3), "a step has a corner");
     assert!(strokes(&tree, REFERENCE).count() > 50);
@@ -173,7 +173,7 @@ fn value() -> impl Strategy<Value = f64> {
 }
 
 proptest! {
-    /// Whatever the data: well-formed, finite, and inside the picture.
+    /// Any data makes a well-formed, finite picture without strokes outside.
     #[test]
     fn any_data_makes_a_picture(
         pairs in prop::collection::vec((value(), value()), 0..12),

@@ -121,7 +121,7 @@ fn a_full_disk_is_named() {
     std::os::unix::fs::symlink("/dev/full", &path).unwrap();
     let mut writer = Writer::create(&path, schema()).unwrap();
     let row = [Value::Missing, Value::from("x"), Value::Missing];
-    // More than is gathered in memory: the error comes while writing, not only at the end.
+    // More than the buffer holds: the error occurs while writing, not only at the end.
     let error = (0..10_000).find_map(|_| writer.row(&row, "goodput", 1.0).err()).unwrap();
     assert!(matches!(error, TidyError::Write(WriteError::Full { .. })), "{error:?}");
     assert!(error.to_string().contains("table.csv: no space left on the device"), "{error}");

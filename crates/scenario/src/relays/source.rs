@@ -1,7 +1,7 @@
 //! A source: a demand, a few paths, and the rate control over them.
 
 use netsim::Out;
-use overlay::{Config, Controller, Seen};
+use overlay::{Config, Controller, ProbeResult};
 use units::{Bytes, Rate, Seed, Span, Time};
 
 use super::bucket::Bucket;
@@ -182,7 +182,7 @@ impl Source {
                 self.control = Control::Rates(controller);
             }
             Control::Rates(controller) => {
-                let see = |probed: usize| Seen {
+                let see = |probed: usize| ProbeResult {
                     received: rate(&self.paths[probed]),
                     overloaded: false,
                     arrived: 1.0,
