@@ -30,8 +30,8 @@ pub enum Aqm {
     Red(Red),
     /// Controlled delay (RFC 8289), on departure of a packet from the queue.
     CoDel(CoDel),
-    /// One queue per flow, each under CoDel (RFC 8290). When the limit is reached, packets are dropped
-    /// from the head of the longest queue.
+    /// One queue per flow, each under CoDel (RFC 8290). When the limit is reached, packets are
+    /// dropped from the head of the longest queue.
     FqCoDel(FqCoDel),
 }
 
@@ -97,8 +97,8 @@ impl<P> Queue<P> {
         matches!(self, Queue::Fair(_))
     }
 
-    /// Drops packets until the backlog, plus `elsewhere`, is within `limit`. Returns whether the packet
-    /// pushed last, of `flow`, was dropped.
+    /// Drops packets until the backlog, plus `elsewhere`, is within `limit`. Returns whether the
+    /// packet pushed last, of `flow`, was dropped.
     pub(crate) fn shed(
         &mut self,
         limit: Limit,

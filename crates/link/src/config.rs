@@ -67,8 +67,8 @@ pub struct LinkSpec {
     pub device_mtu: u32,
     /// The idle timeout of a NAT on the link.
     pub nat_idle: Option<Span>,
-    /// The index of a link that is the bottleneck of this one too: packets pass through the queues of
-    /// that link.
+    /// The index of a link that is the bottleneck of this one too: packets pass through the queues
+    /// of that link.
     pub shares: Option<usize>,
     /// Set if the far address does not exist.
     pub unreachable: Option<Unreachable>,
@@ -88,7 +88,8 @@ pub struct Direction {
 pub enum Carry {
     /// Everything.
     All,
-    /// TCP segments and UDP datagrams without payload: connections are established, but data is lost.
+    /// TCP segments and UDP datagrams without payload: connections are established, but data is
+    /// lost.
     NoPayload,
     /// Nothing.
     Nothing,
@@ -121,8 +122,8 @@ impl Network {
         }
     }
 
-    /// Reads a network from `text`; `file` is its name in messages. `bytes` replaces the value of the
-    /// text.
+    /// Reads a network from `text`; `file` is its name in messages. `bytes` replaces the value of
+    /// the text.
     ///
     /// # Errors
     /// If the text is not valid.
@@ -131,8 +132,8 @@ impl Network {
     }
 
     /// The fluid time of `bytes` of payload over all links together, from near to far: see
-    /// [`schedule::ideal`]. Links that cannot carry payload, or share the bottleneck of another link, do
-    /// not count.
+    /// [`schedule::ideal`]. Links that cannot carry payload, or share the bottleneck of another
+    /// link, do not count.
     #[must_use]
     pub fn ideal(&self, bytes: Bytes, payload_share: f64) -> Option<Span> {
         let links = self.links.iter().filter(|link| {

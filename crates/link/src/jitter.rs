@@ -11,8 +11,8 @@ use crate::rate::unit;
 pub struct Jitter {
     /// The distribution of the time.
     pub spread: Spread,
-    /// Whether packets may overtake each other. If not, a packet arrives no earlier than the one before
-    /// it.
+    /// Whether packets may overtake each other. If not, a packet arrives no earlier than the one
+    /// before it.
     pub reorders: bool,
 }
 

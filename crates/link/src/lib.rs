@@ -17,8 +17,8 @@
 //! assert_eq!(delivery.packet, "packet");
 //! ```
 //!
-//! Network files ([`config`], feature `toml`) describe several links in TOML. [`schedule::ideal`] is
-//! the fluid time that all of them together need for an amount of data.
+//! Network files ([`config`], feature `toml`) describe several links in TOML. [`schedule::ideal`]
+//! is the fluid time that all of them together need for an amount of data.
 #![no_std]
 
 extern crate alloc;

@@ -15,8 +15,8 @@ use crate::varying::Varying;
 
 /// One direction of a link that carries packets of type `P`.
 ///
-/// Time must not run backwards between calls. The link needs no call when a packet leaves the queue: it
-/// catches up, with exact times, at the next call.
+/// Time must not run backwards between calls. The link needs no call when a packet leaves the
+/// queue: it catches up, with exact times, at the next call.
 ///
 /// For thousands of plain links, [`PooledLink`](crate::PooledLink) does the same in less memory.
 #[derive(Clone, Debug)]
@@ -47,8 +47,8 @@ impl Ingress {
     }
 }
 
-/// The queue, the wire and the propagation. Where both variants can carry out a profile, their results
-/// are the same.
+/// The queue, the wire and the propagation. Where both variants can carry out a profile, their
+/// results are the same.
 #[derive(Clone, Debug)]
 enum Transmitter<P> {
     /// For a constant rate and packets in order: the arrival of a packet is known as it is offered.
@@ -66,8 +66,8 @@ impl<P> Link<P> {
         link
     }
 
-    /// A link whose schedule starts with [`Link::start`]; until then it keeps its first rate and has no
-    /// blackouts.
+    /// A link whose schedule starts with [`Link::start`]; until then it keeps its first rate and
+    /// has no blackouts.
     #[must_use]
     pub fn unstarted(profile: impl Into<SharedProfile>, seed: Seed) -> Link<P> {
         let shared = profile.into();
@@ -98,8 +98,8 @@ impl<P> Link<P> {
         self.shared.profile()
     }
 
-    /// Whether each queued packet is delivered exactly once and uncorrupted: all drops happen as a packet
-    /// is offered, and are returned then.
+    /// Whether each queued packet is delivered exactly once and uncorrupted: all drops happen as a
+    /// packet is offered, and are returned then.
     #[must_use]
     pub fn keeps_what_it_takes(&self) -> bool {
         let is_faithful = |ingress: &Ingress| !ingress.impairments.is_random();
@@ -143,8 +143,8 @@ impl<P> Link<P> {
         }
     }
 
-    /// The next time at which [`Link::poll_deliver`] may have a packet. It is never too late; it can be
-    /// too early because of a blackout or reordering.
+    /// The next time at which [`Link::poll_deliver`] may have a packet. It is never too late; it
+    /// can be too early because of a blackout or reordering.
     #[must_use]
     #[inline]
     pub fn poll_deadline(&self) -> Option<Time> {
@@ -161,8 +161,9 @@ impl<P> Link<P> {
         Some(self.ingress.as_ref()?.red.as_ref()?.average())
     }
 
-    /// The departure of the packet on the wire; `None` if there is none, or the rate stays zero. With
-    /// delivery opportunities it is the next of these, which may carry only a part of a packet.
+    /// The departure of the packet on the wire; `None` if there is none, or the rate stays zero.
+    /// With delivery opportunities it is the next of these, which may carry only a part of a
+    /// packet.
     #[must_use]
     pub fn next_departure(&self) -> Option<Time> {
         match &self.transmitter {

@@ -8,10 +8,10 @@ use units::{ParseError, Rate, Span};
 /// The bytes that one opportunity carries.
 pub const OPPORTUNITY: u64 = 1_500;
 
-/// A trace of a link that sends at certain times, as recorded and replayed by mahimahi (R. Netravali et
-/// al., "Mahimahi: Accurate Record-and-Replay for HTTP", 2015). At each opportunity up to 1500 bytes
-/// leave, of one or several packets; unused bytes are lost. The trace repeats: its last time is its
-/// period.
+/// A trace of a link that sends at certain times, as recorded and replayed by mahimahi (R.
+/// Netravali et al., "Mahimahi: Accurate Record-and-Replay for HTTP", 2015). At each opportunity up
+/// to 1500 bytes leave, of one or several packets; unused bytes are lost. The trace repeats: its
+/// last time is its period.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opportunities {
     /// Times in ms in strictly rising order, each with its number of opportunities.
@@ -22,8 +22,8 @@ impl Opportunities {
     /// Opportunities at these times in ms; a time that occurs n times has n opportunities.
     ///
     /// # Errors
-    /// If there are none, they are not in order, or all are at zero. The line of the error is the number
-    /// of the opportunity, from 1.
+    /// If there are none, they are not in order, or all are at zero. The line of the error is the
+    /// number of the opportunity, from 1.
     pub fn new(millis: impl IntoIterator<Item = u64>) -> Result<Opportunities, TraceError> {
         let mut moments: Vec<(u64, u64)> = Vec::new();
         for (line, at) in (1..).zip(millis) {

@@ -17,8 +17,8 @@ pub struct Profile {
     pub rate: RatePlan,
     /// The propagation delay.
     pub delay: Span,
-    /// The limit of the backlog. The packet on the wire counts until its last bit is sent; an idle link
-    /// always accepts one packet.
+    /// The limit of the backlog. The packet on the wire counts until its last bit is sent; an idle
+    /// link always accepts one packet.
     pub queue: Limit,
     /// Active queue management.
     pub aqm: Aqm,
@@ -57,8 +57,8 @@ impl Profile {
         }
     }
 
-    /// The same link, with a rate of zero in place of blackouts: packets wait instead of being dropped.
-    /// Blackouts repeat up to `horizon`. Delivery opportunities stay, also in blackouts.
+    /// The same link, with a rate of zero in place of blackouts: packets wait instead of being
+    /// dropped. Blackouts repeat up to `horizon`. Delivery opportunities stay, also in blackouts.
     #[must_use]
     pub fn holding(&self, horizon: Span) -> Profile {
         let mut edges: Vec<Span> = self.rate.changes.iter().map(|change| change.at).collect();

@@ -18,8 +18,8 @@ pub struct RatePlan {
     pub changes: Vec<Change>,
     /// Scales the rate by a random factor that is redrawn periodically.
     pub redraw: Option<Redraw>,
-    /// The link sends at these times only; `base` is their mean rate, and `changes` and `redraw` are
-    /// ignored. [`RatePlan::opportunities`] makes such a plan.
+    /// The link sends at these times only; `base` is their mean rate, and `changes` and `redraw`
+    /// are ignored. [`RatePlan::opportunities`] makes such a plan.
     pub opportunities: Option<Arc<Opportunities>>,
 }
 
@@ -72,8 +72,8 @@ impl RatePlan {
     }
 }
 
-/// Walks a [`RatePlan`] piece by piece. The bytes of a delivery opportunity are spread over the time
-/// before it.
+/// Walks a [`RatePlan`] piece by piece. The bytes of a delivery opportunity are spread over the
+/// time before it.
 #[derive(Clone, Debug)]
 pub struct RateCursor {
     plan: RatePlan,
@@ -187,8 +187,8 @@ impl RateCursor {
     }
 }
 
-/// Sums of times saturate at the largest time. An event there never happens; otherwise it would repeat
-/// without end.
+/// Sums of times saturate at the largest time. An event there never happens; otherwise it would
+/// repeat without end.
 fn comes(at: Time) -> Option<Time> {
     Some(at).filter(|at| *at < Time::from_nanos(u64::MAX))
 }

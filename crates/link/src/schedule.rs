@@ -11,10 +11,10 @@ use crate::rate::RateCursor;
 const MAX_PIECES: usize = 1_000_000;
 
 /// The time to transfer `bytes` of payload over all links together from the start of the schedules,
-/// with each link always busy and `payload_share` of its rate used for payload (1448/1500 for TCP on
-/// IPv4). `links` are pairs of the data's direction and the other one; a link carries nothing while
-/// either direction is in a blackout. Delays and losses are ignored. [`None`] if the links never carry
-/// that much.
+/// with each link always busy and `payload_share` of its rate used for payload (1448/1500 for TCP
+/// on IPv4). `links` are pairs of the data's direction and the other one; a link carries nothing
+/// while either direction is in a blackout. Delays and losses are ignored. [`None`] if the links
+/// never carry that much.
 #[must_use]
 pub fn ideal<'a>(
     links: impl IntoIterator<Item = (&'a Profile, &'a Profile)>,

@@ -8,10 +8,10 @@ use crate::opportunities::{TraceError, TraceProblem, finish, push};
 use crate::rate::{Change, RatePlan};
 
 impl RatePlan {
-    /// Reads a trace: either delivery opportunities
-    /// ([`Opportunities`](crate::Opportunities)), one per line, in whole milliseconds; or rates with
-    /// their start times, for example `2.5 s, 12 Mbit/s`, the first at `0`. The last rate holds for
-    /// ever. Empty lines and comments after `#` are ignored.
+    /// Reads a trace: either delivery opportunities ([`Opportunities`](crate::Opportunities)), one
+    /// per line, in whole milliseconds; or rates with their start times, for example
+    /// `2.5 s, 12 Mbit/s`, the first at `0`. The last rate holds for ever. Empty lines and comments
+    /// after `#` are ignored.
     ///
     /// # Errors
     /// The first line that is not valid.

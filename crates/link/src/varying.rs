@@ -1,5 +1,5 @@
-//! The general transmitter: changing rates, blackouts, reordering, and queues that decide on packets as
-//! they leave.
+//! The general transmitter: changing rates, blackouts, reordering, and queues that decide on
+//! packets as they leave.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
@@ -24,8 +24,8 @@ pub(crate) struct Varying<P> {
     queue: Queue<P>,
     /// The packet on the wire. `None` only if the queue is empty, or with delivery opportunities.
     serving: Option<Waiting<P>>,
-    /// The departure of `serving`; `None` if the rate stays zero, or there is no packet. With delivery
-    /// opportunities: the next one, if there is a backlog.
+    /// The departure of `serving`; `None` if the rate stays zero, or there is no packet. With
+    /// delivery opportunities: the next one, if there is a backlog.
     departure: Option<Time>,
     /// The departure of the last packet.
     free: Time,
@@ -264,9 +264,9 @@ impl<P> Varying<P> {
         }
     }
 
-    /// Computes the exact departure of the packet that is on the wire from `now` on, through all changes
-    /// of rate. The wire does `rate` units of work per nanosecond (see [`WORK_PER_BYTE`]); unused
-    /// capacity of the last nanosecond is left to the next packet.
+    /// Computes the exact departure of the packet that is on the wire from `now` on, through all
+    /// changes of rate. The wire does `rate` units of work per nanosecond (see [`WORK_PER_BYTE`]);
+    /// unused capacity of the last nanosecond is left to the next packet.
     fn transmit(&mut self, now: Time) {
         let bytes = self.serving.as_ref().map_or(Bytes::ZERO, |serving| serving.bytes);
         let work = bytes.0.checked_mul(WORK_PER_BYTE).expect("a packet is below 2 GiB");

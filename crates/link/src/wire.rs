@@ -6,17 +6,19 @@ use units::Span;
 #[derive(Clone, Debug)]
 pub(crate) struct Wire {
     rate: u64,
-    /// Unused capacity of the last nanosecond of the packet before, in units of [`WORK_PER_BYTE`]; below
-    /// `rate`.
+    /// Unused capacity of the last nanosecond of the packet before, in units of [`WORK_PER_BYTE`];
+    /// below `rate`.
     credit: u64,
     /// The size for which `nanos` and `rest` are cached: no division as long as sizes repeat.
     bytes: u32,
-    /// The wire time of that size: whole nanoseconds, and the remaining work `rest`, below the rate.
+    /// The wire time of that size: whole nanoseconds, and the remaining work `rest`, below the
+    /// rate.
     nanos: u64,
     rest: u64,
 }
 
-/// The work of a byte in bits × ns/s: at a rate of r bit/s, the wire does r of these per nanosecond.
+/// The work of a byte in bits × ns/s: at a rate of r bit/s, the wire does r of these per
+/// nanosecond.
 pub(crate) const WORK_PER_BYTE: u64 = 8_000_000_000;
 
 impl Wire {

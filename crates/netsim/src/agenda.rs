@@ -33,19 +33,20 @@ const NONE: u32 = u32::MAX;
 const HALF_BITS: u32 = (BUCKETS / 2).trailing_zeros();
 const COMPARTMENTS: usize = 256;
 
-/// A queue of events in the order of their times; simultaneous events are in the order of admission.
+/// A queue of events in the order of their times; simultaneous events are in the order of
+/// admission.
 ///
 /// Near events are in a wheel of buckets, each a short interval with a sorted list of a few events
 /// (R. Brown, "Calendar queues", 1988). Later events, such as the timers of transports, are in a
-/// second wheel of unsorted compartments, each of which is emptied into the first wheel when its time
-/// comes near (G. Varghese, A. Lauck, "Hashed and hierarchical timing wheels", 1997). Still later
-/// events are in a heap, which is also the fallback for a wheel that is too fine or too coarse, and
-/// for a thousand events at one instant. The width of the buckets adapts to the events; the order does
-/// not depend on it.
+/// second wheel of unsorted compartments, each of which is emptied into the first wheel when its
+/// time comes near (G. Varghese, A. Lauck, "Hashed and hierarchical timing wheels", 1997). Still
+/// later events are in a heap, which is also the fallback for a wheel that is too fine or too
+/// coarse, and for a thousand events at one instant. The width of the buckets adapts to the events;
+/// the order does not depend on it.
 #[derive(Clone, Debug)]
 pub(crate) struct Agenda {
-    /// The first event of each bucket. The bucket of a time is its bits above `shift`, modulo the number
-    /// of buckets.
+    /// The first event of each bucket. The bucket of a time is its bits above `shift`, modulo the
+    /// number of buckets.
     heads: Box<[u32; BUCKETS]>,
     /// A bit for each bucket that has events.
     words: [u64; WORDS],
@@ -55,11 +56,11 @@ pub(crate) struct Agenda {
     free: u32,
     nodes: Vec<ListNode>,
     shift: u32,
-    /// The bucket of the latest event, not modulo the number of buckets. The wheel covers the buckets
-    /// from here to `end`.
+    /// The bucket of the latest event, not modulo the number of buckets. The wheel covers the
+    /// buckets from here to `end`.
     base: u64,
-    /// The begin of the compartments that are not yet in the wheel: half a wheel to a whole wheel after
-    /// `base`.
+    /// The begin of the compartments that are not yet in the wheel: half a wheel to a whole wheel
+    /// after `base`.
     end: u64,
     /// The first event of each compartment.
     compartments: Box<[u32; COMPARTMENTS]>,
@@ -285,8 +286,8 @@ impl Agenda {
         }
     }
 
-    /// Turns the empty wheel to the next compartment with events. Returns the first bucket with events
-    /// then.
+    /// Turns the empty wheel to the next compartment with events. Returns the first bucket with
+    /// events then.
     #[inline(never)]
     fn go_on(&mut self) -> Option<usize> {
         let first = self.end >> HALF_BITS;
@@ -353,7 +354,8 @@ impl Agenda {
         count
     }
 
-    /// Halves the bucket width if buckets are crowded; doubles it if too many events are beyond the wheel.
+    /// Halves the bucket width if buckets are crowded; doubles it if too many events are beyond the
+    /// wheel.
     #[cold]
     fn adapt(&mut self) {
         let Review { taken, beside, later } = std::mem::take(&mut self.review);
@@ -431,8 +433,8 @@ mod tests {
             prop_assert!(model.is_empty());
         }
 
-        /// Each event is followed by another, at distances for which the initial width is far too large
-        /// or too small.
+        /// Each event is followed by another, at distances for which the initial width is far too
+        /// large or too small.
         #[test]
         fn the_width_of_the_buckets_changes_nothing(seed in 1..u64::MAX, owners in 1..200u32, bits in 0..40u32) {
             let (mut agenda, mut heap) = (Agenda::default(), std::collections::BTreeSet::new());

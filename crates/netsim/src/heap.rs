@@ -8,13 +8,13 @@ const ARITY: usize = 4;
 
 /// A heap of keys of 128 bits, the least first.
 ///
-/// Removing the first key leaves a hole at the top, which the next insertion fills: almost every event
-/// is followed by another of the same owner, and sinking one key costs half as much as a removal and
-/// an insertion.
+/// Removing the first key leaves a hole at the top, which the next insertion fills: almost every
+/// event is followed by another of the same owner, and sinking one key costs half as much as a
+/// removal and an insertion.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Heap {
-    /// The first `len` keys are the heap. [`NEVER`] pads the last group of children, so that sinking needs
-    /// no special case.
+    /// The first `len` keys are the heap. [`NEVER`] pads the last group of children, so that
+    /// sinking needs no special case.
     keys: Vec<u128>,
     len: usize,
     has_hole: bool,

@@ -1,8 +1,8 @@
 //! A packet-level network simulator in virtual time, generic over the packet and over the host.
 //!
-//! A [`Topology`] has hosts, routers and links; [`Topology::build`] makes a [`Sim`] of it, with a state
-//! machine that implements [`Host`] for each host; [`Sim::run_until`] drives them. There is no global
-//! state, so any number of simulations can run side by side.
+//! A [`Topology`] has hosts, routers and links; [`Topology::build`] makes a [`Sim`] of it, with a
+//! state machine that implements [`Host`] for each host; [`Sim::run_until`] drives them. There is
+//! no global state, so any number of simulations can run side by side.
 //!
 //! ```
 //! use link::Profile;
@@ -51,10 +51,10 @@
 //!
 //! # Order
 //!
-//! Events are ordered by time; simultaneous events by admission to the agenda (the event queue). The
-//! event of a link is admitted when its packet becomes the first of the link; that of a host when its
-//! deadline is set, or moves to an earlier time. The same seed gives the same [`Sim::digest`] on every
-//! machine, with and without a trace.
+//! Events are ordered by time; simultaneous events by admission to the agenda (the event queue).
+//! The event of a link is admitted when its packet becomes the first of the link; that of a host
+//! when its deadline is set, or moves to an earlier time. The same seed gives the same
+//! [`Sim::digest`] on every machine, with and without a trace.
 //!
 //! # Randomness
 //!
@@ -64,9 +64,10 @@
 //!
 //! # Speed
 //!
-//! A hop is one event. Only the first packet of each link is on the agenda. Packets are not moved: they
-//! stay in a pool, at most a cache line each, and links, a cache line each too, are lists through it. A
-//! host has one entry on the agenda, which is not touched when its deadline moves to a later time.
+//! A hop is one event. Only the first packet of each link is on the agenda. Packets are not moved:
+//! they stay in a pool, at most a cache line each, and links, a cache line each too, are lists
+//! through it. A host has one entry on the agenda, which is not touched when its deadline moves to
+//! a later time.
 
 mod agenda;
 mod digest;

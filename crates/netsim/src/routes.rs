@@ -5,8 +5,8 @@ use std::collections::BinaryHeap;
 
 use units::Span;
 
-/// A route from one host to another in the [`Topology`](crate::Topology) that returned it: the index of
-/// its first link in the list of all routes.
+/// A route from one host to another in the [`Topology`](crate::Topology) that returned it: the
+/// index of its first link in the list of all routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Route(pub(crate) u32);
 
@@ -24,8 +24,8 @@ type Length = (u32, Span);
 /// Finds shortest paths; searches reuse the same memory.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Search {
-    /// For each reached node, the length of the best known path, and its last link with the node where
-    /// that begins.
+    /// For each reached node, the length of the best known path, and its last link with the node
+    /// where that begins.
     best: Vec<Option<(Length, u32, u32)>>,
     reached: Vec<u32>,
     open: BinaryHeap<Reverse<(Length, u32)>>,
@@ -34,8 +34,8 @@ pub(crate) struct Search {
 }
 
 impl Search {
-    /// The links of the shortest path from `start` to `end` among `nodes` nodes (Dijkstra's algorithm);
-    /// `None` if there is none, or `start` is `end`.
+    /// The links of the shortest path from `start` to `end` among `nodes` nodes (Dijkstra's
+    /// algorithm); `None` if there is none, or `start` is `end`.
     pub(crate) fn shortest<'a, I: Iterator<Item = &'a Edge>>(
         &mut self,
         start: u32,

@@ -241,8 +241,8 @@ impl Topology {
             Entry::Vacant(free) => free.insert(link),
         };
         let edge = Edge { link, to, delay: profile.profile().delay };
-        // Links to hosts are kept apart: a router may have thousands, and a search needs only those to
-        // one host.
+        // Links to hosts are kept apart: a router may have thousands, and a search needs only those
+        // to one host.
         let end = &mut self.nodes[to as usize];
         if end.host.is_some() {
             end.home.push((from, edge));
@@ -253,8 +253,8 @@ impl Topology {
         Ok(LinkId(link))
     }
 
-    /// Adds both directions of a link with the same profile: `NAME/up` from the first node to the second
-    /// and `NAME/down` back.
+    /// Adds both directions of a link with the same profile: `NAME/up` from the first node to the
+    /// second and `NAME/down` back.
     ///
     /// # Errors
     /// As for [`Topology::add_link`].
@@ -270,9 +270,10 @@ impl Topology {
         self.add_links(names, [from, to], [profile.clone(), profile])
     }
 
-    /// Delays each packet that the host sends by a time drawn uniformly from zero to `most`, in order. It
-    /// prevents phase effects at drop-tail queues, where without noise one flow gets all the drops. The
-    /// transmission time of a packet at the bottleneck is a good bound. Zero is the default.
+    /// Delays each packet that the host sends by a time drawn uniformly from zero to `most`, in
+    /// order. It prevents phase effects at drop-tail queues, where without noise one flow gets all
+    /// the drops. The transmission time of a packet at the bottleneck is a good bound. Zero is the
+    /// default.
     ///
     /// # Errors
     /// If there is no such host.
@@ -282,8 +283,8 @@ impl Topology {
         Ok(())
     }
 
-    /// The route with the fewest links between two hosts; among those, the one with the least delay; among
-    /// equals, the one whose links were added first. Later additions do not change it.
+    /// The route with the fewest links between two hosts; among those, the one with the least
+    /// delay; among equals, the one whose links were added first. Later additions do not change it.
     ///
     /// # Errors
     /// If a host does not exist, or there is no path.
@@ -307,8 +308,8 @@ impl Topology {
     /// The route from a host over these links, to the host at the end of the last one.
     ///
     /// # Errors
-    /// If the host or a link does not exist, a link does not begin where the one before it ends, or the
-    /// route passes through a host.
+    /// If the host or a link does not exist, a link does not begin where the one before it ends, or
+    /// the route passes through a host.
     pub fn route_via(&mut self, from: &str, links: &[&str]) -> Result<Route, TopologyError> {
         let (start, sender) = self.find_host(from, || format!("the route from '{from}'"))?;
         let mut at = start;
@@ -364,8 +365,8 @@ impl Topology {
         &self.links[link.index()].name
     }
 
-    /// Builds a simulation at [`Time::ZERO`](units::Time::ZERO); `make` makes the hosts in the order of
-    /// addition.
+    /// Builds a simulation at [`Time::ZERO`](units::Time::ZERO); `make` makes the hosts in the
+    /// order of addition.
     ///
     /// # Errors
     /// If it has more links and hosts than a simulation holds.

@@ -33,8 +33,8 @@ fn noisy(rate: Rate) -> Profile {
     }
 }
 
-/// `pairs` of hosts that exchange packets over a common noisy link and clean access links; half of the
-/// senders have jitter.
+/// `pairs` of hosts that exchange packets over a common noisy link and clean access links; half of
+/// the senders have jitter.
 fn crowd(pairs: u64, seed: Seed) -> Sim<Numbered, Planned> {
     let mut net = Topology::new();
     net.add_router("left").unwrap();
@@ -69,8 +69,8 @@ fn run(seed: Seed) -> Digest {
 
 #[test]
 fn the_digest_is_golden() {
-    // The same in debug and release builds and on every machine. A change here means that every figure
-    // changes, and must be deliberate.
+    // The same in debug and release builds and on every machine. A change here means that every
+    // figure changes, and must be deliberate.
     assert_eq!(run(Seed(1)).to_string(), "550e70f29619ee36");
     assert_eq!(run(Seed(1)), run(Seed(1)));
     assert_ne!(run(Seed(1)), run(Seed(2)));

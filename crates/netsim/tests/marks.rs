@@ -56,8 +56,8 @@ impl Host<Flagged> for Burst {
     }
 }
 
-/// Sends `packets` at once over a managed link and a plain one behind it. Returns the received packets and
-/// the number of marks.
+/// Sends `packets` at once over a managed link and a plain one behind it. Returns the received
+/// packets and the number of marks.
 fn burst(aqm: Aqm, packets: impl IntoIterator<Item = Flagged>) -> (Vec<Flagged>, u64) {
     let mut net = Topology::new();
     net.add_host("near").unwrap();

@@ -54,8 +54,8 @@ fn an_answer_comes_back() {
     assert_eq!(sim.host(near).heard, [(22_000_000, 7)]);
 }
 
-/// Hosts in this order, each with a link of its own to `sink`, whose packets all arrive at one instant.
-/// Returns the order of arrival.
+/// Hosts in this order, each with a link of its own to `sink`, whose packets all arrive at one
+/// instant. Returns the order of arrival.
 fn simultaneous(order: &[u64]) -> Vec<u64> {
     let mut net = Topology::new();
     let sink = net.add_host("sink").unwrap();

@@ -7,8 +7,8 @@ use units::{Rate, Seed};
 use crate::instance::Selection;
 use crate::random::{Draws, unit_of};
 
-/// The number of rejected draws after which the remaining relays are weighed one by one. It is reached
-/// where a source already uses most of the capacity.
+/// The number of rejected draws after which the remaining relays are weighed one by one. It is
+/// reached where a source already uses most of the capacity.
 const DRAWS: usize = 64;
 
 /// How sources choose among the relays.
@@ -18,9 +18,9 @@ pub enum Choice {
     Uniform,
     /// With probabilities in proportion to the source's estimates of the relays' capacities.
     Proportional {
-        /// The largest relative error of an estimate, at most 1. The error of each source about each
-        /// relay is drawn once, uniformly up to this value and with random sign; the paper defines
-        /// only the magnitude.
+        /// The largest relative error of an estimate, at most 1. The error of each source about
+        /// each relay is drawn once, uniformly up to this value and with random sign; the paper
+        /// defines only the magnitude.
         error: f64,
     },
 }
@@ -149,14 +149,15 @@ pub enum Reselect {
 pub enum Sample<'a> {
     /// None: it takes the relay that it drew (the paper's rule).
     One,
-    /// The rate that each relay would give to one more path, in bit/s: the source draws two and takes
-    /// the one with the higher rate. An extension of the paper, which cites the power of two choices (M.
-    /// Mitzenmacher, "The power of two choices in randomized load balancing", 2001) for its own
-    /// randomisation.
+    /// The rate that each relay would give to one more path, in bit/s: the source draws two and
+    /// takes the one with the higher rate. An extension of the paper, which cites the power of two
+    /// choices (M. Mitzenmacher, "The power of two choices in randomized load balancing", 2001) for
+    /// its own randomisation.
     Two(&'a [f64]),
 }
 
-/// Draws paths anew. `satisfied` has an entry for each source; `rates` are the received rates by path.
+/// Draws paths anew. `satisfied` has an entry for each source; `rates` are the received rates by
+/// path.
 pub fn reselect(
     rule: Reselect,
     sample: Sample<'_>,

@@ -49,12 +49,13 @@ pub struct Reselection {
     pub rule: Reselect,
     /// Whether a source draws two relays and takes the one that would give more.
     pub two_choices: bool,
-    /// Control intervals per iteration. The mean rate over the last half decides whether a demand is
-    /// met, within 1 %.
+    /// Control intervals per iteration. The mean rate over the last half decides whether a demand
+    /// is met, within 1 %.
     pub every: usize,
 }
 
-/// The results of a run. Rates are relative to the sum of the demands of all sources, active or not.
+/// The results of a run. Rates are relative to the sum of the demands of all sources, active or
+/// not.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Course {
     /// The rate in each control interval.
@@ -82,8 +83,8 @@ impl Course {
         if possible > 0.0 { mean(&self.rates) / possible } else { 1.0 }
     }
 
-    /// For the start and each change, the number of intervals until the rate reached this share of the
-    /// optimum; `None` if the next change came first.
+    /// For the start and each change, the number of intervals until the rate reached this share of
+    /// the optimum; `None` if the next change came first.
     pub fn recoveries(&self, share: f64) -> impl Iterator<Item = Option<usize>> {
         let spans = self.rates.chunks(self.every).zip(self.optima.chunks(self.every));
         spans.map(move |(rates, optima)| {

@@ -1,8 +1,8 @@
 //! The rate control of one source over its paths (the paper's section 4 and Fig. 2).
 //!
-//! In each control interval the source tries an increment on one path. At the beginning of the next it
-//! learns whether that succeeded, adjusts the probabilities and increments of its probes, and tries
-//! the next one. The only inputs are its own rates and the received rates.
+//! In each control interval the source tries an increment on one path. At the beginning of the next
+//! it learns whether that succeeded, adjusts the probabilities and increments of its probes, and
+//! tries the next one. The only inputs are its own rates and the received rates.
 
 use alloc::vec::Vec;
 
@@ -10,8 +10,8 @@ use units::{Rate, Seed};
 
 use crate::random::Draws;
 
-/// The least probability of a probe, just above zero: with a larger one, sources probe full paths for
-/// ever, at the cost of several percent of the aggregate rate.
+/// The least probability of a probe, just above zero: with a larger one, sources probe full paths
+/// for ever, at the cost of several percent of the aggregate rate.
 const LEAST_PROBABILITY: f64 = 1e-12;
 
 /// An increment term below this counts as zero: it adds less than a percent.
@@ -23,13 +23,13 @@ const ROUNDING: f64 = 1e-9;
 /// The signal by which a source detects a failed increment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Detect {
-    /// The received rate is below the share 1 - δ of the sent rate (the paper's rule). Under max-min
-    /// sharing a source below the fair level sees success on a full relay, because it displaces
-    /// others.
+    /// The received rate is below the share 1 - δ of the sent rate (the paper's rule). Under
+    /// max-min sharing a source below the fair level sees success on a full relay, because it
+    /// displaces others.
     Throughput(f64),
-    /// The same for data in packets: the received rate may also be short by one packet per interval.
-    /// Otherwise a packet that straddles the end of the interval would be a failure wherever it is
-    /// more than the share δ of the sent data.
+    /// The same for data in packets: the received rate may also be short by one packet per
+    /// interval. Otherwise a packet that straddles the end of the interval would be a failure
+    /// wherever it is more than the share δ of the sent data.
     Packets {
         /// The share δ.
         delta: f64,
@@ -38,9 +38,9 @@ pub enum Detect {
     },
     /// The relay was overloaded: the perfect detection that the paper's Theorem 1 assumes.
     RelayOverload,
-    /// The rate received over the path's last link from all sources together is below the share 1 - θ
-    /// of the rates that they set. As it covers all paths of the link, neither packets that straddle
-    /// an interval nor displaced neighbours mislead it (an extension of the paper).
+    /// The rate received over the path's last link from all sources together is below the share 1 -
+    /// θ of the rates that they set. As it covers all paths of the link, neither packets that
+    /// straddle an interval nor displaced neighbours mislead it (an extension of the paper).
     Receiver(f64),
 }
 
@@ -58,9 +58,9 @@ pub struct Config {
     pub beta: f64,
     /// The signal of failure.
     pub detect: Detect,
-    /// The longest pause of a path after repeated failures: it is not probed for 1, 2, 4, … intervals,
-    /// up to this number, as long as its increment term is about zero (an extension). Zero is the
-    /// paper's rule: a probe in each interval.
+    /// The longest pause of a path after repeated failures: it is not probed for 1, 2, 4, …
+    /// intervals, up to this number, as long as its increment term is about zero (an extension).
+    /// Zero is the paper's rule: a probe in each interval.
     pub pause: u32,
 }
 
@@ -151,8 +151,8 @@ impl Controller {
         }
     }
 
-    /// Begins a control interval: evaluates the last probe by its result, and probes anew. With `None`,
-    /// as before the first interval, the parameters stay.
+    /// Begins a control interval: evaluates the last probe by its result, and probes anew. With
+    /// `None`, as before the first interval, the parameters stay.
     pub fn handle_interval(&mut self, result: Option<ProbeResult>) {
         for path in &mut self.paths {
             path.spared = path.spared.saturating_sub(1);
@@ -174,8 +174,8 @@ impl Controller {
         }
     }
 
-    /// Sets the demand; zero for a source that leaves. Rates above the demand are scaled down. A source
-    /// that comes back begins with zero rates and initial parameters.
+    /// Sets the demand; zero for a source that leaves. Rates above the demand are scaled down. A
+    /// source that comes back begins with zero rates and initial parameters.
     pub fn handle_demand(&mut self, demand: Rate) {
         let (before, demand) = (self.demand, demand.as_f64());
         self.demand = demand;
@@ -258,8 +258,8 @@ impl Controller {
         }
     }
 
-    /// Draws a path by the probabilities, without paths that pause, and without the one that has just
-    /// `failed` if there is another.
+    /// Draws a path by the probabilities, without paths that pause, and without the one that has
+    /// just `failed` if there is another.
     fn draw(&mut self, failed: Option<usize>) -> Option<usize> {
         let except = failed.filter(|_| self.paths.len() > 1);
         let is_candidate =

@@ -1,5 +1,5 @@
-//! The received rates as a function of the rates that sources set: a fluid model of relays. The paper
-//! does not state the model of its numerical study.
+//! The received rates as a function of the rates that sources set: a fluid model of relays. The
+//! paper does not state the model of its numerical study.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -16,8 +16,8 @@ const ROUNDING: f64 = 1e-9;
 /// The division of a relay's capacity among paths that need more than that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
-    /// Max-min fair. TCP connections of equal RTT, one for each source, share like this, and only this
-    /// model reproduces the paper's figures for multiplicative control.
+    /// Max-min fair. TCP connections of equal RTT, one for each source, share like this, and only
+    /// this model reproduces the paper's figures for multiplicative control.
     MaxMin,
     /// In proportion to the set rates, so that every path of an overloaded relay sees the overload.
     /// Over several links a path gets the smallest of its shares, and the other links keep the rest
@@ -111,8 +111,8 @@ impl Fluid {
         }
     }
 
-    /// Back-pressure: a path has the same rate on all its links, so the other links can use capacity
-    /// that a path does not get at one of them.
+    /// Back-pressure: a path has the same rate on all its links, so the other links can use
+    /// capacity that a path does not get at one of them.
     fn share_together(&mut self, sent: &[f64], received: &mut [f64]) {
         received.copy_from_slice(sent);
         match self.sharing {
@@ -144,8 +144,8 @@ impl Fluid {
         self.routes.of(path).iter().any(|&link| self.loads[link].overloaded)
     }
 
-    /// The received share of all rates set over the last link of the path, as the receiver at its end
-    /// can report it; 1 if nothing was set.
+    /// The received share of all rates set over the last link of the path, as the receiver at its
+    /// end can report it; 1 if nothing was set.
     #[must_use]
     pub fn arrived(&self, path: usize) -> f64 {
         let load = self.loads[self.routes.last(path)];

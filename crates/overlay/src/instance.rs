@@ -9,8 +9,8 @@ use units::Rate;
 pub struct Instance {
     /// The demand of each source, m.
     pub demands: Vec<Rate>,
-    /// The capacity of each relay's link to the receiver, a; with [`Routes`](crate::Routes) of several
-    /// links, that of each link.
+    /// The capacity of each relay's link to the receiver, a; with [`Routes`](crate::Routes) of
+    /// several links, that of each link.
     pub capacities: Vec<Rate>,
 }
 
@@ -36,7 +36,8 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// A selection from a list: the relays of source 0's paths, then those of source 1's, and so on.
+    /// A selection from a list: the relays of source 0's paths, then those of source 1's, and so
+    /// on.
     ///
     /// # Panics
     ///

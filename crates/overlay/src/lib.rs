@@ -2,8 +2,8 @@
 //!
 //! Source and section of each rule: "Application-layer multipath data transfer via TCP: Schemes and
 //! performance tradeoffs" (2007), called *the paper* throughout. Each source shifts its rates
-//! between its paths by its own measurements ([`Controller`]) and draws other paths while its demand
-//! is not met ([`Reselect`]).
+//! between its paths by its own measurements ([`Controller`]) and draws other paths while its
+//! demand is not met ([`Reselect`]).
 //!
 //! | module | subject |
 //! |---|---|
@@ -21,9 +21,9 @@
 //! Given rates (demands, capacities) are [`units::Rate`]. Rates inside the control are floats in
 //! bit/s: an increment may be a fraction of a bit, and rounding would bias the probing.
 //!
-//! The network is that of the paper's evaluation (one receiver, one relay per path, bottlenecks only
-//! between relays and receiver), or any other that [`Routes`] over links describe: several hops,
-//! several destinations.
+//! The network is that of the paper's evaluation (one receiver, one relay per path, bottlenecks
+//! only between relays and receiver), or any other that [`Routes`] over links describe: several
+//! hops, several destinations.
 //!
 //! ```
 //! use overlay::{Config, Fleet, Initial, Instance, Selection, Sharing};

@@ -1,10 +1,11 @@
 //! The optimal rates for any topology: the paper's problem P (section 3) as a linear program.
 //!
-//! Maximise the sum of all path rates x with x ≥ 0, the rates of a source within its demand, and those
-//! over a link within its capacity. The rates y that sources set are eliminated: y = x is optimal.
+//! Maximise the sum of all path rates x with x ≥ 0, the rates of a source within its demand, and
+//! those over a link within its capacity. The rates y that sources set are eliminated: y = x is
+//! optimal.
 //!
-//! The solver works in floats and needs `std`, hence the feature `lp`. [`optimum`](crate::optimum()) is
-//! exact, and sufficient where each path has one bottleneck link.
+//! The solver works in floats and needs `std`, hence the feature `lp`.
+//! [`optimum`](crate::optimum()) is exact, and sufficient where each path has one bottleneck link.
 
 use alloc::vec::Vec;
 

@@ -1,5 +1,5 @@
-//! Progressive filling: the max-min initial rates (the paper's section 4, "Initial path rates"), and the
-//! max-min shares of several shared links.
+//! Progressive filling: the max-min initial rates (the paper's section 4, "Initial path rates"),
+//! and the max-min shares of several shared links.
 
 use alloc::collections::BinaryHeap;
 use alloc::vec;
@@ -9,8 +9,8 @@ use core::cmp::Reverse;
 use crate::instance::Instance;
 use crate::routes::{Members, Routes};
 
-/// Max-min rates in bit/s, by path: the result if sources hand out data round-robin to the paths that
-/// accept it.
+/// Max-min rates in bit/s, by path: the result if sources hand out data round-robin to the paths
+/// that accept it.
 ///
 /// All rates rise together. A full link stops the rates of its paths, and a met demand those of its
 /// source. The result is feasible: the links can deliver it.

@@ -1,9 +1,9 @@
 //! Rate control over several hops to several destinations, which the paper leaves to future work
 //! (section 6).
 //!
-//! A path goes over one or more relays in sequence and ends with the last one's link to the destination
-//! of its source. All traffic that leaves a relay shares the relay's capacity, so paths share links at
-//! different hops.
+//! A path goes over one or more relays in sequence and ends with the last one's link to the
+//! destination of its source. All traffic that leaves a relay shares the relay's capacity, so paths
+//! share links at different hops.
 
 use alloc::vec::Vec;
 
@@ -23,15 +23,15 @@ pub struct Mesh {
     pub destinations: usize,
     /// The number of relays per path.
     pub relays: usize,
-    /// The sum of the capacities of a relay's links to destinations, which are equal, over the capacity
-    /// of the relay. At 1, no destination can use capacity that others leave; from the number of
-    /// destinations on, only relays are bottlenecks.
+    /// The sum of the capacities of a relay's links to destinations, which are equal, over the
+    /// capacity of the relay. At 1, no destination can use capacity that others leave; from the
+    /// number of destinations on, only relays are bottlenecks.
     pub spread: f64,
 }
 
 impl Mesh {
-    /// The links of a run (relays first, then each relay's links to the destinations), and the paths
-    /// over them.
+    /// The links of a run (relays first, then each relay's links to the destinations), and the
+    /// paths over them.
     ///
     /// # Panics
     ///

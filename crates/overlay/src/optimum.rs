@@ -92,8 +92,8 @@ impl Graph {
         total
     }
 
-    /// The distance of each node from the start over edges with residual capacity; `None` if the end is
-    /// not reachable.
+    /// The distance of each node from the start over edges with residual capacity; `None` if the
+    /// end is not reachable.
     fn levels(&self, start: usize, end: usize) -> Option<Vec<usize>> {
         let mut levels = vec![usize::MAX; self.out.len()];
         levels[start] = 0;
@@ -112,9 +112,9 @@ impl Graph {
         (levels[end] != usize::MAX).then_some(levels)
     }
 
-    /// Finds a path from start to end through increasing levels and leaves its edges in `walk`. `next`
-    /// is, for each node, the first edge that is not exhausted in this phase. It is not recursive,
-    /// since paths grow with the number of sources.
+    /// Finds a path from start to end through increasing levels and leaves its edges in `walk`.
+    /// `next` is, for each node, the first edge that is not exhausted in this phase. It is not
+    /// recursive, since paths grow with the number of sources.
     fn find(
         &self,
         levels: &[usize],

@@ -1,14 +1,14 @@
-//! Paths as lists of links: several hops, several destinations, shared links (the paper's section 2,
-//! `L_sj`).
+//! Paths as lists of links: several hops, several destinations, shared links (the paper's section
+//! 2, `L_sj`).
 
 use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::instance::Selection;
 
-/// The links of each path. The capacities of an [`Instance`](crate::Instance) are those of the links.
-/// With one relay per path and one receiver, a relay *is* a link: a [`Selection`] is the special case
-/// of one link per path.
+/// The links of each path. The capacities of an [`Instance`](crate::Instance) are those of the
+/// links. With one relay per path and one receiver, a relay *is* a link: a [`Selection`] is the
+/// special case of one link per path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Routes {
     paths: usize,
@@ -17,8 +17,8 @@ pub struct Routes {
 }
 
 impl Routes {
-    /// Routes from a list: the links of each path from the first hop on, for the `paths` paths of source
-    /// 0, then those of source 1, and so on.
+    /// Routes from a list: the links of each path from the first hop on, for the `paths` paths of
+    /// source 0, then those of source 1, and so on.
     ///
     /// # Panics
     ///

@@ -71,8 +71,8 @@ impl Search {
         }
     }
 
-    /// A search with the rate control of the setting: 100 intervals per iteration, of which the last 50
-    /// count.
+    /// A search with the rate control of the setting: 100 intervals per iteration, of which the
+    /// last 50 count.
     #[must_use]
     pub fn controlled(setting: Setting, rule: Reselect) -> Search {
         Search {

@@ -108,8 +108,8 @@ impl Setting {
     }
 }
 
-/// The results of a run. Rates are relative to the sum of all demands: the paper's normalised aggregate
-/// source rate.
+/// The results of a run. Rates are relative to the sum of all demands: the paper's normalised
+/// aggregate source rate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// The optimum over the paths of the run.
@@ -118,8 +118,8 @@ pub struct Outcome {
     pub rates: Vec<f64>,
     /// The convergence value: the mean of the last intervals.
     pub value: f64,
-    /// The mean by which the set rates exceeded the received rates in the last intervals: the cost of
-    /// the probes.
+    /// The mean by which the set rates exceeded the received rates in the last intervals: the cost
+    /// of the probes.
     pub excess: f64,
     /// The convergence time: the interval, counted from 1, from which on all rates are within the
     /// band around the value; `None` if the last one is not.

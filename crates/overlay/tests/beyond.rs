@@ -10,8 +10,8 @@ use units::{Rate, Seed};
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
-    /// A second hop with ample capacity changes nothing: the fluid model over routes agrees with the one
-    /// over relays.
+    /// A second hop with ample capacity changes nothing: the fluid model over routes agrees with
+    /// the one over relays.
     #[test]
     fn an_ample_hop_changes_nothing(
         capacities in prop::collection::vec(0_u64..1_000_000, 4),
@@ -211,9 +211,9 @@ mod several {
         }
     }
 
-    /// To several destinations over one relay per path, control comes as close to the optimum as to one
-    /// destination. Over several relays it does not: the paper's Theorem 1 covers only two logical hops
-    /// and one destination.
+    /// To several destinations over one relay per path, control comes as close to the optimum as to
+    /// one destination. Over several relays it does not: the paper's Theorem 1 covers only two
+    /// logical hops and one destination.
     #[test]
     fn several_destinations_cost_nothing_and_several_hops_do() {
         for seed in (0..5).map(Seed) {

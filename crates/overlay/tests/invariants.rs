@@ -26,8 +26,8 @@ fn cases() -> impl Strategy<Value = (Instance, Selection)> {
     })
 }
 
-/// The minimum cut over every set of sources whose demands are cut; for the others, their relays are
-/// cut.
+/// The minimum cut over every set of sources whose demands are cut; for the others, their relays
+/// are cut.
 fn smallest_cut(instance: &Instance, selection: &Selection) -> Rate {
     let cut = |set: u32| {
         let is_cut = |source: &usize| set >> source & 1 == 1;

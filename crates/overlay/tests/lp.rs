@@ -1,5 +1,5 @@
-//! The linear program, compared with the maximum flow where each path has one link, and with its dual
-//! everywhere.
+//! The linear program, compared with the maximum flow where each path has one link, and with its
+//! dual everywhere.
 #![cfg(feature = "lp")]
 
 use microlp::{ComparisonOp, OptimizationDirection, Problem};
@@ -53,8 +53,8 @@ fn excess(instance: &Instance, routes: &Routes, rates: &[f64]) -> f64 {
     left.into_iter().fold(0.0, |worst, left| f64::max(worst, -left))
 }
 
-/// The cost of the cheapest feasible dual prices of demands and links: a price of at least 1 for each
-/// path. By weak duality, it is an upper bound of every allocation, whatever the solver.
+/// The cost of the cheapest feasible dual prices of demands and links: a price of at least 1 for
+/// each path. By weak duality, it is an upper bound of every allocation, whatever the solver.
 fn bound(instance: &Instance, routes: &Routes) -> f64 {
     let mut problem = Problem::new(OptimizationDirection::Minimize);
     let amounts: Vec<f64> =
@@ -73,7 +73,8 @@ fn bound(instance: &Instance, routes: &Routes) -> f64 {
     let solution = problem.solve().expect("prices of one are a solution");
     let prices: Vec<f64> = prices.iter().map(|&price| solution[price].max(0.0)).collect();
     let cheapest = |path: usize| limits(path).into_iter().map(|at| prices[at]).sum::<f64>();
-    // Scaled so that the cheapest path has exactly price 1, the prices are feasible despite rounding.
+    // Scaled so that the cheapest path has exactly price 1, the prices are feasible despite
+    // rounding.
     let scale = (0..routes.count()).map(cheapest).fold(1.0, f64::min);
     prices.iter().zip(&amounts).map(|(price, amount)| price * amount).sum::<f64>() / scale
 }
@@ -98,8 +99,8 @@ proptest! {
         prop_assert!((best.rate - bound).abs() <= 1e-6 * demand, "{} of {bound}", best.rate);
     }
 
-    /// Over any links, initial rates are feasible and no path could rise. Controlled rates stay below the
-    /// optimum, and within capacities and demands.
+    /// Over any links, initial rates are feasible and no path could rise. Controlled rates stay
+    /// below the optimum, and within capacities and demands.
     #[test]
     fn links_shared_by_paths_hold(
         (instance, routes) in meshed(),
@@ -149,8 +150,8 @@ fn a_shared_link_binds() {
     assert!(lp::optimum(&empty, &routes).expect("solvable").rate.abs() < 1e-9);
 }
 
-/// Two max-min levels: the link shared by three paths gives 2 each, and the relay shared by two gives
-/// the rest.
+/// Two max-min levels: the link shared by three paths gives 2 each, and the relay shared by two
+/// gives the rest.
 #[test]
 fn levels_of_several_links() {
     let instance = Instance {

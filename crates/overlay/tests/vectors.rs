@@ -29,8 +29,8 @@ fn figure_3_reaches_the_optimum() {
         reached
             .push(outcome.rates.iter().position(|&rate| rate >= 0.99).expect("the mean is above"));
     }
-    // Rates shift from source to source along a chain. A few runs probe the wrong paths first and take
-    // three times as long.
+    // Rates shift from source to source along a chain. A few runs probe the wrong paths first and
+    // take three times as long.
     reached.sort_unstable();
     assert!((40..=85).contains(&reached[20]) && reached[39] < 400, "{reached:?}");
 }
@@ -81,8 +81,8 @@ fn k_reselection_finds_a_planted_selection() {
     }
 }
 
-/// A small version of the paper's Fig. 7: reselection by unsatisfied sources ends, reselection by all
-/// does not.
+/// A small version of the paper's Fig. 7: reselection by unsatisfied sources ends, reselection by
+/// all does not.
 #[test]
 fn reselection_by_unsatisfied_sources_ends() {
     let skewed = |supply| Setting { skew: 1.0, supply, ..Setting::default() };

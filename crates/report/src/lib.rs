@@ -1,5 +1,5 @@
-//! Reports of measurements: text tables, means with confidence intervals, medians, figures and pages for
-//! people; tidy tables for other programs.
+//! Reports of measurements: text tables, means with confidence intervals, medians, figures and
+//! pages for people; tidy tables for other programs.
 
 mod file;
 mod markup;

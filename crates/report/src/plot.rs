@@ -25,8 +25,8 @@ pub use png::PngError;
 
 use crate::stats::Mean;
 
-/// A picture: a title, and panels one below the other. Adjacent panels with equal x axes share their
-/// range and label.
+/// A picture: a title, and panels one below the other. Adjacent panels with equal x axes share
+/// their range and label.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
     title: String,

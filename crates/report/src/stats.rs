@@ -13,8 +13,8 @@ pub struct Mean {
     pub samples: usize,
 }
 
-/// The mean of `samples` with its 95 % confidence interval, which assumes independent and about normal
-/// samples; `None` without samples.
+/// The mean of `samples` with its 95 % confidence interval, which assumes independent and about
+/// normal samples; `None` without samples.
 #[must_use]
 pub fn mean(samples: &[f64]) -> Option<Mean> {
     if samples.is_empty() {

@@ -1,5 +1,5 @@
-//! Tidy tables with one row for each measure of a run, for pandas, R and spreadsheets, and beside each
-//! table a schema that describes its columns and measures.
+//! Tidy tables with one row for each measure of a run, for pandas, R and spreadsheets, and beside
+//! each table a schema that describes its columns and measures.
 //!
 //! ```
 //! use report::tidy::{Key, Kind, Measure, Schema, Value, Writer};
@@ -119,8 +119,8 @@ pub enum TidyError {
     },
 }
 
-/// A writer of a table. The table and its schema appear with [`Writer::finish`]; without it, neither
-/// file exists.
+/// A writer of a table. The table and its schema appear with [`Writer::finish`]; without it,
+/// neither file exists.
 #[derive(Debug)]
 pub struct Writer {
     path: PathBuf,
@@ -137,8 +137,8 @@ enum Format {
 }
 
 impl Writer {
-    /// Begins a table at `path`, in the format of its extension: `.csv`, or `.parquet` with the feature
-    /// of this name.
+    /// Begins a table at `path`, in the format of its extension: `.csv`, or `.parquet` with the
+    /// feature of this name.
     ///
     /// # Errors
     /// If the file cannot be made, the extension is unknown, or two columns have the same name.
@@ -165,8 +165,8 @@ impl Writer {
         Ok(writer)
     }
 
-    /// Adds a row: the value of `measure`, in the unit of the schema, in the run with these `keys`, which
-    /// are in the order of the schema.
+    /// Adds a row: the value of `measure`, in the unit of the schema, in the run with these `keys`,
+    /// which are in the order of the schema.
     ///
     /// # Errors
     /// If the row does not fit the schema, or cannot be written.

@@ -90,8 +90,8 @@ pub struct Row {
 }
 
 impl Row {
-    /// A row about `what` in `unit`: the value `expected` by `source` (a paper's figure, a theory), and
-    /// the measured value `ours`, from [`mean`](crate::mean()).
+    /// A row about `what` in `unit`: the value `expected` by `source` (a paper's figure, a theory),
+    /// and the measured value `ours`, from [`mean`](crate::mean()).
     pub fn new(
         what: impl Into<String>,
         unit: impl Into<String>,

@@ -43,8 +43,8 @@ struct WindowRecord {
     samples: f64,
     flows: Vec<FlowCounters>,
     links: Vec<LinkCounters>,
-    /// Sums over the samples of each flow's congestion window, in packets, and RTT, in seconds. They
-    /// are not in `flows`, which is read only at the begin and the end.
+    /// Sums over the samples of each flow's congestion window, in packets, and RTT, in seconds.
+    /// They are not in `flows`, which is read only at the begin and the end.
     sums: Vec<(f64, f64)>,
     /// Sums over the samples of the backlog of each link direction, in packets.
     queues: Vec<f64>,

@@ -22,7 +22,8 @@ struct CachedSweep {
 }
 
 impl RunCache {
-    /// The results of a file with this text and number of seeds; `run` makes them if there are none.
+    /// The results of a file with this text and number of seeds; `run` makes them if there are
+    /// none.
     pub(crate) fn sweep(
         &self,
         text: &str,

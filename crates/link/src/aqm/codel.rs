@@ -9,11 +9,11 @@ use crate::offer::Waiting;
 /// Parameters of CoDel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CoDel {
-    /// The target sojourn time (RFC 8289, section 4.3). At low rates it should be at least the wire time
-    /// of a packet.
+    /// The target sojourn time (RFC 8289, section 4.3). At low rates it should be at least the wire
+    /// time of a packet.
     pub target: Span,
-    /// The time for which the sojourn time may exceed the target before packets are dropped: about the
-    /// longest usual RTT (section 4.3).
+    /// The time for which the sojourn time may exceed the target before packets are dropped: about
+    /// the longest usual RTT (section 4.3).
     pub interval: Span,
     /// Whether ECN-capable packets are marked instead of dropped (section 3.1, last paragraph).
     pub ecn: bool,
@@ -42,11 +42,11 @@ const MEMORY: u64 = 16;
 /// The state of CoDel on one queue, with the names of RFC 8289, section 5.3.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CoDelState {
-    /// The time at which the sojourn time will have been above the target for an interval; `None` if it
-    /// is not above.
+    /// The time at which the sojourn time will have been above the target for an interval; `None`
+    /// if it is not above.
     first_above: Option<Time>,
-    /// The time of the next drop in the dropping state; after that state, the time at which it would
-    /// have been.
+    /// The time of the next drop in the dropping state; after that state, the time at which it
+    /// would have been.
     drop_next: Time,
     /// Packets dropped, or marked, in this dropping state.
     count: u64,
@@ -55,7 +55,8 @@ pub(crate) struct CoDelState {
     is_dropping: bool,
 }
 
-/// The time of the next drop (RFC 8289, section 3.3: the interval over the square root of the count).
+/// The time of the next drop (RFC 8289, section 3.3: the interval over the square root of the
+/// count).
 pub(super) fn control_law(from: Time, interval: Span, count: u64) -> Time {
     #[expect(clippy::cast_precision_loss, reason = "a root; counts are small")]
     let gap = interval.as_secs_f64() / libm::sqrt(count.max(1) as f64);
@@ -108,8 +109,8 @@ impl CoDelState {
         self.drop_next = control_law(now, interval, self.count);
     }
 
-    /// Dequeues the first packet, and returns whether the sojourn time has been above the target for an
-    /// interval (section 5.6).
+    /// Dequeues the first packet, and returns whether the sojourn time has been above the target
+    /// for an interval (section 5.6).
     fn take<P>(
         &mut self,
         now: Time,
@@ -134,7 +135,8 @@ impl CoDelState {
     }
 }
 
-/// Marks the packet if it is ECN-capable, otherwise counts it as dropped. Returns whether it was marked.
+/// Marks the packet if it is ECN-capable, otherwise counts it as dropped. Returns whether it was
+/// marked.
 fn spare<P>(packet: Option<&mut Waiting<P>>, config: &CoDel, counters: &mut Counters) -> bool {
     match packet {
         Some(packet) if config.ecn && packet.is_ecn_capable => {
@@ -158,8 +160,8 @@ mod tests {
         Waiting { is_ecn_capable, ..Waiting::new(since, Bytes(1_000), ()) }
     }
 
-    /// The times of drops or marks if one packet arrives and one leaves each millisecond, always after
-    /// waiting for 50 ms.
+    /// The times of drops or marks if one packet arrives and one leaves each millisecond, always
+    /// after waiting for 50 ms.
     fn events(config: &CoDel, is_ecn_capable: bool, millis: u64) -> (Vec<u64>, Counters) {
         let (mut fifo, mut state, mut counters) =
             (Fifo::new(), CoDelState::default(), Counters::default());

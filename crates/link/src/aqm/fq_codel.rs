@@ -124,7 +124,8 @@ impl<P> FairQueue<P> {
     }
 
     /// Drops the first packets of the longest queues in bytes (section 4.1) until the backlog, plus
-    /// `elsewhere`, is within `limit`. Returns whether the packet pushed last, of `flow`, was dropped.
+    /// `elsewhere`, is within `limit`. Returns whether the packet pushed last, of `flow`, was
+    /// dropped.
     pub(crate) fn shed(
         &mut self,
         limit: Limit,

@@ -1,8 +1,8 @@
 //! Random early detection.
 //!
-//! S. Floyd, V. Jacobson, "Random Early Detection Gateways for Congestion Avoidance", 1993, with the
-//! gentle variant (S. Floyd, "Recommendations on using the gentle variant of RED", 2000). The details
-//! are those of ns-2 in packets mode, so that results can be compared:
+//! S. Floyd, V. Jacobson, "Random Early Detection Gateways for Congestion Avoidance", 1993, with
+//! the gentle variant (S. Floyd, "Recommendations on using the gentle variant of RED", 2000). The
+//! details are those of ns-2 in packets mode, so that results can be compared:
 //!
 //! - The length `q` that is averaged is what an arrival finds waiting, without itself and without
 //!   the packet on the wire.
@@ -126,8 +126,8 @@ impl RedState {
         self.average
     }
 
-    /// A packet arrives and finds `waiting` others, without the one on the wire; `idle` is the idle time
-    /// of the link, if it is idle.
+    /// A packet arrives and finds `waiting` others, without the one on the wire; `idle` is the idle
+    /// time of the link, if it is idle.
     pub(crate) fn handle_arrival(
         &mut self,
         waiting: u64,

@@ -105,9 +105,9 @@ fn link(
 /// The keys that [`profiles()`] reads.
 pub const PROFILE_KEYS: &[&str] = DIRECTION_KEYS;
 
-/// Reads both directions of a link from a section of another kind of file: `rate`, `delay`, `queue` and
-/// so on, with overrides in `up` and `down`. The keys of the section must have been checked. `mtu` is
-/// the size of the largest packet.
+/// Reads both directions of a link from a section of another kind of file: `rate`, `delay`, `queue`
+/// and so on, with overrides in `up` and `down`. The keys of the section must have been checked.
+/// `mtu` is the size of the largest packet.
 ///
 /// # Errors
 /// The first key that is not valid.
@@ -252,7 +252,8 @@ impl Build {
         Ok(changes)
     }
 
-    /// `"2.13 s"`, or the time at which a rate has carried a fraction of an amount, counted from `after`.
+    /// `"2.13 s"`, or the time at which a rate has carried a fraction of an amount, counted from
+    /// `after`.
     fn moment(&self, value: &Value<'_>) -> Result<Span> {
         if !value.is_table() {
             return value.quantity();

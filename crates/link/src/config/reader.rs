@@ -1,5 +1,5 @@
-//! Reads TOML tables key by key and keeps their locations for messages. Scenario files are read with it
-//! too.
+//! Reads TOML tables key by key and keeps their locations for messages. Scenario files are read
+//! with it too.
 
 use alloc::borrow::ToOwned;
 use alloc::format;

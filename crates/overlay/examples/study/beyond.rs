@@ -1,5 +1,5 @@
-//! Extensions of the paper: the linear program, and each improvement compared with the paper's rule on
-//! the same figures.
+//! Extensions of the paper: the linear program, and each improvement compared with the paper's rule
+//! on the same figures.
 
 use overlay::churn::{self, Change, Churn, Reselection};
 use overlay::mesh::{self, Mesh};
@@ -24,8 +24,8 @@ fn variants(paper: Config) -> [(&'static str, Config); 4] {
     ]
 }
 
-/// The relative difference between the linear program and the maximum flow, on random instances of the
-/// study.
+/// The relative difference between the linear program and the maximum flow, on random instances of
+/// the study.
 pub(crate) fn programme(options: &Options) {
     let apart = parallel(options, 1_000, |seed| {
         let (skew, choice) = MIXES[usize::try_from(seed % 6).unwrap()];
@@ -80,8 +80,8 @@ pub(crate) fn choices(options: &Options) {
     }
 }
 
-/// Sources that come and go, and changing capacities: the received share of the optimum, and the time
-/// to recover.
+/// Sources that come and go, and changing capacities: the received share of the optimum, and the
+/// time to recover.
 pub(crate) fn churn(options: &Options) {
     for (kind, change) in
         [("sources", Change::Sources(0.1)), ("capacities", Change::Capacities(0.5))]
@@ -109,8 +109,8 @@ pub(crate) fn churn(options: &Options) {
     }
 }
 
-/// Sources that come and go, with reselection during rate control: the received share of the optimum
-/// over any paths.
+/// Sources that come and go, with reselection during rate control: the received share of the
+/// optimum over any paths.
 pub(crate) fn running(options: &Options) {
     let receiver = Config { detect: Detect::Receiver(0.0), ..Config::mimd(0.01) };
     for (skew, supply) in [(0.5, 1.2), (1.0, 1.6)] {
@@ -142,8 +142,8 @@ pub(crate) fn running(options: &Options) {
     }
 }
 
-/// Several hops and destinations, with the share of sources that the optimum starves: it explains the
-/// gap of the control.
+/// Several hops and destinations, with the share of sources that the optimum starves: it explains
+/// the gap of the control.
 pub(crate) fn mesh(options: &Options) {
     for (destinations, relays, spread, supply) in [
         (4, 1, 1.0, 1.6),

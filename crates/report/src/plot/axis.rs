@@ -72,8 +72,8 @@ impl Axis {
         value.is_finite() && (!self.log || value > 0.0)
     }
 
-    /// The ruler over `values`. Ends that are not set get `padding` (a share of the range). With `zero`
-    /// it begins at zero if the values are not far from it.
+    /// The ruler over `values`. Ends that are not set get `padding` (a share of the range). With
+    /// `zero` it begins at zero if the values are not far from it.
     pub(super) fn ruler(
         &self,
         values: impl Iterator<Item = f64>,
@@ -207,8 +207,8 @@ impl Ruler {
     }
 }
 
-/// Formats a number: up to four significant digits, no trailing zeros, powers of ten where it would be
-/// long.
+/// Formats a number: up to four significant digits, no trailing zeros, powers of ten where it would
+/// be long.
 #[must_use]
 pub fn number(value: f64) -> String {
     let size = value.abs();
@@ -243,8 +243,8 @@ pub fn number(value: f64) -> String {
     tidy(&format!("{value:.digits$}"))
 }
 
-/// The label of a tick, with as many digits as `step`; `largest` decides on powers of ten for the whole
-/// axis.
+/// The label of a tick, with as many digits as `step`; `largest` decides on powers of ten for the
+/// whole axis.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

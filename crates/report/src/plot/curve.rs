@@ -15,7 +15,8 @@ pub(super) fn steps(points: impl IntoIterator<Item = (f64, f64)>) -> Vec<(f64, f
     corners
 }
 
-/// The empirical distribution of `samples` as a staircase, or its complement. NaN samples are ignored.
+/// The empirical distribution of `samples` as a staircase, or its complement. NaN samples are
+/// ignored.
 pub(super) fn distribution(samples: &[f64], complement: bool) -> Vec<(f64, f64)> {
     let mut sorted: Vec<f64> =
         samples.iter().copied().filter(|sample| sample.is_finite()).collect();

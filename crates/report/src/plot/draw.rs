@@ -18,8 +18,8 @@ use super::curve::{self, Pixel};
 use super::{Figure, Panel, Series, Shape};
 use crate::markup;
 
-/// The colours of series on white and on black: the palette of Okabe and Ito, which is safe for common
-/// colour blindness, without its yellow, which is not visible on white.
+/// The colours of series on white and on black: the palette of Okabe and Ito, which is safe for
+/// common colour blindness, without its yellow, which is not visible on white.
 pub(crate) const PALETTE: [(Ink, Ink); 6] = [
     ((0x00, 0x72, 0xB2), (0x4F, 0xA8, 0xE0)),
     ((0xD5, 0x5E, 0x00), (0xF0, 0x7C, 0x2A)),
@@ -82,8 +82,8 @@ pub(super) fn figure(figure: &Figure) -> String {
     header(&svg, figure, &layout)
 }
 
-/// Replaces the header of `plotters` by one with the size in pixels, an accessible name, and round line
-/// joins.
+/// Replaces the header of `plotters` by one with the size in pixels, an accessible name, and round
+/// line joins.
 fn header(svg: &str, figure: &Figure, layout: &Layout) -> String {
     let body = svg.split_once('>').map_or("", |(_, body)| body);
     let (width, height) = (layout.width, layout.height);

@@ -1,5 +1,5 @@
-//! Renders the SVG as PNG. The typeface is built in, so the picture does not depend on the fonts of the
-//! machine.
+//! Renders the SVG as PNG. The typeface is built in, so the picture does not depend on the fonts of
+//! the machine.
 
 /// An error in rendering a PNG.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -11,9 +11,9 @@ use super::packet::OverlayPacket;
 /// The first report that counts: the one before covers the opening of the connections.
 const FIRST: u64 = 2;
 
-/// A source. Until its first rates are known, it writes packets round-robin to the paths that accept
-/// them. From then on each path has a rate, which is set anew when the reports of an interval have
-/// arrived.
+/// A source. Until its first rates are known, it writes packets round-robin to the paths that
+/// accept them. From then on each path has a rate, which is set anew when the reports of an
+/// interval have arrived.
 #[derive(Clone, Debug)]
 pub struct Source {
     demand: Rate,
@@ -225,7 +225,8 @@ impl Source {
         }
     }
 
-    /// Sets the next deadline. A path that accepts nothing needs none: an acknowledgement will come.
+    /// Sets the next deadline. A path that accepts nothing needs none: an acknowledgement will
+    /// come.
     #[inline]
     fn rearm(&mut self) {
         let hops = self.paths.iter().filter_map(|path| path.hop.poll_deadline());

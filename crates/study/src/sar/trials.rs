@@ -32,7 +32,8 @@ impl Method {
         }
     }
 
-    /// Only the paper's own algorithm measures the bandwidths at the start; the other two know them.
+    /// Only the paper's own algorithm measures the bandwidths at the start; the other two know
+    /// them.
     fn carrier(self, trial: &link::config::Network) -> Carrier {
         let (scheduler, known) = match self {
             Method::A => ("static", initial_rates(trial)),
