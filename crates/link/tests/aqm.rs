@@ -251,12 +251,18 @@ proptest! {
     /// for each that arrives.
     #[test]
     fn a_managed_link_is_a_wire_behind_a_bounded_queue(
-        aqm in managed(), limit in 1..40u64, general: bool, seed: u64,
+        aqm in managed(),
+        limit in 1..40u64,
+        general: bool,
+        seed: u64,
         offers in prop::collection::vec((0..3_000u64, 1..1_501u64, 0..5u64, any::<bool>()), 1..300),
     ) {
         let mut profile = Profile { queue: Limit::Packets(limit), ..profile(aqm) };
         if general {
-            profile.rate.changes.push(Change { at: Span::from_secs(1_000_000_000), rate: Rate::ZERO });
+            profile
+                .rate
+                .changes
+                .push(Change { at: Span::from_secs(1_000_000_000), rate: Rate::ZERO });
         }
         let mut link = Link::new(profile, Seed(seed));
         let (mut now, mut out) = (Time::ZERO, Vec::new());

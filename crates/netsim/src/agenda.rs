@@ -424,7 +424,10 @@ mod tests {
                     model.insert(model.partition_point(|entry| entry.0 <= at), (at, n));
                 } else {
                     let first = (!model.is_empty()).then(|| model.remove(0));
-                    prop_assert_eq!(agenda.pop(END), first.map(|(at, n)| (Time::from_nanos(at), n)));
+                    prop_assert_eq!(
+                        agenda.pop(END),
+                        first.map(|(at, n)| (Time::from_nanos(at), n))
+                    );
                 }
             }
             while let Some((at, n)) = agenda.pop(END) {
@@ -436,7 +439,11 @@ mod tests {
         /// Each event is followed by another, at distances for which the initial width is far too
         /// large or too small.
         #[test]
-        fn the_width_of_the_buckets_changes_nothing(seed in 1..u64::MAX, owners in 1..200u32, bits in 0..40u32) {
+        fn the_width_of_the_buckets_changes_nothing(
+            seed in 1..u64::MAX,
+            owners in 1..200u32,
+            bits in 0..40u32,
+        ) {
             let (mut agenda, mut heap) = (Agenda::default(), std::collections::BTreeSet::new());
             let mut state = seed;
             let mut admitted = 0u64;
@@ -447,7 +454,10 @@ mod tests {
                 // Steps of 16, so that there are ties.
                 (state % (1 << bits)) & !15
             };
-            let mut push = |agenda: &mut Agenda, heap: &mut std::collections::BTreeSet<_>, now: u64, owner: u32| {
+            let mut push = |agenda: &mut Agenda,
+                            heap: &mut std::collections::BTreeSet<_>,
+                            now: u64,
+                            owner: u32| {
                 let at = now + delay();
                 agenda.push(Time::from_nanos(at), owner);
                 heap.insert((at, admitted, owner));

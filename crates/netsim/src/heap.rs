@@ -100,7 +100,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_agrees_with_a_sorted_list(ops in prop::collection::vec(prop::option::of(0..50u128), 1..400)) {
+        fn it_agrees_with_a_sorted_list(
+            ops in prop::collection::vec(prop::option::of(0..50u128), 1..400),
+        ) {
             let mut heap = Heap::default();
             let mut model: Vec<u128> = Vec::new();
             for op in ops {

@@ -32,7 +32,9 @@
 //! // Two sources on two relays; the second can use only the second relay.
 //! let instance = Instance { demands: vec![Rate::mbit(6); 2], capacities: vec![Rate::mbit(6); 2] };
 //! let selection = Selection::new(2, vec![0, 1, 1, 0]);
-//! let mut fleet = Fleet::new(&instance, &selection, &Config::aiad(0.01), Initial::Zero, Sharing::MaxMin, Seed(1));
+//! let (config, initial) = (Config::aiad(0.01), Initial::Zero);
+//! let mut fleet =
+//!     Fleet::new(&instance, &selection, &config, initial, Sharing::MaxMin, Seed(1));
 //! let reached = (0..500).map(|_| fleet.step()).last().expect("500 intervals");
 //! assert!(reached > 0.95 * 12e6);
 //! ```

@@ -22,7 +22,11 @@ proptest! {
         let demands = vec![Rate::mbit(1); paths.len()];
         let (relays, sent): (Vec<usize>, Vec<f64>) = paths.into_iter().unzip();
         let routes = Routes::new(1, relays.iter().map(|&relay| [relay, 4]));
-        let mut flat = Fluid::new(sharing, &Instance { demands: demands.clone(), capacities: capacities.clone() }, &Selection::new(1, relays));
+        let mut flat = Fluid::new(
+            sharing,
+            &Instance { demands: demands.clone(), capacities: capacities.clone() },
+            &Selection::new(1, relays),
+        );
         capacities.push(Rate::mbit(1_000));
         let mut routed = Fluid::new(sharing, &Instance { demands, capacities }, &routes);
         let (mut by_relays, mut by_routes) = (vec![0.0; sent.len()], vec![0.0; sent.len()]);
@@ -40,17 +44,33 @@ proptest! {
     /// The received rate never exceeds the optimum of the interval, whatever changes.
     #[test]
     fn rates_follow_changes(
-        change in prop_oneof![(0.0..=1.0).prop_map(Change::Sources), (0.0..=1.0).prop_map(Change::Capacities)],
+        change in prop_oneof![
+            (0.0..=1.0).prop_map(Change::Sources),
+            (0.0..=1.0).prop_map(Change::Capacities),
+        ],
         reselection in prop::option::of(
-            (prop_oneof![Just(Reselect::Paths), Just(Reselect::Least), Just(Reselect::Everything)], any::<bool>(), 1_usize..20)
+            (
+                prop_oneof![
+                    Just(Reselect::Paths),
+                    Just(Reselect::Least),
+                    Just(Reselect::Everything),
+                ],
+                any::<bool>(),
+                1_usize..20,
+            )
                 .prop_map(|(rule, two_choices, every)| Reselection { rule, two_choices, every }),
         ),
         pause in 0_u32..40,
-        detect in prop_oneof![Just(Detect::Throughput(0.0)), Just(Detect::Receiver(0.0)), Just(Detect::Receiver(0.03))],
+        detect in prop_oneof![
+            Just(Detect::Throughput(0.0)),
+            Just(Detect::Receiver(0.0)),
+            Just(Detect::Receiver(0.03)),
+        ],
         seed: u64,
     ) {
         let control = Config { pause, detect, ..Config::mimd(0.01) };
-        let setting = Setting { sources: 8, relays: 6, control, intervals: 60, ..Setting::default() };
+        let setting =
+            Setting { sources: 8, relays: 6, control, intervals: 60, ..Setting::default() };
         let course = churn::run(&Churn { setting, change, every: 7, reselection }, Seed(seed));
         prop_assert_eq!((course.rates.len(), course.recoveries(0.9).count()), (60, 9));
         for ((rate, best), bound) in course.rates.iter().zip(&course.optima).zip(&course.bounds) {

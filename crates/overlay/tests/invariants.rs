@@ -83,7 +83,9 @@ proptest! {
     }
 
     #[test]
-    fn initial_rates_are_feasible_and_leave_no_path_that_could_rise((instance, selection) in cases()) {
+    fn initial_rates_are_feasible_and_leave_no_path_that_could_rise(
+        (instance, selection) in cases(),
+    ) {
         let rates = max_min(&instance, &selection);
         check_feasible(&instance, &selection, &rates)?;
         let loads = loads(&selection, instance.capacities.len(), &rates);
@@ -103,8 +105,16 @@ proptest! {
     #[test]
     fn control_keeps_within_demands_and_relays_within_capacities(
         (instance, selection) in cases(),
-        config in prop_oneof![Just(Config::aiad(0.1)), Just(Config::mimd(0.01)), Just(Config::aiad(1.0))],
-        detect in prop_oneof![Just(Detect::Throughput(0.0)), Just(Detect::Throughput(0.03)), Just(Detect::RelayOverload)],
+        config in prop_oneof![
+            Just(Config::aiad(0.1)),
+            Just(Config::mimd(0.01)),
+            Just(Config::aiad(1.0)),
+        ],
+        detect in prop_oneof![
+            Just(Detect::Throughput(0.0)),
+            Just(Detect::Throughput(0.03)),
+            Just(Detect::RelayOverload),
+        ],
         initial in prop_oneof![Just(Initial::Zero), Just(Initial::MaxMin)],
         sharing in prop_oneof![Just(Sharing::MaxMin), Just(Sharing::Proportional)],
         seed: u64,
@@ -118,7 +128,10 @@ proptest! {
             check_feasible(&instance, &selection, fleet.received())?;
             for (source, sent) in fleet.sent().chunks(selection.paths()).enumerate() {
                 prop_assert!(sent.iter().all(|&rate| rate >= 0.0), "{sent:?}");
-                prop_assert!(sent.iter().sum::<f64>() <= instance.demands[source].as_f64() * SLACK, "{sent:?}");
+                prop_assert!(
+                    sent.iter().sum::<f64>() <= instance.demands[source].as_f64() * SLACK,
+                    "{sent:?}"
+                );
             }
             for (sent, received) in fleet.sent().iter().zip(fleet.received()) {
                 prop_assert!(received <= sent, "{received} of {sent}");
@@ -130,10 +143,14 @@ proptest! {
             // Both kinds of sharing use the whole capacity of an overloaded relay.
             let (sent, received) = (fleet.sent(), fleet.received());
             let relays = instance.capacities.len();
-            for ((sent, received), capacity) in
-                loads(&selection, relays, sent).iter().zip(loads(&selection, relays, received)).zip(&instance.capacities)
+            for ((sent, received), capacity) in loads(&selection, relays, sent)
+                .iter()
+                .zip(loads(&selection, relays, received))
+                .zip(&instance.capacities)
             {
-                prop_assert!((received - sent.min(capacity.as_f64())).abs() <= 1e-6 + received * 1e-9);
+                prop_assert!(
+                    (received - sent.min(capacity.as_f64())).abs() <= 1e-6 + received * 1e-9
+                );
             }
         }
     }

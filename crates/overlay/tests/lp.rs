@@ -86,7 +86,11 @@ proptest! {
     fn agrees_with_the_maximum_flow((instance, selection) in flat()) {
         let flow = optimum(&instance, &selection).rate.as_f64();
         let best = lp::optimum(&instance, &selection).expect("solvable");
-        prop_assert!((best.rate - flow).abs() <= 1e-6 * flow, "{} by LP, {flow} by flow", best.rate);
+        prop_assert!(
+            (best.rate - flow).abs() <= 1e-6 * flow,
+            "{} by LP, {flow} by flow",
+            best.rate
+        );
     }
 
     #[test]
@@ -116,7 +120,8 @@ proptest! {
             prop_assert!(excess(&instance, &routes, &more) > slack, "path {path} of {initial:?}");
         }
         let best = lp::optimum(&instance, &routes).expect("solvable").rate;
-        let mut fleet = Fleet::new(&instance, &routes, &Config::aiad(0.1), Initial::Zero, sharing, Seed(seed));
+        let mut fleet =
+            Fleet::new(&instance, &routes, &Config::aiad(0.1), Initial::Zero, sharing, Seed(seed));
         for _ in 0..50 {
             prop_assert!(fleet.step() <= best + slack);
             prop_assert!(excess(&instance, &routes, fleet.received()) <= slack);
@@ -126,7 +131,10 @@ proptest! {
                 if sharing == Sharing::MaxMin && received + slack < *sent {
                     let mut more = fleet.received().to_vec();
                     more[path] += 10.0 * slack;
-                    let unbound = Instance { demands: vec![Rate::mbit(1_000); instance.demands.len()], ..instance.clone() };
+                    let unbound = Instance {
+                        demands: vec![Rate::mbit(1_000); instance.demands.len()],
+                        ..instance.clone()
+                    };
                     prop_assert!(excess(&unbound, &routes, &more) > slack, "path {path}");
                 }
             }

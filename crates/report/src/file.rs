@@ -10,7 +10,10 @@ use tempfile::NamedTempFile;
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     /// The directory does not exist.
-    #[error("cannot write {}: the directory {} does not exist; create it first", path.display(), directory.display())]
+    #[error(
+        "cannot write {}: the directory {} does not exist; create it first",
+        path.display(), directory.display()
+    )]
     NoDirectory {
         /// The path of the file.
         path: PathBuf,
@@ -18,13 +21,19 @@ pub enum WriteError {
         directory: PathBuf,
     },
     /// No permission for the directory.
-    #[error("cannot write {}: permission denied; choose a directory that you may write to", path.display())]
+    #[error(
+        "cannot write {}: permission denied; choose a directory that you may write to",
+        path.display()
+    )]
     Denied {
         /// The path of the file.
         path: PathBuf,
     },
     /// The disk is full, or the quota is used up.
-    #[error("cannot write {}: no space left on the device; free some, or choose another place", path.display())]
+    #[error(
+        "cannot write {}: no space left on the device; free some, or choose another place",
+        path.display()
+    )]
     Full {
         /// The path of the file.
         path: PathBuf,

@@ -6,7 +6,8 @@
 //! use report::plot::Figure;
 //! let mut page = Page::new("Harp, reproduced");
 //! page.heading("Figure 5");
-//! page.figure(&Figure::new("Background throughput"), "Ten runs each.", [("the scenario", "figure5.toml")]);
+//! let figure = Figure::new("Background throughput");
+//! page.figure(&figure, "Ten runs each.", [("the scenario", "figure5.toml")]);
 //! assert!(page.html().starts_with("<!DOCTYPE html>"));
 //! ```
 
@@ -143,11 +144,14 @@ fn anchor(text: &str, address: &str) -> String {
 }
 
 const STYLE: &str = "\
-:root { color-scheme: light dark; --paper: #fff; --ink: #222; --faint: #666; --rule: #ddd; --link: #0061a8; --pass: #00734f; --differs: #b34700; }
+:root { color-scheme: light dark; --paper: #fff; --ink: #222; --faint: #666; --rule: #ddd; \
+    --link: #0061a8; --pass: #00734f; --differs: #b34700; }
 @media (prefers-color-scheme: dark) {
-  :root { --paper: #181a1d; --ink: #e4e4e4; --faint: #a0a4a8; --rule: #3a3d41; --link: #6cb8ee; --pass: #35c79b; --differs: #f59045; }
+  :root { --paper: #181a1d; --ink: #e4e4e4; --faint: #a0a4a8; --rule: #3a3d41; --link: #6cb8ee; \
+    --pass: #35c79b; --differs: #f59045; }
 }
-body { margin: 2rem auto; max-width: 60rem; padding: 0 1rem; background: var(--paper); color: var(--ink); font: 1rem/1.5 system-ui, sans-serif; }
+body { margin: 2rem auto; max-width: 60rem; padding: 0 1rem; background: var(--paper); color: \
+    var(--ink); font: 1rem/1.5 system-ui, sans-serif; }
 h1 { font-size: 1.6rem; } h2 { font-size: 1.25rem; margin-top: 2.5rem; }
 a { color: var(--link); }
 figure { margin: 1.5rem 0; }
@@ -155,9 +159,12 @@ figure svg { display: block; max-width: 100%; height: auto; }
 figcaption, .caption { color: var(--faint); margin: .5rem 0; }
 .wide { overflow-x: auto; margin-bottom: 1.5rem; }
 table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
-th, td { padding: .3rem .8rem .3rem 0; border-bottom: 1px solid var(--rule); text-align: left; vertical-align: top; }
-th { color: var(--faint); font-weight: 600; } td.number, th.number { text-align: right; white-space: nowrap; }
-tr.pass td:last-child { color: var(--pass); } tr.differs td:last-child, tr.missing td:last-child { color: var(--differs); }
+th, td { padding: .3rem .8rem .3rem 0; border-bottom: 1px solid var(--rule); text-align: left; \
+    vertical-align: top; }
+th { color: var(--faint); font-weight: 600; } td.number, th.number { text-align: right; \
+    white-space: nowrap; }
+tr.pass td:last-child { color: var(--pass); } tr.differs td:last-child, tr.missing td:last-child \
+    { color: var(--differs); }
 ";
 
 /// The colours of figures on dark pages: CSS rules override the attributes of the SVG.

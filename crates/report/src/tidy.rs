@@ -6,13 +6,17 @@
 //! # let place = tempfile::tempdir()?;
 //! # let path = place.path().join("run.csv");
 //! let schema = Schema::new(
-//!     [Key::new("seed", Kind::Integer, "", "the run's seed"), Key::new("controller", Kind::Text, "", "congestion control")],
+//!     [
+//!         Key::new("seed", Kind::Integer, "", "the run's seed"),
+//!         Key::new("controller", Kind::Text, "", "congestion control"),
+//!     ],
 //!     [Measure::new("goodput", "Mbit/s", "payload acknowledged, by the time of the flow")],
 //! );
 //! let mut writer = Writer::create(&path, schema)?;
 //! writer.row(&[Value::Integer(1), Value::from("reno")], "goodput", 47.25)?;
 //! writer.finish()?;
-//! assert_eq!(std::fs::read_to_string(&path)?, "seed,controller,measure,value,unit\n1,reno,goodput,47.25,Mbit/s\n");
+//! let wanted = "seed,controller,measure,value,unit\n1,reno,goodput,47.25,Mbit/s\n";
+//! assert_eq!(std::fs::read_to_string(&path)?, wanted);
 //! assert!(place.path().join("run.schema.json").exists());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

@@ -5,7 +5,8 @@
 //! use report::mean;
 //! use report::verdict::{Expected, Row, Tolerance, Verdict};
 //! let ours = mean(&[118.0, 121.0, 120.0]);
-//! let row = Row::new("window at p = 10⁻⁴", "packets", "√(3/2p)", Expected::Value(122.5), Tolerance::relative(0.1), ours);
+//! let (expected, tolerance) = (Expected::Value(122.5), Tolerance::relative(0.1));
+//! let row = Row::new("window at p = 10⁻⁴", "packets", "√(3/2p)", expected, tolerance, ours);
 //! let verdict = Verdict::new([row]);
 //! assert!(verdict.passes());
 //! ```

@@ -181,8 +181,12 @@ proptest! {
         logs in any::<(bool, bool)>(),
         label in ".{0,12}",
     ) {
-        let axis = |log: bool| if log { Axis::new(&label, &label).log() } else { Axis::new(&label, &label) };
-        let means = pairs.iter().map(|(x, value)| (*x, Mean { value: *value, half_width: half, samples: 3 }));
+        let axis = |log: bool| {
+            if log { Axis::new(&label, &label).log() } else { Axis::new(&label, &label) }
+        };
+        let means = pairs
+            .iter()
+            .map(|(x, value)| (*x, Mean { value: *value, half_width: half, samples: 3 }));
         let samples: Vec<f64> = pairs.iter().map(|(x, _)| *x).collect();
         let panel = Panel::new(axis(logs.0), axis(logs.1))
             .title(&label)
@@ -197,7 +201,10 @@ proptest! {
         let (width, height) = (number(root, "width") * 10.0, number(root, "height") * 10.0);
         for line in tree.descendants().filter(|n| n.has_attribute("points")) {
             for (x, y) in points(line) {
-                prop_assert!((0.0..=width).contains(&x) && (0.0..=height).contains(&y), "({x}, {y}) of {width} by {height}");
+                prop_assert!(
+                    (0.0..=width).contains(&x) && (0.0..=height).contains(&y),
+                    "({x}, {y}) of {width} by {height}"
+                );
             }
         }
     }

@@ -34,9 +34,18 @@ fn write(path: &Path, rows: &[Row]) {
 
 proptest! {
     #[test]
-    fn what_is_written_reads_back(rows in prop::collection::vec(
-        (any::<Option<i64>>(), prop::option::of("(?s)[a,;\"'\r\n \u{e9}=]{0,8}|.{0,8}"), any::<Option<f64>>(), any::<bool>(), any::<f64>()), 0..12,
-    )) {
+    fn what_is_written_reads_back(
+        rows in prop::collection::vec(
+            (
+                any::<Option<i64>>(),
+                prop::option::of("(?s)[a,;\"'\r\n \u{e9}=]{0,8}|.{0,8}"),
+                any::<Option<f64>>(),
+                any::<bool>(),
+                any::<f64>(),
+            ),
+            0..12,
+        ),
+    ) {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("table.csv");
         write(&path, &rows);
