@@ -261,7 +261,7 @@ impl<P> Link<P> {
         match &mut self.transmitter {
             Transmitter::Fixed(transmitter) => transmitter.advance(now),
             Transmitter::Varying(transmitter) => {
-                transmitter.advance(now, self.shared.profile(), &mut self.counters)
+                transmitter.advance(now, self.shared.profile(), &mut self.counters);
             }
         }
     }

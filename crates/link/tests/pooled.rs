@@ -86,7 +86,7 @@ proptest! {
                     check(&mut pool, &mut pooled[link], &mut own[link], now);
                 }
                 Op::Look(link) => {
-                    prop_assert_eq!(pooled[link].queue(now, &pool), own[link].queue(now))
+                    prop_assert_eq!(pooled[link].queue(now, &pool), own[link].queue(now));
                 }
             }
             for (pooled, own) in pooled.iter().zip(&own) {

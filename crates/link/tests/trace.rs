@@ -185,7 +185,7 @@ proptest! {
         let lines = text.lines().count().max(1);
         match RatePlan::from_trace(&text) {
             Ok(plan) => {
-                prop_assert!(plan.opportunities.is_none_or(|trace| trace.period() > Span::ZERO))
+                prop_assert!(plan.opportunities.is_none_or(|trace| trace.period() > Span::ZERO));
             }
             Err(error) => prop_assert!((1..=lines).contains(&error.line), "{error}"),
         }

@@ -321,7 +321,7 @@ mod tests {
             timestamp_echo: 5,
         };
         let record = record(|pcap| {
-            pcap.write_tcp(Time::from_nanos(3_000_000_007), A, B, PORTS, &segment).unwrap()
+            pcap.write_tcp(Time::from_nanos(3_000_000_007), A, B, PORTS, &segment).unwrap();
         });
         let bytes = |hex: &str| -> Vec<u8> {
             let digits: Vec<u8> = hex
@@ -421,7 +421,7 @@ mod tests {
         ) {
             let (from, to) = (addresses.0.into(), addresses.1.into());
             let record = record(|pcap| {
-                pcap.write_tcp(Time::from_nanos(at), from, to, PORTS, &segment).unwrap()
+                pcap.write_tcp(Time::from_nanos(at), from, to, PORTS, &segment).unwrap();
             });
             let packet = &record[16..];
             prop_assert_eq!(

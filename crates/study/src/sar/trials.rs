@@ -195,7 +195,7 @@ impl Trials {
                 for (round, measured) in (1_i64..).zip(results) {
                     let keys = |path| vec![bytes.clone(), method.name().into(), round.into(), path];
                     let mut row = |path, measure: &str, value| {
-                        rows.push((keys(path), measure.to_owned(), value))
+                        rows.push((keys(path), measure.to_owned(), value));
                     };
                     row(Value::Missing, "time", measured.seconds);
                     if let Some(idle) = measured.idle() {
