@@ -112,7 +112,7 @@ impl Plan {
                         is_over.store(true, Ordering::Relaxed);
                         failure
                             .lock()
-                            .expect("nobody panics while holding this")
+                            .expect("no thread panics while it holds the lock")
                             .get_or_insert(error);
                     }
                 }

@@ -166,7 +166,7 @@ fn the_number_of_threads_does_not_matter() {
     let digests = |threads: usize| {
         let found = Mutex::new(BTreeMap::new());
         let keep = |number, run: scenario::Run| {
-            found.lock().expect("nobody panics").insert(number, run.digest);
+            found.lock().expect("no thread panics").insert(number, run.digest);
             true
         };
         plan.run(threads, RunOptions::default(), |_| true, keep).expect("it runs");

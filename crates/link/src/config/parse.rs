@@ -133,8 +133,8 @@ fn name(value: &Value<'_>, earlier: &[LinkSpec]) -> Result<String> {
 fn mtu(value: &Value<'_>) -> Result<u32> {
     let mtu = value.integer()?;
     if !(MIN_MTU..=MAX_MTU).contains(&mtu) {
-        let problem = "wants 1280 to 65535 bytes; for a smaller one that nobody is told of, there \
-                       is `blackhole_above`";
+        let problem = "wants 1280 to 65535 bytes; a smaller path MTU without ICMP is \
+                       `blackhole_above`";
         return Err(value.error(Problem::Sense(problem)));
     }
     Ok(u32::try_from(mtu).expect("checked above"))
