@@ -86,7 +86,7 @@ pub fn trace(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else { return };
     match RatePlan::from_trace(text) {
         Ok(rate) => {
-            carry(Profile { rate, ..Profile::new(Rate::ZERO, Span::from_millis(1)) }, Seed(1))
+            carry(Profile { rate, ..Profile::new(Rate::ZERO, Span::from_millis(1)) }, Seed(1));
         }
         Err(error) => {
             assert!(error.line >= 1 && error.line <= text.lines().count().max(1), "{error}");

@@ -1,5 +1,5 @@
-//! Active queue management: which packets a queue drops or marks before it is full, and in which
-//! order they leave.
+//! Active queue management: dropping or marking packets before the queue is full, and the order of
+//! departures.
 
 mod codel;
 mod fifo;
@@ -20,23 +20,23 @@ use crate::offer::Waiting;
 use codel::CoDelState;
 use fq_codel::FairQueue;
 
-/// How a queue is managed. Whatever it is, the queue's [limit](Limit) holds too.
+/// The management of a queue. The [limit](Limit) of the queue applies in addition.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Aqm {
-    /// Not at all: packets that find no room are dropped.
+    /// None: packets that find the queue full are dropped.
     #[default]
     DropTail,
-    /// Random early detection, decided as a packet arrives.
+    /// Random early detection, on arrival of a packet.
     Red(Red),
-    /// Controlled delay (RFC 8289), decided as a packet goes on the wire.
+    /// Controlled delay (RFC 8289), on departure of a packet from the queue.
     CoDel(CoDel),
-    /// A queue a flow, each under CoDel (RFC 8290). A packet that finds no room drops the first of
-    /// the longest queue instead.
+    /// One queue per flow, each under CoDel (RFC 8290). When the limit is reached, packets are
+    /// dropped from the head of the longest queue.
     FqCoDel(FqCoDel),
 }
 
 impl Aqm {
-    /// Whether it marks packets that are ECN-capable instead of dropping them.
+    /// Whether it marks ECN-capable packets instead of dropping them.
     #[must_use]
     pub fn marks(&self) -> bool {
         match self {
@@ -47,7 +47,7 @@ impl Aqm {
         }
     }
 
-    /// Whether a packet's fate is known as it arrives.
+    /// Whether all drop decisions are made on arrival.
     pub(crate) fn decides_on_arrival(&self) -> bool {
         matches!(self, Aqm::DropTail | Aqm::Red(_))
     }
@@ -56,16 +56,16 @@ impl Aqm {
 /// The packets that wait for the wire.
 #[derive(Clone, Debug)]
 pub(crate) enum Queue<P> {
-    /// One after the other.
+    /// First in, first out.
     Fifo(Fifo<P>),
-    /// One after the other, some dropped on the way out.
+    /// First in, first out, with drops on departure.
     CoDel { config: CoDel, state: CoDelState, fifo: Fifo<P> },
     /// By flow.
     Fair(FairQueue<P>),
 }
 
 impl<P> Queue<P> {
-    /// `seed` is that of the link's AQM.
+    /// `seed` is that of the link's AQM stream.
     pub(crate) fn new(aqm: Aqm, seed: Seed) -> Queue<P> {
         match aqm {
             Aqm::DropTail | Aqm::Red(_) => Queue::Fifo(Fifo::new()),
@@ -92,13 +92,13 @@ impl<P> Queue<P> {
         }
     }
 
-    /// Whether it takes a packet for which there is no room, and drops others.
+    /// Whether it accepts a packet above the limit and drops others instead.
     pub(crate) fn makes_room(&self) -> bool {
         matches!(self, Queue::Fair(_))
     }
 
-    /// Drops packets until `limit` holds for what is here and `elsewhere` together. Whether the
-    /// packet pushed last, of `flow`, is among them.
+    /// Drops packets until the backlog, plus `elsewhere`, is within `limit`. Returns whether the
+    /// packet pushed last, of `flow`, was dropped.
     pub(crate) fn shed(
         &mut self,
         limit: Limit,

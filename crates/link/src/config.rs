@@ -1,4 +1,4 @@
-//! Network files: several links between two places, written by humans in TOML.
+//! Network files: several links between two ends, in TOML.
 //!
 //! ```
 //! let text = r#"
@@ -19,8 +19,7 @@
 //! # Ok::<(), link::config::ConfigError>(())
 //! ```
 //!
-//! `bench/networks/README.md` lists every key. A key that is not known is an error, and so is a
-//! value that makes no sense.
+//! `bench/networks/README.md` lists every key. Unknown keys and invalid values are errors.
 
 mod aqm;
 mod error;
@@ -38,17 +37,17 @@ use units::{Bytes, Seed, Span};
 use crate::profile::Profile;
 use crate::schedule;
 
-/// TCP payload in an IPv4 packet of 1500 bytes with timestamps: what a link can carry at most.
+/// The share of TCP payload in an IPv4 packet of 1500 bytes with timestamps.
 pub const TCP_PAYLOAD_SHARE: f64 = 1448.0 / 1500.0;
 
-/// Several links between two places, `near` and `far`. Data goes from near to far.
+/// Several links between two ends, `near` and `far`. Data goes from near to far.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Network {
     /// Its name.
     pub name: String,
     /// All random draws come from this seed.
     pub seed: Seed,
-    /// What a measurement on it transfers unless told otherwise; schedules may depend on it.
+    /// The default amount of data of measurements; schedules may depend on it.
     pub bytes: Option<Bytes>,
     /// The links, at least one.
     pub links: Vec<LinkSpec>,
@@ -57,21 +56,21 @@ pub struct Network {
 /// One link of a network.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkSpec {
-    /// Its name, unique in the network; a device may be called so.
+    /// Its name, unique in the network and valid as a device name.
     pub name: String,
     /// From near to far.
     pub up: Direction,
     /// From far to near.
     pub down: Direction,
-    /// The MTU of the devices at both ends; [`Profile::mtu`] may be less, and then drops without a
-    /// word.
+    /// The MTU of the devices at both ends. [`Profile::mtu`] may be less: a black hole for larger
+    /// packets.
     pub device_mtu: u32,
-    /// A NAT on the link forgets a flow after this long a silence.
+    /// The idle timeout of a NAT on the link.
     pub nat_idle: Option<Span>,
-    /// The link with this index is the bottleneck of this one too: its packets pass through that
-    /// link's queues.
+    /// The index of a link that is the bottleneck of this one too: packets pass through the queues
+    /// of that link.
     pub shares: Option<usize>,
-    /// The far address does not exist.
+    /// Set if the far address does not exist.
     pub unreachable: Option<Unreachable>,
 }
 
@@ -80,36 +79,36 @@ pub struct LinkSpec {
 pub struct Direction {
     /// Rate, delay, queue and impairments.
     pub profile: Profile,
-    /// What it lets pass.
+    /// The traffic that it lets pass.
     pub carry: Carry,
 }
 
-/// What a direction lets pass.
+/// The traffic that a direction lets pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carry {
     /// Everything.
     All,
-    /// TCP segments and UDP datagrams without payload: connections come up, and then nothing
-    /// arrives.
+    /// TCP segments and UDP datagrams without payload: connections are established, but data is
+    /// lost.
     NoPayload,
     /// Nothing.
     Nothing,
 }
 
-/// How a link answers for a far address that does not exist.
+/// The response of a link to packets for a far address that does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreachable {
-    /// Not at all.
+    /// None.
     Silent,
-    /// With an ICMP "host unreachable".
+    /// An ICMP "host unreachable".
     Icmp,
 }
 
 impl Network {
-    /// Reads a network file. `bytes` takes the place of what the file says.
+    /// Reads a network file. `bytes` replaces the value of the file.
     ///
     /// # Errors
-    /// If the file cannot be read, or says something that is not understood.
+    /// If the file cannot be read, or is not valid.
     pub fn read(path: &Path, bytes: Option<Bytes>) -> Result<Network, ConfigError> {
         let file = path.display().to_string();
         match std::fs::read_to_string(path) {
@@ -123,18 +122,18 @@ impl Network {
         }
     }
 
-    /// Reads a network from `text`; `file` is for messages. `bytes` takes the place of what the
-    /// text says.
+    /// Reads a network from `text`; `file` is its name in messages. `bytes` replaces the value of
+    /// the text.
     ///
     /// # Errors
-    /// If the text says something that is not understood.
+    /// If the text is not valid.
     pub fn parse(text: &str, file: &str, bytes: Option<Bytes>) -> Result<Network, ConfigError> {
         parse::network(text, file, bytes)
     }
 
     /// The fluid time of `bytes` of payload over all links together, from near to far: see
-    /// [`schedule::ideal`]. Links that cannot carry payload, and those that share another's
-    /// bottleneck, add nothing.
+    /// [`schedule::ideal`]. Links that cannot carry payload, or share the bottleneck of another
+    /// link, do not count.
     #[must_use]
     pub fn ideal(&self, bytes: Bytes, payload_share: f64) -> Option<Span> {
         let links = self.links.iter().filter(|link| {
@@ -150,7 +149,7 @@ impl Network {
         )
     }
 
-    /// The seed of the draws on one direction of a link: `up` or `down`.
+    /// The seed of the random stream of one direction (`up` or `down`) of a link.
     #[must_use]
     pub fn stream(&self, link: &LinkSpec, direction: &str) -> Seed {
         self.seed.stream(&alloc::format!("link/{}/{direction}", link.name))

@@ -1,4 +1,4 @@
-//! What a link counts.
+//! The counters of a link.
 
 use core::ops::{AddAssign, SubAssign};
 
@@ -7,14 +7,14 @@ use units::Bytes;
 /// Packets and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// How many.
+    /// The number of packets.
     pub packets: u64,
-    /// How large together.
+    /// The sum of their sizes.
     pub bytes: Bytes,
 }
 
 impl Tally {
-    /// A packet.
+    /// One packet.
     #[inline]
     pub(crate) fn one(bytes: Bytes) -> Tally {
         Tally { packets: 1, bytes }
@@ -37,32 +37,32 @@ impl SubAssign for Tally {
     }
 }
 
-/// What happened so far. Copies made by duplication are offered too.
+/// The counters of a link. Duplicates count as offered too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// All that came to the link.
+    /// Packets offered to the link.
     pub offered: Tally,
-    /// All that was taken out at the far end.
+    /// Packets taken out at the far end.
     pub delivered: Tally,
-    /// The most that ever waited, the packet on the wire included.
+    /// The largest backlog, the packet on the wire included.
     pub max_queue: Bytes,
     /// Dropped by a full queue, on arrival or, by FQ-CoDel, from the front.
     pub dropped_queue: u64,
-    /// Dropped by the queue's management, on arrival or when leaving the queue.
+    /// Dropped by AQM, on arrival or on departure from the queue.
     pub dropped_aqm: u64,
-    /// Marked by the queue's management instead; later losses count too.
+    /// Marked by AQM, packets that are lost later included.
     pub marked: u64,
-    /// Dropped at random.
+    /// Dropped by random loss.
     pub dropped_loss: u64,
-    /// Dropped in a blackout, on arrival or when leaving the queue.
+    /// Dropped in a blackout, on arrival or on departure from the queue.
     pub dropped_blackout: u64,
-    /// Dropped for their size.
+    /// Dropped because they are larger than the MTU.
     pub dropped_mtu: u64,
-    /// Copies made.
+    /// Duplicates made.
     pub duplicated: u64,
-    /// Packets held back.
+    /// Packets held back by reordering.
     pub reordered: u64,
-    /// Packets damaged.
+    /// Packets corrupted.
     pub corrupted: u64,
 }
 

@@ -31,8 +31,8 @@ struct Held<P> {
     is_marked: bool,
 }
 
-/// Whether a [`Fixed`] can carry out the profile: no changes of rate, no rate of zero, no blackouts,
-/// no reordering, no jitter, and no queue that decides on packets as they leave.
+/// Whether a [`Fixed`] can carry out the profile: no changes of rate, no rate of zero, no
+/// blackouts, no reordering, no jitter, and no queue that decides on packets as they leave.
 pub(crate) fn is_fixed(profile: &Profile) -> bool {
     profile.rate.is_constant()
         && profile.rate.base > Rate::ZERO

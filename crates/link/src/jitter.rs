@@ -1,4 +1,4 @@
-//! Delays that differ from packet to packet.
+//! Random delays of packets.
 
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -6,31 +6,31 @@ use units::{Seed, Span, Time};
 
 use crate::rate::unit;
 
-/// A random time that each packet travels longer than the link's delay.
+/// A random time added to the delay of each packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Jitter {
-    /// How long.
+    /// The distribution of the time.
     pub spread: Spread,
-    /// Whether a packet may overtake one that left before it. If not, it arrives no earlier than
-    /// that one: at the same time.
+    /// Whether packets may overtake each other. If not, a packet arrives no earlier than the one
+    /// before it.
     pub reorders: bool,
 }
 
-/// How a random time is distributed.
+/// A distribution of times.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Spread {
-    /// All times from zero to this one are as likely.
+    /// Uniform from zero to this time.
     Uniform(Span),
-    /// A normal distribution without its part below zero: such draws are drawn again.
+    /// Normal, truncated at zero: negative draws are repeated.
     Normal {
-        /// The mean of the whole distribution.
+        /// The mean before truncation.
         mean: Span,
-        /// Its standard deviation.
+        /// The standard deviation before truncation.
         deviation: Span,
     },
 }
 
-/// Jitter at work.
+/// The state of jitter on a link.
 #[derive(Clone, Debug)]
 pub(crate) struct JitterState {
     config: Jitter,
@@ -48,7 +48,7 @@ impl JitterState {
         self.config.reorders
     }
 
-    /// When a packet arrives that would have at `at`.
+    /// The arrival of a packet that would arrive at `at` without jitter.
     pub(crate) fn arrival(&mut self, at: Time) -> Time {
         let arrival = at + self.draw();
         if self.config.reorders {
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn a_truncated_half_normal() {
-        // Half a bell: its mean is sigma sqrt(2/pi).
+        // A half-normal distribution: its mean is sigma sqrt(2/pi).
         let draws = draws(Spread::Normal { mean: Span::ZERO, deviation: MS * 3 });
         assert!(draws.iter().all(|x| *x >= 0.0));
         let wanted = 3.0 * (2.0 / core::f64::consts::PI).sqrt();

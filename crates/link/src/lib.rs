@@ -1,8 +1,8 @@
 //! One link as a state machine: rate, delay, queue and its management, loss and their schedules.
 //!
-//! A [`Link`] is one direction of one link. It knows nothing of protocols, sockets or clocks: the
-//! caller hands in packets with a size and the time, and takes them out again when they arrive at
-//! the other end. The emulator drives it in real time, the simulator in virtual time.
+//! A [`Link`] is one direction of a link, without protocols, sockets or clocks: the caller hands in
+//! packets with their size and the time, and takes them out when they arrive at the far end. The
+//! emulator drives it in real time, the simulator in virtual time.
 //!
 //! ```
 //! use link::{Link, Outcome, Profile};
@@ -11,14 +11,14 @@
 //! let profile = Profile::new(Rate::mbit(12), Span::from_millis(10));
 //! let mut link = Link::new(profile, Seed(1));
 //! assert_eq!(link.enqueue(Time::ZERO, Bytes(1_500), "packet"), Outcome::Queued);
-//! // 1 ms on the wire, 10 ms on the way.
+//! // 1 ms on the wire, 10 ms of propagation.
 //! assert_eq!(link.poll_deadline(), Some(Time::ZERO + Span::from_millis(11)));
 //! let delivery = link.poll_deliver(Time::ZERO + Span::from_millis(11)).expect("it is due");
 //! assert_eq!(delivery.packet, "packet");
 //! ```
 //!
-//! Network files ([`config`], feature `toml`) describe several links for humans;
-//! [`schedule::ideal`] is the fluid time that all of them together need for an amount of data.
+//! Network files ([`config`], feature `toml`) describe several links in TOML. [`schedule::ideal`]
+//! is the fluid time that all of them together need for an amount of data.
 #![no_std]
 
 extern crate alloc;

@@ -1,4 +1,4 @@
-//! The link itself.
+//! One direction of a link.
 
 use alloc::boxed::Box;
 
@@ -15,21 +15,20 @@ use crate::varying::Varying;
 
 /// One direction of a link that carries packets of type `P`.
 ///
-/// Time must not run backwards from call to call. Nothing has to happen at the moment when a packet
-/// leaves the queue: the link catches up, with exact times, whenever it is called.
+/// Time must not run backwards between calls. The link needs no call when a packet leaves the
+/// queue: it catches up, with exact times, at the next call.
 ///
-/// Where thousands of links are plain, [`PooledLink`](crate::PooledLink) does the same in less
-/// memory.
+/// For thousands of plain links, [`PooledLink`](crate::PooledLink) does the same in less memory.
 #[derive(Clone, Debug)]
 pub struct Link<P> {
     transmitter: Transmitter<P>,
-    /// `None` where a packet is always offered to the queue. Boxed: it is large.
+    /// `None` if every packet reaches the queue. Boxed, as it is large.
     ingress: Option<Box<Ingress>>,
     counters: Counters,
     shared: SharedProfile,
 }
 
-/// What a packet has to pass before the queue.
+/// The stage before the queue: random impairments and RED.
 #[derive(Clone, Debug)]
 struct Ingress {
     impairments: Impairments,
@@ -37,7 +36,7 @@ struct Ingress {
 }
 
 impl Ingress {
-    /// `None` if the profile has nothing of it.
+    /// `None` if the profile has neither.
     fn new(profile: &Profile, seed: Seed) -> Option<Ingress> {
         let impairments = Impairments::new(profile, seed);
         let red = match profile.aqm {
@@ -48,13 +47,13 @@ impl Ingress {
     }
 }
 
-/// What the packets are on: the one that the profile asks for, both with the same results where
-/// both can do it.
+/// The queue, the wire and the propagation. Where both variants can carry out a profile, their
+/// results are the same.
 #[derive(Clone, Debug)]
 enum Transmitter<P> {
-    /// The rate never changes and packets leave in order: every time is known as a packet comes.
+    /// For a constant rate and packets in order: the arrival of a packet is known as it is offered.
     Fixed(Fixed<P>),
-    /// Everything else. Boxed: it is several times as large.
+    /// For everything else. Boxed, as it is several times as large.
     Varying(Box<Varying<P>>),
 }
 
@@ -67,7 +66,8 @@ impl<P> Link<P> {
         link
     }
 
-    /// A link that keeps its first rate, and has no blackouts, until [`Link::start`].
+    /// A link whose schedule starts with [`Link::start`]; until then it keeps its first rate and
+    /// has no blackouts.
     #[must_use]
     pub fn unstarted(profile: impl Into<SharedProfile>, seed: Seed) -> Link<P> {
         let shared = profile.into();
@@ -85,21 +85,21 @@ impl<P> Link<P> {
         }
     }
 
-    /// The schedule's time zero is `now`. A packet on the wire leaves as it would have.
+    /// Starts the schedule at `now`. A packet on the wire keeps its departure.
     pub fn start(&mut self, now: Time) {
         if let Transmitter::Varying(transmitter) = &mut self.transmitter {
             transmitter.start(now, self.shared.profile(), &mut self.counters);
         }
     }
 
-    /// What the link is like.
+    /// The profile.
     #[must_use]
     pub fn profile(&self) -> &Profile {
         self.shared.profile()
     }
 
-    /// Whether a packet that it takes arrives, once, and as it was but for a mark: what it drops it
-    /// drops as the packet is offered, and tells so.
+    /// Whether each queued packet is delivered exactly once and uncorrupted: all drops happen as a
+    /// packet is offered, and are returned then.
     #[must_use]
     pub fn keeps_what_it_takes(&self) -> bool {
         let is_faithful = |ingress: &Ingress| !ingress.impairments.is_random();
@@ -107,19 +107,19 @@ impl<P> Link<P> {
             && self.ingress.as_deref().is_none_or(is_faithful)
     }
 
-    /// What happened so far.
+    /// The counters so far.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// What waits at `now`, the packet on the wire included.
+    /// The backlog at `now`, the packet on the wire included.
     pub fn queue(&mut self, now: Time) -> Tally {
         self.advance(now);
         self.waiting()
     }
 
-    /// Packets inside: those that wait and those on the way, as of the last call.
+    /// Packets inside as of the last call: the backlog and the packets that are propagating.
     #[must_use]
     pub fn held(&self) -> u64 {
         match &self.transmitter {
@@ -128,13 +128,13 @@ impl<P> Link<P> {
         }
     }
 
-    /// Whether a packet of this size would find room at `now`.
+    /// Whether the queue has room for a packet of this size at `now`.
     pub fn has_room(&mut self, now: Time, bytes: Bytes) -> bool {
         self.advance(now);
         self.fits(bytes)
     }
 
-    /// The rate at `now`, zero in a blackout. It may look at most as far back as the last call.
+    /// The rate at `now`, zero in a blackout. `now` must not be before the last call.
     #[must_use]
     pub fn rate(&self, now: Time) -> Rate {
         match &self.transmitter {
@@ -143,8 +143,8 @@ impl<P> Link<P> {
         }
     }
 
-    /// The next moment when [`Link::poll_deliver`] may have something. It is never too late; it can
-    /// be too early, when a blackout or a hold-back comes between.
+    /// The next time at which [`Link::poll_deliver`] may have a packet. It is never too late; it
+    /// can be too early because of a blackout or reordering.
     #[must_use]
     #[inline]
     pub fn poll_deadline(&self) -> Option<Time> {
@@ -161,9 +161,9 @@ impl<P> Link<P> {
         Some(self.ingress.as_ref()?.red.as_ref()?.average())
     }
 
-    /// When the packet on the wire leaves, and the queue gets shorter; `None` if it is empty, or
-    /// the rate zero for ever. With delivery opportunities it is the next of these, which may carry
-    /// a part of a packet only.
+    /// The departure of the packet on the wire; `None` if there is none, or the rate stays zero.
+    /// With delivery opportunities it is the next of these, which may carry only a part of a
+    /// packet.
     #[must_use]
     pub fn next_departure(&self) -> Option<Time> {
         match &self.transmitter {
@@ -197,8 +197,8 @@ impl<P> Link<P> {
         Outcome::Queued
     }
 
-    /// What RED, if there is any, makes of a packet: [`Outcome::Queued`] if it takes and marks it,
-    /// `None` if it takes it as it is.
+    /// The decision of RED about a packet: [`Outcome::Queued`] if it is marked, `None` if it passes
+    /// unchanged or there is no RED.
     fn judge(&mut self, now: Time, waiting: &Waiting<P>) -> Option<Outcome> {
         self.ingress.as_ref()?.red.as_ref()?;
         let length = self.waiting().packets;
@@ -228,7 +228,7 @@ impl<P> Link<P> {
         }
     }
 
-    /// There is no room for a packet.
+    /// Handles a packet for which there is no room.
     #[cold]
     fn overflow(&mut self, now: Time, waiting: Waiting<P>) -> Outcome {
         if let Transmitter::Varying(transmitter) = &mut self.transmitter
@@ -256,12 +256,12 @@ impl<P> Link<P> {
         }
     }
 
-    /// Lets packets leave that were through by `now`.
+    /// Processes the departures up to `now`.
     fn advance(&mut self, now: Time) {
         match &mut self.transmitter {
             Transmitter::Fixed(transmitter) => transmitter.advance(now),
             Transmitter::Varying(transmitter) => {
-                transmitter.advance(now, self.shared.profile(), &mut self.counters)
+                transmitter.advance(now, self.shared.profile(), &mut self.counters);
             }
         }
     }
@@ -275,8 +275,7 @@ impl<P> Link<P> {
 }
 
 impl<P: Clone> Link<P> {
-    /// Offers a packet of `bytes` at `now` that is not ECN-capable, and of the same flow as all
-    /// others.
+    /// Offers a packet of `bytes` at `now` that is not ECN-capable and belongs to flow 0.
     #[inline]
     pub fn enqueue(&mut self, now: Time, bytes: Bytes, packet: P) -> Outcome {
         self.offer(now, Offer { bytes, is_ecn_capable: false, flow: 0 }, packet)
@@ -301,7 +300,7 @@ impl<P: Clone> Link<P> {
         self.admit(now, Waiting { is_ecn_capable, flow, ..Waiting::new(now, bytes, packet) })
     }
 
-    /// Offers a packet where loss at random or RED may keep it out of the queue.
+    /// Offers a packet to a link with random impairments or RED.
     fn offer_at_ingress(&mut self, now: Time, offer: Offer, packet: P) -> Outcome {
         let Offer { bytes, is_ecn_capable, flow } = offer;
         let fate =
@@ -333,7 +332,7 @@ impl<P: Clone> Link<P> {
         outcome
     }
 
-    /// Admits a packet if RED does.
+    /// Admits a packet unless RED drops it.
     fn admit_judged(&mut self, now: Time, mut waiting: Waiting<P>) -> Outcome {
         match self.judge(now, &waiting) {
             None => {}

@@ -17,8 +17,8 @@ pub enum Loss {
 }
 
 /// The Gilbert-Elliott model: a Markov chain of two states with one step per packet, each state
-/// with a loss probability of its own (E. O. Elliott, "Estimates of error rates for codes on burst-noise
-/// channels", 1963). It begins in the good state.
+/// with a loss probability of its own (E. O. Elliott, "Estimates of error rates for codes on
+/// burst-noise channels", 1963). It begins in the good state.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GilbertElliott {
     /// The probability of a step from good to bad.

@@ -1,43 +1,43 @@
-//! A packet that is offered to a link, what becomes of it, and how it comes out.
+//! Packets at a link: offered, queued, and delivered.
 
 use units::{Bytes, Span, Time};
 
-/// What a link needs to know of a packet that comes to it.
+/// The properties of an offered packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
     /// Its size.
     pub bytes: Bytes,
     /// Whether it can be marked instead of dropped (ECT, RFC 3168).
     pub is_ecn_capable: bool,
-    /// Which flow it is of, for queues that treat flows apart. Numbers need not be spread.
+    /// Its flow, for queues that separate flows. Any numbers will do.
     pub flow: u64,
 }
 
-/// What became of a packet that was offered.
+/// The result of offering a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It waits, or is on the wire.
+    /// Queued, or on the wire.
     Queued,
-    /// The queue is full.
+    /// Dropped because the queue is full.
     DroppedQueue,
-    /// The queue's management did not want it.
+    /// Dropped by AQM.
     DroppedAqm,
-    /// Random loss.
+    /// Dropped by random loss.
     DroppedLoss,
-    /// The link is dark.
+    /// Dropped in a blackout.
     DroppedBlackout,
-    /// It is larger than the MTU.
+    /// Dropped because it is larger than the MTU.
     DroppedMtu,
 }
 
 /// A packet at the far end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery<P> {
-    /// When it is due there.
+    /// The arrival.
     pub at: Time,
     /// Its size.
     pub bytes: Bytes,
-    /// Whether the link damaged it; the caller flips the bits.
+    /// Whether the link corrupted it; the caller flips the bits.
     pub is_corrupted: bool,
     /// Whether the queue marked it: congestion experienced (CE, RFC 3168).
     pub is_marked: bool,
@@ -45,7 +45,7 @@ pub struct Delivery<P> {
     pub packet: P,
 }
 
-/// A packet that found room.
+/// A packet in the queue.
 #[derive(Clone, Debug)]
 pub(crate) struct Waiting<P> {
     pub(crate) bytes: Bytes,
@@ -54,13 +54,13 @@ pub(crate) struct Waiting<P> {
     pub(crate) is_ecn_capable: bool,
     pub(crate) extra_delay: Span,
     pub(crate) flow: u64,
-    /// When it came.
+    /// The time of its arrival at the queue.
     pub(crate) since: Time,
     pub(crate) packet: P,
 }
 
 impl<P> Waiting<P> {
-    /// A packet that comes at `now`, with nothing special about it.
+    /// A packet that arrives at `now`, with all other properties at their defaults.
     #[inline]
     pub(crate) fn new(now: Time, bytes: Bytes, packet: P) -> Waiting<P> {
         Waiting {

@@ -5,25 +5,25 @@ use core::fmt;
 
 use units::{ParseError, Rate, Span};
 
-/// What one opportunity carries, in bytes.
+/// The bytes that one opportunity carries.
 pub const OPPORTUNITY: u64 = 1_500;
 
-/// A trace of a link that sends at certain moments, as mahimahi records and replays them (R.
-/// Netravali et al., "Mahimahi: Accurate Record-and-Replay for HTTP", 2015): at each opportunity up
-/// to 1500 bytes leave, whatever packets they are of, and what waits for nothing is lost. The trace
-/// begins again when it ends: the last moment is its length.
+/// A trace of a link that sends at certain times, as recorded and replayed by mahimahi (R.
+/// Netravali et al., "Mahimahi: Accurate Record-and-Replay for HTTP", 2015). At each opportunity up
+/// to 1500 bytes leave, of one or several packets; unused bytes are lost. The trace repeats: its
+/// last time is its period.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opportunities {
-    /// Moments in ms in strictly rising order, each with its number of opportunities.
+    /// Times in ms in strictly rising order, each with its number of opportunities.
     moments: Vec<(u64, u64)>,
 }
 
 impl Opportunities {
-    /// Opportunities at these moments in ms, one for each time that a moment is named.
+    /// Opportunities at these times in ms; a time that occurs n times has n opportunities.
     ///
     /// # Errors
-    /// If there is none, one comes before its predecessor, or all are at zero. The error's line
-    /// counts them from 1.
+    /// If there are none, they are not in order, or all are at zero. The line of the error is the
+    /// number of the opportunity, from 1.
     pub fn new(millis: impl IntoIterator<Item = u64>) -> Result<Opportunities, TraceError> {
         let mut moments: Vec<(u64, u64)> = Vec::new();
         for (line, at) in (1..).zip(millis) {
@@ -32,26 +32,25 @@ impl Opportunities {
         finish(moments)
     }
 
-    /// How long the trace is before it begins again; more than nothing.
+    /// The period of the trace, above zero.
     #[must_use]
     pub fn period(&self) -> Span {
         Span::from_millis(self.moments.last().map_or(1, |(at, _)| *at))
     }
 
-    /// What it carries on average.
+    /// The mean rate.
     #[must_use]
     pub fn mean(&self) -> Rate {
         let count = self.moments.iter().map(|(_, count)| u128::from(*count)).sum();
         rate(count, self.period())
     }
 
-    /// How many moments it has before it begins again.
+    /// The number of times in a period.
     fn len(&self) -> u64 {
         self.moments.len() as u64
     }
 
-    /// The moment with this number, counted from zero through all repetitions, and what it carries
-    /// in bytes.
+    /// The time with this number, counted from zero through all repetitions, and its bytes.
     pub(crate) fn moment(&self, number: u64) -> (Span, u64) {
         let (round, index) = (number / self.len(), number % self.len());
         let (at, count) = usize::try_from(index)
@@ -62,21 +61,21 @@ impl Opportunities {
         (self.period() * round + Span::from_millis(at), count.saturating_mul(OPPORTUNITY))
     }
 
-    /// The number of the first moment later than `at`.
+    /// The number of the first time after `at`.
     pub(crate) fn after(&self, at: Span) -> u64 {
         let round = at.as_nanos() / self.period().as_nanos();
         let phase = at - self.period() * round;
         let passed =
             self.moments.partition_point(|(millis, _)| Span::from_millis(*millis) <= phase);
         let mut number = round * self.len() + passed as u64;
-        // The last moment of a round is at the phase zero of the next.
+        // The last time of a period is phase zero of the next.
         while self.moment(number).0 <= at {
             number += 1;
         }
         number
     }
 
-    /// The rate that carries, between the moment before this one and this one, what this one does.
+    /// The bytes of this time, as a rate over the interval since the time before.
     pub(crate) fn rate_before(&self, number: u64) -> Rate {
         let (at, bytes) = self.moment(number);
         let before = number.checked_sub(1).map_or(Span::ZERO, |before| self.moment(before).0);
@@ -91,7 +90,7 @@ fn rate(count: u128, span: Span) -> Rate {
 }
 
 pub(crate) fn push(moments: &mut Vec<(u64, u64)>, at: u64) -> Result<(), TraceProblem> {
-    // A century: what is later is a mistake, and sums stay far from their bounds.
+    // More than a century is taken for a mistake; sums stay far from overflow.
     if at > 3_155_760_000_000 {
         return Err(TraceProblem::TooLate);
     }
@@ -114,33 +113,33 @@ pub(crate) fn finish(moments: Vec<(u64, u64)>) -> Result<Opportunities, TraceErr
     }
 }
 
-/// What is wrong with a trace, and where.
+/// An error in a trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TraceError {
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong.
+    /// The problem.
     pub problem: TraceProblem,
 }
 
-/// What is wrong with a line of a trace.
+/// A problem with a line of a trace.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TraceProblem {
-    /// There is nothing in the whole file.
+    /// The file is empty.
     Empty,
-    /// It is no whole number of milliseconds.
+    /// The line is not a whole number of milliseconds.
     Millis,
-    /// It has no time and rate with a comma between.
+    /// The line is not a time and a rate with a comma between.
     Pair,
-    /// The time or the rate is none.
+    /// The time or the rate is not valid.
     Quantity(ParseError),
-    /// It is earlier than the line before.
+    /// The time is earlier than in the line before.
     Backwards,
-    /// It is at the same time as the line before.
+    /// The time is the same as in the line before.
     Again,
-    /// It is more than a century away.
+    /// The time is more than a century.
     TooLate,
-    /// All opportunities are at zero, so that there is nothing to repeat.
+    /// All opportunities are at zero: the period is zero.
     NoTime,
     /// The first rate is not at zero.
     LateStart,

@@ -20,8 +20,8 @@ pub type PacketId = NonZeroU32;
 #[derive(Clone, Debug)]
 pub struct Pool<P, T = ()> {
     packets: Vec<P>,
-    /// A slot for each packet, by number. The slot zero belongs to no packet: it ends every list, so
-    /// that the code of lists needs no branch for their end.
+    /// A slot for each packet, by number. The slot zero belongs to no packet: it ends every list,
+    /// so that the code of lists needs no branch for their end.
     slots: Vec<Slot<T>>,
     free: Vec<PacketId>,
 }

@@ -11,8 +11,9 @@ use crate::profile::Profile;
 use crate::shared_profile::SharedProfile;
 use crate::wire::Wire;
 
-/// As [`Link`](crate::Link), of a [plain](SharedProfile::is_plain) profile, with its packets in a pool
-/// that it shares with other links. It fits a cache line. Every call must be given the same pool.
+/// As [`Link`](crate::Link), of a [plain](SharedProfile::is_plain) profile, with its packets in a
+/// pool that it shares with other links. It fits a cache line. Every call must be given the same
+/// pool.
 ///
 /// `repr(C)` keeps the order of the fields.
 #[derive(Clone, Debug)]

@@ -1,4 +1,4 @@
-//! What one direction of a link is like.
+//! The profile of one direction of a link.
 
 use alloc::vec::Vec;
 
@@ -10,31 +10,31 @@ use crate::limit::Limit;
 use crate::loss::Loss;
 use crate::rate::{Change, RatePlan};
 
-/// One direction of a link. Times in it count from the start of the link's schedule.
+/// The profile of one direction of a link. Its times count from the start of the link's schedule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
-    /// Bits a second of packet bytes, over time. At zero, packets wait.
+    /// The rate over time, headers included. At zero, packets wait.
     pub rate: RatePlan,
-    /// One-way delay, after the last bit went out.
+    /// The propagation delay.
     pub delay: Span,
-    /// How much may wait. The packet on the wire counts until its last bit went out; an idle link
-    /// always takes one.
+    /// The limit of the backlog. The packet on the wire counts until its last bit is sent; an idle
+    /// link always accepts one packet.
     pub queue: Limit,
-    /// Which packets are dropped or marked before the queue is full.
+    /// Active queue management.
     pub aqm: Aqm,
-    /// Larger packets are dropped without a word; `None`: those of 2 GiB and more.
+    /// Larger packets are dropped silently; `None` for a limit of 2 GiB.
     pub mtu: Option<Bytes>,
-    /// Random loss, drawn as a packet arrives; a lost packet takes neither queue nor wire time.
+    /// Random loss on arrival: a lost packet takes neither queue nor wire time.
     pub loss: Loss,
-    /// When everything is discarded that arrives at the link, or leaves its queue.
+    /// Times in which all packets that arrive, or leave the queue, are dropped.
     pub blackouts: Vec<Blackout>,
     /// The probability that a packet is queued twice.
     pub duplicate: f64,
-    /// Packets that others overtake.
+    /// Packets that are held back.
     pub reorder: Option<Reorder>,
-    /// Delays that differ from packet to packet.
+    /// Random delays.
     pub jitter: Option<Jitter>,
-    /// The probability that a packet is flagged as damaged on delivery.
+    /// The probability that a packet is corrupted.
     pub corrupt: f64,
 }
 
@@ -57,9 +57,8 @@ impl Profile {
         }
     }
 
-    /// The same link, but what comes in a blackout waits for its end instead of being discarded:
-    /// the rate is zero meanwhile. Blackouts that repeat do so for `horizon`. A link with delivery
-    /// opportunities keeps those in its blackouts.
+    /// The same link, with a rate of zero in place of blackouts: packets wait instead of being
+    /// dropped. Blackouts repeat up to `horizon`. Delivery opportunities stay, also in blackouts.
     #[must_use]
     pub fn holding(&self, horizon: Span) -> Profile {
         let mut edges: Vec<Span> = self.rate.changes.iter().map(|change| change.at).collect();
@@ -93,23 +92,23 @@ impl Profile {
     }
 }
 
-/// Packets that are held back, so that later ones overtake them.
+/// Reordering: packets are held back, so that later ones overtake them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reorder {
-    /// The probability that it happens to a packet.
+    /// The probability that a packet is held back.
     pub probability: f64,
-    /// How much longer that packet travels.
+    /// Its additional delay.
     pub delay: Span,
 }
 
-/// A time in which the link discards everything.
+/// A time in which the link drops all packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blackout {
     /// Its begin, after the schedule's start.
     pub from: Span,
-    /// Its end (exclusive), after the schedule's start; `None`: for ever.
+    /// Its end (exclusive), after the schedule's start; `None` if it never ends.
     pub to: Option<Span>,
-    /// It comes again this long after each begin.
+    /// The period of a repeated blackout.
     pub every: Option<Span>,
 }
 
@@ -132,7 +131,7 @@ impl Blackout {
         self.every.map(|every| begin + every)
     }
 
-    /// How far `at` lies behind the latest begin, and when that was; `None` before the first.
+    /// The time from the latest begin to `at`, and that begin; `None` before the first.
     fn phase(&self, at: Span) -> Option<(Span, Span)> {
         if at < self.from {
             return None;
@@ -180,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn holding_makes_blackouts_standstills() {
+    fn holding_turns_blackouts_into_zero_rates() {
         let blackouts = alloc::vec![Blackout { from: s(1), to: Some(s(2)), every: Some(s(3)) }];
         let changes = alloc::vec![Change { at: s(2), rate: Rate::mbit(4) }];
         let mut profile = Profile { blackouts, ..Profile::new(Rate::mbit(8), Span::ZERO) };
@@ -197,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn for_ever_has_no_end() {
+    fn a_permanent_blackout_has_no_end() {
         let dead = Blackout { from: s(1), to: None, every: None };
         assert!(dead.covers(s(1_000_000)));
         assert_eq!(dead.next_edge(s(1)), None);

@@ -9,24 +9,24 @@ use units::{Rate, Seed, Span, Time};
 
 use crate::opportunities::Opportunities;
 
-/// A rate over time, known in advance as soon as the seed is.
+/// A rate over time, determined by the seed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RatePlan {
     /// The rate until the first change, and before the schedule starts.
     pub base: Rate,
     /// Later rates, in order of time.
     pub changes: Vec<Change>,
-    /// Scales the rate by a fresh random factor again and again.
+    /// Scales the rate by a random factor that is redrawn periodically.
     pub redraw: Option<Redraw>,
-    /// The link sends at these moments only; `base` is their mean, and the other two are not looked
-    /// at. [`RatePlan::opportunities`] makes such a plan.
+    /// The link sends at these times only; `base` is their mean rate, and `changes` and `redraw`
+    /// are ignored. [`RatePlan::opportunities`] makes such a plan.
     pub opportunities: Option<Arc<Opportunities>>,
 }
 
 /// From `at` after the schedule's start on, the rate is `rate`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// When, after the schedule's start.
+    /// The time after the schedule's start.
     pub at: Span,
     /// The rate from then on.
     pub rate: Rate,
@@ -41,18 +41,18 @@ pub struct Redraw {
     pub from: f64,
     /// The largest factor.
     pub to: f64,
-    /// Where the draws come from; both directions of a link may share it.
+    /// The seed of the draws; both directions of a link may share it.
     pub seed: Seed,
 }
 
 impl RatePlan {
-    /// Always `rate`.
+    /// A constant rate.
     #[must_use]
     pub fn constant(rate: Rate) -> RatePlan {
         RatePlan { base: rate, changes: Vec::new(), redraw: None, opportunities: None }
     }
 
-    /// A link that sends at these moments only.
+    /// A link that sends at these times only.
     #[must_use]
     pub fn opportunities(trace: Opportunities) -> RatePlan {
         let mean = trace.mean();
@@ -72,8 +72,8 @@ impl RatePlan {
     }
 }
 
-/// Walks a [`RatePlan`] piece by piece. Delivery opportunities are spread over the time before
-/// each.
+/// Walks a [`RatePlan`] piece by piece. The bytes of a delivery opportunity are spread over the
+/// time before it.
 #[derive(Clone, Debug)]
 pub struct RateCursor {
     plan: RatePlan,
@@ -82,7 +82,7 @@ pub struct RateCursor {
     base: Rate,
     next_change: usize,
     next_redraw: Span,
-    /// The number of the next moment of the trace.
+    /// The number of the next time of the trace.
     next_moment: u64,
     epoch: Option<Time>,
     rate: Rate,
@@ -108,13 +108,13 @@ impl RateCursor {
         cursor
     }
 
-    /// The plan's time zero is `at`.
+    /// Sets time zero of the plan.
     pub fn start(&mut self, at: Time) {
         self.epoch = Some(at);
         self.settle();
     }
 
-    /// When the schedule started.
+    /// Time zero of the plan; `None` before the start.
     #[must_use]
     pub fn epoch(&self) -> Option<Time> {
         self.epoch
@@ -126,20 +126,20 @@ impl RateCursor {
         self.rate
     }
 
-    /// The current piece's end (exclusive); `None`: none known.
+    /// The end (exclusive) of the current piece; `None` if it has none.
     #[must_use]
     pub fn until(&self) -> Option<Time> {
         self.until
     }
 
-    /// Goes on to the piece that holds `now`; never back.
+    /// Advances to the piece that contains `now`; never back.
     pub fn seek(&mut self, now: Time) {
         while self.until.is_some_and(|until| until <= now) {
             self.advance();
         }
     }
 
-    /// Goes on to the next piece.
+    /// Advances to the next piece.
     pub fn advance(&mut self) {
         let (Some(epoch), Some(until)) = (self.epoch, self.until) else { return };
         let at = until - epoch;
@@ -187,8 +187,8 @@ impl RateCursor {
     }
 }
 
-/// Sums of times end at the last moment that there is: what is said to happen then never does, or
-/// it would happen again and again.
+/// Sums of times saturate at the largest time. An event there never happens; otherwise it would
+/// repeat without end.
 fn comes(at: Time) -> Option<Time> {
     Some(at).filter(|at| *at < Time::from_nanos(u64::MAX))
 }
@@ -214,11 +214,7 @@ mod tests {
             ..RatePlan::constant(Rate::mbit(8))
         };
         let mut cursor = plan.cursor();
-        assert_eq!(
-            (cursor.rate(), cursor.until()),
-            (Rate::mbit(8), None),
-            "it waits for its start"
-        );
+        assert_eq!((cursor.rate(), cursor.until()), (Rate::mbit(8), None), "it has not started");
         let start = Time::from_nanos(500);
         cursor.start(start);
         assert_eq!(cursor.until(), Some(start + Span::from_secs(2)));
@@ -236,7 +232,7 @@ mod tests {
         let mut cursor = plan.cursor();
         cursor.start(Time::ZERO);
         cursor.seek(Time::from_nanos(u64::MAX));
-        assert_eq!(cursor.until(), None, "the second never comes");
+        assert_eq!(cursor.until(), None, "the second redraw never comes");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The fluid time: how long an amount of data takes if all links are always busy.
+//! The fluid time: the time to transfer an amount of data if all links are always busy.
 
 use alloc::vec::Vec;
 
@@ -7,13 +7,14 @@ use units::{Bytes, Span, Time};
 use crate::profile::Profile;
 use crate::rate::RateCursor;
 
-/// A fluid computation gives up after this many changes of rate: links that hardly carry anything.
+/// A fluid computation gives up after this many changes of rate.
 const MAX_PIECES: usize = 1_000_000;
 
-/// The time that `bytes` of payload take over all links together from the schedules' start, each
-/// link always busy with `payload_share` of its rate (1448/1500 for TCP on IPv4). `links` are pairs
-/// of the data's direction and the other one; a link carries nothing while either direction is in a
-/// blackout. Delays and losses count for nothing. [`None`] if the links never carry that much.
+/// The time to transfer `bytes` of payload over all links together from the start of the schedules,
+/// with each link always busy and `payload_share` of its rate used for payload (1448/1500 for TCP
+/// on IPv4). `links` are pairs of the data's direction and the other one; a link carries nothing
+/// while either direction is in a blackout. Delays and losses are ignored. [`None`] if the links
+/// never carry that much.
 #[must_use]
 pub fn ideal<'a>(
     links: impl IntoIterator<Item = (&'a Profile, &'a Profile)>,
@@ -21,7 +22,7 @@ pub fn ideal<'a>(
     payload_share: f64,
 ) -> Option<Span> {
     let mut links: Vec<Fluid> = links.into_iter().map(|(up, down)| Fluid::new(up, down)).collect();
-    // In bit-nanoseconds a second, as the links count.
+    // In bits times nanoseconds per second, the unit of the rates below.
     let mut needed = work(bytes, payload_share);
     let mut now = Span::ZERO;
     for _ in 0..MAX_PIECES {
@@ -110,14 +111,14 @@ mod tests {
     }
 
     #[test]
-    fn the_payload_share_stretches() {
+    fn the_payload_share_lengthens_the_time() {
         let only = link(80);
         let time = ideal([(&only, &only)], Bytes(9_000_000), 0.9);
         assert_eq!(time, Some(Span::from_secs(1)));
     }
 
     #[test]
-    fn a_falling_rate_counts_from_its_moment() {
+    fn a_change_of_rate_counts_from_its_time() {
         // sar2: 48 Mbit/s carry 90 % of 40 MB in 6 s; the last 4 MB go at 26 Mbit/s.
         let mut third = link(24);
         third.rate = RatePlan {

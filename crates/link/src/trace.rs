@@ -8,13 +8,13 @@ use crate::opportunities::{TraceError, TraceProblem, finish, push};
 use crate::rate::{Change, RatePlan};
 
 impl RatePlan {
-    /// Reads a trace: either delivery opportunities, a line each, in whole milliseconds
-    /// ([`Opportunities`]); or rates, each with the time from which on it holds:
-    /// `2.5 s, 12 Mbit/s`, the first at `0`, the last for ever. Empty lines, and what follows a
-    /// `#`, say nothing.
+    /// Reads a trace: either delivery opportunities ([`Opportunities`](crate::Opportunities)), one
+    /// per line, in whole milliseconds; or rates with their start times, for example
+    /// `2.5 s, 12 Mbit/s`, the first at `0`. The last rate holds for ever. Empty lines and comments
+    /// after `#` are ignored.
     ///
     /// # Errors
-    /// With the first line that is not understood.
+    /// The first line that is not valid.
     pub fn from_trace(text: &str) -> Result<RatePlan, TraceError> {
         let lines =
             (1..).zip(text.lines().map(|line| line.split('#').next().unwrap_or_default().trim()));

@@ -1,5 +1,5 @@
-//! A line in general: rates that change, blackouts, packets held back, queues that decide as
-//! packets leave.
+//! The general transmitter: changing rates, blackouts, reordering, and queues that decide on
+//! packets as they leave.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
@@ -16,45 +16,44 @@ use crate::profile::Profile;
 use crate::rate::RateCursor;
 use crate::wire::WORK_PER_BYTE;
 
-/// The packets of a link, each with what becomes of it once it is first.
+/// The packets of a link; the departure of a packet is computed when it is first in the queue.
 #[derive(Clone, Debug)]
 pub(crate) struct Varying<P> {
     rates: RateCursor,
     /// Packets that wait for the wire.
     queue: Queue<P>,
-    /// The packet on the wire. There is none only if none waits either, or if the line sends at
-    /// opportunities.
+    /// The packet on the wire. `None` only if the queue is empty, or with delivery opportunities.
     serving: Option<Waiting<P>>,
-    /// When `serving` leaves; `None` if the rate stays zero, or if there is none. With
-    /// opportunities: the next one, if anything waits.
+    /// The departure of `serving`; `None` if the rate stays zero, or there is no packet. With
+    /// delivery opportunities: the next one, if there is a backlog.
     departure: Option<Time>,
-    /// When the last packet left.
+    /// The departure of the last packet.
     free: Time,
-    /// Bit-nanoseconds that the wire had left over when the last packet left within a nanosecond.
+    /// Unused capacity of the last nanosecond of the packet before, in units of [`WORK_PER_BYTE`].
     credit: u64,
     opportunities: Option<OpportunityCursor>,
     jitter: Option<JitterState>,
-    /// Packets on the way, in order of arrival.
+    /// Packets that are propagating, in order of arrival.
     flying: VecDeque<Delivery<P>>,
-    /// Packets held back, by arrival and admission.
+    /// Packets that are held back, by arrival and admission.
     late: BTreeMap<(Time, u64), Delivery<P>>,
     admitted: u64,
 }
 
-/// A line that sends at certain moments.
+/// The state of a link with delivery opportunities.
 #[derive(Clone, Debug)]
 struct OpportunityCursor {
     trace: Arc<Opportunities>,
-    /// When the trace began.
+    /// Time zero of the trace.
     epoch: Time,
-    /// The number of the moment that [`Varying::departure`] is at.
+    /// The number of the opportunity at [`Varying::departure`].
     next: u64,
-    /// What of the packet on the wire did not go out yet.
+    /// Unsent bytes of the packet on the wire.
     unsent: u64,
 }
 
 impl OpportunityCursor {
-    /// Goes to the first moment after `now`.
+    /// Advances to the first opportunity after `now`.
     fn seek(&mut self, now: Time) -> Time {
         self.next = self.trace.after(now.since(self.epoch));
         self.at()
@@ -116,7 +115,7 @@ impl<P> Varying<P> {
         self.waiting().packets + (self.flying.len() + self.late.len()) as u64
     }
 
-    /// When the last packet left; of use while nothing waits.
+    /// The departure of the last packet; valid while there is no backlog.
     pub(crate) fn free(&self) -> Time {
         self.free
     }
@@ -171,12 +170,12 @@ impl<P> Varying<P> {
         }
     }
 
-    /// Whether the queue takes a packet for which there is no room, and drops others.
+    /// Whether the queue accepts a packet above the limit and drops others instead.
     pub(crate) fn makes_room(&self) -> bool {
         self.queue.makes_room()
     }
 
-    /// Takes a packet in, and drops packets until `limit` holds. The line is not idle.
+    /// Adds a packet, and drops packets until `limit` holds. The link is not idle.
     pub(crate) fn push_and_shed(
         &mut self,
         now: Time,
@@ -195,7 +194,7 @@ impl<P> Varying<P> {
             && self.rates.epoch().is_some_and(|epoch| profile.is_black(at - epoch))
     }
 
-    /// Moves packets that left by `now` from the queue to the way.
+    /// Moves packets that left by `now` from the queue to the propagating packets.
     pub(crate) fn advance(&mut self, now: Time, profile: &Profile, counters: &mut Counters) {
         while let Some(at) = self.departure.filter(|at| *at <= now) {
             if self.opportunities.is_some() {
@@ -207,7 +206,7 @@ impl<P> Varying<P> {
         }
     }
 
-    /// The packet on the wire is through.
+    /// The last bit of the packet on the wire is sent.
     fn leave(&mut self, at: Time, profile: &Profile, counters: &mut Counters) {
         let waiting = self.serving.take().expect("a departure is of a packet on the wire");
         self.free = at;
@@ -218,8 +217,7 @@ impl<P> Varying<P> {
         }
     }
 
-    /// Sends what the moment `at` of the trace carries, parts of packets too, and goes on to the
-    /// next.
+    /// Uses the opportunity at `at`, also for parts of packets, and advances to the next.
     fn use_opportunity(&mut self, at: Time, profile: &Profile, counters: &mut Counters) {
         let Some(opportunities) = &mut self.opportunities else { return };
         let mut left = opportunities.trace.moment(opportunities.next).1;
@@ -266,14 +264,14 @@ impl<P> Varying<P> {
         }
     }
 
-    /// Computes when the last bit of the packet on the wire goes out that got there at `now`,
-    /// exactly, through all rates between: the wire does `rate` bit-nanoseconds a nanosecond, and
-    /// what it does beyond the packet's end within the last nanosecond is the next packet's.
+    /// Computes the exact departure of the packet that is on the wire from `now` on, through all
+    /// changes of rate. The wire does `rate` units of work per nanosecond (see [`WORK_PER_BYTE`]);
+    /// unused capacity of the last nanosecond is left to the next packet.
     fn transmit(&mut self, now: Time) {
         let bytes = self.serving.as_ref().map_or(Bytes::ZERO, |serving| serving.bytes);
         let work = bytes.0.checked_mul(WORK_PER_BYTE).expect("a packet is below 2 GiB");
         let Some(mut needed) = work.checked_sub(self.credit) else {
-            // A tiny packet that fits whole into the rest of the nanosecond.
+            // A tiny packet that fits into the rest of the nanosecond.
             self.credit -= work;
             self.departure = Some(now);
             return;

@@ -1,23 +1,24 @@
-//! Wire times at a fixed rate.
+//! Serialization times at a fixed rate.
 
 use units::Span;
 
-/// When packets leave a wire of a fixed rate, to the nanosecond.
+/// A wire with a fixed rate: computes wire times to the nanosecond.
 #[derive(Clone, Debug)]
 pub(crate) struct Wire {
     rate: u64,
-    /// Bit-nanoseconds that the wire has left over in the nanosecond before it is free; below
-    /// `rate`.
+    /// Unused capacity of the last nanosecond of the packet before, in units of [`WORK_PER_BYTE`];
+    /// below `rate`.
     credit: u64,
-    /// The size that the cost is of: nothing is divided as long as sizes repeat.
+    /// The size for which `nanos` and `rest` are cached: no division as long as sizes repeat.
     bytes: u32,
-    /// The wire time of packets of that size: so many nanoseconds, and a remainder in
-    /// bit-nanoseconds, below the rate.
+    /// The wire time of that size: whole nanoseconds, and the remaining work `rest`, below the
+    /// rate.
     nanos: u64,
     rest: u64,
 }
 
-/// Bits × ns/s of one byte: at a rate of r bit/s, a nanosecond does r of these.
+/// The work of a byte in bits × ns/s: at a rate of r bit/s, the wire does r of these per
+/// nanosecond.
 pub(crate) const WORK_PER_BYTE: u64 = 8_000_000_000;
 
 impl Wire {
@@ -26,7 +27,7 @@ impl Wire {
         Wire { rate, credit: 0, bytes: 0, nanos: 0, rest: 0 }
     }
 
-    /// How long it takes to send a packet that comes behind others, or to an idle wire.
+    /// The wire time of a packet behind others, or on an idle wire.
     #[inline]
     pub(crate) fn time(&mut self, bytes: u32, is_idle: bool) -> Span {
         if bytes != self.bytes {
@@ -37,8 +38,8 @@ impl Wire {
         if is_idle {
             self.credit = 0;
         }
-        // What the wire had left over in the last nanosecond covers the remainder, or it takes one
-        // more.
+        // The unused capacity of the last nanosecond covers the rest, or one more nanosecond is
+        // needed.
         Span::from_nanos(if self.credit >= self.rest {
             self.credit -= self.rest;
             self.nanos

@@ -1,4 +1,4 @@
-//! Managed queues on whole links: what they do to delays, shares and lengths.
+//! Managed queues on whole links: delays, shares and queue lengths.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use link::{Aqm, Change, CoDel, Delivery, FqCoDel, Limit, Link, Offer, Outcome, P
 use proptest::prelude::*;
 use units::{Bytes, Rate, Seed, Span, Time};
 
-/// Numbers from a seed, for arrivals.
+/// Random arrivals from a seed.
 struct Random(u64);
 
 impl Random {
@@ -30,7 +30,7 @@ fn at(millis: u64) -> Time {
     Time::ZERO + Span::from_millis(millis)
 }
 
-/// All that has arrived by `now`.
+/// The packets that have arrived by `now`.
 fn arrived<P: Clone>(link: &mut Link<P>, now: Time) -> Vec<Delivery<P>> {
     std::iter::from_fn(|| link.poll_deliver(now)).collect()
 }
@@ -40,8 +40,8 @@ fn profile(aqm: Aqm) -> Profile {
     Profile { aqm, queue: Limit::Packets(1_000), ..Profile::new(Rate::mbit(12), Span::ZERO) }
 }
 
-/// The mean of RED's average length in the second half of a minute of Poisson arrivals at 1.05
-/// times the rate, and the share dropped.
+/// A minute of Poisson arrivals at 1.05 times the rate: the mean of RED's average length in the
+/// second half, and the share of drops.
 #[expect(clippy::cast_precision_loss, reason = "small counts")]
 fn red_under_overload(profile: Profile) -> (f64, f64, Link<()>) {
     let mut link = Link::new(profile, Seed(4));
@@ -62,8 +62,8 @@ fn red_under_overload(profile: Profile) -> (f64, f64, Link<()>) {
 #[test]
 fn red_keeps_the_queue_between_its_thresholds() {
     let (mean, dropped, link) = red_under_overload(profile(Aqm::Red(Red::new(28.0, 84.0))));
-    // 5 % too many: p evened out to 2p/3 at the average is to be 1 - 1/1.05, where the average is
-    // 28 + 56 · 0.71.
+    // An overload of 5 %: the mean drop probability, 2p/3 after evening out, must be 1 - 1/1.05.
+    // That holds at an average of 28 + 56 · 0.71.
     assert!((28.0..84.0).contains(&mean), "{mean}");
     assert!((mean - 68.0).abs() < 5.0, "{mean}");
     assert!((dropped - 0.0476).abs() < 0.006, "{dropped}");
@@ -72,8 +72,7 @@ fn red_keeps_the_queue_between_its_thresholds() {
 
 #[test]
 fn red_marks_instead() {
-    // Who marks and drops nothing meets an overload with a longer and longer queue: up to `max`,
-    // from where on packets are dropped.
+    // Marks do not slow this source down: the queue grows up to `max`, where packets are dropped.
     let (mean, dropped, link) =
         red_under_overload(profile(Aqm::Red(Red { ecn: true, ..Red::new(28.0, 84.0) })));
     assert!(link.counters().marked > 500);
@@ -81,7 +80,7 @@ fn red_marks_instead() {
 }
 
 #[test]
-fn red_is_the_same_on_either_line() {
+fn red_is_the_same_on_both_transmitters() {
     let plain = profile(Aqm::Red(Red::new(5.0, 15.0)));
     let mut general = plain.clone();
     general.rate.changes.push(Change { at: Span::from_secs(1_000_000_000), rate: Rate::ZERO });
@@ -89,14 +88,13 @@ fn red_is_the_same_on_either_line() {
     assert_eq!((a.0.to_bits(), a.2.counters()), (b.0.to_bits(), b.2.counters()));
 }
 
-/// A source that adds to its window each round trip of 40 ms and halves it once a round trip when
-/// something is lost or marked: what CoDel is made for. Gives the waiting times in the second half,
-/// in ms.
+/// An AIMD source with an RTT of 40 ms, which halves its window at most once per RTT after losses
+/// or marks. Returns the sojourn times in the second half, in ms, and the link.
 #[expect(clippy::cast_precision_loss, reason = "small counts")]
 fn aimd_over(aqm: Aqm, is_ecn_capable: bool) -> (Vec<f64>, Link<(u64, Time)>) {
     const ROUND: Span = Span::from_millis(40);
     let mut link = Link::new(profile(aqm), Seed(2));
-    // What is known of packets on their way back: when, which, and whether marked.
+    // Acknowledgements in flight: arrival, packet, and whether it was marked.
     let mut acks: BTreeMap<(Time, u64), bool> = BTreeMap::new();
     let (mut window, mut inflight, mut next, mut expected) = (10.0f64, 0u64, 0u64, 0u64);
     let (mut now, mut recover, mut waits) = (Time::ZERO, 0, Vec::new());
@@ -143,7 +141,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 #[test]
-fn codel_keeps_the_waiting_time_near_its_target() {
+fn codel_keeps_the_sojourn_time_near_its_target() {
     let codel = CoDel { ecn: true, ..CoDel::default() };
     let (waits, link) = aimd_over(Aqm::CoDel(CoDel::default()), false);
     let waiting = median(waits);
@@ -160,8 +158,8 @@ fn codel_keeps_the_waiting_time_near_its_target() {
     assert!(link.counters().marked > 10 && link.counters().dropped() == 0);
 }
 
-/// Greedy flows at twice the rate each, and a sparse one with a small packet each 20 ms: packets
-/// delivered by flow, and the sparse one's longest delay.
+/// Greedy flows at twice the rate each, and a sparse flow with a small packet each 20 ms. Returns
+/// the delivered packets by flow, and the longest delay of the sparse flow.
 fn share(aqm: Aqm, queue: Limit, greedy: &[u64]) -> (BTreeMap<u64, u64>, Span) {
     let mut link = Link::new(Profile { queue, ..profile(aqm) }, Seed(3));
     let (mut bytes, mut longest) = (BTreeMap::new(), Span::ZERO);
@@ -189,19 +187,19 @@ fn fq_codel_isolates_a_sparse_flow_and_shares_equally() {
     let fair = Aqm::FqCoDel(FqCoDel::default());
     let greedy = [1_500, 1_500];
     let (bytes, delay) = share(fair, Limit::Packets(200), &greedy);
-    // What is on the wire, and no turn of another flow, since none is new then. Its own 100 bytes
-    // take 67 us.
+    // It waits for the packet on the wire, but not for a turn of another flow, as no other queue is
+    // new. Its own 100 bytes take 67 us.
     assert!(delay <= Span::from_micros(1_000 + 67), "{delay:?}");
     assert_eq!(bytes[&0], 50_000, "none of the sparse flow is lost");
     #[expect(clippy::cast_precision_loss, reason = "small counts")]
     let ratio = bytes[&1] as f64 / bytes[&2] as f64;
     assert!((ratio - 1.0).abs() < 0.01, "{ratio}");
-    // By bytes, not by packets.
+    // Shares are equal in bytes, not in packets.
     let (bytes, _) = share(fair, Limit::Bytes(Bytes::kib(256)), &[1_500, 500]);
     #[expect(clippy::cast_precision_loss, reason = "small counts")]
     let ratio = bytes[&1] as f64 / bytes[&2] as f64;
     assert!((ratio - 1.0).abs() < 0.05, "{ratio}");
-    // Without it, the sparse flow waits behind the others.
+    // With drop-tail, the sparse flow waits behind the others.
     let (_, delay) = share(Aqm::DropTail, Limit::Packets(200), &greedy);
     assert!(delay > Span::from_millis(100), "{delay:?}");
 }
@@ -219,7 +217,8 @@ fn a_full_fair_queue_drops_from_the_longest() {
     assert_eq!(link.counters().dropped_queue, 1);
     let order: Vec<u32> =
         arrived(&mut link, at(100)).iter().map(|delivery| delivery.packet).collect();
-    // 0 was on the wire; 1 made room; flow 2 is new, behind flow 1 whose turn is not over.
+    // Packet 0 is on the wire; 1 is dropped for room; flow 2 is new, behind flow 1 whose turn is
+    // not over.
     assert_eq!(order, [0, 2, 9, 3, 4]);
 }
 
@@ -247,16 +246,21 @@ fn managed() -> impl Strategy<Value = Aqm> {
 }
 
 proptest! {
-    /// The model knows of each packet only when it was offered, and that the wire takes its time
-    /// for each that arrives.
+    /// The model has only the times of the offers, and the wire times of delivered packets.
     #[test]
     fn a_managed_link_is_a_wire_behind_a_bounded_queue(
-        aqm in managed(), limit in 1..40u64, general: bool, seed: u64,
+        aqm in managed(),
+        limit in 1..40u64,
+        general: bool,
+        seed: u64,
         offers in prop::collection::vec((0..3_000u64, 1..1_501u64, 0..5u64, any::<bool>()), 1..300),
     ) {
         let mut profile = Profile { queue: Limit::Packets(limit), ..profile(aqm) };
         if general {
-            profile.rate.changes.push(Change { at: Span::from_secs(1_000_000_000), rate: Rate::ZERO });
+            profile
+                .rate
+                .changes
+                .push(Change { at: Span::from_secs(1_000_000_000), rate: Rate::ZERO });
         }
         let mut link = Link::new(profile, Seed(seed));
         let (mut now, mut out) = (Time::ZERO, Vec::new());
@@ -278,7 +282,7 @@ proptest! {
         for delivery in &out {
             let (sent, bytes, flow, capable) = came[delivery.packet];
             prop_assert_eq!(delivery.bytes, Bytes(bytes));
-            // Never before it came and the wire was free, and its own time on the wire.
+            // Not before its offer and the end of the packet before, plus its own wire time.
             let wire = Span::from_nanos(bytes * 8_000_000_000 / 12_000_000);
             prop_assert!(delivery.at + Span::from_nanos(1) >= sent.max(free) + wire);
             free = delivery.at;

@@ -1,4 +1,4 @@
-//! Network files: what they mean, and what is said about a wrong one.
+//! Network files: their meaning, and messages about mistakes.
 
 use std::num::NonZeroU64;
 use std::path::Path;
@@ -20,7 +20,7 @@ fn error(keys: &str) -> String {
 }
 
 #[test]
-fn every_key_has_its_meaning() {
+fn every_key_is_read() {
     let network = parse(
         "mtu = 9000\nloss = { good_to_bad = 0.1, bad_to_good = 0.5 }\nduplicate = 0.01\ncorrupt = \
          1\n\
@@ -52,7 +52,7 @@ fn every_key_has_its_meaning() {
 }
 
 #[test]
-fn errors_say_where_and_what_instead() {
+fn errors_have_a_location_and_a_remedy() {
     for (keys, wanted) in [
         ("dealy = '5 ms'", "test.toml:7: wifi.dealy: no such key; did you mean `delay`?"),
         ("colour = 'red'", "test.toml:7: wifi.colour: no such key"),
@@ -121,7 +121,7 @@ fn errors_say_where_and_what_instead() {
 }
 
 #[test]
-fn a_moment_may_count_from_later() {
+fn a_time_may_count_from_later() {
     let moment = |more: &str| {
         let at = format!("{{ fraction = 0.9, of = '60 MB', rate = '48 Mbit/s'{more} }}");
         parse(&format!("schedule = [{{ at = {at}, rate = '8 Mbit/s' }}]")).expect("all right").links
@@ -206,7 +206,7 @@ fn ideal_times() {
 }
 
 #[test]
-fn queues_and_jitter_have_their_meaning() {
+fn queues_and_jitter_are_read() {
     let up = |keys: &str| parse(keys).expect("all right").links.remove(0).up.profile;
     // 128 KiB are 87 packets of 1500 bytes.
     assert_eq!(up("aqm = 'red'").aqm, Aqm::Red(Red::new(87.0 / 6.0, 87.0 / 2.0)));

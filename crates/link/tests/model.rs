@@ -1,4 +1,4 @@
-//! The link against a model that is slow and plain, and against what must hold whatever it does.
+//! The link, compared with a simple model, and its invariants.
 
 use link::{
     Blackout, Change, GilbertElliott, Limit, Link, Loss, Outcome, Profile, RatePlan, Redraw,
@@ -25,13 +25,13 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op, 1..200)
 }
 
-/// Drop-tail at a constant rate in exact fractions: times are in units of 1/rate ns, so that
-/// nothing is ever rounded but what is compared.
+/// Drop-tail at a constant rate in exact fractions: times are in units of 1/rate ns, and only
+/// compared values are rounded.
 struct Model {
     rate: u128,
     delay: u64,
     limit: Limit,
-    /// Exact departure and size of every packet that was taken.
+    /// Exact departure and size of every queued packet.
     taken: Vec<(u128, u64)>,
 }
 
@@ -69,15 +69,22 @@ fn limits() -> impl Strategy<Value = Limit> {
 proptest! {
     #[test]
     fn drop_tail_agrees_with_the_model(
-        rate in 100_000..40_000_000_000u64, delay in 0..100_000_000u64, limit in limits(), general: bool, ops in ops(),
+        rate in 100_000..40_000_000_000u64,
+        delay in 0..100_000_000u64,
+        limit in limits(),
+        general: bool,
+        ops in ops(),
     ) {
         let mut profile = Profile {
             queue: limit,
             ..Profile::new(Rate::from_bits(rate), Span::from_nanos(delay))
         };
         if general {
-            // A change that never comes keeps the link off its fast path.
-            profile.rate.changes.push(Change { at: Span::from_secs(1_000_000_000), rate: Rate::ZERO });
+            // A change in the far future keeps the link off its fast path.
+            profile
+                .rate
+                .changes
+                .push(Change { at: Span::from_secs(1_000_000_000), rate: Rate::ZERO });
         }
         let mut link = Link::new(profile, Seed(1));
         let mut model = Model { rate: u128::from(rate), delay, limit, taken: Vec::new() };
@@ -88,13 +95,15 @@ proptest! {
                 Op::Wait(nanos) => now += nanos,
                 Op::Offer(bytes) => {
                     let taken = model.offer(now, bytes);
-                    let outcome = link.enqueue(Time::from_nanos(now), Bytes(bytes), model.taken.len());
+                    let outcome =
+                        link.enqueue(Time::from_nanos(now), Bytes(bytes), model.taken.len());
                     prop_assert_eq!(outcome == Outcome::Queued, taken);
                 }
                 Op::Deliver => delivered.extend(link.poll_deliver(Time::from_nanos(now))),
             }
             prop_assert_eq!(link.held(), (model.taken.len() - delivered.len()) as u64);
-            let waiting: u64 = model.departures().filter(|(at, _)| *at > now).map(|(_, bytes)| bytes).sum();
+            let waiting: u64 =
+                model.departures().filter(|(at, _)| *at > now).map(|(_, bytes)| bytes).sum();
             prop_assert_eq!(link.queue(Time::from_nanos(now)).bytes, Bytes(waiting));
         }
         while let Some(deadline) = link.poll_deadline() {
@@ -102,14 +111,22 @@ proptest! {
         }
         let expected: Vec<(u64, usize)> =
             model.departures().zip(1..).map(|((at, _), n)| (at + model.delay, n)).collect();
-        let got: Vec<(u64, usize)> = delivered.iter().map(|d| (d.at.as_nanos(), d.packet)).collect();
+        let got: Vec<(u64, usize)> =
+            delivered.iter().map(|d| (d.at.as_nanos(), d.packet)).collect();
         prop_assert_eq!(got, expected);
     }
 
     #[test]
-    fn nothing_appears_or_vanishes(
-        seed: u64, loss in 0.0..1.0f64, duplicate in 0.0..1.0f64, hold in 0.0..1.0f64, bursts: bool, redraw: bool,
-        dark in prop::option::of((0..50u64, 1..50u64)), limit in limits(), ops in ops(),
+    fn packets_are_conserved(
+        seed: u64,
+        loss in 0.0..1.0f64,
+        duplicate in 0.0..1.0f64,
+        hold in 0.0..1.0f64,
+        bursts: bool,
+        redraw: bool,
+        dark in prop::option::of((0..50u64, 1..50u64)),
+        limit in limits(),
+        ops in ops(),
     ) {
         let mut profile = Profile::new(Rate::mbit(20), Span::from_millis(3));
         profile.queue = limit;
@@ -118,7 +135,12 @@ proptest! {
         profile.corrupt = 0.1;
         profile.reorder = Some(Reorder { probability: hold, delay: Span::from_millis(5) });
         profile.loss = if bursts {
-            Loss::GilbertElliott(GilbertElliott { good_to_bad: loss, bad_to_good: 0.5, good: 0.0, bad: 0.9 })
+            Loss::GilbertElliott(GilbertElliott {
+                good_to_bad: loss,
+                bad_to_good: 0.5,
+                good: 0.0,
+                bad: 0.9,
+            })
         } else {
             Loss::Bernoulli(loss)
         };
@@ -130,7 +152,8 @@ proptest! {
             .into_iter()
             .collect();
         if redraw {
-            let redraw = Redraw { every: Span::from_millis(1), from: 0.2, to: 1.0, seed: Seed(seed) };
+            let redraw =
+                Redraw { every: Span::from_millis(1), from: 0.2, to: 1.0, seed: Seed(seed) };
             profile.rate = RatePlan { redraw: Some(redraw), ..profile.rate };
         }
         let mut link = Link::new(profile, Seed(seed));
@@ -146,7 +169,7 @@ proptest! {
         for op in ops {
             match op {
                 Op::Wait(nanos) => {
-                    // As a driver does: nothing due is left behind.
+                    // As a driver does: takes out everything that is due.
                     now += Span::from_nanos(nanos);
                     while link.poll_deadline().is_some_and(|deadline| deadline <= now) {
                         check(link.poll_deliver(now), now);

@@ -1,4 +1,4 @@
-//! Links that share a pool against links on their own.
+//! Links that share a pool, compared with links of their own.
 
 use link::{Aqm, CoDel, Limit, Link, Loss, Outcome, Pool, PooledLink, Profile, SharedProfile};
 use proptest::prelude::*;
@@ -25,7 +25,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op, 1..200)
 }
 
-/// Rates with wire times of whole nanoseconds, and any.
+/// Plain profiles: rates with wire times of whole nanoseconds, and others.
 fn profiles() -> impl Strategy<Value = Profile> {
     let rate = prop_oneof![
         Just(1_000_000),
@@ -47,18 +47,29 @@ fn profiles() -> impl Strategy<Value = Profile> {
 
 proptest! {
     #[test]
-    fn links_that_share_a_pool_do_what_links_on_their_own_do(profiles in prop::collection::vec(profiles(), LINKS), ops in ops()) {
+    fn links_in_a_pool_agree_with_links_of_their_own(
+        profiles in prop::collection::vec(profiles(), LINKS),
+        ops in ops(),
+    ) {
         let profiles: Vec<SharedProfile> = profiles.into_iter().map(SharedProfile::from).collect();
         let mut pool: Pool<u32, ()> = Pool::new();
-        let mut pooled: Vec<PooledLink> = profiles.iter().map(|profile| PooledLink::new(profile).expect("plain")).collect();
-        let mut own: Vec<Link<u32>> = profiles.iter().map(|profile| Link::new(profile.clone(), Seed(1))).collect();
+        let mut pooled: Vec<PooledLink> =
+            profiles.iter().map(|profile| PooledLink::new(profile).expect("plain")).collect();
+        let mut own: Vec<Link<u32>> =
+            profiles.iter().map(|profile| Link::new(profile.clone(), Seed(1))).collect();
         let (mut now, mut sent) = (Time::ZERO, 0);
-        let check = |pool: &mut Pool<u32, ()>, pooled: &mut PooledLink, own: &mut Link<u32>, now: Time| {
-            assert_eq!(pooled.poll_deadline(pool), own.poll_deadline());
-            let arrived = pooled.poll_deliver(now, pool).map(|(bytes, place)| (bytes, pool.remove(place)));
-            assert_eq!(arrived, own.poll_deliver(now).map(|delivery| (delivery.bytes, delivery.packet)));
-            arrived.is_some()
-        };
+        let check =
+            |pool: &mut Pool<u32, ()>, pooled: &mut PooledLink, own: &mut Link<u32>, now: Time| {
+                assert_eq!(pooled.poll_deadline(pool), own.poll_deadline());
+                let arrived = pooled
+                    .poll_deliver(now, pool)
+                    .map(|(bytes, place)| (bytes, pool.remove(place)));
+                assert_eq!(
+                    arrived,
+                    own.poll_deliver(now).map(|delivery| (delivery.bytes, delivery.packet))
+                );
+                arrived.is_some()
+            };
         for op in ops {
             match op {
                 Op::Wait(nanos) => now += Span::from_nanos(nanos),
@@ -74,11 +85,16 @@ proptest! {
                 Op::Deliver(link) => {
                     check(&mut pool, &mut pooled[link], &mut own[link], now);
                 }
-                Op::Look(link) => prop_assert_eq!(pooled[link].queue(now, &pool), own[link].queue(now)),
+                Op::Look(link) => {
+                    prop_assert_eq!(pooled[link].queue(now, &pool), own[link].queue(now));
+                }
             }
             for (pooled, own) in pooled.iter().zip(&own) {
                 prop_assert_eq!(pooled.counters(&pool), *own.counters());
-                prop_assert_eq!((pooled.held(&pool), pooled.is_empty()), (own.held(), own.held() == 0));
+                prop_assert_eq!(
+                    (pooled.held(&pool), pooled.is_empty()),
+                    (own.held(), own.held() == 0)
+                );
             }
         }
         for (pooled, own) in pooled.iter_mut().zip(&mut own) {

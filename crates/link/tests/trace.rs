@@ -19,7 +19,7 @@ fn link(plan: RatePlan) -> Link<u32> {
     Link::new(Profile { rate: plan, ..Profile::new(Rate::ZERO, Span::from_millis(10)) }, Seed(1))
 }
 
-/// When each packet that was offered at its time arrives, in ms, less the delay of 10 ms.
+/// The arrivals of packets that are offered at given times, in ms, less the delay of 10 ms.
 fn arrivals(plan: RatePlan, offers: &[(u64, u64)]) -> Vec<u64> {
     let mut link = link(plan);
     let mut out = Vec::new();
@@ -33,25 +33,25 @@ fn arrivals(plan: RatePlan, offers: &[(u64, u64)]) -> Vec<u64> {
 }
 
 #[test]
-fn opportunities_carry_1500_bytes_each_and_begin_again() {
+fn opportunities_carry_1500_bytes_each_and_repeat() {
     let trace = || plan("3\n3\n# a comment\n\n5\n10\n");
     assert_eq!(trace().base, Rate::from_bits(4 * 12_000 * 100));
     // Two at 3, one at 5, one at 10; then 13, 13, 15, 20, …
     assert_eq!(arrivals(trace(), &[(0, 1_500); 6]), [3, 3, 5, 10, 13, 13]);
-    // Small packets share one; a large one takes several; a part of one carries on.
+    // Small packets share an opportunity; a large one takes several; a partly used one goes on.
     assert_eq!(arrivals(trace(), &[(0, 500); 4]), [3, 3, 3, 3]);
     assert_eq!(arrivals(trace(), &[(0, 3_100), (0, 1_400)]), [5, 5]);
     assert_eq!(arrivals(trace(), &[(0, 3_100), (0, 1_401)]), [5, 10]);
-    // What waits for nothing is lost, and so is the moment at which a packet comes.
+    // An unused opportunity is lost, and so is one at the arrival of a packet.
     assert_eq!(arrivals(trace(), &[(3, 1_500)]), [5]);
     assert_eq!(arrivals(trace(), &[(10, 1_500), (11, 1_500), (11, 1_500)]), [13, 13, 15]);
     assert_eq!(arrivals(trace(), &[(123_456, 1_500)]), [123_460]);
-    // A trace that begins at zero has that moment together with the end of the round before.
+    // A time of zero coincides with the end of the period before.
     assert_eq!(arrivals(plan("0\n4"), &[(1, 1_500), (1, 1_500), (1, 1_500)]), [4, 4, 8]);
 }
 
 #[test]
-fn a_trace_begins_again_with_the_schedule() {
+fn a_trace_restarts_with_the_schedule() {
     let mut link: Link<u32> = Link::unstarted(
         Profile { rate: plan("7"), ..Profile::new(Rate::ZERO, Span::ZERO) },
         Seed(1),
@@ -63,8 +63,8 @@ fn a_trace_begins_again_with_the_schedule() {
 
 #[test]
 fn codel_decides_at_the_opportunity() {
-    // Nothing leaves for 4 s: at the first opportunity the packets have waited too long, at the
-    // first after the interval some go.
+    // Nothing leaves for 4 s: at the first opportunity the sojourn times are above the target, at
+    // the first one after the interval packets are dropped.
     let times: String = (4_000..5_000).map(|n| n.to_string() + "\n").collect();
     let profile =
         Profile { aqm: Aqm::CoDel(CoDel::default()), ..Profile::new(Rate::ZERO, Span::ZERO) };
@@ -125,8 +125,7 @@ fn errors_name_the_line() {
     assert_eq!(Opportunities::new([5, 4]).expect_err("backwards").line, 2);
 }
 
-/// Arrivals of packets sent each ms over a link with jitter, in the order in which they come, and
-/// the link.
+/// The arrivals of packets sent each ms over a link with jitter, in order of arrival, and the link.
 fn jittered(profile: Profile) -> (Vec<(u64, u32)>, Link<u32>) {
     let mut link = Link::new(profile, Seed(5));
     let mut out = Vec::new();
@@ -156,7 +155,7 @@ fn with_jitter(reorders: bool) -> Profile {
 }
 
 #[test]
-fn jitter_keeps_the_order_unless_asked_not_to() {
+fn jitter_keeps_the_order_unless_it_reorders() {
     let (kept, _) = jittered(with_jitter(false));
     assert!(kept.windows(2).all(|pair| pair[0].0 <= pair[1].0 && pair[0].1 < pair[1].1));
     let (mixed, _) = jittered(with_jitter(true));
@@ -171,7 +170,7 @@ fn jitter_keeps_the_order_unless_asked_not_to() {
 }
 
 #[test]
-fn jitter_leaves_the_draws_of_losses_alone() {
+fn jitter_does_not_change_the_draws_of_losses() {
     let lossy = Profile { loss: Loss::Bernoulli(0.1), ..with_jitter(false) };
     let survivors =
         |profile| jittered(profile).0.iter().map(|(_, number)| *number).collect::<Vec<_>>();
@@ -180,24 +179,40 @@ fn jitter_leaves_the_draws_of_losses_alone() {
 
 proptest! {
     #[test]
-    fn the_parser_never_panics_and_names_a_line(text in "([0-9a-z,. \
-        #-]{0,12}\n){0,12}[^\u{0}]{0,20}") {
+    fn the_parser_never_panics_and_names_a_line(
+        text in "([0-9a-z,. #-]{0,12}\n){0,12}[^\u{0}]{0,20}",
+    ) {
         let lines = text.lines().count().max(1);
         match RatePlan::from_trace(&text) {
-            Ok(plan) => prop_assert!(plan.opportunities.is_none_or(|trace| trace.period() > Span::ZERO)),
+            Ok(plan) => {
+                prop_assert!(plan.opportunities.is_none_or(|trace| trace.period() > Span::ZERO));
+            }
             Err(error) => prop_assert!((1..=lines).contains(&error.line), "{error}"),
         }
     }
 
-    /// Against a walk through all opportunities, one by one.
+    /// Compared with a walk through all opportunities.
     #[test]
     fn opportunities_agree_with_a_walk(
-        gaps in prop::collection::vec(0..8u64, 1..12), offers in prop::collection::vec((0..9u64, 1..4_000u64), 1..40),
+        gaps in prop::collection::vec(0..8u64, 1..12),
+        offers in prop::collection::vec((0..9u64, 1..4_000u64), 1..40),
     ) {
-        let times: Vec<u64> = gaps.iter().scan(0, |at, gap| { *at += gap; Some(*at) }).collect();
+        let times: Vec<u64> = gaps
+            .iter()
+            .scan(0, |at, gap| {
+                *at += gap;
+                Some(*at)
+            })
+            .collect();
         let period = times[times.len() - 1];
         prop_assume!(period > 0);
-        let offers: Vec<(u64, u64)> = offers.iter().scan(0, |at, (gap, bytes)| { *at += gap; Some((*at, *bytes)) }).collect();
+        let offers: Vec<(u64, u64)> = offers
+            .iter()
+            .scan(0, |at, (gap, bytes)| {
+                *at += gap;
+                Some((*at, *bytes))
+            })
+            .collect();
         let mut unsent: Vec<(u64, u64)> = offers.clone();
         let mut expected = Vec::new();
         'walk: for round in 0.. {
@@ -206,7 +221,7 @@ proptest! {
                 let mut left = 1_500;
                 while left > 0 {
                     let Some(first) = unsent.first_mut() else { break 'walk };
-                    // What comes at this very moment has missed it.
+                    // A packet that arrives at this time has missed it.
                     if first.0 >= now {
                         break;
                     }
@@ -221,7 +236,7 @@ proptest! {
             }
         }
         let plan = RatePlan::opportunities(Opportunities::new(times).expect("in order"));
-        // Packets that come to a busy link at a moment miss it too.
+        // Packets that arrive at a busy link at such a time miss it too.
         prop_assert_eq!(arrivals(plan, &offers), expected);
     }
 }

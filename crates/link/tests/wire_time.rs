@@ -1,4 +1,4 @@
-//! Golden delivery times: computed by hand, to the nanosecond.
+//! Golden delivery times to the nanosecond.
 
 use link::{Blackout, Change, Limit, Link, Outcome, Profile, RatePlan, Reorder};
 use units::{Bytes, Rate, Seed, Span, Time};
@@ -85,7 +85,7 @@ fn a_link_that_was_idle_starts_afresh() {
 }
 
 #[test]
-fn a_blackout_discards_what_comes_and_what_leaves() {
+fn a_blackout_drops_arrivals_and_departures() {
     let blackouts = vec![Blackout { from: ms(2), to: Some(ms(4)), every: None }];
     let mut link = Link::new(Profile { blackouts, ..profile(Rate::mbit(12)) }, Seed(1));
     for n in 0..3 {
@@ -93,7 +93,7 @@ fn a_blackout_discards_what_comes_and_what_leaves() {
     }
     assert_eq!(link.enqueue(Time::ZERO + ms(3), Bytes(1_500), 3), Outcome::DroppedBlackout);
     assert_eq!(link.enqueue(Time::ZERO + ms(4), Bytes(1_500), 4), Outcome::Queued);
-    // The first left at 1 ms; the second at 2 ms, in the dark; the third at 3 ms.
+    // The first leaves at 1 ms; the second at 2 ms, in the blackout; the third at 3 ms.
     assert_eq!(arrivals(&mut link), [1_000_000, 5_000_000]);
     assert_eq!(link.counters().dropped_blackout, 3);
 }
@@ -144,7 +144,7 @@ fn a_packet_held_back_is_overtaken() {
 fn the_deadline_is_kept() {
     let mut link = Link::new(Profile { delay: ms(7), ..profile(Rate::mbit(12)) }, Seed(1));
     link.enqueue(Time::ZERO, Bytes(1_500), ());
-    let deadline = link.poll_deadline().expect("one is under way");
+    let deadline = link.poll_deadline().expect("one is in flight");
     assert_eq!(deadline, Time::ZERO + ms(8));
     assert_eq!(link.poll_deliver(deadline - Span::from_nanos(1)), None);
     assert!(link.poll_deliver(deadline).is_some());

@@ -1,4 +1,4 @@
-//! How fast the event loop is: N senders with a fixed window over one bottleneck.
+//! A benchmark of the event loop: N senders with a fixed window over one bottleneck.
 //!
 //!     cargo run --release -p anabranch-netsim --example hops -- [N] [SECONDS] [trace]
 //!
@@ -13,7 +13,7 @@ use link::{Limit, Profile};
 use netsim::{Event, Host, Out, Packet, Route, Sim, Topology, TopologyError};
 use units::{Bytes, Rate, Seed, Span, Time};
 
-/// About what a TCP segment's headers take.
+/// About the size of the headers of a TCP segment.
 #[derive(Clone, Copy)]
 struct Segment {
     sequence: u64,
@@ -33,7 +33,7 @@ impl Packet for Segment {
     }
 }
 
-/// How long a sender waits for an acknowledgement before it begins again.
+/// A sender without acknowledgements for this long starts again from the last one.
 const TIMEOUT: Span = Span::from_millis(200);
 
 enum End {
@@ -116,7 +116,7 @@ fn dumbbell(senders: u64) -> Result<Sim<Segment, End>, TopologyError> {
     let window = (300 / senders).max(1);
     let mut flows = (0..).zip(routes);
     let mut receiver = None;
-    // Senders and receivers take turns.
+    // Senders and receivers alternate.
     net.build(Seed(1), |_| {
         if let Some(route) = receiver.take() {
             return End::Receiver { route, expected: 0 };
@@ -128,8 +128,7 @@ fn dumbbell(senders: u64) -> Result<Sim<Segment, End>, TopologyError> {
     })
 }
 
-/// Seconds that this process had a processor, and the most memory that it had, in KiB; what the
-/// kernel says of them.
+/// The CPU time of this process in seconds and its peak memory in KiB, as reported by the kernel.
 fn usage() -> (Option<f64>, Option<u64>) {
     let schedule = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
     let nanos = schedule.split(' ').next().and_then(|n| n.parse().ok());

@@ -1,4 +1,4 @@
-//! What happens next: events by time and admission number.
+//! The event queue: events ordered by time and admission number.
 
 use units::Time;
 
@@ -12,67 +12,68 @@ const NUMBER_BITS: u32 = 48;
 /// Bits of a key that hold the time in nanoseconds: two years and three months.
 const TIME_BITS: u32 = 128 - NUMBER_BITS - OWNER_BITS;
 
-/// How many owners of events there can be.
+/// The maximum number of owners of events.
 pub(crate) const MAX_OWNERS: usize = 1 << OWNER_BITS;
 
-/// From this time on, nothing happens.
+/// Events from this time on never happen.
 pub(crate) const END: Time = Time::from_nanos((1 << TIME_BITS) - 1);
 
-/// Buckets of the wheel: a word of bits for each of 64 words of bits.
+/// The number of buckets of the wheel: one word of the summary covers 64 words of bits.
 const BUCKETS: usize = 64 * WORDS;
 const WORDS: usize = 64;
-/// The width of a bucket to begin with: 2^12 ns.
+/// The initial width of a bucket: 2^12 ns.
 const SHIFT: u32 = 12;
-/// A bucket with more events than this goes to the heap.
+/// A bucket with more events than this is moved to the heap.
 const CROWD: u32 = 16;
-/// After so many events the width of the buckets is looked at.
+/// The number of events between two reviews of the bucket width.
 const REVIEW: u32 = 4_096;
-/// In place of a node's number.
+/// Instead of a node number.
 const NONE: u32 = u32::MAX;
-/// Each compartment of what comes later is as wide as half the wheel.
+/// The width of a compartment of the second wheel: half of the first wheel.
 const HALF_BITS: u32 = (BUCKETS / 2).trailing_zeros();
 const COMPARTMENTS: usize = 256;
 
-/// A queue of events in the order of their times, and of simultaneous ones' admission.
+/// A queue of events in the order of their times; simultaneous events are in the order of
+/// admission.
 ///
-/// What comes soon is in a wheel of buckets, each a short time wide and a list of a few events in
-/// their order (R. Brown, "Calendar queues", 1988). What comes later, as the timers of transports
-/// do, is in a second wheel of compartments in no order, each of which is emptied into the first as
-/// its time comes near (G. Varghese, A. Lauck, "Hashed and hierarchical timing wheels", 1997). What
-/// comes later still is in a heap, which a wheel that is too fine or too coarse, or a thousand
-/// events at one instant, falls back on. The width of the buckets follows the events. The order
-/// never depends on it.
+/// Near events are in a wheel of buckets, each a short interval with a sorted list of a few events
+/// (R. Brown, "Calendar queues", 1988). Later events, such as the timers of transports, are in a
+/// second wheel of unsorted compartments, each of which is emptied into the first wheel when its
+/// time comes near (G. Varghese, A. Lauck, "Hashed and hierarchical timing wheels", 1997). Still
+/// later events are in a heap, which is also the fallback for a wheel that is too fine or too
+/// coarse, and for a thousand events at one instant. The width of the buckets adapts to the events;
+/// the order does not depend on it.
 #[derive(Clone, Debug)]
 pub(crate) struct Agenda {
-    /// The first event of each bucket, which is the place of the time's bits above `shift` modulo
-    /// the buckets.
+    /// The first event of each bucket. The bucket of a time is its bits above `shift`, modulo the
+    /// number of buckets.
     heads: Box<[u32; BUCKETS]>,
-    /// A bit for each bucket: whether it has events.
+    /// A bit for each bucket that has events.
     words: [u64; WORDS],
-    /// A bit for each word: whether it has bits.
+    /// A bit for each word that is not zero.
     summary: u64,
-    /// The first of the nodes that are free.
+    /// The first free node.
     free: u32,
     nodes: Vec<ListNode>,
     shift: u32,
-    /// The bucket of the latest event, not modulo the buckets: the wheel holds this one and those
-    /// behind it, below `end`.
+    /// The bucket of the latest event, not modulo the number of buckets. The wheel covers the
+    /// buckets from here to `end`.
     base: u64,
-    /// Where the compartments begin that were not emptied into the wheel yet: at least half the
-    /// wheel behind `base`, at most a whole one.
+    /// The begin of the compartments that are not yet in the wheel: half a wheel to a whole wheel
+    /// after `base`.
     end: u64,
     /// The first event of each compartment.
     compartments: Box<[u32; COMPARTMENTS]>,
-    /// A bit for each compartment: whether it has events.
+    /// A bit for each compartment that has events.
     filled: [u64; COMPARTMENTS / 64],
-    /// The time of the first event of the heap; the end of time if it is empty.
+    /// The time of the first event of the heap; `u64::MAX` if it is empty.
     later_at: u64,
     later: Heap,
     admitted: u64,
     review: Review,
 }
 
-/// An event in a bucket, or a free place.
+/// An event in a list, or a free node.
 #[derive(Clone, Copy, Debug)]
 struct ListNode {
     at: u64,
@@ -82,8 +83,7 @@ struct ListNode {
 }
 
 impl ListNode {
-    /// What orders it in the heap: time, admission number and owner, from the highest bit to the
-    /// lowest.
+    /// The key in the heap: time, admission number and owner, from the highest bit to the lowest.
     fn key(&self) -> u128 {
         (u128::from(self.at) << (NUMBER_BITS + OWNER_BITS))
             | (u128::from(self.number) << OWNER_BITS)
@@ -91,14 +91,14 @@ impl ListNode {
     }
 }
 
-/// What happened since the last review.
+/// Counts since the last review of the bucket width.
 #[derive(Clone, Copy, Debug, Default)]
 struct Review {
     /// Events taken from the wheel.
     taken: u32,
-    /// Other events of its bucket that one was put behind, over all.
+    /// List steps taken when events were inserted into buckets.
     beside: u32,
-    /// Events that went to the heap.
+    /// Events inserted beyond the wheel.
     later: u32,
 }
 
@@ -124,7 +124,7 @@ impl Default for Agenda {
 }
 
 impl Agenda {
-    /// Puts an event of `owner` at `at`; beyond [`END`] it never happens, and is not kept.
+    /// Adds an event of `owner` at `at`. Events from [`END`] on are dropped.
     #[inline(never)]
     pub(crate) fn push(&mut self, at: Time, owner: u32) {
         if at >= END {
@@ -138,10 +138,10 @@ impl Agenda {
             return self.push_later(at, number, owner, slot);
         }
         let node = self.node(at, number, owner);
-        self.line_up(place(slot), node, at, number);
+        self.insert(bucket_of(slot), node, at, number);
     }
 
-    /// Puts an event beyond the wheel, or before it.
+    /// Adds an event after the end of the wheel, or before its base.
     #[inline(never)]
     fn push_later(&mut self, at: u64, number: u64, owner: u32, slot: u64) {
         self.review.later += 1;
@@ -156,40 +156,39 @@ impl Agenda {
         self.filled[compartment / 64] |= 1 << (compartment % 64);
     }
 
-    /// A node that is in no list.
+    /// A new node, in no list.
     #[inline]
     fn node(&mut self, at: u64, number: u64, owner: u32) -> u32 {
         let node = self.free;
-        // Field by field: a node put together elsewhere would be read back before its parts are
-        // written.
-        if let Some(place) = self.nodes.get_mut(node as usize) {
-            self.free = place.next;
-            place.at = at;
-            place.number = number;
-            place.owner = owner;
-            place.next = NONE;
+        // Written field by field: copying a node from the stack would stall on store forwarding.
+        if let Some(free) = self.nodes.get_mut(node as usize) {
+            self.free = free.next;
+            free.at = at;
+            free.number = number;
+            free.owner = owner;
+            free.next = NONE;
             return node;
         }
         self.nodes.push(ListNode { at, number, owner, next: NONE });
         u32::try_from(self.nodes.len() - 1).expect("there are fewer events than this at a time")
     }
 
-    /// Puts a node into a bucket of the wheel.
+    /// Inserts a node into a bucket.
     #[inline]
-    fn line_up(&mut self, bucket: usize, node: u32, at: u64, number: u64) {
+    fn insert(&mut self, bucket: usize, node: u32, at: u64, number: u64) {
         let first = self.heads[bucket];
         if first == NONE {
             self.heads[bucket] = node;
             self.words[bucket / 64] |= 1 << (bucket % 64);
             self.summary |= 1 << (bucket / 64);
         } else {
-            self.line_up_behind(bucket, first, node, (at, number));
+            self.insert_after_head(bucket, first, node, (at, number));
         }
     }
 
-    /// Puts a node into a bucket that has others, behind those that come before it.
+    /// Inserts a node into a bucket with others, in order.
     #[inline]
-    fn line_up_behind(&mut self, bucket: usize, first: u32, node: u32, key: (u64, u64)) {
+    fn insert_after_head(&mut self, bucket: usize, first: u32, node: u32, key: (u64, u64)) {
         let (mut before, mut next, mut steps) = (NONE, first, 0);
         while let Some(other) =
             self.nodes.get(next as usize).filter(|other| (other.at, other.number) < key)
@@ -208,13 +207,13 @@ impl Agenda {
         }
     }
 
-    /// Puts an event into the heap.
+    /// Adds an event to the heap.
     fn postpone(&mut self, node: ListNode) {
         self.later_at = self.later_at.min(node.at);
         self.later.push(node.key());
     }
 
-    /// Takes the first event if it is at `until` or before: its time and its owner.
+    /// Removes the first event if it is at `until` or before. Returns its time and owner.
     #[inline]
     pub(crate) fn pop(&mut self, until: Time) -> Option<(Time, u32)> {
         let Some(bucket) = self.first_bucket().or_else(|| self.go_on()) else {
@@ -222,7 +221,7 @@ impl Agenda {
         };
         let first = self.heads[bucket];
         let ListNode { at, number, owner, next } = self.nodes[first as usize];
-        // Of simultaneous ones either may be the first.
+        // Of simultaneous events, either may be the first.
         if self.later_at <= at && nanos_and_number(self.later.first()) < (at, number) {
             return self.pop_later(until);
         }
@@ -243,7 +242,7 @@ impl Agenda {
         Some((Time::from_nanos(at), owner))
     }
 
-    /// Takes the first event of the heap.
+    /// Removes the first event if it is in the heap and at `until` or before.
     #[inline(never)]
     #[expect(clippy::cast_possible_truncation, reason = "the bits are split as they were joined")]
     fn pop_later(&mut self, until: Time) -> Option<(Time, u32)> {
@@ -255,12 +254,12 @@ impl Agenda {
         self.later.remove_first();
         let next = self.later.first();
         self.later_at = if next == NEVER { u64::MAX } else { nanos_and_number(next).0 };
-        // What was put before the latest event is in the heap, and does not turn the wheel back.
+        // An event before the base is in the heap, and does not turn the wheel back.
         self.turn(self.base.max(at >> self.shift));
         Some((Time::from_nanos(at), key as u32 & (MAX_OWNERS as u32 - 1)))
     }
 
-    /// The latest event is in this bucket.
+    /// Advances the wheel to the bucket of the latest event.
     #[inline]
     fn turn(&mut self, base: u64) {
         self.base = base;
@@ -269,10 +268,10 @@ impl Agenda {
         }
     }
 
-    /// Empties compartments into the wheel until that holds more than half of what it can.
+    /// Moves compartments into the wheel until it covers more than half of its range.
     #[inline(never)]
     fn fill(&mut self) {
-        // If it was far from the end, nothing is between: an event of the heap came first.
+        // After an event of the heap far beyond the end, there is nothing between.
         self.end = self.end.max(self.base >> HALF_BITS << HALF_BITS);
         while self.end <= self.base + (1 << HALF_BITS) {
             let mut next = self.take_compartment(self.end >> HALF_BITS);
@@ -281,14 +280,14 @@ impl Agenda {
                 self.nodes.get(next as usize)
             {
                 self.nodes[next as usize].next = NONE;
-                self.line_up(place(at >> self.shift), next, at, number);
+                self.insert(bucket_of(at >> self.shift), next, at, number);
                 next = behind;
             }
         }
     }
 
-    /// Turns the empty wheel to the next compartment that has events: the first bucket that has
-    /// some then.
+    /// Turns the empty wheel to the next compartment with events. Returns the first bucket with
+    /// events then.
     #[inline(never)]
     fn go_on(&mut self) -> Option<usize> {
         let first = self.end >> HALF_BITS;
@@ -303,23 +302,23 @@ impl Agenda {
         self.first_bucket()
     }
 
-    /// Takes the events out of a compartment: the first of them.
+    /// Empties a compartment. Returns its first event.
     fn take_compartment(&mut self, compartment: u64) -> u32 {
         let compartment = compartment_of(compartment);
         self.filled[compartment / 64] &= !(1 << (compartment % 64));
         std::mem::replace(&mut self.compartments[compartment], NONE)
     }
 
-    /// The first bucket that has events.
+    /// The first bucket with events.
     #[inline]
     fn first_bucket(&self) -> Option<usize> {
-        let from = place(self.base);
+        let from = bucket_of(self.base);
         let word = from / 64;
         let here = self.words[word] >> (from % 64);
         if here != 0 {
             return Some(from + here.trailing_zeros() as usize);
         }
-        // Those behind, and then round the wheel, the first word's lower part at the end.
+        // The words after this one, then around the wheel up to the lower part of this one.
         let behind = self.summary & (2u64 << word).wrapping_sub(1);
         let ahead = self.summary & !behind;
         let word = (if ahead != 0 { ahead } else { behind }).trailing_zeros() as usize % WORDS;
@@ -343,7 +342,7 @@ impl Agenda {
         self.review.beside += CROWD * self.postpone_all(first);
     }
 
-    /// Moves the events of a list to the heap: how many they were.
+    /// Moves the events of a list to the heap. Returns their number.
     fn postpone_all(&mut self, first: u32) -> u32 {
         let (mut next, mut count) = (first, 0);
         while let Some(&node) = self.nodes.get(next as usize) {
@@ -355,7 +354,8 @@ impl Agenda {
         count
     }
 
-    /// Halves the buckets' width if they are crowded, doubles it if too much lies beyond them.
+    /// Halves the bucket width if buckets are crowded; doubles it if too many events are beyond the
+    /// wheel.
     #[cold]
     fn adapt(&mut self) {
         let Review { taken, beside, later } = std::mem::take(&mut self.review);
@@ -388,14 +388,14 @@ fn nanos_and_number(key: u128) -> (u64, u64) {
     ((key >> (NUMBER_BITS + OWNER_BITS)) as u64, number)
 }
 
-/// The bucket of a time's bits above the shift.
+/// The bucket of a time, given its bits above the shift.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "there are fewer buckets")]
-fn place(slot: u64) -> usize {
+fn bucket_of(slot: u64) -> usize {
     slot as usize % BUCKETS
 }
 
-/// Where the compartment of a time's bits above the shift and the half wheel's is.
+/// The index of a compartment, given the bits of a time above the shift and the half wheel.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "there are fewer compartments")]
 fn compartment_of(compartment: u64) -> usize {
@@ -408,7 +408,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Times near and far, many at one instant, and some before those that were taken already.
+        /// Near and far times, many at one instant, and some before events that were already taken.
         #[test]
         fn it_agrees_with_a_sorted_list(
             ops in prop::collection::vec(prop::option::weighted(0.6, (0..40u64, 0..5u32)), 1..400),
@@ -420,11 +420,14 @@ mod tests {
                 if let Some((at, zeros)) = op {
                     let at = at << (zeros * step.min(9));
                     agenda.push(Time::from_nanos(at), n);
-                    // Behind all of the same time.
+                    // After all with the same time.
                     model.insert(model.partition_point(|entry| entry.0 <= at), (at, n));
                 } else {
                     let first = (!model.is_empty()).then(|| model.remove(0));
-                    prop_assert_eq!(agenda.pop(END), first.map(|(at, n)| (Time::from_nanos(at), n)));
+                    prop_assert_eq!(
+                        agenda.pop(END),
+                        first.map(|(at, n)| (Time::from_nanos(at), n))
+                    );
                 }
             }
             while let Some((at, n)) = agenda.pop(END) {
@@ -433,10 +436,14 @@ mod tests {
             prop_assert!(model.is_empty());
         }
 
-        /// Each event is followed by another, at distances for which the first width is far too
+        /// Each event is followed by another, at distances for which the initial width is far too
         /// large or too small.
         #[test]
-        fn the_width_of_the_buckets_changes_nothing(seed in 1..u64::MAX, owners in 1..200u32, bits in 0..40u32) {
+        fn the_width_of_the_buckets_changes_nothing(
+            seed in 1..u64::MAX,
+            owners in 1..200u32,
+            bits in 0..40u32,
+        ) {
             let (mut agenda, mut heap) = (Agenda::default(), std::collections::BTreeSet::new());
             let mut state = seed;
             let mut admitted = 0u64;
@@ -447,7 +454,10 @@ mod tests {
                 // Steps of 16, so that there are ties.
                 (state % (1 << bits)) & !15
             };
-            let mut push = |agenda: &mut Agenda, heap: &mut std::collections::BTreeSet<_>, now: u64, owner: u32| {
+            let mut push = |agenda: &mut Agenda,
+                            heap: &mut std::collections::BTreeSet<_>,
+                            now: u64,
+                            owner: u32| {
                 let at = now + delay();
                 agenda.push(Time::from_nanos(at), owner);
                 heap.insert((at, admitted, owner));
@@ -464,7 +474,7 @@ mod tests {
         }
     }
 
-    /// The heap's come first here, and far behind all that the wheels hold.
+    /// The first event is in the heap, far after the range of both wheels.
     #[test]
     fn an_event_of_the_heap_turns_both_wheels() {
         let at = |micros: u64| Time::from_nanos(micros * 1_000);
@@ -483,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_later_stays() {
+    fn later_events_stay() {
         let mut agenda = Agenda::default();
         agenda.push(Time::from_nanos(7), 1);
         agenda.push(END, 2);

@@ -2,8 +2,8 @@
 
 /// A hash over all events of a run in order: equal digests mean equal runs.
 ///
-/// It multiplies into 128 bits and folds, as wyhash does, and is the same on every machine. It is not
-/// collision-resistant against an adversary.
+/// It multiplies into 128 bits and folds, as wyhash does, and is the same on every machine. It is
+/// not collision-resistant against an adversary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Digest(pub u64);
 

@@ -1,20 +1,20 @@
-//! A heap of keys.
+//! A 4-ary heap of keys.
 
-/// Behind every key.
+/// Larger than every key.
 pub(crate) const NEVER: u128 = u128::MAX;
 
-/// Children of a node: four keys are a cache line.
+/// The children of a node: four keys are a cache line.
 const ARITY: usize = 4;
 
 /// A heap of keys of 128 bits, the least first.
 ///
-/// Taking the first leaves a hole at the top, which the next entry fills: as good as every event is
-/// followed by another of the same owner, and sinking one key costs half of a removal and an
-/// insertion.
+/// Removing the first key leaves a hole at the top, which the next insertion fills: almost every
+/// event is followed by another of the same owner, and sinking one key costs half as much as a
+/// removal and an insertion.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Heap {
-    /// The first `len` are the heap; behind them, [`NEVER`] completes the last family of children,
-    /// so that sinking needs no special case.
+    /// The first `len` keys are the heap. [`NEVER`] pads the last group of children, so that
+    /// sinking needs no special case.
     keys: Vec<u128>,
     len: usize,
     has_hole: bool,
@@ -27,7 +27,7 @@ impl Heap {
             self.sink(key);
         } else {
             if self.len == self.keys.len() {
-                // The top alone, or a family.
+                // The top, or a whole group of children.
                 self.keys
                     .extend_from_slice(&[NEVER; ARITY][..if self.len == 0 { 1 } else { ARITY }]);
             }
@@ -45,7 +45,7 @@ impl Heap {
         self.keys.first().copied().unwrap_or(NEVER)
     }
 
-    /// Takes the least key out, which [`Heap::first`] has given.
+    /// Removes the least key. The caller has called [`Heap::first`].
     pub(crate) fn remove_first(&mut self) {
         self.has_hole = true;
     }
@@ -100,7 +100,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_agrees_with_a_sorted_list(ops in prop::collection::vec(prop::option::of(0..50u128), 1..400)) {
+        fn it_agrees_with_a_sorted_list(
+            ops in prop::collection::vec(prop::option::of(0..50u128), 1..400),
+        ) {
             let mut heap = Heap::default();
             let mut model: Vec<u128> = Vec::new();
             for op in ops {

@@ -33,7 +33,8 @@ pub trait Packet: Copy {
 /// A host: a state machine without sockets, clock or randomness of its own.
 ///
 /// After each call the simulator sends the packets in [`Out`] and polls the deadline. Before the
-/// first call, at [`Time::ZERO`], it only polls the deadline. A deadline in the past is due at once.
+/// first call, at [`Time::ZERO`], it only polls the deadline. A deadline in the past is due at
+/// once.
 pub trait Host<P> {
     /// A packet has arrived.
     fn handle_packet(&mut self, now: Time, packet: P, out: &mut Out<P>);

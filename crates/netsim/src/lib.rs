@@ -1,12 +1,12 @@
 //! A packet-level network simulator in virtual time, generic over the packet and over the host.
 //!
-//! It knows no protocol. A [`Topology`] names hosts, routers and links; [`Topology::build`] makes a
-//! [`Sim`] of it, with one state machine that implements [`Host`] for each host; [`Sim::run_until`]
-//! drives them. There is no global state: as many simulations as one likes run side by side.
+//! A [`Topology`] has hosts, routers and links; [`Topology::build`] makes a [`Sim`] of it, with a
+//! state machine that implements [`Host`] for each host; [`Sim::run_until`] drives them. There is
+//! no global state, so any number of simulations can run side by side.
 //!
 //! ```
 //! use link::Profile;
-//! use netsim::{Host, Out, Packet, Route, Topology};
+//! use netsim::{Host, Out, Packet, Route, Site, Topology};
 //! use units::{Bytes, Rate, Seed, Span, Time};
 //!
 //! #[derive(Clone, Copy)]
@@ -20,7 +20,7 @@
 //!     }
 //! }
 //!
-//! /// Sends one packet at once, if it has a route, and remembers when one came.
+//! /// Sends one packet at time zero if it has a route, and records the arrival of one.
 //! struct Node {
 //!     route: Option<Route>,
 //!     heard: Option<Time>,
@@ -41,32 +41,33 @@
 //! let (near, far) = (net.add_host("near")?, net.add_host("far")?);
 //! net.duplex("wifi", "near", "far", &Profile::new(Rate::mbit(12), Span::from_millis(10)))?;
 //! let route = net.route("near", "far")?;
-//! let mut sim = net.build(Seed(1), |site| Node { route: (site.id == near).then_some(route), heard: None })?;
+//! let make = |site: Site<'_>| Node { route: (site.id == near).then_some(route), heard: None };
+//! let mut sim = net.build(Seed(1), make)?;
 //! sim.run_until(Time::ZERO + Span::from_secs(1));
-//! // 1 ms on the wire, 10 ms on the way.
+//! // 1 ms on the wire, 10 ms of propagation.
 //! assert_eq!(sim.host(far).heard, Some(Time::ZERO + Span::from_millis(11)));
 //! # Ok::<(), netsim::TopologyError>(())
 //! ```
 //!
 //! # Order
 //!
-//! Events are ordered by time, simultaneous ones by admission: the order in which they were put on
-//! the agenda. A link's event is put there when its packet becomes the first of the link, a host's
+//! Events are ordered by time; simultaneous events by admission to the agenda (the event queue).
+//! The event of a link is admitted when its packet becomes the first of the link; that of a host
 //! when its deadline is set, or moves to an earlier time. The same seed gives the same
-//! [`Sim::digest`], on every machine, traced or not.
+//! [`Sim::digest`] on every machine, with and without a trace.
 //!
 //! # Randomness
 //!
-//! Each component has a stream of its own, seeded from the run's seed and its name: `link/NAME` for
-//! a link, `host/NAME` for a host, `jitter/NAME` for the jitter of a host's sending. Adding a
-//! component leaves the draws of the others alone.
+//! Each component has a random stream of its own, seeded from the seed of the run and its name:
+//! `link/NAME` for a link, `host/NAME` for a host, `jitter/NAME` for the jitter of a host. Adding a
+//! component does not change the draws of others.
 //!
 //! # Speed
 //!
-//! A hop is one event. Only the first packet of each link is on the agenda; packets stay where they
-//! are in a pool, at most a cache line each, and links are lists through it, a cache line each too;
-//! a host has one entry on the agenda, which stays where it is when its deadline moves to a later
-//! time.
+//! A hop is one event. Only the first packet of each link is on the agenda. Packets are not moved:
+//! they stay in a pool, at most a cache line each, and links, a cache line each too, are lists
+//! through it. A host has one entry on the agenda, which is not touched when its deadline moves to
+//! a later time.
 
 mod agenda;
 mod digest;

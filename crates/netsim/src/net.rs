@@ -128,8 +128,8 @@ impl<P: Packet> Port<P> {
     }
 }
 
-/// Marks the number of a host in [`Net::hops`]: each route is stored as its sender, its links and its
-/// receiver.
+/// Marks the number of a host in [`Net::hops`]: each route is stored as its sender, its links and
+/// its receiver.
 const HOST: u32 = 1 << 31;
 
 /// A route as it is stored in [`Net::hops`].

@@ -5,12 +5,12 @@ use std::collections::BinaryHeap;
 
 use units::Span;
 
-/// The way of a packet from one host to another, of the [`Topology`](crate::Topology) that gave it:
-/// where its links begin in the list of all routes' links.
+/// A route from one host to another in the [`Topology`](crate::Topology) that returned it: the
+/// index of its first link in the list of all routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Route(pub(crate) u32);
 
-/// A link as seen from the node where it begins.
+/// A link, at the node where it begins.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Edge {
     pub(crate) link: u32,
@@ -18,24 +18,24 @@ pub(crate) struct Edge {
     pub(crate) delay: Span,
 }
 
-/// How long a way is: first by links, then by delay.
+/// The length of a path: number of links, then delay.
 type Length = (u32, Span);
 
-/// Finds shortest ways, one after the other, in the same memory.
+/// Finds shortest paths; searches reuse the same memory.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Search {
-    /// How long the best known way to each node is, and its last link with the node where that
-    /// begins. Only what was reached is not `None`.
+    /// For each reached node, the length of the best known path, and its last link with the node
+    /// where that begins.
     best: Vec<Option<(Length, u32, u32)>>,
     reached: Vec<u32>,
     open: BinaryHeap<Reverse<(Length, u32)>>,
-    /// The links of the last way that was found.
+    /// The links of the last path found.
     path: Vec<u32>,
 }
 
 impl Search {
-    /// The links of the shortest way from `start` to `end` among `nodes` nodes (Dijkstra's
-    /// algorithm); `None` if there is none, or no way to go.
+    /// The links of the shortest path from `start` to `end` among `nodes` nodes (Dijkstra's
+    /// algorithm); `None` if there is none, or `start` is `end`.
     pub(crate) fn shortest<'a, I: Iterator<Item = &'a Edge>>(
         &mut self,
         start: u32,

@@ -115,8 +115,8 @@ impl<P: Packet, H: Host<P>> Sim<P, H> {
         &self.hosts
     }
 
-    /// The counters of a link. A link catches up when its next packet is due, so drops in a blackout
-    /// and drops of CoDel can lag behind.
+    /// The counters of a link. A link catches up when its next packet is due, so drops in a
+    /// blackout and drops of CoDel can lag behind.
     ///
     /// # Panics
     /// If there is no such link.

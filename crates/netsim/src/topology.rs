@@ -1,4 +1,4 @@
-//! Which hosts, routers and links there are.
+//! Topologies: hosts, routers, links and routes.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use crate::net::{Net, Port, listed};
 use crate::routes::{Edge, Route, Search};
 use crate::sim::Sim;
 
-/// What a host's state machine is made from.
+/// The host for which a state machine is made.
 #[derive(Clone, Copy, Debug)]
 pub struct Site<'a> {
-    /// Which host it is.
+    /// Its id.
     pub id: HostId,
     /// Its name.
     pub name: &'a str,
@@ -29,88 +29,91 @@ pub struct Site<'a> {
 }
 
 impl Site<'_> {
-    /// The seed of its random stream, `host/NAME` of the run's.
+    /// The seed of its random stream `host/NAME`.
     #[must_use]
     pub fn seed(&self) -> Seed {
         self.run.stream(&["host/", self.name].concat())
     }
 }
 
-/// What is wrong with a topology. All of these are for whoever wrote it.
+/// An error in a topology.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TopologyError {
-    /// A name is taken.
+    /// A node name is used twice.
     #[error("there are two nodes named '{0}': every host and router needs a name of its own")]
     DuplicateNode(String),
-    /// A name is taken.
+    /// A link name is used twice.
     #[error(
         "there are two links named '{0}': every link needs a name of its own, since its random \
          stream has it"
     )]
     DuplicateLink(String),
-    /// A name that no host and no router has.
+    /// An unknown node.
     #[error("{user} names the node '{name}', which does not exist{}", hint(nearest.as_deref()))]
     UnknownNode {
-        /// What names it.
+        /// The item that names it.
         user: String,
         /// The name.
         name: String,
-        /// The one that comes nearest.
+        /// The nearest known name.
         nearest: Option<String>,
     },
-    /// A name that no link has.
-    #[error("the route from '{from}' names the link '{name}', which does not exist{}", hint(nearest.as_deref()))]
+    /// An unknown link.
+    #[error(
+        "the route from '{from}' names the link '{name}', which does not exist{}",
+        hint(nearest.as_deref())
+    )]
     UnknownLink {
-        /// Where the route begins.
+        /// The sender of the route.
         from: String,
         /// The name.
         name: String,
-        /// The one that comes nearest.
+        /// The nearest known name.
         nearest: Option<String>,
     },
-    /// Something that only a host can be or have.
+    /// A router where a host is needed.
     #[error("{user}: '{name}' is a router, and only hosts send and receive")]
     NotAHost {
-        /// What needs a host.
+        /// The item that needs a host.
         user: String,
         /// The router.
         name: String,
     },
-    /// No links lead there.
+    /// There is no path between two hosts.
     #[error(
         "there is no route from '{from}' to '{to}': no links lead there through routers (hosts do \
          not forward)"
     )]
     NoRoute {
-        /// Where it would begin.
+        /// The sender.
         from: String,
-        /// Where it would end.
+        /// The receiver.
         to: String,
     },
-    /// A link that does not begin where the one before it ends.
+    /// A route with a link that does not begin where the one before it ends.
     #[error(
         "the route from '{from}' takes the link '{link}', which begins at '{begin}', but is at \
          '{at}' by then"
     )]
     BrokenRoute {
-        /// Where the route begins.
+        /// The sender of the route.
         from: String,
         /// The link.
         link: String,
-        /// Where the link begins.
+        /// The node where the link begins.
         begin: String,
-        /// Where the route has come to.
+        /// The node where the link before it ends.
         at: String,
     },
-    /// A route that goes on behind a host.
+    /// A route through a host.
     #[error("the route from '{from}' leads through the host '{host}', and hosts do not forward")]
     ThroughHost {
-        /// Where the route begins.
+        /// The sender of the route.
         from: String,
         /// The host.
         host: String,
     },
-    /// More than the agenda can tell apart.
+    /// Too many links and hosts for a simulation.
     #[error("{0} links and hosts are too many: a simulation holds {MAX_OWNERS}")]
     TooLarge(usize),
 }
@@ -124,11 +127,11 @@ fn hint(nearest: Option<&str>) -> String {
 pub struct Topology {
     nodes: Vec<Node>,
     links: Vec<LinkSpec>,
-    /// The nodes that are hosts.
+    /// The numbers of the nodes that are hosts.
     hosts: Vec<u32>,
     node_by_name: HashMap<Arc<str>, u32>,
     link_by_name: HashMap<Arc<str>, u32>,
-    /// The links of all routes, one route behind the other.
+    /// All routes, one after the other: see [`listed`].
     hops: Vec<u32>,
     search: Search,
 }
@@ -138,10 +141,9 @@ struct Node {
     name: Arc<str>,
     host: Option<HostId>,
     jitter: Span,
-    /// The links from here to routers, in the order in which they were added. Most nodes are hosts
-    /// with one.
+    /// The links from here to routers, in the order of addition. Most nodes are hosts with one.
     out: SmallVec<[Edge; 1]>,
-    /// Of a host: the links that lead to it, each with the node where it begins, in that order too.
+    /// The links to a host, each with the node where it begins, in the order of addition.
     home: SmallVec<[(u32, Edge); 1]>,
 }
 
@@ -154,13 +156,13 @@ struct LinkSpec {
 }
 
 impl Topology {
-    /// Nothing yet.
+    /// An empty topology.
     #[must_use]
     pub fn new() -> Topology {
         Topology::default()
     }
 
-    /// Nothing yet, with room for so many nodes, and for so many links, each direction counted.
+    /// An empty topology with memory for these numbers of nodes and links (directions).
     #[must_use]
     pub fn with_capacity(nodes: usize, links: usize) -> Topology {
         Topology {
@@ -173,10 +175,10 @@ impl Topology {
         }
     }
 
-    /// Adds a host: something that sends and receives, and does not forward.
+    /// Adds a host, which sends and receives packets but does not forward them.
     ///
     /// # Errors
-    /// If a node has that name.
+    /// If the name is taken.
     pub fn add_host(&mut self, name: impl Into<Arc<str>>) -> Result<HostId, TopologyError> {
         let id = HostId(index(self.hosts.len())?);
         let node = self.node(name.into(), Some(id))?;
@@ -184,10 +186,10 @@ impl Topology {
         Ok(id)
     }
 
-    /// Adds a router: something that forwards, without delay or queue of its own.
+    /// Adds a router, which forwards packets without a delay or queue of its own.
     ///
     /// # Errors
-    /// If a node has that name.
+    /// If the name is taken.
     pub fn add_router(&mut self, name: impl Into<Arc<str>>) -> Result<(), TopologyError> {
         self.node(name.into(), None).map(|_| ())
     }
@@ -196,7 +198,7 @@ impl Topology {
     /// [`SharedProfile`] profile.
     ///
     /// # Errors
-    /// If a link has that name, or a node does not exist.
+    /// If the name is taken, or a node does not exist.
     pub fn add_link(
         &mut self,
         name: impl Into<Arc<str>>,
@@ -239,7 +241,8 @@ impl Topology {
             Entry::Vacant(free) => free.insert(link),
         };
         let edge = Edge { link, to, delay: profile.profile().delay };
-        // Apart, since a search looks at one host's only, and a router may have thousands.
+        // Links to hosts are kept apart: a router may have thousands, and a search needs only those
+        // to one host.
         let end = &mut self.nodes[to as usize];
         if end.host.is_some() {
             end.home.push((from, edge));
@@ -250,8 +253,8 @@ impl Topology {
         Ok(LinkId(link))
     }
 
-    /// Adds both directions of a link, `NAME/up` from the first node to the second and `NAME/down`
-    /// back, alike.
+    /// Adds both directions of a link with the same profile: `NAME/up` from the first node to the
+    /// second and `NAME/down` back.
     ///
     /// # Errors
     /// As for [`Topology::add_link`].
@@ -268,9 +271,9 @@ impl Topology {
     }
 
     /// Delays each packet that the host sends by a time drawn uniformly from zero to `most`, in
-    /// order: the remedy against phase effects at drop-tail queues, where without noise one flow
-    /// gets all the drops. The transmission time of a packet at the bottleneck is a good bound.
-    /// Zero, as without this, turns it off.
+    /// order. It prevents phase effects at drop-tail queues, where without noise one flow gets all
+    /// the drops. The transmission time of a packet at the bottleneck is a good bound. Zero is the
+    /// default.
     ///
     /// # Errors
     /// If there is no such host.
@@ -280,12 +283,11 @@ impl Topology {
         Ok(())
     }
 
-    /// The route with the fewest links from one host to another, among those the one with the least
-    /// delay; of equals, the one whose links were added first. It stays as it is, whatever is added
-    /// later.
+    /// The route with the fewest links between two hosts; among those, the one with the least
+    /// delay; among equals, the one whose links were added first. Later additions do not change it.
     ///
     /// # Errors
-    /// If a host does not exist, or no links lead there.
+    /// If a host does not exist, or there is no path.
     pub fn route(&mut self, from: &str, to: &str) -> Result<Route, TopologyError> {
         let user = || format!("the route from '{from}' to '{to}'");
         let (start, sender) = self.find_host(from, user)?;
@@ -303,11 +305,11 @@ impl Topology {
         add_route(&mut self.hops, sender, path, receiver)
     }
 
-    /// The route from a host over these links, to whichever host the last of them leads.
+    /// The route from a host over these links, to the host at the end of the last one.
     ///
     /// # Errors
     /// If the host or a link does not exist, a link does not begin where the one before it ends, or
-    /// a host lies between.
+    /// the route passes through a host.
     pub fn route_via(&mut self, from: &str, links: &[&str]) -> Result<Route, TopologyError> {
         let (start, sender) = self.find_host(from, || format!("the route from '{from}'"))?;
         let mut at = start;
@@ -324,16 +326,16 @@ impl Topology {
                 name: (*name).into(),
                 nearest: nearest(name, self.links.iter().map(|link| &link.name)),
             })?;
-            let wire = &self.links[link as usize];
-            if wire.from != at {
+            let spec = &self.links[link as usize];
+            if spec.from != at {
                 return Err(TopologyError::BrokenRoute {
                     from: from.into(),
                     link: (*name).into(),
-                    begin: self.name_of(wire.from),
+                    begin: self.name_of(spec.from),
                     at: self.name_of(at),
                 });
             }
-            at = wire.to;
+            at = spec.to;
             path.push(link);
         }
         if path.is_empty() {
@@ -346,12 +348,12 @@ impl Topology {
         add_route(&mut self.hops, sender, &path, receiver)
     }
 
-    /// Which host has this name.
+    /// The host of this name.
     ///
     /// # Errors
-    /// If none has.
+    /// If there is no such host.
     pub fn host_id(&self, name: &str) -> Result<HostId, TopologyError> {
-        self.find_host(name, || "somebody".into()).map(|(_, id)| id)
+        self.find_host(name, || "the caller".into()).map(|(_, id)| id)
     }
 
     /// The name of a link.
@@ -363,8 +365,8 @@ impl Topology {
         &self.links[link.index()].name
     }
 
-    /// Makes a simulation of it, at [`Time::ZERO`](units::Time::ZERO), with a host from `make` for
-    /// each site, in their order.
+    /// Builds a simulation at [`Time::ZERO`](units::Time::ZERO); `make` makes the hosts in the
+    /// order of addition.
     ///
     /// # Errors
     /// If it has more links and hosts than a simulation holds.
@@ -377,9 +379,9 @@ impl Topology {
         if owners > MAX_OWNERS {
             return Err(TopologyError::TooLarge(self.links.len() + self.hosts.len()));
         }
-        let port = |wire: &LinkSpec| {
-            let seed = || seed.stream(&["link/", &wire.name].concat());
-            Port::new(&wire.profile, seed)
+        let port = |link: &LinkSpec| {
+            let seed = || seed.stream(&["link/", &link.name].concat());
+            Port::new(&link.profile, seed)
         };
         let ports = self.links.iter().map(port).collect();
         let sites = || self.hosts.iter().map(|node| &self.nodes[*node as usize]);
@@ -434,7 +436,7 @@ impl Topology {
     }
 }
 
-/// Adds a route to the links of all.
+/// Adds a route to the list of all routes.
 fn add_route(
     hops: &mut Vec<u32>,
     from: HostId,
@@ -450,7 +452,7 @@ fn index(n: usize) -> Result<u32, TopologyError> {
     u32::try_from(n).map_err(|_| TopologyError::TooLarge(n))
 }
 
-/// The name that looks most like it, if one does.
+/// The most similar name, if there is a similar one.
 fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a Arc<str>>) -> Option<String> {
     let likeness = |other: &str| strsim::jaro_winkler(name, other);
     let best = names.map(|other| (likeness(other), other)).max_by(|a, b| a.0.total_cmp(&b.0));

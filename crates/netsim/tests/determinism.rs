@@ -1,4 +1,4 @@
-//! The same seed, the same run; and nothing appears or vanishes.
+//! Reproducibility, and conservation of packets.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -12,7 +12,7 @@ use netsim::{Digest, Event, Sim, Topology};
 use proptest::prelude::*;
 use units::{Rate, Seed, Span, Time};
 
-/// A line with everything that draws.
+/// A link with all random impairments.
 fn noisy(rate: Rate) -> Profile {
     Profile {
         queue: Limit::Packets(20),
@@ -33,8 +33,8 @@ fn noisy(rate: Rate) -> Profile {
     }
 }
 
-/// `pairs` of hosts that exchange packets over a common noisy line and one clean line; half of the
-/// senders jitter.
+/// `pairs` of hosts that exchange packets over a common noisy link and clean access links; half of
+/// the senders have jitter.
 fn crowd(pairs: u64, seed: Seed) -> Sim<Numbered, Planned> {
     let mut net = Topology::new();
     net.add_router("left").unwrap();
@@ -69,15 +69,15 @@ fn run(seed: Seed) -> Digest {
 
 #[test]
 fn the_digest_is_golden() {
-    // The same in debug and in release, and on every machine. Whoever changes it changes every
-    // figure: deliberately, or not at all.
+    // The same in debug and release builds and on every machine. A change here means that every
+    // figure changes, and must be deliberate.
     assert_eq!(run(Seed(1)).to_string(), "550e70f29619ee36");
     assert_eq!(run(Seed(1)), run(Seed(1)));
     assert_ne!(run(Seed(1)), run(Seed(2)));
 }
 
 #[test]
-fn looking_on_and_stopping_on_the_way_change_nothing() {
+fn traces_and_stops_change_nothing() {
     let mut sim = crowd(4, Seed(1));
     let mut seen = 0u64;
     for n in 1..=200u64 {
@@ -87,12 +87,13 @@ fn looking_on_and_stopping_on_the_way_change_nothing() {
     assert_eq!(sim.digest(), run(Seed(1)));
 }
 
-/// What the noisy links drew, and what the hosts heard, of a network of `first` and perhaps more.
+/// The counters of the noisy link `first` and the packets received over it, in a network with or
+/// without other components.
 fn draws(more: bool) -> (Counters, Vec<(u64, u64)>) {
     draws_of(noisy, more)
 }
 
-/// As [`draws`], on lines of another kind.
+/// As [`draws`], with links of another kind.
 fn draws_of(noisy: fn(Rate) -> Profile, more: bool) -> (Counters, Vec<(u64, u64)>) {
     let mut net = Topology::new();
     if more {
@@ -119,7 +120,7 @@ fn draws_of(noisy: fn(Rate) -> Profile, more: bool) -> (Counters, Vec<(u64, u64)
 }
 
 #[test]
-fn a_component_more_leaves_the_draws_of_the_others_alone() {
+fn another_component_does_not_change_the_draws_of_others() {
     let (counters, heard) = draws(false);
     assert!(
         counters.dropped_loss > 5
@@ -131,11 +132,11 @@ fn a_component_more_leaves_the_draws_of_the_others_alone() {
 }
 
 #[test]
-fn nor_does_it_touch_those_of_managed_queues_and_jitter() {
+fn another_component_does_not_change_draws_of_aqm_and_jitter() {
     let managed = |rate: Rate| {
         let spread = Spread::Normal { mean: Span::from_millis(2), deviation: Span::from_millis(1) };
         let aqm = Aqm::Red(Red { weight: 0.1, ..Red::new(2.0, 8.0) });
-        // A little too slow for what is sent.
+        // A little slower than the offered load.
         let rate = RatePlan::constant(Rate::from_bits(rate.as_bits() * 3 / 4));
         Profile {
             aqm,
@@ -171,8 +172,9 @@ fn each_host_has_a_seed_of_its_own() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn every_packet_is_delivered_dropped_or_under_way(
-        seed: u64, pairs in 1..5u64, queue in 1..30u64, loss in 0.0..0.5f64, dark: bool, redraw: bool, hold: bool, stop in 0..600u64,
+    fn every_packet_is_delivered_dropped_or_in_flight(
+        seed: u64, pairs in 1..5u64, queue in 1..30u64, loss in 0.0..0.5f64,
+        dark: bool, redraw: bool, hold: bool, stop in 0..600u64,
         aqm in 0..4usize, jitter in prop::option::of(any::<bool>()),
     ) {
         let mut profile = noisy(Rate::mbit(10));
@@ -180,8 +182,11 @@ proptest! {
         profile.loss = Loss::Bernoulli(loss);
         let codel = CoDel { interval: Span::from_millis(5), ..CoDel::default() };
         let fair = FqCoDel { codel, queues: 2, ..FqCoDel::default() };
-        profile.aqm = [Aqm::DropTail, Aqm::Red(Red::new(1.0, 5.0)), Aqm::CoDel(codel), Aqm::FqCoDel(fair)][aqm];
-        profile.jitter = jitter.map(|reorders| Jitter { spread: Spread::Uniform(Span::from_millis(4)), reorders });
+        let red = Red::new(1.0, 5.0);
+        profile.aqm =
+            [Aqm::DropTail, Aqm::Red(red), Aqm::CoDel(codel), Aqm::FqCoDel(fair)][aqm];
+        let spread = Spread::Uniform(Span::from_millis(4));
+        profile.jitter = jitter.map(|reorders| Jitter { spread, reorders });
         if !redraw {
             profile.rate = RatePlan::constant(Rate::mbit(10));
         }
@@ -201,8 +206,9 @@ proptest! {
             let (near, far) = (format!("near {n}"), format!("far {n}"));
             let host = net.add_host(near.as_str()).unwrap();
             net.add_host(far.as_str()).unwrap();
-            net.duplex(&near, &near, "left", &Profile::new(Rate::mbit(100), Span::from_millis(1))).unwrap();
-            net.duplex(&far, "right", &far, &Profile::new(Rate::mbit(100), Span::from_millis(1))).unwrap();
+            let access = Profile::new(Rate::mbit(100), Span::from_millis(1));
+            net.duplex(&near, &near, "left", &access).unwrap();
+            net.duplex(&far, "right", &far, &access).unwrap();
             let (there, back) = (net.route(&near, &far).unwrap(), net.route(&far, &near).unwrap());
             net.jitter(&near, Span::from_millis(n)).unwrap();
             let ping = Numbered { answer: Some(back), ..packet(n, 1_200) };
@@ -216,7 +222,8 @@ proptest! {
             let dropped: u64 = sim.all_counters().map(|counters| counters.dropped()).sum();
             let heard: usize = sim.hosts().iter().map(|host| host.heard.len()).sum();
             assert_eq!(totals.delivered, heard as u64);
-            assert_eq!(totals.sent + made, totals.delivered + totals.damaged + dropped + sim.held());
+            let gone = totals.delivered + totals.damaged + dropped;
+            assert_eq!(totals.sent + made, gone + sim.held());
             sim.held()
         };
         check(ns(stop * 1_000_000));

@@ -1,4 +1,4 @@
-//! What managed queues learn of packets, and packets of them.
+//! Marks and flows at managed queues.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use link::{Aqm, FqCoDel, Limit, Profile, Red};
@@ -34,7 +34,7 @@ impl Packet for Flagged {
     }
 }
 
-/// Sends a burst at once, and keeps what comes.
+/// Sends a burst at once, and keeps received packets.
 struct Burst {
     packets: Vec<(Route, Flagged)>,
     heard: Vec<Flagged>,
@@ -56,7 +56,8 @@ impl Host<Flagged> for Burst {
     }
 }
 
-/// What arrives of `packets` sent at once over a managed link and a plain one behind it.
+/// Sends `packets` at once over a managed link and a plain one behind it. Returns the received
+/// packets and the number of marks.
 fn burst(aqm: Aqm, packets: impl IntoIterator<Item = Flagged>) -> (Vec<Flagged>, u64) {
     let mut net = Topology::new();
     net.add_host("near").unwrap();
@@ -96,7 +97,7 @@ fn flows_take_turns() {
     let packets = (0..40).map(|n| Flagged { flow: n / 20, is_capable: false, is_marked: false });
     let (heard, _) =
         burst(Aqm::FqCoDel(FqCoDel { quantum: Bytes(1_500), ..FqCoDel::default() }), packets);
-    // The first was on the wire before the others came; then they alternate.
+    // The first is on the wire before the others arrive; then they alternate.
     let flows: Vec<u64> = heard.iter().map(|packet| packet.flow).collect();
     assert!(flows[..38].windows(2).all(|pair| pair[0] != pair[1]), "{flows:?}");
 }

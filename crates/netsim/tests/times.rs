@@ -1,4 +1,4 @@
-//! Delivery times computed by hand, the order of what is simultaneous, and deadlines.
+//! Exact delivery times, the order of simultaneous events, and deadlines.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -54,8 +54,8 @@ fn an_answer_comes_back() {
     assert_eq!(sim.host(near).heard, [(22_000_000, 7)]);
 }
 
-/// `count` hosts, each with a link of its own to `sink`, that all send at once; the sink hears at
-/// one instant.
+/// Hosts in this order, each with a link of its own to `sink`, whose packets all arrive at one
+/// instant. Returns the order of arrival.
 fn simultaneous(order: &[u64]) -> Vec<u64> {
     let mut net = Topology::new();
     let sink = net.add_host("sink").unwrap();
@@ -75,8 +75,8 @@ fn simultaneous(order: &[u64]) -> Vec<u64> {
 }
 
 #[test]
-fn what_is_simultaneous_comes_in_the_order_of_admission() {
-    // Whoever sent first is first, in whatever order the hosts and links were added.
+fn simultaneous_events_are_in_the_order_of_admission() {
+    // The first to send is first, in whatever order the hosts and links were added.
     assert_eq!(simultaneous(&[1, 2, 3, 4, 5]), [5, 4, 3, 2, 1]);
     assert_eq!(simultaneous(&[3, 5, 1, 4, 2]), [5, 4, 3, 2, 1]);
 }
@@ -132,17 +132,19 @@ fn a_deadline_moved_earlier_and_back_fires_once() {
     assert_eq!(sim.host(host).fired, [100]);
     sim.with_host(host, |clock, _, _| clock.deadline = Some(ns(10)));
     sim.run_until(ns(1_000));
-    assert_eq!(sim.host(host).fired, [100, 1_000], "what lies in the past is due at once");
+    assert_eq!(sim.host(host).fired, [100, 1_000], "a deadline in the past is due at once");
     sim.with_host(host, |clock, _, _| clock.deadline = Some(ns(2_000)));
     sim.with_host(host, |clock, _, _| clock.deadline = None);
     sim.run_until(ns(3_000));
-    assert_eq!(sim.host(host).fired.len(), 2, "what was called off does not come");
+    assert_eq!(sim.host(host).fired.len(), 2, "a cancelled deadline does not fire");
 }
 
 proptest! {
-    /// A deadline fires when a model says, however it is moved about.
+    /// A deadline that is moved about fires at the times of a model.
     #[test]
-    fn deadlines_agree_with_a_model(moves in prop::collection::vec((0..20u64, prop::option::of(0..60u64)), 1..60)) {
+    fn deadlines_agree_with_a_model(
+        moves in prop::collection::vec((0..20u64, prop::option::of(0..60u64)), 1..60),
+    ) {
         let (mut sim, host) = clock();
         let (mut now, mut deadline, mut expected) = (0, None::<u64>, Vec::new());
         for (wait, ahead) in moves {
@@ -153,7 +155,7 @@ proptest! {
             deadline = ahead.map(|ahead| now + ahead);
             sim.with_host(host, |clock, _, _| clock.deadline = deadline.map(ns));
         }
-        // Moved after the last run: all of it is still to come.
+        // The last deadline was moved after the last run, and is still to come.
         expected.extend(deadline);
         sim.run_until(ns(now + 100));
         prop_assert_eq!(&sim.host(host).fired, &expected);
@@ -162,7 +164,7 @@ proptest! {
 
 #[test]
 #[should_panic(expected = "handle_deadline must move it on")]
-fn a_deadline_that_stays_is_found_out() {
+fn a_deadline_that_does_not_move_is_detected() {
     struct Stuck;
     impl Host<Numbered> for Stuck {
         fn handle_packet(&mut self, _: Time, _: Numbered, _: &mut Out<Numbered>) {}

@@ -1,4 +1,4 @@
-//! Routes, and what newcomers get wrong.
+//! Routes, and mistakes in topologies.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
@@ -12,7 +12,7 @@ fn wire(millis: u64) -> Profile {
     Profile::new(Rate::mbit(1_000), Span::from_millis(millis))
 }
 
-/// a - r1 - r2 - b with a detour r1 - r3 - r2, a second and slower link r1 - r2, and a second way
+/// a - r1 - r2 - b with a detour r1 - r3 - r2, a second and slower link r1 - r2, and a second path
 /// through the host c.
 fn net() -> Topology {
     let mut net = Topology::new();
@@ -33,7 +33,7 @@ fn net() -> Topology {
     net
 }
 
-/// Milliseconds from a to b along a route, wire times left out.
+/// The delay of a route from a to b in milliseconds, without wire times.
 fn millis(net: &Topology, route: netsim::Route) -> u64 {
     let (a, b) = (net.host_id("a").unwrap(), net.host_id("b").unwrap());
     let mut sim = planned(net, Seed(1), vec![(a, vec![(ns(0), route, packet(1, 1))])]);

@@ -7,8 +7,8 @@ use units::{Rate, Seed};
 use crate::instance::Selection;
 use crate::random::{Draws, unit_of};
 
-/// After so many draws in vain, which happens where a source uses most of the capacity there is,
-/// the rest is weighed one by one.
+/// The number of rejected draws after which the remaining relays are weighed one by one. It is
+/// reached where a source already uses most of the capacity.
 const DRAWS: usize = 64;
 
 /// How sources choose among the relays.
@@ -16,11 +16,11 @@ const DRAWS: usize = 64;
 pub enum Choice {
     /// Each with equal probability.
     Uniform,
-    /// In proportion to the relays' capacities, as each source estimates them.
+    /// With probabilities in proportion to the source's estimates of the relays' capacities.
     Proportional {
-        /// The largest relative error of an estimate, at most 1. Each source's error about each
-        /// relay is drawn once, uniformly up to this, of random sign: the paper defines the
-        /// magnitude only.
+        /// The largest relative error of an estimate, at most 1. The error of each source about
+        /// each relay is drawn once, uniformly up to this value and with random sign; the paper
+        /// defines only the magnitude.
         error: f64,
     },
 }
@@ -36,7 +36,7 @@ pub struct Chooser {
 }
 
 impl Chooser {
-    /// Chooses among relays of these capacities.
+    /// A chooser among relays of these capacities.
     ///
     /// # Panics
     ///
@@ -64,7 +64,7 @@ impl Chooser {
         }
     }
 
-    /// The first choice of all sources: `paths` distinct relays each.
+    /// The initial choice of all sources: `paths` distinct relays each.
     ///
     /// # Panics
     ///
@@ -74,7 +74,7 @@ impl Chooser {
         Selection::new(paths, (0..sources).flat_map(|source| self.choose(source, paths)).collect())
     }
 
-    /// So many distinct relays for a source, by sampling without replacement.
+    /// `paths` distinct relays for a source, sampled without replacement.
     ///
     /// # Panics
     ///
@@ -90,13 +90,12 @@ impl Chooser {
         relays
     }
 
-    /// A relay for a source that is not among those it uses.
+    /// A relay that the source does not use yet.
     pub fn draw_other(&mut self, source: usize, used: &[usize]) -> Option<usize> {
         let sum = *self.cumulative.last()?;
         for _ in 0..DRAWS {
-            // Drawn by the true weight and taken with a probability in proportion to the estimate's
-            // error, relays come out by the estimate; so nobody needs a table of all sources'
-            // estimates.
+            // Rejection sampling: a relay is drawn by its true weight and accepted in proportion to
+            // the error of the estimate. No table of all estimates is needed.
             let point = self.draws.unit() * sum;
             let relay =
                 self.cumulative.partition_point(|&end| end <= point).min(self.weights.len() - 1);
@@ -120,7 +119,7 @@ impl Chooser {
         found.or(others.last()).map(|&(relay, _)| relay)
     }
 
-    /// As [`Chooser::draw_other`]; the better one of two where the source learns about them.
+    /// As [`Chooser::draw_other`]; the better of two if the source samples relays.
     fn draw_better(&mut self, source: usize, used: &[usize], sample: Sample<'_>) -> Option<usize> {
         let first = self.draw_other(source, used)?;
         let Sample::Two(offers) = sample else { return Some(first) };
@@ -128,37 +127,37 @@ impl Chooser {
         Some(if offers[second] > offers[first] { second } else { first })
     }
 
-    /// What the source's estimate of the relay's capacity is of the true one.
+    /// The source's estimate of the relay's capacity, relative to the true one.
     fn bias(&self, source: usize, relay: usize) -> f64 {
         1.0 + self.error * (2.0 * unit_of(self.estimates, source, relay) - 1.0)
     }
 }
 
-/// Which paths are drawn anew while demands are not met.
+/// The paths that are drawn anew while demands are not met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reselect {
-    /// All paths of the sources whose demand is not met: k-reselection.
+    /// All paths of each source whose demand is not met: k-reselection.
     Paths,
-    /// The path that carries least of each such source, for one that it does not use:
-    /// 1-reselection.
+    /// The path with the least rate of each such source: 1-reselection.
     Least,
     /// All paths of all sources: the paper's baseline.
     Everything,
 }
 
-/// What a source learns about the relays that it draws.
+/// The knowledge of a source about the relays that it draws.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Sample<'a> {
-    /// Nothing: it takes the one it drew (the paper's rule).
+    /// None: it takes the relay that it drew (the paper's rule).
     One,
-    /// What each relay would give to one more path, in bit/s: of two that it drew it takes the one
-    /// that would give more. Past the paper, which points at the power of two choices (M.
-    /// Mitzenmacher, "The power of two choices in randomized load balancing", 2001) for its own
-    /// randomisation.
+    /// The rate that each relay would give to one more path, in bit/s: the source draws two and
+    /// takes the one with the higher rate. An extension of the paper, which cites the power of two
+    /// choices (M. Mitzenmacher, "The power of two choices in randomized load balancing", 2001) for
+    /// its own randomisation.
     Two(&'a [f64]),
 }
 
-/// Draws paths anew; `satisfied` has an entry a source, `rates` what arrives of each path.
+/// Draws paths anew. `satisfied` has an entry for each source; `rates` are the received rates by
+/// path.
 pub fn reselect(
     rule: Reselect,
     sample: Sample<'_>,
@@ -175,7 +174,7 @@ pub fn reselect(
         if rule == Reselect::Least {
             let rates = &rates[source * k..][..k];
             let least = (0..k).min_by(|&a, &b| rates[a].total_cmp(&rates[b]));
-            // Whoever uses all relays keeps them.
+            // A source that uses all relays keeps them.
             if let (Some(least), Some(other)) =
                 (least, chooser.draw_better(source, selection.of(source), sample))
             {
@@ -212,7 +211,7 @@ mod tests {
         for (got, wanted) in first.into_iter().zip([0.6, 0.3, 0.1]) {
             assert!((got - wanted).abs() < 0.015, "{first:?}");
         }
-        // Left out is the third with .6 * .3/.4 + .3 * .6/.7, and so on.
+        // The third is left out with probability .6 * .3/.4 + .3 * .6/.7, and so on.
         for (got, wanted) in pairs.into_iter().zip([
             0.3 / 9.0 + 0.1 * 0.3 / 0.7,
             0.6 * 0.25 + 0.1 * 6.0 / 9.0,
@@ -223,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn estimates_err_and_last() {
+    fn estimates_err_and_stay() {
         let mut chooser =
             Chooser::new(Choice::Proportional { error: 0.5 }, &[Rate::mbit(1); 2], Seed(1));
         for source in 0..20 {
@@ -239,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn rare_relays_are_found_when_all_are_needed() {
+    fn unlikely_relays_are_found_when_all_are_needed() {
         let capacities = [Rate::mbit(1_000), Rate::from_bits(1), Rate::from_bits(1)];
         let mut chooser = Chooser::new(Choice::Proportional { error: 0.5 }, &capacities, Seed(1));
         let selection = chooser.select(10, 3);
@@ -252,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn each_rule_moves_what_it_says() {
+    fn each_rule_moves_its_paths() {
         let mut chooser = Chooser::new(Choice::Uniform, &[Rate::mbit(1); 50], Seed(1));
         let before = Selection::new(2, vec![0, 1, 2, 3]);
         let mut after = before.clone();
@@ -284,7 +283,7 @@ mod tests {
 
     /// With p of the relays free, two draws find a free one with probability 1 - (1 - p)².
     #[test]
-    fn of_two_the_one_that_gives_more() {
+    fn the_better_of_two_relays_is_taken() {
         let mut chooser = Chooser::new(Choice::Uniform, &[Rate::mbit(1); 4], Seed(1));
         let mut selection = Selection::new(1, vec![0; 20_000]);
         let (satisfied, rates) = (vec![false; 20_000], vec![0.0; 20_000]);

@@ -1,6 +1,5 @@
-//! Rate control, and reselection beside it, while the network changes underneath: sources come and
-//! go, capacities change. Past the paper, whose network stands still, and whose rates begin anew
-//! with each selection.
+//! Rate control and reselection while the network changes: sources come and go, capacities change.
+//! An extension: the network of the paper is static, and rates restart with each selection.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -14,77 +13,78 @@ use crate::optimum::optimum;
 use crate::random::Draws;
 use crate::study::{Setting, mean};
 
-/// A source finds its demand met at this share less than it, as in [`search`](crate::search).
+/// A demand counts as met if the rate is short of it by at most this share, as in
+/// [`search`](crate::search).
 const TOLERANCE: f64 = 0.01;
 
-/// What changes.
+/// The kind of changes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Change {
-    /// At each change this share of the sources, drawn anew, goes if it is there, and comes back if
-    /// it is not.
+    /// At each change, a random selection of this share of the sources toggles between active and
+    /// inactive.
     Sources(f64),
-    /// At each change every capacity becomes its own of the setting times a factor, drawn uniformly
-    /// up to this far from one; at most 1.
+    /// At each change, every capacity becomes its initial value times a factor that is drawn
+    /// uniformly from 1 ± this value (at most 1).
     Capacities(f64),
 }
 
-/// A setting in which something changes.
+/// A setting with changes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Churn {
-    /// Sources, relays, paths and control. Its intervals are those of a run; what it says of
-    /// settling does not count here.
+    /// Sources, relays, paths, control, and the number of intervals; `settled` and `band` are not
+    /// used.
     pub setting: Setting,
-    /// What changes.
+    /// The kind of changes.
     pub change: Change,
-    /// Control intervals from one change to the next.
+    /// Control intervals between two changes.
     pub every: usize,
-    /// How sources whose demand is not met draw other paths; `None` if they do not.
+    /// The reselection of paths by sources whose demand is not met; `None` for fixed paths.
     pub reselection: Option<Reselection>,
 }
 
-/// Reselection while rates go on: paths that are kept keep theirs.
+/// Reselection during rate control: paths that are kept keep their rates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reselection {
-    /// Which paths are drawn anew.
+    /// The paths that are drawn anew.
     pub rule: Reselect,
-    /// Whether a source draws two relays for one, and keeps the one that would give it more.
+    /// Whether a source draws two relays and takes the one that would give more.
     pub two_choices: bool,
-    /// Control intervals an iteration. The mean over the last half of them says whether a demand is
-    /// met, within 1 %.
+    /// Control intervals per iteration. The mean rate over the last half decides whether a demand
+    /// is met, within 1 %.
     pub every: usize,
 }
 
-/// What became of a run. Rates are shares of all the demands that there would be if no source had
-/// gone.
+/// The results of a run. Rates are relative to the sum of the demands of all sources, active or
+/// not.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Course {
     /// The rate in each control interval.
     pub rates: Vec<f64>,
-    /// The most that any control could reach over the run's paths in that interval.
+    /// The optimum over the paths of that interval.
     pub optima: Vec<f64>,
-    /// The most that could arrive in that interval over any paths: all demands, or all capacities.
+    /// The optimum over any paths in that interval: the smaller of all demands and all capacities.
     pub bounds: Vec<f64>,
-    /// Control intervals from one change to the next.
+    /// Control intervals between two changes.
     pub every: usize,
 }
 
 impl Course {
-    /// What arrived in the whole run, as a share of what could have over the paths of each moment.
+    /// The received share of the optimum over the paths of each interval, in the whole run.
     #[must_use]
     pub fn kept(&self) -> f64 {
         let possible = mean(&self.optima);
         if possible > 0.0 { mean(&self.rates) / possible } else { 1.0 }
     }
 
-    /// What arrived in the whole run, as a share of what could have over any paths.
+    /// The received share of the optimum over any paths, in the whole run.
     #[must_use]
     pub fn served(&self) -> f64 {
         let possible = mean(&self.bounds);
         if possible > 0.0 { mean(&self.rates) / possible } else { 1.0 }
     }
 
-    /// For each change, the beginning included, how many intervals passed until the rate was this
-    /// share of the optimum; `None` where the next change came first.
+    /// For the start and each change, the number of intervals until the rate reached this share of
+    /// the optimum; `None` if the next change came first.
     pub fn recoveries(&self, share: f64) -> impl Iterator<Item = Option<usize>> {
         let spans = self.rates.chunks(self.every).zip(self.optima.chunks(self.every));
         spans.map(move |(rates, optima)| {
@@ -153,13 +153,12 @@ pub fn run(churn: &Churn, seed: Seed) -> Course {
 }
 
 impl Reselection {
-    /// Whether rates of this interval count for whether a demand is met.
+    /// Whether the rates of this interval count for the decision whether a demand is met.
     fn counts(&self, interval: usize) -> bool {
         interval % self.every >= self.every / 2
     }
 
-    /// Draws paths anew for those whose rates, of which these are the sums of the intervals that
-    /// count, say so.
+    /// Draws paths anew; `sums` are the sums of the rates over the intervals that count.
     fn draw(
         &self,
         instance: &Instance,

@@ -1,8 +1,8 @@
-//! One source's rate control over its paths (the paper's section 4 and Fig. 2).
+//! The rate control of one source over its paths (the paper's section 4 and Fig. 2).
 //!
-//! At the beginning of each control interval the source learns whether the increment that it tried
-//! on one path came through, adjusts how it probes, and tries the next one. Nothing but its own
-//! rates and what the receiver got enters.
+//! In each control interval the source tries an increment on one path. At the beginning of the next
+//! it learns whether that succeeded, adjusts the probabilities and increments of its probes, and
+//! tries the next one. The only inputs are its own rates and the received rates.
 
 use alloc::vec::Vec;
 
@@ -10,38 +10,37 @@ use units::{Rate, Seed};
 
 use crate::random::Draws;
 
-/// Probabilities stay positive, no more: a floor that matters makes sources probe full paths for
-/// ever and costs several percent of the aggregate rate.
+/// The least probability of a probe, just above zero: with a larger one, sources probe full paths
+/// for ever, at the cost of several percent of the aggregate rate.
 const LEAST_PROBABILITY: f64 = 1e-12;
 
-/// An increment term below this is about zero: it adds less than a percent.
+/// An increment term below this counts as zero: it adds less than a percent.
 const SMALL_TERM: f64 = 0.01;
 
-/// Shares of rates are sums of floats: a shortfall below this is rounding.
+/// A shortfall below this share is the rounding of sums of floats.
 const ROUNDING: f64 = 1e-9;
 
-/// How a source finds that an increment failed.
+/// The signal by which a source detects a failed increment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Detect {
-    /// The receiver got less than the share 1 - δ of what was sent (the paper's rule). Under
-    /// max-min sharing a source below the fair level sees success on a full relay, by displacing
-    /// others.
+    /// The received rate is below the share 1 - δ of the sent rate (the paper's rule). Under
+    /// max-min sharing a source below the fair level sees success on a full relay, because it
+    /// displaces others.
     Throughput(f64),
-    /// The same where data comes in packets: what the receiver got may lack this rate besides, that
-    /// of one packet an interval. Without, a packet that straddles the interval's end is a failure
-    /// wherever it is more than the share δ of what was sent.
+    /// The same for data in packets: the received rate may also be short by one packet per
+    /// interval. Otherwise a packet that straddles the end of the interval would be a failure
+    /// wherever it is more than the share δ of the sent data.
     Packets {
         /// The share δ.
         delta: f64,
-        /// A packet an interval.
+        /// The rate of one packet per interval.
         allowance: Rate,
     },
-    /// The relay had to deliver more than it can: the perfect detection that the paper's Theorem 1
-    /// assumes.
+    /// The relay was overloaded: the perfect detection that the paper's Theorem 1 assumes.
     RelayOverload,
-    /// Of all that sources set over the path's last link together, the receiver got less than the
-    /// share 1 - θ. No measurement of a path alone, so that neither packets that straddle an
-    /// interval nor a displaced neighbour mislead it (past the paper).
+    /// The rate received over the path's last link from all sources together is below the share 1 -
+    /// θ of the rates that they set. As it covers all paths of the link, neither packets that
+    /// straddle an interval nor displaced neighbours mislead it (an extension of the paper).
     Receiver(f64),
 }
 
@@ -54,14 +53,14 @@ pub struct Config {
     pub alpha: f64,
     /// The divisor by which failure lowers it, γ > 1.
     pub gamma: f64,
-    /// The increment term to begin with, β(0): zero makes the control additive (AIAD), a small
+    /// The initial increment term, β(0): with zero the control is additive (AIAD), with a small
     /// positive value multiplicative (MIMD).
     pub beta: f64,
-    /// How failure is found.
+    /// The signal of failure.
     pub detect: Detect,
-    /// For how many intervals a path may be spared after its probes failed again and again: 1, 2,
-    /// 4, … up to this, as long as its increment term is about zero. Zero is the paper's rule: a
-    /// probe in each interval (past the paper).
+    /// The longest pause of a path after repeated failures: it is not probed for 1, 2, 4, …
+    /// intervals, up to this number, as long as its increment term is about zero (an extension).
+    /// Zero is the paper's rule: a probe in each interval.
     pub pause: u32,
 }
 
@@ -79,23 +78,22 @@ impl Config {
         }
     }
 
-    /// Multiplicative increase, multiplicative decrease: as [`Config::aiad`], with β(0) = 0.1.
+    /// Multiplicative increase, multiplicative decrease: as [`Config::aiad`] with β(0) = 0.1.
     #[must_use]
     pub const fn mimd(epsilon: f64) -> Config {
         Config { beta: 0.1, ..Config::aiad(epsilon) }
     }
 }
 
-/// What became of the probed path's rate in the interval that ends.
+/// The result of a probe, at the end of its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Seen {
-    /// What arrived at the receiver over the probed path, x, in bit/s.
+pub struct ProbeResult {
+    /// The rate received over the probed path, x, in bit/s.
     pub received: f64,
-    /// Whether that path's relay was asked for more than it can deliver; only
-    /// [`Detect::RelayOverload`] looks at it.
+    /// Whether the relay of the path was overloaded; used by [`Detect::RelayOverload`].
     pub overloaded: bool,
-    /// What share arrived of all that sources set over that path's last link; only
-    /// [`Detect::Receiver`] looks at it.
+    /// The received share of all rates set over the last link of the path; used by
+    /// [`Detect::Receiver`].
     pub arrived: f64,
 }
 
@@ -119,14 +117,14 @@ struct Path {
     probability: f64,
     /// The increment term, β.
     beta: f64,
-    /// For how many intervals it was last spared.
+    /// The length of its last pause, in intervals.
     pause: u32,
-    /// For how many more it is.
+    /// The intervals left of its current pause.
     spared: u32,
 }
 
 impl Controller {
-    /// A source with this demand whose paths begin at `initial` bit/s: zeros, or
+    /// A source with this demand and the initial path rates `initial` in bit/s: zeros, or
     /// [`max_min`](crate::max_min) rates.
     ///
     /// # Panics
@@ -153,14 +151,14 @@ impl Controller {
         }
     }
 
-    /// Begins a control interval: judges the last probe by what was `seen` of it, and probes anew.
-    /// Without anything seen, which is so before the first interval, the parameters stay.
-    pub fn handle_interval(&mut self, seen: Option<Seen>) {
+    /// Begins a control interval: evaluates the last probe by its result, and probes anew. With
+    /// `None`, as before the first interval, the parameters stay.
+    pub fn handle_interval(&mut self, result: Option<ProbeResult>) {
         for path in &mut self.paths {
             path.spared = path.spared.saturating_sub(1);
         }
-        let failed = match (self.probed, seen) {
-            (Some(probed), Some(seen)) if self.has_failed(probed, seen) => {
+        let failed = match (self.probed, result) {
+            (Some(probed), Some(result)) if self.has_failed(probed, result) => {
                 Some(self.adjust_after_failure(probed))
             }
             (Some(probed), Some(_)) => {
@@ -169,15 +167,15 @@ impl Controller {
             }
             _ => None,
         };
-        // A source without a demand rests; so does one all of whose paths are spared.
+        // No probe without a demand, or while all paths pause.
         self.probed = if self.demand > 0.0 { self.draw(failed) } else { None };
         if let Some(probed) = self.probed {
             self.increase(probed);
         }
     }
 
-    /// From now on the source has this demand: zero for one that goes. Rates beyond it shrink in
-    /// proportion; a source that comes (back) begins with nothing, and knows nothing of its paths.
+    /// Sets the demand; zero for a source that leaves. Rates above the demand are scaled down. A
+    /// source that comes back begins with zero rates and initial parameters.
     pub fn handle_demand(&mut self, demand: Rate) {
         let (before, demand) = (self.demand, demand.as_f64());
         self.demand = demand;
@@ -191,14 +189,13 @@ impl Controller {
         }
     }
 
-    /// This path leads another way from now on: nothing is sent over it yet, and nothing known of
-    /// it.
+    /// The path has been replaced by another one: its rate is zero, its parameters initial.
     pub fn handle_path(&mut self, path: usize) {
         let probability = 1.0 / self.paths.iter().map(|_| 1.0).sum::<f64>();
         self.paths[path] =
             Path { rate: 0.0, probability, beta: self.config.beta, pause: 0, spared: 0 };
         self.normalise();
-        // What was seen of a probe is of the path that it was before.
+        // The result of a pending probe would be that of the old path.
         self.probed = self.probed.filter(|&probed| probed != path);
     }
 
@@ -220,15 +217,15 @@ impl Controller {
         self.probed
     }
 
-    fn has_failed(&self, probed: usize, seen: Seen) -> bool {
+    fn has_failed(&self, probed: usize, result: ProbeResult) -> bool {
         let sent = self.paths[probed].rate;
         match self.config.detect {
-            Detect::Throughput(delta) => seen.received < sent * (1.0 - delta - ROUNDING),
+            Detect::Throughput(delta) => result.received < sent * (1.0 - delta - ROUNDING),
             Detect::Packets { delta, allowance } => {
-                seen.received + allowance.as_f64() < sent * (1.0 - delta - ROUNDING)
+                result.received + allowance.as_f64() < sent * (1.0 - delta - ROUNDING)
             }
-            Detect::RelayOverload => seen.overloaded,
-            Detect::Receiver(theta) => seen.arrived < 1.0 - theta - ROUNDING,
+            Detect::RelayOverload => result.overloaded,
+            Detect::Receiver(theta) => result.arrived < 1.0 - theta - ROUNDING,
         }
     }
 
@@ -261,8 +258,8 @@ impl Controller {
         }
     }
 
-    /// A path by the probabilities, other than the one that has just `failed` if there is another,
-    /// and none that is spared.
+    /// Draws a path by the probabilities, without paths that pause, and without the one that has
+    /// just `failed` if there is another.
     fn draw(&mut self, failed: Option<usize>) -> Option<usize> {
         let except = failed.filter(|_| self.paths.len() > 1);
         let is_candidate =
@@ -278,7 +275,7 @@ impl Controller {
                 break;
             }
         }
-        // Rounding may leave a little: that falls to the last one.
+        // Rounding may leave a remainder, which goes to the last path.
         last
     }
 
@@ -287,7 +284,7 @@ impl Controller {
         let before = path.rate;
         path.rate = (before * (1.0 + path.beta) + self.step).min(self.demand);
         if path.rate >= self.demand {
-            // So that the decrease after a failure leads back to `before`.
+            // So that the decrease after a failure restores `before`.
             path.beta = if before > 0.0 {
                 ((self.demand - self.step) / before - 1.0).max(0.0)
             } else {
@@ -297,8 +294,8 @@ impl Controller {
         let rate = path.rate;
         let sum: f64 = self.rates().sum();
         if sum > self.demand {
-            // What the others give up is not given back if the probe fails: the paper's rule, and
-            // it costs a satisfied source one increment.
+            // The rates of the other paths are not restored if the probe fails. That is the paper's
+            // rule; it costs a satisfied source one increment.
             let factor = (self.demand - rate) / (sum - rate);
             for (index, other) in self.paths.iter_mut().enumerate() {
                 if index != probed {
@@ -313,16 +310,17 @@ impl Controller {
 mod tests {
     use super::*;
 
-    const FAILED: Option<Seen> = Some(Seen { received: 0.0, overloaded: true, arrived: 0.0 });
+    const FAILED: Option<ProbeResult> =
+        Some(ProbeResult { received: 0.0, overloaded: true, arrived: 0.0 });
 
     fn rates(controller: &Controller) -> Vec<f64> {
         controller.rates().collect()
     }
 
-    /// What arrives if all does.
-    fn all_of(controller: &Controller) -> Seen {
+    /// The result of a probe without loss.
+    fn all_of(controller: &Controller) -> ProbeResult {
         let probed = controller.probed().expect("it began");
-        Seen { received: rates(controller)[probed], overloaded: false, arrived: 1.0 }
+        ProbeResult { received: rates(controller)[probed], overloaded: false, arrived: 1.0 }
     }
 
     #[test]
@@ -389,9 +387,17 @@ mod tests {
         let config = Config { detect: Detect::Throughput(0.03), ..Config::aiad(0.1) };
         let mut controller = Controller::new(config, Rate::from_bits(1_000), &[0.0], Seed(1));
         controller.handle_interval(None);
-        controller.handle_interval(Some(Seen { received: 97.5, overloaded: true, arrived: 0.5 }));
+        controller.handle_interval(Some(ProbeResult {
+            received: 97.5,
+            overloaded: true,
+            arrived: 0.5,
+        }));
         assert_eq!(rates(&controller), [200.0]);
-        controller.handle_interval(Some(Seen { received: 193.0, overloaded: false, arrived: 1.0 }));
+        controller.handle_interval(Some(ProbeResult {
+            received: 193.0,
+            overloaded: false,
+            arrived: 1.0,
+        }));
         assert_eq!(rates(&controller), [200.0]);
     }
 
@@ -406,50 +412,62 @@ mod tests {
         );
         controller.handle_interval(None);
         // 87 of 100: no more than 3 % and a packet are missing.
-        controller.handle_interval(Some(Seen { received: 87.0, overloaded: true, arrived: 0.5 }));
+        controller.handle_interval(Some(ProbeResult {
+            received: 87.0,
+            overloaded: true,
+            arrived: 0.5,
+        }));
         assert_eq!(rates(&controller), [200.0]);
         // 183 of 200: they are.
-        controller.handle_interval(Some(Seen { received: 183.0, overloaded: false, arrived: 1.0 }));
+        controller.handle_interval(Some(ProbeResult {
+            received: 183.0,
+            overloaded: false,
+            arrived: 1.0,
+        }));
         assert_eq!(rates(&controller), [200.0]);
     }
 
     #[test]
-    fn the_receivers_word_may_differ_from_what_arrived() {
+    fn the_receivers_signal_may_differ_from_the_path_rate() {
         let config = Config { detect: Detect::Receiver(0.01), ..Config::aiad(0.1) };
         let mut controller = Controller::new(config, Rate::from_bits(1_000), &[0.0], Seed(1));
         controller.handle_interval(None);
-        // All of the path's own rate arrived, at its neighbours' cost.
-        controller.handle_interval(Some(Seen {
+        // All of the path's own rate was received, at the cost of its neighbours.
+        controller.handle_interval(Some(ProbeResult {
             received: 100.0,
             overloaded: false,
             arrived: 0.98,
         }));
         assert_eq!(rates(&controller), [100.0]);
-        controller.handle_interval(Some(Seen { received: 99.0, overloaded: true, arrived: 0.995 }));
+        controller.handle_interval(Some(ProbeResult {
+            received: 99.0,
+            overloaded: true,
+            arrived: 0.995,
+        }));
         assert_eq!(rates(&controller), [200.0]);
     }
 
     #[test]
-    fn paths_that_fail_again_and_again_are_spared_ever_longer() {
+    fn paths_that_keep_failing_pause_ever_longer() {
         let config = Config { pause: 4, ..Config::aiad(0.1) };
         let mut controller = Controller::new(config, Rate::from_bits(100), &[50.0], Seed(1));
         let mut probed = Vec::new();
         for _ in 0..16 {
-            let seen = controller.probed().and(FAILED);
-            controller.handle_interval(seen);
+            let result = controller.probed().and(FAILED);
+            controller.handle_interval(result);
             probed.push(controller.probed().is_some());
         }
         // A failure becomes known one interval after its probe: 1, 2, 4, 4 intervals without one.
         let at: Vec<usize> =
             probed.iter().enumerate().filter(|(_, is)| **is).map(|(at, _)| at).collect();
         assert_eq!(at, [0, 2, 5, 10, 15]);
-        // The last probe comes through: none is left out any more.
+        // The last probe succeeds: no path pauses any more.
         for _ in 0..3 {
             let all = all_of(&controller);
             controller.handle_interval(Some(all));
             assert!(controller.probed().is_some());
         }
-        // A term well above zero spares nothing.
+        // With a term well above zero, no path pauses.
         let config = Config { pause: 4, ..Config::mimd(0.1) };
         let mut controller = Controller::new(config, Rate::from_bits(100), &[10.0], Seed(1));
         controller.handle_interval(None);
@@ -463,11 +481,11 @@ mod tests {
             Controller::new(Config::aiad(0.1), Rate::from_bits(100), &[60.0, 20.0], Seed(1));
         controller.handle_demand(Rate::from_bits(40));
         assert_eq!(rates(&controller), [30.0, 10.0]);
-        // Gone: no rate, no probe.
+        // Without a demand: no rate, no probe.
         controller.handle_demand(Rate::ZERO);
         controller.handle_interval(None);
         assert_eq!((rates(&controller), controller.probed()), (alloc::vec![0.0, 0.0], None));
-        // Back: as one that begins, with its new increment.
+        // With a demand again: initial state, with the new increment.
         controller.handle_demand(Rate::from_bits(200));
         controller.handle_interval(None);
         let probed = controller.probed().unwrap();
@@ -475,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_leads_another_way_begins_anew() {
+    fn a_replaced_path_starts_anew() {
         let mut controller =
             Controller::new(Config::mimd(0.1), Rate::from_bits(100), &[40.0, 40.0], Seed(1));
         controller.handle_interval(None);
@@ -483,7 +501,7 @@ mod tests {
         let kept = rates(&controller)[1 - probed];
         controller.handle_path(probed);
         assert_eq!((rates(&controller)[probed], rates(&controller)[1 - probed]), (0.0, kept));
-        // What was seen before judges nothing: no increment is taken back from either.
+        // The old result is ignored: no increment is taken back from either path.
         controller.handle_interval(FAILED);
         assert!(rates(&controller)[1 - probed] >= kept);
     }

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use units::{Rate, Seed};
 
-use crate::controller::{Config, Controller, Seen};
+use crate::controller::{Config, Controller, ProbeResult};
 use crate::fluid::{Fluid, Sharing};
 use crate::instance::Instance;
 use crate::maxmin::max_min;
@@ -15,7 +15,7 @@ use crate::routes::Routes;
 /// The rates that sources begin with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Initial {
-    /// Nothing.
+    /// Zero.
     Zero,
     /// [`max_min`] rates.
     MaxMin,
@@ -32,7 +32,7 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// Sources that have not begun; each draws from a stream of its own.
+    /// Sources before the first interval; each has a random stream of its own.
     #[must_use]
     pub fn new(
         instance: &Instance,
@@ -65,12 +65,11 @@ impl Fleet {
         }
     }
 
-    /// One control interval of every source; returns what arrives in it from all of them together,
-    /// in bit/s.
+    /// Runs one control interval of every source. Returns the sum of the received rates, in bit/s.
     pub fn step(&mut self) -> f64 {
         let k = self.k;
         for (index, source) in self.sources.iter_mut().enumerate() {
-            let seen = source.probed().map(|probed| Seen {
+            let seen = source.probed().map(|probed| ProbeResult {
                 received: self.received[index * k + probed],
                 overloaded: self.fluid.is_overloaded(index * k + probed),
                 arrived: self.fluid.arrived(index * k + probed),
@@ -84,22 +83,21 @@ impl Fleet {
         self.received.iter().sum()
     }
 
-    /// From the next interval on the source has this demand: zero for one that goes.
+    /// Sets the demand of a source from the next interval on; zero for a source that leaves.
     pub fn handle_demand(&mut self, source: usize, demand: Rate) {
         self.sources[source].handle_demand(demand);
     }
 
-    /// From the next interval on the relay (or link) has this capacity.
+    /// Sets the capacity of a relay (or link) from the next interval on.
     pub fn handle_capacity(&mut self, link: usize, capacity: Rate) {
         self.fluid.handle_capacity(link, capacity);
     }
 
-    /// From the next interval on, these are the paths. Those that lead where they led before keep
-    /// their rates.
+    /// Sets the paths from the next interval on. Unchanged paths keep their rates.
     ///
     /// # Panics
     ///
-    /// If they are not as many a source as before.
+    /// If the number of paths per source changes.
     pub fn handle_paths(&mut self, paths: impl Into<Routes>) {
         let routes = paths.into();
         assert_eq!(
@@ -121,13 +119,13 @@ impl Fleet {
         &self.fluid
     }
 
-    /// The rates that are set, y, one a path, in bit/s.
+    /// The rates set by the sources, y, by path, in bit/s.
     #[must_use]
     pub fn sent(&self) -> &[f64] {
         &self.sent
     }
 
-    /// The rates that arrive, x, one a path, in bit/s.
+    /// The received rates, x, by path, in bit/s.
     #[must_use]
     pub fn received(&self) -> &[f64] {
         &self.received

@@ -1,5 +1,5 @@
-//! What arrives of the rates that sources set: relays as fluids. The paper does not say what its
-//! numerical study assumes.
+//! The received rates as a function of the rates that sources set: a fluid model of relays. The
+//! paper does not state the model of its numerical study.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -10,19 +10,18 @@ use crate::instance::{Instance, Selection};
 use crate::maxmin::fill;
 use crate::routes::{Members, Routes};
 
-/// A relay counts as overloaded beyond this excess; a smaller one is the rounding of a sum.
+/// The relative excess above which a relay counts as overloaded; less is rounding.
 const ROUNDING: f64 = 1e-9;
 
-/// How a relay divides its capacity among paths that ask for more than that.
+/// The division of a relay's capacity among paths that need more than that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
-    /// Max-min: up to an equal share each, and no path more than it asks for. So do TCP connections
-    /// of equal round-trip time, one a source, and only so the paper's figures for multiplicative
-    /// control come out.
+    /// Max-min fair. TCP connections of equal RTT, one for each source, share like this, and only
+    /// this model reproduces the paper's figures for multiplicative control.
     MaxMin,
-    /// In proportion to what each asks for. Then every path of an overloaded relay sees it. Over
-    /// several links, a path gets the smallest of its shares, so that the other links have
-    /// something left over.
+    /// In proportion to the set rates, so that every path of an overloaded relay sees the overload.
+    /// Over several links a path gets the smallest of its shares, and the other links keep the rest
+    /// unused.
     Proportional,
 }
 
@@ -36,12 +35,12 @@ pub struct Fluid {
     loads: Vec<Load>,
 }
 
-/// What a link had to carry in the last interval.
+/// The load of a link in the last interval.
 #[derive(Clone, Copy, Debug, Default)]
 struct Load {
-    /// What sources set over it together, in bit/s.
+    /// The sum of the rates set over it, in bit/s.
     sent: f64,
-    /// What it delivered of that to the receivers that it leads to.
+    /// The sum of the rates delivered to receivers at its end, in bit/s.
     received: f64,
     overloaded: bool,
 }
@@ -56,12 +55,12 @@ impl Fluid {
         Fluid { sharing, members: routes.members(capacities.len()), capacities, routes, loads }
     }
 
-    /// From the next rates on, the link has this capacity.
+    /// Sets the capacity of a link from the next rates on.
     pub fn handle_capacity(&mut self, link: usize, capacity: Rate) {
         self.capacities[link] = capacity.as_f64();
     }
 
-    /// From the next rates on, these are the paths: as many as before.
+    /// Sets the paths from the next rates on; their number must not change.
     pub(crate) fn handle_routes(&mut self, routes: Routes) {
         self.members = routes.members(self.capacities.len());
         self.routes = routes;
@@ -72,8 +71,7 @@ impl Fluid {
         &self.routes
     }
 
-    /// Fills `received` with what arrives of each path when `sent` is what the sources set, all in
-    /// bit/s.
+    /// Computes the received rates by path from the rates that the sources set, in bit/s.
     pub fn handle_rates(&mut self, sent: &[f64], received: &mut [f64]) {
         for (link, &capacity) in self.capacities.iter().enumerate() {
             let sum: f64 = self.members.of(link).iter().map(|&path| sent[path]).sum();
@@ -87,7 +85,7 @@ impl Fluid {
         }
     }
 
-    /// Each path has one link: they divide what they have independently.
+    /// The case of one link per path: links are independent.
     fn share_apart(&self, sent: &[f64], received: &mut [f64]) {
         for (link, (&capacity, load)) in self.capacities.iter().zip(&self.loads).enumerate() {
             let paths = self.members.of(link);
@@ -113,8 +111,8 @@ impl Fluid {
         }
     }
 
-    /// Back-pressure: a path carries the same over all its links, so that what one link cuts the
-    /// others have to spare.
+    /// Back-pressure: a path has the same rate on all its links, so the other links can use
+    /// capacity that a path does not get at one of them.
     fn share_together(&mut self, sent: &[f64], received: &mut [f64]) {
         received.copy_from_slice(sent);
         match self.sharing {
@@ -140,35 +138,34 @@ impl Fluid {
         }
     }
 
-    /// Whether a link of the path was last asked for more than it can deliver.
+    /// Whether a link of the path was overloaded in the last interval.
     #[must_use]
     pub fn is_overloaded(&self, path: usize) -> bool {
         self.routes.of(path).iter().any(|&link| self.loads[link].overloaded)
     }
 
-    /// What share arrived of all that sources set over the path's last link together: what the
-    /// receiver at its end can tell them. One where nothing was set.
+    /// The received share of all rates set over the last link of the path, as the receiver at its
+    /// end can report it; 1 if nothing was set.
     #[must_use]
     pub fn arrived(&self, path: usize) -> f64 {
         let load = self.loads[self.routes.last(path)];
         if load.sent > 0.0 { load.received / load.sent } else { 1.0 }
     }
 
-    /// What each link delivered in the last interval, in bit/s.
+    /// The rate delivered by each link in the last interval, in bit/s.
     #[must_use]
     pub fn delivered(&self) -> impl ExactSizeIterator<Item = f64> {
         self.loads.iter().map(|load| load.received)
     }
 }
 
-/// The smaller one; a link without capacity of which nothing is asked gives no number, and cuts
-/// nothing.
+/// The minimum, where NaN (a link without capacity and without load) limits nothing.
 fn least(a: f64, b: f64) -> f64 {
     if b < a { b } else { a }
 }
 
-/// What each relay would give to one more path that takes all it gets, under max-min sharing with
-/// these rates on the others, in bit/s: what it has to spare, or an equal share where that is more.
+/// The rate that each relay would give to one more greedy path under max-min sharing, in bit/s: its
+/// spare capacity, or an equal share if that is more. `rates` are those of the other paths.
 pub(crate) fn offers(instance: &Instance, selection: &Selection, rates: &[f64]) -> Vec<f64> {
     let members = Routes::from(selection).members(instance.capacities.len());
     let offer = |(relay, capacity): (usize, &Rate)| {
@@ -180,14 +177,13 @@ pub(crate) fn offers(instance: &Instance, selection: &Selection, rates: &[f64]) 
     instance.capacities.iter().enumerate().map(offer).collect()
 }
 
-/// The level at which paths that want more than the capacity together are cut, so that they get the
-/// capacity.
+/// The max-min level of paths that together need more than the capacity.
 fn fair_level(capacity: f64, paths: &[usize], sent: &[f64]) -> f64 {
     let mut level = capacity / paths.iter().map(|_| 1.0).sum::<f64>();
     loop {
-        // Those at or below the level get all they ask for; the others share the rest. Few relays
-        // need more than two rounds, which is cheaper than sorting; and the sums without a branch
-        // that nobody could predict.
+        // Paths at or below the level get their whole rate; the others share the rest. Few relays
+        // need more than two rounds, which is cheaper than sorting. The sums avoid a branch that
+        // could not be predicted.
         let (mut granted, mut cut) = (0.0, 0.0);
         for &path in paths {
             let is_granted = sent[path] <= level;
@@ -232,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newcomer_is_offered_what_is_spare_or_an_equal_share() {
+    fn one_more_path_gets_the_spare_capacity_or_an_equal_share() {
         let instance = Instance {
             demands: vec![Rate::from_bits(9); 5],
             capacities: [9, 9, 4].map(Rate::from_bits).to_vec(),

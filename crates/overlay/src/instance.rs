@@ -1,4 +1,4 @@
-//! Sources with demands, relays with capacities, and which source uses which relays.
+//! Sources with demands, relays with capacities, and the relays of each source.
 
 use alloc::vec::Vec;
 
@@ -7,28 +7,28 @@ use units::Rate;
 /// Sources and relays.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Instance {
-    /// What each source has to deliver, m.
+    /// The demand of each source, m.
     pub demands: Vec<Rate>,
-    /// What each relay can deliver to the receiver, a; with [`Routes`](crate::Routes) of several
-    /// links, what each link can.
+    /// The capacity of each relay's link to the receiver, a; with [`Routes`](crate::Routes) of
+    /// several links, that of each link.
     pub capacities: Vec<Rate>,
 }
 
 impl Instance {
-    /// All demands together.
+    /// The sum of all demands.
     #[must_use]
     pub fn demand(&self) -> Rate {
         self.demands.iter().copied().sum()
     }
 
-    /// All capacities together.
+    /// The sum of all capacities.
     #[must_use]
     pub fn capacity(&self) -> Rate {
         self.capacities.iter().copied().sum()
     }
 }
 
-/// The relays that each source uses: k of them, one a path.
+/// The relays of each source: k of them, one per path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selection {
     paths: usize,
@@ -36,7 +36,8 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// The relays of source 0's paths, then those of source 1's, and so on.
+    /// A selection from a list: the relays of source 0's paths, then those of source 1's, and so
+    /// on.
     ///
     /// # Panics
     ///
@@ -51,13 +52,13 @@ impl Selection {
         Selection { paths, relays }
     }
 
-    /// Paths a source, k.
+    /// The number of paths per source, k.
     #[must_use]
     pub fn paths(&self) -> usize {
         self.paths
     }
 
-    /// Number of sources.
+    /// The number of sources.
     #[must_use]
     pub fn sources(&self) -> usize {
         self.relays.len() / self.paths

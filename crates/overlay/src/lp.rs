@@ -1,12 +1,11 @@
-//! The most that any rate control could deliver, for any topology: the paper's problem P
-//! (section 3) as a linear program.
+//! The optimal rates for any topology: the paper's problem P (section 3) as a linear program.
 //!
-//! Maximise the sum of all path rates x such that x ≥ 0, those of a source stay within its demand,
-//! and those over a link within its capacity. The rates y that sources set are gone from it: where
-//! x is the best, y = x does as well as any.
+//! Maximise the sum of all path rates x with x ≥ 0, the rates of a source within its demand, and
+//! those over a link within its capacity. The rates y that sources set are eliminated: y = x is
+//! optimal.
 //!
-//! The solver works in floats and wants `std`, for which the feature `lp` stands;
-//! [`optimum`](crate::optimum()) is exact, and enough wherever each path has one link that binds.
+//! The solver works in floats and needs `std`, hence the feature `lp`.
+//! [`optimum`](crate::optimum()) is exact, and sufficient where each path has one bottleneck link.
 
 use alloc::vec::Vec;
 
@@ -15,17 +14,16 @@ use microlp::{ComparisonOp, LinearExpr, OptimizationDirection, Problem, Variable
 use crate::instance::Instance;
 use crate::routes::Routes;
 
-/// A best allocation; there may be others of the same sum.
+/// An optimal allocation; there may be others with the same sum.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Best {
-    /// All sources together, in bit/s.
+    /// The sum over all sources, in bit/s.
     pub rate: f64,
-    /// Each path, in bit/s.
+    /// The rate of each path, in bit/s.
     pub paths: Vec<f64>,
 }
 
-/// The solver gave up. Every instance has a best allocation, so this is the solver's numerical
-/// failure and not the instance's.
+/// The solver failed numerically. Every instance has an optimal allocation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Unsolved(pub microlp::Error);
 
@@ -37,11 +35,11 @@ impl core::fmt::Display for Unsolved {
 
 impl core::error::Error for Unsolved {}
 
-/// A best allocation over these paths.
+/// An optimal allocation over these paths.
 ///
 /// # Errors
 ///
-/// If the solver meets a numerical failure.
+/// If the solver fails numerically.
 pub fn optimum(instance: &Instance, paths: impl Into<Routes>) -> Result<Best, Unsolved> {
     let routes = paths.into();
     // In units of the largest demand, so that the solver's absolute tolerances mean the same in

@@ -1,5 +1,5 @@
-//! Progressive filling: the max-min rates that sources begin with (the paper's section 4, "Initial
-//! path rates"), and those that several shared links leave of what sources ask for.
+//! Progressive filling: the max-min initial rates (the paper's section 4, "Initial path rates"),
+//! and the max-min shares of several shared links.
 
 use alloc::collections::BinaryHeap;
 use alloc::vec;
@@ -9,16 +9,16 @@ use core::cmp::Reverse;
 use crate::instance::Instance;
 use crate::routes::{Members, Routes};
 
-/// Max-min rates in bit/s, one a path: what sources reach that hand one unit after the other to
-/// whichever of their paths accepts it.
+/// Max-min rates in bit/s, by path: the result if sources hand out data round-robin to the paths
+/// that accept it.
 ///
-/// All paths rise together; a link that is full, and a source whose demand is met, hold theirs
-/// where they are. The result is feasible: the links deliver all of it.
+/// All rates rise together. A full link stops the rates of its paths, and a met demand those of its
+/// source. The result is feasible: the links can deliver it.
 #[must_use]
 pub fn max_min(instance: &Instance, paths: impl Into<Routes>) -> Vec<f64> {
     let routes = paths.into();
     let links = instance.capacities.len();
-    // A source limits its paths just as a link does.
+    // A demand limits the paths of its source just as a link does.
     let of = |path: usize| routes.of(path).iter().copied().chain([links + path / routes.paths()]);
     let limited = Routes::new(1, (0..routes.count()).map(|path| of(path).collect::<Vec<_>>()));
     let amounts = instance.capacities.iter().chain(&instance.demands[..routes.sources()]);
@@ -29,8 +29,8 @@ pub fn max_min(instance: &Instance, paths: impl Into<Routes>) -> Vec<f64> {
     rates
 }
 
-/// Lowers `rates` to the max-min rates that are nowhere above them, where only the links in
-/// `binding` limit, each to its amount. Rates of infinity ask for all there is.
+/// Lowers `rates` to the max-min rates below them under the limits of the links in `binding`. An
+/// infinite rate is a greedy path.
 pub(crate) fn fill(
     amounts: &[f64],
     routes: &Routes,
@@ -51,7 +51,7 @@ pub(crate) fn fill(
     for link in binding {
         events.extend(limits[link].event().map(|at| Reverse((at, Holds::Link(link)))));
     }
-    // A path that asks for a finite rate holds itself there.
+    // A path with a finite rate is limited by it.
     let asks = |path: &usize| rising[*path] && rates[*path] < f64::INFINITY;
     let own: Vec<usize> = (0..rates.len()).filter(asks).collect();
     events.extend(own.into_iter().map(|path| Reverse((rates[path].to_bits(), Holds::Path(path)))));
@@ -66,8 +66,8 @@ pub(crate) fn fill(
         match holds {
             Holds::Path(path) => hold(path, f64::from_bits(at), &mut limits),
             Holds::Link(link) => match limits[link].event() {
-                // Paths that others held since leave more to the rest, so that an entry is never
-                // too late.
+                // Paths stopped by other links leave more to the rest: the level can only have
+                // risen, so an entry never comes too late.
                 Some(due) if due > at => events.push(Reverse((due, holds))),
                 Some(_) => members
                     .of(link)
@@ -79,25 +79,25 @@ pub(crate) fn fill(
     }
 }
 
-/// What holds paths at a level.
+/// A limit of path rates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Holds {
     Path(usize),
     Link(usize),
 }
 
-/// A capacity or demand that is being filled.
+/// A capacity or demand during the filling.
 #[derive(Clone, Copy, Debug)]
 struct Limit {
-    /// What the paths that are held leave, in bit/s.
+    /// The amount left by stopped paths, in bit/s.
     left: f64,
-    /// How many paths still rise.
+    /// The number of paths that still rise.
     rising: f64,
 }
 
 impl Limit {
-    /// The level at which it is full, as bits: those of floats that are not negative order as the
-    /// floats do.
+    /// The level at which it is full, as the bits of a float: for floats that are not negative, the
+    /// order is the same.
     fn event(&self) -> Option<u64> {
         (self.rising > 0.0).then(|| (self.left / self.rising).max(0.0).to_bits())
     }

@@ -1,9 +1,9 @@
 //! Rate control over several hops to several destinations, which the paper leaves to future work
 //! (section 6).
 //!
-//! A path goes over one relay or more, one after the other, and ends with the last one's link to
-//! its source's destination. All that leaves a relay shares the relay's capacity, whatever its next
-//! hop; so paths share links, at different hops of theirs.
+//! A path goes over one or more relays in sequence and ends with the last one's link to the
+//! destination of its source. All traffic that leaves a relay shares the relay's capacity, so paths
+//! share links at different hops.
 
 use alloc::vec::Vec;
 
@@ -14,28 +14,28 @@ use crate::lp::{self, Unsolved};
 use crate::routes::Routes;
 use crate::study::{Outcome, Setting, follow};
 
-/// A setting of several hops and destinations.
+/// A setting with several hops and destinations.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mesh {
     /// Sources, relays, and the control. A source's k paths have no relay in common.
     pub setting: Setting,
-    /// Source s delivers to destination s modulo this many.
+    /// The number of destinations; source s sends to destination s modulo this number.
     pub destinations: usize,
-    /// Relays a path.
+    /// The number of relays per path.
     pub relays: usize,
-    /// The capacities of a relay's links to all destinations together over its own, each link's
-    /// being the same: at one, no destination can take what others leave; at the number of
-    /// destinations or beyond, only relays bind.
+    /// The sum of the capacities of a relay's links to destinations, which are equal, over the
+    /// capacity of the relay. At 1, no destination can use capacity that others leave; from the
+    /// number of destinations on, only relays are bottlenecks.
     pub spread: f64,
 }
 
 impl Mesh {
-    /// The links of a run: relays first, then each relay's links to the destinations; and the paths
-    /// over them.
+    /// The links of a run (relays first, then each relay's links to the destinations), and the
+    /// paths over them.
     ///
     /// # Panics
     ///
-    /// If there are fewer relays than a source's paths need together.
+    /// If there are fewer relays than the paths of a source need.
     #[must_use]
     pub fn network(&self, seed: Seed) -> (Instance, Routes) {
         let relays = self.setting.instance(seed);
@@ -64,7 +64,7 @@ impl Mesh {
 ///
 /// # Errors
 ///
-/// If the linear program of its optimum meets a numerical failure.
+/// If the solver of the linear program fails numerically.
 pub fn run(mesh: &Mesh, seed: Seed) -> Result<Outcome, Unsolved> {
     let (instance, routes) = mesh.network(seed);
     let best = lp::optimum(&instance, &routes)?.rate;

@@ -1,9 +1,8 @@
-//! The most that any rate control could deliver over given paths (the paper's problem P, section
-//! 3).
+//! The optimal rates over given paths (the paper's problem P, section 3).
 //!
-//! With one receiver, one relay a path, and only relays that bind, the linear program is a maximum
-//! flow: from a source of all through the sources (demands), their paths (unbounded) and the relays
-//! (capacities) to the receiver. Whole bits a second make it exact.
+//! With one receiver, one relay per path, and bottlenecks only at relays, the linear program is a
+//! maximum flow: from a super-source through the sources (demands), their paths (unbounded) and the
+//! relays (capacities) to the receiver. It is exact in whole bits per second.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -12,12 +11,12 @@ use units::Rate;
 
 use crate::instance::{Instance, Selection};
 
-/// A best allocation; there may be others of the same sum.
+/// An optimal allocation; there may be others with the same sum.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Optimum {
-    /// All sources together.
+    /// The sum over all sources.
     pub rate: Rate,
-    /// Each path.
+    /// The rate of each path.
     pub paths: Vec<Rate>,
 }
 
@@ -30,7 +29,7 @@ pub fn optimum(instance: &Instance, selection: &Selection) -> Optimum {
     let mut graph = Graph::new(end + 1);
     for (path, &relay) in selection.relays().iter().enumerate() {
         let source = path / selection.paths();
-        // A path carries no more than its source has.
+        // The capacity of a path is the demand of its source.
         graph.add(source, sources + relay, instance.demands[source].as_bits());
     }
     for source in 0..sources {
@@ -70,7 +69,7 @@ impl Graph {
         self.edges.push(Edge { to: from, left: 0 });
     }
 
-    /// What flows over the edge that was added as number `index`.
+    /// The flow over the edge with this index in the order of addition.
     fn flow(&self, index: usize) -> u64 {
         self.edges[2 * index + 1].left
     }
@@ -93,8 +92,8 @@ impl Graph {
         total
     }
 
-    /// Each node's distance from the start over edges with something left, or `None` if the end is
-    /// out of reach.
+    /// The distance of each node from the start over edges with residual capacity; `None` if the
+    /// end is not reachable.
     fn levels(&self, start: usize, end: usize) -> Option<Vec<usize>> {
         let mut levels = vec![usize::MAX; self.out.len()];
         levels[start] = 0;
@@ -113,9 +112,9 @@ impl Graph {
         (levels[end] != usize::MAX).then_some(levels)
     }
 
-    /// Leaves in `walk` the edges of a way from start to end that goes up level by level; `next`
-    /// is, for each node, the first edge that is not exhausted in this phase. Without recursion:
-    /// ways grow with the number of sources.
+    /// Finds a path from start to end through increasing levels and leaves its edges in `walk`.
+    /// `next` is, for each node, the first edge that is not exhausted in this phase. It is not
+    /// recursive, since paths grow with the number of sources.
     fn find(
         &self,
         levels: &[usize],

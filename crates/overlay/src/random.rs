@@ -1,10 +1,10 @@
-//! Draws from one component's stream.
+//! The random stream of a component.
 
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use units::Seed;
 
-/// A stream of draws.
+/// A random stream.
 #[derive(Clone, Debug)]
 pub(crate) struct Draws(Xoshiro256PlusPlus);
 
@@ -19,15 +19,14 @@ impl Draws {
         (self.0.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Uniform in 0..`n`; `n` is a count of things in memory, against which the bias of 2⁻⁶⁴·n is
-    /// nothing.
+    /// Uniform in 0..`n`. The bias of 2⁻⁶⁴·n is negligible for counts of items in memory.
     pub(crate) fn below(&mut self, n: usize) -> usize {
         let wide = u128::from(self.0.next_u64()) * n as u128;
         usize::try_from(wide >> 64).expect("below n")
     }
 }
 
-/// Uniform in [0, 1), always the same for a pair of indices.
+/// Uniform in [0, 1), a function of the seed and a pair of indices.
 #[expect(clippy::cast_precision_loss, reason = "53 bits are exact")]
 pub(crate) fn unit_of(seed: Seed, row: usize, column: usize) -> f64 {
     let word = mix(mix(seed.0 ^ row as u64) ^ column as u64);

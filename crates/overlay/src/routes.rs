@@ -1,14 +1,14 @@
-//! Paths as lists of links: several hops, several destinations, links that paths share (the paper's
-//! section 2, `L_sj`).
+//! Paths as lists of links: several hops, several destinations, shared links (the paper's section
+//! 2, `L_sj`).
 
 use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::instance::Selection;
 
-/// The links of each path. An [`Instance`](crate::Instance)'s capacities are those of the links;
-/// with one relay a path and one receiver a relay *is* a link, so that a [`Selection`] is the
-/// special case of one link a path.
+/// The links of each path. The capacities of an [`Instance`](crate::Instance) are those of the
+/// links. With one relay per path and one receiver, a relay *is* a link: a [`Selection`] is the
+/// special case of one link per path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Routes {
     paths: usize,
@@ -17,11 +17,12 @@ pub struct Routes {
 }
 
 impl Routes {
-    /// The links of source 0's paths, first hop first, then of source 1's, and so on, `paths` each.
+    /// Routes from a list: the links of each path from the first hop on, for the `paths` paths of
+    /// source 0, then those of source 1, and so on.
     ///
     /// # Panics
     ///
-    /// If their number is no multiple of `paths`, `paths` is zero, or a path has no link.
+    /// If the number of paths is not a multiple of `paths`, `paths` is zero, or a path has no link.
     #[must_use]
     pub fn new<P: AsRef<[usize]>>(paths: usize, routes: impl IntoIterator<Item = P>) -> Routes {
         let (mut starts, mut links) = (vec![0], Vec::new());
@@ -38,25 +39,25 @@ impl Routes {
         Routes { paths, starts, links }
     }
 
-    /// Paths a source, k.
+    /// The number of paths per source, k.
     #[must_use]
     pub fn paths(&self) -> usize {
         self.paths
     }
 
-    /// Number of paths of all sources.
+    /// The number of paths of all sources.
     #[must_use]
     pub fn count(&self) -> usize {
         self.starts.len() - 1
     }
 
-    /// Number of sources.
+    /// The number of sources.
     #[must_use]
     pub fn sources(&self) -> usize {
         self.count() / self.paths
     }
 
-    /// The links of a path, first hop first.
+    /// The links of a path, from the first hop on.
     #[must_use]
     pub fn of(&self, path: usize) -> &[usize] {
         &self.links[self.starts[path]..self.starts[path + 1]]
@@ -68,12 +69,12 @@ impl Routes {
         self.links[self.starts[path + 1] - 1]
     }
 
-    /// Whether each path has one link only.
+    /// Whether each path has exactly one link.
     pub(crate) fn is_flat(&self) -> bool {
         self.links.len() == self.count()
     }
 
-    /// Which paths go over each of so many links.
+    /// The paths over each of `links` links.
     pub(crate) fn members(&self, links: usize) -> Members {
         let mut starts = vec![0; links + 1];
         for &link in &self.links {

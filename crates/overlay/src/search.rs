@@ -1,5 +1,5 @@
-//! The paper's iterative heuristic as a whole (sections 2 and 5): control rates, reselect paths,
-//! until every demand is met.
+//! The paper's iterative heuristic (sections 2 and 5): control rates and reselect paths until every
+//! demand is met.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -12,55 +12,52 @@ use crate::instance::{Instance, Selection};
 use crate::optimum::{Optimum, optimum};
 use crate::study::Setting;
 
-/// How sources come to their rates in an iteration.
+/// The source of the rates in an iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rates {
-    /// At once the optimum over the paths: a control without faults, to which the paper's Theorem 3
-    /// applies.
+    /// The optimum over the paths: an ideal control, to which the paper's Theorem 3 applies.
     Optimal,
-    /// By the setting's control, from its initial rates.
+    /// The rate control of the setting, from its initial rates.
     Controlled {
-        /// Control intervals an iteration.
+        /// Control intervals per iteration.
         intervals: usize,
-        /// Over how many of the last ones rates are averaged.
+        /// The number of last intervals over which rates are averaged.
         averaged: usize,
     },
 }
 
-/// When the search ends, besides when no source would reselect.
+/// The end of a search. It also ends when no source would reselect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// As soon as the paths would allow every demand to be met, though the control may fall a
-    /// little short of it.
+    /// The optimum over the paths meets every demand, even if the controlled rates do not quite.
     Feasible,
-    /// Only when every source finds its demand met.
+    /// Every source finds its demand met.
     Satisfied,
 }
 
 /// A search for paths over which every demand can be met.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Search {
-    /// Sources, relays, first choice and control; its intervals are those of
-    /// [`study`](crate::study), not of the iterations here.
+    /// Sources, relays, path choice and control. Its numbers of intervals are not used here.
     pub setting: Setting,
-    /// Which paths are drawn anew.
+    /// The paths that are drawn anew.
     pub rule: Reselect,
-    /// Whether a source draws two relays where the paper's draws one, and keeps the one that would
-    /// give it more.
+    /// Whether a source draws two relays, where the paper's draws one, and takes the one that would
+    /// give more.
     pub two_choices: bool,
-    /// How sources come to their rates.
+    /// The source of the rates.
     pub rates: Rates,
-    /// A source finds its demand met at this share less than it. The paper does not say; its
-    /// figures depend on it.
+    /// A demand counts as met if the rate is short of it by at most this share. The paper does not
+    /// give a value, and its figures depend on it.
     pub tolerance: f64,
-    /// When the search ends.
+    /// The end of the search.
     pub stop: Stop,
-    /// Iterations after which it is given up.
+    /// The number of iterations after which the search is given up.
     pub cap: usize,
 }
 
 impl Search {
-    /// A search with the optimum as control, up to the paper's 1,000 iterations.
+    /// A search with optimal rates and at most 1,000 iterations, as in the paper.
     #[must_use]
     pub fn optimal(setting: Setting, rule: Reselect) -> Search {
         Search {
@@ -74,8 +71,8 @@ impl Search {
         }
     }
 
-    /// A search with the setting's rate control: 100 intervals an iteration, of which the last 50
-    /// count.
+    /// A search with the rate control of the setting: 100 intervals per iteration, of which the
+    /// last 50 count.
     #[must_use]
     pub fn controlled(setting: Setting, rule: Reselect) -> Search {
         Search {
@@ -85,26 +82,26 @@ impl Search {
     }
 }
 
-/// What became of a search. Rates are shares of all demands together.
+/// The results of a search. Rates are relative to the sum of all demands.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Found {
-    /// The iteration in which it ended, the first choice being number 1; `None` at the cap.
+pub struct SearchResult {
+    /// The last iteration, counted from 1 for the initial choice; `None` if given up.
     pub iterations: Option<usize>,
-    /// The rate over the first choice.
+    /// The rate over the initially chosen paths.
     pub first: f64,
-    /// The rate over the last one.
+    /// The rate over the last paths.
     pub last: f64,
 }
 
-/// Searches from the first choice that the seed gives.
+/// Runs a search; the seed determines the instance and the initial choice.
 #[must_use]
-pub fn run(search: &Search, seed: Seed) -> Found {
+pub fn run(search: &Search, seed: Seed) -> SearchResult {
     search_in(search, &search.setting.instance(seed), seed)
 }
 
 /// As [`run`], for given sources and relays.
 #[must_use]
-pub fn search_in(search: &Search, instance: &Instance, seed: Seed) -> Found {
+pub fn search_in(search: &Search, instance: &Instance, seed: Seed) -> SearchResult {
     let mut chooser = search.setting.chooser(instance, seed);
     let mut selection = chooser.select(instance.demands.len(), search.setting.paths);
     let (mut first, mut last) = (None, 0.0);
@@ -116,16 +113,20 @@ pub fn search_in(search: &Search, instance: &Instance, seed: Seed) -> Found {
         let satisfied = satisfied(search, instance, &selection, &rates);
         let is_feasible = search.stop == Stop::Feasible && best.rate == instance.demand();
         if is_feasible || satisfied.iter().all(|&is| is) {
-            return Found { iterations: Some(iteration), first: first.unwrap_or(last), last };
+            return SearchResult {
+                iterations: Some(iteration),
+                first: first.unwrap_or(last),
+                last,
+            };
         }
         let offers = offers(instance, &selection, &rates);
         let sample = if search.two_choices { Sample::Two(&offers) } else { Sample::One };
         reselect(search.rule, sample, &mut selection, &satisfied, &rates, &mut chooser);
     }
-    Found { iterations: None, first: first.unwrap_or(last), last }
+    SearchResult { iterations: None, first: first.unwrap_or(last), last }
 }
 
-/// What arrives of each path, in bit/s.
+/// The received rates by path, in bit/s.
 fn rates(
     search: &Search,
     instance: &Instance,
@@ -151,14 +152,14 @@ fn rates(
     }
 }
 
-/// Which sources find their demand met.
+/// Whether each source finds its demand met.
 fn satisfied(
     search: &Search,
     instance: &Instance,
     selection: &Selection,
     rates: &[f64],
 ) -> Vec<bool> {
-    // The optimum is exact: there, whoever lacks a bit lacks it for want of paths.
+    // Optimal rates are exact, so any shortfall counts.
     let share = if search.rates == Rates::Optimal { 1.0 } else { 1.0 - search.tolerance };
     let sums = rates.chunks(selection.paths()).map(|paths| paths.iter().sum::<f64>());
     sums.zip(&instance.demands).map(|(sum, demand)| sum >= share * demand.as_f64()).collect()

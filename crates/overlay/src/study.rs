@@ -13,41 +13,41 @@ use crate::optimum::optimum;
 use crate::random::Draws;
 use crate::routes::Routes;
 
-/// What sources have to deliver.
+/// The demands of the sources.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Demands {
-    /// All the same.
+    /// The same demand for all.
     Equal(Rate),
-    /// Each one of these, with equal probability.
+    /// One of these for each source, with equal probability.
     OneOf(Vec<Rate>),
 }
 
-/// A setting of the study; what is random in it comes from a run's seed.
+/// A setting of the study; its random parts come from the seed of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setting {
-    /// Number of sources.
+    /// The number of sources.
     pub sources: usize,
-    /// Number of relays.
+    /// The number of relays.
     pub relays: u32,
-    /// Relay j of 1, 2, … has a capacity in proportion to `j` to the power of -b: this is b.
+    /// The skew b: relay j of 1, 2, … has a capacity in proportion to `j` to the power of -b.
     pub skew: f64,
-    /// All capacities together over all demands together, f.
+    /// The sum of all capacities over the sum of all demands, f.
     pub supply: f64,
-    /// What sources have to deliver.
+    /// The demands.
     pub demands: Demands,
-    /// Paths a source, k.
+    /// The number of paths per source, k.
     pub paths: usize,
-    /// How they are chosen.
+    /// The choice of the paths.
     pub choice: Choice,
     /// The rate control.
     pub control: Config,
-    /// The rates it begins with.
+    /// The initial rates.
     pub initial: Initial,
-    /// How relays divide what they have.
+    /// The division of relay capacities.
     pub sharing: Sharing,
-    /// Control intervals a run.
+    /// The number of control intervals of a run.
     pub intervals: usize,
-    /// Over how many of the last ones the value is averaged.
+    /// The number of last intervals over which the value is averaged.
     pub settled: usize,
     /// Relative distance from the value within which a run counts as converged.
     pub band: f64,
@@ -95,7 +95,7 @@ impl Setting {
         Instance { demands, capacities }
     }
 
-    /// What draws the paths of a run.
+    /// The path chooser of a run.
     #[must_use]
     pub fn chooser(&self, instance: &Instance, seed: Seed) -> Chooser {
         Chooser::new(self.choice, &instance.capacities, seed.stream("paths"))
@@ -108,18 +108,18 @@ impl Setting {
     }
 }
 
-/// What became of a run. Rates are shares of all demands together: the paper's normalised aggregate
-/// source rate.
+/// The results of a run. Rates are relative to the sum of all demands: the paper's normalised
+/// aggregate source rate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// The most that any control could reach over the run's paths.
+    /// The optimum over the paths of the run.
     pub optimum: f64,
     /// The rate in each control interval.
     pub rates: Vec<f64>,
     /// The convergence value: the mean of the last intervals.
     pub value: f64,
-    /// What sources set beyond what arrived, in the mean of the last intervals: the price of their
-    /// probes, of which paths too slow for their rates have to rid themselves.
+    /// The mean by which the set rates exceeded the received rates in the last intervals: the cost
+    /// of the probes.
     pub excess: f64,
     /// The convergence time: the interval, counted from 1, from which on all rates are within the
     /// band around the value; `None` if the last one is not.
@@ -127,14 +127,14 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// How far the value is below the optimum, relative to it; zero where nothing can be reached.
+    /// The relative distance of the value below the optimum; zero if the optimum is zero.
     #[must_use]
     pub fn gap(&self) -> f64 {
         if self.optimum > 0.0 { 1.0 - self.value / self.optimum } else { 0.0 }
     }
 }
 
-/// One run of rate control over the paths of a first choice.
+/// One run of rate control over the initially chosen paths.
 #[must_use]
 pub fn run(setting: &Setting, seed: Seed) -> Outcome {
     let instance = setting.instance(seed);
@@ -154,7 +154,7 @@ pub fn control(
     follow(setting, setting.fleet(instance, selection, seed), instance, best)
 }
 
-/// Runs a fleet for as long as the setting says, and sums it up against this optimum in bit/s.
+/// Runs a fleet for the number of intervals of the setting. `optimum` is in bit/s.
 pub(crate) fn follow(
     setting: &Setting,
     mut fleet: Fleet,
@@ -184,7 +184,7 @@ pub fn convergence(rates: &[f64], value: f64, band: f64) -> Option<usize> {
     (time <= rates.len()).then_some(time)
 }
 
-/// The mean; zero of nothing.
+/// The mean; zero of no values.
 pub(crate) fn mean(samples: &[f64]) -> f64 {
     let (sum, count) =
         samples.iter().fold((0.0, 0.0), |(sum, count), sample| (sum + sample, count + 1.0));

@@ -1,4 +1,4 @@
-//! What goes past the paper, each beside what it improves on or must agree with.
+//! Extensions of the paper, compared with the rules that they improve on or must agree with.
 
 use overlay::churn::{self, Change, Churn, Course, Reselection};
 use overlay::search::{self, Search};
@@ -10,10 +10,10 @@ use units::{Rate, Seed};
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
-    /// A second hop with room for all changes nothing: the fluid over routes against the one over
-    /// relays.
+    /// A second hop with ample capacity changes nothing: the fluid model over routes agrees with
+    /// the one over relays.
     #[test]
-    fn a_hop_that_does_not_bind_changes_nothing(
+    fn an_ample_hop_changes_nothing(
         capacities in prop::collection::vec(0_u64..1_000_000, 4),
         paths in prop::collection::vec((0_usize..4, 0.0..1e6_f64), 1..20),
         sharing in prop_oneof![Just(Sharing::MaxMin), Just(Sharing::Proportional)],
@@ -22,7 +22,11 @@ proptest! {
         let demands = vec![Rate::mbit(1); paths.len()];
         let (relays, sent): (Vec<usize>, Vec<f64>) = paths.into_iter().unzip();
         let routes = Routes::new(1, relays.iter().map(|&relay| [relay, 4]));
-        let mut flat = Fluid::new(sharing, &Instance { demands: demands.clone(), capacities: capacities.clone() }, &Selection::new(1, relays));
+        let mut flat = Fluid::new(
+            sharing,
+            &Instance { demands: demands.clone(), capacities: capacities.clone() },
+            &Selection::new(1, relays),
+        );
         capacities.push(Rate::mbit(1_000));
         let mut routed = Fluid::new(sharing, &Instance { demands, capacities }, &routes);
         let (mut by_relays, mut by_routes) = (vec![0.0; sent.len()], vec![0.0; sent.len()]);
@@ -37,20 +41,36 @@ proptest! {
         }
     }
 
-    /// Whatever changes, nothing beyond the optimum of the moment arrives.
+    /// The received rate never exceeds the optimum of the interval, whatever changes.
     #[test]
-    fn rates_follow_what_changes(
-        change in prop_oneof![(0.0..=1.0).prop_map(Change::Sources), (0.0..=1.0).prop_map(Change::Capacities)],
+    fn rates_follow_changes(
+        change in prop_oneof![
+            (0.0..=1.0).prop_map(Change::Sources),
+            (0.0..=1.0).prop_map(Change::Capacities),
+        ],
         reselection in prop::option::of(
-            (prop_oneof![Just(Reselect::Paths), Just(Reselect::Least), Just(Reselect::Everything)], any::<bool>(), 1_usize..20)
+            (
+                prop_oneof![
+                    Just(Reselect::Paths),
+                    Just(Reselect::Least),
+                    Just(Reselect::Everything),
+                ],
+                any::<bool>(),
+                1_usize..20,
+            )
                 .prop_map(|(rule, two_choices, every)| Reselection { rule, two_choices, every }),
         ),
         pause in 0_u32..40,
-        detect in prop_oneof![Just(Detect::Throughput(0.0)), Just(Detect::Receiver(0.0)), Just(Detect::Receiver(0.03))],
+        detect in prop_oneof![
+            Just(Detect::Throughput(0.0)),
+            Just(Detect::Receiver(0.0)),
+            Just(Detect::Receiver(0.03)),
+        ],
         seed: u64,
     ) {
         let control = Config { pause, detect, ..Config::mimd(0.01) };
-        let setting = Setting { sources: 8, relays: 6, control, intervals: 60, ..Setting::default() };
+        let setting =
+            Setting { sources: 8, relays: 6, control, intervals: 60, ..Setting::default() };
         let course = churn::run(&Churn { setting, change, every: 7, reselection }, Seed(seed));
         prop_assert_eq!((course.rates.len(), course.recoveries(0.9).count()), (60, 9));
         for ((rate, best), bound) in course.rates.iter().zip(&course.optima).zip(&course.bounds) {
@@ -87,10 +107,10 @@ fn recoveries_are_counted_from_each_change() {
     assert!((course.served() - 5.2 / 8.0).abs() < 1e-12);
 }
 
-/// A source that displaces others on a full relay takes that for success; the receiver sees that
-/// somebody lacks something.
+/// A source that displaces others on a full relay takes that for success; the receiver sees the
+/// shortfall of the others.
 #[test]
-fn the_receivers_word_beats_what_a_path_sees_alone() {
+fn the_receivers_signal_beats_the_path_signal() {
     let worst = |detect| {
         let gap = |seed: u64| {
             let (skew, supply) =
@@ -115,10 +135,9 @@ fn the_receivers_word_beats_what_a_path_sees_alone() {
     assert!(together < 0.005 && together < alone / 3.0, "{together} and {alone}");
 }
 
-/// Sparing paths costs next to nothing of what arrives, and most of what the probes set in vain is
-/// gone.
+/// Pausing paths costs almost no received rate, and avoids most of the excess of the probes.
 #[test]
-fn spared_paths_carry_less_in_vain() {
+fn pausing_paths_reduces_the_excess() {
     let outcome = |pause| {
         let control = Config { pause, detect: Detect::Receiver(0.0), ..Config::aiad(0.01) };
         study::run(
@@ -131,10 +150,9 @@ fn spared_paths_carry_less_in_vain() {
     assert!(spared.value > always.value - 0.005, "{} and {}", spared.value, always.value);
 }
 
-/// While sources come and go and rates go on, those who draw other paths get what the first ones
-/// cannot give.
+/// With sources that come and go, reselection during rate control raises the received rate.
 #[test]
-fn reselection_goes_on_beside_the_control() {
+fn reselection_works_during_the_control() {
     let served = |reselection| {
         let control = Config { detect: Detect::Receiver(0.0), ..Config::mimd(0.01) };
         let setting =
@@ -180,7 +198,7 @@ mod several {
         Mesh { setting, destinations, relays, spread }
     }
 
-    /// One destination and one hop whose links have room: the paper's setting, by other means.
+    /// One destination and one hop with ample links is the paper's setting.
     #[test]
     fn one_hop_to_one_destination_is_the_papers_setting() {
         for seed in (0..5).map(Seed) {
@@ -213,11 +231,11 @@ mod several {
         }
     }
 
-    /// To several destinations over one relay a path, control comes as near to the optimum as to
-    /// one: that is still a flow of one kind. Over several relays it does not, and nothing promises
-    /// it: the paper's Theorem 1 covers two logical hops and one destination.
+    /// To several destinations over one relay per path, control comes as close to the optimum as to
+    /// one destination. Over several relays it does not: the paper's Theorem 1 covers only two
+    /// logical hops and one destination.
     #[test]
-    fn several_destinations_are_served_and_several_hops_have_their_price() {
+    fn several_destinations_cost_nothing_and_several_hops_do() {
         for seed in (0..5).map(Seed) {
             let gap = mesh::run(&mesh(4, 1, 2.0), seed).expect("solvable").gap();
             assert!((-1e-6..0.04).contains(&gap), "{gap}");

@@ -1,5 +1,4 @@
-//! What holds of any sources, relays and paths: feasibility, and the optimum against the smallest
-//! cut.
+//! Invariants for any sources, relays and paths: feasibility, and the optimum as the minimum cut.
 
 use overlay::{Config, Detect, Fleet, Initial, Instance, Selection, Sharing, max_min, optimum};
 use proptest::prelude::*;
@@ -27,8 +26,8 @@ fn cases() -> impl Strategy<Value = (Instance, Selection)> {
     })
 }
 
-/// The smallest cut, over every set of sources whose demands are cut: the others' relays are cut
-/// instead.
+/// The minimum cut over every set of sources whose demands are cut; for the others, their relays
+/// are cut.
 fn smallest_cut(instance: &Instance, selection: &Selection) -> Rate {
     let cut = |set: u32| {
         let is_cut = |source: &usize| set >> source & 1 == 1;
@@ -42,7 +41,7 @@ fn smallest_cut(instance: &Instance, selection: &Selection) -> Rate {
     (0..1 << selection.sources()).map(cut).min().expect("the empty set is one")
 }
 
-/// What goes over each relay.
+/// The load of each relay.
 fn loads(selection: &Selection, relays: usize, rates: &[f64]) -> Vec<f64> {
     let mut loads = vec![0.0; relays];
     for (&relay, rate) in selection.relays().iter().zip(rates) {
@@ -84,7 +83,9 @@ proptest! {
     }
 
     #[test]
-    fn initial_rates_are_feasible_and_leave_no_path_that_could_rise((instance, selection) in cases()) {
+    fn initial_rates_are_feasible_and_leave_no_path_that_could_rise(
+        (instance, selection) in cases(),
+    ) {
         let rates = max_min(&instance, &selection);
         check_feasible(&instance, &selection, &rates)?;
         let loads = loads(&selection, instance.capacities.len(), &rates);
@@ -104,8 +105,16 @@ proptest! {
     #[test]
     fn control_keeps_within_demands_and_relays_within_capacities(
         (instance, selection) in cases(),
-        config in prop_oneof![Just(Config::aiad(0.1)), Just(Config::mimd(0.01)), Just(Config::aiad(1.0))],
-        detect in prop_oneof![Just(Detect::Throughput(0.0)), Just(Detect::Throughput(0.03)), Just(Detect::RelayOverload)],
+        config in prop_oneof![
+            Just(Config::aiad(0.1)),
+            Just(Config::mimd(0.01)),
+            Just(Config::aiad(1.0)),
+        ],
+        detect in prop_oneof![
+            Just(Detect::Throughput(0.0)),
+            Just(Detect::Throughput(0.03)),
+            Just(Detect::RelayOverload),
+        ],
         initial in prop_oneof![Just(Initial::Zero), Just(Initial::MaxMin)],
         sharing in prop_oneof![Just(Sharing::MaxMin), Just(Sharing::Proportional)],
         seed: u64,
@@ -119,7 +128,10 @@ proptest! {
             check_feasible(&instance, &selection, fleet.received())?;
             for (source, sent) in fleet.sent().chunks(selection.paths()).enumerate() {
                 prop_assert!(sent.iter().all(|&rate| rate >= 0.0), "{sent:?}");
-                prop_assert!(sent.iter().sum::<f64>() <= instance.demands[source].as_f64() * SLACK, "{sent:?}");
+                prop_assert!(
+                    sent.iter().sum::<f64>() <= instance.demands[source].as_f64() * SLACK,
+                    "{sent:?}"
+                );
             }
             for (sent, received) in fleet.sent().iter().zip(fleet.received()) {
                 prop_assert!(received <= sent, "{received} of {sent}");
@@ -128,13 +140,17 @@ proptest! {
                 let sum: f64 = source.probabilities().sum();
                 prop_assert!((sum - 1.0).abs() < 1e-9, "{sum}");
             }
-            // Both kinds of sharing deliver all that a relay can.
+            // Both kinds of sharing use the whole capacity of an overloaded relay.
             let (sent, received) = (fleet.sent(), fleet.received());
             let relays = instance.capacities.len();
-            for ((sent, received), capacity) in
-                loads(&selection, relays, sent).iter().zip(loads(&selection, relays, received)).zip(&instance.capacities)
+            for ((sent, received), capacity) in loads(&selection, relays, sent)
+                .iter()
+                .zip(loads(&selection, relays, received))
+                .zip(&instance.capacities)
             {
-                prop_assert!((received - sent.min(capacity.as_f64())).abs() <= 1e-6 + received * 1e-9);
+                prop_assert!(
+                    (received - sent.min(capacity.as_f64())).abs() <= 1e-6 + received * 1e-9
+                );
             }
         }
     }

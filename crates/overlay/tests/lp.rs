@@ -1,4 +1,4 @@
-//! The linear program: against the maximum flow where each path has one link, and against its own
+//! The linear program, compared with the maximum flow where each path has one link, and with its
 //! dual everywhere.
 #![cfg(feature = "lp")]
 
@@ -11,7 +11,7 @@ fn rates(bits: Vec<u64>) -> Vec<Rate> {
     bits.into_iter().map(Rate::from_bits).collect()
 }
 
-/// From single sources to the paper's hundred, with capacities from nothing to plenty.
+/// Instances from one source to the paper's hundred, with scarce to ample capacities.
 fn flat() -> impl Strategy<Value = (Instance, Selection)> {
     (1_usize..100, 1_usize..100, 1_usize..4, 1_u64..200_000_000).prop_flat_map(
         |(sources, relays, paths, most)| {
@@ -42,7 +42,7 @@ fn meshed() -> impl Strategy<Value = (Instance, Routes)> {
     })
 }
 
-/// How far the rates of paths exceed a demand or a capacity, at most.
+/// The largest excess of path rates over a demand or a capacity.
 fn excess(instance: &Instance, routes: &Routes, rates: &[f64]) -> f64 {
     let mut left: Vec<f64> = instance.capacities.iter().map(|rate| rate.as_f64()).collect();
     for (path, rate) in rates.iter().enumerate() {
@@ -53,9 +53,8 @@ fn excess(instance: &Instance, routes: &Routes, rates: &[f64]) -> f64 {
     left.into_iter().fold(0.0, |worst, left| f64::max(worst, -left))
 }
 
-/// The cheapest prices of demands and links under which no path is worth more than it costs, and
-/// what all of them cost together: whatever the solver, prices that keep that rule bound every
-/// allocation from above (weak duality).
+/// The cost of the cheapest feasible dual prices of demands and links: a price of at least 1 for
+/// each path. By weak duality, it is an upper bound of every allocation, whatever the solver.
 fn bound(instance: &Instance, routes: &Routes) -> f64 {
     let mut problem = Problem::new(OptimizationDirection::Minimize);
     let amounts: Vec<f64> =
@@ -74,7 +73,8 @@ fn bound(instance: &Instance, routes: &Routes) -> f64 {
     let solution = problem.solve().expect("prices of one are a solution");
     let prices: Vec<f64> = prices.iter().map(|&price| solution[price].max(0.0)).collect();
     let cheapest = |path: usize| limits(path).into_iter().map(|at| prices[at]).sum::<f64>();
-    // Scaled by what the dearest path lacks, the prices keep the rule exactly.
+    // Scaled so that the cheapest path has exactly price 1, the prices are feasible despite
+    // rounding.
     let scale = (0..routes.count()).map(cheapest).fold(1.0, f64::min);
     prices.iter().zip(&amounts).map(|(price, amount)| price * amount).sum::<f64>() / scale
 }
@@ -86,7 +86,11 @@ proptest! {
     fn agrees_with_the_maximum_flow((instance, selection) in flat()) {
         let flow = optimum(&instance, &selection).rate.as_f64();
         let best = lp::optimum(&instance, &selection).expect("solvable");
-        prop_assert!((best.rate - flow).abs() <= 1e-6 * flow, "{} by LP, {flow} by flow", best.rate);
+        prop_assert!(
+            (best.rate - flow).abs() <= 1e-6 * flow,
+            "{} by LP, {flow} by flow",
+            best.rate
+        );
     }
 
     #[test]
@@ -99,8 +103,8 @@ proptest! {
         prop_assert!((best.rate - bound).abs() <= 1e-6 * demand, "{} of {bound}", best.rate);
     }
 
-    /// Over any links: initial rates are feasible, and no path could rise; controlled ones stay
-    /// below the optimum, and no link and no demand gets more than it can take.
+    /// Over any links, initial rates are feasible and no path could rise. Controlled rates stay
+    /// below the optimum, and within capacities and demands.
     #[test]
     fn links_shared_by_paths_hold(
         (instance, routes) in meshed(),
@@ -116,17 +120,21 @@ proptest! {
             prop_assert!(excess(&instance, &routes, &more) > slack, "path {path} of {initial:?}");
         }
         let best = lp::optimum(&instance, &routes).expect("solvable").rate;
-        let mut fleet = Fleet::new(&instance, &routes, &Config::aiad(0.1), Initial::Zero, sharing, Seed(seed));
+        let mut fleet =
+            Fleet::new(&instance, &routes, &Config::aiad(0.1), Initial::Zero, sharing, Seed(seed));
         for _ in 0..50 {
             prop_assert!(fleet.step() <= best + slack);
             prop_assert!(excess(&instance, &routes, fleet.received()) <= slack);
             for (path, (sent, received)) in fleet.sent().iter().zip(fleet.received()).enumerate() {
                 prop_assert!(received <= sent);
-                // What is cut is cut by a link, and max-min wastes nothing of that link.
+                // A path that is cut is cut by a link, and max-min uses that link fully.
                 if sharing == Sharing::MaxMin && received + slack < *sent {
                     let mut more = fleet.received().to_vec();
                     more[path] += 10.0 * slack;
-                    let unbound = Instance { demands: vec![Rate::mbit(1_000); instance.demands.len()], ..instance.clone() };
+                    let unbound = Instance {
+                        demands: vec![Rate::mbit(1_000); instance.demands.len()],
+                        ..instance.clone()
+                    };
                     prop_assert!(excess(&unbound, &routes, &more) > slack, "path {path}");
                 }
             }
@@ -136,7 +144,7 @@ proptest! {
 
 #[test]
 fn a_shared_link_binds() {
-    // Two sources of 4 and 6, two relays of 5 each, and one line of 7 behind both.
+    // Two sources of 4 and 6, two relays of 5 each, and one link of 7 behind both.
     let instance = Instance {
         demands: vec![Rate::mbit(4), Rate::mbit(6)],
         capacities: vec![Rate::mbit(5), Rate::mbit(5), Rate::mbit(7)],
@@ -144,14 +152,14 @@ fn a_shared_link_binds() {
     let routes = Routes::new(2, [[0, 2], [1, 2], [0, 2], [1, 2]]);
     let best = lp::optimum(&instance, &routes).expect("solvable");
     assert!((best.rate - 7e6).abs() < 1.0, "{best:?}");
-    // Nothing to give, nothing to ask.
+    // No demands and no capacities.
     let empty =
         Instance { demands: vec![Rate::mbit(4), Rate::ZERO], capacities: vec![Rate::ZERO; 3] };
     assert!(lp::optimum(&empty, &routes).expect("solvable").rate.abs() < 1e-9);
 }
 
-/// Two max-min levels at once: the line that three paths share leaves 2 each, and the relay that
-/// two share gives what is left.
+/// Two max-min levels: the link shared by three paths gives 2 each, and the relay shared by two
+/// gives the rest.
 #[test]
 fn levels_of_several_links() {
     let instance = Instance {

@@ -29,7 +29,7 @@ fn figure_3_reaches_the_optimum() {
         reached
             .push(outcome.rates.iter().position(|&rate| rate >= 0.99).expect("the mean is above"));
     }
-    // Rates shift from source to source along a chain; a few runs probe the wrong paths first and
+    // Rates shift from source to source along a chain. A few runs probe the wrong paths first and
     // take three times as long.
     reached.sort_unstable();
     assert!((40..=85).contains(&reached[20]) && reached[39] < 400, "{reached:?}");
@@ -59,13 +59,12 @@ fn perfect_detection_reaches_the_maximum_flow() {
     }
 }
 
-/// Theorem 3: equal demands and paths that meet them all somewhere: k-reselection finds such paths.
+/// Theorem 3: with equal demands, if some selection meets them all, k-reselection finds one.
 #[test]
-fn k_reselection_finds_what_was_planted() {
+fn k_reselection_finds_a_planted_selection() {
     let demand = Rate::mbit(6);
     for seed in 0..20 {
-        // Paths and how each source divides itself give the capacities: they fit exactly, and
-        // nothing is left over.
+        // The capacities are the loads of a planted selection: they fit exactly.
         let planted = Setting { sources: 6, relays: 4, ..Setting::default() };
         let even = Instance { demands: vec![demand; 6], capacities: vec![demand; 4] };
         let paths = planted.chooser(&even, Seed(1_000 + seed)).select(6, 2);
@@ -82,10 +81,10 @@ fn k_reselection_finds_what_was_planted() {
     }
 }
 
-/// The paper's Fig. 7 in the small: reselection by those who lack something ends, reselection by
+/// A small version of the paper's Fig. 7: reselection by unsatisfied sources ends, reselection by
 /// all does not.
 #[test]
-fn skewed_relays_are_sorted_out_by_those_who_lack_something() {
+fn reselection_by_unsatisfied_sources_ends() {
     let skewed = |supply| Setting { skew: 1.0, supply, ..Setting::default() };
     for seed in 0..5 {
         for rule in [Reselect::Paths, Reselect::Least] {
@@ -101,7 +100,7 @@ fn skewed_relays_are_sorted_out_by_those_who_lack_something() {
     }
 }
 
-/// What sources themselves find ends the search, within what they tolerate.
+/// A search ends when the sources find their demands met within the tolerance.
 #[test]
 fn controlled_sources_end_their_search() {
     let setting = Setting { supply: 1.8, ..Setting::default() };
@@ -156,7 +155,7 @@ fn a_seed_gives_one_outcome() {
 }
 
 #[test]
-fn sources_without_supply_end_at_nothing() {
+fn sources_without_supply_end_at_zero() {
     let instance = Instance { demands: vec![Rate::mbit(1); 3], capacities: vec![Rate::ZERO; 2] };
     let selection = Selection::new(2, vec![0, 1, 1, 0, 0, 1]);
     for initial in [Initial::Zero, Initial::MaxMin] {

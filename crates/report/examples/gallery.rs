@@ -1,4 +1,4 @@
-//! Draws one figure of each kind, to look at:
+//! Draws one figure of each kind:
 //! `cargo run -p anabranch-report --example gallery -- DIRECTORY`.
 
 use std::error::Error;

@@ -1,4 +1,4 @@
-//! Files that are there as a whole or not at all.
+//! Files that are written completely or not at all.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -6,35 +6,44 @@ use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
 
-/// Why a file could not be written. Whatever stood there before still does.
+/// An error in writing a file. An earlier file at the path is left as it was.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// There is no place for it.
-    #[error("cannot write {}: the directory {} does not exist; create it first", path.display(), directory.display())]
+    /// The directory does not exist.
+    #[error(
+        "cannot write {}: the directory {} does not exist; create it first",
+        path.display(), directory.display()
+    )]
     NoDirectory {
-        /// What was to be written.
+        /// The path of the file.
         path: PathBuf,
-        /// What is missing.
+        /// The missing directory.
         directory: PathBuf,
     },
-    /// Somebody else's directory.
-    #[error("cannot write {}: permission denied; choose a directory that you may write to", path.display())]
+    /// No permission for the directory.
+    #[error(
+        "cannot write {}: permission denied; choose a directory that you may write to",
+        path.display()
+    )]
     Denied {
-        /// What was to be written.
+        /// The path of the file.
         path: PathBuf,
     },
-    /// The disk, or one's share of it, is full.
-    #[error("cannot write {}: no space left on the device; free some, or choose another place", path.display())]
+    /// The disk is full, or the quota is used up.
+    #[error(
+        "cannot write {}: no space left on the device; free some, or choose another place",
+        path.display()
+    )]
     Full {
-        /// What was to be written.
+        /// The path of the file.
         path: PathBuf,
     },
-    /// Anything else.
+    /// Another error.
     #[error("cannot write {}: {source}", path.display())]
     Other {
-        /// What was to be written.
+        /// The path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }
@@ -55,8 +64,8 @@ impl WriteError {
     }
 }
 
-/// Writes `content` to `path`: to a temporary file beside it first, which then takes its place.
-/// Devices and pipes are written to directly.
+/// Writes `content` to a temporary file beside `path` and renames it. Devices and pipes are written
+/// directly.
 ///
 /// # Errors
 /// If it cannot be written; an earlier file at `path` is left as it was.
@@ -66,7 +75,7 @@ pub fn write(path: impl AsRef<Path>, content: impl AsRef<[u8]>) -> Result<(), Wr
     output.finish()
 }
 
-/// A file in the making. Dropped, it was never there.
+/// A file that is being written. If it is dropped, nothing remains of it.
 #[derive(Debug)]
 pub(crate) struct Output {
     path: PathBuf,
@@ -80,13 +89,13 @@ enum Sink {
     Direct(File),
 }
 
-/// How much is gathered before the system is asked to write it.
+/// The size of the write buffer.
 const BUFFER: usize = 1 << 16;
 
 impl Output {
     pub(crate) fn create(path: &Path) -> Result<Output, WriteError> {
         let failed = |error| WriteError::new(path, error);
-        // A device cannot be replaced: /dev/stdout is what it is.
+        // A device such as /dev/stdout cannot be replaced.
         let special =
             path.metadata().is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir());
         let sink = if special {
@@ -99,7 +108,7 @@ impl Output {
             #[cfg(unix)]
             {
                 use std::os::unix::fs::PermissionsExt;
-                // Results are as readable as any new file: less what the umask takes.
+                // The permissions of any new file: restricted by the umask only.
                 builder.permissions(std::fs::Permissions::from_mode(0o666));
             }
             Sink::Beside(builder.tempfile_in(directory(path)).map_err(failed)?)
@@ -112,15 +121,14 @@ impl Output {
         if self.buffer.len() < BUFFER { Ok(()) } else { self.drain() }
     }
 
-    /// Puts the file in its place.
+    /// Renames the file to its path.
     pub(crate) fn finish(mut self) -> Result<(), WriteError> {
         self.drain()?;
         let failed = |error| WriteError::new(&self.path, error);
         match self.sink {
             Sink::Direct(_) => Ok(()),
             Sink::Beside(file) => {
-                // Otherwise a crash may leave the new name with the old content's length of
-                // nothing.
+                // Otherwise a crash may leave an empty file under the new name.
                 file.as_file().sync_all().map_err(failed)?;
                 file.persist(&self.path).map(drop).map_err(|error| failed(error.error))
             }

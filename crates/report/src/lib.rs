@@ -1,5 +1,5 @@
-//! What people read about measurements: tables aligned for a terminal, means with confidence
-//! intervals, medians, figures, pages; and the tidy tables that other programs read.
+//! Reports of measurements: text tables, means with confidence intervals, medians, figures and
+//! pages for people; tidy tables for other programs.
 
 mod file;
 mod markup;

@@ -1,6 +1,6 @@
-//! Texts inside markup.
+//! Escapes texts in markup.
 
-/// `text` so that HTML and XML take it for text, between tags and inside quoted attributes.
+/// Escapes `text` for HTML and XML, between tags and inside quoted attributes.
 pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in printable(text).chars() {
@@ -16,8 +16,8 @@ pub(crate) fn escape(text: &str) -> String {
     escaped
 }
 
-/// `text` on one line, and without what XML cannot hold at all: control characters become the
-/// replacement character.
+/// Puts `text` on one line; control characters, which XML does not allow, become the replacement
+/// character.
 pub(crate) fn printable(text: &str) -> String {
     let printable = |c: char| match c {
         '\t' | '\n' | '\r' => ' ',

@@ -1,12 +1,13 @@
-//! A page of figures and tables: one HTML file that needs nothing else, no scripts, no network;
-//! light or dark as the reader has it.
+//! A page of figures and tables: one HTML file without scripts and external resources, in light or
+//! dark mode as the reader prefers.
 //!
 //! ```
 //! use report::page::Page;
 //! use report::plot::Figure;
 //! let mut page = Page::new("Harp, reproduced");
 //! page.heading("Figure 5");
-//! page.figure(&Figure::new("Background throughput"), "Ten runs each.", [("the scenario", "figure5.toml")]);
+//! let figure = Figure::new("Background throughput");
+//! page.figure(&figure, "Ten runs each.", [("the scenario", "figure5.toml")]);
 //! assert!(page.html().starts_with("<!DOCTYPE html>"));
 //! ```
 
@@ -17,7 +18,7 @@ use crate::plot::{FIXED_INKS, Figure, PALETTE};
 use crate::table::Table;
 use crate::verdict::Verdict;
 
-/// A page in the making. All texts are plain: whatever stands in them, it is shown, not obeyed.
+/// A page builder. All texts are plain: markup in them is escaped.
 #[derive(Clone, Debug)]
 pub struct Page {
     title: String,
@@ -26,13 +27,13 @@ pub struct Page {
 }
 
 impl Page {
-    /// A page with nothing but its title.
+    /// A page with a title and no content.
     #[must_use]
     pub fn new(title: impl Into<String>) -> Page {
         Page { title: title.into(), headings: Vec::new(), body: String::new() }
     }
 
-    /// Begins a section. From two sections on the page has a list of them at its top.
+    /// Begins a section. A page with two or more sections has a table of contents.
     pub fn heading(&mut self, text: &str) {
         self.headings.push(text.to_string());
         let _ =
@@ -44,7 +45,7 @@ impl Page {
         let _ = writeln!(self.body, "<p>{}</p>", escape(text));
     }
 
-    /// Adds a figure with its caption and links below, each a text and an address.
+    /// Adds a figure with a caption and links below it; a link is a text and an address.
     pub fn figure<'a>(
         &mut self,
         figure: &Figure,
@@ -60,12 +61,12 @@ impl Page {
         );
     }
 
-    /// Adds a table with its caption above.
+    /// Adds a table with a caption above it.
     pub fn table(&mut self, table: &Table, caption: &str) {
         self.wide(caption, &table.html());
     }
 
-    /// Adds the table of a reproduction, its caption and summary above.
+    /// Adds the table of a reproduction, with its caption and summary above it.
     pub fn verdict(&mut self, verdict: &Verdict, caption: &str) {
         let caption = if caption.is_empty() {
             verdict.summary()
@@ -75,7 +76,7 @@ impl Page {
         self.wide(&caption, &verdict.html());
     }
 
-    /// Adds a list of links, each a text and an address.
+    /// Adds a list of links; a link is a text and an address.
     pub fn links<'a>(&mut self, links: impl IntoIterator<Item = (&'a str, &'a str)>) {
         self.body += "<ul>\n";
         for (text, address) in links {
@@ -113,7 +114,7 @@ impl Page {
     }
 
     fn wide(&mut self, caption: &str, table: &str) {
-        // A table that is wider than a telephone scrolls on its own.
+        // A wide table scrolls by itself on narrow screens.
         let caption = if caption.is_empty() {
             String::new()
         } else {
@@ -129,7 +130,7 @@ fn anchors<'a>(links: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
     if anchors.is_empty() { String::new() } else { format!(" {}", anchors.join(" · ")) }
 }
 
-/// A link; only the text if the address would run something.
+/// A link; only the text if the address has a scheme that could run a script.
 fn anchor(text: &str, address: &str) -> String {
     let scheme = address.split_once(':').map(|(scheme, _)| scheme.trim().to_ascii_lowercase());
     let harmless = scheme.is_none_or(|scheme| {
@@ -143,11 +144,14 @@ fn anchor(text: &str, address: &str) -> String {
 }
 
 const STYLE: &str = "\
-:root { color-scheme: light dark; --paper: #fff; --ink: #222; --faint: #666; --rule: #ddd; --link: #0061a8; --pass: #00734f; --differs: #b34700; }
+:root { color-scheme: light dark; --paper: #fff; --ink: #222; --faint: #666; --rule: #ddd; \
+    --link: #0061a8; --pass: #00734f; --differs: #b34700; }
 @media (prefers-color-scheme: dark) {
-  :root { --paper: #181a1d; --ink: #e4e4e4; --faint: #a0a4a8; --rule: #3a3d41; --link: #6cb8ee; --pass: #35c79b; --differs: #f59045; }
+  :root { --paper: #181a1d; --ink: #e4e4e4; --faint: #a0a4a8; --rule: #3a3d41; --link: #6cb8ee; \
+    --pass: #35c79b; --differs: #f59045; }
 }
-body { margin: 2rem auto; max-width: 60rem; padding: 0 1rem; background: var(--paper); color: var(--ink); font: 1rem/1.5 system-ui, sans-serif; }
+body { margin: 2rem auto; max-width: 60rem; padding: 0 1rem; background: var(--paper); color: \
+    var(--ink); font: 1rem/1.5 system-ui, sans-serif; }
 h1 { font-size: 1.6rem; } h2 { font-size: 1.25rem; margin-top: 2.5rem; }
 a { color: var(--link); }
 figure { margin: 1.5rem 0; }
@@ -155,13 +159,15 @@ figure svg { display: block; max-width: 100%; height: auto; }
 figcaption, .caption { color: var(--faint); margin: .5rem 0; }
 .wide { overflow-x: auto; margin-bottom: 1.5rem; }
 table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
-th, td { padding: .3rem .8rem .3rem 0; border-bottom: 1px solid var(--rule); text-align: left; vertical-align: top; }
-th { color: var(--faint); font-weight: 600; } td.number, th.number { text-align: right; white-space: nowrap; }
-tr.pass td:last-child { color: var(--pass); } tr.differs td:last-child, tr.missing td:last-child { color: var(--differs); }
+th, td { padding: .3rem .8rem .3rem 0; border-bottom: 1px solid var(--rule); text-align: left; \
+    vertical-align: top; }
+th { color: var(--faint); font-weight: 600; } td.number, th.number { text-align: right; \
+    white-space: nowrap; }
+tr.pass td:last-child { color: var(--pass); } tr.differs td:last-child, tr.missing td:last-child \
+    { color: var(--differs); }
 ";
 
-/// The figures' colours for dark pages: rules go before the attributes that the SVG has for light
-/// ones.
+/// The colours of figures on dark pages: CSS rules override the attributes of the SVG.
 fn dark() -> String {
     let mut rules = String::from("@media (prefers-color-scheme: dark) {\n");
     let hex = |(red, green, blue): (u8, u8, u8)| format!("#{red:02X}{green:02X}{blue:02X}");
@@ -186,7 +192,7 @@ mod tests {
     const EVIL: &str = "<script>alert('\"&\"')</script>\u{1}";
 
     #[test]
-    fn names_stay_names() {
+    fn names_are_escaped() {
         let mut page = Page::new(EVIL);
         page.heading(EVIL);
         page.heading("second");
@@ -208,7 +214,7 @@ mod tests {
         page.verdict(&Verdict::new([row]), EVIL);
         let html = page.html();
         assert!(!html.contains("<script"));
-        // It is XML too, less the first line.
+        // Without its first line, it is XML too.
         let tree = roxmltree::Document::parse(html.split_once('\n').unwrap().1).unwrap();
         let shown = EVIL.replace('\u{1}', "\u{fffd}");
         let texts = tree
@@ -223,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn every_ink_of_a_figure_has_a_dark_one() {
+    fn every_colour_of_a_figure_has_a_dark_one() {
         let series = (0..9).map(|n| Series::line(n.to_string(), [(0.0, 1.0), (1.0, f64::from(n))]));
         let panel =
             Panel::new(Axis::new("x", ""), Axis::new("y", "")).series(Series::level("theory", 1.0));

@@ -1,7 +1,7 @@
 //! Figures: panels of lines, points with error bars and distributions, drawn as SVG.
 //!
-//! The same data gives the same bytes. A label has the same colour in every panel of a figure; what
-//! is compared with (a paper, a theory) is dashed and grey. Values that cannot be drawn (not
+//! The same data gives the same bytes. A label has the same colour in every panel of a figure;
+//! references (a paper, a theory) are dashed and grey. Values that cannot be drawn (not
 //! finite, or not above zero on a logarithmic axis) leave a gap.
 //!
 //! ```
@@ -25,8 +25,8 @@ pub use png::PngError;
 
 use crate::stats::Mean;
 
-/// One picture: a title, and panels one below the other. Neighbours whose x axes are equal share
-/// its range and its label.
+/// A picture: a title, and panels one below the other. Adjacent panels with equal x axes share
+/// their range and label.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
     title: String,
@@ -61,7 +61,7 @@ impl Figure {
         &self.title
     }
 
-    /// The picture as an SVG document, which stands as well inside an HTML page.
+    /// The picture as an SVG document, which can also be embedded in an HTML page.
     #[must_use]
     pub fn svg(&self) -> String {
         draw::figure(self)
@@ -76,7 +76,7 @@ impl Figure {
     }
 }
 
-/// A pair of axes with what is drawn between them.
+/// A pair of axes with series.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Panel {
     title: String,
@@ -93,21 +93,21 @@ impl Panel {
         Panel { title: String::new(), x, y, height: 220, series: Vec::new() }
     }
 
-    /// A title, smaller than the figure's.
+    /// Sets a title, which is smaller than the figure's.
     #[must_use]
     pub fn title(mut self, title: impl Into<String>) -> Panel {
         self.title = title.into();
         self
     }
 
-    /// The height between the axes' ends in pixels, at least 60.
+    /// Sets the height of the plot in pixels, at least 60.
     #[must_use]
     pub fn height(mut self, pixels: u32) -> Panel {
         self.height = pixels.clamp(60, 5_000);
         self
     }
 
-    /// Adds a series. The later ones lie above the earlier.
+    /// Adds a series, drawn above the earlier ones.
     #[must_use]
     pub fn series(mut self, series: Series) -> Panel {
         self.series.push(series);
@@ -115,7 +115,7 @@ impl Panel {
     }
 }
 
-/// Data under one label.
+/// Data with a label.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
     label: String,
@@ -137,7 +137,7 @@ impl Series {
         Series::of(label, Shape::Line(points.into_iter().collect()))
     }
 
-    /// A staircase: each value holds until the next point. For queues and windows, which jump.
+    /// A staircase: each value holds until the next point. For values that jump, such as queues.
     #[must_use]
     pub fn steps(label: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Series {
         Series::of(label, Shape::Line(curve::steps(points)))
@@ -174,20 +174,20 @@ impl Series {
         Series::of(label, Shape::Line(curve::distribution(samples, true)))
     }
 
-    /// A horizontal line over the whole panel, dashed: what a paper or a theory says.
+    /// A dashed horizontal line over the whole panel: the value of a paper or a theory.
     #[must_use]
     pub fn level(label: impl Into<String>, y: f64) -> Series {
         Series::of(label, Shape::Level(y)).reference()
     }
 
-    /// What the others are compared with: dashed and grey.
+    /// Marks the series as a reference: dashed and grey.
     #[must_use]
     pub fn reference(mut self) -> Series {
         self.reference = true;
         self
     }
 
-    /// A thin line through the markers, to lead the eye.
+    /// Adds a thin line through the markers.
     #[must_use]
     pub fn joined(mut self) -> Series {
         if let Shape::Points { joined, .. } = &mut self.shape {
@@ -200,7 +200,7 @@ impl Series {
         Series { label: label.into(), shape, reference: false }
     }
 
-    /// All that the axes must make room for.
+    /// All values that the axes must include.
     fn extent(&self) -> impl Iterator<Item = (Option<f64>, f64)> + '_ {
         let (line, points, level) = match &self.shape {
             Shape::Line(line) => (line.as_slice(), [].as_slice(), None),

@@ -2,19 +2,19 @@
 
 use std::fmt;
 
-/// A mean and how far the true one may be off.
+/// A mean with its confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mean {
     /// The mean of the samples, in their unit.
     pub value: f64,
-    /// Half the width of the 95 % confidence interval by Student's t; `None` of one sample.
+    /// Half the width of the 95 % confidence interval by Student's t; `None` for one sample.
     pub half_width: Option<f64>,
-    /// How many samples.
+    /// The number of samples.
     pub samples: usize,
 }
 
-/// The mean of `samples` with its 95 % confidence interval, which supposes that they are
-/// independent and about normal; `None` of no samples.
+/// The mean of `samples` with its 95 % confidence interval, which assumes independent and about
+/// normal samples; `None` without samples.
 #[must_use]
 pub fn mean(samples: &[f64]) -> Option<Mean> {
     if samples.is_empty() {
@@ -30,7 +30,7 @@ pub fn mean(samples: &[f64]) -> Option<Mean> {
     Some(Mean { value, half_width, samples: samples.len() })
 }
 
-/// The middle one of `samples`, or the mean of the two in the middle; `None` of no samples.
+/// The median of `samples`; `None` without samples.
 #[must_use]
 pub fn median(samples: &[f64]) -> Option<f64> {
     let mut sorted = samples.to_vec();
@@ -65,7 +65,7 @@ fn student_t(freedom: usize) -> f64 {
         + (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / (96.0 * v * v)
 }
 
-#[expect(clippy::cast_precision_loss, reason = "nobody has 2^53 samples")]
+#[expect(clippy::cast_precision_loss, reason = "fewer than 2^53 samples")]
 fn count(n: usize) -> f64 {
     n as f64
 }
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_interval_of_a_textbook() {
+    fn the_interval_of_a_textbook_example() {
         // Five samples, standard deviation 1.5811, t = 2.776.
         let mean = mean(&[1.0, 2.0, 3.0, 4.0, 5.0]).unwrap();
         assert!((mean.value - 3.0).abs() < 1e-12);
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn t_goes_on_smoothly_past_the_table() {
+    fn t_is_smooth_beyond_the_table() {
         assert!((student_t(31) - 2.0395).abs() < 1e-3);
         assert!((student_t(60) - 2.0003).abs() < 1e-3);
         assert!((student_t(1_000_000) - 1.95996).abs() < 1e-4);

@@ -6,12 +6,12 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::markup::escape;
 
-/// Which side of its column a cell stands on.
+/// The alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
-    /// For names.
+    /// Left, for names.
     Left,
-    /// For numbers.
+    /// Right, for numbers.
     Right,
 }
 
@@ -30,7 +30,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table of these columns, without rows.
+    /// A table with these columns and no rows.
     pub fn new<S: Into<String>>(columns: impl IntoIterator<Item = (S, Align)>) -> Table {
         let columns = columns.into_iter().map(|(title, align)| (title.into(), align)).collect();
         Table { columns, rows: Vec::new() }
@@ -52,7 +52,7 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// The table for a page.
+    /// The table as HTML.
     #[must_use]
     pub fn html(&self) -> String {
         let cells = |tag: &str, cells: &mut dyn Iterator<Item = &String>| {

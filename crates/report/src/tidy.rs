@@ -1,19 +1,22 @@
-//! Tidy tables: a row a measure, with the keys of its run, so that pandas, R and spreadsheets take
-//! them as they are; and a schema beside the table that says what each column and each measure
-//! means.
+//! Tidy tables with one row for each measure of a run, for pandas, R and spreadsheets, and beside
+//! each table a schema that describes its columns and measures.
 //!
 //! ```
 //! use report::tidy::{Key, Kind, Measure, Schema, Value, Writer};
 //! # let place = tempfile::tempdir()?;
 //! # let path = place.path().join("run.csv");
 //! let schema = Schema::new(
-//!     [Key::new("seed", Kind::Integer, "", "the run's seed"), Key::new("controller", Kind::Text, "", "congestion control")],
+//!     [
+//!         Key::new("seed", Kind::Integer, "", "the run's seed"),
+//!         Key::new("controller", Kind::Text, "", "congestion control"),
+//!     ],
 //!     [Measure::new("goodput", "Mbit/s", "payload acknowledged, by the time of the flow")],
 //! );
 //! let mut writer = Writer::create(&path, schema)?;
 //! writer.row(&[Value::Integer(1), Value::from("reno")], "goodput", 47.25)?;
 //! writer.finish()?;
-//! assert_eq!(std::fs::read_to_string(&path)?, "seed,controller,measure,value,unit\n1,reno,goodput,47.25,Mbit/s\n");
+//! let wanted = "seed,controller,measure,value,unit\n1,reno,goodput,47.25,Mbit/s\n";
+//! assert_eq!(std::fs::read_to_string(&path)?, wanted);
 //! assert!(place.path().join("run.schema.json").exists());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -28,7 +31,7 @@ pub use schema::{Key, Kind, Measure, Schema};
 
 use crate::file::{Output, WriteError};
 
-/// What a key of a run is in one row.
+/// The value of a key in a row.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// For columns of [`Kind::Text`].
@@ -37,7 +40,7 @@ pub enum Value {
     Integer(i64),
     /// For columns of [`Kind::Real`].
     Real(f64),
-    /// The run has no such key.
+    /// No value.
     Missing,
 }
 
@@ -59,45 +62,45 @@ impl From<f64> for Value {
     }
 }
 
-/// Why there is no table, or no row.
+/// An error in writing a table.
 #[derive(Debug, thiserror::Error)]
 pub enum TidyError {
-    /// The disk.
+    /// The file cannot be written.
     #[error(transparent)]
     Write(#[from] WriteError),
-    /// The name does not say which format.
+    /// The file name has no known extension.
     #[error("cannot tell the format of {}: end its name in .csv or .parquet", path.display())]
     Format {
-        /// What was to be written.
+        /// The path of the table.
         path: PathBuf,
     },
-    /// The feature is off.
+    /// The feature is not compiled in.
     #[error("cannot write {}: this build writes no Parquet; compile it with `--features parquet`, \
              or end the name in .csv", path.display())]
     NotCompiledIn {
-        /// What was to be written.
+        /// The path of the table.
         path: PathBuf,
     },
-    /// Two columns have one name.
+    /// Two columns have the same name.
     #[error(
         "two columns of the table are named {name}; the table itself has measure, value and unit"
     )]
     Twice {
-        /// That name.
+        /// The name.
         name: String,
     },
-    /// A row that the schema has no measure for.
+    /// A row with a measure that the schema does not have.
     #[error("the schema has no measure {name}")]
     UnknownMeasure {
-        /// What the row says it is.
+        /// The name of the measure.
         name: String,
     },
     /// A row with more or fewer keys than the schema.
     #[error("a row of {found} keys in a table of {expected}")]
     Keys {
-        /// How many the schema has.
+        /// The number of keys of the schema.
         expected: usize,
-        /// How many the row has.
+        /// The number of keys of the row.
         found: usize,
     },
     /// A key of another kind than its column.
@@ -105,23 +108,23 @@ pub enum TidyError {
     Mismatch {
         /// The column's name.
         column: String,
-        /// What the column holds.
+        /// The kind of the column.
         expected: Kind,
-        /// What the row has.
+        /// The value in the row.
         found: Value,
     },
-    /// The Parquet library refused.
+    /// An error of the Parquet library.
     #[error("cannot write {}: {reason}", path.display())]
     Parquet {
-        /// What was to be written.
+        /// The path of the table.
         path: PathBuf,
-        /// What it said.
+        /// Its message.
         reason: String,
     },
 }
 
-/// A table in the making: it and its schema are in their places after [`Writer::finish`], and not
-/// there at all without.
+/// A writer of a table. The table and its schema appear with [`Writer::finish`]; without it,
+/// neither file exists.
 #[derive(Debug)]
 pub struct Writer {
     path: PathBuf,
@@ -138,11 +141,11 @@ enum Format {
 }
 
 impl Writer {
-    /// Begins a table at `path`, in the format of its ending: `.csv`, or `.parquet` with the
+    /// Begins a table at `path`, in the format of its extension: `.csv`, or `.parquet` with the
     /// feature of this name.
     ///
     /// # Errors
-    /// If the file cannot be made, the format is none, or the schema has two columns of one name.
+    /// If the file cannot be made, the extension is unknown, or two columns have the same name.
     pub fn create(path: impl AsRef<Path>, schema: Schema) -> Result<Writer, TidyError> {
         let path = path.as_ref().to_path_buf();
         if let Some(name) = schema.duplicate() {
@@ -166,8 +169,8 @@ impl Writer {
         Ok(writer)
     }
 
-    /// Adds what `measure` is in the run of these `keys`, which stand in the schema's order. The
-    /// schema knows the unit.
+    /// Adds a row: the value of `measure`, in the unit of the schema, in the run with these `keys`,
+    /// which are in the order of the schema.
     ///
     /// # Errors
     /// If the row does not fit the schema, or cannot be written.
@@ -191,13 +194,13 @@ impl Writer {
         Ok(())
     }
 
-    /// Puts the table in its place, and `NAME.schema.json` beside it.
+    /// Completes the table, and writes `NAME.schema.json` beside it.
     ///
     /// # Errors
     /// If either cannot be written.
     pub fn finish(self) -> Result<(), TidyError> {
         let Writer { path, schema, mut output, format } = self;
-        // The schema first: a table without one cannot be.
+        // The schema first, so that there is never a table without one.
         crate::file::write(schema_path(&path), schema.json())?;
         let rest = match format {
             Format::Csv => Vec::new(),
@@ -211,14 +214,13 @@ impl Writer {
     }
 }
 
-/// Where the schema of the table at `path` stands: beside it, `.schema.json` in place of its
-/// ending.
+/// The path of the schema of the table at `path`: the same with the extension `.schema.json`.
 #[must_use]
 pub fn schema_path(path: &Path) -> PathBuf {
     path.with_extension("schema.json")
 }
 
-/// A line with quotes where RFC 4180 has them.
+/// A line of CSV, quoted as in RFC 4180.
 fn line(fields: &[String]) -> Vec<u8> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     writer.write_record(fields).expect("memory takes all that is written");

@@ -1,11 +1,12 @@
-//! What became of a reproduction: each figure of a paper or a theory beside ours, and whether they
-//! agree.
+//! Verdicts of a reproduction: expected values of a paper or a theory, measured values, and whether
+//! they agree.
 //!
 //! ```
 //! use report::mean;
 //! use report::verdict::{Expected, Row, Tolerance, Verdict};
 //! let ours = mean(&[118.0, 121.0, 120.0]);
-//! let row = Row::new("window at p = 10⁻⁴", "packets", "√(3/2p)", Expected::Value(122.5), Tolerance::relative(0.1), ours);
+//! let (expected, tolerance) = (Expected::Value(122.5), Tolerance::relative(0.1));
+//! let row = Row::new("window at p = 10⁻⁴", "packets", "√(3/2p)", expected, tolerance, ours);
 //! let verdict = Verdict::new([row]);
 //! assert!(verdict.passes());
 //! ```
@@ -17,67 +18,67 @@ use crate::plot::number;
 use crate::stats::Mean;
 use crate::table::{Align, Table};
 
-/// What the paper or the theory says.
+/// The expected value, from a paper or a theory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Expected {
-    /// Exactly this.
+    /// This value.
     Value(f64),
-    /// A mean with a confidence interval of its own, such as another simulator's.
+    /// A mean with a confidence interval, for example of another simulator.
     Mean(Mean),
-    /// This or more.
+    /// At least this value.
     AtLeast(f64),
-    /// This or less.
+    /// At most this value.
     AtMost(f64),
-    /// From the first to the second.
+    /// A range.
     Between(f64, f64),
 }
 
-/// How far ours may be off: the largest of these.
+/// The allowed deviation of the measured value: the largest of these.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Tolerance {
-    /// A share of what is expected.
+    /// A share of the expected value.
     pub relative: f64,
-    /// In the row's unit.
+    /// A distance in the unit of the row.
     pub absolute: f64,
-    /// The confidence intervals' half widths, together.
+    /// Whether the sum of the half widths of both confidence intervals is allowed.
     pub intervals: bool,
 }
 
 impl Tolerance {
-    /// None at all: for bounds.
+    /// No tolerance, for bounds.
     pub const NONE: Tolerance = Tolerance { relative: 0.0, absolute: 0.0, intervals: false };
 
-    /// A share of what is expected: 0.1 is 10 %.
+    /// A share of the expected value: 0.1 is 10 %.
     #[must_use]
     pub const fn relative(share: f64) -> Tolerance {
         Tolerance { relative: share, ..Tolerance::NONE }
     }
 
-    /// A distance, in the row's unit.
+    /// A distance in the unit of the row.
     #[must_use]
     pub const fn absolute(distance: f64) -> Tolerance {
         Tolerance { absolute: distance, ..Tolerance::NONE }
     }
 
-    /// This, or the two confidence intervals together if they are wider.
+    /// This tolerance, or both confidence intervals together if they are wider.
     #[must_use]
     pub const fn or_intervals(self) -> Tolerance {
         Tolerance { intervals: true, ..self }
     }
 }
 
-/// Whether ours agrees.
+/// The verdict on a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It does, within the tolerance.
+    /// The measured value agrees within the tolerance.
     Pass,
-    /// It does not.
+    /// The measured value differs.
     Differs,
-    /// Ours is not there: nothing was measured, or it is no number.
+    /// There is no measured value, or it is not a number.
     Missing,
 }
 
-/// One figure beside the other.
+/// An expected and a measured value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     what: String,
@@ -90,8 +91,8 @@ pub struct Row {
 }
 
 impl Row {
-    /// `what` in `unit`, of which `source` (a paper's figure, a theory) says `expected`, and we
-    /// measured `ours`, as [`mean`](crate::mean()) yields it.
+    /// A row about `what` in `unit`: the value `expected` by `source` (a paper's figure, a theory),
+    /// and the measured value `ours`, from [`mean`](crate::mean()).
     pub fn new(
         what: impl Into<String>,
         unit: impl Into<String>,
@@ -104,14 +105,14 @@ impl Row {
         Row { what, unit, source, expected, tolerance, ours, why: None }
     }
 
-    /// Why ours differs, where that is known. It shows only if it does.
+    /// Adds a known reason for a difference. It is shown only if the values differ.
     #[must_use]
     pub fn because(mut self, why: impl Into<String>) -> Row {
         self.why = Some(why.into());
         self
     }
 
-    /// Whether ours agrees.
+    /// The verdict.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         let Some(ours) = self.ours.filter(|ours| ours.value.is_finite()) else {
@@ -131,7 +132,7 @@ impl Row {
                 if bound.is_finite() { self.tolerance.relative * bound.abs() } else { 0.0 };
             let intervals =
                 if self.tolerance.intervals && intervals.is_finite() { intervals } else { 0.0 };
-            // A hair for the rounding of 0.9 and the like.
+            // An allowance for rounding, for example of 0.9.
             relative.max(self.tolerance.absolute).max(intervals) * (1.0 + 1e-12)
         };
         if (low - room(low)..=high + room(high)).contains(&value) {
@@ -184,7 +185,7 @@ impl Row {
         }
     }
 
-    /// How far off a single value is.
+    /// The deviation of a single value.
     fn distance(&self) -> String {
         let expected = match self.expected {
             Expected::Value(value) => value,
@@ -202,7 +203,7 @@ impl Row {
     }
 }
 
-/// As many digits as the half width has two significant ones of: those beyond are noise.
+/// A mean with its half width, to two significant digits of the half width.
 fn interval(mean: Mean) -> String {
     let Some(half) = mean.half_width.filter(|half| half.is_finite()) else {
         return number(mean.value);
@@ -216,7 +217,7 @@ fn interval(mean: Mean) -> String {
     format!("{:.digits$} ± {half:.digits$}", mean.value).replace('-', "−")
 }
 
-/// The table of a reproduction. Displayed it is one for a terminal.
+/// The table of a reproduction. [`Display`](fmt::Display) formats it for a terminal.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Verdict {
     rows: Vec<Row>,
@@ -240,13 +241,13 @@ impl Verdict {
         &self.rows
     }
 
-    /// Whether every row passes. Nothing at all does not.
+    /// Whether there are rows and all of them pass.
     #[must_use]
     pub fn passes(&self) -> bool {
         !self.rows.is_empty() && self.count(Outcome::Pass) == self.rows.len()
     }
 
-    /// How it went, in a line: `3 of 4 agree, 1 differs`.
+    /// A summary in a line: `3 of 4 agree, 1 differs`.
     #[must_use]
     pub fn summary(&self) -> String {
         let (pass, differs, missing) =
@@ -261,7 +262,7 @@ impl Verdict {
         text
     }
 
-    /// The table for a page.
+    /// The table as HTML.
     #[must_use]
     pub fn html(&self) -> String {
         let side = |align| if align == Align::Right { " class=\"number\"" } else { "" };
@@ -311,7 +312,7 @@ impl fmt::Display for Verdict {
 mod tests {
     use super::*;
 
-    #[expect(clippy::unnecessary_wraps, reason = "as `mean` yields it")]
+    #[expect(clippy::unnecessary_wraps, reason = "the type of `mean`")]
     fn ours(value: f64, half_width: f64) -> Option<Mean> {
         Some(Mean { value, half_width: Some(half_width), samples: 10 })
     }

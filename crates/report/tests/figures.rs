@@ -1,4 +1,4 @@
-//! Figures as their readers have them: parsed as XML, measured in pixels.
+//! Figures, parsed as XML and measured in pixels.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use proptest::prelude::*;
@@ -69,7 +69,7 @@ fn every_series_is_there() {
     {
         assert!(texts.iter().any(|t| t == text), "{text} in {texts:?}");
     }
-    // The swatch in the legend and the line in the plot; of what is dashed, many pieces.
+    // The swatch in the legend and the line in the plot; dashed lines have many pieces.
     assert_eq!(strokes(&tree, BLUE).count(), 2);
     assert_eq!(strokes(&tree, ORANGE).map(|line| line.len()).max(), Some(3), "a step has a corner");
     assert!(strokes(&tree, REFERENCE).count() > 50);
@@ -173,7 +173,7 @@ fn value() -> impl Strategy<Value = f64> {
 }
 
 proptest! {
-    /// Whatever the data: well-formed, finite, and inside the picture.
+    /// Any data makes a well-formed, finite picture without strokes outside.
     #[test]
     fn any_data_makes_a_picture(
         pairs in prop::collection::vec((value(), value()), 0..12),
@@ -181,8 +181,12 @@ proptest! {
         logs in any::<(bool, bool)>(),
         label in ".{0,12}",
     ) {
-        let axis = |log: bool| if log { Axis::new(&label, &label).log() } else { Axis::new(&label, &label) };
-        let means = pairs.iter().map(|(x, value)| (*x, Mean { value: *value, half_width: half, samples: 3 }));
+        let axis = |log: bool| {
+            if log { Axis::new(&label, &label).log() } else { Axis::new(&label, &label) }
+        };
+        let means = pairs
+            .iter()
+            .map(|(x, value)| (*x, Mean { value: *value, half_width: half, samples: 3 }));
         let samples: Vec<f64> = pairs.iter().map(|(x, _)| *x).collect();
         let panel = Panel::new(axis(logs.0), axis(logs.1))
             .title(&label)
@@ -197,7 +201,10 @@ proptest! {
         let (width, height) = (number(root, "width") * 10.0, number(root, "height") * 10.0);
         for line in tree.descendants().filter(|n| n.has_attribute("points")) {
             for (x, y) in points(line) {
-                prop_assert!((0.0..=width).contains(&x) && (0.0..=height).contains(&y), "({x}, {y}) of {width} by {height}");
+                prop_assert!(
+                    (0.0..=width).contains(&x) && (0.0..=height).contains(&y),
+                    "({x}, {y}) of {width} by {height}"
+                );
             }
         }
     }

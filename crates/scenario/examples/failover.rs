@@ -3,8 +3,8 @@
 //! Two paths carry a file. For five seconds one of them loses everything, in one direction or in
 //! both. Prints a line for each case: path, direction, the longest time without data in order (ms),
 //! its bound (ms: three RTTs of the other path and one probe timeout of this one, measured just
-//! before), the time from the return of the path until it carries a tenth of its rate (ms), the bytes
-//! received by the application in the end, and the size of the file.
+//! before), the time from the return of the path until it carries a tenth of its rate (ms), the
+//! bytes received by the application in the end, and the size of the file.
 #![expect(
     clippy::print_stdout,
     clippy::expect_used,

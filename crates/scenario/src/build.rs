@@ -206,8 +206,8 @@ impl Scenario {
         }
     }
 
-    /// One end of a TCP flow. The sender of the data opens it, except for web pages, where the reader
-    /// does.
+    /// One end of a TCP flow. The sender of the data opens it, except for web pages, where the
+    /// reader does.
     fn tcp(
         &self,
         spec: &TcpSpec,
@@ -229,8 +229,8 @@ impl Scenario {
         Connection::new(controller, subflows, application, opens.then_some(plan.start), stop)
     }
 
-    /// One end of a striped connection. The sender of the data opens it, except for web pages, where
-    /// the reader does.
+    /// One end of a striped connection. The sender of the data opens it, except for web pages,
+    /// where the reader does.
     fn ptcp(
         &self,
         spec: &PtcpSpec,

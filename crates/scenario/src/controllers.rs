@@ -29,7 +29,8 @@ type Make = Arc<dyn Fn() -> Box<dyn Controller> + Send + Sync>;
 ///     to = "far"
 ///     controller = "mine"
 /// "#;
-/// let controllers = Controllers::default().with("mine", || Box::new(Uncoupled::new(Reno::default())));
+/// let make = || Box::new(Uncoupled::new(Reno::default())) as Box<dyn policy::cc::Controller>;
+/// let controllers = Controllers::default().with("mine", make);
 /// let scenario = Document::new_with(text, "one-flow.toml", controllers)?.scenario(&[])?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

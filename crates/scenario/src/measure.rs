@@ -43,8 +43,8 @@ struct WindowRecord {
     samples: f64,
     flows: Vec<FlowCounters>,
     links: Vec<LinkCounters>,
-    /// Sums over the samples of each flow's congestion window, in packets, and RTT, in seconds. They
-    /// are not in `flows`, which is read only at the begin and the end.
+    /// Sums over the samples of each flow's congestion window, in packets, and RTT, in seconds.
+    /// They are not in `flows`, which is read only at the begin and the end.
     sums: Vec<(f64, f64)>,
     /// Sums over the samples of the backlog of each link direction, in packets.
     queues: Vec<f64>,
@@ -275,7 +275,7 @@ impl WindowRecord {
         let seconds = (self.window.to - self.window.from).as_secs_f64();
         let window = measures.window(self.window.name.as_str().into());
         let mut put = |scope, of: SubjectId, metric, value: f64| {
-            measures.put(scope, of, window, metric, value)
+            measures.put(scope, of, window, metric, value);
         };
         let goodput = |book: &FlowCounters| book.received.gained() * 8.0 / 1e6 / seconds;
         for (((flow, book), sums), heard) in
@@ -290,11 +290,11 @@ impl WindowRecord {
                     put(Scope::Flow, of, RETRANSMISSIONS, book.retransmitted.gained());
                     put(Scope::Flow, of, TIMEOUTS, book.timeouts.gained());
                     requests(&self.window, done, |metric, value| {
-                        put(Scope::Flow, of, metric, value)
+                        put(Scope::Flow, of, metric, value);
                     });
                 }
                 ReceiverStats::Delay(Some(delay)) => {
-                    put(Scope::Flow, of, DELAY, delay.as_secs_f64() * 1e3)
+                    put(Scope::Flow, of, DELAY, delay.as_secs_f64() * 1e3);
                 }
                 ReceiverStats::Delay(None) => {}
             }

@@ -321,7 +321,7 @@ mod tests {
             timestamp_echo: 5,
         };
         let record = record(|pcap| {
-            pcap.write_tcp(Time::from_nanos(3_000_000_007), A, B, PORTS, &segment).unwrap()
+            pcap.write_tcp(Time::from_nanos(3_000_000_007), A, B, PORTS, &segment).unwrap();
         });
         let bytes = |hex: &str| -> Vec<u8> {
             let digits: Vec<u8> = hex
@@ -414,18 +414,35 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_segment_makes_a_valid_packet(segment in any_segment(), at in any::<u64>(), addresses in any::<(u32, u32)>()) {
+        fn any_segment_makes_a_valid_packet(
+            segment in any_segment(),
+            at in any::<u64>(),
+            addresses in any::<(u32, u32)>(),
+        ) {
             let (from, to) = (addresses.0.into(), addresses.1.into());
-            let record = record(|pcap| pcap.write_tcp(Time::from_nanos(at), from, to, PORTS, &segment).unwrap());
+            let record = record(|pcap| {
+                pcap.write_tcp(Time::from_nanos(at), from, to, PORTS, &segment).unwrap();
+            });
             let packet = &record[16..];
-            prop_assert_eq!(u32::from_be_bytes(record[8..12].try_into().unwrap()) as usize, packet.len());
-            prop_assert_eq!(record[14..16].to_vec(), packet[2..4].to_vec(), "the original length \
-                is the packet's");
+            prop_assert_eq!(
+                u32::from_be_bytes(record[8..12].try_into().unwrap()) as usize,
+                packet.len()
+            );
+            prop_assert_eq!(
+                record[14..16].to_vec(),
+                packet[2..4].to_vec(),
+                "the original length \
+                is the packet's"
+            );
             prop_assert!(u32::from_be_bytes(record[4..8].try_into().unwrap()) < 1_000_000_000);
             prop_assert!(right(add(0, &packet[..20])), "the header's checksum");
             prop_assert!(right(pseudo(packet)), "the segment's checksum");
-            prop_assert_eq!(usize::from(packet[32] >> 4) * 4, packet.len() - 20, "the options fill \
-                their words");
+            prop_assert_eq!(
+                usize::from(packet[32] >> 4) * 4,
+                packet.len() - 20,
+                "the options fill \
+                their words"
+            );
             prop_assert_eq!(packet[24..28].to_vec(), segment.seq.to_be_bytes()[4..].to_vec());
         }
     }

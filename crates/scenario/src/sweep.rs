@@ -112,7 +112,7 @@ impl Plan {
                         is_over.store(true, Ordering::Relaxed);
                         failure
                             .lock()
-                            .expect("nobody panics while holding this")
+                            .expect("no thread panics while it holds the lock")
                             .get_or_insert(error);
                     }
                 }
@@ -121,8 +121,8 @@ impl Plan {
         match threads.min(self.jobs.len()) {
             // In this thread, the memory that reading the file took is reused.
             0 | 1 => work(),
-            // Each thread has a heap arena of its own. Where simulations shared this thread's arena,
-            // false sharing of cache lines made both up to 1.7 times as slow.
+            // Each thread has a heap arena of its own. Where simulations shared this thread's
+            // arena, false sharing of cache lines made both up to 1.7 times as slow.
             threads => std::thread::scope(|scope| {
                 for _ in 0..threads {
                     scope.spawn(work);

@@ -11,7 +11,8 @@ const SEPARATE: &[(&str, &str)] =
 const IN_STEP: &[(&str, &str)] =
     &[("common", "1 Gbit/s"), ("access", "3 Mbit/s"), ("other", "3 Mbit/s")];
 
-/// For each seed and each time in seconds, whether the two subflows were taken to share a bottleneck.
+/// For each seed and each time in seconds, whether the two subflows were taken to share a
+/// bottleneck.
 fn together(
     seeds: usize,
     settings: &[(&str, &str)],

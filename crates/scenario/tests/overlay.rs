@@ -1,5 +1,5 @@
-//! Packet-level runs of the overlay: rates near the optimum, back-pressure of slow hops, conservation
-//! of payload, reproducibility.
+//! Packet-level runs of the overlay: rates near the optimum, back-pressure of slow hops,
+//! conservation of payload, reproducibility.
 
 use overlay::study::Demands;
 use overlay::{Initial, Instance, Selection};
@@ -42,8 +42,8 @@ fn the_same_seed_gives_the_same_run() {
     assert_ne!(one.digest, other.digest);
 }
 
-/// One source with a slow and a fast relay, still in its round-robin phase: only back-pressure limits
-/// it.
+/// One source with a slow and a fast relay, still in its round-robin phase: only back-pressure
+/// limits it.
 #[test]
 fn a_slow_second_hop_holds_back_the_first() {
     let demand = Rate::mbit(6);

@@ -1,5 +1,5 @@
-//! Runs: the same seed gives the same digest, with traces and with other flows; every lost packet is
-//! counted.
+//! Runs: the same seed gives the same digest, with traces and with other flows; every lost packet
+//! is counted.
 
 use netsim::{Event, Trace};
 use scenario::file::Scenario;
@@ -124,8 +124,8 @@ impl Trace<Packet> for Counts {
     }
 }
 
-/// Golden digests: a change here means that every figure changes, and must be deliberate. They are the
-/// same in debug and release builds and on every machine.
+/// Golden digests: a change here means that every figure changes, and must be deliberate. They are
+/// the same in debug and release builds and on every machine.
 #[test]
 fn digests_are_golden() {
     let digest = |controller: &str, run: &Scenario| {
@@ -166,7 +166,7 @@ fn the_number_of_threads_does_not_matter() {
     let digests = |threads: usize| {
         let found = Mutex::new(BTreeMap::new());
         let keep = |number, run: scenario::Run| {
-            found.lock().expect("nobody panics").insert(number, run.digest);
+            found.lock().expect("no thread panics").insert(number, run.digest);
             true
         };
         plan.run(threads, RunOptions::default(), |_| true, keep).expect("it runs");
@@ -177,8 +177,8 @@ fn the_number_of_threads_does_not_matter() {
     assert_eq!(alone, digests(5));
 }
 
-/// Each thread has a heap arena of its own: in the arena of the calling thread, two simulations wrote
-/// to the same cache lines.
+/// Each thread has a heap arena of its own: in the arena of the calling thread, two simulations
+/// wrote to the same cache lines.
 #[test]
 fn parallel_runs_are_not_on_the_calling_thread() {
     let document = Document::new(MIXED, "mixed.toml").expect("nothing is wrong with it");

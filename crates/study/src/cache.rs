@@ -11,7 +11,7 @@ use crate::testbed::{Measured, Trial};
 #[derive(Debug, Default)]
 pub struct RunCache {
     sweeps: RefCell<Vec<CachedSweep>>,
-    transfers: RefCell<Vec<(Vec<Trial>, Rc<Vec<Measured>>)>>,
+    transfers: RefCell<Vec<CachedTransfers>>,
 }
 
 #[derive(Debug)]
@@ -21,8 +21,15 @@ struct CachedSweep {
     results: Rc<SweepResults>,
 }
 
+#[derive(Debug)]
+struct CachedTransfers {
+    trials: Vec<Trial>,
+    results: Rc<Vec<Measured>>,
+}
+
 impl RunCache {
-    /// The results of a file with this text and number of seeds; `run` makes them if there are none.
+    /// The results of a file with this text and number of seeds; `run` makes them if there are
+    /// none.
     pub(crate) fn sweep(
         &self,
         text: &str,
@@ -45,12 +52,12 @@ impl RunCache {
         trials: &[Trial],
         run: impl FnOnce() -> Result<Vec<Measured>, StudyError>,
     ) -> Result<Rc<Vec<Measured>>, StudyError> {
-        if let Some((_, known)) = self.transfers.borrow().iter().find(|(known, _)| known == trials)
-        {
-            return Ok(Rc::clone(known));
+        if let Some(known) = self.transfers.borrow().iter().find(|known| known.trials == trials) {
+            return Ok(Rc::clone(&known.results));
         }
         let results = Rc::new(run()?);
-        self.transfers.borrow_mut().push((trials.to_vec(), Rc::clone(&results)));
+        let cached = CachedTransfers { trials: trials.to_vec(), results: Rc::clone(&results) };
+        self.transfers.borrow_mut().push(cached);
         Ok(results)
     }
 }

@@ -1,4 +1,5 @@
-//! Reproductions of papers and theories: expected and measured values of each figure, with verdicts.
+//! Reproductions of papers and theories: expected and measured values of each figure, with
+//! verdicts.
 //!
 //! A [`Study`] is a paper or a theory with its [`Figure`]s. A figure is a function from its files
 //! under `papers/`, which are built in, and a [`Context`] to an [`Outcome`]: pictures, a

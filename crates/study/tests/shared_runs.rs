@@ -8,7 +8,10 @@ use study::{Context, Experiment, Folder, find};
 const BRIEF: &str = r#"
 name = "brief"
 duration = "4 s"
-window = [{ name = "paper", from = "1 s", to = "2 s" }, { name = "default", from = "3 s", to = "4 s" }]
+window = [
+    { name = "paper", from = "1 s", to = "2 s" },
+    { name = "default", from = "3 s", to = "4 s" },
+]
 
 [parameters]
 p = 1

@@ -12,7 +12,7 @@ use crate::parse::{ParseError, Unit, parse_quantity};
 pub struct Bytes(pub u64);
 
 impl Bytes {
-    /// Nothing.
+    /// Zero.
     pub const ZERO: Bytes = Bytes(0);
 
     /// `n` times 1024 bytes.

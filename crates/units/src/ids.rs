@@ -1,4 +1,4 @@
-//! Names for the things that travel between parts.
+//! Identifiers shared by several crates.
 
 use core::fmt;
 

@@ -1,4 +1,4 @@
-//! Quantities that every part of Anabranch shares: time, bytes, rates, ids, seeds.
+//! Quantities shared by all crates of Anabranch: time, bytes, rates, ids, seeds.
 //!
 //! All of them are integers underneath, so that a computation gives the same bits on every machine.
 //! Operators exist only where the result has an obvious unit: `Bytes / Rate` is a [`Span`],

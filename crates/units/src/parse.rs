@@ -1,12 +1,12 @@
-//! Quantities as people write them: a decimal number and a unit.
+//! Parses quantities: a decimal number and a unit.
 
 use alloc::string::{String, ToString};
 use core::fmt;
 
-/// A unit's name and how many base units it is.
+/// The name of a unit, and its size in base units.
 pub(crate) struct Unit(pub(crate) &'static str, pub(crate) u64);
 
-/// Why a quantity could not be read; its text says what would have been understood.
+/// A quantity that could not be parsed; the message gives valid examples.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError {
     what: &'static str,

@@ -1,4 +1,4 @@
-//! Speeds of data.
+//! Data rates.
 
 use core::fmt;
 use core::iter::Sum;
@@ -8,12 +8,12 @@ use core::str::FromStr;
 use crate::parse::{ParseError, Unit, parse_quantity};
 use crate::{Bytes, Span};
 
-/// A speed of data in bits a second. Subtractions saturate at zero.
+/// A data rate in bits per second. Subtractions saturate at zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rate(u64);
 
 impl Rate {
-    /// Standstill.
+    /// Zero.
     pub const ZERO: Rate = Rate(0);
 
     /// `n` bits a second.
@@ -91,7 +91,7 @@ impl Sum for Rate {
     }
 }
 
-/// The time that the data takes at the rate, rounded to the nearest nanosecond; at rate zero, the
+/// The time to transfer the data at the rate, rounded to the nearest nanosecond; at rate zero, the
 /// longest span.
 impl Div<Rate> for Bytes {
     type Output = Span;
@@ -118,7 +118,7 @@ impl Div<Span> for Bytes {
     }
 }
 
-/// What the rate carries in the span, rounded down to whole bytes.
+/// The amount of data transferred at the rate in the span, rounded down to whole bytes.
 impl Mul<Span> for Rate {
     type Output = Bytes;
     fn mul(self, span: Span) -> Bytes {

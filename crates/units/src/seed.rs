@@ -1,4 +1,5 @@
-//! Seeds, one a component, so that adding a component leaves the others' draws alone.
+//! Seeds of random streams, one for each component: adding a component does not change the draws of
+//! others.
 
 use core::fmt;
 

@@ -9,15 +9,15 @@ use crate::offer::Waiting;
 /// Parameters of CoDel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CoDel {
-    /// The waiting time that is not too long (RFC 8289, section 4.3). At low rates it should be at
-    /// least the wire time of a packet.
+    /// The target sojourn time (RFC 8289, section 4.3). At low rates it should be at least the wire
+    /// time of a packet.
     pub target: Span,
-    /// How long the waiting time may be longer before packets are dropped: about the longest usual
-    /// round trip (section 4.3).
+    /// The time for which the sojourn time may exceed the target before packets are dropped: about
+    /// the longest usual RTT (section 4.3).
     pub interval: Span,
     /// Whether ECN-capable packets are marked instead of dropped (section 3.1, last paragraph).
     pub ecn: bool,
-    /// While no more than this waits behind a packet, it is not dropped: the size of the largest
+    /// A packet with no more than this many bytes behind it is not dropped: the size of the largest
     /// packet.
     pub mtu: Bytes,
 }
@@ -35,16 +35,18 @@ impl Default for CoDel {
     }
 }
 
-/// How often it may have been since the last dropping state for its rate to be taken up again (RFC
-/// 8289, section 5.5): a number of intervals.
+/// The drop rate of the last dropping state is resumed within this number of intervals (RFC 8289,
+/// section 5.5).
 const MEMORY: u64 = 16;
 
-/// CoDel at work, on one queue; the names are those of RFC 8289, section 5.3.
+/// The state of CoDel on one queue, with the names of RFC 8289, section 5.3.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CoDelState {
-    /// When the waiting time will have been too long for an interval; `None` if it is not too long.
+    /// The time at which the sojourn time will have been above the target for an interval; `None`
+    /// if it is not above.
     first_above: Option<Time>,
-    /// When the next packet is dropped, in a dropping state; afterwards, when it would have been.
+    /// The time of the next drop in the dropping state; after that state, the time at which it
+    /// would have been.
     drop_next: Time,
     /// Packets dropped, or marked, in this dropping state.
     count: u64,
@@ -53,7 +55,8 @@ pub(crate) struct CoDelState {
     is_dropping: bool,
 }
 
-/// When to drop next (RFC 8289, section 3.3: the interval over the square root of the count).
+/// The time of the next drop (RFC 8289, section 3.3: the interval over the square root of the
+/// count).
 pub(super) fn control_law(from: Time, interval: Span, count: u64) -> Time {
     #[expect(clippy::cast_precision_loss, reason = "a root; counts are small")]
     let gap = interval.as_secs_f64() / libm::sqrt(count.max(1) as f64);
@@ -61,7 +64,7 @@ pub(super) fn control_law(from: Time, interval: Span, count: u64) -> Time {
 }
 
 impl CoDelState {
-    /// Takes the next packet that is not dropped out of the queue (section 5.5).
+    /// Dequeues the next packet that is not dropped (section 5.5).
     pub(super) fn pop<P>(
         &mut self,
         now: Time,
@@ -95,8 +98,8 @@ impl CoDelState {
         first
     }
 
-    /// Enters the dropping state. Soon after the last one, it takes up the rate of drops that was
-    /// reached there (section 5.5).
+    /// Enters the dropping state. Soon after the last one, it resumes the drop rate reached there
+    /// (section 5.5).
     fn begin(&mut self, now: Time, interval: Span) {
         self.is_dropping = true;
         let reached = self.count.saturating_sub(self.last_count);
@@ -106,8 +109,8 @@ impl CoDelState {
         self.drop_next = control_law(now, interval, self.count);
     }
 
-    /// Takes the first packet out, and says whether the waiting time has been too long for an
-    /// interval (section 5.6).
+    /// Dequeues the first packet, and returns whether the sojourn time has been above the target
+    /// for an interval (section 5.6).
     fn take<P>(
         &mut self,
         now: Time,
@@ -132,7 +135,8 @@ impl CoDelState {
     }
 }
 
-/// Marks the packet if it can be, or counts it as dropped. Whether it lives on.
+/// Marks the packet if it is ECN-capable, otherwise counts it as dropped. Returns whether it was
+/// marked.
 fn spare<P>(packet: Option<&mut Waiting<P>>, config: &CoDel, counters: &mut Counters) -> bool {
     match packet {
         Some(packet) if config.ecn && packet.is_ecn_capable => {
@@ -156,7 +160,7 @@ mod tests {
         Waiting { is_ecn_capable, ..Waiting::new(since, Bytes(1_000), ()) }
     }
 
-    /// When packets are dropped, or marked, if one comes and one goes each millisecond, always
+    /// The times of drops or marks if one packet arrives and one leaves each millisecond, always
     /// after waiting for 50 ms.
     fn events(config: &CoDel, is_ecn_capable: bool, millis: u64) -> (Vec<u64>, Counters) {
         let (mut fifo, mut state, mut counters) =
@@ -170,7 +174,7 @@ mod tests {
                 state.pop(now, config, &mut fifo, &mut counters);
                 let events = counters.dropped_aqm + counters.marked - before;
                 at.extend((0..events).map(|_| n - 50));
-                // Another one for each that was dropped, so that waiting times stay.
+                // A replacement for each dropped packet, so that sojourn times stay constant.
                 for _ in 0..events {
                     fifo.push(waiting(now, is_ecn_capable));
                 }
@@ -226,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_soon_return_takes_up_the_rate() {
+    fn an_early_return_resumes_the_drop_rate() {
         let interval = Span::from_millis(100);
         let mut state = CoDelState {
             count: 9,

@@ -1,4 +1,4 @@
-//! Packets in order of arrival.
+//! A first-in-first-out queue.
 
 use alloc::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use units::Bytes;
 use crate::counters::Tally;
 use crate::offer::Waiting;
 
-/// A queue that knows its length in bytes.
+/// A queue with its length in bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Fifo<P> {
     packets: VecDeque<Waiting<P>>,

@@ -1,4 +1,4 @@
-//! Flow queues under controlled delay (RFC 8290).
+//! Flow queues with controlled delay (RFC 8290).
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -14,16 +14,16 @@ use crate::offer::Waiting;
 /// Parameters of FQ-CoDel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FqCoDel {
-    /// What each queue does with its packets.
+    /// CoDel in each queue.
     pub codel: CoDel,
-    /// How many bytes a queue sends in its turn (RFC 8290, section 5.2.4).
+    /// The bytes that a queue sends in its turn (RFC 8290, section 5.2.4).
     pub quantum: Bytes,
-    /// How many queues flows are hashed into, at least one (section 5.2.5).
+    /// The number of queues into which flows are hashed, at least one (section 5.2.5).
     pub queues: u32,
 }
 
 impl Default for FqCoDel {
-    /// As RFC 8290, section 5.2, says: 1514 bytes and 1024 queues.
+    /// The defaults of RFC 8290, section 5.2: 1514 bytes and 1024 queues.
     fn default() -> FqCoDel {
         FqCoDel { codel: CoDel::default(), quantum: Bytes(1_514), queues: 1_024 }
     }
@@ -33,12 +33,12 @@ impl Default for FqCoDel {
 #[derive(Clone, Debug)]
 pub(crate) struct FairQueue<P> {
     config: FqCoDel,
-    /// Makes it random which flows meet in a queue.
+    /// Perturbs the hash.
     seed: Seed,
     queues: Vec<FlowQueue<P>>,
-    /// Queues that got packets and did not have a whole turn since (section 4.2).
+    /// New queues: those that have not had a whole turn since they became active (section 4.2).
     new: VecDeque<usize>,
-    /// The other queues that have packets, or had when they were last looked at.
+    /// Old queues: the other active ones. An empty queue leaves the list when its turn comes.
     old: VecDeque<usize>,
     tally: Tally,
 }
@@ -47,7 +47,7 @@ pub(crate) struct FairQueue<P> {
 struct FlowQueue<P> {
     fifo: Fifo<P>,
     state: CoDelState,
-    /// Bytes that it may still send in its turn; below zero, what it sent too much.
+    /// Bytes left in its turn; negative after sending more.
     credit: i64,
     /// Whether it is in `new` or `old`.
     is_listed: bool,
@@ -76,7 +76,7 @@ impl<P> FairQueue<P> {
         self.tally
     }
 
-    /// RFC 8290, section 4.1.
+    /// Enqueues a packet (RFC 8290, section 4.1).
     pub(crate) fn push(&mut self, waiting: Waiting<P>) {
         let index = self.index(waiting.flow);
         self.tally.packets += 1;
@@ -90,7 +90,7 @@ impl<P> FairQueue<P> {
         }
     }
 
-    /// RFC 8290, section 4.2.
+    /// Dequeues a packet (RFC 8290, section 4.2).
     pub(crate) fn pop(&mut self, now: Time, counters: &mut Counters) -> Option<Waiting<P>> {
         loop {
             let is_new = !self.new.is_empty();
@@ -114,8 +114,8 @@ impl<P> FairQueue<P> {
             }
             list.pop_front();
             if is_new && !self.old.is_empty() {
-                // Through the old ones once, lest it keeps them waiting by coming back as a new one
-                // (section 4.2).
+                // It passes the old queues once, so that it cannot starve them by becoming a new
+                // queue again (section 4.2).
                 self.old.push_back(index);
             } else {
                 queue.is_listed = false;
@@ -123,9 +123,9 @@ impl<P> FairQueue<P> {
         }
     }
 
-    /// Drops the first packets of the longest queues, in bytes (section 4.1), until `limit` holds
-    /// for what is here and `elsewhere` together. Whether the packet pushed last, of `flow`, is
-    /// among them.
+    /// Drops the first packets of the longest queues in bytes (section 4.1) until the backlog, plus
+    /// `elsewhere`, is within `limit`. Returns whether the packet pushed last, of `flow`, was
+    /// dropped.
     pub(crate) fn shed(
         &mut self,
         limit: Limit,
@@ -157,7 +157,7 @@ impl<P> FairQueue<P> {
     }
 
     fn index(&self, flow: u64) -> usize {
-        // SplitMix64's finaliser: flows that are numbered through spread like random ones.
+        // The finaliser of SplitMix64: consecutive flow numbers spread like random ones.
         let mut hash = flow ^ self.seed.0;
         hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

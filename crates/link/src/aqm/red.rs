@@ -1,8 +1,8 @@
 //! Random early detection.
 //!
 //! S. Floyd, V. Jacobson, "Random Early Detection Gateways for Congestion Avoidance", 1993, with
-//! the gentle variant (S. Floyd, "Recommendations on using the gentle variant of RED", 2000) and in
-//! the details as ns-2 does it in packets mode, so that its figures can be compared:
+//! the gentle variant (S. Floyd, "Recommendations on using the gentle variant of RED", 2000). The
+//! details are those of ns-2 in packets mode, so that results can be compared:
 //!
 //! - The length `q` that is averaged is what an arrival finds waiting, without itself and without
 //!   the packet on the wire.
@@ -74,7 +74,7 @@ impl Red {
     }
 }
 
-/// What is to be done with a packet that arrives.
+/// The decision about an arriving packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Take,
@@ -82,7 +82,7 @@ pub(crate) enum Verdict {
     Drop,
 }
 
-/// RED at work.
+/// The state of RED on one queue.
 #[derive(Clone, Debug)]
 pub(crate) struct RedState {
     config: Red,
@@ -96,7 +96,7 @@ pub(crate) struct RedState {
     rng: Xoshiro256PlusPlus,
 }
 
-/// The probability of a drop that makes gaps even, `count` packets after the last one.
+/// The drop probability that makes gaps uniform, `count` packets after the last drop.
 fn evened(p: f64, count: f64) -> f64 {
     let expected = count * p;
     if expected < 1.0 {
@@ -126,8 +126,8 @@ impl RedState {
         self.average
     }
 
-    /// A packet arrives and finds `waiting` others, the one on the wire not counted; or an idle
-    /// link that was so for `idle`.
+    /// A packet arrives and finds `waiting` others, without the one on the wire; `idle` is the idle
+    /// time of the link, if it is idle.
     pub(crate) fn handle_arrival(
         &mut self,
         waiting: u64,
@@ -157,7 +157,7 @@ impl RedState {
         }
     }
 
-    /// The packet found no room.
+    /// The packet was dropped by a full queue.
     pub(crate) fn handle_overflow(&mut self) {
         self.count = 0;
     }
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn the_average_by_hand() {
+    fn the_average_of_an_example() {
         let mut red = state(Red { weight: 0.5, mean_packet: Bytes(125), ..Red::new(100.0, 200.0) });
         let mut averages = alloc::vec::Vec::new();
         for waiting in [0, 4, 4, 8, 0] {
@@ -196,7 +196,7 @@ mod tests {
             averages.push(red.average());
         }
         assert_eq!(averages, [0.0, 2.0, 3.0, 5.5, 2.75]);
-        // 125 bytes take 1 ms: in 2.9 ms two could have come, and then this one.
+        // 125 bytes take 1 ms: two packets could have been sent in 2.9 ms, before this one.
         red.handle_arrival(0, Some(Span::from_micros(2_900)), false);
         assert!(close(red.average(), 2.75 / 8.0), "{}", red.average());
         red.handle_arrival(0, Some(Span::from_micros(900)), false);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn the_probability_by_hand() {
+    fn the_probability_of_examples() {
         let gentle = Red::new(20.0, 60.0);
         for (average, p) in [
             (0.0, 0.0),
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn gaps_are_evened_by_hand() {
+    fn the_evened_probability_of_examples() {
         for (p, count, wanted) in [
             (0.1, 9.0, 0.0),
             (0.1, 10.0, 0.1),

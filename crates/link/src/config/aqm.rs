@@ -22,10 +22,10 @@ const KINDS: &[(&str, Kind)] = &[
     ("fq-codel", Kind::FqCoDel),
 ];
 
-/// What a queue limited in bytes is taken to hold, where packets are to be counted.
+/// The packet size by which a limit in bytes is converted to packets.
 const USUAL_PACKET: u64 = 1_500;
 
-/// "red", or a table. Thresholds of RED that are not given follow from `limit`.
+/// `"red"`, or a table. The default thresholds of RED depend on `limit`.
 pub(super) fn aqm(value: &Value<'_>, limit: Limit) -> Result<Aqm> {
     if !value.is_table() {
         return Ok(match value.word(KINDS)? {
@@ -50,7 +50,7 @@ pub(super) fn aqm(value: &Value<'_>, limit: Limit) -> Result<Aqm> {
     }
 }
 
-/// RED between a sixth and a half of the queue.
+/// RED with thresholds at a sixth and a half of the queue.
 #[expect(clippy::cast_precision_loss, reason = "a number of packets")]
 fn red(limit: Limit) -> Red {
     let packets = match limit {
@@ -123,7 +123,7 @@ fn fq_codel_table(section: &Section<'_>) -> Result<FqCoDel> {
     })
 }
 
-/// A number of packets, which may be broken: 27.5, or "28 packets".
+/// A number of packets, not necessarily whole: `27.5`, or `"28 packets"`.
 #[expect(clippy::cast_precision_loss, reason = "a number of packets")]
 fn length(value: &Value<'_>) -> Result<f64> {
     if let Some(number) = value.as_number() {
@@ -140,7 +140,7 @@ fn length(value: &Value<'_>) -> Result<f64> {
 const WANTS_PACKETS: Problem =
     Problem::Sense("wants a number of packets, for example 28 or '28 packets'");
 
-/// A number of bytes for a packet.
+/// The size of a packet in bytes.
 fn size(value: &Value<'_>) -> Result<Bytes> {
     let bytes = value.integer()?;
     let is_sane = (1..=65_535).contains(&bytes);
@@ -149,7 +149,7 @@ fn size(value: &Value<'_>) -> Result<Bytes> {
         .ok_or_else(|| value.error(Problem::Sense("wants 1 to 65535 bytes")))
 }
 
-/// "3 ms", or a table.
+/// `"3 ms"`, or a table.
 pub(super) fn jitter(value: &Value<'_>) -> Result<Jitter> {
     if !value.is_table() {
         return Ok(Jitter { spread: Spread::Uniform(value.quantity()?), reorders: false });

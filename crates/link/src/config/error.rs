@@ -1,4 +1,4 @@
-//! What is wrong with a network file.
+//! Errors in network files.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -10,66 +10,66 @@ use crate::opportunities::TraceError;
 
 pub(super) type Result<T, E = ConfigError> = core::result::Result<T, E>;
 
-/// What is wrong, and where.
+/// An error in a file, with its location.
 #[derive(Debug)]
 pub struct ConfigError {
-    /// The file, as it was named.
+    /// The name of the file.
     pub file: String,
-    /// The line, from 1; `None` where it is about the file as a whole.
+    /// The line, from 1; `None` for errors of the whole file.
     pub line: Option<usize>,
-    /// The key, with its tables: `link.wifi.up.rate`. Empty where it is about the file as a whole.
+    /// The key with its tables: `link.wifi.up.rate`. Empty for errors of the whole file.
     pub key: String,
-    /// What is wrong.
+    /// The problem.
     pub problem: Problem,
 }
 
-/// What is wrong with a key or its value.
+/// A problem with a key or its value.
 #[derive(Debug)]
 pub enum Problem {
     /// The file cannot be read.
     Read(std::io::Error),
-    /// The trace that it names cannot be read.
+    /// A trace file cannot be read.
     ReadTrace {
-        /// Where it was looked for.
+        /// The path of the trace.
         path: String,
-        /// Why not.
+        /// The error of the system.
         error: std::io::Error,
     },
-    /// The trace that it names is not understood.
+    /// A trace file is not valid.
     Trace {
-        /// Where it is.
+        /// The path of the trace.
         path: String,
-        /// What is wrong with it.
+        /// The error in the trace.
         error: Box<TraceError>,
     },
-    /// It is no TOML.
+    /// The text is not TOML.
     Syntax(String),
-    /// There is no such key.
+    /// An unknown key.
     UnknownKey {
-        /// The most similar one.
+        /// The most similar known key.
         nearest: Option<&'static str>,
     },
-    /// A key that is required is not there.
+    /// A required key is missing.
     Missing,
-    /// The value is of another type.
+    /// The value has the wrong type.
     Type {
-        /// What was expected.
+        /// The expected type.
         wanted: &'static str,
-        /// What is there.
+        /// The type of the value.
         found: &'static str,
     },
-    /// The value is no quantity of the right unit.
+    /// The value is not a quantity with the right unit.
     Quantity(ParseError),
-    /// The value is none of the words that may stand here.
+    /// The value is not one of the allowed words.
     UnknownWord {
-        /// What is there.
+        /// The value.
         found: String,
-        /// The most similar one of those that may stand here.
+        /// The most similar allowed word.
         nearest: Option<String>,
     },
-    /// The value makes no sense here.
+    /// The value is not valid here.
     Sense(&'static str),
-    /// The value makes no sense here, in words that depend on it.
+    /// The value is not valid here, with a message that depends on it.
     Because(String),
 }
 

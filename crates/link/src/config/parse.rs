@@ -1,4 +1,4 @@
-//! From TOML to a [`Network`].
+//! Parses a [`Network`] from TOML.
 
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
@@ -39,7 +39,7 @@ const DIRECTION_KEYS: &[&str] = &[
 ];
 const LINK_KEYS: &[&str] = &["name", "mtu", "nat_idle", "shares", "unreachable", "up", "down"];
 
-/// The shortest MTU that IPv6 lives with (RFC 8200, section 5).
+/// The minimum MTU of IPv6 (RFC 8200, section 5).
 const MIN_MTU: u64 = 1_280;
 const MAX_MTU: u64 = 65_535;
 /// A device name has at most 15 bytes (IFNAMSIZ - 1).
@@ -102,15 +102,15 @@ fn link(
     })
 }
 
-/// The keys that [`line()`] reads.
+/// The keys that [`profiles()`] reads.
 pub const PROFILE_KEYS: &[&str] = DIRECTION_KEYS;
 
-/// Both directions of a link in a file of another kind: what `rate`, `delay`, `queue` and so on of
-/// this section say, with `up` and `down` to tell the directions apart. The section's keys must
-/// have been checked. `mtu` is the largest packet.
+/// Reads both directions of a link from a section of another kind of file: `rate`, `delay`, `queue`
+/// and so on, with overrides in `up` and `down`. The keys of the section must have been checked.
+/// `mtu` is the size of the largest packet.
 ///
 /// # Errors
-/// The first key that makes no sense.
+/// The first key that is not valid.
 pub fn profiles(section: &Section<'_>, seed: Seed, mtu: u32) -> Result<(Profile, Profile)> {
     let build = Build { seed, bytes: None, device_mtu: mtu };
     Ok((build.direction(section, "up")?.profile, build.direction(section, "down")?.profile))
@@ -133,8 +133,8 @@ fn name(value: &Value<'_>, earlier: &[LinkSpec]) -> Result<String> {
 fn mtu(value: &Value<'_>) -> Result<u32> {
     let mtu = value.integer()?;
     if !(MIN_MTU..=MAX_MTU).contains(&mtu) {
-        let problem = "wants 1280 to 65535 bytes; for a smaller one that nobody is told of, there \
-                       is `blackhole_above`";
+        let problem = "wants 1280 to 65535 bytes; a smaller path MTU without ICMP is \
+                       `blackhole_above`";
         return Err(value.error(Problem::Sense(problem)));
     }
     Ok(u32::try_from(mtu).expect("checked above"))
@@ -161,9 +161,9 @@ pub(super) fn positive(value: &Value<'_>) -> Result<Span> {
     Ok(span)
 }
 
-/// What all keys of a link need to know.
+/// The context of the keys of a link.
 struct Build {
-    /// Of the rate's redraws, the same for both directions.
+    /// The seed of redraws of the rate, the same for both directions.
     seed: Seed,
     bytes: Option<Bytes>,
     device_mtu: u32,
@@ -252,8 +252,8 @@ impl Build {
         Ok(changes)
     }
 
-    /// "2.13 s", or the moment when a rate would have carried a fraction of an amount if it had
-    /// begun `after` some time.
+    /// `"2.13 s"`, or the time at which a rate has carried a fraction of an amount, counted from
+    /// `after`.
     fn moment(&self, value: &Value<'_>) -> Result<Span> {
         if !value.is_table() {
             return value.quantity();
@@ -312,7 +312,7 @@ impl Build {
     }
 }
 
-/// The name of a file with a trace.
+/// A trace file.
 fn trace(value: &Value<'_>) -> Result<RatePlan> {
     let file = value.file()?;
     let path = || file.display().to_string();
@@ -322,7 +322,7 @@ fn trace(value: &Value<'_>) -> Result<RatePlan> {
         .map_err(|error| value.error(Problem::Trace { path: path(), error: Box::new(error) }))
 }
 
-/// "128 KiB" or "100 packets".
+/// `"128 KiB"` or `"100 packets"`.
 pub(super) fn queue(value: &Value<'_>) -> Result<Limit> {
     let text = value.text()?;
     let packets =

@@ -1,4 +1,4 @@
-//! Reading TOML tables key by key, with the place of each for messages; scenario files are read
+//! Reads TOML tables key by key and keeps their locations for messages. Scenario files are read
 //! with it too.
 
 use alloc::borrow::ToOwned;
@@ -18,14 +18,14 @@ use super::error::{ConfigError, Problem};
 /// The file that is being read.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {
-    /// Its name, as messages give it.
+    /// Its name in messages.
     pub file: &'a str,
-    /// All of it.
+    /// Its contents.
     pub text: &'a str,
 }
 
 impl Source<'_> {
-    /// The error that something is wrong with `key`, which stands at this byte.
+    /// An error about `key`, which is at this byte offset.
     #[must_use]
     pub fn error(&self, offset: Option<usize>, key: &str, problem: Problem) -> ConfigError {
         let line = offset.map(|offset| {
@@ -36,17 +36,17 @@ impl Source<'_> {
     }
 }
 
-/// One table, or an override of one: keys are looked up in the first layer that has them.
+/// A table, or a table with overrides: a key is looked up in the first layer that has it.
 #[derive(Clone, Debug)]
 pub struct Section<'a> {
     source: Source<'a>,
-    /// The key that leads here, empty for the file itself.
+    /// The path of keys to the table; empty for the root.
     path: String,
     offset: usize,
     layers: Vec<(&'a DeTable<'a>, String)>,
 }
 
-/// A value and where it stands.
+/// A value with its location.
 #[derive(Clone, Debug)]
 pub struct Value<'a> {
     source: Source<'a>,
@@ -55,20 +55,20 @@ pub struct Value<'a> {
 }
 
 impl<'a> Section<'a> {
-    /// The file itself.
+    /// The root table.
     #[must_use]
     pub fn root(source: Source<'a>, table: &'a DeTable<'a>) -> Section<'a> {
         Section { source, path: String::new(), offset: 0, layers: vec![(table, String::new())] }
     }
 
-    /// This section with `over` before it.
+    /// This section, overridden by `over`.
     #[must_use]
     pub fn overridden(&self, over: &Section<'a>) -> Section<'a> {
         let layers = over.layers.iter().chain(&self.layers).cloned().collect();
         Section { layers, ..self.clone() }
     }
 
-    /// Another name in messages for what is in this section.
+    /// Changes the path of this section in messages.
     #[must_use]
     pub fn renamed(mut self, path: String) -> Section<'a> {
         for layer in &mut self.layers {
@@ -77,10 +77,10 @@ impl<'a> Section<'a> {
         Section { path, ..self }
     }
 
-    /// Fails on a key that is not among `known`.
+    /// Checks that all keys are among `known`.
     ///
     /// # Errors
-    /// The first such key, with the nearest one known.
+    /// The first unknown key, with the nearest known one.
     pub fn allow(&self, known: &[&'static str]) -> Result<(), ConfigError> {
         for (table, path) in &self.layers {
             for key in table.keys() {
@@ -99,7 +99,7 @@ impl<'a> Section<'a> {
         Ok(())
     }
 
-    /// What stands under a key.
+    /// The value of a key.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<Value<'a>> {
         self.layers.iter().find_map(|(table, path)| {
@@ -108,8 +108,7 @@ impl<'a> Section<'a> {
         })
     }
 
-    /// The value of `key`, unless a layer before the one that has it has `other`; and whether that
-    /// one has both.
+    /// The value of `key`, unless an earlier layer has `other`; and whether the layer has both.
     pub(super) fn get_before(&self, key: &str, other: &str) -> Option<(Value<'a>, bool)> {
         let (table, path) = self
             .layers
@@ -122,15 +121,15 @@ impl<'a> Section<'a> {
         ))
     }
 
-    /// What stands under a key that has to be there.
+    /// The value of a required key.
     ///
     /// # Errors
-    /// If it is not.
+    /// If it is missing.
     pub fn require(&self, key: &str) -> Result<Value<'a>, ConfigError> {
         self.get(key).ok_or_else(|| self.error(key, Problem::Missing))
     }
 
-    /// All keys and what stands under them, in the file's order if nothing overrides them.
+    /// All keys with their values, layer by layer.
     pub fn entries(&self) -> impl Iterator<Item = (String, Value<'a>)> {
         let source = self.source;
         self.layers.iter().flat_map(move |(table, path)| {
@@ -142,7 +141,7 @@ impl<'a> Section<'a> {
         })
     }
 
-    /// The error that something is wrong with a key of this section, which may be missing.
+    /// An error about a key of this section, which may be missing.
     #[must_use]
     pub fn error(&self, key: &str, problem: Problem) -> ConfigError {
         self.source.error(Some(self.offset), &join(&self.path, key), problem)
@@ -150,7 +149,7 @@ impl<'a> Section<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// The error that something is wrong with this value.
+    /// An error about this value.
     #[must_use]
     pub fn error(&self, problem: Problem) -> ConfigError {
         self.source.error(Some(self.node.span().start), &self.path, problem)
@@ -215,7 +214,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Yes or no.
+    /// A boolean.
     ///
     /// # Errors
     /// If it is something else.
@@ -229,7 +228,7 @@ impl<'a> Value<'a> {
         self.node.get_ref().is_str()
     }
 
-    /// A number without a unit, if it is one.
+    /// A number without a unit; `None` if it is something else.
     pub(super) fn as_number(&self) -> Option<f64> {
         match self.node.get_ref() {
             DeValue::Integer(integer) => integer.as_str().parse().ok(),
@@ -238,10 +237,10 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The path of a file, from the folder of the file that is being read.
+    /// The path of a file, relative to the folder of the file that is being read.
     ///
     /// # Errors
-    /// If it is no text.
+    /// If it is not a string.
     pub fn file(&self) -> Result<PathBuf, ConfigError> {
         let name = self.text()?;
         Ok(Path::new(self.source.file).parent().unwrap_or(Path::new("")).join(name))
@@ -271,7 +270,7 @@ impl<'a> Value<'a> {
         Err(self.unknown(words.iter().map(|(word, _)| *word)))
     }
 
-    /// The error that this word is none of `words`.
+    /// The error that this word is not one of `words`.
     #[must_use]
     pub fn unknown<'w>(&self, words: impl Iterator<Item = &'w str>) -> ConfigError {
         let found = self.node.get_ref().as_str().unwrap_or_default();
@@ -348,7 +347,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearest_name_is_offered() {
+    fn the_nearest_name_is_found() {
         let known = ["rate", "delay", "queue", "reorder"];
         assert_eq!(nearest("rat", known.into_iter()), Some("rate"));
         assert_eq!(nearest("deley", known.into_iter()), Some("delay"));

@@ -1,5 +1,5 @@
-//! A packet and a host for tests: the host does what a list says, at the times that it says, and
-//! writes down what comes.
+//! A packet and a host for tests: the host sends the packets of a list at given times, and records
+//! received packets.
 #![allow(dead_code, reason = "each test file uses some of it")]
 
 use netsim::{Host, HostId, Out, Packet, Route, Sim, Topology};
@@ -24,7 +24,7 @@ impl Packet for Numbered {
     }
 }
 
-/// Sends what its plan says, in order of time, and logs what it receives.
+/// Sends the packets of its plan in order of time, and logs received packets.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Planned {
     pub(crate) plan: Plan,
@@ -62,10 +62,10 @@ pub(crate) fn packet(number: u64, size: u64) -> Numbered {
     Numbered { number, size, answer: None }
 }
 
-/// What a host sends, and when.
+/// The packets that a host sends, with their times and routes.
 pub(crate) type Plan = Vec<(Time, Route, Numbered)>;
 
-/// A simulation in which each host has the plan that was made for it.
+/// A simulation in which the named hosts have these plans.
 pub(crate) fn planned(
     net: &Topology,
     seed: Seed,

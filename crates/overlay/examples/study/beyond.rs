@@ -1,5 +1,5 @@
-//! What goes past the paper: the linear program, and each improvement beside the paper's rule on
-//! the same figures.
+//! Extensions of the paper: the linear program, and each improvement compared with the paper's rule
+//! on the same figures.
 
 use overlay::churn::{self, Change, Churn, Reselection};
 use overlay::mesh::{self, Mesh};
@@ -10,10 +10,10 @@ use units::{Rate, Seed};
 
 use crate::{MIXES, Options, parallel, print, spread_4};
 
-/// The longest pause of a spared path, in intervals.
+/// The longest pause of a path, in intervals.
 const PAUSE: u32 = 32;
 
-/// The paper's control, and what each improvement makes of it.
+/// The paper's control, and the same with each improvement.
 fn variants(paper: Config) -> [(&'static str, Config); 4] {
     let receiver = Config { detect: Detect::Receiver(0.0), ..paper };
     [
@@ -24,8 +24,8 @@ fn variants(paper: Config) -> [(&'static str, Config); 4] {
     ]
 }
 
-/// The linear program beside the maximum flow: how far they are apart, relative to the flow, on
-/// random instances of the study.
+/// The relative difference between the linear program and the maximum flow, on random instances of
+/// the study.
 pub(crate) fn programme(options: &Options) {
     let apart = parallel(options, 1_000, |seed| {
         let (skew, choice) = MIXES[usize::try_from(seed % 6).unwrap()];
@@ -47,7 +47,7 @@ pub(crate) fn programme(options: &Options) {
     print("lp apart", apart);
 }
 
-/// Fig. 4(b) and (c) under other signals of failure, and with paths spared.
+/// Fig. 4(b) and (c) with other signals of failure, and with pausing paths.
 pub(crate) fn signal(options: &Options) {
     for (rule, paper) in [("AIAD", Config::aiad(0.01)), ("MIMD", Config::mimd(0.01))] {
         for (name, control) in variants(paper) {
@@ -58,7 +58,7 @@ pub(crate) fn signal(options: &Options) {
     }
 }
 
-/// Fig. 7 where it is hard, b = 1 with uniform choice, with two relays drawn for one.
+/// The hard case of Fig. 7 (b = 1, uniform choice), with the better of two relays.
 pub(crate) fn choices(options: &Options) {
     for supply in [1.4, 1.6, 1.8, 2.0] {
         let setting = Setting { skew: 1.0, supply, ..Setting::default() };
@@ -80,8 +80,8 @@ pub(crate) fn choices(options: &Options) {
     }
 }
 
-/// Sources that come and go, capacities that change: what arrives of the optimum over time, and how
-/// soon.
+/// Sources that come and go, and changing capacities: the received share of the optimum, and the
+/// time to recover.
 pub(crate) fn churn(options: &Options) {
     for (kind, change) in
         [("sources", Change::Sources(0.1)), ("capacities", Change::Capacities(0.5))]
@@ -109,8 +109,8 @@ pub(crate) fn churn(options: &Options) {
     }
 }
 
-/// Sources that come and go, with reselection while rates go on: what arrives of what could over
-/// the best paths.
+/// Sources that come and go, with reselection during rate control: the received share of the
+/// optimum over any paths.
 pub(crate) fn running(options: &Options) {
     let receiver = Config { detect: Detect::Receiver(0.0), ..Config::mimd(0.01) };
     for (skew, supply) in [(0.5, 1.2), (1.0, 1.6)] {
@@ -142,8 +142,8 @@ pub(crate) fn running(options: &Options) {
     }
 }
 
-/// Several hops and destinations; and how many sources the optimum leaves with nothing, which tells
-/// what it is that control falls short of.
+/// Several hops and destinations, with the share of sources that the optimum starves: it explains
+/// the gap of the control.
 pub(crate) fn mesh(options: &Options) {
     for (destinations, relays, spread, supply) in [
         (4, 1, 1.0, 1.6),

@@ -1,8 +1,8 @@
-//! What goes past the paper's numerical study, part by part:
+//! Extensions of the paper's numerical study, part by part:
 //! `study [--runs N] [--threads N] PART...`. The paper's own figures are
 //! `anabranch reproduce wang2007`.
 //!
-//! Prints a line a quantity: its name, a tab, and the quantity in each run.
+//! Prints a line for each quantity: its name, a tab, and its value in each run.
 //! `bench/bars/overlay-numerics` summarises them.
 #![expect(
     clippy::print_stdout,
@@ -25,10 +25,10 @@ use overlay::study::{self, Setting};
 use units::Seed;
 
 const UNIFORM: Choice = Choice::Uniform;
-/// The paper's estimates of capacities are up to half wrong.
+/// The relative error of the paper's capacity estimates.
 const PROPORTIONAL: Choice = Choice::Proportional { error: 0.5 };
 
-/// The skews and choices that the paper's figures 5 to 7 have.
+/// The skews and choices of the paper's figures 5 to 7.
 const MIXES: [(f64, Choice); 6] = [
     (0.0, UNIFORM),
     (0.5, UNIFORM),
@@ -77,7 +77,7 @@ fn print<T: Display>(name: &str, samples: impl IntoIterator<Item = T>) {
     println!("{name}\t{}", samples.join(" "));
 }
 
-/// What the task gives for each of `0..count`, in order, computed on several threads.
+/// The results of `task` for `0..count`, in order, computed on several threads.
 fn parallel<T: Send>(options: &Options, count: u64, task: impl Fn(u64) -> T + Sync) -> Vec<T> {
     let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let count = usize::try_from(count).unwrap();
@@ -100,7 +100,7 @@ fn parallel<T: Send>(options: &Options, count: u64, task: impl Fn(u64) -> T + Sy
     done.into_iter().map(|(_, result)| result).collect()
 }
 
-/// The twelve settings of Fig. 4(b) and (c), each as often as there are runs.
+/// The twelve settings of Fig. 4(b) and (c), each with all runs.
 fn spread_4(options: &Options, name: &str, setting: &Setting) {
     let outcomes = parallel(options, 12 * options.runs, |index| {
         let skew = [0.0, 0.5, 1.0][usize::try_from(index % 3).unwrap()];

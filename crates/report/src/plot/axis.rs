@@ -1,6 +1,6 @@
-//! Axes: what they say, which range they show, where their ticks are.
+//! Axes: labels, ranges and ticks.
 
-/// An axis: what it measures, in which unit, on which scale.
+/// An axis: label, unit and scale.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
     label: String,
@@ -12,7 +12,7 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// A linear axis over the whole of the data. The unit may be empty.
+    /// A linear axis over the range of the data. The unit may be empty.
     #[must_use]
     pub fn new(label: impl Into<String>, unit: impl Into<String>) -> Axis {
         Axis {
@@ -25,34 +25,34 @@ impl Axis {
         }
     }
 
-    /// The share of the samples, from 0 to 1: the y axis of a distribution.
+    /// An axis for shares from 0 to 1: the y axis of a distribution.
     #[must_use]
     pub fn share(label: impl Into<String>) -> Axis {
         Axis::new(label, "").from(0.0).to(1.0)
     }
 
-    /// Logarithmic. Values at or below zero cannot be shown.
+    /// Makes the axis logarithmic. Values at or below zero cannot be shown.
     #[must_use]
     pub fn log(mut self) -> Axis {
         self.log = true;
         self
     }
 
-    /// Ticks at whole numbers only, if the axis is linear: for counts.
+    /// Restricts the ticks of a linear axis to whole numbers, for counts.
     #[must_use]
     pub fn whole(mut self) -> Axis {
         self.whole = true;
         self
     }
 
-    /// Where the axis begins, whatever the data.
+    /// Sets the begin of the axis, independent of the data.
     #[must_use]
     pub fn from(mut self, value: f64) -> Axis {
         self.from = Some(value);
         self
     }
 
-    /// Where the axis ends, whatever the data.
+    /// Sets the end of the axis, independent of the data.
     #[must_use]
     pub fn to(mut self, value: f64) -> Axis {
         self.to = Some(value);
@@ -67,13 +67,13 @@ impl Axis {
         }
     }
 
-    /// Whether the axis can show `value`, inside its range or not.
+    /// Whether the scale can show `value`, inside or outside the range.
     pub(super) fn takes(&self, value: f64) -> bool {
         value.is_finite() && (!self.log || value > 0.0)
     }
 
-    /// The axis over `values`, with `padding` (a share of the range) beyond what was not asked for.
-    /// `zero` draws it from zero if the values are not far from there.
+    /// The ruler over `values`. Ends that are not set get `padding` (a share of the range). With
+    /// `zero` it begins at zero if the values are not far from it.
     pub(super) fn ruler(
         &self,
         values: impl Iterator<Item = f64>,
@@ -92,7 +92,7 @@ impl Axis {
             (low, high) = (only, if self.log { only * 10.0 } else { only + 1.0 });
         }
         let data_low = low;
-        // A single value gets room on both sides.
+        // A single value gets a range around it.
         if low >= high {
             let room = if low == 0.0 { 1.0 } else { low.abs() / 2.0 };
             (low, high) = (low - room, high + room);
@@ -107,8 +107,7 @@ impl Axis {
         let from_zero = zero && !self.log && data_low >= 0.0 && data_low <= 0.6 * high;
         let mut low = asked(self.from).unwrap_or(if from_zero { 0.0 } else { padded_low });
         let mut high = asked(self.to).unwrap_or(padded_high);
-        // Values near the ends of what an f64 holds; and ends that were asked for and leave nothing
-        // between them.
+        // Values near the limits of f64, and given ends with nothing between them.
         (low, high) = (low.clamp(-1e300, 1e300), high.clamp(-1e300, 1e300));
         if self.log {
             low = low.max(1e-300);
@@ -129,21 +128,21 @@ pub(super) struct Ruler {
     high: f64,
 }
 
-/// A place on an axis.
+/// A tick of an axis.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Tick {
     pub(super) value: f64,
-    /// `None` of those in between.
+    /// `None` for ticks without a label.
     pub(super) label: Option<String>,
 }
 
 impl Ruler {
-    /// Where `value` is, 0 at the axis' beginning, 1 at its end.
+    /// The position of `value`: 0 at the begin of the axis, 1 at its end.
     pub(super) fn place(&self, value: f64) -> f64 {
         if self.log {
             (value / self.low).ln() / (self.high / self.low).ln()
         } else {
-            // Halves, so that a range over all numbers does not overflow.
+            // In halves, so that the full range of f64 does not overflow.
             (value / 2.0 - self.low / 2.0) / (self.high / 2.0 - self.low / 2.0)
         }
     }
@@ -152,10 +151,10 @@ impl Ruler {
         (-1e-9..=1.0 + 1e-9).contains(&self.place(value))
     }
 
-    /// Ticks, about `most` of them with a label.
+    /// The ticks, about `most` of them with a label.
     pub(super) fn ticks(&self, most: u32) -> Vec<Tick> {
         let ticks = if self.log { self.log_ticks(most) } else { Vec::new() };
-        // Less than two labels on a logarithmic axis say nothing: even steps do.
+        // A logarithmic axis with less than two labels gets even steps instead.
         if ticks.iter().filter(|tick| tick.label.is_some()).count() < 2 {
             self.even_ticks(most)
         } else {
@@ -173,7 +172,7 @@ impl Ruler {
         let first = (self.low / step - 1e-6).ceil();
         let all =
             (0..=most + 1).map(|n| (first + f64::from(n)) * step).filter(|value| self.has(*value));
-        // The first step times zero is a zero, whatever rounding made of it.
+        // Rounding must not turn zero into a tiny number.
         let all = all.map(|value| if value.abs() < step / 2.0 { 0.0 } else { value });
         all.map(|value| Tick {
             value,
@@ -191,7 +190,7 @@ impl Ruler {
         let fine = decades < f64::from(most) / 3.0;
         let mut ticks = Vec::new();
         for exponent in (first..=last).filter(|exponent| exponent.rem_euclid(every) == 0) {
-            // By parsing, since 10^-3 by multiplication is not quite 0.001.
+            // Parsed, because 10^-3 by multiplication is not exactly 0.001.
             let decade: f64 = format!("1e{exponent}").parse().unwrap_or(0.0);
             for digit in 1..=9_u8 {
                 let value = decade * f64::from(digit);
@@ -208,8 +207,8 @@ impl Ruler {
     }
 }
 
-/// A number for people: up to four significant digits, no trailing zeros, powers of ten where it
-/// would be long.
+/// Formats a number: up to four significant digits, no trailing zeros, powers of ten where it would
+/// be long.
 #[must_use]
 pub fn number(value: f64) -> String {
     let size = value.abs();
@@ -244,8 +243,8 @@ pub fn number(value: f64) -> String {
     tidy(&format!("{value:.digits$}"))
 }
 
-/// A tick's label: as many digits as its `step` has; `largest` on the axis decides on powers of ten
-/// for all.
+/// The label of a tick, with as many digits as `step`; `largest` decides on powers of ten for the
+/// whole axis.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -271,7 +270,7 @@ fn power(digit: f64, exponent: i32) -> String {
     if digit > 1.0 { format!("{digit}×{ten}") } else { ten }
 }
 
-/// Without zeros at the end, with a true minus.
+/// Removes trailing zeros and uses a minus sign instead of a hyphen.
 fn tidy(text: &str) -> String {
     let short =
         if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { text };
@@ -296,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_have_no_noise() {
+    fn labels_have_no_rounding_noise() {
         let linear = Axis::new("", "");
         for (low, high, expected) in [
             (0.0, 0.3, "0 0.05 0.1 0.15 0.2 0.25 0.3"),
@@ -341,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn every_range_is_one() {
+    fn every_range_is_valid() {
         for (low, high) in [
             (0.0, 0.0),
             (f64::MIN, f64::MAX),

@@ -1,4 +1,4 @@
-//! From data to lines: staircases, distributions, fewer points, clipping.
+//! Lines from data: staircases, distributions, thinning, clipping.
 
 /// A point of a picture, in pixels.
 pub(super) type Pixel = (f64, f64);
@@ -15,8 +15,8 @@ pub(super) fn steps(points: impl IntoIterator<Item = (f64, f64)>) -> Vec<(f64, f
     corners
 }
 
-/// The empirical distribution of `samples` as a staircase, or what it leaves to one. Samples that
-/// are no numbers do not count.
+/// The empirical distribution of `samples` as a staircase, or its complement. NaN samples are
+/// ignored.
 pub(super) fn distribution(samples: &[f64], complement: bool) -> Vec<(f64, f64)> {
     let mut sorted: Vec<f64> =
         samples.iter().copied().filter(|sample| sample.is_finite()).collect();
@@ -36,13 +36,13 @@ pub(super) fn distribution(samples: &[f64], complement: bool) -> Vec<(f64, f64)>
     steps(points)
 }
 
-#[expect(clippy::cast_precision_loss, reason = "nobody has 2^53 samples")]
+#[expect(clippy::cast_precision_loss, reason = "fewer than 2^53 samples")]
 fn ratio(part: usize, whole: usize) -> f64 {
     part as f64 / whole as f64
 }
 
-/// Of the points in one column of pixels only the first, the lowest, the highest and the last: no
-/// eye sees the others, and a trace of a million points makes a file of some hundred kilobytes.
+/// Keeps only the first, the lowest, the highest and the last point in each column of pixels. The
+/// others are not visible, and a trace of a million points makes a file of some hundred kilobytes.
 pub(super) fn thin(points: &[Pixel]) -> Vec<Pixel> {
     let mut thinned: Vec<Pixel> = Vec::new();
     for column in points.chunk_by(|a, b| a.0.floor().total_cmp(&b.0.floor()).is_eq()) {
@@ -91,7 +91,7 @@ fn clip_segment(a: Pixel, b: Pixel, size: Pixel) -> Option<(Pixel, Pixel)> {
         }
     }
     let at = |t: f64| (a.0 + t * dx, a.1 + t * dy);
-    // The ends themselves where nothing is cut, so that pieces join.
+    // Uncut ends are returned exactly, so that pieces join.
     (enter <= leave)
         .then(|| (if enter > 0.0 { at(enter) } else { a }, if leave < 1.0 { at(leave) } else { b }))
 }

@@ -1,4 +1,4 @@
-//! The picture: `plotters` emits the SVG, in tenths of a pixel, since it knows whole numbers only.
+//! Draws a figure with `plotters`, in tenths of a pixel, since it supports whole numbers only.
 
 use std::collections::BTreeMap;
 
@@ -18,8 +18,8 @@ use super::curve::{self, Pixel};
 use super::{Figure, Panel, Series, Shape};
 use crate::markup;
 
-/// The colours of series on white, and of the same series on black: Okabe and Ito's, which those
-/// with any common colour blindness tell apart; without their yellow, which white swallows.
+/// The colours of series on white and on black: the palette of Okabe and Ito, which is safe for
+/// common colour blindness, without its yellow, which is not visible on white.
 pub(crate) const PALETTE: [(Ink, Ink); 6] = [
     ((0x00, 0x72, 0xB2), (0x4F, 0xA8, 0xE0)),
     ((0xD5, 0x5E, 0x00), (0xF0, 0x7C, 0x2A)),
@@ -29,7 +29,7 @@ pub(crate) const PALETTE: [(Ink, Ink); 6] = [
     ((0x56, 0xB4, 0xE9), (0x9C, 0xD6, 0xF8)),
 ];
 
-/// The same for all that is no series.
+/// The colours of everything else.
 pub(crate) const FIXED_INKS: [(Ink, Ink); 6] = [
     (PAPER, (0x18, 0x1A, 0x1D)),
     (TEXT, (0xE4, 0xE4, 0xE4)),
@@ -54,9 +54,9 @@ const LABEL_SIZE: f64 = 12.0;
 const TICK_SIZE: f64 = 11.0;
 const LEGEND_ROW: f64 = 18.0;
 const SWATCH: f64 = 24.0;
-/// Right of the plots: room for half of the last tick's label.
+/// The margin right of the plots: half of the last tick's label.
 const RIGHT: f64 = 24.0;
-/// Dash and gap of the first reference, the second and so on.
+/// Dash and gap of the references in turn.
 const DASHES: [(f64, f64); 3] = [(7.0, 4.0), (2.5, 3.0), (12.0, 4.0)];
 
 pub(super) fn figure(figure: &Figure) -> String {
@@ -70,7 +70,7 @@ pub(super) fn figure(figure: &Figure) -> String {
         let canvas = Canvas { area: backend.into_drawing_area() };
         canvas.rectangle((0.0, 0.0), (layout.width, layout.height), PAPER);
         if !figure.title.is_empty() {
-            let style = Lettering { size: TITLE_SIZE, bold: true, ..Lettering::default() };
+            let style = LabelStyle { size: TITLE_SIZE, bold: true, ..LabelStyle::default() };
             canvas.text(&figure.title, (layout.width / 2.0, 20.0), style);
         }
         let styles = Styles::new(figure);
@@ -82,8 +82,8 @@ pub(super) fn figure(figure: &Figure) -> String {
     header(&svg, figure, &layout)
 }
 
-/// What `plotters` puts first gives way to a header with the true size, a name for those who cannot
-/// see, and round corners of lines.
+/// Replaces the header of `plotters` by one with the size in pixels, an accessible name, and round
+/// line joins.
 fn header(svg: &str, figure: &Figure, layout: &Layout) -> String {
     let body = svg.split_once('>').map_or("", |(_, body)| body);
     let (width, height) = (layout.width, layout.height);
@@ -98,14 +98,14 @@ fn header(svg: &str, figure: &Figure, layout: &Layout) -> String {
     )
 }
 
-/// Where everything goes, in pixels.
+/// The layout of a figure, in pixels.
 struct Layout {
     width: f64,
     height: f64,
-    panels: Vec<Place>,
+    panels: Vec<PanelLayout>,
 }
 
-struct Place {
+struct PanelLayout {
     /// The upper left corner of the plot.
     origin: Pixel,
     size: Pixel,
@@ -115,7 +115,7 @@ struct Place {
     y_ticks: Vec<Tick>,
     x_label: bool,
     top: f64,
-    /// Where the rotated label of the y axis is centred.
+    /// The centre of the rotated label of the y axis.
     y_label: f64,
 }
 
@@ -155,7 +155,7 @@ impl Layout {
             let x_ticks = x.ticks(whole(plot_width / 85.0).clamp(2, 12));
             down += height + 20.0 + if x_label { 20.0 } else { 0.0 } + 8.0;
             let size = (plot_width, height);
-            panels.push(Place {
+            panels.push(PanelLayout {
                 origin,
                 size,
                 x,
@@ -171,7 +171,7 @@ impl Layout {
     }
 }
 
-/// The axes of a panel; the x axis is that of all neighbours with an equal one.
+/// The rulers of a panel; adjacent panels with equal x axes share theirs.
 fn rulers(panels: &[Panel], at: usize) -> (Ruler, Ruler) {
     let panel = &panels[at];
     let run = panels.chunk_by(|a, b| a.x == b.x).scan(0, |end, run| {
@@ -180,7 +180,7 @@ fn rulers(panels: &[Panel], at: usize) -> (Ruler, Ruler) {
     });
     let run = run.into_iter().find(|(end, _)| at < *end).map_or([].as_slice(), |(_, run)| run);
     let series = || run.iter().flat_map(|panel| &panel.series);
-    // Markers at the edge would be cut in half.
+    // So that markers at the edge are not cut off.
     let markers = series().any(|series| matches!(series.shape, Shape::Points { .. }));
     let x = series().flat_map(Series::extent).filter_map(|(x, _)| x);
     let x = panel.x.ruler(x, if markers { 0.04 } else { 0.0 }, false);
@@ -188,7 +188,7 @@ fn rulers(panels: &[Panel], at: usize) -> (Ruler, Ruler) {
     (x, panel.y.ruler(y, 0.05, true))
 }
 
-/// The entries of the legend, and where: pixels from the left, and the row.
+/// The entries of the legend with their positions: pixels from the left, and the row.
 fn legend(panel: &Panel, width: f64) -> Vec<(&Series, (f64, f64))> {
     let (mut across, mut row) = (0.0, 0.0);
     let mut entries = Vec::new();
@@ -203,15 +203,15 @@ fn legend(panel: &Panel, width: f64) -> Vec<(&Series, (f64, f64))> {
     entries
 }
 
-impl Place {
+impl PanelLayout {
     fn draw(&self, panel: &Panel, canvas: &Canvas<'_>, styles: &Styles<'_>) {
         let ((left, top), (width, height)) = (self.origin, self.size);
         if !panel.title.is_empty() {
-            let style = Lettering {
+            let style = LabelStyle {
                 size: PANEL_TITLE_SIZE,
                 bold: true,
                 across: HPos::Left,
-                ..Lettering::default()
+                ..LabelStyle::default()
             };
             canvas.text(&panel.title, (left, self.top + 10.0), style);
         }
@@ -219,7 +219,7 @@ impl Place {
         for (nth, series) in panel.series.iter().enumerate() {
             self.series(series, canvas, styles.of(panel, nth));
         }
-        // The axes above whatever lies on them.
+        // The axes above the series.
         canvas.line(&[(left, top), (left, top + height), (left + width, top + height)], 1.0, FRAME);
         self.labels(panel, canvas);
         let rows = top
@@ -230,7 +230,7 @@ impl Place {
                 panel.series.iter().position(|other| std::ptr::eq(other, series)).unwrap_or(0);
             let middle = rows + row * LEGEND_ROW + LEGEND_ROW / 2.0;
             swatch(series, canvas, styles.of(panel, nth), (left + across, middle));
-            let style = Lettering { across: HPos::Left, ..Lettering::default() };
+            let style = LabelStyle { across: HPos::Left, ..LabelStyle::default() };
             canvas.text(&series.label, (left + across + SWATCH + 6.0, middle), style);
         }
     }
@@ -254,14 +254,14 @@ impl Place {
 
     fn labels(&self, panel: &Panel, canvas: &Canvas<'_>) {
         let ((left, top), (width, height)) = (self.origin, self.size);
-        let style = Lettering { size: TICK_SIZE, ..Lettering::default() };
+        let style = LabelStyle { size: TICK_SIZE, ..LabelStyle::default() };
         let mut free = f64::NEG_INFINITY;
         for tick in &self.x_ticks {
             let Some(label) = &tick.label else { continue };
             let x = left + self.x.place(tick.value) * width;
             canvas.line(&[(x, top + height), (x, top + height + 4.0)], 1.0, FRAME);
             let half = text_width(Some(label), TICK_SIZE) / 2.0;
-            // On logarithmic axes 5 and 10 come close; what would overlap is left out.
+            // On logarithmic axes 5 and 10 are close: overlapping labels are left out.
             if x - half > free {
                 canvas.text(label, (x, top + height + 13.0), style);
                 free = x + half + 4.0;
@@ -273,7 +273,7 @@ impl Place {
             let y = top + (1.0 - self.y.place(tick.value)) * height;
             canvas.line(&[(left - 4.0, y), (left, y)], 1.0, FRAME);
             if y < free {
-                canvas.text(label, (left - 7.0, y), Lettering { across: HPos::Right, ..style });
+                canvas.text(label, (left - 7.0, y), LabelStyle { across: HPos::Right, ..style });
                 free = y - TICK_SIZE - 2.0;
             }
         }
@@ -281,19 +281,19 @@ impl Place {
             canvas.text(
                 &panel.x.text(),
                 (left + width / 2.0, top + height + 31.0),
-                Lettering::default(),
+                LabelStyle::default(),
             );
         }
-        let style = Lettering { upwards: true, ..Lettering::default() };
+        let style = LabelStyle { upwards: true, ..LabelStyle::default() };
         canvas.text(&panel.y.text(), (self.y_label, top + height / 2.0), style);
     }
 
-    /// Where a value is drawn, relative to the plot; `None` if it has no place on the axes.
+    /// The position of a value relative to the plot.
     fn pixel(&self, panel_x: f64, panel_y: f64) -> Pixel {
         (self.x.place(panel_x) * self.size.0, (1.0 - self.y.place(panel_y)) * self.size.1)
     }
 
-    fn series(&self, series: &Series, canvas: &Canvas<'_>, style: Look) {
+    fn series(&self, series: &Series, canvas: &Canvas<'_>, style: SeriesStyle) {
         match &series.shape {
             Shape::Line(points) => self.path(points, canvas, style, 1.6),
             Shape::Level(y) => {
@@ -315,9 +315,9 @@ impl Place {
         }
     }
 
-    fn path(&self, points: &[(f64, f64)], canvas: &Canvas<'_>, style: Look, width: f64) {
+    fn path(&self, points: &[(f64, f64)], canvas: &Canvas<'_>, style: SeriesStyle, width: f64) {
         let pixels: Vec<Pixel> = points.iter().map(|(x, y)| self.pixel(*x, *y)).collect();
-        // What has no place on the axes leaves a gap.
+        // Values that the axes cannot show leave a gap.
         for run in pixels.split(|(x, y)| !x.is_finite() || !y.is_finite()) {
             for piece in curve::clip(&curve::thin(run), self.size) {
                 self.stroke(&piece, canvas, style, width);
@@ -325,13 +325,13 @@ impl Place {
         }
     }
 
-    fn bar(&self, x: f64, value: f64, half: Option<f64>, canvas: &Canvas<'_>, style: Look) {
+    fn bar(&self, x: f64, value: f64, half: Option<f64>, canvas: &Canvas<'_>, style: SeriesStyle) {
         let (across, down) = self.pixel(x, value);
         if !(0.0..=self.size.0).contains(&across) || !down.is_finite() {
             return;
         }
         if let Some(half) = half.filter(|half| half.is_finite()) {
-            // Below zero a logarithmic axis has nothing: the bar goes on to its end.
+            // On a logarithmic axis, a bar below zero ends at the edge.
             let end = |value: f64| self.pixel(x, value).1;
             let (upper, lower) = (end(value + half), end(value - half));
             let (upper, lower) = (upper, if lower.is_finite() { lower } else { f64::INFINITY });
@@ -354,14 +354,14 @@ impl Place {
         }
     }
 
-    fn stroke(&self, line: &[Pixel], canvas: &Canvas<'_>, style: Look, width: f64) {
+    fn stroke(&self, line: &[Pixel], canvas: &Canvas<'_>, style: SeriesStyle, width: f64) {
         let moved: Vec<Pixel> =
             line.iter().map(|(x, y)| (self.origin.0 + x, self.origin.1 + y)).collect();
         canvas.stroke(&moved, style, width);
     }
 }
 
-fn swatch(series: &Series, canvas: &Canvas<'_>, style: Look, (x, y): Pixel) {
+fn swatch(series: &Series, canvas: &Canvas<'_>, style: SeriesStyle, (x, y): Pixel) {
     let points = matches!(series.shape, Shape::Points { .. });
     if !matches!(series.shape, Shape::Points { joined: false, .. }) {
         canvas.stroke(&[(x, y), (x + SWATCH, y)], style, if points { 1.0 } else { 2.2 });
@@ -371,21 +371,21 @@ fn swatch(series: &Series, canvas: &Canvas<'_>, style: Look, (x, y): Pixel) {
     }
 }
 
-/// How a series is drawn.
+/// The style of a series.
 #[derive(Clone, Copy)]
-struct Look {
+struct SeriesStyle {
     ink: Ink,
     dash: Option<(f64, f64)>,
     marker: usize,
 }
 
-impl Look {
-    fn solid(self) -> Look {
-        Look { dash: None, ..self }
+impl SeriesStyle {
+    fn solid(self) -> SeriesStyle {
+        SeriesStyle { dash: None, ..self }
     }
 }
 
-/// Colours by label, the same in all panels.
+/// The styles of labels, the same in all panels.
 struct Styles<'a> {
     numbers: BTreeMap<&'a str, usize>,
 }
@@ -402,34 +402,34 @@ impl<'a> Styles<'a> {
         Styles { numbers }
     }
 
-    fn of(&self, panel: &Panel, nth: usize) -> Look {
+    fn of(&self, panel: &Panel, nth: usize) -> SeriesStyle {
         let series = &panel.series[nth];
         if series.reference {
             let earlier = panel.series[..nth].iter().filter(|other| other.reference).count();
-            return Look {
+            return SeriesStyle {
                 ink: REFERENCE,
                 dash: Some(DASHES[earlier % DASHES.len()]),
                 marker: 3 + earlier,
             };
         }
         let number = self.numbers.get(series.label.as_str()).copied().unwrap_or(0);
-        // A second round of colours has dots, so that it is told from the first.
+        // The second round of colours is dotted, to differ from the first.
         let dash = (number >= PALETTE.len()).then_some((1.6, 2.4));
-        Look { ink: PALETTE[number % PALETTE.len()].0, dash, marker: number }
+        SeriesStyle { ink: PALETTE[number % PALETTE.len()].0, dash, marker: number }
     }
 }
 
 #[derive(Clone, Copy)]
-struct Lettering {
+struct LabelStyle {
     size: f64,
     bold: bool,
     upwards: bool,
     across: HPos,
 }
 
-impl Default for Lettering {
-    fn default() -> Lettering {
-        Lettering { size: LABEL_SIZE, bold: false, upwards: false, across: HPos::Center }
+impl Default for LabelStyle {
+    fn default() -> LabelStyle {
+        LabelStyle { size: LABEL_SIZE, bold: false, upwards: false, across: HPos::Center }
     }
 }
 
@@ -447,17 +447,17 @@ impl Canvas<'_> {
     }
 
     fn rectangle(&self, from: Pixel, to: Pixel, ink: Ink) {
-        self.draw(&Rectangle::new([place(from), place(to)], colour(ink).filled()));
+        self.draw(&Rectangle::new([rounded(from), rounded(to)], colour(ink).filled()));
     }
 
     fn line(&self, points: &[Pixel], width: f64, ink: Ink) {
-        let points: Vec<(i32, i32)> = points.iter().map(|point| place(*point)).collect();
+        let points: Vec<(i32, i32)> = points.iter().map(|point| rounded(*point)).collect();
         self.draw(&PathElement::new(points, stroke(width, ink)));
     }
 
-    fn stroke(&self, points: &[Pixel], style: Look, width: f64) {
+    fn stroke(&self, points: &[Pixel], style: SeriesStyle, width: f64) {
         let Some((dash, gap)) = style.dash else { return self.line(points, width, style.ink) };
-        let mut places: Vec<(i32, i32)> = points.iter().map(|point| place(*point)).collect();
+        let mut places: Vec<(i32, i32)> = points.iter().map(|point| rounded(*point)).collect();
         places.dedup();
         self.draw(&DashedPathElement::new(
             places,
@@ -467,13 +467,13 @@ impl Canvas<'_> {
         ));
     }
 
-    fn marker(&self, style: Look, (x, y): Pixel) {
+    fn marker(&self, style: SeriesStyle, (x, y): Pixel) {
         let filled = colour(style.ink).filled();
         let corners = |corners: &[Pixel]| {
-            corners.iter().map(|(dx, dy)| place((x + dx, y + dy))).collect::<Vec<_>>()
+            corners.iter().map(|(dx, dy)| rounded((x + dx, y + dy))).collect::<Vec<_>>()
         };
         match style.marker % 4 {
-            0 => self.draw(&Circle::new(place((x, y)), tenths(3.6), filled)),
+            0 => self.draw(&Circle::new(rounded((x, y)), tenths(3.6), filled)),
             1 => self.rectangle((x - 3.3, y - 3.3), (x + 3.3, y + 3.3), style.ink),
             2 => self.draw(&Polygon::new(corners(&[(-4.2, 3.4), (4.2, 3.4), (0.0, -4.2)]), filled)),
             _ => self.draw(&Polygon::new(
@@ -483,18 +483,17 @@ impl Canvas<'_> {
         }
     }
 
-    fn text(&self, text: &str, at: Pixel, style: Lettering) {
+    fn text(&self, text: &str, at: Pixel, style: LabelStyle) {
         if text.is_empty() {
             return;
         }
-        // The backend divides the size by 1.24: what it takes is the height of a line, not the
-        // font's size.
+        // The backend divides the size by 1.24: it expects a line height, not a font size.
         let font = ("sans-serif", style.size * 12.4).into_font();
         let font = if style.bold { font.style(FontStyle::Bold) } else { font };
         let font = if style.upwards { font.transform(FontTransform::Rotate270) } else { font };
         let ink = colour(TEXT);
         let style = TextStyle::from(font).color(&ink).pos(Pos::new(style.across, VPos::Center));
-        self.draw(&Text::new(markup::printable(text), place(at), style));
+        self.draw(&Text::new(markup::printable(text), rounded(at), style));
     }
 }
 
@@ -506,7 +505,7 @@ fn stroke(width: f64, ink: Ink) -> ShapeStyle {
     colour(ink).stroke_width(tenths(width).unsigned_abs())
 }
 
-fn place((x, y): Pixel) -> (i32, i32) {
+fn rounded((x, y): Pixel) -> (i32, i32) {
     (tenths(x), tenths(y))
 }
 
@@ -523,8 +522,8 @@ fn whole(n: f64) -> u32 {
     n as u32
 }
 
-/// About how wide a text is: without the reader's typeface nobody knows. Wide ones, such as
-/// `DejaVu` and Verdana, take this much.
+/// An estimate of the width of a text: that of wide typefaces such as `DejaVu` and Verdana, as the
+/// reader's typeface is not known.
 #[expect(clippy::cast_precision_loss, reason = "texts are short")]
 fn text_width(text: Option<&str>, size: f64) -> f64 {
     text.map_or(0, UnicodeWidthStr::width) as f64 * size * 0.6

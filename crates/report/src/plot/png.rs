@@ -1,18 +1,18 @@
-//! The SVG as pixels. The typeface comes along, so the picture is the same on a machine without
-//! any.
+//! Renders the SVG as PNG. The typeface is built in, so the picture does not depend on the fonts of
+//! the machine.
 
-/// Why there is no PNG.
+/// An error in rendering a PNG.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PngError {
-    /// The feature is off.
+    /// The feature is not compiled in.
     #[error("this build draws no PNG: compile it with `--features png`, or take the SVG")]
     NotCompiledIn,
     /// The picture, scaled, does not fit into memory.
     #[error("a PNG of {width} by {height} pixels is too large: choose a smaller scale")]
     TooLarge {
-        /// Pixels across.
+        /// The width in pixels.
         width: u64,
-        /// Pixels down.
+        /// The height in pixels.
         height: u64,
     },
     /// The picture could not be drawn.

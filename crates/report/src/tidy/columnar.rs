@@ -1,4 +1,4 @@
-//! Tables as Parquet: uncompressed, dictionaries make the texts small.
+//! Tables as Parquet: uncompressed, as dictionaries keep texts small.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use parquet::schema::types::{Type, TypePtr};
 
 use super::{Kind, Measure, Schema, Value};
 
-/// The rows so far, a column each.
+/// The rows so far, by column.
 #[derive(Debug)]
 pub(super) struct Columns {
     keys: Vec<KeyColumn>,
@@ -20,7 +20,7 @@ pub(super) struct Columns {
     unit: Vec<ByteArray>,
 }
 
-/// What a column holds, and of each row whether it holds something (1) or not (0).
+/// The values of a key column, and for each row whether it has a value (1) or not (0).
 #[derive(Debug)]
 struct KeyColumn {
     cells: Cells,
@@ -49,7 +49,7 @@ impl Columns {
         Columns { keys, measure: Vec::new(), value: Vec::new(), unit: Vec::new() }
     }
 
-    /// Adds a row, which fits the schema.
+    /// Adds a row, which must match the schema.
     pub(super) fn row(&mut self, keys: &[Value], measure: &Measure, value: f64) {
         for (column, key) in self.keys.iter_mut().zip(keys) {
             column.present.push(i16::from(*key != Value::Missing));

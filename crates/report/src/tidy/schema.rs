@@ -1,4 +1,4 @@
-//! What the columns of a table and its measures mean.
+//! The descriptions of the columns and measures of a table.
 
 use std::fmt;
 
@@ -6,14 +6,14 @@ use serde::Serialize;
 
 use super::{TidyError, Value};
 
-/// The columns that every table ends with.
+/// The last columns of every table.
 const OWN: [(&str, &str); 3] = [
     ("measure", "what was measured; `measures` says what each means"),
     ("value", "how much, in the row's unit"),
     ("unit", "the unit of value; empty if it has none"),
 ];
 
-/// What a column holds.
+/// The type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -35,7 +35,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// A column that tells runs apart: a seed, a parameter.
+/// A column that identifies a run: a seed, a parameter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Key {
     pub(super) name: String,
@@ -56,7 +56,7 @@ impl Key {
     }
 }
 
-/// Something measured.
+/// A measure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Measure {
     pub(super) name: String,
@@ -75,14 +75,14 @@ impl Measure {
     }
 }
 
-/// The keys of a table, in the order of its columns, and what it may say about a run.
+/// The keys of a table, in the order of its columns, and its measures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schema {
     pub(super) keys: Vec<Key>,
     measures: Vec<Measure>,
 }
 
-/// As the schema file has it.
+/// The contents of the schema file.
 #[derive(Serialize)]
 struct SchemaFile<'a> {
     columns: Vec<Column<'a>>,

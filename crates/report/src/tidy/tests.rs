@@ -34,9 +34,18 @@ fn write(path: &Path, rows: &[Row]) {
 
 proptest! {
     #[test]
-    fn what_is_written_reads_back(rows in prop::collection::vec(
-        (any::<Option<i64>>(), prop::option::of("(?s)[a,;\"'\r\n \u{e9}=]{0,8}|.{0,8}"), any::<Option<f64>>(), any::<bool>(), any::<f64>()), 0..12,
-    )) {
+    fn what_is_written_reads_back(
+        rows in prop::collection::vec(
+            (
+                any::<Option<i64>>(),
+                prop::option::of("(?s)[a,;\"'\r\n \u{e9}=]{0,8}|.{0,8}"),
+                any::<Option<f64>>(),
+                any::<bool>(),
+                any::<f64>(),
+            ),
+            0..12,
+        ),
+    ) {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("table.csv");
         write(&path, &rows);
@@ -121,7 +130,7 @@ fn a_full_disk_is_named() {
     std::os::unix::fs::symlink("/dev/full", &path).unwrap();
     let mut writer = Writer::create(&path, schema()).unwrap();
     let row = [Value::Missing, Value::from("x"), Value::Missing];
-    // More than is gathered in memory: the error comes while writing, not only at the end.
+    // More than the buffer holds: the error occurs while writing, not only at the end.
     let error = (0..10_000).find_map(|_| writer.row(&row, "goodput", 1.0).err()).unwrap();
     assert!(matches!(error, TidyError::Write(WriteError::Full { .. })), "{error:?}");
     assert!(error.to_string().contains("table.csv: no space left on the device"), "{error}");

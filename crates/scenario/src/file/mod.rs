@@ -183,15 +183,15 @@ pub struct PtcpSpec {
 }
 
 /// An endless stream that the application stripes over sockets: it fills the send buffer of one
-/// socket until it would block, then the next one's. The other end reads in the order of the stream;
-/// data ahead of that order stays in the receive buffer of its socket.
+/// socket until it would block, then the next one's. The other end reads in the order of the
+/// stream; data ahead of that order stays in the receive buffer of its socket.
 #[derive(Clone, Debug)]
 pub struct SocketsSpec {
     /// The name and parameters of each connection's controller, as [`Controllers::make`] reads
     /// them.
     pub controller: String,
-    /// The configuration of the endpoints. The receive buffer is a multiple of the MSS; a send buffer
-    /// holds the same amount until it is acknowledged.
+    /// The configuration of the endpoints. The receive buffer is a multiple of the MSS; a send
+    /// buffer holds the same amount until it is acknowledged.
     pub config: Arc<tcp::Config>,
     /// The names of the links of each connection's forward route; empty for the shortest route.
     pub subflows: Vec<Vec<String>>,

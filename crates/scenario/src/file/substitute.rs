@@ -209,8 +209,8 @@ impl Document {
             if let Some(node) = table.get_mut(*part) {
                 *node.get_mut() = value;
             } else {
-                // A key that the file leaves out. An unknown one is reported when the table is read,
-                // with the line of the table.
+                // A key that the file leaves out. An unknown one is reported when the table is
+                // read, with the line of the table.
                 let span = table.values().next().map_or(0..0, Spanned::span);
                 let name = Spanned::new(span.clone(), Cow::Owned((*part).to_owned()));
                 table.insert(name, Spanned::new(span, value));

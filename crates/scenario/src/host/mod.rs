@@ -204,7 +204,7 @@ impl netsim::Host<Packet> for Node {
                 );
             }
             (Agent::UdpSink(sink), Packet::Udp { bytes, sent_at, .. }) => {
-                sink.handle_datagram(now, *bytes, *sent_at)
+                sink.handle_datagram(now, *bytes, *sent_at);
             }
             _ => unreachable!("connections are numbered by the transport of their flow"),
         }

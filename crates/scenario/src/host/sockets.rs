@@ -173,7 +173,7 @@ impl Sockets {
             } else {
                 let (each, record) = (&mut self.each, self.record);
                 writer.fill(|socket, records| {
-                    each[socket].subflow.endpoint.write(Bytes(records * record.0))
+                    each[socket].subflow.endpoint.write(Bytes(records * record.0));
                 });
             }
         }

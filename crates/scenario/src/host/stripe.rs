@@ -45,7 +45,8 @@ impl Writer {
         }
     }
 
-    /// Writes until all sockets would block; `write` is called with a socket and a number of records.
+    /// Writes until all sockets would block; `write` is called with a socket and a number of
+    /// records.
     pub fn fill(&mut self, mut write: impl FnMut(usize, u64)) {
         for _ in 0..self.sockets.len() {
             let outgoing = &mut self.sockets[self.at];
@@ -96,7 +97,8 @@ impl Reader {
         Reader { sockets: vec![Incoming::default(); sockets], next: 0 }
     }
 
-    /// A record has arrived, in order or not: its index in its socket, and its number in the stream.
+    /// A record has arrived, in order or not: its index in its socket, and its number in the
+    /// stream.
     pub fn handle_record(&mut self, socket: usize, index: u64, number: u32) {
         let incoming = &mut self.sockets[socket];
         let index = index.checked_sub(incoming.read).and_then(|index| usize::try_from(index).ok());

@@ -72,8 +72,8 @@ impl Striped {
         self.received
     }
 
-    /// For each open subflow, the number of its bottleneck from 1 on, or 0 if none is known. Empty if
-    /// there is one subflow.
+    /// For each open subflow, the number of its bottleneck from 1 on, or 0 if none is known. Empty
+    /// if there is one subflow.
     pub(crate) fn bottlenecks(&self) -> impl Iterator<Item = u16> + '_ {
         let paths = self.connection.paths().filter(|_| self.routes.len() > 1);
         paths.map(|path| self.connection.bottleneck(path).map_or(0, |number| number + 1))
@@ -88,7 +88,8 @@ impl Striped {
     /// A packet has arrived over one of the paths.
     ///
     /// # Panics
-    /// If the other end breaks the protocol, which would be a bug: both ends are this implementation.
+    /// If the other end breaks the protocol, which would be a bug: both ends are this
+    /// implementation.
     pub(crate) fn handle_packet(
         &mut self,
         now: Time,

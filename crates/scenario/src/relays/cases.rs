@@ -14,8 +14,8 @@ pub struct Case {
     pub setting: OverlaySetting,
 }
 
-/// All cases, with `size` sources and `size` relays: demands of 1.2 Mbit/s, of 6 Mbit/s, and of one of
-/// 1.2, 3.6 and 6 Mbit/s; b of 0, 0.5 and 1; f of 0.6, 1, 1.6 and 2. The paper has 100 of each;
+/// All cases, with `size` sources and `size` relays: demands of 1.2 Mbit/s, of 6 Mbit/s, and of one
+/// of 1.2, 3.6 and 6 Mbit/s; b of 0, 0.5 and 1; f of 0.6, 1, 1.6 and 2. The paper has 100 of each;
 /// fewer take less time.
 #[must_use]
 pub fn cases(size: u32) -> Vec<Case> {

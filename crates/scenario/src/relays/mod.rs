@@ -25,20 +25,20 @@
 //!
 //! A path is a TCP connection from its source to its relay and one from there to the receiver (Reno
 //! with RACK-TLP). Paths that share a relay share its link to the receiver, which is drop-tail and
-//! the only bottleneck. The RTT over both hops without queues is [`OverlaySetting::rtt`], half of it
-//! on each hop.
+//! the only bottleneck. The RTT over both hops without queues is [`OverlaySetting::rtt`], half of
+//! it on each hop.
 //!
 //! * **Rates** are payload. A relay of capacity a has a link of a · (packet + headers) / packet
 //!   bits a second, so that a is what TCP could deliver at best, and the optimum is that of the
 //!   fluid study for the same sources, relays and paths.
 //! * A **source** writes a packet to a path when the path's token bucket has one and less than
-//!   [`OverlaySetting::ahead`] is unsent there. When a new rate is set, unused tokens expire, but for the
-//!   part of a packet that rounding left.
-//! * A **relay** reads from the first hop while less than [`OverlaySetting::ahead`] is unsent on the
-//!   second. Otherwise the first hop's receive buffer of [`OverlaySetting::window`] fills, its window
-//!   closes, and the source's bucket overflows: back-pressure. When it reads on, it reads all that
-//!   waited, so that no more than both together is ever unsent, and no more than another window
-//!   unread.
+//!   [`OverlaySetting::ahead`] is unsent there. When a new rate is set, unused tokens expire, but
+//!   for the part of a packet that rounding left.
+//! * A **relay** reads from the first hop while less than [`OverlaySetting::ahead`] is unsent on
+//!   the second. Otherwise the first hop's receive buffer of [`OverlaySetting::window`] fills, its
+//!   window closes, and the source's bucket overflows: back-pressure. When it reads on, it reads
+//!   all that waited, so that no more than both together is ever unsent, and no more than another
+//!   window unread.
 //! * The **receiver** counts each path's payload and, once an interval, sends each source a packet
 //!   a path, 44 B, with the count. They take a way of their own, with half the round-trip time. A
 //!   source's interval is the time between such reports: what is counted in one was sent up to a

@@ -18,7 +18,8 @@ pub enum OverlayPacket {
         /// The segment.
         segment: Segment,
     },
-    /// A report of the receiver to a source about one of its paths, at the end of a control interval.
+    /// A report of the receiver to a source about one of its paths, at the end of a control
+    /// interval.
     Report {
         /// The path's number.
         path: u32,

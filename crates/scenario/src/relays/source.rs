@@ -1,7 +1,7 @@
 //! A source: a demand, a few paths, and the rate control over them.
 
 use netsim::Out;
-use overlay::{Config, Controller, Seen};
+use overlay::{Config, Controller, ProbeResult};
 use units::{Bytes, Rate, Seed, Span, Time};
 
 use super::bucket::Bucket;
@@ -11,9 +11,9 @@ use super::packet::OverlayPacket;
 /// The first report that counts: the one before covers the opening of the connections.
 const FIRST: u64 = 2;
 
-/// A source. Until its first rates are known, it writes packets round-robin to the paths that accept
-/// them. From then on each path has a rate, which is set anew when the reports of an interval have
-/// arrived.
+/// A source. Until its first rates are known, it writes packets round-robin to the paths that
+/// accept them. From then on each path has a rate, which is set anew when the reports of an
+/// interval have arrived.
 #[derive(Clone, Debug)]
 pub struct Source {
     demand: Rate,
@@ -182,7 +182,7 @@ impl Source {
                 self.control = Control::Rates(controller);
             }
             Control::Rates(controller) => {
-                let see = |probed: usize| Seen {
+                let see = |probed: usize| ProbeResult {
                     received: rate(&self.paths[probed]),
                     overloaded: false,
                     arrived: 1.0,
@@ -225,7 +225,8 @@ impl Source {
         }
     }
 
-    /// Sets the next deadline. A path that accepts nothing needs none: an acknowledgement will come.
+    /// Sets the next deadline. A path that accepts nothing needs none: an acknowledgement will
+    /// come.
     #[inline]
     fn rearm(&mut self) {
         let hops = self.paths.iter().filter_map(|path| path.hop.poll_deadline());

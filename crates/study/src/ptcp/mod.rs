@@ -166,8 +166,8 @@ pub const STUDY: Study = Study {
     estimate: None,
 };
 
-/// The two kinds of connections, each with its name in scenario files and its label: configured as in
-/// the paper, and with the default configuration.
+/// The two kinds of connections, each with its name in scenario files and its label: configured as
+/// in the paper, and with the default configuration.
 const KINDS: [(&str, &str); 2] = [("paper", "as in the paper"), ("default", "as by default")];
 
 /// The rows of several files with the same columns. Each file names windows of its own; rows of the

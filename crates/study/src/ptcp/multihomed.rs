@@ -11,13 +11,14 @@ use crate::figure::Lab;
 use crate::outcome::{Data, Outcome, Picture};
 use crate::sweep::{MeasureKey, SweepResults};
 
-/// The TCP connections of figures 4(b) and 4(c), one per link, in the order in which links are added.
+/// The TCP connections of figures 4(b) and 4(c), one per link, in the order in which links are
+/// added.
 const LINKS: [&str; 5] = ["wwan", "wlan", "third", "fourth", "fifth"];
 
-/// The goodput of an application that stripes over one socket per link, all with equal buffers, if a
-/// single TCP connection gets `alone` over each link: while the slowest socket drains one buffer, each
-/// other socket delivers at most its send buffer and its receive buffer, where data waits for the gap
-/// before it to be filled.
+/// The goodput of an application that stripes over one socket per link, all with equal buffers, if
+/// a single TCP connection gets `alone` over each link: while the slowest socket drains one buffer,
+/// each other socket delivers at most its send buffer and its receive buffer, where data waits for
+/// the gap before it to be filled.
 fn sockets(alone: &[f64]) -> f64 {
     let least = alone.iter().copied().fold(f64::INFINITY, f64::min);
     alone.iter().map(|goodput| goodput.min(2.0 * least)).sum()
@@ -49,8 +50,8 @@ fn all(
     Ok(runs)
 }
 
-/// A point on the x axis: its value, its label, and the goodputs of each of [`KINDS`], of sockets, and
-/// of a TCP connection over each link, by run.
+/// A point on the x axis: its value, its label, and the goodputs of each of [`KINDS`], of sockets,
+/// and of a TCP connection over each link, by run.
 struct Step {
     x: f64,
     label: String,
@@ -160,8 +161,8 @@ pub(super) fn changing(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
     ))
 }
 
-/// The step of the first `count` links, from the files of the paper's kind, the default, the ideal and
-/// sockets.
+/// The step of the first `count` links, from the files of the paper's kind, the default, the ideal
+/// and sockets.
 fn step(
     count: usize,
     [paper, default, ideal, sockets]: [&SweepResults; 4],

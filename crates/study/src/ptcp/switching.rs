@@ -1,5 +1,5 @@
-//! Connections switched by the application, with subflows over random routes: figures 8(a), 8(b) and
-//! 8(c).
+//! Connections switched by the application, with subflows over random routes: figures 8(a), 8(b)
+//! and 8(c).
 
 use report::plot::{self, Axis, Panel, Series};
 use report::verdict::{Expected, Row, Tolerance, Verdict};
@@ -48,8 +48,8 @@ fn sum(values: &[f64]) -> f64 {
     values.iter().sum()
 }
 
-/// Adds rows that check for each kind whether its curve rises (`up`) or falls from the fewest subflows
-/// to the most.
+/// Adds rows that check for each kind whether its curve rises (`up`) or falls from the fewest
+/// subflows to the most.
 fn direction(verdict: &mut Verdict, curves: &SubflowCurves, what: &str, up: bool) {
     for (curve, (_, label)) in curves.iter().zip(KINDS) {
         let ends = curve.first().zip(curve.last());

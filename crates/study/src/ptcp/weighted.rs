@@ -56,8 +56,8 @@ fn over_controllers(swept: &SweepResults, kind: &str, of: Of<'_>) -> Result<Curv
     points.collect()
 }
 
-/// The curves of both files: striped as in the paper and by default; WAIMD with the TCP of the paper's
-/// time and with current TCP.
+/// The curves of both files: striped as in the paper and by default; WAIMD with the TCP of the
+/// paper's time and with current TCP.
 struct WeightCurves {
     striped: [Curve; 2],
     waimd: [Curve; 2],

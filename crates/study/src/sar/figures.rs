@@ -22,8 +22,8 @@ const LAST: f64 = 0.27;
 const BUSY: &str = "programs that wait for a processor leave paths idle: an idle machine, or chrt \
                     --rr 1, may tell";
 
-/// The least shares of A's and of B's time that SAR must save in a case: the results of the paper, with
-/// an allowance for the uncertainty of its files of 101.5 MB and of a real TCP.
+/// The least shares of A's and of B's time that SAR must save in a case: the results of the paper,
+/// with an allowance for the uncertainty of its files of 101.5 MB and of a real TCP.
 fn wanted(case: &str) -> (f64, f64) {
     if case == "case1" { (0.10, 0.05) } else { (0.44, 0.30) }
 }

@@ -171,8 +171,8 @@ mod tests {
 
     use super::*;
 
-    /// If the third path slows down when fluids have carried nine tenths of F Mbit, A takes 0.025 F and
-    /// 0.04375 F seconds; the optima are 0.021875 F and 0.022596 F.
+    /// If the third path slows down when fluids have carried nine tenths of F Mbit, A takes 0.025 F
+    /// and 0.04375 F seconds; the optima are 0.021875 F and 0.022596 F.
     #[test]
     fn fluids_take_the_closed_forms() {
         let paper = include_str!("../../../../papers/sar-rmtp/paper.toml");

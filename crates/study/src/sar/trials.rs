@@ -32,7 +32,8 @@ impl Method {
         }
     }
 
-    /// Only the paper's own algorithm measures the bandwidths at the start; the other two know them.
+    /// Only the paper's own algorithm measures the bandwidths at the start; the other two know
+    /// them.
     fn carrier(self, trial: &link::config::Network) -> Carrier {
         let (scheduler, known) = match self {
             Method::A => ("static", initial_rates(trial)),
@@ -194,7 +195,7 @@ impl Trials {
                 for (round, measured) in (1_i64..).zip(results) {
                     let keys = |path| vec![bytes.clone(), method.name().into(), round.into(), path];
                     let mut row = |path, measure: &str, value| {
-                        rows.push((keys(path), measure.to_owned(), value))
+                        rows.push((keys(path), measure.to_owned(), value));
                     };
                     row(Value::Missing, "time", measured.seconds);
                     if let Some(idle) = measured.idle() {

@@ -73,9 +73,9 @@ pub(super) fn shared(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
     })
 }
 
-/// The share of traffic on the congested path in equilibrium, where the growth and the losses of both
-/// windows balance. The congested path loses packets `ratio` times as often as the other one; the
-/// RTTs are equal.
+/// The share of traffic on the congested path in equilibrium, where the growth and the losses of
+/// both windows balance. The congested path loses packets `ratio` times as often as the other one;
+/// the RTTs are equal.
 fn share(controller: &str, ratio: f64) -> f64 {
     match controller {
         // w_r ∝ 1/p_r.

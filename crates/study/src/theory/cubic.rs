@@ -79,8 +79,8 @@ pub(super) fn loss(lab: &Lab<'_>) -> Result<Outcome, StudyError> {
     let swept = lab.sweep(0, RunOptions { series: true })?;
     let (plain, converging) = ([("controller", PLAIN)], [("controller", CONVERGING)]);
     let tolerance = Tolerance::relative(0.05);
-    // The warmup and the duration of the file. A first stage that begins with 120 to 180 packets ends
-    // at 232.
+    // The warmup and the duration of the file. A first stage that begins with 120 to 180 packets
+    // ends at 232.
     let (from, until) = (3_000.0, 6_000.0);
     let (without, with) = (stages(232.0, false, until), stages(232.0, true, until));
     let verdict = Verdict::new([

@@ -1,6 +1,6 @@
 //! The runs of a file: every case with every seed.
 
-use overlay::search::{self, Found};
+use overlay::search::{self, SearchResult};
 use overlay::study::{self, Outcome as Course, Setting};
 use overlay::{Choice, Detect, Initial, Reselect};
 use report::tidy::{Key, Kind, Measure, Schema, Value};
@@ -14,7 +14,7 @@ use crate::outcome::Data;
 use crate::parallel::parallel;
 
 /// The number of iterations of a search; the cap if it was given up.
-pub(super) fn iterations(found: &Found, cap: usize) -> f64 {
+pub(super) fn iterations(found: &SearchResult, cap: usize) -> f64 {
     float(found.iterations.unwrap_or(cap))
 }
 
