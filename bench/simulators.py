@@ -50,7 +50,8 @@ def need(command, package):
     """Ends the script if a program is missing."""
     if shutil.which(command) is None:
         sys.exit(
-            f"{pathlib.Path(sys.argv[0]).name}: {command} is missing: install the Debian package {package}"
+            f"{pathlib.Path(sys.argv[0]).name}: {command} is missing: install the Debian package "
+            f"{package}"
         )
 
 
@@ -89,7 +90,9 @@ class Ns3:
 
 
 def over_seeds(seeds, task):
-    """What `task` returns for each of the seeds 1 to `seeds`, as many at a time as there are processors."""
+    """What `task` returns for each of the seeds 1 to `seeds`, as many at a time as there are
+    processors.
+    """
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         return list(pool.map(task, range(1, seeds + 1)))
 
@@ -118,7 +121,8 @@ def ours(scenario, seeds, *settings):
 
 
 def starts(scenario, seed, *settings):
-    """When each of our flows begins with this seed, in seconds: the peer's are to begin then too."""
+    """When each of our flows begins with this seed, in seconds: the peer's are to begin then too.
+    """
     with tempfile.TemporaryDirectory() as folder:
         trace = pathlib.Path(folder) / "trace.csv"
         command = [

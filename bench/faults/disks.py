@@ -13,7 +13,9 @@ ROOM = 160 * world.MIB
 
 
 def corrupt(folder, source, port, draw):
-    """Bytes of what was received change on the disk: between two attempts, or under the receiver's hands."""
+    """Bytes of what was received change on the disk: between two attempts, or under the receiver's
+    hands.
+    """
     ends = world.Ends(folder, port)
     moment = draw.uniform(0, world.SECONDS)
     is_at_work = draw.random() < 0.5
@@ -112,7 +114,9 @@ def _fill(path, leave):
 
 
 def read_only(folder, source, port, draw):
-    """The file system becomes read-only at an error, as ext4 does it; it is checked and mounted again."""
+    """The file system becomes read-only at an error, as ext4 does it; it is checked and mounted
+    again.
+    """
     ends = world.Ends(folder, port)
     image = folder / "image"
     with open(image, "wb") as out:

@@ -1,4 +1,6 @@
-"""A line between the two programs that can be made to fail: one address, in front of the receiver's."""
+"""A line between the two programs that can be made to fail: one address, in front of the
+receiver's.
+"""
 
 import contextlib
 import socket
@@ -9,7 +11,9 @@ CHUNK = 65_536
 
 
 class Proxy:
-    """Forwards connections from (`host`, `port`) to the same port of 127.0.0.1, until it is told to do something else."""
+    """Forwards connections from (`host`, `port`) to the same port of 127.0.0.1, until it is told to
+    do something else.
+    """
 
     def __init__(self, host, port, random):
         self.random = random
@@ -101,7 +105,9 @@ class Proxy:
 
 
 def _is_version(data, at):
-    """Whether this byte is of the version in the header of a record, which TLS 1.3 has everybody ignore: 0x17 (data), 3, 3."""
+    """Whether this byte is of the version in the header of a record, which TLS 1.3 has everybody
+    ignore: 0x17 (data), 3, 3.
+    """
     return any(
         data[start : start + 3] == b"\x17\x03\x03" for start in (at - 1, at - 2) if start >= 0
     )
