@@ -99,7 +99,10 @@ pub enum CliError {
         error: io::Error,
     },
     /// Nothing listens in the far namespace.
-    #[error("the far command ended, or listens on no port {0} after {limit} s", limit = LISTEN_LIMIT.as_secs())]
+    #[error(
+        "the far command ended, or listens on no port {0} after {limit} s",
+        limit = LISTEN_LIMIT.as_secs()
+    )]
     NobodyListens(u16),
 }
 

@@ -345,7 +345,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parsing_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..400), good in any::<bool>()) {
+        fn parsing_never_panics(
+            bytes in proptest::collection::vec(any::<u8>(), 0..400),
+            good in any::<bool>(),
+        ) {
             let mut all = if good { written(&[5]) } else { Vec::new() };
             all.extend_from_slice(&bytes);
             if let Ok(parsed) = Journal::parse(&all) {

@@ -67,7 +67,8 @@ fn op() -> impl Strategy<Value = Op> {
         8 => path.clone().prop_map(|path| Op::Hear { path }),
         1 => (path.clone(), path.clone()).prop_map(|(path, by)| Op::HearElsewhere { path, by }),
         1 => path.clone().prop_map(|path| Op::HearAgain { path }),
-        2 => (path, 0u32..4, any::<bool>()).prop_map(|(path, timeouts, moved)| Op::Sample { path, timeouts, moved }),
+        2 => (path, 0u32..4, any::<bool>())
+            .prop_map(|(path, timeouts, moved)| Op::Sample { path, timeouts, moved }),
         1 => Just(Op::Corrupt),
         4 => (0u64..900).prop_map(|millis| Op::Pass { millis }),
     ]
