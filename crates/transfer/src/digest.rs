@@ -78,7 +78,8 @@ impl BlockHasher {
 
     /// Adds the next bytes.
     ///
-    /// # Panics If `data` goes beyond the block's end.
+    /// # Panics
+    /// If `data` goes beyond the block's end.
     pub fn update(&mut self, data: &[u8]) {
         self.missing =
             self.missing.checked_sub(data.len() as u64).expect("no more bytes than the block has");

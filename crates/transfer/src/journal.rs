@@ -92,7 +92,8 @@ pub struct Journal {
 impl Journal {
     /// The journal for a file, and its encoded header.
     ///
-    /// # Panics If the name is longer than [`MAX_PATH`]; a [`Tree`](crate::Tree) has no such name.
+    /// # Panics
+    /// If the name is longer than [`MAX_PATH`]; a [`Tree`](crate::Tree) has no such name.
     #[must_use]
     pub fn create(header: &Header) -> (Journal, Vec<u8>) {
         assert!(header.name.len() <= MAX_PATH, "names are no longer than a tree's");
@@ -126,7 +127,8 @@ impl Journal {
 
     /// Reads a whole journal.
     ///
-    /// # Errors If its header cannot be used. Unusable records are skipped, not errors.
+    /// # Errors
+    /// If its header cannot be used. Unusable records are skipped, not errors.
     pub fn parse(bytes: &[u8]) -> Result<Parsed<'_>, JournalError> {
         let (header, journal, len) = parse_header(bytes)?;
         Ok(Parsed {

@@ -166,7 +166,8 @@ impl Layout {
     /// The object that a data extent lies in. Beside the conditions of [`Layout::check`], it must
     /// lie within one block and begin and end at multiples of [`GRAIN`] or at the object's end.
     ///
-    /// # Errors If it violates one of these conditions.
+    /// # Errors
+    /// If it violates one of these conditions.
     pub fn check_data(&self, extent: Extent) -> Result<Place, PeerError> {
         let place = self.check(extent)?;
         if (extent.end() - 1) / BLOCK != extent.start / BLOCK {

@@ -100,7 +100,8 @@ impl Receiver {
     /// Takes the journalled chaining value of a block that was verified in an earlier session.
     /// Returns the object and its hash if this was the object's last block.
     ///
-    /// # Errors If the block was not in `have`.
+    /// # Errors
+    /// If the block was not in `have`.
     pub fn handle_journalled(
         &mut self,
         block: u64,
@@ -116,7 +117,8 @@ impl Receiver {
     /// Data arrived. The driver writes the pieces returned and calls [`Receiver::handle_written`]
     /// for each.
     ///
-    /// # Errors If a sender may not send such an extent ([`Layout::check_data`]).
+    /// # Errors
+    /// If a sender may not send such an extent ([`Layout::check_data`]).
     pub fn handle_data(&mut self, extent: Extent) -> Result<Fresh, PeerError> {
         self.layout.check_data(extent)?;
         let pieces = self.claimed.insert(extent);
@@ -150,7 +152,8 @@ impl Receiver {
     /// Takes the sender's chaining value of a block. Repeating it is harmless, even after the block
     /// was verified.
     ///
-    /// # Errors If there is no such block, or a different hash of it is known.
+    /// # Errors
+    /// If there is no such block, or a different hash of it is known.
     pub fn handle_hash(&mut self, block: u64, cv: Cv) -> Result<(), PeerError> {
         let extent = self.layout.block_extent(block).ok_or(PeerError::UnknownBlock(block))?;
         if self.verified.contains(extent) {
@@ -182,7 +185,8 @@ impl Receiver {
     /// The driver hashed a block from [`Receiver::poll_verify`]; `ok` says whether the hash
     /// matched.
     ///
-    /// # Panics If [`Receiver::poll_verify`] did not return that block.
+    /// # Panics
+    /// If [`Receiver::poll_verify`] did not return that block.
     pub fn handle_verified(&mut self, block: u64, ok: bool) -> Verdict {
         let Some(Stage::Hashing(cv)) = self.stages.remove(&block) else {
             panic!("block {block} was not given out to be hashed");

@@ -49,7 +49,8 @@ pub enum TreeError {
 impl Tree {
     /// Checks that the entries can exist together.
     ///
-    /// # Errors The first problem found.
+    /// # Errors
+    /// The first problem found.
     pub fn new(entries: Vec<Entry>) -> Result<Tree, TreeError> {
         if entries.len() > MAX_ENTRIES {
             return Err(TreeError::TooMany(entries.len()));

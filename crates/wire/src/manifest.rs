@@ -118,7 +118,8 @@ pub fn is_plain(path: &[u8]) -> bool {
 impl Entry {
     /// Checks the entry on its own.
     ///
-    /// # Errors The name of the invalid field.
+    /// # Errors
+    /// The name of the invalid field.
     pub fn check(&self) -> Result<(), &'static str> {
         if !is_plain(&self.path) {
             return Err("path");

@@ -112,7 +112,8 @@ impl Packet {
     /// has come on a path: the packet number is decoded to the nearest candidate (RFC 9000,
     /// appendix A.3).
     ///
-    /// # Errors If the packet is truncated, of an unknown kind, or has an invalid field.
+    /// # Errors
+    /// If the packet is truncated, of an unknown kind, or has an invalid field.
     pub fn parse(bytes: &[u8], expected: impl FnOnce(u16) -> u64) -> Result<Parsed<'_>, WireError> {
         let mut reader = Reader::new(NAME, bytes);
         let (kind, label, path) = (reader.u8()?, reader.u64()?, reader.u16()?);
