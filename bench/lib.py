@@ -1,5 +1,4 @@
-"""What all measurements share: running commands over an emulated network, the ideal time, and the
-closing lines.
+"""Parts that all measurements share: emulated networks, ideal times, the closing lines.
 
 A measurement is a script under bench/bars/. It imports this file:
 
@@ -159,9 +158,9 @@ def fraction(net, bytes, seconds):
 
 @dataclass
 class Transfer:
-    """One file over one emulated network, whoever carried it.
+    """One file over one emulated network, by any program.
 
-    `seconds` runs from the first packet (the first connect()) to the moment when the sender hears
+    `seconds` runs from the first packet (the first connect()) to the moment when the sender knows
     that the receiving application has the last byte, verified if the protocol verifies. `packets`
     is what the emulator saw: from the first packet with payload to the last, handshakes and
     farewells included.
@@ -202,7 +201,7 @@ def by_mptcp(net, bytes, congestion_control):
 
 
 def by_us(net, source, links=None, bulk=None, options=()):
-    """The file `source` over our own program; what arrived is compared with what was sent.
+    """The file `source` over our own program; the copy is compared with it.
 
     Only over the first `links` of the network, if given; with a bulk TCP flow on the link number
     `bulk`, if given.
@@ -255,10 +254,10 @@ def by_us(net, source, links=None, bulk=None, options=()):
 
 
 def fetched_by_us(net, source, replicas=1, spoil=False, options=()):
-    """The file `source` from a server of our own at the far end, or from so many `replicas`, one on
-    each of the far addresses.
+    """The file `source` from a server of our own at the far end, or from this many `replicas`, one
+    on each of the far addresses.
 
-    What arrived is compared with what was served. With `spoil`, the last replica sends wrong bytes
+    The copy is compared with the file served. With `spoil`, the last replica sends wrong bytes
     from some moment on.
     """
     size = source.stat().st_size
@@ -316,8 +315,8 @@ def controllers(transfer):
 
 @contextlib.contextmanager
 def scratch(size):
-    """A folder for `size` bytes that goes away again: in memory if there is plenty, so that no disk
-    slows anybody down.
+    """A temporary folder for `size` bytes: in memory if there is enough, so that no disk slows
+    programs down.
     """
     memory = pathlib.Path("/dev/shm")
     roomy = (
@@ -430,8 +429,7 @@ class Process:
     """A program in a network namespace (or, of the name None, in none of its own), its standard
     output and error in files of `folder`; killed when the context ends.
 
-    `peak` is the most memory that it had as of the last look, in bytes; whoever waits looks all the
-    time.
+    `peak` is its largest memory so far, in bytes; waiting for it samples its memory all the time.
     """
 
     def __init__(self, namespace, folder, name, command, env=None):
@@ -464,8 +462,8 @@ class Process:
         return self.code is not None
 
     def _look_at_memory(self):
-        """The last look counts: the first ones saw what became this program. What wait4 says would
-        count those too.
+        """The last sample counts: the first ones saw the process before exec. The maximum of wait4
+        would include those.
         """
         with contextlib.suppress(ProcessLookupError, FileNotFoundError):
             found = re.search(
@@ -474,8 +472,8 @@ class Process:
             self.peak = int(found[1]) * 1024 if found else self.peak
 
     def wait(self, timeout, beside=()):
-        """Its exit code, negative for a signal; Failed if it does not end in time. Meanwhile those
-        `beside` are looked at too.
+        """Its exit code, negative for a signal; raises Failed if it does not end in time. Meanwhile
+        the memory of the programs `beside` is sampled too.
         """
 
         def over():
@@ -588,8 +586,8 @@ class Ends:
 
 
 def arguments(docstring, only=(), runs=None, jobs=None):
-    """The options that measurements have in common; parse_args() is left to the caller, who may add
-    more.
+    """The options that measurements have in common. The caller may add more, and calls
+    parse_args().
 
     From here on SIGTERM ends the script in order, so that nothing that it made is left behind.
     """
@@ -682,7 +680,7 @@ def fuzz(target, seconds):
 
 
 class Bars:
-    """Collects figures and what is wanted of them, and prints one line each at the end."""
+    """Collects figures and their bars, and prints one line for each at the end."""
 
     def __init__(self, title):
         self.title = title

@@ -118,7 +118,7 @@ class _Stepped:
         self.began = {name: [] for name in self.clocks}
 
     def run(self):
-        """What was acknowledged when it failed, as it had to, or None; and what was sent twice
+        """The bytes acknowledged when it failed as expected, or None; and the bytes sent twice
         meanwhile.
         """
         ends, draw, port = self.ends, self.draw, self.ends.port
@@ -205,7 +205,7 @@ class _Stepped:
         return any((each.year, each.month) != (now.year, now.month) for each in then)
 
     def _check_clocks(self, sender, took):
-        """The transfer went by its own clock; and who goes by the wall clock saw the steps."""
+        """The transfer followed the monotonic clock, and users of the wall clock saw the steps."""
         elapsed = [event["elapsed"] for event in sender.events() if event["event"] == "progress"]
         if elapsed != sorted(elapsed) or any(not 0 <= each <= took for each in elapsed):
             raise sender.failed(f"the transfer took {took:.2f} s, and not {elapsed}")
@@ -253,7 +253,7 @@ class _Stepped:
             raise sender.failed(f"the limit is not that of the time: {told}")
 
     def _check_usage(self, sender):
-        """What was carried is counted, and no month comes to more than its cap."""
+        """All bytes carried are counted, and no month exceeds its cap."""
         if not self.cap:
             return
         lines = (self.ends.folder / "home-sender" / "usage" / "lo").read_text().splitlines()

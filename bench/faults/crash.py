@@ -261,7 +261,7 @@ class Recording:
         return max(syncs)
 
     def moments(self, random):
-        """A moment: as likely beside what is done to names and syncs as anywhere."""
+        """A random moment; half of them are close to operations on names and to syncs."""
         if random.random() < 0.5:
             return random.randrange(self.length)
         marks = [naming.end for naming in self.names] + [end for _, end in self.sync_all]
@@ -274,8 +274,8 @@ class Recording:
 
 
 class _PowerLoss:
-    """One of the folders that a power loss at a cut may leave: what is sure to last, and of all
-    else what chance keeps.
+    """One of the folders that a power loss at a cut may leave: everything durable, and a random
+    part of the rest.
     """
 
     def __init__(self, recording, cut, random):
@@ -300,7 +300,7 @@ class _PowerLoss:
         return self.random.random() < self.kept
 
     def _sure(self, inode, metadata):
-        """The moment before which what was done to the inode is sure to last."""
+        """The moment before which operations on the inode are durable."""
         own = (start for start, end, has in inode.syncs if end < self.cut and (has or not metadata))
         return max(self.everything, max(own, default=-1))
 
@@ -349,8 +349,7 @@ class _PowerLoss:
         self._set_time(inode, path)
 
     def _how_many(self, are_sure):
-        """How many of some changes to the same thing are there: those that are sure, and perhaps
-        later ones.
+        """How many of the changes to one object survive: all durable ones, and perhaps later ones.
         """
         sure = max((index + 1 for index, is_sure in enumerate(are_sure) if is_sure), default=0)
         return (

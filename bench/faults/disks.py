@@ -13,9 +13,7 @@ ROOM = 160 * world.MIB
 
 
 def corrupt(folder, source, port, draw):
-    """Bytes of what was received change on the disk: between two attempts, or under the receiver's
-    hands.
-    """
+    """Received bytes change on the disk: between two attempts, or during the transfer."""
     ends = world.Ends(folder, port)
     moment = draw.uniform(0, world.SECONDS)
     is_at_work = draw.random() < 0.5
@@ -107,7 +105,7 @@ def full(folder, source, port, draw):
 
 
 def _fill(path, leave):
-    """Takes all room but so many bytes."""
+    """Fills the disk up to this many free bytes."""
     with contextlib.suppress(OSError), open(path, "wb") as out:
         free = os.statvfs(path.parent)
         os.posix_fallocate(out.fileno(), 0, max(1, free.f_bavail * free.f_frsize - leave))

@@ -1,6 +1,4 @@
-"""A line between the two programs that can be made to fail: one address, in front of the
-receiver's.
-"""
+"""A proxy in front of the receiver's address whose connections can be made to fail."""
 
 import contextlib
 import socket
@@ -11,8 +9,8 @@ CHUNK = 65_536
 
 
 class Proxy:
-    """Forwards connections from (`host`, `port`) to the same port of 127.0.0.1, until it is told to
-    do something else.
+    """Forwards connections from (`host`, `port`) to the same port of 127.0.0.1, until another
+    method changes that.
     """
 
     def __init__(self, host, port, random):
@@ -84,7 +82,7 @@ class Proxy:
             return bytes(changed)
 
     def black_out(self):
-        """Carries nothing any more; who connects is heard by nobody."""
+        """Carries nothing from here on; new connections get no answer."""
         self._flowing.clear()
 
     def restore(self):
@@ -116,6 +114,6 @@ def _is_version(data, at):
 def _reset(end):
     with contextlib.suppress(OSError):
         end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        # Wakes whoever reads it; closing alone does not.
+        # Wakes the thread that reads it; closing alone does not.
         end.shutdown(socket.SHUT_RD)
         end.close()

@@ -1,5 +1,4 @@
-"""What a program did to files, from a strace of it: operations in order, each with when it began
-and when it was over.
+"""A program's file operations, from a strace of it, in order, each with its begin and its end.
 
 Several threads at work overlap: an operation that a sync is to cover must be over before the sync
 begins.
@@ -14,7 +13,7 @@ CALLS = (
     "rmdir,link,linkat,symlink,symlinkat,fchmod,fchmodat,utimensat,fsync,fdatasync,syncfs,sync,"
     "fallocate,copy_file_range,lseek"
 )
-# Of what is written, so many bytes are in the trace: all of a journal's header and records.
+# Bytes of each write in the trace: enough for a journal's header and records.
 CAPTURED = 5_000
 
 _LINE = re.compile(r"^(\d+) +(?:(\w+)\((.*)|<\.\.\. (\w+) resumed>(.*))$")

@@ -1,7 +1,7 @@
 """A program's wall clock, stepped while it runs: the machine's own is left alone.
 
-A library for LD_PRELOAD adds to what the program is told, see wall.c. It counts who asks, so that a
-trial knows whether the step was seen at all.
+A library for LD_PRELOAD shifts the wall clock that a program reads, see wall.c. It counts the
+reads, so that a trial knows whether the program saw the step at all.
 """
 
 import functools
@@ -74,7 +74,7 @@ class Clock:
         return _COUNTS.size + step * _STEP.size
 
     def step_to(self, added):
-        """From now on it is so many seconds before or behind."""
+        """From here on the clock is ahead or behind by this many seconds."""
         self.steps += 1
         self._write(self.steps, added)
         # Whoever sees the number sees what belongs to it, since it is written last.

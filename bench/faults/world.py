@@ -12,13 +12,13 @@ import time
 import lib
 
 MIB = 1 << 20
-# A resume may send so much again of what was there already.
+# The most bytes that a resume may send again.
 MOST_REPEATED = 16 * MIB
 # A transfer that is to be disturbed takes about so long.
 SECONDS = 1.6
 TIMEOUT = 60
 PARTIAL = ".anabranch-partial"
-# A script takes so many ports, one a trial, before it begins with them anew.
+# The number of ports of a script, one a trial, before it reuses them.
 PORTS = 2_500
 
 
@@ -79,8 +79,8 @@ def data_bytes(top):
 
 
 def look(top, only=None):
-    """What there is in a folder (`only` these names of it): for each path its kind and what must be
-    the same on both sides.
+    """The entries of a folder (`only` these names of it): for each path its kind and the fields to
+    compare.
     """
     found, first = {}, {}
     for path in sorted(top.rglob("*")):
@@ -108,8 +108,8 @@ def same_bytes(one, other):
 
 
 def check_same(source, arrived, besides=False):
-    """Raises Failed if what arrived is not what is in the source: contents, kinds, modes, times,
-    links; `besides` it there may be more.
+    """Raises Failed if the target differs from the source in contents, kinds, modes, times or
+    links. With `besides` the target may hold more.
     """
     expected = look(source)
     found = look(arrived, expected if besides else None)
@@ -226,9 +226,7 @@ class Ends:
 
 
 def bounded(before, resumed):
-    """How many of the `before` bytes that had been acknowledged were sent again; raises Failed if
-    they are too many.
-    """
+    """How many of the `before` acknowledged bytes were sent again; raises Failed if too many."""
     repeated = max(0, before - resumed)
     if repeated > MOST_REPEATED:
         raise lib.Failed(f"{repeated / MIB:.1f} MiB of {before / MIB:.1f} were sent again")
@@ -265,7 +263,7 @@ def kill(process):
 
 
 def ports():
-    """Numbers of ports that nobody else is given, below those that the kernel gives out."""
+    """Ports for this script alone, below the kernel's ephemeral range."""
     for base in range(10_000, 30_000, PORTS):
         # Held as long as this process lives: another script that runs takes others.
         held = socket.socket(socket.AF_UNIX)

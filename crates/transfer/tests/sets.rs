@@ -1,4 +1,4 @@
-//! Sets and layouts against models that are small, dull and obviously right.
+//! Sets and layouts against small models that are obviously right.
 #![allow(missing_docs)]
 
 use std::collections::BTreeSet;
@@ -87,7 +87,8 @@ proptest! {
         prop_assert_eq!(layout.whole_blocks(&set), expected);
     }
 
-    /// Whatever a peer sends is taken or refused, never a panic; what is taken is claimed once.
+    /// Whatever a peer sends is accepted or refused without a panic, and accepted bytes are claimed
+    /// once.
     #[test]
     fn a_receiver_survives_any_peer(
         ops in proptest::collection::vec((0u8..4, 0u64..4_000_000, 0u64..300_000, 0u8..2), 0..80),

@@ -1,4 +1,4 @@
-//! Trees: what may stand together, and how its files are packed.
+//! Trees: which entries can exist together, and the packing of their files.
 #![allow(missing_docs)]
 
 use proptest::prelude::*;
@@ -40,7 +40,7 @@ fn names_that_could_leave_the_folder_or_collide() {
     let taken = |path: &str| Some(TreeError::Taken(path.into()));
     assert_eq!(make(vec![file(b"a", 1), file(b"b", 1), file(b"a", 1)]), taken("a"));
     assert_eq!(make(vec![directory(b"a"), directory(b"a")]), taken("a"));
-    // A link in the place of a folder would lead what is below it elsewhere.
+    // A link in place of a folder would redirect the entries below it.
     for way in [file(b"a", 1), symlink(b"a")] {
         assert_eq!(make(vec![file(b"a/b/c", 1), file(b"a!", 1), way.clone()]), taken("a"));
         assert_eq!(make(vec![way, directory(b"a/b")]), taken("a"));
@@ -166,7 +166,7 @@ proptest! {
                 found[piece.entry].push((piece.offset, piece.extent.len));
             }
             prop_assert_eq!(at, extent.end());
-            // A part of it has the parts of the pieces.
+            // A part of the extent yields the parts of its pieces.
             let part = Extent::new(extent.start + cut.0, cut.1).intersection(extent);
             let bytes: u64 = packing.pieces(part).map(|piece| piece.extent.len).sum();
             prop_assert_eq!(bytes, part.len);
