@@ -1,6 +1,6 @@
 //! Short seeded runs over networks that lose, reorder, duplicate, corrupt and delay packets, and
 //! whose paths come and go, against a model that is exact to the byte: every stream arrives whole,
-//! in order, once, within a bound of time, and no more is ever held than was allowed.
+//! in order, once, within a bound of time, and receive buffers keep their limits.
 //!
 //! `PTCP_TORTURE_RUNS` says how many runs there are (1,000), `PTCP_TORTURE_SEED` with which seed
 //! they begin (0), and `PTCP_TORTURE_SEALED` how many of them are run a second time with packets as
