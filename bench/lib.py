@@ -1,4 +1,4 @@
-"""What all measurements share: running commands over an emulated network, the ideal time, and the closing lines.
+"""Parts that all measurements share: emulated networks, ideal times, the closing lines.
 
 A measurement is a script under bench/bars/. It imports this file:
 
@@ -89,8 +89,9 @@ def emulate(
 ):
     """Runs `near` (a list) over the network, with `far` (a shell command) at the other end.
 
-    near starts once something listens on the TCP port `listens` in the far namespace. A run in which the emulator did not keep
-    its own bounds is repeated, `attempts` times at most. With `check`, a near command that fails raises Failed.
+    near starts once something listens on the TCP port `listens` in the far namespace. A run in
+    which the emulator did not keep its own bounds is repeated, `attempts` times at most. With
+    `check`, a near command that fails raises Failed.
     """
     for _ in range(attempts):
         with tempfile.TemporaryDirectory() as directory:
@@ -117,12 +118,14 @@ def emulate(
             run = Run(json.loads(report.read_text()), done.stdout, done.stderr, done.returncode)
         if check and run.code != 0:
             raise Failed(
-                f"{net}: exit code {run.code}: {' '.join(map(str, near))}\n{run.stdout}\n{run.stderr}"
+                f"{net}: exit code {run.code}: {' '.join(map(str, near))}\n{run.stdout}\n"
+                f"{run.stderr}"
             )
         if run.valid:
             return run
         print(
-            f"{network(net).stem}: repeated, the run does not count: {'; '.join(run.report['why'])}",
+            f"{network(net).stem}: repeated, the run does not count: "
+            f"{'; '.join(run.report['why'])}",
             file=sys.stderr,
         )
     raise Failed(f"{network(net).stem}: no run of {attempts} counts")
@@ -155,11 +158,12 @@ def fraction(net, bytes, seconds):
 
 @dataclass
 class Transfer:
-    """One file over one emulated network, whoever carried it.
+    """One file over one emulated network, by any program.
 
-    `seconds` runs from the first packet (the first connect()) to the moment when the sender hears that the receiving application
-    has the last byte, verified if the protocol verifies. `packets` is what the emulator saw: from the first packet with payload
-    to the last, handshakes and farewells included.
+    `seconds` runs from the first packet (the first connect()) to the moment when the sender knows
+    that the receiving application has the last byte, verified if the protocol verifies. `packets`
+    is what the emulator saw: from the first packet with payload to the last, handshakes and
+    farewells included.
     """
 
     seconds: float
@@ -171,8 +175,10 @@ class Transfer:
 
 
 CLOCK = (
-    "clock: from the first connect() to the sender's knowledge that the receiving application has all (ours: verified; syncing apart).\n"
-    "In brackets, for comparison: from the first to the last packet with payload that the emulator saw."
+    "clock: from the first connect() to the sender's knowledge that the receiving application has "
+    "all (ours: verified; syncing apart).\n"
+    "In brackets, for comparison: from the first to the last packet with payload that the emulator "
+    "saw."
 )
 
 
@@ -195,9 +201,10 @@ def by_mptcp(net, bytes, congestion_control):
 
 
 def by_us(net, source, links=None, bulk=None, options=()):
-    """The file `source` over our own program; what arrived is compared with what was sent.
+    """The file `source` over our own program; the copy is compared with it.
 
-    Only over the first `links` of the network, if given; with a bulk TCP flow on the link number `bulk`, if given.
+    Only over the first `links` of the network, if given; with a bulk TCP flow on the link number
+    `bulk`, if given.
     """
     size = source.stat().st_size
     peer = str(PEERS / "ours")
@@ -226,7 +233,10 @@ def by_us(net, source, links=None, bulk=None, options=()):
         log = folder / "receiver.log"
         # A token of an earlier attempt would be the wrong one, and a file that is there need not be
         # sent.
-        far = f"rm -f {token} {target / source.name}; ANABRANCH_HOME={folder / 'far'} exec {shlex.join(receiver)} >{log} 2>&1"
+        far = (
+            f"rm -f {token} {target / source.name}; ANABRANCH_HOME={folder / 'far'} exec "
+            f"{shlex.join(receiver)} >{log} 2>&1"
+        )
         try:
             run = emulate(
                 net, near, far=far, listens=7707, bytes=size, timeout=timeout_for(net, size)
@@ -244,9 +254,11 @@ def by_us(net, source, links=None, bulk=None, options=()):
 
 
 def fetched_by_us(net, source, replicas=1, spoil=False, options=()):
-    """The file `source` from a server of our own at the far end, or from so many `replicas`, one on each of the far addresses.
+    """The file `source` from a server of our own at the far end, or from this many `replicas`, one
+    on each of the far addresses.
 
-    What arrived is compared with what was served. With `spoil`, the last replica sends wrong bytes from some moment on.
+    The copy is compared with the file served. With `spoil`, the last replica sends wrong bytes
+    from some moment on.
     """
     size = source.stat().st_size
     peer = str(PEERS / "ours")
@@ -303,7 +315,9 @@ def controllers(transfer):
 
 @contextlib.contextmanager
 def scratch(size):
-    """A folder for `size` bytes that goes away again: in memory if there is plenty, so that no disk slows anybody down."""
+    """A temporary folder for `size` bytes: in memory if there is enough, so that no disk slows
+    programs down.
+    """
     memory = pathlib.Path("/dev/shm")
     roomy = (
         memory.is_dir()
@@ -339,9 +353,11 @@ def source_file(size):
 
 
 class Pairs:
-    """Two network namespaces, near and far, joined by unshaped pairs of veth devices v1, v2, …, for as long as the context lasts.
+    """Two network namespaces, near and far, joined by unshaped pairs of veth devices v1, v2, …, for
+    as long as the context lasts.
 
-    The ends of pair i are 10.78.i.1 and 10.78.i.2; each source address leaves by its own device. Needs root.
+    The ends of pair i are 10.78.i.1 and 10.78.i.2; each source address leaves by its own device.
+    Needs root.
     """
 
     def __init__(self, count):
@@ -410,10 +426,10 @@ def need_root():
 
 
 class Process:
-    """A program in a network namespace (or, of the name None, in none of its own), its standard output and error in files of `folder`;
-    killed when the context ends.
+    """A program in a network namespace (or, of the name None, in none of its own), its standard
+    output and error in files of `folder`; killed when the context ends.
 
-    `peak` is the most memory that it had as of the last look, in bytes; whoever waits looks all the time.
+    `peak` is its largest memory so far, in bytes; waiting for it samples its memory all the time.
     """
 
     def __init__(self, namespace, folder, name, command, env=None):
@@ -446,7 +462,9 @@ class Process:
         return self.code is not None
 
     def _look_at_memory(self):
-        """The last look counts: the first ones saw what became this program. What wait4 says would count those too."""
+        """The last sample counts: the first ones saw the process before exec. The maximum of wait4
+        would include those.
+        """
         with contextlib.suppress(ProcessLookupError, FileNotFoundError):
             found = re.search(
                 r"VmHWM:\s+(\d+) kB", pathlib.Path(f"/proc/{self._child.pid}/status").read_text()
@@ -454,7 +472,9 @@ class Process:
             self.peak = int(found[1]) * 1024 if found else self.peak
 
     def wait(self, timeout, beside=()):
-        """Its exit code, negative for a signal; Failed if it does not end in time. Meanwhile those `beside` are looked at too."""
+        """Its exit code, negative for a signal; raises Failed if it does not end in time. Meanwhile
+        the memory of the programs `beside` is sampled too.
+        """
 
         def over():
             for other in beside:
@@ -505,7 +525,9 @@ def tail(file, lines=20):
 
 
 class Ends:
-    """Our receiver and our sender on the namespaces of `pairs`, with their keys and logs in `folder`."""
+    """Our receiver and our sender on the namespaces of `pairs`, with their keys and logs in
+    `folder`.
+    """
 
     def __init__(self, pairs, folder):
         self.pairs = pairs
@@ -564,7 +586,8 @@ class Ends:
 
 
 def arguments(docstring, only=(), runs=None, jobs=None):
-    """The options that measurements have in common; parse_args() is left to the caller, who may add more.
+    """The options that measurements have in common. The caller may add more, and calls
+    parse_args().
 
     From here on SIGTERM ends the script in order, so that nothing that it made is left behind.
     """
@@ -600,7 +623,9 @@ def arguments(docstring, only=(), runs=None, jobs=None):
 
 
 def in_parallel(jobs, tasks):
-    """Calls each task, `jobs` at a time; returns what they returned, in their order, with Failed in place of what failed."""
+    """Calls each task, `jobs` at a time; returns what they returned, in their order, with Failed in
+    place of what failed.
+    """
 
     def attempt(task):
         try:
@@ -655,7 +680,7 @@ def fuzz(target, seconds):
 
 
 class Bars:
-    """Collects figures and what is wanted of them, and prints one line each at the end."""
+    """Collects figures and their bars, and prints one line for each at the end."""
 
     def __init__(self, title):
         self.title = title

@@ -33,7 +33,7 @@ NS3_MODULES = ["ns3-point-to-point", "ns3-internet", "ns3-applications"]
 
 
 def run(command):
-    """Its standard output, if it comes to a good end."""
+    """The command's standard output; raises Failed if the command fails."""
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
     if done.returncode != 0:
         raise lib.Failed(f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
@@ -50,7 +50,8 @@ def need(command, package):
     """Ends the script if a program is missing."""
     if shutil.which(command) is None:
         sys.exit(
-            f"{pathlib.Path(sys.argv[0]).name}: {command} is missing: install the Debian package {package}"
+            f"{pathlib.Path(sys.argv[0]).name}: {command} is missing: install the Debian package "
+            f"{package}"
         )
 
 
@@ -89,7 +90,8 @@ class Ns3:
 
 
 def over_seeds(seeds, task):
-    """What `task` returns for each of the seeds 1 to `seeds`, as many at a time as there are processors."""
+    """The results of `task` for the seeds 1 to `seeds`, as many at a time as there are processors.
+    """
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         return list(pool.map(task, range(1, seeds + 1)))
 
@@ -118,7 +120,9 @@ def ours(scenario, seeds, *settings):
 
 
 def starts(scenario, seed, *settings):
-    """When each of our flows begins with this seed, in seconds: the peer's are to begin then too."""
+    """The start of each of our flows with this seed, in seconds, for the peer's flows to start
+    alike.
+    """
     with tempfile.TemporaryDirectory() as folder:
         trace = pathlib.Path(folder) / "trace.csv"
         command = [

@@ -1,4 +1,6 @@
-"""The clocks are wrong: the wall clock is stepped underway, and in a second attempt all of them are others."""
+"""The clocks are wrong: the wall clock is stepped underway, and in a second attempt all of them are
+others.
+"""
 
 import collections
 import datetime
@@ -26,11 +28,13 @@ _seen = collections.Counter()
 
 
 def clock(folder, source, port, draw):
-    """Wall clocks of either side or both are stepped during a transfer: an hour, a day or a year, ahead and behind, up to three times.
+    """Wall clocks of either side or both are stepped during a transfer: an hour, a day or a year,
+    ahead and behind, up to three times.
 
-    The sender goes by a rate, a timetable, or a monthly cap that suffices or not. Either that is all; or every connection is reset with each
-    step, so that they are made anew by the other clock; or the receiver is killed. A second attempt has yet other clocks: another time since the
-    machine began (as after a restart), and another time of day in another zone.
+    The sender goes by a rate, a timetable, or a monthly cap that suffices or not. Either that is
+    all; or every connection is reset with each step, so that they are made anew by the other clock;
+    or the receiver is killed. A second attempt has yet other clocks: another time since the machine
+    began (as after a restart), and another time of day in another zone.
     """
     ends = world.Ends(folder, port)
     top = folder / "source" / source.name
@@ -66,10 +70,12 @@ def clock(folder, source, port, draw):
 
 
 def seen():
-    """How many steps there were so far, and how many were seen by the program whose clock it was."""
+    """How many steps there were so far, and how many were seen by the program whose clock it was.
+    """
     with _lock:
         return ", ".join(
-            f"{_seen[name, True]} of {_seen[name, True] + _seen[name, False]} steps seen by a {name}"
+            f"{_seen[name, True]} of {_seen[name, True] + _seen[name, False]} steps seen by a "
+            f"{name}"
             for name in ("sender", "receiver")
         )
 
@@ -112,7 +118,9 @@ class _Stepped:
         self.began = {name: [] for name in self.clocks}
 
     def run(self):
-        """What was acknowledged when it failed, as it had to, or None; and what was sent twice meanwhile."""
+        """The bytes acknowledged when it failed as expected, or None; and the bytes sent twice
+        meanwhile.
+        """
         ends, draw, port = self.ends, self.draw, self.ends.port
         killed = draw.uniform(0, world.SECONDS)
         with lines_to(port, draw, 2) as (lines, paths):
@@ -197,7 +205,7 @@ class _Stepped:
         return any((each.year, each.month) != (now.year, now.month) for each in then)
 
     def _check_clocks(self, sender, took):
-        """The transfer went by its own clock; and who goes by the wall clock saw the steps."""
+        """The transfer followed the monotonic clock, and users of the wall clock saw the steps."""
         elapsed = [event["elapsed"] for event in sender.events() if event["event"] == "progress"]
         if elapsed != sorted(elapsed) or any(not 0 <= each <= took for each in elapsed):
             raise sender.failed(f"the transfer took {took:.2f} s, and not {elapsed}")
@@ -245,7 +253,7 @@ class _Stepped:
             raise sender.failed(f"the limit is not that of the time: {told}")
 
     def _check_usage(self, sender):
-        """What was carried is counted, and no month comes to more than its cap."""
+        """All bytes carried are counted, and no month exceeds its cap."""
         if not self.cap:
             return
         lines = (self.ends.folder / "home-sender" / "usage" / "lo").read_text().splitlines()

@@ -1,10 +1,12 @@
 """What a power loss may leave of a folder.
 
-A recorded run (see trace.py) is a list of operations. At a cut, an operation is sure to last if a sync that covers it began after its
-end and was over before the cut: an fsync or fdatasync of that file for what is in it, an fsync of the folder for the names in it, a
-syncfs for everything. fsync of a file says nothing about its name. Of all other operations any may be lost, whatever came before or
-after them: pages of 4 KiB one by one, lengths, modes and times, names. Only a rename is one thing: both of its halves or none. That is
-what POSIX leaves open, and more than any one file system does.
+A recorded run (see trace.py) is a list of operations. At a cut, an operation is sure to last if a
+sync that covers it began after its end and was over before the cut: an fsync or fdatasync of that
+file for what is in it, an fsync of the folder for the names in it, a syncfs for everything. fsync
+of a file says nothing about its name. Of all other operations any may be lost, whatever came before
+or after them: pages of 4 KiB one by one, lengths, modes and times, names. Only a rename is one
+thing: both of its halves or none. That is what POSIX leaves open, and more than any one file system
+does.
 """
 
 import os
@@ -48,7 +50,9 @@ class Naming:
 
 
 class Recording:
-    """The operations of one receiver below `root`, and the data of its files in `source`, a folder with the same names."""
+    """The operations of one receiver below `root`, and the data of its files in `source`, a folder
+    with the same names.
+    """
 
     def __init__(self, calls, root, source):
         self.root, self.source = os.path.realpath(root), source
@@ -233,7 +237,8 @@ class Recording:
     # What is there at a cut.
 
     def noted(self, cut):
-        """Bytes of blocks that were journaled before the cut, and of small files that were whole."""
+        """Bytes of blocks that were journaled before the cut, and of small files that were whole.
+        """
         total = 0
         for inode in self.inodes:
             if inode.kind != "file":
@@ -256,7 +261,7 @@ class Recording:
         return max(syncs)
 
     def moments(self, random):
-        """A moment: as likely beside what is done to names and syncs as anywhere."""
+        """A random moment; half of them are close to operations on names and to syncs."""
         if random.random() < 0.5:
             return random.randrange(self.length)
         marks = [naming.end for naming in self.names] + [end for _, end in self.sync_all]
@@ -269,7 +274,9 @@ class Recording:
 
 
 class _PowerLoss:
-    """One of the folders that a power loss at a cut may leave: what is sure to last, and of all else what chance keeps."""
+    """One of the folders that a power loss at a cut may leave: everything durable, and a random
+    part of the rest.
+    """
 
     def __init__(self, recording, cut, random):
         self.recording, self.cut, self.random = recording, cut, random
@@ -293,7 +300,7 @@ class _PowerLoss:
         return self.random.random() < self.kept
 
     def _sure(self, inode, metadata):
-        """The moment before which what was done to the inode is sure to last."""
+        """The moment before which operations on the inode are durable."""
         own = (start for start, end, has in inode.syncs if end < self.cut and (has or not metadata))
         return max(self.everything, max(own, default=-1))
 
@@ -342,7 +349,8 @@ class _PowerLoss:
         self._set_time(inode, path)
 
     def _how_many(self, are_sure):
-        """How many of some changes to the same thing are there: those that are sure, and perhaps later ones."""
+        """How many of the changes to one object survive: all durable ones, and perhaps later ones.
+        """
         sure = max((index + 1 for index, is_sure in enumerate(are_sure) if is_sure), default=0)
         return (
             len(are_sure)

@@ -13,7 +13,7 @@ ROOM = 160 * world.MIB
 
 
 def corrupt(folder, source, port, draw):
-    """Bytes of what was received change on the disk: between two attempts, or under the receiver's hands."""
+    """Received bytes change on the disk: between two attempts, or during the transfer."""
     ends = world.Ends(folder, port)
     moment = draw.uniform(0, world.SECONDS)
     is_at_work = draw.random() < 0.5
@@ -105,14 +105,16 @@ def full(folder, source, port, draw):
 
 
 def _fill(path, leave):
-    """Takes all room but so many bytes."""
+    """Fills the disk up to this many free bytes."""
     with contextlib.suppress(OSError), open(path, "wb") as out:
         free = os.statvfs(path.parent)
         os.posix_fallocate(out.fileno(), 0, max(1, free.f_bavail * free.f_frsize - leave))
 
 
 def read_only(folder, source, port, draw):
-    """The file system becomes read-only at an error, as ext4 does it; it is checked and mounted again."""
+    """The file system becomes read-only at an error, as ext4 does it; it is checked and mounted
+    again.
+    """
     ends = world.Ends(folder, port)
     image = folder / "image"
     with open(image, "wb") as out:

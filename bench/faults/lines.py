@@ -21,7 +21,7 @@ def lines_to(port, draw, count):
 
 
 def _survived(ends, source, sender, receiver):
-    """Both came to their end by themselves. Returns what was sent twice on the way."""
+    """Both ended by themselves. Returns the bytes sent twice."""
     world.finish(sender, 0)
     world.finish(receiver, 0)
     world.check_same(source, ends.target / source.name)
@@ -40,7 +40,7 @@ def blackout(folder, source, port, draw):
 
 
 def _blacked_out(ends, source, moment, kind, draw):
-    """What was acknowledged when the sender was interrupted, or None; and what was sent twice."""
+    """The bytes acknowledged when the sender was interrupted, or None; and the bytes sent twice."""
     port = ends.port
     with (
         lines_to(port, draw, 2) as (lines, paths),

@@ -1,7 +1,7 @@
-"""The power goes: what was not synced is lost, in any order.
+"""Power loss: operations that were not synced are lost, in any order.
 
-A receiver is recorded with strace while it takes a folder undisturbed. Each trial draws a cut and one of the folders that a power loss
-at the cut may leave, and goes on from there.
+A receiver is recorded with strace while it takes a folder undisturbed. Each trial draws a cut and
+one of the folders that a power loss at the cut may leave, and goes on from there.
 """
 
 import random

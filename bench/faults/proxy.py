@@ -1,4 +1,4 @@
-"""A line between the two programs that can be made to fail: one address, in front of the receiver's."""
+"""A proxy in front of the receiver's address whose connections can be made to fail."""
 
 import contextlib
 import socket
@@ -9,7 +9,9 @@ CHUNK = 65_536
 
 
 class Proxy:
-    """Forwards connections from (`host`, `port`) to the same port of 127.0.0.1, until it is told to do something else."""
+    """Forwards connections from (`host`, `port`) to the same port of 127.0.0.1, until another
+    method changes that.
+    """
 
     def __init__(self, host, port, random):
         self.random = random
@@ -80,7 +82,7 @@ class Proxy:
             return bytes(changed)
 
     def black_out(self):
-        """Carries nothing any more; who connects is heard by nobody."""
+        """Carries nothing from here on; new connections get no answer."""
         self._flowing.clear()
 
     def restore(self):
@@ -101,7 +103,9 @@ class Proxy:
 
 
 def _is_version(data, at):
-    """Whether this byte is of the version in the header of a record, which TLS 1.3 has everybody ignore: 0x17 (data), 3, 3."""
+    """Whether this byte is of the version in the header of a record, which TLS 1.3 has everybody
+    ignore: 0x17 (data), 3, 3.
+    """
     return any(
         data[start : start + 3] == b"\x17\x03\x03" for start in (at - 1, at - 2) if start >= 0
     )
@@ -110,6 +114,6 @@ def _is_version(data, at):
 def _reset(end):
     with contextlib.suppress(OSError):
         end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        # Wakes whoever reads it; closing alone does not.
+        # Wakes the thread that reads it; closing alone does not.
         end.shutdown(socket.SHUT_RD)
         end.close()

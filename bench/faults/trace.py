@@ -1,16 +1,19 @@
-"""What a program did to files, from a strace of it: operations in order, each with when it began and when it was over.
+"""A program's file operations, from a strace of it, in order, each with its begin and its end.
 
-Several threads at work overlap: an operation that a sync is to cover must be over before the sync begins.
+Several threads at work overlap: an operation that a sync is to cover must be over before the sync
+begins.
 """
 
 import re
 from dataclasses import dataclass, field
 
 CALLS = (
-    "openat,openat2,open,creat,mkdir,mkdirat,pwrite64,write,pwritev,writev,ftruncate,truncate,rename,renameat,renameat2,unlink,unlinkat,"
-    "rmdir,link,linkat,symlink,symlinkat,fchmod,fchmodat,utimensat,fsync,fdatasync,syncfs,sync,fallocate,copy_file_range,lseek"
+    "openat,openat2,open,creat,mkdir,mkdirat,pwrite64,write,pwritev,writev,ftruncate,truncate,"
+    "rename,renameat,renameat2,unlink,unlinkat,"
+    "rmdir,link,linkat,symlink,symlinkat,fchmod,fchmodat,utimensat,fsync,fdatasync,syncfs,sync,"
+    "fallocate,copy_file_range,lseek"
 )
-# Of what is written, so many bytes are in the trace: all of a journal's header and records.
+# Bytes of each write in the trace: enough for a journal's header and records.
 CAPTURED = 5_000
 
 _LINE = re.compile(r"^(\d+) +(?:(\w+)\((.*)|<\.\.\. (\w+) resumed>(.*))$")

@@ -1,7 +1,8 @@
-/* A wall clock that is stepped under a running program: for LD_PRELOAD. The other clocks are left alone.
+/* A wall clock that is stepped under a running program, for LD_PRELOAD. Other clocks are unchanged.
  *
- * $ANABRANCH_FAULTS_CLOCK is a file of words of 64 bits, mapped: which step holds, how often this was loaded, and for each step how many
- * nanoseconds are added and how often somebody asked for the time meanwhile. See wall.py.
+ * $ANABRANCH_FAULTS_CLOCK is a mapped file of 64-bit words: the current step, the number of
+ * processes that loaded this, and for each step the nanoseconds added and the number of reads of
+ * the clock during it. See wall.py.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

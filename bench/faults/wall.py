@@ -1,6 +1,7 @@
 """A program's wall clock, stepped while it runs: the machine's own is left alone.
 
-A library for LD_PRELOAD adds to what the program is told, see wall.c. It counts who asks, so that a trial knows whether the step was seen at all.
+A library for LD_PRELOAD shifts the wall clock that a program reads, see wall.c. It counts the
+reads, so that a trial knows whether the program saw the step at all.
 """
 
 import functools
@@ -42,12 +43,16 @@ def _compiled():
 
 
 def library():
-    """The path of the library. The first call compiles it, and is over before trials begin at the same time."""
+    """The path of the library. The first call compiles it, and is over before trials begin at the
+    same time.
+    """
     return f"{_compiled().name}/wall.so"
 
 
 class Clock:
-    """The wall clock of one program, whose right time is the machine's. A file in `folder` is shared with it."""
+    """The wall clock of one program, whose right time is the machine's. A file in `folder` is
+    shared with it.
+    """
 
     def __init__(self, folder, name, added=0.0):
         self.path = folder / f"clock-{name}"
@@ -69,7 +74,7 @@ class Clock:
         return _COUNTS.size + step * _STEP.size
 
     def step_to(self, added):
-        """From now on it is so many seconds before or behind."""
+        """From here on the clock is ahead or behind by this many seconds."""
         self.steps += 1
         self._write(self.steps, added)
         # Whoever sees the number sees what belongs to it, since it is written last.
@@ -83,5 +88,6 @@ class Clock:
         """Raises Failed if the program runs by another clock."""
         if _COUNTS.unpack_from(self._shared, 0)[1] == 0:
             raise lib.Failed(
-                f"{lib.anabranch()} does not load {library()}: this needs one that is linked to glibc dynamically"
+                f"{lib.anabranch()} does not load {library()}: this needs one that is linked to "
+                "glibc dynamically"
             )

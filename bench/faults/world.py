@@ -12,18 +12,20 @@ import time
 import lib
 
 MIB = 1 << 20
-# A resume may send so much again of what was there already.
+# The most bytes that a resume may send again.
 MOST_REPEATED = 16 * MIB
 # A transfer that is to be disturbed takes about so long.
 SECONDS = 1.6
 TIMEOUT = 60
 PARTIAL = ".anabranch-partial"
-# A script takes so many ports, one a trial, before it begins with them anew.
+# The number of ports of a script, one a trial, before it reuses them.
 PORTS = 2_500
 
 
 def make_set(folder, seed, large=1):
-    """A folder with one or more large files, a file with holes, small files, hard and symbolic links. Returns its path."""
+    """A folder with one or more large files, a file with holes, small files, hard and symbolic
+    links. Returns its path.
+    """
     draw = random.Random(f"set {seed}")
     top = folder / "set"
     (top / "small" / "deep").mkdir(parents=True)
@@ -77,7 +79,9 @@ def data_bytes(top):
 
 
 def look(top, only=None):
-    """What there is in a folder (`only` these names of it): for each path its kind and what must be the same on both sides."""
+    """The entries of a folder (`only` these names of it): for each path its kind and the fields to
+    compare.
+    """
     found, first = {}, {}
     for path in sorted(top.rglob("*")):
         name, this = str(path.relative_to(top)), path.lstat()
@@ -104,7 +108,9 @@ def same_bytes(one, other):
 
 
 def check_same(source, arrived, besides=False):
-    """Raises Failed if what arrived is not what is in the source: contents, kinds, modes, times, links; `besides` it there may be more."""
+    """Raises Failed if the target differs from the source in contents, kinds, modes, times or
+    links. With `besides` the target may hold more.
+    """
     expected = look(source)
     found = look(arrived, expected if besides else None)
     if expected != found:
@@ -124,7 +130,9 @@ def check_same(source, arrived, besides=False):
 
 
 def check_nothing_wrong(source, target, old=None):
-    """Raises Failed if a file under its name is anything but whole: the source's, or the one that was there before."""
+    """Raises Failed if a file under its name is anything but whole: the source's, or the one that
+    was there before.
+    """
     for path in target.rglob("*"):
         name = path.relative_to(target)
         if PARTIAL in name.parts or not stat.S_ISREG(path.lstat().st_mode):
@@ -135,7 +143,8 @@ def check_nothing_wrong(source, target, old=None):
 
 
 class Ends:
-    """Both programs on loopback, with their keys and logs in `folder`, one attempt after the other."""
+    """Both programs on loopback, with their keys and logs in `folder`, one attempt after the other.
+    """
 
     def __init__(self, folder, port):
         self.folder, self.port = folder, port
@@ -210,12 +219,14 @@ class Ends:
         return started
 
     def resume(self, source, before, *options, **how):
-        """An attempt that must succeed, and repeat little of the `before` bytes that were acknowledged. Returns how many."""
+        """An attempt that must succeed, and repeat little of the `before` bytes that were
+        acknowledged. Returns how many.
+        """
         return bounded(before, self.whole(source, *options, **how)["resumed"])
 
 
 def bounded(before, resumed):
-    """How many of the `before` bytes that had been acknowledged were sent again; raises Failed if they are too many."""
+    """How many of the `before` acknowledged bytes were sent again; raises Failed if too many."""
     repeated = max(0, before - resumed)
     if repeated > MOST_REPEATED:
         raise lib.Failed(f"{repeated / MIB:.1f} MiB of {before / MIB:.1f} were sent again")
@@ -252,7 +263,7 @@ def kill(process):
 
 
 def ports():
-    """Numbers of ports that nobody else is given, below those that the kernel gives out."""
+    """Ports for this script alone, below the kernel's ephemeral range."""
     for base in range(10_000, 30_000, PORTS):
         # Held as long as this process lives: another script that runs takes others.
         held = socket.socket(socket.AF_UNIX)

@@ -1,4 +1,4 @@
-//! What the fuzz targets do with their input.
+//! The checks of the fuzz targets.
 
 mod simulations;
 mod transfers;

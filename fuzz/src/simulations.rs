@@ -1,5 +1,5 @@
-//! What the fuzz targets of the simulator, and of what is on the wire, do with their input. A test
-//! of the scenarios' crate (`fuzz_seeds`) does the same with all seeds.
+//! The checks of the fuzz targets for the simulator and the wire formats. The test `fuzz_seeds` of
+//! the crate `scenario` runs them on all seeds.
 
 use std::str;
 
@@ -12,11 +12,11 @@ use wire::Frame;
 use wire::manifest::{self, Entry};
 use wire::ptcp::Packet;
 
-/// Larger scenarios are read, and not built.
+/// Larger scenarios are parsed, but not built.
 const SMALL: usize = 64;
-/// How long they are run.
+/// The simulated time of a run.
 const BRIEF: Span = Span::from_millis(30);
-/// What happens more often than this makes a run long.
+/// Rates that change at shorter intervals than this make a run long.
 const INSTANT: Span = Span::from_micros(10);
 
 /// A scenario's text: a message, or a scenario that can be built and run.
@@ -32,7 +32,7 @@ pub fn scenario(data: &[u8]) {
         if scenario.links.len() + scenario.flows.len() > SMALL {
             continue;
         }
-        // Nodes may not be joined; that is a message too.
+        // Nodes may be disconnected, which is an error with a message too.
         let is_built = scenario.build(scenario.seed).map_err(|error| error.to_string()).is_ok();
         if is_built && scenario.links.iter().all(is_slow) && scenario.flows.iter().all(is_calm) {
             (scenario.duration, scenario.windows) = (BRIEF, Vec::new());
@@ -95,8 +95,8 @@ pub fn trace(data: &[u8]) {
     }
 }
 
-/// Frames of the transfer protocol: what is read is written as it was, and its beginnings say that
-/// more is to come.
+/// Frames of the transfer protocol: a parsed frame is emitted as the same bytes, and its prefixes
+/// are incomplete.
 pub fn wire_frame(data: &[u8]) {
     let mut rest = data;
     while let Ok(Some((frame, length))) = Frame::parse(rest) {
@@ -112,8 +112,8 @@ pub fn wire_frame(data: &[u8]) {
         let mut written = Vec::new();
         frame.emit(&mut written);
         if let Frame::Abort(..) = frame {
-            // The peer's words are cleaned on the way in, so that only the second writing is like
-            // the first.
+            // Control characters are removed from a peer's text, so that only a second round trip
+            // is exact.
             let (again, _) = Frame::parse(&written).expect("we wrote it").expect("it is whole");
             let mut twice = Vec::new();
             again.emit(&mut twice);
@@ -125,8 +125,7 @@ pub fn wire_frame(data: &[u8]) {
     }
 }
 
-/// A chunk of a manifest: what is read leads nowhere but down, and comes back as it was once it is
-/// written.
+/// A chunk of a manifest: paths stay below the folder, and entries survive a round trip.
 pub fn wire_manifest(data: &[u8]) {
     let mut read: Vec<Entry> = Vec::new();
     let mut bytes = 0;
@@ -136,7 +135,7 @@ pub fn wire_manifest(data: &[u8]) {
         let plain =
             |part: &[u8]| !part.is_empty() && part != b"." && part != b".." && !part.contains(&0);
         assert!(entry.path.split(|&byte| byte == b'/').all(plain), "{entry:?}");
-        // A few bytes may say a long path again and again: whoever keeps entries must count.
+        // A few bytes can repeat a long path many times, so a caller that keeps entries must count.
         bytes += entry.path.len();
         if bytes > 1 << 20 {
             break;
@@ -150,8 +149,7 @@ pub fn wire_manifest(data: &[u8]) {
     assert_eq!(again, Ok(read));
 }
 
-/// A packet of the striped connection: what is read comes back as it was once it is written.
-/// Padding may hold anything on the way in.
+/// A packet of the striped connection survives a round trip. Received padding may have any content.
 pub fn wire_packet(data: &[u8]) {
     let Ok(parsed) = Packet::parse(data, |_| 1 << 40) else { return };
     let mut written = Vec::new();
@@ -161,8 +159,7 @@ pub fn wire_packet(data: &[u8]) {
     assert_eq!(Packet::parse(&written, |_| parsed.packet.number), Ok(parsed));
 }
 
-/// Sends a few packets over a link: those that arrive do so no earlier than they were sent, and
-/// deadlines move on.
+/// Sends a few packets over a link: none arrives before it was sent, and deadlines advance.
 fn carry(profile: Profile, seed: Seed) {
     let mut link: Link<u64> = Link::new(profile, seed);
     for number in 0..8 {

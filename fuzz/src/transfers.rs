@@ -1,5 +1,5 @@
-//! What the fuzz targets of the file mover do with their input. A test of its drivers' crate
-//! (`net/tests/fuzz_seeds`) does the same with all seeds.
+//! The checks of the fuzz targets for file transfers. The test `fuzz_seeds` of the crate `net` runs
+//! them on all seeds.
 
 use std::str::{self, FromStr};
 
@@ -9,8 +9,8 @@ use transfer::{BLOCK, Cv, Extent, ExtentSet, Layout, Packing, Receiver, Tree, Ve
 use units::{Bytes, Rate, Span};
 use wire::manifest;
 
-/// A journal: whatever the disk gives back, its records are of blocks of the file, the same read
-/// whole or in pieces, and written again they are what was read.
+/// A journal: whatever the disk returns, its records name blocks of the file, are the same read
+/// whole or in pieces, and survive a round trip.
 pub fn journal(data: &[u8]) {
     let parsed = Journal::parse(data);
     let opened = Journal::open(&data[..data.len().min(MAX_HEADER_LEN)]);
@@ -36,8 +36,8 @@ pub fn journal(data: &[u8]) {
     assert_eq!(pieces.collect::<Vec<_>>(), whole);
 }
 
-/// Quantities as people write them: a message, or a quantity that is the same once it is written in
-/// its smallest unit.
+/// Quantities as people write them: an error with a message, or a quantity that survives a round
+/// trip in its smallest unit.
 pub fn quantity(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else { return };
     let smallest = |found: Option<String>| found.unwrap_or_default();
@@ -53,8 +53,8 @@ pub fn quantity(data: &[u8]) {
     }
 }
 
-/// What people write about paths, times, hosts and keys: a message, or something that is the same
-/// once it is written and read again.
+/// Paths, times, hosts and keys as people write them: an error with a message, or a value that
+/// survives a round trip.
 pub fn words(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else { return };
     let _ = read::<PathSpec>(text);
@@ -80,7 +80,7 @@ pub fn words(data: &[u8]) {
     }
 }
 
-/// What a text says, or that its error says something.
+/// The parsed value; checks that an error has a message.
 fn read<T: FromStr<Err: ToString>>(text: &str) -> Option<T> {
     match text.parse() {
         Ok(found) => Some(found),
@@ -91,8 +91,8 @@ fn read<T: FromStr<Err: ToString>>(text: &str) -> Option<T> {
     }
 }
 
-/// A manifest's entries as a tree: a message, or a tree of which every byte of data has one place,
-/// in one file.
+/// A manifest's entries as a tree: an error with a message, or a tree in which every byte of data
+/// has one place, in one file.
 pub fn tree(data: &[u8]) {
     let mut entries = Vec::new();
     let mut bytes = 0;
@@ -129,8 +129,8 @@ pub fn tree(data: &[u8]) {
     }
 }
 
-/// A receiver and a sender that says anything: no byte is written twice unless it was refused, and
-/// only what hashed right counts.
+/// A receiver with a sender that sends anything: no byte is written twice unless it was refused,
+/// and only blocks with the right hash count.
 pub fn receiver(data: &[u8]) {
     let sizes = [300_000, 0, 5_000, BLOCK, 3 * BLOCK + 1].map(Bytes);
     let layout = Layout::new(sizes).expect("a small layout");

@@ -23,9 +23,9 @@ use crate::report::Report;
 
 /// The exit code of a run that does not count, with `--strict`.
 pub const EXIT_INVALID: u8 = 70;
-/// How long the far command has to end after SIGTERM.
+/// The time that the far command has to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(3);
-/// How long the far command has to listen.
+/// The time within which the far command must listen.
 const LISTEN_LIMIT: Duration = Duration::from_secs(15);
 
 /// Runs a command over emulated links.
@@ -74,7 +74,7 @@ pub struct EmulateArgs {
     pub command: Vec<String>,
 }
 
-/// Why there was no run.
+/// Why the run failed.
 #[derive(Debug, Error)]
 pub enum CliError {
     /// The network file is wrong.
@@ -92,14 +92,17 @@ pub enum CliError {
     /// A command could not be run, or a file not be written.
     #[error("{doing}: {error}")]
     World {
-        /// What was being done, to what.
+        /// The operation and its object.
         doing: String,
-        /// What the system said.
+        /// The system's error.
         #[source]
         error: io::Error,
     },
     /// Nothing listens in the far namespace.
-    #[error("the far command ended, or listens on no port {0} after {limit} s", limit = LISTEN_LIMIT.as_secs())]
+    #[error(
+        "the far command ended, or listens on no port {0} after {limit} s",
+        limit = LISTEN_LIMIT.as_secs()
+    )]
     NobodyListens(u16),
 }
 
@@ -186,7 +189,7 @@ fn command(words: &[String]) -> Command {
 fn run_command(mut command: Command) -> Result<ExitStatus, CliError> {
     let program = command.get_program().to_string_lossy().into_owned();
     netns::die_with_parent(&mut command, Signal::TERM);
-    // Taken before the child is there, so that none gets lost.
+    // Installed before the child starts, so that no signal is lost.
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(doing("handling signals"))?;
     let handle = signals.handle();
     let mut child = command.spawn().map_err(doing(format!("running {program}")))?;
@@ -197,8 +200,7 @@ fn run_command(mut command: Command) -> Result<ExitStatus, CliError> {
     status
 }
 
-/// A terminal sends SIGINT to the child as well, so that it is only survived; the others are handed
-/// on.
+/// Forwards signals to the child, except SIGINT: the terminal sends it to the child too.
 fn forward(signals: &mut Signals, pid: Pid) {
     for signal in signals.forever() {
         let signal = match signal {
@@ -213,7 +215,7 @@ fn forward(signals: &mut Signals, pid: Pid) {
 
 fn stop_forwarding(handle: &Handle, forward: thread::JoinHandle<()>) {
     handle.close();
-    // It has nothing to say.
+    // Its status is of no interest.
     let _ = forward.join();
 }
 

@@ -12,14 +12,14 @@ use units::{Span, Time};
 use crate::engine::{Engine, Port};
 use crate::report::Histogram;
 
-/// What the driver's thread is asked from outside.
+/// Requests to the driver's thread from outside.
 #[derive(Debug)]
 pub(crate) struct Control {
     pub(crate) waker: Waker,
     pub(crate) stop: AtomicBool,
 }
 
-/// What the thread leaves behind.
+/// The result of the thread.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) engine: Engine,
@@ -33,7 +33,7 @@ pub(crate) struct Outcome {
     pub(crate) realtime: bool,
 }
 
-/// So many packets are read from one device before due ones are sent.
+/// The most packets read from one device before due packets are sent.
 const BATCH: usize = 16;
 const WAKER_KEY: u64 = u64::MAX;
 
@@ -119,7 +119,7 @@ impl Driver<'_> {
         true
     }
 
-    /// Sends what is due.
+    /// Sends the packets that are due.
     fn transmit(&mut self) {
         loop {
             let now = self.now();

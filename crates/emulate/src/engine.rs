@@ -24,7 +24,7 @@ pub(crate) enum Side {
 }
 
 impl Port {
-    /// Ports counted through: near and far of the first link, of the second…
+    /// The port's index: near and far of the first link, then of the second, and so on.
     pub(crate) fn index(self) -> usize {
         2 * self.link + usize::from(self.side == Side::Far)
     }
@@ -42,7 +42,7 @@ impl Port {
 /// A packet that is to leave now.
 #[derive(Clone, Debug)]
 pub(crate) struct Transmit {
-    /// Where it leaves.
+    /// The port where it leaves.
     pub(crate) port: Port,
     /// When it is due.
     pub(crate) at: Time,
@@ -80,10 +80,10 @@ struct Carried {
     data: Box<[u8]>,
 }
 
-/// What one direction did besides the link's own counters.
+/// Counters of one direction beside the link's own.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PipeTally {
-    /// Of this pipe alone, also where it shares another's link.
+    /// Of this direction alone, even if it shares another one's link.
     pub(crate) delivered: Tally,
     pub(crate) dropped_carry: u64,
     pub(crate) dropped_nat: u64,
@@ -118,8 +118,8 @@ impl Engine {
         self.started
     }
 
-    /// What the link behind a port did with all that came in there, or came in elsewhere and shares
-    /// it.
+    /// The counters of the link behind a port: for all packets that came in there or at a port that
+    /// shares it.
     pub(crate) fn counters(&self, port: Port) -> &Counters {
         self.pipes[port.index()].link.counters()
     }

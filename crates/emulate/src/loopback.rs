@@ -19,7 +19,7 @@ use units::{Bytes, Span};
 use crate::driver::Control;
 use crate::report::Report;
 
-/// What the sockets speak.
+/// The protocol of the sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Protocol {
     /// Connections, shaped by rate, delay and a bounded backlog. A blackout is a standstill.
@@ -38,10 +38,10 @@ pub struct Loopback {
     thread: Option<JoinHandle<io::Result<Report>>>,
 }
 
-/// Why there are no links on loopback.
+/// Why links on loopback could not be started or run.
 #[derive(Debug, Error)]
 pub enum LoopbackError {
-    /// Sockets cannot do that to a byte stream.
+    /// The network file asks for an impairment that sockets cannot emulate.
     #[error(
         "link {link}: {what} cannot be done to {protocol} between sockets on loopback; the \
          namespace mode can (leave out --loopback)"
@@ -49,17 +49,17 @@ pub enum LoopbackError {
     Unsupported {
         /// The link.
         link: String,
-        /// What the network file asks for.
+        /// The impairment.
         what: &'static str,
         /// TCP or UDP.
         protocol: &'static str,
     },
-    /// The world failed.
+    /// A system call failed.
     #[error("{doing}: {error}")]
     World {
-        /// What was being done, to what.
+        /// The operation and its object.
         doing: String,
-        /// What the system said.
+        /// The system's error.
         #[source]
         error: io::Error,
     },
@@ -118,7 +118,7 @@ impl Loopback {
         &self.addresses
     }
 
-    /// Ends the links and says what happened.
+    /// Ends the links and returns the report.
     ///
     /// # Errors
     /// If their thread failed.
@@ -139,13 +139,13 @@ impl Loopback {
 impl Drop for Loopback {
     fn drop(&mut self) {
         if self.thread.is_some() {
-            // The run is given up; nobody is left to tell.
+            // The run is abandoned; there is no caller to return an error to.
             let _ = self.stop();
         }
     }
 }
 
-/// Fails on what sockets cannot do.
+/// Fails if the network asks for an impairment that sockets cannot emulate.
 fn check(network: &Network, protocol: Protocol) -> Result<(), LoopbackError> {
     for link in &network.links {
         let what = unsupported(link, protocol);
@@ -203,7 +203,7 @@ fn unsupported(link: &LinkSpec, protocol: Protocol) -> Option<&'static str> {
     }
 }
 
-/// What a link is for connections: nothing is dropped, and a blackout is a standstill.
+/// A link's profile for connections: nothing is dropped, and a blackout is a standstill.
 fn patient(profile: &Profile) -> Profile {
     const HORIZON: Span = Span::from_secs(3_600);
     Profile { mtu: None, ..profile.holding(HORIZON) }

@@ -36,7 +36,7 @@ pub struct Emulation {
     drops_before: u64,
 }
 
-/// Why there is no emulation.
+/// Why the emulation failed.
 #[derive(Debug, Error)]
 pub enum EmulationError {
     /// The caller may not make namespaces.
@@ -47,12 +47,12 @@ pub enum EmulationError {
          {0}; without there is --loopback"
     )]
     NotPermitted(#[source] io::Error),
-    /// The world failed.
+    /// A system call failed.
     #[error("{doing}: {error}")]
     World {
-        /// What was being done, to what.
+        /// The operation and its object.
         doing: String,
-        /// What the system said.
+        /// The system's error.
         #[source]
         error: io::Error,
     },
@@ -131,13 +131,13 @@ impl Emulation {
         Ok(emulation)
     }
 
-    /// The namespace where data comes from.
+    /// The sender's namespace.
     #[must_use]
     pub fn near(&self) -> &NetNs {
         &self.near
     }
 
-    /// The namespace where data goes.
+    /// The receiver's namespace.
     #[must_use]
     pub fn far(&self) -> &NetNs {
         &self.far
@@ -186,7 +186,7 @@ impl Emulation {
         Ok(false)
     }
 
-    /// Ends the network and says what happened.
+    /// Ends the network and returns the report.
     ///
     /// # Errors
     /// If the emulator's thread failed.
@@ -218,7 +218,7 @@ impl Emulation {
 impl Drop for Emulation {
     fn drop(&mut self) {
         if self.thread.is_some() {
-            // The run is given up; nobody is left to tell.
+            // The run is abandoned; there is no caller to return an error to.
             let _ = self.stop();
         }
     }
@@ -235,7 +235,7 @@ fn tx_drops(line: &str) -> Option<u64> {
 
 /// Sysctls before the first device, so that each inherits them, and `lo`.
 fn prepare(ns: &NetNs) -> io::Result<()> {
-    // With policy routing an answer may leave by another device than the question came in by.
+    // With policy routing an answer may leave by another device than the request came in by.
     for conf in ["all", "default"] {
         ns.set_sysctl(&format!("net/ipv4/conf/{conf}/rp_filter"), "0")?;
     }
@@ -333,11 +333,11 @@ fn direction(outcome: &Outcome, port: Port) -> DirectionReport {
     }
 }
 
-/// Gets the right to make namespaces, if there is a way; to be called before the process has a
-/// second thread.
+/// Gets the right to make namespaces, as root or in a user namespace. Call it before the process
+/// has a second thread.
 ///
 /// # Errors
-/// If there is no way.
+/// If the process cannot get it.
 pub fn gain_privilege() -> Result<(), EmulationError> {
     if netns::is_privileged() {
         return Ok(());

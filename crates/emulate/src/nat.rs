@@ -1,4 +1,4 @@
-//! A NAT that forgets: packets of a flow that was silent for too long have nowhere to go.
+//! A NAT that expires flows: packets of a flow that was idle for too long are dropped.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -7,18 +7,18 @@ use units::{Span, Time};
 
 use crate::packet::{Transport, View};
 
-/// The flow table of a NAT with the near side inside. It changes no addresses; it only forgets.
+/// The flow table of a NAT whose inside is the near side. It expires flows and translates no
+/// addresses.
 ///
 /// A TCP flow begins with a SYN from inside, a UDP flow with any datagram from inside. Every packet
-/// that passes keeps its flow alive. What belongs to no flow that is alive is dropped without an
-/// answer.
+/// that passes keeps its flow alive. Other packets are dropped without an answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Nat {
     idle: Span,
     last_seen: HashMap<FlowKey, Time>,
 }
 
-/// Inside and outside address.
+/// The protocol and the addresses of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct FlowKey {
     is_tcp: bool,
@@ -31,7 +31,7 @@ impl Nat {
         Nat { idle, last_seen: HashMap::new() }
     }
 
-    /// Whether the packet passes at `now`, and remembers that it did.
+    /// Whether the packet passes at `now`. If it does, its flow stays alive.
     pub(crate) fn passes(&mut self, now: Time, view: &View, is_outbound: bool) -> bool {
         let (inside, outside) = if is_outbound {
             (view.source, view.destination)

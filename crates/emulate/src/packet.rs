@@ -1,4 +1,4 @@
-//! What the emulator reads in packets, and the few bytes that it changes.
+//! Packet headers: the fields that the emulator reads, and the few bytes that it changes.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
@@ -11,9 +11,9 @@ pub(crate) struct View {
     pub(crate) source: SocketAddr,
     pub(crate) destination: SocketAddr,
     pub(crate) transport: Transport,
-    /// Where the transport header begins.
+    /// The offset of the transport header.
     header: usize,
-    /// Where its checksum stands.
+    /// The offset of its checksum.
     checksum: usize,
     pub(crate) payload: Range<usize>,
 }
@@ -82,8 +82,7 @@ impl View {
         !self.payload.is_empty()
     }
 
-    /// Whether an application is behind it, rather than a kernel's housekeeping: it asks for a
-    /// connection or carries data.
+    /// Whether an application caused it: it opens a connection or carries payload.
     pub(crate) fn is_traffic(&self) -> bool {
         self.has_payload() || self.transport == Transport::Tcp { syn: true }
     }
@@ -107,8 +106,7 @@ pub(crate) fn corrupt(packet: &mut [u8]) -> bool {
     true
 }
 
-/// Whether the packet says that it can be marked: ECT(0), ECT(1) or already CE (RFC 3168, section
-/// 5).
+/// Whether the packet is ECN-capable: ECT(0), ECT(1) or CE (RFC 3168, section 5).
 pub(crate) fn is_ecn_capable(packet: &[u8]) -> bool {
     match packet {
         [0x40..=0x4f, tos, ..] => tos & 0b11 != 0,
@@ -175,7 +173,7 @@ pub(crate) fn host_unreachable(packet: &[u8]) -> Option<Vec<u8>> {
     Some(answer)
 }
 
-/// The address in the destination's subnet that the answer comes from: nobody else has it.
+/// The source of the answer: an unused address in the destination's subnet.
 fn router<const N: usize>(mut destination: [u8; N]) -> [u8; N] {
     destination[N - 1] = 254;
     destination

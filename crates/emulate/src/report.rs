@@ -1,4 +1,4 @@
-//! What happened in a run, and whether it counts.
+//! The report of a run, and whether the run counts.
 
 use serde::Serialize;
 use units::{Span, Time};
@@ -7,17 +7,17 @@ use units::{Span, Time};
 pub const MAX_CPU_SHARE: f64 = 0.85;
 /// The lateness of one packet in a hundred above which a run is invalid.
 pub const MAX_LATENESS: Span = Span::from_millis(1);
-/// Fewer packets than this say nothing about one in a hundred.
+/// The least number of packets from which the 99th percentile is judged.
 const MIN_SAMPLES: u64 = 200;
 
-/// What happened in a run. Times are seconds since the schedule's start, unless they say otherwise.
+/// The report of a run. Times are seconds since the schedule's start, unless stated otherwise.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
     /// The network's name.
     pub network: String,
     /// Whether the emulator kept within its own bounds; if not, no figure of this run counts.
     pub valid: bool,
-    /// What it did not keep.
+    /// The bounds that it exceeded.
     pub why: Vec<String>,
     /// From the schedule's start to the end of the run; 0 if it never started.
     pub seconds: f64,
@@ -29,7 +29,7 @@ pub struct Report {
     pub cpu_share: f64,
     /// Whether the emulator ran before ordinary threads.
     pub realtime: bool,
-    /// How long the emulator was busy at a time, and could not look for new packets, in µs.
+    /// The emulator's busy periods, in which it reads no packets, in µs.
     pub busy_us: Quantiles,
     /// Packets that a device dropped before the emulator saw them.
     pub tun_drops: u64,
@@ -58,7 +58,7 @@ pub struct DirectionReport {
     pub packets: u64,
     /// Their bytes, headers included.
     pub bytes: u64,
-    /// Packets that did not.
+    /// Packets that did not arrive.
     pub dropped: Drops,
     /// Copies made.
     pub duplicated: u64,
@@ -68,7 +68,7 @@ pub struct DirectionReport {
     pub corrupted: u64,
     /// Packets that the queue marked: congestion experienced.
     pub marked: u64,
-    /// The most that waited, in bytes, the packet on the wire included.
+    /// The largest backlog in bytes, the packet on the wire included.
     pub max_queue_bytes: u64,
     /// How late packets left the emulator, in µs.
     pub late_us: Quantiles,
@@ -83,11 +83,11 @@ pub struct DirectionReport {
 pub struct Drops {
     /// The queue was full.
     pub queue: u64,
-    /// The queue's management did not want it.
+    /// Active queue management dropped it.
     pub aqm: u64,
     /// At random.
     pub loss: u64,
-    /// The link was dark.
+    /// The link was in a blackout.
     pub blackout: u64,
     /// Too large.
     pub mtu: u64,
@@ -108,7 +108,7 @@ pub struct Quantiles {
     pub p99: u64,
     /// The largest.
     pub max: u64,
-    /// How many there were.
+    /// The number of samples.
     pub count: u64,
 }
 
@@ -148,7 +148,7 @@ impl Report {
     }
 }
 
-/// Times in buckets of a microsecond, up to 20 ms; what is above counts as the largest.
+/// Times in buckets of a microsecond, up to 20 ms; larger times count in the last bucket.
 #[derive(Clone, Debug)]
 pub(crate) struct Histogram {
     buckets: Vec<u32>,

@@ -1,12 +1,11 @@
-//! Whether the system's clock can be believed.
+//! Whether the system's clock is synchronised.
 
 use std::io;
 
-/// Whether something keeps the clock synchronised with the world's (adjtimex(2)): an NTP client, or
-/// the hypervisor.
+/// Whether an NTP client or the hypervisor keeps the clock synchronised (adjtimex(2)).
 ///
 /// # Errors
-/// What adjtimex says: a sandbox forbids it.
+/// The error of adjtimex, which a sandbox may forbid.
 pub fn is_synchronised() -> io::Result<bool> {
     // SAFETY: zeroes are a valid `timex`, and with no mode set the kernel changes nothing but what
     // it writes into it.

@@ -1,6 +1,6 @@
 //! The kernel's side: TUN devices, namespaces, socket options.
 //!
-//! This is the only crate with unsafe code. Each piece of it says why it is sound.
+//! This is the only crate with unsafe code. Each use states why it is sound.
 #![allow(unsafe_code)]
 
 pub mod clock;

@@ -1,4 +1,4 @@
-//! Addresses, routes and rules, by rtnetlink: nothing here needs `ip` to be installed.
+//! Addresses, routes and rules by rtnetlink, without the `ip` program.
 
 use std::io;
 use std::net::IpAddr;
@@ -19,7 +19,7 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 
-/// A connection to the kernel's routing, in the namespace where it was opened.
+/// A netlink socket for the routing of the namespace in which it was opened.
 #[derive(Debug)]
 pub struct Netlink {
     socket: Socket,
@@ -54,7 +54,7 @@ impl Netlink {
     /// Brings the device up.
     ///
     /// # Errors
-    /// As the kernel says.
+    /// The kernel's error.
     pub fn set_up(&mut self, index: u32) -> io::Result<()> {
         self.set_link(index, Vec::new())
     }
@@ -62,7 +62,7 @@ impl Netlink {
     /// Brings the device up with this MTU in bytes and this many packets of transmit queue.
     ///
     /// # Errors
-    /// As the kernel says.
+    /// The kernel's error.
     pub fn set_up_with(&mut self, index: u32, mtu: u32, queue: u32) -> io::Result<()> {
         self.set_link(index, vec![LinkAttribute::Mtu(mtu), LinkAttribute::TxQueueLen(queue)])
     }
@@ -70,7 +70,7 @@ impl Netlink {
     /// Gives the device an address, usable at once (no duplicate address detection).
     ///
     /// # Errors
-    /// As the kernel says; `AlreadyExists` if it has it.
+    /// The kernel's error; `AlreadyExists` if the device has the address.
     pub fn add_address(&mut self, index: u32, address: IpAddr, prefix: u8) -> io::Result<()> {
         let mut message = AddressMessage::default();
         message.header.family = family(address);
@@ -88,7 +88,7 @@ impl Netlink {
     /// Lets `table` (1 to 252) lead everything of the family of `like` out through the device.
     ///
     /// # Errors
-    /// As the kernel says.
+    /// The kernel's error.
     pub fn add_default_route(&mut self, table: u8, index: u32, like: IpAddr) -> io::Result<()> {
         let mut message = RouteMessage::default();
         message.header = RouteHeader {
@@ -106,7 +106,7 @@ impl Netlink {
     /// Lets packets from `source` look up `table` before the main one.
     ///
     /// # Errors
-    /// As the kernel says.
+    /// The kernel's error.
     pub fn add_rule(&mut self, source: IpAddr, table: u8) -> io::Result<()> {
         let mut message = RuleMessage::default();
         message.header.family = family(source);

@@ -1,4 +1,4 @@
-//! Network namespaces: made anonymous, kept by a descriptor, gone with it.
+//! Anonymous network namespaces, which live as long as their descriptors.
 
 use std::fs::{self, File};
 use std::io;
@@ -68,7 +68,7 @@ impl NetNs {
     /// Writes a sysctl of this namespace, `net/ipv4/conf/all/rp_filter` for example.
     ///
     /// # Errors
-    /// As writing a file.
+    /// The error of writing the file.
     pub fn set_sysctl(&self, name: &str, value: &str) -> io::Result<()> {
         let path = format!("/proc/sys/{name}");
         self.run(|| fs::write(path, value))?
@@ -77,7 +77,7 @@ impl NetNs {
     /// Reads a file under `/proc/net` of this namespace, `tcp` for example.
     ///
     /// # Errors
-    /// As reading a file.
+    /// The error of reading the file.
     pub fn read_proc_net(&self, name: &str) -> io::Result<String> {
         let path = format!("/proc/thread-self/net/{name}");
         self.run(|| fs::read_to_string(path))?

@@ -1,5 +1,4 @@
-//! Waiting for descriptors with a time limit in nanoseconds, and being a thread that wakes up in
-//! time.
+//! Waiting for descriptors with a time limit in nanoseconds, on a thread that wakes up in time.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -50,7 +49,7 @@ impl Poller {
     /// again.
     ///
     /// # Errors
-    /// As `epoll_ctl`.
+    /// The error of `epoll_ctl`.
     pub fn add(&self, source: impl AsFd, key: u64, interest: Interest) -> io::Result<()> {
         Ok(epoll::add(&self.epoll, source, epoll::EventData::new_u64(key), flags(interest))?)
     }
@@ -58,7 +57,7 @@ impl Poller {
     /// Changes what to wait for.
     ///
     /// # Errors
-    /// As `epoll_ctl`.
+    /// The error of `epoll_ctl`.
     pub fn modify(&self, source: impl AsFd, key: u64, interest: Interest) -> io::Result<()> {
         Ok(epoll::modify(&self.epoll, source, epoll::EventData::new_u64(key), flags(interest))?)
     }
@@ -66,7 +65,7 @@ impl Poller {
     /// Removes a descriptor.
     ///
     /// # Errors
-    /// As `epoll_ctl`.
+    /// The error of `epoll_ctl`.
     pub fn remove(&self, source: impl AsFd) -> io::Result<()> {
         Ok(epoll::delete(&self.epoll, source)?)
     }
@@ -75,7 +74,7 @@ impl Poller {
     /// in `ready`. A signal ends it early, with nothing.
     ///
     /// # Errors
-    /// As `epoll_pwait2`, which Linux has since 5.11.
+    /// The error of `epoll_pwait2`, which Linux has since 5.11.
     pub fn wait(&self, ready: &mut Vec<Ready>, timeout: Option<Duration>) -> io::Result<()> {
         ready.clear();
         let timeout = timeout.map(|timeout| Timespec {
@@ -128,7 +127,7 @@ impl Waker {
     /// Makes it readable, until [`Waker::clear`].
     ///
     /// # Errors
-    /// As `write`.
+    /// The error of `write`.
     pub fn wake(&self) -> io::Result<()> {
         rustix::io::write(&self.fd, &1u64.to_ne_bytes())?;
         Ok(())
@@ -136,7 +135,7 @@ impl Waker {
 
     /// Makes it unreadable.
     pub fn clear(&self) {
-        // An error only says that nobody woke it.
+        // An error only means that it was not woken.
         let _ = rustix::io::read(&self.fd, &mut [0u8; 8]);
     }
 }
@@ -153,7 +152,7 @@ impl AsFd for Waker {
 pub fn prefer_this_thread() -> bool {
     // A failure leaves the usual 50 µs of slack.
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
-    // Not the least: what is measured may itself run before others, by `chrt --rr 1`.
+    // Above the least priority, because measured programs may run with `chrt --rr 1`.
     let parameter = libc::sched_param { sched_priority: 2 };
     // SAFETY: it reads one sched_param, which lives through the call; pid 0 is the calling thread.
     let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) };

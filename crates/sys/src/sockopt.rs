@@ -1,19 +1,19 @@
-//! Socket options that no library wraps: the kernel's view of a TCP connection, and what is not yet
-//! sent.
+//! Socket options that no library wraps: the kernel's view of a TCP connection, and its unsent
+//! bytes.
 
 use std::io;
 use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
-/// What the kernel knows of a TCP connection (`TCP_INFO`, tcp(7)); only what Anabranch uses.
+/// The fields of `TCP_INFO` (tcp(7)) that Anabranch uses.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TcpInfo {
     /// Smoothed round-trip time.
     pub rtt: Duration,
     /// Lowest round-trip time seen.
     pub min_rtt: Duration,
-    /// Segments sent and neither acknowledged nor given up.
+    /// Segments sent and neither acknowledged nor counted as lost.
     pub unacked: u32,
     /// Retransmission timeouts in a row without progress.
     pub timeouts: u32,
@@ -52,7 +52,7 @@ pub struct TcpInfo {
 /// Reads `TCP_INFO`.
 ///
 /// # Errors
-/// What getsockopt says: the socket is no TCP socket.
+/// The error of getsockopt: the socket is no TCP socket.
 pub fn tcp_info(socket: &impl AsFd) -> io::Result<TcpInfo> {
     let mut raw = MaybeUninit::<RawTcpInfo>::zeroed();
     #[expect(clippy::cast_possible_truncation, reason = "a few hundred bytes")]
@@ -101,11 +101,10 @@ pub fn tcp_info(socket: &impl AsFd) -> io::Result<TcpInfo> {
     })
 }
 
-/// Payload bytes in the socket's send buffer that were never sent (`SIOCOUTQNSD`): they can still
-/// be overtaken by a decision not to send more.
+/// Payload bytes in the socket's send buffer that were never sent (`SIOCOUTQNSD`).
 ///
 /// # Errors
-/// What ioctl says.
+/// The error of ioctl.
 pub fn unsent(socket: &impl AsFd) -> io::Result<u64> {
     const SIOCOUTQNSD: libc::Ioctl = 0x894b;
     let mut bytes: libc::c_int = 0;
@@ -122,7 +121,7 @@ pub fn unsent(socket: &impl AsFd) -> io::Result<u64> {
 /// (`TCP_NOTSENT_LOWAT`).
 ///
 /// # Errors
-/// What setsockopt says.
+/// The error of setsockopt.
 pub fn set_unsent_low_water(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
     set_option(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, bytes)
 }
@@ -131,7 +130,7 @@ pub fn set_unsent_low_water(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
 /// discipline is needed.
 ///
 /// # Errors
-/// What setsockopt says.
+/// The error of setsockopt.
 pub fn set_max_pacing_rate(socket: &impl AsFd, bytes: u64) -> io::Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, bytes)
 }

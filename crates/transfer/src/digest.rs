@@ -46,7 +46,7 @@ pub fn empty_root() -> Cv {
     Cv(*blake3::hash(&[]).as_bytes())
 }
 
-/// The chaining value of one block whose bytes come in pieces, in order.
+/// Computes the chaining value of one block whose bytes arrive in pieces, in order.
 #[derive(Clone, Debug)]
 pub struct BlockHasher {
     hasher: Hasher,
@@ -70,16 +70,16 @@ impl BlockHasher {
         BlockHasher { hasher, alone: file_len <= BLOCK, missing: (file_len - offset).min(BLOCK) }
     }
 
-    /// How many bytes the block still lacks.
+    /// The bytes that the block still needs.
     #[must_use]
     pub fn missing(&self) -> u64 {
         self.missing
     }
 
-    /// Takes the next bytes.
+    /// Adds the next bytes.
     ///
     /// # Panics
-    /// If they go beyond the block's end.
+    /// If `data` goes beyond the block's end.
     pub fn update(&mut self, data: &[u8]) {
         self.missing =
             self.missing.checked_sub(data.len() as u64).expect("no more bytes than the block has");
@@ -101,7 +101,7 @@ impl BlockHasher {
     }
 }
 
-/// Why a chaining value does not fit.
+/// Why a chaining value was not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MergeError {
     /// The file has no such block.
@@ -113,7 +113,7 @@ pub enum MergeError {
 }
 
 /// Merges the chaining values of a file's blocks, in any order, into the file's BLAKE3 hash.
-/// Siblings merge as soon as both are there, so blocks that arrive nearly in order take O(log n)
+/// Siblings merge as soon as both are known, so blocks that arrive nearly in order need O(log n)
 /// memory.
 #[derive(Clone, Debug)]
 pub struct Merge {
@@ -146,8 +146,8 @@ impl Merge {
             return Err(MergeError::Again(block));
         }
         let (mut level, mut index, mut cv) = (0, block, cv);
-        // A node covers the blocks index << level and following; node 0 of the level that covers
-        // all is the root.
+        // A node covers 1 << level blocks from index << level; the root is node 0 of the first
+        // level that covers all blocks.
         while self.blocks > 1 << level {
             let sibling = index ^ 1;
             if sibling << level < self.blocks {
@@ -162,7 +162,8 @@ impl Merge {
                     Cv(merge_subtrees_non_root(&left.0, &right.0, Mode::Hash))
                 };
             }
-            // Without a sibling (at the right edge of an incomplete tree) a node rises as it is.
+            // A node without a sibling, at the right edge of an incomplete tree, moves up
+            // unchanged.
             level += 1;
             index >>= 1;
         }
@@ -170,13 +171,13 @@ impl Merge {
         Ok(())
     }
 
-    /// The file's hash, once every block is there.
+    /// The file's hash, once every block was inserted.
     #[must_use]
     pub fn root(&self) -> Option<Cv> {
         self.root
     }
 
-    /// How many chaining values are held.
+    /// The number of chaining values in memory.
     #[must_use]
     pub fn held(&self) -> usize {
         self.nodes.len()

@@ -1,8 +1,8 @@
-//! What a peer can get wrong.
+//! Violations of the protocol by a peer.
 
 use crate::Extent;
 
-/// The peer broke the protocol: its connections are to be closed with this as the reason.
+/// The peer broke the protocol. The driver closes its connections and gives this as the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PeerError {
     /// An extent of no bytes.
@@ -14,11 +14,10 @@ pub enum PeerError {
     /// A data extent that crosses a block boundary.
     #[error("{0} crosses a block boundary")]
     CrossesBlock(Extent),
-    /// A data extent that neither starts nor ends where extents may: at multiples of 4 KiB and at
-    /// an object's end.
+    /// A data extent whose start or end is neither a multiple of 4 KiB nor an object's end.
     #[error("{0} is not aligned to 4 KiB")]
     Misaligned(Extent),
-    /// A block that no object has.
+    /// A block outside every object.
     #[error("there is no block {0}")]
     UnknownBlock(u64),
     /// Two different hashes for one block.

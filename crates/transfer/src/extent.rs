@@ -11,7 +11,7 @@ use units::Bytes;
 pub struct Extent {
     /// The first position.
     pub start: u64,
-    /// How many positions, in bytes.
+    /// The number of positions, in bytes.
     pub len: u64,
 }
 
@@ -34,13 +34,13 @@ impl Extent {
         self.start.saturating_add(self.len)
     }
 
-    /// Whether there is nothing in it.
+    /// Whether it has no positions.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// What both have in common; empty if nothing.
+    /// The positions that both have in common; empty if there are none.
     #[must_use]
     pub fn intersection(&self, other: Extent) -> Extent {
         let start = self.start.max(other.start);
@@ -55,7 +55,7 @@ impl fmt::Display for Extent {
 }
 
 /// A set of positions, kept as sorted, disjoint extents that do not touch. Operations take O(log n)
-/// for n extents, and O(log n) more for each extent they add or take away.
+/// for n extents, and O(log n) more for each extent that they add or remove.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct ExtentSet {
     ends: BTreeMap<u64, u64>,
@@ -91,7 +91,7 @@ impl ExtentSet {
         fresh
     }
 
-    /// Takes an extent away and returns the pieces that were in the set, in order.
+    /// Removes an extent and returns the pieces that were in the set, in order.
     pub fn remove(&mut self, extent: Extent) -> Vec<Extent> {
         let gone: Vec<Extent> = self.within(extent).collect();
         for piece in &gone {
@@ -113,8 +113,8 @@ impl ExtentSet {
         gone
     }
 
-    /// Takes the lowest bytes away: an extent of at most `most` bytes, none if the set is empty or
-    /// `most` is zero.
+    /// Removes the lowest positions: an extent of at most `most` bytes. `None` if the set is empty
+    /// or `most` is zero.
     pub fn pop_front(&mut self, most: u64) -> Option<Extent> {
         let (&start, &end) = self.ends.first_key_value()?;
         let taken = Extent::between(start, end.min(start.saturating_add(most)));
@@ -172,13 +172,13 @@ impl ExtentSet {
         self.ends.iter().map(|(&start, &end)| Extent::between(start, end))
     }
 
-    /// How many extents the set is made of.
+    /// The number of extents.
     #[must_use]
     pub fn extents(&self) -> usize {
         self.ends.len()
     }
 
-    /// How many bytes are in the set.
+    /// The number of positions, in bytes.
     #[must_use]
     pub fn total(&self) -> Bytes {
         Bytes(self.total)

@@ -1,4 +1,4 @@
-//! The journal beside a partial file: which blocks are there and verified.
+//! The journal beside a partial file: its verified blocks.
 //!
 //! ```text
 //! header   "ANABJRNL"  u16 version  u16 name length  u32 block size  u64 file size  i64 mtime (ns)
@@ -7,11 +7,11 @@
 //! ```
 //!
 //! Numbers are little-endian. A check is the first 8 bytes of BLAKE3: of the header before it, or
-//! of the header's check followed by the record, so that records of another journal do not pass.
-//! Records are appended only, each at a multiple of its length behind the header. A power loss may
-//! leave any of those that were not synced, a bad disk may change any: a record that fails its
-//! check is passed over, and its block is transferred again. What follows the last good one is
-//! ignored.
+//! of the header's check followed by the record, so that a record of another journal fails it.
+//! Records are only appended, each at a multiple of the record length behind the header. A power
+//! loss may keep any of the records that were not synced, and a bad disk may change any record. A
+//! record that fails its check is skipped, and its block is transferred again. Bytes behind the
+//! last good record are ignored.
 
 use alloc::vec::Vec;
 
@@ -31,11 +31,11 @@ pub const RECORD_LEN: usize = 48;
 /// The longest encoded header, in bytes.
 pub const MAX_HEADER_LEN: usize = FIXED + MAX_PATH + CHECK;
 
-/// Which file, of which transfer, a journal belongs to. A resumed transfer may use it only if all
-/// of that is the same, but for the session, which tells whether the same session goes on.
+/// The file and the transfer that a journal belongs to. A resumed transfer may use the journal only
+/// if all fields but the session agree; the session tells whether the same session continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// How much data the file has, in bytes.
+    /// The file's data, in bytes.
     pub size: u64,
     /// The source's time of last modification, nanoseconds since 1970.
     pub mtime_nanos: i64,
@@ -50,28 +50,28 @@ pub struct Header {
 /// A verified block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Counted from the file's start.
+    /// The block's index, counted from the file's start.
     pub block: u64,
-    /// What it hashed to.
+    /// Its chaining value.
     pub cv: Cv,
 }
 
-/// Why a journal cannot be used. The partial file is then to be begun anew.
+/// Why a journal cannot be used. The partial file then starts over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JournalError {
     /// It ends before its header does.
     #[error("the journal ends within its header")]
     Short,
-    /// It does not begin as a journal does.
+    /// It does not begin with the magic bytes.
     #[error("not a journal")]
     Magic,
-    /// A version this one cannot read.
+    /// A version that this code cannot read.
     #[error("the journal has version {0}, not {VERSION}")]
     Version(u16),
     /// Blocks of another size.
     #[error("the journal has blocks of {0} bytes, not {BLOCK}")]
     BlockSize(u32),
-    /// A name longer than any file's.
+    /// A file name longer than [`MAX_PATH`].
     #[error("the journal's file name has {0} bytes")]
     Name(u16),
     /// The header fails its check.
@@ -93,7 +93,7 @@ impl Journal {
     /// The journal for a file, and its encoded header.
     ///
     /// # Panics
-    /// If the name is longer than [`MAX_PATH`]; a [`Tree`](crate::Tree) has none such.
+    /// If the name is longer than [`MAX_PATH`]; a [`Tree`](crate::Tree) has no such name.
     #[must_use]
     pub fn create(header: &Header) -> (Journal, Vec<u8>) {
         assert!(header.name.len() <= MAX_PATH, "names are no longer than a tree's");
@@ -128,7 +128,7 @@ impl Journal {
     /// Reads a whole journal.
     ///
     /// # Errors
-    /// If its header cannot be used. Records are never an error: the usable ones come first.
+    /// If its header cannot be used. Unusable records are skipped, not errors.
     pub fn parse(bytes: &[u8]) -> Result<Parsed<'_>, JournalError> {
         let (header, journal, len) = parse_header(bytes)?;
         Ok(Parsed {
@@ -137,9 +137,9 @@ impl Journal {
         })
     }
 
-    /// Reads a journal's header from its first bytes (at least [`MAX_HEADER_LEN`], or all there
-    /// are) and says how long it is; the records that follow can then be read piece by piece
-    /// through [`Journal::records`].
+    /// Reads a journal's header from its first bytes: at least [`MAX_HEADER_LEN`] of them, or the
+    /// whole journal. Returns the header's length too; the records behind it can be read piece by
+    /// piece with [`Journal::records`].
     ///
     /// # Errors
     /// If the header cannot be used.
@@ -147,7 +147,7 @@ impl Journal {
         parse_header(bytes)
     }
 
-    /// The records in a piece of the journal that begins at a record.
+    /// The records in a piece of the journal. The piece must begin at a record.
     #[must_use]
     pub fn records<'a>(&self, bytes: &'a [u8]) -> Records<'a> {
         Records { journal: self.clone(), bytes, read: 0, used: 0 }
@@ -157,31 +157,31 @@ impl Journal {
 /// A journal that was read.
 #[derive(Clone, Debug)]
 pub struct Parsed<'a> {
-    /// Which file it is for.
+    /// The file that it belongs to.
     pub header: Header,
     /// Its usable records.
     pub records: Records<'a>,
 }
 
-/// The usable records of a journal, in the order they were written; corrupt ones are passed over.
+/// The usable records of a journal, in the order of writing; corrupt ones are skipped.
 #[derive(Clone, Debug)]
 pub struct Records<'a> {
     journal: Journal,
     bytes: &'a [u8],
-    /// How many bytes were read, and how many as of the end of the last good record.
+    /// Bytes read so far, and bytes up to the end of the last good record.
     read: usize,
     used: usize,
 }
 
 impl Records<'_> {
-    /// Where the last good record ends, in bytes: to append to the journal, cut it there first
-    /// (once all records were taken).
+    /// The end of the last good record, in bytes, once the iterator is exhausted. Truncate the
+    /// journal to this length before appending to it.
     #[must_use]
     pub fn used(&self) -> usize {
         self.used
     }
 
-    /// What is needed to append.
+    /// The encoder for further records of this journal.
     #[must_use]
     pub fn journal(&self) -> &Journal {
         &self.journal
@@ -347,7 +347,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parsing_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..400), good in any::<bool>()) {
+        fn parsing_never_panics(
+            bytes in proptest::collection::vec(any::<u8>(), 0..400),
+            good in any::<bool>(),
+        ) {
             let mut all = if good { written(&[5]) } else { Vec::new() };
             all.extend_from_slice(&bytes);
             if let Ok(parsed) = Journal::parse(&all) {

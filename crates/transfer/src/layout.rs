@@ -16,7 +16,7 @@ pub const MAX_OBJECTS: usize = 1 << 22;
 /// The largest position a layout may reach: 64 PiB.
 pub const MAX_POSITION: u64 = 1 << 56;
 
-/// A position as its object sees it.
+/// A position within an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Index of the object in the layout.
@@ -25,8 +25,8 @@ pub struct Place {
     pub offset: u64,
 }
 
-/// Why a list of sizes makes no layout. All of these are the peer's fault when the list came from a
-/// peer.
+/// Why a list of sizes makes no layout. If the list came from a peer, each of these is a violation
+/// of the protocol.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
     /// More than [`MAX_OBJECTS`].
@@ -37,9 +37,9 @@ pub enum LayoutError {
     TooLarge(usize),
 }
 
-/// Where each object lies: a large file's data, or those of many small ones
-/// ([`Packing`](crate::Packing)). Every object starts at a multiple of [`BLOCK`]; what is left of
-/// its last block stays empty. An empty object takes no positions.
+/// The positions of each object: the data of one large file or of several small ones
+/// ([`Packing`](crate::Packing)). Every object starts at a multiple of [`BLOCK`]; the rest of its
+/// last block stays empty. An empty object takes no positions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     sizes: Vec<u64>,
@@ -76,19 +76,19 @@ impl Layout {
         Ok(Layout { sizes, starts, solid, total: Bytes(total), end })
     }
 
-    /// How many objects there are.
+    /// The number of objects.
     #[must_use]
     pub fn objects(&self) -> usize {
         self.sizes.len()
     }
 
-    /// All bytes of all objects.
+    /// The bytes of all objects together.
     #[must_use]
     pub fn total(&self) -> Bytes {
         self.total
     }
 
-    /// How many blocks the layout spans; blocks have the indices below.
+    /// The number of blocks; their indices count from zero.
     #[must_use]
     pub fn blocks(&self) -> u64 {
         self.end / BLOCK
@@ -100,7 +100,7 @@ impl Layout {
         Some(Extent::new(*self.starts.get(object)?, *self.sizes.get(object)?))
     }
 
-    /// The object and offset of a position, or `None` if it belongs to none.
+    /// The object and offset of a position, or `None` if it lies in no object.
     #[must_use]
     pub fn locate(&self, position: u64) -> Option<Place> {
         let after = self.solid.partition_point(|&object| self.starts[object] <= position);
@@ -109,8 +109,8 @@ impl Layout {
         (offset < self.sizes[object]).then_some(Place { object, offset })
     }
 
-    /// The positions of a block, shorter than [`BLOCK`] at an object's end; `None` if no object has
-    /// it.
+    /// The positions of a block, shorter than [`BLOCK`] at an object's end; `None` if it lies in no
+    /// object.
     #[must_use]
     pub fn block_extent(&self, block: u64) -> Option<Extent> {
         let start = block.checked_mul(BLOCK)?;
@@ -148,7 +148,7 @@ impl Layout {
         whole
     }
 
-    /// The object an extent lies in.
+    /// The object that an extent lies in.
     ///
     /// # Errors
     /// If it is empty, outside every object, or crosses an object's end.
@@ -163,11 +163,11 @@ impl Layout {
         Ok(place)
     }
 
-    /// The object a data extent lies in: as [`Layout::check`], and it must lie within one block and
-    /// be cut at multiples of [`GRAIN`] or the object's end.
+    /// The object that a data extent lies in. Beside the conditions of [`Layout::check`], it must
+    /// lie within one block and begin and end at multiples of [`GRAIN`] or at the object's end.
     ///
     /// # Errors
-    /// If it is none of that.
+    /// If it violates one of these conditions.
     pub fn check_data(&self, extent: Extent) -> Result<Place, PeerError> {
         let place = self.check(extent)?;
         if (extent.end() - 1) / BLOCK != extent.start / BLOCK {

@@ -1,12 +1,12 @@
 //! A file transfer over several paths as a state machine: sender, receiver, journal, digests.
 //!
 //! Nothing here reads a clock, a file or a socket. A driver feeds [`Sender`] and [`Receiver`] with
-//! `handle_*`, drains them with `poll_*`, and does what they say.
+//! `handle_*`, drains them with `poll_*`, and carries out what they return.
 //!
-//! A transfer brings a [`Tree`]. The files of it that the receiver wants make objects
-//! ([`Packing`]): a large file one of its own, small ones one together. Objects lie one behind the
-//! other in a linear [`Layout`], each starting at a multiple of [`BLOCK`]; an [`Extent`] is a range
-//! of that layout.
+//! A transfer carries a [`Tree`]. The files that the receiver wants become objects ([`Packing`]):
+//! one object for each large file, one for several small files. Objects lie one behind the other in
+//! a linear [`Layout`], each starting at a multiple of [`BLOCK`]; an [`Extent`] is a range of that
+//! layout.
 #![no_std]
 // Panics that a caller can cause are documented; the other `expect`s state an invariant and why it
 // holds.

@@ -1,5 +1,4 @@
-//! Which bytes of a transfer's layout are which file's: large files by themselves, small ones
-//! together.
+//! The files behind the positions of a layout: large files on their own, small ones together.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -14,42 +13,42 @@ use crate::{Extent, Layout, LayoutError, Tree};
 pub struct Piece {
     /// The file's index in the tree.
     pub entry: usize,
-    /// Where it begins in the file.
+    /// Its offset in the file, in bytes.
     pub offset: u64,
-    /// Where it lies in the layout.
+    /// Its positions in the layout.
     pub extent: Extent,
 }
 
-/// What an object of the layout consists of.
+/// The contents of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Object<'a> {
     /// The data of one file, of more than one block.
     Large(usize),
-    /// The data of small files, all together at most a block: verified as one, and never there by
-    /// halves.
+    /// The data of small files, at most a block in all: verified together, complete or absent
+    /// together.
     Pack(&'a [usize]),
 }
 
-/// How the wanted files of a tree make a layout. Both sides make the same one of the same tree and
-/// wishes.
+/// The layout of the wanted files of a tree. Both sides compute the same one from the same tree and
+/// the same wanted files.
 ///
-/// A file with more than [`BLOCK`] bytes of data is an object of its own, of its data extents one
-/// behind the other. All others are packed into objects of at most a block, in the tree's order. So
-/// a small file costs neither a position in a block of its own nor a message. A file without data
-/// is in no object.
+/// A file with more than [`BLOCK`] bytes of data becomes an object of its own, its data extents one
+/// behind the other. Smaller files are packed into objects of at most a block, in the tree's order,
+/// so that a small file needs no block and no message of its own. A file without data is in no
+/// object.
 #[derive(Clone, Debug)]
 pub struct Packing {
     layout: Layout,
     pieces: Vec<Piece>,
     /// The files of all objects, one object behind the other.
     files: Vec<usize>,
-    /// Which of `files` are an object's.
+    /// For each object, its range in `files`.
     objects: Vec<Range<usize>>,
     large: Vec<bool>,
 }
 
 impl Packing {
-    /// Packs the files of a tree that are wanted, by their indices.
+    /// Packs the files of a tree for whose indices `wanted` returns true.
     ///
     /// # Errors
     /// If there are too many of them.
@@ -103,15 +102,15 @@ impl Packing {
         &self.layout
     }
 
-    /// What an object consists of.
+    /// The contents of an object.
     #[must_use]
     pub fn object(&self, object: usize) -> Option<Object<'_>> {
         let files = &self.files[self.objects.get(object)?.clone()];
         Some(if self.large[object] { Object::Large(files[0]) } else { Object::Pack(files) })
     }
 
-    /// The file that is all of this object, byte by byte, if that is so: then the object's hash is
-    /// the file's.
+    /// The file whose bytes are exactly this object's, if there is one: the object's hash is then
+    /// the file's hash.
     #[must_use]
     pub fn whole_file(&self, tree: &Tree, object: usize) -> Option<usize> {
         let [file] = self.files[self.objects.get(object)?.clone()] else { return None };

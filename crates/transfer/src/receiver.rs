@@ -1,4 +1,4 @@
-//! The receiving side: what is claimed, written and verified.
+//! The receiving side: claimed, written and verified positions.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -9,43 +9,43 @@ use crate::digest::Merge;
 use crate::layout::BLOCK;
 use crate::{Cv, Extent, ExtentSet, Layout, PeerError};
 
-/// What of an arrived extent is new.
+/// The new part of an extent that arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fresh {
-    /// The pieces to write, in order; usually the whole extent. They are claimed: nobody else is
-    /// told to write them.
+    /// The pieces to write, in order; usually the whole extent. They are claimed: no other arrival
+    /// returns them.
     pub pieces: Vec<Extent>,
-    /// How many bytes of the extent were there, or on their way to the disk, before.
+    /// Bytes of the extent that were claimed before: written already, or being written.
     pub duplicate: Bytes,
 }
 
-/// A block whose bytes are all written and whose hash is known: to be hashed.
+/// A block to be hashed: all its bytes are written, and its expected hash is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
     /// Its index in the layout, for [`Receiver::handle_verified`].
     pub index: u64,
     /// Its positions.
     pub extent: Extent,
-    /// What it must hash to.
+    /// Its expected chaining value.
     pub expected: Cv,
 }
 
-/// What follows from a block's verification.
+/// The result of a block's verification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is good: to be journalled. `finished` names the object and its hash if this was its last
-    /// block.
+    /// The hash matches; the driver journals the block. `finished` names the object and its hash if
+    /// this was the object's last block.
     Verified {
         /// Object and root hash.
         finished: Option<(usize, Cv)>,
     },
-    /// It is bad and wanted again. Tell the sender on *every* live path, on each behind the
-    /// acknowledgements sent there before: an older acknowledgement of the same bytes must not be
-    /// read after the refusal.
+    /// The hash does not match, and the block is wanted again. Tell the sender on *every* live
+    /// path, on each behind the acknowledgements sent there before: the sender must not read an
+    /// older acknowledgement of the same bytes after the refusal.
     Refuse(Extent),
 }
 
-/// How far a block is.
+/// The state of a block that is not verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// Being hashed.
@@ -56,8 +56,8 @@ enum Stage {
 
 /// The receiving side of a transfer.
 ///
-/// Every byte is claimed by exactly one arriving extent, and again only after its block was
-/// refused.
+/// Every byte is claimed by exactly one arriving extent; it can be claimed again only after its
+/// block was refused.
 #[derive(Clone, Debug)]
 pub struct Receiver {
     layout: Layout,
@@ -73,9 +73,9 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// A receiver for this layout that has some verified blocks from an earlier session. What of
-    /// `have` is not a whole block counts as missing. The chaining values of those blocks, if an
-    /// object's hash is wanted, are to be given to [`Receiver::handle_journalled`].
+    /// A receiver for this layout. `have` are the positions verified in an earlier session; parts
+    /// of blocks in it count as missing. If the objects' hashes are wanted, pass the chaining
+    /// values of these blocks to [`Receiver::handle_journalled`].
     #[must_use]
     pub fn new(layout: &Layout, have: &ExtentSet) -> Receiver {
         let have = layout.whole_blocks(have);
@@ -97,11 +97,11 @@ impl Receiver {
         }
     }
 
-    /// The chaining value of a block that was verified in an earlier session, out of the journal.
-    /// Returns the object and its hash if that was its last one.
+    /// Takes the journalled chaining value of a block that was verified in an earlier session.
+    /// Returns the object and its hash if this was the object's last block.
     ///
     /// # Errors
-    /// If the block is not one of those `have` named.
+    /// If the block was not in `have`.
     pub fn handle_journalled(
         &mut self,
         block: u64,
@@ -114,11 +114,11 @@ impl Receiver {
         Ok(self.merge(block, extent, cv))
     }
 
-    /// Data arrived: which of it is new? The driver writes the pieces and calls
-    /// [`Receiver::handle_written`] for each.
+    /// Data arrived. The driver writes the pieces returned and calls [`Receiver::handle_written`]
+    /// for each.
     ///
     /// # Errors
-    /// If the extent is not one a sender may send.
+    /// If a sender may not send such an extent ([`Layout::check_data`]).
     pub fn handle_data(&mut self, extent: Extent) -> Result<Fresh, PeerError> {
         self.layout.check_data(extent)?;
         let pieces = self.claimed.insert(extent);
@@ -126,15 +126,15 @@ impl Receiver {
         Ok(Fresh { pieces, duplicate: Bytes(extent.len - fresh) })
     }
 
-    /// Pieces that were claimed will not be written after all (their connection died in the
-    /// middle): they may come again.
+    /// Claimed pieces will not be written, because their connection died. They may be claimed
+    /// again.
     pub fn handle_abandoned(&mut self, extent: Extent) {
         for piece in self.written.gaps(extent).collect::<Vec<_>>() {
             self.claimed.remove(piece);
         }
     }
 
-    /// A claimed piece is written. Only now may it be acknowledged.
+    /// A claimed piece is written. From here on it may be acknowledged.
     ///
     /// # Errors
     /// If the extent does not lie within one object.
@@ -149,11 +149,11 @@ impl Receiver {
         Ok(())
     }
 
-    /// The sender's chaining value of a block. A repetition is fine, also after the block was
-    /// verified.
+    /// Takes the sender's chaining value of a block. Repeating it is harmless, even after the block
+    /// was verified.
     ///
     /// # Errors
-    /// If there is no such block, or another hash is known for it.
+    /// If there is no such block, or a different hash of it is known.
     pub fn handle_hash(&mut self, block: u64, cv: Cv) -> Result<(), PeerError> {
         let extent = self.layout.block_extent(block).ok_or(PeerError::UnknownBlock(block))?;
         if self.verified.contains(extent) {
@@ -172,7 +172,7 @@ impl Receiver {
         }
     }
 
-    /// The next block to hash, each of them once.
+    /// The next block to hash; each is returned once.
     pub fn poll_verify(&mut self) -> Option<Block> {
         let index = self.ready.pop_front()?;
         let extent = self.layout.block_extent(index).expect("only blocks of the layout are queued");
@@ -182,10 +182,11 @@ impl Receiver {
         Some(Block { index, extent, expected })
     }
 
-    /// The driver hashed a block it was given by [`Receiver::poll_verify`].
+    /// The driver hashed a block from [`Receiver::poll_verify`]; `ok` says whether the hash
+    /// matched.
     ///
     /// # Panics
-    /// If it was not given that block.
+    /// If [`Receiver::poll_verify`] did not return that block.
     pub fn handle_verified(&mut self, block: u64, ok: bool) -> Verdict {
         let Some(Stage::Hashing(cv)) = self.stages.remove(&block) else {
             panic!("block {block} was not given out to be hashed");
@@ -195,7 +196,7 @@ impl Receiver {
             self.verified.insert(extent);
             return Verdict::Verified { finished: self.merge(block, extent, cv) };
         }
-        // The hash goes too: it may be the part that was wrong.
+        // The expected hash is forgotten too, since it may be the wrong one.
         self.claimed.remove(extent);
         self.written.remove(extent);
         self.refused += 1;
@@ -208,26 +209,26 @@ impl Receiver {
         self.verified.total() == self.layout.total()
     }
 
-    /// Bytes that were written in this session and not refused.
+    /// Bytes written in this session and not refused.
     #[must_use]
     pub fn received(&self) -> Bytes {
         self.written.total() - self.had
     }
 
-    /// All that is verified, earlier sessions included.
+    /// All verified positions, those of earlier sessions included.
     #[must_use]
     pub fn verified(&self) -> &ExtentSet {
         &self.verified
     }
 
-    /// How many blocks had a wrong hash.
+    /// The number of blocks refused for a wrong hash.
     #[must_use]
     pub fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// The BLAKE3 hash of an object, once every block of it is verified and known by its chaining
-    /// value.
+    /// The BLAKE3 hash of an object, once all its blocks are verified and their chaining values
+    /// known.
     #[must_use]
     pub fn root(&self, object: usize) -> Option<Cv> {
         self.roots.get(&object).copied()
@@ -250,7 +251,8 @@ impl Receiver {
         let object = self.layout.locate(extent.start).expect("a block lies in an object").object;
         let whole = self.layout.object_extent(object).expect("an object of the layout");
         let merge = self.merges.entry(object).or_insert_with(|| Merge::new(whole.len));
-        // A block comes twice only if the driver replays a journal twice: the first one counts.
+        // A block occurs twice only if the driver replays a journal twice; the first occurrence
+        // counts.
         merge.insert(block - whole.start / BLOCK, cv).ok()?;
         let root = merge.root()?;
         self.merges.remove(&object);

@@ -1,4 +1,4 @@
-//! What a transfer brings: files, directories and links under one folder.
+//! The contents of a transfer: files, directories and links under one folder.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -8,11 +8,11 @@ use wire::manifest::{Entry, File, Kind};
 
 use crate::layout::MAX_POSITION;
 
-/// The most entries that a tree may have.
+/// The largest number of entries in a tree.
 pub const MAX_ENTRIES: usize = 1 << 22;
 
-/// Entries that can stand together under one folder: checked, so that whoever makes them there need
-/// not doubt them again.
+/// Entries that can exist together under one folder. The constructor checks this, so that the code
+/// that creates them need not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tree {
     entries: Vec<Entry>,
@@ -20,7 +20,8 @@ pub struct Tree {
     data: Bytes,
 }
 
-/// Why entries make no tree. All of these are the peer's fault when they came from a peer.
+/// Why entries make no tree. If they came from a peer, each of these is a violation of the
+/// protocol.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TreeError {
     /// More than [`MAX_ENTRIES`].
@@ -29,27 +30,27 @@ pub enum TreeError {
     /// An entry is not possible by itself.
     #[error("{path}: this {field} is not possible")]
     Entry {
-        /// Which.
+        /// The entry's path.
         path: String,
-        /// What of it.
+        /// The field at fault.
         field: &'static str,
     },
-    /// Two entries of one path, or something else where a directory is needed.
+    /// Two entries with one path, or an entry below another that is no directory.
     #[error("there are two of the name {0}, or something below it, though it is no folder")]
     Taken(String),
-    /// A hard link to what is no file before it.
+    /// A hard link to an entry that is not an earlier file.
     #[error("{0} is another name of something that is no file before it")]
     Link(String),
-    /// More data than there are positions.
+    /// More data than [`MAX_POSITION`].
     #[error("the files are too large together")]
     TooLarge,
 }
 
 impl Tree {
-    /// Checks that the entries can stand together.
+    /// Checks that the entries can exist together.
     ///
     /// # Errors
-    /// The first reason why they cannot.
+    /// The first problem found.
     pub fn new(entries: Vec<Entry>) -> Result<Tree, TreeError> {
         if entries.len() > MAX_ENTRIES {
             return Err(TreeError::TooMany(entries.len()));
@@ -84,7 +85,7 @@ impl Tree {
         &self.entries
     }
 
-    /// The regular files among them, with their indices; hard links are no files of their own.
+    /// The regular files with their indices. Hard links do not count.
     pub fn files(&self) -> impl Iterator<Item = (usize, &File)> + '_ {
         self.entries.iter().enumerate().filter_map(|(index, entry)| match &entry.kind {
             Kind::File(file) => Some((index, file)),
@@ -101,25 +102,25 @@ impl Tree {
         }
     }
 
-    /// How many regular files there are.
+    /// The number of regular files.
     #[must_use]
     pub fn file_count(&self) -> usize {
         self.files
     }
 
-    /// All data of all files; holes are none.
+    /// The data of all files together; holes do not count.
     #[must_use]
     pub fn data(&self) -> Bytes {
         self.data
     }
 }
 
-/// Finds names that collide: compared component by component, what is below a path follows it
-/// directly, so only neighbours can.
+/// Finds colliding names. In the order by components, the entries below a path follow it directly,
+/// so comparing neighbours is enough.
 fn check_names(entries: &[Entry]) -> Result<(), TreeError> {
     let components = |index: usize| entries[index].path.split(|&byte| byte == b'/');
     let mut order: Vec<usize> = (0..entries.len()).collect();
-    // Whoever walks a folder in order has sorted already.
+    // A sender that walks a folder in order has sorted already.
     if !order.is_sorted_by(|&a, &b| components(a).lt(components(b))) {
         order.sort_by(|&a, &b| components(a).cmp(components(b)));
     }

@@ -1,4 +1,4 @@
-//! Whole transfers in virtual time over the networks that bars name.
+//! Whole transfers in virtual time over the networks of the bars.
 #![allow(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
@@ -17,7 +17,7 @@ fn link(mbit: f64, delay_ms: u64, queue_kib: u64) -> LinkSpec {
     LinkSpec::new(mbit, delay_ms, queue_kib)
 }
 
-/// Runs, and holds the fraction of the ideal against a bar.
+/// Runs a transfer and compares its fraction of the ideal with a bar.
 #[track_caller]
 fn reaches(name: &str, bytes: u64, links: &[LinkSpec], bar: f64) -> Outcome {
     let outcome = run(bytes, links);

@@ -29,17 +29,17 @@ enum Op {
     Deliver {
         path: usize,
     },
-    /// The receiver's next message by that path reaches the sender.
-    Hear {
+    /// The receiver's next message on that path reaches the sender.
+    DeliverBack {
         path: usize,
     },
-    /// The same, but the message turns up on another path.
-    HearElsewhere {
+    /// The same, but the message arrives on another path.
+    DeliverBackElsewhere {
         path: usize,
         by: usize,
     },
-    /// The last acknowledgement heard comes again.
-    HearAgain {
+    /// The last acknowledgement arrives again.
+    RepeatAck {
         path: usize,
     },
     Sample {
@@ -47,7 +47,7 @@ enum Op {
         timeouts: u32,
         moved: bool,
     },
-    /// The next block that is complete hashes wrong.
+    /// The next complete block has a wrong hash.
     Corrupt,
     Pass {
         millis: u64,
@@ -64,29 +64,31 @@ fn op() -> impl Strategy<Value = Op> {
         1 => path.clone().prop_map(|path| Op::Lose { path }),
         8 => (path.clone(), 0u64..300_000).prop_map(|(path, max)| Op::Transmit { path, max }),
         8 => path.clone().prop_map(|path| Op::Deliver { path }),
-        8 => path.clone().prop_map(|path| Op::Hear { path }),
-        1 => (path.clone(), path.clone()).prop_map(|(path, by)| Op::HearElsewhere { path, by }),
-        1 => path.clone().prop_map(|path| Op::HearAgain { path }),
-        2 => (path, 0u32..4, any::<bool>()).prop_map(|(path, timeouts, moved)| Op::Sample { path, timeouts, moved }),
+        8 => path.clone().prop_map(|path| Op::DeliverBack { path }),
+        1 => (path.clone(), path.clone())
+            .prop_map(|(path, by)| Op::DeliverBackElsewhere { path, by }),
+        1 => path.clone().prop_map(|path| Op::RepeatAck { path }),
+        2 => (path, 0u32..4, any::<bool>())
+            .prop_map(|(path, timeouts, moved)| Op::Sample { path, timeouts, moved }),
         1 => Just(Op::Corrupt),
         4 => (0u64..900).prop_map(|millis| Op::Pass { millis }),
     ]
 }
 
-/// What the receiver says.
+/// A message of the receiver.
 #[derive(Clone, Copy, Debug)]
-enum Word {
+enum Message {
     Acked(Extent),
     Refused(Extent),
 }
 
-/// A path as the test sees it: what is on its way in each direction.
+/// A path, with the data and the messages in flight on it.
 #[derive(Debug)]
-struct Pipe {
+struct InTransit {
     id: PathId,
-    there: VecDeque<Extent>,
-    back: VecDeque<Word>,
-    kernel: u64,
+    data: VecDeque<Extent>,
+    messages: VecDeque<Message>,
+    kernel_acked: u64,
 }
 
 struct World {
@@ -94,13 +96,13 @@ struct World {
     layout: Layout,
     sender: Sender,
     receiver: Receiver,
-    pipes: Vec<Pipe>,
+    paths: Vec<InTransit>,
     opened: u32,
-    last_heard: Option<Extent>,
+    last_ack: Option<Extent>,
     corrupt: bool,
-    /// Bytes handed to the application for each position of the layout, less those refused.
+    /// Positions handed to the application, less those refused.
     delivered: ExtentSet,
-    /// Refusals the sender may not have heard: repeated on every path that opens.
+    /// Refusals that the sender may not have received: repeated on every path that opens.
     refusals: Vec<Extent>,
 }
 
@@ -118,9 +120,9 @@ impl World {
             sender: Sender::new(&layout, &have, scheduler, SenderConfig::default()),
             receiver: Receiver::new(&layout, &have),
             layout,
-            pipes: Vec::new(),
+            paths: Vec::new(),
             opened: 0,
-            last_heard: None,
+            last_ack: None,
             corrupt: false,
             delivered: have,
             refusals: Vec::new(),
@@ -135,20 +137,20 @@ impl World {
             id,
             PathTraits { class, group, ..PathTraits::default() },
         );
-        let back = self.refusals.iter().map(|&extent| Word::Refused(extent)).collect();
-        self.pipes.push(Pipe { id, there: VecDeque::new(), back, kernel: 0 });
+        let messages = self.refusals.iter().map(|&extent| Message::Refused(extent)).collect();
+        self.paths.push(InTransit { id, data: VecDeque::new(), messages, kernel_acked: 0 });
     }
 
     fn apply(&mut self, op: &Op) {
-        let count = self.pipes.len();
+        let count = self.paths.len();
         let pick = |path: usize| (count > 0).then(|| path % count.max(1));
         match *op {
             Op::Open { class, group } if count < 6 => self.open(class, group),
             Op::Open { .. } => {}
             Op::Lose { path } => {
                 if let Some(path) = pick(path) {
-                    let pipe = self.pipes.remove(path);
-                    self.sender.handle_path_lost(self.now, pipe.id);
+                    let path = self.paths.remove(path);
+                    self.sender.handle_path_lost(self.now, path.id);
                 }
             }
             Op::Transmit { path, max } => {
@@ -161,41 +163,41 @@ impl World {
                     self.deliver(path);
                 }
             }
-            Op::Hear { path } => {
+            Op::DeliverBack { path } => {
                 if let Some(path) = pick(path) {
-                    self.hear(path, path);
+                    self.deliver_back(path, path);
                 }
             }
-            Op::HearElsewhere { path, by } => {
+            Op::DeliverBackElsewhere { path, by } => {
                 // Refusals must stay behind the acknowledgements of their path, so only those are
                 // moved.
                 if let (Some(path), Some(by)) = (pick(path), pick(by))
                     && self.refusals.is_empty()
                 {
-                    self.hear(path, by);
+                    self.deliver_back(path, by);
                 }
             }
-            Op::HearAgain { path } => {
-                if let (Some(path), Some(extent)) = (pick(path), self.last_heard)
+            Op::RepeatAck { path } => {
+                if let (Some(path), Some(extent)) = (pick(path), self.last_ack)
                     && self.refusals.is_empty()
                 {
                     self.sender
-                        .handle_acked(self.now, self.pipes[path].id, extent)
+                        .handle_acked(self.now, self.paths[path].id, extent)
                         .expect("it was sent");
                 }
             }
             Op::Sample { path, timeouts, moved } => {
                 if let Some(path) = pick(path) {
-                    let pipe = &mut self.pipes[path];
-                    pipe.kernel += u64::from(moved) * 1_448;
+                    let path = &mut self.paths[path];
+                    path.kernel_acked += u64::from(moved) * 1_448;
                     let sample = Sample {
                         rtt: Span::from_millis(30),
                         min_rtt: Span::from_millis(20),
-                        kernel_acked: Bytes(pipe.kernel),
+                        kernel_acked: Bytes(path.kernel_acked),
                         timeouts,
                         ..Sample::default()
                     };
-                    self.sender.handle_sample(self.now, pipe.id, sample);
+                    self.sender.handle_sample(self.now, path.id, sample);
                 }
             }
             Op::Corrupt => self.corrupt = true,
@@ -219,24 +221,24 @@ impl World {
 
     fn transmit(&mut self, path: usize, max: u64) -> bool {
         let Transmit::Data(extent) =
-            self.sender.poll_transmit(self.now, self.pipes[path].id, Bytes(max))
+            self.sender.poll_transmit(self.now, self.paths[path].id, Bytes(max))
         else {
             return false;
         };
         self.layout.check_data(extent).expect("the receiver accepts what the sender sends");
         assert!(extent.len <= max.max(4_096), "{} bytes where {max} were asked for", extent.len);
-        self.pipes[path].there.push_back(extent);
+        self.paths[path].data.push_back(extent);
         true
     }
 
     fn deliver(&mut self, path: usize) -> bool {
-        let Some(extent) = self.pipes[path].there.pop_front() else { return false };
+        let Some(extent) = self.paths[path].data.pop_front() else { return false };
         let fresh = self.receiver.handle_data(extent).expect("a good extent");
         for piece in fresh.pieces {
             assert_eq!(self.delivered.insert(piece), [piece], "{piece} was delivered twice");
             self.receiver.handle_written(piece).expect("a good piece");
         }
-        self.pipes[path].back.push_back(Word::Acked(extent));
+        self.paths[path].messages.push_back(Message::Acked(extent));
         self.receiver.handle_hash(extent.start / BLOCK, Cv([1; 32])).expect("a good hash");
         while let Some(block) = self.receiver.poll_verify() {
             let ok = !core::mem::take(&mut self.corrupt);
@@ -246,24 +248,24 @@ impl World {
                     assert!(!ok);
                     self.delivered.remove(extent);
                     self.refusals.push(extent);
-                    self.pipes
+                    self.paths
                         .iter_mut()
-                        .for_each(|pipe| pipe.back.push_back(Word::Refused(extent)));
+                        .for_each(|path| path.messages.push_back(Message::Refused(extent)));
                 }
             }
         }
         true
     }
 
-    fn hear(&mut self, path: usize, by: usize) -> bool {
-        let Some(word) = self.pipes[path].back.pop_front() else { return false };
-        let id = self.pipes[by].id;
-        match word {
-            Word::Acked(extent) => {
+    fn deliver_back(&mut self, path: usize, by: usize) -> bool {
+        let Some(message) = self.paths[path].messages.pop_front() else { return false };
+        let id = self.paths[by].id;
+        match message {
+            Message::Acked(extent) => {
                 self.sender.handle_acked(self.now, id, extent).expect("it was sent");
-                self.last_heard = Some(extent);
+                self.last_ack = Some(extent);
             }
-            Word::Refused(extent) => {
+            Message::Refused(extent) => {
                 self.sender.handle_refused(self.now, extent).expect("a good extent")
             }
         }
@@ -281,7 +283,7 @@ impl World {
     /// A good path opens, and everything must come through.
     fn finish(&mut self) {
         self.open(Class::Primary, 9);
-        let good = self.pipes.len() - 1;
+        let good = self.paths.len() - 1;
         for _ in 0..5_000 {
             if self.receiver.is_complete() && self.sender.is_complete() {
                 assert_eq!(self.delivered.total(), self.layout.total());
@@ -289,7 +291,7 @@ impl World {
             }
             while self.transmit(good, 65_536) {}
             while self.deliver(good) {}
-            while self.hear(good, good) {}
+            while self.deliver_back(good, good) {}
             self.check();
             self.pass(20);
         }
@@ -325,7 +327,7 @@ proptest! {
         for op in &ops {
             world.apply(op);
         }
-        while !world.pipes.is_empty() {
+        while !world.paths.is_empty() {
             world.apply(&Op::Lose { path: 0 });
         }
         world.finish();
@@ -336,7 +338,7 @@ fn only_path() -> (World, Extent) {
     let mut world = World::new(NAMES[0], &[]);
     world.open(Class::Primary, 0);
     assert!(world.transmit(0, 65_536));
-    let first = world.pipes[0].there[0];
+    let first = world.paths[0].data[0];
     (world, first)
 }
 
@@ -360,7 +362,7 @@ fn what_was_never_sent_cannot_be_acknowledged() {
 fn an_unproven_path_gets_little() {
     let (mut world, _) = only_path();
     while world.transmit(0, 65_536) {}
-    let sent: u64 = world.pipes[0].there.iter().map(|extent| extent.len).sum();
+    let sent: u64 = world.paths[0].data.iter().map(|extent| extent.len).sum();
     assert_eq!(sent, 64 * 1024);
 }
 
@@ -407,18 +409,19 @@ fn an_empty_layout_is_complete_at_once() {
 }
 
 /// Found by `every_byte_once_whatever_happens`: a small rest in the task of a path whose driver
-/// never asks again.
+/// never polls again.
 #[test]
 fn a_task_whose_driver_never_asks_is_taken() {
     let (mut world, _) = only_path();
     world.open(Class::Primary, 1);
     assert!(world.transmit(1, 4_096));
-    assert!(world.deliver(1) && world.hear(1, 1));
+    assert!(world.deliver(1) && world.deliver_back(1, 1));
     assert!(world.sender.paths(world.now)[1].task > Bytes::ZERO);
     world.finish();
 }
 
-/// A million extents and a gigabyte a second: the core takes a small part of a processor.
+/// A million extents and a gigabyte per second: the state machine takes a small part of a
+/// processor.
 #[test]
 fn many_extents_are_no_burden() {
     let size = 100_000 * BLOCK;
@@ -447,7 +450,7 @@ fn many_extents_are_no_burden() {
                 flying.push_back((PathId(path), extent));
             }
         }
-        // Forty frames on their way, or as many as the paths will take.
+        // Forty frames in flight, or as many as the paths accept.
         while flying.len() > 40 || (flying.len() == before && !flying.is_empty()) {
             let (path, extent) = flying.pop_front().expect("not empty");
             sender.handle_acked(now, path, extent).expect("it was sent");
@@ -459,12 +462,12 @@ fn many_extents_are_no_burden() {
     assert!(each < std::time::Duration::from_micros(200), "{each:?} a frame");
 }
 
-/// Found by `every_byte_once_whatever_happens`: everything is in flight on a path that hangs, and
-/// the only other one has proven nothing yet.
+/// Found by `every_byte_once_whatever_happens`: everything is in flight on a stalled path, and the
+/// only other one is still proving.
 #[test]
 fn a_new_path_rescues_what_hangs() {
     let (mut world, _) = only_path();
-    assert!(world.deliver(0) && world.hear(0, 0));
+    assert!(world.deliver(0) && world.deliver_back(0, 0));
     while world.transmit(0, 262_144) {}
     world.pass(700);
     assert_eq!(world.sender.paths(world.now)[0].state, PathState::Stalled);
@@ -478,7 +481,7 @@ fn a_lost_acknowledgement_is_made_up_for() {
     let (mut world, _) = only_path();
     assert!(world.transmit(0, 65_536));
     assert!(world.deliver(0) && world.deliver(0));
-    world.pipes[0].back.pop_front();
-    assert!(world.hear(0, 0));
+    world.paths[0].messages.pop_front();
+    assert!(world.deliver_back(0, 0));
     world.finish();
 }

@@ -1,4 +1,4 @@
-//! Sets and layouts against models that are small, dull and obviously right.
+//! Sets and layouts against small models that are obviously right.
 #![allow(missing_docs)]
 
 use std::collections::BTreeSet;
@@ -39,17 +39,20 @@ proptest! {
         for op in ops {
             match op {
                 Op::Insert(extent) => {
-                    let fresh: Vec<u64> = (extent.start..extent.end()).filter(|at| model.insert(*at)).collect();
+                    let positions = extent.start..extent.end();
+                    let fresh: Vec<u64> = positions.filter(|at| model.insert(*at)).collect();
                     prop_assert_eq!(bytes(set.insert(extent)), fresh);
                 }
                 Op::Remove(extent) => {
-                    let gone: Vec<u64> = (extent.start..extent.end()).filter(|at| model.remove(at)).collect();
+                    let positions = extent.start..extent.end();
+                    let gone: Vec<u64> = positions.filter(|at| model.remove(at)).collect();
                     prop_assert_eq!(bytes(set.remove(extent)), gone);
                 }
                 Op::PopFront(most) => {
                     let popped = bytes(set.pop_front(most));
                     prop_assert_eq!(popped.is_empty(), most == 0 || model.is_empty());
-                    prop_assert_eq!(&popped, &model.iter().copied().take(popped.len()).collect::<Vec<_>>());
+                    let first: Vec<_> = model.iter().copied().take(popped.len()).collect();
+                    prop_assert_eq!(&popped, &first);
                     for at in &popped {
                         model.remove(at);
                     }
@@ -58,9 +61,11 @@ proptest! {
             prop_assert_eq!(bytes(set.iter()), model.iter().copied().collect::<Vec<_>>());
             prop_assert_eq!(set.total(), Bytes(model.len() as u64));
             let pieces: Vec<Extent> = set.iter().collect();
-            prop_assert!(pieces.windows(2).all(|pair| pair[0].end() < pair[1].start), "{:?} touch", pieces);
+            let are_apart = pieces.windows(2).all(|pair| pair[0].end() < pair[1].start);
+            prop_assert!(are_apart, "{:?} touch", pieces);
         }
-        let (inside, outside): (Vec<u64>, Vec<u64>) = (probe.start..probe.end()).partition(|at| model.contains(at));
+        let (inside, outside): (Vec<u64>, Vec<u64>) =
+            (probe.start..probe.end()).partition(|at| model.contains(at));
         prop_assert_eq!(set.contains(probe), outside.is_empty());
         prop_assert_eq!(set.intersects(probe), !inside.is_empty());
         prop_assert_eq!(bytes(set.within(probe)), inside);
@@ -68,18 +73,22 @@ proptest! {
     }
 
     #[test]
-    fn whole_blocks_are_what_the_set_has_whole(extents in proptest::collection::vec((0u64..14, 0u64..8, 1u64..40), 0..12)) {
+    fn whole_blocks_are_what_the_set_has_whole(
+        extents in proptest::collection::vec((0u64..14, 0u64..8, 1u64..40), 0..12),
+    ) {
         let layout = layout();
+        let eighth = BLOCK / 8;
         let set: ExtentSet = extents
             .iter()
-            .map(|&(block, eighth, len)| Extent::new(block * BLOCK + eighth * BLOCK / 8, len * BLOCK / 8))
+            .map(|&(block, offset, len)| Extent::new(block * BLOCK + offset * eighth, len * eighth))
             .collect();
-        let expected: ExtentSet =
-            (0..layout.blocks()).filter_map(|b| layout.block_extent(b)).filter(|&e| set.contains(e)).collect();
+        let blocks = (0..layout.blocks()).filter_map(|block| layout.block_extent(block));
+        let expected: ExtentSet = blocks.filter(|&extent| set.contains(extent)).collect();
         prop_assert_eq!(layout.whole_blocks(&set), expected);
     }
 
-    /// Whatever a peer sends is taken or refused, never a panic; what is taken is claimed once.
+    /// Whatever a peer sends is accepted or refused without a panic, and accepted bytes are claimed
+    /// once.
     #[test]
     fn a_receiver_survives_any_peer(
         ops in proptest::collection::vec((0u8..4, 0u64..4_000_000, 0u64..300_000, 0u8..2), 0..80),
@@ -91,7 +100,8 @@ proptest! {
         prop_assert!(receiver.handle_data(Extent::new(wild.0 | 1 << 40, wild.1)).is_err());
         let _ = receiver.handle_hash(wild.0, Cv([0; 32]));
         for (kind, start, len, fill) in ops {
-            let (start, len) = if kind < 2 { (start / GRAIN * GRAIN, len / GRAIN * GRAIN) } else { (start, len) };
+            let align = if kind < 2 { GRAIN } else { 1 };
+            let (start, len) = (start / align * align, len / align * align);
             match receiver.handle_data(Extent::new(start, len)) {
                 Ok(fresh) => {
                     for piece in fresh.pieces {
@@ -105,7 +115,8 @@ proptest! {
             }
             let _ = receiver.handle_hash(start / BLOCK, Cv([fill; 32]));
             while let Some(block) = receiver.poll_verify() {
-                let whole = (block.extent.start..block.extent.end()).step_by(4_096).all(|at| model.contains(&at));
+                let mut grains = (block.extent.start..block.extent.end()).step_by(4_096);
+                let whole = grains.all(|at| model.contains(&at));
                 prop_assert!(whole, "{:?} is not complete", block);
                 if let Verdict::Refuse(extent) = receiver.handle_verified(block.index, fill == 0) {
                     for at in (extent.start..extent.end()).step_by(4_096) {

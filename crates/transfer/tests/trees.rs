@@ -1,8 +1,8 @@
-//! Trees: what may stand together, and how its files are packed.
+//! Trees: which entries can exist together, and the packing of their files.
 #![allow(missing_docs)]
 
 use proptest::prelude::*;
-use transfer::{BLOCK, Extent, Object, Packing, Tree, TreeError};
+use transfer::{BLOCK, Extent, Object, Packing, Piece, Tree, TreeError};
 use units::Bytes;
 use wire::manifest::{Entry, File, Kind};
 
@@ -40,7 +40,7 @@ fn names_that_could_leave_the_folder_or_collide() {
     let taken = |path: &str| Some(TreeError::Taken(path.into()));
     assert_eq!(make(vec![file(b"a", 1), file(b"b", 1), file(b"a", 1)]), taken("a"));
     assert_eq!(make(vec![directory(b"a"), directory(b"a")]), taken("a"));
-    // A link in the place of a folder would lead what is below it elsewhere.
+    // A link in place of a folder would redirect the entries below it.
     for way in [file(b"a", 1), symlink(b"a")] {
         assert_eq!(make(vec![file(b"a/b/c", 1), file(b"a!", 1), way.clone()]), taken("a"));
         assert_eq!(make(vec![way, directory(b"a/b")]), taken("a"));
@@ -120,25 +120,31 @@ fn sparse() -> impl Strategy<Value = File> {
     )
 }
 
+fn dense(size: u64) -> File {
+    File { size, mtime: 0, mode: 0, hash: None, data: None }
+}
+
 proptest! {
     /// Every byte of data of every wanted file is in the layout once, in order, and nothing else
     /// is.
     #[test]
     fn a_packing_is_its_files(
         files in proptest::collection::vec((prop_oneof![
-            4 => (0u64..30_000).prop_map(|size| File { size, mtime: 0, mode: 0, hash: None, data: None }),
-            1 => (0u64..3 * BLOCK).prop_map(|size| File { size, mtime: 0, mode: 0, hash: None, data: None }),
+            4 => (0u64..30_000).prop_map(dense),
+            1 => (0u64..3 * BLOCK).prop_map(dense),
             2 => sparse(),
         ], any::<bool>()), 0..40),
         cut in (0u64..BLOCK, 1u64..BLOCK),
     ) {
         let entries = files.iter().enumerate();
-        let entries = entries.map(|(i, (file, _))| entry(format!("{i}").as_bytes(), Kind::File(file.clone()))).collect();
-        let tree = Tree::new(entries).expect("good");
+        let entries = entries
+            .map(|(i, (file, _))| entry(format!("{i}").as_bytes(), Kind::File(file.clone())));
+        let tree = Tree::new(entries.collect()).expect("good");
         let packing = Packing::new(&tree, |index| files[index].1).expect("small");
         let layout = packing.layout();
-        let wanted: u64 = files.iter().filter(|(_, wanted)| *wanted).map(|(file, _)| file.data_len()).sum();
-        prop_assert_eq!(layout.total(), Bytes(wanted));
+        let wanted = files.iter().filter(|(_, wanted)| *wanted);
+        let total: u64 = wanted.map(|(file, _)| file.data_len()).sum();
+        prop_assert_eq!(layout.total(), Bytes(total));
         let mut found: Vec<Vec<(u64, u64)>> = vec![Vec::new(); files.len()];
         for object in 0..layout.objects() {
             let extent = layout.object_extent(object).expect("an object");
@@ -160,18 +166,21 @@ proptest! {
                 found[piece.entry].push((piece.offset, piece.extent.len));
             }
             prop_assert_eq!(at, extent.end());
-            // A part of it has the parts of the pieces.
+            // A part of the extent yields the parts of its pieces.
             let part = Extent::new(extent.start + cut.0, cut.1).intersection(extent);
             let bytes: u64 = packing.pieces(part).map(|piece| piece.extent.len).sum();
             prop_assert_eq!(bytes, part.len);
             for piece in packing.pieces(part) {
-                let whole = packing.pieces(extent).find(|whole| !whole.extent.intersection(piece.extent).is_empty());
-                let whole = whole.expect("it lies in a whole one");
-                prop_assert_eq!(piece.offset - whole.offset, piece.extent.start - whole.extent.start);
+                let overlaps = |whole: &Piece| {
+                    !whole.extent.intersection(piece.extent).is_empty()
+                };
+                let whole = packing.pieces(extent).find(overlaps).expect("a piece around it");
+                let skipped = piece.extent.start - whole.extent.start;
+                prop_assert_eq!(piece.offset - whole.offset, skipped);
             }
         }
         for (index, (file, wanted)) in files.iter().enumerate() {
-            let expected: Vec<(u64, u64)> = if *wanted { file.extents().collect() } else { Vec::new() };
+            let expected: Vec<_> = if *wanted { file.extents().collect() } else { Vec::new() };
             prop_assert_eq!(&found[index], &expected);
         }
     }

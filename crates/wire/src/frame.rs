@@ -5,17 +5,17 @@
 //!
 //! The sender opens the first path with [`Hello`], the [manifest](crate::manifest) in chunks and
 //! [`Frame::ManifestEnd`]; the receiver answers [`Welcome`], any number of [`Frame::Want`] and of
-//! [`Frame::Have`], and [`Frame::Ready`]. Both lay out what is wanted in the same way, and
-//! positions count in that layout. Every further path opens with [`Frame::Join`] and may carry data
-//! right behind it. Data is acknowledged on the path it came on.
+//! [`Frame::Have`], and [`Frame::Ready`]. Both sides compute the same layout of the wanted files,
+//! and positions count in that layout. Every further path opens with [`Frame::Join`] and may carry
+//! data right behind it. Data is acknowledged on the path on which it arrived.
 //!
-//! Where the side that connects is the one that receives, it opens the first path with [`Hello`], a
-//! [`Frame::Name`] for each thing that it wants, a [`Frame::Filter`] for each pattern, and
-//! [`Frame::Ask`]. The server answers [`Welcome`], the manifest in chunks and
-//! [`Frame::ManifestEnd`]; the client says what it wants, with [`Frame::Want`] and
-//! [`Frame::Ready`]. If it asked for them, the hashes of all blocks of the layout follow
-//! ([`Frame::Hashes`], [`Frame::Ready`]). Every [`Frame::Request`] is answered, in order and on its
-//! path, by the one [`Data`] frame of that range; a [`Frame::Done`] ends the session.
+//! If the connecting side receives (`anabranch get`), it opens the first path with [`Hello`], a
+//! [`Frame::Name`] for each wanted path, a [`Frame::Filter`] for each pattern, and [`Frame::Ask`].
+//! The server answers [`Welcome`], the manifest in chunks and [`Frame::ManifestEnd`]; the client
+//! names the wanted entries with [`Frame::Want`] and [`Frame::Ready`]. If it asked for them, the
+//! hashes of all blocks of the layout follow ([`Frame::Hashes`], [`Frame::Ready`]). Every
+//! [`Frame::Request`] is answered, in order and on its path, by the one [`Data`] frame of that
+//! range; a [`Frame::Done`] ends the session.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -49,54 +49,54 @@ pub const MAX_HASHES: usize = 4096;
 /// A session's name, drawn by the receiver.
 pub type SessionId = [u8; 16];
 
-/// Why bytes are no frame. The peer broke the protocol, or is no peer of ours.
+/// Why bytes are no frame. The peer broke the protocol, or speaks another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
-    /// A kind that this version does not know.
+    /// A kind unknown to this version.
     #[error("frame kind {0} is unknown")]
     Kind(u8),
-    /// A body longer than the kind may have.
+    /// A body longer than the kind allows.
     #[error("a {frame} frame announces {length} bytes")]
     TooLong {
-        /// Which.
+        /// The frame's kind.
         frame: &'static str,
-        /// What it says.
+        /// The announced length in bytes.
         length: usize,
     },
     /// The body ends before its fields do.
     #[error("a {frame} frame is cut short")]
     Truncated {
-        /// Which.
+        /// The frame's kind.
         frame: &'static str,
     },
-    /// The body goes on after its fields.
+    /// The body continues behind its fields.
     #[error("a {frame} frame is too long by its own account")]
     Trailing {
-        /// Which.
+        /// The frame's kind.
         frame: &'static str,
     },
-    /// A field has a value that it cannot have.
+    /// A field has an invalid value.
     #[error("a {frame} frame has a bad {field}")]
     Field {
-        /// Which.
+        /// The frame's kind.
         frame: &'static str,
-        /// Which field of it.
+        /// The field.
         field: &'static str,
     },
 }
 
-/// What the sender says first.
+/// The first frame of the connecting side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// [`VERSION`].
     pub version: u16,
-    /// The token's secret, where there is one.
+    /// The token's secret, if there is one.
     pub secret: Option<[u8; 16]>,
-    /// What is asked of the receiver.
+    /// The options asked of the receiver.
     pub wishes: Wishes,
 }
 
-/// What a sender asks of the receiver.
+/// Options that a sender asks of the receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "independent switches, one bit each on the wire")]
 pub struct Wishes {
@@ -106,27 +106,27 @@ pub struct Wishes {
     pub overwrite: bool,
     /// Read each file back from disk before it is renamed.
     pub verify: bool,
-    /// Say what would happen, write nothing.
+    /// Report what would happen, and write nothing.
     pub dry_run: bool,
 }
 
-/// What the receiver says first.
+/// The answer to [`Hello`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Welcome {
     /// [`VERSION`].
     pub version: u16,
     /// The session's name, for the other paths to join.
     pub session: SessionId,
-    /// Further addresses under which this receiver may be reached, most useful first.
+    /// Further addresses of this receiver, most useful first.
     pub addresses: Vec<SocketAddr>,
 }
 
-/// Data of the transfer.
+/// A piece of the transfer's data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Data<'a> {
-    /// Where the payload lies in the layout.
+    /// The payload's position in the layout.
     pub position: u64,
-    /// The chaining value of the block that begins at `position`, when one begins there.
+    /// The chaining value of the block that begins at `position`, if one begins there.
     pub block_hash: Option<[u8; 32]>,
     /// The bytes.
     pub payload: &'a [u8],
@@ -146,21 +146,21 @@ pub struct Range {
 pub struct Ask {
     /// Every file's entry has its hash.
     pub checksum: bool,
-    /// The hashes of all blocks come before data, and no file's entry has holes: other servers are
-    /// to have the same blocks.
+    /// The hashes of all blocks precede the data, and files have no holes, so that other servers
+    /// lay out the same blocks.
     pub hashes: bool,
 }
 
-/// The hashes of some blocks, one behind the other.
+/// The hashes of consecutive blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hashes {
-    /// The first block, counted in the layout.
+    /// The first block's index in the layout.
     pub first: u64,
-    /// Chaining values.
+    /// The blocks' chaining values.
     pub hashes: Vec<[u8; 32]>,
 }
 
-/// Why a side gives up; decides the other side's exit code.
+/// The reason for an abort; it decides the other side's exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AbortCode {
     /// Not authenticated or not allowed.
@@ -175,11 +175,11 @@ pub enum AbortCode {
     Integrity,
     /// The peer broke the protocol.
     Protocol,
-    /// A person or a signal stopped it; what arrived is kept.
+    /// A person or a signal stopped it; the data received is kept.
     Stopped,
     /// The session named in a Join is unknown here.
     NoSession,
-    /// What was asked for is not there or not readable.
+    /// The requested path does not exist or is not readable.
     Source,
     /// A file changed while it was being sent; the text is its path.
     Changed,
@@ -198,64 +198,64 @@ const ABORT_CODES: [AbortCode; 10] = [
     AbortCode::Changed,
 ];
 
-/// Anything that travels.
+/// A frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame<'a> {
     /// First on the first path.
     Hello(Hello),
-    /// First on every further path: which session it belongs to.
+    /// First on every further path: the session that the path joins.
     Join(SessionId),
     /// A chunk of the manifest, for [`entries`](crate::manifest::entries).
     Entries(&'a [u8]),
-    /// The manifest is complete: how many entries it has.
+    /// The end of the manifest: its number of entries.
     ManifestEnd(u32),
     /// The receiver's answer to [`Hello`].
     Welcome(Welcome),
-    /// Ranges of entries whose files the receiver does not have as they are; entries of other kinds
-    /// may be among them.
+    /// Ranges of entries whose files the receiver wants; entries of other kinds may be among them.
     Want(Vec<Range>),
-    /// Verified ranges of what is wanted that the receiver holds from an earlier attempt.
+    /// Verified ranges of the layout that the receiver has from an earlier attempt.
     Have(Vec<Range>),
-    /// All is said; data may come.
+    /// The negotiation is complete; data may follow.
     Ready,
     /// The receiver's answer to `Join`.
     Joined,
     /// Data.
     Data(Data<'a>),
-    /// Ranges that arrived and are written.
+    /// Ranges received and written.
     Ack(Vec<Range>),
-    /// A range whose block did not match its hash: it is wanted again.
+    /// A block that did not match its hash: it is wanted again.
     Refused(Range),
-    /// An object of the layout is complete, and its files have their names: its index and its
+    /// An object of the layout is complete, and its files have their final names: its index and its
     /// BLAKE3 root.
     ObjectDone(u32, [u8; 32]),
-    /// Everything is complete, synced and renamed; how long syncing took, in microseconds.
+    /// Everything is complete, synced and renamed: the duration of syncing in microseconds.
     Done(u64),
-    /// Are you there? The peer answers with the same number.
+    /// A request for a [`Frame::Pong`] with the same number.
     Ping(u64),
-    /// I am.
+    /// The answer to [`Frame::Ping`].
     Pong(u64),
-    /// The side that says it gives up, and why, in its own words.
+    /// The sending side gives up: the reason, and a text.
     Abort(AbortCode, String),
-    /// Bytes to measure a path with, in a dry run only; answered by [`Frame::Pong`] with all bytes
-    /// that came so far.
+    /// Bytes that measure a path, in a dry run only; answered by [`Frame::Pong`] with the bytes
+    /// received so far.
     Probe(&'a [u8]),
-    /// One thing that is asked for: a path below what is offered, `folder/` for what is in a
-    /// folder, nothing for all of it.
+    /// A wanted path below the offered folder: `folder/` for the contents of a folder, empty for
+    /// everything.
     Name(&'a [u8]),
-    /// A pattern as in `.gitignore`: what matches is left out, or, if true, nothing else is taken.
+    /// A pattern as in `.gitignore`, and whether it includes: matching paths are left out, or, if
+    /// true, only they are taken.
     Filter(bool, &'a str),
-    /// The question is complete.
+    /// The end of the request.
     Ask(Ask),
-    /// Data of this range are wanted on this path. It lies within one block.
+    /// Data of this range is wanted on this path. The range lies within one block.
     Request(Range),
-    /// What blocks hash to.
+    /// The hashes of blocks.
     Hashes(Hashes),
 }
 
 impl<'a> Frame<'a> {
     /// Reads one frame off the front of `input`: the frame and its length, or `None` if more bytes
-    /// are needed. The announced length is checked before anybody waits for it.
+    /// are needed. The announced length is checked before the body is awaited.
     ///
     /// # Errors
     /// [`WireError`] when the bytes can be no frame, whatever follows.
@@ -278,7 +278,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// How many bytes the frame at the front of `input` has in all, as soon as its header is there.
+    /// The total length in bytes of the frame at the front of `input`, once its header is complete.
     ///
     /// # Errors
     /// As [`Frame::parse`].
@@ -405,7 +405,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// A [`Data`] frame without its payload, for a driver that puts the payload behind it itself.
+/// The part of a [`Data`] frame before its payload, for a driver that appends the payload itself.
 pub struct DataHeader;
 
 impl DataHeader {

@@ -1,7 +1,8 @@
 //! Formats: parse and emit, nothing else.
 //!
-//! [`frame`] is the transfer protocol that runs over each path's TLS connection, [`manifest`] what
-//! it says of files. Nothing here keeps state or allocates according to what a peer merely
+//! [`frame`] has the frames of the transfer protocol, which runs over each path's TLS connection;
+//! [`manifest`] its description of files; [`ptcp`] the packets of the striped connection; [`tcp`]
+//! simulated TCP segments. Nothing here keeps state, or allocates by lengths that a peer merely
 //! announces.
 #![no_std]
 

@@ -1,7 +1,8 @@
-//! The manifest: what a transfer consists of, entry by entry, in chunks of bounded length.
+//! The manifest: the entries of a transfer, in chunks of bounded length.
 //!
 //! ```text
-//! entry      u8 kind and flags   u16 octets of the path shared with the entry before   u16 further octets   those octets
+//! entry      u8 kind and flags   u16 octets of the path shared with the entry before
+//!            u16 further octets of the path   those octets
 //! file       u64 size   i64 mtime (ns)   u16 mode   [32] BLAKE3 if flagged
 //!            u16 number of data extents, if flagged sparse; u64 offset and u64 length of each
 //! directory  i64 mtime (ns)   u16 mode
@@ -9,9 +10,9 @@
 //! hard link  u32 index of the entry that it is another name of
 //! ```
 //!
-//! Integers are big-endian. The first entry of a chunk shares nothing with the one before, so that
-//! chunks can be read each for itself. Each entry is judged by itself as it is read
-//! ([`Entry::check`]); what entries must be to each other is the reader's affair.
+//! Integers are big-endian. The first entry of a chunk shares no path with the one before, so that
+//! each chunk can be read on its own. Each entry is checked on its own as it is read
+//! ([`Entry::check`]); the relations between entries are for the caller to check.
 
 use alloc::vec::Vec;
 
@@ -22,28 +23,28 @@ use crate::reader::Reader;
 pub const MAX_CHUNK: usize = 64 * 1024;
 /// The longest path, in bytes.
 pub const MAX_PATH: usize = 4096;
-/// The longest component of a path, in bytes: what file systems have.
+/// The longest component of a path, in bytes: the limit of common file systems.
 pub const MAX_COMPONENT: usize = 255;
 /// The longest target of a symbolic link, in bytes.
 pub const MAX_TARGET: usize = 4095;
 /// The most extents of data that a sparse file may have.
 pub const MAX_EXTENTS: usize = 1024;
-/// The name at the top that no entry has: the receiver keeps there what is not whole yet.
+/// A top-level name that no entry may have: the receiver keeps incomplete files there.
 pub const RESERVED: &[u8] = b".anabranch-partial";
-/// The bits that a mode may have.
+/// The permitted bits of a mode.
 pub const MODE_BITS: u16 = 0o7777;
 
 /// One entry of a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Where it is below the receiving folder: components joined by `/`, in any bytes but NUL.
+    /// Its path below the receiving folder: components joined by `/`, of any bytes but NUL.
     pub path: Vec<u8>,
-    /// What it is.
+    /// Its kind, with the kind's fields.
     pub kind: Kind,
 }
 
-/// What an entry is. There is no kind for devices, sockets and pipes: they cannot be said, and so
-/// not be made.
+/// The kind of an entry. Devices, sockets and pipes have none, so that no peer can have them
+/// created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A regular file.
@@ -59,10 +60,10 @@ pub enum Kind {
     Symlink {
         /// Time of last modification, nanoseconds since 1970.
         mtime: i64,
-        /// What it says, in any bytes but NUL. Nobody here follows it.
+        /// Its target, of any bytes but NUL. Nothing in Anabranch follows it.
         target: Vec<u8>,
     },
-    /// Another name of a file that came before.
+    /// Another name of an earlier file.
     HardLink {
         /// Index of the file's entry.
         to: u32,
@@ -78,21 +79,21 @@ pub struct File {
     pub mtime: i64,
     /// Permission bits.
     pub mode: u16,
-    /// BLAKE3 of its contents, where the sender compares by contents.
+    /// BLAKE3 of its contents, if the sender compares by contents.
     pub hash: Option<[u8; 32]>,
-    /// Where a file with holes has data: offset and length, ascending, none empty, none touching.
-    /// `None`: everywhere.
+    /// The data extents of a sparse file: offset and length, ascending, none empty, none adjacent.
+    /// `None` for a file without holes.
     pub data: Option<Vec<(u64, u64)>>,
 }
 
 impl File {
-    /// The parts that have data, in order.
+    /// The data extents, in order: offset and length.
     pub fn extents(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let all = if self.data.is_none() && self.size > 0 { Some((0, self.size)) } else { None };
         all.into_iter().chain(self.data.iter().flatten().copied())
     }
 
-    /// How many bytes of data there are.
+    /// The bytes of data, holes excluded.
     #[must_use]
     pub fn data_len(&self) -> u64 {
         self.extents().map(|(_, len)| len).sum()
@@ -100,7 +101,8 @@ impl File {
 }
 
 /// Whether a path is relative and plain: components that are neither empty nor `.` nor `..` nor too
-/// long, without a NUL, and the first not [`RESERVED`]. Such a path leads nowhere but down.
+/// long, without a NUL, and the first not [`RESERVED`]. Such a path cannot leave the receiving
+/// folder.
 #[must_use]
 pub fn is_plain(path: &[u8]) -> bool {
     let plain = |part: &[u8]| {
@@ -114,10 +116,10 @@ pub fn is_plain(path: &[u8]) -> bool {
 }
 
 impl Entry {
-    /// Judges the entry by itself.
+    /// Checks the entry on its own.
     ///
     /// # Errors
-    /// The field that it cannot have like that.
+    /// The name of the invalid field.
     pub fn check(&self) -> Result<(), &'static str> {
         if !is_plain(&self.path) {
             return Err("path");
@@ -139,7 +141,7 @@ impl Entry {
     }
 }
 
-/// Whether these are extents of data as a file of `size` bytes may have.
+/// Whether these are valid data extents of a file of `size` bytes.
 fn is_sparse(data: &[(u64, u64)], size: u64) -> bool {
     let mut free = 0;
     data.len() <= MAX_EXTENTS
@@ -158,7 +160,7 @@ const HARD_LINK: u8 = 3;
 const SPARSE: u8 = 0x10;
 const HASHED: u8 = 0x20;
 
-/// Cuts a manifest into chunks. Each takes as many entries as fit into [`MAX_CHUNK`].
+/// Cuts a manifest into chunks. Each holds as many entries as fit into [`MAX_CHUNK`].
 pub struct Chunks<'a> {
     rest: &'a [Entry],
 }
@@ -242,7 +244,7 @@ fn emit_length(length: usize, out: &mut Vec<u8>) {
     );
 }
 
-/// Reads a chunk, entry by entry. After an error nothing follows.
+/// Reads a chunk, entry by entry. The iterator ends after an error.
 pub struct Entries<'a> {
     reader: Option<Reader<'a>>,
     before: Vec<u8>,

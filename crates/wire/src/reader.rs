@@ -9,7 +9,7 @@ pub(crate) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Over `body`; `frame` names what is read, for errors.
+    /// Reads from `body`; `frame` is its name in errors.
     pub(crate) fn new(frame: &'static str, body: &'a [u8]) -> Reader<'a> {
         Reader { rest: body, frame }
     }
@@ -45,7 +45,7 @@ impl<'a> Reader<'a> {
         self.array().map(i64::from_be_bytes)
     }
 
-    /// Everything that is left.
+    /// All remaining bytes.
     pub(crate) fn rest(&mut self) -> &'a [u8] {
         core::mem::take(&mut self.rest)
     }
@@ -54,7 +54,7 @@ impl<'a> Reader<'a> {
         self.rest.is_empty()
     }
 
-    /// Ends the reading: a frame with bytes left over is no frame of ours.
+    /// Ends the reading. Bytes left over are an error.
     pub(crate) fn finish<T>(self, value: T) -> Result<T, WireError> {
         if self.is_empty() { Ok(value) } else { Err(WireError::Trailing { frame: self.frame }) }
     }

@@ -1,8 +1,8 @@
-//! TCP segments in typed form (RFC 9293): what a header says, without the bytes behind it.
+//! TCP segments in typed form (RFC 9293): header fields without payload bytes.
 //!
-//! Positions are those of the whole stream, 64 bits that never wrap: bit 32 and up are what both
-//! ends know anyway. The SYN takes position 0, the first payload byte is at 1, the FIN takes the
-//! position behind the last.
+//! Positions count the whole stream in 64 bits and never wrap: a real segment carries the lower 32
+//! bits, and both ends know the others. The SYN takes position 0, the first payload byte is at 1,
+//! the FIN takes the position behind the last.
 
 use units::Bytes;
 
@@ -17,15 +17,15 @@ pub const TIMESTAMPS: Bytes = Bytes(12);
 pub struct Segment {
     /// The position of its first byte.
     pub seq: u64,
-    /// The next position that its sender expects; means nothing without [`Flags::ACK`].
+    /// The next position that its sender expects; valid with [`Flags::ACK`] only.
     pub ack: u64,
-    /// How much its sender's receive buffer takes from `ack` on, scaled already.
+    /// The receive window from `ack` on, in bytes, window scaling applied.
     pub window: u32,
     /// Payload bytes.
     pub len: u16,
     /// SYN, ACK, FIN and so on.
     pub flags: Flags,
-    /// How many of `sack` mean something.
+    /// The number of valid blocks in `sack`.
     pub sack_count: u8,
     /// Ranges that arrived beyond `ack` (RFC 2018), the one with the latest segment first.
     pub sack: [SackBlock; 3],
@@ -41,7 +41,7 @@ pub struct Segment {
 pub struct SackBlock {
     /// First position less `ack`.
     pub from: i32,
-    /// How many.
+    /// The number of positions.
     pub len: u32,
 }
 
@@ -56,11 +56,11 @@ impl Flags {
     pub const SYN: Flags = Flags(0x02);
     /// The connection is gone.
     pub const RST: Flags = Flags(0x04);
-    /// `ack` means something.
+    /// `ack` is valid.
     pub const ACK: Flags = Flags(0x10);
     /// A marked packet arrived (RFC 3168).
     pub const ECE: Flags = Flags(0x40);
-    /// The window was reduced for it.
+    /// The congestion window was reduced (RFC 3168).
     pub const CWR: Flags = Flags(0x80);
 
     /// Whether all of `flags` are set.
@@ -70,7 +70,7 @@ impl Flags {
         self.0 & flags.0 == flags.0
     }
 
-    /// These and those.
+    /// The union of both.
     #[must_use]
     #[inline]
     pub const fn with(self, flags: Flags) -> Flags {
@@ -79,14 +79,14 @@ impl Flags {
 }
 
 impl Segment {
-    /// How many positions it takes: payload, SYN and FIN.
+    /// The number of positions that it takes: payload, SYN and FIN.
     #[must_use]
     #[inline]
     pub const fn span(&self) -> u64 {
         self.len as u64 + self.flags.has(Flags::SYN) as u64 + self.flags.has(Flags::FIN) as u64
     }
 
-    /// The blocks that mean something.
+    /// The valid blocks.
     #[must_use]
     #[inline]
     pub fn sacked(&self) -> &[SackBlock] {

@@ -102,7 +102,11 @@ fn a_peers_words_lose_their_control_characters() {
 
 proptest! {
     #[test]
-    fn no_bytes_make_the_parser_panic(kind in 0u8..25, body in proptest::collection::vec(any::<u8>(), 0..200), lie in any::<Option<u32>>()) {
+    fn no_bytes_make_the_parser_panic(
+        kind in 0u8..25,
+        body in proptest::collection::vec(any::<u8>(), 0..200),
+        lie in any::<Option<u32>>(),
+    ) {
         let length = lie.unwrap_or(u32::try_from(body.len()).unwrap());
         let mut bytes = vec![kind];
         bytes.extend_from_slice(&length.to_be_bytes());

@@ -170,7 +170,11 @@ proptest! {
     }
 
     #[test]
-    fn a_damaged_manifest_is_read_or_refused(all in proptest::collection::vec(entry(), 1..10), at in any::<prop::sample::Index>(), to in any::<u8>()) {
+    fn a_damaged_manifest_is_read_or_refused(
+        all in proptest::collection::vec(entry(), 1..10),
+        at in any::<prop::sample::Index>(),
+        to in any::<u8>(),
+    ) {
         let mut chunk = chunks(&all).next().expect("a chunk");
         let at = at.index(chunk.len());
         chunk[at] = to;

@@ -14,18 +14,25 @@ use overlay::{Choice, Instance, Routes, lp, optimum};
 use units::{Rate, Seed};
 
 fn main() {
-    let count: u64 = env::args().nth(1).map_or(1_000, |count| count.parse().expect("a number of \
-        instances"));
+    let count: u64 = env::args().nth(1).map_or(1_000, |count| {
+        count.parse().expect("a number of instances")
+    });
     let (mut flow, mut flat, mut meshed) = (0.0_f64, 0.0_f64, 0.0_f64);
     for seed in 0..count {
         let setting = setting(seed);
         let instance = setting.instance(Seed(seed));
-        let selection = setting.chooser(&instance, Seed(seed)).select(setting.sources, setting.paths);
+        let selection =
+            setting.chooser(&instance, Seed(seed)).select(setting.sources, setting.paths);
         let best = highs(&instance, &Routes::from(&selection));
         flow = flow.max(apart(optimum(&instance, &selection).rate.as_f64(), best));
         flat = flat.max(apart(lp::optimum(&instance, &selection).expect("solvable").rate, best));
 
-        let mesh = Mesh { destinations: 1 + (seed % 4) as usize, relays: 1 + (seed / 4 % 2) as usize, spread: 1.5, setting };
+        let mesh = Mesh {
+            destinations: 1 + (seed % 4) as usize,
+            relays: 1 + (seed / 4 % 2) as usize,
+            spread: 1.5,
+            setting,
+        };
         let (instance, routes) = mesh.network(Seed(seed));
         let best = highs(&instance, &routes);
         meshed = meshed.max(apart(lp::optimum(&instance, &routes).expect("solvable").rate, best));
@@ -37,7 +44,8 @@ fn main() {
 
 /// From a few sources to the paper's hundred.
 fn setting(seed: u64) -> Setting {
-    let choice = if seed.is_multiple_of(2) { Choice::Uniform } else { Choice::Proportional { error: 0.5 } };
+    let choice =
+        if seed.is_multiple_of(2) { Choice::Uniform } else { Choice::Proportional { error: 0.5 } };
     Setting {
         sources: (1 + seed % 100) as usize,
         relays: (6 + seed / 7 % 95) as u32,
@@ -64,8 +72,10 @@ fn highs(instance: &Instance, routes: &Routes) -> f64 {
         problem.add_row(..=demand.as_f64() / UNIT, paths.iter().map(|&rate| (rate, 1.0)));
     }
     for (link, capacity) in instance.capacities.iter().enumerate() {
-        let over: Vec<_> = (0..routes.count()).filter(|&path| routes.of(path).contains(&link)).collect();
-        problem.add_row(..=capacity.as_f64() / UNIT, over.into_iter().map(|path| (rates[path], 1.0)));
+        let over: Vec<_> =
+            (0..routes.count()).filter(|&path| routes.of(path).contains(&link)).collect();
+        problem
+            .add_row(..=capacity.as_f64() / UNIT, over.into_iter().map(|path| (rates[path], 1.0)));
     }
     let solved = problem.optimise(Sense::Maximise).solve();
     solved.objective_value() * UNIT

@@ -1,4 +1,4 @@
-//! The links of a network, with their clock and tallies, for what travels between sockets.
+//! The links of a network between sockets, with their clock and their statistics.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -49,7 +49,7 @@ struct Item<T> {
     item: T,
 }
 
-/// Something that arrived at the other end.
+/// An item that arrived at the other end.
 #[derive(Debug)]
 pub(super) struct Arrival<T> {
     pub(super) direction: LinkDirection,
@@ -83,7 +83,7 @@ impl<T: Clone> Links<T> {
         }
     }
 
-    /// To be called first on the thread that runs the links.
+    /// Notes the thread's processor time; call it first on the thread that runs the links.
     pub(super) fn enter_thread(&mut self) {
         self.cpu = thread_cpu_time();
     }
@@ -92,7 +92,7 @@ impl<T: Clone> Links<T> {
         Time::ZERO + Span::from(self.epoch.elapsed())
     }
 
-    /// Starts the schedule, if it did not.
+    /// Starts the schedule, if it has not started.
     pub(super) fn start(&mut self, now: Time) {
         if self.started.is_none() {
             self.started = Some(now);
@@ -117,7 +117,8 @@ impl<T: Clone> Links<T> {
         self.directions[self.directions[direction.index()].through].link.next_departure()
     }
 
-    /// `flow` is for queues that treat flows apart.
+    /// Puts an item into the direction's queue. `flow` is its number for queues that separate
+    /// flows.
     pub(super) fn enqueue(
         &mut self,
         direction: LinkDirection,

@@ -18,16 +18,17 @@ use super::patient;
 use crate::driver::Control;
 use crate::report::Report;
 
-/// Payload and size of a full segment: bytes are charged as if they went in such packets.
+/// Payload of a full segment, and the size of its headers: bytes are charged to the link as if sent
+/// in such segments.
 const SEGMENT: usize = 1_448;
 const SEGMENT_HEADERS: usize = 52;
-/// A chunk takes at most about so long on the wire, so that the connections of a link alternate.
+/// The longest time of a chunk on the wire, so that the connections of a link alternate.
 const CHUNK_TIME: Span = Span::from_millis(2);
 const MAX_CHUNK_SEGMENTS: u64 = 44;
-/// What the kernel may take from a sender before the link has room: little, for else a path seems
-/// faster than it is. The kernel doubles it.
+/// Bytes that the kernel may take from a sender before the link has room. It is small, because the
+/// path would seem faster than it is otherwise. The kernel doubles it.
 const RECEIVE_BUFFER: usize = 16 << 10;
-/// What a receiver may leave unread before its connection is no longer read from.
+/// Unread bytes at a receiver from which on its connection's source is not read.
 const MAX_UNREAD: usize = 256 << 10;
 const WAKER_KEY: u64 = u64::MAX;
 /// Keys of connections: 2 × id + FIRST, plus one for the far socket.
@@ -46,7 +47,7 @@ pub(super) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// What travels.
+/// An item in transit.
 #[derive(Clone, Debug)]
 enum Chunk {
     Open,
@@ -74,7 +75,7 @@ struct Connection {
     far: Option<TcpStream>,
     up: Half,
     down: Half,
-    /// Sockets that hung up are not watched: it would be reported again and again.
+    /// Sockets that hung up are removed from the poller, which would report them again and again.
     has_near_hung_up: bool,
     has_far_hung_up: bool,
 }
@@ -82,16 +83,16 @@ struct Connection {
 /// One direction of a connection.
 #[derive(Default)]
 struct Half {
-    /// The source has something; it waits for its turn and is not watched.
+    /// The source has data; it waits for its turn and is not polled.
     is_waiting: bool,
     /// The source has ended.
     has_ended: bool,
-    /// What arrived and the destination did not take yet.
+    /// Chunks that arrived and that the destination has not taken.
     unread: VecDeque<Chunk>,
     unread_bytes: usize,
-    /// The first unread chunk went out up to here.
+    /// Bytes of the first unread chunk that were written.
     offset: usize,
-    /// The destination has got its end.
+    /// The end of the stream was passed on to the destination.
     is_done: bool,
 }
 
@@ -193,7 +194,7 @@ impl TcpProxy {
         }
     }
 
-    /// Takes what arrived at the other end.
+    /// Processes the chunks that arrived at the other end.
     fn deliver(&mut self) {
         while let Some(arrival) = self.links.poll_arrival() {
             let (id, chunk) = arrival.item;
@@ -232,7 +233,7 @@ impl TcpProxy {
                     Turn::Over => {}
                 }
             }
-            // Only looked at again after something happened: a flush calls for it.
+            // They are polled again after a flush.
             for id in skipped {
                 if let Some(connection) = self.connections.get_mut(&id) {
                     connection.half(direction.is_down).is_waiting = false;
@@ -276,7 +277,7 @@ impl TcpProxy {
         self.links.enqueue(LinkDirection { link, is_down }, bytes, id, (id, chunk));
     }
 
-    /// Writes what arrived, as far as the destination takes it.
+    /// Writes unread chunks, as far as the destination takes them.
     fn flush(&mut self, id: u64, is_down: bool) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         if !connection.flush(is_down) {
@@ -290,12 +291,12 @@ impl TcpProxy {
     fn abort(&mut self, id: u64) {
         let Some(connection) = self.connections.remove(&id) else { return };
         for socket in [Some(&connection.near), connection.far.as_ref()].into_iter().flatten() {
-            // Without it, the other side would see an orderly end.
+            // Closing without a linger of zero would look like an orderly end.
             let _ = SockRef::from(socket).set_linger(Some(Duration::ZERO));
         }
     }
 
-    /// Tells the poller what the connection waits for.
+    /// Updates the poller's interest in the connection's sockets.
     fn watch(&mut self, id: u64) {
         let Some(connection) = self.connections.get(&id) else { return };
         let interest = |source: &Half, destination: &Half| Interest {
@@ -314,7 +315,7 @@ impl TcpProxy {
         changed.expect("both sockets were added, and are open as long as the connection is there");
     }
 
-    /// How much to read at once.
+    /// The number of bytes to read at once.
     fn chunk(&self, direction: LinkDirection) -> usize {
         let rate = self.links.profile(direction).rate.base;
         let segments = ((rate * CHUNK_TIME).0 / 1_500).clamp(1, MAX_CHUNK_SEGMENTS);
@@ -332,7 +333,7 @@ fn direction_at(index: usize) -> LinkDirection {
     LinkDirection { link: index / 2, is_down: index % 2 == 1 }
 }
 
-/// What so many bytes of payload take of a link.
+/// The size on a link of this many bytes of payload, headers included.
 fn charge(payload: usize) -> Bytes {
     Bytes((payload + payload.div_ceil(SEGMENT) * SEGMENT_HEADERS) as u64)
 }
@@ -367,8 +368,8 @@ impl Connection {
         }
     }
 
-    /// A socket hung up: what it sent before can still be read. Returns false if nothing can come
-    /// of the connection.
+    /// A socket hung up; data that it sent before can still be read. Returns false if the
+    /// connection is useless.
     fn hang_up(&mut self, poller: &Poller, is_far: bool) -> bool {
         let (flag, socket, source, destination) = if is_far {
             (&mut self.has_far_hung_up, self.far.as_ref(), &self.down, &self.up)
@@ -376,7 +377,7 @@ impl Connection {
             (&mut self.has_near_hung_up, Some(&self.near), &self.up, &self.down)
         };
         if let Some(socket) = socket.filter(|_| !*flag) {
-            // It is watched until here; a failure would only mean that it is not.
+            // An error would only mean that it was removed before.
             let _ = poller.remove(socket);
         }
         *flag = true;

@@ -1,4 +1,4 @@
-//! Datagrams through links: they are lost, doubled, delayed and damaged like packets.
+//! Datagrams through links: they are lost, duplicated, delayed and corrupted like packets.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -17,7 +17,7 @@ use crate::report::Report;
 
 /// IPv4 and UDP.
 const HEADERS: usize = 28;
-/// So many clients are kept apart; the one that came first is forgotten for another one.
+/// The largest number of clients; a further one replaces the oldest.
 const MAX_FLOWS: usize = 1_024;
 const BATCH: usize = 32;
 const WAKER_KEY: u64 = u64::MAX;
@@ -42,7 +42,7 @@ pub(super) struct UdpProxy {
     buffer: Vec<u8>,
 }
 
-/// What one client sends on one link.
+/// The datagrams of one client on one link.
 struct Flow {
     link: usize,
     client: SocketAddr,
@@ -105,7 +105,7 @@ impl UdpProxy {
 
     fn read_client(&mut self, link: usize) -> io::Result<()> {
         for _ in 0..BATCH {
-            // An error belongs to an earlier datagram that nobody took, or says that there is none
+            // An error belongs to an earlier datagram that was refused, or means that there is none
             // left.
             let Ok((len, client)) = self.sockets[link].recv_from(&mut self.buffer) else { break };
             let id = self.flow(link, client)?;
@@ -140,7 +140,7 @@ impl UdpProxy {
                     *byte ^= 0x10;
                 }
             }
-            // What a socket does not take is lost, as with any datagram.
+            // A datagram that the socket does not take is lost.
             let _ = if arrival.direction.is_down {
                 self.sockets[flow.link].send_to(&data, flow.client)
             } else {

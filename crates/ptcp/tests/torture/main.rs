@@ -1,10 +1,11 @@
 //! Short seeded runs over networks that lose, reorder, duplicate, corrupt and delay packets, and
-//! whose paths come and go, compared with a model that is exact to the byte: every stream arrives
-//! completely, in order, once, within a time limit, and the receive buffer keeps its bound.
+//! whose paths come and go, against a model that is exact to the byte: every stream arrives whole,
+//! in order, once, within a bound of time, and receive buffers keep their limits.
 //!
-//! `PTCP_TORTURE_RUNS` is the number of runs (1,000), `PTCP_TORTURE_SEED` the first seed (0), and
-//! `PTCP_TORTURE_SEALED` the number of runs that are repeated with packets as sealed bytes (1,000).
-//! A seed that fails is printed; it becomes a test of its own, named after the defect.
+//! `PTCP_TORTURE_RUNS` says how many runs there are (1,000), `PTCP_TORTURE_SEED` with which seed
+//! they begin (0), and `PTCP_TORTURE_SEALED` how many of them are run a second time with packets as
+//! sealed bytes (1,000). A seed that fails is printed; it becomes a test of its own, with a name
+//! that says what was wrong.
 
 mod model;
 mod network;
@@ -18,7 +19,7 @@ fn number(name: &str, usual: u64) -> u64 {
         .map_or(usual, |text| text.parse().unwrap_or_else(|_| panic!("{name} wants a number")))
 }
 
-/// Runs `task` for each of `runs` seeds, on all processors. A seed that fails is printed.
+/// Does something for each of `runs` seeds, on all processors. A seed that fails is printed.
 fn for_seeds(first: u64, runs: u64, task: impl Fn(u64) + Sync + std::panic::RefUnwindSafe) {
     let workers = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     std::thread::scope(|scope| {
@@ -50,10 +51,10 @@ fn the_same_seed_is_the_same_run() {
     }
 }
 
-/// Typed packets give the same runs as sealed and opened bytes, so the other tests use typed
-/// packets.
+/// Typed packets are enough for everything else, since they come to the same as bytes that are
+/// sealed and opened.
 #[test]
-fn sealed_packets_give_the_same_run() {
+fn sealed_packets_come_to_the_same() {
     for_seeds(0, number("PTCP_TORTURE_SEALED", 1_000), |seed| {
         assert_eq!(Run::sealed(seed).finish(), Run::new(seed).finish(), "seed {seed}");
     });

@@ -1,12 +1,12 @@
-//! Do two paths share a bottleneck?
+//! Detection of paths that share a bottleneck.
 //!
 //! Two flows through one queue see that queue's delay, so their round-trip times rise and fall
 //! together; and what one of them gains, the other loses, so their rates move against each other.
-//! Two lines alike that were filled at the same moment show the first sign too, but not the second;
-//! two flows in lockstep through one queue do not show the second either. Neither proves anything,
-//! therefore a suspicion is tested: the slower path pauses, and if the other one gains much of what
-//! it carried, both drew from the same source. One flow's share is then enough. A slower suspicion is
-//! tested only where the pause is nothing beside what the transfer will still take.
+//! Two equal links that were filled at the same moment show the first sign too, but not the second;
+//! two flows in lockstep through one queue do not show the second either. Neither sign is proof.
+//! Therefore correlated paths are tested: the slower path pauses, and if the faster one gains much
+//! of its rate, both have the same bottleneck. One flow is then enough. If only the delays
+//! correlate, the test is made only where its pause is negligible against the rest of the transfer.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -15,32 +15,32 @@ use units::{PathId, Rate, Span, Time};
 
 use super::meter::as_rate;
 
-/// Delays are averaged over bins of this length, aligned in time.
+/// Delays are averaged over bins of this length, aligned for all paths.
 const BIN: Span = Span::from_millis(100);
-/// How many bins are compared.
+/// The number of bins that are compared.
 const BINS: usize = 64;
-/// How many bins both paths must have.
+/// The least number of bins that both paths must have.
 const MIN_BINS: usize = 48;
-/// Correlation from which on a test is worth its cost.
+/// The least correlation of the delays for a test.
 const MIN_DELAY_CORRELATION: f64 = 0.85;
-/// Correlation of the rates down to which it is: one gains what the other loses.
+/// The largest correlation of the rates that counts as opposed: one path gains what the other
+/// loses.
 const MAX_RATE_CORRELATION: f64 = -0.4;
-/// Rates are averaged over so many bins.
+/// Rates are averaged over this many bins.
 const RATE_BINS: usize = 5;
-/// Rates that move by less than this fraction of their mean (standard deviation) say nothing.
+/// The least standard deviation of rates to be compared, as a fraction of their mean.
 const MIN_RATE_DEVIATION: f64 = 0.02;
-/// Delays that move by less than this many seconds (standard deviation) say nothing.
+/// The least standard deviation of delays to be compared, in seconds.
 const MIN_DELAY_DEVIATION: f64 = 0.002;
-/// The part of the paused path's rate that the other must gain.
+/// The least gain of the faster path that proves sharing, as a fraction of the paused path's rate.
 const MIN_GAIN: f64 = 0.4;
-/// A test's longest pause is at most this fraction (one over it) of what the transfer will still
-/// take...
+/// The remaining time of the transfer must be at least this many times a test's longest pause, ...
 const MAX_COST: u64 = 20;
-/// ... and this one where the rates do not move against each other.
+/// ... and this many times where the rates are not opposed.
 const MAX_COST_IN_STEP: u64 = 100;
-/// The first wait after a test that found nothing; doubles each time.
+/// The wait after the first test that found nothing; doubles with each further one.
 const TEST_BACKOFF: Span = Span::from_secs(10);
-/// The first wait until a path that is held back is tried again; doubles each time.
+/// The wait until a path on standby is tried again; doubles each time.
 const RETEST_AFTER: Span = Span::from_secs(30);
 
 /// One bin of a path.
@@ -49,11 +49,11 @@ struct DelayBin {
     index: u64,
     sum: f64,
     count: f64,
-    /// Stream offset delivered by then.
+    /// Stream offset delivered by the end of the bin.
     delivered: u64,
 }
 
-/// A test that runs, or what it found.
+/// A test in progress, or its positive result.
 #[derive(Clone, Copy, Debug)]
 enum Test {
     /// `slower` pauses.
@@ -66,18 +66,18 @@ enum Test {
         until: Time,
         before: Before,
     },
-    /// `slower` is held back until then.
+    /// `slower` is on standby until then.
     Shared { slower: PathId, faster: PathId, until: Time },
 }
 
-/// Rates before the test, bytes a second.
+/// Rates before the test, in bytes per second.
 #[derive(Clone, Copy, Debug)]
 struct Before {
     slower: f64,
     faster: f64,
 }
 
-/// What is remembered of a pair of paths.
+/// The history of a pair of paths.
 #[derive(Clone, Copy, Debug)]
 struct Pair {
     not_before: Time,
@@ -85,31 +85,31 @@ struct Pair {
     found: u32,
 }
 
-/// What the sender shall do with a path.
+/// An instruction to the sender.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Order {
     /// `slower` pauses while `faster` is watched.
     Pause { slower: PathId, faster: PathId },
-    /// `slower` goes on: nothing shared.
+    /// `slower` resumes: nothing is shared.
     Resume { slower: PathId, faster: PathId },
-    /// `slower` stays paused, `faster` gained that much.
+    /// `slower` stays paused, since `faster` gained this much.
     Hold { slower: PathId, faster: PathId, gain: Rate },
-    /// `slower` is tried again after a long pause.
+    /// `slower` resumes after a long pause, to be tested again.
     Retry { slower: PathId },
-    /// `faster` is gone: `slower` goes on.
+    /// `faster` is gone: `slower` resumes.
     Release { slower: PathId, faster: PathId },
 }
 
-/// Two paths whose delays go together.
+/// Two paths whose delays correlate.
 #[derive(Clone, Copy, Debug)]
 struct Correlated {
-    /// Their mean rates, bytes a second.
+    /// Their mean rates, in bytes per second.
     rates: (f64, f64),
-    /// What one gains, the other loses.
+    /// One path's rate rises when the other's falls.
     opposed: bool,
 }
 
-/// Watches the paths' delays.
+/// Compares the paths' delays and tests pairs of paths.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Detector {
     bins: BTreeMap<PathId, VecDeque<DelayBin>>,
@@ -119,7 +119,7 @@ pub(super) struct Detector {
 }
 
 impl Detector {
-    /// A path's queueing delay (in seconds), and what it has delivered.
+    /// Takes a path's queueing delay in seconds and the stream offset that it has delivered.
     pub(super) fn handle_delay(&mut self, now: Time, path: PathId, delay: f64, delivered: u64) {
         let index = now.as_nanos() / BIN.as_nanos();
         let bins = self.bins.entry(path).or_default();
@@ -148,7 +148,7 @@ impl Detector {
         }
     }
 
-    /// When [`Detector::poll`] has something to do by itself.
+    /// When [`Detector::poll`] is due even if nothing happens.
     pub(super) fn deadline(&self) -> Option<Time> {
         match self.test {
             Some(Test::Running { settled: None, settle_at, .. }) => Some(settle_at),
@@ -158,9 +158,9 @@ impl Detector {
         }
     }
 
-    /// What to do now. `active` are the paths that carry data, with what they have delivered and
-    /// their round-trip time; `remaining` is how long the transfer will still take: a test must not
-    /// cost much of it.
+    /// The next instruction, if any. `active` are the paths that carry data, with their delivered
+    /// offset and round-trip time. `remaining` is the expected rest of the transfer; a test must be
+    /// short against it.
     pub(super) fn poll(
         &mut self,
         now: Time,
@@ -191,8 +191,8 @@ impl Detector {
                         let elapsed = (now - since).as_secs_f64().max(1e-3);
                         let rate = units::Bytes(delivered - offset).as_f64() / elapsed;
                         let (slower, faster, gain) = (*slower, *faster, rate - before.faster);
-                        // Through a queue that does not run empty the other's gain shows at once: a
-                        // test without a trace of it need not go on.
+                        // If the queue does not run empty, the gain shows at once. A test in which
+                        // it does not can end early.
                         if early_check.take().is_none() || gain < MIN_GAIN / 2.0 * before.slower {
                             let shared = gain >= MIN_GAIN * before.slower;
                             return Some(self.conclude(now, slower, faster, shared, gain));
@@ -241,7 +241,7 @@ impl Detector {
         Order::Resume { slower, faster }
     }
 
-    /// Begins a test if two paths' delays move together.
+    /// Starts a test if two paths' delays correlate.
     fn start_test(
         &mut self,
         now: Time,
@@ -268,7 +268,7 @@ impl Detector {
                     ((b, a), Before { slower: rate_b, faster: rate_a })
                 };
                 let rtt = rtt_a.max(rtt_b);
-                // What the slower path's kernel holds is still under way for a round trip.
+                // Bytes in the slower path's socket buffer stay in flight for a round trip.
                 let settle_at = now + (rtt * 5 / 4).clamp(Span::from_millis(50), pause / 2);
                 let early_check = Some(settle_at + rtt.max(Span::from_millis(150)));
                 self.test = Some(Test::Running {
@@ -286,8 +286,8 @@ impl Detector {
         None
     }
 
-    /// What speaks for a shared queue, if the paths have enough bins in common and their delays go
-    /// together.
+    /// Compares two paths. `None` if they have too few bins in common or their delays do not
+    /// correlate.
     fn correlate(&self, a: PathId, b: PathId) -> Option<Correlated> {
         let (bins_a, bins_b) = (self.bins.get(&a)?, self.bins.get(&b)?);
         let mut delays = Moments::default();
@@ -326,7 +326,7 @@ fn key(a: PathId, b: PathId) -> (PathId, PathId) {
     (a.min(b), a.max(b))
 }
 
-/// Bytes a second over all bins.
+/// The mean rate over all bins, in bytes per second.
 fn mean_rate(bins: &VecDeque<DelayBin>) -> f64 {
     let (Some(first), Some(last)) = (bins.front(), bins.back()) else { return 0.0 };
     let elapsed = (BIN * (last.index - first.index)).as_secs_f64();
@@ -362,8 +362,7 @@ impl Moments {
         (self.x / self.count, self.y / self.count)
     }
 
-    /// Pearson's coefficient, or `None` if one of the series hardly moves: its standard deviation
-    /// is below the least given.
+    /// Pearson's coefficient, or `None` if a series has a standard deviation below its least value.
     fn correlation(&self, least_x: f64, least_y: f64) -> Option<f64> {
         let n = self.count;
         let (vx, vy) =
@@ -388,12 +387,12 @@ mod tests {
         Time::ZERO + Span::from_millis(millis)
     }
 
-    /// How two flows may look.
+    /// The appearance of two flows.
     #[derive(Clone, Copy, PartialEq)]
     enum Look {
-        /// One queue, whose room goes back and forth between them.
+        /// One queue, whose capacity moves back and forth between them.
         OneQueue,
-        /// Two queues that are filled in the same rhythm; each flow has all of its own line.
+        /// Two queues that fill in the same rhythm; each flow has a link to itself.
         InStep,
         /// Two queues with rhythms of their own.
         Apart,

@@ -1,5 +1,5 @@
-//! The end of a transfer: paths that have nothing to send carry copies of what others may deliver
-//! late.
+//! The end of a transfer: paths that have nothing to send carry copies of extents that others may
+//! deliver late.
 
 use units::{PathId, Time};
 
@@ -9,22 +9,22 @@ use super::types::{PathState, SenderEvent};
 use crate::layout::{BLOCK, GRAIN};
 use crate::{Extent, ExtentSet};
 
-/// A copy must arrive earlier than the original by this fraction of what the original would still
-/// take ...
+/// A copy must arrive earlier than the original by this fraction of the original's remaining time
+/// ...
 const MARGIN: f64 = 0.1;
 /// ... and by this many seconds.
 const LEAST_MARGIN: f64 = 0.01;
 
 impl Sender {
-    /// The copy this path should send, if any: of what would arrive last of all that is in flight
-    /// elsewhere.
+    /// The copy that this path should send, if any: of the extent in flight elsewhere that would
+    /// arrive last.
     pub(super) fn next_copy(&mut self, now: Time, id: PathId, most: u64) -> Option<Extent> {
         if !self.config.duplicate {
             return None;
         }
         let path = self.paths.get(&id).filter(|path| path.is_usable())?;
-        // One that has proven nothing may only rescue what hangs: otherwise nobody might ever send
-        // it.
+        // A path without a known rate may copy extents of stalled paths only; it may be the only
+        // path left for them.
         let known = path.is_active() && path.rate(now) > 0.0;
         let (expected, extent, holder) = self
             .paths
@@ -61,8 +61,7 @@ impl Sender {
     }
 }
 
-/// The last bytes, up to `most` and within one block, that `holder` answers for and `path` does not
-/// carry.
+/// The last bytes, up to `most` and within one block, that `holder` owns and `path` does not carry.
 fn last_uncopied(holder: &Path, path: &Path, most: u64) -> Option<Extent> {
     holder.in_flight.iter_back().find_map(|(_, sent)| {
         let carried: ExtentSet = path.in_flight.within(sent);

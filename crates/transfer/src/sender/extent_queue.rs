@@ -1,5 +1,4 @@
-//! A queue of extents in which any part can be found by position: a path's task, or what it has in
-//! flight.
+//! A queue of extents with access by position: a path's task, or its data in flight.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -9,10 +8,10 @@ use units::Bytes;
 use crate::layout::GRAIN;
 use crate::{Extent, ExtentSet};
 
-/// Extents in an order of their own, each at an *offset* that counts the bytes put in before it. In
-/// a pipe the offset is the position in the connection's byte stream, which says what must arrive
-/// before it. No position is in a queue twice. Every operation takes O(log n) for each extent it
-/// touches; neighbours in both orders are kept as one.
+/// Extents in order of insertion. Each has an *offset*: the number of bytes inserted before it. For
+/// data in flight the offset is the position in the connection's byte stream, which delivers in
+/// order. No position occurs twice. Every operation takes O(log n) for each extent that it touches;
+/// extents that are adjacent both in the queue and in the layout are joined.
 #[derive(Clone, Debug)]
 pub(super) struct ExtentQueue {
     by_offset: BTreeMap<u64, Extent>,
@@ -36,12 +35,12 @@ impl ExtentQueue {
         self.bytes == 0
     }
 
-    /// The offset that the next byte will have.
+    /// The offset of the next byte to be inserted.
     pub(super) fn next_offset(&self) -> u64 {
         self.next
     }
 
-    /// Appends an extent; whatever of it is in the queue already leaves its former place.
+    /// Appends an extent. Positions of it that are in the queue already move to the end.
     pub(super) fn push_back(&mut self, extent: Extent) {
         self.remove(extent);
         match self.by_offset.last_entry() {
@@ -61,17 +60,17 @@ impl ExtentQueue {
         self.by_offset.first_key_value().map(|(&offset, &extent)| (offset, extent))
     }
 
-    /// Everything from the head to the tail, with offsets.
+    /// All extents with their offsets, from head to tail.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, Extent)> + '_ {
         self.by_offset.iter().map(|(&offset, &extent)| (offset, extent))
     }
 
-    /// Everything from the tail to the head, with offsets.
+    /// All extents with their offsets, from tail to head.
     pub(super) fn iter_back(&self) -> impl Iterator<Item = (u64, Extent)> + '_ {
         self.by_offset.iter().rev().map(|(&offset, &extent)| (offset, extent))
     }
 
-    /// Takes the first `len` bytes of the first extent away, or all of it if it is shorter.
+    /// Removes the first `len` bytes of the first extent, or all of it if it is shorter.
     pub(super) fn pop_front(&mut self, len: u64) -> Option<Extent> {
         let (_, first) = self.front()?;
         let taken = Extent::new(first.start, len.min(first.len));
@@ -79,8 +78,8 @@ impl ExtentQueue {
         Some(taken)
     }
 
-    /// Takes up to `most` bytes from the tail, last extent first, cut at multiples of `align`
-    /// (itself a multiple of [`GRAIN`]) where there is one, else of [`GRAIN`].
+    /// Removes up to `most` bytes from the tail, last extent first. Cuts at a multiple of `align`
+    /// (itself a multiple of [`GRAIN`]) if there is one, otherwise at a multiple of [`GRAIN`].
     pub(super) fn take_back(&mut self, most: u64, align: u64) -> Vec<Extent> {
         let mut taken = Vec::new();
         let mut missing = most;
@@ -105,7 +104,7 @@ impl ExtentQueue {
         taken
     }
 
-    /// Takes everything.
+    /// Removes and returns all extents.
     pub(super) fn take_all(&mut self) -> Vec<Extent> {
         let taken = self.by_offset.values().copied().collect();
         self.by_offset.clear();
@@ -114,8 +113,7 @@ impl ExtentQueue {
         taken
     }
 
-    /// Takes an extent's positions away, wherever they are; returns the largest offset behind any
-    /// of them.
+    /// Removes an extent's positions wherever they are in the queue. `None` if none of them is.
     pub(super) fn remove(&mut self, extent: Extent) -> Option<Removed> {
         let mut removed: Option<Removed> = None;
         while let Some((offset, whole)) = self.find(extent) {
@@ -139,7 +137,7 @@ impl ExtentQueue {
         removed
     }
 
-    /// Some extent of the queue that has a position in common with `extent`, with its offset.
+    /// An extent of the queue that overlaps `extent`, with its offset.
     fn find(&self, extent: Extent) -> Option<(u64, Extent)> {
         let before = self.by_start.range(..=extent.start).next_back();
         let after = self.by_start.range(extent.start..extent.end().max(extent.start)).next();
@@ -173,10 +171,10 @@ impl ExtentQueue {
     }
 }
 
-/// What [`ExtentQueue::remove`] found.
+/// The positions that [`ExtentQueue::remove`] removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Removed {
-    /// How many bytes.
+    /// Their number, in bytes.
     pub(super) bytes: u64,
     /// The offset behind the last of them.
     pub(super) upto: u64,

@@ -1,4 +1,4 @@
-//! When will everything be there, and who still helps?
+//! The expected end of the transfer, and the paths that can still contribute to it.
 
 use alloc::vec::Vec;
 
@@ -8,14 +8,14 @@ use super::Sender;
 use super::types::PathState;
 use crate::layout::GRAIN;
 
-/// How far beyond the common finish a path may deliver, in seconds: below that, estimates are
-/// noise.
+/// A path may deliver this many seconds after the common finish; smaller differences are noise of
+/// the estimates.
 const SLACK: f64 = 0.005;
 
 impl Sender {
-    /// Seconds until everything unsent would be there if it went, from now on, by whichever path
-    /// delivers it first: the T that solves `Σ max(0, T − e_i) · r_i = unsent`, where `e_i` is when
-    /// path i delivers what it has and `r_i` its rate. `None` while no rate is known.
+    /// Seconds until the end if every unsent byte takes the path that delivers it first: the T that
+    /// solves `Σ max(0, T − e_i) · r_i = unsent`, where `e_i` is when path i has delivered its
+    /// bytes in flight and `r_i` its rate. `None` while no rate is known.
     pub(super) fn common_finish(&self, now: Time) -> Option<f64> {
         let mut paths: Vec<(f64, f64)> = self
             .paths
@@ -40,16 +40,15 @@ impl Sender {
         finish
     }
 
-    /// Bytes that still have to be sent: unassigned, in tasks, and what hangs in paths that may
-    /// never deliver it.
+    /// Bytes that still have to be sent: in the pool, in tasks, and in flight on stalled paths.
     fn unsent(&self) -> Bytes {
         let tasks: Bytes = self.paths.values().map(|path| path.task.bytes()).sum();
         let hanging = self.paths.values().filter(|path| path.state == PathState::Stalled);
         self.pool.total() + tasks + hanging.map(|path| path.owned.total()).sum()
     }
 
-    /// How many of the next `most` bytes this path should take so that none arrives after
-    /// everything else has: none, or at least [`GRAIN`].
+    /// How many of the next `most` bytes this path should take so that it does not finish after all
+    /// others: zero, or at least [`GRAIN`].
     pub(super) fn worthwhile(&self, now: Time, id: PathId, most: u64) -> u64 {
         let Some(path) = self.paths.get(&id) else { return 0 };
         let Some(finish) = self.common_finish(now) else { return most };
@@ -62,8 +61,7 @@ impl Sender {
         if room >= GRAIN {
             return most.min(room);
         }
-        // Rounding may leave a rest that fits nowhere: it goes by the path that is through with it
-        // first.
+        // Rounding may leave a rest that fits no path: the path that delivers it first takes it.
         let through = |path: &super::path::Path| path.arrival(now, path.outstanding() + most);
         let others = self
             .paths
@@ -74,7 +72,7 @@ impl Sender {
     }
 }
 
-/// Rounds down; below zero is zero.
+/// Rounds down; negative values become zero.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

@@ -1,13 +1,13 @@
-//! How fast a path delivers, from the receiver's acknowledgements.
+//! A path's delivery rate, from the receiver's acknowledgements.
 
 use units::{Rate, Span, Time};
 
-/// Averages over bins of time in which the path was busy, then exponentially over bins.
+/// Averages the rate over bins of time in which the path was busy, and the bins exponentially.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Meter {
-    /// Smoothed, in bytes a second; zero while unknown.
+    /// The smoothed rate in bytes per second; zero while unknown.
     smoothed: f64,
-    /// How many whole bins it is made of.
+    /// The number of complete bins in it.
     bins: u32,
     bin: Option<RateBin>,
     largest: f64,
@@ -21,7 +21,7 @@ struct RateBin {
 }
 
 impl Meter {
-    /// Begins with what was learnt from a former connection.
+    /// Starts with the rate of an earlier connection, in bytes per second.
     pub(super) fn seeded(rate: f64) -> Meter {
         Meter { smoothed: rate, ..Meter::default() }
     }
@@ -32,8 +32,8 @@ impl Meter {
         self.largest = self.largest.max(bytes);
         let length = (rtt / 2).clamp(Span::from_millis(50), Span::from_millis(500));
         let Some(bin) = &mut self.bin else {
-            // The first bytes after a pause took a round trip that the pipe was not full: they tell
-            // nothing of the rate, but are a lower bound when nothing else is known.
+            // The first bytes after a pause took a round trip in which the path was not full. They
+            // do not measure the rate, but they are a lower bound when nothing else is known.
             self.bin = Some(RateBin { since: now, bytes: 0.0, length });
             if self.smoothed <= 0.0 {
                 self.smoothed = bytes / (now - first_sent).as_secs_f64().max(1e-6);
@@ -45,8 +45,8 @@ impl Meter {
         if elapsed >= bin.length {
             let rate = bin.bytes / elapsed.as_secs_f64();
             let memory = Span::from_millis(300).max(rtt);
-            // The first bins count as in a plain mean: what came before was a guess, and slow
-            // start.
+            // The first bins are averaged arithmetically, since the initial value was a guess and
+            // slow start is not the steady rate.
             let weight = elapsed.as_secs_f64() / (elapsed + memory).as_secs_f64();
             let weight = weight.max(1.0 / f64::from(self.bins.saturating_add(1)));
             self.smoothed += weight * (rate - self.smoothed);
@@ -55,17 +55,17 @@ impl Meter {
         }
     }
 
-    /// The path has nothing outstanding: time that passes from here on says nothing.
+    /// The path has nothing outstanding. Time without data does not count.
     pub(super) fn handle_idle(&mut self) {
         self.bin = None;
     }
 
-    /// Bytes a second as last measured, however long ago.
+    /// The rate as last measured, in bytes per second.
     pub(super) fn settled(&self) -> f64 {
         self.smoothed
     }
 
-    /// Bytes a second. Falls by itself while acknowledgements are overdue.
+    /// The rate in bytes per second. It falls while acknowledgements are overdue.
     pub(super) fn rate(&self, now: Time) -> f64 {
         match self.bin {
             Some(bin) if now - bin.since > bin.length * 2 => {
@@ -77,7 +77,7 @@ impl Meter {
     }
 }
 
-/// Bytes a second as a [`Rate`].
+/// A [`Rate`] from bytes per second.
 pub(super) fn as_rate(bytes_per_second: f64) -> Rate {
     Rate::from_bits_f64(bytes_per_second * 8.0)
 }

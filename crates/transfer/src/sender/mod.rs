@@ -1,14 +1,14 @@
-//! The sending side: which bytes go by which path, and when.
+//! The sending side: the assignment of bytes to paths, and the order of sending.
 //!
-//! A missing byte is in exactly one place: the *pool* (assigned to nobody), a path's *task*
-//! (assigned, not sent), or a path's *owned* set (sent, not acknowledged). [`BlockScheduler`]s say
-//! how large tasks should be. With one that lets data move, the sender adds what the paper lacks:
+//! A missing byte is in exactly one place: the *pool* (not assigned), a path's *task* (assigned,
+//! not sent), or a path's *owned* set (sent, not acknowledged). A [`BlockScheduler`] sets the sizes
+//! of the tasks. If it lets unsent data change its path, the sender adds to the paper's algorithm:
 //!
-//! - a path that runs dry takes from the one that would finish last ([`tasks`]);
-//! - a path gets nothing that it would deliver later than everything else ([`finish`]);
-//! - a path with nothing to send copies what others would deliver late ([`endgame`]);
-//! - a path that hangs loses its task, and others copy what it holds ([`stall`]);
-//! - a path whose bottleneck another path fills already is held back ([`bottleneck`]).
+//! - a path whose task is empty steals from the one that would finish last ([`tasks`]);
+//! - a path gets no bytes that it would deliver after the common finish ([`finish`]);
+//! - a path with nothing to send copies extents that others would deliver late ([`endgame`]);
+//! - a stalled path loses its task, and others copy its data in flight ([`stall`]);
+//! - a path that shares the bottleneck of a faster one goes on standby ([`bottleneck`]).
 
 mod bottleneck;
 mod endgame;
@@ -37,9 +37,10 @@ pub use types::{
     Transmit,
 };
 
-/// Largest extent for a path that has proven nothing: its first acknowledgement shall come soon.
+/// The largest extent for a path in [`PathState::Proving`], so that its first acknowledgement comes
+/// soon.
 const PROVING_EXTENT: u64 = 16 * 1024;
-/// How soon a path asks again that only time can bring something to do.
+/// The interval after which a path asks again if only time can change the answer.
 const LOOK_AGAIN: Span = Span::from_millis(10);
 
 /// The sending side of a transfer.
@@ -48,13 +49,13 @@ pub struct Sender {
     layout: Layout,
     config: SenderConfig,
     scheduler: Box<dyn BlockScheduler + Send>,
-    /// What the receiver has, from earlier sessions too.
+    /// Acknowledged positions, those of earlier sessions included.
     acked: ExtentSet,
-    /// What was sent at least once in this session.
+    /// Positions sent at least once in this session.
     sent: ExtentSet,
     pool: ExtentSet,
     paths: BTreeMap<PathId, Path>,
-    /// Rates of former connections by group, bytes a second.
+    /// Rates of earlier connections by group, in bytes per second.
     learnt_rates: BTreeMap<u32, f64>,
     total: Bytes,
     duplicates: u64,
@@ -66,8 +67,8 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// A sender of everything in `layout` but `have`, what the receiver has verified. What of
-    /// `have` is not a whole block is sent again, as the receiver does not keep it either.
+    /// A sender of all positions of `layout` except `have`, those that the receiver has verified.
+    /// Parts of blocks in `have` are sent again, since the receiver does not keep them either.
     #[must_use]
     pub fn new(
         layout: &Layout,
@@ -102,7 +103,7 @@ impl Sender {
         sender
     }
 
-    /// A path opened. Ids are never used again; one that is known is ignored.
+    /// A path opened. Ids are never reused; an id that is in use is ignored.
     pub fn handle_path_open(&mut self, now: Time, path: PathId, traits: PathTraits) {
         if self.paths.contains_key(&path) {
             return;
@@ -118,7 +119,7 @@ impl Sender {
         self.wake_all();
     }
 
-    /// A path's connection is gone: what it had goes to the others at once.
+    /// A path's connection is gone. Its bytes go to the other paths at once.
     pub fn handle_path_lost(&mut self, now: Time, path: PathId) {
         let Some(mut lost) = self.paths.remove(&path) else { return };
         if lost.proven && lost.rate(now) > 0.0 {
@@ -132,8 +133,8 @@ impl Sender {
     }
 
     /// An acknowledgement arrived by this path. It may cover several extents, repeat itself, name
-    /// what another path sent, or come by a path that was reported lost. Returns how many bytes
-    /// were new.
+    /// what another path sent, or come by a path that was reported lost. Returns the number of
+    /// newly acknowledged bytes.
     ///
     /// # Errors
     /// If the extent does not lie within one object, or part of it was never sent; nothing changes
@@ -167,7 +168,7 @@ impl Sender {
         Ok(fresh)
     }
 
-    /// The kernel's view of a path, best every 20 to 100 ms. For an unknown path it is ignored.
+    /// Takes the kernel's view of a path, best every 20 to 100 ms. Ignored for an unknown path.
     pub fn handle_sample(&mut self, now: Time, path: PathId, sample: Sample) {
         self.note_sample(now, path, sample);
         if let Some(path) = self.paths.get(&path).filter(|path| path.is_active())
@@ -180,16 +181,16 @@ impl Sender {
         self.apply_order(now);
     }
 
-    /// The receiver found a block's hash wrong: what of it was acknowledged is sent again. Saying
-    /// so twice is harmless.
+    /// The receiver refused a block for its hash. Acknowledged positions of it are sent again.
+    /// Repeating a refusal is harmless.
     ///
     /// # Errors
     /// If the extent does not lie within one object.
     pub fn handle_refused(&mut self, now: Time, extent: Extent) -> Result<(), PeerError> {
         self.layout.check(extent)?;
         for piece in self.acked.remove(extent) {
-            // What an earlier session had verified is not part of this one's total until it is
-            // refused.
+            // Positions verified in an earlier session are not in this session's total until they
+            // are refused.
             self.total += Bytes(self.sent.gaps(piece).map(|unsent| unsent.len).sum());
             self.pool.insert(piece);
         }
@@ -202,8 +203,8 @@ impl Sender {
         Ok(())
     }
 
-    /// What shall this path do? At most `max` bytes, rounded down to 4 KiB but no less than that. A
-    /// path that is not known any more waits forever.
+    /// The next bytes for a path to send: at most `max`, rounded down to a multiple of 4 KiB, and
+    /// at least 4 KiB. An unknown path waits forever.
     pub fn poll_transmit(&mut self, now: Time, path: PathId, max: Bytes) -> Transmit {
         let most = (max.0 / GRAIN * GRAIN).clamp(GRAIN, BLOCK);
         if self.complete {
@@ -219,7 +220,7 @@ impl Sender {
         }
     }
 
-    /// A path that was told to wait and should ask again, each once.
+    /// A waiting path that should call [`Sender::poll_transmit`] again; each is named once.
     pub fn poll_wake(&mut self) -> Option<PathId> {
         self.wakes.pop_front()
     }
@@ -229,7 +230,7 @@ impl Sender {
         self.events.pop_front()
     }
 
-    /// When [`Sender::handle_deadline`] is due; may change with every call.
+    /// When [`Sender::handle_deadline`] is due. Any call can change it.
     #[must_use]
     pub fn poll_deadline(&self, now: Time) -> Option<Time> {
         if self.complete {
@@ -239,7 +240,7 @@ impl Sender {
         stalls.chain(self.detector.deadline()).min()
     }
 
-    /// Time has come: finds paths that hang, ends tests.
+    /// The deadline has come: detects stalled paths and ends tests.
     pub fn handle_deadline(&mut self, now: Time) {
         let ids: Vec<PathId> = self.paths.keys().copied().collect();
         for id in ids {
@@ -248,13 +249,13 @@ impl Sender {
         self.apply_order(now);
     }
 
-    /// The paths as they stand, by id.
+    /// Reports of all paths, by id.
     #[must_use]
     pub fn paths(&self, now: Time) -> Vec<PathReport> {
         self.paths.values().map(|path| path.report(now)).collect()
     }
 
-    /// The transfer as it stands.
+    /// The totals of the transfer.
     #[must_use]
     pub fn totals(&self, now: Time) -> Totals {
         let rate: Rate = self
@@ -282,12 +283,12 @@ impl Sender {
         self.complete
     }
 
-    /// Bytes that the receiver does not have.
+    /// Bytes that are not acknowledged.
     fn remaining(&self) -> Bytes {
         self.layout.total() - self.acked.total()
     }
 
-    /// The next extent for a path, or when to look again.
+    /// The next extent for a path, or when to ask again.
     fn next_extent(&mut self, now: Time, id: PathId, most: u64) -> Result<Extent, Option<Time>> {
         let recallable = self.is_recallable();
         let path = self.paths.get_mut(&id).filter(|path| path.is_usable()).ok_or(None)?;
@@ -332,7 +333,8 @@ impl Sender {
         Ok(extent)
     }
 
-    /// Books a newly acknowledged piece: it leaves wherever it was.
+    /// Removes a newly acknowledged piece from the pool, the tasks and the owned sets, and credits
+    /// it to the path `by`.
     fn credit(&mut self, by: PathId, piece: Extent) {
         let mut found = 0;
         if let Some(path) = self.paths.get_mut(&by) {
@@ -360,7 +362,7 @@ impl Sender {
         self.complete
     }
 
-    /// Carries out what the detector of shared bottlenecks wants.
+    /// Carries out the next order of the detector of shared bottlenecks.
     fn apply_order(&mut self, now: Time) {
         if !self.config.bottlenecks || !self.is_recallable() || self.complete {
             return;

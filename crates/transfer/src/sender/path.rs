@@ -1,4 +1,4 @@
-//! What the sender knows of one path.
+//! The sender's state of one path.
 
 use alloc::vec::Vec;
 
@@ -9,7 +9,7 @@ use super::meter::{Meter, as_rate};
 use super::types::{PathReport, PathState, PathTraits, Reason, Sample};
 use crate::{Extent, ExtentSet};
 
-/// One path: its task, its pipe, its pace.
+/// One path: its task, its data in flight, its rate.
 #[derive(Clone, Debug)]
 pub(super) struct Path {
     pub(super) id: PathId,
@@ -19,10 +19,10 @@ pub(super) struct Path {
     pub(super) opened: Time,
     /// Assigned, not sent.
     pub(super) task: ExtentQueue,
-    /// Sent on this connection and not acknowledged *by it*: what occupies the pipe, of use or not.
+    /// Sent on this connection and not acknowledged *on it*, whether still needed or not.
     pub(super) in_flight: ExtentQueue,
-    /// The part of it that nobody acknowledged and this path answers for. A byte in flight on
-    /// several paths is in exactly one path's `owned`.
+    /// The part of `in_flight` that is not acknowledged at all and that this path accounts for. A
+    /// byte in flight on several paths is in exactly one path's `owned`.
     pub(super) owned: ExtentSet,
     /// Stream offset up to which this connection is known to have delivered.
     pub(super) delivered: u64,
@@ -36,13 +36,13 @@ pub(super) struct Path {
     pub(super) last_progress: Time,
     pub(super) proven: bool,
     pub(super) sample: Option<Sample>,
-    /// Least time from sending to acknowledgement, and the one being taken: up to which offset,
-    /// sent when.
+    /// The least time from sending to acknowledgement, and the measurement in progress: the offset
+    /// to be acknowledged, and when it was sent.
     least_rtt: Option<Span>,
     rtt_probe: Option<(u64, Time)>,
-    /// When it last asked what to do.
+    /// When the driver last polled it.
     pub(super) last_polled: Time,
-    /// It was told to wait.
+    /// The driver was told to wait for a wake-up.
     pub(super) waiting: bool,
 }
 
@@ -82,18 +82,18 @@ impl Path {
         self.state == PathState::Active
     }
 
-    /// Bytes on their way, of use or not.
+    /// Bytes in flight, whether still needed or not.
     pub(super) fn outstanding(&self) -> u64 {
         self.in_flight.next_offset() - self.delivered
     }
 
-    /// Whether an acknowledgement is still to come. One may be missing although everything behind
-    /// it was acknowledged, if it went by another path that died.
+    /// Whether an acknowledgement is still to come. It can be missing although later data was
+    /// acknowledged, if it was sent on a path that died.
     pub(super) fn awaits_ack(&self) -> bool {
         self.outstanding() > 0 || !self.owned.is_empty()
     }
 
-    /// Bytes a second.
+    /// The delivery rate in bytes per second.
     pub(super) fn rate(&self, now: Time) -> f64 {
         self.meter.rate(now)
     }
@@ -106,7 +106,7 @@ impl Path {
         }
     }
 
-    /// The least time there and back, without queues; zero if unknown.
+    /// The least round-trip time, without queues; zero if unknown.
     pub(super) fn base_rtt(&self) -> Span {
         match self.sample {
             Some(sample) if sample.min_rtt > Span::ZERO => sample.min_rtt,
@@ -114,9 +114,9 @@ impl Path {
         }
     }
 
-    /// Seconds until a byte arrives that is the `ahead`-th of those outstanding, the last one
-    /// `extra` bytes beyond what is outstanding. Unacknowledged bytes include those whose
-    /// acknowledgement is on its way back: half a round trip's worth.
+    /// Seconds until the `ahead`-th outstanding byte arrives; `ahead` may exceed the outstanding
+    /// bytes. Half a round trip's worth of them has arrived already: its acknowledgements are on
+    /// their way back.
     pub(super) fn arrival(&self, now: Time, ahead: u64) -> f64 {
         let rate = self.rate(now);
         if rate <= 0.0 {
@@ -127,13 +127,12 @@ impl Path {
         (queue - one_way).max(one_way)
     }
 
-    /// Whether its driver can be counted on: bytes are on their way, or it asked for some not long
-    /// ago.
+    /// Whether its driver is active: bytes are in flight, or it polled within `patience`.
     pub(super) fn is_attended(&self, now: Time, patience: Span) -> bool {
         self.outstanding() > 0 || now - self.last_polled <= patience
     }
 
-    /// Records that an extent goes out.
+    /// Records that an extent was sent.
     pub(super) fn handle_sent(&mut self, now: Time, extent: Extent) {
         if !self.awaits_ack() {
             self.last_progress = now;
@@ -143,7 +142,8 @@ impl Path {
         self.rtt_probe.get_or_insert((self.in_flight.next_offset(), now));
     }
 
-    /// The receiver acknowledged an extent by this connection. Returns whether that was progress.
+    /// The receiver acknowledged an extent on this connection. Returns whether any of it was in
+    /// flight.
     pub(super) fn handle_delivered(&mut self, now: Time, extent: Extent) -> bool {
         let Some(removed) = self.in_flight.remove(extent) else { return false };
         let before = self.delivered;
@@ -166,9 +166,9 @@ impl Path {
         true
     }
 
-    /// Forgets what is not on its way any more: a connection delivers in order, so what lies before
-    /// the last delivery and is not waited for was acknowledged by way of another path, whatever
-    /// became of it since.
+    /// Removes extents that have left the network from `in_flight`. A connection delivers in order:
+    /// whatever lies before the last delivery and is not owned has arrived, and was acknowledged on
+    /// another path.
     pub(super) fn prune(&mut self) {
         let passed: Vec<Extent> = self
             .in_flight
@@ -185,7 +185,7 @@ impl Path {
         }
     }
 
-    /// What it looks like from outside.
+    /// The path's report.
     pub(super) fn report(&self, now: Time) -> PathReport {
         PathReport {
             id: self.id,

@@ -1,4 +1,4 @@
-//! Paths that hang, and paths that are held back.
+//! Stalled paths, and paths on standby.
 
 use units::{PathId, Span, Time};
 
@@ -6,15 +6,15 @@ use super::Sender;
 use super::path::Path;
 use super::types::{Class, PathState, Reason, Sample, SenderEvent};
 
-/// A primary's rate counts once it has sent for this long, or for ten round trips if that is
+/// A primary path's rate counts after it has sent for this long, or for ten round trips if that is
 /// longer.
 const SETTLED: Span = Span::from_millis(1_500);
 
 impl Sender {
-    /// How long a path may go without progress.
+    /// The longest time without progress before a path counts as stalled.
     fn patience(&self, now: Time, path: &Path) -> Span {
-        // Acknowledgements come per frame: on a slow path one may take longer than any round trip.
-        // Where the kernel's counters are known they tell of progress in between.
+        // The receiver acknowledges whole frames: on a slow path one frame may take longer than
+        // many round trips. The kernel's counters, where known, show progress in between.
         let rate = path.rate(now);
         let frame = if path.sample.is_some() || rate <= 0.0 { 0.0 } else { 2.0 * 65_536.0 / rate };
         self.config
@@ -23,13 +23,13 @@ impl Sender {
             .max(Span::from_secs_f64(frame).min(Span::from_secs(5)))
     }
 
-    /// When this path counts as stalled unless it makes progress.
+    /// When this path counts as stalled unless it makes progress before.
     pub(super) fn stall_time(&self, now: Time, path: &Path) -> Option<Time> {
         let watched = path.state != PathState::Stalled && path.awaits_ack();
         watched.then(|| path.last_progress + self.patience(now, path))
     }
 
-    /// Looks whether a path hangs.
+    /// Stalls a path that made no progress for too long or has too many timeouts.
     pub(super) fn check_stall(&mut self, now: Time, id: PathId) {
         let Some(path) = self.paths.get(&id) else { return };
         if path.state == PathState::Stalled || !path.awaits_ack() {
@@ -52,7 +52,8 @@ impl Sender {
         self.wake_all();
     }
 
-    /// A path made progress. `acked` says that the receiver itself acknowledged something by it.
+    /// A path made progress. `acked`: the receiver itself acknowledged data on it, not only its
+    /// kernel.
     pub(super) fn handle_progress(&mut self, now: Time, id: PathId, acked: bool) {
         let Some(path) = self.paths.get_mut(&id) else { return };
         path.last_progress = now;
@@ -93,7 +94,7 @@ impl Sender {
         }
     }
 
-    /// Lets a path that was held back carry data again.
+    /// Lets a path on standby carry data again.
     pub(super) fn restore(&mut self, id: PathId, why: Reason) {
         let Some(path) = self.paths.get(&id).filter(|path| path.state == PathState::Standby) else {
             return;
@@ -103,8 +104,8 @@ impl Sender {
         self.wake_all();
     }
 
-    /// Which classes are needed? Backups while no other path is alive; overflow paths while the
-    /// primaries alone need long, or none is alive.
+    /// Activates and deactivates paths by class: backups are needed while no other path is alive,
+    /// overflow paths while the primaries alone need too long or none is alive.
     pub(super) fn update_classes(&mut self, now: Time) {
         let alive = |class: Class| {
             let held_back = |path: &Path| {
@@ -139,8 +140,9 @@ impl Sender {
         }
     }
 
-    /// Whether the primaries alone would need too long for what is left; once they do, until it is
-    /// half of that. What a primary carries in slow start is no measure of when it is full.
+    /// Whether the primaries alone would need too long for the rest. Overflow paths that help
+    /// already are needed until the primaries would take half of that limit. A primary's rate in
+    /// slow start is not counted: it is not yet the path's capacity.
     fn needs_overflow(&self, now: Time) -> bool {
         let helping = self
             .paths

@@ -1,4 +1,4 @@
-//! Tasks: filling them from the pool, resizing them, stealing from them, giving them back.
+//! Tasks: filling them from the pool, resizing them, stealing from them, returning them.
 
 use alloc::vec::Vec;
 
@@ -18,7 +18,7 @@ impl Sender {
         self.scheduler.mobility() == Mobility::Recallable
     }
 
-    /// Asks the scheduler for a new division, and carries it out.
+    /// Asks the scheduler for a new plan, and carries it out.
     pub(super) fn adjust(&mut self, now: Time) {
         let views = self.views(now);
         let view = View { total: self.total, pool: self.pool.total(), paths: &views };
@@ -30,7 +30,7 @@ impl Sender {
         }
     }
 
-    /// Gives an idle path something to do: of the pool, or of another path's task.
+    /// Fills the task of an idle path: from the pool, or from another path's task.
     pub(super) fn refill(&mut self, now: Time, id: PathId) {
         self.adjust(now);
         if self.paths.get(&id).is_none_or(|path| !path.task.is_empty()) {
@@ -61,9 +61,9 @@ impl Sender {
             .collect()
     }
 
-    /// Moves bytes so that every path has the task the plan says: out of the pool first, then from
-    /// the tails of those that have too much, the largest surplus first. Returns how many bytes
-    /// moved from path to path.
+    /// Moves bytes so that every path has the task of the plan: from the pool first, then from the
+    /// tails of the tasks that are too large, the largest surplus first. Returns the bytes moved
+    /// from path to path.
     fn carry_out(&mut self, plan: &Plan) -> Bytes {
         let (mut deficits, mut surpluses) = (Vec::new(), Vec::new());
         for &(id, target) in &plan.tasks {
@@ -92,21 +92,21 @@ impl Sender {
                 }
             }
         }
-        // What rounding left in the pool goes to whoever lacked most.
+        // The rest that rounding left in the pool goes to the path with the largest deficit.
         if let Some(&(_, id)) = deficits.first() {
             self.take_from_pool(id, self.pool.total().0.min(GRAIN * plan.tasks.len() as u64));
         }
         Bytes(moved)
     }
 
-    /// Assigns up to `most` bytes of the pool to a path, cut at multiples of [`GRAIN`]; returns how
-    /// many.
+    /// Assigns up to `most` bytes of the pool to a path, cut at multiples of [`GRAIN`]. Returns the
+    /// bytes assigned.
     fn take_from_pool(&mut self, id: PathId, most: u64) -> u64 {
         let Some(path) = self.paths.get_mut(&id) else { return 0 };
         let mut missing = most;
         while missing > 0 {
-            // The pool's extents begin on the grain, or where earlier sessions ended: cut on the
-            // grain of positions.
+            // The pool's extents begin at multiples of GRAIN or where earlier sessions ended; cuts
+            // are at positions that are multiples of it.
             let Some(first) = self.pool.iter().next() else { break };
             let end =
                 (first.start.saturating_add(missing)).next_multiple_of(GRAIN).min(first.end());
@@ -118,7 +118,8 @@ impl Sender {
         most - missing
     }
 
-    /// Moves up to `most` bytes from the tail of one task to the end of another; returns how many.
+    /// Moves up to `most` bytes from the tail of one task to the tail of another. Returns the bytes
+    /// moved.
     fn move_tail(&mut self, from: PathId, to: PathId, most: u64) -> u64 {
         let Some(donor) = self.paths.get_mut(&from) else { return 0 };
         let align = if most >= 4 * BLOCK { BLOCK } else { GRAIN };
@@ -132,7 +133,7 @@ impl Sender {
         moved
     }
 
-    /// Takes from the path that would finish last so much that both finish together.
+    /// Takes bytes from the path that would finish last, so that both paths finish together.
     fn steal(&mut self, now: Time, id: PathId) {
         let Some(path) = self.paths.get(&id) else { return };
         let own_rate = path.rate(now);
@@ -156,7 +157,7 @@ impl Sender {
             task
         } else {
             let even = floor((finish - ready) / (1.0 / own_rate + 1.0 / donor_rate));
-            // Less than can be cut off: better here if it arrives earlier.
+            // Even shares may be smaller than a grain: take one grain if it arrives earlier here.
             let rest =
                 if path.arrival(now, path.outstanding() + GRAIN) < finish { GRAIN } else { 0 };
             even.max(rest)
@@ -171,7 +172,7 @@ impl Sender {
         }
     }
 
-    /// A path shall send nothing more: its task goes back to the pool, if it may.
+    /// Returns a path's task to the pool, if unsent data may change its path.
     pub(super) fn release_task(&mut self, id: PathId) {
         if !self.is_recallable() {
             return;
@@ -184,8 +185,8 @@ impl Sender {
         }
     }
 
-    /// A path that is gone: its task and what it held go to the pool, unless another path carries a
-    /// copy.
+    /// Puts the task and the owned extents of a lost path into the pool, except extents of which
+    /// another path carries a copy: that path owns them from here on.
     pub(super) fn requeue_lost(&mut self, now: Time, mut task: Vec<Extent>, owned: Vec<Extent>) {
         for extent in owned {
             let mut rest = alloc::vec![extent];

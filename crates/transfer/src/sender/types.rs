@@ -1,4 +1,4 @@
-//! What goes into a sender and comes out of it.
+//! The inputs and outputs of a sender.
 
 use core::fmt;
 
@@ -6,10 +6,10 @@ use units::{Bytes, PathId, Rate, Span, Time};
 
 use crate::Extent;
 
-/// What a path is for.
+/// The role of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
-    /// Used whenever it is there.
+    /// Used whenever it is alive.
     #[default]
     Primary,
     /// Used while the primaries alone would need longer than [`SenderConfig::overflow_after`], or
@@ -19,96 +19,96 @@ pub enum Class {
     Backup,
 }
 
-/// What is known of a path when it opens.
+/// The properties of a path known when it opens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PathTraits {
-    /// What it is for.
+    /// Its role.
     pub class: Class,
-    /// Which pair of interface and address it runs over: a fresh connection of the same group
-    /// starts with what was learnt from the former one.
+    /// Identifies the pair of interface and address that it runs over. A new connection of a group
+    /// starts with the rate of the previous one.
     pub group: u32,
-    /// The time the handshake took to go there and back, if it was measured.
+    /// The round-trip time of the handshake, if it was measured.
     pub rtt: Option<Span>,
-    /// What the caller says that it carries, if it does; for the block scheduler.
+    /// The rate that the caller states for it, if any; for the block scheduler.
     pub known: Option<Rate>,
 }
 
-/// What the kernel says of a connection (`TCP_INFO`). All of it is a hint: behind a relay it tells
-/// of the first leg.
+/// The kernel's view of a connection (`TCP_INFO`). All of it is a hint: behind a relay it describes
+/// the first leg only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
     /// The smoothed round-trip time.
     pub rtt: Span,
     /// The least round-trip time seen.
     pub min_rtt: Span,
-    /// The kernel's delivery rate, if it has one. Not used for decisions: those go by what the
-    /// receiver acknowledged.
+    /// The kernel's delivery rate, if known. Not used for decisions, which rely on the receiver's
+    /// acknowledgements.
     pub delivery_rate: Option<Rate>,
     /// Bytes the other kernel has acknowledged since the connection opened, overhead included.
     pub kernel_acked: Bytes,
     /// Consecutive retransmission timeouts.
     pub timeouts: u32,
-    /// Bytes in the socket buffer that were never sent. Not used for decisions: the driver bounds
-    /// them.
+    /// Bytes in the socket buffer that were never sent. Not used for decisions, since the driver
+    /// bounds them.
     pub unsent: Bytes,
 }
 
-/// What a path shall do.
+/// The next step of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transmit {
     /// Send these bytes. They lie within one block.
     Data(Extent),
-    /// Nothing at this moment. Ask again at `until`, and whenever
+    /// Send nothing. Ask again at `until`, and whenever
     /// [`Sender::poll_wake`](super::Sender::poll_wake) names the path.
     Wait {
-        /// When something may have changed by itself.
+        /// When the answer may change without an event.
         until: Option<Time>,
     },
-    /// Everything is acknowledged. A refusal can still undo that: go on listening for
-    /// [`Sender::poll_wake`](super::Sender::poll_wake) until the receiver says that it is done.
+    /// Everything is acknowledged. A refusal can still undo that: continue to poll
+    /// [`Sender::poll_wake`](super::Sender::poll_wake) until the receiver declares the end.
     Complete,
 }
 
-/// How a path stands.
+/// The state of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PathState {
-    /// Open, has not had anything acknowledged: gets little.
+    /// Open, nothing acknowledged yet: gets little data.
     Proving,
     /// Carries data.
     Active,
-    /// Makes no progress: gets nothing, and what it has may be sent by others.
+    /// Makes no progress: gets no data, and other paths may send copies of its data.
     Stalled,
-    /// Held back.
+    /// Open, but not used at present.
     Standby,
 }
 
-/// Why a path came to stand as it does.
+/// The reason for a path's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// It has just opened.
     Opened,
     /// The receiver acknowledged its first bytes.
     Proven,
-    /// It makes progress after a stall.
+    /// It makes progress again after a stall.
     Recovered,
     /// It made no progress for this long although it had data outstanding.
     NoProgress(Span),
     /// Its kernel had this many retransmission timeouts in a row.
     Timeouts(u32),
-    /// Its delays move with another path's: it pauses to see whether both share a bottleneck.
-    TestingBottleneck(PathId),
-    /// The other path became this much faster while it paused: one flow is enough on their
+    /// Its delays correlate with another path's: it pauses, to test whether both share a
     /// bottleneck.
+    TestingBottleneck(PathId),
+    /// The other path gained this rate while it paused: one flow is enough for their bottleneck.
     SharedBottleneck(PathId, Rate),
     /// The pause showed that it has a bottleneck of its own.
     OwnBottleneck(PathId),
-    /// It was held back for long: it is tried again.
+    /// It was on standby for long, and is tried again.
     Retest,
-    /// The path it was held back for is gone.
+    /// The path with which it shared a bottleneck is gone.
     PeerGone(PathId),
-    /// Other paths are enough for what is left.
+    /// Other paths are enough for the rest.
     NotNeeded(Class),
-    /// The others are gone, or need help.
+    /// The other paths are gone, or are too slow.
     Needed(Class),
 }
 
@@ -138,79 +138,79 @@ impl fmt::Display for Reason {
     }
 }
 
-/// What happened, for progress display and for the driver's decisions.
+/// An event, for the progress display and for the driver's decisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SenderEvent {
-    /// A path changed its state. On [`PathState::Stalled`] the driver should open a fresh
-    /// connection of the same group.
+    /// A path changed its state. On [`PathState::Stalled`] the driver should open a new connection
+    /// of the same group.
     PathState {
         /// The path.
         path: PathId,
-        /// How it stands from here on.
+        /// Its new state.
         state: PathState,
-        /// Why.
+        /// The reason.
         why: Reason,
     },
     /// The block scheduler resized the tasks.
     Adjusted {
-        /// How often it did, this one included.
+        /// The number of adjustments, this one included.
         count: u64,
-        /// Bytes that changed their path.
+        /// Bytes moved from path to path.
         moved: Bytes,
     },
     /// A path took unsent bytes from another one that would have finished later.
     Stolen {
-        /// Who had them.
+        /// The path that had them.
         from: PathId,
-        /// Who has them.
+        /// The path that has them from here on.
         to: PathId,
-        /// How many.
+        /// The bytes moved.
         bytes: Bytes,
     },
-    /// A path sends a copy of what another one has in flight.
+    /// A path sends a copy of an extent that another one has in flight.
     Duplicated {
-        /// What.
+        /// The extent.
         extent: Extent,
-        /// Who sent it first.
+        /// The path that sent it first.
         holder: PathId,
-        /// Who sends the copy.
+        /// The path that sends the copy.
         by: PathId,
     },
     /// Everything is acknowledged.
     Complete,
 }
 
-/// What a path looks like from outside.
+/// The externally visible state of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathReport {
     /// The path.
     pub id: PathId,
-    /// How it stands.
+    /// Its state.
     pub state: PathState,
-    /// Why it does.
+    /// The reason for its state.
     pub why: Reason,
-    /// What was known when it opened.
+    /// The properties known when it opened.
     pub traits: PathTraits,
-    /// Its rate, smoothed; zero while nothing was acknowledged.
+    /// Its smoothed delivery rate; zero while nothing was acknowledged.
     pub rate: Rate,
     /// The smoothed round-trip time, zero if unknown.
     pub rtt: Span,
-    /// Bytes that reached the receiver by this path first.
+    /// Bytes that the receiver acknowledged on this path first.
     pub acked: Bytes,
     /// Bytes assigned to it and not sent.
     pub task: Bytes,
-    /// Bytes it has sent and not heard of, copies included.
+    /// Bytes sent and not acknowledged on this path, copies included.
     pub in_flight: Bytes,
-    /// Bytes it sent as copies of what another path had sent.
+    /// Bytes sent as copies of another path's data.
     pub copies: Bytes,
 }
 
-/// The transfer as a whole.
+/// The state of the transfer as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Totals {
     /// Bytes that were missing when the transfer began.
     pub total: Bytes,
-    /// Bytes of these acknowledged.
+    /// Bytes of `total` that are acknowledged.
     pub acked: Bytes,
     /// Bytes assigned to no path.
     pub pool: Bytes,
@@ -218,29 +218,29 @@ pub struct Totals {
     pub tasks: Bytes,
     /// Bytes sent and not acknowledged, each counted once however many paths carry it.
     pub in_flight: Bytes,
-    /// Bytes sent a second time by another path, or again after a path died or a refusal.
+    /// Bytes sent again: as copies, after a path died, or after a refusal.
     pub duplicates: Bytes,
-    /// The paths' rates together.
+    /// The sum of the paths' rates.
     pub rate: Rate,
-    /// When everything will be there, if anything moves.
+    /// The expected time to the end, if the rate is not zero.
     pub eta: Option<Span>,
 }
 
-/// The parameters of a sender that are not the block scheduler's.
+/// The parameters of a sender, without those of the block scheduler.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SenderConfig {
-    /// Largest amount a path that has proven nothing may have outstanding.
+    /// The most that a path in [`PathState::Proving`] may have outstanding.
     pub proving: Bytes,
     /// A path is stalled once it made no progress for this long, or for four round-trip times if
     /// that is longer.
     pub stall_after: Span,
     /// ... or once its kernel had this many timeouts in a row.
     pub stall_timeouts: u32,
-    /// Whether idle paths send copies of what others have in flight.
+    /// Whether idle paths send copies of other paths' data in flight.
     pub duplicate: bool,
     /// Whether to look for shared bottlenecks.
     pub bottlenecks: bool,
-    /// Overflow paths help while the primaries would need longer than this.
+    /// Overflow paths are used while the primaries would need longer than this.
     pub overflow_after: Span,
 }
 

@@ -14,14 +14,13 @@ use units::{Bytes, PathId, Span, Time};
 
 use tcp::{Connection, Link, LinkSpec, Packet};
 
-/// The driver writes chunks of this size, and no more of them than fit in what the socket may hold
-/// unsent.
+/// The driver writes chunks of this size while the unsent bytes in the socket stay within `SOCKET`.
 const CHUNK: u64 = 64 * 1024;
 const SOCKET: u64 = 128 * 1024;
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// The head of a link's queue is through.
+    /// The packet at the head of a link's queue has left it.
     Served(usize),
     Arrived(Packet),
     Acknowledged(Packet),
@@ -66,9 +65,9 @@ pub struct Outcome {
     pub duplicates: Bytes,
     pub adjustments: Vec<Vec<Bytes>>,
     pub events: Vec<(Time, SenderEvent)>,
-    /// When each link's last byte that arrived first arrived, in seconds.
+    /// For each link, when the last byte arrived that no other link had brought before, in seconds.
     pub last_first: Vec<f64>,
-    /// Bytes that each link brought over first.
+    /// Bytes that each link delivered first.
     pub brought: Vec<u64>,
 }
 
@@ -89,7 +88,7 @@ pub fn layout(bytes: u64) -> Layout {
     Layout::new([Bytes(bytes)]).expect("one good object")
 }
 
-/// Sends that many bytes over one connection a link (or as `share` says: several over one link).
+/// Sends this many bytes over one connection a link.
 pub fn run(bytes: u64, links: &[LinkSpec]) -> Outcome {
     let one_each: Vec<usize> = (0..links.len()).collect();
     World::new("self-adaptive", Options::default(), bytes, links, &one_each).run()
@@ -275,7 +274,7 @@ impl World {
         }
     }
 
-    /// Writes to a socket what the sender wants there.
+    /// Writes the sender's extents to a socket.
     fn pump(&mut self, id: usize) {
         while self.connections[id].open && self.connections[id].unsent() + CHUNK <= SOCKET {
             match self.sender.poll_transmit(self.now, PathId(id as u32), Bytes(CHUNK)) {
@@ -327,7 +326,7 @@ impl World {
         self.admit(self.now + Span::from_millis(50), Event::Sample(id));
     }
 
-    /// Drains what the sender wants to tell.
+    /// Drains the sender's wake-ups and events.
     fn serve_sender(&mut self) {
         while let Some(path) = self.sender.poll_wake() {
             self.admit(self.now, Event::Pump(path.0 as usize));
@@ -355,7 +354,7 @@ impl World {
     }
 }
 
-/// Seconds in which a fluid would carry that many bytes at the payload share of all links.
+/// Seconds in which a fluid would carry this many bytes at the payload rate of all links.
 pub fn ideal(bytes: u64, links: &[LinkSpec]) -> f64 {
     let (mut low, mut high) = (0.0, 10_000.0);
     for _ in 0..100 {

@@ -18,9 +18,9 @@ pub struct LinkSpec {
     pub delay: Span,
     pub queue: Bytes,
     pub loss: f64,
-    /// Whether anything comes back.
+    /// Whether acknowledgements come back.
     pub returns: bool,
-    /// What the sender may use it for.
+    /// The class of its paths.
     pub class: Class,
 }
 
@@ -69,7 +69,7 @@ pub struct Link {
     random: u64,
 }
 
-/// A packet on its way: whose, which bytes.
+/// A packet in flight.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet {
     pub connection: usize,
@@ -90,7 +90,7 @@ impl Link {
         ((self.random >> 11) as f64 / (1u64 << 53) as f64) < probability
     }
 
-    /// Takes a packet; returns when the link will be through with it if it was idle.
+    /// Takes a packet. If the link was idle, returns when the packet will have left it.
     pub fn enqueue(&mut self, now: Time, packet: Packet) -> Option<Time> {
         let wire = packet.len + WIRE - PAYLOAD;
         if self.spec.rate(now) == Rate::ZERO
@@ -110,7 +110,8 @@ impl Link {
         if rate == Rate::ZERO { Span::from_millis(1) } else { Bytes(wire) / rate }
     }
 
-    /// The head is through; returns it (unless the link is down) and when the next one will be.
+    /// The head of the queue leaves. Returns it, unless the link is down, and when the next packet
+    /// leaves.
     pub fn serve(&mut self, now: Time) -> (Option<Packet>, Option<Time>) {
         let packet = self.queue.pop_front().expect("something was in service");
         self.queued -= packet.len + WIRE - PAYLOAD;
@@ -130,8 +131,8 @@ pub struct Connection {
     next: u64,
     /// Unacknowledged packets by sequence number; retransmitted ones again.
     flight: BTreeMap<u64, Flying>,
-    /// The packets of `flight` in the order they left, and those given up; both may hold some that
-    /// are through.
+    /// The packets of `flight` in the order they left, and those given up; both may hold packets
+    /// that were acknowledged since.
     order: VecDeque<(Time, u64)>,
     lost: BTreeSet<u64>,
     flying: u64,
@@ -229,7 +230,7 @@ impl Connection {
         out
     }
 
-    /// The other side has the packet: frames that are complete by it.
+    /// The packet reached the other side. Returns the frames that it completes.
     pub fn arrive(&mut self, packet: Packet) -> Vec<Extent> {
         self.arrived.insert(Extent::new(packet.seq, packet.len));
         let upto = self

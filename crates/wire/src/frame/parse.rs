@@ -1,4 +1,5 @@
-//! Reading frames' bodies: nothing is believed, nothing is allocated beyond what is there.
+//! Parsing of frames' bodies. Every field is checked, and allocations are bounded by the bytes
+//! received.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -72,7 +73,7 @@ pub(super) fn body(kind: FrameKind, body: &[u8]) -> Result<Frame<'_>, WireError>
         FrameKind::Abort => {
             let code = usize::from(reader.u8()?);
             let code = *ABORT_CODES.get(code).ok_or(WireError::Field { frame, field: "code" })?;
-            // A peer's words reach a terminal: control characters are taken out.
+            // A peer's text reaches a terminal: control characters are removed.
             let text = String::from_utf8_lossy(reader.rest());
             Frame::Abort(
                 code,

@@ -2,10 +2,9 @@
 //!
 //! A packet goes over one path in one UDP datagram: a header that names the connection, the path
 //! and the packet's number, a body, and for [`Body::Data`] and [`Body::Datagram`] the payload
-//! behind it. Every transmission takes a fresh number of its path, so that it can be the nonce of
-//! the cipher; which data a packet carries is said by stream and offset alone. Acknowledgements
-//! name a path's packet numbers for congestion control, and a stream's offset for the data: the one
-//! rules windows, the other frees buffers.
+//! behind it. Every transmission takes a new number on its path, so that the number can be the
+//! nonce of the cipher; stream and offset alone identify the data. An acknowledgement names packet
+//! numbers of a path, for congestion control, and an offset of a stream, to free buffers.
 //!
 //! Typed packets are small and [`Copy`]: a simulation carries them as they are, with
 //! [`Packet::wire_len`] as their size. [`Packet::emit`] and [`Packet::parse`] translate to bytes
@@ -37,8 +36,8 @@ pub const HEADER: usize = 15;
 pub const TAG: usize = 16;
 /// Octets of a [`StreamData`] body before its payload.
 pub const DATA: usize = 18;
-/// The least size of the first packets on a path, so that a path that cannot carry them is not
-/// used, and that a liar cannot make us send more than it sent (RFC 9000, section 8.1).
+/// The least size of the first packets on a path. A path that cannot carry them is not used, and a
+/// peer with a false address cannot provoke more bytes than it sends (RFC 9000, section 8.1).
 pub const MIN_FULL: Bytes = Bytes(1_200);
 /// Octets of a body that fills such a packet.
 #[expect(clippy::cast_possible_truncation, reason = "it is 1,200")]
@@ -48,50 +47,50 @@ const FULL_BODY: usize = MIN_FULL.0 as usize - HEADER - TAG;
 /// line with room for its connection and path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
-    /// Its number on the path: fresh for each transmission.
+    /// Its number on the path: new for each transmission.
     pub number: u64,
-    /// What it says.
+    /// Its body.
     pub body: Body,
 }
 
-/// Where the answer to a packet is to go.
+/// The path for the answer to a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// Over this path.
     Path(u16),
-    /// At once, over every path: the sender has not heard of this one for too long.
+    /// Every path, at once: the sender has had no answer on this one for too long.
     All,
 }
 
-/// What a packet says.
+/// The body of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
     /// A piece of a stream.
     Data(StreamData),
-    /// A datagram of the application's, delivered at most once and in any order.
+    /// A datagram of the application, delivered at most once and in any order.
     Datagram {
         /// Its size.
         len: u16,
         /// Where acknowledgements are to go.
         reply: Reply,
     },
-    /// What has arrived.
+    /// An acknowledgement.
     Ack(Ack),
-    /// So much of a stream may be sent.
+    /// The flow control limit of a stream.
     StreamWindow {
-        /// Which.
+        /// The stream.
         stream: u32,
         /// The offset that may not be passed.
         limit: u64,
     },
-    /// The sender could use a receive buffer of this size.
+    /// The sender asks for a receive buffer of this size.
     Need {
         /// In bytes.
         buffer: u64,
     },
-    /// No more of this stream will be sent, and what was lost of it is not sent again.
+    /// The sender ends this stream early; lost data is not retransmitted.
     Reset {
-        /// Which.
+        /// The stream.
         stream: u32,
         /// The application's reason.
         code: u32,
@@ -100,14 +99,14 @@ pub enum Body {
     },
     /// The receiver does not want more of this stream.
     Stop {
-        /// Which.
+        /// The stream.
         stream: u32,
         /// The application's reason.
         code: u32,
     },
-    /// The path is not used any more; its number never will be again.
+    /// The path is retired; its number is never reused.
     Retire {
-        /// Which path.
+        /// The path.
         path: u16,
     },
     /// The connection ends.
@@ -115,23 +114,23 @@ pub enum Body {
         /// The application's reason.
         code: u32,
     },
-    /// Wants an acknowledgement, and nothing else.
+    /// Asks for an acknowledgement, and nothing else.
     Ping {
         /// Octets of padding.
         padding: u16,
         /// Where the acknowledgement is to go.
         reply: Reply,
     },
-    /// Who receives this on the path answers with the same token on the same path.
+    /// The receiver answers with the same token on the same path.
     Challenge {
-        /// Not to be guessed.
+        /// An unpredictable number.
         token: u64,
         /// Octets of padding, beyond [`MIN_FULL`]: whether the path carries packets of that size.
         padding: u16,
     },
     /// The answer to [`Body::Challenge`].
     Response {
-        /// The challenge's.
+        /// The challenge's token.
         token: u64,
     },
     /// A part of the handshake.
@@ -141,9 +140,9 @@ pub enum Body {
 /// A piece of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamData {
-    /// Where in the stream it begins: the data sequence number.
+    /// Its offset in the stream: the data sequence number.
     pub offset: u64,
-    /// Which stream.
+    /// The stream.
     pub stream: u32,
     /// When it was sent, by the sender's clock in microseconds; wraps.
     pub stamp: u32,
@@ -155,30 +154,29 @@ pub struct StreamData {
     pub is_last: bool,
 }
 
-/// What has arrived on one path, and in order of one stream.
-// Packed, or a packet would be larger than a simulated one may be.
+/// Acknowledges packets of one path, and the in-order data of one stream.
+// Packed, to keep [`Packet`] at 56 bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(Rust, packed(4))]
 pub struct Ack {
     /// The largest packet number that arrived.
     pub largest: u64,
-    /// Everything of [`Ack::stream`] before this offset has arrived.
+    /// All data of [`Ack::stream`] before this offset has arrived.
     pub delivered: u64,
     /// The stream of the packet that caused this.
     pub stream: u32,
-    /// The connection's limit: how much of all streams together may be sent, in KiB, the lower 32
-    /// bits.
+    /// The connection's flow control limit for all streams together, in KiB, lower 32 bits.
     pub limit: u32,
     /// The receiver's clock less the packet's stamp, for the packet `largest`, in microseconds;
     /// wraps.
     pub one_way: u32,
     /// Further ranges of packets that arrived, the latest change first.
     pub older: [PacketRange; 2],
-    /// How many packets up to `largest` arrived without a gap; one at least.
+    /// The number of packets up to `largest` that arrived without a gap; at least one.
     pub first: u16,
-    /// The path whose packets these are.
+    /// The path of the acknowledged packets.
     pub path: u16,
-    /// How many packets of the path came with congestion experienced; wraps.
+    /// The number of packets of the path marked Congestion Experienced; wraps.
     pub marks: u8,
     /// How long the acknowledgement waited, in units of [`Ack::DELAY_UNIT`]; saturates.
     pub delay: u8,
@@ -192,13 +190,13 @@ impl Ack {
 /// A range of packet numbers, counted back from [`Ack::largest`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketRange {
-    /// How far its last number lies below the largest.
+    /// The distance of its last number from the largest.
     pub back: u16,
-    /// How many; zero: there is no range.
+    /// The number of packets; zero for no range.
     pub len: u16,
 }
 
-/// Flights of the handshake, as TLS 1.3 with raw public keys on both sides has them.
+/// Flights of the handshake, as in TLS 1.3 with raw public keys on both sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flight {
     /// The client's first.
@@ -207,7 +205,7 @@ pub enum Flight {
     Answer,
     /// The client's certificate and proof.
     Finish,
-    /// The server has all it needs.
+    /// The server confirms the handshake.
     Done,
 }
 

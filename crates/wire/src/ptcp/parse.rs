@@ -15,7 +15,7 @@ pub struct Parsed<'a> {
     pub path: u16,
     /// The packet.
     pub packet: Packet,
-    /// What follows the body.
+    /// The payload.
     pub payload: &'a [u8],
 }
 
@@ -65,7 +65,7 @@ impl Packet {
     }
 
     /// Writes header and body for a path, under the label by which the peer knows the connection.
-    /// The payload and the cipher's tag go behind.
+    /// The caller appends the payload and the cipher's tag.
     pub fn emit(&self, label: u64, path: u16, into: &mut Vec<u8>) {
         into.push(self.kind());
         into.extend_from_slice(&label.to_be_bytes());
@@ -109,11 +109,11 @@ impl Packet {
     }
 
     /// Reads a packet, its cipher's tag removed. `expected` is the number after the largest that
-    /// has come on a path: the number is taken for the one nearest to it (RFC 9000, appendix A.3).
+    /// has come on a path: the packet number is decoded to the nearest candidate (RFC 9000,
+    /// appendix A.3).
     ///
     /// # Errors
-    /// If these are no bytes of ours: cut short, of an unknown kind, or with a field that cannot
-    /// be.
+    /// If the packet is truncated, of an unknown kind, or has an invalid field.
     pub fn parse(bytes: &[u8], expected: impl FnOnce(u16) -> u64) -> Result<Parsed<'_>, WireError> {
         let mut reader = Reader::new(NAME, bytes);
         let (kind, label, path) = (reader.u8()?, reader.u64()?, reader.u16()?);
@@ -339,7 +339,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(body in any_body(), number in 0u64..1 << 62, path in 0..ALL, late in 0u64..1 << 30) {
+        fn what_is_written_is_read(
+            body in any_body(),
+            number in 0u64..1 << 62,
+            path in 0..ALL,
+            late in 0u64..1 << 30,
+        ) {
             let packet = Packet { number, body };
             let mut bytes = Vec::new();
             packet.emit(7, path, &mut bytes);
@@ -351,7 +356,10 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_are_too_bad(bytes in proptest::collection::vec(any::<u8>(), 0..1300), expected: u64) {
+        fn no_bytes_are_too_bad(
+            bytes in proptest::collection::vec(any::<u8>(), 0..1300),
+            expected: u64,
+        ) {
             if let Ok(parsed) = Packet::parse(&bytes, |_| expected) {
                 let mut again = Vec::new();
                 parsed.packet.emit(parsed.label, parsed.path, &mut again);
