@@ -1,36 +1,13 @@
 //! What the command line looks like; each command's arguments stand with the command.
 #![expect(clippy::format_push_string, reason = "a few short lines, and easier to read")]
 
-use clap::{Parser, Subcommand};
-use emulate::cli::EmulateArgs;
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::commands::{
-    cp, demo, doctor, generate, get, keys, paths, receive, reproduce, send, serve, simulate,
+    cp, demo, doctor, emulate, far, generate, get, keys, paths, receive, reproduce, send, serve,
+    simulate,
 };
-
-/// How a process ends, for `--help`, the manual page and docs/exit-codes.md (a test holds the three
-/// together).
-pub(crate) const EXIT_CODES: &[(u8, &str)] = &[
-    (0, "success: every byte is at the receiver, verified and synced"),
-    (1, "reproduce: some figures differ from the paper's; doctor: something holds a path back"),
-    (
-        2,
-        "usage: the command line, configuration or token makes no sense, or no file is left to \
-         send",
-    ),
-    (3, "a source is missing or not readable, here or at the server"),
-    (4, "authentication: the other host has another key than the token says, or refused this one"),
-    (5, "no usable path to the other host; trying again later may help"),
-    (6, "every path was lost; what arrived is kept, and the same command goes on from there"),
-    (7, "integrity: the source changed underway, or bytes did not match their hash"),
-    (8, "the receiving disk: full, failing, or the target exists or is of another kind"),
-    (9, "the peer broke the protocol"),
-    (10, "the local system refused something: sockets, keys, configuration"),
-    (11, "the monthly caps of all paths are reached; what arrived is kept"),
-    (12, "cp: ssh failed, or the other host lacks a version of anabranch that fits"),
-    (130, "interrupted (SIGINT); what arrived is kept"),
-    (143, "terminated (SIGTERM); what arrived is kept"),
-];
+use crate::exit::{EXIT_CODES, Failure};
 
 /// Bulk data over every path there is between two places.
 #[derive(Debug, Parser)]
@@ -46,36 +23,64 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Copy files to or from another host that ssh reaches; the data goes over every path, not
     /// through ssh
-    Cp(cp::Args),
+    Cp(cp::CpArgs),
     /// What cp starts on the other host
     #[command(hide = true)]
     Far,
     /// Wait for a transfer and write its files
-    Receive(receive::Args),
+    Receive(receive::ReceiveArgs),
     /// Send files over every path to a receiver
-    Send(send::Args),
+    Send(send::SendArgs),
     /// Offer a folder to hosts that may get files from it
-    Serve(serve::Args),
+    Serve(serve::ServeArgs),
     /// Get files over every path from a host that serves them, or one file from several
-    Get(get::Args),
+    Get(get::GetArgs),
     /// Show which paths there are, and why a device is none
-    Paths(paths::Args),
+    Paths(paths::PathsArgs),
     /// Find out what holds the paths back, and which command mends it
-    Doctor(doctor::Args),
+    Doctor(doctor::DoctorArgs),
     /// Watch one file move over three emulated paths, under each scheduler
-    Demo(demo::Args),
+    Demo(demo::DemoArgs),
     /// Run a command over emulated links between two network namespaces
-    Emulate(EmulateArgs),
+    Emulate(emulate::EmulateArgs),
     /// Run a scenario file in the simulator: topology, flows, controllers, sweeps
-    Simulate(simulate::Args),
+    Simulate(simulate::SimulateArgs),
     /// Set the figures of a paper, or of a theory, beside ours: tables, pictures, a page
-    Reproduce(reproduce::Args),
+    Reproduce(reproduce::ReproduceArgs),
     /// Show this host's key; say which hosts may send or get without a token
-    Keys(keys::Args),
+    Keys(keys::KeysArgs),
     /// Print a completion script for a shell
     Completions(generate::CompletionsArgs),
     /// Print the manual, or write its pages into a folder
     Man(generate::ManArgs),
+}
+
+impl Cli {
+    /// Runs the command.
+    ///
+    /// # Errors
+    /// The command's own.
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        match self.command {
+            Command::Cp(args) => cp::run(args),
+            Command::Far => far::run(),
+            Command::Receive(args) => receive::run(args),
+            Command::Send(args) => send::run(args),
+            Command::Serve(args) => serve::run(args),
+            Command::Get(args) => get::run(args),
+            Command::Paths(args) => paths::run(&args).map_err(Failure::from),
+            Command::Doctor(args) => doctor::run(&args),
+            Command::Demo(args) => demo::run(&args),
+            Command::Emulate(args) => emulate::run(&args),
+            Command::Simulate(args) => simulate::run(&args).map_err(Failure::from),
+            Command::Reproduce(args) => reproduce::run(&args),
+            Command::Keys(args) => keys::run(args).map_err(Failure::from),
+            Command::Completions(args) => {
+                generate::completions(&args, Cli::command()).map_err(Failure::from)
+            }
+            Command::Man(args) => generate::man(&args, Cli::command()).map_err(Failure::from),
+        }
+    }
 }
 
 fn after_long_help() -> String {
@@ -92,8 +97,6 @@ fn after_long_help() -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]

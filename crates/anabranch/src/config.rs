@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -11,9 +10,9 @@ use net::{CongestionControl, Error, PathSpec, Timetable};
 use toml::de::{DeTable, DeValue};
 use units::Span;
 
-use crate::commands::receive::Listen;
 use crate::dirs::Dirs;
-use crate::routes::{Scheduler, congestion_control};
+use crate::listen::ListenAddress;
+use crate::schedulers::{Scheduler, congestion_control};
 use crate::watch::Style;
 
 /// Everything that the file may say; what it does not say is `None` or empty.
@@ -40,7 +39,7 @@ pub(crate) struct Send {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Receive {
     pub(crate) directory: Option<PathBuf>,
-    pub(crate) listen: Vec<Listen>,
+    pub(crate) listen: Vec<ListenAddress>,
     pub(crate) port: Option<u16>,
     pub(crate) keep: bool,
 }
@@ -178,20 +177,13 @@ fn port(value: &DeValue<'_>) -> Result<u16, String> {
     number.ok_or_else(|| "a port from 0 to 65535 is needed".to_string())
 }
 
-/// Addresses to listen on, with `port` where they name none.
-pub(crate) fn listen_on(addresses: &[Listen], port: u16) -> Vec<SocketAddr> {
-    addresses
-        .iter()
-        .map(|listen| SocketAddr::new(listen.address, listen.port.unwrap_or(port)))
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use net::MomentOfWeek;
     use units::Rate;
 
     use super::*;
+    use crate::listen::socket_addresses;
 
     #[test]
     fn everything_is_read() {
@@ -220,7 +212,7 @@ mod tests {
         assert_eq!(table.at(MomentOfWeek::new(3, 6, 0, 0)), None);
         assert_eq!(config.send.congestion_control, Some(CongestionControl::Named("bbr".into())));
         assert_eq!(config.send.patience, Some(Span::from_secs(600)));
-        let listen = listen_on(&config.receive.listen, config.receive.port.unwrap());
+        let listen = socket_addresses(&config.receive.listen, config.receive.port.unwrap());
         assert_eq!(
             listen,
             ["192.0.2.1:7000".parse().unwrap(), "[2001:db8::1]:9000".parse().unwrap()]

@@ -43,7 +43,7 @@ pub(crate) struct TransferFlags {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
-    watch: watch::Args,
+    watch: watch::WatchArgs,
 }
 
 impl TransferFlags {

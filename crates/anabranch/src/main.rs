@@ -8,10 +8,14 @@ mod cli;
 mod commands;
 mod config;
 mod dirs;
+mod exit;
 mod flags;
+mod listen;
 mod peers;
 mod routes;
 mod sanitize;
+mod schedulers;
+mod scratch;
 mod testbed;
 mod token;
 mod transfer;
@@ -26,13 +30,13 @@ fn main() -> ExitCode {
         eprintln!("anabranch: {refusal}");
         return ExitCode::from(2);
     }
-    match commands::run(cli::Cli::parse()) {
+    match cli::Cli::parse().run() {
         Ok(()) => ExitCode::SUCCESS,
-        Err(ended) => {
-            if let Some(message) = ended.message() {
+        Err(failure) => {
+            if let Some(message) = failure.message() {
                 eprintln!("anabranch: {message}");
             }
-            ExitCode::from(ended.exit_code())
+            ExitCode::from(failure.exit_code())
         }
     }
 }

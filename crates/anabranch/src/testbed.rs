@@ -5,7 +5,7 @@ mod peers;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
@@ -18,6 +18,7 @@ use link::config::TCP_PAYLOAD_SHARE;
 use study::{Carrier, Measured, StudyError, Testbed, Trial};
 use units::Bytes;
 
+use crate::scratch::{Scratch, write_source};
 use peers::{Mptcp, Ours};
 
 /// A run that does not count is repeated this often at most.
@@ -66,8 +67,9 @@ impl Namespaces {
     /// If this user can't have namespaces, or there is no room for files.
     pub(crate) fn new(counts_late: bool, stop: Arc<Stop>) -> Result<Namespaces, StudyError> {
         gain_privilege().map_err(|error| StudyError::Testbed(error.to_string()))?;
-        let scratch = Scratch::new()?;
-        let mptcp = Mptcp::find(&scratch.0)?;
+        let path = Scratch::temporary("testbed");
+        let scratch = Scratch::create(&path).map_err(doing("make", &path))?;
+        let mptcp = Mptcp::find(scratch.path())?;
         Ok(Namespaces {
             scratch,
             sources: Mutex::default(),
@@ -84,7 +86,7 @@ impl Namespaces {
         if let Some(path) = sources.get(&size.0) {
             return Ok(path.clone());
         }
-        let path = self.scratch.0.join(format!("{}.bin", size.0));
+        let path = self.scratch.path().join(format!("{}.bin", size.0));
         write_source(&path, size).map_err(doing("write", &path))?;
         sources.insert(size.0, path.clone());
         Ok(path)
@@ -93,15 +95,14 @@ impl Namespaces {
     /// One run, in a folder of its own; `None` if it does not count.
     fn attempt(&self, trial: &Trial, why: &mut String) -> Result<Option<Measured>, StudyError> {
         let source = self.source(trial.bytes)?;
-        let folder = Scratch(
-            self.scratch.0.join(format!("run-{}", self.runs.fetch_add(1, Ordering::Relaxed))),
-        );
-        fs::create_dir(&folder.0).map_err(doing("make", &folder.0))?;
+        let number = self.runs.fetch_add(1, Ordering::Relaxed);
+        let path = self.scratch.path().join(format!("run-{number}"));
+        let folder = Scratch::create(&path).map_err(doing("make", &path))?;
         let emulation = Emulation::namespaces(&trial.network).map_err(failed)?;
         let limit = limit(trial);
         let measured = match &trial.carrier {
             Carrier::Ours { scheduler, known } => {
-                let ours = Ours { network: &trial.network, folder: &folder.0, source: &source };
+                let ours = Ours { network: &trial.network, folder: folder.path(), source: &source };
                 let mut receiver = self.start(&emulation, true, ours.receiver()?)?;
                 self.wait_for_listener(&emulation, &mut receiver, net::DEFAULT_PORT)?;
                 let sender = self.start(&emulation, false, ours.sender(scheduler, known)?)?;
@@ -111,12 +112,12 @@ impl Namespaces {
             }
             Carrier::Mptcp { congestion_control } => {
                 let mptcp = self.mptcp.as_ref().map_err(|why| StudyError::Testbed(why.clone()))?;
-                let mut receiver = self.start(&emulation, true, mptcp.receiver(&folder.0))?;
+                let mut receiver = self.start(&emulation, true, mptcp.receiver(folder.path()))?;
                 self.wait_for_listener(&emulation, &mut receiver, Mptcp::PORT)?;
-                let sender = mptcp.sender(&folder.0, trial.bytes, congestion_control);
+                let sender = mptcp.sender(folder.path(), trial.bytes, congestion_control);
                 self.finish(self.start(&emulation, false, sender)?, limit)?;
                 self.finish(receiver, PATIENCE)?;
-                Mptcp::measured(&folder.0)?
+                Mptcp::measured(folder.path())?
             }
         };
         let report = emulation.finish().map_err(failed)?;
@@ -235,50 +236,11 @@ impl Drop for Running {
     }
 }
 
-/// A folder that goes away again.
-#[derive(Debug)]
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new() -> Result<Scratch, StudyError> {
-        let path = std::env::temp_dir().join(format!("anabranch-testbed-{}", std::process::id()));
-        fs::create_dir(&path).map_err(doing("make", &path))?;
-        Ok(Scratch(path))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // What can't be removed from a temporary folder is left to the system.
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 /// Far more than a transfer should take.
 fn limit(trial: &Trial) -> Duration {
     let ideal =
         trial.network.ideal(trial.bytes, TCP_PAYLOAD_SHARE).map_or(0.0, units::Span::as_secs_f64);
     Duration::from_secs_f64(10.0 * ideal) + PATIENCE
-}
-
-/// Bytes that do not repeat: a linear congruential generator's.
-fn write_source(path: &Path, size: Bytes) -> io::Result<()> {
-    let mut state: u64 = 0x5ee5_1d3a;
-    let mut block = vec![0; 1 << 16];
-    let mut file = File::create(path)?;
-    let mut left = size.0;
-    while left > 0 {
-        for word in block.chunks_exact_mut(8) {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            word.copy_from_slice(&(state ^ (state >> 29)).to_le_bytes());
-        }
-        let part = usize::try_from(left).unwrap_or(usize::MAX).min(block.len());
-        file.write_all(&block[..part])?;
-        left -= part as u64;
-    }
-    Ok(())
 }
 
 /// Whether two files have the same bytes in them.

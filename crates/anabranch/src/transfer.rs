@@ -6,60 +6,8 @@ use std::time::Duration;
 use net::{Error, Event, Events, Summary};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::sanitize;
+use crate::exit::Failure;
 use crate::watch::Watcher;
-
-/// Why a command ended without success.
-#[derive(Debug)]
-pub(crate) enum Ended {
-    /// Something failed.
-    Failed(Error),
-    /// A signal asked for it; this is its number.
-    Signal(u8),
-    /// Something failed that is told in these words, which are safe for a terminal, and ends with
-    /// this code.
-    Told {
-        /// The exit code.
-        code: u8,
-        /// What to tell the user.
-        text: String,
-    },
-    /// A command that was run ended with this code and has said why.
-    Code(u8),
-}
-
-impl Ended {
-    /// The process's exit code; for a signal, 128 and its number, as shells have it.
-    pub(crate) fn exit_code(&self) -> u8 {
-        match self {
-            Ended::Failed(error) => error.exit_code(),
-            Ended::Signal(number) => 128 + number,
-            Ended::Told { code, .. } | Ended::Code(code) => *code,
-        }
-    }
-}
-
-impl Ended {
-    /// What to tell the user; nothing where somebody else has.
-    pub(crate) fn message(&self) -> Option<String> {
-        match self {
-            Ended::Failed(error) => {
-                Some(sanitize::clean(&sanitize::plainly(&error.to_string())).into_owned())
-            }
-            Ended::Signal(_) => Some(
-                "stopped; what arrived is kept, and the same command goes on from there".into(),
-            ),
-            Ended::Told { text, .. } => Some(text.clone()),
-            Ended::Code(_) => None,
-        }
-    }
-}
-
-impl From<Error> for Ended {
-    fn from(error: Error) -> Ended {
-        Ended::Failed(error)
-    }
-}
 
 /// How long a transfer may still take to end when a signal comes.
 const AT_ITS_END: Duration = Duration::from_millis(100);
@@ -72,10 +20,10 @@ const AT_ITS_END: Duration = Duration::from_millis(100);
 pub(crate) fn run<F, E>(
     mut watcher: Box<dyn Watcher>,
     start: impl FnOnce(Events) -> F,
-) -> Result<Summary, Ended>
+) -> Result<Summary, Failure>
 where
     F: Future<Output = Result<Summary, E>>,
-    Ended: From<E>,
+    Failure: From<E>,
 {
     let (events, mut heard) = tokio::sync::mpsc::unbounded_channel::<Event>();
     let display = std::thread::spawn(move || {
@@ -98,12 +46,12 @@ where
             }
         };
         tokio::select! {
-            result = &mut transfer => result.map_err(Ended::from),
+            result = &mut transfer => result.map_err(Failure::from),
             // A receiver that is told to stop by whoever saw the sender end may be about to end by
             // itself, with all it was to get.
             number = signal => match tokio::time::timeout(AT_ITS_END, transfer).await {
-                Ok(result) => result.map_err(Ended::from),
-                Err(_) => Err(Ended::Signal(number)),
+                Ok(result) => result.map_err(Failure::from),
+                Err(_) => Err(Failure::Signal(number)),
             },
         }
     });
@@ -114,6 +62,6 @@ where
     result
 }
 
-fn system(source: io::Error) -> Ended {
+fn system(source: io::Error) -> Failure {
     Error::System { action: "start the runtime".into(), source }.into()
 }

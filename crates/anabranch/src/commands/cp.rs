@@ -19,8 +19,9 @@ use super::far;
 use super::far::messages::{Asker, Ready, Request, SPEAKS, What};
 use super::send::{Flags, Sending};
 use crate::dirs::Dirs;
+use crate::exit::Failure;
 use crate::sanitize::{clean, plainly};
-use crate::transfer::{self, Ended};
+use crate::transfer;
 use operand::Direction;
 use ssh::{End, Link, Ssh};
 
@@ -35,7 +36,7 @@ const NO_PATH: u8 = 5;
     override_usage = "anabranch cp [OPTIONS] SOURCE… [USER@]HOST:[TARGET]\n       anabranch cp \
                       [OPTIONS] [USER@]HOST:SOURCE… TARGET"
 )]
-pub(crate) struct Args {
+pub(crate) struct CpArgs {
     /// What to copy, and last, where to; what is on the other host is written [USER@]HOST:PATH
     ///
     /// PATH is relative to the home on the other host, and may be left out. A folder that is there
@@ -45,7 +46,7 @@ pub(crate) struct Args {
     #[arg(required = true, value_name = "SOURCE TARGET")]
     operands: Vec<OsString>,
     #[command(flatten)]
-    ssh: ssh::Args,
+    ssh: ssh::SshArgs,
     /// The port for the data on the other host, and no other [default: 7707, or a free one if that
     /// is taken]
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
@@ -68,7 +69,7 @@ pub(crate) struct Args {
 ///
 /// # Errors
 /// Those of ssh, of the far side and of the transfer.
-pub(crate) fn run(args: Args) -> Result<(), Ended> {
+pub(crate) fn run(args: CpArgs) -> Result<(), Failure> {
     let listed = args.flags.are_listed();
     let (destination, sources, way) = match operand::direction(&args.operands, listed)? {
         Direction::Push { sources, to } => {
@@ -103,7 +104,7 @@ enum Way {
 }
 
 impl Copy {
-    async fn run(self, events: Events) -> Result<Summary, Ended> {
+    async fn run(self, events: Events) -> Result<Summary, Failure> {
         let identity = far::identity(&Dirs::from_env())?;
         let mut link = self.ssh.start()?;
         let request = Request {
@@ -165,7 +166,7 @@ impl Copy {
             }
         };
         result.map_err(|ended| match ended {
-            Ended::Failed(Error::NoPath { to, why }) => {
+            Failure::Error(Error::NoPath { to, why }) => {
                 closed(self.ssh.host(), port, &format!("{to}: {why}"))
             }
             ended => ended,
@@ -180,7 +181,7 @@ async fn data_address(
     ready: &Ready,
     host: &str,
     chosen: bool,
-) -> Result<Remote, Ended> {
+) -> Result<Remote, Failure> {
     let candidates = reach::candidates(name, ready).await;
     let address = match (reach::first(&candidates).await, candidates.first()) {
         (Ok(address), _) => address,
@@ -198,7 +199,7 @@ async fn data_address(
 }
 
 /// No connection to the data port opens: what to do.
-fn closed(host: &str, port: u16, why: &str) -> Ended {
+fn closed(host: &str, port: u16, why: &str) -> Failure {
     let (host, why) = (clean(host), plainly(why));
     let text = format!(
         "ssh reaches {host}, but the data's port there, {port} of TCP, cannot be reached ({why}). \
@@ -207,7 +208,7 @@ fn closed(host: &str, port: u16, why: &str) -> Ended {
          address",
         why = clean(&why)
     );
-    Ended::Told { code: NO_PATH, text }
+    Failure::Message { code: NO_PATH, text }
 }
 
 /// Runs our side of a transfer, and knows how the far side fares: what that says of its own failure
@@ -217,7 +218,7 @@ async fn attend(
     ours: impl Future<Output = Result<Summary, Error>>,
     mut link: Link,
     rehearses: bool,
-) -> Result<Summary, Ended> {
+) -> Result<Summary, Failure> {
     tokio::pin!(ours);
     let end = tokio::select! {
         result = &mut ours => {
@@ -235,7 +236,7 @@ async fn attend(
         end = link.end() => end,
     };
     let result = match end {
-        End::Done => ours.await.map_err(Ended::from),
+        End::Done => ours.await.map_err(Failure::from),
         End::Failed(ended) | End::Gone(ended) => match timeout(LAST_WORDS, ours).await {
             Ok(Ok(summary)) => Ok(summary),
             Ok(Err(error)) if !is_symptom(&error) => Err(error.into()),

@@ -2,9 +2,9 @@
 //! process.
 
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use emulate::{Loopback, Protocol};
 use link::config::{Network, TCP_PAYLOAD_SHARE};
@@ -15,8 +15,10 @@ use net::{
 use report::{Align, Table};
 use units::{Bytes, Span};
 
-use crate::routes::Scheduler;
-use crate::transfer::{self, Ended};
+use crate::exit::Failure;
+use crate::schedulers::Scheduler;
+use crate::scratch::{Scratch, write_source};
+use crate::transfer;
 use crate::watch::{self, Style, Watcher, text};
 
 /// The third path falls when 48 Mbit/s would have carried nine tenths of the file.
@@ -46,7 +48,7 @@ const NAME: &str = "demo.bin";
 
 /// Arguments of `demo`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct DemoArgs {
     /// How progress is shown on standard error [default: auto]
     #[arg(long, value_enum)]
     progress: Option<Style>,
@@ -56,14 +58,15 @@ pub(crate) struct Args {
 ///
 /// # Errors
 /// Those of the transfers; [`Error::Integrity`] if what arrived differs from what was sent.
-pub(crate) fn run(args: &Args) -> Result<(), Ended> {
+pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     let network =
         Network::parse(NETWORK, "the demo's network", Some(SIZE)).map_err(|e| emulation(&e))?;
     let ideal =
         network.ideal(SIZE, TCP_PAYLOAD_SHARE).expect("the links carry something at all times");
-    let folder = Scratch::new()?;
-    let source = folder.0.join(NAME);
-    write_source(&source).map_err(disk("write", &source))?;
+    let path = Scratch::temporary("demo");
+    let folder = Scratch::create(&path).map_err(disk("make", &path))?;
+    let source = folder.path().join(NAME);
+    write_source(&source, SIZE).map_err(disk("write", &source))?;
     println!("{SIZE} over three emulated paths: one, two and three, of 8, 16 and 24 Mbit/s.");
     println!("The third falls to 2 Mbit/s at the moment when 90 % would be done.");
     let mut runs = Vec::new();
@@ -73,7 +76,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Ended> {
         ("SAR", Scheduler::SelfAdaptive),
     ] {
         println!("\n{name}: {}", scheduler.name());
-        let target = folder.0.join(scheduler.name());
+        let target = folder.path().join(scheduler.name());
         fs::create_dir(&target).map_err(disk("make", &target))?;
         let watcher = Relabelled(watch::progress(args.progress));
         let summary = transfer::run(Box::new(watcher), |events| {
@@ -202,14 +205,14 @@ impl Watcher for Relabelled {
         match &mut event {
             Event::Path(event) => event.name = label(&event.name),
             Event::Progress(progress) => {
-                progress.paths.iter_mut().for_each(|path| path.name = label(&path.name))
+                progress.paths.iter_mut().for_each(|path| path.name = label(&path.name));
             }
             _ => {}
         }
         self.0.event(&event);
     }
 
-    fn end(&mut self, result: &Result<Summary, Ended>) {
+    fn end(&mut self, result: &Result<Summary, Failure>) {
         self.0.end(result);
     }
 }
@@ -223,26 +226,6 @@ fn relabelled(summary: &Summary) -> Summary {
 fn label(name: &str) -> String {
     let link = (1..).zip(LABELS).find(|(n, _)| name.contains(&format!("127.77.0.{n}")));
     link.map_or_else(|| name.to_string(), |(_, label)| label.to_string())
-}
-
-/// Bytes that do not repeat: a linear congruential generator's.
-fn write_source(path: &Path) -> io::Result<()> {
-    let mut state: u64 = 0x5ee5_1d3a;
-    let mut block = vec![0; 1 << 16];
-    let mut file = File::create(path)?;
-    let mut left = usize::try_from(SIZE.0).expect("24 MB");
-    while left > 0 {
-        for word in block.chunks_exact_mut(8) {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            word.copy_from_slice(&(state ^ (state >> 29)).to_le_bytes());
-        }
-        let part = left.min(block.len());
-        file.write_all(&block[..part])?;
-        left -= part;
-    }
-    Ok(())
 }
 
 /// Compares the copy byte by byte, whatever the transfer says about it.
@@ -261,24 +244,6 @@ fn verify(source: &Path, copy: &Path) -> Result<(), Error> {
         what: copy.display().to_string(),
         detail: "it differs from the source".into(),
     })
-}
-
-/// A folder of its own, removed whatever happens.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new() -> Result<Scratch, Error> {
-        let path = std::env::temp_dir().join(format!("anabranch-demo-{}", std::process::id()));
-        fs::create_dir(&path).map_err(disk("make", &path))?;
-        Ok(Scratch(path))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // What can't be removed from a temporary folder is left to the system.
-        let _ = fs::remove_dir_all(&self.0);
-    }
 }
 
 fn disk(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {

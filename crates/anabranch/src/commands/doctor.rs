@@ -10,9 +10,9 @@ use super::paths::{probing, runtime};
 use super::send::known_credential;
 use crate::config::Config;
 use crate::dirs::Dirs;
+use crate::exit::Failure;
 use crate::sanitize::{clean, plainly};
 use crate::token::TokenSource;
-use crate::transfer::Ended;
 
 /// Raised when a key of the JSON form changes its meaning or goes away.
 const VERSION: u32 = 1;
@@ -21,7 +21,7 @@ const TROUBLE: u8 = 1;
 
 /// Arguments of `doctor`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct DoctorArgs {
     /// Examine the paths to this host; with its token, or if its key is known, data flows over each
     /// alone and then over all together (two seconds each) [default: this host only]
     #[arg(value_name = "HOST[:PORT]")]
@@ -40,8 +40,8 @@ pub(crate) struct Args {
 /// `anabranch doctor`.
 ///
 /// # Errors
-/// [`Ended::Code`] with 1 if something holds a path back; those of finding paths.
-pub(crate) fn run(args: &Args) -> Result<(), Ended> {
+/// [`Failure::Code`] with 1 if something holds a path back; those of finding paths.
+pub(crate) fn run(args: &DoctorArgs) -> Result<(), Failure> {
     let dirs = Dirs::from_env();
     let config = Config::load(None, &dirs)?;
     let paths = if args.paths.is_empty() { config.send.paths } else { args.paths.clone() };
@@ -72,7 +72,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Ended> {
             );
         }
     }
-    if found.all_is_well() { Ok(()) } else { Err(Ended::Code(TROUBLE)) }
+    if found.all_is_well() { Ok(()) } else { Err(Failure::Code(TROUBLE)) }
 }
 
 fn show(found: &Examination) {

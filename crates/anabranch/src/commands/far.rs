@@ -20,10 +20,10 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::cp::arrival::Arrival;
 use super::paths::runtime;
-use super::receive::Listen;
-use crate::config::{self, Config};
+use crate::config::Config;
 use crate::dirs::Dirs;
-use crate::transfer::Ended;
+use crate::exit::Failure;
+use crate::listen::{ListenAddress, socket_addresses};
 use messages::{Answer, Asker, Hello, MAX_REQUEST, Ready, Request, SPEAKS, Said, What};
 use sources::Offered;
 
@@ -31,7 +31,7 @@ use sources::Offered;
 ///
 /// # Errors
 /// What failed; the near side was told why.
-pub(crate) fn run() -> Result<(), Ended> {
+pub(crate) fn run() -> Result<(), Failure> {
     if io::stdin().is_terminal() {
         let text =
             "this is what 'anabranch cp' starts on the other host, over ssh; it is not for people";
@@ -49,7 +49,7 @@ pub(crate) fn run() -> Result<(), Ended> {
     };
     let code = ended.exit_code();
     say(&Answer { anabranch: Said::Failed { code, text: ended.message().unwrap_or_default() } });
-    Err(Ended::Code(code))
+    Err(Failure::Code(code))
 }
 
 /// A line to the near side. If that is gone, its end of standard input is too, which is noticed
@@ -60,7 +60,7 @@ fn say(message: &impl Serialize) {
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
-async fn serve() -> Result<(), Ended> {
+async fn serve() -> Result<(), Failure> {
     let (request, gone) = near();
     let Ok(line) = request.await else { return Err(nobody()) };
     let request = understand(&line)?;
@@ -73,10 +73,10 @@ async fn serve() -> Result<(), Ended> {
         match &request.what {
             What::Put { target, one } => {
                 let arrival = Arrival::find(&expanded(target)?, one.as_deref(), &dirs)?;
-                receive(&Door::new(&request, &dirs)?, &arrival).await
+                receive(&Listener::new(&request, &dirs)?, &arrival).await
             }
             What::Get { sources } => {
-                serve_what(&Door::new(&request, &dirs)?, sources::offer(sources)?).await
+                serve_what(&Listener::new(&request, &dirs)?, sources::offer(sources)?).await
             }
         }
     };
@@ -86,7 +86,7 @@ async fn serve() -> Result<(), Ended> {
     }
 }
 
-fn nobody() -> Ended {
+fn nobody() -> Failure {
     Error::Stopped { reason: "its end of the ssh connection is gone".into() }.into()
 }
 
@@ -108,7 +108,7 @@ fn near() -> (oneshot::Receiver<Vec<u8>>, oneshot::Receiver<()>) {
 }
 
 /// Reads a request: the version first, since the rest may be of another shape in another one.
-fn understand(line: &[u8]) -> Result<Request, Ended> {
+fn understand(line: &[u8]) -> Result<Request, Failure> {
     let bad = |error: serde_json::Error| {
         Error::Protocol(format!("the request cannot be understood: {error}"))
     };
@@ -152,22 +152,22 @@ pub(crate) fn identity(dirs: &Dirs) -> Result<Identity, Error> {
 }
 
 /// Where to listen, and whom to let in.
-struct Door {
+struct Listener {
     /// The port that is wished for; without a wish, any will do.
     wish: Option<u16>,
-    listen: Vec<Listen>,
+    listen: Vec<ListenAddress>,
     identity: Identity,
     token: Token,
     holder: Fingerprint,
 }
 
-impl Door {
-    fn new(request: &Request, dirs: &Dirs) -> Result<Door, Error> {
+impl Listener {
+    fn new(request: &Request, dirs: &Dirs) -> Result<Listener, Error> {
         let config = Config::load(None, dirs)?;
         let identity = identity(dirs)?;
         let token = Token::generate(&identity)?;
         let holder = request.key.parse().map_err(Error::Protocol)?;
-        Ok(Door {
+        Ok(Listener {
             wish: request.port.or(config.receive.port),
             listen: config.receive.listen,
             identity,
@@ -179,7 +179,7 @@ impl Door {
     /// Listens at this port, for the one that asked and nobody else.
     fn host(&self, port: u16) -> HostOptions {
         let (token, holder) = (Some(self.token.clone()), Some(self.holder));
-        let listen = config::listen_on(&self.listen, port);
+        let listen = socket_addresses(&self.listen, port);
         HostOptions { listen, port, token, holder, ..HostOptions::new(self.identity.clone()) }
     }
 
@@ -208,8 +208,8 @@ impl Door {
 }
 
 /// Receives from the one that asked and nobody else.
-async fn receive(door: &Door, arrival: &Arrival) -> Result<(), Ended> {
-    let received = door.open(|host| {
+async fn receive(listener: &Listener, arrival: &Arrival) -> Result<(), Failure> {
+    let received = listener.open(|host| {
         let options = ReceiveOptions {
             directory: arrival.directory.clone(),
             host,
@@ -220,7 +220,7 @@ async fn receive(door: &Door, arrival: &Arrival) -> Result<(), Ended> {
             |events| net::receive(options, events),
             |event| match event {
                 Event::Listening { addresses } => {
-                    door.ready(addresses, arrival.rename.clone(), Vec::new())
+                    listener.ready(addresses, arrival.rename.clone(), Vec::new());
                 }
                 // Not with a dry run.
                 Event::Started { .. } => arrival.begin(),
@@ -234,14 +234,14 @@ async fn receive(door: &Door, arrival: &Arrival) -> Result<(), Ended> {
 }
 
 /// Serves the one that asked and nobody else.
-async fn serve_what(door: &Door, offered: Offered) -> Result<(), Ended> {
-    let served = door.open(|host| {
+async fn serve_what(listener: &Listener, offered: Offered) -> Result<(), Failure> {
+    let served = listener.open(|host| {
         let options = ServeOptions { directory: offered.root.clone(), host, once: true };
         hearing(
             |events| net::serve(options, events),
             |event| {
                 if let Event::Listening { addresses } = event {
-                    door.ready(addresses, offered.called.clone(), offered.names.clone());
+                    listener.ready(addresses, offered.called.clone(), offered.names.clone());
                 }
             },
         )

@@ -5,11 +5,10 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use clap::CommandFactory;
 use clap_complete::Shell;
 use net::Error;
 
-use crate::cli::{Cli, EXIT_CODES};
+use crate::exit::EXIT_CODES;
 
 /// Arguments of `completions`.
 #[derive(Debug, clap::Args)]
@@ -26,22 +25,21 @@ pub(crate) struct ManArgs {
     directory: Option<PathBuf>,
 }
 
-/// `anabranch completions`.
+/// `anabranch completions`, for the command line that `command` describes.
 ///
 /// # Errors
 /// [`Error::System`] if standard output can't be written.
-pub(crate) fn completions(args: &CompletionsArgs) -> Result<(), Error> {
+pub(crate) fn completions(args: &CompletionsArgs, mut command: clap::Command) -> Result<(), Error> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "anabranch", &mut script);
+    clap_complete::generate(args.shell, &mut command, "anabranch", &mut script);
     print(&script)
 }
 
-/// `anabranch man`.
+/// `anabranch man`, for the command line that `command` describes.
 ///
 /// # Errors
 /// [`Error::System`] if a page can't be written.
-pub(crate) fn man(args: &ManArgs) -> Result<(), Error> {
-    let mut command = Cli::command();
+pub(crate) fn man(args: &ManArgs, mut command: clap::Command) -> Result<(), Error> {
     command.build();
     let Some(directory) = &args.directory else {
         return print(&page(&command)?);

@@ -6,14 +6,15 @@ use std::path::PathBuf;
 use net::{Credential, Error, FetchOptions, Identity, Remote, Server};
 
 use crate::dirs::Dirs;
+use crate::exit::Failure;
 use crate::flags::TransferFlags;
 use crate::peers::List;
 use crate::token::TokenSource;
-use crate::transfer::{self, Ended};
+use crate::transfer;
 
 /// Arguments of `get`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct GetArgs {
     /// What to get, below what is offered there; of FOLDER/ with a slash at its end, what is in it,
     /// and of / everything
     #[arg(required = true, value_name = "PATH")]
@@ -42,7 +43,7 @@ pub(crate) struct Args {
 ///
 /// # Errors
 /// Those of the transfer.
-pub(crate) fn run(mut args: Args) -> Result<(), Ended> {
+pub(crate) fn run(mut args: GetArgs) -> Result<(), Failure> {
     let dirs = Dirs::from_env();
     let config = args.flags.config(&dirs)?;
     let identity = Identity::load_or_generate(&dirs.key())?;

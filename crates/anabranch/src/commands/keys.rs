@@ -11,7 +11,7 @@ use crate::peers::{List, Peer, Rights};
 
 /// Arguments of `keys`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct KeysArgs {
     /// What to do; without it, show this host's fingerprint
     #[command(subcommand)]
     action: Option<Action>,
@@ -81,7 +81,7 @@ enum Remove {
 /// # Errors
 /// Those of reading and writing the key and the lists; [`Error::Usage`] if there is nobody to
 /// remove.
-pub(crate) fn run(args: Args) -> Result<(), Error> {
+pub(crate) fn run(args: KeysArgs) -> Result<(), Error> {
     let dirs = Dirs::from_env();
     match args.action.unwrap_or(Action::Show) {
         Action::Show => println!("{}", Identity::load_or_generate(&dirs.key())?.fingerprint()),
@@ -114,10 +114,10 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
             )?;
         }
         Action::Remove(Remove::Receiver { which }) => {
-            removed(List::Receivers.remove(&dirs, &which)?, &which)?
+            removed(List::Receivers.remove(&dirs, &which)?, &which)?;
         }
         Action::Remove(Remove::Sender { which }) => {
-            removed(List::Senders.remove(&dirs, &which)?, &which)?
+            removed(List::Senders.remove(&dirs, &which)?, &which)?;
         }
     }
     Ok(())

@@ -28,7 +28,7 @@ const PROBES: usize = 3;
 
 /// Arguments of `paths`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct PathsArgs {
     /// Show the paths to this host and how long a connection over each takes to open; with its
     /// token, or if its key is known, also what each carries (two seconds of data a path)
     #[arg(long, value_name = "HOST[:PORT]")]
@@ -45,10 +45,10 @@ pub(crate) struct Args {
 /// # Errors
 /// [`Error::System`] if the kernel can't be asked or the host not be resolved; [`Error::NoPath`] if
 /// there is none to the host.
-pub(crate) fn run(args: &Args) -> Result<(), Error> {
+pub(crate) fn run(args: &PathsArgs) -> Result<(), Error> {
     match &args.probe {
         None => {
-            show(&ELSEWHERE.iter().map(|target| discover(*target)).collect::<Result<Vec<_>, _>>()?)
+            show(&ELSEWHERE.iter().map(|target| discover(*target)).collect::<Result<Vec<_>, _>>()?);
         }
         Some(remote) => {
             let dirs = Dirs::from_env();
@@ -62,7 +62,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
 }
 
 /// Paths to one host that runs a receiver, each with what it carries.
-fn measure(args: &Args, remote: &Remote, credential: Credential, dirs: &Dirs) -> Result<(), Error> {
+fn measure(
+    args: &PathsArgs,
+    remote: &Remote,
+    credential: Credential,
+    dirs: &Dirs,
+) -> Result<(), Error> {
     let options = probing(remote, credential, &args.paths, dirs)?;
     let probes = runtime()?.block_on(net::probe(&options))?;
     let mut table = Table::new([

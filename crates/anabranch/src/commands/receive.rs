@@ -2,28 +2,28 @@
 
 use std::fs;
 use std::io::Write;
-use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 use net::{DEFAULT_PORT, Error, HostOptions, Identity, ReceiveOptions, Token};
 
-use crate::config::{self, Config};
+use crate::config::Config;
 use crate::dirs::Dirs;
+use crate::exit::Failure;
+use crate::listen::{ListenAddress, socket_addresses};
 use crate::peers::List;
-use crate::transfer::{self, Ended};
+use crate::transfer;
 use crate::watch;
 
 /// Arguments of `receive`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct ReceiveArgs {
     /// Where the files go [default: the current folder]
     #[arg(value_name = "DIR")]
     directory: Option<PathBuf>,
     /// An address to listen on; may be repeated [default: every address]
     #[arg(long, value_name = "ADDR[:PORT]")]
-    listen: Vec<Listen>,
+    listen: Vec<ListenAddress>,
     /// The port; 0 takes a free one [default: 7707]
     #[arg(long)]
     port: Option<u16>,
@@ -43,36 +43,14 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
-    watch: watch::Args,
-}
-
-/// An address to listen on; without a port, that of `--port`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Listen {
-    pub(crate) address: IpAddr,
-    pub(crate) port: Option<u16>,
-}
-
-impl FromStr for Listen {
-    type Err = String;
-
-    /// `192.0.2.1`, `192.0.2.1:7707`, `2001:db8::1`, `[2001:db8::1]:7707`.
-    fn from_str(text: &str) -> Result<Listen, String> {
-        if let Ok(address) = text.parse::<SocketAddr>() {
-            return Ok(Listen { address: address.ip(), port: Some(address.port()) });
-        }
-        let bare = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(text);
-        let address =
-            bare.parse().map_err(|_| format!("'{text}' is not ADDRESS or ADDRESS:PORT"))?;
-        Ok(Listen { address, port: None })
-    }
+    watch: watch::WatchArgs,
 }
 
 /// `anabranch receive`.
 ///
 /// # Errors
 /// Those of the transfer.
-pub(crate) fn run(args: Args) -> Result<(), Ended> {
+pub(crate) fn run(args: ReceiveArgs) -> Result<(), Failure> {
     let dirs = Dirs::from_env();
     let config = Config::load(args.config.as_deref(), &dirs)?;
     let identity = Identity::load_or_generate(&dirs.key())?;
@@ -95,7 +73,7 @@ pub(crate) fn run(args: Args) -> Result<(), Ended> {
             .or(config.receive.directory)
             .unwrap_or_else(|| PathBuf::from(".")),
         host: HostOptions {
-            listen: config::listen_on(listen, port),
+            listen: socket_addresses(listen, port),
             port,
             token: token.clone(),
             authorized,

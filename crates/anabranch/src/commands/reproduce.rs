@@ -12,15 +12,15 @@ use tokio::signal::unix::{SignalKind, signal};
 use units::Bytes;
 
 use super::simulate::{progress, show, threads};
+use crate::exit::Failure;
 use crate::testbed::{Namespaces, Stop};
-use crate::transfer::Ended;
 
 /// How the command ends if a row differs; [`EXIT_CODES`](crate::cli::EXIT_CODES) says so.
 const DIFFERS: u8 = 1;
 
 /// Arguments of `reproduce`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct ReproduceArgs {
     /// The paper; without it, what there is
     paper: Option<String>,
     /// Its figures; all if none is named
@@ -57,7 +57,7 @@ pub(crate) struct Args {
 /// # Errors
 /// [`Error::Usage`] if there is no such paper or figure, or an edited file makes no sense;
 /// [`Error::System`] if a file cannot be written; [`DIFFERS`] if something differs from the paper.
-pub(crate) fn run(args: &Args) -> Result<(), Ended> {
+pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
     let Some(paper) = &args.paper else {
         return Ok(show(list())?);
     };
@@ -106,7 +106,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Ended> {
         }
     }
     show(format_args!("{}: {}\n", all.summary(), folder.index().display()))?;
-    if all.passes() { Ok(()) } else { Err(Ended::Code(DIFFERS)) }
+    if all.passes() { Ok(()) } else { Err(Failure::Code(DIFFERS)) }
 }
 
 /// The figures of these names, each once, in the paper's order.
@@ -137,10 +137,10 @@ fn usage(error: study::Unknown) -> Error {
     Error::Usage(error.to_string())
 }
 
-fn failed(error: StudyError) -> Ended {
+fn failed(error: StudyError) -> Failure {
     let error = match error {
         // Nothing is kept that a message could speak of.
-        StudyError::Stopped(signal) => return Ended::Code(128 + signal),
+        StudyError::Stopped(signal) => return Failure::Code(128 + signal),
         StudyError::Scenario(_) | StudyError::NoPapers(_) | StudyError::Lacks { .. } => {
             Error::Usage(error.to_string())
         }
@@ -154,7 +154,7 @@ fn failed(error: StudyError) -> Ended {
     error.into()
 }
 
-fn experiment(args: &Args) -> Experiment {
+fn experiment(args: &ReproduceArgs) -> Experiment {
     let default = Experiment::default();
     Experiment {
         testbed: None,

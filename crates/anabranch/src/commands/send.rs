@@ -10,16 +10,17 @@ use net::{Credential, Error, Identity, Remote, SendOptions};
 
 use crate::config::Config;
 use crate::dirs::Dirs;
+use crate::exit::Failure;
 use crate::flags::TransferFlags;
 use crate::peers::List;
 use crate::token::TokenSource;
-use crate::transfer::{self, Ended};
+use crate::transfer;
 use crate::watch;
 
 /// Arguments of `send`.
 #[derive(Debug, clap::Args)]
 #[command(mut_arg("files_from", |files_from| files_from.conflicts_with("token_stdin")))]
-pub(crate) struct Args {
+pub(crate) struct SendArgs {
     /// Files and folders to send; of FOLDER/ with a slash at its end, what is in it
     #[arg(required_unless_present = "files_from", value_name = "PATH")]
     sources: Vec<PathBuf>,
@@ -50,7 +51,7 @@ pub(crate) struct Flags {
 ///
 /// # Errors
 /// Those of the transfer.
-pub(crate) fn run(args: Args) -> Result<(), Ended> {
+pub(crate) fn run(args: SendArgs) -> Result<(), Failure> {
     // Before anybody is asked for a token.
     let mut sending = args.flags.prepare(args.sources)?;
     let identity = Identity::load_or_generate(&sending.dirs.key())?;

@@ -4,22 +4,24 @@ use std::path::PathBuf;
 
 use net::{DEFAULT_PORT, Error, HostOptions, Identity, ServeOptions, Token};
 
-use super::receive::{Listen, write_secret};
-use crate::config::{self, Config};
+use super::receive::write_secret;
+use crate::config::Config;
 use crate::dirs::Dirs;
+use crate::exit::Failure;
+use crate::listen::{ListenAddress, socket_addresses};
 use crate::peers::List;
-use crate::transfer::{self, Ended};
+use crate::transfer;
 use crate::watch;
 
 /// Arguments of `serve`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct ServeArgs {
     /// What is offered: who gets something sees it as the root, and nothing outside it
     #[arg(value_name = "DIR")]
     directory: PathBuf,
     /// An address to listen on; may be repeated [default: every address]
     #[arg(long, value_name = "ADDR[:PORT]")]
-    listen: Vec<Listen>,
+    listen: Vec<ListenAddress>,
     /// The port; 0 takes a free one [default: 7707]
     #[arg(long)]
     port: Option<u16>,
@@ -36,14 +38,14 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
-    watch: watch::Args,
+    watch: watch::WatchArgs,
 }
 
 /// `anabranch serve`.
 ///
 /// # Errors
 /// Those of reading the lists and of listening.
-pub(crate) fn run(args: Args) -> Result<(), Ended> {
+pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
     let dirs = Dirs::from_env();
     let config = Config::load(args.config.as_deref(), &dirs)?;
     let authorized: Vec<net::Peer> =
@@ -64,7 +66,7 @@ pub(crate) fn run(args: Args) -> Result<(), Ended> {
     let options = ServeOptions {
         directory: args.directory,
         host: HostOptions {
-            listen: config::listen_on(&args.listen, port),
+            listen: socket_addresses(&args.listen, port),
             port,
             token: token.clone(),
             authorized,

@@ -16,7 +16,7 @@ use scenario::{Document, Looks, Measures, Scenario, ScenarioError, Setting};
 
 /// Arguments of `simulate`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct SimulateArgs {
     /// The scenario file
     scenario: PathBuf,
     /// Change a value of the file: a parameter, or a path such as link.bottleneck.queue or
@@ -63,7 +63,7 @@ fn setting(text: &str) -> Result<Setting, String> {
 ///
 /// # Errors
 /// [`Error::Usage`] if the scenario makes no sense; [`Error::System`] if a file cannot be written.
-pub(crate) fn run(args: &Args) -> Result<(), Error> {
+pub(crate) fn run(args: &SimulateArgs) -> Result<(), Error> {
     let document =
         Document::load(&args.scenario).map_err(|error| Error::Usage(error.to_string()))?;
     let plan =
@@ -89,7 +89,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
 }
 
 /// Does the runs that are not done.
-fn sweep(args: &Args, plan: &Plan, store: Option<&Store>) -> Result<Vec<Measures>, Error> {
+fn sweep(args: &SimulateArgs, plan: &Plan, store: Option<&Store>) -> Result<Vec<Measures>, Error> {
     let jobs = plan.jobs();
     let results: Vec<Option<Measures>> = jobs
         .iter()
@@ -166,7 +166,7 @@ pub(super) fn threads(jobs: Option<u16>) -> usize {
 }
 
 /// Draws, captures and logs the first run, as asked.
-fn look(args: &Args, scenario: &Scenario, seed: units::Seed) -> Result<(), Error> {
+fn look(args: &SimulateArgs, scenario: &Scenario, seed: units::Seed) -> Result<(), Error> {
     let wrong = |error: ScenarioError| self::wrong(args, &error);
     if let Some(path) = &args.plot {
         let run = scenario.run(seed, Looks { series: true }).map_err(wrong)?;
@@ -207,7 +207,7 @@ fn create(path: &Path) -> Result<BufWriter<File>, Error> {
 }
 
 /// A scenario that cannot be run; the file's own messages name it already.
-fn wrong(args: &Args, error: &ScenarioError) -> Error {
+fn wrong(args: &SimulateArgs, error: &ScenarioError) -> Error {
     Error::Usage(match error {
         ScenarioError::File(error) => error.to_string(),
         ScenarioError::Topology(error) => format!("{}: {error}", args.scenario.display()),

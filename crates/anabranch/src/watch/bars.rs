@@ -5,8 +5,8 @@ use net::{Event, PathState, Progress, Summary};
 use units::PathId;
 
 use super::{Watcher, text};
+use crate::exit::Failure;
 use crate::sanitize::clean;
-use crate::transfer::Ended;
 
 /// The display; nothing is drawn before the transfer starts.
 pub(crate) struct Bars {
@@ -106,7 +106,7 @@ impl Watcher for Bars {
         }
     }
 
-    fn end(&mut self, _: &Result<Summary, Ended>) {
+    fn end(&mut self, _: &Result<Summary, Failure>) {
         self.clear();
     }
 }

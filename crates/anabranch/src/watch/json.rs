@@ -7,7 +7,7 @@ use net::{Event, PathProgress, Summary, Token};
 use serde::Serialize;
 
 use super::{Watcher, text};
-use crate::transfer::Ended;
+use crate::exit::Failure;
 
 /// Raised when a key changes its meaning or goes away; a new key or event does not raise it.
 const VERSION: u32 = 1;
@@ -130,7 +130,7 @@ impl<W: Write + Send> Watcher for Json<W> {
         self.write(body(event));
     }
 
-    fn end(&mut self, result: &Result<Summary, Ended>) {
+    fn end(&mut self, result: &Result<Summary, Failure>) {
         self.write(match result {
             Ok(summary) => Body::Summary {
                 files: summary.files,

@@ -7,52 +7,52 @@ use net::{Event, Summary, Token};
 use units::Span;
 
 use super::{Watcher, text};
+use crate::exit::Failure;
 use crate::sanitize::clean;
-use crate::transfer::Ended;
 
 /// Standard output: where to send and with which token, a line for each file, the summary.
 pub(super) struct Results {
     token: Option<Token>,
-    door: Door,
+    role: HostRole,
     /// For people; otherwise one keyword and one value a line.
     terminal: bool,
     /// Files in the transfer.
     files: usize,
 }
 
-/// What those who connect are to do.
+/// What the host that listens does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Door {
-    /// Send something here.
+pub(crate) enum HostRole {
+    /// It receives: peers run `send`.
     #[default]
-    Receives,
-    /// Get something from here.
-    Serves,
+    Receiver,
+    /// It serves: peers run `get`.
+    Server,
 }
 
 /// People are not shown a line for each of more files.
 const FEW: usize = 100;
 
 impl Results {
-    pub(super) fn new(token: Option<Token>, door: Door) -> Results {
-        Results { token, door, terminal: io::stdout().is_terminal(), files: 0 }
+    pub(super) fn new(token: Option<Token>, role: HostRole) -> Results {
+        Results { token, role, terminal: io::stdout().is_terminal(), files: 0 }
     }
 
     fn listening(&self, addresses: &[SocketAddr]) -> String {
         let mut lines = Vec::new();
-        let (who, prefix, way) = match self.door {
-            Door::Receives => ("sending", "anabranch send PATH… --to", "to"),
-            Door::Serves => ("other", "anabranch get PATH… --from", "from"),
+        let (machine, prefix, preposition) = match self.role {
+            HostRole::Receiver => ("sending", "anabranch send PATH… --to", "to"),
+            HostRole::Server => ("other", "anabranch get PATH… --from", "from"),
         };
         let command = addresses.first().map(|first| format!("{prefix} {first}"));
         if self.terminal {
-            lines.push(format!("On the {who} machine run"));
+            lines.push(format!("On the {machine} machine run"));
             lines.extend(command.map(|command| format!("\n    {command}\n")));
             if let [_, more @ ..] = addresses
                 && !more.is_empty()
             {
                 let more: Vec<String> = more.iter().map(ToString::to_string).collect();
-                lines.push(format!("(or {way} {})", more.join(", ")));
+                lines.push(format!("(or {preposition} {})", more.join(", ")));
             }
             if self.token.is_some() {
                 lines.push("and paste this token, good for one host:\n".to_string());
@@ -88,7 +88,7 @@ impl Watcher for Results {
         }
     }
 
-    fn end(&mut self, result: &Result<Summary, Ended>) {
+    fn end(&mut self, result: &Result<Summary, Failure>) {
         if let Ok(summary) = result {
             say(&text::summary(summary));
         }
@@ -130,7 +130,7 @@ impl Watcher for Plain {
         }
     }
 
-    fn end(&mut self, _: &Result<Summary, Ended>) {}
+    fn end(&mut self, _: &Result<Summary, Failure>) {}
 }
 
 fn tell(line: &str) {

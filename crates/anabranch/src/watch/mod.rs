@@ -13,21 +13,21 @@ use std::io::{self, IsTerminal};
 use clap::ValueEnum;
 use net::{Event, Summary, Token};
 
-use crate::transfer::Ended;
-use lines::Door;
+use crate::exit::Failure;
+use lines::HostRole;
 
 /// Told of everything that happens, in order, and once of the end.
 pub(crate) trait Watcher: Send {
     /// Something happened.
     fn event(&mut self, event: &Event);
     /// It is over. What failed is printed by the caller; here only what a success has to say.
-    fn end(&mut self, result: &Result<Summary, Ended>);
+    fn end(&mut self, result: &Result<Summary, Failure>);
 }
 
 /// How a transfer is shown.
 #[derive(Debug, Default, clap::Args)]
 #[group(skip)]
-pub(crate) struct Args {
+pub(crate) struct WatchArgs {
     /// How progress is shown on standard error [default: auto]
     #[arg(long, value_enum)]
     progress: Option<Style>,
@@ -50,10 +50,10 @@ pub(crate) enum Style {
     None,
 }
 
-impl Args {
+impl WatchArgs {
     /// For `send` and `get`.
     pub(crate) fn watcher(self, default: Option<Style>) -> Box<dyn Watcher> {
-        self.build(default, None, Door::default())
+        self.build(default, None, HostRole::default())
     }
 
     /// For `receive`, which announces its token.
@@ -62,21 +62,26 @@ impl Args {
         default: Option<Style>,
         token: Option<Token>,
     ) -> Box<dyn Watcher> {
-        self.build(default, token, Door::Receives)
+        self.build(default, token, HostRole::Receiver)
     }
 
     /// For `serve`, which announces its token if it has one.
     pub(crate) fn serving(self, default: Option<Style>, token: Option<Token>) -> Box<dyn Watcher> {
-        self.build(default, token, Door::Serves)
+        self.build(default, token, HostRole::Server)
     }
 
-    fn build(self, default: Option<Style>, token: Option<Token>, door: Door) -> Box<dyn Watcher> {
+    fn build(
+        self,
+        default: Option<Style>,
+        token: Option<Token>,
+        role: HostRole,
+    ) -> Box<dyn Watcher> {
         let style = self.progress.or(default).unwrap_or_default();
         let mut all: Vec<Box<dyn Watcher>> = Vec::new();
         if self.json {
             all.push(Box::new(json::Json::new(token.as_ref())));
         } else {
-            all.push(Box::new(lines::Results::new(token, door)));
+            all.push(Box::new(lines::Results::new(token, role)));
         }
         let style = if self.json && style == Style::Auto { Style::None } else { style };
         all.push(progress(Some(style)));
@@ -105,7 +110,7 @@ impl Watcher for Several {
         }
     }
 
-    fn end(&mut self, result: &Result<Summary, Ended>) {
+    fn end(&mut self, result: &Result<Summary, Failure>) {
         for watcher in self.0.iter_mut().rev() {
             watcher.end(result);
         }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use units::{Bytes, PathId, Rate, Span};
 
 use super::{Watcher, json, text};
-use crate::transfer::Ended;
+use crate::exit::Failure;
 
 fn path(n: u32, name: &str, state: PathState, mbit: u64, share: f64) -> PathProgress {
     PathProgress {
@@ -171,7 +171,7 @@ fn every_event_has_the_keys_that_are_documented() {
         json.event(&event);
     }
     json.end(&Ok(summary()));
-    json.end(&Err(Ended::Failed(Error::Usage("no".into()))));
+    json.end(&Err(Failure::Error(Error::Usage("no".into()))));
     let stream = String::from_utf8(json.out).unwrap();
     let documented = documented();
     let mut seen = BTreeSet::new();

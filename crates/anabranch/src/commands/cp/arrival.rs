@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use net::Error;
 
 use crate::dirs::Dirs;
+use crate::exit::Failure;
 use crate::sanitize::clean;
-use crate::transfer::Ended;
 
 /// The exit code where the target cannot take what comes.
 const TARGET: u8 = 8;
@@ -31,9 +31,13 @@ impl Arrival {
     /// `one` thing.
     ///
     /// # Errors
-    /// Those of looking there; [`Ended::Told`] if nothing, or something else, is where a folder has
+    /// Those of looking there; [`Failure::Message`] if nothing, or something else, is where a folder has
     /// to be.
-    pub(crate) fn find(target: &Path, one: Option<&OsStr>, dirs: &Dirs) -> Result<Arrival, Ended> {
+    pub(crate) fn find(
+        target: &Path,
+        one: Option<&OsStr>,
+        dirs: &Dirs,
+    ) -> Result<Arrival, Failure> {
         let target = if target.as_os_str().is_empty() { Path::new(".") } else { target };
         let (parent, name) = (target.parent(), target.file_name());
         let note = dirs.copies().join(digest(target, one));
@@ -100,9 +104,9 @@ impl Arrival {
     }
 }
 
-fn no_folder(path: &Path, why: &str) -> Ended {
+fn no_folder(path: &Path, why: &str) -> Failure {
     let text = format!("there is no folder {}{why}; make it first", clean(&path.to_string_lossy()));
-    Ended::Told { code: TARGET, text }
+    Failure::Message { code: TARGET, text }
 }
 
 /// A name for what is copied where.

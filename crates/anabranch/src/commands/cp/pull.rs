@@ -10,7 +10,7 @@ use super::arrival::Arrival;
 use crate::commands::far::messages::Ready;
 use crate::commands::far::sources::matches;
 use crate::dirs::Dirs;
-use crate::transfer::Ended;
+use crate::exit::Failure;
 
 /// What the far side serves of `sources`, to `to`, with the flags that `options` have.
 ///
@@ -21,7 +21,7 @@ pub(super) fn fetching(
     ready: Ready,
     sources: &[OsString],
     to: &Path,
-) -> Result<(Arrival, FetchOptions), Ended> {
+) -> Result<(Arrival, FetchOptions), Failure> {
     if options.selection.files_from.is_some() {
         return Err(Error::Usage(
             "--files-from is for copying to another host; run the command there".into(),

@@ -13,8 +13,8 @@ use tokio::time::timeout;
 use crate::commands::far::messages::{
     Answer, Hello, MARKER, MAX_ANSWER, Ready, Request, SPEAKS, Said,
 };
+use crate::exit::Failure;
 use crate::sanitize::clean;
-use crate::transfer::Ended;
 
 /// The exit code where ssh, or what it starts, fails.
 pub(super) const SSH: u8 = 12;
@@ -28,7 +28,7 @@ const NOISE: usize = 1 << 20;
 /// How the other host is reached.
 #[derive(Debug, clap::Args)]
 #[group(skip)]
-pub(super) struct Args {
+pub(super) struct SshArgs {
     /// ssh's port on the other host
     #[arg(short = 'P', value_name = "PORT", help_heading = "ssh")]
     port: Option<u16>,
@@ -68,7 +68,7 @@ pub(super) struct Ssh {
     remote: String,
 }
 
-impl Args {
+impl SshArgs {
     /// To `destination`.
     ///
     /// # Errors
@@ -160,8 +160,8 @@ impl Ssh {
     /// Starts the far side.
     ///
     /// # Errors
-    /// [`Ended::Told`] if there is no such program here.
-    pub(super) fn start(&self) -> Result<Link, Ended> {
+    /// [`Failure::Message`] if there is no such program here.
+    pub(super) fn start(&self) -> Result<Link, Failure> {
         let mut command = self.command();
         command
             .args(["--", &self.destination, &self.remote])
@@ -192,17 +192,17 @@ pub(super) enum End {
     /// Well.
     Done,
     /// Otherwise, as it told.
-    Failed(Ended),
+    Failed(Failure),
     /// Without a word: ssh is gone.
-    Gone(Ended),
+    Gone(Failure),
 }
 
 impl Link {
     /// Waits for the far side's hello, says what is asked, and waits until it is ready.
     ///
     /// # Errors
-    /// [`Ended::Told`] if ssh or the far side fails.
-    pub(super) async fn ask(&mut self, request: &Request) -> Result<Ready, Ended> {
+    /// [`Failure::Message`] if ssh or the far side fails.
+    pub(super) async fn ask(&mut self, request: &Request) -> Result<Ready, Failure> {
         let hello = self.hello().await?;
         if hello.speaks != SPEAKS {
             return Err(told(format!(
@@ -244,14 +244,14 @@ impl Link {
         let _ = timeout(LAST_WORDS, self.child.wait()).await;
     }
 
-    fn failed(&self, code: u8, text: &str) -> Ended {
-        Ended::Told {
+    fn failed(&self, code: u8, text: &str) -> Failure {
+        Failure::Message {
             code: if code == 0 { SSH } else { code },
             text: format!("{}: {}", self.host, clean(text)),
         }
     }
 
-    async fn hello(&mut self) -> Result<Hello, Ended> {
+    async fn hello(&mut self) -> Result<Hello, Failure> {
         let mut noise = Vec::new();
         let mut read = 0;
         loop {
@@ -282,7 +282,7 @@ impl Link {
 
     /// The next line after the hello; the end of them is an error too. May be dropped and called
     /// again.
-    async fn answer(&mut self) -> Result<Said, Ended> {
+    async fn answer(&mut self) -> Result<Said, Failure> {
         match self.lines.next().await {
             Ok(Some(line)) => {
                 let answer: Result<Answer, _> = serde_json::from_slice(&line);
@@ -298,13 +298,13 @@ impl Link {
                      kept, and the same command goes on from there",
                     self.host
                 );
-                Err(Ended::Told { code: 6, text })
+                Err(Failure::Message { code: 6, text })
             }
             Err(error) => Err(told(format!("{}: {error}", self.host))),
         }
     }
 
-    fn nonsense(&self, line: &[u8], why: &str) -> Ended {
+    fn nonsense(&self, line: &[u8], why: &str) -> Failure {
         told(format!(
             "{} says what cannot be understood ({}){}",
             self.host,
@@ -319,7 +319,7 @@ impl Link {
     }
 
     /// Why there was no hello.
-    async fn never_began(&mut self, noise: &[u8]) -> Ended {
+    async fn never_began(&mut self, noise: &[u8]) -> Failure {
         let (host, noise) = (self.host.clone(), shown(noise));
         let Some(status) = self.status().await else {
             return told(format!("ssh to {host} closed its output, and does not end{noise}"));
@@ -348,8 +348,8 @@ impl Link {
     }
 }
 
-fn told(text: String) -> Ended {
-    Ended::Told { code: SSH, text }
+fn told(text: String) -> Failure {
+    Failure::Message { code: SSH, text }
 }
 
 /// What came instead of an answer, for messages.
