@@ -1,4 +1,4 @@
-//! What the command line looks like; each command's arguments stand with the command.
+//! The command line; each command's arguments are defined in the command's module.
 #![expect(clippy::format_push_string, reason = "a few short lines, and easier to read")]
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -9,11 +9,17 @@ use crate::commands::{
 };
 use crate::exit::{EXIT_CODES, Failure};
 
-/// Bulk data over every path there is between two places.
+/// Moves bulk data over every network path between two hosts.
 #[derive(Debug, Parser)]
-#[command(name = "anabranch", version, about, disable_help_subcommand = true, after_long_help = after_long_help())]
+#[command(
+    name = "anabranch",
+    version,
+    about,
+    disable_help_subcommand = true,
+    after_long_help = after_long_help()
+)]
 pub(crate) struct Cli {
-    /// What to do.
+    /// The command to run.
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -21,33 +27,32 @@ pub(crate) struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Copy files to or from another host that ssh reaches; the data goes over every path, not
-    /// through ssh
+    /// Copy files to or from a host that ssh reaches; the data goes over every path, not through ssh
     Cp(cp::CpArgs),
-    /// What cp starts on the other host
+    /// Serve or receive for a `cp` on another host, which starts this over ssh
     #[command(hide = true)]
     Far,
     /// Wait for a transfer and write its files
     Receive(receive::ReceiveArgs),
     /// Send files over every path to a receiver
     Send(send::SendArgs),
-    /// Offer a folder to hosts that may get files from it
+    /// Serve a folder to hosts that are allowed to get files from it
     Serve(serve::ServeArgs),
-    /// Get files over every path from a host that serves them, or one file from several
+    /// Get files over every path from a server, or one file from several servers
     Get(get::GetArgs),
-    /// Show which paths there are, and why a device is none
+    /// Show the usable paths, and why the other devices have none
     Paths(paths::PathsArgs),
-    /// Find out what holds the paths back, and which command mends it
+    /// Diagnose what limits the paths, and print the commands that fix it
     Doctor(doctor::DoctorArgs),
-    /// Watch one file move over three emulated paths, under each scheduler
+    /// Send a file over three emulated paths, with each scheduler in turn
     Demo(demo::DemoArgs),
     /// Run a command over emulated links between two network namespaces
     Emulate(emulate::EmulateArgs),
     /// Run a scenario file in the simulator: topology, flows, controllers, sweeps
     Simulate(simulate::SimulateArgs),
-    /// Set the figures of a paper, or of a theory, beside ours: tables, pictures, a page
+    /// Reproduce the figures of a paper or a theory, and compare: tables, plots, a page
     Reproduce(reproduce::ReproduceArgs),
-    /// Show this host's key; say which hosts may send or get without a token
+    /// Show this host's key; list, add and remove hosts that need no token
     Keys(keys::KeysArgs),
     /// Print a completion script for a shell
     Completions(generate::CompletionsArgs),
@@ -89,7 +94,7 @@ fn after_long_help() -> String {
         text.push_str(&format!("  {code:>3}  {meaning}\n"));
     }
     text.push_str(
-        "\nA token never travels in arguments, where other users of the machine could read it: \
+        "\nA token is never an argument, because other users of the machine could read it: \
          paste it at the prompt, pipe it in, or set ANABRANCH_TOKEN.",
     );
     text

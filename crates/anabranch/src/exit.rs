@@ -8,22 +8,18 @@ use crate::sanitize;
 /// compares the three).
 pub(crate) const EXIT_CODES: &[(u8, &str)] = &[
     (0, "success: every byte is at the receiver, verified and synced"),
-    (1, "reproduce: some figures differ from the paper's; doctor: something holds a path back"),
-    (
-        2,
-        "usage: the command line, configuration or token makes no sense, or no file is left to \
-         send",
-    ),
-    (3, "a source is missing or not readable, here or at the server"),
-    (4, "authentication: the other host has another key than the token says, or refused this one"),
+    (1, "reproduce: some figures differ from the paper's; doctor: a path has a problem"),
+    (2, "usage: invalid command line, configuration or token, or no file to send"),
+    (3, "a source is missing or unreadable, here or at the server"),
+    (4, "authentication: the other host's key does not match the token, or it refused this host's"),
     (5, "no usable path to the other host; trying again later may help"),
     (6, "every path was lost; what arrived is kept, and the same command goes on from there"),
-    (7, "integrity: the source changed underway, or bytes did not match their hash"),
-    (8, "the receiving disk: full, failing, or the target exists or is of another kind"),
+    (7, "integrity: the source changed during the transfer, or data did not match its hash"),
+    (8, "the receiving disk is full or fails, or the target exists or is of another kind"),
     (9, "the peer broke the protocol"),
-    (10, "the local system refused something: sockets, keys, configuration"),
+    (10, "the local system refused an operation on sockets, keys or configuration"),
     (11, "the monthly caps of all paths are reached; what arrived is kept"),
-    (12, "cp: ssh failed, or the other host lacks a version of anabranch that fits"),
+    (12, "cp: ssh failed, or the other host has no compatible version of anabranch"),
     (130, "interrupted (SIGINT); what arrived is kept"),
     (143, "terminated (SIGTERM); what arrived is kept"),
 ];

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
-/// An address to listen on; without a port, that of `--port`.
+/// An address to listen on; without a port, the port of `--port`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ListenAddress {
     pub(crate) address: IpAddr,
@@ -25,7 +25,7 @@ impl FromStr for ListenAddress {
     }
 }
 
-/// Addresses to listen on, with `port` where they name none.
+/// Socket addresses to listen on; `port` is for those without one.
 pub(crate) fn socket_addresses(addresses: &[ListenAddress], port: u16) -> Vec<SocketAddr> {
     addresses
         .iter()

@@ -1,7 +1,7 @@
-//! The command line.
+//! The command-line program.
 #![allow(
     rustdoc::broken_intra_doc_links,
-    reason = "the arguments' descriptions are help texts, not Markdown"
+    reason = "the descriptions of arguments are help texts, not Markdown"
 )]
 
 mod cli;
@@ -26,8 +26,8 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
-    if let Some(refusal) = token::refuse_in_arguments(std::env::args_os().skip(1)) {
-        eprintln!("anabranch: {refusal}");
+    if let Some(message) = token::refuse_in_arguments(std::env::args_os().skip(1)) {
+        eprintln!("anabranch: {message}");
         return ExitCode::from(2);
     }
     match cli::Cli::parse().run() {

@@ -3,20 +3,20 @@
 use clap::ValueEnum;
 use net::CongestionControl;
 
-/// The block schedulers, by the names that `policy` knows.
+/// The block schedulers of `policy`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Scheduler {
-    /// Tasks follow the measured rates all through the transfer
+    /// Tasks follow the measured rates throughout the transfer
     #[default]
     SelfAdaptive,
-    /// Equal blocks, one after the other, to whichever path is free
+    /// Equal blocks, each to the next free path
     AdjustableBlock,
-    /// One share a path, fixed at the start
+    /// One share for each path, fixed at the start
     Static,
 }
 
 impl Scheduler {
-    /// As `policy::sched::by_name` has it.
+    /// The name in `policy::sched::by_name`.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Scheduler::SelfAdaptive => "self-adaptive",
@@ -26,7 +26,7 @@ impl Scheduler {
     }
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "the shape that parsers have")]
+#[expect(clippy::unnecessary_wraps, reason = "the signature of a value parser")]
 pub(crate) fn congestion_control(text: &str) -> Result<CongestionControl, String> {
     Ok(match text {
         "auto" => CongestionControl::Auto,

@@ -1,4 +1,4 @@
-//! A transfer and what watches it: the runtime, the display's thread, the signals.
+//! Runs a transfer: the runtime, the display's thread, signals.
 
 use std::io;
 use std::time::Duration;
@@ -9,14 +9,14 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::exit::Failure;
 use crate::watch::Watcher;
 
-/// How long a transfer may still take to end when a signal comes.
-const AT_ITS_END: Duration = Duration::from_millis(100);
+/// The time that a transfer has to complete after a signal.
+const GRACE: Duration = Duration::from_millis(100);
 
-/// Runs the transfer that `start` begins until it or a signal ends it. The display has a thread of
-/// its own: a terminal that blocks does not hold up the data.
+/// Runs the transfer that `start` begins until it completes or a signal arrives. The display runs in
+/// a thread of its own, so that a blocked terminal does not delay the data.
 ///
 /// # Errors
-/// The transfer's own, or the signal.
+/// The transfer's error, or [`Failure::Signal`].
 pub(crate) fn run<F, E>(
     mut watcher: Box<dyn Watcher>,
     start: impl FnOnce(Events) -> F,
@@ -25,9 +25,9 @@ where
     F: Future<Output = Result<Summary, E>>,
     Failure: From<E>,
 {
-    let (events, mut heard) = tokio::sync::mpsc::unbounded_channel::<Event>();
+    let (events, mut received) = tokio::sync::mpsc::unbounded_channel::<Event>();
     let display = std::thread::spawn(move || {
-        while let Some(event) = heard.blocking_recv() {
+        while let Some(event) = received.blocking_recv() {
             watcher.event(&event);
         }
         watcher
@@ -47,15 +47,15 @@ where
         };
         tokio::select! {
             result = &mut transfer => result.map_err(Failure::from),
-            // A receiver that is told to stop by whoever saw the sender end may be about to end by
-            // itself, with all it was to get.
-            number = signal => match tokio::time::timeout(AT_ITS_END, transfer).await {
+            // A script that stops the receiver after the sender's exit may be a moment too early: the
+            // receiver may have everything, and be about to complete.
+            number = signal => match tokio::time::timeout(GRACE, transfer).await {
                 Ok(result) => result.map_err(Failure::from),
                 Err(_) => Err(Failure::Signal(number)),
             },
         }
     });
-    // Ends what the transfer spawned, and with it the last sender of events.
+    // Drops the transfer's tasks, and with them the last sender of events, which ends the display.
     runtime.shutdown_timeout(Duration::from_secs(5));
     let mut watcher = display.join().expect("the display does not panic");
     watcher.end(&result);

@@ -15,7 +15,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// The rows of the table: a part, and what it may use.
+/// The rows of the table: each part with the parts that it may use.
 fn documented() -> BTreeMap<String, BTreeSet<String>> {
     let page = std::fs::read_to_string(root().join("docs/architecture.md")).unwrap();
     let table = page.split("```").nth(1).expect("the page has a table of the parts");
@@ -36,7 +36,7 @@ fn documented() -> BTreeMap<String, BTreeSet<String>> {
     parts
 }
 
-/// What each crate of the workspace uses of the others, for tests and builds too.
+/// Each crate of the workspace with the other ones that it uses, including those for tests and builds.
 fn actual() -> BTreeMap<String, BTreeSet<String>> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     let mut command = Command::new(cargo);
@@ -86,7 +86,7 @@ fn every_dependency_is_documented() {
 #[test]
 fn nothing_points_upwards() {
     let documented = documented();
-    // Taking away whatever uses only what is gone already must take away everything.
+    // Repeatedly removing the parts that use only removed ones must remove all.
     let mut gone: BTreeSet<&String> = BTreeSet::new();
     loop {
         let next: Vec<_> = documented
@@ -99,7 +99,7 @@ fn nothing_points_upwards() {
         gone.extend(next.into_iter().map(|(part, _)| part));
     }
     let circle: Vec<_> = documented.keys().filter(|part| !gone.contains(part)).collect();
-    assert!(circle.is_empty(), "{circle:?} use each other, or something that has no row");
+    assert!(circle.is_empty(), "{circle:?} use each other, or a part without a row");
 }
 
 /// Circles between top-level modules of a crate that are still to be removed: the crate, and the

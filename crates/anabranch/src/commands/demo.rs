@@ -1,5 +1,5 @@
-//! `demo`: three emulated paths, one file, each scheduler in turn; without privilege, in one
-//! process.
+//! `demo`: sends a file over three emulated paths with each scheduler in turn; in one process,
+//! without privileges.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -21,7 +21,7 @@ use crate::scratch::{Scratch, write_source};
 use crate::transfer;
 use crate::watch::{self, Style, Watcher, text};
 
-/// The third path falls when 48 Mbit/s would have carried nine tenths of the file.
+/// The third path's rate falls when 48 Mbit/s would have carried nine tenths of the file.
 const NETWORK: &str = r#"
     name = "demo"
     [[link]]
@@ -41,7 +41,7 @@ const NETWORK: &str = r#"
     queue = "64 KiB"
     schedule = [{ at = { fraction = 0.9, rate = "48 Mbit/s" }, rate = "2 Mbit/s" }]
 "#;
-/// What the paths are called on the screen.
+/// The names of the paths in the output.
 const LABELS: [&str; 3] = ["one", "two", "three"];
 const SIZE: Bytes = Bytes(24_000_000);
 const NAME: &str = "demo.bin";
@@ -49,7 +49,7 @@ const NAME: &str = "demo.bin";
 /// Arguments of `demo`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DemoArgs {
-    /// How progress is shown on standard error [default: auto]
+    /// The display of progress on standard error [default: auto]
     #[arg(long, value_enum)]
     progress: Option<Style>,
 }
@@ -57,7 +57,7 @@ pub(crate) struct DemoArgs {
 /// `anabranch demo`.
 ///
 /// # Errors
-/// Those of the transfers; [`Error::Integrity`] if what arrived differs from what was sent.
+/// Errors of the transfers; [`Error::Integrity`] if a copy differs from the source.
 pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     let network =
         Network::parse(NETWORK, "the demo's network", Some(SIZE)).map_err(|e| emulation(&e))?;
@@ -68,7 +68,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     let source = folder.path().join(NAME);
     write_source(&source, SIZE).map_err(disk("write", &source))?;
     println!("{SIZE} over three emulated paths: one, two and three, of 8, 16 and 24 Mbit/s.");
-    println!("The third falls to 2 Mbit/s at the moment when 90 % would be done.");
+    println!("The third falls to 2 Mbit/s when 90 % would be done.");
     let mut runs = Vec::new();
     for (name, scheduler) in [
         ("A", Scheduler::Static),
@@ -87,13 +87,13 @@ pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
         runs.push((name, scheduler, summary));
     }
     print!("\n{}\n", table(&runs, ideal));
-    println!("ideal: the time in which the three links together carry the file");
-    println!("idle: how long the first path to finish waited for the last");
-    println!("against A, B: time compared with that scheduler's");
+    println!("ideal: the time that the three links together need for the file");
+    println!("idle: the time from the first path's end to the last's");
+    println!("against A, B: the time compared with that scheduler's");
     Ok(())
 }
 
-/// A receiver and a sender of this process, with the links between them.
+/// Runs a receiver and a sender in this process, with the emulated links between them.
 async fn transfer_once(
     network: &Network,
     scheduler: Scheduler,
@@ -113,10 +113,10 @@ async fn transfer_once(
         keep: false,
         overwrite: false,
     };
-    let (tell, mut heard) = tokio::sync::mpsc::unbounded_channel();
-    let receiving = tokio::spawn(net::receive(options, tell));
+    let (events_of_receiver, mut received) = tokio::sync::mpsc::unbounded_channel();
+    let receiving = tokio::spawn(net::receive(options, events_of_receiver));
     let address = loop {
-        match heard.recv().await {
+        match received.recv().await {
             Some(Event::Listening { addresses }) => break addresses.first().copied(),
             Some(_) => {}
             None => break None,
@@ -182,8 +182,8 @@ fn table(runs: &[(&str, Scheduler, Summary)], ideal: Span) -> Table {
     table
 }
 
-/// Between the first and the last path's end, as the paper counts it; `None` where the transfer
-/// does not tell.
+/// The time between the first and the last path's end, as defined in the paper; `None` if the
+/// summary has no path's end.
 fn idle(summary: &Summary) -> Option<Span> {
     let mut last: Vec<(&str, Span)> = Vec::new();
     for (name, at) in &summary.finished_at {
@@ -196,7 +196,7 @@ fn idle(summary: &Summary) -> Option<Span> {
     Some(ends().max()? - ends().min()?)
 }
 
-/// Shows the paths by the names of the emulated links instead of loopback addresses.
+/// Replaces loopback addresses by the names of the emulated links in the output.
 struct Relabelled(Box<dyn Watcher>);
 
 impl Watcher for Relabelled {
@@ -228,7 +228,7 @@ fn label(name: &str) -> String {
     link.map_or_else(|| name.to_string(), |(_, label)| label.to_string())
 }
 
-/// Compares the copy byte by byte, whatever the transfer says about it.
+/// Compares the copy byte by byte, independently of the transfer's verification.
 fn verify(source: &Path, copy: &Path) -> Result<(), Error> {
     let read = |path: &Path| {
         let mut bytes = Vec::new();

@@ -1,4 +1,4 @@
-//! `doctor`: what holds the paths back, and the command that mends it.
+//! `doctor`: diagnoses what limits the paths, and prints the commands that fix it.
 
 use net::doctor::{Connection, Examination, Finding, Scope, Severity, examine};
 use net::{PathProbe, PathSpec, Remote};
@@ -14,23 +14,23 @@ use crate::exit::Failure;
 use crate::sanitize::{clean, plainly};
 use crate::token::TokenSource;
 
-/// Raised when a key of the JSON form changes its meaning or goes away.
+/// Increased when a key of the JSON output changes its meaning or is removed.
 const VERSION: u32 = 1;
-/// The exit code where something holds a path back.
+/// The exit code if a path has a problem.
 const TROUBLE: u8 = 1;
 
 /// Arguments of `doctor`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DoctorArgs {
-    /// Examine the paths to this host; with its token, or if its key is known, data flows over each
-    /// alone and then over all together (two seconds each) [default: this host only]
+    /// Examine the paths to this host; with its token, or if its key is known, also measure each
+    /// path alone and all together (two seconds each) [default: examine this host only]
     #[arg(value_name = "HOST[:PORT]")]
     to: Option<Remote>,
-    /// A path to examine, as for send; may be repeated [default: those of the configuration file,
-    /// or every one there is]
+    /// A path to examine, as for send; may be repeated [default: those of the configuration file, or
+    /// every usable path]
     #[arg(long = "path", value_name = "IF[,cap=SIZE/month][,to=ADDR]", requires = "to")]
     paths: Vec<PathSpec>,
-    /// Write what is found as one JSON object
+    /// Write the findings as one JSON object
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -40,7 +40,7 @@ pub(crate) struct DoctorArgs {
 /// `anabranch doctor`.
 ///
 /// # Errors
-/// [`Failure::Code`] with 1 if something holds a path back; those of finding paths.
+/// [`Failure::Code`] with 1 if a path has a problem; errors of path discovery.
 pub(crate) fn run(args: &DoctorArgs) -> Result<(), Failure> {
     let dirs = Dirs::from_env();
     let config = Config::load(None, &dirs)?;
@@ -67,8 +67,8 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<(), Failure> {
         show(&found);
         if matches!(scope, Scope::Remote(..)) {
             println!(
-                "\nWith the receiver's token (--token-file, --token-stdin) data flows, and more \
-                 can be seen."
+                "\nWith the receiver's token (--token-file, --token-stdin) the paths are also \
+                 measured."
             );
         }
     }
@@ -91,7 +91,7 @@ fn show(found: &Examination) {
     }
     if found.all_is_well() {
         println!(
-            "{}Nothing holds a path back.",
+            "{}No path has a problem.",
             if tables || !found.findings.is_empty() { "\n" } else { "" }
         );
     }

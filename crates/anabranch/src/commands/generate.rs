@@ -1,4 +1,4 @@
-//! `completions` and `man`: what packagers need, from the command line's own definition.
+//! `completions` and `man`: files for packages, generated from the definition of the command line.
 #![expect(clippy::format_push_string, reason = "a few short lines, and easier to read")]
 
 use std::fs;
@@ -13,7 +13,7 @@ use crate::exit::EXIT_CODES;
 /// Arguments of `completions`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CompletionsArgs {
-    /// Which shell's
+    /// The shell
     shell: Shell,
 }
 
@@ -85,13 +85,13 @@ fn page(command: &clap::Command) -> Result<Vec<u8>, Error> {
 fn exit_status() -> String {
     let mut section = String::from(".SH \"EXIT STATUS\"\n");
     for (code, meaning) in EXIT_CODES {
-        // A leading full stop or quote would be a request; no meaning begins so.
+        // A line that begins with a full stop or a quote is a roff request; no meaning does.
         section.push_str(&format!(".TP\n.B {code}\n{}\n", meaning.replace('-', "\\-")));
     }
     section
 }
 
-/// To standard output; a reader that has seen enough is no error.
+/// Prints to standard output; a closed pipe is no error.
 fn print(text: &[u8]) -> Result<(), Error> {
     match io::stdout().lock().write_all(text) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {

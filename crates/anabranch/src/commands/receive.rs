@@ -18,7 +18,7 @@ use crate::watch;
 /// Arguments of `receive`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ReceiveArgs {
-    /// Where the files go [default: the current folder]
+    /// The target folder [default: the current folder]
     #[arg(value_name = "DIR")]
     directory: Option<PathBuf>,
     /// An address to listen on; may be repeated [default: every address]
@@ -27,13 +27,13 @@ pub(crate) struct ReceiveArgs {
     /// The port; 0 takes a free one [default: 7707]
     #[arg(long)]
     port: Option<u16>,
-    /// Serve one transfer after the other instead of ending after the first
+    /// Accept further transfers after the first instead of exiting
     #[arg(long)]
     keep: bool,
-    /// Replace files that exist, whatever the sender asks
+    /// Replace files that exist, even if the sender does not request it
     #[arg(long)]
     overwrite: bool,
-    /// Make no token: only senders named by 'anabranch keys trust sender' are served
+    /// Print no token: accept only senders added with 'anabranch keys trust sender'
     #[arg(long, conflicts_with = "token_out")]
     no_token: bool,
     /// Write the token to FILE as well, readable by the owner only
@@ -49,7 +49,7 @@ pub(crate) struct ReceiveArgs {
 /// `anabranch receive`.
 ///
 /// # Errors
-/// Those of the transfer.
+/// Errors of the transfer.
 pub(crate) fn run(args: ReceiveArgs) -> Result<(), Failure> {
     let dirs = Dirs::from_env();
     let config = Config::load(args.config.as_deref(), &dirs)?;
@@ -57,8 +57,8 @@ pub(crate) fn run(args: ReceiveArgs) -> Result<(), Failure> {
     let authorized: Vec<net::Peer> =
         List::Senders.load(&dirs)?.into_iter().map(Into::into).collect();
     if args.no_token && !authorized.iter().any(net::Peer::may_send) {
-        let text = "--no-token, but nobody is trusted: 'anabranch keys trust sender FINGERPRINT' \
-                    names whom to serve";
+        let text = "--no-token, but no sender is trusted: add one with 'anabranch keys trust \
+                    sender FINGERPRINT'";
         return Err(Error::Usage(text.into()).into());
     }
     let token = if args.no_token { None } else { Some(Token::generate(&identity)?) };
@@ -86,15 +86,15 @@ pub(crate) fn run(args: ReceiveArgs) -> Result<(), Failure> {
     transfer::run(watcher, |events| net::receive(options, events)).map(drop)
 }
 
-/// Writes aside and renames, so that whoever waits for the file never reads half a token, and an
-/// old file's wider permissions are not inherited.
+/// Writes to a temporary file and renames it, so that a script that waits for the file never reads
+/// half a token, and wider permissions of an old file are not inherited.
 pub(super) fn write_secret(path: &Path, secret: &str) -> Result<(), Error> {
-    let mut aside = path.as_os_str().to_owned();
-    aside.push(format!(".new-{}", std::process::id()));
-    let file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&aside);
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(format!(".new-{}", std::process::id()));
+    let file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary);
     let written = file
         .and_then(|mut file| writeln!(file, "{secret}"))
-        .and_then(|()| fs::rename(&aside, path));
+        .and_then(|()| fs::rename(&temporary, path));
     written.map_err(|source| Error::System {
         action: format!("write the token to {}", path.display()),
         source,

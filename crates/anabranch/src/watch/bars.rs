@@ -1,4 +1,4 @@
-//! Bars on a terminal: one for each path, one for all.
+//! Progress bars on a terminal: one for each path, one for the total.
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use net::{Event, PathState, Progress, Summary};
@@ -8,7 +8,7 @@ use super::{Watcher, text};
 use crate::exit::Failure;
 use crate::sanitize::clean;
 
-/// The display; nothing is drawn before the transfer starts.
+/// The progress bars; nothing is drawn before the transfer starts.
 pub(crate) struct Bars {
     all: MultiProgress,
     total: Option<ProgressBar>,
@@ -26,13 +26,13 @@ impl Bars {
         }
     }
 
-    /// A line that stays, above the bars.
+    /// Prints a permanent line above the bars.
     pub(crate) fn note(&self, line: &str) {
-        // The terminal going away does not end a transfer.
+        // A closed terminal does not end a transfer.
         let _ = self.all.println(line);
     }
 
-    /// Takes the bars away.
+    /// Removes the bars.
     pub(crate) fn clear(&mut self) {
         for (_, bar) in self.paths.drain(..) {
             bar.finish_and_clear();
@@ -47,7 +47,7 @@ impl Bars {
         if progress.paths.is_empty() && self.total.is_none() {
             return;
         }
-        // Everything is set before a bar is added, since adding it draws it.
+        // A bar is complete before it is added, because adding draws it.
         let total = self.total.get_or_insert_with(|| {
             let style = "{wide_bar:.cyan/dim}  {msg}";
             let style = ProgressStyle::with_template(style)
@@ -59,7 +59,7 @@ impl Bars {
         });
         total.set_position(progress.done.0);
         total.set_message(text::total(progress));
-        // A path that is gone leaves; its successor has a number of its own.
+        // A path that replaces a lost one has another id.
         self.paths.retain(|(id, bar)| {
             let stays = progress.paths.iter().any(|path| path.path == *id && shown(path.state));
             if !stays {

@@ -1,4 +1,4 @@
-//! Watching a transfer: bars, lines, JSON, or nothing.
+//! The display of a transfer: bars, lines, JSON, or nothing.
 
 mod bars;
 mod json;
@@ -16,47 +16,47 @@ use net::{Event, Summary, Token};
 use crate::exit::Failure;
 use lines::HostRole;
 
-/// Told of everything that happens, in order, and once of the end.
+/// Receives all events of a transfer in order, and its result once.
 pub(crate) trait Watcher: Send {
-    /// Something happened.
+    /// Handles an event.
     fn event(&mut self, event: &Event);
-    /// It is over. What failed is printed by the caller; here only what a success has to say.
+    /// Handles the result. The caller prints failures, so only a success prints anything.
     fn end(&mut self, result: &Result<Summary, Failure>);
 }
 
-/// How a transfer is shown.
+/// Options of the display.
 #[derive(Debug, Default, clap::Args)]
 #[group(skip)]
 pub(crate) struct WatchArgs {
-    /// How progress is shown on standard error [default: auto]
+    /// The display of progress on standard error [default: auto]
     #[arg(long, value_enum)]
     progress: Option<Style>,
-    /// Write what happens to standard output as JSON, an object a line (docs/json.md)
+    /// Write events to standard output as JSON, an object on each line (docs/json.md)
     #[arg(long)]
     json: bool,
 }
 
-/// How progress is shown.
+/// The display of progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Style {
-    /// Bars on a terminal, lines elsewhere; nothing with --json
+    /// Bars on a terminal, otherwise lines; nothing with --json
     #[default]
     Auto,
-    /// A bar for each path and one for all
+    /// A bar for each path and one for the total
     Bar,
-    /// A line a second
+    /// A line each second
     Plain,
     /// Nothing
     None,
 }
 
 impl WatchArgs {
-    /// For `send` and `get`.
+    /// The display for `send` and `get`.
     pub(crate) fn watcher(self, default: Option<Style>) -> Box<dyn Watcher> {
         self.build(default, None, HostRole::default())
     }
 
-    /// For `receive`, which announces its token.
+    /// The display for `receive`, which prints its token.
     pub(crate) fn receiving(
         self,
         default: Option<Style>,
@@ -65,7 +65,7 @@ impl WatchArgs {
         self.build(default, token, HostRole::Receiver)
     }
 
-    /// For `serve`, which announces its token if it has one.
+    /// The display for `serve`, which prints its token if it has one.
     pub(crate) fn serving(self, default: Option<Style>, token: Option<Token>) -> Box<dyn Watcher> {
         self.build(default, token, HostRole::Server)
     }
@@ -89,7 +89,7 @@ impl WatchArgs {
     }
 }
 
-/// Progress alone, on standard error.
+/// The display of progress on standard error.
 pub(crate) fn progress(style: Option<Style>) -> Box<dyn Watcher> {
     match style.unwrap_or_default() {
         Style::Auto if io::stderr().is_terminal() => Box::new(bars::Bars::new()),
@@ -99,8 +99,8 @@ pub(crate) fn progress(style: Option<Style>) -> Box<dyn Watcher> {
     }
 }
 
-/// The results on standard output and the progress on standard error: bars must be gone before
-/// results are printed, so the last is told of the end first.
+/// Results on standard output and progress on standard error. The last display handles the end
+/// first, because bars must be removed before results are printed.
 struct Several(Vec<Box<dyn Watcher>>);
 
 impl Watcher for Several {
