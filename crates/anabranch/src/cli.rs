@@ -27,7 +27,8 @@ pub(crate) struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Copy files to or from a host that ssh reaches; the data goes over every path, not through ssh
+    /// Copy files to or from a host that ssh reaches; the data goes over every path, not through
+    /// ssh
     Cp(cp::CpArgs),
     /// Serve or receive for a `cp` on another host, which starts this over ssh
     #[command(hide = true)]

@@ -68,8 +68,8 @@ impl Config {
     /// Reads the file `named`, or the default file, which need not exist.
     ///
     /// # Errors
-    /// [`Error::Usage`] with file, line and key of a mistake, [`Error::System`] if the file can't be
-    /// read.
+    /// [`Error::Usage`] with file, line and key of a mistake, [`Error::System`] if the file can't
+    /// be read.
     pub(crate) fn load(named: Option<&Path>, dirs: &Dirs) -> Result<Config, Error> {
         let default = dirs.config_file();
         let path = named.unwrap_or(&default);

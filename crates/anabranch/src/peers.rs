@@ -179,8 +179,8 @@ impl List {
                         None if position == 0 => name = word,
                         None => {
                             let why = format!(
-                                "'{word}' is no option; the options are dir=PATH, may=get|send|both \
-                                 and max=RATE"
+                                "'{word}' is no option; the options are dir=PATH, \
+                                 may=get|send|both and max=RATE"
                             );
                             return Some(Err(why));
                         }

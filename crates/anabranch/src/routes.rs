@@ -39,9 +39,9 @@ pub(crate) struct RouteArgs {
     congestion_control: Option<CongestionControl>,
     /// The maximum rate of all paths together: a rate, or a timetable
     ///
-    /// A timetable is a list of [DAY-]HH:MM,RATE in local time; each entry holds until the next one,
-    /// and off is no limit. For example: --max-rate 80mbit, --max-rate '08:00,10mbit 18:00,off',
-    /// --max-rate 'Mon-08:00,10mbit Fri-18:30,off'
+    /// A timetable is a list of [DAY-]HH:MM,RATE in local time; each entry holds until the next
+    /// one, and off is no limit. For example: --max-rate 80mbit, --max-rate '08:00,10mbit
+    /// 18:00,off', --max-rate 'Mon-08:00,10mbit Fri-18:30,off'
     #[arg(long, value_name = "RATE|TIMETABLE")]
     max_rate: Option<Timetable>,
     /// The time without any path before the transfer gives up [default: 2 min]

@@ -61,7 +61,8 @@ impl Stop {
 }
 
 impl Namespaces {
-    /// Must be called while the process has one thread: an unprivileged user needs a user namespace.
+    /// Must be called while the process has one thread: an unprivileged user needs a user
+    /// namespace.
     ///
     /// # Errors
     /// [`StudyError::Testbed`] if the user can't create namespaces, or files can't be written.

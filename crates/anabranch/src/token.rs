@@ -102,8 +102,9 @@ pub(crate) fn refuse_in_arguments(arguments: impl IntoIterator<Item = OsString>)
     arguments.into_iter().any(|argument| looks_like_token(&argument)).then(|| {
         format!(
             "a token must not be an argument: every user of this machine can read it there. Paste \
-             it at the prompt, pipe it in, or set {VARIABLE}; and since this one may have been seen, \
-             restart the receiver for another one. (For a file of such a name write ./ab1-…)"
+             it at the prompt, pipe it in, or set {VARIABLE}; and since this one may have been \
+             seen, restart the receiver for another one. (For a file of such a name write \
+             ./ab1-…)"
         )
     })
 }

@@ -12,8 +12,8 @@ use crate::watch::Watcher;
 /// The time that a transfer has to complete after a signal.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// Runs the transfer that `start` begins until it completes or a signal arrives. The display runs in
-/// a thread of its own, so that a blocked terminal does not delay the data.
+/// Runs the transfer that `start` begins until it completes or a signal arrives. The display runs
+/// in a thread of its own, so that a blocked terminal does not delay the data.
 ///
 /// # Errors
 /// The transfer's error, or [`Failure::Signal`].
@@ -47,8 +47,8 @@ where
         };
         tokio::select! {
             result = &mut transfer => result.map_err(Failure::from),
-            // A script that stops the receiver after the sender's exit may be a moment too early: the
-            // receiver may have everything, and be about to complete.
+            // A script that stops the receiver after the sender's exit may be a moment too early:
+            // the receiver may have everything, and be about to complete.
             number = signal => match tokio::time::timeout(GRACE, transfer).await {
                 Ok(result) => result.map_err(Failure::from),
                 Err(_) => Err(Failure::Signal(number)),

@@ -36,7 +36,8 @@ fn documented() -> BTreeMap<String, BTreeSet<String>> {
     parts
 }
 
-/// Each crate of the workspace with the other ones that it uses, including those for tests and builds.
+/// Each crate of the workspace with the other ones that it uses, including those for tests and
+/// builds.
 fn actual() -> BTreeMap<String, BTreeSet<String>> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     let mut command = Command::new(cargo);

@@ -68,8 +68,8 @@ impl Scratch {
         self.0.join(name)
     }
 
-    /// Runs the shell command `near` in the near namespace, with a receiver in the far one. `$TO` is
-    /// the receiver's address, `$TOKEN` the file with its token, and `$ANABRANCH` the program.
+    /// Runs the shell command `near` in the near namespace, with a receiver in the far one. `$TO`
+    /// is the receiver's address, `$TOKEN` the file with its token, and `$ANABRANCH` the program.
     fn run(&self, network: &str, near: &str) -> Output {
         let _shared = TURN.read().unwrap_or_else(PoisonError::into_inner);
         self.emulate(network, near)

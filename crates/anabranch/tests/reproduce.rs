@@ -71,7 +71,8 @@ fn a_figure_is_made_with_its_page() {
 #[test]
 fn figures_that_differ_end_with_1() {
     let folder = folder("reproduce-differs");
-    // With a bottleneck of a tenth of the flow's rate, the queue limits the window instead of the loss.
+    // With a bottleneck of a tenth of the flow's rate, the queue limits the window instead of the
+    // loss.
     edited(
         &folder,
         &[("\"10 Gbit/s\"", "\"200 kbit/s\""), ("\"100000 packets\"", "\"5 packets\"")],

@@ -26,8 +26,8 @@ pub(crate) struct DoctorArgs {
     /// path alone and all together (two seconds each) [default: examine this host only]
     #[arg(value_name = "HOST[:PORT]")]
     to: Option<Remote>,
-    /// A path to examine, as for send; may be repeated [default: those of the configuration file, or
-    /// every usable path]
+    /// A path to examine, as for send; may be repeated [default: those of the configuration file,
+    /// or every usable path]
     #[arg(long = "path", value_name = "IF[,cap=SIZE/month][,to=ADDR]", requires = "to")]
     paths: Vec<PathSpec>,
     /// Write the findings as one JSON object

@@ -33,7 +33,8 @@ use sources::Offer;
 /// Operation failed; the near side was told why.
 pub(crate) fn run() -> Result<(), Failure> {
     if io::stdin().is_terminal() {
-        let text = "'anabranch cp' starts this command on the other host, over ssh; it has no use by itself";
+        let text = "'anabranch cp' starts this command on the other host, over ssh; it has no use \
+                    by itself";
         return Err(Error::Usage(text.into()).into());
     }
     // The messages begin on a new line, even if a shell's start-up files left one unfinished.
@@ -133,8 +134,8 @@ fn expanded(path: &OsStr) -> Result<PathBuf, Error> {
     match home() {
         Some(home) if rest.is_empty() || rest.starts_with(b"/") => Ok(home.join(below)),
         _ => Err(Error::Usage(format!(
-            "{}: of names with ~ only ~/… is supported; write the absolute path, or ./~… for a file \
-             of that name",
+            "{}: of names with ~ only ~/… is supported; write the absolute path, or ./~… for a \
+             file of that name",
             Path::new(path).display()
         ))),
     }
@@ -182,8 +183,8 @@ impl Listener {
         HostOptions { listen, port, token, holder, ..HostOptions::new(self.identity.clone()) }
     }
 
-    /// Runs `transfer` on the configured port, or else on the default one, or, if that is in use, on
-    /// any.
+    /// Runs `transfer` on the configured port, or else on the default one, or, if that is in use,
+    /// on any.
     async fn run<F>(&self, transfer: impl Fn(HostOptions) -> F) -> Result<(), Error>
     where
         F: Future<Output = Result<(), Error>>,

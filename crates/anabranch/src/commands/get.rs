@@ -29,8 +29,8 @@ pub(crate) struct GetArgs {
     /// The new name of the only file or folder
     #[arg(long = "as", value_name = "NAME")]
     rename: Option<OsString>,
-    /// The expected BLAKE3 hash of the only file, as printed by b3sum; servers whose file has another
-    /// hash are not used
+    /// The expected BLAKE3 hash of the only file, as printed by b3sum; servers whose file has
+    /// another hash are not used
     #[arg(long, value_name = "HASH", value_parser = blake3)]
     blake3: Option<[u8; 32]>,
     #[command(flatten)]

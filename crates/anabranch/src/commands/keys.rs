@@ -78,8 +78,8 @@ enum Remove {
 /// `anabranch keys`.
 ///
 /// # Errors
-/// Errors of reading and writing the key and the lists; [`Error::Usage`] if the key to remove is not
-/// listed.
+/// Errors of reading and writing the key and the lists; [`Error::Usage`] if the key to remove is
+/// not listed.
 pub(crate) fn run(args: KeysArgs) -> Result<(), Error> {
     let dirs = Dirs::from_env();
     match args.action.unwrap_or(Action::Show) {

@@ -43,8 +43,8 @@ pub(crate) struct PathsArgs {
 /// `anabranch paths`.
 ///
 /// # Errors
-/// [`Error::System`] if netlink fails or the host name cannot be resolved; [`Error::NoPath`] if there
-/// is no path to the host.
+/// [`Error::System`] if netlink fails or the host name cannot be resolved; [`Error::NoPath`] if
+/// there is no path to the host.
 pub(crate) fn run(args: &PathsArgs) -> Result<(), Error> {
     match &args.probe {
         None => {

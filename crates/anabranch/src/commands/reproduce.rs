@@ -28,8 +28,8 @@ pub(crate) struct ReproduceArgs {
     /// The folder for plots, tables, scenario files and a page [default: reproduced/PAPER]
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
-    /// The number of seeds to run, or of repetitions of real transfers, instead of the number in the
-    /// files
+    /// The number of seeds to run, or of repetitions of real transfers, instead of the number in
+    /// the files
     #[arg(
         long,
         visible_alias = "runs",
@@ -37,8 +37,8 @@ pub(crate) struct ReproduceArgs {
         value_parser = clap::value_parser!(u32).range(1..)
     )]
     seeds: Option<u32>,
-    /// The number of runs at the same time [default: one for each processor; for real transfers, one
-    /// for two processors]
+    /// The number of runs at the same time [default: one for each processor; for real transfers,
+    /// one for two processors]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
     /// A folder with edited files PAPER/FILE.toml, as written by --out; files that it lacks are the
@@ -53,8 +53,8 @@ pub(crate) struct ReproduceArgs {
     /// [default: first]
     #[arg(long, value_name = "SIZES", value_parser = sizes)]
     sizes: Option<Sizes>,
-    /// For real transfers: also count runs during which the machine was too busy to emulate the links
-    /// on time, with a warning
+    /// For real transfers: also count runs during which the machine was too busy to emulate the
+    /// links on time, with a warning
     #[arg(long)]
     count_late: bool,
 }

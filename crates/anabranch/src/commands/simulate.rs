@@ -54,8 +54,8 @@ pub(crate) struct SimulateArgs {
     /// Write every event of the first run as CSV
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Print each run's digest, which is the same on every machine, and its hops (packets carried by
-    /// links)
+    /// Print each run's digest, which is the same on every machine, and its hops (packets carried
+    /// by links)
     #[arg(long)]
     digests: bool,
 }

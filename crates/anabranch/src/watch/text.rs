@@ -70,7 +70,8 @@ pub(crate) fn percent(part: Bytes, whole: Bytes) -> u64 {
     }
 }
 
-/// The total progress in a line: "12.3 MB of 24.0 MB 51 % 46.8 Mbit/s 1.9 x the best path ETA 0:02".
+/// The total progress in a line: "12.3 MB of 24.0 MB 51 % 46.8 Mbit/s 1.9 x the best path ETA
+/// 0:02".
 pub(crate) fn total(progress: &Progress) -> String {
     let Progress { done, total, rate, .. } = progress;
     let mut line = format!("{done} of {total}  {:>3} %  {rate}", percent(*done, *total));

@@ -327,8 +327,8 @@ fn the_data_uses_paths_that_ssh_does_not() {
     let data = scratch.data("near/data", 8_000_000);
     scratch.file("network.toml", NETWORK.as_bytes());
     let program = env!("CARGO_BIN_EXE_anabranch");
-    // The links end with the near command. Its delay lets the last packets of ssh through, so that no
-    // session outlives the links.
+    // The links end with the near command. Its delay lets the last packets of ssh through, so that
+    // no session outlives the links.
     let far = format!("exec {SSHD} -D -e -f {} 2>/dev/null", scratch.at("sshd_config").display());
     let near = format!(
         "{program} cp -F {} -o HostName=$ANABRANCH_FAR {} far:folder --json && sleep .5",
@@ -371,7 +371,8 @@ fn usage_errors_come_before_ssh() {
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
         assert!(stderr.contains(said), "{arguments:?}: {stderr}");
     }
-    // Started directly, without a terminal: the remote side sends its hello and waits for a request.
+    // Started directly, without a terminal: the remote side sends its hello and waits for a
+    // request.
     let mut far = Command::new(env!("CARGO_BIN_EXE_anabranch"));
     far.arg("far").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut far = far.spawn().unwrap();

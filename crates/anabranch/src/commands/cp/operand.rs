@@ -116,8 +116,8 @@ pub(super) fn operands(arguments: &[OsString], listed: bool) -> Result<Operands,
     match target {
         Operand::Remote(to) if remote.is_empty() => Ok(Operands::Push { sources: local, to }),
         Operand::Remote(_) => usage(
-            "source and target are both on other hosts: run the command on one of them, for example \
-             with ssh HOST anabranch cp … (ssh -A forwards your keys)",
+            "source and target are both on other hosts: run the command on one of them, for \
+             example with ssh HOST anabranch cp … (ssh -A forwards your keys)",
         ),
         Operand::Local(to) if local.is_empty() && !remote.is_empty() => {
             let from = remote[0].destination.clone();

@@ -141,8 +141,8 @@ impl Ssh {
         self.destination.rsplit_once('@').map_or(self.destination.as_str(), |(_, host)| host)
     }
 
-    /// The name of the other host in ssh's configuration; `None` if ssh uses a jump host or a proxy,
-    /// or cannot print its configuration.
+    /// The name of the other host in ssh's configuration; `None` if ssh uses a jump host or a
+    /// proxy, or cannot print its configuration.
     pub(super) async fn real_name(&self) -> Option<String> {
         let mut command = self.command();
         command.args(["-G", "--", &self.destination]).stdin(Stdio::null()).stderr(Stdio::null());
@@ -337,13 +337,13 @@ impl RemoteSide {
             Some(127) => format!(
                 "there is no anabranch on {host}, or its shell does not find it{noise}. Install it \
                  there (cargo install --path crates/anabranch), copy this one (ssh {host} mkdir -p \
-                 .local/bin; scp $(command -v anabranch) {host}:.local/bin/), or give its path with \
-                 --remote-program PATH"
+                 .local/bin; scp $(command -v anabranch) {host}:.local/bin/), or give its path \
+                 with --remote-program PATH"
             ),
             Some(126) => {
                 format!(
-                    "anabranch on {host} cannot be started{noise}: is it executable, and built for that \
-                     machine?"
+                    "anabranch on {host} cannot be started{noise}: is it executable, and built for \
+                     that machine?"
                 )
             }
             Some(255) => format!("ssh to {host} failed; its message is above{noise}"),

@@ -144,8 +144,8 @@ fn matching(pattern: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Whether a name matches a pattern of `*`, `?`, `[…]` and `[!…]`. Only a pattern that begins with a
-/// full stop matches names that do.
+/// Whether a name matches a pattern of `*`, `?`, `[…]` and `[!…]`. Only a pattern that begins with
+/// a full stop matches names that do.
 pub(crate) fn matches(pattern: &[u8], name: &[u8]) -> bool {
     if name.first() == Some(&b'.') && pattern.first() != Some(&b'.') {
         return false;
