@@ -50,7 +50,7 @@ impl TransferFlags {
     /// The configuration file of `--config`, or the user's.
     ///
     /// # Errors
-    /// Those of reading it.
+    /// Errors of reading the file.
     pub(crate) fn config(&self, dirs: &Dirs) -> Result<Config, Error> {
         Config::load(self.config.as_deref(), dirs)
     }

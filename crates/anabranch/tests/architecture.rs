@@ -64,7 +64,7 @@ fn actual() -> BTreeMap<String, BTreeSet<String>> {
         .collect()
 }
 
-/// A crate's name as the table has it.
+/// A crate's name in the table.
 fn short(name: &str) -> String {
     name.strip_prefix("anabranch-").unwrap_or(name).to_string()
 }
@@ -283,7 +283,7 @@ fn reachable<'a>(uses: &BTreeMap<&'a str, BTreeSet<&'a str>>, from: &str) -> BTr
     reached
 }
 
-/// Compares what was found with a list of what is allowed.
+/// Compares findings with the list of allowed ones; both must be equal.
 fn compare(found: &BTreeSet<String>, allowed: &[&str], list: &str, advice: &str) {
     let fresh: Vec<_> = found.iter().filter(|entry| !allowed.contains(&entry.as_str())).collect();
     assert!(fresh.is_empty(), "{advice}: {fresh:#?}");

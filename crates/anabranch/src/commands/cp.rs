@@ -37,7 +37,7 @@ const NO_PATH: u8 = 5;
                       [OPTIONS] [USER@]HOST:SOURCE… TARGET"
 )]
 pub(crate) struct CpArgs {
-    /// Operation to copy, and last, where to; what is on the other host is written [USER@]HOST:PATH
+    /// The sources, and last the target; paths on the other host are written [USER@]HOST:PATH
     ///
     /// PATH is relative to the home folder on the other host, and may be empty. A target that is an
     /// existing folder receives the sources; one that does not exist is the new name of the only

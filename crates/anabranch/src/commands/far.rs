@@ -30,7 +30,7 @@ use sources::Offer;
 /// `anabranch far`.
 ///
 /// # Errors
-/// Operation failed; the near side was told why.
+/// [`Failure::Code`]; the other side has been sent the message.
 pub(crate) fn run() -> Result<(), Failure> {
     if io::stdin().is_terminal() {
         let text = "'anabranch cp' starts this command on the other host, over ssh; it has no use \

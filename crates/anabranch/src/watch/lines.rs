@@ -20,7 +20,7 @@ pub(super) struct Results {
     files: usize,
 }
 
-/// What the host that listens does.
+/// The role of the host that listens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum HostRole {
     /// It receives: peers run `send`.

@@ -16,7 +16,7 @@ use crate::exit::Failure;
 /// `sources`, with the flags of `options`.
 ///
 /// # Errors
-/// Those of [`Target::find`]; [`Error::Protocol`] if the remote side serves a name that was not
+/// Errors of [`Target::find`]; [`Error::Protocol`] if the remote side serves a name that was not
 /// requested.
 pub(super) fn fetching(
     options: SendOptions,
@@ -62,8 +62,7 @@ pub(super) fn fetching(
     Ok((target, options))
 }
 
-/// Whether `source` requests what is served as `name`, or under the name `rename` if that is
-/// given.
+/// Whether a file served as `name`, or as `rename` if that is given, was requested by `source`.
 fn was_requested(name: &OsStr, rename: Option<&OsStr>, source: &OsStr) -> bool {
     let requested = source.as_bytes().rsplit(|&byte| byte == b'/').next().unwrap_or_default();
     // The contents of a folder have names that this side cannot know.
