@@ -55,9 +55,9 @@ impl Failure {
     /// The message for the user; `None` if it has been printed already.
     pub(crate) fn message(&self) -> Option<String> {
         match self {
-            Failure::Error(error) => {
-                Some(sanitize::clean(&sanitize::plainly(&error.to_string())).into_owned())
-            }
+            Failure::Error(error) => Some(
+                sanitize::clean(&sanitize::without_error_numbers(&error.to_string())).into_owned(),
+            ),
             Failure::Signal(_) => Some(
                 "stopped; what arrived is kept, and the same command goes on from there".into(),
             ),

@@ -80,7 +80,7 @@ impl TransferFlags {
             dry_run,
             ..
         } = self;
-        let routes = routes.or(config);
+        let routes = routes.or_config(config);
         let options = TransferOptions {
             identity,
             paths: routes.paths,

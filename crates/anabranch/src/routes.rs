@@ -61,7 +61,7 @@ pub(crate) struct Routes {
 
 impl RouteArgs {
     /// Fills in what the command line leaves out from the configuration.
-    pub(crate) fn or(self, config: &Config) -> Routes {
+    pub(crate) fn or_config(self, config: &Config) -> Routes {
         let config = &config.send;
         Routes {
             paths: if self.paths.is_empty() { config.paths.clone() } else { self.paths },

@@ -23,7 +23,7 @@ pub(crate) fn clean(text: &str) -> Cow<'_, str> {
 }
 
 /// Removes the error numbers that the standard library appends to system errors: " (os error 111)".
-pub(crate) fn plainly(text: &str) -> String {
+pub(crate) fn without_error_numbers(text: &str) -> String {
     let mut parts = text.split(" (os error ");
     let mut out = parts.next().unwrap_or_default().to_string();
     for part in parts {
@@ -61,10 +61,10 @@ mod tests {
     #[test]
     fn error_numbers_are_removed() {
         assert_eq!(
-            plainly("lo: refused (os error 111); wlan0: down (os error 100)"),
+            without_error_numbers("lo: refused (os error 111); wlan0: down (os error 100)"),
             "lo: refused; wlan0: down"
         );
-        assert_eq!(plainly("nothing (of note)"), "nothing (of note)");
+        assert_eq!(without_error_numbers("nothing (of note)"), "nothing (of note)");
     }
 
     #[test]

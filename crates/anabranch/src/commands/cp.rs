@@ -20,7 +20,7 @@ use super::far::messages::{Operation, PROTOCOL, Ready, Request, Version};
 use super::send::{PreparedSend, SendFlags};
 use crate::dirs::Dirs;
 use crate::exit::Failure;
-use crate::sanitize::{clean, plainly};
+use crate::sanitize::{clean, without_error_numbers};
 use crate::transfer;
 use operand::Operands;
 use ssh::{RemoteEnd, RemoteSide, Ssh};
@@ -204,7 +204,7 @@ async fn data_address(
 
 /// The failure if no connection to the data port opens, with the remedies.
 fn port_closed(host: &str, port: u16, why: &str) -> Failure {
-    let (host, why) = (clean(host), plainly(why));
+    let (host, why) = (clean(host), without_error_numbers(why));
     let text = format!(
         "ssh reaches {host}, but its data port, TCP {port}, is unreachable ({why}). Open it in the \
          firewall, or choose an open one with --far-port PORT (permanently: port in [receive] of \

@@ -113,10 +113,10 @@ async fn transfer_once(
         keep: false,
         overwrite: false,
     };
-    let (events_of_receiver, mut received) = tokio::sync::mpsc::unbounded_channel();
-    let receiving = tokio::spawn(net::receive(options, events_of_receiver));
+    let (announcements, mut announced) = tokio::sync::mpsc::unbounded_channel();
+    let receiving = tokio::spawn(net::receive(options, announcements));
     let address = loop {
-        match received.recv().await {
+        match announced.recv().await {
             Some(Event::Listening { addresses }) => break addresses.first().copied(),
             Some(_) => {}
             None => break None,

@@ -11,7 +11,7 @@ use super::send::known_credential;
 use crate::config::Config;
 use crate::dirs::Dirs;
 use crate::exit::Failure;
-use crate::sanitize::{clean, plainly};
+use crate::sanitize::{clean, without_error_numbers};
 use crate::token::TokenSource;
 
 /// Increased when a key of the JSON output changes its meaning or is removed.
@@ -134,10 +134,10 @@ fn connections(connections: &[Connection]) -> Table {
         ("connects in", Align::Right),
     ]);
     for connection in connections {
-        let opened = connection
-            .opened
-            .as_ref()
-            .map_or_else(|why| plainly(why).to_lowercase(), |span| milliseconds(*span));
+        let opened = connection.opened.as_ref().map_or_else(
+            |why| without_error_numbers(why).to_lowercase(),
+            |span| milliseconds(*span),
+        );
         table.row([connection.interface.clone(), connection.remote.to_string(), opened]);
     }
     table
@@ -153,7 +153,11 @@ fn lines(finding: &Finding) -> String {
     } else {
         format!("{}: ", clean(&finding.subject))
     };
-    let mut text = format!("{severity} ({}): {subject}{}\n", finding.check, plainly(&finding.text));
+    let mut text = format!(
+        "{severity} ({}): {subject}{}\n",
+        finding.check,
+        without_error_numbers(&finding.text)
+    );
     if let Some(mend) = &finding.mend {
         let place = if mend.at_receiver { "on the receiving machine: " } else { "" };
         text.push_str("    ");

@@ -201,8 +201,13 @@ impl Listener {
     }
 
     fn ready(&self, addresses: Vec<SocketAddr>, rename: Option<OsString>, names: Vec<OsString>) {
-        let ready =
-            Ready { token: self.token.reveal(), addresses, reached: reached(), rename, names };
+        let ready = Ready {
+            token: self.token.reveal(),
+            addresses,
+            reached: ssh_local_address(),
+            rename,
+            names,
+        };
         write_message(&Answer { anabranch: Status::Ready(ready) });
     }
 }
@@ -269,7 +274,7 @@ where
 }
 
 /// The local address of the ssh connection, from sshd's environment.
-fn reached() -> Option<IpAddr> {
+fn ssh_local_address() -> Option<IpAddr> {
     let connection = env::var("SSH_CONNECTION").ok()?;
     connection.split(' ').nth(2)?.parse().ok()
 }

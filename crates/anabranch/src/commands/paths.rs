@@ -11,7 +11,7 @@ use units::Span;
 
 use super::send::known_credential;
 use crate::dirs::Dirs;
-use crate::sanitize::{clean, plainly};
+use crate::sanitize::{clean, without_error_numbers};
 use crate::token::TokenSource;
 
 /// Addresses that only a default route leads to: they are reserved for documentation (RFC 5737, RFC
@@ -91,7 +91,9 @@ fn measure(
                 carries.rate.to_string(),
                 format!("{:.2} %", carries.loss * 100.0),
             ],
-            Err(why) => ["-".into(), format!("nothing: {}", plainly(&clean(why))), "-".into()],
+            Err(why) => {
+                ["-".into(), format!("nothing: {}", without_error_numbers(&clean(why))), "-".into()]
+            }
         };
         table.row([probe.name.clone(), from, probe.remote.to_string()].into_iter().chain(found));
     }
@@ -202,7 +204,7 @@ async fn fastest_connect(path: &LocalPath, to: SocketAddr) -> io::Result<Span> {
 
 /// An error as a table's cell.
 fn error_cell(error: &io::Error) -> String {
-    plainly(&error.to_string()).to_lowercase()
+    without_error_numbers(&error.to_string()).to_lowercase()
 }
 
 fn cells(path: &LocalPath) -> Vec<String> {

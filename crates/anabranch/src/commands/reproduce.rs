@@ -80,9 +80,10 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
     if let Some(estimate) = study.estimate {
         // Each has a sender, a receiver and an emulator.
         context.jobs = args.jobs.map_or(threads(None).div_ceil(2), usize::from);
-        context.experiment.testbed =
-            Some(Arc::new(Namespaces::new(args.count_late, Arc::clone(&stop)).map_err(failed)?));
-        let estimate = estimate(&context, &figures).map_err(failed)?;
+        context.experiment.testbed = Some(Arc::new(
+            Namespaces::new(args.count_late, Arc::clone(&stop)).map_err(study_error)?,
+        ));
+        let estimate = estimate(&context, &figures).map_err(study_error)?;
         show(format_args!("{}\n\n", announcement(&estimate, context.jobs)))?;
         stop_on_signals(stop)?;
     } else if args.scale.is_some() || args.sizes.is_some() || args.count_late {
@@ -93,7 +94,7 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
         return Err(Error::Usage(text).into());
     }
     let path = args.out.clone().unwrap_or_else(|| PathBuf::from("reproduced").join(study.paper));
-    let mut folder = Folder::create(&path, study).map_err(failed)?;
+    let mut folder = Folder::create(&path, study).map_err(study_error)?;
     let mut all = Verdict::default();
     for figure in figures {
         show(format_args!("{}: {}\n\n", figure.name, figure.title))?;
@@ -103,7 +104,7 @@ pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
             bar.set_position(done as u64);
         });
         bar.finish_and_clear();
-        let outcome = outcome.map_err(failed)?;
+        let outcome = outcome.map_err(study_error)?;
         for (table, caption) in &outcome.tables {
             show(format_args!("{table}{caption}\n\n"))?;
         }
@@ -144,7 +145,7 @@ fn usage(error: study::Unknown) -> Error {
     Error::Usage(error.to_string())
 }
 
-fn failed(error: StudyError) -> Failure {
+fn study_error(error: StudyError) -> Failure {
     let error = match error {
         // The usual message promises that data is kept, which is not so here.
         StudyError::Stopped(signal) => return Failure::Code(128 + signal),
@@ -186,11 +187,11 @@ fn announcement(estimate: &Estimate, jobs: usize) -> String {
 
 /// Ends running transfers on a signal, so that none of their processes remain.
 fn stop_on_signals(stop: Arc<Stop>) -> Result<(), Error> {
-    let refused = |source| Error::System { action: "handle signals".into(), source };
+    let signal_error = |source| Error::System { action: "handle signals".into(), source };
     let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(refused)?;
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(signal_error)?;
     let listen = async { Ok((signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)) };
-    let (mut interrupt, mut terminate) = runtime.block_on(listen).map_err(refused)?;
+    let (mut interrupt, mut terminate) = runtime.block_on(listen).map_err(signal_error)?;
     std::thread::spawn(move || {
         runtime.block_on(async {
             tokio::select! {

@@ -72,17 +72,19 @@ fn setting(text: &str) -> Result<Setting, String> {
 pub(crate) fn run(args: &SimulateArgs) -> Result<(), Error> {
     let document =
         Document::load(&args.scenario).map_err(|error| Error::Usage(error.to_string()))?;
-    let plan =
-        Plan::new(&document, &args.settings, args.seeds).map_err(|error| wrong(args, &error))?;
+    let plan = Plan::new(&document, &args.settings, args.seeds)
+        .map_err(|error| scenario_error(args, &error))?;
     let store = args
         .out
         .as_deref()
-        .map(|folder| Store::open(folder, &document, &args.settings, args.restart).map_err(refused))
+        .map(|folder| {
+            Store::open(folder, &document, &args.settings, args.restart).map_err(results_error)
+        })
         .transpose()?;
     let results = sweep(args, &plan, store.as_ref())?;
     show(summary(&plan, &results))?;
     if let Some(store) = &store {
-        let path = store.write_table(&plan, &results, &args.format).map_err(refused)?;
+        let path = store.write_table(&plan, &results, &args.format).map_err(results_error)?;
         eprintln!(
             "{} measures of {} runs: {}",
             results.iter().map(Measures::len).sum::<usize>(),
@@ -91,7 +93,7 @@ pub(crate) fn run(args: &SimulateArgs) -> Result<(), Error> {
         );
     }
     let first = &plan.jobs()[0];
-    look(args, plan.scenario(first), first.seed)
+    write_views(args, plan.scenario(first), first.seed)
 }
 
 /// Runs all that the store does not have; gives the measures of every run.
@@ -124,8 +126,9 @@ fn sweep(args: &SimulateArgs, plan: &Plan, store: Option<&Store>) -> Result<Vec<
                 ));
             }
             bar.inc(1);
-            let stored = store
-                .map_or(Ok(()), |store| store.save(&jobs[number], &run.measures).map_err(refused));
+            let stored = store.map_or(Ok(()), |store| {
+                store.save(&jobs[number], &run.measures).map_err(results_error)
+            });
             if let Err(error) = printed.and(stored) {
                 // The first error counts; running jobs still complete.
                 state.1.get_or_insert(error);
@@ -135,7 +138,7 @@ fn sweep(args: &SimulateArgs, plan: &Plan, store: Option<&Store>) -> Result<Vec<
         },
     );
     bar.finish_and_clear();
-    swept.map_err(|error| wrong(args, &error))?;
+    swept.map_err(|error| scenario_error(args, &error))?;
     let (results, failure) = state.into_inner().expect("all threads have ended");
     match failure {
         Some(error) => Err(error),
@@ -172,8 +175,8 @@ pub(super) fn threads(jobs: Option<u16>) -> usize {
 }
 
 /// Writes the plot, capture and trace of the first run that the arguments request.
-fn look(args: &SimulateArgs, scenario: &Scenario, seed: units::Seed) -> Result<(), Error> {
-    let wrong = |error: ScenarioError| self::wrong(args, &error);
+fn write_views(args: &SimulateArgs, scenario: &Scenario, seed: units::Seed) -> Result<(), Error> {
+    let wrong = |error: ScenarioError| self::scenario_error(args, &error);
     if let Some(path) = &args.plot {
         let run = scenario.run(seed, Looks { series: true }).map_err(wrong)?;
         let series = run.series.expect("they were asked for");
@@ -188,7 +191,7 @@ fn look(args: &SimulateArgs, scenario: &Scenario, seed: units::Seed) -> Result<(
                 )));
             }
         };
-        report::write(path, content).map_err(|error| refused(error.into()))?;
+        report::write(path, content).map_err(|error| results_error(error.into()))?;
     }
     if let Some(path) = &args.pcap {
         let failed = |source| Error::System { action: format!("write {}", path.display()), source };
@@ -213,14 +216,14 @@ fn create(path: &Path) -> Result<BufWriter<File>, Error> {
 }
 
 /// The error for a scenario that cannot run, with the file's name.
-fn wrong(args: &SimulateArgs, error: &ScenarioError) -> Error {
+fn scenario_error(args: &SimulateArgs, error: &ScenarioError) -> Error {
     Error::Usage(match error {
         ScenarioError::File(error) => error.to_string(),
         ScenarioError::Topology(error) => format!("{}: {error}", args.scenario.display()),
     })
 }
 
-fn refused(error: ResultsError) -> Error {
+fn results_error(error: ResultsError) -> Error {
     match error {
         ResultsError::Other(_) => Error::Usage(error.to_string()),
         error => {

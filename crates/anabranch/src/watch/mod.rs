@@ -85,7 +85,7 @@ impl WatchArgs {
         }
         let style = if self.json && style == Style::Auto { Style::None } else { style };
         all.push(progress(Some(style)));
-        Box::new(Several(all))
+        Box::new(Combined(all))
     }
 }
 
@@ -95,15 +95,15 @@ pub(crate) fn progress(style: Option<Style>) -> Box<dyn Watcher> {
         Style::Auto if io::stderr().is_terminal() => Box::new(bars::Bars::new()),
         Style::Bar => Box::new(bars::Bars::new()),
         Style::Auto | Style::Plain => Box::new(lines::Plain::default()),
-        Style::None => Box::new(Several(Vec::new())),
+        Style::None => Box::new(Combined(Vec::new())),
     }
 }
 
 /// Results on standard output and progress on standard error. The last display handles the end
 /// first, because bars must be removed before results are printed.
-struct Several(Vec<Box<dyn Watcher>>);
+struct Combined(Vec<Box<dyn Watcher>>);
 
-impl Watcher for Several {
+impl Watcher for Combined {
     fn event(&mut self, event: &Event) {
         for watcher in self.0.iter_mut().rev() {
             watcher.event(event);

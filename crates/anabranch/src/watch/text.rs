@@ -4,7 +4,7 @@
 use net::{Event, PathEvent, PathProgress, PathState, Progress, Summary};
 use units::{Bytes, Span};
 
-use crate::sanitize::{clean, plainly};
+use crate::sanitize::{clean, without_error_numbers};
 
 /// A state's name.
 pub(crate) fn state(state: PathState) -> &'static str {
@@ -45,7 +45,7 @@ impl Troubles {
 fn path_event(event: &PathEvent) -> String {
     let mut line = format!("path {}: {}", clean(&event.name), state(event.state));
     if !event.why.is_empty() {
-        line.push_str(&format!(" ({})", clean(&plainly(&event.why))));
+        line.push_str(&format!(" ({})", clean(&without_error_numbers(&event.why))));
     }
     line
 }

@@ -69,8 +69,8 @@ pub(super) fn find_all(requested: &[OsString]) -> Result<Offer, Error> {
         if source.requested_as != source.name && !source.contents {
             if sources.len() > 1 {
                 let text = format!(
-                    "{} is a link to {}, and would get that name among several sources: copy it \
-                     alone, or by the name it links to",
+                    "{} is a link to {}, and would arrive under that name among several sources: \
+                     copy it alone, or copy its target",
                     source.requested_as.display(),
                     source.parent.join(&source.name).display()
                 );
