@@ -1,8 +1,7 @@
-//! The configuration file: defaults for what the command line leaves out.
+//! The configuration file: defaults for options of the command line.
 
 use std::fs;
 use std::io;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -12,12 +11,12 @@ use peer::{CongestionControl, PathSpec, Timetable};
 use toml::de::{DeTable, DeValue};
 use units::Span;
 
-use crate::commands::receive::Listen;
 use crate::dirs::Dirs;
-use crate::routes::{Scheduler, congestion_control};
+use crate::listen::ListenAddress;
+use crate::schedulers::{Scheduler, congestion_control};
 use crate::watch::Style;
 
-/// Everything that the file may say; what it does not say is `None` or empty.
+/// The settings of the file; `None` or empty where it has none.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Config {
     pub(crate) progress: Option<Style>,
@@ -41,14 +40,14 @@ pub(crate) struct Send {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Receive {
     pub(crate) directory: Option<PathBuf>,
-    pub(crate) listen: Vec<Listen>,
+    pub(crate) listen: Vec<ListenAddress>,
     pub(crate) port: Option<u16>,
     pub(crate) keep: bool,
 }
 
 type Setter = fn(&mut Config, &DeValue<'_>) -> Result<(), String>;
 
-/// Every key: its table (empty for the top), its name, and what it sets.
+/// Every key: its table (empty for the top level), its name, and its setter.
 const KEYS: &[(&str, &str, Setter)] = &[
     ("", "progress", |c, v| set(&mut c.progress, choice(v))),
     ("send", "paths", |c, v| list(v).map(|paths| c.send.paths = paths)),
@@ -67,11 +66,11 @@ const KEYS: &[(&str, &str, Setter)] = &[
 ];
 
 impl Config {
-    /// Reads `named`, or the default file if none is named; that one need not exist.
+    /// Reads the file `named`, or the default file, which need not exist.
     ///
     /// # Errors
-    /// [`Error::usage`] with file, line and key if a line can't be understood, [`Error::System`] if
-    /// the file can't be read.
+    /// [`Error::usage`] with file, line and key of a mistake, [`Error::System`] if the file can't
+    /// be read.
     pub(crate) fn load(named: Option<&Path>, dirs: &Dirs) -> Result<Config, Error> {
         let default = dirs.config_file();
         let path = named.unwrap_or(&default);
@@ -85,7 +84,7 @@ impl Config {
         }
     }
 
-    /// The error is "line N: …".
+    /// Parses a file's text. The error begins with "line N: ".
     fn parse(source: &str) -> Result<Config, String> {
         let line =
             |offset: usize| source.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1;
@@ -130,7 +129,7 @@ fn unknown(table: &str, name: &str) -> String {
             format!("; did you mean '{known}'?")
         }
         _ => match KEYS.iter().find(|(of, known, _)| *known == name && !of.is_empty()) {
-            Some((of, ..)) => format!("; it belongs into [{of}]"),
+            Some((of, ..)) => format!("; it belongs in [{of}]"),
             None => String::new(),
         },
     };
@@ -142,7 +141,7 @@ fn set<T>(place: &mut Option<T>, value: Result<T, String>) -> Result<(), String>
 }
 
 fn text<'a>(value: &'a DeValue<'_>) -> Result<&'a str, String> {
-    value.as_str().ok_or_else(|| "a text in quotes is needed".to_string())
+    value.as_str().ok_or_else(|| "expected a string in quotes".to_string())
 }
 
 fn parsed<T: FromStr<Err: ToString>>(value: &DeValue<'_>) -> Result<T, String> {
@@ -162,27 +161,19 @@ fn choice<T: ValueEnum>(value: &DeValue<'_>) -> Result<T, String> {
 }
 
 fn list<T: FromStr<Err: ToString>>(value: &DeValue<'_>) -> Result<Vec<T>, String> {
-    let items = value.as_array().ok_or("a list is needed, such as [\"wlan0\", \"eth0\"]")?;
+    let items = value.as_array().ok_or("expected a list, such as [\"wlan0\", \"eth0\"]")?;
     items.iter().map(|item| parsed(item.get_ref())).collect()
 }
 
 fn flag(value: &DeValue<'_>) -> Result<bool, String> {
-    value.as_bool().ok_or_else(|| "true or false is needed".to_string())
+    value.as_bool().ok_or_else(|| "expected true or false".to_string())
 }
 
 fn port(value: &DeValue<'_>) -> Result<u16, String> {
     let number = value
         .as_integer()
         .and_then(|number| u16::from_str_radix(number.as_str(), number.radix()).ok());
-    number.ok_or_else(|| "a port from 0 to 65535 is needed".to_string())
-}
-
-/// Addresses to listen on, with `port` where they name none.
-pub(crate) fn listen_on(addresses: &[Listen], port: u16) -> Vec<SocketAddr> {
-    addresses
-        .iter()
-        .map(|listen| SocketAddr::new(listen.address, listen.port.unwrap_or(port)))
-        .collect()
+    number.ok_or_else(|| "expected a port from 0 to 65535".to_string())
 }
 
 #[cfg(test)]
@@ -191,6 +182,7 @@ mod tests {
     use units::Rate;
 
     use super::*;
+    use crate::listen::socket_addresses;
 
     #[test]
     fn everything_is_read() {
@@ -219,7 +211,7 @@ mod tests {
         assert_eq!(table.at(MomentOfWeek::new(3, 6, 0, 0)), None);
         assert_eq!(config.send.congestion_control, Some(CongestionControl::Named("bbr".into())));
         assert_eq!(config.send.patience, Some(Span::from_secs(600)));
-        let listen = listen_on(&config.receive.listen, config.receive.port.unwrap());
+        let listen = socket_addresses(&config.receive.listen, config.receive.port.unwrap());
         assert_eq!(
             listen,
             ["192.0.2.1:7000".parse().unwrap(), "[2001:db8::1]:9000".parse().unwrap()]
@@ -227,7 +219,7 @@ mod tests {
         assert_eq!(Config::parse(""), Ok(Config::default()));
     }
 
-    /// Every text that is one edit away is a configuration, or a message with a line of it.
+    /// Every text at a distance of one edit parses, or gives a message with one of its lines.
     #[test]
     fn any_edit_is_read_or_named() {
         let source = "progress = \"plain\"\n[send]\npaths = [\"wlan0\", \"wwan0,backup,max=5 \
@@ -265,12 +257,12 @@ mod tests {
                 "line 3: unknown key 'schedular' in [send]; did you mean 'scheduler'?",
             ),
             ("[sned]\nverify = true", "line 1: unknown key 'sned'; did you mean 'send'?"),
-            ("scheduler = 'static'", "line 1: unknown key 'scheduler'; it belongs into [send]"),
+            ("scheduler = 'static'", "line 1: unknown key 'scheduler'; it belongs in [send]"),
             ("[send]\nquality = 1", "line 2: unknown key 'quality' in [send]"),
-            ("[send]\nverify = 'yes'", "line 2: verify: true or false is needed"),
+            ("[send]\nverify = 'yes'", "line 2: verify: expected true or false"),
             ("\nprogress = 'bars'", "line 2: progress: 'bars' is none of auto, bar, plain, none"),
-            ("[receive]\nport = 70000", "line 2: port: a port from 0 to 65535 is needed"),
-            ("[send]\nmax-rate = 5", "line 2: max-rate: a text in quotes is needed"),
+            ("[receive]\nport = 70000", "line 2: port: expected a port from 0 to 65535"),
+            ("[send]\nmax-rate = 5", "line 2: max-rate: expected a string in quotes"),
             (
                 "[send]\npaths = ['wlan0,class=spare']",
                 "line 2: paths: 'wlan0,class=spare', character 13: 'spare' is not primary, \

@@ -1,10 +1,9 @@
-//! Where the key, the configuration, the known peers and the counts of what interfaces carried
-//! live.
+//! The folders of the key, the configuration, the lists of peers and the counters of volume caps.
 
 use std::env;
 use std::path::PathBuf;
 
-/// The places, by the XDG rules; `ANABRANCH_HOME` puts all of them into one folder.
+/// The folders, as in the XDG base directory specification; `ANABRANCH_HOME` replaces all of them.
 #[derive(Clone, Debug)]
 pub(crate) struct Dirs {
     config: PathBuf,
@@ -13,13 +12,13 @@ pub(crate) struct Dirs {
 }
 
 impl Dirs {
-    /// From the environment.
+    /// Reads the environment.
     pub(crate) fn from_env() -> Dirs {
         let set = |name: &str| env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
         if let Some(home) = set("ANABRANCH_HOME") {
             return Dirs { config: home.clone(), data: home.clone(), state: home };
         }
-        // The XDG specification: a relative path is to be ignored.
+        // The XDG specification requires relative paths to be ignored.
         let absolute = |name| set(name).filter(|path| path.is_absolute());
         let home = set("HOME").unwrap_or_else(|| PathBuf::from("/"));
         Dirs {
@@ -35,7 +34,7 @@ impl Dirs {
         }
     }
 
-    /// All of them in one folder.
+    /// Uses one folder for everything.
     #[cfg(test)]
     pub(crate) fn below(home: &std::path::Path) -> Dirs {
         Dirs { config: home.into(), data: home.into(), state: home.into() }
@@ -46,27 +45,27 @@ impl Dirs {
         self.data.join("key")
     }
 
-    /// The folder of what each interface with a cap carried, month by month.
+    /// The folder of the monthly counters of interfaces with a cap.
     pub(crate) fn usage(&self) -> PathBuf {
         self.state.join("usage")
     }
 
-    /// The folder of notes on copies under a new name that have begun.
+    /// The folder of notes about incomplete copies under a new name.
     pub(crate) fn copies(&self) -> PathBuf {
         self.state.join("copies")
     }
 
-    /// The configuration file used where `--config` names none.
+    /// The configuration file used without `--config`.
     pub(crate) fn config_file(&self) -> PathBuf {
         self.config.join("config.toml")
     }
 
-    /// Receivers that this host knows.
+    /// The list of known receivers.
     pub(crate) fn known_receivers(&self) -> PathBuf {
         self.config.join("known_receivers")
     }
 
-    /// Senders that may send here without a token.
+    /// The list of peers that need no token here.
     pub(crate) fn authorized_peers(&self) -> PathBuf {
         self.config.join("authorized_peers")
     }

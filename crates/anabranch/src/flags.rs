@@ -1,4 +1,4 @@
-//! The flags of every command that begins a transfer: what of the files, how, and over what.
+//! The flags of every command that connects to transfer files: selection, options, paths.
 
 use std::path::PathBuf;
 
@@ -10,59 +10,59 @@ use crate::dirs::Dirs;
 use crate::routes::RouteArgs;
 use crate::watch;
 
-/// What of the files, how, and over what.
+/// Selection of files, options of the transfer, paths.
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(crate) struct TransferFlags {
     #[command(flatten)]
     routes: RouteArgs,
-    /// Only files that match GLOB, written as in .gitignore, or are in a folder that does; may be
-    /// repeated
-    #[arg(long, value_name = "GLOB", help_heading = "Selection")]
-    include: Vec<String>,
-    /// No files that match GLOB, written as in .gitignore, and nothing in a folder that does; may
+    /// Only files that match GLOB (the syntax of .gitignore), or lie in a folder that matches; may
     /// be repeated
     #[arg(long, value_name = "GLOB", help_heading = "Selection")]
+    include: Vec<String>,
+    /// No files that match GLOB (the syntax of .gitignore), or lie in a folder that matches; may be
+    /// repeated
+    #[arg(long, value_name = "GLOB", help_heading = "Selection")]
     exclude: Vec<String>,
-    /// What has not changed is told by contents, not by size and time
+    /// Compare existing files by contents instead of size and time
     #[arg(long, help_heading = "Selection")]
     checksum: bool,
-    /// Read each file back from the disk where it arrives before it gets its name
+    /// Read each received file back from the disk before it gets its name
     #[arg(long)]
     verify: bool,
-    /// Forget what an earlier attempt brought over
+    /// Discard the data of an earlier attempt
     #[arg(long)]
     restart: bool,
-    /// Replace files that exist where it arrives
+    /// Replace files that exist at the destination
     #[arg(long)]
     overwrite: bool,
-    /// Agree on everything, transfer nothing
+    /// Connect and agree on the files, but transfer none
     #[arg(short = 'n', long)]
     dry_run: bool,
     /// Defaults from FILE [default: anabranch/config.toml in the user's configuration folder]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
-    watch: watch::Args,
+    watch: watch::WatchArgs,
 }
 
 impl TransferFlags {
-    /// The configuration that they name, or the user's.
+    /// The configuration file of `--config`, or the user's.
     ///
     /// # Errors
-    /// Those of reading it.
+    /// Errors of reading the file.
     pub(crate) fn config(&self, dirs: &Dirs) -> Result<Config, Error> {
         Config::load(self.config.as_deref(), dirs)
     }
 
-    /// What watches the transfer.
+    /// The display of the transfer.
     pub(crate) fn watcher(&mut self, config: &Config) -> Box<dyn watch::Watcher> {
         std::mem::take(&mut self.watch).watcher(config.progress)
     }
 
-    /// What of the files is meant, of those in `files_from` if that is given, and the transfer by
-    /// the holder of this key.
+    /// The selection of files, limited to `files_from` if given, and the options of a transfer with
+    /// the key `identity`.
     pub(crate) fn options(
         self,
         files_from: Option<Vec<PathBuf>>,
@@ -81,7 +81,7 @@ impl TransferFlags {
             dry_run,
             ..
         } = self;
-        let routes = routes.or(config);
+        let routes = routes.or_config(config);
         let dial = DialOptions {
             identity,
             paths: routes.paths,

@@ -1,17 +1,21 @@
-//! The command line.
+//! The command-line program.
 #![allow(
     rustdoc::broken_intra_doc_links,
-    reason = "the arguments' descriptions are help texts, not Markdown"
+    reason = "the descriptions of arguments are help texts, not Markdown"
 )]
 
 mod cli;
 mod commands;
 mod config;
 mod dirs;
+mod exit;
 mod flags;
+mod listen;
 mod peers;
 mod routes;
 mod sanitize;
+mod schedulers;
+mod scratch;
 mod testbed;
 mod token;
 mod transfer;
@@ -22,17 +26,17 @@ use std::process::ExitCode;
 use clap::Parser;
 
 fn main() -> ExitCode {
-    if let Some(refusal) = token::refuse_in_arguments(std::env::args_os().skip(1)) {
-        eprintln!("anabranch: {refusal}");
+    if let Some(message) = token::refuse_in_arguments(std::env::args_os().skip(1)) {
+        eprintln!("anabranch: {message}");
         return ExitCode::from(2);
     }
-    match commands::run(cli::Cli::parse()) {
+    match cli::Cli::parse().run() {
         Ok(()) => ExitCode::SUCCESS,
-        Err(ended) => {
-            if let Some(message) = ended.message() {
+        Err(failure) => {
+            if let Some(message) = failure.message() {
                 eprintln!("anabranch: {message}");
             }
-            ExitCode::from(ended.exit_code())
+            ExitCode::from(failure.exit_code())
         }
     }
 }

@@ -1,9 +1,8 @@
-//! The two lists of trust: hosts that this one knows by name, to send to or get from, and peers
-//! that may send here, or get from here, without a token.
+//! The two lists of trusted keys: known hosts to send to or get from, and peers that may send here,
+//! or get from here, without a token.
 //!
-//! Both are text files of a line a peer, `NAME FINGERPRINT` and
-//! `FINGERPRINT [NAME] [dir=PATH] [may=get|send|both] [max=RATE]`, with `#` for comments, so that
-//! they can be written by hand as well.
+//! Both are editable text files with a peer on each line, `NAME FINGERPRINT` or
+//! `FINGERPRINT [NAME] [dir=PATH] [may=get|send|both] [max=RATE]`, and `#` for comments.
 
 use std::fs;
 use std::io::{self, Write};
@@ -16,7 +15,7 @@ use units::Rate;
 
 use crate::dirs::Dirs;
 
-/// Which of the two lists.
+/// One of the two lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum List {
     /// Hosts to send to, or get from.
@@ -28,31 +27,31 @@ pub(crate) enum List {
 /// A peer on a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Peer {
-    /// A receiver's host, as given to `--to`; a sender's label, which may be empty.
+    /// A receiver's host, as in `--to`; a sender's label, which may be empty.
     pub(crate) name: String,
-    /// Its key.
+    /// The peer's key.
     pub(crate) fingerprint: Fingerprint,
-    /// What a sender may do here; a receiver has none.
+    /// A sender's permissions; default for a receiver.
     pub(crate) rights: Rights,
 }
 
-/// What a peer may do here.
+/// A peer's permissions on this host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rights {
-    /// In what direction.
+    /// The permitted directions.
     pub(crate) may: May,
-    /// What it sees in the place of the served or receiving folder.
+    /// The peer's folder, instead of the served or receiving one.
     pub(crate) directory: Option<PathBuf>,
-    /// How fast.
+    /// The maximum rate.
     pub(crate) max: Option<Rate>,
 }
 
 impl Rights {
-    /// Reads `key=value`; `None` if there is no such key.
+    /// Sets a permission from `key=value`; `None` if there is no such key.
     fn set(&mut self, word: &str) -> Option<Result<(), String>> {
         let (key, value) = word.split_once('=')?;
         let read = match key {
-            "dir" if value.is_empty() => Err("a folder is needed".to_string()),
+            "dir" if value.is_empty() => Err("expected a folder".to_string()),
             "dir" => {
                 self.directory = Some(PathBuf::from(value));
                 Ok(())
@@ -69,7 +68,7 @@ impl Rights {
 }
 
 impl std::fmt::Display for Rights {
-    /// Each with a space before it; nothing of what goes without saying.
+    /// Writes the permissions that differ from the default, each after a space.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.may != May::default() {
             write!(f, " may={}", self.may)?;
@@ -102,10 +101,10 @@ impl List {
         }
     }
 
-    /// Everyone on the list; nobody if there is no file.
+    /// The peers on the list; empty if there is no file.
     ///
     /// # Errors
-    /// [`Error::usage`] with the line that can't be understood.
+    /// [`Error::usage`] with the number of an invalid line.
     pub(crate) fn load(self, dirs: &Dirs) -> Result<Vec<Peer>, Error> {
         let path = self.path(dirs);
         let text = match fs::read_to_string(&path) {
@@ -125,10 +124,10 @@ impl List {
         Ok(peers)
     }
 
-    /// Puts `peer` on the list, in place of one of the same name (receivers) or key (senders).
+    /// Adds `peer`, or replaces the one with the same name (receivers) or key (senders).
     ///
     /// # Errors
-    /// Those of reading and writing the file.
+    /// Errors of reading and writing the file.
     pub(crate) fn add(self, dirs: &Dirs, peer: Peer) -> Result<(), Error> {
         let mut peers = self.load(dirs)?;
         match self {
@@ -139,10 +138,10 @@ impl List {
         self.store(dirs, &peers)
     }
 
-    /// Takes everyone of this name or fingerprint off the list; how many there were.
+    /// Removes the peers with this name or fingerprint, and gives their number.
     ///
     /// # Errors
-    /// Those of reading and writing the file.
+    /// Errors of reading and writing the file.
     pub(crate) fn remove(self, dirs: &Dirs, which: &str) -> Result<usize, Error> {
         let peers = self.load(dirs)?;
         let (gone, stay): (Vec<Peer>, Vec<Peer>) = peers
@@ -154,7 +153,7 @@ impl List {
         Ok(gone.len())
     }
 
-    /// One line; `None` for an empty one or a comment.
+    /// Parses a line; `None` for an empty one or a comment.
     fn parse(self, line: &str) -> Option<Result<Peer, String>> {
         let line = line.split('#').next().unwrap_or_default();
         let mut words = line.split_whitespace();
@@ -167,7 +166,7 @@ impl List {
                     return Some(Err("a receiver needs a host and a fingerprint".into()));
                 };
                 if words.next().is_some() {
-                    return Some(Err("more than a host and a fingerprint".into()));
+                    return Some(Err("unexpected text after the fingerprint".into()));
                 }
                 (first, fingerprint)
             }
@@ -181,8 +180,8 @@ impl List {
                         None if position == 0 => name = word,
                         None => {
                             let why = format!(
-                                "'{word}' is no option: there are dir=PATH, may=get|send|both and \
-                                 max=RATE"
+                                "'{word}' is no option; the options are dir=PATH, \
+                                 may=get|send|both and max=RATE"
                             );
                             return Some(Err(why));
                         }
@@ -199,7 +198,7 @@ impl List {
         }))
     }
 
-    /// Writes the whole list aside and renames, so that a reader never sees half of it.
+    /// Writes the list to a temporary file and renames it, so that a reader never sees half of it.
     fn store(self, dirs: &Dirs, peers: &[Peer]) -> Result<(), Error> {
         let path = self.path(dirs);
         let mut text = match self {
@@ -223,12 +222,16 @@ impl List {
         let folder = path.parent().expect("the lists lie in the configuration folder");
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
         made.map_err(|e| system("make the folder of", &path, e))?;
-        let aside = path.with_extension(format!("new-{}", std::process::id()));
-        let file =
-            fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&aside);
+        let temporary = path.with_extension(format!("new-{}", std::process::id()));
+        let file = fs::OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&temporary);
         let written = file
             .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()));
-        written.and_then(|()| fs::rename(&aside, &path)).map_err(|e| system("write", &path, e))
+        written.and_then(|()| fs::rename(&temporary, &path)).map_err(|e| system("write", &path, e))
     }
 }
 
@@ -241,9 +244,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_read_back() {
+    fn lines_round_trip() {
         let fingerprint = peer::Identity::generate().unwrap().fingerprint();
-        let line = format!("  nas.example {fingerprint}  # the one in the cellar");
+        let line = format!("  nas.example {fingerprint}  # in the cellar");
         assert_eq!(
             List::Receivers.parse(&line),
             Some(Ok(Peer { name: "nas.example".into(), fingerprint, rights: Rights::default() }))
@@ -259,10 +262,10 @@ mod tests {
     }
 
     #[test]
-    fn rights_read_back_and_mistakes_are_named() {
+    fn rights_round_trip_and_mistakes_are_reported() {
         let fingerprint = peer::Identity::generate().unwrap().fingerprint();
         let parse = |rest: &str| List::Senders.parse(&format!("{fingerprint} {rest}")).unwrap();
-        let anna = parse("anna dir=/srv/photos may=both max=20mbit # she").unwrap();
+        let anna = parse("anna dir=/srv/photos may=both max=20mbit # a comment").unwrap();
         let rights = Rights {
             may: May::Both,
             directory: Some("/srv/photos".into()),
@@ -274,8 +277,8 @@ mod tests {
         for (line, why) in [
             ("anna may=all", "may=: 'all' is not get, send or both"),
             ("anna max=fast", "max=: "),
-            ("anna dir=", "dir=: a folder"),
-            ("anna rate=5mbit", "'rate=5mbit' is no option: there are dir=PATH"),
+            ("anna dir=", "dir=: expected a folder"),
+            ("anna rate=5mbit", "'rate=5mbit' is no option; the options are dir=PATH"),
             ("anna bert", "'bert' is no option"),
         ] {
             let error = parse(line).unwrap_err();
@@ -284,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn any_edit_of_a_line_is_a_peer_or_a_message() {
+    fn any_edit_of_a_line_gives_a_peer_or_a_message() {
         let fingerprint = peer::Identity::generate().unwrap().fingerprint();
         let line = format!("nas.example {fingerprint}");
         for at in 0..line.len() {

@@ -1,15 +1,15 @@
-//! The flags that `send` and `get` have in common: over which paths, how fast, for how long.
+//! Flags on paths and rates, common to `send` and `get`, with defaults from the configuration.
 
-use clap::ValueEnum;
 use peer::{CongestionControl, PathSpec, Timetable};
 use units::Span;
 
 use crate::config::Config;
+use crate::schedulers::{Scheduler, congestion_control};
 
-/// How long to keep trying when every path is gone, unless told otherwise.
+/// The default of `--patience`.
 const PATIENCE: Span = Span::from_secs(120);
 
-/// Over which paths, how fast, for how long.
+/// Paths, rates, and the time without a path before giving up.
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 pub(crate) struct RouteArgs {
@@ -17,38 +17,39 @@ pub(crate) struct RouteArgs {
     /// route, metered ones as backups]
     ///
     /// An overflow path carries data only while the primaries are full, a backup only while they
-    /// are dead. `max=RATE` bounds its rate, `cap=SIZE/month` what its interface carries in a
-    /// calendar month over all transfers, `to=ADDR` names another address of the other host.
-    /// `rate=RATE` says what it carries: if every path has one, the division begins with these
-    /// instead of measuring them. For example: --path eth0 --path wlan0,overflow --path
+    /// are dead. `max=RATE` limits its rate, `cap=SIZE/month` the volume of its interface in a
+    /// calendar month over all transfers, `to=ADDR` is another address of the other host.
+    /// `rate=RATE` is its known rate: if every path has one, the scheduler starts from these rates
+    /// instead of measuring. For example: --path eth0 --path wlan0,overflow --path
     /// usb0,backup,max=5mbit,cap=10GB/month
     #[arg(
         long = "path",
-        value_name = "IF[,primary|overflow|backup][,max=RATE][,rate=RATE][,cap=SIZE/month][,to=ADDR]"
+        value_name = "IF[,primary|overflow|backup][,max=RATE][,rate=RATE]\
+                      [,cap=SIZE/month][,to=ADDR]"
     )]
     paths: Vec<PathSpec>,
     /// An interface to leave out; may be repeated
     #[arg(long = "no-path", value_name = "IF")]
     no_paths: Vec<String>,
-    /// How the bytes are divided among the paths [default: self-adaptive]
+    /// The division of the bytes among the paths [default: self-adaptive]
     #[arg(long, value_enum)]
     scheduler: Option<Scheduler>,
     /// The kernel's congestion control: auto, or a name such as cubic or bbr [default: auto]
     #[arg(long, value_name = "NAME", value_parser = congestion_control)]
     congestion_control: Option<CongestionControl>,
-    /// Never faster than this, all paths together: a rate, or a timetable
+    /// The maximum rate of all paths together: a rate, or a timetable
     ///
-    /// A timetable is a list of [DAY-]HH:MM,RATE, in local time, each from then until the next one;
-    /// off is no limit. For example: --max-rate 80mbit, --max-rate '08:00,10mbit 18:00,off',
-    /// --max-rate 'Mon-08:00,10mbit Fri-18:30,off'
+    /// A timetable is a list of [DAY-]HH:MM,RATE in local time; each entry holds until the next
+    /// one, and off is no limit. For example: --max-rate 80mbit, --max-rate '08:00,10mbit
+    /// 18:00,off', --max-rate 'Mon-08:00,10mbit Fri-18:30,off'
     #[arg(long, value_name = "RATE|TIMETABLE")]
     max_rate: Option<Timetable>,
-    /// How long to keep trying when every path is gone [default: 2 min]
+    /// The time without any path before the transfer gives up [default: 2 min]
     #[arg(long, value_name = "TIME")]
     patience: Option<Span>,
 }
 
-/// The same with the defaults filled in.
+/// [`RouteArgs`] with defaults filled in.
 pub(crate) struct Routes {
     pub(crate) paths: Vec<PathSpec>,
     pub(crate) no_paths: Vec<String>,
@@ -59,8 +60,8 @@ pub(crate) struct Routes {
 }
 
 impl RouteArgs {
-    /// With what the configuration has for what the command line leaves out.
-    pub(crate) fn or(self, config: &Config) -> Routes {
+    /// Fills in what the command line leaves out from the configuration.
+    pub(crate) fn or_config(self, config: &Config) -> Routes {
         let config = &config.send;
         Routes {
             paths: if self.paths.is_empty() { config.paths.clone() } else { self.paths },
@@ -74,35 +75,4 @@ impl RouteArgs {
             patience: self.patience.or(config.patience).unwrap_or(PATIENCE),
         }
     }
-}
-
-/// The block schedulers, by the names that `policy` knows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Scheduler {
-    /// Tasks follow the measured rates all through the transfer
-    #[default]
-    SelfAdaptive,
-    /// Equal blocks, one after the other, to whichever path is free
-    AdjustableBlock,
-    /// One share a path, fixed at the start
-    Static,
-}
-
-impl Scheduler {
-    /// As `policy::sched::by_name` has it.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Scheduler::SelfAdaptive => "self-adaptive",
-            Scheduler::AdjustableBlock => "adjustable-block",
-            Scheduler::Static => "static",
-        }
-    }
-}
-
-#[expect(clippy::unnecessary_wraps, reason = "the shape that parsers have")]
-pub(crate) fn congestion_control(text: &str) -> Result<CongestionControl, String> {
-    Ok(match text {
-        "auto" => CongestionControl::Auto,
-        name => CongestionControl::Named(name.to_string()),
-    })
 }

@@ -1,12 +1,12 @@
-//! Text of the other side's choosing, made safe for a terminal.
+//! Makes text from peers safe for a terminal.
 
 use std::borrow::Cow;
 
-/// Longest piece of foreign text that is shown.
+/// The maximum length of shown text, in characters.
 const LIMIT: usize = 240;
 
-/// `text` without anything that moves the cursor, changes colours, reverses the writing direction
-/// or hides: such characters appear as `\u{…}`. What is too long is cut.
+/// Escapes characters that move the cursor, change colours, reverse the writing direction or are
+/// invisible as `\u{…}`, and truncates long text.
 pub(crate) fn clean(text: &str) -> Cow<'_, str> {
     if text.chars().all(harmless) && text.chars().nth(LIMIT).is_none() {
         return Cow::Borrowed(text);
@@ -22,9 +22,8 @@ pub(crate) fn clean(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// A sentence without the numbers that the standard library adds to the kernel's words: " (os error
-/// 111)".
-pub(crate) fn plainly(text: &str) -> String {
+/// Removes the error numbers that the standard library appends to system errors: " (os error 111)".
+pub(crate) fn without_error_numbers(text: &str) -> String {
     let mut parts = text.split(" (os error ");
     let mut out = parts.next().unwrap_or_default().to_string();
     for part in parts {
@@ -34,8 +33,12 @@ pub(crate) fn plainly(text: &str) -> String {
 }
 
 fn harmless(c: char) -> bool {
-    let hidden = matches!(c, '\u{00ad}' | '\u{061c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-        | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}');
+    let hidden = matches!(
+        c,
+        '\u{00ad}' | '\u{061c}' | '\u{180e}' | '\u{feff}'
+            | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+            | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}'
+    );
     !c.is_control() && !hidden
 }
 
@@ -44,24 +47,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_pass() {
+    fn ordinary_names_are_unchanged() {
         assert!(matches!(clean("Übersicht 2024 – 東京.pdf"), Cow::Borrowed(_)));
     }
 
     #[test]
-    fn escape_sequences_do_not() {
+    fn escape_sequences_are_escaped() {
         assert_eq!(clean("a\u{1b}[2Jb\r\n"), "a\\u{1b}[2Jb\\r\\n");
         assert_eq!(clean("gpj.\u{202e}exe"), "gpj.\\u{202e}exe");
         assert_eq!(clean("\u{9b}31m"), "\\u{9b}31m");
     }
 
     #[test]
-    fn error_numbers_go() {
+    fn error_numbers_are_removed() {
         assert_eq!(
-            plainly("lo: refused (os error 111); wlan0: down (os error 100)"),
+            without_error_numbers("lo: refused (os error 111); wlan0: down (os error 100)"),
             "lo: refused; wlan0: down"
         );
-        assert_eq!(plainly("nothing (of note)"), "nothing (of note)");
+        assert_eq!(without_error_numbers("nothing (of note)"), "nothing (of note)");
     }
 
     #[test]

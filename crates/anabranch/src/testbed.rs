@@ -1,11 +1,11 @@
-//! Transfers for studies: the program itself as sender and receiver, in two namespaces with
-//! emulated links between them.
+//! Real transfers for experiments: this program as sender and receiver, in two network namespaces
+//! with emulated links between them.
 
 mod peers;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
@@ -18,35 +18,36 @@ use link::config::TCP_PAYLOAD_SHARE;
 use study::{Carrier, Measured, StudyError, Testbed, Trial};
 use units::Bytes;
 
-use peers::{Mptcp, Ours};
+use crate::scratch::{Scratch, write_source};
+use peers::{Anabranch, Mptcp};
 
-/// A run that does not count is repeated this often at most.
+/// The maximum of attempts for a run that counts.
 const ATTEMPTS: u32 = 10;
-/// How often children are looked after.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// How long a receiver has to listen, and to end once the sender did.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The interval between looks at child processes.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// The time that a receiver has to listen, and to end after the sender.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Runs transfers between namespaces of its own.
+/// Runs transfers between two new namespaces.
 #[derive(Debug)]
 pub(crate) struct Namespaces {
     scratch: Scratch,
-    /// The files that are sent, by size.
+    /// The files to send, by size.
     sources: Mutex<BTreeMap<u64, PathBuf>>,
-    /// How many runs there were.
+    /// The number of runs so far.
     runs: AtomicU32,
     mptcp: Result<Mptcp, String>,
-    /// Whether runs count in which the machine was too busy to emulate the links on time.
+    /// Whether runs with late emulation, on a busy machine, count.
     counts_late: bool,
     stop: Arc<Stop>,
 }
 
-/// Set once a signal asks for an end.
+/// The number of the signal that ends all runs; 0 before that.
 #[derive(Debug, Default)]
 pub(crate) struct Stop(AtomicU8);
 
 impl Stop {
-    /// Everything that runs ends soon, for this signal's sake.
+    /// Ends all running programs soon, because of this signal.
     pub(crate) fn ask(&self, signal: u8) {
         self.0.store(signal, Ordering::Relaxed);
     }
@@ -60,14 +61,16 @@ impl Stop {
 }
 
 impl Namespaces {
-    /// To be called while the process has one thread, for an unprivileged user's sake.
+    /// Must be called while the process has one thread: an unprivileged user needs a user
+    /// namespace.
     ///
     /// # Errors
-    /// If this user can't have namespaces, or there is no room for files.
+    /// [`StudyError::Testbed`] if the user can't create namespaces, or files can't be written.
     pub(crate) fn new(counts_late: bool, stop: Arc<Stop>) -> Result<Namespaces, StudyError> {
         gain_privilege().map_err(|error| StudyError::Testbed(error.to_string()))?;
-        let scratch = Scratch::new()?;
-        let mptcp = Mptcp::find(&scratch.0)?;
+        let path = Scratch::temporary("testbed");
+        let scratch = Scratch::create(&path).map_err(file_error("make", &path))?;
+        let mptcp = Mptcp::find(scratch.path())?;
         Ok(Namespaces {
             scratch,
             sources: Mutex::default(),
@@ -78,51 +81,51 @@ impl Namespaces {
         })
     }
 
-    /// A file of this size, made when it is first asked for.
+    /// A file of this size, written at the first call.
     fn source(&self, size: Bytes) -> Result<PathBuf, StudyError> {
         let mut sources = self.sources.lock().expect("no panic while held");
         if let Some(path) = sources.get(&size.0) {
             return Ok(path.clone());
         }
-        let path = self.scratch.0.join(format!("{}.bin", size.0));
-        write_source(&path, size).map_err(doing("write", &path))?;
+        let path = self.scratch.path().join(format!("{}.bin", size.0));
+        write_source(&path, size).map_err(file_error("write", &path))?;
         sources.insert(size.0, path.clone());
         Ok(path)
     }
 
-    /// One run, in a folder of its own; `None` if it does not count.
+    /// Makes one run in a new folder; `None` if it does not count.
     fn attempt(&self, trial: &Trial, why: &mut String) -> Result<Option<Measured>, StudyError> {
         let source = self.source(trial.bytes)?;
-        let folder = Scratch(
-            self.scratch.0.join(format!("run-{}", self.runs.fetch_add(1, Ordering::Relaxed))),
-        );
-        fs::create_dir(&folder.0).map_err(doing("make", &folder.0))?;
+        let number = self.runs.fetch_add(1, Ordering::Relaxed);
+        let path = self.scratch.path().join(format!("run-{number}"));
+        let folder = Scratch::create(&path).map_err(file_error("make", &path))?;
         let emulation = Emulation::namespaces(&trial.network).map_err(failed)?;
         let limit = limit(trial);
         let measured = match &trial.carrier {
             Carrier::Ours { scheduler, known } => {
-                let ours = Ours { network: &trial.network, folder: &folder.0, source: &source };
-                let mut receiver = self.start(&emulation, true, ours.receiver()?)?;
+                let programs =
+                    Anabranch { network: &trial.network, folder: folder.path(), source: &source };
+                let mut receiver = self.start(&emulation, true, programs.receiver()?)?;
                 self.wait_for_listener(&emulation, &mut receiver, peer::DEFAULT_PORT)?;
-                let sender = self.start(&emulation, false, ours.sender(scheduler, known)?)?;
+                let sender = self.start(&emulation, false, programs.sender(scheduler, known)?)?;
                 self.finish(sender, limit)?;
-                self.finish(receiver, PATIENCE)?;
-                ours.measured()?
+                self.finish(receiver, TIMEOUT)?;
+                programs.measured()?
             }
             Carrier::Mptcp { congestion_control } => {
                 let mptcp = self.mptcp.as_ref().map_err(|why| StudyError::Testbed(why.clone()))?;
-                let mut receiver = self.start(&emulation, true, mptcp.receiver(&folder.0))?;
+                let mut receiver = self.start(&emulation, true, mptcp.receiver(folder.path()))?;
                 self.wait_for_listener(&emulation, &mut receiver, Mptcp::PORT)?;
-                let sender = mptcp.sender(&folder.0, trial.bytes, congestion_control);
+                let sender = mptcp.sender(folder.path(), trial.bytes, congestion_control);
                 self.finish(self.start(&emulation, false, sender)?, limit)?;
-                self.finish(receiver, PATIENCE)?;
-                Mptcp::measured(&folder.0)?
+                self.finish(receiver, TIMEOUT)?;
+                Mptcp::measured(folder.path())?
             }
         };
         let report = emulation.finish().map_err(failed)?;
         *why = report.why.join("; ");
         if !report.valid && self.counts_late {
-            eprintln!("a transfer counts although its links were late: {why}");
+            eprintln!("counting a transfer with late links: {why}");
         }
         Ok((report.valid || self.counts_late).then_some(measured))
     }
@@ -136,13 +139,13 @@ impl Namespaces {
         self.stop.check()?;
         let namespace = if is_far { emulation.far() } else { emulation.near() };
         let program = command.get_program().to_string_lossy().into_owned();
-        let said = File::create(&log).map_err(doing("write", &log))?;
-        let complained = said.try_clone().map_err(doing("write", &log))?;
-        command.stdin(Stdio::null()).stdout(said).stderr(complained);
+        let output = File::create(&log).map_err(file_error("write", &log))?;
+        let errors = output.try_clone().map_err(file_error("write", &log))?;
+        command.stdin(Stdio::null()).stdout(output).stderr(errors);
         emulation
             .place(&mut command, namespace)
-            .map_err(doing("enter a namespace for", Path::new(&program)))?;
-        let child = command.spawn().map_err(doing("run", Path::new(&program)))?;
+            .map_err(file_error("enter a namespace for", Path::new(&program)))?;
+        let child = command.spawn().map_err(file_error("run", Path::new(&program)))?;
         Ok(Running { child, log })
     }
 
@@ -152,18 +155,18 @@ impl Namespaces {
         receiver: &mut Running,
         port: u16,
     ) -> Result<(), StudyError> {
-        let limit = Instant::now() + PATIENCE;
+        let limit = Instant::now() + TIMEOUT;
         while !emulation.far_listens(port).map_err(failed)? {
             self.stop.check()?;
             if receiver.has_ended()? || Instant::now() > limit {
-                return Err(receiver.failure("it does not listen"));
+                return Err(receiver.failure("it is not listening"));
             }
-            thread::sleep(LOOK_EVERY);
+            thread::sleep(POLL_INTERVAL);
         }
         Ok(())
     }
 
-    /// Waits for the end of a program, which is to be a good one.
+    /// Waits for the end of a program, which must succeed.
     fn finish(&self, mut running: Running, patience: Duration) -> Result<(), StudyError> {
         let limit = Instant::now() + patience;
         while !running.has_ended()? {
@@ -171,7 +174,7 @@ impl Namespaces {
             if Instant::now() > limit {
                 return Err(running.failure(&format!("no end after {} s", patience.as_secs())));
             }
-            thread::sleep(LOOK_EVERY);
+            thread::sleep(POLL_INTERVAL);
         }
         let status =
             running.child.wait().map_err(|error| StudyError::Testbed(error.to_string()))?;
@@ -189,7 +192,7 @@ impl Testbed for Namespaces {
             }
         }
         Err(StudyError::Testbed(format!(
-            "the machine is too busy, --jobs 1 may help: no run of {ATTEMPTS} counts, {why}"
+            "the machine is too busy, --jobs 1 may help: none of {ATTEMPTS} runs counts, {why}"
         )))
     }
 
@@ -198,10 +201,10 @@ impl Testbed for Namespaces {
     }
 }
 
-/// A command, and the file that it writes to.
+/// A command, and the log file for its output.
 type Logged = (Command, PathBuf);
 
-/// A program that is running; killed if it is no longer waited for.
+/// A running program, killed on drop.
 struct Running {
     child: Child,
     log: PathBuf,
@@ -215,13 +218,13 @@ impl Running {
             .map_err(|error| StudyError::Testbed(error.to_string()))
     }
 
-    /// What happened, with the last of what it said.
+    /// A failure, with the last lines of the program's output.
     fn failure(&self, what: &str) -> StudyError {
-        let said = fs::read_to_string(&self.log).unwrap_or_default();
-        let last: Vec<&str> = said.lines().rev().take(3).collect();
+        let output = fs::read_to_string(&self.log).unwrap_or_default();
+        let last: Vec<&str> = output.lines().rev().take(3).collect();
         let last: Vec<&str> = last.into_iter().rev().collect();
         StudyError::Testbed(format!(
-            "a transfer failed: {what}; the last that was said:\n{}",
+            "a transfer failed: {what}; the last output:\n{}",
             last.join("\n")
         ))
     }
@@ -229,60 +232,21 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // An error means that it has exited already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// A folder that goes away again.
-#[derive(Debug)]
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new() -> Result<Scratch, StudyError> {
-        let path = std::env::temp_dir().join(format!("anabranch-testbed-{}", std::process::id()));
-        fs::create_dir(&path).map_err(doing("make", &path))?;
-        Ok(Scratch(path))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // What can't be removed from a temporary folder is left to the system.
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-/// Far more than a transfer should take.
+/// The time limit of a transfer, far above its duration.
 fn limit(trial: &Trial) -> Duration {
     let ideal =
         trial.network.ideal(trial.bytes, TCP_PAYLOAD_SHARE).map_or(0.0, units::Span::as_secs_f64);
-    Duration::from_secs_f64(10.0 * ideal) + PATIENCE
+    Duration::from_secs_f64(10.0 * ideal) + TIMEOUT
 }
 
-/// Bytes that do not repeat: a linear congruential generator's.
-fn write_source(path: &Path, size: Bytes) -> io::Result<()> {
-    let mut state: u64 = 0x5ee5_1d3a;
-    let mut block = vec![0; 1 << 16];
-    let mut file = File::create(path)?;
-    let mut left = size.0;
-    while left > 0 {
-        for word in block.chunks_exact_mut(8) {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            word.copy_from_slice(&(state ^ (state >> 29)).to_le_bytes());
-        }
-        let part = usize::try_from(left).unwrap_or(usize::MAX).min(block.len());
-        file.write_all(&block[..part])?;
-        left -= part as u64;
-    }
-    Ok(())
-}
-
-/// Whether two files have the same bytes in them.
-fn same(one: &Path, other: &Path) -> io::Result<bool> {
+/// Whether two files have the same contents.
+fn have_same_contents(one: &Path, other: &Path) -> io::Result<bool> {
     let (mut one, mut other) = (File::open(one)?, File::open(other)?);
     if one.metadata()?.len() != other.metadata()?.len() {
         return Ok(false);
@@ -304,7 +268,7 @@ fn failed(error: impl std::error::Error) -> StudyError {
     StudyError::Testbed(error.to_string())
 }
 
-fn doing(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StudyError {
+fn file_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StudyError {
     let path = path.to_path_buf();
     move |error| StudyError::Testbed(format!("cannot {action} {}: {error}", path.display()))
 }

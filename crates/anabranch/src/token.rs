@@ -1,4 +1,4 @@
-//! How a token gets in: environment, standard input, a file or a prompt; never an argument.
+//! Reads a token from the environment, standard input, a file or a prompt, never from an argument.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -12,7 +12,7 @@ use peer::Token;
 /// The environment variable that holds a token.
 pub(crate) const VARIABLE: &str = "ANABRANCH_TOKEN";
 
-/// Where the caller says the token is.
+/// The source of a token, as given by flags.
 #[derive(Debug, Default, clap::Args)]
 #[group(skip)]
 pub(crate) struct TokenSource {
@@ -25,10 +25,10 @@ pub(crate) struct TokenSource {
 }
 
 impl TokenSource {
-    /// The token that a flag or the environment gives; `None` if neither does.
+    /// The token from a flag or the environment; `None` if neither has one.
     ///
     /// # Errors
-    /// [`Error::usage`] if what is there is no token, [`Error::System`] if it can't be read.
+    /// [`Error::usage`] if the text is no token, [`Error::System`] if it can't be read.
     pub(crate) fn given(&self) -> Result<Option<Token>, Error> {
         if let Some(path) = &self.token_file {
             let action = format!("read the token from {}", path.display());
@@ -44,8 +44,8 @@ impl TokenSource {
         }
     }
 
-    /// The tokens that a flag or the environment gives, one a line, for several hosts; none if
-    /// neither does.
+    /// The tokens from a flag or the environment, one on each line, for several hosts; empty if
+    /// neither has any.
     ///
     /// # Errors
     /// As [`TokenSource::given`].
@@ -63,7 +63,7 @@ impl TokenSource {
         text.split_whitespace().map(parse).collect()
     }
 
-    /// Asks for it: a prompt without echo, or, if standard input is no terminal, its first line.
+    /// Prompts for a token without echo, or reads the first line if standard input is no terminal.
     ///
     /// # Errors
     /// As [`TokenSource::given`].
@@ -94,14 +94,14 @@ fn parse(text: &str) -> Result<Token, Error> {
     text.parse().map_err(Error::usage)
 }
 
-/// The sentence to refuse with if one of the arguments looks like a token. It does not repeat the
-/// argument.
+/// The error message if one of the arguments looks like a token. It does not contain the argument.
 pub(crate) fn refuse_in_arguments(arguments: impl IntoIterator<Item = OsString>) -> Option<String> {
     arguments.into_iter().any(|argument| looks_like_token(&argument)).then(|| {
         format!(
             "a token must not be an argument: every user of this machine can read it there. Paste \
-             it at the prompt, pipe it in, or set {VARIABLE}; and since it was seen, stop the \
-             receiver and start it again for a fresh one. (A file of such a name: write ./ab1-…)"
+             it at the prompt, pipe it in, or set {VARIABLE}; and since this one may have been \
+             seen, restart the receiver for another one. (For a file of such a name write \
+             ./ab1-…)"
         )
     })
 }

@@ -1,4 +1,4 @@
-//! A transfer and what watches it: the runtime, the display's thread, the signals.
+//! Runs a transfer: the runtime, the display's thread, signals.
 
 use std::io;
 use std::time::Duration;
@@ -6,86 +6,28 @@ use std::time::Duration;
 use files::{Error, Event, Events, Summary};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::sanitize;
+use crate::exit::Failure;
 use crate::watch::Watcher;
 
-/// Why a command ended without success.
-#[derive(Debug)]
-pub(crate) enum Ended {
-    /// Something failed.
-    Failed(Error),
-    /// A signal asked for it; this is its number.
-    Signal(u8),
-    /// Something failed that is told in these words, which are safe for a terminal, and ends with
-    /// this code.
-    Told {
-        /// The exit code.
-        code: u8,
-        /// What to tell the user.
-        text: String,
-    },
-    /// A command that was run ended with this code and has said why.
-    Code(u8),
-}
+/// The time that a transfer has to complete after a signal.
+const GRACE: Duration = Duration::from_millis(100);
 
-impl Ended {
-    /// The process's exit code; for a signal, 128 and its number, as shells have it.
-    pub(crate) fn exit_code(&self) -> u8 {
-        match self {
-            Ended::Failed(error) => error.exit_code(),
-            Ended::Signal(number) => 128 + number,
-            Ended::Told { code, .. } | Ended::Code(code) => *code,
-        }
-    }
-}
-
-impl Ended {
-    /// What to tell the user; nothing where somebody else has.
-    pub(crate) fn message(&self) -> Option<String> {
-        match self {
-            Ended::Failed(error) => {
-                Some(sanitize::clean(&sanitize::plainly(&error.to_string())).into_owned())
-            }
-            Ended::Signal(_) => Some(
-                "stopped; what arrived is kept, and the same command goes on from there".into(),
-            ),
-            Ended::Told { text, .. } => Some(text.clone()),
-            Ended::Code(_) => None,
-        }
-    }
-}
-
-impl From<peer::Error> for Ended {
-    fn from(error: peer::Error) -> Ended {
-        Ended::Failed(error.into())
-    }
-}
-
-impl From<Error> for Ended {
-    fn from(error: Error) -> Ended {
-        Ended::Failed(error)
-    }
-}
-
-/// How long a transfer may still take to end when a signal comes.
-const AT_ITS_END: Duration = Duration::from_millis(100);
-
-/// Runs the transfer that `start` begins until it or a signal ends it. The display has a thread of
-/// its own: a terminal that blocks does not hold up the data.
+/// Runs the transfer that `start` begins until it completes or a signal arrives. The display runs
+/// in a thread of its own, so that a blocked terminal does not delay the data.
 ///
 /// # Errors
-/// The transfer's own, or the signal.
+/// The transfer's error, or [`Failure::Signal`].
 pub(crate) fn run<F, E>(
     mut watcher: Box<dyn Watcher>,
     start: impl FnOnce(Events) -> F,
-) -> Result<Summary, Ended>
+) -> Result<Summary, Failure>
 where
     F: Future<Output = Result<Summary, E>>,
-    Ended: From<E>,
+    Failure: From<E>,
 {
-    let (events, mut heard) = tokio::sync::mpsc::unbounded_channel::<Event>();
+    let (events, mut received) = tokio::sync::mpsc::unbounded_channel::<Event>();
     let display = std::thread::spawn(move || {
-        while let Some(event) = heard.blocking_recv() {
+        while let Some(event) = received.blocking_recv() {
             watcher.event(&event);
         }
         watcher
@@ -104,22 +46,22 @@ where
             }
         };
         tokio::select! {
-            result = &mut transfer => result.map_err(Ended::from),
-            // A receiver that is told to stop by whoever saw the sender end may be about to end by
-            // itself, with all it was to get.
-            number = signal => match tokio::time::timeout(AT_ITS_END, transfer).await {
-                Ok(result) => result.map_err(Ended::from),
-                Err(_) => Err(Ended::Signal(number)),
+            result = &mut transfer => result.map_err(Failure::from),
+            // A script that stops the receiver after the sender's exit may be a moment too early:
+            // the receiver may have everything, and be about to complete.
+            number = signal => match tokio::time::timeout(GRACE, transfer).await {
+                Ok(result) => result.map_err(Failure::from),
+                Err(_) => Err(Failure::Signal(number)),
             },
         }
     });
-    // Ends what the transfer spawned, and with it the last sender of events.
+    // Drops the transfer's tasks, and with them the last sender of events, which ends the display.
     runtime.shutdown_timeout(Duration::from_secs(5));
     let mut watcher = display.join().expect("the display does not panic");
     watcher.end(&result);
     result
 }
 
-fn system(source: io::Error) -> Ended {
+fn system(source: io::Error) -> Failure {
     Error::system("start the runtime", source).into()
 }

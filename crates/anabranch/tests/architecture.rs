@@ -1,4 +1,8 @@
-//! docs/architecture.md says which part may use which; the crates' manifests are held to it.
+//! The crates' manifests against the table in docs/architecture.md, and the sources of every crate:
+//! no circular use of top-level modules, no type name twice.
+//!
+//! The sources are read line by line, as rustfmt leaves them. Test modules, comments and paths
+//! through re-exports at a crate's root are not followed.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +15,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// The rows of the table: a part, and what it may use.
+/// The rows of the table: each part with the parts that it may use.
 fn documented() -> BTreeMap<String, BTreeSet<String>> {
     let page = std::fs::read_to_string(root().join("docs/architecture.md")).unwrap();
     let table = page.split("```").nth(1).expect("the page has a table of the parts");
@@ -32,7 +36,8 @@ fn documented() -> BTreeMap<String, BTreeSet<String>> {
     parts
 }
 
-/// What each crate of the workspace uses of the others, for tests and builds too.
+/// Each crate of the workspace with the other ones that it uses, including those for tests and
+/// builds.
 fn actual() -> BTreeMap<String, BTreeSet<String>> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     let mut command = Command::new(cargo);
@@ -59,7 +64,7 @@ fn actual() -> BTreeMap<String, BTreeSet<String>> {
         .collect()
 }
 
-/// A crate's name as the table has it.
+/// A crate's name in the table.
 fn short(name: &str) -> String {
     name.strip_prefix("anabranch-").unwrap_or(name).to_string()
 }
@@ -82,7 +87,7 @@ fn every_dependency_is_documented() {
 #[test]
 fn nothing_points_upwards() {
     let documented = documented();
-    // Taking away whatever uses only what is gone already must take away everything.
+    // Repeatedly removing the parts that use only removed ones must remove all.
     let mut gone: BTreeSet<&String> = BTreeSet::new();
     loop {
         let next: Vec<_> = documented
@@ -95,5 +100,242 @@ fn nothing_points_upwards() {
         gone.extend(next.into_iter().map(|(part, _)| part));
     }
     let circle: Vec<_> = documented.keys().filter(|part| !gone.contains(part)).collect();
-    assert!(circle.is_empty(), "{circle:?} use each other, or something that has no row");
+    assert!(circle.is_empty(), "{circle:?} use each other, or a part without a row");
+}
+
+/// Circles between top-level modules of a crate that are still to be removed: the crate, and the
+/// modules that use each other, in the order of the alphabet.
+const CIRCLES: &[&str] = &[
+    "link: aqm impair profile",
+    "link: rate trace",
+    "net: caps wall",
+    "net: doorway fetch memory receive send",
+    "scenario: measure run",
+    "study: lab parallel ptcp registry sar sweep testbed theory wang2007",
+];
+
+/// Type names that a crate still has twice.
+const REPEATED_TYPES: &[&str] = &[
+    "emulate: Flow",
+    "emulate: Proxy",
+    "link: Result",
+    "net: Closing",
+    "net: Door",
+    "net: Entrance",
+    "net: Entry",
+    "net: Membership",
+    "net: Offer",
+    "net: Rates",
+    "net: Room",
+    "net: Session",
+    "net: State",
+    "net: Way",
+    "netsim: Node",
+    "policy: Known",
+    "policy: PathView",
+    "policy: Start",
+    "ptcp: State",
+    "report: Column",
+    "scenario: Ecn",
+    "scenario: Kind",
+    "scenario: Node",
+    "scenario: Packet",
+    "scenario: Path",
+    "scenario: Setting",
+    "scenario: Source",
+    "study: Curves",
+    "study: Entry",
+    "study: Settings",
+    "tcp: State",
+    "transfer: Bin",
+    "wire: Data",
+    "wire: Kind",
+];
+
+/// A source file of a crate, without its test modules and comments.
+struct Source {
+    /// Where it is in the tree of modules: `["commands", "cp"]`; empty for the root.
+    module: Vec<String>,
+    lines: Vec<String>,
+}
+
+/// The sources of each crate, by its name in the table.
+fn crates() -> BTreeMap<String, Vec<Source>> {
+    let entries = std::fs::read_dir(root().join("crates")).unwrap();
+    let folders = entries.map(|entry| entry.unwrap().path());
+    folders
+        .map(|folder| {
+            let mut sources = Vec::new();
+            collect(&folder.join("src"), &[], &mut sources);
+            (folder.file_name().unwrap().to_str().unwrap().to_string(), sources)
+        })
+        .collect()
+}
+
+/// Reads the sources below `folder`, whose module is `module`.
+fn collect(folder: &Path, module: &[String], sources: &mut Vec<Source>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        if name.starts_with("tests") || matches!(name, "liars" | "adversarial") {
+            continue;
+        }
+        let child = || [module, &[name.to_string()]].concat();
+        if path.is_dir() {
+            collect(&path, &child(), sources);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let module = match name {
+                "lib" | "main" | "mod" => module.to_vec(),
+                _ => child(),
+            };
+            let text = std::fs::read_to_string(&path).unwrap();
+            sources.push(Source { module, lines: code(&text) });
+        }
+    }
+}
+
+/// The lines of a file without comments and modules for tests.
+fn code(text: &str) -> Vec<String> {
+    let mut lines = text.lines();
+    let mut kept = Vec::new();
+    while let Some(line) = lines.next() {
+        if line.trim() == "#[cfg(test)]" {
+            let item = lines.next().unwrap_or_default();
+            if item.trim_start().starts_with("mod ") && item.ends_with('{') {
+                let indent = item.len() - item.trim_start().len();
+                let end = format!("{}}}", " ".repeat(indent));
+                lines.by_ref().find(|line| **line == end);
+            }
+        } else {
+            kept.push(line.split("//").next().unwrap_or_default().to_string());
+        }
+    }
+    kept
+}
+
+/// The identifier that a text begins with.
+fn identifier(text: &str) -> &str {
+    let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len());
+    &text[..end]
+}
+
+/// The names that a path is continued with: one, or those at the first level of braces.
+fn continuations(rest: &str) -> Vec<&str> {
+    let Some(list) = rest.strip_prefix('{') else { return vec![identifier(rest)] };
+    let mut names = Vec::new();
+    let (mut depth, mut start) = (0, 0);
+    for (at, c) in list.char_indices() {
+        if depth == 0 && matches!(c, ',' | '}') {
+            names.push(identifier(list[start..at].trim_start()));
+            start = at + 1;
+        }
+        match c {
+            '{' => depth += 1,
+            '}' if depth == 0 => break,
+            '}' => depth -= 1,
+            _ => {}
+        }
+    }
+    names
+}
+
+/// For each top-level module of a crate, the other ones that it uses.
+fn uses(sources: &[Source]) -> BTreeMap<&str, BTreeSet<&str>> {
+    let mut uses: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for source in sources {
+        if let Some(top) = source.module.first() {
+            uses.entry(top).or_default();
+        }
+    }
+    let known: BTreeSet<&str> = uses.keys().copied().collect();
+    for source in sources {
+        let Some(top) = source.module.first() else { continue };
+        let text = source.lines.join("\n");
+        for prefix in ["crate::".to_string(), "super::".repeat(source.module.len())] {
+            for (at, _) in text.match_indices(&prefix) {
+                let is_word_before =
+                    text[..at].ends_with(|c: char| c.is_alphanumeric() || c == ':');
+                if is_word_before {
+                    continue;
+                }
+                for name in continuations(&text[at + prefix.len()..]) {
+                    if let Some(&used) = known.get(name)
+                        && used != top
+                    {
+                        uses.entry(top).or_default().insert(used);
+                    }
+                }
+            }
+        }
+    }
+    uses
+}
+
+/// The modules that `from` reaches by one use or more.
+fn reachable<'a>(uses: &BTreeMap<&'a str, BTreeSet<&'a str>>, from: &str) -> BTreeSet<&'a str> {
+    let mut reached = BTreeSet::new();
+    let mut pending: Vec<&str> = uses[from].iter().copied().collect();
+    while let Some(module) = pending.pop() {
+        if reached.insert(module) {
+            pending.extend(&uses[module]);
+        }
+    }
+    reached
+}
+
+/// Compares findings with the list of allowed ones; both must be equal.
+fn compare(found: &BTreeSet<String>, allowed: &[&str], list: &str, advice: &str) {
+    let fresh: Vec<_> = found.iter().filter(|entry| !allowed.contains(&entry.as_str())).collect();
+    assert!(fresh.is_empty(), "{advice}: {fresh:#?}");
+    let stale: Vec<_> = allowed.iter().filter(|entry| !found.contains(**entry)).collect();
+    assert!(stale.is_empty(), "these are gone, delete them from {list}: {stale:#?}");
+}
+
+#[test]
+fn no_modules_of_a_crate_use_each_other() {
+    let mut found = BTreeSet::new();
+    for (name, sources) in &crates() {
+        let uses = uses(sources);
+        for module in uses.keys() {
+            let reached = reachable(&uses, module);
+            let mutual: Vec<&str> =
+                reached.iter().copied().filter(|m| reachable(&uses, m).contains(module)).collect();
+            if !mutual.is_empty() {
+                found.insert(format!("{name}: {}", mutual.join(" ")));
+            }
+        }
+    }
+    compare(&found, CIRCLES, "CIRCLES", "modules that use each other");
+}
+
+#[test]
+fn no_crate_has_a_type_name_twice() {
+    let mut found = BTreeSet::new();
+    for (name, sources) in &crates() {
+        let mut seen = BTreeSet::new();
+        for line in sources.iter().flat_map(|source| &source.lines) {
+            if let Some(defined) = defined_type(line)
+                && !seen.insert(defined)
+            {
+                found.insert(format!("{name}: {defined}"));
+            }
+        }
+    }
+    compare(&found, REPEATED_TYPES, "REPEATED_TYPES", "type names that a crate has twice");
+}
+
+/// The type that a line defines; of aliases only those at a module's level.
+fn defined_type(line: &str) -> Option<&str> {
+    let item = line.trim_start();
+    let item = match item.strip_prefix("pub") {
+        Some(rest) if rest.starts_with('(') => rest.split_once(") ")?.1,
+        Some(rest) => rest.trim_start(),
+        None => item,
+    };
+    let item = item.strip_prefix("unsafe ").unwrap_or(item);
+    let (keyword, rest) = item.split_once(' ')?;
+    let defines = matches!(keyword, "struct" | "enum" | "union" | "trait")
+        || keyword == "type" && !line.starts_with(' ');
+    let name = identifier(rest);
+    (defines && name.starts_with(|c: char| c.is_ascii_uppercase())).then_some(name)
 }

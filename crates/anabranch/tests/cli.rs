@@ -1,4 +1,4 @@
-//! The command line as a user meets it: the built binary, its output, its exit codes.
+//! The command line from outside: the built binary, its output, its exit codes.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A folder of the test's own, which is also the program's home.
+/// A temporary folder, which is also the program's home.
 struct Home(PathBuf);
 
 impl Home {
@@ -47,7 +47,7 @@ impl Drop for Home {
     }
 }
 
-/// Ended with the test, whatever becomes of it.
+/// A child process, killed on drop.
 struct Running(Child);
 
 impl Drop for Running {
@@ -62,7 +62,7 @@ fn text(output: &Output) -> (i32, String, String) {
     (output.status.code().unwrap_or(-1), string(&output.stdout), string(&output.stderr))
 }
 
-/// A receiver on a free port of 127.0.0.1, and what it printed before it waits: address and token.
+/// Starts a receiver on a free port of 127.0.0.1; gives the address and the token that it printed.
 fn receiver(home: &Home, directory: &Path, more: &[&str]) -> (Running, String, String) {
     let directory = directory.to_str().unwrap();
     let arguments =
@@ -73,12 +73,12 @@ fn receiver(home: &Home, directory: &Path, more: &[&str]) -> (Running, String, S
     let child = Running(child);
     let mut address = String::new();
     loop {
-        let line = lines.next().expect("it prints a token before it ends").unwrap();
+        let line = lines.next().expect("it prints a token before it exits").unwrap();
         if let Some(listening) = line.strip_prefix("listening ") {
             address = listening.to_string();
         }
         if line.starts_with("ab1-") {
-            // Whatever it still prints must find a reader.
+            // Drains the pipe, so that later output does not block the receiver.
             std::thread::spawn(move || lines.for_each(drop));
             return (child, address, line);
         }
@@ -197,7 +197,7 @@ fn completions_and_manual_render() {
 }
 
 #[test]
-fn the_exit_codes_are_documented_alike() {
+fn the_documented_exit_codes_match_the_help() {
     let home = Home::new();
     let (_, help, _) = home.run(&["--help"]);
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/exit-codes.md");
@@ -216,7 +216,7 @@ fn the_exit_codes_are_documented_alike() {
 }
 
 #[test]
-fn a_file_arrives_and_the_summary_says_so() {
+fn a_file_arrives_and_the_summary_counts_it() {
     let home = Home::new();
     let contents: Vec<u8> = (0..1_000_000_u32).flat_map(u32::to_le_bytes).collect();
     let source = home.file("numbers", &contents);
@@ -299,7 +299,7 @@ fn json_is_json() {
 }
 
 #[test]
-fn a_token_file_is_private_and_good_for_the_wrong_receiver_nowhere() {
+fn a_token_file_is_private_and_valid_for_its_receiver_only() {
     use std::os::unix::fs::PermissionsExt;
     let home = Home::new();
     let other = Home::new();
@@ -310,7 +310,7 @@ fn a_token_file_is_private_and_good_for_the_wrong_receiver_nowhere() {
     let (_first, _, token) = receiver(&home, &target, &["--token-out", out.to_str().unwrap()]);
     assert_eq!(fs::read_to_string(&out).unwrap().trim(), token);
     assert_eq!(fs::metadata(&out).unwrap().permissions().mode() & 0o777, 0o600);
-    // Another host at the address that was meant.
+    // Another host at the receiver's address.
     let (_second, address, _) = receiver(&other, &target, &[]);
     let file = format!("--token-file={}", out.display());
     let (code, _, stderr) = home.run(&["send", source.to_str().unwrap(), "--to", &address, &file]);
@@ -330,7 +330,7 @@ fn signals_end_with_128_and_their_number() {
 }
 
 #[test]
-fn nobody_there_ends_with_5() {
+fn an_unreachable_receiver_ends_with_5() {
     let home = Home::new();
     let source = home.file("data", b"x");
     let token = {
@@ -351,7 +351,7 @@ fn nobody_there_ends_with_5() {
 }
 
 #[test]
-fn a_mistake_in_a_timetable_is_pointed_at() {
+fn a_mistake_in_a_timetable_is_located() {
     let home = Home::new();
     let file = home.file("data", b"x");
     let arguments =
@@ -362,7 +362,7 @@ fn a_mistake_in_a_timetable_is_pointed_at() {
 }
 
 #[test]
-fn a_doctor_says_what_a_closed_port_wants() {
+fn doctor_prints_the_fix_for_a_closed_port() {
     let home = Home::new();
     let (code, stdout, stderr) = home.run(&["doctor", "127.0.0.1:1"]);
     assert_eq!(code, 1, "{stderr}");
@@ -373,7 +373,7 @@ fn a_doctor_says_what_a_closed_port_wants() {
     );
 }
 
-/// A server of `directory` on a free port of 127.0.0.1, and its address.
+/// Starts a server of `directory` on a free port of 127.0.0.1; gives its address.
 fn server(home: &Home, directory: &Path, more: &[&str]) -> (Running, String) {
     let directory = directory.to_str().unwrap();
     let arguments = [&["serve", directory, "--listen", "127.0.0.1", "--port", "0"], more].concat();
@@ -393,7 +393,7 @@ fn fingerprint(home: &Home) -> String {
 }
 
 #[test]
-fn a_host_that_is_known_gets_what_is_its() {
+fn a_known_host_gets_files_from_its_folder_only() {
     let (near, far) = (Home::new(), Home::new());
     let folder = far.0.join("offered");
     fs::create_dir_all(folder.join("ours/album")).unwrap();
@@ -437,7 +437,7 @@ fn a_host_that_is_known_gets_what_is_its() {
             "--overwrite",
         ),
         (&["get", "album/one.jpg", "--from", &address, "--blake3", "77"], 2, "hexadecimal"),
-        (&["get", "album", "--from", &address, "--from", &other], 2, "is not known"),
+        (&["get", "album", "--from", &address, "--from", &other], 2, "is unknown"),
         (&["send", "in", "--to", &address], 4, "takes none"),
     ] {
         let (code, stdout, stderr) = near.run(arguments);
@@ -452,7 +452,7 @@ fn a_host_that_is_known_gets_what_is_its() {
 }
 
 #[test]
-fn a_token_lets_one_host_get_something_once() {
+fn a_token_lets_one_host_get_files_once() {
     let (near, far) = (Home::new(), Home::new());
     let folder = far.0.join("offered");
     fs::create_dir_all(&folder).unwrap();
@@ -467,7 +467,7 @@ fn a_token_lets_one_host_get_something_once() {
     assert!(stdout.lines().last().unwrap().contains("\"summary\""), "{stdout}");
     assert_eq!(fs::read(near.0.join("data")).unwrap(), vec![5; 300_000]);
     assert!(serving.0.wait().unwrap().success());
-    // A receiver says what it is to whoever wants to get something.
+    // A receiver refuses to serve files.
     let (_receiving, address, _) = receiver(&far, &folder, &[]);
     assert_eq!(far.run(&["keys", "trust", "sender", &fingerprint(&near)]).0, 0);
     assert_eq!(near.run(&["keys", "trust", "receiver", "127.0.0.1", &fingerprint(&far)]).0, 0);
@@ -478,7 +478,7 @@ fn a_token_lets_one_host_get_something_once() {
 }
 
 #[test]
-fn a_get_that_is_killed_goes_on_where_it_was() {
+fn a_killed_get_is_resumed() {
     let (near, far) = (Home::new(), Home::new());
     let folder = far.0.join("offered");
     fs::create_dir_all(&folder).unwrap();

@@ -1,10 +1,9 @@
-//! The guide (`docs/guide/`) is true: its files are run by its commands, its program is the
-//! example, its links lead somewhere.
+//! Checks the guide (`docs/guide/`): its commands run with its files, its program is the example,
+//! its links are valid.
 //!
-//! In a page, a block of TOML begins with `# NAME.toml`, or with `# added to NAME.toml` if it goes
-//! behind what that file has already. A block of `sh` is commands, one a line, run in the page's
-//! order in a folder of the page's own; a block of `text` right behind it shows what the last one
-//! prints.
+//! In a page, a block of TOML begins with `# NAME.toml`, or with `# added to NAME.toml` if it is
+//! appended to that file. A block of `sh` has a command on each line; they run in the page's order
+//! in a new folder. A block of `text` right after it shows the output of the last command.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeSet;
@@ -50,7 +49,7 @@ fn blocks(page: &str) -> Vec<Block> {
     blocks
 }
 
-/// The words of a command, as a shell takes them.
+/// The words of a command, split as in a shell.
 fn words(command: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut is_quoted = false;
@@ -68,7 +67,7 @@ fn words(command: &str) -> Vec<String> {
 struct Shell {
     page: &'static str,
     folder: PathBuf,
-    /// Files that were written and not yet run.
+    /// Files that no command has used yet.
     fresh: BTreeSet<String>,
 }
 
@@ -107,7 +106,7 @@ impl Shell {
             .unwrap()
     }
 
-    /// Runs a command and looks for what it should have written. Gives what it printed.
+    /// Runs a command and checks that its files exist; gives its output.
     fn run(&mut self, command: &str) -> String {
         let words = words(command);
         assert_eq!(words[0], "anabranch", "{}: {command}", self.page);
@@ -146,14 +145,14 @@ impl Shell {
     }
 }
 
-/// The words of a table, without its numbers: those change when protocols do.
+/// The words of a table without its numbers, which change with the protocols.
 fn labels(table: &str) -> Vec<Vec<&str>> {
     let is_label =
         |word: &&str| !word.starts_with(|c: char| c.is_ascii_digit() || c == '±' || c == '-');
     table.lines().map(|line| line.split_whitespace().filter(is_label).collect()).collect()
 }
 
-/// Does all that a page says. Gives how many files and commands it has, and where it did so.
+/// Runs a page; gives the numbers of its files and commands, and its folder.
 fn follow(page: &'static str) -> (usize, usize, Shell) {
     let text = read(&source().join(page));
     let mut shell = Shell::new(page);
@@ -178,7 +177,7 @@ fn follow(page: &'static str) -> (usize, usize, Shell) {
                 }
             }
             "rust" | "python" | "csv" => {}
-            other => panic!("{page}:{}: nobody checks a block of {other:?}", block.line),
+            other => panic!("{page}:{}: no check for a block of {other:?}", block.line),
         }
         printed = None;
     }
@@ -187,7 +186,7 @@ fn follow(page: &'static str) -> (usize, usize, Shell) {
 }
 
 #[test]
-fn the_first_simulation_goes_as_the_page_says() {
+fn the_page_on_the_first_simulation_runs() {
     let page = "first-simulation.md";
     let (files, commands, shell) = follow(page);
     assert!(files == 2 && commands > 4, "{files} files and {commands} commands");
@@ -202,13 +201,13 @@ fn the_first_simulation_goes_as_the_page_says() {
 }
 
 #[test]
-fn the_model_page_has_a_file_that_runs() {
+fn the_page_on_the_model_runs() {
     let (files, commands, _) = follow("what-is-modelled.md");
     assert_eq!((files, commands), (1, 1));
 }
 
 #[test]
-fn results_are_where_the_page_says() {
+fn the_page_on_results_runs() {
     let page = "reading-results.md";
     let (files, commands, shell) = follow(page);
     assert!(files == 1 && commands > 4, "{files} files and {commands} commands");
@@ -232,12 +231,12 @@ fn results_are_where_the_page_says() {
 }
 
 #[test]
-fn the_list_of_papers_is_there() {
+fn the_page_on_papers_runs() {
     let (_, commands, _) = follow("reproducing-figures.md");
     assert_eq!(commands, 1);
 }
 
-/// The example's own test says that it does what the page says.
+/// The example has a test of its own for its behaviour.
 #[test]
 fn the_program_is_the_example() {
     let example = read(&root().join("crates/scenario/examples/own-controller.rs"));
@@ -249,7 +248,7 @@ fn the_program_is_the_example() {
     assert_eq!(quoted[0].text, program, "the page's program, and the example up to its tests");
 }
 
-/// What the links of a page lead to, without those to other sites.
+/// The targets of a page's links, without other sites.
 fn links(page: &str) -> Vec<&str> {
     let targets = page.split("](").skip(1).filter_map(|rest| rest.split(')').next());
     targets.filter(|target| !target.contains("://") && !target.starts_with('#')).collect()
@@ -270,7 +269,7 @@ fn the_summary_lists_every_page_once() {
 }
 
 #[test]
-fn links_between_pages_lead_somewhere() {
+fn links_between_pages_are_valid() {
     let mut pages: Vec<PathBuf> = vec![root().join("README.md"), root().join("CONTRIBUTING.md")];
     for folder in
         [root().join("docs"), source(), root().join("bench/bars"), root().join("bench/networks")]

@@ -1,12 +1,11 @@
-//! The whole program over real networks: two namespaces, whole kernel stacks, emulated links
-//! between them.
+//! The whole program over two network namespaces with emulated links between them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::{PoisonError, RwLock};
 
-/// Two links of 20 Mbit/s; the second one goes dark and stays so.
+/// Two links of 20 Mbit/s; the second one fails after 1.2 s.
 const ONE_DIES: &str = r#"
     name = "one-dies"
     [[link]]
@@ -22,10 +21,10 @@ const ONE_DIES: &str = r#"
     blackout = [{ from = "1.2 s" }]
 "#;
 
-/// Held by every test that emulates; by one alone where it measures rates.
+/// Held shared by every test that emulates, exclusively by those that measure rates.
 static TURN: RwLock<()> = RwLock::new(());
 
-/// Two links alike.
+/// Two equal links.
 const EQUAL: &str = r#"
     name = "equal"
     [[link]]
@@ -40,7 +39,7 @@ const EQUAL: &str = r#"
     queue = "64 KiB"
 "#;
 
-/// Two links that differ tenfold.
+/// Two links whose rates differ tenfold.
 const UNEQUAL: &str = r#"
     name = "unequal"
     [[link]]
@@ -69,16 +68,16 @@ impl Scratch {
         self.0.join(name)
     }
 
-    /// Runs `near`, a line of shell, in the near namespace, with a receiver in the far one. The
-    /// line finds the receiver in `$TO`, its token in `$TOKEN`, and the program in `$ANABRANCH`.
+    /// Runs the shell command `near` in the near namespace, with a receiver in the far one. `$TO`
+    /// is the receiver's address, `$TOKEN` the file with its token, and `$ANABRANCH` the program.
     fn run(&self, network: &str, near: &str) -> Output {
-        let _others_too = TURN.read().unwrap_or_else(PoisonError::into_inner);
+        let _shared = TURN.read().unwrap_or_else(PoisonError::into_inner);
         self.emulate(network, near)
     }
 
-    /// The same while no other test of this file uses the machine: for rates that are measured.
+    /// As `run`, but without other tests of this file at the same time, for measurements of rates.
     fn run_alone(&self, network: &str, near: &str) -> Output {
-        let _nobody_else = TURN.write().unwrap_or_else(PoisonError::into_inner);
+        let _exclusive = TURN.write().unwrap_or_else(PoisonError::into_inner);
         self.emulate(network, near)
     }
 
@@ -113,7 +112,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Whether this machine lets us make namespaces and TUN devices. With `CI=true` it must.
+/// Whether this process may create namespaces and TUN devices. With `CI=true` it must.
 fn privileged() -> bool {
     let may = fs::OpenOptions::new().read(true).write(true).open("/dev/net/tun").is_ok()
         && Command::new("unshare")
@@ -145,13 +144,13 @@ fn same(a: &Path, b: &Path) -> bool {
 }
 
 #[test]
-fn a_path_that_dies_leaves_its_work_to_the_other() {
+fn a_failed_path_leaves_its_task_to_the_other() {
     if !privileged() {
         return;
     }
     let scratch = Scratch::new("dies");
     fs::write(scratch.at("data"), content(8_000_000)).expect("a file");
-    // No path is named: both interfaces are found, and the receiver announces its second address.
+    // Without --path both interfaces are found, and the receiver announces its second address.
     let near = format!(
         "exec $ANABRANCH send {} --to $TO --token-file $TOKEN --json",
         scratch.at("data").display()
@@ -167,13 +166,13 @@ fn a_path_that_dies_leaves_its_work_to_the_other() {
 }
 
 #[test]
-fn an_interface_that_comes_up_midway_joins_in() {
+fn an_interface_that_comes_up_during_the_transfer_is_used() {
     if !privileged() {
         return;
     }
     let scratch = Scratch::new("joins");
     fs::write(scratch.at("data"), content(16_000_000)).expect("a file");
-    // The device's own table loses its route with the device.
+    // The route in the device's own table is lost when the device goes down.
     let near = format!(
         "ip link set lte down; (sleep 1; ip link set lte up; ip route add default dev lte table 2) \
          & exec $ANABRANCH send {} --to $TO --token-file $TOKEN --json",
@@ -190,7 +189,7 @@ fn an_interface_that_comes_up_midway_joins_in() {
 }
 
 #[test]
-fn each_path_is_measured_alone() {
+fn each_path_is_measured_separately() {
     if !privileged() {
         return;
     }
@@ -214,7 +213,7 @@ fn each_path_is_measured_alone() {
     assert!((1.5..2.1).contains(&rate("lte")), "{table}");
 }
 
-/// A link over which large packets vanish, and one without trouble.
+/// A link that drops large packets, and one that does not.
 const BLACK_HOLE: &str = r#"
     name = "black-hole"
     [[link]]
@@ -230,7 +229,7 @@ const BLACK_HOLE: &str = r#"
     queue = "64 KiB"
 "#;
 
-/// The one line of JSON, among the lines of the receiver.
+/// The line of JSON among the output of the receiver.
 fn report(output: &Output) -> serde_json::Value {
     let text = String::from_utf8_lossy(&output.stdout);
     let line = text.lines().find(|line| line.starts_with('{'));
@@ -238,7 +237,7 @@ fn report(output: &Output) -> serde_json::Value {
     report.unwrap_or_else(|| panic!("no report: {}", said(output)))
 }
 
-/// What `doctor --json` found, as `check subject mend` of each trouble, and its exit code.
+/// The troubles that `doctor --json` found, each as `check subject mend`, and its exit code.
 fn troubles(output: &Output) -> (Vec<String>, Option<i32>) {
     let report = report(output);
     let word =
@@ -251,7 +250,7 @@ fn troubles(output: &Output) -> (Vec<String>, Option<i32>) {
 }
 
 #[test]
-fn a_doctor_finds_nothing_where_nothing_is_wrong() {
+fn doctor_finds_no_trouble_on_good_paths() {
     if !privileged() {
         return;
     }
@@ -271,13 +270,12 @@ fn a_doctor_finds_nothing_where_nothing_is_wrong() {
 }
 
 #[test]
-fn a_doctor_names_strict_rp_filter() {
+fn doctor_finds_strict_rp_filter() {
     if !privileged() {
         return;
     }
     let scratch = Scratch::new("doctor-rp-filter");
-    // Everything leaves by wifi unless it is bound to lte; and answers that come in over lte are
-    // dropped.
+    // Packets leave by wifi unless bound to lte, and rp_filter drops answers that arrive over lte.
     let near = "ip rule del from 10.77.2.1; ip route del 10.77.2.0/24 dev lte; ip route add \
                 default dev wifi; ip route add default dev lte metric 100; echo 1 > \
                 /proc/sys/net/ipv4/conf/lte/rp_filter; $ANABRANCH doctor $TO --token-file $TOKEN \
@@ -294,12 +292,12 @@ fn a_doctor_names_strict_rp_filter() {
     );
     assert!(first.contains(r#""mend":"sudo sysctl -w net.ipv4.conf.lte.rp_filter=2""#), "{first}");
     assert!(first.ends_with("\n1\n"), "{first}");
-    // The command mends it.
+    // The command fixes it.
     assert_eq!(troubles(&output), (Vec::new(), Some(0)), "{}", said(&output));
 }
 
 #[test]
-fn a_doctor_names_a_black_hole_for_large_packets() {
+fn doctor_finds_a_black_hole_for_large_packets() {
     if !privileged() {
         return;
     }
@@ -310,12 +308,12 @@ fn a_doctor_names_a_black_hole_for_large_packets() {
 }
 
 #[test]
-fn a_doctor_names_small_buffers_and_ports_that_are_closed() {
+fn doctor_finds_small_buffers_and_closed_ports() {
     if !privileged() {
         return;
     }
     let scratch = Scratch::new("doctor-buffers");
-    // 100 KB under way is a fifth of what the line holds.
+    // 100 KB in flight is a fifth of the bandwidth-delay product.
     let long = EQUAL.replace("delay = \"10 ms\"", "delay = \"100 ms\"");
     let near = "echo '4096 16384 65536' > /proc/sys/net/ipv4/tcp_wmem; \
                 exec $ANABRANCH doctor $TO --token-file $TOKEN --path wifi --json";
@@ -335,7 +333,7 @@ fn a_doctor_names_small_buffers_and_ports_that_are_closed() {
 }
 
 #[test]
-fn an_interface_that_looks_metered_is_a_backup_and_said_to_be() {
+fn an_interface_that_looks_metered_is_reported_as_a_backup() {
     if !privileged() {
         return;
     }
@@ -356,7 +354,7 @@ fn an_interface_that_looks_metered_is_a_backup_and_said_to_be() {
     assert!(events.contains("a backup, and another path is alive"), "{events}");
 }
 
-/// Two servers of one file, each behind a link of its own, and whoever gets it over both links.
+/// Two servers of one file, each behind its own link, and a client that uses both links.
 #[test]
 fn one_file_comes_from_two_servers_over_two_paths() {
     if !privileged() {

@@ -1,4 +1,4 @@
-//! `reproduce` as a user meets it.
+//! `reproduce` from outside.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
@@ -19,7 +19,7 @@ fn reproduce(folder: &Path, arguments: &[&str]) -> (i32, String, String) {
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
 }
 
-/// An edited copy of a file, which leaves out what takes longest.
+/// Writes an edited copy of a scenario file, without its longest runs.
 fn edited(folder: &Path, edits: &[(&str, &str)]) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../papers/theory/reno-loss.toml");
     let mut text = fs::read_to_string(file).unwrap();
@@ -33,7 +33,7 @@ fn edited(folder: &Path, edits: &[(&str, &str)]) {
 }
 
 #[test]
-fn what_there_is_is_listed() {
+fn papers_and_figures_are_listed() {
     let (code, out, said) = reproduce(&folder("reproduce-list"), &[]);
     assert_eq!(code, 0, "{said}");
     for name in ["theory", "reno-loss", "cubic-loss", "fast-queue", "coupled-shared"] {
@@ -71,7 +71,8 @@ fn a_figure_is_made_with_its_page() {
 #[test]
 fn figures_that_differ_end_with_1() {
     let folder = folder("reproduce-differs");
-    // A line of a tenth of what the flow would take: the queue sets the window, not the loss.
+    // With a bottleneck of a tenth of the flow's rate, the queue limits the window instead of the
+    // loss.
     edited(
         &folder,
         &[("\"10 Gbit/s\"", "\"200 kbit/s\""), ("\"100000 packets\"", "\"5 packets\"")],

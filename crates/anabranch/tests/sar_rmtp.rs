@@ -1,12 +1,12 @@
-//! The SAR-RMTP paper's experiment at a tenth of its scale: real programs, kernel TCP, emulated
-//! links.
+//! The experiment of the SAR-RMTP paper at a tenth of its scale, with real programs, kernel TCP and
+//! emulated links.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Whether this machine lets us make namespaces and TUN devices. With `CI=true` it must.
+/// Whether this process may create namespaces and TUN devices. With `CI=true` it must.
 fn privileged() -> bool {
     let may = fs::OpenOptions::new().read(true).write(true).open("/dev/net/tun").is_ok()
         && Command::new("unshare")
@@ -21,7 +21,7 @@ fn privileged() -> bool {
     may
 }
 
-/// A scheduler's time in a table with one round.
+/// A scheduler's time in the table of one round.
 fn time(table: &str, by: &str) -> f64 {
     let mut rows = table.lines().map(|line| line.split(',').collect::<Vec<_>>());
     let row = rows
@@ -30,7 +30,7 @@ fn time(table: &str, by: &str) -> f64 {
     row[5].parse().unwrap()
 }
 
-/// Times of A, B and SAR in case 1 and in case 2, and what the program said.
+/// Runs one round; gives the times of A, B and SAR in cases 1 and 2, and the program's output.
 fn round(folder: &Path) -> ([[f64; 3]; 2], String) {
     let _ = fs::remove_dir_all(folder);
     let mut command = Command::new("timeout");
@@ -44,14 +44,14 @@ fn round(folder: &Path) -> ([[f64; 3]; 2], String) {
         "--runs",
         "1",
     ]);
-    // Only the order counts here, and the machine may be a busy one.
+    // Only the order counts here, and the machine may be busy.
     let output = command.arg("--count-late").arg("--out").arg(folder).output().unwrap();
     let said = format!(
         "{}{}",
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr)
     );
-    // A row may differ: opening connections is a tenth of so short a transfer.
+    // A row may differ: opening connections takes a tenth of the time of such a short transfer.
     assert!(matches!(output.status.code(), Some(0 | 1)), "{said}");
     assert!(said.contains("transfers: some") || said.contains("transfers, "), "{said}");
     let times = ["3", "5"].map(|figure| {
@@ -66,7 +66,7 @@ fn round(folder: &Path) -> ([[f64; 3]; 2], String) {
     (times, said)
 }
 
-/// Fluids save 12.5 and 48.4 % of A's time.
+/// Whether the order is that of the fluid model, in which SAR saves 12.5 and 48.4 % of A's time.
 fn in_order(times: &[[f64; 3]; 2]) -> bool {
     times
         .iter()
@@ -74,8 +74,8 @@ fn in_order(times: &[[f64; 3]; 2]) -> bool {
         .all(|([a, b, sar], most)| sar < b && *b < 1.02 * a && *sar < most * a)
 }
 
-/// What else runs on this machine makes transfers longer, never shorter: of up to three rounds each
-/// scheduler's least time counts.
+/// Other load on the machine only makes transfers longer, so that each scheduler's least time of up
+/// to three rounds counts.
 #[test]
 fn sar_is_faster_than_b_which_is_no_slower_than_a() {
     if !privileged() {

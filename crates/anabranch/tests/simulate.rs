@@ -1,4 +1,4 @@
-//! `simulate` as a user meets it.
+//! `simulate` from outside.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
@@ -44,7 +44,7 @@ fn simulate(folder: &Path, arguments: &[&str]) -> (i32, String, String) {
 }
 
 #[test]
-fn a_sweep_prints_means_and_goes_on_after_an_interruption() {
+fn a_sweep_prints_means_and_resumes_after_an_interruption() {
     let folder = folder("simulate-sweep");
     let (code, table, said) = simulate(&folder, &["small.toml", "--out", "out"]);
     assert_eq!(code, 0, "{said}");
@@ -58,7 +58,7 @@ fn a_sweep_prints_means_and_goes_on_after_an_interruption() {
         "{whole}"
     );
     assert!(folder.join("out/measures.schema.json").exists());
-    // One run is missing, one is cut off in the middle of a line.
+    // One run is missing, one is truncated in the middle of a line.
     let mut runs: Vec<PathBuf> =
         fs::read_dir(folder.join("out/runs")).unwrap().map(|f| f.unwrap().path()).collect();
     runs.sort();
@@ -70,7 +70,7 @@ fn a_sweep_prints_means_and_goes_on_after_an_interruption() {
     assert_eq!((code, &again), (0, &table));
     assert!(said.contains("1 of 3 runs are there already"), "{said}");
     assert_eq!(fs::read_to_string(folder.join("out/measures.csv")).unwrap(), whole);
-    // Other settings do not mix with these.
+    // Results of other settings are not mixed with these.
     let (code, _, said) =
         simulate(&folder, &["small.toml", "--out", "out", "--set", "controller=cubic"]);
     assert_eq!(code, 2);
@@ -81,7 +81,7 @@ fn a_sweep_prints_means_and_goes_on_after_an_interruption() {
 }
 
 #[test]
-fn nobody_needs_to_read_to_the_end() {
+fn a_closed_pipe_is_no_failure() {
     let folder = folder("simulate-pipe");
     let mut command = Command::new(env!("CARGO_BIN_EXE_anabranch"));
     command.current_dir(&folder).args(["simulate", "small.toml", "--digests", "--out", "out"]);

@@ -1,11 +1,11 @@
-//! `cp`: files to another host, or from there, as scp has it. The far side is started over ssh,
-//! which carries keys and names; the data goes over every path.
+//! `cp`: copies files to or from another host, with scp's syntax. The remote side is started over
+//! ssh, which carries keys and names; the data goes over every path.
 
-pub(crate) mod arrival;
 mod operand;
 mod pull;
 mod reach;
 mod ssh;
+pub(crate) mod target;
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -17,17 +17,18 @@ use peer::{Credential, DEFAULT_PORT, Remote, Token};
 use tokio::time::timeout;
 
 use super::far;
-use super::far::messages::{Asker, Ready, Request, SPEAKS, What};
-use super::send::{Flags, Sending};
+use super::far::messages::{Operation, PROTOCOL, Ready, Request, Version};
+use super::send::{PreparedSend, SendFlags};
 use crate::dirs::Dirs;
-use crate::sanitize::{clean, plainly};
-use crate::transfer::{self, Ended};
-use operand::Direction;
-use ssh::{End, Link, Ssh};
+use crate::exit::Failure;
+use crate::sanitize::{clean, without_error_numbers};
+use crate::transfer;
+use operand::Operands;
+use ssh::{RemoteEnd, RemoteSide, Ssh};
 
-/// How long the other end of the transfer may take to end as well.
-const LAST_WORDS: Duration = Duration::from_secs(2);
-/// The exit code where no connection to the data port opens.
+/// The time that the second side of a transfer has to end after the first.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+/// The exit code if no connection to the data port opens.
 const NO_PATH: u8 = 5;
 
 /// Arguments of `cp`.
@@ -36,31 +37,31 @@ const NO_PATH: u8 = 5;
     override_usage = "anabranch cp [OPTIONS] SOURCE… [USER@]HOST:[TARGET]\n       anabranch cp \
                       [OPTIONS] [USER@]HOST:SOURCE… TARGET"
 )]
-pub(crate) struct Args {
-    /// What to copy, and last, where to; what is on the other host is written [USER@]HOST:PATH
+pub(crate) struct CpArgs {
+    /// The sources, and last the target; paths on the other host are written [USER@]HOST:PATH
     ///
-    /// PATH is relative to the home on the other host, and may be left out. A folder that is there
-    /// takes what comes; what is not there is the new name of the one thing that comes. Of FOLDER/
-    /// with a slash at its end, what is in it is copied. A local name with a colon is written
-    /// ./a:b; an IPv6 address stands in brackets.
+    /// PATH is relative to the home folder on the other host, and may be empty. A target that is an
+    /// existing folder receives the sources; one that does not exist is the new name of the only
+    /// source. FOLDER/ with a slash at its end stands for the contents of the folder. A local name
+    /// with a colon is written ./a:b; an IPv6 address needs brackets.
     #[arg(required = true, value_name = "SOURCE TARGET")]
     operands: Vec<OsString>,
     #[command(flatten)]
-    ssh: ssh::Args,
-    /// The port for the data on the other host, and no other [default: 7707, or a free one if that
-    /// is taken]
+    ssh: ssh::SshArgs,
+    /// The only port for the data on the other host [default: 7707, or a free one if that is in
+    /// use]
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     far_port: Option<u16>,
-    /// Where the data goes, if the other host has another address for it, or another port outside
-    /// than inside
+    /// The address for the data, if it differs from that for ssh; the port, if it is mapped to
+    /// another one outside
     #[arg(long, value_name = "HOST[:PORT]")]
     data_to: Option<Remote>,
     #[command(flatten)]
-    flags: Flags,
-    /// Folders are always copied with what is in them; accepted because scp has it
+    flags: SendFlags,
+    /// Accepted as in scp; folders are always copied with their contents
     #[arg(short = 'r')]
     recursive: bool,
-    /// Modes and times are always kept; accepted because scp has it
+    /// Accepted as in scp; modes and times are always kept
     #[arg(short = 'p')]
     preserve: bool,
 }
@@ -68,59 +69,63 @@ pub(crate) struct Args {
 /// `anabranch cp`.
 ///
 /// # Errors
-/// Those of ssh, of the far side and of the transfer.
-pub(crate) fn run(args: Args) -> Result<(), Ended> {
-    let listed = args.flags.are_listed();
-    let (destination, sources, way) = match operand::direction(&args.operands, listed)? {
-        Direction::Push { sources, to } => {
+/// Errors of ssh, of the remote side and of the transfer.
+pub(crate) fn run(args: CpArgs) -> Result<(), Failure> {
+    let listed = args.flags.has_list();
+    let (destination, sources, direction) = match operand::operands(&args.operands, listed)? {
+        Operands::Push { sources, to } => {
             let one = match &sources[..] {
                 [source] if !listed => Some(source.file_name().unwrap_or_default().to_os_string()),
                 _ => None,
             };
-            (to.destination, sources, Way::Push { target: to.path, one })
+            (to.destination, sources, Direction::Push { target: to.path, one })
         }
-        Direction::Pull { from, sources, to } => (from, Vec::new(), Way::Pull { sources, to }),
+        Operands::Pull { from, sources, to } => (from, Vec::new(), Direction::Pull { sources, to }),
     };
-    let mut sending = args.flags.prepare(sources)?;
-    let watcher = sending.watcher();
+    let mut prepared = args.flags.prepare(sources)?;
+    let watcher = prepared.watcher();
     let ssh = args.ssh.to(destination)?;
-    let copy = Copy { sending, ssh, way, far_port: args.far_port, data_to: args.data_to };
+    let copy = Copy { prepared, ssh, direction, far_port: args.far_port, data_to: args.data_to };
     transfer::run(watcher, |events| copy.run(events)).map(drop)
 }
 
-/// A copy to another host or from there.
+/// A copy to or from another host.
 struct Copy {
-    sending: Sending,
+    prepared: PreparedSend,
     ssh: Ssh,
-    way: Way,
+    direction: Direction,
     far_port: Option<u16>,
     data_to: Option<Remote>,
 }
 
-/// In which direction.
-enum Way {
+/// The direction of a copy.
+enum Direction {
+    /// To the other host; `one` is the name of a single source.
     Push { target: OsString, one: Option<OsString> },
+    /// From the other host.
     Pull { sources: Vec<OsString>, to: PathBuf },
 }
 
 impl Copy {
-    async fn run(self, events: Events) -> Result<Summary, Ended> {
+    async fn run(self, events: Events) -> Result<Summary, Failure> {
         let identity = far::identity(&Dirs::from_env())?;
-        let mut link = self.ssh.start()?;
+        let mut remote = self.ssh.start()?;
         let request = Request {
-            asker: Asker { anabranch: env!("CARGO_PKG_VERSION").into(), speaks: SPEAKS },
+            version: Version { anabranch: env!("CARGO_PKG_VERSION").into(), speaks: PROTOCOL },
             key: identity.fingerprint().to_string(),
             port: self.far_port,
-            what: match &self.way {
-                Way::Push { target, one } => What::Put { target: target.clone(), one: one.clone() },
-                Way::Pull { sources, .. } => What::Get { sources: sources.clone() },
+            what: match &self.direction {
+                Direction::Push { target, one } => {
+                    Operation::Put { target: target.clone(), one: one.clone() }
+                }
+                Direction::Pull { sources, .. } => Operation::Get { sources: sources.clone() },
             },
         };
-        let (ready, name) = tokio::join!(link.ask(&request), self.ssh.real_name());
+        let (ready, name) = tokio::join!(remote.ask(&request), self.ssh.real_name());
         let ready = ready?;
         let token: Token = ready.token.parse().map_err(Error::protocol)?;
         let port = ready.addresses.first().map_or(DEFAULT_PORT, SocketAddr::port);
-        let mut options = self.sending.to(
+        let mut options = self.prepared.to(
             Remote { host: String::new(), port },
             Credential::Token(token),
             identity,
@@ -137,123 +142,124 @@ impl Copy {
                 .await?
             }
         };
-        // Where an address is named and no port, the port is the far side's.
-        let named = options
+        // An address without a port gets the port that the remote side listens on.
+        let remotes = options
             .transfer
             .dial
             .paths
             .iter_mut()
             .filter_map(|path| path.to.as_mut())
             .chain([&mut options.to]);
-        for to in named.filter(|to| to.port == DEFAULT_PORT) {
+        for to in remotes.filter(|to| to.port == DEFAULT_PORT) {
             to.port = port;
         }
-        let rehearses = options.transfer.dry_run;
-        let result = match self.way {
-            Way::Push { .. } => {
+        let is_dry_run = options.transfer.dry_run;
+        let result = match self.direction {
+            Direction::Push { .. } => {
                 let options = SendOptions { rename: ready.rename, ..options };
-                attend(files::send(options, events), link, rehearses).await
+                supervise(files::send(options, events), remote, is_dry_run).await
             }
-            Way::Pull { sources, to } => {
-                let (arrival, options) = pull::fetching(options, ready, &sources, &to)?;
-                if !rehearses {
-                    arrival.begin();
+            Direction::Pull { sources, to } => {
+                let (target, options) = pull::fetching(options, ready, &sources, &to)?;
+                if !is_dry_run {
+                    target.begin();
                 }
-                let result = attend(files::fetch(options, events), link, rehearses).await;
+                let result = supervise(files::fetch(options, events), remote, is_dry_run).await;
                 if result.is_ok() {
-                    arrival.complete();
+                    target.complete();
                 }
                 result
             }
         };
-        result.map_err(|ended| match ended {
-            Ended::Failed(Error::Peer(peer::Error::NoPath { to, why })) => {
-                closed(self.ssh.host(), port, &format!("{to}: {why}"))
+        result.map_err(|failure| match failure {
+            Failure::Error(Error::Peer(peer::Error::NoPath { to, why })) => {
+                port_closed(self.ssh.host(), port, &format!("{to}: {why}"))
             }
-            ended => ended,
+            failure => failure,
         })
     }
 }
 
-/// Where the data port of the other host is reached. With `chosen` paths that may be over them
-/// alone.
+/// The address of the other host's data port. If the user chose the paths (`chosen`), the port may
+/// be reachable over these only, and an address that cannot be reached otherwise is accepted.
 async fn data_address(
     name: Option<&str>,
     ready: &Ready,
     host: &str,
     chosen: bool,
-) -> Result<Remote, Ended> {
+) -> Result<Remote, Failure> {
     let candidates = reach::candidates(name, ready).await;
     let address = match (reach::first(&candidates).await, candidates.first()) {
         (Ok(address), _) => address,
         (Err(_), Some(first)) if chosen => *first,
         (Err(why), _) => {
             let port = candidates.first().map_or(DEFAULT_PORT, SocketAddr::port);
-            return Err(closed(
+            return Err(port_closed(
                 host,
                 port,
-                if why.is_empty() { "no address of it is known" } else { &why },
+                if why.is_empty() { "no address is known" } else { &why },
             ));
         }
     };
     Ok(Remote { host: address.ip().to_string(), port: address.port() })
 }
 
-/// No connection to the data port opens: what to do.
-fn closed(host: &str, port: u16, why: &str) -> Ended {
-    let (host, why) = (clean(host), plainly(why));
+/// The failure if no connection to the data port opens, with the remedies.
+fn port_closed(host: &str, port: u16, why: &str) -> Failure {
+    let (host, why) = (clean(host), without_error_numbers(why));
     let text = format!(
-        "ssh reaches {host}, but the data's port there, {port} of TCP, cannot be reached ({why}). \
-         Let it through the firewall, or choose one that is let through with --far-port PORT (for \
-         good: port in [receive] of anabranch's configuration there); --data-to names another \
-         address",
+        "ssh reaches {host}, but its data port, TCP {port}, is unreachable ({why}). Open it in the \
+         firewall, or choose an open one with --far-port PORT (permanently: port in [receive] of \
+         anabranch's configuration there); --data-to names another address",
         why = clean(&why)
     );
-    Ended::Told { code: NO_PATH, text }
+    Failure::Message { code: NO_PATH, text }
 }
 
-/// Runs our side of a transfer, and knows how the far side fares: what that says of its own failure
-/// is worth more than our seeing connections die. Of a copy that only `rehearses` the far side
-/// hears no end.
-async fn attend(
-    ours: impl Future<Output = Result<Summary, Error>>,
-    mut link: Link,
-    rehearses: bool,
-) -> Result<Summary, Ended> {
-    tokio::pin!(ours);
+/// Runs the local side of a transfer, and watches the remote side: its report of a failure explains
+/// more than the connections lost here. After a dry run the remote side reports no end.
+async fn supervise(
+    transfer: impl Future<Output = Result<Summary, Error>>,
+    mut remote: RemoteSide,
+    is_dry_run: bool,
+) -> Result<Summary, Failure> {
+    tokio::pin!(transfer);
     let end = tokio::select! {
-        result = &mut ours => {
-            let said = match &result {
-                Ok(_) if !rehearses => timeout(LAST_WORDS, link.end()).await.ok(),
-                Err(error) if is_symptom(error) => timeout(LAST_WORDS, link.end()).await.ok(),
+        result = &mut transfer => {
+            let end = match &result {
+                Ok(_) if !is_dry_run => timeout(CLOSE_TIMEOUT, remote.end()).await.ok(),
+                Err(error) if is_symptom(error) => timeout(CLOSE_TIMEOUT, remote.end()).await.ok(),
                 _ => None,
             };
-            link.close().await;
-            return match (result, said) {
-                (Err(_), Some(End::Failed(ended))) => Err(ended),
+            remote.close().await;
+            return match (result, end) {
+                (Err(_), Some(RemoteEnd::Failed(failure))) => Err(failure),
                 (result, _) => Ok(result?),
             };
         }
-        end = link.end() => end,
+        end = remote.end() => end,
     };
     let result = match end {
-        End::Done => ours.await.map_err(Ended::from),
-        End::Failed(ended) | End::Gone(ended) => match timeout(LAST_WORDS, ours).await {
-            Ok(Ok(summary)) => Ok(summary),
-            Ok(Err(error)) if !is_symptom(&error) => Err(error.into()),
-            _ => Err(ended),
-        },
+        RemoteEnd::Done => transfer.await.map_err(Failure::from),
+        RemoteEnd::Failed(failure) | RemoteEnd::Gone(failure) => {
+            match timeout(CLOSE_TIMEOUT, transfer).await {
+                Ok(Ok(summary)) => Ok(summary),
+                Ok(Err(error)) if !is_symptom(&error) => Err(error.into()),
+                _ => Err(failure),
+            }
+        }
     };
-    link.close().await;
+    remote.close().await;
     result
 }
 
-/// Whether an error of ours says only that the other side is gone.
+/// Whether an error here only shows that the remote side is gone.
 fn is_symptom(error: &Error) -> bool {
     matches!(
         error,
-        Error::Peer(peer::Error::NoPath { .. } | peer::Error::Refused { .. })
+        Error::Peer(peer::Error::NoPath { .. })
             | Error::Interrupted { .. }
             | Error::Stopped { .. }
+            | Error::Peer(peer::Error::Refused { .. })
     )
 }

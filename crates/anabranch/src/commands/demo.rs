@@ -1,10 +1,10 @@
-//! `demo`: three emulated paths, one file, each scheduler in turn; without privilege, in one
-//! process.
+//! `demo`: sends a file over three emulated paths with each scheduler in turn; in one process,
+//! without privileges.
 
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use emulate::{Loopback, Protocol};
 use files::{Error, Event, Events, ReceiveOptions, SendOptions, Summary, TransferOptions};
@@ -13,11 +13,13 @@ use peer::{Credential, Identity, ListenOptions, PathSpec, Remote, Token};
 use report::{Align, Table};
 use units::{Bytes, Span};
 
-use crate::routes::Scheduler;
-use crate::transfer::{self, Ended};
+use crate::exit::Failure;
+use crate::schedulers::Scheduler;
+use crate::scratch::{Scratch, write_source};
+use crate::transfer;
 use crate::watch::{self, Style, Watcher, text};
 
-/// The third path falls when 48 Mbit/s would have carried nine tenths of the file.
+/// The third path's rate falls when 48 Mbit/s would have carried nine tenths of the file.
 const NETWORK: &str = r#"
     name = "demo"
     [[link]]
@@ -37,15 +39,15 @@ const NETWORK: &str = r#"
     queue = "64 KiB"
     schedule = [{ at = { fraction = 0.9, rate = "48 Mbit/s" }, rate = "2 Mbit/s" }]
 "#;
-/// What the paths are called on the screen.
+/// The names of the paths in the output.
 const LABELS: [&str; 3] = ["one", "two", "three"];
 const SIZE: Bytes = Bytes(24_000_000);
 const NAME: &str = "demo.bin";
 
 /// Arguments of `demo`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
-    /// How progress is shown on standard error [default: auto]
+pub(crate) struct DemoArgs {
+    /// The display of progress on standard error [default: auto]
     #[arg(long, value_enum)]
     progress: Option<Style>,
 }
@@ -53,17 +55,18 @@ pub(crate) struct Args {
 /// `anabranch demo`.
 ///
 /// # Errors
-/// Those of the transfers; [`Error::Integrity`] if what arrived differs from what was sent.
-pub(crate) fn run(args: &Args) -> Result<(), Ended> {
+/// Errors of the transfers; [`Error::Integrity`] if a copy differs from the source.
+pub(crate) fn run(args: &DemoArgs) -> Result<(), Failure> {
     let network =
         Network::parse(NETWORK, "the demo's network", Some(SIZE)).map_err(|e| emulation(&e))?;
     let ideal =
         network.ideal(SIZE, TCP_PAYLOAD_SHARE).expect("the links carry something at all times");
-    let folder = Scratch::new()?;
-    let source = folder.0.join(NAME);
-    write_source(&source).map_err(disk("write", &source))?;
+    let path = Scratch::temporary("demo");
+    let folder = Scratch::create(&path).map_err(disk("make", &path))?;
+    let source = folder.path().join(NAME);
+    write_source(&source, SIZE).map_err(disk("write", &source))?;
     println!("{SIZE} over three emulated paths: one, two and three, of 8, 16 and 24 Mbit/s.");
-    println!("The third falls to 2 Mbit/s at the moment when 90 % would be done.");
+    println!("The third falls to 2 Mbit/s when 90 % would be done.");
     let mut runs = Vec::new();
     for (name, scheduler) in [
         ("A", Scheduler::Static),
@@ -71,7 +74,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Ended> {
         ("SAR", Scheduler::SelfAdaptive),
     ] {
         println!("\n{name}: {}", scheduler.name());
-        let target = folder.0.join(scheduler.name());
+        let target = folder.path().join(scheduler.name());
         fs::create_dir(&target).map_err(disk("make", &target))?;
         let watcher = Relabelled(watch::progress(args.progress));
         let summary = transfer::run(Box::new(watcher), |events| {
@@ -82,13 +85,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Ended> {
         runs.push((name, scheduler, summary));
     }
     print!("\n{}\n", table(&runs, ideal));
-    println!("ideal: the time in which the three links together carry the file");
-    println!("idle: how long the first path to finish waited for the last");
-    println!("against A, B: time compared with that scheduler's");
+    println!("ideal: the time that the three links together need for the file");
+    println!("idle: the time from the first path's end to the last's");
+    println!("against A, B: the time compared with that scheduler's");
     Ok(())
 }
 
-/// A receiver and a sender of this process, with the links between them.
+/// Runs a receiver and a sender in this process, with the emulated links between them.
 async fn transfer_once(
     network: &Network,
     scheduler: Scheduler,
@@ -108,10 +111,10 @@ async fn transfer_once(
         keep: false,
         overwrite: false,
     };
-    let (tell, mut heard) = tokio::sync::mpsc::unbounded_channel();
-    let receiving = tokio::spawn(files::receive(options, tell));
+    let (announcements, mut announced) = tokio::sync::mpsc::unbounded_channel();
+    let receiving = tokio::spawn(files::receive(options, announcements));
     let address = loop {
-        match heard.recv().await {
+        match announced.recv().await {
             Some(Event::Listening { addresses }) => break addresses.first().copied(),
             Some(_) => {}
             None => break None,
@@ -176,8 +179,8 @@ fn table(runs: &[(&str, Scheduler, Summary)], ideal: Span) -> Table {
     table
 }
 
-/// Between the first and the last path's end, as the paper counts it; `None` where the transfer
-/// does not tell.
+/// The time between the first and the last path's end, as defined in the paper; `None` if the
+/// summary has no path's end.
 fn idle(summary: &Summary) -> Option<Span> {
     let mut last: Vec<(&str, Span)> = Vec::new();
     for (name, at) in &summary.finished_at {
@@ -190,7 +193,7 @@ fn idle(summary: &Summary) -> Option<Span> {
     Some(ends().max()? - ends().min()?)
 }
 
-/// Shows the paths by the names of the emulated links instead of loopback addresses.
+/// Replaces loopback addresses by the names of the emulated links in the output.
 struct Relabelled(Box<dyn Watcher>);
 
 impl Watcher for Relabelled {
@@ -206,7 +209,7 @@ impl Watcher for Relabelled {
         self.0.event(&event);
     }
 
-    fn end(&mut self, result: &Result<Summary, Ended>) {
+    fn end(&mut self, result: &Result<Summary, Failure>) {
         self.0.end(result);
     }
 }
@@ -222,27 +225,7 @@ fn label(name: &str) -> String {
     link.map_or_else(|| name.to_string(), |(_, label)| label.to_string())
 }
 
-/// Bytes that do not repeat: a linear congruential generator's.
-fn write_source(path: &Path) -> io::Result<()> {
-    let mut state: u64 = 0x5ee5_1d3a;
-    let mut block = vec![0; 1 << 16];
-    let mut file = File::create(path)?;
-    let mut left = usize::try_from(SIZE.0).expect("24 MB");
-    while left > 0 {
-        for word in block.chunks_exact_mut(8) {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            word.copy_from_slice(&(state ^ (state >> 29)).to_le_bytes());
-        }
-        let part = left.min(block.len());
-        file.write_all(&block[..part])?;
-        left -= part;
-    }
-    Ok(())
-}
-
-/// Compares the copy byte by byte, whatever the transfer says about it.
+/// Compares the copy byte by byte, independently of the transfer's verification.
 fn verify(source: &Path, copy: &Path) -> Result<(), Error> {
     let read = |path: &Path| {
         let mut bytes = Vec::new();
@@ -258,24 +241,6 @@ fn verify(source: &Path, copy: &Path) -> Result<(), Error> {
         what: copy.display().to_string(),
         detail: "it differs from the source".into(),
     })
-}
-
-/// A folder of its own, removed whatever happens.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new() -> Result<Scratch, Error> {
-        let path = std::env::temp_dir().join(format!("anabranch-demo-{}", std::process::id()));
-        fs::create_dir(&path).map_err(disk("make", &path))?;
-        Ok(Scratch(path))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // What can't be removed from a temporary folder is left to the system.
-        let _ = fs::remove_dir_all(&self.0);
-    }
 }
 
 fn disk(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {

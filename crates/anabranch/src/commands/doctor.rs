@@ -1,4 +1,4 @@
-//! `doctor`: what holds the paths back, and the command that mends it.
+//! `doctor`: diagnoses what limits the paths, and prints the commands that fix it.
 
 use peer::dial::PathProbe;
 use peer::doctor::{Connection, Examination, Finding, Scope, Severity, examine};
@@ -11,27 +11,27 @@ use super::paths::{probing, runtime};
 use super::send::known_credential;
 use crate::config::Config;
 use crate::dirs::Dirs;
-use crate::sanitize::{clean, plainly};
+use crate::exit::Failure;
+use crate::sanitize::{clean, without_error_numbers};
 use crate::token::TokenSource;
-use crate::transfer::Ended;
 
-/// Raised when a key of the JSON form changes its meaning or goes away.
+/// Increased when a key of the JSON output changes its meaning or is removed.
 const VERSION: u32 = 1;
-/// The exit code where something holds a path back.
+/// The exit code if a path has a problem.
 const TROUBLE: u8 = 1;
 
 /// Arguments of `doctor`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
-    /// Examine the paths to this host; with its token, or if its key is known, data flows over each
-    /// alone and then over all together (two seconds each) [default: this host only]
+pub(crate) struct DoctorArgs {
+    /// Examine the paths to this host; with its token, or if its key is known, also measure each
+    /// path alone and all together (two seconds each) [default: examine this host only]
     #[arg(value_name = "HOST[:PORT]")]
     to: Option<Remote>,
     /// A path to examine, as for send; may be repeated [default: those of the configuration file,
-    /// or every one there is]
+    /// or every usable path]
     #[arg(long = "path", value_name = "IF[,cap=SIZE/month][,to=ADDR]", requires = "to")]
     paths: Vec<PathSpec>,
-    /// Write what is found as one JSON object
+    /// Write the findings as one JSON object
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -41,8 +41,8 @@ pub(crate) struct Args {
 /// `anabranch doctor`.
 ///
 /// # Errors
-/// [`Ended::Code`] with 1 if something holds a path back; those of finding paths.
-pub(crate) fn run(args: &Args) -> Result<(), Ended> {
+/// [`Failure::Code`] with 1 if a path has a problem; errors of path discovery.
+pub(crate) fn run(args: &DoctorArgs) -> Result<(), Failure> {
     let dirs = Dirs::from_env();
     let config = Config::load(None, &dirs)?;
     let paths = if args.paths.is_empty() { config.send.paths } else { args.paths.clone() };
@@ -68,12 +68,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Ended> {
         show(&found);
         if matches!(scope, Scope::Remote(..)) {
             println!(
-                "\nWith the receiver's token (--token-file, --token-stdin) data flows, and more \
-                 can be seen."
+                "\nWith the receiver's token (--token-file, --token-stdin) the paths are also \
+                 measured."
             );
         }
     }
-    if found.all_is_well() { Ok(()) } else { Err(Ended::Code(TROUBLE)) }
+    if found.all_is_well() { Ok(()) } else { Err(Failure::Code(TROUBLE)) }
 }
 
 fn show(found: &Examination) {
@@ -92,7 +92,7 @@ fn show(found: &Examination) {
     }
     if found.all_is_well() {
         println!(
-            "{}Nothing holds a path back.",
+            "{}No path has a problem.",
             if tables || !found.findings.is_empty() { "\n" } else { "" }
         );
     }
@@ -135,10 +135,10 @@ fn connections(connections: &[Connection]) -> Table {
         ("connects in", Align::Right),
     ]);
     for connection in connections {
-        let opened = connection
-            .opened
-            .as_ref()
-            .map_or_else(|why| plainly(why).to_lowercase(), |span| milliseconds(*span));
+        let opened = connection.opened.as_ref().map_or_else(
+            |why| without_error_numbers(why).to_lowercase(),
+            |span| milliseconds(*span),
+        );
         table.row([connection.interface.clone(), connection.remote.to_string(), opened]);
     }
     table
@@ -154,7 +154,11 @@ fn lines(finding: &Finding) -> String {
     } else {
         format!("{}: ", clean(&finding.subject))
     };
-    let mut text = format!("{severity} ({}): {subject}{}\n", finding.check, plainly(&finding.text));
+    let mut text = format!(
+        "{severity} ({}): {subject}{}\n",
+        finding.check,
+        without_error_numbers(&finding.text)
+    );
     if let Some(mend) = &finding.mend {
         let place = if mend.at_receiver { "on the receiving machine: " } else { "" };
         text.push_str("    ");

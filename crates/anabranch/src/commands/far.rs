@@ -1,5 +1,5 @@
-//! `far`: what `cp` starts on the other host. It talks over standard input and output, and the data
-//! comes over connections of its own.
+//! `far`: the remote side of `cp`. Its messages use standard input and output, the data uses
+//! connections of its own.
 
 pub(crate) mod messages;
 pub(crate) mod sources;
@@ -16,80 +16,82 @@ use peer::{DEFAULT_PORT, Fingerprint, Identity, ListenOptions, Token};
 use serde::Serialize;
 use tokio::sync::{mpsc, oneshot};
 
-use super::cp::arrival::Arrival;
+use super::cp::target::Target;
 use super::paths::runtime;
-use super::receive::Listen;
-use crate::config::{self, Config};
+use crate::config::Config;
 use crate::dirs::Dirs;
-use crate::transfer::Ended;
-use messages::{Answer, Asker, Hello, MAX_REQUEST, Ready, Request, SPEAKS, Said, What};
-use sources::Offered;
+use crate::exit::Failure;
+use crate::listen::{ListenAddress, socket_addresses};
+use messages::{Answer, Hello, MAX_REQUEST, Operation, PROTOCOL, Ready, Request, Status, Version};
+use sources::Offer;
 
 /// `anabranch far`.
 ///
 /// # Errors
-/// What failed; the near side was told why.
-pub(crate) fn run() -> Result<(), Ended> {
+/// [`Failure::Code`]; the other side has been sent the message.
+pub(crate) fn run() -> Result<(), Failure> {
     if io::stdin().is_terminal() {
-        let text =
-            "this is what 'anabranch cp' starts on the other host, over ssh; it is not for people";
+        let text = "'anabranch cp' starts this command on the other host, over ssh; it has no use \
+                    by itself";
         return Err(Error::usage(text).into());
     }
-    // A line of its own, whatever a shell's start-up files left unfinished.
+    // The messages begin on a new line, even if a shell's start-up files left one unfinished.
     let _ = writeln!(io::stdout());
-    say(&Hello { anabranch: env!("CARGO_PKG_VERSION").into(), speaks: SPEAKS });
+    write_message(&Hello { anabranch: env!("CARGO_PKG_VERSION").into(), speaks: PROTOCOL });
     let runtime = runtime()?;
     let outcome = runtime.block_on(serve());
     runtime.shutdown_background();
-    let Err(ended) = outcome else {
-        say(&Answer { anabranch: Said::Done });
+    let Err(failure) = outcome else {
+        write_message(&Answer { anabranch: Status::Done });
         return Ok(());
     };
-    let code = ended.exit_code();
-    say(&Answer { anabranch: Said::Failed { code, text: ended.message().unwrap_or_default() } });
-    Err(Ended::Code(code))
+    let code = failure.exit_code();
+    write_message(&Answer {
+        anabranch: Status::Failed { code, text: failure.message().unwrap_or_default() },
+    });
+    Err(Failure::Code(code))
 }
 
-/// A line to the near side. If that is gone, its end of standard input is too, which is noticed
-/// there.
-fn say(message: &impl Serialize) {
+/// Writes a message to the other side. If that is gone, standard input is closed too, which ends
+/// the command.
+fn write_message(message: &impl Serialize) {
     let line = serde_json::to_string(message).expect("texts and numbers have a JSON form");
     let mut out = io::stdout().lock();
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
-async fn serve() -> Result<(), Ended> {
-    let (request, gone) = near();
-    let Ok(line) = request.await else { return Err(nobody()) };
-    let request = understand(&line)?;
-    // A shell's start-up files may have gone elsewhere.
+async fn serve() -> Result<(), Failure> {
+    let (request, gone) = read_stdin();
+    let Ok(line) = request.await else { return Err(connection_lost()) };
+    let request = parse_request(&line)?;
+    // A shell's start-up files may have changed the folder.
     if let Some(home) = home() {
         let _ = env::set_current_dir(home);
     }
     let dirs = Dirs::from_env();
     let copying = async {
         match &request.what {
-            What::Put { target, one } => {
-                let arrival = Arrival::find(&expanded(target)?, one.as_deref(), &dirs)?;
-                receive(&Door::new(&request, &dirs)?, &arrival).await
+            Operation::Put { target, one } => {
+                let target = Target::find(&expanded(target)?, one.as_deref(), &dirs)?;
+                receive(&Listener::new(&request, &dirs)?, &target).await
             }
-            What::Get { sources } => {
-                serve_what(&Door::new(&request, &dirs)?, sources::offer(sources)?).await
+            Operation::Get { sources } => {
+                serve_offer(&Listener::new(&request, &dirs)?, sources::find_all(sources)?).await
             }
         }
     };
     tokio::select! {
         done = copying => done,
-        _ = gone => Err(nobody()),
+        _ = gone => Err(connection_lost()),
     }
 }
 
-fn nobody() -> Ended {
+fn connection_lost() -> Failure {
     Error::Stopped { reason: "its end of the ssh connection is gone".into() }.into()
 }
 
-/// Listens to standard input in a thread: the request's line, and the end of all.
-fn near() -> (oneshot::Receiver<Vec<u8>>, oneshot::Receiver<()>) {
+/// Reads standard input in a thread: gives the request's line, and the end of the input.
+fn read_stdin() -> (oneshot::Receiver<Vec<u8>>, oneshot::Receiver<()>) {
     let (request, line) = oneshot::channel();
     let (end, gone) = oneshot::channel();
     std::thread::spawn(move || {
@@ -105,35 +107,33 @@ fn near() -> (oneshot::Receiver<Vec<u8>>, oneshot::Receiver<()>) {
     (line, gone)
 }
 
-/// Reads a request: the version first, since the rest may be of another shape in another one.
-fn understand(line: &[u8]) -> Result<Request, Ended> {
-    let bad = |error: serde_json::Error| {
-        Error::protocol(format!("the request cannot be understood: {error}"))
-    };
-    let asker: Asker = serde_json::from_slice(line).map_err(bad)?;
-    if asker.speaks != SPEAKS {
+/// Parses a request; the version first, since other versions may have other fields.
+fn parse_request(line: &[u8]) -> Result<Request, Failure> {
+    let bad =
+        |error: serde_json::Error| Error::protocol(format!("the request is malformed: {error}"));
+    let version: Version = serde_json::from_slice(line).map_err(bad)?;
+    if version.speaks != PROTOCOL {
         let text = format!(
-            "anabranch {} here speaks version {SPEAKS}, anabranch {} version {} on the side that \
-             asks; install the same version on both",
+            "anabranch {} here uses version {PROTOCOL} of the cp protocol, and anabranch {} on the \
+             other host version {}; install the same version on both",
             env!("CARGO_PKG_VERSION"),
-            asker.anabranch,
-            asker.speaks
+            version.anabranch,
+            version.speaks
         );
         return Err(Error::protocol(text).into());
     }
     Ok(serde_json::from_slice(line).map_err(bad)?)
 }
 
-/// `~` and what is below it, as a shell has it, since the shell on the other side leaves it in
-/// `host:~/file`.
+/// Expands `~` and `~/…` as a shell does; in `host:~/file` the local shell does not.
 fn expanded(path: &OsStr) -> Result<PathBuf, Error> {
     let Some(rest) = path.as_bytes().strip_prefix(b"~") else { return Ok(path.into()) };
     let below = OsStr::from_bytes(rest.strip_prefix(b"/").unwrap_or(rest));
     match home() {
         Some(home) if rest.is_empty() || rest.starts_with(b"/") => Ok(home.join(below)),
         _ => Err(Error::usage(format!(
-            "{}: of names with ~ only ~/… is understood; write the whole path, or ./~… for a file \
-             of that name",
+            "{}: of names with ~ only ~/… is supported; write the absolute path, or ./~… for a \
+             file of that name",
             Path::new(path).display()
         ))),
     }
@@ -143,30 +143,30 @@ fn home() -> Option<PathBuf> {
     env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from)
 }
 
-/// This host's key, by which a copy that goes on is known for the same sender's. Where it cannot be
-/// kept, as in a home that is read-only, a key for this copy alone.
+/// This host's key, which a resumed copy must have again. If it cannot be stored, as in a read-only
+/// home, a key for this copy only.
 pub(crate) fn identity(dirs: &Dirs) -> Result<Identity, Error> {
     Ok(Identity::load_or_generate(&dirs.key()).or_else(|_| Identity::generate())?)
 }
 
-/// Where to listen, and whom to let in.
-struct Door {
-    /// The port that is wished for; without a wish, any will do.
-    wish: Option<u16>,
-    listen: Vec<Listen>,
+/// The ports to listen on, and the peer to accept.
+struct Listener {
+    /// The only port to use; `None` allows any.
+    port: Option<u16>,
+    listen: Vec<ListenAddress>,
     identity: Identity,
     token: Token,
     holder: Fingerprint,
 }
 
-impl Door {
-    fn new(request: &Request, dirs: &Dirs) -> Result<Door, Error> {
+impl Listener {
+    fn new(request: &Request, dirs: &Dirs) -> Result<Listener, Error> {
         let config = Config::load(None, dirs)?;
         let identity = identity(dirs)?;
         let token = Token::generate(&identity)?;
         let holder = request.key.parse().map_err(Error::protocol)?;
-        Ok(Door {
-            wish: request.port.or(config.receive.port),
+        Ok(Listener {
+            port: request.port.or(config.receive.port),
             listen: config.receive.listen,
             identity,
             token,
@@ -174,10 +174,10 @@ impl Door {
         })
     }
 
-    /// Listens at this port, for the one that asked and nobody else.
+    /// Options to listen on `port` and accept the requesting peer only.
     fn host(&self, port: u16) -> ListenOptions {
         let (token, holder) = (Some(self.token.clone()), Some(self.holder));
-        let addresses = config::listen_on(&self.listen, port);
+        let addresses = socket_addresses(&self.listen, port);
         ListenOptions {
             addresses,
             port,
@@ -187,16 +187,16 @@ impl Door {
         }
     }
 
-    /// Opens at the port that is wished for, or else at the usual one, or, if somebody else has
-    /// that, at any.
-    async fn open<F>(&self, at: impl Fn(ListenOptions) -> F) -> Result<(), Error>
+    /// Runs `transfer` on the configured port, or else on the default one, or, if that is in use,
+    /// on any.
+    async fn run<F>(&self, transfer: impl Fn(ListenOptions) -> F) -> Result<(), Error>
     where
         F: Future<Output = Result<(), Error>>,
     {
-        let at = |port| at(self.host(port));
-        match at(self.wish.unwrap_or(DEFAULT_PORT)).await {
+        let at = |port| transfer(self.host(port));
+        match at(self.port.unwrap_or(DEFAULT_PORT)).await {
             Err(Error::Peer(peer::Error::System { source, .. }))
-                if self.wish.is_none() && source.kind() == io::ErrorKind::AddrInUse =>
+                if self.port.is_none() && source.kind() == io::ErrorKind::AddrInUse =>
             {
                 at(0).await
             }
@@ -205,47 +205,52 @@ impl Door {
     }
 
     fn ready(&self, addresses: Vec<SocketAddr>, rename: Option<OsString>, names: Vec<OsString>) {
-        let ready =
-            Ready { token: self.token.reveal(), addresses, reached: reached(), rename, names };
-        say(&Answer { anabranch: Said::Ready(ready) });
+        let ready = Ready {
+            token: self.token.reveal(),
+            addresses,
+            reached: ssh_local_address(),
+            rename,
+            names,
+        };
+        write_message(&Answer { anabranch: Status::Ready(ready) });
     }
 }
 
-/// Receives from the one that asked and nobody else.
-async fn receive(door: &Door, arrival: &Arrival) -> Result<(), Ended> {
-    let received = door.open(|listen| {
+/// Receives from the requesting peer.
+async fn receive(listener: &Listener, target: &Target) -> Result<(), Failure> {
+    let received = listener.run(|listen| {
         let options = ReceiveOptions {
-            directory: arrival.directory.clone(),
+            directory: target.directory.clone(),
             listen,
             keep: false,
             overwrite: false,
         };
-        hearing(
+        run_with_events(
             |events| files::receive(options, events),
             |event| match event {
                 Event::Listening { addresses } => {
-                    door.ready(addresses, arrival.rename.clone(), Vec::new());
+                    listener.ready(addresses, target.rename.clone(), Vec::new());
                 }
-                // Not with a dry run.
-                Event::Started { .. } => arrival.begin(),
+                // A dry run has no such event.
+                Event::Started { .. } => target.begin(),
                 _ => {}
             },
         )
     });
     received.await?;
-    arrival.complete();
+    target.complete();
     Ok(())
 }
 
-/// Serves the one that asked and nobody else.
-async fn serve_what(door: &Door, offered: Offered) -> Result<(), Ended> {
-    let served = door.open(|listen| {
-        let options = ServeOptions { directory: offered.root.clone(), listen, once: true };
-        hearing(
+/// Serves the requesting peer.
+async fn serve_offer(listener: &Listener, offer: Offer) -> Result<(), Failure> {
+    let served = listener.run(|listen| {
+        let options = ServeOptions { directory: offer.root.clone(), listen, once: true };
+        run_with_events(
             |events| files::serve(options, events),
             |event| {
                 if let Event::Listening { addresses } = event {
-                    door.ready(addresses, offered.called.clone(), offered.names.clone());
+                    listener.ready(addresses, offer.requested_as.clone(), offer.names.clone());
                 }
             },
         )
@@ -253,27 +258,27 @@ async fn serve_what(door: &Door, offered: Offered) -> Result<(), Ended> {
     Ok(served.await?)
 }
 
-/// Runs one side of a transfer, and hears what it tells.
-async fn hearing<F>(
+/// Runs one side of a transfer, and passes its events to `handle`.
+async fn run_with_events<F>(
     side: impl FnOnce(Events) -> F,
-    mut heard: impl FnMut(Event),
+    mut handle: impl FnMut(Event),
 ) -> Result<(), Error>
 where
     F: Future<Output = Result<Summary, Error>>,
 {
-    let (events, mut told) = mpsc::unbounded_channel();
+    let (events, mut received) = mpsc::unbounded_channel();
     let side = side(events);
     tokio::pin!(side);
     loop {
         tokio::select! {
             result = &mut side => return result.map(drop),
-            Some(event) = told.recv() => heard(event),
+            Some(event) = received.recv() => handle(event),
         }
     }
 }
 
-/// Our address at which the ssh connection arrived, as sshd tells it.
-fn reached() -> Option<IpAddr> {
+/// The local address of the ssh connection, from sshd's environment.
+fn ssh_local_address() -> Option<IpAddr> {
     let connection = env::var("SSH_CONNECTION").ok()?;
     connection.split(' ').nth(2)?.parse().ok()
 }
@@ -283,35 +288,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_version_is_named_whatever_else_it_says() {
-        let error = understand(br#"{"anabranch":"9.1.0","speaks":9,"wish":[]}"#)
+    fn another_version_is_reported_whatever_its_fields() {
+        let error = parse_request(br#"{"anabranch":"9.1.0","speaks":9,"wish":[]}"#)
             .unwrap_err()
             .message()
             .unwrap();
         assert!(
-            error.contains("anabranch 9.1.0 version 9")
+            error.contains("anabranch 9.1.0 on the other host version 9")
                 && error.contains(env!("CARGO_PKG_VERSION")),
             "{error}"
         );
-        assert!(understand(b"{}").is_err());
-        assert!(understand(br#"{"anabranch":"0.1.0","speaks":1}"#).is_err());
+        assert!(parse_request(b"{}").is_err());
+        assert!(parse_request(br#"{"anabranch":"0.1.0","speaks":1}"#).is_err());
     }
 
     #[test]
-    fn a_key_that_cannot_be_kept_is_for_one_copy() {
+    fn a_key_that_cannot_be_stored_is_for_one_copy() {
         let dirs = Dirs::below("/dev/null".as_ref());
         let keys = [identity(&dirs).unwrap(), identity(&dirs).unwrap()];
         assert_ne!(keys[0].fingerprint(), keys[1].fingerprint());
     }
 
     #[test]
-    fn a_request_survives_its_line() {
+    fn a_request_survives_serialisation() {
         let target = std::os::unix::ffi::OsStringExt::from_vec(b"\xff\n\"x\"".to_vec());
-        let asker = Asker { anabranch: "0.1.0".into(), speaks: SPEAKS };
-        let what = What::Put { target, one: Some("a b".into()) };
-        let request = Request { asker, key: "k".into(), port: Some(1), what };
+        let version = Version { anabranch: "0.1.0".into(), speaks: PROTOCOL };
+        let what = Operation::Put { target, one: Some("a b".into()) };
+        let request = Request { version, key: "k".into(), port: Some(1), what };
         let line = serde_json::to_vec(&request).unwrap();
         assert!(!line.contains(&b'\n'));
-        assert_eq!(format!("{:?}", understand(&line).unwrap()), format!("{request:?}"));
+        assert_eq!(format!("{:?}", parse_request(&line).unwrap()), format!("{request:?}"));
     }
 }

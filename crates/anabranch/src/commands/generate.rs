@@ -1,20 +1,19 @@
-//! `completions` and `man`: what packagers need, from the command line's own definition.
+//! `completions` and `man`: files for packages, generated from the definition of the command line.
 #![expect(clippy::format_push_string, reason = "a few short lines, and easier to read")]
 
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use clap::CommandFactory;
 use clap_complete::Shell;
 use files::Error;
 
-use crate::cli::{Cli, EXIT_CODES};
+use crate::exit::EXIT_CODES;
 
 /// Arguments of `completions`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CompletionsArgs {
-    /// Which shell's
+    /// The shell
     shell: Shell,
 }
 
@@ -26,22 +25,21 @@ pub(crate) struct ManArgs {
     directory: Option<PathBuf>,
 }
 
-/// `anabranch completions`.
+/// `anabranch completions`, for the command line that `command` describes.
 ///
 /// # Errors
 /// [`Error::System`] if standard output can't be written.
-pub(crate) fn completions(args: &CompletionsArgs) -> Result<(), Error> {
+pub(crate) fn completions(args: &CompletionsArgs, mut command: clap::Command) -> Result<(), Error> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "anabranch", &mut script);
+    clap_complete::generate(args.shell, &mut command, "anabranch", &mut script);
     print(&script)
 }
 
-/// `anabranch man`.
+/// `anabranch man`, for the command line that `command` describes.
 ///
 /// # Errors
 /// [`Error::System`] if a page can't be written.
-pub(crate) fn man(args: &ManArgs) -> Result<(), Error> {
-    let mut command = Cli::command();
+pub(crate) fn man(args: &ManArgs, mut command: clap::Command) -> Result<(), Error> {
     command.build();
     let Some(directory) = &args.directory else {
         return print(&page(&command)?);
@@ -87,13 +85,13 @@ fn page(command: &clap::Command) -> Result<Vec<u8>, Error> {
 fn exit_status() -> String {
     let mut section = String::from(".SH \"EXIT STATUS\"\n");
     for (code, meaning) in EXIT_CODES {
-        // A leading full stop or quote would be a request; no meaning begins so.
+        // A line that begins with a full stop or a quote is a roff request; no meaning does.
         section.push_str(&format!(".TP\n.B {code}\n{}\n", meaning.replace('-', "\\-")));
     }
     section
 }
 
-/// To standard output; a reader that has seen enough is no error.
+/// Prints to standard output; a closed pipe is no error.
 fn print(text: &[u8]) -> Result<(), Error> {
     match io::stdout().lock().write_all(text) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {

@@ -1,4 +1,4 @@
-//! `get`: files and folders from a server, or one file from several, over every path.
+//! `get`: gets files and folders from a server, or one file from several servers, over every path.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -7,30 +7,31 @@ use files::{Error, FetchOptions, Server};
 use peer::{Credential, Identity, Remote};
 
 use crate::dirs::Dirs;
+use crate::exit::Failure;
 use crate::flags::TransferFlags;
 use crate::peers::List;
 use crate::token::TokenSource;
-use crate::transfer::{self, Ended};
+use crate::transfer;
 
 /// Arguments of `get`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
-    /// What to get, below what is offered there; of FOLDER/ with a slash at its end, what is in it,
-    /// and of / everything
+pub(crate) struct GetArgs {
+    /// Files and folders to get, relative to the served folder; FOLDER/ with a slash at its end
+    /// stands for its contents, and / for everything
     #[arg(required = true, value_name = "PATH")]
     names: Vec<PathBuf>,
-    /// The server, as 'anabranch serve' prints it; repeated: further servers of the same file, all
-    /// used at once
+    /// The server, as printed by 'anabranch serve'; repeat it for more servers of the same file,
+    /// which are used at the same time
     #[arg(long, required = true, value_name = "HOST[:PORT]")]
     from: Vec<Remote>,
-    /// The folder where it goes, made if it is not there [default: the current one]
+    /// The target folder, created if missing [default: the current one]
     #[arg(long, value_name = "DIR")]
     into: Option<PathBuf>,
-    /// The name that the one file or folder gets there
+    /// The new name of the only file or folder
     #[arg(long = "as", value_name = "NAME")]
     rename: Option<OsString>,
-    /// The BLAKE3 hash that the one file must have, as b3sum prints it; a server that has another
-    /// one is not asked
+    /// The expected BLAKE3 hash of the only file, as printed by b3sum; servers whose file has
+    /// another hash are not used
     #[arg(long, value_name = "HASH", value_parser = blake3)]
     blake3: Option<[u8; 32]>,
     #[command(flatten)]
@@ -42,8 +43,8 @@ pub(crate) struct Args {
 /// `anabranch get`.
 ///
 /// # Errors
-/// Those of the transfer.
-pub(crate) fn run(mut args: Args) -> Result<(), Ended> {
+/// Errors of the transfer.
+pub(crate) fn run(mut args: GetArgs) -> Result<(), Failure> {
     let dirs = Dirs::from_env();
     let config = args.flags.config(&dirs)?;
     let identity = Identity::load_or_generate(&dirs.key())?;
@@ -62,8 +63,8 @@ pub(crate) fn run(mut args: Args) -> Result<(), Ended> {
     transfer::run(watcher, |events| files::fetch(options, events)).map(drop)
 }
 
-/// Each server with what it is known by: the tokens that are given, one after the other, for those
-/// of whom no key is known; of a single server the token comes first.
+/// The credential of each server. The given tokens are for the servers without a known key, in
+/// order; for a single server, a token takes precedence over its key.
 fn servers(remotes: Vec<Remote>, source: &TokenSource, dirs: &Dirs) -> Result<Vec<Server>, Error> {
     let known = List::Receivers.load(dirs)?;
     let mut tokens = source.all_given()?.into_iter();
@@ -81,9 +82,8 @@ fn servers(remotes: Vec<Remote>, source: &TokenSource, dirs: &Dirs) -> Result<Ve
             (None, None) if alone => Credential::Token(TokenSource::ask()?),
             (None, None) => {
                 let text = format!(
-                    "the key of {remote} is not known, and there is no token for it: 'anabranch \
-                     keys trust receiver {host} FINGERPRINT' makes it known; tokens are read one a \
-                     line",
+                    "the key of {remote} is unknown, and it has no token: 'anabranch keys trust \
+                     receiver {host} FINGERPRINT' adds a key; tokens are read one on each line",
                     host = remote.host
                 );
                 return Err(Error::usage(text));
@@ -98,7 +98,7 @@ fn servers(remotes: Vec<Remote>, source: &TokenSource, dirs: &Dirs) -> Result<Ve
 }
 
 fn blake3(text: &str) -> Result<[u8; 32], String> {
-    let bad = || "64 hexadecimal digits are needed, as b3sum prints them".to_string();
+    let bad = || "expected 64 hexadecimal digits, as printed by b3sum".to_string();
     if text.len() != 64 || !text.is_ascii() {
         return Err(bad());
     }

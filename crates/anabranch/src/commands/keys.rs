@@ -1,4 +1,4 @@
-//! `keys`: this host's key, and whom it trusts.
+//! `keys`: this host's key, and the keys that it trusts.
 
 use std::path::PathBuf;
 
@@ -12,67 +12,66 @@ use crate::peers::{List, Peer, Rights};
 
 /// Arguments of `keys`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
-    /// What to do; without it, show this host's fingerprint
+pub(crate) struct KeysArgs {
+    /// The action [default: show]
     #[command(subcommand)]
     action: Option<Action>,
 }
 
-/// What `keys` can do.
+/// The actions of `keys`.
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Show this host's fingerprint, making a key if there is none
+    /// Show this host's fingerprint; generate a key if there is none
     Show,
-    /// Show every host that is trusted
+    /// List the trusted hosts
     List,
     /// Trust a host's key
     #[command(subcommand)]
     Trust(Trust),
-    /// Trust a host's key no longer
+    /// Remove a host's key from the trusted ones
     #[command(subcommand)]
     Remove(Remove),
 }
 
-/// Whom to trust.
+/// A key to trust.
 #[derive(Debug, Subcommand)]
 enum Trust {
-    /// Send to HOST, or get from it, without a token
+    /// Allow sending to HOST, and getting from it, without a token
     Receiver {
-        /// As given to 'send --to' or 'get --from', without the port
+        /// The host as in 'send --to' or 'get --from', without the port
         host: String,
-        /// What 'anabranch keys' shows there
+        /// The output of 'anabranch keys' on that host
         fingerprint: Fingerprint,
     },
-    /// Let the host of this key send here, or get from here, without a token
+    /// Allow the host with this key to send here, or to get from here, without a token
     Sender {
-        /// What 'anabranch keys' shows there
+        /// The output of 'anabranch keys' on that host
         fingerprint: Fingerprint,
-        /// What to call it
+        /// A name for the host
         name: Option<String>,
-        /// What it may do: get what 'serve' offers, send to 'receive', or both
+        /// Permission: to get files from 'serve', to send files to 'receive', or both
         #[arg(long, value_name = "get|send|both", default_value_t, hide_default_value = true)]
         may: May,
-        /// What it sees in place of the folder of 'serve' or 'receive'; below that, if it is
-        /// relative
+        /// The host's folder instead of that of 'serve' or 'receive'; a relative one is below that
         #[arg(long, value_name = "DIR")]
         dir: Option<PathBuf>,
-        /// Never faster than this
+        /// The maximum rate
         #[arg(long, value_name = "RATE")]
         max: Option<Rate>,
     },
 }
 
-/// Whom to forget.
+/// A key to remove.
 #[derive(Debug, Subcommand)]
 enum Remove {
-    /// Forget a receiver's key
+    /// Remove a receiver's key
     Receiver {
-        /// Its host or fingerprint
+        /// The host or the fingerprint
         which: String,
     },
-    /// Take a sender's permission back
+    /// Remove a sender's key
     Sender {
-        /// Its name or fingerprint
+        /// The name or the fingerprint
         which: String,
     },
 }
@@ -80,9 +79,9 @@ enum Remove {
 /// `anabranch keys`.
 ///
 /// # Errors
-/// Those of reading and writing the key and the lists; [`Error::usage`] if there is nobody to
-/// remove.
-pub(crate) fn run(args: Args) -> Result<(), Error> {
+/// Errors of reading and writing the key and the lists; [`Error::usage`] if the key to remove is
+/// not listed.
+pub(crate) fn run(args: KeysArgs) -> Result<(), Error> {
     let dirs = Dirs::from_env();
     match args.action.unwrap_or(Action::Show) {
         Action::Show => println!("{}", Identity::load_or_generate(&dirs.key())?.fingerprint()),
@@ -106,7 +105,7 @@ pub(crate) fn run(args: Args) -> Result<(), Error> {
                 if text.is_empty()
                     || text.contains(|c: char| c.is_whitespace() || c.is_control() || c == '#')
                 {
-                    return Err(Error::usage("--dir is one word of UTF-8 without '#'"));
+                    return Err(Error::usage("--dir must be one word of UTF-8 without '#'"));
                 }
             }
             List::Senders.add(
@@ -128,7 +127,7 @@ fn one_word(name: &str) -> Result<String, Error> {
     if name.is_empty()
         || name.contains(|c: char| c.is_whitespace() || c.is_control() || c == '#' || c == '=')
     {
-        return Err(Error::usage("a peer's name is one word without '#' and '='"));
+        return Err(Error::usage("a peer's name must be one word without '#' and '='"));
     }
     Ok(name.to_string())
 }
@@ -136,7 +135,7 @@ fn one_word(name: &str) -> Result<String, Error> {
 fn removed(count: usize, which: &str) -> Result<(), Error> {
     if count == 0 {
         return Err(Error::usage(format!(
-            "nobody of the name or fingerprint '{which}' is on the list"
+            "the list has no host with the name or fingerprint '{which}'"
         )));
     }
     Ok(())

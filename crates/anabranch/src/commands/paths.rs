@@ -1,4 +1,4 @@
-//! `paths`: which local paths there are, and why a device is none.
+//! `paths`: the usable local paths, and why the other devices have none.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
@@ -13,29 +13,29 @@ use units::Span;
 
 use super::send::known_credential;
 use crate::dirs::Dirs;
-use crate::sanitize::{clean, plainly};
+use crate::sanitize::{clean, without_error_numbers};
 use crate::token::TokenSource;
 
-/// Addresses that stand for the rest of the world: reserved for documentation (RFC 5737, RFC 3849),
-/// so that only a default route leads to them.
-const ELSEWHERE: [IpAddr; 2] = [
+/// Addresses that only a default route leads to: they are reserved for documentation (RFC 5737, RFC
+/// 3849).
+const DEFAULT_ROUTE_TARGETS: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
     IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
 ];
-/// How long a probe waits for an answer.
+/// The time that a probe waits for an answer.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Connections a path; the fastest counts, since the first may have had to find the neighbour's
-/// address.
+/// Connections for each path, of which the fastest counts: the first one may include address
+/// resolution (ARP, neighbour discovery).
 const PROBES: usize = 3;
 
 /// Arguments of `paths`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
-    /// Show the paths to this host and how long a connection over each takes to open; with its
-    /// token, or if its key is known, also what each carries (two seconds of data a path)
+pub(crate) struct PathsArgs {
+    /// Show the paths to this host and the connect time of each; with its token, or if its key is
+    /// known, also the rate of each (two seconds of data for each path)
     #[arg(long, value_name = "HOST[:PORT]")]
     probe: Option<Remote>,
-    /// A path to probe: interface or local address; may be repeated [default: every one there is]
+    /// A path to probe: interface or local address; may be repeated [default: every usable one]
     #[arg(long = "path", value_name = "IF[,to=ADDR]", requires = "probe")]
     paths: Vec<PathSpec>,
     #[command(flatten)]
@@ -45,17 +45,14 @@ pub(crate) struct Args {
 /// `anabranch paths`.
 ///
 /// # Errors
-/// [`Error::System`] if the kernel can't be asked or the host not be resolved; [`Error::NoPath`] if
-/// there is none to the host.
-pub(crate) fn run(args: &Args) -> Result<(), Error> {
+/// [`Error::System`] if netlink fails or the host name cannot be resolved; [`Error::NoPath`] if
+/// there is no path to the host.
+pub(crate) fn run(args: &PathsArgs) -> Result<(), Error> {
     match &args.probe {
-        None => show(
-            &ELSEWHERE
-                .iter()
-                .map(|target| discover(*target))
-                .collect::<Result<Vec<_>, _>>()
-                .map_err(peer::Error::from)?,
-        ),
+        None => {
+            let found = DEFAULT_ROUTE_TARGETS.iter().map(|target| discover(*target));
+            show(&found.collect::<Result<Vec<_>, _>>().map_err(peer::Error::from)?);
+        }
         Some(remote) => {
             let dirs = Dirs::from_env();
             match known_credential(&args.token, remote, &dirs)? {
@@ -67,8 +64,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
     Ok(())
 }
 
-/// Paths to one host that runs a receiver, each with what it carries.
-fn measure(args: &Args, remote: &Remote, credential: Credential, dirs: &Dirs) -> Result<(), Error> {
+/// Prints the paths to a host that runs a receiver, with measured rates.
+fn measure(
+    args: &PathsArgs,
+    remote: &Remote,
+    credential: Credential,
+    dirs: &Dirs,
+) -> Result<(), Error> {
     let terms = probing(remote, credential, &args.paths, dirs)?;
     let probes = runtime()?.block_on(peer::dial::probe(&terms))?;
     let mut table = Table::new([
@@ -87,7 +89,9 @@ fn measure(args: &Args, remote: &Remote, credential: Credential, dirs: &Dirs) ->
                 carries.rate.to_string(),
                 format!("{:.2} %", carries.loss * 100.0),
             ],
-            Err(why) => ["-".into(), format!("nothing: {}", plainly(&clean(why))), "-".into()],
+            Err(why) => {
+                ["-".into(), format!("nothing: {}", without_error_numbers(&clean(why))), "-".into()]
+            }
         };
         table.row([probe.name.clone(), from, probe.remote.to_string()].into_iter().chain(found));
     }
@@ -95,14 +99,14 @@ fn measure(args: &Args, remote: &Remote, credential: Credential, dirs: &Dirs) ->
     if probes.iter().any(|probe| probe.carries.is_ok()) {
         return Ok(());
     }
-    let why = "no path carries anything; is a receiver running there, and its port open?";
+    let why = "no path carries data; is a receiver running there, and its port open?";
     Err(peer::Error::NoPath { to: remote.to_string(), why: why.into() }.into())
 }
 
-/// Terms of a session that moves no file.
+/// Terms of a session without files.
 ///
 /// # Errors
-/// [`Error::System`] if this host's key can't be had.
+/// [`Error::System`] if this host's key can't be read or generated.
 pub(super) fn probing(
     remote: &Remote,
     credential: Credential,
@@ -118,16 +122,16 @@ pub(super) fn probing(
     Ok(Terms::new(vec![(remote.clone(), credential)], options))
 }
 
-/// What drives sockets.
+/// The runtime for sockets.
 ///
 /// # Errors
-/// [`Error::System`] if the system has no thread left.
+/// [`Error::System`] if no thread can be started.
 pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Error> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     runtime.map_err(|source| Error::system("start the runtime", source))
 }
 
-/// Paths to anywhere, of both families.
+/// Prints the paths with a default route, of both address families.
 fn show(found: &[Discovery]) {
     let columns = ["interface", "address", "use", "link speed"].map(|title| (title, Align::Left));
     let mut table = Table::new(columns);
@@ -136,16 +140,16 @@ fn show(found: &[Discovery]) {
     }
     if found.iter().all(|discovery| discovery.usable.is_empty()) {
         println!(
-            "No interface has a default route; --probe HOST shows the paths to a host of a network \
-             nearby."
+            "No interface has a default route; --probe HOST shows the paths to a host on a local \
+             network."
         );
     } else {
         print!("{table}");
     }
-    no_paths(found);
+    print_unusable(found);
 }
 
-/// Paths to one host, each with its connect time.
+/// Prints the paths to one host, with connect times.
 fn probe(remote: &Remote) -> Result<(), Error> {
     let action = format!("resolve {}", remote.host);
     let resolved = (remote.host.as_str(), remote.port).to_socket_addrs();
@@ -165,17 +169,19 @@ fn probe(remote: &Remote) -> Result<(), Error> {
     let mut reached = false;
     for (to, discovery) in addresses.iter().zip(&found) {
         for path in &discovery.usable {
-            let time = runtime.block_on(best(path, *to));
+            let time = runtime.block_on(fastest_connect(path, *to));
             reached |= time.is_ok();
-            let time = time
-                .map_or_else(|e| said(&e), |time| format!("{:.1} ms", time.as_secs_f64() * 1e3));
+            let time = time.map_or_else(
+                |e| error_cell(&e),
+                |time| format!("{:.1} ms", time.as_secs_f64() * 1e3),
+            );
             table.row(cells(path).into_iter().chain([to.to_string(), time]));
         }
     }
     if found.iter().any(|discovery| !discovery.usable.is_empty()) {
         print!("{table}");
     }
-    no_paths(&found);
+    print_unusable(&found);
     let why = "no connection opened; is a receiver running there, and its port open?";
     if reached {
         return Ok(());
@@ -183,17 +189,17 @@ fn probe(remote: &Remote) -> Result<(), Error> {
     Err(peer::Error::NoPath { to: remote.to_string(), why: why.into() }.into())
 }
 
-async fn best(path: &LocalPath, to: SocketAddr) -> io::Result<Span> {
-    let mut best = connect_time(path, to, PATIENCE).await?;
+async fn fastest_connect(path: &LocalPath, to: SocketAddr) -> io::Result<Span> {
+    let mut fastest = connect_time(path, to, PATIENCE).await?;
     for _ in 1..PROBES {
-        best = best.min(connect_time(path, to, PATIENCE).await?);
+        fastest = fastest.min(connect_time(path, to, PATIENCE).await?);
     }
-    Ok(best)
+    Ok(fastest)
 }
 
 /// An error as a table's cell.
-fn said(error: &io::Error) -> String {
-    plainly(&error.to_string()).to_lowercase()
+fn error_cell(error: &io::Error) -> String {
+    without_error_numbers(&error.to_string()).to_lowercase()
 }
 
 fn cells(path: &LocalPath) -> Vec<String> {
@@ -207,9 +213,8 @@ fn cells(path: &LocalPath) -> Vec<String> {
     vec![path.interface.clone(), path.address.to_string(), class.to_string(), speed]
 }
 
-/// The devices without any path, each with its reason; where a device has none of either family,
-/// the first reason.
-fn no_paths(found: &[Discovery]) {
+/// Prints the devices without any path, each with the first reason found.
+fn print_unusable(found: &[Discovery]) {
     let mut said: Vec<&str> = Vec::new();
     let used = |name: &str| {
         found.iter().flat_map(|discovery| &discovery.usable).any(|path| path.interface == name)

@@ -2,39 +2,39 @@
 
 use std::fs;
 use std::io::Write;
-use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 use files::{Error, ReceiveOptions};
 use peer::{DEFAULT_PORT, Identity, ListenOptions, Token};
 
-use crate::config::{self, Config};
+use crate::config::Config;
 use crate::dirs::Dirs;
+use crate::exit::Failure;
+use crate::listen::{ListenAddress, socket_addresses};
 use crate::peers::List;
-use crate::transfer::{self, Ended};
+use crate::transfer;
 use crate::watch;
 
 /// Arguments of `receive`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
-    /// Where the files go [default: the current folder]
+pub(crate) struct ReceiveArgs {
+    /// The target folder [default: the current folder]
     #[arg(value_name = "DIR")]
     directory: Option<PathBuf>,
     /// An address to listen on; may be repeated [default: every address]
     #[arg(long, value_name = "ADDR[:PORT]")]
-    listen: Vec<Listen>,
+    listen: Vec<ListenAddress>,
     /// The port; 0 takes a free one [default: 7707]
     #[arg(long)]
     port: Option<u16>,
-    /// Serve one transfer after the other instead of ending after the first
+    /// Accept further transfers after the first instead of exiting
     #[arg(long)]
     keep: bool,
-    /// Replace files that exist, whatever the sender asks
+    /// Replace files that exist, even if the sender does not request it
     #[arg(long)]
     overwrite: bool,
-    /// Make no token: only senders named by 'anabranch keys trust sender' are served
+    /// Print no token: accept only senders added with 'anabranch keys trust sender'
     #[arg(long, conflicts_with = "token_out")]
     no_token: bool,
     /// Write the token to FILE as well, readable by the owner only
@@ -44,44 +44,22 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
-    watch: watch::Args,
-}
-
-/// An address to listen on; without a port, that of `--port`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Listen {
-    pub(crate) address: IpAddr,
-    pub(crate) port: Option<u16>,
-}
-
-impl FromStr for Listen {
-    type Err = String;
-
-    /// `192.0.2.1`, `192.0.2.1:7707`, `2001:db8::1`, `[2001:db8::1]:7707`.
-    fn from_str(text: &str) -> Result<Listen, String> {
-        if let Ok(address) = text.parse::<SocketAddr>() {
-            return Ok(Listen { address: address.ip(), port: Some(address.port()) });
-        }
-        let bare = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(text);
-        let address =
-            bare.parse().map_err(|_| format!("'{text}' is not ADDRESS or ADDRESS:PORT"))?;
-        Ok(Listen { address, port: None })
-    }
+    watch: watch::WatchArgs,
 }
 
 /// `anabranch receive`.
 ///
 /// # Errors
-/// Those of the transfer.
-pub(crate) fn run(args: Args) -> Result<(), Ended> {
+/// Errors of the transfer.
+pub(crate) fn run(args: ReceiveArgs) -> Result<(), Failure> {
     let dirs = Dirs::from_env();
     let config = Config::load(args.config.as_deref(), &dirs)?;
     let identity = Identity::load_or_generate(&dirs.key())?;
     let authorized: Vec<peer::Peer> =
         List::Senders.load(&dirs)?.into_iter().map(Into::into).collect();
     if args.no_token && !authorized.iter().any(peer::Peer::may_send) {
-        let text = "--no-token, but nobody is trusted: 'anabranch keys trust sender FINGERPRINT' \
-                    names whom to serve";
+        let text = "--no-token, but no sender is trusted: add one with 'anabranch keys trust \
+                    sender FINGERPRINT'";
         return Err(Error::usage(text).into());
     }
     let token = if args.no_token { None } else { Some(Token::generate(&identity)?) };
@@ -96,7 +74,7 @@ pub(crate) fn run(args: Args) -> Result<(), Ended> {
             .or(config.receive.directory)
             .unwrap_or_else(|| PathBuf::from(".")),
         listen: ListenOptions {
-            addresses: config::listen_on(listen, port),
+            addresses: socket_addresses(listen, port),
             port,
             token: token.clone(),
             authorized,
@@ -109,15 +87,15 @@ pub(crate) fn run(args: Args) -> Result<(), Ended> {
     transfer::run(watcher, |events| files::receive(options, events)).map(drop)
 }
 
-/// Writes aside and renames, so that whoever waits for the file never reads half a token, and an
-/// old file's wider permissions are not inherited.
+/// Writes to a temporary file and renames it, so that a script that waits for the file never reads
+/// half a token, and wider permissions of an old file are not inherited.
 pub(super) fn write_secret(path: &Path, secret: &str) -> Result<(), Error> {
-    let mut aside = path.as_os_str().to_owned();
-    aside.push(format!(".new-{}", std::process::id()));
-    let file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&aside);
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(format!(".new-{}", std::process::id()));
+    let file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary);
     let written = file
         .and_then(|mut file| writeln!(file, "{secret}"))
-        .and_then(|()| fs::rename(&aside, path));
+        .and_then(|()| fs::rename(&temporary, path));
     written
         .map_err(|source| Error::system(format!("write the token to {}", path.display()), source))
 }

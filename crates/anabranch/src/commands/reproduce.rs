@@ -1,4 +1,4 @@
-//! `reproduce`: a paper's figures, or a theory's, beside ours.
+//! `reproduce`: reproduces the figures of a paper or a theory, and compares them.
 
 use std::io;
 use std::path::PathBuf;
@@ -12,42 +12,49 @@ use tokio::signal::unix::{SignalKind, signal};
 use units::Bytes;
 
 use super::simulate::{progress, show, threads};
+use crate::exit::Failure;
 use crate::testbed::{Namespaces, Stop};
-use crate::transfer::Ended;
 
-/// How the command ends if a row differs; [`EXIT_CODES`](crate::cli::EXIT_CODES) says so.
+/// The exit code if a row differs; see [`EXIT_CODES`](crate::exit::EXIT_CODES).
 const DIFFERS: u8 = 1;
 
 /// Arguments of `reproduce`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
-    /// The paper; without it, what there is
+pub(crate) struct ReproduceArgs {
+    /// The paper, or theory [default: list all papers and figures]
     paper: Option<String>,
-    /// Its figures; all if none is named
+    /// The figures [default: all]
     figure: Vec<String>,
-    /// Where to write pictures, tables, files and a page [default: reproduced/PAPER]
+    /// The folder for plots, tables, scenario files and a page [default: reproduced/PAPER]
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
-    /// How many seeds to run, or how often real transfers are repeated, in place of what the files
-    /// say
-    #[arg(long, visible_alias = "runs", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    /// The number of seeds to run, or of repetitions of real transfers, instead of the number in
+    /// the files
+    #[arg(
+        long,
+        visible_alias = "runs",
+        value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
     seeds: Option<u32>,
-    /// How many runs at the same time [default: one a processor; one for two of real transfers]
+    /// The number of runs at the same time [default: one for each processor; for real transfers,
+    /// one for two processors]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
-    /// A folder with edited files, PAPER/FILE.toml in it, as --out leaves them; what is not there
-    /// is built in
+    /// A folder with edited files PAPER/FILE.toml, as written by --out; files that it lacks are the
+    /// built-in ones
     #[arg(long, value_name = "FOLDER")]
     papers: Option<PathBuf>,
-    /// Of real transfers: files and moments of change as a share of the paper's [default: 0.1]
+    /// For real transfers: sizes of files and times of changes, as a share of the paper's [default:
+    /// 0.1]
     #[arg(long, value_name = "SHARE", value_parser = scale)]
     scale: Option<f64>,
-    /// Of real transfers: which of the paper's files, first or all, or sizes such as
-    /// 101.5MB,304.3MB [default: first]
+    /// For real transfers: the first or all of the paper's files, or sizes such as 101.5MB,304.3MB
+    /// [default: first]
     #[arg(long, value_name = "SIZES", value_parser = sizes)]
     sizes: Option<Sizes>,
-    /// Of real transfers: count those too during which the machine was too busy to emulate the
-    /// links on time, and say so
+    /// For real transfers: also count runs during which the machine was too busy to emulate the
+    /// links on time, with a warning
     #[arg(long)]
     count_late: bool,
 }
@@ -55,9 +62,9 @@ pub(crate) struct Args {
 /// `anabranch reproduce`.
 ///
 /// # Errors
-/// [`Error::usage`] if there is no such paper or figure, or an edited file makes no sense;
+/// [`Error::usage`] if there is no such paper or figure, or an edited file is invalid;
 /// [`Error::System`] if a file cannot be written; [`DIFFERS`] if something differs from the paper.
-pub(crate) fn run(args: &Args) -> Result<(), Ended> {
+pub(crate) fn run(args: &ReproduceArgs) -> Result<(), Failure> {
     let Some(paper) = &args.paper else {
         return Ok(show(list())?);
     };
@@ -73,20 +80,21 @@ pub(crate) fn run(args: &Args) -> Result<(), Ended> {
     if let Some(estimate) = study.estimate {
         // Each has a sender, a receiver and an emulator.
         context.jobs = args.jobs.map_or(threads(None).div_ceil(2), usize::from);
-        context.experiment.testbed =
-            Some(Arc::new(Namespaces::new(args.count_late, Arc::clone(&stop)).map_err(failed)?));
-        let estimate = estimate(&context, &figures).map_err(failed)?;
+        context.experiment.testbed = Some(Arc::new(
+            Namespaces::new(args.count_late, Arc::clone(&stop)).map_err(study_error)?,
+        ));
+        let estimate = estimate(&context, &figures).map_err(study_error)?;
         show(format_args!("{}\n\n", announcement(&estimate, context.jobs)))?;
         stop_on_signals(stop)?;
     } else if args.scale.is_some() || args.sizes.is_some() || args.count_late {
         let text = format!(
-            "{} has no real transfers that --scale, --sizes or --count-late could say anything of",
+            "{} has no real transfers; --scale, --sizes and --count-late do not apply",
             study.paper
         );
         return Err(Error::usage(text).into());
     }
     let path = args.out.clone().unwrap_or_else(|| PathBuf::from("reproduced").join(study.paper));
-    let mut folder = Folder::create(&path, study).map_err(failed)?;
+    let mut folder = Folder::create(&path, study).map_err(study_error)?;
     let mut all = Verdict::default();
     for figure in figures {
         show(format_args!("{}: {}\n\n", figure.name, figure.title))?;
@@ -96,7 +104,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Ended> {
             bar.set_position(done as u64);
         });
         bar.finish_and_clear();
-        let outcome = outcome.map_err(failed)?;
+        let outcome = outcome.map_err(study_error)?;
         for (table, caption) in &outcome.tables {
             show(format_args!("{table}{caption}\n\n"))?;
         }
@@ -106,7 +114,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Ended> {
         }
     }
     show(format_args!("{}: {}\n", all.summary(), folder.index().display()))?;
-    if all.passes() { Ok(()) } else { Err(Ended::Code(DIFFERS)) }
+    if all.passes() { Ok(()) } else { Err(Failure::Code(DIFFERS)) }
 }
 
 /// The figures of these names, each once, in the paper's order.
@@ -122,7 +130,7 @@ fn chosen(study: &'static Study, names: &[String]) -> Result<Vec<&'static Figure
 /// All papers and figures.
 fn list() -> Table {
     let mut table =
-        Table::new([("paper", Align::Left), ("figure", Align::Left), ("what it is", Align::Left)]);
+        Table::new([("paper", Align::Left), ("figure", Align::Left), ("title", Align::Left)]);
     for study in STUDIES {
         table.row([study.paper, "", study.title]);
         for figure in study.figures {
@@ -137,10 +145,10 @@ fn usage(error: study::Unknown) -> Error {
     Error::usage(error.to_string())
 }
 
-fn failed(error: StudyError) -> Ended {
+fn study_error(error: StudyError) -> Failure {
     let error = match error {
-        // Nothing is kept that a message could speak of.
-        StudyError::Stopped(signal) => return Ended::Code(128 + signal),
+        // The usual message promises that data is kept, which is not so here.
+        StudyError::Stopped(signal) => return Failure::Code(128 + signal),
         StudyError::Scenario(_) | StudyError::NoPapers(_) | StudyError::Lacks { .. } => {
             Error::usage(error.to_string())
         }
@@ -150,7 +158,7 @@ fn failed(error: StudyError) -> Ended {
     error.into()
 }
 
-fn experiment(args: &Args) -> Experiment {
+fn experiment(args: &ReproduceArgs) -> Experiment {
     let default = Experiment::default();
     Experiment {
         testbed: None,
@@ -159,7 +167,7 @@ fn experiment(args: &Args) -> Experiment {
     }
 }
 
-/// What is going to happen, before it does: it takes the time that it takes.
+/// The number of transfers and the estimated time.
 fn announcement(estimate: &Estimate, jobs: usize) -> String {
     let Estimate { transfers, seconds } = *estimate;
     let jobs = u32::try_from(jobs).unwrap_or(u32::MAX);
@@ -173,13 +181,13 @@ fn announcement(estimate: &Estimate, jobs: usize) -> String {
     format!("{transfers} transfers{together}: some {time}, and more if some have to be repeated")
 }
 
-/// A signal ends what is running, so that nothing of it is left.
+/// Ends running transfers on a signal, so that none of their processes remain.
 fn stop_on_signals(stop: Arc<Stop>) -> Result<(), Error> {
-    let refused = |source| Error::system("handle signals", source);
+    let signal_error = |source| Error::system("handle signals", source);
     let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(refused)?;
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(signal_error)?;
     let listen = async { Ok((signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)) };
-    let (mut interrupt, mut terminate) = runtime.block_on(listen).map_err(refused)?;
+    let (mut interrupt, mut terminate) = runtime.block_on(listen).map_err(signal_error)?;
     std::thread::spawn(move || {
         runtime.block_on(async {
             tokio::select! {
@@ -205,7 +213,7 @@ fn sizes(text: &str) -> Result<Sizes, String> {
         "all" => Ok(Sizes::All),
         list => {
             let size = |text: &str| match text.trim().parse::<Bytes>() {
-                Ok(Bytes::ZERO) => Err("a file of nothing takes no time".to_owned()),
+                Ok(Bytes::ZERO) => Err("a size must not be zero".to_owned()),
                 Ok(size) => Ok(size),
                 Err(error) => Err(error.to_string()),
             };

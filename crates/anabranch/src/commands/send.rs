@@ -1,4 +1,4 @@
-//! `send`: files and folders to a receiver, over every path.
+//! `send`: sends files and folders to a receiver, over every path.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -11,35 +11,37 @@ use peer::{Credential, Identity, Remote};
 
 use crate::config::Config;
 use crate::dirs::Dirs;
+use crate::exit::Failure;
 use crate::flags::TransferFlags;
 use crate::peers::List;
 use crate::token::TokenSource;
-use crate::transfer::{self, Ended};
+use crate::transfer;
 use crate::watch;
 
 /// Arguments of `send`.
 #[derive(Debug, clap::Args)]
 #[command(mut_arg("files_from", |files_from| files_from.conflicts_with("token_stdin")))]
-pub(crate) struct Args {
-    /// Files and folders to send; of FOLDER/ with a slash at its end, what is in it
+pub(crate) struct SendArgs {
+    /// Files and folders to send; FOLDER/ with a slash at its end stands for its contents
     #[arg(required_unless_present = "files_from", value_name = "PATH")]
     sources: Vec<PathBuf>,
-    /// The receiver, as 'anabranch receive' prints it
+    /// The receiver, as printed by 'anabranch receive'
     #[arg(long, value_name = "HOST[:PORT]")]
     to: Remote,
     #[command(flatten)]
-    flags: Flags,
+    flags: SendFlags,
     #[command(flatten)]
     token: TokenSource,
 }
 
-/// What is sent of the sources, how, and over what: the flags of every command that sends.
+/// The flags of every command that sends: those of a transfer, and lists of files.
 #[derive(Debug, clap::Args)]
 #[group(skip)]
-pub(crate) struct Flags {
+pub(crate) struct SendFlags {
     #[command(flatten)]
     transfer: TransferFlags,
-    /// Only what FILE names, one a line, below PATH or the current folder; '-' reads standard input
+    /// Only the files listed in FILE, one on each line, relative to PATH or the current folder; '-'
+    /// reads standard input
     #[arg(long, value_name = "FILE", help_heading = "Selection")]
     files_from: Option<PathBuf>,
     /// The names in --files-from end with a NUL instead of a newline
@@ -50,37 +52,37 @@ pub(crate) struct Flags {
 /// `anabranch send`.
 ///
 /// # Errors
-/// Those of the transfer.
-pub(crate) fn run(args: Args) -> Result<(), Ended> {
-    // Before anybody is asked for a token.
-    let mut sending = args.flags.prepare(args.sources)?;
-    let identity = Identity::load_or_generate(&sending.dirs.key())?;
-    let credential = credential(&args.token, &args.to, &sending.dirs)?;
-    let watcher = sending.watcher();
-    let options = sending.to(args.to, credential, identity);
+/// Errors of the transfer.
+pub(crate) fn run(args: SendArgs) -> Result<(), Failure> {
+    // Mistakes are reported before the prompt for a token.
+    let mut prepared = args.flags.prepare(args.sources)?;
+    let identity = Identity::load_or_generate(&prepared.dirs.key())?;
+    let credential = credential(&args.token, &args.to, &prepared.dirs)?;
+    let watcher = prepared.watcher();
+    let options = prepared.to(args.to, credential, identity);
     transfer::run(watcher, |events| files::send(options, events)).map(drop)
 }
 
-/// All that can be known before the receiver is.
-pub(super) struct Sending {
+/// The local part of a transfer, prepared before the receiver is known.
+pub(super) struct PreparedSend {
     dirs: Dirs,
     config: Config,
-    flags: Flags,
+    flags: SendFlags,
     sources: Vec<PathBuf>,
     files_from: Option<Vec<PathBuf>>,
 }
 
-impl Flags {
-    /// Whether --files-from says what is sent.
-    pub(super) fn are_listed(&self) -> bool {
+impl SendFlags {
+    /// Whether --files-from lists the files.
+    pub(super) fn has_list(&self) -> bool {
         self.files_from.is_some()
     }
 
-    /// Looks whether the sources can be read, and reads the configuration and the list of names.
+    /// Checks that the sources are readable, and reads the configuration and the list of names.
     ///
     /// # Errors
-    /// Those of reading them.
-    pub(super) fn prepare(self, sources: Vec<PathBuf>) -> Result<Sending, Error> {
+    /// [`Error::Source`], and errors of the configuration.
+    pub(super) fn prepare(self, sources: Vec<PathBuf>) -> Result<PreparedSend, Error> {
         for path in &sources {
             readable(path)?;
         }
@@ -88,19 +90,19 @@ impl Flags {
             self.files_from.as_deref().map(|file| listed(file, self.null)).transpose()?;
         let dirs = Dirs::from_env();
         let config = self.transfer.config(&dirs)?;
-        Ok(Sending { dirs, config, flags: self, sources, files_from })
+        Ok(PreparedSend { dirs, config, flags: self, sources, files_from })
     }
 }
 
-impl Sending {
-    /// What watches the transfer.
+impl PreparedSend {
+    /// The display of the transfer.
     pub(super) fn watcher(&mut self) -> Box<dyn watch::Watcher> {
         self.flags.transfer.watcher(&self.config)
     }
 
-    /// The transfer to `to`.
+    /// The options of a transfer to `to`.
     pub(super) fn to(self, to: Remote, credential: Credential, identity: Identity) -> SendOptions {
-        let Sending { dirs, config, flags, sources, files_from } = self;
+        let PreparedSend { dirs, config, flags, sources, files_from } = self;
         let (selection, transfer) = flags.transfer.options(files_from, identity, &config, &dirs);
         SendOptions { sources, rename: None, selection, to, credential, transfer }
     }
@@ -115,10 +117,10 @@ fn readable(path: &Path) -> Result<(), Error> {
     if metadata.is_file() {
         return File::open(path).map(drop).map_err(failed);
     }
-    Err(Error::usage(format!("{} is no file and no folder", path.display())))
+    Err(Error::usage(format!("{} is neither a file nor a folder", path.display())))
 }
 
-/// The names that a file lists, in whatever bytes; `-` is standard input.
+/// The names in the file `--files-from`, which may be any bytes; `-` is standard input.
 fn listed(file: &Path, null: bool) -> Result<Vec<PathBuf>, Error> {
     let mut bytes = Vec::new();
     let read = if file == Path::new("-") {
@@ -132,8 +134,7 @@ fn listed(file: &Path, null: bool) -> Result<Vec<PathBuf>, Error> {
     Ok(names.map(|name| PathBuf::from(OsStr::from_bytes(name))).collect())
 }
 
-/// The token that is given, or the receiver's key if it is known, or else a token that is asked
-/// for.
+/// The given token, or else the receiver's known key, or else a token from the prompt.
 fn credential(source: &TokenSource, to: &Remote, dirs: &Dirs) -> Result<Credential, Error> {
     match known_credential(source, to, dirs)? {
         Some(credential) => Ok(credential),
@@ -141,10 +142,10 @@ fn credential(source: &TokenSource, to: &Remote, dirs: &Dirs) -> Result<Credenti
     }
 }
 
-/// The token that is given, or the receiver's key if it is known.
+/// The given token, or else the receiver's known key.
 ///
 /// # Errors
-/// Those of reading either.
+/// Errors of reading either.
 pub(super) fn known_credential(
     source: &TokenSource,
     to: &Remote,

@@ -1,59 +1,61 @@
-//! `serve`: offers a folder to hosts that are known by key.
+//! `serve`: serves a folder to authorised hosts.
 
 use std::path::PathBuf;
 
 use files::{Error, ServeOptions};
 use peer::{DEFAULT_PORT, Identity, ListenOptions, Token};
 
-use super::receive::{Listen, write_secret};
-use crate::config::{self, Config};
+use super::receive::write_secret;
+use crate::config::Config;
 use crate::dirs::Dirs;
+use crate::exit::Failure;
+use crate::listen::{ListenAddress, socket_addresses};
 use crate::peers::List;
-use crate::transfer::{self, Ended};
+use crate::transfer;
 use crate::watch;
 
 /// Arguments of `serve`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
-    /// What is offered: who gets something sees it as the root, and nothing outside it
+pub(crate) struct ServeArgs {
+    /// The folder to serve; nothing outside it can be read
     #[arg(value_name = "DIR")]
     directory: PathBuf,
     /// An address to listen on; may be repeated [default: every address]
     #[arg(long, value_name = "ADDR[:PORT]")]
-    listen: Vec<Listen>,
+    listen: Vec<ListenAddress>,
     /// The port; 0 takes a free one [default: 7707]
     #[arg(long)]
     port: Option<u16>,
-    /// End after the first fetch that was completed
+    /// Exit after the first completed transfer
     #[arg(long)]
     once: bool,
-    /// Make a token as well, with which one further host may get everything in DIR
+    /// Print a token that lets one more host get everything in DIR
     #[arg(long)]
     token: bool,
-    /// Make a token, and write it to FILE as well, readable by the owner only
+    /// Print a token as --token does, and write it to FILE, readable by the owner only
     #[arg(long, value_name = "FILE")]
     token_out: Option<PathBuf>,
     /// Defaults from FILE [default: anabranch/config.toml in the user's configuration folder]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
-    watch: watch::Args,
+    watch: watch::WatchArgs,
 }
 
 /// `anabranch serve`.
 ///
 /// # Errors
-/// Those of reading the lists and of listening.
-pub(crate) fn run(args: Args) -> Result<(), Ended> {
+/// Errors of reading the lists and of listening.
+pub(crate) fn run(args: ServeArgs) -> Result<(), Failure> {
     let dirs = Dirs::from_env();
     let config = Config::load(args.config.as_deref(), &dirs)?;
     let authorized: Vec<peer::Peer> =
         List::Senders.load(&dirs)?.into_iter().map(Into::into).collect();
     let wants_token = args.token || args.token_out.is_some();
     if !wants_token && !authorized.iter().any(peer::Peer::may_get) {
-        let text = "nobody may get anything from here: 'anabranch keys trust sender FINGERPRINT \
-                    NAME --may get' lets the host of that key ('anabranch keys' shows it there); \
-                    or make a token, with --token";
+        let text = "no host may get files from here: 'anabranch keys trust sender FINGERPRINT NAME \
+                    --may get' allows the host with that key ('anabranch keys' prints it there); \
+                    or use --token";
         return Err(Error::usage(text).into());
     }
     let identity = Identity::load_or_generate(&dirs.key())?;
@@ -65,7 +67,7 @@ pub(crate) fn run(args: Args) -> Result<(), Ended> {
     let options = ServeOptions {
         directory: args.directory,
         listen: ListenOptions {
-            addresses: config::listen_on(&args.listen, port),
+            addresses: socket_addresses(&args.listen, port),
             port,
             token: token.clone(),
             authorized,

@@ -1,4 +1,4 @@
-//! `simulate`: runs a scenario file, over all its values and seeds, on all processors.
+//! `simulate`: runs a scenario file with all its values and seeds, on all processors.
 
 use std::fmt::Display;
 use std::fs::File;
@@ -16,67 +16,75 @@ use scenario::{Document, Measures, RunOptions, Scenario, ScenarioError, Setting}
 
 /// Arguments of `simulate`.
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct SimulateArgs {
     /// The scenario file
     scenario: PathBuf,
     /// Change a value of the file: a parameter, or a path such as link.bottleneck.queue or
     /// flow.bulk.controller
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = setting)]
     settings: Vec<Setting>,
-    /// How many seeds to run, in place of the file's `runs`
+    /// The number of seeds to run, instead of the file's `runs`
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     seeds: Option<u32>,
-    /// How many runs at the same time [default: one a processor]
+    /// The number of runs at the same time [default: one for each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     jobs: Option<u16>,
-    /// Keep every run in this folder, and write all measures as a tidy table; a sweep that was
-    /// interrupted goes on from there
+    /// Store every run in this folder, and write all measures as a tidy table; an interrupted sweep
+    /// resumes from there
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
-    /// Throw away what the folder of --out holds
+    /// Discard the contents of the --out folder
     #[arg(long, requires = "out")]
     restart: bool,
-    /// The format of the table: csv, or parquet if this build has it
-    #[arg(long, value_name = "FORMAT", default_value = "csv", value_parser = ["csv", "parquet"], requires = "out")]
+    /// The format of the table: csv, or parquet if the build has the feature
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        default_value = "csv",
+        value_parser = ["csv", "parquet"],
+        requires = "out"
+    )]
     format: String,
-    /// Draw the first run over time: FILE.svg, or FILE.png if this build has it
+    /// Plot the first run over time: FILE.svg, or FILE.png if the build has the feature
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
-    /// Write what the senders of the first run send and receive, for Wireshark
+    /// Capture the packets of the first run's senders, for Wireshark
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
     /// Write every event of the first run as CSV
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Print the digest of each run, which is the same on every machine, and its hops, packets
-    /// carried by links
+    /// Print each run's digest, which is the same on every machine, and its hops (packets carried
+    /// by links)
     #[arg(long)]
     digests: bool,
 }
 
 fn setting(text: &str) -> Result<Setting, String> {
     Setting::parse(text)
-        .ok_or_else(|| "wants KEY=VALUE, for example link.bottleneck.rate=50 Mbit/s".into())
+        .ok_or_else(|| "expected KEY=VALUE, for example link.bottleneck.rate=50 Mbit/s".into())
 }
 
 /// `anabranch simulate`.
 ///
 /// # Errors
-/// [`Error::usage`] if the scenario makes no sense; [`Error::System`] if a file cannot be written.
-pub(crate) fn run(args: &Args) -> Result<(), Error> {
+/// [`Error::usage`] if the scenario is invalid; [`Error::System`] if a file cannot be written.
+pub(crate) fn run(args: &SimulateArgs) -> Result<(), Error> {
     let document =
         Document::load(&args.scenario).map_err(|error| Error::usage(error.to_string()))?;
-    let plan =
-        Plan::new(&document, &args.settings, args.seeds).map_err(|error| wrong(args, &error))?;
+    let plan = Plan::new(&document, &args.settings, args.seeds)
+        .map_err(|error| scenario_error(args, &error))?;
     let store = args
         .out
         .as_deref()
-        .map(|folder| Store::open(folder, &document, &args.settings, args.restart).map_err(refused))
+        .map(|folder| {
+            Store::open(folder, &document, &args.settings, args.restart).map_err(results_error)
+        })
         .transpose()?;
     let results = sweep(args, &plan, store.as_ref())?;
     show(summary(&plan, &results))?;
     if let Some(store) = &store {
-        let path = store.write_table(&plan, &results, &args.format).map_err(refused)?;
+        let path = store.write_table(&plan, &results, &args.format).map_err(results_error)?;
         eprintln!(
             "{} measures of {} runs: {}",
             results.iter().map(Measures::len).sum::<usize>(),
@@ -85,11 +93,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Error> {
         );
     }
     let first = &plan.jobs()[0];
-    look(args, plan.scenario(first), first.seed)
+    write_views(args, plan.scenario(first), first.seed)
 }
 
-/// Does the runs that are not done.
-fn sweep(args: &Args, plan: &Plan, store: Option<&Store>) -> Result<Vec<Measures>, Error> {
+/// Runs all that the store does not have; gives the measures of every run.
+fn sweep(args: &SimulateArgs, plan: &Plan, store: Option<&Store>) -> Result<Vec<Measures>, Error> {
     let jobs = plan.jobs();
     let results: Vec<Option<Measures>> = jobs
         .iter()
@@ -110,18 +118,19 @@ fn sweep(args: &Args, plan: &Plan, store: Option<&Store>) -> Result<Vec<Measures
         |number| !known[number],
         |number, run| {
             let mut state = state.lock().expect("nobody panics while holding this");
-            let mut told = Ok(());
+            let mut printed = Ok(());
             if args.digests {
-                told = show(format_args!(
+                printed = show(format_args!(
                     "{} seed {}, {} hops\n",
                     run.digest, run.seed, run.totals.hops
                 ));
             }
             bar.inc(1);
-            let kept = store
-                .map_or(Ok(()), |store| store.save(&jobs[number], &run.measures).map_err(refused));
-            if let Err(error) = told.and(kept) {
-                // The first one counts: runs that were under way still come in.
+            let stored = store.map_or(Ok(()), |store| {
+                store.save(&jobs[number], &run.measures).map_err(results_error)
+            });
+            if let Err(error) = printed.and(stored) {
+                // The first error counts; running jobs still complete.
                 state.1.get_or_insert(error);
             }
             state.0[number] = Some(run.measures);
@@ -129,7 +138,7 @@ fn sweep(args: &Args, plan: &Plan, store: Option<&Store>) -> Result<Vec<Measures
         },
     );
     bar.finish_and_clear();
-    swept.map_err(|error| wrong(args, &error))?;
+    swept.map_err(|error| scenario_error(args, &error))?;
     let (results, failure) = state.into_inner().expect("all threads have ended");
     match failure {
         Some(error) => Err(error),
@@ -137,7 +146,7 @@ fn sweep(args: &Args, plan: &Plan, store: Option<&Store>) -> Result<Vec<Measures
     }
 }
 
-/// Prints. If nobody reads on, as behind `| head`, that is no failure.
+/// Prints to standard output; a closed pipe, as with `| head`, is no failure.
 pub(super) fn show(text: impl Display) -> Result<(), Error> {
     match write!(io::stdout().lock(), "{text}") {
         Err(source) if source.kind() != io::ErrorKind::BrokenPipe => {
@@ -147,7 +156,7 @@ pub(super) fn show(text: impl Display) -> Result<(), Error> {
     }
 }
 
-/// A bar for so many runs, if there is a terminal to see it.
+/// A progress bar for `runs` runs, hidden without a terminal.
 pub(super) fn progress(runs: usize) -> ProgressBar {
     let bar = if io::stderr().is_terminal() {
         ProgressBar::new(runs as u64)
@@ -160,14 +169,14 @@ pub(super) fn progress(runs: usize) -> ProgressBar {
     bar
 }
 
-/// What --jobs says, or one a processor.
+/// The number of threads: `--jobs`, or the number of processors.
 pub(super) fn threads(jobs: Option<u16>) -> usize {
     jobs.map_or_else(|| available_parallelism().map_or(1, usize::from), usize::from)
 }
 
-/// Draws, captures and logs the first run, as asked.
-fn look(args: &Args, scenario: &Scenario, seed: units::Seed) -> Result<(), Error> {
-    let wrong = |error: ScenarioError| self::wrong(args, &error);
+/// Writes the plot, capture and trace of the first run that the arguments request.
+fn write_views(args: &SimulateArgs, scenario: &Scenario, seed: units::Seed) -> Result<(), Error> {
+    let wrong = |error: ScenarioError| self::scenario_error(args, &error);
     if let Some(path) = &args.plot {
         let run = scenario.run(seed, RunOptions { series: true }).map_err(wrong)?;
         let series = run.series.expect("they were asked for");
@@ -182,7 +191,7 @@ fn look(args: &Args, scenario: &Scenario, seed: units::Seed) -> Result<(), Error
                 )));
             }
         };
-        report::write(path, content).map_err(|error| refused(error.into()))?;
+        report::write(path, content).map_err(|error| results_error(error.into()))?;
     }
     if let Some(path) = &args.pcap {
         let failed = |source| Error::system(format!("write {}", path.display()), source);
@@ -206,15 +215,15 @@ fn create(path: &Path) -> Result<BufWriter<File>, Error> {
         .map_err(|source| Error::system(format!("write {}", path.display()), source))
 }
 
-/// A scenario that cannot be run; the file's own messages name it already.
-fn wrong(args: &Args, error: &ScenarioError) -> Error {
+/// The error for a scenario that cannot run, with the file's name.
+fn scenario_error(args: &SimulateArgs, error: &ScenarioError) -> Error {
     Error::usage(match error {
         ScenarioError::File(error) => error.to_string(),
         ScenarioError::Topology(error) => format!("{}: {error}", args.scenario.display()),
     })
 }
 
-fn refused(error: ResultsError) -> Error {
+fn results_error(error: ResultsError) -> Error {
     match error {
         ResultsError::Other(_) => Error::usage(error.to_string()),
         error => Error::system("keep the results", io::Error::other(error)),

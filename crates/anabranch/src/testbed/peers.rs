@@ -1,4 +1,4 @@
-//! What is run near and far, and what it says in the end.
+//! The programs in the near and the far namespace, and their results.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,20 +11,20 @@ use serde_json::Value;
 use study::{Measured, StudyError};
 use units::{Bytes, Rate};
 
-use super::{Logged, doing, same};
+use super::{Logged, file_error, have_same_contents};
 
-/// This program, as a user would run it.
-pub(super) struct Ours<'a> {
+/// This program as sender and receiver.
+pub(super) struct Anabranch<'a> {
     pub(super) network: &'a Network,
     pub(super) folder: &'a Path,
     pub(super) source: &'a Path,
 }
 
-impl Ours<'_> {
+impl Anabranch<'_> {
     pub(super) fn receiver(&self) -> Result<Logged, StudyError> {
         let mut command = self.command("far")?;
         let inbox = self.folder.join("inbox");
-        fs::create_dir(&inbox).map_err(doing("make", &inbox))?;
+        fs::create_dir(&inbox).map_err(file_error("make", &inbox))?;
         command.arg("receive").arg(inbox).args([
             "--port",
             &DEFAULT_PORT.to_string(),
@@ -35,7 +35,7 @@ impl Ours<'_> {
         Ok((command, self.log("far")))
     }
 
-    /// To be run once the receiver listens: its token is there by then.
+    /// To be run once the receiver listens, because it has written its token by then.
     pub(super) fn sender(&self, scheduler: &str, known: &[Rate]) -> Result<Logged, StudyError> {
         let mut command = self.command("near")?;
         command.arg("send").arg(self.source).args([
@@ -57,27 +57,30 @@ impl Ours<'_> {
         Ok((command, self.log("near")))
     }
 
-    /// What both said, once they have ended well.
+    /// The measurements, once both programs have succeeded.
     pub(super) fn measured(&self) -> Result<Measured, StudyError> {
         let name = self.source.file_name().expect("a file");
         let copy = self.folder.join("inbox").join(name);
-        if !same(self.source, &copy).map_err(doing("compare", &copy))? {
-            return Err(StudyError::Testbed("what arrived is not what was sent".into()));
+        if !have_same_contents(self.source, &copy).map_err(file_error("compare", &copy))? {
+            return Err(StudyError::Testbed(
+                "the received file differs from the one that was sent".into(),
+            ));
         }
         let (near, far) = (summary(&self.log("near"))?, summary(&self.log("far"))?);
-        let strange = || StudyError::Testbed(format!("the summaries lack something: {near} {far}"));
-        let ends = far["finished_at"].as_array().ok_or_else(strange)?;
+        let incomplete = || StudyError::Testbed(format!("incomplete summaries: {near} {far}"));
+        let ends = far["finished_at"].as_array().ok_or_else(incomplete)?;
         let end = |end: &Value| Some((end["name"].as_str()?.to_owned(), end["at"].as_f64()?));
         Ok(Measured {
-            seconds: near["elapsed"].as_f64().ok_or_else(strange)?,
-            finished: ends.iter().map(end).collect::<Option<_>>().ok_or_else(strange)?,
-            repeated: Bytes(near["repeated"].as_u64().ok_or_else(strange)?),
+            seconds: near["elapsed"].as_f64().ok_or_else(incomplete)?,
+            finished: ends.iter().map(end).collect::<Option<_>>().ok_or_else(incomplete)?,
+            repeated: Bytes(near["repeated"].as_u64().ok_or_else(incomplete)?),
             attempts: 1,
         })
     }
 
     fn command(&self, side: &str) -> Result<Command, StudyError> {
-        let program = std::env::current_exe().map_err(doing("find", Path::new("this program")))?;
+        let program =
+            std::env::current_exe().map_err(file_error("find", Path::new("this program")))?;
         let mut command = Command::new(program);
         command.env("ANABRANCH_HOME", self.folder.join(side)).env_remove("ANABRANCH_TOKEN");
         Ok(command)
@@ -92,33 +95,33 @@ impl Ours<'_> {
     }
 }
 
-/// The kernel's Multipath TCP: a sender and a receiver in Python, which bars use as well.
+/// The kernel's Multipath TCP: a sender and a receiver in Python, shared with bench/bars.
 #[derive(Debug)]
 pub(super) struct Mptcp {
     script: PathBuf,
 }
 
 impl Mptcp {
-    /// What the receiver listens on.
+    /// The receiver's port.
     pub(super) const PORT: u16 = 7708;
     const SCRIPT: &'static str = include_str!("../../../../bench/peers/mptcp");
 
-    /// Whether it can be run here: the inner error says why not.
+    /// Prepares the script; the inner error is the reason why this machine cannot run it.
     pub(super) fn find(scratch: &Path) -> Result<Result<Mptcp, String>, StudyError> {
         let enabled =
             fs::read_to_string("/proc/sys/net/mptcp/enabled").is_ok_and(|text| text.trim() == "1");
         if !enabled {
-            return Ok(Err("this kernel has none, or net.mptcp.enabled is 0".into()));
+            return Ok(Err("the kernel does not support it, or net.mptcp.enabled is 0".into()));
         }
         for (program, argument) in [("python3", "--version"), ("ip", "-V")] {
             let mut command = Command::new(program);
             command.arg(argument).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
             if !command.status().is_ok_and(|status| status.success()) {
-                return Ok(Err(format!("it is measured with {program}, which is not there")));
+                return Ok(Err(format!("it needs {program}, which is not installed")));
             }
         }
         let script = scratch.join("mptcp");
-        fs::write(&script, Self::SCRIPT).map_err(doing("write", &script))?;
+        fs::write(&script, Self::SCRIPT).map_err(file_error("write", &script))?;
         Ok(Ok(Mptcp { script }))
     }
 
@@ -141,21 +144,23 @@ impl Mptcp {
     }
 
     pub(super) fn measured(folder: &Path) -> Result<Measured, StudyError> {
-        let said = last_json(&folder.join("near.log"), |_| true)?;
-        let seconds = said["seconds"].as_f64();
+        let output = last_json(&folder.join("near.log"), |_| true)?;
+        let seconds = output["seconds"].as_f64();
         let seconds =
-            seconds.ok_or_else(|| StudyError::Testbed(format!("no seconds in {said}")))?;
+            seconds.ok_or_else(|| StudyError::Testbed(format!("no seconds in {output}")))?;
         Ok(Measured { seconds, attempts: 1, ..Measured::default() })
     }
 }
 
-/// The summary of a transfer that was written as JSON.
+/// The summary event in a transfer's JSON stream.
 fn summary(log: &Path) -> Result<Value, StudyError> {
     last_json(log, |value| value["event"] == "summary")
 }
 
-fn last_json(log: &Path, is_it: impl Fn(&Value) -> bool) -> Result<Value, StudyError> {
-    let text = fs::read_to_string(log).map_err(doing("read", log))?;
+fn last_json(log: &Path, is_result: impl Fn(&Value) -> bool) -> Result<Value, StudyError> {
+    let text = fs::read_to_string(log).map_err(file_error("read", log))?;
     let mut found = text.lines().rev().filter_map(|line| serde_json::from_str(line).ok());
-    found.find(is_it).ok_or_else(|| StudyError::Testbed(format!("{} has no result", log.display())))
+    found
+        .find(is_result)
+        .ok_or_else(|| StudyError::Testbed(format!("{} has no result", log.display())))
 }

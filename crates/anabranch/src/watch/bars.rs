@@ -1,4 +1,4 @@
-//! Bars on a terminal: one for each path, one for all.
+//! Progress bars on a terminal: one for each path, one for the total.
 
 use files::{Event, Progress, Summary};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -6,10 +6,10 @@ use peer::PathState;
 use units::PathId;
 
 use super::{Watcher, text};
+use crate::exit::Failure;
 use crate::sanitize::clean;
-use crate::transfer::Ended;
 
-/// The display; nothing is drawn before the transfer starts.
+/// The progress bars; nothing is drawn before the transfer starts.
 pub(crate) struct Bars {
     all: MultiProgress,
     total: Option<ProgressBar>,
@@ -27,13 +27,13 @@ impl Bars {
         }
     }
 
-    /// A line that stays, above the bars.
+    /// Prints a permanent line above the bars.
     pub(crate) fn note(&self, line: &str) {
-        // The terminal going away does not end a transfer.
+        // A closed terminal does not end a transfer.
         let _ = self.all.println(line);
     }
 
-    /// Takes the bars away.
+    /// Removes the bars.
     pub(crate) fn clear(&mut self) {
         for (_, bar) in self.paths.drain(..) {
             bar.finish_and_clear();
@@ -48,7 +48,7 @@ impl Bars {
         if progress.paths.is_empty() && self.total.is_none() {
             return;
         }
-        // Everything is set before a bar is added, since adding it draws it.
+        // A bar is complete before it is added, because adding draws it.
         let total = self.total.get_or_insert_with(|| {
             let style = "{wide_bar:.cyan/dim}  {msg}";
             let style = ProgressStyle::with_template(style)
@@ -60,7 +60,7 @@ impl Bars {
         });
         total.set_position(progress.done.0);
         total.set_message(text::total(progress));
-        // A path that is gone leaves; its successor has a number of its own.
+        // A path that replaces a lost one has another id.
         self.paths.retain(|(id, bar)| {
             let stays = progress.paths.iter().any(|path| path.path == *id && shown(path.state));
             if !stays {
@@ -107,7 +107,7 @@ impl Watcher for Bars {
         }
     }
 
-    fn end(&mut self, _: &Result<Summary, Ended>) {
+    fn end(&mut self, _: &Result<Summary, Failure>) {
         self.clear();
     }
 }

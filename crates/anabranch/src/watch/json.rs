@@ -1,5 +1,5 @@
-//! The JSON stream: an object a line on standard output. docs/json.md has every event and key, and
-//! a test holds it to it.
+//! The JSON stream: an object on each line of standard output. A test compares the events and keys
+//! with docs/json.md.
 
 use std::io::{self, Write};
 
@@ -8,17 +8,17 @@ use peer::Token;
 use serde::Serialize;
 
 use super::{Watcher, text};
-use crate::transfer::Ended;
+use crate::exit::Failure;
 
-/// Raised when a key changes its meaning or goes away; a new key or event does not raise it.
+/// Increased when a key changes its meaning or is removed, but not for a new key or event.
 const VERSION: u32 = 1;
 
-/// Writes events to `out`.
+/// Writes events to `out` as JSON.
 pub(super) struct Json<W = io::Stdout> {
     pub(super) out: W,
 }
 
-/// A line. Sizes are bytes, rates bits a second, times seconds.
+/// A line. Sizes are in bytes, rates in bits per second, times in seconds.
 #[derive(Debug, Serialize)]
 struct Line<'a> {
     v: u32,
@@ -103,7 +103,7 @@ struct Finish<'a> {
 }
 
 impl Json {
-    /// To standard output; the token, if there is one, is the first event.
+    /// Writes to standard output; the token, if there is one, is the first event.
     pub(super) fn new(token: Option<&Token>) -> Json {
         let mut json = Json { out: io::stdout() };
         if let Some(token) = token {
@@ -121,7 +121,7 @@ impl<W: Write> Json<W> {
     fn write(&mut self, body: Body<'_>) {
         let line = serde_json::to_string(&Line { v: VERSION, body })
             .expect("numbers and strings have a JSON form");
-        // A reader that went away does not end a transfer.
+        // A closed pipe does not end a transfer.
         let _ = writeln!(self.out, "{line}").and_then(|()| self.out.flush());
     }
 }
@@ -131,7 +131,7 @@ impl<W: Write + Send> Watcher for Json<W> {
         self.write(body(event));
     }
 
-    fn end(&mut self, result: &Result<Summary, Ended>) {
+    fn end(&mut self, result: &Result<Summary, Failure>) {
         self.write(match result {
             Ok(summary) => Body::Summary {
                 files: summary.files,

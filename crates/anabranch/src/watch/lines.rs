@@ -1,4 +1,4 @@
-//! Results on standard output, and progress as a line a second on standard error.
+//! Results on standard output, and progress on standard error with a line each second.
 
 use std::io::{self, IsTerminal, Write};
 use std::net::SocketAddr;
@@ -8,52 +8,52 @@ use peer::Token;
 use units::Span;
 
 use super::{Watcher, text};
+use crate::exit::Failure;
 use crate::sanitize::clean;
-use crate::transfer::Ended;
 
-/// Standard output: where to send and with which token, a line for each file, the summary.
+/// Prints addresses and token of a listening host, a line for each file, and the summary.
 pub(super) struct Results {
     token: Option<Token>,
-    door: Door,
-    /// For people; otherwise one keyword and one value a line.
+    role: HostRole,
+    /// Whether standard output is a terminal; otherwise lines consist of a keyword and a value.
     terminal: bool,
-    /// Files in the transfer.
+    /// Number of files in the transfer.
     files: usize,
 }
 
-/// What those who connect are to do.
+/// The role of the host that listens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Door {
-    /// Send something here.
+pub(crate) enum HostRole {
+    /// It receives: peers run `send`.
     #[default]
-    Receives,
-    /// Get something from here.
-    Serves,
+    Receiver,
+    /// It serves: peers run `get`.
+    Server,
 }
 
-/// People are not shown a line for each of more files.
-const FEW: usize = 100;
+/// With more files, a terminal does not get a line for each.
+const MAX_FILES_LISTED: usize = 100;
 
 impl Results {
-    pub(super) fn new(token: Option<Token>, door: Door) -> Results {
-        Results { token, door, terminal: io::stdout().is_terminal(), files: 0 }
+    pub(super) fn new(token: Option<Token>, role: HostRole) -> Results {
+        Results { token, role, terminal: io::stdout().is_terminal(), files: 0 }
     }
 
     fn listening(&self, addresses: &[SocketAddr]) -> String {
         let mut lines = Vec::new();
-        let (who, prefix, way) = match self.door {
-            Door::Receives => ("sending", "anabranch send PATH… --to", "to"),
-            Door::Serves => ("other", "anabranch get PATH… --from", "from"),
+        let (machine, prefix, preposition) = match self.role {
+            HostRole::Receiver => ("sending", "anabranch send PATH… --to", "to"),
+            HostRole::Server => ("other", "anabranch get PATH… --from", "from"),
         };
         let command = addresses.first().map(|first| format!("{prefix} {first}"));
         if self.terminal {
-            lines.push(format!("On the {who} machine run"));
+            lines.push(format!("On the {machine} machine run"));
             lines.extend(command.map(|command| format!("\n    {command}\n")));
             if let [_, more @ ..] = addresses
                 && !more.is_empty()
             {
                 let more: Vec<String> = more.iter().map(ToString::to_string).collect();
-                lines.push(format!("(or {way} {})", more.join(", ")));
+                lines.push(format!("(or {preposition} {})", more.join(", ")));
             }
             if self.token.is_some() {
                 lines.push("and paste this token, good for one host:\n".to_string());
@@ -62,7 +62,7 @@ impl Results {
             lines.extend(addresses.iter().map(|address| format!("listening {address}")));
             lines.extend(command.map(|command| format!("command {command}")));
         }
-        // On a line of its own in either case, so that it can be copied or found by its prefix.
+        // On a line of its own, so that it can be copied, and found by its prefix.
         lines.extend(self.token.as_ref().map(Token::reveal));
         lines.join("\n")
     }
@@ -72,16 +72,16 @@ impl Watcher for Results {
     fn event(&mut self, event: &Event) {
         match event {
             Event::Listening { addresses } => {
-                say(&self.listening(addresses));
+                print_line(&self.listening(addresses));
                 if self.terminal {
-                    say("");
+                    print_line("");
                 }
             }
-            // As b3sum prints it, so that its output can be compared.
+            // The format of b3sum, for comparison with its output.
             Event::FileDone { name, blake3: Some(blake3), .. }
-                if !self.terminal || self.files <= FEW =>
+                if !self.terminal || self.files <= MAX_FILES_LISTED =>
             {
-                say(&format!("{}  {}", clean(blake3), clean(name)));
+                print_line(&format!("{}  {}", clean(blake3), clean(name)));
             }
             Event::Started { files, .. } => self.files = *files,
             Event::FileDone { .. } | Event::Path(_) | Event::Progress(_) | Event::Notice { .. } => {
@@ -89,23 +89,23 @@ impl Watcher for Results {
         }
     }
 
-    fn end(&mut self, result: &Result<Summary, Ended>) {
+    fn end(&mut self, result: &Result<Summary, Failure>) {
         if let Ok(summary) = result {
-            say(&text::summary(summary));
+            print_line(&text::summary(summary));
         }
     }
 }
 
-/// To standard output at once; a reader that went away does not end a transfer.
-fn say(line: &str) {
+/// Prints to standard output and flushes; a closed pipe does not end a transfer.
+fn print_line(line: &str) {
     let mut out = io::stdout().lock();
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
-/// Standard error: a line about a second, and one for whatever happens to a path.
+/// Prints to standard error: progress about once a second, and each change of a path's state.
 #[derive(Debug, Default)]
 pub(super) struct Plain {
-    /// When the last progress line was written.
+    /// The time of the last progress line.
     last: Option<Span>,
     troubles: text::Troubles,
 }
@@ -115,26 +115,26 @@ impl Watcher for Plain {
         match event {
             Event::Started { .. } => {
                 self.last = None;
-                tell(&text::started(event));
+                log_line(&text::started(event));
             }
-            Event::Path(event) => tell(&self.troubles.line(event).unwrap_or_default()),
-            Event::Notice { text } => tell(&clean(text)),
+            Event::Path(event) => log_line(&self.troubles.line(event).unwrap_or_default()),
+            Event::Notice { text } => log_line(&clean(text)),
             Event::Progress(progress) => {
                 let due =
                     self.last.is_none_or(|last| progress.elapsed - last >= Span::from_secs(1));
                 if due && !progress.paths.is_empty() {
                     self.last = Some(progress.elapsed);
-                    tell(&text::plain(progress));
+                    log_line(&text::plain(progress));
                 }
             }
             Event::Listening { .. } | Event::FileDone { .. } => {}
         }
     }
 
-    fn end(&mut self, _: &Result<Summary, Ended>) {}
+    fn end(&mut self, _: &Result<Summary, Failure>) {}
 }
 
-fn tell(line: &str) {
+fn log_line(line: &str) {
     if !line.is_empty() {
         let _ = writeln!(io::stderr().lock(), "{line}");
     }

@@ -1,4 +1,4 @@
-//! What is shown, word by word, and the JSON stream against docs/json.md.
+//! The exact output, and the JSON stream against docs/json.md.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use units::{Bytes, PathId, Rate, Span};
 
 use super::{Watcher, json, text};
-use crate::transfer::Ended;
+use crate::exit::Failure;
 
 fn path(n: u32, name: &str, state: PathState, mbit: u64, share: f64) -> PathProgress {
     PathProgress {
@@ -63,7 +63,7 @@ fn lost(why: &str) -> PathEvent {
 }
 
 #[test]
-fn lines_word_by_word() {
+fn lines_are_exact() {
     assert_eq!(
         text::plain(&progress()),
         "0:03  12.3 MB of 24.0 MB   51 %  46.0 Mbit/s  1.9 x the best path  ETA 1:02  1.5 kB \
@@ -79,7 +79,7 @@ fn lines_word_by_word() {
 }
 
 #[test]
-fn bars_word_by_word() {
+fn bars_are_exact() {
     let rows: Vec<String> = progress().paths.iter().map(|path| text::path_row(path, 6)).collect();
     assert_eq!(
         rows,
@@ -91,7 +91,7 @@ fn bars_word_by_word() {
 }
 
 #[test]
-fn trouble_and_its_end_are_told_once() {
+fn trouble_and_its_end_are_printed_once() {
     let mut troubles = text::Troubles::default();
     let active = PathEvent { state: PathState::Active, why: "opened again".into(), ..lost("") };
     assert_eq!(troubles.line(&active), None);
@@ -113,7 +113,7 @@ fn clocks_and_shares() {
 }
 
 #[test]
-fn names_of_peers_do_not_reach_the_terminal_raw() {
+fn names_from_peers_are_escaped_for_the_terminal() {
     assert!(
         !text::path_row(&path(0, "a\u{1b}[2J", PathState::Active, 1, 0.0), 40).contains('\u{1b}')
     );
@@ -126,7 +126,7 @@ fn names_of_peers_do_not_reach_the_terminal_raw() {
     );
 }
 
-/// Each section's keys in docs/json.md.
+/// The keys of each section in docs/json.md.
 fn documented() -> BTreeMap<String, BTreeSet<String>> {
     let page = include_str!("../../../../docs/json.md");
     let section = |section: &str| {
@@ -151,7 +151,7 @@ fn keys(value: &Value) -> BTreeSet<String> {
 }
 
 #[test]
-fn every_event_has_the_keys_that_are_documented() {
+fn every_event_has_the_documented_keys() {
     let identity = peer::Identity::generate().unwrap();
     let token = peer::Token::generate(&identity).unwrap();
     let mut json = json::Json { out: Vec::new() };
@@ -172,7 +172,7 @@ fn every_event_has_the_keys_that_are_documented() {
         json.event(&event);
     }
     json.end(&Ok(summary()));
-    json.end(&Err(Ended::Failed(Error::usage("no"))));
+    json.end(&Err(Failure::Error(Error::usage("no"))));
     let stream = String::from_utf8(json.out).unwrap();
     let documented = documented();
     let mut seen = BTreeSet::new();

@@ -1,12 +1,11 @@
-//! What people read about a transfer, as plain strings: the same for bars and lines, and testable
-//! without a terminal.
+//! Texts about a transfer, common to bars and lines, and testable without a terminal.
 #![expect(clippy::format_push_string, reason = "a few short lines, and easier to read")]
 
 use files::{Event, PathProgress, Progress, Summary};
 use peer::{PathEvent, PathState};
 use units::{Bytes, Span};
 
-use crate::sanitize::{clean, plainly};
+use crate::sanitize::{clean, without_error_numbers};
 
 /// A state's name.
 pub(crate) fn state(state: PathState) -> &'static str {
@@ -20,10 +19,10 @@ pub(crate) fn state(state: PathState) -> &'static str {
     }
 }
 
-/// Which changes of paths are worth a line: trouble with its reason, and its end.
+/// Selects the state changes of paths that get a line: trouble with its reason, and its end.
 #[derive(Debug, Default)]
 pub(crate) struct Troubles {
-    /// Names of paths that are in trouble.
+    /// Names of the paths in trouble.
     names: Vec<String>,
 }
 
@@ -47,7 +46,7 @@ impl Troubles {
 fn path_event(event: &PathEvent) -> String {
     let mut line = format!("path {}: {}", clean(&event.name), state(event.state));
     if !event.why.is_empty() {
-        line.push_str(&format!(" ({})", clean(&plainly(&event.why))));
+        line.push_str(&format!(" ({})", clean(&without_error_numbers(&event.why))));
     }
     line
 }
@@ -63,7 +62,7 @@ pub(crate) fn clock(span: Span) -> String {
     }
 }
 
-/// A share of 0 to 1 in whole per cent; 100 only when there is nothing left.
+/// The share of `part` in whole per cent, rounded down.
 pub(crate) fn percent(part: Bytes, whole: Bytes) -> u64 {
     if whole == Bytes::ZERO {
         100
@@ -72,7 +71,8 @@ pub(crate) fn percent(part: Bytes, whole: Bytes) -> u64 {
     }
 }
 
-/// All of a transfer in a line: "12.3 MB of 24.0 MB 51 % 46.8 Mbit/s 1.9 x the best path ETA 0:02".
+/// The total progress in a line: "12.3 MB of 24.0 MB 51 % 46.8 Mbit/s 1.9 x the best path ETA
+/// 0:02".
 pub(crate) fn total(progress: &Progress) -> String {
     let Progress { done, total, rate, .. } = progress;
     let mut line = format!("{done} of {total}  {:>3} %  {rate}", percent(*done, *total));
@@ -89,7 +89,7 @@ pub(crate) fn total(progress: &Progress) -> String {
     line
 }
 
-/// A path in a few words: "wlan0 23.4 Mbit/s", with its state where it is not active.
+/// A path with its rate, or its state if it is not active: "wlan0 23.4 Mbit/s".
 pub(crate) fn path_brief(path: &PathProgress) -> String {
     match path.state {
         PathState::Active => format!("{} {}", clean(&path.name), path.rate),
@@ -122,8 +122,7 @@ pub(crate) fn summary(summary: &Summary) -> String {
     line
 }
 
-/// Each path's part of all bytes in per cent; connections over the same path that followed each
-/// other count as one.
+/// Each path's share of all bytes in per cent; successive connections over one path count as one.
 pub(crate) fn shares(summary: &Summary) -> Vec<(String, f64)> {
     let all: Bytes = summary.paths.iter().map(|path| path.done).sum();
     let mut shares: Vec<(String, f64)> = Vec::new();
@@ -149,7 +148,7 @@ pub(crate) fn plain(progress: &Progress) -> String {
     format!("{}  {} | {}", clock(progress.elapsed), total(progress), paths.join(", "))
 }
 
-/// "3 files, 24.0 MB, with the host of key abcd…; 12.0 MB are there already".
+/// "3 files, 24.0 MB, peer abcd…; 12.0 MB are there already".
 pub(crate) fn started(event: &Event) -> String {
     let Event::Started { peer, files, total, resumed } = event else {
         return String::new();
@@ -162,11 +161,10 @@ pub(crate) fn started(event: &Event) -> String {
     line
 }
 
-/// How wide the bar of a path's share is.
+/// The width of the bar for a path's share.
 const SHARE_WIDTH: usize = 16;
 
-/// A path's row among the bars: name, share as a bar and in per cent, rate, RTT, and its state
-/// where it is not active.
+/// A path's row among the bars: name, share as a bar and in per cent, rate, RTT, state.
 pub(crate) fn path_row(path: &PathProgress, name_width: usize) -> String {
     let name: String = clean(&path.name).chars().take(name_width.max(1)).collect();
     let share = path.share.clamp(0.0, 1.0);
@@ -185,7 +183,7 @@ pub(crate) fn path_row(path: &PathProgress, name_width: usize) -> String {
     row
 }
 
-/// `share` of `width` cells filled.
+/// A bar of `width` cells with `share` of them filled.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

@@ -1,4 +1,4 @@
-//! The other host: an sshd on this one, with keys, configuration and a home of its own.
+//! The other host: an sshd on this one, with its own keys, configuration and home folder.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -13,21 +13,21 @@ use std::time::{Duration, Instant};
 
 pub(crate) const SSHD: &str = "/usr/sbin/sshd";
 
-/// Numbers the tests' folders.
+/// The number of the next test's folder.
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// A folder of the test's own, with the homes of both hosts.
+/// A temporary folder with the homes of both hosts.
 pub(crate) struct Scratch(PathBuf);
 
-/// The other host: an sshd on this one, under which everything has another home.
+/// The other host: an sshd on this one, with another home folder.
 pub(crate) struct Host {
     pub(crate) scratch: Scratch,
     sshd: Option<Child>,
 }
 
 impl Scratch {
-    /// The folder, with everything in it that both ssh and sshd need; `None` if they are not here.
-    /// With `CI=true` they must be.
+    /// Creates the folder with the keys and configuration of ssh and sshd; `None` if these are not
+    /// installed, which is a failure with `CI=true`.
     pub(crate) fn new(address: &str, port: u16) -> Option<Scratch> {
         let run =
             |program: &str, argument: &str| Command::new(program).arg(argument).output().is_ok();
@@ -44,14 +44,14 @@ impl Scratch {
             fs::create_dir_all(scratch.at(folder)).unwrap();
         }
         symlink(env!("CARGO_BIN_EXE_anabranch"), scratch.at("bin/anabranch")).unwrap();
-        // Several tests at once, and other programs, want 7707.
+        // Tests that run at the same time cannot share 7707.
         scratch.file("far/config.toml", b"[receive]\nport = 0\n");
         for key in ["host-key", "user-key"] {
             let mut keygen = Command::new("ssh-keygen");
             keygen.args(["-q", "-t", "ed25519", "-N", "", "-C", "", "-f"]).arg(scratch.at(key));
             assert!(keygen.status().unwrap().success());
         }
-        // sshd insists on this folder when it runs as root; the package's service makes it.
+        // sshd requires this folder when it runs as root; the package's service creates it.
         let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
         if is_root {
             fs::create_dir_all("/run/sshd").unwrap();
@@ -85,14 +85,14 @@ impl Scratch {
         path
     }
 
-    /// A file of `size` bytes that differ.
+    /// Writes a file of `size` bytes without repetition.
     pub(crate) fn data(&self, name: &str, size: u32) -> PathBuf {
         let content: Vec<u8> =
             (0..size).map(|i| i.wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect();
         self.file(name, &content)
     }
 
-    /// A program for /bin/sh.
+    /// Writes a shell script.
     pub(crate) fn script(&self, name: &str, lines: &str) -> String {
         let path = self.file(name, format!("#!/bin/sh\n{lines}\n").as_bytes());
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
@@ -131,7 +131,7 @@ impl Host {
         Some(host)
     }
 
-    /// `anabranch cp` with these arguments, in the folder of the near side.
+    /// `anabranch cp` with these arguments, in the near side's folder.
     pub(crate) fn cp<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_anabranch"));
         command
@@ -143,7 +143,7 @@ impl Host {
         command
     }
 
-    /// Copies, and says the exit code and standard error.
+    /// Copies; gives the exit code and standard error.
     pub(crate) fn run<S: AsRef<OsStr>>(&self, arguments: &[S]) -> (i32, String) {
         let Output { status, stderr, .. } = self.cp(arguments).output().unwrap();
         (status.code().unwrap_or(-1), String::from_utf8_lossy(&stderr).into_owned())
@@ -155,7 +155,7 @@ impl Host {
         assert_eq!(code, 0, "{arguments:?}: {stderr}\n{}", log());
     }
 
-    /// Copies, and says what `--json` wrote.
+    /// Copies; gives the events of `--json`.
     pub(crate) fn events(&self, arguments: &[&str]) -> Vec<serde_json::Value> {
         let output = self.cp(&[&["--json"], arguments].concat()).output().unwrap();
         assert!(
@@ -170,7 +170,7 @@ impl Host {
             .collect()
     }
 
-    /// What is in a folder of the far home.
+    /// The names in a folder of the far home.
     pub(crate) fn names(&self, folder: &str) -> Vec<String> {
         names(&self.scratch.at("home").join(folder))
     }
@@ -179,22 +179,22 @@ impl Host {
         fs::read(self.scratch.at("home").join(name)).unwrap()
     }
 
-    /// Far sides of this host that run.
-    pub(crate) fn far_sides(&self) -> usize {
+    /// The number of running `anabranch far` processes of this host.
+    pub(crate) fn remote_sides(&self) -> usize {
         let mark = [b"ANABRANCH_HOME=", self.scratch.at("far").as_os_str().as_bytes()].concat();
         let processes = fs::read_dir("/proc").unwrap().flatten().map(|process| process.path());
-        let is_ours = |process: &PathBuf| {
+        let is_remote_side = |process: &PathBuf| {
             let has = |file: &str, what: &[u8]| {
                 fs::read(process.join(file))
                     .is_ok_and(|bytes| bytes.windows(what.len()).any(|window| window == what))
             };
             has("cmdline", b"anabranch\0far\0") && has("environ", &mark)
         };
-        processes.filter(is_ours).count()
+        processes.filter(is_remote_side).count()
     }
 }
 
-/// What is in a folder.
+/// The sorted names in a folder.
 pub(crate) fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap();
     let mut names: Vec<_> =

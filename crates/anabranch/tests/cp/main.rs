@@ -1,4 +1,4 @@
-//! `cp` through a real sshd on loopback, with keys and configuration of the test's own.
+//! `cp` through a real sshd on loopback, with its own keys and configuration.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod host;
@@ -47,22 +47,22 @@ fn files_and_folders_arrive_where_scp_would_put_them() {
     let original = fs::metadata(near.join("tree/sub/file")).unwrap();
     assert_eq!((arrived.mode(), arrived.mtime_nsec()), (original.mode(), original.mtime_nsec()));
 
-    // What is there and different stays, unless told otherwise.
+    // A file with other contents is only replaced with --overwrite.
     host.scratch.file("near/other", b"new");
     let (code, stderr) = host.run(&["other", "far:folder/other"]);
     assert!(code == 8 && stderr.contains("--overwrite"), "{code}: {stderr}");
     host.copied(&["--overwrite", "other", "far:folder/other"]);
     assert_eq!(host.read("folder/other"), b"new");
-    // Flags of send work alike.
+    // Flags of send work for cp too.
     host.copied(&["tree", "data", "far:folder", "--exclude", "*", "--dry-run"]);
     host.scratch.file("near/list", b"tree/sub/file\n");
     host.copied(&["--files-from", "list", "far:newer"]);
     assert_eq!(host.names("newer"), ["sub", "tree"]);
-    until("the far side ends", || host.far_sides() == 0);
+    until("the remote side ends", || host.remote_sides() == 0);
     assert_eq!(host.names("folder"), ["a:b", "data", "other", "sub", "tree"]);
     assert!(
         host.scratch.at("far/key").exists() && host.scratch.at("near/key").exists(),
-        "copies are their hosts'"
+        "each host has a key of its own"
     );
 }
 
@@ -82,8 +82,8 @@ fn names_are_any_bytes() {
     ];
     for name in hostile {
         let name = OsStr::from_bytes(name);
-        // As a target, and as a source with that name. A name with a tilde at its start is written
-        // with its folder.
+        // As the target, and as a source with that name. A name that begins with a tilde needs its
+        // folder.
         let prefix: &[u8] = if name.as_bytes().starts_with(b"~") { b"far:./" } else { b"far:" };
         let target = OsString::from(OsStr::from_bytes(&[prefix, name.as_bytes()].concat()));
         host.copied(&[OsStr::new("data"), &target]);
@@ -94,16 +94,17 @@ fn names_are_any_bytes() {
     }
     assert_eq!((host.names("").len(), host.names("folder").len()), (9, 8));
     let (code, stderr) = host.run(&["data", "far:~root/x"]);
-    assert!(code == 2 && stderr.contains("write the whole path"), "{code}: {stderr}");
+    assert!(code == 2 && stderr.contains("write the absolute path"), "{code}: {stderr}");
 }
 
 #[test]
-fn a_copy_that_was_cut_off_goes_on() {
+fn an_interrupted_copy_is_resumed() {
     let Some(host) = Host::new() else { return };
     fs::create_dir(host.scratch.at("near/tree")).unwrap();
     host.scratch.data("near/tree/a-small", 1_000);
     host.scratch.data("near/tree/data", 6_000_000);
-    // Says its number, and becomes ssh; but not when it is only asked what the configuration says.
+    // Writes its process id before it becomes ssh, except for `ssh -G`, which prints the
+    // configuration.
     let pid = host.scratch.at("pid");
     let lines = format!(
         "case \"$*\" in *' -G '*) ;; *) echo $$ > {} ;; esac; exec ssh \"$@\"",
@@ -113,7 +114,7 @@ fn a_copy_that_was_cut_off_goes_on() {
     let slow = ["--ssh", &ssh, "--max-rate", "8mbit", "--json", "tree", "far:new"];
     let child = host.cp(&slow).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     until("the copy has begun", || host.scratch.at("home/new/a-small").exists());
-    assert_eq!(host.far_sides(), 1);
+    assert_eq!(host.remote_sides(), 1);
     sleep(Duration::from_millis(600));
     let killed = Command::new("kill")
         .args(["-9", fs::read_to_string(&pid).unwrap().trim()])
@@ -124,9 +125,9 @@ fn a_copy_that_was_cut_off_goes_on() {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(6), "{stderr}");
     assert!(stderr.contains("the same command goes on"), "{stderr}");
-    until("the far side ends", || host.far_sides() == 0);
+    until("the remote side ends", || host.remote_sides() == 0);
 
-    // The same command means the same, though its target is there by now.
+    // The same command resumes the copy, although its target exists by now.
     let events = host.events(&["tree", "far:new"]);
     let started = events.iter().find(|event| event["event"] == "started").unwrap();
     assert!(started["resumed"].as_u64().unwrap() > 500_000, "{started}");
@@ -136,7 +137,7 @@ fn a_copy_that_was_cut_off_goes_on() {
 }
 
 #[test]
-fn a_near_side_that_dies_takes_the_far_side_along() {
+fn the_remote_side_ends_when_the_near_side_dies() {
     let Some(host) = Host::new() else { return };
     host.scratch.data("near/data", 6_000_000);
     let mut child = host
@@ -148,11 +149,11 @@ fn a_near_side_that_dies_takes_the_far_side_along() {
     until("the copy has begun", || host.scratch.at("home/.anabranch-partial").exists());
     child.kill().unwrap();
     child.wait().unwrap();
-    until("the far side ends", || host.far_sides() == 0);
+    until("the remote side ends", || host.remote_sides() == 0);
 }
 
 #[test]
-fn what_goes_wrong_at_the_far_side_is_said() {
+fn failures_of_the_remote_side_are_reported() {
     let Some(host) = Host::new() else { return };
     host.scratch.file("near/data", b"x");
     let program = env!("CARGO_BIN_EXE_anabranch");
@@ -184,12 +185,12 @@ fn what_goes_wrong_at_the_far_side_is_said() {
             &["9.1.0", env!("CARGO_PKG_VERSION"), "same version on both"],
         ),
         (&["--remote-program", &silent], 12, &["exit code 1", "This account is not available."]),
-        (&["--remote-program", &endless], 12, &["a line without end"]),
-        (&["--remote-program", &nonsense], 12, &["cannot be understood"]),
+        (&["--remote-program", &endless], 12, &["a line is too long"]),
+        (&["--remote-program", &nonsense], 12, &["malformed message"]),
         (&["--remote-program", &gone], 6, &["exit status: 3"]),
         (&["-P", "1"], 12, &["Connection refused", "ssh to far failed"]),
         (&["--ssh", "/no/such/ssh"], 12, &["/no/such/ssh"]),
-        (&["--ssh", "'ssh"], 2, &["has no end"]),
+        (&["--ssh", "'ssh"], 2, &["unbalanced quotes"]),
     ] {
         let (found, stderr) = host.run(&[arguments, &["data", "far:new"]].concat());
         assert_eq!(found, code, "{arguments:?}: {stderr}");
@@ -210,16 +211,16 @@ fn what_goes_wrong_at_the_far_side_is_said() {
     assert_eq!(code, 3, "a source is missing, and nothing was started: {stderr}");
     host.scratch.file("near/plain", b"x");
     let (code, stderr) = host.run(&["data", "plain", "far:new"]);
-    assert!(code == 8 && stderr.contains("several things"), "{code}: {stderr}");
-    until("the far sides end", || host.far_sides() == 0);
+    assert!(code == 8 && stderr.contains("several sources"), "{code}: {stderr}");
+    until("the remote side ends", || host.remote_sides() == 0);
     assert_eq!(host.names(""), ["folder"]);
 }
 
 #[test]
-fn a_data_port_that_is_closed_is_named() {
+fn a_closed_data_port_is_reported() {
     let Some(host) = Host::new() else { return };
     host.scratch.file("near/data", b"x");
-    // It listens where ssh does not arrive.
+    // The remote side listens on another address than sshd.
     let port = TcpListener::bind("127.0.0.2:0").unwrap().local_addr().unwrap().port();
     host.scratch.file(
         "far/config.toml",
@@ -228,7 +229,7 @@ fn a_data_port_that_is_closed_is_named() {
     let (code, stderr) = host.run(&["data", "far:"]);
     assert_eq!(code, 5, "{stderr}");
     for words in [
-        &format!("{port} of TCP"),
+        &format!("TCP {port}"),
         &format!("127.0.0.1:{port}: Connection refused"),
         "firewall",
         "--far-port",
@@ -236,7 +237,7 @@ fn a_data_port_that_is_closed_is_named() {
         assert!(stderr.contains(words), "no {words} in {stderr}");
     }
     host.copied(&["data", "far:", "--data-to", &format!("127.0.0.2:{port}")]);
-    // A port that is asked for, and one that is taken.
+    // A requested port, free and in use.
     host.scratch.file("far/config.toml", b"[receive]\nport = 0\n");
     host.copied(&["data", "far:folder", "--far-port", &port.to_string()]);
     let taken = TcpListener::bind(("0.0.0.0", port)).unwrap();
@@ -246,14 +247,14 @@ fn a_data_port_that_is_closed_is_named() {
         "{code}: {stderr}"
     );
     drop(taken);
-    // Without any wish, 7707 or another one.
+    // Without a requested port, 7707 or another one.
     fs::remove_file(host.scratch.at("far/config.toml")).unwrap();
     let _taken = TcpListener::bind(("0.0.0.0", peer::DEFAULT_PORT));
     host.copied(&["data", "far:folder/again"]);
 }
 
 #[test]
-fn ssh_carries_no_data_and_arguments_no_secret() {
+fn ssh_carries_no_data_and_arguments_have_no_secret() {
     let Some(host) = Host::new() else { return };
     host.scratch.data("near/data", 4_000_000);
     let (to, from) = (host.scratch.at("to-ssh"), host.scratch.at("from-ssh"));
@@ -288,13 +289,13 @@ fn ssh_carries_no_data_and_arguments_no_secret() {
         sleep(Duration::from_millis(50));
     };
     assert!(status.success());
-    assert!(secret.is_some() && looked > 5, "the far side was seen {looked} times");
+    assert!(secret.is_some() && looked > 5, "the remote side was seen {looked} times");
     let size = |path: &Path| fs::metadata(path).unwrap().len();
     assert!(size(&to) + size(&from) < 4_096, "{} and {} bytes", size(&to), size(&from));
     assert_eq!(host.read("data").len(), 4_000_000);
 }
 
-/// Two links alike.
+/// Two equal links.
 const NETWORK: &str = r#"
     name = "two"
     [[link]]
@@ -310,7 +311,7 @@ const NETWORK: &str = r#"
 "#;
 
 #[test]
-fn the_data_takes_the_paths_that_ssh_does_not() {
+fn the_data_uses_paths_that_ssh_does_not() {
     let may = fs::OpenOptions::new().read(true).write(true).open("/dev/net/tun").is_ok()
         && Command::new("unshare")
             .args(["--net", "true"])
@@ -326,8 +327,8 @@ fn the_data_takes_the_paths_that_ssh_does_not() {
     let data = scratch.data("near/data", 8_000_000);
     scratch.file("network.toml", NETWORK.as_bytes());
     let program = env!("CARGO_BIN_EXE_anabranch");
-    // The links go with the near command: what ssh says last must get through, lest a session
-    // outlives them.
+    // The links end with the near command. Its delay lets the last packets of ssh through, so that
+    // no session outlives the links.
     let far = format!("exec {SSHD} -D -e -f {} 2>/dev/null", scratch.at("sshd_config").display());
     let near = format!(
         "{program} cp -F {} -o HostName=$ANABRANCH_FAR {} far:folder --json && sleep .5",
@@ -357,9 +358,9 @@ fn the_data_takes_the_paths_that_ssh_does_not() {
 #[test]
 fn usage_errors_come_before_ssh() {
     for (arguments, said) in [
-        (&["a"][..], "what to copy"),
-        (&["a", "b"], "nothing of this is on another host"),
-        (&["h:a", "g:b"], "both ends are on other hosts"),
+        (&["a"][..], "a source and a target"),
+        (&["a", "b"], "both on this host"),
+        (&["h:a", "g:b"], "both on other hosts"),
         (&["-x:a", "h:b"], "unexpected argument"),
         (&["--", "-oProxyCommand=x:a", "b"], "no host"),
     ] {
@@ -370,7 +371,8 @@ fn usage_errors_come_before_ssh() {
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
         assert!(stderr.contains(said), "{arguments:?}: {stderr}");
     }
-    // By hand, without a terminal: the far side says hello and waits for a request.
+    // Started directly, without a terminal: the remote side sends its hello and waits for a
+    // request.
     let mut far = Command::new(env!("CARGO_BIN_EXE_anabranch"));
     far.arg("far").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut far = far.spawn().unwrap();

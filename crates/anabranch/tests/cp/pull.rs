@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::host::{Host, names, until};
 
 #[test]
-fn what_is_there_comes_here() {
+fn files_and_folders_arrive_from_the_other_host() {
     let Some(host) = Host::new() else { return };
     let near = host.scratch.at("near");
     let far = host.scratch.at("home");
@@ -50,7 +50,7 @@ fn what_is_there_comes_here() {
     let (arrived, original) = (near.join("newer/sub/file"), far.join("tree/sub/file"));
     let (arrived, original) = (fs::metadata(arrived).unwrap(), fs::metadata(original).unwrap());
     assert_eq!((arrived.mode(), arrived.mtime_nsec()), (original.mode(), original.mtime_nsec()));
-    // Patterns, links and the home itself.
+    // Patterns, links and the home folder itself.
     fs::create_dir(near.join("logs")).unwrap();
     host.copied(&["far:~/t*/*.log", "logs"]);
     assert_eq!(names("logs"), ["a.log", "b.log"]);
@@ -70,17 +70,17 @@ fn what_is_there_comes_here() {
     let (code, stderr) = host.run(&["far:nothing", "."]);
     assert!(code == 3 && stderr.contains("far: cannot read nothing"), "{code}: {stderr}");
     let (code, stderr) = host.run(&["far:data", "far:tree", "logs/nowhere"]);
-    assert!(code == 8 && stderr.contains("several things"), "{code}: {stderr}");
+    assert!(code == 8 && stderr.contains("several sources"), "{code}: {stderr}");
     host.scratch.file("near/folder/other", b"mine");
     let (code, stderr) = host.run(&["far:data", "folder/other"]);
     assert!(code == 8 && stderr.contains("--overwrite"), "{code}: {stderr}");
     host.copied(&["--dry-run", "far:data", "dry"]);
     assert!(!near.join("dry").exists());
-    until("the far side ends", || host.far_sides() == 0);
+    until("the remote side ends", || host.remote_sides() == 0);
 }
 
 #[test]
-fn a_copy_from_there_that_was_cut_off_goes_on() {
+fn an_interrupted_copy_from_there_is_resumed() {
     let Some(host) = Host::new() else { return };
     fs::create_dir(host.scratch.at("home/tree")).unwrap();
     host.scratch.data("home/tree/a-small", 1_000);
@@ -91,7 +91,7 @@ fn a_copy_from_there_that_was_cut_off_goes_on() {
     sleep(Duration::from_millis(600));
     child.kill().unwrap();
     child.wait().unwrap();
-    until("the far side ends", || host.far_sides() == 0);
+    until("the remote side ends", || host.remote_sides() == 0);
     let events = host.events(&["far:tree", "new"]);
     let started = events.iter().find(|event| event["event"] == "started").unwrap();
     assert!(started["resumed"].as_u64().unwrap() > 500_000, "{started}");

@@ -1,4 +1,5 @@
-//! scp's grammar: `file`, `host:path`, `user@host:path`, `[2001:db8::1]:path`.
+//! The operands of `cp`, with scp's grammar: `file`, `host:path`, `user@host:path`,
+//! `[2001:db8::1]:path`.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -9,26 +10,26 @@ use files::Error;
 /// One argument of `cp`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Operand {
-    /// Something here.
+    /// A path on this host.
     Local(PathBuf),
-    /// Something on another host.
-    Far(Far),
+    /// A path on another host.
+    Remote(RemotePath),
 }
 
-/// Something on another host.
+/// A path on another host.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Far {
-    /// What ssh is told to connect to: `host` or `user@host`, an address without brackets.
+pub(super) struct RemotePath {
+    /// The destination for ssh: `host` or `user@host`, an address without brackets.
     pub(super) destination: String,
-    /// As the command line has it, relative to the remote home; empty for the home itself.
+    /// The path as given, relative to the remote home; empty for the home itself.
     pub(super) path: OsString,
 }
 
-/// What is copied where.
+/// The operands of a copy in one direction.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Direction {
+pub(super) enum Operands {
     /// From here to another host.
-    Push { sources: Vec<PathBuf>, to: Far },
+    Push { sources: Vec<PathBuf>, to: RemotePath },
     /// From another host to here.
     Pull { from: String, sources: Vec<OsString>, to: PathBuf },
 }
@@ -38,7 +39,7 @@ impl Operand {
     /// before the colon.
     ///
     /// # Errors
-    /// [`Error::usage`] if what is before the colon cannot be a host.
+    /// [`Error::usage`] if the part before the colon cannot be a host.
     pub(super) fn parse(text: &OsStr) -> Result<Operand, Error> {
         let bytes = text.as_bytes();
         let Some(colon) = colon(bytes) else { return Ok(Operand::Local(text.into())) };
@@ -46,11 +47,11 @@ impl Operand {
         let bad = |why: &str| Error::usage(format!("{}: {why}", text.display()));
         if path.starts_with(b"//") && before == b"scp" {
             return Err(bad(
-                "URLs are not understood; write [USER@]HOST:PATH, with -P PORT before it",
+                "URLs are not supported; write [USER@]HOST:PATH, with -P PORT before it",
             ));
         }
         let destination =
-            std::str::from_utf8(before).map_err(|_| bad("the host's name is no text"))?;
+            std::str::from_utf8(before).map_err(|_| bad("the name of the host is not UTF-8"))?;
         let (user, host) = match destination.rsplit_once('@') {
             Some((user, host)) => (Some(user), host),
             None => (None, destination),
@@ -65,20 +66,20 @@ impl Operand {
             || host.starts_with('-')
         {
             return Err(bad(
-                "what is before the colon is no host; a local name with a colon is written ./a:b",
+                "the part before the colon is no host; write ./a:b for a local name with a colon",
             ));
         }
         let destination = user.map_or_else(|| host.to_string(), |user| format!("{user}@{host}"));
-        Ok(Operand::Far(Far { destination, path: OsString::from_vec(path.to_vec()) }))
+        Ok(Operand::Remote(RemotePath { destination, path: OsString::from_vec(path.to_vec()) }))
     }
 }
 
-/// Where the host ends; as scp looks for it.
+/// The position of the colon after the host, found as scp finds it.
 fn colon(bytes: &[u8]) -> Option<usize> {
     let mut bracket = bytes.first() == Some(&b'[');
     for (at, byte) in bytes.iter().enumerate() {
         match byte {
-            // A name that begins with a colon is a file's.
+            // A name that begins with a colon is local.
             b':' if at == 0 => return None,
             b'@' if bytes.get(at + 1) == Some(&b'[') => bracket = true,
             b']' if bracket && bytes.get(at + 1) == Some(&b':') => return Some(at + 1),
@@ -90,51 +91,51 @@ fn colon(bytes: &[u8]) -> Option<usize> {
     None
 }
 
-/// What the arguments ask for: the last one is where the others go. `listed` if --files-from says
-/// what is copied, so that one argument is enough.
+/// Parses the arguments; the last one is the target. If --files-from lists the sources (`listed`),
+/// the target alone is enough.
 ///
 /// # Errors
-/// [`Error::usage`] with what to write instead.
-pub(super) fn direction(arguments: &[OsString], listed: bool) -> Result<Direction, Error> {
+/// [`Error::usage`] with the correct form.
+pub(super) fn operands(arguments: &[OsString], listed: bool) -> Result<Operands, Error> {
     let usage = |text: &str| Err(Error::usage(text));
-    let mut operands =
+    let mut parsed =
         arguments.iter().map(|text| Operand::parse(text)).collect::<Result<Vec<_>, _>>()?;
-    let Some(target) = operands.pop().filter(|_| listed || !operands.is_empty()) else {
+    let Some(target) = parsed.pop().filter(|_| listed || !parsed.is_empty()) else {
         return usage(
-            "cp needs what to copy and where to: cp FILE… HOST:FOLDER, or cp HOST:FILE… FOLDER",
+            "cp needs a source and a target: cp FILE… HOST:FOLDER, or cp HOST:FILE… FOLDER",
         );
     };
     let mut local = Vec::new();
-    let mut far: Vec<Far> = Vec::new();
-    for operand in operands {
+    let mut remote: Vec<RemotePath> = Vec::new();
+    for operand in parsed {
         match operand {
             Operand::Local(path) => local.push(path),
-            Operand::Far(source) => far.push(source),
+            Operand::Remote(source) => remote.push(source),
         }
     }
     match target {
-        Operand::Far(to) if far.is_empty() => Ok(Direction::Push { sources: local, to }),
-        Operand::Far(_) => usage(
-            "both ends are on other hosts: run this command on one of them, for example with ssh \
-             HOST anabranch cp … (ssh -A lends it your keys)",
+        Operand::Remote(to) if remote.is_empty() => Ok(Operands::Push { sources: local, to }),
+        Operand::Remote(_) => usage(
+            "source and target are both on other hosts: run the command on one of them, for \
+             example with ssh HOST anabranch cp … (ssh -A forwards your keys)",
         ),
-        Operand::Local(to) if local.is_empty() && !far.is_empty() => {
-            let from = far[0].destination.clone();
-            if far.iter().any(|source| source.destination != from) {
-                return usage("the sources are on several hosts: run one command for each");
+        Operand::Local(to) if local.is_empty() && !remote.is_empty() => {
+            let from = remote[0].destination.clone();
+            if remote.iter().any(|source| source.destination != from) {
+                return usage("the sources are on several hosts: run one command for each host");
             }
-            Ok(Direction::Pull {
+            Ok(Operands::Pull {
                 from,
-                sources: far.into_iter().map(|source| source.path).collect(),
+                sources: remote.into_iter().map(|source| source.path).collect(),
                 to,
             })
         }
-        Operand::Local(_) if far.is_empty() => usage(
-            "nothing of this is on another host: write one end as [USER@]HOST:PATH, or use cp(1)",
+        Operand::Local(_) if remote.is_empty() => usage(
+            "source and target are both on this host: write one as [USER@]HOST:PATH, or use cp(1)",
         ),
-        Operand::Local(_) => {
-            usage("some sources are here and some on another host: run one command for each")
-        }
+        Operand::Local(_) => usage(
+            "some sources are on this host and some on another: run one command for each host",
+        ),
     }
 }
 
@@ -143,7 +144,7 @@ mod tests {
     use super::*;
 
     fn far(destination: &str, path: &str) -> Operand {
-        Operand::Far(Far { destination: destination.into(), path: path.into() })
+        Operand::Remote(RemotePath { destination: destination.into(), path: path.into() })
     }
 
     fn parse(text: &str) -> Operand {
@@ -170,12 +171,12 @@ mod tests {
         let path = OsString::from_vec(vec![0xff, 0xfe]);
         assert_eq!(
             Operand::parse(bytes).unwrap(),
-            Operand::Far(Far { destination: "h".into(), path })
+            Operand::Remote(RemotePath { destination: "h".into(), path })
         );
     }
 
     #[test]
-    fn everything_else_is_here() {
+    fn everything_else_is_local() {
         for text in
             ["file", "./a:b", "a/b:c", "/x:y", ":x", "[a", "2001", "[2001:db8::1]", "a@[b:c"]
         {
@@ -184,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_host_can_be_is_refused() {
+    fn impossible_hosts_are_refused() {
         for text in
             ["-oProxyCommand=x:y", "me@-x:y", "@host:x", "a b:c", "me@:x", "scp://host/x", "[]:x"]
         {
@@ -194,28 +195,28 @@ mod tests {
     }
 
     #[test]
-    fn directions() {
+    fn sources_and_targets() {
         let ask = |arguments: &[&str]| {
             let arguments: Vec<OsString> = arguments.iter().map(OsString::from).collect();
-            direction(&arguments, false)
+            operands(&arguments, false)
         };
-        let Ok(Direction::Push { sources, to }) = ask(&["a", "b", "h:c"]) else { panic!("a push") };
+        let Ok(Operands::Push { sources, to }) = ask(&["a", "b", "h:c"]) else { panic!("a push") };
         assert_eq!((sources.len(), to.destination.as_str()), (2, "h"));
-        let Ok(Direction::Pull { from, sources, to }) = ask(&["h:a", "h:b", "c"]) else {
+        let Ok(Operands::Pull { from, sources, to }) = ask(&["h:a", "h:b", "c"]) else {
             panic!("a pull")
         };
         assert_eq!((from.as_str(), sources.len(), to), ("h", 2, PathBuf::from("c")));
         for (arguments, said) in [
-            (&["a"][..], "what to copy"),
-            (&["a", "b"], "nothing of this"),
-            (&["h:a", "h:b"], "both ends"),
+            (&["a"][..], "a source and a target"),
+            (&["a", "b"], "both on this host"),
+            (&["h:a", "h:b"], "both on other hosts"),
             (&["a", "h:b", "c"], "some sources"),
             (&["g:a", "h:b", "c"], "several hosts"),
         ] {
             let error = ask(arguments).unwrap_err().to_string();
             assert!(error.contains(said), "{arguments:?}: {error}");
         }
-        assert!(matches!(direction(&["h:".into()], true), Ok(Direction::Push { .. })));
-        assert!(direction(&["x".into()], true).is_err());
+        assert!(matches!(operands(&["h:".into()], true), Ok(Operands::Push { .. })));
+        assert!(operands(&["x".into()], true).is_err());
     }
 }

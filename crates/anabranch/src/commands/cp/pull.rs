@@ -1,4 +1,4 @@
-//! A copy from another host: what is fetched, and where it goes here.
+//! A copy from another host: the names to get, and the local target.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -6,72 +6,74 @@ use std::path::{Path, PathBuf};
 
 use files::{Error, FetchOptions, SendOptions, Server};
 
-use super::arrival::Arrival;
+use super::target::Target;
 use crate::commands::far::messages::Ready;
 use crate::commands::far::sources::matches;
 use crate::dirs::Dirs;
-use crate::transfer::Ended;
+use crate::exit::Failure;
 
-/// What the far side serves of `sources`, to `to`, with the flags that `options` have.
+/// The target below `to`, and options to get the names that the remote side serves (`ready`) for
+/// `sources`, with the flags of `options`.
 ///
 /// # Errors
-/// Those of [`Arrival::find`]; [`Error::protocol`] if the far side names what was not asked for.
+/// Errors of [`Target::find`]; [`Error::protocol`] if the remote side serves a name that was not
+/// requested.
 pub(super) fn fetching(
     options: SendOptions,
     ready: Ready,
     sources: &[OsString],
     to: &Path,
-) -> Result<(Arrival, FetchOptions), Ended> {
+) -> Result<(Target, FetchOptions), Failure> {
     if options.selection.files_from.is_some() {
         return Err(Error::usage(
-            "--files-from is for copying to another host; run the command there",
+            "--files-from works only for copies to another host; run the command there",
         )
         .into());
     }
     for name in &ready.names {
-        // What arrives here has the names that were asked for, whatever the far side would like.
-        if !sources.iter().any(|source| was_asked_for(name, ready.rename.as_deref(), source)) {
-            let text = format!("the far side offers {}, which was not asked for", name.display());
+        // A malicious remote side must not choose names here.
+        if !sources.iter().any(|source| was_requested(name, ready.rename.as_deref(), source)) {
+            let text =
+                format!("the remote side offers {}, which was not requested", name.display());
             return Err(Error::protocol(text).into());
         }
     }
     let mut names: Vec<PathBuf> = ready.names.iter().map(PathBuf::from).collect();
     let one = match (&ready.names[..], &ready.rename) {
-        ([_], Some(called)) => Some(called.clone()),
+        ([_], Some(rename)) => Some(rename.clone()),
         ([name], None) => Some(last(name).to_os_string()),
         _ => None,
     };
-    let arrival = Arrival::find(to, one.as_deref(), &Dirs::from_env())?;
-    if arrival.rename.is_some() {
+    let target = Target::find(to, one.as_deref(), &Dirs::from_env())?;
+    if target.rename.is_some() {
         // The folder itself takes the new name.
         names = ready.names.iter().map(without_slash).collect();
     }
-    let rename = arrival.rename.clone().or(ready.rename.filter(|_| one.is_some()));
+    let rename = target.rename.clone().or(ready.rename.filter(|_| one.is_some()));
     let options = FetchOptions {
         from: vec![Server { remote: options.to, credential: options.credential }],
         names,
         selection: options.selection,
-        into: arrival.directory.clone(),
+        into: target.directory.clone(),
         rename,
         blake3: None,
         transfer: options.transfer,
     };
-    Ok((arrival, options))
+    Ok((target, options))
 }
 
-/// Whether what is served by `name`, and `called` otherwise if that is given, is what `source` asks
-/// for.
-fn was_asked_for(name: &OsStr, called: Option<&OsStr>, source: &OsStr) -> bool {
-    let asked = source.as_bytes().rsplit(|&byte| byte == b'/').next().unwrap_or_default();
-    // Of a folder, what is in it: these names nobody knows before.
-    if matches!(asked, b"" | b"." | b".." | b"~") {
+/// Whether a file served as `name`, or as `rename` if that is given, was requested by `source`.
+fn was_requested(name: &OsStr, rename: Option<&OsStr>, source: &OsStr) -> bool {
+    let requested = source.as_bytes().rsplit(|&byte| byte == b'/').next().unwrap_or_default();
+    // The contents of a folder have names that this side cannot know.
+    if matches!(requested, b"" | b"." | b".." | b"~") {
         return name.is_empty() || name.as_bytes().ends_with(b"/");
     }
-    let name = called.unwrap_or_else(|| last(name)).as_bytes();
-    name == asked || matches(asked, name)
+    let name = rename.unwrap_or_else(|| last(name)).as_bytes();
+    name == requested || matches(requested, name)
 }
 
-/// The last component, be there a slash behind it or not.
+/// The last component, with or without a slash at its end.
 fn last(name: &OsStr) -> &OsStr {
     Path::new(name).file_name().unwrap_or_default()
 }
@@ -86,8 +88,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_was_asked_for_is_taken() {
-        for (name, called, source, is) in [
+    fn only_requested_names_are_accepted() {
+        for (name, rename, source, expected) in [
             ("file", None, "a/file", true),
             ("below/file", None, "/a/below/file", true),
             (".bashrc", None, "file", false),
@@ -102,8 +104,9 @@ mod tests {
             ("", None, "/", true),
             ("a", None, "a/", false),
         ] {
-            let asked = was_asked_for(OsStr::new(name), called.map(OsStr::new), OsStr::new(source));
-            assert_eq!(asked, is, "{name} {called:?} for {source}");
+            let requested =
+                was_requested(OsStr::new(name), rename.map(OsStr::new), OsStr::new(source));
+            assert_eq!(requested, expected, "{name} {rename:?} for {source}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! At which address of the other host the data port is reached.
+//! Finds an address of the other host at which its data port is reachable.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -9,13 +9,13 @@ use tokio::time::{sleep, timeout};
 
 use crate::commands::far::messages::Ready;
 
-/// How long a connection may take to open.
+/// The time that a connection has to open.
 const PATIENCE: Duration = Duration::from_secs(4);
-/// Each candidate is tried so much after the one before, which is preferred.
+/// The delay of each candidate's attempt after that of the one before, which is preferred.
 const STAGGER: Duration = Duration::from_millis(250);
 
 /// The addresses to try, best first: the host that ssh connects to (`name`), the address at which
-/// the far side saw that connection arrive, and its public addresses.
+/// the remote side saw that connection arrive, and its public addresses.
 pub(super) async fn candidates(name: Option<&str>, ready: &Ready) -> Vec<SocketAddr> {
     let mut found: Vec<IpAddr> = Vec::new();
     if let Some(name) = name
@@ -35,13 +35,13 @@ pub(super) async fn candidates(name: Option<&str>, ready: &Ready) -> Vec<SocketA
     candidates
 }
 
-/// The port at `address`.
+/// The port on which the other host listens at `address`.
 fn port(ready: &Ready, address: IpAddr) -> u16 {
     let there = ready.addresses.iter().find(|listening| listening.ip() == address);
     there.or(ready.addresses.first()).map_or(peer::DEFAULT_PORT, SocketAddr::port)
 }
 
-/// Whether an address means the same host everywhere.
+/// Whether an address is globally unique.
 fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => {
@@ -59,7 +59,7 @@ fn is_public(address: IpAddr) -> bool {
 /// The first candidate at which a connection opens.
 ///
 /// # Errors
-/// What each of them said, in words.
+/// The error of each attempt, as text.
 pub(super) async fn first(candidates: &[SocketAddr]) -> Result<SocketAddr, String> {
     let mut attempts = JoinSet::new();
     for (number, &candidate) in candidates.iter().enumerate() {
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_ssh_connects_to_comes_first() {
+    async fn the_host_that_ssh_connects_to_comes_first() {
         let ready = Ready {
             token: String::new(),
             addresses: [

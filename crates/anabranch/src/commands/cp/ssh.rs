@@ -1,4 +1,4 @@
-//! The far side, started over ssh, and the lines that it says.
+//! Starts the remote side over ssh, and exchanges messages with it.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -11,40 +11,40 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
 use crate::commands::far::messages::{
-    Answer, Hello, MARKER, MAX_ANSWER, Ready, Request, SPEAKS, Said,
+    Answer, Hello, MARKER, MAX_ANSWER, PROTOCOL, Ready, Request, Status,
 };
+use crate::exit::Failure;
 use crate::sanitize::clean;
-use crate::transfer::Ended;
 
-/// The exit code where ssh, or what it starts, fails.
-pub(super) const SSH: u8 = 12;
-/// How long ssh may take to end once it was told to.
-const LAST_WORDS: Duration = Duration::from_secs(2);
-/// So much of what is no answer is kept to be shown.
-const NOISE_SHOWN: usize = 300;
-/// So much of what is no answer is read.
-const NOISE: usize = 1 << 20;
+/// The exit code if ssh or the command it starts fails.
+pub(super) const SSH_FAILED: u8 = 12;
+/// The time that ssh has to end once its input is closed.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+/// The maximum of other output before the hello that an error message quotes, in bytes.
+const MAX_NOISE_SHOWN: usize = 300;
+/// The maximum of other output before the hello that is skipped, in bytes.
+const MAX_NOISE: usize = 1 << 20;
 
-/// How the other host is reached.
+/// Options of the ssh connection.
 #[derive(Debug, clap::Args)]
 #[group(skip)]
-pub(super) struct Args {
-    /// ssh's port on the other host
+pub(super) struct SshArgs {
+    /// The port of ssh on the other host
     #[arg(short = 'P', value_name = "PORT", help_heading = "ssh")]
     port: Option<u16>,
-    /// A file with a key, for ssh; may be repeated
+    /// A key file for ssh; may be repeated
     #[arg(short = 'i', value_name = "FILE", help_heading = "ssh")]
     identity: Vec<PathBuf>,
-    /// An option for ssh, as in its configuration file; may be repeated
+    /// An option for ssh, with the syntax of its configuration file; may be repeated
     #[arg(short = 'o', value_name = "OPTION", help_heading = "ssh")]
     option: Vec<OsString>,
-    /// Hosts through which ssh goes; the data does not
+    /// Jump hosts for ssh; the data does not go through them
     #[arg(short = 'J', value_name = "HOST", help_heading = "ssh")]
     jump: Option<OsString>,
     /// ssh's configuration file
     #[arg(short = 'F', value_name = "FILE", help_heading = "ssh")]
     file: Option<PathBuf>,
-    /// The program to connect with, which takes OpenSSH's options; words with spaces in quotes
+    /// The ssh command, which must accept OpenSSH's options; quote words with spaces
     #[arg(
         long,
         value_name = "COMMAND",
@@ -53,13 +53,13 @@ pub(super) struct Args {
         help_heading = "ssh"
     )]
     ssh: OsString,
-    /// What to start on the other host, as its shell reads it [default: anabranch, also looked for
-    /// in ~/.cargo/bin and ~/.local/bin]
+    /// The program to start on the other host, for its shell [default: anabranch, in the PATH,
+    /// ~/.cargo/bin or ~/.local/bin]
     #[arg(long, value_name = "PATH", help_heading = "ssh")]
     remote_program: Option<String>,
 }
 
-/// What starts ssh.
+/// The ssh command for one destination.
 #[derive(Clone, Debug)]
 pub(super) struct Ssh {
     program: OsString,
@@ -68,23 +68,22 @@ pub(super) struct Ssh {
     remote: String,
 }
 
-impl Args {
-    /// To `destination`.
+impl SshArgs {
+    /// The ssh command for `destination`.
     ///
     /// # Errors
-    /// [`Error::usage`] if the command has no words.
+    /// [`Error::usage`] if `--ssh` is empty or malformed.
     pub(super) fn to(self, destination: String) -> Result<Ssh, Error> {
         let text =
-            self.ssh.to_str().ok_or_else(|| Error::usage("--ssh: the command is no text"))?;
+            self.ssh.to_str().ok_or_else(|| Error::usage("--ssh: the command is not UTF-8"))?;
         let mut words = words(text)
-            .ok_or_else(|| Error::usage(format!("--ssh: a quote in {text} has no end")))?;
+            .ok_or_else(|| Error::usage(format!("--ssh: unbalanced quotes in {text}")))?;
         if words.is_empty() {
-            return Err(Error::usage("--ssh: there is no command"));
+            return Err(Error::usage("--ssh: the command is empty"));
         }
         let program = words.remove(0);
         let mut options = words;
-        // No terminal, nothing forwarded, and no other command that the user's configuration may
-        // hold.
+        // No terminal, no forwarding, and no other command from the user's configuration.
         options.extend(
             ["-T", "-x", "-a", "-oClearAllForwardings=yes", "-oRemoteCommand=none"]
                 .map(OsString::from),
@@ -100,8 +99,8 @@ impl Args {
         self.file.iter().for_each(|file| add("-F", file.as_os_str()));
         let remote = match self.remote_program {
             Some(program) => format!("{program} far"),
-            // Shells that nobody logs in to rarely have these in their PATH. In single quotes every
-            // shell reads it alike.
+            // Non-login shells rarely have these folders in their PATH. Single quotes mean the same
+            // in every shell.
             None => "exec sh -c 'PATH=\"$PATH:$HOME/.cargo/bin:$HOME/.local/bin:/usr/local/bin\"; \
                      exec anabranch far'"
                 .into(),
@@ -110,7 +109,7 @@ impl Args {
     }
 }
 
-/// The words of a command: at spaces, except in quotes. `None` if a quote does not end.
+/// Splits a command at spaces outside quotes. `None` if a quote is not closed.
 fn words(text: &str) -> Option<Vec<OsString>> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     for c in text.chars() {
@@ -135,13 +134,13 @@ impl Ssh {
         command
     }
 
-    /// The other host as the command line has it, for messages.
+    /// The other host as given on the command line, for messages.
     pub(super) fn host(&self) -> &str {
         self.destination.rsplit_once('@').map_or(self.destination.as_str(), |(_, host)| host)
     }
 
-    /// The real name of the other host as ssh's configuration has it; `None` if ssh goes there
-    /// through something else, or does not say.
+    /// The name of the other host in ssh's configuration; `None` if ssh uses a jump host or a
+    /// proxy, or cannot print its configuration.
     pub(super) async fn real_name(&self) -> Option<String> {
         let mut command = self.command();
         command.args(["-G", "--", &self.destination]).stdin(Stdio::null()).stderr(Stdio::null());
@@ -149,17 +148,17 @@ impl Ssh {
         let text = String::from_utf8(output.stdout).ok()?;
         let value =
             |key: &str| text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '));
-        if value("proxyjump").or(value("proxycommand")).is_some_and(|through| through != "none") {
+        if value("proxyjump").or(value("proxycommand")).is_some_and(|proxy| proxy != "none") {
             return None;
         }
         value("hostname").map(str::to_string)
     }
 
-    /// Starts the far side.
+    /// Starts the remote side.
     ///
     /// # Errors
-    /// [`Ended::Told`] if there is no such program here.
-    pub(super) fn start(&self) -> Result<Link, Ended> {
+    /// [`Failure::Message`] if the ssh program cannot be started.
+    pub(super) fn start(&self) -> Result<RemoteSide, Failure> {
         let mut command = self.command();
         command
             .args(["--", &self.destination, &self.remote])
@@ -167,44 +166,47 @@ impl Ssh {
             .stdout(Stdio::piped());
         let mut child = command.spawn().map_err(|error| {
             let program = self.program.to_string_lossy();
-            told(format!("cannot start {}: {error}; --ssh names another program", clean(&program)))
+            ssh_failure(format!(
+                "cannot start {}: {error}; --ssh names another program",
+                clean(&program)
+            ))
         })?;
         let stdin = child.stdin.take();
         let lines = Lines::new(child.stdout.take().expect("it is piped"));
-        Ok(Link { child, stdin, lines, host: clean(self.host()).into_owned() })
+        Ok(RemoteSide { child, stdin, lines, host: clean(self.host()).into_owned() })
     }
 }
 
-/// The far side.
+/// The connection to the remote side.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(super) struct RemoteSide {
     child: Child,
     stdin: Option<ChildStdin>,
     lines: Lines<ChildStdout>,
     host: String,
 }
 
-/// How the far side ended.
+/// The end of the remote side.
 #[derive(Debug)]
-pub(super) enum End {
-    /// Well.
+pub(super) enum RemoteEnd {
+    /// It succeeded.
     Done,
-    /// Otherwise, as it told.
-    Failed(Ended),
-    /// Without a word: ssh is gone.
-    Gone(Ended),
+    /// It reported a failure.
+    Failed(Failure),
+    /// The ssh connection ended without a report.
+    Gone(Failure),
 }
 
-impl Link {
-    /// Waits for the far side's hello, says what is asked, and waits until it is ready.
+impl RemoteSide {
+    /// Waits for the hello, sends the request, and waits until the remote side is ready.
     ///
     /// # Errors
-    /// [`Ended::Told`] if ssh or the far side fails.
-    pub(super) async fn ask(&mut self, request: &Request) -> Result<Ready, Ended> {
+    /// [`Failure::Message`] if ssh or the remote side fails.
+    pub(super) async fn ask(&mut self, request: &Request) -> Result<Ready, Failure> {
         let hello = self.hello().await?;
-        if hello.speaks != SPEAKS {
-            return Err(told(format!(
-                "{} has anabranch {} (which speaks version {}), this host {} (version {SPEAKS}): \
+        if hello.speaks != PROTOCOL {
+            return Err(ssh_failure(format!(
+                "{} has anabranch {} (cp protocol version {}), this host {} (version {PROTOCOL}): \
                  install the same version on both",
                 self.host,
                 clean(&hello.anabranch),
@@ -215,78 +217,83 @@ impl Link {
         let mut line = serde_json::to_vec(request).expect("texts and numbers have a JSON form");
         line.push(b'\n');
         if let Some(stdin) = &mut self.stdin {
-            // If it is gone, it is better to hear why.
+            // If the remote side is gone, its answer has the reason.
             let _ = stdin.write_all(&line).await;
         }
         match self.answer().await {
-            Ok(Said::Ready(ready)) => Ok(ready),
-            Ok(Said::Failed { code, text }) => Err(self.failed(code, &text)),
-            Ok(Said::Done) => Err(told(format!("{} was done before it began", self.host))),
-            Err(ended) => Err(ended),
+            Ok(Status::Ready(ready)) => Ok(ready),
+            Ok(Status::Failed { code, text }) => Err(self.failed(code, &text)),
+            Ok(Status::Done) => {
+                Err(ssh_failure(format!("{} reported success before it was ready", self.host)))
+            }
+            Err(failure) => Err(failure),
         }
     }
 
-    /// Waits for the far side's end.
-    pub(super) async fn end(&mut self) -> End {
+    /// Waits for the end of the remote side.
+    pub(super) async fn end(&mut self) -> RemoteEnd {
         match self.answer().await {
-            Ok(Said::Done) => End::Done,
-            Ok(Said::Failed { code, text }) => End::Failed(self.failed(code, &text)),
-            Ok(Said::Ready(_)) => End::Failed(told(format!("{} was ready twice", self.host))),
-            Err(ended) => End::Gone(ended),
+            Ok(Status::Done) => RemoteEnd::Done,
+            Ok(Status::Failed { code, text }) => RemoteEnd::Failed(self.failed(code, &text)),
+            Ok(Status::Ready(_)) => {
+                RemoteEnd::Failed(ssh_failure(format!("{} reported readiness twice", self.host)))
+            }
+            Err(failure) => RemoteEnd::Gone(failure),
         }
     }
 
-    /// Lets the far side end, and ssh.
+    /// Closes the input of ssh, and waits for its end.
     pub(super) async fn close(mut self) {
         self.stdin = None;
-        let _ = timeout(LAST_WORDS, self.child.wait()).await;
+        let _ = timeout(CLOSE_TIMEOUT, self.child.wait()).await;
     }
 
-    fn failed(&self, code: u8, text: &str) -> Ended {
-        Ended::Told {
-            code: if code == 0 { SSH } else { code },
+    fn failed(&self, code: u8, text: &str) -> Failure {
+        Failure::Message {
+            code: if code == 0 { SSH_FAILED } else { code },
             text: format!("{}: {}", self.host, clean(text)),
         }
     }
 
-    async fn hello(&mut self) -> Result<Hello, Ended> {
+    async fn hello(&mut self) -> Result<Hello, Failure> {
         let mut noise = Vec::new();
         let mut read = 0;
         loop {
             match self.lines.next().await {
                 Ok(Some(line)) if line.starts_with(MARKER) => {
                     return serde_json::from_slice(&line)
-                        .map_err(|error| self.nonsense(&line, &error.to_string()));
+                        .map_err(|error| self.malformed(&line, &error.to_string()));
                 }
                 Ok(Some(line)) => {
                     read += line.len();
-                    if !line.is_empty() && noise.len() < NOISE_SHOWN {
+                    if !line.is_empty() && noise.len() < MAX_NOISE_SHOWN {
                         noise.extend_from_slice(&line);
                         noise.push(b' ');
                     }
-                    if read > NOISE {
-                        return Err(told(format!(
-                            "{} says a great deal and nothing that is an answer{}",
+                    if read > MAX_NOISE {
+                        return Err(ssh_failure(format!(
+                            "{} printed too much before its first answer{}",
                             self.host,
-                            shown(&noise)
+                            quoted(&noise)
                         )));
                     }
                 }
-                Ok(None) => return Err(self.never_began(&noise).await),
-                Err(error) => return Err(told(format!("{}: {error}{}", self.host, shown(&noise)))),
+                Ok(None) => return Err(self.no_hello(&noise).await),
+                Err(error) => {
+                    return Err(ssh_failure(format!("{}: {error}{}", self.host, quoted(&noise))));
+                }
             }
         }
     }
 
-    /// The next line after the hello; the end of them is an error too. May be dropped and called
-    /// again.
-    async fn answer(&mut self) -> Result<Said, Ended> {
+    /// The next line after the hello; the end of the output is an error. Cancel-safe.
+    async fn answer(&mut self) -> Result<Status, Failure> {
         match self.lines.next().await {
             Ok(Some(line)) => {
                 let answer: Result<Answer, _> = serde_json::from_slice(&line);
                 answer
                     .map(|answer| answer.anabranch)
-                    .map_err(|error| self.nonsense(&line, &error.to_string()))
+                    .map_err(|error| self.malformed(&line, &error.to_string()))
             }
             Ok(None) => {
                 let how =
@@ -296,68 +303,70 @@ impl Link {
                      kept, and the same command goes on from there",
                     self.host
                 );
-                Err(Ended::Told { code: 6, text })
+                Err(Failure::Message { code: 6, text })
             }
-            Err(error) => Err(told(format!("{}: {error}", self.host))),
+            Err(error) => Err(ssh_failure(format!("{}: {error}", self.host))),
         }
     }
 
-    fn nonsense(&self, line: &[u8], why: &str) -> Ended {
-        told(format!(
-            "{} says what cannot be understood ({}){}",
+    fn malformed(&self, line: &[u8], why: &str) -> Failure {
+        ssh_failure(format!(
+            "{} sent a malformed message ({}){}",
             self.host,
             clean(why),
-            shown(line)
+            quoted(line)
         ))
     }
 
     async fn status(&mut self) -> Option<ExitStatus> {
         self.stdin = None;
-        timeout(LAST_WORDS, self.child.wait()).await.ok()?.ok()
+        timeout(CLOSE_TIMEOUT, self.child.wait()).await.ok()?.ok()
     }
 
-    /// Why there was no hello.
-    async fn never_began(&mut self, noise: &[u8]) -> Ended {
-        let (host, noise) = (self.host.clone(), shown(noise));
+    /// The failure if the output ended before the hello.
+    async fn no_hello(&mut self, noise: &[u8]) -> Failure {
+        let (host, noise) = (self.host.clone(), quoted(noise));
         let Some(status) = self.status().await else {
-            return told(format!("ssh to {host} closed its output, and does not end{noise}"));
+            return ssh_failure(format!(
+                "ssh to {host} closed its output, but does not exit{noise}"
+            ));
         };
-        told(match status.code() {
+        ssh_failure(match status.code() {
             Some(127) => format!(
                 "there is no anabranch on {host}, or its shell does not find it{noise}. Install it \
                  there (cargo install --path crates/anabranch), copy this one (ssh {host} mkdir -p \
-                 .local/bin; scp $(command -v anabranch) {host}:.local/bin/), or say where it is \
+                 .local/bin; scp $(command -v anabranch) {host}:.local/bin/), or give its path \
                  with --remote-program PATH"
             ),
             Some(126) => {
                 format!(
-                    "anabranch on {host} cannot be started{noise}: is it for that machine, and \
-                     executable?"
+                    "anabranch on {host} cannot be started{noise}: is it executable, and built for \
+                     that machine?"
                 )
             }
-            Some(255) => format!("ssh to {host} failed; its own words are above{noise}"),
+            Some(255) => format!("ssh to {host} failed; its message is above{noise}"),
             Some(code) => format!(
-                "what was started on {host} ended with exit code {code} and without an \
+                "the command on {host} ended with exit code {code} and without an \
                  answer{noise}; is the anabranch there as new as this one ({})?",
                 env!("CARGO_PKG_VERSION")
             ),
-            None => format!("ssh to {host} was ended by a signal{noise}"),
+            None => format!("ssh to {host} was killed by a signal{noise}"),
         })
     }
 }
 
-fn told(text: String) -> Ended {
-    Ended::Told { code: SSH, text }
+fn ssh_failure(text: String) -> Failure {
+    Failure::Message { code: SSH_FAILED, text }
 }
 
-/// What came instead of an answer, for messages.
-fn shown(bytes: &[u8]) -> String {
+/// Output that is no answer, quoted for an error message.
+fn quoted(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let text = text.trim();
-    if text.is_empty() { String::new() } else { format!("; it said: {}", clean(text)) }
+    if text.is_empty() { String::new() } else { format!("; its output: {}", clean(text)) }
 }
 
-/// Lines of bounded length.
+/// Reads lines of bounded length.
 #[derive(Debug)]
 struct Lines<R> {
     reader: BufReader<R>,
@@ -369,8 +378,8 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         Lines { reader: BufReader::new(reader), line: Vec::new() }
     }
 
-    /// The next line, without its end; `None` when there is no more. What the last line lacks an
-    /// end of is a line too. Nothing is lost if this is dropped and called again.
+    /// The next line without its newline, which the last one may lack; `None` at the end of the
+    /// input. Cancel-safe.
     async fn next(&mut self) -> Result<Option<Vec<u8>>, String> {
         loop {
             let bytes = self.reader.fill_buf().await.map_err(|error| error.to_string())?;
@@ -381,7 +390,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             let end = bytes.iter().position(|&byte| byte == b'\n');
             let piece = &bytes[..end.unwrap_or(bytes.len())];
             if self.line.len() + piece.len() > MAX_ANSWER {
-                return Err("it says a line without end".into());
+                return Err("a line is too long".into());
             }
             self.line.extend_from_slice(piece);
             let read = piece.len() + usize::from(end.is_some());
@@ -398,7 +407,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_have_words() {
+    fn commands_are_split_into_words() {
         let split = |text: &str| {
             words(text).map(|words| words.into_iter().map(|w| w.into_string().unwrap()).collect())
         };

@@ -1,110 +1,110 @@
-//! What `cp` and its far side say to each other over ssh: a JSON object a line.
+//! The messages between `cp` and its remote side over ssh: a JSON object on each line.
 //!
-//! The far side begins, with a [`Hello`], so that both know each other's version before anything
-//! else is said. Then comes one [`Request`], and as many [`Answer`]s as it takes.
+//! The remote side begins with a [`Hello`], so that versions are compared before anything else is
+//! exchanged. One [`Request`] follows, and one or more [`Answer`]s.
 
 use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
-/// The version of what is said here. Another one is not understood.
-pub(crate) const SPEAKS: u32 = 1;
-/// How every line of the far side begins. What a shell's start-up files print before the first such
-/// line is no concern of ours.
+/// The version of these messages; both sides must have the same.
+pub(crate) const PROTOCOL: u32 = 1;
+/// The beginning of every line of the remote side. Output of a shell's start-up files before the
+/// first such line is ignored.
 pub(crate) const MARKER: &[u8] = b"{\"anabranch\":";
-/// The longest line that the far side may write, in bytes.
+/// The maximum length of a line of the remote side, in bytes.
 pub(crate) const MAX_ANSWER: usize = 64 << 10;
-/// The longest request, in bytes: an argument list of Linux is at most 2 MiB, and a byte of a name
-/// takes up to four here.
+/// The maximum length of a request, in bytes: an argument list of Linux is at most 2 MiB, and a
+/// byte of a name takes up to four here.
 pub(crate) const MAX_REQUEST: usize = 8 << 20;
 
-/// The first line of the far side.
+/// The first line of the remote side.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Hello {
-    /// The version of its program.
+    /// The version of the program.
     pub(crate) anabranch: String,
-    /// The version of what it says.
+    /// The version of the messages, [`PROTOCOL`].
     pub(crate) speaks: u32,
 }
 
-/// Who asks; every request, of whatever version, has these.
+/// The version of the requesting side; requests of every version have these fields.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Asker {
-    /// The version of the program that asks.
+pub(crate) struct Version {
+    /// The version of the program.
     pub(crate) anabranch: String,
-    /// The version of what it says.
+    /// The version of the messages, [`PROTOCOL`].
     pub(crate) speaks: u32,
 }
 
-/// What the far side is to do.
+/// The request to the remote side.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Request {
-    /// Who asks.
+    /// The version of the requesting side.
     #[serde(flatten)]
-    pub(crate) asker: Asker,
-    /// The fingerprint of the asking side's key.
+    pub(crate) version: Version,
+    /// The fingerprint of the requesting side's key.
     pub(crate) key: String,
-    /// The port to listen on, and no other; without one, a port of the far side's choice.
+    /// The only port to listen on; `None` leaves the choice to the remote side.
     pub(crate) port: Option<u16>,
-    /// What is asked for.
-    pub(crate) what: What,
+    /// The requested operation.
+    pub(crate) what: Operation,
 }
 
-/// What is asked for.
+/// An operation of the remote side.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum What {
-    /// To receive.
+pub(crate) enum Operation {
+    /// Receive files.
     Put {
-        /// Where to.
+        /// The target of the copy.
         target: OsString,
-        /// The name of the one file or folder that comes, which may then take the target's name;
-        /// `None` if it is more than one.
+        /// The name of the source, which may get the target's name instead; `None` if there are
+        /// several sources.
         one: Option<OsString>,
     },
-    /// To serve.
+    /// Serve files.
     Get {
-        /// What is wanted.
+        /// The paths of the files and folders, which may be patterns.
         sources: Vec<OsString>,
     },
 }
 
-/// What the far side says after its hello.
+/// A line of the remote side after its hello.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Answer {
-    /// What it says.
-    pub(crate) anabranch: Said,
+    /// The status that it reports.
+    pub(crate) anabranch: Status,
 }
 
-/// What the far side says.
+/// The status of the remote side.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Said {
-    /// It waits for the other side's connections.
+pub(crate) enum Status {
+    /// It listens for connections.
     Ready(Ready),
-    /// The transfer is over, and all is well.
+    /// The transfer succeeded.
     Done,
-    /// It ends without success.
+    /// The transfer failed.
     Failed {
-        /// With which exit code.
+        /// The exit code.
         code: u8,
-        /// Why.
+        /// The reason.
         text: String,
     },
 }
 
-/// Where and how to connect.
+/// The parameters for connecting.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Ready {
-    /// What to show, once.
+    /// The token for this transfer.
     pub(crate) token: String,
-    /// Where it listens.
+    /// The addresses that it listens on.
     pub(crate) addresses: Vec<SocketAddr>,
-    /// Its address at which the ssh connection arrived.
+    /// The address at which the ssh connection arrived.
     pub(crate) reached: Option<IpAddr>,
-    /// The name by which the one thing is to arrive instead of its own.
+    /// The new name of the one source, if it does not keep its own.
     pub(crate) rename: Option<OsString>,
-    /// By which names what is wanted is served.
+    /// The names under which the requested files are served.
     pub(crate) names: Vec<OsString>,
 }

@@ -1,5 +1,5 @@
-//! Which directory the far side offers for a copy from there, and by which names what is asked for
-//! is found below it.
+//! The folder that the remote side serves for a copy, and the names of the requested files below
+//! it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -11,37 +11,38 @@ use files::Error;
 
 use super::expanded;
 
-/// What is offered.
+/// A folder to serve, and the requested names in it.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Offered {
-    /// The directory that has all of it.
+pub(super) struct Offer {
+    /// The deepest folder that contains all requested files.
     pub(super) root: PathBuf,
-    /// Each thing's name below it; with a slash at its end, what is in a folder.
+    /// Each requested path relative to the root; a slash at its end means the folder's contents.
     pub(super) names: Vec<OsString>,
-    /// What the one thing is called where it was asked for by a link of another name.
-    pub(super) called: Option<OsString>,
+    /// The name of the only requested path, if it is a symbolic link with another name than its
+    /// target.
+    pub(super) requested_as: Option<OsString>,
 }
 
-/// Something that is asked for.
+/// A requested file or folder.
 struct Source {
-    /// The folder that it is in, without links.
+    /// The folder that contains it, with symbolic links resolved.
     parent: PathBuf,
     /// Its name there; empty for the root of the file system.
     name: OsString,
-    /// What it was asked for by.
-    called: OsString,
-    /// What is in it is meant.
+    /// The last component of the requested path.
+    requested_as: OsString,
+    /// Whether the contents of the folder are requested instead of the folder.
     contents: bool,
 }
 
-/// Finds what is asked for. A pattern of a shell stands for all that match it, unless there is a
-/// file of that very name.
+/// Finds the requested paths. A shell pattern stands for all matching paths, unless a file has that
+/// very name.
 ///
 /// # Errors
-/// [`Error::Source`] with what is not there.
-pub(super) fn offer(asked: &[OsString]) -> Result<Offered, Error> {
+/// [`Error::Source`] with a path that does not exist.
+pub(super) fn find_all(requested: &[OsString]) -> Result<Offer, Error> {
     let mut sources = Vec::new();
-    for path in asked {
+    for path in requested {
         let path = expanded(path)?;
         let path = if path.as_os_str().is_empty() { PathBuf::from(".") } else { path };
         let matching = match fs::symlink_metadata(&path) {
@@ -56,31 +57,31 @@ pub(super) fn offer(asked: &[OsString]) -> Result<Offered, Error> {
         }
     }
     let Some(first) = sources.first() else {
-        return Err(Error::usage("nothing is asked for"));
+        return Err(Error::usage("no path is requested"));
     };
     let mut root = first.parent.clone();
     while !sources.iter().all(|source| source.parent.starts_with(&root)) {
         root.pop();
     }
-    let mut called = None;
+    let mut requested_as = None;
     let mut names = Vec::new();
     for source in &sources {
-        if source.called != source.name && !source.contents {
+        if source.requested_as != source.name && !source.contents {
             if sources.len() > 1 {
                 let text = format!(
-                    "{} is a link to {}, and among several things it would get that name: copy it \
-                     alone, or by its own name",
-                    source.called.display(),
+                    "{} is a link to {}, and would arrive under that name among several sources: \
+                     copy it alone, or copy its target",
+                    source.requested_as.display(),
                     source.parent.join(&source.name).display()
                 );
                 return Err(Error::usage(text));
             }
-            called = Some(source.called.clone());
+            requested_as = Some(source.requested_as.clone());
         }
         let below = source
             .parent
             .strip_prefix(&root)
-            .expect("the root is above all of them")
+            .expect("the root contains all of them")
             .join(&source.name);
         let mut name = below.into_os_string().into_vec();
         if source.contents {
@@ -88,25 +89,25 @@ pub(super) fn offer(asked: &[OsString]) -> Result<Offered, Error> {
         }
         names.push(OsString::from_vec(name));
     }
-    Ok(Offered { root, names, called })
+    Ok(Offer { root, names, requested_as })
 }
 
-/// A link stands for what it leads to, as on the near side.
+/// Follows symbolic links, as `send` does for its sources.
 fn find(path: &Path) -> Result<Source, Error> {
     let failed = |source| Error::Source { path: path.to_path_buf(), source };
     let last = path.as_os_str().as_bytes().rsplit(|&byte| byte == b'/').next().unwrap_or_default();
     let contents = matches!(last, b"" | b"." | b"..");
-    let called = path.file_name().unwrap_or_default().to_os_string();
+    let requested_as = path.file_name().unwrap_or_default().to_os_string();
     let real = fs::canonicalize(path).map_err(failed)?;
     if contents && !real.is_dir() {
         return Err(failed(io::ErrorKind::NotADirectory.into()));
     }
     let name = real.file_name().unwrap_or_default().to_os_string();
     let parent = real.parent().unwrap_or(&real).to_path_buf();
-    Ok(Source { parent, name, called, contents })
+    Ok(Source { parent, name, requested_as, contents })
 }
 
-/// What matches a shell's pattern, in order of names; nothing if it is no pattern.
+/// The paths that match a shell pattern, in order of names; empty if it is no pattern.
 fn matching(pattern: &Path) -> Vec<PathBuf> {
     let is_pattern = |part: &OsStr| part.as_bytes().iter().any(|byte| b"*?[".contains(byte));
     let mut found = vec![PathBuf::new()];
@@ -143,13 +144,13 @@ fn matching(pattern: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Whether a name matches a pattern of `*`, `?`, `[…]` and `[!…]`. Names that begin with a full
-/// stop have to be asked for.
+/// Whether a name matches a pattern of `*`, `?`, `[…]` and `[!…]`. Only a pattern that begins with
+/// a full stop matches names that do.
 pub(crate) fn matches(pattern: &[u8], name: &[u8]) -> bool {
     if name.first() == Some(&b'.') && pattern.first() != Some(&b'.') {
         return false;
     }
-    // Where to go on from when what follows the last star does not match here.
+    // After a mismatch, matching resumes with the last star taking one byte more.
     let (mut at, mut rest, mut star) = (pattern, name, None);
     loop {
         let step = match (at.first(), rest.first()) {
@@ -178,12 +179,12 @@ pub(crate) fn matches(pattern: &[u8], name: &[u8]) -> bool {
     }
 }
 
-/// Whether `byte` is in the class that `pattern` begins with, and what follows that; `None` if it
-/// has no end.
+/// Whether `byte` is in the class at the start of `pattern`, and the rest of the pattern; `None` if
+/// the class is not closed.
 fn class(pattern: &[u8], byte: u8) -> Option<(bool, &[u8])> {
     let negated = matches!(pattern.get(1), Some(b'!' | b'^'));
     let start = if negated { 2 } else { 1 };
-    // A bracket right at the start is one of the class.
+    // A bracket right at the start is a member of the class.
     let end = start + 1 + pattern.get(start + 1..)?.iter().position(|&byte| byte == b']')?;
     let mut members = &pattern[start..end];
     let mut found = false;
@@ -206,8 +207,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_are_a_shells() {
-        for (pattern, name, does) in [
+    fn patterns_match_as_in_a_shell() {
+        for (pattern, name, expected) in [
             ("*", "a", true),
             ("*", ".a", false),
             (".*", ".a", true),
@@ -225,14 +226,14 @@ mod tests {
             ("**", "anything", true),
             ("", "", true),
         ] {
-            assert_eq!(matches(pattern.as_bytes(), name.as_bytes()), does, "{pattern} {name}");
+            assert_eq!(matches(pattern.as_bytes(), name.as_bytes()), expected, "{pattern} {name}");
         }
     }
 
     #[test]
-    fn one_directory_has_all_of_it() {
+    fn the_root_contains_all_requested_paths() {
         let scratch =
-            std::env::temp_dir().join(format!("anabranch-offered-{}", std::process::id()));
+            std::env::temp_dir().join(format!("anabranch-sources-{}", std::process::id()));
         fs::create_dir_all(scratch.join("a/deep")).unwrap();
         fs::create_dir_all(scratch.join("b")).unwrap();
         for name in ["a/one.log", "a/two.log", "a/deep/file", "b/[x]", "b/x"] {
@@ -242,19 +243,19 @@ mod tests {
         symlink("a", scratch.join("folder")).unwrap();
         let scratch = fs::canonicalize(scratch).unwrap();
         let ask = |paths: &[&str]| {
-            let asked: Vec<OsString> =
+            let requested: Vec<OsString> =
                 paths.iter().map(|path| scratch.join(path).into_os_string()).collect();
-            let offered = offer(&asked)?;
-            let root = offered
+            let offer = find_all(&requested)?;
+            let root = offer
                 .root
                 .strip_prefix(&scratch)
                 .map_or("outside".into(), |root| root.display().to_string());
             let names: Vec<String> =
-                offered.names.iter().map(|name| name.display().to_string()).collect();
+                offer.names.iter().map(|name| name.display().to_string()).collect();
             Ok::<_, Error>((
                 root,
                 names.join(" "),
-                offered.called.map(|name| name.display().to_string()),
+                offer.requested_as.map(|name| name.display().to_string()),
             ))
         };
         let found = |root: &str, names: &str| (root.to_string(), names.to_string(), None);
@@ -265,9 +266,9 @@ mod tests {
         assert_eq!(ask(&["a/*.log"]).unwrap(), found("a", "one.log two.log"));
         assert_eq!(ask(&["*/deep/file"]).unwrap().1, "file file");
         assert_eq!(ask(&["a/deep/file", "b/x"]).unwrap(), found("", "a/deep/file b/x"));
-        // A name that is there is no pattern.
+        // The name of an existing file is no pattern.
         assert_eq!(ask(&["b/[x]"]).unwrap(), found("b", "[x]"));
-        // Links stand for what they lead to, under their own name.
+        // Links are followed, and keep their own name.
         assert_eq!(ask(&["folder/one.log"]).unwrap(), found("a", "one.log"));
         assert_eq!(ask(&["b/link"]).unwrap(), ("a".into(), "one.log".into(), Some("link".into())));
         assert_eq!(ask(&["b/link", "b/x"]).unwrap_err().exit_code(), 2);

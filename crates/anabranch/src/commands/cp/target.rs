@@ -1,4 +1,4 @@
-//! Into which folder a copy goes, and under which name.
+//! The folder and the name that a copy goes to.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -8,32 +8,31 @@ use std::path::{Path, PathBuf};
 use files::Error;
 
 use crate::dirs::Dirs;
+use crate::exit::Failure;
 use crate::sanitize::clean;
-use crate::transfer::Ended;
 
-/// The exit code where the target cannot take what comes.
-const TARGET: u8 = 8;
+/// The exit code if the target cannot hold the copy.
+const EXIT_CODE: u8 = 8;
 
-/// Where a copy goes.
+/// The place that a copy goes to.
 #[derive(Debug)]
-pub(crate) struct Arrival {
-    /// The folder that takes it.
+pub(crate) struct Target {
+    /// The folder that receives it.
     pub(crate) directory: PathBuf,
-    /// The name that the one thing gets there instead of its own.
+    /// The new name of the one source, if it does not keep its own.
     pub(crate) rename: Option<OsString>,
-    /// Says that a copy under this name has begun: until it is complete the same command means the
-    /// same, though its target is there by now.
+    /// A file that exists while a copy under a new name is incomplete. Repeating the command then
+    /// resumes the copy, although a folder of that name exists by now.
     note: PathBuf,
 }
 
-impl Arrival {
-    /// As scp has it: a folder that is there takes what comes; what is not there is the new name of
-    /// `one` thing.
+impl Target {
+    /// Finds the place as scp does: an existing folder receives the sources; a target that does not
+    /// exist is the new name of `one` source.
     ///
     /// # Errors
-    /// Those of looking there; [`Ended::Told`] if nothing, or something else, is where a folder has
-    /// to be.
-    pub(crate) fn find(target: &Path, one: Option<&OsStr>, dirs: &Dirs) -> Result<Arrival, Ended> {
+    /// Errors of the file system; [`Failure::Message`] if a folder is needed and missing.
+    pub(crate) fn find(target: &Path, one: Option<&OsStr>, dirs: &Dirs) -> Result<Target, Failure> {
         let target = if target.as_os_str().is_empty() { Path::new(".") } else { target };
         let (parent, name) = (target.parent(), target.file_name());
         let note = dirs.copies().join(digest(target, one));
@@ -77,35 +76,35 @@ impl Arrival {
                 renamed(parent, name)
             }
             (None, None, ..) => {
-                return Err(no_folder(target, ", and several things need one to arrive in"));
+                return Err(no_folder(target, ", which several sources need"));
             }
             _ => return Err(no_folder(target, "")),
         };
-        Ok(Arrival { directory, rename, note })
+        Ok(Target { directory, rename, note })
     }
 
-    /// Notes that the copy begins.
+    /// Records that the copy has begun.
     pub(crate) fn begin(&self) {
         if self.rename.is_some() {
-            // Without the note, the next attempt at a folder takes it for one to copy into:
+            // Without the note, repeating the command copies into the folder instead of resuming:
             // inconvenient, and no reason to fail.
             let _ = self.note.parent().map(fs::create_dir_all);
             let _ = fs::write(&self.note, "");
         }
     }
 
-    /// Forgets the note: the copy is complete.
+    /// Records that the copy is complete.
     pub(crate) fn complete(&self) {
         let _ = fs::remove_file(&self.note);
     }
 }
 
-fn no_folder(path: &Path, why: &str) -> Ended {
+fn no_folder(path: &Path, why: &str) -> Failure {
     let text = format!("there is no folder {}{why}; make it first", clean(&path.to_string_lossy()));
-    Ended::Told { code: TARGET, text }
+    Failure::Message { code: EXIT_CODE, text }
 }
 
-/// A name for what is copied where.
+/// The name of the note for a copy of `one` to `target`.
 fn digest(target: &Path, one: Option<&OsStr>) -> String {
     let absolute = std::path::absolute(target).unwrap_or_else(|_| target.to_path_buf());
     let mut hasher = blake3::Hasher::new();
@@ -121,21 +120,21 @@ mod tests {
 
     fn scratch(name: &str) -> PathBuf {
         let path =
-            std::env::temp_dir().join(format!("anabranch-arrival-{name}-{}", std::process::id()));
+            std::env::temp_dir().join(format!("anabranch-target-{name}-{}", std::process::id()));
         fs::create_dir_all(path.join("folder")).unwrap();
         fs::write(path.join("file"), "x").unwrap();
         path
     }
 
     #[test]
-    fn folders_take_and_names_are_taken() {
+    fn existing_folders_receive_and_other_names_are_new() {
         let root = scratch("takes");
         let dirs = Dirs::below(&root.join("home"));
         let find = |target: &str, one: Option<&str>| {
-            let found = Arrival::find(&root.join(target), one.map(OsStr::new), &dirs);
-            found.map(|arrival| {
-                let folder = arrival.directory.strip_prefix(&root).unwrap().display().to_string();
-                (folder, arrival.rename.map(|name| name.to_string_lossy().into_owned()))
+            let found = Target::find(&root.join(target), one.map(OsStr::new), &dirs);
+            found.map(|found| {
+                let folder = found.directory.strip_prefix(&root).unwrap().display().to_string();
+                (folder, found.rename.map(|name| name.to_string_lossy().into_owned()))
             })
         };
         let into =
@@ -152,7 +151,7 @@ mod tests {
             assert_eq!(find(target, one).unwrap(), expected, "{target} {one:?}");
         }
         for (target, one, said) in [
-            ("new", None, "several things"),
+            ("new", None, "several sources"),
             ("new/", Some("a"), "no folder"),
             ("nowhere/new", Some("a"), "nowhere; make it first"),
             ("file", None, "a file at"),
@@ -161,7 +160,7 @@ mod tests {
             ("new/..", Some("a"), "no folder"),
         ] {
             let error = find(target, one).unwrap_err();
-            assert_eq!(error.exit_code(), TARGET, "{target} {one:?}");
+            assert_eq!(error.exit_code(), EXIT_CODE, "{target} {one:?}");
             assert!(
                 error.message().unwrap().contains(said),
                 "{target} {one:?}: {:?}",
@@ -176,8 +175,8 @@ mod tests {
         let root = scratch("begun");
         let dirs = Dirs::below(&root.join("home"));
         let target = root.join("new");
-        let find = |one: &str| Arrival::find(&target, Some(OsStr::new(one)), &dirs).unwrap().rename;
-        let begun = Arrival::find(&target, Some(OsStr::new("photos")), &dirs).unwrap();
+        let find = |one: &str| Target::find(&target, Some(OsStr::new(one)), &dirs).unwrap().rename;
+        let begun = Target::find(&target, Some(OsStr::new("photos")), &dirs).unwrap();
         begun.begin();
         fs::create_dir(&target).unwrap();
         assert_eq!(find("photos"), Some("new".into()));
