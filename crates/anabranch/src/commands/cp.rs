@@ -257,9 +257,7 @@ async fn supervise(
 fn is_symptom(error: &Error) -> bool {
     matches!(
         error,
-        Error::Peer(peer::Error::NoPath { .. })
-            | Error::Interrupted { .. }
-            | Error::Stopped { .. }
-            | Error::Peer(peer::Error::Refused { .. })
+        Error::Peer(peer::Error::NoPath { .. } | peer::Error::Refused { .. }) |
+Error::Interrupted { .. } | Error::Stopped { .. }
     )
 }
