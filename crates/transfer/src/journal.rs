@@ -308,7 +308,7 @@ mod tests {
             match Journal::parse(&bytes[..cut]) {
                 Ok(parsed) => assert_eq!(parsed.records.count(), (cut - start) / RECORD_LEN),
                 Err(error) => {
-                    assert!(cut < start && error == JournalError::Short, "{error} at {cut}")
+                    assert!(cut < start && error == JournalError::Short, "{error} at {cut}");
                 }
             }
         }

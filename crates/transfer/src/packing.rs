@@ -64,7 +64,7 @@ impl Packing {
             }
             match pack {
                 Some(open) if size <= BLOCK && sizes[open] + Bytes(size) <= Bytes(BLOCK) => {
-                    sizes[open] += Bytes(size)
+                    sizes[open] += Bytes(size);
                 }
                 _ => {
                     if size <= BLOCK {

@@ -266,7 +266,7 @@ impl World {
                 self.last_ack = Some(extent);
             }
             Message::Refused(extent) => {
-                self.sender.handle_refused(self.now, extent).expect("a good extent")
+                self.sender.handle_refused(self.now, extent).expect("a good extent");
             }
         }
         true

@@ -94,7 +94,7 @@ impl UdpProxy {
                 match event.key {
                     WAKER_KEY => {}
                     key if key < FIRST => {
-                        self.read_client(usize::try_from(key).expect("an index"))?
+                        self.read_client(usize::try_from(key).expect("an index"))?;
                     }
                     key => self.read_upstream(key - FIRST),
                 }
