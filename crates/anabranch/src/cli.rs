@@ -2,12 +2,14 @@
 #![expect(clippy::format_push_string, reason = "a few short lines, and easier to read")]
 
 use clap::{CommandFactory, Parser, Subcommand};
+use tracing_subscriber::filter::Targets;
 
 use crate::commands::{
     cp, demo, doctor, emulate, far, generate, get, keys, paths, receive, reproduce, send, serve,
     simulate,
 };
 use crate::exit::{EXIT_CODES, Failure};
+use crate::log;
 
 /// Moves bulk data over every network path between two hosts.
 #[derive(Debug, Parser)]
@@ -19,6 +21,17 @@ use crate::exit::{EXIT_CODES, Failure};
     after_long_help = after_long_help()
 )]
 pub(crate) struct Cli {
+    /// Log the work of the drivers on standard error: a level (error, warn, info, debug, trace), or
+    /// levels by part, as in peer=debug,files=info
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILTER",
+        env = "ANABRANCH_LOG",
+        value_parser = log::parse_filter,
+        hide_short_help = true
+    )]
+    log: Option<Targets>,
     /// The command to run.
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -67,6 +80,9 @@ impl Cli {
     /// # Errors
     /// The command's own.
     pub(crate) fn run(self) -> Result<(), Failure> {
+        if let Some(filter) = self.log {
+            log::start(filter);
+        }
         match self.command {
             Command::Cp(args) => cp::run(args),
             Command::Far => far::run(),

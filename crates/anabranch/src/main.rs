@@ -11,6 +11,7 @@ mod dirs;
 mod exit;
 mod flags;
 mod listen;
+mod log;
 mod peers;
 mod routes;
 mod sanitize;

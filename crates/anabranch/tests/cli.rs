@@ -241,6 +241,28 @@ fn a_file_arrives_and_the_summary_counts_it() {
 }
 
 #[test]
+fn a_log_tells_what_the_paths_do() {
+    let home = Home::new();
+    let source = home.file("numbers", &[7; 10_000]);
+    let target = home.0.join("in");
+    fs::create_dir(&target).unwrap();
+    let (mut receiver, address, token) = receiver(&home, &target, &[]);
+    let mut command = home.command(&["send", source.to_str().unwrap(), "--to", &address]);
+    command.env("ANABRANCH_TOKEN", &token).env("ANABRANCH_LOG", "peer=debug,files=info");
+    let (code, stdout, stderr) = text(&command.output().unwrap());
+    assert_eq!(code, 0, "{stderr}");
+    assert!(receiver.0.wait().unwrap().success());
+    for event in ["DEBUG peer::dial::dialer: path planned", "INFO files::dial::driver: session"] {
+        assert!(stderr.contains(event), "{event}: {stderr}");
+    }
+    assert!(!stdout.contains("DEBUG") && !stderr.contains(&token));
+    let mut typo = home.command(&["paths", "--log", "peer=loud"]);
+    let (code, _, stderr) = text(&typo.output().unwrap());
+    assert_eq!(code, 2);
+    assert!(stderr.contains("peer=debug,files=info"), "{stderr}");
+}
+
+#[test]
 fn a_folder_arrives_filtered_and_a_second_run_sends_nothing() {
     let home = Home::new();
     let (folder, target) = (home.0.join("folder"), home.0.join("in"));

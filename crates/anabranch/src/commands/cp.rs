@@ -257,7 +257,8 @@ async fn supervise(
 fn is_symptom(error: &Error) -> bool {
     matches!(
         error,
-        Error::Peer(peer::Error::NoPath { .. } | peer::Error::Refused { .. }) |
-Error::Interrupted { .. } | Error::Stopped { .. }
+        Error::Peer(peer::Error::NoPath { .. } | peer::Error::Refused { .. })
+            | Error::Interrupted { .. }
+            | Error::Stopped { .. }
     )
 }

@@ -15,6 +15,7 @@ use files::{Event, Summary};
 use peer::Token;
 
 use crate::exit::Failure;
+use crate::log;
 use lines::HostRole;
 
 /// Receives all events of a transfer in order, and its result once.
@@ -40,7 +41,7 @@ pub(crate) struct WatchArgs {
 /// The display of progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Style {
-    /// Bars on a terminal, otherwise lines; nothing with --json
+    /// Bars on a terminal, otherwise lines, as beside a log; nothing with --json
     #[default]
     Auto,
     /// A bar for each path and one for the total
@@ -93,7 +94,9 @@ impl WatchArgs {
 /// The display of progress on standard error.
 pub(crate) fn progress(style: Option<Style>) -> Box<dyn Watcher> {
     match style.unwrap_or_default() {
-        Style::Auto if io::stderr().is_terminal() => Box::new(bars::Bars::new()),
+        Style::Auto if io::stderr().is_terminal() && !log::is_written() => {
+            Box::new(bars::Bars::new())
+        }
         Style::Bar => Box::new(bars::Bars::new()),
         Style::Auto | Style::Plain => Box::new(lines::Plain::default()),
         Style::None => Box::new(Combined(Vec::new())),

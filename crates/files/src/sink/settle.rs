@@ -1,5 +1,5 @@
-//! Completed files get their names: synced first, in batches, so that a name never stands for what a
-//! power loss would take away.
+//! Completed files get their names: synced first, in batches, so that a name never stands for what
+//! a power loss would take away.
 //!
 //! One sync serves a whole batch. When all files have their names, links are made, symbolic ones
 //! last; then directories get their modes and times, and one more sync makes all names last.

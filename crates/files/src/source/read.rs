@@ -64,9 +64,9 @@ pub(crate) struct Buffer {
 const MOST_OPEN: usize = 32;
 
 impl Source {
-    /// Finds what is under `paths`, as far as there is `budget` for the list; also what was left out,
-    /// as sentences. Unless `with_holes`, holes are data like any other. The one path arrives as
-    /// `rename`, if that is given.
+    /// Finds what is under `paths`, as far as there is `budget` for the list; also what was left
+    /// out, as sentences. Unless `with_holes`, holes are data like any other. The one path arrives
+    /// as `rename`, if that is given.
     pub(crate) fn open(
         root: SourceRoot,
         paths: &[PathBuf],
