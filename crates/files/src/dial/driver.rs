@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use net::Clock;
 use peer::PathEvent;
-use peer::dial::{Dialer, Plan, Remaining, Terms};
+use peer::dial::{Dialer, Plan, Remaining, Terms, plan};
 use peer::tls::ClientTls;
 use tokio::sync::mpsc;
 use tokio::time::{Duration, Instant, sleep_until};
@@ -30,7 +30,7 @@ pub(super) enum Ended {
 }
 
 /// Conducts one session.
-pub(super) struct SessionDriver<O: SessionOpener> {
+struct SessionDriver<O: SessionOpener> {
     clock: Clock,
     events: Events,
     joining: Arc<Joining<O>>,
@@ -51,22 +51,50 @@ const FIRST_CONTACT: Span = Span::from_secs(15);
 /// The interval of looks for interfaces that have appeared.
 const LOOK_AROUND: Span = Span::from_secs(2);
 
-impl<O: SessionOpener> SessionDriver<O> {
-    /// Starts the paths of a session that `opener` opens.
-    pub(super) fn new(
-        opener: O,
-        (terms, tls, plans): (Terms, Vec<ClientTls>, Vec<Arc<Plan>>),
-        (sender, reports): (mpsc::UnboundedSender<Report>, mpsc::UnboundedReceiver<Report>),
-        clock: Clock,
-        events: Events,
-    ) -> SessionDriver<O> {
-        let observer = path_events(&events);
+/// The paths of all sessions of a transfer, one session after the other.
+pub(super) struct Dialing {
+    terms: Terms,
+    tls: Vec<ClientTls>,
+    plans: Vec<Arc<Plan>>,
+    clock: Clock,
+    events: Events,
+}
+
+impl Dialing {
+    /// Plans the paths that `terms` ask for.
+    ///
+    /// # Errors
+    /// Those of planning paths, and of the host's key.
+    pub(super) async fn plan(terms: Terms, events: Events) -> Result<Dialing, Error> {
+        let tls = terms.tls()?;
+        let plans = plan(&terms).await?.into_iter().map(Arc::new).collect();
+        Ok(Dialing { terms, tls, plans, clock: Clock::start(), events })
+    }
+
+    /// Conducts one session to its end; `open` gets the channel for reports, and the clock.
+    ///
+    /// # Errors
+    /// Anything of [`Error`].
+    pub(super) async fn conduct<O: SessionOpener>(
+        &self,
+        open: impl FnOnce(mpsc::UnboundedSender<Report>, Clock) -> O,
+    ) -> Result<Ended, Error> {
+        let (sender, reports) = mpsc::unbounded_channel();
+        let observer = path_events(&self.events);
+        let opener = open(sender.clone(), self.clock);
         let joining = Arc::new(Joining { opener, reports: sender, events: observer.clone() });
-        let now = clock.now();
-        let dialer = Dialer::start(terms, tls, plans, Arc::clone(&joining), clock, observer);
-        SessionDriver {
-            clock,
-            events,
+        let now = self.clock.now();
+        let dialer = Dialer::start(
+            self.terms.clone(),
+            self.tls.clone(),
+            self.plans.clone(),
+            Arc::clone(&joining),
+            self.clock,
+            observer,
+        );
+        let driver = SessionDriver {
+            clock: self.clock,
+            events: self.events.clone(),
             joining,
             dialer,
             reports,
@@ -75,14 +103,17 @@ impl<O: SessionOpener> SessionDriver<O> {
             began: now,
             rates: Rates::default(),
             alive: now,
-        }
+        };
+        driver.run().await
     }
+}
 
+impl<O: SessionOpener> SessionDriver<O> {
     /// Conducts the session to its end.
     ///
     /// # Errors
     /// Anything of [`Error`].
-    pub(super) async fn run(mut self) -> Result<Ended, Error> {
+    async fn run(mut self) -> Result<Ended, Error> {
         let ended = self.conduct().await;
         self.dialer.close().await;
         ended

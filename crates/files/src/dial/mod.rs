@@ -1,6 +1,6 @@
 //! The side that dials, whichever way its data flow.
 //!
-//! [`SessionDriver`](driver::SessionDriver) conducts a session of [`transfer::Sender`] over the
+//! [`Dialing`](driver::Dialing) conducts sessions of [`transfer::Sender`] over the
 //! paths of a [`peer::dial::Dialer`]. What differs between [`send`] and [`fetch`] is how a session
 //! is opened ([`opener`]) and the direction in which data flow over a path ([`path`]).
 

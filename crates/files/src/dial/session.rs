@@ -68,7 +68,12 @@ pub(super) struct Agreement {
 
 impl std::fmt::Debug for Session {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Session({:02x?})", self.id)
+        // Enough to tell sessions apart in a log.
+        write!(
+            f,
+            "Session({:08x}…)",
+            u32::from_be_bytes([self.id[0], self.id[1], self.id[2], self.id[3]])
+        )
     }
 }
 

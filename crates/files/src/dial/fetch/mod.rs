@@ -12,14 +12,12 @@ mod replicas;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use net::Clock;
-use peer::dial::{Terms, plan};
-use tokio::sync::mpsc;
+use peer::dial::Terms;
 
 pub(super) use arrival::Arrival;
 use opener::FetchOpener;
 
-use super::driver::{Ended, SessionDriver};
+use super::driver::{Dialing, Ended};
 use super::session::check_scheduler;
 use crate::sink::SinkSession;
 use crate::{Error, Event, Events, FetchOptions, Summary};
@@ -39,25 +37,16 @@ pub async fn fetch(options: FetchOptions, events: Events) -> Result<Summary, Err
     offer::check(&options)?;
     let to = options.from.iter().map(|server| (server.remote.clone(), server.credential.clone()));
     let terms = Terms::new(to.collect(), options.transfer.dial.clone());
-    let tls = terms.tls()?;
-    let plans: Vec<_> = plan(&terms).await?.into_iter().map(Arc::new).collect();
-    let clock = Clock::start();
+    let dialing = Dialing::plan(terms.clone(), events.clone()).await?;
     let mut options = options;
     loop {
-        let (sender, reports) = mpsc::unbounded_channel();
         // The session that writes here must be gone before another one begins.
         let writing = Arc::new(Mutex::new(Weak::new()));
-        let opener = FetchOpener::new(
-            Arc::new(options.clone()),
-            terms.clone(),
-            clock,
-            sender.clone(),
-            events.clone(),
-            Arc::clone(&writing),
-        );
-        let paths = (terms.clone(), tls.clone(), plans.clone());
-        let driver = SessionDriver::new(opener, paths, (sender, reports), clock, events.clone());
-        match driver.run().await? {
+        let (asked, writes) = (Arc::new(options.clone()), Arc::clone(&writing));
+        let opener = |reports, clock| {
+            FetchOpener::new(asked, terms.clone(), clock, reports, events.clone(), writes)
+        };
+        match dialing.conduct(opener).await? {
             Ended::Complete(summary) => return Ok(summary),
             // The server has something else now: go on from what still is the same. What this run
             // already replaced or restarted is not to be thrown away again.

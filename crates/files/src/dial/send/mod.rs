@@ -4,11 +4,9 @@ mod opener;
 
 use std::sync::Arc;
 
-use net::Clock;
-use peer::dial::{Terms, plan};
-use tokio::sync::mpsc;
+use peer::dial::Terms;
 
-use super::driver::{Ended, SessionDriver};
+use super::driver::{Dialing, Ended};
 use super::session::check_scheduler;
 use crate::source::{Source, SourceRoot};
 use crate::{Error, Event, Events, SendOptions, Summary};
@@ -44,21 +42,12 @@ pub async fn send(options: SendOptions, events: Events) -> Result<Summary, Error
     for text in notices {
         let _ = events.send(Event::Notice { text });
     }
-    let tls = terms.tls()?;
-    let plans: Vec<_> = plan(&terms).await?.into_iter().map(Arc::new).collect();
-    let clock = Clock::start();
+    let dialing = Dialing::plan(terms, events.clone()).await?;
     loop {
-        let (sender, reports) = mpsc::unbounded_channel();
-        let opener = SendOpener::new(
-            Arc::new(options.clone()),
-            Arc::clone(&source),
-            clock,
-            sender.clone(),
-            events.clone(),
-        );
-        let paths = (terms.clone(), tls.clone(), plans.clone());
-        let driver = SessionDriver::new(opener, paths, (sender, reports), clock, events.clone());
-        match driver.run().await? {
+        let (asked, source) = (Arc::new(options.clone()), Arc::clone(&source));
+        let opener =
+            |reports, clock| SendOpener::new(asked, source, clock, reports, events.clone());
+        match dialing.conduct(opener).await? {
             Ended::Complete(summary) => return Ok(summary),
             // The receiver was started again: agree anew, and go on from what it has. What this run
             // already replaced or restarted is not to be thrown away again.
