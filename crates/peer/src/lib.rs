@@ -36,7 +36,7 @@ pub use error::Error;
 pub use event::{Event, Events, PathEvent, PathState};
 pub use fingerprint::Fingerprint;
 pub use identity::{Identity, Token, random};
-pub use net::CongestionControl;
+pub use net::{Clock, CongestionControl};
 pub use options::{Credential, DialOptions, ListenOptions};
 pub use remote::{DEFAULT_PORT, Remote};
 pub use spec::{Cap, MomentOfWeek, PathClass, PathSpec, SpecError, Timetable};

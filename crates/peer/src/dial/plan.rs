@@ -56,6 +56,31 @@ pub struct Plan {
 const MAX_PATHS: usize = 16;
 
 impl Plan {
+    /// A primary path from `local` to `remote`, at the session's first host, that binds to no
+    /// device and has no bound or cap: for carriers whose paths are no network interfaces. `name`
+    /// stands for its interface too.
+    #[must_use]
+    pub fn new(name: &str, local: IpAddr, remote: SocketAddr) -> Plan {
+        Plan {
+            name: name.to_string(),
+            host: 0,
+            interface: name.to_string(),
+            device: None,
+            local,
+            named: remote,
+            remotes: Mutex::new(vec![remote]),
+            fixed: true,
+            class: PathClass::Primary,
+            max: None,
+            known: None,
+            allowance: None,
+            metered: false,
+            guessed: false,
+            carried: AtomicU64::new(0),
+            last_new: AtomicU64::new(0),
+        }
+    }
+
     /// Why its interface may not carry more in this month, if so.
     pub fn used_up(&self) -> Option<String> {
         self.allowance.as_ref().and_then(|allowance| allowance.used_up())
@@ -273,6 +298,8 @@ pub async fn resolve(remote: &Remote) -> Result<Vec<SocketAddr>, Error> {
 }
 
 impl Plan {
+    /// A path over the network interface of `local`; `fixed` if the caller named the remote
+    /// address for it.
     fn over(
         local: &LocalPath,
         named: SocketAddr,
@@ -281,24 +308,8 @@ impl Plan {
         max: Option<Rate>,
     ) -> Plan {
         let device = (!local.address.is_loopback()).then(|| local.interface.clone());
-        Plan {
-            name: local.interface.clone(),
-            host: 0,
-            interface: local.interface.clone(),
-            device,
-            local: local.address,
-            named,
-            remotes: Mutex::new(vec![named]),
-            fixed,
-            class,
-            max: max.map(|rate| Arc::new(Limit::new(Some(rate)))),
-            known: None,
-            allowance: None,
-            metered: false,
-            guessed: false,
-            carried: AtomicU64::new(0),
-            last_new: AtomicU64::new(0),
-        }
+        let max = max.map(|rate| Arc::new(Limit::new(Some(rate))));
+        Plan { device, fixed, class, max, ..Plan::new(&local.interface, local.address, named) }
     }
 }
 

@@ -24,6 +24,12 @@ impl Terms {
         Terms { to, options, carrier: Arc::new(Tcp) }
     }
 
+    /// The same over another carrier.
+    #[must_use]
+    pub fn over(self, carrier: Arc<dyn Carrier>) -> Terms {
+        Terms { carrier, ..self }
+    }
+
     /// A host's name for people, with the port where that tells it from another one.
     #[must_use]
     pub fn label(&self, host: usize) -> String {

@@ -1,0 +1,17 @@
+//! Two paths over a carrier that is not TCP enter one session; one of them is cut and comes back.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::time::Duration;
+
+#[path = "../examples/unix_carrier.rs"]
+#[allow(dead_code, reason = "main belongs to the example")]
+mod unix_carrier;
+
+#[tokio::test]
+async fn a_path_that_was_cut_comes_back_into_its_session() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = tokio::time::timeout(Duration::from_secs(30), unix_carrier::run(folder.path()));
+    let (bytes, goodbyes) = run.await.unwrap().unwrap();
+    assert_eq!(goodbyes, [false, true, true], "cut, then goodbye over both paths");
+    assert!(bytes >= 3 * 4_096 && bytes.is_multiple_of(4_096), "{bytes}");
+}
