@@ -1,10 +1,9 @@
 //! A carrier of one's own: paths over Unix sockets.
 //!
 //! A carrier opens streams on the dialing side and accepts them on the listening side; TLS,
-//! admission, sessions and supervision are the same over every carrier. The parts below are the
-//! carrier, a service that listens, a session that dials, and [`run`], which starts them: two paths
-//! enter one session, one of them is cut and comes back.
-//! `cargo run -p anabranch-peer --example unix_carrier` prints it.
+//! admission, sessions and supervision are the same over every carrier. Here two paths enter one
+//! session, one of them is cut and comes back. To see it:
+//! `cargo run -p anabranch-peer --example unix_carrier`.
 
 use std::error::Error;
 use std::io::{self, IoSlice};
@@ -13,7 +12,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use peer::carrier::{Attempt, BoxFuture, Carrier, Listener, Stream};
 use peer::dial::{self, Dialer, Gate, Parting, Plan, Session, Terms, Turn};
@@ -22,7 +20,8 @@ use peer::{Clock, Conn, ConnError, Credential, DialOptions, Event, Events, Finge
 use peer::{Identity, PathEvent, PathState};
 use socket2::SockRef;
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio::time::{Duration, timeout};
 use wire::Frame;
 use wire::frame::{Hello, SessionId, VERSION, Welcome, Wishes};
 
@@ -93,10 +92,9 @@ struct Counter {
     peer: Fingerprint,
     session: SessionId,
     bytes: AtomicU64,
-    /// Breaks one connection.
     cut: Notify,
-    /// Whether the peer said goodbye, for each connection that ended.
-    goodbyes: mpsc::UnboundedSender<bool>,
+    /// A permit for each connection that ended with a goodbye.
+    goodbyes: Semaphore,
 }
 
 impl Service for Counter {
@@ -105,10 +103,6 @@ impl Service for Counter {
 
     fn find(&self, id: SessionId, peer: Fingerprint) -> Option<()> {
         (id == self.session && peer == self.peer).then_some(())
-    }
-
-    fn unknown_session(&self) -> String {
-        "there is no such session".into()
     }
 
     fn authorize(&self, _hello: &Hello, peer: Fingerprint) -> Result<(), String> {
@@ -125,7 +119,7 @@ impl Service for Counter {
             Err(error) = self.count(&mut conn) => println!("listener: {error}"),
             () = self.cut.notified() => println!("listener: a connection is cut"),
         }
-        let _ = self.goodbyes.send(conn.has_said_goodbye());
+        self.goodbyes.add_permits(conn.has_said_goodbye().into());
     }
 }
 
@@ -160,10 +154,9 @@ impl Session for Sending {
             Turn::Ask => {
                 let (version, secret, wishes) = (VERSION, None, Wishes::default());
                 let asked = ask(conn, &Frame::Hello(Hello { version, secret, wishes })).await;
-                if let Ok(Some(session)) = asked {
-                    self.gate.open(session);
-                } else {
-                    self.gate.release();
+                match asked {
+                    Ok(Some(session)) => self.gate.open(session),
+                    _ => self.gate.release(),
                 }
                 asked.map(drop)
             }
@@ -177,19 +170,13 @@ impl Session for Sending {
         mut conn: Conn,
         stop: &Notify,
     ) -> Result<Parting, ConnError> {
-        let (name, why) = (path.plan.name.clone(), "its first bytes arrived".into());
-        let mut active = Some(PathEvent { path: path.id, name, state: PathState::Active, why });
-        loop {
+        ask(&mut conn, &Frame::Probe(&CHUNK)).await?;
+        self.events.send(path.event(PathState::Active, "its first bytes arrived"));
+        while timeout(Duration::from_millis(5), stop.notified()).await.is_err() {
             ask(&mut conn, &Frame::Probe(&CHUNK)).await?;
-            active.take().into_iter().for_each(|event| self.events.send(Event::Path(event)));
-            tokio::select! {
-                () = tokio::time::sleep(PACE) => {}
-                () = stop.notified() => {
-                    conn.close();
-                    return Ok(Parting::Stopped);
-                }
-            }
         }
+        conn.close();
+        Ok(Parting::Stopped)
     }
 
     fn reject(&self, host: usize, error: peer::Error) {
@@ -197,7 +184,7 @@ impl Session for Sending {
     }
 }
 
-/// Sends a frame and waits for its answer, which may name a session.
+/// Sends a frame and waits for its answer. A Welcome frame names the session.
 async fn ask(conn: &mut Conn, frame: &Frame<'_>) -> Result<Option<SessionId>, ConnError> {
     conn.push(frame);
     conn.flush().await?;
@@ -214,16 +201,13 @@ async fn ask(conn: &mut Conn, frame: &Frame<'_>) -> Result<Option<SessionId>, Co
 
 const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const CHUNK: [u8; 4_096] = [0; 4_096];
-const PACE: Duration = Duration::from_millis(5);
 
-/// The number of bytes that arrived, and whether each connection ended with a goodbye.
-pub(crate) async fn run(folder: &Path) -> Result<(u64, Vec<bool>), Box<dyn Error>> {
+/// Returns the number of bytes that arrived, once both paths have said goodbye.
+pub(crate) async fn run(folder: &Path) -> Result<u64, Box<dyn Error>> {
     let carrier = Arc::new(UnixCarrier(folder.into()));
     let (ours, theirs) = (Identity::generate()?, Identity::generate()?);
-
-    let (goodbyes, mut ended) = mpsc::unbounded_channel();
     let (peer, session) = (ours.fingerprint(), peer::random()?);
-    let (bytes, cut) = (AtomicU64::new(0), Notify::new());
+    let (bytes, cut, goodbyes) = (AtomicU64::new(0), Notify::new(), Semaphore::new(0));
     let counter = Arc::new(Counter { peer, session, bytes, cut, goodbyes });
     let listeners = vec![carrier.listen(1)?, carrier.listen(2)?];
     let _acceptor = Acceptor::start(Arc::clone(&counter), &theirs, listeners)?;
@@ -245,27 +229,21 @@ pub(crate) async fn run(folder: &Path) -> Result<(u64, Vec<bool>), Box<dyn Error
     dialer.say_goodbye().await;
     dialer.close().await;
 
-    let mut said = Vec::new();
-    while said.len() < 3 {
-        said.push(ended.recv().await.ok_or("the service is gone")?);
-    }
-    Ok((counter.bytes.load(Relaxed), said))
+    let _both = counter.goodbyes.acquire_many(2).await?;
+    Ok(counter.bytes.load(Relaxed))
 }
 
 /// Prints events until a path is in `wanted`.
 async fn wait(seen: &mut mpsc::UnboundedReceiver<Event>, wanted: PathState) {
-    while let Some(event) = seen.recv().await {
-        let Event::Path(PathEvent { name, state, why, .. }) = event else { continue };
+    while let Some(Event::Path(PathEvent { name, state, why, .. })) = seen.recv().await {
         println!("{name}: {state:?} {why}");
         if state == wanted {
-            break;
+            return;
         }
     }
 }
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let (bytes, goodbyes) = run(tempfile::tempdir()?.path()).await?;
-    println!("{bytes} bytes arrived; goodbyes: {goodbyes:?}");
-    Ok(())
+    run(tempfile::tempdir()?.path()).await.map(|bytes| println!("{bytes} bytes arrived"))
 }

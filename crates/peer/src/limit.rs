@@ -12,11 +12,11 @@ use crate::PathClass;
 /// and the others never wait for what overflow paths spent.
 #[derive(Debug)]
 pub struct Limit {
-    state: Mutex<State>,
+    state: Mutex<Bucket>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct State {
+struct Bucket {
     /// `None` is no bound.
     rate: Option<Rate>,
     /// When what the paths that go first have spent is paid off.
@@ -37,7 +37,7 @@ impl Limit {
     /// A bound of the rate; `None` is no bound.
     #[must_use]
     pub fn new(rate: Option<Rate>) -> Limit {
-        Limit { state: Mutex::new(State { rate, first: Time::ZERO, all: Time::ZERO }) }
+        Limit { state: Mutex::new(Bucket { rate, first: Time::ZERO, all: Time::ZERO }) }
     }
 
     /// Another bound from now on; what is overdrawn remains so. Says whether it is another one.
@@ -50,13 +50,13 @@ impl Limit {
             (Some(old), Some(new)) if level > now => now + (old * (level - now)) / new,
             _ => level.min(now),
         };
-        *state = State { rate, first: convert(state.first), all: convert(state.all) };
+        *state = Bucket { rate, first: convert(state.first), all: convert(state.all) };
         true
     }
 
     /// When a path of that class may send next, if it may not yet.
     pub fn until(&self, now: Time, class: PathClass) -> Option<Time> {
-        let State { rate, first, all } = *self.state.lock().expect("no panic while held");
+        let Bucket { rate, first, all } = *self.state.lock().expect("no panic while held");
         rate?;
         if class == PathClass::Overflow {
             return (all + LEFT_OVER > now).then(|| all + LEFT_OVER);

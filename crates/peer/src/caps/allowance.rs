@@ -18,13 +18,13 @@ pub struct Allowance {
     ledger: Ledger,
     interface: String,
     cap: Option<Cap>,
-    state: Mutex<State>,
+    state: Mutex<Booked>,
     /// Held while the ledger is written.
     booking: Mutex<()>,
 }
 
 #[derive(Debug)]
-struct State {
+struct Booked {
     month: Month,
     booked: Bytes,
     used: Bytes,
@@ -36,7 +36,7 @@ struct State {
     under_way: bool,
 }
 
-impl State {
+impl Booked {
     /// Whether what is left of the booking is not worth a connection.
     fn is_gone(&self) -> bool {
         self.used + RESERVE + CRUMBS > self.booked
@@ -78,7 +78,7 @@ impl Allowance {
         if cap.is_none() && !ledger.knows(interface) {
             return Ok(None);
         }
-        let state = State {
+        let state = Booked {
             month,
             booked: Bytes::ZERO,
             used: Bytes::ZERO,
@@ -103,7 +103,7 @@ impl Allowance {
         Ok(Some(allowance))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, Booked> {
         self.state.lock().expect("no panic while held")
     }
 

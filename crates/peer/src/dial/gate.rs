@@ -8,13 +8,13 @@ use tokio::time::Instant;
 
 /// Who is in already; `T` is what a path needs to join.
 pub struct Gate<T> {
-    state: Mutex<State<T>>,
+    state: Mutex<GateState<T>>,
     changed: Notify,
     /// When the other side last said that it is still reading what is there.
     working: Mutex<Option<Instant>>,
 }
 
-enum State<T> {
+enum GateState<T> {
     Nobody,
     Asking { heard: Instant },
     Open(T),
@@ -41,7 +41,11 @@ impl<T: Clone> Gate<T> {
     /// A gate without a session behind it.
     #[must_use]
     pub fn new() -> Gate<T> {
-        Gate { state: Mutex::new(State::Nobody), changed: Notify::new(), working: Mutex::default() }
+        Gate {
+            state: Mutex::new(GateState::Nobody),
+            changed: Notify::new(),
+            working: Mutex::default(),
+        }
     }
 
     /// Waits until it is clear what to do. Who is to ask says how that ended, by [`Gate::open`] or
@@ -50,12 +54,12 @@ impl<T: Clone> Gate<T> {
         loop {
             let changed = self.changed.notified();
             let until = match &mut *self.state() {
-                State::Open(joined) => return Turn::Join(joined.clone()),
-                State::Asking { heard } if heard.elapsed() < ASKING_PATIENCE => {
+                GateState::Open(joined) => return Turn::Join(joined.clone()),
+                GateState::Asking { heard } if heard.elapsed() < ASKING_PATIENCE => {
                     *heard + ASKING_PATIENCE
                 }
-                state @ (State::Nobody | State::Asking { .. }) => {
-                    *state = State::Asking { heard: Instant::now() };
+                state @ (GateState::Nobody | GateState::Asking { .. }) => {
+                    *state = GateState::Asking { heard: Instant::now() };
                     return Turn::Ask;
                 }
             };
@@ -65,15 +69,15 @@ impl<T: Clone> Gate<T> {
 
     /// The session is open.
     pub fn open(&self, joined: T) {
-        *self.state() = State::Open(joined);
+        *self.state() = GateState::Open(joined);
         self.changed.notify_waiters();
     }
 
     /// The path that asked has failed.
     pub fn release(&self) {
         let mut state = self.state();
-        if let State::Asking { .. } = *state {
-            *state = State::Nobody;
+        if let GateState::Asking { .. } = *state {
+            *state = GateState::Nobody;
         }
         self.changed.notify_waiters();
     }
@@ -81,16 +85,16 @@ impl<T: Clone> Gate<T> {
     /// Forgets the open session if it is the one that `is` knows: it has to be opened anew.
     pub fn forget(&self, is: impl FnOnce(&T) -> bool) {
         let mut state = self.state();
-        if let State::Open(joined) = &*state
+        if let GateState::Open(joined) = &*state
             && is(joined)
         {
-            *state = State::Nobody;
+            *state = GateState::Nobody;
         }
     }
 
     /// The connection that asks gets on: no other one need ask too.
     pub fn note_heard(&self) {
-        if let State::Asking { heard } = &mut *self.state() {
+        if let GateState::Asking { heard } = &mut *self.state() {
             *heard = Instant::now();
         }
     }
@@ -111,13 +115,13 @@ impl<T: Clone> Gate<T> {
     /// Whether somebody has got an answer of late, or is in.
     pub fn is_promising(&self) -> bool {
         match &*self.state() {
-            State::Nobody => false,
-            State::Asking { heard } => heard.elapsed() < ASKING_PATIENCE,
-            State::Open(_) => true,
+            GateState::Nobody => false,
+            GateState::Asking { heard } => heard.elapsed() < ASKING_PATIENCE,
+            GateState::Open(_) => true,
         }
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State<T>> {
+    fn state(&self) -> std::sync::MutexGuard<'_, GateState<T>> {
         self.state.lock().expect("no panic while held")
     }
 }

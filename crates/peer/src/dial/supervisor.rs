@@ -65,6 +65,15 @@ pub struct Path {
     pub congestion_control: CongestionControl,
 }
 
+impl Path {
+    /// The event of a change of its state, and the reason as a clause.
+    #[must_use]
+    pub fn event(&self, state: PathState, why: &str) -> Event {
+        let (name, why) = (self.plan.name.clone(), why.to_string());
+        Event::Path(PathEvent { path: self.id, name, state, why })
+    }
+}
+
 /// The end of a connection that did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parting {

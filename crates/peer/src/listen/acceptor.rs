@@ -25,7 +25,9 @@ pub trait Service: Send + Sync + 'static {
     fn find(&self, id: SessionId, peer: Fingerprint) -> Option<Self::Session>;
 
     /// The text for a peer that names a session it does not belong to.
-    fn unknown_session(&self) -> String;
+    fn unknown_session(&self) -> String {
+        "there is no such session here".into()
+    }
 
     /// What the holder of key `peer` may do.
     ///
@@ -52,11 +54,11 @@ pub enum Entry<S: Service + ?Sized> {
 
 /// Listens for a service until it is dropped, which ends every connection.
 pub struct Acceptor<S> {
-    shared: Arc<Shared<S>>,
+    shared: Arc<AcceptorState<S>>,
     _accepting: JoinSet<()>,
 }
 
-struct Shared<S> {
+struct AcceptorState<S> {
     service: Arc<S>,
     tls: ServerTls,
     unauthenticated: Unauthenticated,
@@ -76,7 +78,7 @@ impl<S: Service> Acceptor<S> {
         identity: &Identity,
         listeners: Vec<Box<dyn Listener>>,
     ) -> Result<Acceptor<S>, Error> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(AcceptorState {
             service,
             tls: ServerTls::new(identity)?,
             unauthenticated: Unauthenticated::default(),
@@ -106,7 +108,7 @@ impl<S> Drop for Acceptor<S> {
     }
 }
 
-impl<S: Service> Shared<S> {
+impl<S: Service> AcceptorState<S> {
     fn admit(self: &Arc<Self>, stream: Box<dyn Stream>, from: SocketAddr) {
         let shared = Arc::clone(self);
         tracing::debug!(%from, "connection accepted");
