@@ -1,8 +1,8 @@
-//! The files that say what an interface carried in each month.
+//! Files with the bytes that each interface carried, by month.
 //!
-//! A line a month, `2026-11 123456789`, bytes of IP packets. Whoever changes a file holds a lock on
-//! the folder, writes a new file beside the old one, syncs it and gives it the old one's name:
-//! several processes are all counted, and a crash leaves the old state or the new one.
+//! Each line is a month and its bytes of IP packets: `2026-11 123456789`. A process that changes a
+//! file locks the folder, writes a new file beside the old one, syncs it and renames it over the old
+//! one: concurrent processes are all counted, and a crash leaves the old file or the new one.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -16,50 +16,49 @@ use crate::wall::Month;
 
 /// The folder of the files.
 #[derive(Clone, Debug)]
-pub struct Ledger {
+pub(crate) struct Ledger {
     folder: PathBuf,
 }
 
-/// What a booking came to.
+/// The result of a booking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Booking {
-    /// How much of what was wanted there is.
-    pub granted: Bytes,
-    /// What the month comes to with it.
-    pub total: Bytes,
+pub(crate) struct Booking {
+    /// Bytes granted; no more than wanted.
+    pub(crate) granted: Bytes,
+    /// The month's total, these bytes included.
+    pub(crate) total: Bytes,
 }
 
-/// Months that a file remembers.
+/// Months that a file keeps.
 const REMEMBERED: usize = 13;
-/// What a file begins with.
+/// The first line of a file.
 const HEAD: &str = "# Bytes that anabranch moved over this interface, a line a month. Correct it \
                     if the provider counts otherwise.\n";
 
 impl Ledger {
     /// The ledger in `folder`, which need not exist.
     #[must_use]
-    pub fn new(folder: &Path) -> Ledger {
+    pub(crate) fn new(folder: &Path) -> Ledger {
         Ledger { folder: folder.to_path_buf() }
     }
 
-    /// Where what `interface` carried is written down.
+    /// The file of `interface`.
     #[must_use]
-    pub fn file(&self, interface: &str) -> PathBuf {
+    pub(crate) fn file(&self, interface: &str) -> PathBuf {
         self.folder.join(interface)
     }
 
-    /// Whether anything was ever written down for `interface`.
+    /// Whether `interface` has a file.
     #[must_use]
-    pub fn knows(&self, interface: &str) -> bool {
+    pub(crate) fn knows(&self, interface: &str) -> bool {
         self.file(interface).exists()
     }
 
-    /// Books up to `want` for `interface`, and no more than leaves the month's total within `cap`.
+    /// Books up to `want` bytes for `interface`, as far as the month's total stays within `cap`.
     ///
     /// # Errors
-    /// What the system says; [`io::ErrorKind::InvalidData`] names the line that can't be
-    /// understood.
-    pub fn book(
+    /// The system's; [`io::ErrorKind::InvalidData`] with the number and text of a malformed line.
+    pub(crate) fn book(
         &self,
         interface: &str,
         month: Month,
@@ -72,11 +71,11 @@ impl Ledger {
         })
     }
 
-    /// Takes back what was booked and not used.
+    /// Returns booked bytes that were not used.
     ///
     /// # Errors
     /// As [`Ledger::book`].
-    pub fn give_back(&self, interface: &str, month: Month, unused: Bytes) -> io::Result<()> {
+    pub(crate) fn give_back(&self, interface: &str, month: Month, unused: Bytes) -> io::Result<()> {
         self.change(interface, month, |carried| (carried - unused, ()))
     }
 

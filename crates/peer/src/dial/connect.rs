@@ -21,13 +21,13 @@ use crate::conn::{Conn, ConnError};
 use crate::tls::{ClientTls, wrong_key};
 
 /// A path that is open on the level of TLS.
-pub struct Opened {
+pub(crate) struct Opened {
     /// The connection, past its handshake.
-    pub conn: Conn,
+    pub(crate) conn: Conn,
     /// The local end.
-    pub local: Option<SocketAddr>,
+    pub(crate) local: Option<SocketAddr>,
     /// The remote end.
-    pub remote: SocketAddr,
+    pub(crate) remote: SocketAddr,
 }
 
 /// The wait before a further attempt while earlier ones are under way: how soon a line that comes
@@ -46,7 +46,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const AT_ONCE: usize = 8;
 /// Opens connections to one host.
 #[derive(Clone, Debug)]
-pub struct Connector {
+pub(crate) struct Connector {
     tls: ClientTls,
     carrier: Arc<dyn Carrier>,
     congestion_control: CongestionControl,
@@ -55,7 +55,7 @@ pub struct Connector {
 impl Connector {
     /// Connections as `terms` ask for them, under `tls`.
     #[must_use]
-    pub fn new(terms: &Terms, tls: ClientTls) -> Connector {
+    pub(crate) fn new(terms: &Terms, tls: ClientTls) -> Connector {
         let congestion_control = terms.options.congestion_control.clone();
         Connector { tls, carrier: Arc::clone(&terms.carrier), congestion_control }
     }
@@ -65,7 +65,7 @@ impl Connector {
     /// # Errors
     /// [`Error::WrongPeer`] at once when the peer at the named address holds another key; otherwise
     /// this goes on until it is dropped, or fails with the last failure after `most` of them.
-    pub async fn open(
+    pub(crate) async fn open(
         &self,
         plan: &Arc<Plan>,
         most: Option<usize>,
@@ -114,7 +114,7 @@ impl Connector {
     /// # Errors
     /// [`Error::WrongPeer`] when the peer at the named address holds another key,
     /// [`Error::NoPath`] for whatever else goes wrong.
-    pub async fn open_once(
+    pub(crate) async fn open_once(
         &self,
         plan: &Plan,
         remote: SocketAddr,

@@ -12,10 +12,11 @@ mod probe;
 mod supervisor;
 mod terms;
 
-pub use connect::{Connector, Opened};
 pub use dialer::{Dialer, Remaining};
 pub use gate::{Gate, Turn};
-pub use plan::{Plan, plan, resolve};
-pub use probe::{Carries, PathProbe, probe, probe_each_and_all};
+pub(crate) use plan::resolve;
+pub use plan::{Plan, plan};
+pub(crate) use probe::probe_each_and_all;
+pub use probe::{Carries, PathProbe, probe};
 pub use supervisor::{Parting, Path, Session};
 pub use terms::Terms;

@@ -82,7 +82,7 @@ impl Plan {
     }
 
     /// Why its interface may not carry more in this month, if so.
-    pub fn used_up(&self) -> Option<String> {
+    pub(super) fn used_up(&self) -> Option<String> {
         self.allowance.as_ref().and_then(|allowance| allowance.used_up())
     }
 
@@ -91,7 +91,7 @@ impl Plan {
     /// # Errors
     /// [`Error::Usage`] for a cap without a folder to keep count in, [`Error::System`] if the count
     /// cannot be kept.
-    pub fn counted(mut self, cap: Option<Cap>, usage: Option<&Path>) -> Result<Plan, Error> {
+    fn counted(mut self, cap: Option<Cap>, usage: Option<&Path>) -> Result<Plan, Error> {
         let Some(usage) = usage else {
             let why = || {
                 Error::Usage(format!(
@@ -113,7 +113,7 @@ impl Plan {
     /// # Errors
     /// [`Error::Usage`] for a cap without a folder to keep count in, [`Error::System`] if the count
     /// cannot be kept.
-    pub fn beside<'a>(
+    pub(super) fn beside<'a>(
         mut self,
         before: impl IntoIterator<Item = &'a Plan>,
         cap: Option<Cap>,
@@ -128,14 +128,14 @@ impl Plan {
     }
 
     /// The remote address for connection attempt number `attempt`.
-    pub fn remote(&self, attempt: usize) -> SocketAddr {
+    pub(super) fn remote(&self, attempt: usize) -> SocketAddr {
         let remotes = self.remotes.lock().expect("no panic while held");
         remotes[attempt % remotes.len()]
     }
 
     /// Ranks the addresses that the receiver announced: one that shares more leading bits with the
     /// local address is more likely at the other end of the same line.
-    pub fn learn(&self, announced: &[SocketAddr]) {
+    pub(super) fn learn(&self, announced: &[SocketAddr]) {
         if self.fixed {
             return;
         }
@@ -288,7 +288,7 @@ pub(super) fn guessed_plans(all: &[Arc<Plan>], host: usize, announced: &[SocketA
 ///
 /// # Errors
 /// [`Error::NoPath`] if the name has no address.
-pub async fn resolve(remote: &Remote) -> Result<Vec<SocketAddr>, Error> {
+pub(crate) async fn resolve(remote: &Remote) -> Result<Vec<SocketAddr>, Error> {
     let unreachable = |why: String| Error::NoPath { to: remote.to_string(), why };
     let found = tokio::net::lookup_host((remote.host.as_str(), remote.port)).await;
     let found: Vec<SocketAddr> = found

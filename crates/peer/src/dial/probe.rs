@@ -140,7 +140,9 @@ fn unmeasured(plan: &Plan) -> PathProbe {
 ///
 /// # Errors
 /// As [`probe`].
-pub async fn probe_each_and_all(terms: &Terms) -> Result<(Vec<PathProbe>, Vec<Rate>), Error> {
+pub(crate) async fn probe_each_and_all(
+    terms: &Terms,
+) -> Result<(Vec<PathProbe>, Vec<Rate>), Error> {
     let connector = connector(terms)?;
     let plans = plan(terms).await?;
     let mut announced = Vec::new();

@@ -12,7 +12,8 @@ use std::net::SocketAddr;
 pub use acceptor::{Acceptor, Entry, Service};
 pub use admission::{TokenCheck, TokenRefusal};
 use net::interfaces::discover;
-pub use net::socket::{listen, reachable, unmapped};
+use net::socket::unmapped;
+pub use net::socket::{listen, reachable};
 
 use crate::conn::Conn;
 
