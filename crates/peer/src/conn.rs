@@ -163,8 +163,8 @@ impl Conn {
         Ok(true)
     }
 
-    /// Bytes of frames pushed since the send buffer was last empty: an upper bound of the bytes that
-    /// wait for the peer to read.
+    /// Bytes of frames pushed since the send buffer was last empty: an upper bound of the bytes
+    /// that wait for the peer to read.
     #[must_use]
     pub fn backlog(&self) -> usize {
         self.backlog
@@ -178,8 +178,9 @@ impl Conn {
         poll_fn(|cx| self.stream.poll_write_ready(cx)).await
     }
 
-    /// Reads and decrypts bytes that have arrived, about `limit` bytes of plaintext at most. Returns
-    /// the number of bytes; zero if there are none or the peer closed ([`Conn::is_closed`]).
+    /// Reads and decrypts bytes that have arrived, about `limit` bytes of plaintext at most.
+    /// Returns the number of bytes; zero if there are none or the peer closed
+    /// ([`Conn::is_closed`]).
     ///
     /// # Errors
     /// [`ConnError`], if the connection fails or the peer breaks the protocol.

@@ -1,4 +1,5 @@
-//! The failures of a session between peers, sorted by who must act; each has a documented exit code.
+//! The failures of a session between peers, sorted by who must act; each has a documented exit
+//! code.
 
 use std::io;
 

@@ -58,8 +58,8 @@ pub struct DialOptions {
 }
 
 impl DialOptions {
-    /// The defaults of the command line for the holder of this key: every path, no bound, a patience
-    /// of two minutes.
+    /// The defaults of the command line for the holder of this key: every path, no bound, a
+    /// patience of two minutes.
     #[must_use]
     pub fn new(identity: Identity) -> DialOptions {
         DialOptions {

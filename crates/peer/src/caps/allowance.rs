@@ -11,8 +11,8 @@ use super::{Booking, Ledger};
 use crate::wall::Month;
 use crate::{Cap, Error};
 
-/// Bytes that may cross an interface before more have to be booked. Unused bytes are given back when
-/// this is dropped; after a crash all booked bytes count as carried.
+/// Bytes that may cross an interface before more have to be booked. Unused bytes are given back
+/// when this is dropped; after a crash all booked bytes count as carried.
 #[derive(Debug)]
 pub struct Allowance {
     ledger: Ledger,
@@ -54,8 +54,8 @@ pub enum Room {
     Never,
 }
 
-/// Size of a booking: at least this, and the bytes that the connection carries in this time. A crash
-/// wastes as much.
+/// Size of a booking: at least this, and the bytes that the connection carries in this time. A
+/// crash wastes as much.
 const AT_LEAST: Bytes = Bytes::kib(512);
 const AHEAD: Span = Span::from_secs(1);
 /// Kept from new data: for acknowledgements, retransmissions and the close of open connections.
@@ -64,8 +64,8 @@ const RESERVE: Bytes = Bytes::kib(32);
 const CRUMBS: Bytes = Bytes::kib(32);
 
 impl Allowance {
-    /// Makes the first booking for `interface`. `None` if the interface has no cap, and never had one
-    /// that began a file.
+    /// Makes the first booking for `interface`. `None` if the interface has no cap, and never had
+    /// one that began a file.
     ///
     /// # Errors
     /// [`Error::System`] if the ledger can't be read or written.

@@ -1,8 +1,8 @@
 //! Files with the bytes that each interface carried, by month.
 //!
 //! Each line is a month and its bytes of IP packets: `2026-11 123456789`. A process that changes a
-//! file locks the folder, writes a new file beside the old one, syncs it and renames it over the old
-//! one: concurrent processes are all counted, and a crash leaves the old file or the new one.
+//! file locks the folder, writes a new file beside the old one, syncs it and renames it over the
+//! old one: concurrent processes are all counted, and a crash leaves the old file or the new one.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -261,8 +261,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(32))]
 
-        /// A crash between writing the new file and giving it its name leaves the old state, and no
-        /// later booking minds.
+        /// A crash before the new file is renamed leaves the old state, and does not disturb later
+        /// bookings.
         #[test]
         fn the_sum_of_all_bookings_is_what_is_there(
             wants in prop::collection::vec((0u64..2_000, 1u8..4, any::<bool>()), 1..20),
@@ -272,7 +272,8 @@ mod tests {
             let mut expected = std::collections::BTreeMap::<u8, u64>::new();
             for (want, month, crashed) in wants {
                 let at = Month { year: 2026, month };
-                let granted = ledger.book("usb0", at, Bytes(want), Some(Bytes(5_000))).expect("a folder").granted.0;
+                let booking = ledger.book("usb0", at, Bytes(want), Some(Bytes(5_000)));
+                let granted = booking.expect("a folder").granted.0;
                 let carried = expected.entry(month).or_default();
                 prop_assert_eq!(granted, want.min(5_000 - *carried));
                 *carried += granted;
@@ -280,7 +281,8 @@ mod tests {
                     fs::write(scratch.0.join(".usb0.new"), "# half a li").expect("a file");
                 }
             }
-            let found: Vec<_> = read(&ledger.file("usb0")).expect("a file").iter().map(|(m, b)| (m.month, b.0)).collect();
+            let found = read(&ledger.file("usb0")).expect("a file");
+            let found: Vec<_> = found.iter().map(|(month, bytes)| (month.month, bytes.0)).collect();
             prop_assert_eq!(found, expected.into_iter().collect::<Vec<_>>());
         }
     }

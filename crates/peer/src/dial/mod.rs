@@ -1,7 +1,7 @@
 //! The side that dials: plans of paths, attempts to connect, supervision, probes.
 //!
 //! A [`Plan`] is a path before and between its connections. [`Dialer`] runs a supervisor for each
-//! plan: it opens a connection, brings it into the [`Session`], and replaces it when it dies. The
+//! plan: it opens a connection, brings it into the [`Session`], and replaces it when it fails. The
 //! session decides what the connections carry.
 
 mod connect;

@@ -1,4 +1,4 @@
-//! What a connection may do before it is authenticated, and the checks that end that state.
+//! Bounds of unauthenticated connections, and their authentication.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard};
@@ -14,16 +14,16 @@ use crate::conn::{Conn, ConnError};
 use crate::tls::ServerTls;
 use crate::{Fingerprint, Token};
 
-/// Unauthenticated connections, at most; a further one displaces the oldest.
+/// The most unauthenticated connections; a further one displaces the oldest.
 const UNAUTHENTICATED: usize = 64;
-/// The time that one may take to authenticate.
+/// The time that a connection may take to authenticate.
 pub const UNAUTHENTICATED_PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes read at a time before a connection is authenticated.
 const UNAUTHENTICATED_BYTES: usize = 4_096;
-/// The time that a refused peer may take to read the reason.
+/// The time that a refused peer has to read the reason.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// The tasks of all connections, and the order of those that are not authenticated yet.
+/// The tasks of all connections, and the order of the unauthenticated ones.
 #[derive(Default)]
 pub(super) struct Unauthenticated(Mutex<Pending>);
 
@@ -36,7 +36,7 @@ struct Pending {
 }
 
 impl Unauthenticated {
-    /// Spawns the task of a connection; `serve` gets its number.
+    /// Spawns the task of a connection; `serve` gets the connection's number.
     pub(super) fn admit<F>(&self, serve: impl FnOnce(u64) -> F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -54,7 +54,8 @@ impl Unauthenticated {
         pending.connections.push_back((number, task));
     }
 
-    /// Waits for a connection to authenticate; `None` if it fails to, or is silent.
+    /// Waits for a connection to authenticate; `None` if it fails, or takes longer than
+    /// [`UNAUTHENTICATED_PATIENCE`].
     pub(super) async fn authenticated<T>(
         &self,
         number: u64,
@@ -107,7 +108,8 @@ pub(super) async fn greet(
     Ok((conn, peer, first))
 }
 
-/// Tells the peer the reason of a refusal, and closes. Returns the reason as an error.
+/// Sends the peer the reason of a refusal, and closes the connection, within two seconds. Returns
+/// the reason as an error.
 pub async fn refuse(conn: &mut Conn, code: AbortCode, text: String) -> ConnError {
     conn.push(&Frame::Abort(code, text.clone()));
     let _ = timeout(Duration::from_secs(1), conn.flush()).await;
@@ -116,21 +118,21 @@ pub async fn refuse(conn: &mut Conn, code: AbortCode, text: String) -> ConnError
     ConnError::Io(std::io::Error::other(text))
 }
 
-/// A token that is good for one peer: the first that shows it.
+/// The check of a token that is good for one peer, the first that shows it.
 #[derive(Debug)]
 pub struct TokenCheck {
     token: Option<Token>,
     holder: Mutex<Option<Fingerprint>>,
 }
 
-/// The reason why a peer is not let in by token.
+/// The reason why a token does not let a peer in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenRefusal {
-    /// The peer showed none, or none would do.
+    /// The peer showed no token, or there is none to show.
     NotShown,
-    /// The peer showed another one.
+    /// The peer showed another secret.
     Wrong,
-    /// Another peer showed it before.
+    /// The token belongs to another peer, which showed it before or is its named holder.
     Taken,
 }
 
@@ -141,10 +143,10 @@ impl TokenCheck {
         TokenCheck { token, holder: Mutex::new(holder) }
     }
 
-    /// Whether `peer` may enter with the secret that its hello holds.
+    /// Lets `peer` in if its hello holds the token's secret.
     ///
     /// # Errors
-    /// The reason why not.
+    /// The reason of a refusal.
     pub fn admit(&self, hello: &Hello, peer: Fingerprint) -> Result<(), TokenRefusal> {
         let (Some(secret), Some(token)) = (&hello.secret, &self.token) else {
             return Err(TokenRefusal::NotShown);
