@@ -74,3 +74,36 @@ impl fmt::Debug for Events {
         f.write_str("Events")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    #[test]
+    fn clones_report_to_one_observer_in_order() {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let events = {
+            let seen = Arc::clone(&seen);
+            Events::new(move |event| {
+                seen.lock().unwrap().push(match event {
+                    Event::Path(PathEvent { path, name, state, why }) => {
+                        format!("{path} {name} {state:?} {why}")
+                    }
+                    Event::Notice { text } => text,
+                });
+            })
+        };
+        events.notice("first");
+        let (name, why) = ("wifi".to_string(), "no answer".to_string());
+        let lost = PathEvent { path: PathId(7), name, state: PathState::Lost, why };
+        events.clone().send(Event::Path(lost));
+        events.notice(String::from("last"));
+        let path = PathId(7);
+        assert_eq!(
+            *seen.lock().unwrap(),
+            ["first".to_string(), format!("{path} wifi Lost no answer"), "last".to_string()]
+        );
+    }
+}

@@ -221,3 +221,96 @@ impl<S: Session> Dialer<S> {
         closed.await.expect("closing the books does not panic");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::carrier::{Attempt, BoxFuture, Carrier, Stream};
+    use crate::dial::{Parting, Path};
+    use crate::{Conn, ConnError, Credential, DialOptions, Error, Identity};
+
+    /// A carrier whose connections never open; counts the attempts.
+    #[derive(Debug, Default)]
+    struct Silent(AtomicUsize);
+
+    impl Carrier for Silent {
+        fn connect<'a>(&'a self, _: &'a Attempt) -> BoxFuture<'a, io::Result<Box<dyn Stream>>> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Box::pin(std::future::pending())
+        }
+    }
+
+    struct NoSession;
+
+    impl Session for NoSession {
+        type Member = ();
+
+        async fn join(&self, _: &mut Conn, _: usize) -> Result<(), ConnError> {
+            unreachable!("no connection opens")
+        }
+
+        async fn carry(
+            &self,
+            (): (),
+            _: Arc<Path>,
+            _: Conn,
+            _: &Notify,
+        ) -> Result<Parting, ConnError> {
+            unreachable!("no connection opens")
+        }
+
+        fn reject(&self, _: usize, _: Error) {
+            unreachable!("no connection opens")
+        }
+    }
+
+    fn dialer(hosts: usize, carrier: Arc<Silent>) -> Dialer<NoSession> {
+        let identity = Identity::generate().unwrap();
+        let known = Credential::Pinned(identity.fingerprint());
+        let to = (0..hosts).map(|host| (format!("host{host}").parse().unwrap(), known.clone()));
+        let terms = Terms::new(to.collect(), DialOptions::new(identity)).over(carrier);
+        let plans = (0..hosts).map(|host| {
+            let remote = SocketAddr::from(([192, 0, 2, 1], 7707));
+            let mut plan = Plan::new(&format!("path{host}"), [192, 0, 2, 2].into(), remote);
+            plan.host = host;
+            Arc::new(plan)
+        });
+        let (tls, plans) = (terms.tls().unwrap(), plans.collect());
+        Dialer::start(terms, tls, plans, Arc::new(NoSession), Clock::start(), Events::new(drop))
+    }
+
+    #[tokio::test]
+    async fn hosts_are_dropped_one_by_one() {
+        let mut dialer = dialer(3, Arc::default());
+        assert_eq!(dialer.drop_host(1), Remaining::Some);
+        assert_eq!(dialer.drop_host(1), Remaining::Unchanged);
+        // The paths to a dropped host end; the others go on.
+        let ended = timeout(Duration::from_secs(10), dialer.supervisors.join_next()).await;
+        assert!(ended.expect("the path ends").is_some_and(|ended| ended.is_ok()));
+        tokio::task::yield_now().await;
+        assert!(dialer.supervisors.try_join_next().is_none());
+        assert_eq!(dialer.supervisors.len(), 2);
+        assert_eq!(dialer.drop_host(0), Remaining::Some);
+        assert_eq!(dialer.drop_host(2), Remaining::None);
+        assert_eq!(dialer.drop_host(2), Remaining::Unchanged);
+        dialer.close().await;
+    }
+
+    #[tokio::test]
+    async fn a_dialer_opens_its_plans_over_the_carrier_of_its_terms() {
+        let carrier = Arc::new(Silent::default());
+        let mut dialer = dialer(2, Arc::clone(&carrier));
+        while carrier.0.load(Ordering::Relaxed) < 2 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(dialer.plans().map(|plan| plan.host).collect::<Vec<_>>(), [0, 1]);
+        assert!(!dialer.is_used_up());
+        assert_eq!(dialer.last_failure(), "");
+        dialer.say_goodbye().await;
+        assert!(dialer.supervisors.is_empty());
+        dialer.close().await;
+    }
+}

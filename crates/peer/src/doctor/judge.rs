@@ -417,9 +417,10 @@ mod tests {
         let page = include_str!("../../../../docs/doctor.md");
         let source =
             include_str!("judge.rs").split("#[cfg(test)]").next().expect("it begins with code");
-        let calls = source.split("trouble(\"").skip(1).chain(source.split("note(\"").skip(1));
-        let names: std::collections::BTreeSet<&str> =
-            calls.filter_map(|rest| rest.split('"').next()).collect();
+        let calls = source.split("trouble(").skip(1).chain(source.split("note(").skip(1));
+        let names: std::collections::BTreeSet<&str> = calls
+            .filter_map(|rest| rest.trim_start().strip_prefix('"')?.split('"').next())
+            .collect();
         assert!(names.len() >= 14, "{names:?}");
         for name in names {
             assert!(page.contains(&format!("`{name}`")), "{name}");

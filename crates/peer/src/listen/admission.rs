@@ -158,3 +158,98 @@ impl TokenCheck {
         if *holder.get_or_insert(peer) == peer { Ok(()) } else { Err(TokenRefusal::Taken) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+    use std::sync::{Arc, Mutex};
+
+    use tokio::sync::Notify;
+    use wire::frame::{VERSION, Wishes};
+
+    use super::*;
+    use crate::Identity;
+
+    fn showing(secret: Option<[u8; 16]>) -> Hello {
+        Hello { version: VERSION, secret, wishes: Wishes::default() }
+    }
+
+    /// A token, a hello that shows it, and the keys of two peers.
+    fn setting() -> (Token, Hello, [Fingerprint; 2]) {
+        let token = Token::generate(&Identity::generate().unwrap()).unwrap();
+        let hello = showing(Some(*token.secret()));
+        (token, hello, [1, 2].map(|octet| Fingerprint::from([octet; 32])))
+    }
+
+    #[test]
+    fn a_token_belongs_to_the_first_peer_that_shows_it() {
+        let (token, hello, [first, second]) = setting();
+        let check = TokenCheck::new(Some(token), None);
+        let other = showing(Some([0; 16]));
+        assert_eq!(check.admit(&showing(None), first), Err(TokenRefusal::NotShown));
+        assert_eq!(check.admit(&other, first), Err(TokenRefusal::Wrong));
+        assert_eq!(check.admit(&hello, second), Ok(()), "failures take no token");
+        assert_eq!(check.admit(&hello, first), Err(TokenRefusal::Taken));
+        assert_eq!(check.admit(&hello, second), Ok(()), "its holder may show it again");
+        assert_eq!(check.admit(&other, second), Err(TokenRefusal::Wrong));
+    }
+
+    #[test]
+    fn a_named_holder_is_the_only_one() {
+        let (token, hello, [holder, other]) = setting();
+        let check = TokenCheck::new(Some(token), Some(holder));
+        assert_eq!(check.admit(&hello, other), Err(TokenRefusal::Taken));
+        assert_eq!(check.admit(&hello, holder), Ok(()));
+    }
+
+    #[test]
+    fn a_host_without_a_token_admits_no_secret() {
+        let (_, hello, [peer, _]) = setting();
+        let check = TokenCheck::new(None, Some(peer));
+        assert_eq!(check.admit(&hello, peer), Err(TokenRefusal::NotShown));
+    }
+
+    /// Adds its number to a list when it is dropped.
+    struct Ends(u64, Arc<Mutex<Vec<u64>>>);
+
+    impl Drop for Ends {
+        fn drop(&mut self) {
+            self.1.lock().unwrap().push(self.0);
+        }
+    }
+
+    #[tokio::test]
+    async fn the_oldest_unauthenticated_connection_gives_way() {
+        let connections = Arc::new(Unauthenticated::default());
+        let (ended, first) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Notify::new()));
+        // The first one authenticates, and then stays; the others are silent.
+        for _ in 0..=UNAUTHENTICATED {
+            let (all, entered) = (Arc::clone(&connections), Arc::clone(&first));
+            let ended = Arc::clone(&ended);
+            connections.admit(|number| async move {
+                let _ends = Ends(number, ended);
+                if number == 0 {
+                    all.authenticated(number, async { Ok(()) }).await;
+                    entered.notify_one();
+                    pending::<()>().await;
+                }
+                all.authenticated(number, pending::<Result<(), _>>()).await;
+            });
+            if connections.pending().next == 1 {
+                first.notified().await;
+            }
+        }
+        tokio::task::yield_now().await;
+        assert!(ended.lock().unwrap().is_empty(), "64 are silent, and the first has entered");
+        connections.admit(|_| pending());
+        // The runtime drops an aborted task when it next gets to it.
+        while ended.lock().unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(*ended.lock().unwrap(), [1], "the oldest silent one");
+        connections.close();
+        while ended.lock().unwrap().len() <= UNAUTHENTICATED {
+            tokio::task::yield_now().await;
+        }
+    }
+}

@@ -262,6 +262,19 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_metered_interface_is_a_backup() {
+        let over = |metered| LocalPath {
+            interface: "usb0".into(),
+            index: 3,
+            address: [192, 0, 2, 1].into(),
+            metered,
+            speed: None,
+        };
+        assert_eq!(PathClass::of(&over(true)), PathClass::Backup);
+        assert_eq!(PathClass::of(&over(false)), PathClass::Primary);
+    }
+
     fn spec() -> impl Strategy<Value = PathSpec> {
         let class = prop_oneof![
             Just(PathClass::Primary),
