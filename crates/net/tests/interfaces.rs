@@ -106,7 +106,7 @@ fn default_routes_and_what_has_none() {
     assert_eq!(why(&outside, "docker0"), "is a bridge for containers or virtual machines");
     assert_eq!(why(&outside, "port0"), "belongs to docker0");
     assert_eq!(why(&outside, "port1"), "has no IPv4 address");
-    // What the kernel reaches by the bridge is reached by the bridge.
+    // The bridge is a path to its own containers.
     let container = found("172.17.0.2");
     assert!(paths(&container).contains(&("docker0", "172.17.0.1".into())), "{container:#?}");
     // The neighbour of a0 is reached by b0 too, through its gateway.

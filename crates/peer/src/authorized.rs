@@ -16,8 +16,7 @@ pub struct Peer {
     pub name: String,
     /// Its permission.
     pub may: May,
-    /// Its own directory, in place of the one that is served or that receives; a relative path is
-    /// below that one.
+    /// Its own directory, in place of this host's; a relative path is below this host's.
     pub directory: Option<PathBuf>,
     /// Upper bound of its total rate, in each direction.
     pub max: Option<Rate>,

@@ -83,8 +83,8 @@ mod tests {
 
     const CHUNK: Bytes = Bytes(16_384);
 
-    /// What a primary of `line` and an overflow path without a bound of its own send from `from`
-    /// on, for ten seconds.
+    /// The bytes that a primary of rate `line` and an unbounded overflow path send in the ten
+    /// seconds from `from` on.
     fn ten_seconds(limit: &Limit, from: Time, line: Rate) -> (Bytes, Bytes) {
         let (mut primary, mut overflow) = (Bytes::ZERO, Bytes::ZERO);
         let mut line_free = from;

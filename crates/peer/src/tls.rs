@@ -1,8 +1,8 @@
 //! TLS 1.3 between two raw public keys (RFC 7250): the client pins the server's key, the server
 //! learns the client's.
 //!
-//! Possession of the keys is proven by TLS itself; whether a client's key may do anything is
-//! decided above, by token or by `authorized_peers`.
+//! TLS itself proves the possession of the keys. The permissions of a client's key are checked after
+//! the handshake ([`listen`](crate::listen)).
 
 use std::sync::Arc;
 
@@ -222,7 +222,7 @@ impl ServerCertVerifier for Pinned {
     }
 }
 
-/// Accepts every key whose holder proves possession; what the key may do is decided above.
+/// Accepts every key whose holder proves possession; its permissions are checked later.
 #[derive(Debug)]
 struct AnyKey {
     algorithms: WebPkiSupportedAlgorithms,

@@ -1,5 +1,4 @@
 //! Two paths over a carrier that is not TCP enter one session; one of them is cut and comes back.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::time::Duration;
 

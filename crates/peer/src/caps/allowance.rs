@@ -18,13 +18,13 @@ pub struct Allowance {
     ledger: Ledger,
     interface: String,
     cap: Option<Cap>,
-    state: Mutex<Booked>,
+    state: Mutex<AllowanceState>,
     /// Serializes writes of the ledger.
     booking: Mutex<()>,
 }
 
 #[derive(Debug)]
-struct Booked {
+struct AllowanceState {
     month: Month,
     booked: Bytes,
     used: Bytes,
@@ -36,7 +36,7 @@ struct Booked {
     under_way: bool,
 }
 
-impl Booked {
+impl AllowanceState {
     /// Whether the rest of the booking is too small for a new connection.
     fn is_gone(&self) -> bool {
         self.used + RESERVE + CRUMBS > self.booked
@@ -78,7 +78,7 @@ impl Allowance {
         if cap.is_none() && !ledger.knows(interface) {
             return Ok(None);
         }
-        let state = Booked {
+        let state = AllowanceState {
             month,
             booked: Bytes::ZERO,
             used: Bytes::ZERO,
@@ -103,7 +103,7 @@ impl Allowance {
         Ok(Some(allowance))
     }
 
-    fn state(&self) -> MutexGuard<'_, Booked> {
+    fn state(&self) -> MutexGuard<'_, AllowanceState> {
         self.state.lock().expect("no panic while held")
     }
 

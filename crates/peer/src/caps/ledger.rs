@@ -243,7 +243,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever somebody wrote into it is a count, or named with its line.
+        /// Any text of a file is read as counts, or refused with the number of a line.
         #[test]
         fn any_text_is_months_or_a_message(lines in prop::collection::vec("(2026-[0-9]{1,3} \
             [0-9]{0,21})|\\PC{0,12}", 0..6)) {
