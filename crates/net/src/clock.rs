@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use units::Time;
 
-/// Counts from the beginning of a transfer.
+/// A clock that counts from its start.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     start: Instant,

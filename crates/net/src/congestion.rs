@@ -1,5 +1,5 @@
-//! The kernel's congestion control on a path: CUBIC, and BBR once a path turns out to lose packets
-//! without a queue.
+//! The kernel's congestion control on a path: CUBIC, or BBR if the path loses packets without a
+//! queue.
 //!
 //! CUBIC fills a drop-tail queue and loses packets when it is full: then the round-trip time is
 //! high. Packets that are lost while the round-trip time is near its minimum were lost by the line,
@@ -15,12 +15,12 @@ pub enum CongestionControl {
     /// CUBIC, and BBR on a path that loses packets without a queue.
     #[default]
     Auto,
-    /// The one named, on every path.
+    /// The one of this kernel name, on every path.
     Named(String),
 }
 
 impl CongestionControl {
-    /// The kernel's name of the controller with which a connection begins.
+    /// The kernel's name of the controller that a connection begins with.
     #[must_use]
     pub fn first(&self) -> &str {
         match self {
@@ -45,14 +45,15 @@ impl ControlChoice {
         ControlChoice { name: control.first().to_string(), watch }
     }
 
-    /// The controller in force.
+    /// The kernel's name of the present controller.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Takes a fresh sample, and changes the controller by `set` if the line asks for it. Returns
-    /// the change as a sentence about `path`.
+    /// Takes a new sample of the counters, and calls `set` with the name of another controller
+    /// once, if the path loses packets without a queue. Returns the change, or its failure, as a
+    /// sentence about `path`.
     pub fn update(
         &mut self,
         info: &TcpInfo,
@@ -80,7 +81,7 @@ impl ControlChoice {
     }
 }
 
-/// Counts samples with losses, and in how many of them there was no queue.
+/// Counts samples with losses, by whether there was a queue.
 #[derive(Debug, Default)]
 struct LossWatch {
     segments: u64,
@@ -89,13 +90,13 @@ struct LossWatch {
     without_queue: u32,
 }
 
-/// Samples with losses before a verdict.
+/// The samples with losses that a verdict needs.
 const EVIDENCE: u32 = 4;
-/// A smaller share of lost packets does not hold CUBIC back.
+/// The share of lost packets from which they hold CUBIC back.
 const WORTH_IT: f64 = 0.000_5;
 
 impl LossWatch {
-    /// The share of lost packets, once it is clear that the line loses them.
+    /// The share of lost packets, once enough samples show that the line loses them.
     fn look(&mut self, info: &TcpInfo) -> Option<f64> {
         let lost = info.retransmits.saturating_sub(self.retransmits);
         self.retransmits = info.retransmits;
@@ -103,7 +104,7 @@ impl LossWatch {
         if lost == 0 {
             return None;
         }
-        // A timeout stops everything: the round-trip time of before says nothing about it.
+        // During a timeout nothing is acknowledged, so the round-trip time is an old one.
         let queue = info.rtt.saturating_sub(info.min_rtt);
         let threshold = (info.min_rtt / 4).max(std::time::Duration::from_millis(3));
         if queue > threshold || info.timeouts > 0 {

@@ -1,4 +1,4 @@
-//! What the kernel counts on a TCP connection, and whether it keeps the clock right.
+//! The kernel's counters of a TCP connection, and whether its clock is synchronised.
 
 pub use sys::clock::is_synchronised;
 pub use sys::sockopt::{TcpInfo, tcp_info, unsent};

@@ -1,12 +1,12 @@
-//! Refusals of the local system.
+//! Failures of the local system.
 
 use std::io;
 
-/// The system refused something that everything depends on: sockets, interfaces.
+/// The kernel refused an action on sockets, interfaces or routes.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {action}: {source}")]
 pub struct Error {
-    /// What was being done to what, as the rest of a sentence that begins with "cannot".
+    /// The refused action, as the rest of a sentence that begins with "cannot".
     pub action: String,
     /// The kernel's answer.
     pub source: io::Error,

@@ -1,8 +1,9 @@
 //! The local end of a path: interfaces, addresses and routes, sockets, and the kernel's counters.
 //!
 //! [`interfaces::discover`] lists the local paths towards an address. [`socket::connect`] opens a
-//! connection over one of them, [`socket::listen`] takes connections in, and [`counters`] reads
-//! what the kernel counts on each. Nothing here knows who is at the other end.
+//! connection over one of them, [`socket::listen`] opens listening sockets, and [`counters`] reads
+//! the kernel's counters of a connection. [`congestion`] chooses its congestion control. Nothing
+//! here depends on the host at the other end.
 
 pub mod clock;
 pub mod congestion;

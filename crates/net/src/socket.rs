@@ -1,4 +1,4 @@
-//! TCP sockets of both ends: bound to a device and an address, tuned, listening.
+//! TCP sockets of both ends: their device and address, their options, listening.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -11,27 +11,29 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use crate::interfaces::own_addresses;
 use crate::{CongestionControl, Error};
 
-/// One attempt to connect.
+/// The parameters of one attempt to connect.
 #[derive(Clone, Debug)]
 pub struct Attempt {
-    /// The device to bind to; none for loopback, which needs no binding.
+    /// The device to bind to; `None` for loopback, which needs none.
     pub device: Option<String>,
     /// The local address to bind to.
     pub local: IpAddr,
     /// The remote address.
     pub remote: SocketAddr,
-    /// The congestion control of what is sent from here.
+    /// The congestion control of the data sent from here.
     pub congestion_control: CongestionControl,
-    /// Announces a segment size that fits every line, for lines whose MTU is smaller than they say.
+    /// Whether to announce a segment size that fits every line, for lines whose real MTU is smaller
+    /// than the interface's.
     pub small_segments: bool,
 }
 
-/// A segment that fits every line that carries IPv6 (MTU 1280), with room for options.
+/// The largest segment on a line with the minimum MTU of IPv6 (1280; RFC 8200, 5), with room for
+/// options, in bytes.
 const SMALL_SEGMENT: u32 = 1_180;
-/// Connections that the kernel may hold before they are accepted.
+/// Connections that the kernel may queue before they are accepted.
 const BACKLOG: i32 = 1_024;
 
-/// Opens a connection.
+/// Opens a connection with the options of [`tune`].
 ///
 /// # Errors
 /// The kernel's; the text names a congestion control that may not be used.
@@ -58,7 +60,8 @@ pub async fn connect(attempt: &Attempt) -> io::Result<TcpStream> {
     TcpSocket::from_std_stream(socket.into()).connect(attempt.remote).await
 }
 
-/// Options that both ends set on every path.
+/// Sets the options of every connection: no delay of small segments, keepalive after 10 s, failure
+/// after 60 s without an acknowledgement.
 ///
 /// # Errors
 /// The kernel's.
@@ -72,7 +75,7 @@ pub fn tune(socket: &impl AsFd) -> io::Result<()> {
     socket.set_tcp_user_timeout(Some(Duration::from_secs(60)))
 }
 
-/// Changes the congestion control of a connection.
+/// Changes the congestion control of a connection to the kernel's `name`.
 ///
 /// # Errors
 /// The kernel's, for a name that may not be used.
@@ -80,10 +83,11 @@ pub fn set_congestion_control(socket: &impl AsFd, name: &str) -> io::Result<()> 
     SockRef::from(socket).set_tcp_congestion(name.as_bytes())
 }
 
-/// Opens the listening sockets: at the addresses, or at `port` of all addresses of both families.
+/// Opens listening sockets at the addresses; if there are none, one at `port` of all addresses of
+/// IPv6 and IPv4.
 ///
 /// # Errors
-/// [`Error`], with the address that could not be had.
+/// [`Error`], with the address that the kernel refused.
 pub fn listen(addresses: &[SocketAddr], port: u16) -> Result<Vec<TcpListener>, Error> {
     if !addresses.is_empty() {
         return addresses.iter().map(|address| bind(*address, false)).collect();
@@ -110,8 +114,8 @@ fn bind(address: SocketAddr, both_families: bool) -> Result<TcpListener, Error> 
     open().map_err(|source| Error { action: format!("listen on {address}"), source })
 }
 
-/// The addresses by which listening sockets are reached, those of all interfaces for a socket that
-/// is bound to none.
+/// The addresses at which listening sockets can be reached; for a socket at the unspecified
+/// address, those of all interfaces.
 #[must_use]
 pub fn reachable(listeners: &[TcpListener]) -> Vec<SocketAddr> {
     let mut addresses = Vec::new();
@@ -129,7 +133,7 @@ pub fn reachable(listeners: &[TcpListener]) -> Vec<SocketAddr> {
     addresses
 }
 
-/// An IPv4 address that came in on an IPv6 socket, as itself.
+/// The address itself, or the IPv4 address in an IPv4-mapped one of an IPv6 socket.
 #[must_use]
 pub fn unmapped(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())

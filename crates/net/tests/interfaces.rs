@@ -77,13 +77,17 @@ fn default_routes_and_what_has_none() {
         "
         ip link add a0 type veth peer name a1; ip link add b0 type veth peer name b1
         ip link add down0 type veth peer name down1; ip link add bare0 type veth peer name bare1
-        ip link add lost0 type veth peer name lost1; ip link add br-test type bridge; ip link add docker0 type bridge
+        ip link add lost0 type veth peer name lost1; ip link add br-test type bridge
+        ip link add docker0 type bridge
         for i in a0 a1 b0 b1 bare0 bare1 lost0 br-test docker0 ; do ip link set $i up; done
-        ip link add port0 type veth peer name port1; ip link set port0 master docker0 up; ip link set port1 up
+        ip link add port0 type veth peer name port1; ip link set port0 master docker0 up
+        ip link set port1 up
         ip addr add 10.1.0.1/24 dev a0; ip addr add 10.1.0.9/24 dev a0
-        ip addr add 10.2.0.1/24 dev b0; ip addr add 10.3.0.1/24 dev down0; ip addr add 10.4.0.1/24 dev bare0
+        ip addr add 10.2.0.1/24 dev b0; ip addr add 10.3.0.1/24 dev down0
+        ip addr add 10.4.0.1/24 dev bare0
         ip addr add 10.5.0.1/24 dev lost0; ip addr add 172.17.0.1/16 dev docker0
-        ip route add default via 10.1.0.254 dev a0; ip route add default via 10.2.0.254 dev b0 metric 200
+        ip route add default via 10.1.0.254 dev a0
+        ip route add default via 10.2.0.254 dev b0 metric 200
         ip route add 192.0.2.128/25 dev docker0
         ",
     ) {
@@ -102,7 +106,7 @@ fn default_routes_and_what_has_none() {
     assert_eq!(why(&outside, "docker0"), "is a bridge for containers or virtual machines");
     assert_eq!(why(&outside, "port0"), "belongs to docker0");
     assert_eq!(why(&outside, "port1"), "has no IPv4 address");
-    // What the kernel reaches by the bridge is reached by the bridge.
+    // The bridge is a path to its own containers.
     let container = found("172.17.0.2");
     assert!(paths(&container).contains(&("docker0", "172.17.0.1".into())), "{container:#?}");
     // The neighbour of a0 is reached by b0 too, through its gateway.
@@ -152,12 +156,15 @@ fn ipv6_global_and_link_local() {
         "ipv6_global_and_link_local",
         "
         for i in 1 2; do
-            ip link add p$i type veth peer name q$i; ip link set p$i addrgenmode none; ip link set q$i up; ip link set p$i up
+            ip link add p$i type veth peer name q$i; ip link set p$i addrgenmode none
+            ip link set q$i up; ip link set p$i up
             ip addr add 2001:db8:$i::1/64 dev p$i nodad; ip addr add fe80::$i/64 dev p$i nodad
         done
         ip addr add 2001:db8:1::2/64 dev p1 nodad
-        ip -6 route add default via 2001:db8:1::fe dev p1; ip -6 route add default via 2001:db8:2::fe dev p2 metric 2048
-        ip link add p3 type veth peer name q3; ip link set p3 addrgenmode none; ip link set q3 up; ip link set p3 up
+        ip -6 route add default via 2001:db8:1::fe dev p1
+        ip -6 route add default via 2001:db8:2::fe dev p2 metric 2048
+        ip link add p3 type veth peer name q3; ip link set p3 addrgenmode none; ip link set q3 up
+        ip link set p3 up
         ip addr add fe80::3/64 dev p3 nodad
         ",
     ) {

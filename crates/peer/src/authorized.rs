@@ -1,4 +1,4 @@
-//! Whom a host knows by key, and what each of them may do there.
+//! The peers that a host knows by key, and their permissions.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -12,43 +12,42 @@ use crate::Fingerprint;
 pub struct Peer {
     /// Its key.
     pub fingerprint: Fingerprint,
-    /// What it is called here; may be empty.
+    /// Its name here; may be empty.
     pub name: String,
-    /// What it may do.
+    /// Its permission.
     pub may: May,
-    /// What it sees in the place of the directory that is served, or that receives; below that if
-    /// it is relative.
+    /// Its own directory, in place of this host's; a relative path is below this host's.
     pub directory: Option<PathBuf>,
-    /// Upper bound of the rate of everything that it gets, and of everything that it sends.
+    /// Upper bound of its total rate, in each direction.
     pub max: Option<Rate>,
 }
 
-/// What a peer may do.
+/// The permission of a peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum May {
-    /// Get what is offered.
+    /// Get files from here.
     Get,
-    /// Send here.
+    /// Send files here.
     #[default]
     Send,
-    /// Either.
+    /// Get and send.
     Both,
 }
 
 impl Peer {
-    /// Whether it may get what is offered.
+    /// Whether it may get files from here.
     #[must_use]
     pub fn may_get(&self) -> bool {
         matches!(self.may, May::Get | May::Both)
     }
 
-    /// Whether it may send here.
+    /// Whether it may send files here.
     #[must_use]
     pub fn may_send(&self) -> bool {
         matches!(self.may, May::Send | May::Both)
     }
 
-    /// Its directory, where others have `default`.
+    /// Its directory; `default` if it has none of its own.
     #[must_use]
     pub fn directory_below(&self, default: &Path) -> PathBuf {
         self.directory.as_ref().map_or_else(|| default.to_path_buf(), |own| default.join(own))
@@ -56,7 +55,7 @@ impl Peer {
 }
 
 impl From<Fingerprint> for Peer {
-    /// A host that may send here.
+    /// A host that may send here, without a name or a bound.
     fn from(fingerprint: Fingerprint) -> Peer {
         Peer { fingerprint, name: String::new(), may: May::Send, directory: None, max: None }
     }

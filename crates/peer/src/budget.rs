@@ -1,9 +1,8 @@
-//! How much memory lists of files may take: of one host, and of all that are being agreed with
-//! together.
+//! Bounds of the memory for lists of files: of one peer, and of all peers together.
 //!
-//! A known host may open as many connections as it likes, and each may bring a manifest. What these
-//! take is counted entry by entry as it arrives, so that a list that does not get on holds no more
-//! than has come of it.
+//! A known host may open any number of connections, and each may bring a manifest. Their memory is
+//! counted entry by entry as they arrive, so that a stalled list holds no more than its entries so
+//! far.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -15,22 +14,21 @@ use tokio::time::timeout;
 use crate::Fingerprint;
 use crate::conn::{Conn, ConnError};
 
-/// What a connection takes that is being agreed with, besides its list: what of it was read ahead,
-/// and is to be sent.
+/// Memory that a connection takes besides its list, until both sides agree: its receive and send
+/// buffers.
 pub const CONNECTION_BYTES: usize = 1 << 20;
-/// The last of a budget is for those that take little, so that they need not wait for those that
-/// take much.
+/// Bytes of each bound that only small shares may take, so that they need not wait for large ones.
 const FOR_SMALL: usize = 64 << 20;
 const SMALL: usize = CONNECTION_BYTES + (1 << 20);
-/// How long a list may wait for others to end.
+/// The time that a list may wait for others to end.
 const ROOM_PATIENCE: Duration = Duration::from_secs(15);
 
-/// What all lists may take together.
+/// The memory that all lists may take together.
 pub struct Budget {
     most: usize,
     each: usize,
     taken: Mutex<Taken>,
-    /// Rings when something was given back.
+    /// Rings when a share is given back.
     freed: Notify,
 }
 
@@ -41,14 +39,15 @@ struct Taken {
 }
 
 impl Budget {
-    /// `most` bytes for all peers together, and `each` for one of them; of this, lists that take
-    /// little may take [`FOR_SMALL`] more.
+    /// `most` bytes for all peers together, and `each` bytes for one of them. Of these, 64 MiB are
+    /// for shares of up to 2 MiB: one peer's small shares may exceed `each` by that much, and large
+    /// shares leave that much of `most`.
     #[must_use]
     pub fn new(most: usize, each: usize) -> Arc<Budget> {
         Arc::new(Budget { most, each, taken: Mutex::default(), freed: Notify::new() })
     }
 
-    /// A share of the peer's, with nothing in it yet.
+    /// An empty share for a list of `peer`.
     pub fn share(self: &Arc<Self>, peer: Fingerprint) -> Share {
         Share { budget: Arc::clone(self), peer, bytes: 0 }
     }
@@ -58,16 +57,16 @@ impl Budget {
     }
 }
 
-/// Whose memory there is no more of.
+/// The bound that is used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Short {
-    /// The peer's: others have some left.
+    /// That of the peer.
     OfPeer,
-    /// That of all.
+    /// That of all peers together.
     OfAll,
 }
 
-/// What one list takes, until it is dropped.
+/// The memory of one list; dropping it gives the memory back.
 pub struct Share {
     budget: Arc<Budget>,
     peer: Fingerprint,
@@ -75,10 +74,10 @@ pub struct Share {
 }
 
 impl Share {
-    /// Takes so many bytes more, if they can be had.
+    /// Takes `bytes` more.
     ///
     /// # Errors
-    /// The one whose memory is used up.
+    /// The bound that they would exceed; nothing is taken then.
     pub fn try_take(&mut self, bytes: usize) -> Result<(), Short> {
         let Budget { most, each, .. } = *self.budget;
         let is_small = self.bytes + bytes <= SMALL;
@@ -99,11 +98,11 @@ impl Share {
         Ok(())
     }
 
-    /// Takes so many bytes more; waits a while for others to give theirs back, and pings the other
-    /// side meanwhile. Whether they could be had.
+    /// Takes `bytes` more; if they exceed a bound, waits 15 seconds at most for other shares to be
+    /// given back, and pings the peer meanwhile. Returns whether the bytes were taken.
     ///
     /// # Errors
-    /// Those of the connection.
+    /// [`ConnError`], if the connection fails.
     pub async fn take(&mut self, conn: &mut Conn, bytes: usize) -> Result<bool, ConnError> {
         if self.try_take(bytes).is_ok() {
             return Ok(true);
@@ -123,7 +122,7 @@ impl Share {
         Ok(conn.ping_during(timeout(ROOM_PATIENCE, waiting)).await?.is_ok())
     }
 
-    /// Why there is no more, and what to do, in the words that the peer is told.
+    /// The message to the peer when [`Share::take`] fails: the bounds, and the remedy.
     #[must_use]
     pub fn why_not(&self) -> String {
         let of_peer = self.budget.taken().by_peer.get(&self.peer).copied().unwrap_or(0);

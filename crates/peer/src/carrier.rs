@@ -1,7 +1,8 @@
-//! What carries the bytes of a path: kernel TCP, or whatever else has an ordered stream.
+//! The transport below TLS: kernel TCP, or anything else with ordered streams of bytes.
 //!
 //! A carrier opens [`Stream`]s on the side that dials and accepts them on the side that listens.
-//! TLS, frames, admission and supervision are the same over every carrier.
+//! TLS, frames, admission and supervision are the same over every carrier;
+//! `examples/unix_carrier.rs` has a whole one over Unix sockets.
 
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -9,7 +10,8 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use net::counters::{TcpInfo, tcp_info, unsent};
+pub use net::counters::TcpInfo;
+use net::counters::{tcp_info, unsent};
 use net::socket;
 pub use net::socket::Attempt;
 use tokio::net::{TcpListener, TcpStream};
@@ -17,18 +19,21 @@ use tokio::net::{TcpListener, TcpStream};
 /// A future that a carrier returns.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// An open connection: an ordered stream of bytes with readiness, as a nonblocking socket has it.
+/// An open connection: an ordered stream of bytes with the readiness of a nonblocking socket.
+///
+/// The methods with a body are those of a carrier without addresses, counters, or a choice of
+/// congestion control.
 pub trait Stream: Send + Sync + 'static {
-    /// Reads what has arrived.
+    /// Reads bytes that have arrived; zero at the end of the stream.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] if nothing has.
+    /// [`io::ErrorKind::WouldBlock`] if none have.
     fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize>;
 
-    /// Writes as much as there is room for.
+    /// Writes as many bytes as there is room for, and returns their number.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] if there is none.
+    /// [`io::ErrorKind::WouldBlock`] if there is no room.
     fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize>;
 
     /// Waits until [`Stream::try_read`] may succeed; one task at a time waits.
@@ -37,46 +42,57 @@ pub trait Stream: Send + Sync + 'static {
     /// Waits until [`Stream::try_write`] may succeed; one task at a time waits.
     fn poll_write_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 
-    /// Ends the direction towards the peer.
+    /// Ends the direction towards the peer, which then reads the end of the stream.
     ///
     /// # Errors
-    /// Those of a connection that is gone.
+    /// Those of a broken connection.
     fn shutdown_write(&self) -> io::Result<()>;
 
     /// The local address, if the carrier has any.
-    fn local_addr(&self) -> Option<SocketAddr>;
+    fn local_addr(&self) -> Option<SocketAddr> {
+        None
+    }
 
     /// The remote address, if the carrier has any.
-    fn peer_addr(&self) -> Option<SocketAddr>;
+    fn peer_addr(&self) -> Option<SocketAddr> {
+        None
+    }
 
     /// The kernel's counters; zeros where there are none.
     ///
     /// # Errors
-    /// Those of a connection that is gone.
-    fn counters(&self) -> io::Result<TcpInfo>;
+    /// Those of a broken connection.
+    fn counters(&self) -> io::Result<TcpInfo> {
+        Ok(TcpInfo::default())
+    }
 
-    /// Bytes that were written and that have not left this host.
+    /// Bytes written that have not left this host.
     ///
     /// # Errors
-    /// Those of a connection that is gone.
-    fn unsent(&self) -> io::Result<u64>;
+    /// Those of a broken connection.
+    fn unsent(&self) -> io::Result<u64> {
+        Ok(0)
+    }
 
-    /// Changes the congestion control of what is sent from here.
+    /// Changes the congestion control of the direction towards the peer; `name` is the kernel's.
     ///
     /// # Errors
-    /// Those of a name that may not be used, or a carrier without a choice.
-    fn set_congestion_control(&self, name: &str) -> io::Result<()>;
+    /// The kernel's, for a name that may not be used; [`io::ErrorKind::Unsupported`] where there is
+    /// no choice.
+    fn set_congestion_control(&self, _name: &str) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 }
 
 /// Opens connections on the side that dials.
 pub trait Carrier: fmt::Debug + Send + Sync + 'static {
-    /// Opens one connection.
+    /// Opens one connection. The future is dropped if the attempt takes too long.
     fn connect<'a>(&'a self, attempt: &'a Attempt) -> BoxFuture<'a, io::Result<Box<dyn Stream>>>;
 }
 
 /// Accepts connections on the side that listens.
 pub trait Listener: Send + 'static {
-    /// The next connection, and the address that it comes from.
+    /// The next connection, and the address that it comes from, for people to read.
     fn accept(&mut self) -> BoxFuture<'_, io::Result<(Box<dyn Stream>, SocketAddr)>>;
 }
 
@@ -97,7 +113,7 @@ impl Listener for TcpListener {
     fn accept(&mut self) -> BoxFuture<'_, io::Result<(Box<dyn Stream>, SocketAddr)>> {
         Box::pin(async move {
             let (stream, from) = TcpListener::accept(self).await?;
-            // A connection that died at once fails here; its first use finds that out.
+            // A connection that broke at once fails here, and again at its first use.
             let _ = socket::tune(&stream);
             Ok((Box::new(stream) as Box<dyn Stream>, from))
         })

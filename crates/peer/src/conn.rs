@@ -1,4 +1,4 @@
-//! One path's connection: a carrier's stream, TLS over it, frames over that.
+//! One connection of a path: frames over TLS over a stream of a carrier.
 
 use std::future::poll_fn;
 use std::io::{self, BufRead, IoSlice, Read, Write};
@@ -20,48 +20,48 @@ use crate::tls::peer_fingerprint;
 pub struct Conn {
     stream: Box<dyn Stream>,
     tls: Connection,
-    /// Decrypted bytes; those before `parsed` are done with.
+    /// Decrypted bytes; those before `parsed` are consumed.
     inbox: Vec<u8>,
     parsed: usize,
-    /// For frames on their way into TLS.
+    /// A buffer to encode frames in.
     scratch: Vec<u8>,
-    /// What was read from the socket and not yet taken by TLS.
+    /// Bytes read from the stream that TLS has not consumed yet.
     raw: Raw,
     closed: bool,
-    /// Whether it closed in TLS's own way, and was not cut off.
+    /// Whether the peer sent a `close_notify` alert (RFC 8446, 6.1).
     said_goodbye: bool,
-    /// Bytes put on their way since nothing waited to be written.
+    /// Bytes of frames pushed since the last complete flush.
     backlog: usize,
 }
 
-/// Why a connection is of no more use.
+/// The failure that ended a connection.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnError {
-    /// The network, in the kernel's words.
+    /// The stream failed, in the kernel's words.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// TLS: corrupted records, a wrong key, another protocol.
+    /// TLS failed: corrupted records, a wrong key, another protocol.
     #[error("TLS: {0}")]
     Tls(#[from] rustls::Error),
-    /// The peer sent what is no frame.
+    /// The peer sent bytes that are not a frame.
     #[error("the peer broke the protocol: {0}")]
     Wire(#[from] WireError),
-    /// The peer sent a frame that has no place here.
+    /// The peer sent a frame of a kind that is not allowed at this point; its name.
     #[error("the peer sent a {0} frame where none belongs")]
     Unexpected(String),
-    /// The peer said why it gives up.
+    /// The peer gave up, and sent this reason.
     #[error("{0}")]
     Refused(String),
-    /// The peer closed.
+    /// The stream ended.
     #[error("the peer closed the connection")]
     Closed,
-    /// Nothing came in time.
+    /// Nothing arrived within this time.
     #[error("no answer within {0:?}")]
     Silent(Duration),
 }
 
 impl Conn {
-    /// Wraps a connected socket; nothing is sent before [`Conn::handshake`].
+    /// A connection over an open stream; nothing is sent before [`Conn::handshake`].
     #[must_use]
     pub fn new(stream: Box<dyn Stream>, tls: Connection) -> Conn {
         Conn {
@@ -91,7 +91,7 @@ impl Conn {
         Ok(self.stream.counters()?)
     }
 
-    /// Bytes that were written to the stream and that have not left this host.
+    /// Bytes written to the stream that have not left this host.
     ///
     /// # Errors
     /// [`ConnError::Io`] if the connection is gone.
@@ -108,7 +108,7 @@ impl Conn {
     /// Runs the TLS handshake to its end.
     ///
     /// # Errors
-    /// Those of the connection, or of a peer that breaks the protocol.
+    /// [`ConnError`], if the connection fails or the peer breaks the protocol.
     pub async fn handshake(&mut self) -> Result<(), ConnError> {
         while self.tls.is_handshaking() || self.tls.wants_write() {
             if !self.try_flush()? {
@@ -124,7 +124,7 @@ impl Conn {
         Ok(())
     }
 
-    /// Puts a frame on its way; it leaves with the next flush.
+    /// Appends a frame to the send buffer, which has no limit; the next flush sends it.
     pub fn push(&mut self, frame: &Frame<'_>) {
         self.scratch.clear();
         frame.emit(&mut self.scratch);
@@ -132,7 +132,7 @@ impl Conn {
         self.backlog += self.scratch.len();
     }
 
-    /// Puts a frame on its way that the caller has in two parts, without copying them together.
+    /// As [`Conn::push`], for an encoded frame in two parts, without copying them together.
     pub fn push_parts(&mut self, header: &[u8], payload: &[u8]) {
         let parts = [IoSlice::new(header), IoSlice::new(payload)];
         let taken = self.tls.writer().write_vectored(&parts).expect("the TLS buffer has no limit");
@@ -140,16 +140,16 @@ impl Conn {
         self.backlog += taken;
     }
 
-    /// Whether bytes wait to be written.
+    /// Whether the send buffer has bytes.
     #[must_use]
-    pub fn wants_write(&self) -> bool {
+    pub(crate) fn wants_write(&self) -> bool {
         self.tls.wants_write()
     }
 
-    /// Writes what the kernel takes; true when nothing is left.
+    /// Writes as much of the send buffer as the stream takes; true if that was all of it.
     ///
     /// # Errors
-    /// Those of the connection, or of a peer that breaks the protocol.
+    /// [`ConnError`], if the connection fails or the peer breaks the protocol.
     pub fn try_flush(&mut self) -> Result<bool, ConnError> {
         while self.tls.wants_write() {
             match self.tls.write_tls(&mut Socket(&*self.stream)) {
@@ -163,26 +163,27 @@ impl Conn {
         Ok(true)
     }
 
-    /// About how many bytes of frames wait for a peer that does not read: none, if it ever read
-    /// everything since.
+    /// Bytes of frames pushed since the send buffer was last empty: an upper bound of the bytes
+    /// that wait for the peer to read.
     #[must_use]
     pub fn backlog(&self) -> usize {
         self.backlog
     }
 
-    /// Waits until some of what waits can be written.
+    /// Waits until the stream takes bytes.
     ///
     /// # Errors
-    /// Those of the connection, or of a peer that breaks the protocol.
+    /// The stream's, if it is broken.
     pub async fn writable(&self) -> io::Result<()> {
         poll_fn(|cx| self.stream.poll_write_ready(cx)).await
     }
 
-    /// Reads what has arrived, at most about `limit` bytes of plaintext at a time; returns how many
-    /// bytes came, zero when there is nothing or the peer closed ([`Conn::is_closed`]).
+    /// Reads and decrypts bytes that have arrived, about `limit` bytes of plaintext at most.
+    /// Returns the number of bytes; zero if there are none or the peer closed
+    /// ([`Conn::is_closed`]).
     ///
     /// # Errors
-    /// Those of the connection, or of a peer that breaks the protocol.
+    /// [`ConnError`], if the connection fails or the peer breaks the protocol.
     pub fn try_fill(&mut self, limit: usize) -> Result<usize, ConnError> {
         if self.parsed == self.inbox.len() {
             self.inbox.clear();
@@ -196,8 +197,8 @@ impl Conn {
                     let state = match self.tls.process_new_packets() {
                         Ok(state) => state,
                         Err(error) => {
-                            // The alert tells the peer why; if it can't be sent, the closed socket
-                            // does.
+                            // The alert tells the peer the reason; without it the peer sees the
+                            // closed socket.
                             let _ = self.tls.write_tls(&mut Socket(&*self.stream));
                             return Err(error.into());
                         }
@@ -225,34 +226,34 @@ impl Conn {
         Ok(self.inbox.len() - before)
     }
 
-    /// How many bytes are still missing of the frame that has begun to arrive; a header's worth if
-    /// none has.
+    /// Bytes still missing of the frame that has begun to arrive, at least one; the length of a
+    /// header if none has begun.
     ///
     /// # Errors
-    /// Those of the connection, or of a peer that breaks the protocol.
+    /// [`ConnError`], if the connection fails or the peer breaks the protocol.
     pub fn missing(&self) -> Result<usize, ConnError> {
         let waiting = self.inbox.len() - self.parsed;
         let length = Frame::length(&self.inbox[self.parsed..])?.unwrap_or(HEADER);
         Ok(length.saturating_sub(waiting).max(1))
     }
 
-    /// Whether the peer has sent its last byte.
+    /// Whether the stream has ended.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.closed
     }
 
-    /// Whether the peer closed in order, as [`Conn::close`] does: the line did not break, and
-    /// nobody was killed.
+    /// Whether the peer closed in order, as [`Conn::close`] does, rather than by a broken line or a
+    /// killed process.
     #[must_use]
     pub fn has_said_goodbye(&self) -> bool {
         self.said_goodbye
     }
 
-    /// The next complete frame of what was read, borrowed until the next call.
+    /// The next complete frame among the bytes read, borrowed until the next call.
     ///
     /// # Errors
-    /// Those of the connection, or of a peer that breaks the protocol.
+    /// [`ConnError`], if the connection fails or the peer breaks the protocol.
     pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, ConnError> {
         match Frame::length(&self.inbox[self.parsed..])? {
             Some(length) if self.parsed + length <= self.inbox.len() => {
@@ -268,11 +269,10 @@ impl Conn {
         }
     }
 
-    /// Waits until the socket has something to read, or can take something where bytes wait to be
-    /// written.
+    /// Waits until the stream has bytes to read or, if the send buffer has bytes, takes some.
     ///
     /// # Errors
-    /// Those of the connection, or of a peer that breaks the protocol.
+    /// [`ConnError`], if the connection fails or the peer breaks the protocol.
     pub async fn ready(&self) -> Result<(), ConnError> {
         if !self.raw.is_empty() {
             return Ok(());
@@ -292,10 +292,10 @@ impl Conn {
         poll_fn(|cx| self.stream.poll_read_ready(cx)).await
     }
 
-    /// Sends everything that waits.
+    /// Sends the whole send buffer.
     ///
     /// # Errors
-    /// Those of the connection, or of a peer that breaks the protocol.
+    /// [`ConnError`], if the connection fails or the peer breaks the protocol.
     pub async fn flush(&mut self) -> Result<(), ConnError> {
         while !self.try_flush()? {
             self.writable().await?;
@@ -306,7 +306,7 @@ impl Conn {
     /// Waits for one frame and hands it to `read`.
     ///
     /// # Errors
-    /// Those of the connection, or of a peer that breaks the protocol.
+    /// [`ConnError`], if the connection fails or the peer breaks the protocol.
     pub async fn receive<T>(
         &mut self,
         read: impl FnMut(Frame<'_>) -> Result<T, ConnError>,
@@ -317,8 +317,8 @@ impl Conn {
     /// As [`Conn::receive`], reading at most about `limit` bytes at a time.
     ///
     /// # Errors
-    /// Those of the connection, or of a peer that breaks the protocol.
-    pub async fn receive_within<T>(
+    /// [`ConnError`], if the connection fails or the peer breaks the protocol.
+    pub(crate) async fn receive_within<T>(
         &mut self,
         limit: usize,
         mut read: impl FnMut(Frame<'_>) -> Result<T, ConnError>,
@@ -335,18 +335,18 @@ impl Conn {
         }
     }
 
-    /// Says goodbye in TLS's own way; whether it arrives does not matter.
+    /// Sends a `close_notify` alert (RFC 8446, 6.1) if the stream takes it.
     pub fn close(&mut self) {
         self.tls.send_close_notify();
         let _ = self.try_flush();
     }
 
-    /// Reads and forgets what still comes, until the peer closes. A socket that is closed with
-    /// unread data resets the connection, and the peer may then never read what it was told.
+    /// Reads and discards bytes until the peer closes. A socket that is closed with unread data
+    /// resets the connection, and the peer may then never read the last frames.
     ///
     /// # Errors
-    /// Those of the connection, or of a peer that breaks the protocol.
-    pub async fn linger(&mut self) -> io::Result<()> {
+    /// The stream's, if it is broken.
+    pub(crate) async fn linger(&mut self) -> io::Result<()> {
         self.stream.shutdown_write()?;
         let mut nowhere = [0; 4_096];
         loop {
@@ -360,10 +360,10 @@ impl Conn {
         }
     }
 
-    /// Waits for `work`, and pings the other side meanwhile.
+    /// Waits for `work`, and sends a ping every [`SIGN_OF_LIFE`] meanwhile.
     ///
     /// # Errors
-    /// Those of the connection.
+    /// [`ConnError`], if the connection fails.
     pub async fn ping_during<T>(&mut self, work: impl Future<Output = T>) -> Result<T, ConnError> {
         tokio::pin!(work);
         loop {
@@ -377,7 +377,7 @@ impl Conn {
         }
     }
 
-    /// Sends everything that waits, to a peer that goes on reading it.
+    /// Sends the whole send buffer to a peer that keeps reading.
     ///
     /// # Errors
     /// [`ConnError::Silent`] for a peer that reads nothing for half a minute.
@@ -389,13 +389,13 @@ impl Conn {
     }
 }
 
-/// A peer that waits gets a ping this often.
+/// The interval of pings to a peer that waits for this side.
 pub const SIGN_OF_LIFE: Duration = Duration::from_millis(500);
-/// A peer that reads nothing for this long is gone.
+/// A peer that reads nothing for this long is given up.
 const DEAF: Duration = Duration::from_secs(30);
 
-/// A buffer before TLS, which by itself reads a record at a time: each read makes the kernel
-/// acknowledge, and that costs more than the copy.
+/// A buffer between the stream and TLS. TLS by itself reads a record at a time; each read makes the
+/// kernel send an acknowledgement, and that costs more than the copy.
 #[derive(Default)]
 struct Raw {
     bytes: Vec<u8>,
@@ -403,7 +403,7 @@ struct Raw {
     end: usize,
 }
 
-/// Read from the socket at once, at first, and at most; a read that fills the buffer doubles it.
+/// Bytes of one read, at first and at most; a read that fills the buffer doubles it.
 const RAW_FIRST: usize = 16 * 1024;
 const RAW_MOST: usize = 256 * 1024;
 
@@ -439,7 +439,7 @@ impl Read for RawReader<'_> {
     }
 }
 
-/// A socket as rustls wants it; each call is one system call.
+/// A stream as rustls wants it; each call is one system call.
 struct Socket<'a>(&'a dyn Stream);
 
 impl Read for Socket<'_> {

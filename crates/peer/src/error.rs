@@ -1,50 +1,50 @@
-//! Everything that keeps two peers apart, sorted by who must act; each has a documented exit code.
+//! The failures of a session between peers, sorted by who must act; each has a documented exit
+//! code.
 
 use std::io;
 
 use crate::Fingerprint;
 
-/// Why there is no session with a peer. The text names the thing and says what to do.
+/// The reason why there is no session with a peer. The text names the cause and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The call makes no sense as it stands.
+    /// The call is wrong: options contradict each other, or name things that do not exist.
     #[error("{0}")]
     Usage(String),
-    /// Whoever answered does not hold the key that the token or the pin names.
+    /// The host that answered does not hold the key of the token or the pin.
     #[error(
         "the host at {address} has another key than the token says ({found}); is the address \
          right? nothing was sent"
     )]
     WrongPeer {
-        /// Where.
+        /// Its address.
         address: String,
         /// The key that answered.
         found: Fingerprint,
     },
-    /// The other side refused us.
+    /// The other side refused the session.
     #[error("the other side refused: {reason}")]
     Refused {
-        /// In its words.
+        /// The reason, in its words.
         reason: String,
     },
-    /// No path could be used at all.
+    /// No path could be used.
     #[error("no usable path to {to}: {why}")]
     NoPath {
-        /// The target.
+        /// The remote host or address.
         to: String,
-        /// What was tried and how each failed.
+        /// The attempts, and the failure of each.
         why: String,
     },
-    /// The other side does not speak our protocol as written.
+    /// The other side broke the protocol.
     #[error("the peer broke the protocol: {0}")]
     Protocol(String),
-    /// The local system refused something that everything depends on (sockets, keys,
-    /// configuration).
+    /// The local system refused something that every session needs: sockets, keys, configuration.
     #[error("cannot {action}: {source}")]
     System {
-        /// What was being done to what.
+        /// The refused action, as the rest of a sentence that begins with "cannot".
         action: String,
-        /// What the kernel said.
+        /// The kernel's answer.
         source: io::Error,
     },
 }

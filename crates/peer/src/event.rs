@@ -1,59 +1,59 @@
-//! What the paths of a session report to its owner.
+//! Reports of a session's paths to its owner.
 
 use std::fmt;
 use std::sync::Arc;
 
 use units::PathId;
 
-/// Something happened to a path.
+/// A report.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// A path changed its state.
     Path(PathEvent),
-    /// Something worth a line to a person that ends nothing.
+    /// A message for a person; nothing ends.
     Notice {
         /// The sentence.
         text: String,
     },
 }
 
-/// A path's state changed, and why.
+/// A change of a path's state.
 #[derive(Clone, Debug)]
 pub struct PathEvent {
-    /// Which path; a fresh connection over the same interface and address is a new path of the same
+    /// The path; a new connection over the same interface and address is a new path of the same
     /// name.
     pub path: PathId,
-    /// What a person calls it: the interface, and the remote address where there are several.
+    /// Its name for people: the interface, and the remote address if there are several.
     pub name: String,
-    /// What it is now.
+    /// Its new state.
     pub state: PathState,
-    /// Why it changed, as a clause; empty where the state says it all.
+    /// The reason, as a clause; may be empty.
     pub why: String,
 }
 
-/// What a path is doing.
+/// The state of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathState {
     /// A connection is being opened.
     Connecting,
     /// It carries data.
     Active,
-    /// It is open and carries nothing by choice (class, shared bottleneck).
+    /// It is open, and carries no data because of its class or a shared bottleneck.
     Standby,
-    /// Data was sent and nothing comes back; others took over its work.
+    /// Its data is not acknowledged; other paths took over its work.
     Stalled,
-    /// Its connection is gone; a fresh one is being tried.
+    /// Its connection failed; new ones are tried.
     Lost,
-    /// Given up for this transfer.
+    /// It is given up for this session.
     Dropped,
 }
 
-/// Where events go. A path never waits for its observer: the function must not block.
+/// The observer of events: a function that must not block, because paths wait for it.
 #[derive(Clone)]
 pub struct Events(Arc<dyn Fn(Event) + Send + Sync>);
 
 impl Events {
-    /// Hands each event to `observe`.
+    /// An observer that calls `observe` with each event.
     pub fn new(observe: impl Fn(Event) + Send + Sync + 'static) -> Events {
         Events(Arc::new(observe))
     }
@@ -63,7 +63,7 @@ impl Events {
         (self.0)(event);
     }
 
-    /// Reports a sentence for a person.
+    /// Reports a message for a person.
     pub fn notice(&self, text: impl Into<String>) {
         self.send(Event::Notice { text: text.into() });
     }
@@ -72,5 +72,38 @@ impl Events {
 impl fmt::Debug for Events {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Events")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    #[test]
+    fn clones_report_to_one_observer_in_order() {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let events = {
+            let seen = Arc::clone(&seen);
+            Events::new(move |event| {
+                seen.lock().unwrap().push(match event {
+                    Event::Path(PathEvent { path, name, state, why }) => {
+                        format!("{path} {name} {state:?} {why}")
+                    }
+                    Event::Notice { text } => text,
+                });
+            })
+        };
+        events.notice("first");
+        let (name, why) = ("wifi".to_string(), "no answer".to_string());
+        let lost = PathEvent { path: PathId(7), name, state: PathState::Lost, why };
+        events.clone().send(Event::Path(lost));
+        events.notice(String::from("last"));
+        let path = PathId(7);
+        assert_eq!(
+            *seen.lock().unwrap(),
+            ["first".to_string(), format!("{path} wifi Lost no answer"), "last".to_string()]
+        );
     }
 }

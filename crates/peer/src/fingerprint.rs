@@ -6,14 +6,15 @@ use std::str::FromStr;
 use aws_lc_rs::digest;
 use data_encoding::BASE32_NOPAD;
 
-/// SHA-256 over a public key's `SubjectPublicKeyInfo`: what pins a host.
+/// SHA-256 of a public key's `SubjectPublicKeyInfo`; written in base32 (RFC 4648, 6), 52 letters
+/// and digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint([u8; 32]);
 
 impl Fingerprint {
-    /// Of a `SubjectPublicKeyInfo` in DER.
+    /// The fingerprint of a `SubjectPublicKeyInfo` in DER (RFC 5280, 4.1).
     #[must_use]
-    pub fn of_spki(der: &[u8]) -> Fingerprint {
+    pub(crate) fn of_spki(der: &[u8]) -> Fingerprint {
         let hash = digest::digest(&digest::SHA256, der);
         let mut octets = [0; 32];
         octets.copy_from_slice(hash.as_ref());

@@ -1,5 +1,4 @@
-//! Who a host is: one Ed25519 key, its fingerprint, and the tokens that introduce a sender to a
-//! receiver.
+//! A host's Ed25519 key, its fingerprint, and the tokens that introduce a sender to a receiver.
 
 use std::fmt;
 use std::fs;
@@ -18,15 +17,15 @@ use rustls::sign::CertifiedKey;
 
 use crate::{Error, Fingerprint};
 
-/// A host's static key. It never leaves the process; `Debug` shows the fingerprint only.
+/// A host's static Ed25519 key. It never leaves the process; `Debug` shows the fingerprint only.
 #[derive(Clone)]
 pub struct Identity {
     certified: Arc<CertifiedKey>,
     fingerprint: Fingerprint,
 }
 
-/// What a receiver hands to its sender by a channel that both trust: the receiver's fingerprint,
-/// and a secret of 128 bits that is good for one sender. `Debug` does not show the secret.
+/// The receiver's fingerprint and a secret of 128 bits that is good for one sender. The receiver
+/// hands it to its sender by a channel that both trust. `Debug` does not show the secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token {
     /// The receiver's key.
@@ -34,19 +33,19 @@ pub struct Token {
     secret: [u8; 16],
 }
 
-/// Prefix of a token's text, so that a pasted thing can be told from something else.
+/// Prefix of a token's text, which tells it from other pasted text.
 const TOKEN_PREFIX: &str = "ab1-";
 
 impl Identity {
     /// A fresh key that lives only in memory.
     ///
     /// # Errors
-    /// [`Error::System`] if the system has no randomness to give.
+    /// [`Error::System`] if the system has no random numbers.
     pub fn generate() -> Result<Identity, Error> {
         Self::from_pkcs8(&new_pkcs8()?)
     }
 
-    /// The key at `path`; made there, readable by the owner only, if there is none.
+    /// The key in the file `path`; if there is none, makes it, readable by the owner only.
     ///
     /// # Errors
     /// [`Error::System`] if the file can't be read or made, or holds no Ed25519 key.
@@ -85,7 +84,7 @@ impl Identity {
         }
     }
 
-    /// Its public name.
+    /// The fingerprint of the public key.
     #[must_use]
     pub fn fingerprint(&self) -> Fingerprint {
         self.fingerprint
@@ -93,7 +92,7 @@ impl Identity {
 
     /// The key as rustls takes it, as a raw public key (RFC 7250).
     #[must_use]
-    pub fn certified(&self) -> Arc<CertifiedKey> {
+    pub(crate) fn certified(&self) -> Arc<CertifiedKey> {
         Arc::clone(&self.certified)
     }
 
@@ -124,7 +123,7 @@ impl Token {
     /// A fresh secret for the receiver `identity`.
     ///
     /// # Errors
-    /// [`Error::System`] if the system has no randomness to give.
+    /// [`Error::System`] if the system has no random numbers.
     pub fn generate(identity: &Identity) -> Result<Token, Error> {
         Ok(Token { fingerprint: identity.fingerprint(), secret: random()? })
     }
@@ -135,13 +134,13 @@ impl Token {
         &self.secret
     }
 
-    /// Whether `secret` is this token's, in time that does not depend on where they differ.
+    /// Whether `secret` is this token's. Takes constant time.
     #[must_use]
     pub fn matches(&self, secret: &[u8; 16]) -> bool {
         aws_lc_rs::constant_time::verify_slices_are_equal(&self.secret, secret).is_ok()
     }
 
-    /// The text to paste. The only place where the secret is spelt out.
+    /// The text to paste. No other text contains the secret.
     #[must_use]
     pub fn reveal(&self) -> String {
         let mut octets = self.fingerprint.as_bytes().to_vec();
@@ -159,7 +158,7 @@ impl fmt::Debug for Token {
 impl FromStr for Token {
     type Err = String;
 
-    /// The error never repeats the text, which may be a secret.
+    /// Reads the text of [`Token::reveal`]. The error never repeats it, because it may be a secret.
     fn from_str(text: &str) -> Result<Token, String> {
         let bad = || {
             "this is not a token: it begins with ab1- and is printed by 'anabranch receive'"
@@ -176,10 +175,10 @@ impl FromStr for Token {
     }
 }
 
-/// Sixteen octets that nobody can guess.
+/// Sixteen octets from the system's cryptographic random numbers.
 ///
 /// # Errors
-/// [`Error::System`] if the system has no randomness to give.
+/// [`Error::System`] if the system has no random numbers.
 pub fn random() -> Result<[u8; 16], Error> {
     let mut octets = [0; 16];
     aws_lc_rs::rand::fill(&mut octets).map_err(|_| no_randomness())?;

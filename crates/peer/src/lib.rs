@@ -1,14 +1,14 @@
-//! Sessions of authenticated peers over many paths, without a file in sight.
+//! Sessions of authenticated peers over many paths.
 //!
 //! A host has an [`Identity`]; it knows others by [`Fingerprint`], by [`Token`] or from a list of
 //! [`Peer`]s. One side dials ([`dial`]): it plans its paths, opens a connection over each and
-//! replaces those that die. The other side listens ([`listen`]): it admits connections and hands
-//! them to the session that they belong to. A [`conn::Conn`] is one such connection: TLS 1.3 over a
-//! stream of some [`carrier`], and frames over that.
+//! replaces those that fail. The other side listens ([`listen`]): it admits connections and hands
+//! each to its session. A [`conn::Conn`] is one such connection: TLS 1.3 over a stream of some
+//! [`carrier`], and frames over TLS. Nothing here knows of files.
 
 #![allow(
     clippy::missing_panics_doc,
-    reason = "what panics is an invariant, stated where it is relied on"
+    reason = "every panic is a broken invariant, stated at the place that relies on it"
 )]
 
 mod authorized;
@@ -28,7 +28,7 @@ mod options;
 mod remote;
 mod spec;
 pub mod tls;
-pub mod wall;
+mod wall;
 
 pub use authorized::{May, Peer};
 pub use conn::{Conn, ConnError};
@@ -36,7 +36,7 @@ pub use error::Error;
 pub use event::{Event, Events, PathEvent, PathState};
 pub use fingerprint::Fingerprint;
 pub use identity::{Identity, Token, random};
-pub use net::CongestionControl;
+pub use net::{Clock, CongestionControl};
 pub use options::{Credential, DialOptions, ListenOptions};
 pub use remote::{DEFAULT_PORT, Remote};
 pub use spec::{Cap, MomentOfWeek, PathClass, PathSpec, SpecError, Timetable};

@@ -1,4 +1,4 @@
-//! An upper bound of a rate, shared by whoever must keep it together: a token bucket.
+//! An upper bound of a rate that several paths share: a token bucket.
 
 use std::sync::Mutex;
 
@@ -6,41 +6,41 @@ use units::{Bytes, Rate, Span, Time};
 
 use crate::PathClass;
 
-/// Sends are free until the bucket is overdrawn; then everybody waits until it is level again.
+/// Sends are free until the bucket is overdrawn; then all paths wait until it is level again.
 ///
-/// Overflow paths get what the others leave: they wait until the bound was not used up for a while,
-/// and the others never wait for what overflow paths spent.
+/// Overflow paths get the rate that the others leave: they wait until the bound was not used up for
+/// a while, and the others never wait for bytes of overflow paths.
 #[derive(Debug)]
 pub struct Limit {
-    state: Mutex<State>,
+    state: Mutex<Bucket>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct State {
-    /// `None` is no bound.
+struct Bucket {
+    /// `None`: no bound.
     rate: Option<Rate>,
-    /// When what the paths that go first have spent is paid off.
+    /// The time at which the bytes of all but overflow paths are paid off.
     first: Time,
-    /// When everything that was spent is paid off.
+    /// The time at which all bytes are paid off.
     all: Time,
 }
 
-/// How far ahead of time sends may be: what the runtime's timers oversleep.
+/// Lead that sends may have: the time that the runtime's timers oversleep.
 const BURST: Span = Span::from_millis(5);
-/// How far behind time all sends together have to be before overflow paths may send: further than
-/// those that go first fall behind by waking up late.
+/// Lag of all sends together before overflow paths may send: more than the lag of the other paths
+/// from waking up late.
 const LEFT_OVER: Span = Span::from_millis(20);
-/// How far behind time they can fall: what is left over and not used at once is gone.
+/// The largest lag: unused rate is not saved for longer.
 const MOST_LEFT_OVER: Span = Span::from_millis(100);
 
 impl Limit {
-    /// A bound of the rate; `None` is no bound.
+    /// A bound of `rate`; `None` is no bound.
     #[must_use]
     pub fn new(rate: Option<Rate>) -> Limit {
-        Limit { state: Mutex::new(State { rate, first: Time::ZERO, all: Time::ZERO }) }
+        Limit { state: Mutex::new(Bucket { rate, first: Time::ZERO, all: Time::ZERO }) }
     }
 
-    /// Another bound from now on; what is overdrawn remains so. Says whether it is another one.
+    /// Changes the bound; overdrawn bytes remain so. Returns whether it differs from the last one.
     pub fn set(&self, now: Time, rate: Option<Rate>) -> bool {
         let mut state = self.state.lock().expect("no panic while held");
         if state.rate == rate {
@@ -50,13 +50,13 @@ impl Limit {
             (Some(old), Some(new)) if level > now => now + (old * (level - now)) / new,
             _ => level.min(now),
         };
-        *state = State { rate, first: convert(state.first), all: convert(state.all) };
+        *state = Bucket { rate, first: convert(state.first), all: convert(state.all) };
         true
     }
 
-    /// When a path of that class may send next, if it may not yet.
+    /// The time at which a path of that class may send next; `None` if it may at once.
     pub fn until(&self, now: Time, class: PathClass) -> Option<Time> {
-        let State { rate, first, all } = *self.state.lock().expect("no panic while held");
+        let Bucket { rate, first, all } = *self.state.lock().expect("no panic while held");
         rate?;
         if class == PathClass::Overflow {
             return (all + LEFT_OVER > now).then(|| all + LEFT_OVER);
@@ -64,7 +64,7 @@ impl Limit {
         (first > now + BURST).then(|| first - BURST)
     }
 
-    /// `bytes` are sent.
+    /// Charges `bytes` that a path of that class sends.
     pub fn spend(&self, now: Time, class: PathClass, bytes: Bytes) {
         let mut state = self.state.lock().expect("no panic while held");
         let Some(rate) = state.rate else { return };
@@ -83,8 +83,8 @@ mod tests {
 
     const CHUNK: Bytes = Bytes(16_384);
 
-    /// What a primary of `line` and an overflow path without a bound of its own send from `from`
-    /// on, for ten seconds.
+    /// The bytes that a primary of rate `line` and an unbounded overflow path send in the ten
+    /// seconds from `from` on.
     fn ten_seconds(limit: &Limit, from: Time, line: Rate) -> (Bytes, Bytes) {
         let (mut primary, mut overflow) = (Bytes::ZERO, Bytes::ZERO);
         let mut line_free = from;

@@ -1,4 +1,4 @@
-//! What a caller asks of the side that dials and of the side that listens.
+//! Options of the side that dials and of the side that listens.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -8,17 +8,17 @@ use units::Span;
 
 use crate::{DEFAULT_PORT, Fingerprint, Identity, PathSpec, Peer, Timetable, Token};
 
-/// How the sender knows the receiver, and the receiver the sender.
+/// The means by which the dialing and the listening side know each other.
 #[derive(Clone, Debug)]
 pub enum Credential {
-    /// A token that the receiver printed: its key, and a secret to show it once.
+    /// A token from the listening side: its key, and a secret to show it once.
     Token(Token),
-    /// A key known from before; the receiver has ours in its `authorized_peers`.
+    /// A key known from before; the listening side has ours among its authorized peers.
     Pinned(Fingerprint),
 }
 
 impl Credential {
-    /// The receiver's key.
+    /// The key of the listening side.
     #[must_use]
     pub fn pin(&self) -> Fingerprint {
         match self {
@@ -27,7 +27,7 @@ impl Credential {
         }
     }
 
-    /// What to show the receiver once its key is verified.
+    /// The secret to show the listening side after its key is verified.
     #[must_use]
     pub fn secret(&self) -> Option<[u8; 16]> {
         match self {
@@ -37,7 +37,7 @@ impl Credential {
     }
 }
 
-/// How the dialing side opens its paths and how long it keeps trying.
+/// Paths of the dialing side, and its patience.
 #[derive(Clone, Debug)]
 pub struct DialOptions {
     /// Our key.
@@ -46,20 +46,20 @@ pub struct DialOptions {
     pub paths: Vec<PathSpec>,
     /// Interfaces to leave out.
     pub no_paths: Vec<String>,
-    /// Congestion control of what is sent from here.
+    /// Congestion control of the data sent from here.
     pub congestion_control: CongestionControl,
     /// Upper bound of the total rate, over the week.
     pub max_rate: Option<Timetable>,
-    /// The folder that keeps what each capped interface carried this month; without one, no path
-    /// can have a cap.
+    /// The folder with the monthly counts of capped interfaces; without one, no path can have a
+    /// cap.
     pub usage: Option<PathBuf>,
-    /// How long to keep trying when every path is gone.
+    /// The time to keep trying while no path is open.
     pub patience: Span,
 }
 
 impl DialOptions {
-    /// The options of the holder of this key over every path, with the defaults of the command
-    /// line.
+    /// The defaults of the command line for the holder of this key: every path, no bound, a
+    /// patience of two minutes.
     #[must_use]
     pub fn new(identity: Identity) -> DialOptions {
         DialOptions {
@@ -74,25 +74,25 @@ impl DialOptions {
     }
 }
 
-/// Where a host listens that others come to, and who may come.
+/// Addresses of the listening side, and the peers that it lets in.
 #[derive(Clone, Debug)]
 pub struct ListenOptions {
-    /// Addresses to listen on; empty: every one, IPv6 and IPv4.
+    /// Addresses to listen at; empty: all addresses of IPv6 and IPv4.
     pub addresses: Vec<SocketAddr>,
     /// Port for the default addresses; 0 takes a free one.
     pub port: u16,
     /// Our key.
     pub identity: Identity,
-    /// Its secret lets in whoever shows it, to the whole directory; the CLI prints it.
+    /// A token whose secret lets its first holder in, to the whole directory.
     pub token: Option<Token>,
-    /// The only key whose holder may show the token; `None` is whoever shows it first.
+    /// The only key whose holder may show the token; `None`: the first that shows it.
     pub holder: Option<Fingerprint>,
-    /// Who may come without a token, each for what it may do.
+    /// Peers that need no token, and their permissions.
     pub authorized: Vec<Peer>,
 }
 
 impl ListenOptions {
-    /// The holder of this key, at the default port of all addresses, where nobody may come yet.
+    /// The holder of this key at the default port of all addresses; no peer is let in yet.
     #[must_use]
     pub fn new(identity: Identity) -> ListenOptions {
         ListenOptions {

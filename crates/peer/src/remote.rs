@@ -1,4 +1,4 @@
-//! A host to connect to, as people write it.
+//! A remote host in its written form.
 
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;

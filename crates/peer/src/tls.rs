@@ -1,8 +1,8 @@
 //! TLS 1.3 between two raw public keys (RFC 7250): the client pins the server's key, the server
 //! learns the client's.
 //!
-//! Possession of the keys is proven by TLS itself; whether a client's key may do anything is
-//! decided above, by token or by `authorized_peers`.
+//! TLS itself proves the possession of the keys. The permissions of a client's key are checked after
+//! the handshake ([`listen`](crate::listen)).
 
 use std::sync::Arc;
 
@@ -22,11 +22,11 @@ use crate::{Error, Fingerprint, Identity};
 /// The protocol's name in ALPN; a peer that speaks another version of it fails in the handshake.
 const ALPN: &[u8] = b"anabranch/1";
 
-/// Makes the sender's TLS connections, all to one pinned key.
+/// Makes TLS connections of the dialing side to one pinned key.
 #[derive(Clone, Debug)]
 pub struct ClientTls(Arc<ClientConfig>);
 
-/// Makes the receiver's TLS connections.
+/// Makes TLS connections of the listening side.
 #[derive(Clone, Debug)]
 pub struct ServerTls(Arc<ServerConfig>);
 
@@ -47,12 +47,12 @@ impl ClientTls {
                 rustls::client::AlwaysResolvesClientRawPublicKeys::new(identity.certified()),
             ));
         config.alpn_protocols = vec![ALPN.to_vec()];
-        // Session tickets would save nothing here and cost a flight of the receiver's.
+        // Session tickets would save nothing here and cost a flight of the server.
         config.resumption = rustls::client::Resumption::disabled();
         Ok(ClientTls(Arc::new(config)))
     }
 
-    /// A connection about to say hello.
+    /// A new connection, before its handshake.
     ///
     /// # Errors
     /// [`Error::System`] if the library refuses the key.
@@ -86,7 +86,7 @@ impl ServerTls {
         Ok(ServerTls(Arc::new(config)))
     }
 
-    /// A connection that waits for a hello.
+    /// A new connection, before its handshake.
     ///
     /// # Errors
     /// [`Error::System`] if the library refuses the key.
@@ -99,29 +99,29 @@ impl ServerTls {
 
 /// The key of the other side, once the handshake is done.
 #[must_use]
-pub fn peer_fingerprint(connection: &rustls::Connection) -> Option<Fingerprint> {
+pub(crate) fn peer_fingerprint(connection: &rustls::Connection) -> Option<Fingerprint> {
     connection.peer_certificates()?.first().map(|key| Fingerprint::of_spki(key))
 }
 
-/// The server holds another key than the one pinned.
+/// The server holds another key than the pinned one.
 #[derive(Debug, thiserror::Error)]
 #[error("the peer's key is {found}, not the one expected")]
-pub struct WrongKey {
-    /// The key that it holds.
-    pub found: Fingerprint,
+pub(crate) struct WrongKey {
+    /// The server's key.
+    pub(crate) found: Fingerprint,
 }
 
-/// The key that answered, if `error` says that it was the wrong one.
+/// The server's key, if `error` is a [`WrongKey`].
 #[must_use]
-pub fn wrong_key(error: &rustls::Error) -> Option<Fingerprint> {
+pub(crate) fn wrong_key(error: &rustls::Error) -> Option<Fingerprint> {
     let rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(why))) = error else {
         return None;
     };
     why.downcast_ref::<WrongKey>().map(|wrong| wrong.found)
 }
 
-/// AES-128-GCM first: it is the fastest that the processors of the last decade have, and as safe as
-/// this needs; a machine without AES instructions takes ChaCha20-Poly1305.
+/// AES-128-GCM first, because it is the fastest with AES instructions; ChaCha20-Poly1305 first on a
+/// processor without them.
 fn provider() -> Arc<CryptoProvider> {
     use rustls::crypto::aws_lc_rs::cipher_suite as suite;
     let mut provider = rustls::crypto::aws_lc_rs::default_provider();
@@ -166,7 +166,7 @@ fn verify_possession(
     verify_tls13_signature_with_raw_key(message, &key, signature, algorithms)
 }
 
-/// TLS 1.2 is not offered, so nobody can get here with it.
+/// TLS 1.2 is not offered, so no handshake of it gets here.
 fn only_tls13() -> rustls::Error {
     rustls::PeerIncompatible::ServerDoesNotSupportTls12Or13.into()
 }
@@ -222,7 +222,7 @@ impl ServerCertVerifier for Pinned {
     }
 }
 
-/// Accepts every key whose holder proves possession; what the key may do is decided above.
+/// Accepts every key whose holder proves possession; its permissions are checked later.
 #[derive(Debug)]
 struct AnyKey {
     algorithms: WebPkiSupportedAlgorithms,

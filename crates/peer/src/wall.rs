@@ -1,4 +1,4 @@
-//! The one place where the time of day comes in, as the clocks of the local time zone show it.
+//! The time of day and the month in the local time zone. No other module reads the wall clock.
 
 use std::fmt;
 
@@ -6,8 +6,8 @@ use jiff::Zoned;
 
 use crate::MomentOfWeek;
 
-/// This second of the week.
-pub fn moment_of_week() -> MomentOfWeek {
+/// The current second of the week.
+pub(crate) fn moment_of_week() -> MomentOfWeek {
     let now = Zoned::now();
     let [day, hour, minute, second] =
         [now.weekday().to_monday_zero_offset(), now.hour(), now.minute(), now.second()]
@@ -15,20 +15,20 @@ pub fn moment_of_week() -> MomentOfWeek {
     MomentOfWeek::new(day, hour, minute, second)
 }
 
-/// This month.
+/// The current month.
 #[must_use]
-pub fn month() -> Month {
+pub(crate) fn month() -> Month {
     let now = Zoned::now();
     Month { year: now.year(), month: now.month().unsigned_abs() }
 }
 
 /// A month of the local calendar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Month {
-    /// As calendars number it.
-    pub year: i16,
-    /// From 1.
-    pub month: u8,
+pub(crate) struct Month {
+    /// Common era.
+    pub(crate) year: i16,
+    /// 1 to 12.
+    pub(crate) month: u8,
 }
 
 impl fmt::Display for Month {
@@ -40,7 +40,7 @@ impl fmt::Display for Month {
 impl Month {
     /// Reads `2026-11`.
     #[must_use]
-    pub fn parse(text: &str) -> Option<Month> {
+    pub(crate) fn parse(text: &str) -> Option<Month> {
         let (year, month) = text.split_once('-')?;
         let month = Month { year: year.parse().ok()?, month: month.parse().ok()? };
         (1..=12).contains(&month.month).then_some(month)

@@ -1,4 +1,4 @@
-//! What kind of thing an interface is: a container's bridge, a modem, how fast.
+//! Properties of an interface: a bridge of containers, a modem, its speed.
 
 use std::fs;
 use std::path::Path;
@@ -7,17 +7,17 @@ use units::Rate;
 
 use super::netlink::Link;
 
-/// Beginnings of the names that modems get.
+/// Prefixes of the names of modems.
 const MODEM_NAMES: [&str; 4] = ["wwan", "wwp", "rmnet", "ccmni"];
 /// Drivers of modems, and of telephones that share their connection over USB. Some wired adapters
 /// use `cdc_ncm` and `cdc_ether` too; naming such an interface by `--path` makes it a primary.
 const MODEM_DRIVERS: [&str; 7] =
     ["rndis_host", "cdc_ncm", "cdc_ether", "cdc_mbim", "huawei_cdc_ncm", "qmi_wwan", "ipheth"];
-/// Beginnings of the names that container engines and hypervisors give to bridges of their own.
+/// Prefixes of the names of bridges that container engines and hypervisors make.
 const BRIDGE_NAMES: [&str; 9] =
     ["docker", "br-", "virbr", "cni", "podman", "lxcbr", "lxdbr", "incusbr", "cbr"];
 
-/// What sysfs tells of an interface.
+/// Properties of an interface in sysfs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Traits {
     pub(super) metered: bool,
@@ -25,7 +25,8 @@ pub(super) struct Traits {
 }
 
 impl Traits {
-    /// Of the interface `name`; where sysfs is silent, neither metered nor of a known speed.
+    /// The properties of the interface `name`; without entries in sysfs, neither metered nor of a
+    /// known speed.
     pub(super) fn of(name: &str) -> Traits {
         let folder = Path::new("/sys/class/net").join(name);
         let driver = fs::read_link(folder.join("device/driver")).ok();
@@ -42,14 +43,13 @@ fn is_metered(name: &str, driver: Option<&str>, uevent: &str) -> bool {
         || uevent.lines().any(|line| line == "DEVTYPE=wwan")
 }
 
-/// Sysfs has Mbit/s, and -1 for unknown.
+/// Reads the speed of sysfs: Mbit/s, or -1 if unknown.
 fn parse_speed(text: &str) -> Option<Rate> {
     text.trim().parse().ok().filter(|mbit| *mbit > 0).map(Rate::mbit)
 }
 
 /// Whether `link` is a bridge that joins containers or virtual machines rather than this host to a
-/// network: by its name, or because all that is plugged into it (`members`) are ends of virtual
-/// cables.
+/// network: it has the name of one, or all its `members` are ends of virtual cables.
 pub(super) fn is_container_bridge<'a>(
     link: &Link,
     members: impl Iterator<Item = &'a Link>,

@@ -1,9 +1,9 @@
-//! Which local paths there are towards a host.
+//! The local paths towards a host.
 //!
 //! [`discover`] asks the kernel over netlink, without privilege, for its interfaces, their
 //! addresses, and for each address whether a packet from it to the target would leave by that
-//! interface. That costs a few system calls an interface, so it may be repeated every second to
-//! notice interfaces that come and go.
+//! interface. That costs a few system calls for each interface, so a caller may repeat it every
+//! second to notice changes.
 
 mod kind;
 mod netlink;
@@ -21,16 +21,16 @@ use crate::Error;
 use kind::Traits;
 use netlink::{Address, Link, Netlink, Route, Unreachable};
 
-/// What [`discover`] found.
+/// The result of [`discover`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Discovery {
-    /// Paths that a transfer may use, in the order of the kernel's interface numbers.
+    /// The paths to the target, in the order of the kernel's interface numbers.
     pub usable: Vec<LocalPath>,
-    /// The other interfaces, and why they are none.
+    /// The interfaces without a path, in the same order.
     pub unusable: Vec<Unusable>,
 }
 
-/// A local end of a path: an interface and the address to send from.
+/// The local end of a path: an interface and a source address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalPath {
     /// The interface's name.
@@ -39,7 +39,7 @@ pub struct LocalPath {
     pub index: u32,
     /// The source address, of the target's family.
     pub address: IpAddr,
-    /// Data over it probably costs money: a modem, or a telephone on USB.
+    /// Whether data over it probably costs money: a modem, or a telephone on USB.
     pub metered: bool,
     /// The link's nominal speed, where its driver knows one.
     pub speed: Option<Rate>,
@@ -50,13 +50,13 @@ pub struct LocalPath {
 pub struct Unusable {
     /// The interface's name.
     pub interface: String,
-    /// Why, as the rest of a sentence that begins with the name: "is down".
+    /// The reason, as the rest of a sentence that begins with the name: "is down".
     pub why: String,
 }
 
 /// The local paths towards `target`: one for each interface that is up, has an address of the
-/// target's family and a route, and a further one where another address of the same interface takes
-/// another gateway. A target on this machine has one path, the loopback.
+/// target's family and a route, and another one for a second address of the interface with another
+/// gateway. A target on this machine has one path, the loopback.
 ///
 /// # Errors
 /// [`Error`] if the kernel can't be asked.
@@ -70,7 +70,7 @@ pub fn discover(target: IpAddr) -> Result<Discovery, Error> {
     for address in netlink.addresses(target).map_err(failed)? {
         addresses.entry(address.index).or_default().push(address);
     }
-    // Where the kernel itself would send to the target.
+    // The kernel's own route to the target.
     let natural = netlink.route(target, None, None).map_err(failed)?.ok();
     let mut found = Discovery::default();
     for link in &links {
@@ -94,18 +94,17 @@ pub fn discover(target: IpAddr) -> Result<Discovery, Error> {
     Ok(found)
 }
 
-/// Where the kernel would send by itself from a path's address, when that is not the path's own
-/// interface.
+/// The kernel's route from a path's address, if it leaves by another interface than the path's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reversal {
-    /// The interface that it would take.
+    /// The interface of the kernel's route.
     pub interface: String,
-    /// The gateway that the path itself goes by.
+    /// The gateway of the path.
     pub gateway: Option<IpAddr>,
 }
 
-/// Whether something else than `path` is the kernel's way from the path's address to `target`. It
-/// then also takes that for the way by which answers have to come in.
+/// The kernel's route from the path's address to `target`, if it leaves by another interface.
+/// Strict reverse-path filtering (RFC 3704, 2.2) then expects answers on that interface.
 ///
 /// # Errors
 /// [`Error`] if the kernel can't be asked.
@@ -130,9 +129,8 @@ pub fn reversal(path: &LocalPath, target: IpAddr) -> Result<Option<Reversal>, Er
     ask().map_err(|source| Error { action: "ask the kernel for its routes".into(), source })
 }
 
-/// The addresses under which other hosts may reach this one, global ones of IPv4 first: those of
-/// every interface that is up and no loopback or container bridge. None if the kernel can't be
-/// asked.
+/// The addresses at which other hosts may reach this one, IPv4 first: those of every interface that
+/// is up and no loopback or container bridge. Empty if the kernel can't be asked.
 #[must_use]
 pub fn own_addresses() -> Vec<IpAddr> {
     let ask = || -> io::Result<Vec<IpAddr>> {
@@ -153,7 +151,7 @@ pub fn own_addresses() -> Vec<IpAddr> {
     ask().unwrap_or_default()
 }
 
-/// The addresses of `link` to send from, one for each way out; or why there is none.
+/// The source addresses of `link`, one for each gateway; or the reason why there is none.
 fn judge(
     netlink: &mut Netlink,
     link: &Link,
@@ -217,7 +215,7 @@ fn judge(
     }))
 }
 
-/// What rules an interface out before its routes are looked at.
+/// The reason to rule an interface out before a look at its routes.
 fn excluded(link: &Link, links: &[Link], natural: Option<&Route>) -> Option<String> {
     if link.loopback {
         return Some("is the loopback and reaches this machine only".into());

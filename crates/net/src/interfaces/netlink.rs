@@ -20,38 +20,38 @@ use netlink_sys::{Socket, SocketAddr};
 pub(super) struct Link {
     pub(super) index: u32,
     pub(super) name: String,
-    /// As `ip -d link` has it: "bridge", "veth"; none for hardware.
+    /// The kind in `ip -d link`: "bridge", "veth"; `None` for hardware.
     pub(super) kind: Option<String>,
-    /// Somebody switched it on.
+    /// Whether it is switched on.
     pub(super) up: bool,
-    /// It could carry packets.
+    /// Whether it could carry packets.
     pub(super) carrier: bool,
     pub(super) loopback: bool,
     /// The bridge or bond that it belongs to.
     pub(super) controller: Option<u32>,
 }
 
-/// An address that may be a source.
+/// A possible source address.
 #[derive(Clone, Debug)]
 pub(super) struct Address {
     pub(super) index: u32,
     pub(super) ip: IpAddr,
-    /// Still valid, but not for anything new if there is another.
+    /// Whether it is valid, but not preferred for new connections (RFC 4862, 5.5.4).
     pub(super) deprecated: bool,
 }
 
-/// How the kernel would send to a target.
+/// The kernel's route to a target.
 #[derive(Clone, Debug)]
 pub(super) struct Route {
-    /// The target is an address of this machine.
+    /// Whether the target is an address of this machine.
     pub(super) local: bool,
     pub(super) interface: Option<u32>,
     pub(super) gateway: Option<IpAddr>,
-    /// The source that it would choose.
+    /// The source address that the kernel prefers.
     pub(super) source: Option<IpAddr>,
 }
 
-/// Why there is no route.
+/// The reason why there is no route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unreachable {
     NoRoute,
@@ -87,7 +87,7 @@ impl Netlink {
         Ok(links)
     }
 
-    /// Every address of `target`'s family that a connection may come from.
+    /// Every possible source address of `target`'s family.
     pub(super) fn addresses(&mut self, target: IpAddr) -> io::Result<Vec<Address>> {
         let mut query = AddressMessage::default();
         query.header.family = family(target);
@@ -102,7 +102,7 @@ impl Netlink {
             .collect())
     }
 
-    /// The route that a packet to `target` would take, under the constraints that are given.
+    /// The route of a packet to `target`, with a source and an interface if they are given.
     pub(super) fn route(
         &mut self,
         target: IpAddr,
@@ -112,9 +112,9 @@ impl Netlink {
         self.lookup(target, source, interface, RouteFlags::empty())
     }
 
-    /// Whether a table has a route from `source` to `target` that leaves by `interface`. With an
-    /// interface asked for, a plain lookup never fails on IPv4: the kernel then takes everything
-    /// for a neighbour. The matched entry does not lie.
+    /// The route from `source` to `target` by `interface`, if a table has one. A plain lookup with
+    /// an interface never fails on IPv4, because the kernel takes every target for a neighbour;
+    /// this one asks for the matched table entry.
     pub(super) fn matched_route(
         &mut self,
         target: IpAddr,
@@ -126,8 +126,8 @@ impl Netlink {
         match by_source {
             Ok(route) => match elsewhere(&route) {
                 None => Ok(Ok(route)),
-                // With a source, IPv6 takes the interface for a preference; a bound socket does
-                // not.
+                // A lookup with a source takes the interface as a preference on IPv6; a bound
+                // socket is strict.
                 Some(index) => {
                     match self.lookup(target, None, Some(interface), RouteFlags::FibMatch)? {
                         Ok(route) if elsewhere(&route).is_none() && target.is_ipv6() => {
@@ -204,8 +204,7 @@ impl Netlink {
                     Ok(NetlinkPayload::Error(error)) if error.code.is_some() => {
                         return Err(error.to_io());
                     }
-                    // One that this library does not understand is one interface less, no reason to
-                    // fail.
+                    // A message that the library can't decode is one interface less.
                     Ok(_) | Err(_) => {}
                 }
                 if !dump {
@@ -247,13 +246,15 @@ fn link(message: &LinkMessage) -> Link {
     link
 }
 
-/// `None` for what can't be a source: not yet checked for duplicates, or valid on this host only.
+/// `None` for an address that can't be a source: not yet checked for duplicates, or valid on this
+/// host only.
 fn address(message: &AddressMessage) -> Option<Address> {
     let mut flags = AddressFlags::from_bits_retain(u32::from(message.header.flags.bits()));
     let (mut own, mut other) = (None, None);
     for attribute in &message.attributes {
         match attribute {
-            // On a point-to-point link the own address stands here and the peer's in the other.
+            // On a point-to-point link this is the own address, and the other attribute is the
+            // peer's.
             AddressAttribute::Local(address) => own = Some(*address),
             AddressAttribute::Address(address) => other = Some(*address),
             AddressAttribute::Flags(all) => flags = *all,
@@ -272,7 +273,7 @@ fn address(message: &AddressMessage) -> Option<Address> {
     Some(Address { index: message.header.index, ip: own.or(other)?, deprecated })
 }
 
-/// The kernel's answer to a lookup; of several next hops, that of `interface`.
+/// The kernel's answer to a lookup; of several next hops, the one by `interface`.
 fn route(message: &RouteMessage, interface: Option<u32>) -> Result<Route, Unreachable> {
     match message.header.kind {
         RouteType::BlackHole | RouteType::Prohibit => return Err(Unreachable::Forbidden),
@@ -324,7 +325,7 @@ impl Route {
     }
 }
 
-/// A lookup's error as an answer, where it is one.
+/// The errors of a lookup that mean that there is no route.
 fn unreachable(error: io::Error) -> io::Result<Unreachable> {
     match error.kind() {
         // NetworkDown: the interface is going away.

@@ -1,4 +1,4 @@
-//! How long a connection over a path takes to open.
+//! The time that a connection over a path takes to open.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
@@ -10,8 +10,8 @@ use units::Span;
 
 use super::LocalPath;
 
-/// Opens a TCP connection to `to` over `path`, closes it and says how long that took: a round trip.
-/// Nothing is sent over it.
+/// Opens a TCP connection to `to` over `path` and closes it. Returns the time until it was open,
+/// about a round trip. No data is sent.
 ///
 /// # Errors
 /// The kernel's; [`io::ErrorKind::TimedOut`] after `patience`.

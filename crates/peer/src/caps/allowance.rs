@@ -1,4 +1,4 @@
-//! What one transfer has booked for an interface, and how much of it is used.
+//! Bytes that a process has booked for an interface, and the use of them.
 
 use std::cmp::Ordering;
 use std::io;
@@ -11,65 +11,65 @@ use super::{Booking, Ledger};
 use crate::wall::Month;
 use crate::{Cap, Error};
 
-/// What a transfer may move over an interface before it has to book again. Given back when it ends;
-/// after a crash what was booked counts as carried.
+/// Bytes that may cross an interface before more have to be booked. Unused bytes are given back
+/// when this is dropped; after a crash all booked bytes count as carried.
 #[derive(Debug)]
 pub struct Allowance {
     ledger: Ledger,
     interface: String,
     cap: Option<Cap>,
-    state: Mutex<State>,
-    /// Held while the ledger is written.
+    state: Mutex<AllowanceState>,
+    /// Serializes writes of the ledger.
     booking: Mutex<()>,
 }
 
 #[derive(Debug)]
-struct State {
+struct AllowanceState {
     month: Month,
     booked: Bytes,
     used: Bytes,
-    /// What the interface carried in this month at the last booking, by all transfers, and what
-    /// they have booked.
+    /// The month's total of all processes at the last booking, booked bytes included.
     total: Bytes,
-    /// Why nothing more can be booked.
+    /// The reason why no more can be booked.
     refused: Option<String>,
+    /// Whether a booking is due that [`Allowance::book`] has not made yet.
     under_way: bool,
 }
 
-impl State {
-    /// Whether what is left of the booking is not worth a connection.
+impl AllowanceState {
+    /// Whether the rest of the booking is too small for a new connection.
     fn is_gone(&self) -> bool {
         self.used + RESERVE + CRUMBS > self.booked
     }
 }
 
-/// Whether there is room for more.
+/// Whether more bytes may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
-    /// There is.
+    /// They may be sent at once.
     Yes,
-    /// Once more is booked.
+    /// They may be sent after the next booking.
     Later,
-    /// Not in this month.
+    /// The cap of this month is reached.
     Never,
 }
 
-/// Booked at once: at least this, and what the connection carries in this time. It is what a crash
-/// wastes.
+/// Size of a booking: at least this, and the bytes that the connection carries in this time. A
+/// crash wastes as much.
 const AT_LEAST: Bytes = Bytes::kib(512);
 const AHEAD: Span = Span::from_secs(1);
-/// Not given to new data: acknowledgements, retransmissions and farewells of what is under way.
+/// Kept from new data: for acknowledgements, retransmissions and the close of open connections.
 const RESERVE: Bytes = Bytes::kib(32);
-/// Not worth opening a connection for.
+/// Too small to open a connection for.
 const CRUMBS: Bytes = Bytes::kib(32);
 
 impl Allowance {
-    /// Books the beginning. None if `interface` has no cap, and never had one that its traffic is
-    /// counted for.
+    /// Makes the first booking for `interface`. `None` if the interface has no cap, and never had
+    /// one that began a file.
     ///
     /// # Errors
-    /// [`Error::System`] if the count can't be kept.
-    pub fn open(
+    /// [`Error::System`] if the ledger can't be read or written.
+    pub(crate) fn open(
         ledger: Ledger,
         interface: &str,
         cap: Option<Cap>,
@@ -78,7 +78,7 @@ impl Allowance {
         if cap.is_none() && !ledger.knows(interface) {
             return Ok(None);
         }
-        let state = State {
+        let state = AllowanceState {
             month,
             booked: Bytes::ZERO,
             used: Bytes::ZERO,
@@ -103,31 +103,31 @@ impl Allowance {
         Ok(Some(allowance))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, AllowanceState> {
         self.state.lock().expect("no panic while held")
     }
 
-    /// Why nothing can be sent over the interface in this month any more, if so.
-    pub fn used_up(&self) -> Option<String> {
+    /// The reason why the interface may carry no more in this month; `None` if it may.
+    pub(crate) fn used_up(&self) -> Option<String> {
         let state = self.state();
         state.refused.clone().filter(|_| state.is_gone())
     }
 
-    /// The month that it has books for.
-    pub fn month(&self) -> Month {
+    /// The month of the booking.
+    pub(crate) fn month(&self) -> Month {
         self.state().month
     }
 
-    /// Whether the interface may carry something in `month`, of which nothing is booked yet if it
-    /// has just begun. Takes as long as a disk takes to sync, once a month.
-    pub fn reopen(&self, month: Month) -> bool {
+    /// Whether the interface may carry anything in `month`; books for it if it is a new one. Blocks
+    /// for the sync of a disk, once a month.
+    pub(crate) fn reopen(&self, month: Month) -> bool {
         if self.month() != month {
             self.book(Rate::ZERO, month);
         }
         self.used_up().is_none()
     }
 
-    /// Whether `more` bytes may be sent.
+    /// Whether `more` bytes of IP packets may be sent.
     fn room(&self, more: Bytes) -> Room {
         let state = self.state();
         if self.cap.is_none() || state.used + more + RESERVE <= state.booked {
@@ -139,8 +139,8 @@ impl Allowance {
         }
     }
 
-    /// Whether it is time to call [`Allowance::book`] for a connection of that rate; true once
-    /// until it was called.
+    /// Whether [`Allowance::book`] is due for a connection of that rate; true once until it is
+    /// called.
     fn wants(&self, rate: Rate) -> bool {
         let mut state = self.state();
         let due =
@@ -149,7 +149,7 @@ impl Allowance {
         due
     }
 
-    /// Books enough for a connection of that rate. Takes as long as a disk takes to sync.
+    /// Books enough for a connection of that rate. Blocks for the sync of a disk.
     fn book(&self, rate: Rate, month: Month) {
         let want = AT_LEAST.max(ahead(rate));
         let booked = self.try_book(want, month);
@@ -184,7 +184,7 @@ impl Allowance {
         Ok(())
     }
 
-    /// Closes the books of a month that is over.
+    /// Settles the booking of a past month.
     fn turn_over(&self, month: Month) -> io::Result<()> {
         let (old, booked, used) = {
             let mut state = self.state();
@@ -199,25 +199,25 @@ impl Allowance {
         self.settle(old, booked, used)
     }
 
-    /// Writes down what was used, once no booking is under way. More can be booked afterwards.
-    /// Takes as long as a disk takes to sync.
-    pub fn close(&self) {
+    /// Gives unused bytes back to the ledger, after any booking in progress. More can be booked
+    /// afterwards. Blocks for the sync of a disk.
+    pub(crate) fn close(&self) {
         let _one = self.booking.lock().expect("no panic while held");
         let (month, booked, used) = {
             let mut state = self.state();
             let former = (state.month, state.booked, state.used);
             if !state.is_gone() {
-                // It can be booked again.
+                // The rest can be booked again.
                 state.refused = None;
             }
             state.booked = state.used;
             former
         };
-        // Whoever could be told is gone; what was booked then counts as carried.
+        // No caller is left to get the error. The booked bytes then count as carried.
         let _ = self.settle(month, booked, used);
     }
 
-    /// Writes down what was used in the place of what was booked.
+    /// Replaces the booked bytes in the ledger by the used ones.
     fn settle(&self, month: Month, booked: Bytes, used: Bytes) -> io::Result<()> {
         match booked.cmp(&used) {
             Ordering::Greater => self.ledger.give_back(&self.interface, month, booked - used),
@@ -239,16 +239,16 @@ fn ahead(rate: Rate) -> Bytes {
     (rate * AHEAD).max(Bytes(AT_LEAST.0 / 2))
 }
 
-/// Payload with what goes along with it, roughly: the kernel's counters say it exactly later.
+/// Payload with its headers and acknowledgements, about; the kernel's counters correct it later.
 fn on_the_wire(payload: Bytes) -> Bytes {
     Bytes(payload.0 + payload.0 / 16)
 }
 
-/// What one connection moves, in IP packets of both directions.
+/// Bytes of one connection, as IP packets of both directions.
 #[derive(Debug)]
 pub struct Account {
     allowance: Arc<Allowance>,
-    /// IP and TCP headers of a packet, timestamps included.
+    /// Bytes of the IP and TCP headers of a packet, timestamps included.
     headers: u64,
     counted: Bytes,
 }
@@ -261,8 +261,8 @@ impl Account {
         Account { allowance: Arc::clone(allowance), headers, counted: Bytes::ZERO }
     }
 
-    /// What the kernel counted so far, what it holds to be sent, and `coming`: payload that the
-    /// peer was asked for and that is not here yet.
+    /// Counts the connection's bytes so far: those in the kernel's counters, those that it holds
+    /// unsent, and `coming`, payload that was requested and has not arrived.
     pub fn count(&mut self, info: &TcpInfo, coming: Bytes) {
         let queued = info.unsent.div_ceil(u64::from(info.mss.max(1)));
         let packets = info.segments_out + info.segments_in + queued;
@@ -274,8 +274,8 @@ impl Account {
         self.counted = total;
     }
 
-    /// `payload` was handed to the kernel, or asked for, since the last [`Account::count`], which
-    /// will know better.
+    /// Counts payload that was handed to the kernel or requested, as an estimate until the next
+    /// [`Account::count`].
     pub fn expect(&mut self, payload: Bytes) {
         let wire = on_the_wire(payload);
         self.allowance.state().used += wire;
@@ -288,7 +288,7 @@ impl Account {
         self.allowance.room(on_the_wire(more))
     }
 
-    /// Books more in time, without making the caller wait.
+    /// Books more if it is due, in the background.
     pub fn keep_ahead(&self, rate: Rate) {
         if self.allowance.wants(rate) {
             let allowance = Arc::clone(&self.allowance);

@@ -1,8 +1,8 @@
-//! The files that say what an interface carried in each month.
+//! Files with the bytes that each interface carried, by month.
 //!
-//! A line a month, `2026-11 123456789`, bytes of IP packets. Whoever changes a file holds a lock on
-//! the folder, writes a new file beside the old one, syncs it and gives it the old one's name:
-//! several processes are all counted, and a crash leaves the old state or the new one.
+//! Each line is a month and its bytes of IP packets: `2026-11 123456789`. A process that changes a
+//! file locks the folder, writes a new file beside the old one, syncs it and renames it over the
+//! old one: concurrent processes are all counted, and a crash leaves the old file or the new one.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -16,50 +16,49 @@ use crate::wall::Month;
 
 /// The folder of the files.
 #[derive(Clone, Debug)]
-pub struct Ledger {
+pub(crate) struct Ledger {
     folder: PathBuf,
 }
 
-/// What a booking came to.
+/// The result of a booking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Booking {
-    /// How much of what was wanted there is.
-    pub granted: Bytes,
-    /// What the month comes to with it.
-    pub total: Bytes,
+pub(crate) struct Booking {
+    /// Bytes granted; no more than wanted.
+    pub(crate) granted: Bytes,
+    /// The month's total, these bytes included.
+    pub(crate) total: Bytes,
 }
 
-/// Months that a file remembers.
+/// Months that a file keeps.
 const REMEMBERED: usize = 13;
-/// What a file begins with.
+/// The first line of a file.
 const HEAD: &str = "# Bytes that anabranch moved over this interface, a line a month. Correct it \
                     if the provider counts otherwise.\n";
 
 impl Ledger {
     /// The ledger in `folder`, which need not exist.
     #[must_use]
-    pub fn new(folder: &Path) -> Ledger {
+    pub(crate) fn new(folder: &Path) -> Ledger {
         Ledger { folder: folder.to_path_buf() }
     }
 
-    /// Where what `interface` carried is written down.
+    /// The file of `interface`.
     #[must_use]
-    pub fn file(&self, interface: &str) -> PathBuf {
+    pub(crate) fn file(&self, interface: &str) -> PathBuf {
         self.folder.join(interface)
     }
 
-    /// Whether anything was ever written down for `interface`.
+    /// Whether `interface` has a file.
     #[must_use]
-    pub fn knows(&self, interface: &str) -> bool {
+    pub(crate) fn knows(&self, interface: &str) -> bool {
         self.file(interface).exists()
     }
 
-    /// Books up to `want` for `interface`, and no more than leaves the month's total within `cap`.
+    /// Books up to `want` bytes for `interface`, as far as the month's total stays within `cap`.
     ///
     /// # Errors
-    /// What the system says; [`io::ErrorKind::InvalidData`] names the line that can't be
-    /// understood.
-    pub fn book(
+    /// The system's; [`io::ErrorKind::InvalidData`] with the number and text of a malformed line.
+    pub(crate) fn book(
         &self,
         interface: &str,
         month: Month,
@@ -72,11 +71,11 @@ impl Ledger {
         })
     }
 
-    /// Takes back what was booked and not used.
+    /// Returns booked bytes that were not used.
     ///
     /// # Errors
     /// As [`Ledger::book`].
-    pub fn give_back(&self, interface: &str, month: Month, unused: Bytes) -> io::Result<()> {
+    pub(crate) fn give_back(&self, interface: &str, month: Month, unused: Bytes) -> io::Result<()> {
         self.change(interface, month, |carried| (carried - unused, ()))
     }
 
@@ -244,7 +243,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever somebody wrote into it is a count, or named with its line.
+        /// Any text of a file is read as counts, or refused with the number of a line.
         #[test]
         fn any_text_is_months_or_a_message(lines in prop::collection::vec("(2026-[0-9]{1,3} \
             [0-9]{0,21})|\\PC{0,12}", 0..6)) {
@@ -262,8 +261,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(32))]
 
-        /// A crash between writing the new file and giving it its name leaves the old state, and no
-        /// later booking minds.
+        /// A crash before the new file is renamed leaves the old state, and does not disturb later
+        /// bookings.
         #[test]
         fn the_sum_of_all_bookings_is_what_is_there(
             wants in prop::collection::vec((0u64..2_000, 1u8..4, any::<bool>()), 1..20),
@@ -273,7 +272,8 @@ mod tests {
             let mut expected = std::collections::BTreeMap::<u8, u64>::new();
             for (want, month, crashed) in wants {
                 let at = Month { year: 2026, month };
-                let granted = ledger.book("usb0", at, Bytes(want), Some(Bytes(5_000))).expect("a folder").granted.0;
+                let booking = ledger.book("usb0", at, Bytes(want), Some(Bytes(5_000)));
+                let granted = booking.expect("a folder").granted.0;
                 let carried = expected.entry(month).or_default();
                 prop_assert_eq!(granted, want.min(5_000 - *carried));
                 *carried += granted;
@@ -281,7 +281,8 @@ mod tests {
                     fs::write(scratch.0.join(".usb0.new"), "# half a li").expect("a file");
                 }
             }
-            let found: Vec<_> = read(&ledger.file("usb0")).expect("a file").iter().map(|(m, b)| (m.month, b.0)).collect();
+            let found = read(&ledger.file("usb0")).expect("a file");
+            let found: Vec<_> = found.iter().map(|(month, bytes)| (month.month, bytes.0)).collect();
             prop_assert_eq!(found, expected.into_iter().collect::<Vec<_>>());
         }
     }

@@ -1,11 +1,11 @@
-//! What interfaces carry in a month, kept across transfers, and how much they may.
+//! Monthly caps of interfaces, and the bytes that each carried, counted over all transfers.
 //!
-//! The [`Ledger`] is the files: one an interface, in which every process books before it sends. An
-//! [`Allowance`] is what one transfer has booked of it, and how much of that its connections have
-//! used.
+//! The ledger has a file for each interface, in which every process books bytes before it sends
+//! them. An [`Allowance`] is the booking of one process for one interface; an [`Account`] counts
+//! the bytes of one connection against it.
 
 mod allowance;
 mod ledger;
 
 pub use allowance::{Account, Allowance, Room};
-pub use ledger::{Booking, Ledger};
+pub(crate) use ledger::{Booking, Ledger};

@@ -1,9 +1,9 @@
-//! Opening a path: several attempts, each a little after the one before, and the first that
+//! Attempts to open a path: several at once, each a little after the one before. The first that
 //! completes its handshake wins.
 //!
-//! A lost SYN costs the kernel a second, and a path that comes back after a blackout is missed by a
-//! connection whose timers have backed off: fresh attempts miss neither. Every second attempt
-//! announces a small segment size, for lines whose MTU is smaller than they say.
+//! A lost SYN costs the kernel a second, and a connection whose timers have backed off misses the
+//! end of a blackout; new attempts avoid both. Every second attempt announces a small segment size,
+//! for lines whose real MTU is smaller than the interface's.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,52 +20,53 @@ use crate::carrier::{Attempt, Carrier};
 use crate::conn::{Conn, ConnError};
 use crate::tls::{ClientTls, wrong_key};
 
-/// A path that is open on the level of TLS.
-pub struct Opened {
+/// An open connection of a path.
+pub(crate) struct Opened {
     /// The connection, past its handshake.
-    pub conn: Conn,
+    pub(crate) conn: Conn,
     /// The local end.
-    pub local: Option<SocketAddr>,
+    pub(crate) local: Option<SocketAddr>,
     /// The remote end.
-    pub remote: SocketAddr,
+    pub(crate) remote: SocketAddr,
 }
 
-/// The wait before a further attempt while earlier ones are under way: how soon a line that comes
-/// back is noticed.
+/// The wait before a further attempt while earlier ones are under way. It bounds the time until a
+/// restored line is noticed.
 const STAGGER: Duration = Duration::from_millis(400);
-/// Attempts at that pace: half a minute. Then they become rarer.
+/// Attempts at that pace, for half a minute; later ones are rarer.
 const BRISK: usize = 75;
 /// The longest wait between attempts on a path that never answers.
 const LONGEST_STAGGER: Duration = Duration::from_secs(5);
-/// How long most attempts wait for an answer to their SYN; every fourth waits as long as the whole
-/// may take, for lines that are merely slow.
+/// The wait of most attempts for an answer to their SYN; every fourth waits for [`PATIENCE`], for
+/// lines that are merely slow.
 const SYN_PATIENCE: Duration = Duration::from_secs(2);
-/// How long one attempt may take in all.
+/// The time that an attempt may take in all.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Attempts under way at once.
 const AT_ONCE: usize = 8;
+
 /// Opens connections to one host.
 #[derive(Clone, Debug)]
-pub struct Connector {
+pub(crate) struct Connector {
     tls: ClientTls,
     carrier: Arc<dyn Carrier>,
     congestion_control: CongestionControl,
 }
 
 impl Connector {
-    /// Connections as `terms` ask for them, under `tls`.
+    /// Connections over the carrier of `terms`, under `tls`.
     #[must_use]
-    pub fn new(terms: &Terms, tls: ClientTls) -> Connector {
+    pub(crate) fn new(terms: &Terms, tls: ClientTls) -> Connector {
         let congestion_control = terms.options.congestion_control.clone();
         Connector { tls, carrier: Arc::clone(&terms.carrier), congestion_control }
     }
 
-    /// Tries to open `plan` until it succeeds; `failed` hears of each failure.
+    /// Tries to open `plan` until it succeeds; calls `failed` with each failure.
     ///
     /// # Errors
     /// [`Error::WrongPeer`] at once when the peer at the named address holds another key; otherwise
     /// this goes on until it is dropped, or fails with the last failure after `most` of them.
-    pub async fn open(
+    pub(crate) async fn open(
         &self,
         plan: &Arc<Plan>,
         most: Option<usize>,
@@ -87,7 +88,7 @@ impl Connector {
                         stagger = (stagger * 5 / 4).min(LONGEST_STAGGER);
                     }
                 }
-                Some(done) = attempts.join_next() => match done.expect("an attempt does not panic") {
+                Some(done) = attempts.join_next() => match done.expect("attempts do not panic") {
                     Ok(opened) => return Ok(opened),
                     Err((remote, error)) => {
                         tracing::debug!(path = plan.name, %remote, %error, "attempt failed");
@@ -99,7 +100,7 @@ impl Connector {
                         if most.is_some_and(|most| failures >= most) {
                             return Err(failed_at(remote, &error));
                         }
-                        // A refusal comes at once: do not ask again at once.
+                        // A refusal comes at once; the next attempt must not.
                         if !matches!(error, ConnError::Silent(_)) {
                             sleep(stagger).await;
                         }
@@ -109,12 +110,12 @@ impl Connector {
         }
     }
 
-    /// One attempt, with small segments or with those that the interface is for.
+    /// One attempt, with small segments or with those of the interface's MTU.
     ///
     /// # Errors
     /// [`Error::WrongPeer`] when the peer at the named address holds another key,
-    /// [`Error::NoPath`] for whatever else goes wrong.
-    pub async fn open_once(
+    /// [`Error::NoPath`] for any other failure.
+    pub(crate) async fn open_once(
         &self,
         plan: &Plan,
         remote: SocketAddr,
@@ -166,8 +167,9 @@ fn failed_at(remote: SocketAddr, error: &ConnError) -> Error {
     Error::NoPath { to: remote.to_string(), why: error.to_string() }
 }
 
-/// An address that the receiver announced may belong to somebody else where we are: only a wrong
-/// key at the address that was named says that something is wrong.
+/// The error of a wrong key at the address that the caller named. An address that the peer
+/// announced may belong to another host in the local network, so a wrong key there is an ordinary
+/// failure.
 fn wrong_peer(plan: &Plan, remote: SocketAddr, error: &ConnError) -> Option<Error> {
     let ConnError::Tls(tls) = error else { return None };
     let found = wrong_key(tls)?;

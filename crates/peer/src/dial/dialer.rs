@@ -1,4 +1,4 @@
-//! All paths of one session: each has a supervisor.
+//! All paths of one session, each with a supervisor.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -22,29 +22,29 @@ pub struct Dialer<S: Session> {
     shared: Arc<Shared<S>>,
     supervisors: JoinSet<()>,
     paths: Vec<Supervised>,
-    /// Addresses that each host announced.
+    /// The addresses that each host announced, by the host's number.
     announced: BTreeMap<usize, Vec<SocketAddr>>,
-    /// Hosts that are of no use to the session.
+    /// Hosts that the session has dropped.
     dropped: BTreeSet<usize>,
 }
 
 /// A path with a supervisor.
 struct Supervised {
     plan: Arc<Plan>,
-    /// Rings when the present connection carries nothing any more.
+    /// Rings when the present connection is stalled.
     stalled: Arc<Notify>,
     /// Rings when the path is over.
     stop: Arc<Notify>,
 }
 
-/// The hosts that a session has left after it dropped one.
+/// Whether a session has hosts left after [`Dialer::drop_host`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remaining {
-    /// As many as before: the host had been dropped already.
+    /// The host had been dropped before.
     Unchanged,
-    /// At least one.
+    /// At least one is left.
     Some,
-    /// None.
+    /// None is left.
     None,
 }
 
@@ -109,8 +109,8 @@ impl<S: Session> Dialer<S> {
         self.paths.push(Supervised { plan, stalled, stop });
     }
 
-    /// Takes note of a host's further addresses: present paths may use them, new ones may lead to
-    /// them.
+    /// Takes note of further addresses of a host: present paths try them, and new paths are opened
+    /// to some.
     pub fn learn(&mut self, host: usize, addresses: Vec<SocketAddr>) {
         for plan in self.plans().filter(|plan| plan.host == host) {
             plan.learn(&addresses);
@@ -122,7 +122,7 @@ impl<S: Session> Dialer<S> {
         self.announced.insert(host, addresses);
     }
 
-    /// Ends the paths to a host that is of no use to the session.
+    /// Ends the paths to a host; if it is the last one, the caller ends the session.
     pub fn drop_host(&mut self, host: usize) -> Remaining {
         if !self.dropped.insert(host) {
             return Remaining::Unchanged;
@@ -135,15 +135,14 @@ impl<S: Session> Dialer<S> {
         Remaining::Some
     }
 
-    /// The session calls the present connection of a path stalled: a replacement is opened beside
-    /// it.
+    /// Opens a replacement beside the present connection of a path, which is stalled.
     pub fn note_stalled(&self, plan: &Arc<Plan>) {
         if let Some(path) = self.paths.iter().find(|path| Arc::ptr_eq(&path.plan, plan)) {
             path.stalled.notify_one();
         }
     }
 
-    /// Opens paths over interfaces that have appeared.
+    /// Opens paths over interfaces that have appeared since, unless the caller named the paths.
     pub async fn look_for_interfaces(&mut self) {
         let terms = &self.shared.terms.clone();
         if !terms.options.paths.is_empty() {
@@ -167,7 +166,8 @@ impl<S: Session> Dialer<S> {
         }
     }
 
-    /// Keeps to another bound of the total rate when the timetable says so.
+    /// Sets the bound of the total rate to that of the timetable at this time of the week; `now` is
+    /// the session's clock.
     pub fn follow_timetable(&self, now: Time) {
         let shared = &self.shared;
         let (Some(table), Some(limit)) = (&shared.terms.options.max_rate, &shared.total_limit)
@@ -182,7 +182,7 @@ impl<S: Session> Dialer<S> {
         }
     }
 
-    /// Whether every path waits for the next month, and no further path can appear.
+    /// Whether every path waits for the next month, and no other path can appear.
     pub fn is_used_up(&mut self) -> bool {
         while self.supervisors.try_join_next().is_some() {}
         // An interface may yet appear where the caller named none.
@@ -190,26 +190,26 @@ impl<S: Session> Dialer<S> {
         is_closed && self.supervisors.len() == self.used_up().len()
     }
 
-    /// The paths that wait for the next month, and their caps.
+    /// A line for each path that waits for the next month: its name and the reason.
     #[must_use]
     pub fn used_up(&self) -> Vec<String> {
         self.shared.used_up.lock().expect("no panic while held").values().cloned().collect()
     }
 
-    /// The most recent failure of a path.
+    /// The most recent failure of a path, after its name; empty if there was none.
     #[must_use]
     pub fn last_failure(&self) -> String {
         self.shared.last_failure.lock().expect("no panic while held").clone()
     }
 
-    /// Closes every connection in order; those that take long are cut.
+    /// Closes every connection in order, within a tenth of a second.
     pub async fn say_goodbye(&mut self) {
         self.paths.iter().for_each(|path| path.stop.notify_one());
         let all = async { while self.supervisors.join_next().await.is_some() {} };
         let _ = timeout(GOODBYE, all).await;
     }
 
-    /// Ends all paths, and writes down what their interfaces carried.
+    /// Ends all paths, and settles the counts of capped interfaces.
     pub async fn close(mut self) {
         self.supervisors.shutdown().await;
         let allowances: Vec<_> = self.plans().filter_map(|plan| plan.allowance.clone()).collect();
@@ -219,5 +219,98 @@ impl<S: Session> Dialer<S> {
             }
         });
         closed.await.expect("closing the books does not panic");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::carrier::{Attempt, BoxFuture, Carrier, Stream};
+    use crate::dial::{Parting, Path};
+    use crate::{Conn, ConnError, Credential, DialOptions, Error, Identity};
+
+    /// A carrier whose connections never open; counts the attempts.
+    #[derive(Debug, Default)]
+    struct Silent(AtomicUsize);
+
+    impl Carrier for Silent {
+        fn connect<'a>(&'a self, _: &'a Attempt) -> BoxFuture<'a, io::Result<Box<dyn Stream>>> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Box::pin(std::future::pending())
+        }
+    }
+
+    struct NoSession;
+
+    impl Session for NoSession {
+        type Member = ();
+
+        async fn join(&self, _: &mut Conn, _: usize) -> Result<(), ConnError> {
+            unreachable!("no connection opens")
+        }
+
+        async fn carry(
+            &self,
+            (): (),
+            _: Arc<Path>,
+            _: Conn,
+            _: &Notify,
+        ) -> Result<Parting, ConnError> {
+            unreachable!("no connection opens")
+        }
+
+        fn reject(&self, _: usize, _: Error) {
+            unreachable!("no connection opens")
+        }
+    }
+
+    fn dialer(hosts: usize, carrier: Arc<Silent>) -> Dialer<NoSession> {
+        let identity = Identity::generate().unwrap();
+        let known = Credential::Pinned(identity.fingerprint());
+        let to = (0..hosts).map(|host| (format!("host{host}").parse().unwrap(), known.clone()));
+        let terms = Terms::new(to.collect(), DialOptions::new(identity)).over(carrier);
+        let plans = (0..hosts).map(|host| {
+            let remote = SocketAddr::from(([192, 0, 2, 1], 7707));
+            let mut plan = Plan::new(&format!("path{host}"), [192, 0, 2, 2].into(), remote);
+            plan.host = host;
+            Arc::new(plan)
+        });
+        let (tls, plans) = (terms.tls().unwrap(), plans.collect());
+        Dialer::start(terms, tls, plans, Arc::new(NoSession), Clock::start(), Events::new(drop))
+    }
+
+    #[tokio::test]
+    async fn hosts_are_dropped_one_by_one() {
+        let mut dialer = dialer(3, Arc::default());
+        assert_eq!(dialer.drop_host(1), Remaining::Some);
+        assert_eq!(dialer.drop_host(1), Remaining::Unchanged);
+        // The paths to a dropped host end; the others go on.
+        let ended = timeout(Duration::from_secs(10), dialer.supervisors.join_next()).await;
+        assert!(ended.expect("the path ends").is_some_and(|ended| ended.is_ok()));
+        tokio::task::yield_now().await;
+        assert!(dialer.supervisors.try_join_next().is_none());
+        assert_eq!(dialer.supervisors.len(), 2);
+        assert_eq!(dialer.drop_host(0), Remaining::Some);
+        assert_eq!(dialer.drop_host(2), Remaining::None);
+        assert_eq!(dialer.drop_host(2), Remaining::Unchanged);
+        dialer.close().await;
+    }
+
+    #[tokio::test]
+    async fn a_dialer_opens_its_plans_over_the_carrier_of_its_terms() {
+        let carrier = Arc::new(Silent::default());
+        let mut dialer = dialer(2, Arc::clone(&carrier));
+        while carrier.0.load(Ordering::Relaxed) < 2 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(dialer.plans().map(|plan| plan.host).collect::<Vec<_>>(), [0, 1]);
+        assert!(!dialer.is_used_up());
+        assert_eq!(dialer.last_failure(), "");
+        dialer.say_goodbye().await;
+        assert!(dialer.supervisors.is_empty());
+        dialer.close().await;
     }
 }

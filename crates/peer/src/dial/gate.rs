@@ -6,29 +6,29 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// Who is in already; `T` is what a path needs to join.
+/// The state of a session that paths open or join; `T` is the data that a path needs to join.
 pub struct Gate<T> {
-    state: Mutex<State<T>>,
+    state: Mutex<GateState<T>>,
     changed: Notify,
-    /// When the other side last said that it is still reading what is there.
+    /// The last time that the other side reported to be reading its files.
     working: Mutex<Option<Instant>>,
 }
 
-enum State<T> {
+enum GateState<T> {
     Nobody,
     Asking { heard: Instant },
     Open(T),
 }
 
-/// What a path shall do that has just connected.
+/// The part of a path that has just connected.
 pub enum Turn<T> {
-    /// Join.
+    /// It joins the open session.
     Join(T),
-    /// Open the session.
+    /// It opens the session.
     Ask,
 }
 
-/// How long the asking path may be silent before another one asks too.
+/// The time without a frame from the peer after which another path asks too.
 const ASKING_PATIENCE: Duration = Duration::from_millis(1_500);
 
 impl<T: Clone> Default for Gate<T> {
@@ -41,21 +41,25 @@ impl<T: Clone> Gate<T> {
     /// A gate without a session behind it.
     #[must_use]
     pub fn new() -> Gate<T> {
-        Gate { state: Mutex::new(State::Nobody), changed: Notify::new(), working: Mutex::default() }
+        Gate {
+            state: Mutex::new(GateState::Nobody),
+            changed: Notify::new(),
+            working: Mutex::default(),
+        }
     }
 
-    /// Waits until it is clear what to do. Who is to ask says how that ended, by [`Gate::open`] or
-    /// [`Gate::release`].
+    /// Waits for the session to open or to need a path that opens it. A path that gets
+    /// [`Turn::Ask`] ends it by [`Gate::open`] or [`Gate::release`].
     pub async fn enter(&self) -> Turn<T> {
         loop {
             let changed = self.changed.notified();
             let until = match &mut *self.state() {
-                State::Open(joined) => return Turn::Join(joined.clone()),
-                State::Asking { heard } if heard.elapsed() < ASKING_PATIENCE => {
+                GateState::Open(joined) => return Turn::Join(joined.clone()),
+                GateState::Asking { heard } if heard.elapsed() < ASKING_PATIENCE => {
                     *heard + ASKING_PATIENCE
                 }
-                state @ (State::Nobody | State::Asking { .. }) => {
-                    *state = State::Asking { heard: Instant::now() };
+                state @ (GateState::Nobody | GateState::Asking { .. }) => {
+                    *state = GateState::Asking { heard: Instant::now() };
                     return Turn::Ask;
                 }
             };
@@ -63,44 +67,44 @@ impl<T: Clone> Gate<T> {
         }
     }
 
-    /// The session is open.
+    /// The session is open; the waiting paths join.
     pub fn open(&self, joined: T) {
-        *self.state() = State::Open(joined);
+        *self.state() = GateState::Open(joined);
         self.changed.notify_waiters();
     }
 
-    /// The path that asked has failed.
+    /// The path that asked has failed; another one may ask.
     pub fn release(&self) {
         let mut state = self.state();
-        if let State::Asking { .. } = *state {
-            *state = State::Nobody;
+        if let GateState::Asking { .. } = *state {
+            *state = GateState::Nobody;
         }
         self.changed.notify_waiters();
     }
 
-    /// Forgets the open session if it is the one that `is` knows: it has to be opened anew.
+    /// Forgets the open session if `is` holds for it; the next path opens a new one.
     pub fn forget(&self, is: impl FnOnce(&T) -> bool) {
         let mut state = self.state();
-        if let State::Open(joined) = &*state
+        if let GateState::Open(joined) = &*state
             && is(joined)
         {
-            *state = State::Nobody;
+            *state = GateState::Nobody;
         }
     }
 
-    /// The connection that asks gets on: no other one need ask too.
+    /// The asking path got a frame: no other one need ask too.
     pub fn note_heard(&self) {
-        if let State::Asking { heard } = &mut *self.state() {
+        if let GateState::Asking { heard } = &mut *self.state() {
             *heard = Instant::now();
         }
     }
 
-    /// The other side says that it is reading what is there: that may take any time.
+    /// The other side is reading its files, which may take any time.
     pub fn note_working(&self) {
         *self.working.lock().expect("no panic while held") = Some(Instant::now());
     }
 
-    /// Whether it said so a moment ago.
+    /// Whether [`Gate::note_working`] was called in the last 1.5 seconds.
     pub fn is_working(&self) -> bool {
         self.working
             .lock()
@@ -108,16 +112,16 @@ impl<T: Clone> Gate<T> {
             .is_some_and(|said| said.elapsed() < ASKING_PATIENCE)
     }
 
-    /// Whether somebody has got an answer of late, or is in.
+    /// Whether the session is open, or an asking path got a frame in the last 1.5 seconds.
     pub fn is_promising(&self) -> bool {
         match &*self.state() {
-            State::Nobody => false,
-            State::Asking { heard } => heard.elapsed() < ASKING_PATIENCE,
-            State::Open(_) => true,
+            GateState::Nobody => false,
+            GateState::Asking { heard } => heard.elapsed() < ASKING_PATIENCE,
+            GateState::Open(_) => true,
         }
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State<T>> {
+    fn state(&self) -> std::sync::MutexGuard<'_, GateState<T>> {
         self.state.lock().expect("no panic while held")
     }
 }

@@ -1,7 +1,7 @@
 //! The side that dials: plans of paths, attempts to connect, supervision, probes.
 //!
 //! A [`Plan`] is a path before and between its connections. [`Dialer`] runs a supervisor for each
-//! plan: it opens a connection, brings it into the [`Session`], and replaces it when it dies. The
+//! plan: it opens a connection, brings it into the [`Session`], and replaces it when it fails. The
 //! session decides what the connections carry.
 
 mod connect;
@@ -12,10 +12,11 @@ mod probe;
 mod supervisor;
 mod terms;
 
-pub use connect::{Connector, Opened};
 pub use dialer::{Dialer, Remaining};
 pub use gate::{Gate, Turn};
-pub use plan::{Plan, plan, resolve};
-pub use probe::{Carries, PathProbe, probe, probe_each_and_all};
+pub(crate) use plan::resolve;
+pub use plan::{Plan, plan};
+pub(crate) use probe::probe_each_and_all;
+pub use probe::{Carries, PathProbe, probe};
 pub use supervisor::{Parting, Path, Session};
 pub use terms::Terms;

@@ -1,4 +1,4 @@
-//! Which paths a transfer uses: from what local address, by what device, to where.
+//! The paths of a session: local address, device, and remote addresses of each.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -13,12 +13,12 @@ use crate::caps::{Allowance, Ledger};
 use crate::limit::Limit;
 use crate::{Cap, Error, PathClass, PathSpec, Remote};
 
-/// One path, before and between its connections.
+/// A path before and between its connections.
 #[derive(Debug)]
 pub struct Plan {
-    /// What a person calls it.
+    /// Its name for people.
     pub name: String,
-    /// Which of the session's hosts it leads to.
+    /// The number of its host among those of the session.
     pub host: usize,
     /// The interface that it leaves by.
     pub interface: String,
@@ -26,47 +26,73 @@ pub struct Plan {
     pub device: Option<String>,
     /// The local address to bind to.
     pub local: IpAddr,
-    /// The remote address that the caller named, or a name of the caller's resolved to.
+    /// The remote address that the caller named, or to which the caller's host name resolved.
     pub named: SocketAddr,
-    /// Remote addresses to try, best first; more may be learnt from the receiver.
+    /// Remote addresses to try, best first; the peer may announce more.
     remotes: Mutex<Vec<SocketAddr>>,
     /// Whether the caller fixed the remote address.
     fixed: bool,
-    /// When it is used.
+    /// Its priority.
     pub class: PathClass,
     /// Upper bound of its rate.
     pub max: Option<Arc<Limit>>,
-    /// What it is known to carry, if the caller says so.
+    /// Its rate, if the caller named it.
     pub known: Option<Rate>,
-    /// What its interface may carry yet, if that is counted.
+    /// The allowance of its interface, if that has a cap or had one.
     pub allowance: Option<Arc<Allowance>>,
     /// Whether it is a backup because its interface looks metered.
     pub metered: bool,
-    /// Whether it is only a guess from addresses that the receiver announced, to be given up if it
-    /// never answers.
+    /// Whether it leads to an address that the peer announced, and is given up if that never
+    /// answers.
     pub guessed: bool,
-    /// Bytes that its former connections carried.
+    /// Bytes that its past connections carried; kept by the session.
     pub carried: AtomicU64,
-    /// When it last brought something new over, in nanoseconds of the transfer's clock; zero if
-    /// never.
+    /// The last time that it carried new data, in nanoseconds of the session's clock; zero if
+    /// never. Kept by the session.
     pub last_new: AtomicU64,
 }
 
-/// The most paths that a transfer tries at once.
+/// The most paths of a session.
 const MAX_PATHS: usize = 16;
 
 impl Plan {
-    /// Why its interface may not carry more in this month, if so.
-    pub fn used_up(&self) -> Option<String> {
+    /// A primary path from `local` to `remote`, at the session's first host, that binds to no
+    /// device and has no bound or cap: for carriers whose paths are no network interfaces. `name`
+    /// stands for its interface too.
+    #[must_use]
+    pub fn new(name: &str, local: IpAddr, remote: SocketAddr) -> Plan {
+        Plan {
+            name: name.to_string(),
+            host: 0,
+            interface: name.to_string(),
+            device: None,
+            local,
+            named: remote,
+            remotes: Mutex::new(vec![remote]),
+            fixed: true,
+            class: PathClass::Primary,
+            max: None,
+            known: None,
+            allowance: None,
+            metered: false,
+            guessed: false,
+            carried: AtomicU64::new(0),
+            last_new: AtomicU64::new(0),
+        }
+    }
+
+    /// The reason why its interface may carry no more in this month; `None` if it may.
+    pub(super) fn used_up(&self) -> Option<String> {
         self.allowance.as_ref().and_then(|allowance| allowance.used_up())
     }
 
-    /// Counts what its interface carries, if that has a cap or had one.
+    /// The same plan with an allowance, if its interface has a cap or had one. `usage` is the
+    /// folder of the counts.
     ///
     /// # Errors
     /// [`Error::Usage`] for a cap without a folder to keep count in, [`Error::System`] if the count
     /// cannot be kept.
-    pub fn counted(mut self, cap: Option<Cap>, usage: Option<&Path>) -> Result<Plan, Error> {
+    fn counted(mut self, cap: Option<Cap>, usage: Option<&Path>) -> Result<Plan, Error> {
         let Some(usage) = usage else {
             let why = || {
                 Error::Usage(format!(
@@ -82,13 +108,13 @@ impl Plan {
         Ok(self)
     }
 
-    /// Counts as [`Plan::counted`]; what holds for an interface holds for its paths to all hosts
-    /// together.
+    /// The same plan with the bound and the allowance of the plan in `before` over the same
+    /// interface, if there is one; else as [`Plan::counted`]. Paths over one interface share both.
     ///
     /// # Errors
     /// [`Error::Usage`] for a cap without a folder to keep count in, [`Error::System`] if the count
     /// cannot be kept.
-    pub fn beside<'a>(
+    pub(super) fn beside<'a>(
         mut self,
         before: impl IntoIterator<Item = &'a Plan>,
         cap: Option<Cap>,
@@ -103,14 +129,14 @@ impl Plan {
     }
 
     /// The remote address for connection attempt number `attempt`.
-    pub fn remote(&self, attempt: usize) -> SocketAddr {
+    pub(super) fn remote(&self, attempt: usize) -> SocketAddr {
         let remotes = self.remotes.lock().expect("no panic while held");
         remotes[attempt % remotes.len()]
     }
 
-    /// Ranks the addresses that the receiver announced: one that shares more leading bits with the
-    /// local address is more likely at the other end of the same line.
-    pub fn learn(&self, announced: &[SocketAddr]) {
+    /// Adds addresses that the peer announced, and ranks all: one that shares more leading bits
+    /// with the local address is more likely at the other end of the same line.
+    pub(super) fn learn(&self, announced: &[SocketAddr]) {
         if self.fixed {
             return;
         }
@@ -125,17 +151,17 @@ impl Plan {
     }
 }
 
-/// The paths that `terms` ask for, to every host.
+/// Plans of the paths that `terms` ask for to every host, 16 at most.
 ///
 /// # Errors
-/// [`Error::NoPath`] if there is none, [`Error::Usage`] if a named one can't be.
+/// [`Error::NoPath`] if there is none, [`Error::Usage`] if a named one is not possible.
 pub async fn plan(terms: &Terms) -> Result<Vec<Plan>, Error> {
     let mut plans: Vec<Plan> = Vec::new();
     let mut unreachable = None;
     for host in 0..terms.to.len() {
         match plan_to(terms, host, &plans).await {
             Ok(more) => plans.extend(more),
-            // One of several may be away.
+            // One of several hosts may be unreachable.
             Err(error @ Error::NoPath { .. }) if terms.to.len() > 1 => unreachable = Some(error),
             Err(error) => return Err(error),
         }
@@ -178,7 +204,7 @@ async fn plan_to(terms: &Terms, host: usize, before: &[Plan]) -> Result<Vec<Plan
     Ok(plans)
 }
 
-/// Every unmetered interface that reaches one of the `remotes`; metered ones as backups.
+/// A path over each interface that reaches one of the `remotes`; metered ones are backups.
 pub(super) fn default_plans(
     terms: &Terms,
     host: usize,
@@ -194,7 +220,7 @@ pub(super) fn default_plans(
         );
         for local in found.usable {
             let excluded = terms.options.no_paths.contains(&local.interface);
-            // One path an interface, in the family that comes first.
+            // One path for each interface, in the family that comes first.
             if !excluded
                 && plans.iter().all(|plan| plan.interface != local.interface)
                 && plans.len() < MAX_PATHS
@@ -243,10 +269,10 @@ pub(super) fn guessed_plans(all: &[Arc<Plan>], host: usize, announced: &[SocketA
         else {
             continue;
         };
-        // The receiver's second address is worth a path only where it is not this host's other end
-        // of a present one.
+        // Another path is of use only if the peer has more addresses of the family than there are
+        // paths: the others may reach the further addresses themselves.
         if plans.len() < announced.iter().filter(|a| a.is_ipv4() == address.is_ipv4()).count() {
-            // What holds for the interface holds for both together.
+            // Both paths share the interface's bound and allowance.
             let mut guess = Plan::over(&local, *address, true, sibling.class, None);
             guess.max.clone_from(&sibling.max);
             guess.allowance.clone_from(&sibling.allowance);
@@ -263,7 +289,7 @@ pub(super) fn guessed_plans(all: &[Arc<Plan>], host: usize, announced: &[SocketA
 ///
 /// # Errors
 /// [`Error::NoPath`] if the name has no address.
-pub async fn resolve(remote: &Remote) -> Result<Vec<SocketAddr>, Error> {
+pub(crate) async fn resolve(remote: &Remote) -> Result<Vec<SocketAddr>, Error> {
     let unreachable = |why: String| Error::NoPath { to: remote.to_string(), why };
     let found = tokio::net::lookup_host((remote.host.as_str(), remote.port)).await;
     let found: Vec<SocketAddr> = found
@@ -273,6 +299,8 @@ pub async fn resolve(remote: &Remote) -> Result<Vec<SocketAddr>, Error> {
 }
 
 impl Plan {
+    /// A path over the network interface of `local`; `fixed` if the caller named the remote
+    /// address for it.
     fn over(
         local: &LocalPath,
         named: SocketAddr,
@@ -281,24 +309,8 @@ impl Plan {
         max: Option<Rate>,
     ) -> Plan {
         let device = (!local.address.is_loopback()).then(|| local.interface.clone());
-        Plan {
-            name: local.interface.clone(),
-            host: 0,
-            interface: local.interface.clone(),
-            device,
-            local: local.address,
-            named,
-            remotes: Mutex::new(vec![named]),
-            fixed,
-            class,
-            max: max.map(|rate| Arc::new(Limit::new(Some(rate)))),
-            known: None,
-            allowance: None,
-            metered: false,
-            guessed: false,
-            carried: AtomicU64::new(0),
-            last_new: AtomicU64::new(0),
-        }
+        let max = max.map(|rate| Arc::new(Limit::new(Some(rate))));
+        Plan { device, fixed, class, max, ..Plan::new(&local.interface, local.address, named) }
     }
 }
 
@@ -323,7 +335,7 @@ fn named_plan(spec: &PathSpec, remotes: &[SocketAddr]) -> Result<Plan, Error> {
     Err(Error::Usage(format!("{why}; 'anabranch paths' lists what there is")))
 }
 
-/// Gives paths over one interface names that tell them apart.
+/// Adds the remote address to names that several paths have.
 fn distinguish(plans: &mut [Plan]) {
     let names: Vec<String> = plans.iter().map(|plan| plan.name.clone()).collect();
     for plan in plans.iter_mut() {
@@ -333,7 +345,7 @@ fn distinguish(plans: &mut [Plan]) {
     }
 }
 
-/// How many leading bits two addresses share; none if they are of two families.
+/// The number of leading bits that two addresses share; zero for different families.
 fn common_prefix(a: IpAddr, b: IpAddr) -> u32 {
     match (a, b) {
         (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),

@@ -1,4 +1,4 @@
-//! What each path carries, measured one path after the other in a dry run.
+//! Rates of paths, measured with data in a dry run.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use crate::Error;
 use crate::caps::Account;
 use crate::conn::{Conn, ConnError};
 
-/// One path as [`probe`] found it.
+/// The measurement of one path.
 #[derive(Clone, Debug)]
 pub struct PathProbe {
-    /// What a person calls it.
+    /// The path's name for people.
     pub name: String,
     /// The local end, if the path opened.
     pub local: Option<SocketAddr>,
@@ -30,23 +30,23 @@ pub struct PathProbe {
     pub interface: String,
     /// The remote end.
     pub remote: SocketAddr,
-    /// Whether data passed in small segments only: larger packets vanish on the way, and nobody
-    /// says so. Only [`examine`](crate::doctor::examine) looks.
+    /// Whether data passed in small segments only: larger packets are dropped without an ICMP
+    /// message. Only [`examine`](crate::doctor::examine) checks it.
     pub small_segments_only: bool,
-    /// Whether nothing was sent because its interface's cap is reached.
+    /// Whether nothing was sent because the cap of its interface is reached.
     pub used_up: bool,
-    /// What it carries; or why nothing, as a clause.
+    /// The result, or the reason why there is none, as a clause.
     pub carries: Result<Carries, String>,
 }
 
-/// What a path carries.
+/// The measured properties of a path.
 #[derive(Clone, Copy, Debug)]
 pub struct Carries {
-    /// The least round-trip time.
+    /// The minimum round-trip time.
     pub rtt: Span,
-    /// The rate at which the receiver took data, at the end of the measurement.
+    /// The goodput in the second half of the measurement.
     pub rate: Rate,
-    /// TCP segments sent again, of every segment sent; 0 to 1.
+    /// The share of retransmitted TCP segments; 0 to 1.
     pub loss: f64,
     /// The share of the time for which this host's send buffer was too small; 0 to 1.
     pub held_by_send_buffer: f64,
@@ -54,23 +54,23 @@ pub struct Carries {
     pub held_by_receiver: f64,
 }
 
-/// How long data is sent over a path.
+/// The length of a measurement.
 const LENGTH: Duration = Duration::from_secs(2);
-/// The part of that after which the rate counts: slow start is over.
+/// The part of it that does not count, for slow start.
 const SETTLED: Duration = Duration::from_secs(1);
-/// How long a path may take to open, and to answer.
+/// The time that a path may take to open, and to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long a path may take to open where another attempt follows.
+/// The time that a path may take to open if another attempt follows.
 const SOON: Duration = Duration::from_secs(4);
-/// Data sent at once, and what the kernel may hold unsent.
+/// Bytes of one frame, and bytes that the kernel may hold unsent.
 const CHUNK: usize = 32 * 1024;
 const UNSENT: u64 = 128 * 1024;
 
 /// Measures each path of `terms` to its first host alone, one after the other, two seconds each.
 ///
 /// # Errors
-/// Those of finding paths; [`Error::WrongPeer`] if somebody else answers. What one path fails of is
-/// in its [`PathProbe`].
+/// Those of [`plan`]; [`Error::WrongPeer`] if a host with another key answers. The failure of one
+/// path is in its [`PathProbe`].
 pub async fn probe(terms: &Terms) -> Result<Vec<PathProbe>, Error> {
     let connector = connector(terms)?;
     let plans: Vec<_> = plan(terms).await?.into_iter().map(Arc::new).collect();
@@ -79,8 +79,7 @@ pub async fn probe(terms: &Terms) -> Result<Vec<PathProbe>, Error> {
     for plan in &plans {
         probes.push(probe_path(plan, &connector, terms, &mut announced).await?);
     }
-    // A path may lead to another address of the receiver only, and that is known once some path has
-    // answered.
+    // Some paths reach other addresses of the host only, which it announces over a path that works.
     for (plan, found) in plans.iter().zip(&mut probes) {
         if found.carries.is_err() && !announced.is_empty() {
             *found = probe_path(plan, &connector, terms, &mut announced).await?;
@@ -89,7 +88,7 @@ pub async fn probe(terms: &Terms) -> Result<Vec<PathProbe>, Error> {
     Ok(probes)
 }
 
-/// Connections to the one host, with the congestion control of the kernel's choice.
+/// Connections to the first host, with the default congestion control.
 fn connector(terms: &Terms) -> Result<Connector, Error> {
     let mut terms = terms.clone();
     terms.options.congestion_control = CongestionControl::Auto;
@@ -134,13 +133,15 @@ fn unmeasured(plan: &Plan) -> PathProbe {
     }
 }
 
-/// Measures each path of `terms` alone, with segments as large as its interface is for and, where
-/// those do not pass, with small ones; then all that carry anything at the same time. Returns what
-/// each carries alone, and together.
+/// Measures each path of `terms` alone, with segments of its interface's MTU and, where those do
+/// not pass, with small ones; then all paths that passed data at the same time. Returns the
+/// measurements, and the rate of each path while all sent.
 ///
 /// # Errors
 /// As [`probe`].
-pub async fn probe_each_and_all(terms: &Terms) -> Result<(Vec<PathProbe>, Vec<Rate>), Error> {
+pub(crate) async fn probe_each_and_all(
+    terms: &Terms,
+) -> Result<(Vec<PathProbe>, Vec<Rate>), Error> {
     let connector = connector(terms)?;
     let plans = plan(terms).await?;
     let mut announced = Vec::new();
@@ -210,7 +211,7 @@ async fn probe_segments(
     Ok(found)
 }
 
-/// Lets data flow for a while, and counts it towards the interface's cap.
+/// Measures a path over `conn`, and counts the bytes towards the cap of its interface.
 async fn measure(
     plan: &Plan,
     conn: &mut Conn,
@@ -226,13 +227,14 @@ async fn measure(
     measured.unwrap_or(Err(ConnError::Silent(PATIENCE))).map_err(|error| error.to_string())
 }
 
-/// Agrees on a dry run of an empty file, then sends for a while and counts what is answered.
+/// Agrees on a dry run of an empty file, then sends for [`LENGTH`] and takes the rate from the
+/// peer's acknowledgements.
 async fn flow(
     conn: &mut Conn,
     terms: &Terms,
     announced: &mut Vec<SocketAddr>,
 ) -> Result<Carries, ConnError> {
-    // The name is one that nobody has; an existing file would be none of a dry run's business.
+    // An unlikely name: an existing file of that name could make the peer refuse.
     let wishes = Wishes { dry_run: true, overwrite: true, ..Wishes::default() };
     conn.push(&Frame::Hello(Hello { version: VERSION, secret: terms.to[0].1.secret(), wishes }));
     let file = File { size: 0, mtime: 0, mode: 0o600, hash: None, data: None };

@@ -1,5 +1,5 @@
-//! Keeps one path open: connects, brings the connection into the session, and replaces it when it
-//! dies or stalls.
+//! Supervision of one path: connects, brings the connection into the session, and replaces it when
+//! it fails or stalls.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -18,23 +18,23 @@ use crate::conn::{Conn, ConnError};
 use crate::limit::Limit;
 use crate::{Error, Event, Events, PathEvent, PathState, wall};
 
-/// What runs over the paths: it opens a session over the first connection, lets the others join,
-/// and carries its data over each of them.
+/// A session over many paths: it is opened over the first connection, the others join it, and each
+/// carries data.
 pub trait Session: Send + Sync + 'static {
-    /// A connection's part in the session.
+    /// The state of a connection that has joined.
     type Member: Send;
 
-    /// Brings a fresh connection to a host into the session: opens the session over it, or joins
-    /// the open one.
+    /// Brings a new connection to the host of that number into the session: opens the session over
+    /// it, or joins the open one. [`Gate`](super::Gate) decides which.
     fn join(
         &self,
         conn: &mut Conn,
         host: usize,
     ) -> impl Future<Output = Result<Self::Member, ConnError>> + Send;
 
-    /// Carries data over a connection until it fails, its interface may not carry more, or `stop`
-    /// rings: then the peer is told goodbye. The future is dropped when another connection has
-    /// taken the place of this one.
+    /// Carries data over a connection until it fails, the cap of its interface is reached, or
+    /// `stop` rings, and then closes it in order. The future is dropped when a replacement of a
+    /// stalled connection is open.
     fn carry(
         &self,
         member: Self::Member,
@@ -43,50 +43,59 @@ pub trait Session: Send + Sync + 'static {
         stop: &Notify,
     ) -> impl Future<Output = Result<Parting, ConnError>> + Send;
 
-    /// Nothing can be had of a host, and `error` says why.
+    /// A host is of no use to the session: another key answers at its address.
     fn reject(&self, host: usize, error: Error);
 }
 
 /// One open path.
 pub struct Path {
-    /// Its number; a fresh connection of the same plan is a new path.
+    /// Its number; a new connection of the same plan is a new path.
     pub id: PathId,
     /// The number of its plan, which all connections of the plan share.
     pub group: u32,
-    /// The plan that it was opened by.
+    /// Its plan.
     pub plan: Arc<Plan>,
-    /// The local end.
+    /// The local address, if the carrier has any.
     pub local: Option<SocketAddr>,
-    /// The remote end.
+    /// The remote address.
     pub remote: SocketAddr,
     /// Upper bounds of its rate.
     pub limits: Vec<Arc<Limit>>,
-    /// The congestion control that the caller asks for.
+    /// The congestion control of the session.
     pub congestion_control: CongestionControl,
+}
+
+impl Path {
+    /// The event of a change of its state, and the reason as a clause.
+    #[must_use]
+    pub fn event(&self, state: PathState, why: &str) -> Event {
+        let (name, why) = (self.plan.name.clone(), why.to_string());
+        Event::Path(PathEvent { path: self.id, name, state, why })
+    }
 }
 
 /// The end of a connection that did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parting {
-    /// It was told to stop, or another one took its place.
+    /// It was stopped, or replaced by another one.
     Stopped,
-    /// The interface may not carry more in this month.
+    /// The cap of its interface is reached for this month.
     UsedUp,
 }
 
-/// What all supervisors of a session share.
+/// The state that all supervisors of a session share.
 pub(super) struct Shared<S> {
     pub(super) terms: Terms,
-    /// For each host.
+    /// By the number of the host.
     connectors: Vec<Connector>,
     session: Arc<S>,
     clock: Clock,
     pub(super) events: Events,
     pub(super) total_limit: Option<Arc<Limit>>,
     next_path: AtomicU32,
-    /// The paths that wait for the next month because of their interface's cap, by group, and why.
+    /// The paths that wait for the next month because of a cap: the reason, by group.
     pub(super) used_up: Mutex<BTreeMap<u32, String>>,
-    /// The most recent failure of a path, for the error if none is left.
+    /// The most recent failure of a path, for the error when no path is left.
     pub(super) last_failure: Mutex<String>,
 }
 
@@ -117,8 +126,7 @@ impl<S> Shared<S> {
 pub(super) struct PathSupervisor<S> {
     pub(super) shared: Arc<Shared<S>>,
     pub(super) plan: Arc<Plan>,
-    /// Names the pair of interface and address to the session, which remembers its rate across
-    /// connections.
+    /// The number of the plan, by which the session keeps its rate across connections.
     pub(super) group: u32,
     /// Rings when the session calls the present connection stalled.
     pub(super) stalled: Arc<Notify>,
@@ -126,17 +134,16 @@ pub(super) struct PathSupervisor<S> {
     pub(super) stop: Arc<Notify>,
 }
 
-/// A guessed address that fails this often without ever answering is given up.
+/// Failures without an answer after which a guessed path is given up.
 const GUESSES: usize = 3;
-/// After a connection died, a fresh one waits this long: long enough not to spin, short enough not
-/// to matter.
+/// The pause after a failed connection, which keeps a path that always fails from spinning.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Whose cap is used up looks this often whether a new month has begun.
+/// The interval of checks for a new month while a cap is used up.
 const CALENDAR: Duration = Duration::from_secs(1);
 
 impl<S: Session> PathSupervisor<S> {
-    /// Keeps the path until the transfer is over or the path is given up.
+    /// Keeps the path open until the session is over or the path is given up.
     pub(super) async fn run(self) {
         let mut opened = None;
         let mut deaths = 0u32;
@@ -200,8 +207,7 @@ impl<S: Session> PathSupervisor<S> {
                 Ok(Parting::Stopped | Parting::UsedUp) => {}
                 Err(error) => {
                     self.report(Some(id), PathState::Lost, &error.to_string());
-                    // A line that kills each connection soon after its start is asked less and less
-                    // often.
+                    // A path whose connections fail soon after their start backs off exponentially.
                     deaths = if self.shared.clock.now() - began > Span::from_secs(2) {
                         0
                     } else {
@@ -214,8 +220,7 @@ impl<S: Session> PathSupervisor<S> {
         }
     }
 
-    /// Carries data; while the connection is stalled, tries to open its replacement at the same
-    /// time.
+    /// Carries data; while the connection is stalled, opens its replacement at the same time.
     async fn carry(
         &self,
         member: S::Member,
@@ -253,14 +258,14 @@ impl<S: Session> PathSupervisor<S> {
         self.shared.connectors[self.plan.host].open(&self.plan, most, failed).await
     }
 
-    /// Leaves the transfer for this month because the interface's cap is reached.
+    /// Drops the path for this month because the cap of its interface is reached.
     fn close(&self, why: &str) {
         let text = format!("{}: {why}", self.plan.name);
         self.shared.used_up.lock().expect("no panic while held").insert(self.group, text);
         self.report(None, PathState::Dropped, why);
     }
 
-    /// Waits for a month in which the interface may carry something again.
+    /// Waits for a month in which the interface may carry data again.
     async fn next_month(&self) {
         let Some(allowance) = &self.plan.allowance else { return };
         let closed = allowance.month();
@@ -268,7 +273,7 @@ impl<S: Session> PathSupervisor<S> {
             sleep(CALENDAR).await;
             let month = wall::month();
             let allowance = Arc::clone(allowance);
-            // The books are on a disk.
+            // The ledger is on a disk.
             if month != closed
                 && tokio::task::spawn_blocking(move || allowance.reopen(month))
                     .await
@@ -281,7 +286,7 @@ impl<S: Session> PathSupervisor<S> {
 
     fn give_up(&self, error: Error) {
         match error {
-            // Somebody else answers at that address: nothing on this path can be right.
+            // The address that the caller named belongs to another host.
             Error::WrongPeer { .. } if !self.plan.guessed => {
                 self.shared.session.reject(self.plan.host, error);
             }

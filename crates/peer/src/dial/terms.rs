@@ -1,4 +1,4 @@
-//! What a session asks of its paths, whatever it carries.
+//! The hosts of a session, and the conditions of its paths.
 
 use std::sync::Arc;
 
@@ -6,14 +6,14 @@ use crate::carrier::{Carrier, Tcp};
 use crate::tls::ClientTls;
 use crate::{Credential, DialOptions, Error, Remote};
 
-/// The hosts of a session, and how they are dialled.
+/// The hosts of a session, and the conditions of its paths.
 #[derive(Clone, Debug)]
 pub struct Terms {
-    /// The hosts to connect to, and how each is known.
+    /// The hosts to connect to, at least one, and the credential of each.
     pub to: Vec<(Remote, Credential)>,
-    /// As whom, over which paths, and how fast.
+    /// The own key, the paths, and the bound of the rate.
     pub options: DialOptions,
-    /// What the paths are made of.
+    /// The transport of the paths.
     pub carrier: Arc<dyn Carrier>,
 }
 
@@ -24,7 +24,14 @@ impl Terms {
         Terms { to, options, carrier: Arc::new(Tcp) }
     }
 
-    /// A host's name for people, with the port where that tells it from another one.
+    /// The same over another carrier.
+    #[must_use]
+    pub fn over(self, carrier: Arc<dyn Carrier>) -> Terms {
+        Terms { carrier, ..self }
+    }
+
+    /// The name of the host of that number for people; with its port if another host differs in
+    /// that alone.
     #[must_use]
     pub fn label(&self, host: usize) -> String {
         let remote = &self.to[host].0;
@@ -32,16 +39,16 @@ impl Terms {
         if alone { remote.host.clone() } else { remote.to_string() }
     }
 
-    /// The hosts' names, for messages.
+    /// The names of all hosts with their ports, separated by commas.
     #[must_use]
     pub fn hosts(&self) -> String {
         self.to.iter().map(|(remote, _)| remote.to_string()).collect::<Vec<_>>().join(", ")
     }
 
-    /// TLS towards each of the hosts.
+    /// TLS to each of the hosts, in their order.
     ///
     /// # Errors
-    /// [`Error::System`] if the library refuses the host's key.
+    /// [`Error::System`] if the library refuses the own key.
     pub fn tls(&self) -> Result<Vec<ClientTls>, Error> {
         let hosts = self.to.iter();
         hosts.map(|(_, known)| ClientTls::new(&self.options.identity, known.pin())).collect()

@@ -1,4 +1,4 @@
-//! What the system says of itself and of its paths.
+//! Settings of the system, and its paths.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -9,15 +9,15 @@ use crate::dial::resolve;
 use crate::{Error, PathSpec};
 use net::interfaces::{LocalPath, Reversal, connect_time, discover, reversal};
 
-/// This host, as far as it concerns every path. What can't be read is `None`.
+/// Settings of this host that concern every path; `None` for those that can't be read.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Host {
     /// Whether the processor has instructions for AES.
     pub(super) aes: Option<bool>,
-    /// Whether something keeps the clock right.
+    /// Whether the kernel's clock is synchronised.
     pub(super) synchronised: Option<bool>,
-    /// Names of congestion controls that are loaded, and of those that unprivileged processes may
-    /// use.
+    /// Names of the loaded congestion controls, and of those that unprivileged processes may use,
+    /// separated by spaces.
     pub(super) available: Option<String>,
     pub(super) allowed: Option<String>,
     /// The largest send buffer that the kernel gives a connection by itself, in bytes.
@@ -30,21 +30,21 @@ pub(super) struct Host {
 #[derive(Clone, Debug)]
 pub(super) struct LocalEnd {
     pub(super) local: LocalPath,
-    /// Where it leads to, if somewhere in particular.
+    /// The remote address, if the examination has one.
     pub(super) remote: Option<SocketAddr>,
-    /// The stricter one of the interface's `rp_filter` and the one of all, as the kernel takes it.
+    /// The larger `rp_filter` of the interface's and that of all interfaces, as the kernel takes
+    /// it.
     pub(super) rp_filter: Option<u8>,
-    /// By which interface the kernel would send from this path's address by itself, if by another
-    /// one.
+    /// The other interface by which the kernel sends from this path's address, if it does.
     pub(super) reversal: Option<Reversal>,
 }
 
-/// Addresses that stand for the rest of the world (RFC 5737, RFC 3849).
+/// Addresses for examples (RFC 5737, RFC 3849): they take the default routes.
 const ELSEWHERE: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
     IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
 ];
-/// How long a connection may take to open.
+/// The time that a connection may take to open.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 impl Host {
@@ -76,7 +76,7 @@ fn has_aes(cpuinfo: &str) -> Option<bool> {
     Some(features.split_whitespace().any(|feature| feature == "aes"))
 }
 
-/// The paths in question.
+/// The paths of the scope.
 pub(super) async fn paths(scope: &Scope) -> Result<Vec<LocalEnd>, Error> {
     let (to, specs, excluded): (_, &[PathSpec], &[String]) = match scope {
         Scope::Host => {
@@ -91,7 +91,7 @@ pub(super) async fn paths(scope: &Scope) -> Result<Vec<LocalEnd>, Error> {
         for remote in resolve(to).await? {
             let more =
                 ways(remote.ip(), Some(remote), &|local| !excluded.contains(&local.interface))?;
-            // One path an interface, in the family that comes first.
+            // One path for each interface, in the family that comes first.
             let known: Vec<String> = found.iter().map(|way| way.local.interface.clone()).collect();
             found.extend(more.into_iter().filter(|way| !known.contains(&way.local.interface)));
         }
@@ -126,7 +126,7 @@ fn ways(
         .map(|local| {
             let rp_filter =
                 |name: &str| sysctl(&format!("net/ipv4/conf/{name}/rp_filter"))?.parse::<u8>().ok();
-            // The loose mode of either one counts for more than the strict mode of the other.
+            // Loose mode (2) of either one overrides strict mode (1) of the other.
             let rp_filter = if target.is_ipv4() {
                 rp_filter("all").max(rp_filter(&local.interface))
             } else {
@@ -138,7 +138,7 @@ fn ways(
         .collect()
 }
 
-/// Opens a connection over each path that leads somewhere, one after the other.
+/// Opens a connection over each path with a remote address, one after the other.
 pub(super) async fn connections(ways: &[LocalEnd]) -> Vec<Connection> {
     let mut connections = Vec::new();
     for way in ways {

@@ -1,4 +1,4 @@
-//! What the facts mean, and what mends it.
+//! Findings from the facts, and their remedies.
 
 use units::{Bytes, Rate};
 
@@ -6,16 +6,17 @@ use super::facts::{Host, LocalEnd};
 use super::{Connection, Finding, Mend, Severity};
 use crate::dial::{Carries, PathProbe};
 
-/// A buffer that held a connection back for a smaller share of its time is not worth a word.
+/// The share of its time for which a buffer holds a connection back that makes a finding.
 const HELD_BACK: f64 = 0.2;
-/// From this share of the largest send buffer on, what is under way is bounded by it: the kernel
-/// counts its own bookkeeping too.
+/// The share of the largest send buffer from which it bounds the bytes in flight: the kernel counts
+/// its own bookkeeping too.
 const FULL: f64 = 0.6;
-/// Lost packets from this share on are worth one.
+/// The share of retransmitted packets that makes a finding.
 const LOSSY: f64 = 0.01;
-/// All paths together carry less than this share of what they carry alone: something is shared.
+/// Paths share a bottleneck if their rate together is less than this share of the sum of their
+/// rates alone.
 const SHARED: f64 = 0.85;
-/// The least that a buffer is set to.
+/// The smallest buffer that a remedy sets, in bytes.
 const BUFFER: u64 = 16 << 20;
 
 fn trouble(
@@ -56,7 +57,7 @@ fn there(command: impl Into<String>) -> Mend {
     Mend { at_receiver: true, command: command.into() }
 }
 
-/// What concerns every path.
+/// Findings about the host.
 pub(super) fn host(host: &Host) -> Vec<Finding> {
     let mut found = Vec::new();
     if host.window_scaling == Some(false) {
@@ -98,7 +99,7 @@ pub(super) fn host(host: &Host) -> Vec<Finding> {
     found
 }
 
-/// What the system's settings mean for one path.
+/// Findings from the system's settings about one path.
 pub(super) fn path(way: &LocalEnd) -> Vec<Finding> {
     let mut found = Vec::new();
     let name = &way.local.interface;
@@ -136,7 +137,7 @@ pub(super) fn path(way: &LocalEnd) -> Vec<Finding> {
     found
 }
 
-/// What a connection that did not open means.
+/// The finding of a connection that did not open.
 pub(super) fn connection(connection: &Connection) -> Option<Finding> {
     let why = connection.opened.as_ref().err()?;
     Some(does_not_open(&connection.interface, connection.remote, why))
@@ -165,7 +166,7 @@ fn does_not_open(name: &str, remote: std::net::SocketAddr, why: &str) -> Finding
     trouble("connect", name, text, mend)
 }
 
-/// What data over one path showed.
+/// Findings from data over one path.
 pub(super) fn probe(probe: &PathProbe, host: &Host) -> Vec<Finding> {
     let name = &probe.name;
     let carries = match &probe.carries {
@@ -218,13 +219,13 @@ pub(super) fn probe(probe: &PathProbe, host: &Host) -> Vec<Finding> {
     found
 }
 
-/// A buffer that holds four times what is under way at that rate.
+/// A buffer of four times the bytes in flight at that rate.
 fn ample(carries: &Carries) -> u64 {
     let Bytes(under_way) = carries.rate * carries.rtt;
     under_way.saturating_mul(4).max(BUFFER).checked_next_power_of_two().unwrap_or(BUFFER)
 }
 
-/// What all paths carried together beside what each carries alone.
+/// Compares the rates of all paths together with those of each alone.
 pub(super) fn together(probes: &[PathProbe], together: &[Rate]) -> Option<Finding> {
     let alone: Vec<Rate> =
         probes.iter().filter_map(|p| p.carries.as_ref().ok()).map(|carries| carries.rate).collect();
@@ -416,11 +417,10 @@ mod tests {
         let page = include_str!("../../../../docs/doctor.md");
         let source =
             include_str!("judge.rs").split("#[cfg(test)]").next().expect("it begins with code");
-        // The formatter may put a name on the line after its call.
-        let source: String = source.split_whitespace().collect();
-        let calls = source.split("trouble(\"").skip(1).chain(source.split("note(\"").skip(1));
-        let names: std::collections::BTreeSet<&str> =
-            calls.filter_map(|rest| rest.split('"').next()).collect();
+        let calls = source.split("trouble(").skip(1).chain(source.split("note(").skip(1));
+        let names: std::collections::BTreeSet<&str> = calls
+            .filter_map(|rest| rest.trim_start().strip_prefix('"')?.split('"').next())
+            .collect();
         assert!(names.len() >= 14, "{names:?}");
         for name in names {
             assert!(page.contains(&format!("`{name}`")), "{name}");

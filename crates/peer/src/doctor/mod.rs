@@ -1,7 +1,7 @@
-//! What holds paths back, and the command that mends it.
+//! Checks of a host and its paths, and the commands that correct what they find.
 //!
-//! [`examine`] gathers facts about this host and its paths, lets data flow over each path alone and
-//! then over all together if it may, and judges what it found; docs/doctor.md has every check.
+//! [`examine`] reads the system's settings and the paths, sends data over each path alone and then
+//! over all together if it has a receiver, and judges the results; docs/doctor.md has every check.
 
 mod facts;
 mod judge;
@@ -13,78 +13,78 @@ use units::Rate;
 use crate::dial::{PathProbe, Terms, probe_each_and_all};
 use crate::{Error, PathSpec, Remote};
 
-/// What to examine.
+/// The subject of an examination.
 #[derive(Clone, Debug)]
 pub enum Scope {
-    /// This host and whichever interfaces lead to the world.
+    /// This host and all interfaces with a default route.
     Host,
-    /// The paths to a host, as far as a connection shows them; all, or those named.
+    /// The paths to a host, all or the named ones, by opening a connection over each.
     Remote(Remote, Vec<PathSpec>),
-    /// The paths to a receiver, with data.
+    /// The paths to a receiver, by sending data over each.
     Receiver(Box<Terms>),
 }
 
-/// What was found.
+/// The results of an examination.
 #[derive(Clone, Debug, Default)]
 pub struct Examination {
-    /// What there is to say, troubles first.
+    /// The findings, troubles first.
     pub findings: Vec<Finding>,
-    /// What each path carries, if data flowed.
+    /// The measurement of each path, if data was sent.
     pub probes: Vec<PathProbe>,
-    /// What each of the paths carried while all did, in the order of `probes`; zero for one that
-    /// carries nothing.
+    /// The rate of each path while all sent, in the order of `probes`; zero for a path that passed
+    /// no data.
     pub together: Vec<Rate>,
-    /// How long a connection over each path took to open, or why none did, if no data flowed.
+    /// The connection over each path, if no data was sent.
     pub connections: Vec<Connection>,
 }
 
-/// A connection over one path.
+/// An attempt to connect over one path.
 #[derive(Clone, Debug)]
 pub struct Connection {
     /// The interface.
     pub interface: String,
-    /// To where.
+    /// The remote address.
     pub remote: SocketAddr,
-    /// A round trip, or what the kernel said.
+    /// The time until it was open, a round trip; or the kernel's error.
     pub opened: Result<units::Span, String>,
 }
 
 impl Examination {
-    /// Whether nothing was found that holds a path back.
+    /// Whether no finding is a trouble.
     #[must_use]
     pub fn all_is_well(&self) -> bool {
         self.findings.iter().all(|finding| finding.severity == Severity::Note)
     }
 }
 
-/// How bad something is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// It holds a path back.
+    /// It slows a path down or blocks it.
     Trouble,
-    /// It is worth knowing.
+    /// It does no harm by itself.
     Note,
 }
 
-/// Something that was found.
+/// A result of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// How bad it is.
+    /// Its severity.
     pub severity: Severity,
-    /// Which check found it, by its name in docs/doctor.md.
+    /// The name of the check in docs/doctor.md.
     pub check: &'static str,
-    /// The path or the interface that it is about; empty for the host.
+    /// The path or the interface; empty for the host.
     pub subject: String,
-    /// What it is, as a sentence.
+    /// The finding as a sentence.
     pub text: String,
-    /// The command that mends it.
+    /// The command that corrects it, if there is one.
     pub mend: Option<Mend>,
 }
 
-/// A command to be typed.
+/// A shell command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mend {
-    /// On which side.
+    /// Whether it is for the receiver's host; else it is for this one.
     pub at_receiver: bool,
     /// The line.
     pub command: String,
@@ -93,8 +93,8 @@ pub struct Mend {
 /// Examines this host and its paths.
 ///
 /// # Errors
-/// Those of finding paths; [`Error::WrongPeer`] if somebody else answers. What a path fails of is a
-/// finding.
+/// Those of finding paths; [`Error::WrongPeer`] if a host with another key answers. The failure of
+/// a path is a finding.
 pub async fn examine(scope: &Scope) -> Result<Examination, Error> {
     let host = facts::Host::read();
     let paths = facts::paths(scope).await?;

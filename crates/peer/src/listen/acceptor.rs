@@ -1,4 +1,4 @@
-//! Takes connections in, authenticates them, and hands them to a service.
+//! Accepts connections, authenticates them, and hands them to a service.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,26 +14,29 @@ use crate::conn::{Conn, ConnError};
 use crate::tls::ServerTls;
 use crate::{Error, Fingerprint, Identity};
 
-/// What a host offers to the peers that dial it.
+/// A service for peers that dial this host.
 pub trait Service: Send + Sync + 'static {
-    /// A session that connections join.
+    /// An open session.
     type Session: Send;
-    /// What a peer may do that opens a session.
+    /// The permission of a peer that opens a session.
     type Grant: Send;
 
-    /// The session of that id, if `peer` belongs to it.
+    /// The session of that id, if it is one of `peer`.
     fn find(&self, id: SessionId, peer: Fingerprint) -> Option<Self::Session>;
 
-    /// The text for a peer that names a session it does not belong to.
-    fn unknown_session(&self) -> String;
+    /// The message to a peer when [`Service::find`] has no session for it.
+    fn unknown_session(&self) -> String {
+        "there is no such session here".into()
+    }
 
-    /// What the holder of key `peer` may do.
+    /// The permission of the holder of the key `peer` to open a session.
     ///
     /// # Errors
-    /// The reason why it may do nothing, in the words that it is told.
+    /// The reason of a refusal, which is sent to the peer.
     fn authorize(&self, hello: &Hello, peer: Fingerprint) -> Result<Self::Grant, String>;
 
-    /// Serves an authenticated connection to its end.
+    /// Serves an authenticated connection to its end. The next flush sends a pending
+    /// [`Frame::Joined`] to a connection that joins. The future is dropped with the [`Acceptor`].
     fn serve(
         self: Arc<Self>,
         conn: Conn,
@@ -42,32 +45,31 @@ pub trait Service: Send + Sync + 'static {
     ) -> impl Future<Output = ()> + Send;
 }
 
-/// The way by which an authenticated connection enters.
+/// The request of an authenticated connection.
 pub enum Entry<S: Service + ?Sized> {
-    /// It joins a session.
+    /// To join a session.
     Join(S::Session),
-    /// It asks for a new one.
+    /// To open a session: its first frame, its permission and its key.
     Open(Hello, S::Grant, Fingerprint),
 }
 
-/// Listens for a service until it is dropped, which ends every connection.
+/// Accepts connections for a service until it is dropped, which ends every connection.
 pub struct Acceptor<S> {
-    shared: Arc<Shared<S>>,
+    shared: Arc<AcceptorState<S>>,
     _accepting: JoinSet<()>,
 }
 
-struct Shared<S> {
+struct AcceptorState<S> {
     service: Arc<S>,
     tls: ServerTls,
     unauthenticated: Unauthenticated,
 }
 
-/// The pause after a connection could not be taken in: out of descriptors, most likely, and the
-/// next attempt may find some.
+/// The pause after accept(2) failed, most likely for lack of descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
 
 impl<S: Service> Acceptor<S> {
-    /// Takes in connections at all `listeners`.
+    /// Accepts connections at all `listeners`; needs a Tokio runtime.
     ///
     /// # Errors
     /// [`Error::System`] if the library refuses the host's key.
@@ -76,7 +78,7 @@ impl<S: Service> Acceptor<S> {
         identity: &Identity,
         listeners: Vec<Box<dyn Listener>>,
     ) -> Result<Acceptor<S>, Error> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(AcceptorState {
             service,
             tls: ServerTls::new(identity)?,
             unauthenticated: Unauthenticated::default(),
@@ -106,7 +108,7 @@ impl<S> Drop for Acceptor<S> {
     }
 }
 
-impl<S: Service> Shared<S> {
+impl<S: Service> AcceptorState<S> {
     fn admit(self: &Arc<Self>, stream: Box<dyn Stream>, from: SocketAddr) {
         let shared = Arc::clone(self);
         tracing::debug!(%from, "connection accepted");
@@ -120,7 +122,7 @@ impl<S: Service> Shared<S> {
         });
     }
 
-    /// Runs the handshake, reads the first frame, and checks what the peer may do.
+    /// Runs the handshake, reads the first frame, and checks the peer's permission.
     async fn enter(&self, stream: Box<dyn Stream>) -> Result<(Conn, Entry<S>), ConnError> {
         let (mut conn, peer, first) = greet(&self.tls, stream).await?;
         match first {

@@ -1,4 +1,4 @@
-//! What a connection may do before it is authenticated, and the checks that end that state.
+//! Bounds of unauthenticated connections, and their authentication.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard};
@@ -14,16 +14,16 @@ use crate::conn::{Conn, ConnError};
 use crate::tls::ServerTls;
 use crate::{Fingerprint, Token};
 
-/// Unauthenticated connections, at most; a further one displaces the oldest.
+/// The most unauthenticated connections; a further one displaces the oldest.
 const UNAUTHENTICATED: usize = 64;
-/// The time that one may take to authenticate.
+/// The time that a connection may take to authenticate.
 pub const UNAUTHENTICATED_PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes read at a time before a connection is authenticated.
 const UNAUTHENTICATED_BYTES: usize = 4_096;
-/// The time that a refused peer may take to read the reason.
+/// The time that a refused peer has to read the reason.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// The tasks of all connections, and the order of those that are not authenticated yet.
+/// The tasks of all connections, and the order of the unauthenticated ones.
 #[derive(Default)]
 pub(super) struct Unauthenticated(Mutex<Pending>);
 
@@ -36,7 +36,7 @@ struct Pending {
 }
 
 impl Unauthenticated {
-    /// Spawns the task of a connection; `serve` gets its number.
+    /// Spawns the task of a connection; `serve` gets the connection's number.
     pub(super) fn admit<F>(&self, serve: impl FnOnce(u64) -> F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -54,7 +54,8 @@ impl Unauthenticated {
         pending.connections.push_back((number, task));
     }
 
-    /// Waits for a connection to authenticate; `None` if it fails to, or is silent.
+    /// Waits for a connection to authenticate; `None` if it fails, or takes longer than
+    /// [`UNAUTHENTICATED_PATIENCE`].
     pub(super) async fn authenticated<T>(
         &self,
         number: u64,
@@ -107,7 +108,8 @@ pub(super) async fn greet(
     Ok((conn, peer, first))
 }
 
-/// Tells the peer the reason of a refusal, and closes. Returns the reason as an error.
+/// Sends the peer the reason of a refusal, and closes the connection, within two seconds. Returns
+/// the reason as an error.
 pub async fn refuse(conn: &mut Conn, code: AbortCode, text: String) -> ConnError {
     conn.push(&Frame::Abort(code, text.clone()));
     let _ = timeout(Duration::from_secs(1), conn.flush()).await;
@@ -116,21 +118,21 @@ pub async fn refuse(conn: &mut Conn, code: AbortCode, text: String) -> ConnError
     ConnError::Io(std::io::Error::other(text))
 }
 
-/// A token that is good for one peer: the first that shows it.
+/// The check of a token that is good for one peer, the first that shows it.
 #[derive(Debug)]
 pub struct TokenCheck {
     token: Option<Token>,
     holder: Mutex<Option<Fingerprint>>,
 }
 
-/// The reason why a peer is not let in by token.
+/// The reason why a token does not let a peer in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenRefusal {
-    /// The peer showed none, or none would do.
+    /// The peer showed no token, or there is none to show.
     NotShown,
-    /// The peer showed another one.
+    /// The peer showed another secret.
     Wrong,
-    /// Another peer showed it before.
+    /// The token belongs to another peer, which showed it before or is its named holder.
     Taken,
 }
 
@@ -141,10 +143,10 @@ impl TokenCheck {
         TokenCheck { token, holder: Mutex::new(holder) }
     }
 
-    /// Whether `peer` may enter with the secret that its hello holds.
+    /// Lets `peer` in if its hello holds the token's secret.
     ///
     /// # Errors
-    /// The reason why not.
+    /// The reason of a refusal.
     pub fn admit(&self, hello: &Hello, peer: Fingerprint) -> Result<(), TokenRefusal> {
         let (Some(secret), Some(token)) = (&hello.secret, &self.token) else {
             return Err(TokenRefusal::NotShown);
@@ -154,5 +156,100 @@ impl TokenCheck {
         }
         let mut holder = self.holder.lock().expect("no panic while held");
         if *holder.get_or_insert(peer) == peer { Ok(()) } else { Err(TokenRefusal::Taken) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+    use std::sync::{Arc, Mutex};
+
+    use tokio::sync::Notify;
+    use wire::frame::{VERSION, Wishes};
+
+    use super::*;
+    use crate::Identity;
+
+    fn showing(secret: Option<[u8; 16]>) -> Hello {
+        Hello { version: VERSION, secret, wishes: Wishes::default() }
+    }
+
+    /// A token, a hello that shows it, and the keys of two peers.
+    fn setting() -> (Token, Hello, [Fingerprint; 2]) {
+        let token = Token::generate(&Identity::generate().unwrap()).unwrap();
+        let hello = showing(Some(*token.secret()));
+        (token, hello, [1, 2].map(|octet| Fingerprint::from([octet; 32])))
+    }
+
+    #[test]
+    fn a_token_belongs_to_the_first_peer_that_shows_it() {
+        let (token, hello, [first, second]) = setting();
+        let check = TokenCheck::new(Some(token), None);
+        let other = showing(Some([0; 16]));
+        assert_eq!(check.admit(&showing(None), first), Err(TokenRefusal::NotShown));
+        assert_eq!(check.admit(&other, first), Err(TokenRefusal::Wrong));
+        assert_eq!(check.admit(&hello, second), Ok(()), "failures take no token");
+        assert_eq!(check.admit(&hello, first), Err(TokenRefusal::Taken));
+        assert_eq!(check.admit(&hello, second), Ok(()), "its holder may show it again");
+        assert_eq!(check.admit(&other, second), Err(TokenRefusal::Wrong));
+    }
+
+    #[test]
+    fn a_named_holder_is_the_only_one() {
+        let (token, hello, [holder, other]) = setting();
+        let check = TokenCheck::new(Some(token), Some(holder));
+        assert_eq!(check.admit(&hello, other), Err(TokenRefusal::Taken));
+        assert_eq!(check.admit(&hello, holder), Ok(()));
+    }
+
+    #[test]
+    fn a_host_without_a_token_admits_no_secret() {
+        let (_, hello, [peer, _]) = setting();
+        let check = TokenCheck::new(None, Some(peer));
+        assert_eq!(check.admit(&hello, peer), Err(TokenRefusal::NotShown));
+    }
+
+    /// Adds its number to a list when it is dropped.
+    struct Ends(u64, Arc<Mutex<Vec<u64>>>);
+
+    impl Drop for Ends {
+        fn drop(&mut self) {
+            self.1.lock().unwrap().push(self.0);
+        }
+    }
+
+    #[tokio::test]
+    async fn the_oldest_unauthenticated_connection_gives_way() {
+        let connections = Arc::new(Unauthenticated::default());
+        let (ended, first) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Notify::new()));
+        // The first one authenticates, and then stays; the others are silent.
+        for _ in 0..=UNAUTHENTICATED {
+            let (all, entered) = (Arc::clone(&connections), Arc::clone(&first));
+            let ended = Arc::clone(&ended);
+            connections.admit(|number| async move {
+                let _ends = Ends(number, ended);
+                if number == 0 {
+                    all.authenticated(number, async { Ok(()) }).await;
+                    entered.notify_one();
+                    pending::<()>().await;
+                }
+                all.authenticated(number, pending::<Result<(), _>>()).await;
+            });
+            if connections.pending().next == 1 {
+                first.notified().await;
+            }
+        }
+        tokio::task::yield_now().await;
+        assert!(ended.lock().unwrap().is_empty(), "64 are silent, and the first has entered");
+        connections.admit(|_| pending());
+        // The runtime drops an aborted task when it next gets to it.
+        while ended.lock().unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(*ended.lock().unwrap(), [1], "the oldest silent one");
+        connections.close();
+        while ended.lock().unwrap().len() <= UNAUTHENTICATED {
+            tokio::task::yield_now().await;
+        }
     }
 }

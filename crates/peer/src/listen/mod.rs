@@ -1,8 +1,8 @@
 //! The side that listens: sessions over many paths.
 //!
 //! An [`Acceptor`] takes connections in. Each is unauthenticated until TLS has proven its key and
-//! its first frame names a session that it belongs to, or asks for a new one with the right to; it
-//! gets little before that ([`admission`]). Then the [`Service`] serves it.
+//! its first frame names a session of that key, or asks for a new one and is authorized; until then
+//! its time and memory are small ([`admission`]). Then the [`Service`] serves it.
 
 mod acceptor;
 pub mod admission;
@@ -12,12 +12,13 @@ use std::net::SocketAddr;
 pub use acceptor::{Acceptor, Entry, Service};
 pub use admission::{TokenCheck, TokenRefusal};
 use net::interfaces::discover;
-pub use net::socket::{listen, reachable, unmapped};
+use net::socket::unmapped;
+pub use net::socket::{listen, reachable};
 
 use crate::conn::Conn;
 
-/// Addresses by which the other end of `conn` may reach this host, which listens at `listen`,
-/// besides the one it used.
+/// Addresses at which the peer of `conn` may reach this host: the one that it used, and those of
+/// other interfaces towards it if `listen` is empty or names all addresses.
 #[must_use]
 pub fn further_addresses(conn: &Conn, listen: &[SocketAddr]) -> Vec<SocketAddr> {
     let Some(local) = conn.stream().local_addr() else { return Vec::new() };
@@ -37,7 +38,7 @@ pub fn further_addresses(conn: &Conn, listen: &[SocketAddr]) -> Vec<SocketAddr> 
     addresses
 }
 
-/// The name of a connection from an address, for people.
+/// The IP address of a connection, for people.
 #[must_use]
 pub fn display_address(address: SocketAddr) -> String {
     unmapped(address).ip().to_string()

@@ -1,4 +1,4 @@
-//! A path and what it may be used for: `usb0,backup,max=5mbit,cap=10GB/month`.
+//! A path and its policy: `usb0,backup,max=5mbit,cap=10GB/month`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,15 +9,15 @@ use units::{Bytes, Rate};
 use super::{SpecError, parts};
 use crate::Remote;
 
-/// When a path is used.
+/// The priority of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PathClass {
-    /// Always.
+    /// Always used.
     #[default]
     Primary,
-    /// Only when the primaries are full.
+    /// Used when the primaries are full.
     Overflow,
-    /// Only when the primaries are dead.
+    /// Used when no primary is alive.
     Backup,
 }
 
@@ -37,7 +37,7 @@ impl PathClass {
         if local.metered { PathClass::Backup } else { PathClass::Primary }
     }
 
-    /// As it is written.
+    /// Its written form: `primary`, `overflow` or `backup`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -48,11 +48,11 @@ impl PathClass {
     }
 }
 
-/// How much an interface may carry in a calendar month, in both directions, headers and
+/// The bytes that an interface may carry in a calendar month, in both directions, headers and
 /// retransmissions included: `10GB/month`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cap {
-    /// That many bytes of IP packets.
+    /// Bytes of IP packets.
     pub bytes: Bytes,
 }
 
@@ -68,20 +68,20 @@ impl fmt::Display for Cap {
 pub struct PathSpec {
     /// Interface name, or a local address.
     pub interface: String,
-    /// When to use it.
+    /// Its priority.
     pub class: PathClass,
     /// Upper bound of its rate.
     pub max: Option<Rate>,
-    /// What it is known to carry. If that is known of every path, nothing is measured at the start.
+    /// Its rate. If the rates of all paths are known, nothing is measured at the start.
     pub rate: Option<Rate>,
-    /// Upper bound of what it carries in a month, over all transfers.
+    /// Upper bound of its bytes in a month, over all transfers.
     pub cap: Option<Cap>,
     /// Another remote address for this path than the session's.
     pub to: Option<Remote>,
 }
 
 impl PathSpec {
-    /// The path over an interface, without any condition.
+    /// A primary path over an interface without a bound or a cap.
     #[must_use]
     pub fn over(interface: &str) -> PathSpec {
         PathSpec {
@@ -181,7 +181,7 @@ impl fmt::Display for PathSpec {
     }
 }
 
-/// A rate at which something moves.
+/// A rate above zero.
 pub(super) fn positive(text: &str) -> Result<Rate, String> {
     match text.parse::<Rate>() {
         Ok(Rate::ZERO) => Err(format!("at '{text}' nothing would ever move")),
@@ -260,6 +260,19 @@ mod tests {
         for example in EXAMPLE.split(" or ") {
             read(example);
         }
+    }
+
+    #[test]
+    fn a_metered_interface_is_a_backup() {
+        let over = |metered| LocalPath {
+            interface: "usb0".into(),
+            index: 3,
+            address: [192, 0, 2, 1].into(),
+            metered,
+            speed: None,
+        };
+        assert_eq!(PathClass::of(&over(true)), PathClass::Backup);
+        assert_eq!(PathClass::of(&over(false)), PathClass::Primary);
     }
 
     fn spec() -> impl Strategy<Value = PathSpec> {

@@ -9,7 +9,7 @@ use units::Rate;
 use super::path::positive;
 use super::{SpecError, parts};
 
-/// A time of the week as clocks on the wall show it: seconds since Monday 00:00.
+/// A local time of the week, in seconds since Monday 00:00.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MomentOfWeek(u32);
 
@@ -17,8 +17,7 @@ const DAY: u32 = 24 * 60 * 60;
 const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
 
 impl MomentOfWeek {
-    /// `day` counts from Monday, which is 0; a second that a clock never shows becomes the last one
-    /// it does.
+    /// `day` counts from Monday, which is 0. Values beyond their range become the last one in it.
     #[must_use]
     pub fn new(day: u8, hour: u8, minute: u8, second: u8) -> MomentOfWeek {
         let [day, hour, minute, second] =
@@ -36,11 +35,11 @@ impl fmt::Display for MomentOfWeek {
     }
 }
 
-/// An upper bound of a rate that may change over the week. One rate alone holds always.
+/// An upper bound of a rate that may change over the week.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timetable {
-    /// From when on which rate holds, in order; `None` is no bound. Never empty, and the last one
-    /// goes on into the next week.
+    /// Bounds by the moment from which they hold, in order; `None` is no bound. Never empty; the
+    /// last one holds into the next week.
     entries: Vec<(MomentOfWeek, Option<Rate>)>,
 }
 
@@ -51,7 +50,7 @@ impl Timetable {
         Timetable { entries: vec![(MomentOfWeek(0), Some(rate))] }
     }
 
-    /// The bound that holds at `moment`; `None` if there is none then.
+    /// The bound at `moment`; `None` is no bound.
     #[must_use]
     pub fn at(&self, moment: MomentOfWeek) -> Option<Rate> {
         let begun = self.entries.iter().rev().find(|(from, _)| *from <= moment);
@@ -61,7 +60,7 @@ impl Timetable {
 
 const EXAMPLE: &str = "80mbit, or 08:00,10mbit 18:00,off, or Mon-08:00,10mbit Fri-18:30,off";
 
-/// One rate; or `[DAY-]HH:MM[:SS],RATE` as often as needed, with spaces between, where `off` is no
+/// Reads one rate, or entries `[DAY-]HH:MM[:SS],RATE` with spaces between; the rate `off` is no
 /// bound.
 impl FromStr for Timetable {
     type Err = SpecError;
@@ -105,8 +104,8 @@ impl fmt::Display for Timetable {
     }
 }
 
-/// The entries with their offsets: a word with a comma begins one, and what follows without belongs
-/// to it, as in `08:00,10 Mbit/s`.
+/// The entries with their offsets. A word with a comma begins an entry, and the words without one
+/// that follow belong to it, as in `08:00,10 Mbit/s`.
 fn entries_of(text: &str) -> Vec<(usize, &str)> {
     let mut entries: Vec<(usize, &str)> = Vec::new();
     for (offset, word) in parts(text, char::is_whitespace).filter(|(_, word)| !word.is_empty()) {
@@ -235,23 +234,30 @@ mod tests {
             .prop_map(|table| table.into_iter().collect())
     }
 
+    fn timetable(table: &[(u32, Option<u64>)]) -> Timetable {
+        let entries = table.iter();
+        let entries = entries.map(|(at, rate)| (MomentOfWeek(*at), rate.map(Rate::from_bits)));
+        Timetable { entries: entries.collect() }
+    }
+
     proptest! {
         #[test]
         fn what_is_written_is_read(table in tables()) {
-            let entries = table.iter().map(|(at, rate)| (MomentOfWeek(*at), rate.map(Rate::from_bits)));
-            let table = Timetable { entries: entries.collect() };
+            let table = timetable(&table);
             prop_assert_eq!(table.to_string().parse(), Ok(table));
         }
 
-        /// Walking through two weeks second by second comes to the same, at the moments that matter
-        /// and at any other.
+        /// At the moments of the entries, and at others, the entry with the smallest age holds.
         #[test]
-        fn the_latest_entry_holds(table in tables(), moments in prop::collection::vec(0..7 * DAY, 20)) {
-            let entries: Vec<_> = table.iter().map(|(at, rate)| (MomentOfWeek(*at), rate.map(Rate::from_bits))).collect();
-            let timetable = Timetable { entries: entries.clone() };
+        fn the_latest_entry_holds(
+            table in tables(),
+            moments in prop::collection::vec(0..7 * DAY, 20),
+        ) {
+            let timetable = timetable(&table);
             for moment in moments.into_iter().chain(table.iter().map(|(at, _)| *at)) {
                 let age = |from: u32| (moment + 7 * DAY - from) % (7 * DAY);
-                let (_, latest) = entries.iter().min_by_key(|(from, _)| age(from.0)).expect("never empty");
+                let latest = timetable.entries.iter().min_by_key(|(from, _)| age(from.0));
+                let (_, latest) = latest.expect("never empty");
                 prop_assert_eq!(timetable.at(MomentOfWeek(moment)), *latest);
             }
         }
