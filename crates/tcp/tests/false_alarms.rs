@@ -43,7 +43,6 @@ impl Script {
 
     /// What becomes of a segment.
     fn fate(&mut self, sent: &Sent<Segment>) -> Fate {
-        let mut due = sent.due.expect("the queue holds everything");
         if sent.packet.len > 0 {
             let number = (sent.packet.seq - 1) / MSS;
             if let Some(index) = self.drops.iter().position(|drop| *drop == number) {
@@ -51,11 +50,10 @@ impl Script {
                 return Fate::Lost;
             }
             if let Some(index) = self.late.iter().position(|late| late.number == number) {
-                due += self.late.remove(index).by;
+                return Fate::Late(self.late.remove(index).by);
             }
         }
-        let at = Time::from_nanos(due.as_nanos().next_multiple_of(self.tick.as_nanos()));
-        Fate::Late(at - sent.due.unwrap_or(at))
+        Fate::Arrives
     }
 }
 
@@ -93,6 +91,7 @@ fn run_over(config: Config, script: Script) -> Outcome {
     let delay = Span::from_millis(20);
     let link = Link { rate: Some(Bytes(MSS) / Span::from_millis(1)), ..Link::new(delay) };
     let mut network = Network::new(ends, [link], 0);
+    network.set_tick(script.tick);
     let script = Rc::new(RefCell::new(script));
     let rest = Rc::clone(&script);
     network.set_fates(move |sent| script.borrow_mut().fate(sent));

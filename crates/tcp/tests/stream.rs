@@ -9,12 +9,14 @@ use tcp::{Config, Detection, Endpoint, Event};
 use testnet::{Link, Network, Op};
 use units::{Bytes, Span, SubflowId, Time};
 
-/// The impairments of the network in thousandths of packets, and the delay.
+/// The impairments of the network in thousandths of packets, and the delays.
 #[derive(Clone, Debug)]
 struct Weather {
     loss: u64,
     duplication: u64,
     reordering: u64,
+    /// The additional delay of packets that are held back.
+    lateness_ms: u64,
     delay_ms: u64,
     seed: u64,
 }
@@ -70,12 +72,12 @@ fn run(case: &Case) -> Outcome {
         host(Endpoint::client(config.clone(), id), case.there),
         host(Endpoint::server(config, id), case.back),
     ];
-    let Weather { loss, duplication, reordering, delay_ms, seed } = case.weather;
+    let Weather { loss, duplication, reordering, lateness_ms, delay_ms, seed } = case.weather;
     let link = Link {
         loss,
         duplication,
         reordering,
-        lateness: Span::from_millis(50),
+        lateness: Span::from_millis(lateness_ms),
         ..Link::new(Span::from_millis(delay_ms))
     };
     let mut network = Network::new(ends, [link], seed);
@@ -96,11 +98,12 @@ fn run(case: &Case) -> Outcome {
 }
 
 fn cases() -> impl Strategy<Value = Case> {
-    let weather = (0..150u64, 0..100u64, 0..200u64, 1..60u64, any::<u64>()).prop_map(
-        |(loss, duplication, reordering, delay_ms, seed)| Weather {
+    let weather = (0..150u64, 0..100u64, 0..200u64, 1..=50u64, 1..60u64, any::<u64>()).prop_map(
+        |(loss, duplication, reordering, lateness_ms, delay_ms, seed)| Weather {
             loss,
             duplication,
             reordering,
+            lateness_ms,
             delay_ms,
             seed,
         },
@@ -182,7 +185,14 @@ fn calm(detection: Detection) -> Case {
         there: 100_000,
         back: 0,
         stall_ms: 0,
-        weather: Weather { loss: 0, duplication: 0, reordering: 0, delay_ms: 10, seed: 2 },
+        weather: Weather {
+            loss: 0,
+            duplication: 0,
+            reordering: 0,
+            lateness_ms: 50,
+            delay_ms: 10,
+            seed: 2,
+        },
     }
 }
 

@@ -6,6 +6,8 @@
 //! each at its time: actions of the ends, links that fail and recover, single packets that overtake
 //! others. A [`Fate`] can be chosen for each packet as it is sent. Equal seeds give equal runs.
 //!
+//! Each direction of a link is a [`link::Link`]; operations and fates come on top of it.
+//!
 //! ```
 //! use testnet::{Arrival, Direction, Endpoint, Link, Network, Op, Transmit};
 //! use units::{Bytes, Span, Time};
@@ -84,12 +86,12 @@
 //! ```
 
 mod dice;
-mod link;
+mod links;
 mod network;
 mod op;
 
 pub use dice::Dice;
-pub use link::{Direction, Link};
+pub use links::{Direction, Link};
 pub use network::{Fate, Network, Sent};
 pub use op::Op;
 

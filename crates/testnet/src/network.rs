@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use units::{Bytes, Span, Time};
+use units::{Bytes, Seed, Span, Time};
 
-use crate::link::DirectionState;
-use crate::{Arrival, Dice, Direction, Endpoint, Link, Op};
+use crate::links::DirectionState;
+use crate::{Arrival, Direction, Endpoint, Link, Op};
 
 /// More packets than this at one moment, or steps within a millisecond, are an endless loop.
 const MAX_AT_ONCE: u32 = 100_000;
@@ -29,8 +29,6 @@ pub enum Fate {
 pub struct Sent<P> {
     /// When it is sent.
     pub at: Time,
-    /// When it arrives if nothing happens to it; `None` if the queue is full, which drops it.
-    pub due: Option<Time>,
     /// The link's index.
     pub link: usize,
     /// The direction of the link.
@@ -44,11 +42,22 @@ pub struct Sent<P> {
 }
 
 /// A packet between two ends.
+#[derive(Clone)]
 struct Flight<P> {
     link: usize,
     direction: Direction,
     packet: P,
     is_marked: bool,
+    /// Behind the link.
+    extra_delay: Span,
+    /// Copies to arrive: two if the link has duplicated the packet.
+    copies: u64,
+}
+
+/// A copy of a packet that has left its link.
+struct Arriving {
+    /// The packet's number.
+    number: u64,
     is_corrupt: bool,
 }
 
@@ -67,12 +76,14 @@ pub struct Network<E: Endpoint> {
     pub ends: Vec<E>,
     now: Time,
     links: Vec<LinkState>,
-    /// By time of arrival, then in the order of sending.
-    flights: BTreeMap<(Time, u64), Flight<E::Packet>>,
+    /// By number, and so in the order of sending.
+    flights: BTreeMap<u64, Flight<E::Packet>>,
+    /// Packets that have left their links, by time of arrival.
+    arriving: BTreeMap<(Time, u64), Arriving>,
     plan: BTreeMap<(Time, u64), Op<E::Action>>,
-    dice: Dice,
     decide: Decide<E::Packet>,
-    /// Numbers flights and operations, which keeps those of one moment in order.
+    tick: Span,
+    /// Numbers packets, arrivals and operations, which keeps those of one moment in order.
     count: u64,
     /// Steps since `steps_since`.
     steps: u32,
@@ -101,9 +112,13 @@ impl<E: Endpoint> Network<E> {
         seed: u64,
     ) -> Network<E> {
         let ends: Vec<E> = ends.into_iter().collect();
-        let state =
-            |link| LinkState { link, directions: Default::default(), extra_delay: Span::ZERO };
-        let links: Vec<LinkState> = links.into_iter().map(state).collect();
+        let state = |(index, link): (usize, Link)| {
+            let seed = |direction| Seed(seed).stream(&format!("link/{index}/{direction:?}"));
+            let directions =
+                Direction::BOTH.map(|direction| DirectionState::new(&link, seed(direction)));
+            LinkState { link, directions, extra_delay: Span::ZERO }
+        };
+        let links: Vec<LinkState> = links.into_iter().enumerate().map(state).collect();
         for LinkState { link, .. } in &links {
             assert!(link.ends.iter().all(|end| *end < ends.len()), "{link:?} has no such end");
         }
@@ -112,9 +127,10 @@ impl<E: Endpoint> Network<E> {
             now: Time::ZERO,
             links,
             flights: BTreeMap::new(),
+            arriving: BTreeMap::new(),
             plan: BTreeMap::new(),
-            dice: Dice::new(seed),
             decide: Box::new(|_| Fate::Arrives),
+            tick: Span::from_nanos(1),
             count: 0,
             steps: 0,
             steps_since: Time::ZERO,
@@ -130,6 +146,11 @@ impl<E: Endpoint> Network<E> {
     /// From here on, `decide` chooses the fate of each packet.
     pub fn set_fates(&mut self, decide: impl FnMut(&Sent<E::Packet>) -> Fate + 'static) {
         self.decide = Box::new(decide);
+    }
+
+    /// The ends process arrivals only at multiples of `tick`, one nanosecond unless set.
+    pub fn set_tick(&mut self, tick: Span) {
+        self.tick = tick;
     }
 
     /// Plans an operation. Those of one moment happen in the order of planning, before packets
@@ -153,21 +174,17 @@ impl<E: Endpoint> Network<E> {
             Op::Restore { link, direction } => self.direction(link, direction).is_cut = false,
             Op::Delay { link, extra } => self.links[link].extra_delay = extra,
             Op::Deliver { link, direction, index } => {
-                let key = self.find(link, direction, index);
-                if let Some(flight) = key.and_then(|key| self.flights.remove(&key)) {
-                    self.deliver(flight);
+                if let Some(flight) = self.take(link, direction, index) {
+                    self.deliver(flight, false);
                 }
             }
             Op::Drop { link, direction, index } => {
-                if let Some(key) = self.find(link, direction, index) {
-                    self.flights.remove(&key);
-                }
+                self.take(link, direction, index);
             }
             Op::Duplicate { link, direction, index } => {
-                if let Some(key) = self.find(link, direction, index) {
-                    let Flight { packet, is_marked, is_corrupt, .. } = &self.flights[&key];
-                    let (packet, is_marked, is_corrupt) = (packet.clone(), *is_marked, *is_corrupt);
-                    self.deliver(Flight { link, direction, packet, is_marked, is_corrupt });
+                if let Some(number) = self.find(link, direction, index) {
+                    let flight = self.flights[&number].clone();
+                    self.deliver(flight, false);
                 }
             }
         }
@@ -200,11 +217,12 @@ impl<E: Endpoint> Network<E> {
             }
             self.count_step();
             self.carry_out_due();
-            while let Some(flight) = self.flights.first_entry()
-                && flight.key().0 <= self.now
+            self.drain_links();
+            while let Some(arriving) = self.arriving.first_entry()
+                && arriving.key().0 <= self.now
             {
-                let flight = flight.remove();
-                self.deliver(flight);
+                let arriving = arriving.remove();
+                self.arrive(&arriving);
             }
             for end in &mut self.ends {
                 if end.poll_deadline().is_some_and(|at| at <= self.now) {
@@ -219,9 +237,12 @@ impl<E: Endpoint> Network<E> {
     fn next_event(&self) -> Option<Time> {
         let soon = self.now + Span::from_nanos(1);
         let deadlines = self.ends.iter().filter_map(Endpoint::poll_deadline).map(|at| at.max(soon));
-        let arrival = self.flights.first_key_value().map(|((at, _), _)| *at);
+        let directions = self.links.iter().flat_map(|state| &state.directions);
+        let deliveries = directions.filter_map(|direction| direction.line.poll_deadline());
+        let arrival = self.arriving.first_key_value().map(|((at, _), _)| *at);
         let planned = self.plan.first_key_value().map(|((at, _), _)| *at);
-        deadlines.chain(arrival).chain(planned).min().map(|at| at.max(self.now))
+        let events = deadlines.chain(deliveries).chain(arrival).chain(planned);
+        events.min().map(|at| at.max(self.now))
     }
 
     fn carry_out_due(&mut self) {
@@ -258,43 +279,57 @@ impl<E: Endpoint> Network<E> {
         assert!(link.ends.contains(&from), "end {from} is not on link {index}");
         let direction = if link.ends[0] == from { Direction::Forward } else { Direction::Backward };
         let state = &mut directions[direction as usize];
-        let number = state.sent;
+        let sent = Sent { at: now, link: index, direction, number: state.sent, bytes, packet };
         state.sent += 1;
-        let departure = state.enqueue(now, link, bytes);
-        let due = departure.map(|at| at + link.delay + *extra_delay);
-        let sent = Sent { at: now, due, link: index, direction, number, bytes, packet };
         let fate = (self.decide)(&sent);
-        let Some(due) = due else { return };
-        let dice = &mut self.dice;
-        if dice.hits(link.loss) || fate == Fate::Lost {
+        let number = self.count;
+        self.count += 1;
+        let held = state.line.held();
+        state.line.enqueue(now, link.size(bytes), number);
+        let copies = state.line.held() - held;
+        // A packet that is lost behind the queue stays in the link, where it takes its time.
+        if copies == 0 || fate == Fate::Lost {
             return;
         }
-        let is_corrupt = dice.hits(link.corruption);
-        let is_late = dice.hits(link.reordering);
-        let copy_is_late = dice.hits(link.duplication).then(|| dice.hits(500));
-        let lateness = link.lateness.as_nanos().max(1);
-        for is_late in [Some(is_late), copy_is_late].into_iter().flatten() {
-            let mut at = due;
-            if let Fate::Late(span) = fate {
-                at += span;
+        let late = if let Fate::Late(span) = fate { span } else { Span::ZERO };
+        let flight = Flight {
+            link: index,
+            direction,
+            packet: sent.packet,
+            is_marked: fate == Fate::Marked,
+            extra_delay: *extra_delay + late,
+            copies,
+        };
+        self.flights.insert(number, flight);
+    }
+
+    /// Removes the packets from the links that have arrived by now, and notes when they reach the
+    /// ends. Operations may have removed some from the flights.
+    fn drain_links(&mut self) {
+        for direction in self.links.iter_mut().flat_map(|state| &mut state.directions) {
+            while let Some(delivery) = direction.line.poll_deliver(self.now) {
+                let (number, is_corrupt) = (delivery.packet, delivery.is_corrupted);
+                let Some(flight) = self.flights.get(&number) else { continue };
+                let at = (delivery.at + flight.extra_delay).as_nanos();
+                let at = Time::from_nanos(at.next_multiple_of(self.tick.as_nanos()));
+                self.arriving.insert((at, self.count), Arriving { number, is_corrupt });
+                self.count += 1;
             }
-            if is_late {
-                at += Span::from_nanos(dice.below(lateness));
-            }
-            let flight = Flight {
-                link: index,
-                direction,
-                packet: sent.packet.clone(),
-                is_marked: fate == Fate::Marked,
-                is_corrupt,
-            };
-            self.flights.insert((at, self.count), flight);
-            self.count += 1;
         }
     }
 
-    fn deliver(&mut self, flight: Flight<E::Packet>) {
-        let Flight { link, direction, packet, is_marked, is_corrupt } = flight;
+    /// A copy of a packet reaches its end, unless an operation has removed the packet.
+    fn arrive(&mut self, arriving: &Arriving) {
+        let Some(mut flight) = self.flights.remove(&arriving.number) else { return };
+        flight.copies -= 1;
+        if flight.copies > 0 {
+            self.flights.insert(arriving.number, flight.clone());
+        }
+        self.deliver(flight, arriving.is_corrupt);
+    }
+
+    fn deliver(&mut self, flight: Flight<E::Packet>, is_corrupt: bool) {
+        let Flight { link, direction, packet, is_marked, .. } = flight;
         let LinkState { link: Link { ends, .. }, directions, .. } = &self.links[link];
         let to = match direction {
             Direction::Forward => ends[1],
@@ -309,14 +344,25 @@ impl<E: Endpoint> Network<E> {
         &mut self.links[link].directions[direction as usize]
     }
 
-    /// The key of a packet in flight in one direction of a link.
-    fn find(&self, link: usize, direction: Direction, index: usize) -> Option<(Time, u64)> {
+    /// The number of a packet in flight in one direction of a link.
+    fn find(&self, link: usize, direction: Direction, index: usize) -> Option<u64> {
         let flights = || {
             self.flights
                 .iter()
                 .filter(|(_, flight)| (flight.link, flight.direction) == (link, direction))
         };
         let index = index.checked_rem(flights().count())?;
-        flights().nth(index).map(|(key, _)| *key)
+        flights().nth(index).map(|(number, _)| *number)
+    }
+
+    /// Removes a packet in flight.
+    fn take(
+        &mut self,
+        link: usize,
+        direction: Direction,
+        index: usize,
+    ) -> Option<Flight<E::Packet>> {
+        let number = self.find(link, direction, index)?;
+        self.flights.remove(&number)
     }
 }

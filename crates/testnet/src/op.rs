@@ -7,8 +7,9 @@ use crate::Direction;
 /// Something that happens to the network or to one of its ends. Operations can be generated,
 /// printed and replayed.
 ///
-/// `index` counts the packets in flight in one direction of a link, in order of arrival, and wraps
-/// around: index 0 is the next one. Where nothing is in flight the operation does nothing.
+/// `index` counts the packets in flight in one direction of a link, in order of sending, and wraps
+/// around: index 0 is the oldest one. Copies that the link makes count as one packet with it. Where
+/// nothing is in flight the operation does nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op<A> {
     /// An end carries out an action.
@@ -39,7 +40,7 @@ pub enum Op<A> {
         /// Beyond [`Link::delay`](crate::Link::delay); replaces the former extra delay.
         extra: Span,
     },
-    /// A packet in flight arrives now.
+    /// A packet in flight arrives now, undamaged.
     Deliver {
         /// The link's index.
         link: usize,
@@ -57,7 +58,7 @@ pub enum Op<A> {
         /// The packet's index.
         index: usize,
     },
-    /// A copy of a packet in flight arrives now, the packet itself later.
+    /// A copy of a packet in flight arrives now, undamaged; the packet itself arrives later.
     Duplicate {
         /// The link's index.
         link: usize,

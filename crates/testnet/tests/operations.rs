@@ -133,6 +133,24 @@ fn fates_are_chosen_by_packet() {
 }
 
 #[test]
+fn ends_process_arrivals_at_ticks() {
+    let mut network = network(link());
+    network.set_tick(Span::from_millis(6));
+    network.run_for(Span::from_secs(1));
+    let expected = [(12, 0), (12, 1), (18, 2)].map(|(at, number)| Received { at, number });
+    assert_eq!(network.ends[1].received, expected);
+}
+
+#[test]
+fn operations_see_a_packet_and_its_copy_as_one() {
+    let double = Link { duplication: 1_000, ..link() };
+    let copies = [(11, 0), (12, 0), (13, 1), (14, 1), (15, 2), (16, 2)];
+    assert_eq!(received(double.clone(), []), copies);
+    let drop = Op::Drop { link: 0, direction: FORWARD, index: 0 };
+    assert_eq!(received(double, [drop]), copies[2..]);
+}
+
+#[test]
 fn several_ends_share_no_link() {
     let ends = [0, 0, 1].map(|link| Counter { link, ..Counter::default() });
     let links = [link(), Link { ends: [2, 1], ..link() }];

@@ -36,7 +36,7 @@ pub(crate) fn draw_link(dice: &mut Dice, index: usize, plan: &mut Vec<Planned>) 
         loss,
         duplication,
         reordering,
-        lateness: Span::from_millis(100),
+        lateness: Span::from_millis(dice.choose(&[2, 20, 100])),
         corruption,
         ..Link::new(Span::from_micros(dice.choose(&[100, 5_000, 20_000, 100_000, 250_000])))
     }
