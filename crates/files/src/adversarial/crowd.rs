@@ -25,10 +25,10 @@ async fn two_thousand_silent_strangers_keep_nobody_out() {
     for number in 0..2_000 {
         strangers.push(TcpStream::connect(host.address).await.unwrap());
         if number % 500 == 250 {
-            host.serves(&scratch, &format!("honest-{number}")).await;
+            host.accepts_honest_sender(&scratch, &format!("honest-{number}")).await;
         }
     }
-    let took = host.serves(&scratch, "honest").await;
+    let took = host.accepts_honest_sender(&scratch, "honest").await;
     assert!(took < Duration::from_secs(10), "{took:?}");
     drop(strangers);
 }
@@ -52,7 +52,7 @@ async fn five_thousand_strangers_in_succession_leave_nothing() {
     come_and_go(1_000).await;
     let before = memory();
     come_and_go(5_000).await;
-    host.serves(&scratch, "honest").await;
+    host.accepts_honest_sender(&scratch, "honest").await;
     let grown = memory().saturating_sub(before);
     assert!(grown < 64 * 1024, "{grown} KiB more");
 }

@@ -15,7 +15,7 @@ use super::{Host, PATIENCE, Scratch};
 use crate::{Error, Summary};
 
 async fn send(host: &Host, source: &Path, overwrite: bool) -> Result<Summary, Error> {
-    let mut options = host.honest(vec![source.to_path_buf()]);
+    let mut options = host.honest_options(vec![source.to_path_buf()]);
     options.transfer.overwrite = overwrite;
     let (events, _heard) = tokio::sync::mpsc::unbounded_channel();
     timeout(PATIENCE, crate::send(options, events)).await.expect("it ends")

@@ -131,19 +131,20 @@ impl Host {
     }
 
     /// What an honest sender of these files would say.
-    fn honest(&self, sources: Vec<PathBuf>) -> SendOptions {
+    fn honest_options(&self, sources: Vec<PathBuf>) -> SendOptions {
         let mut options = send_options(sources, self.address.port(), &self.token);
         options.transfer.dial.identity = self.sender.clone();
         options
     }
 
     /// An honest sender gets its file through; how long it took.
-    async fn serves(&self, scratch: &Scratch, name: &str) -> Duration {
+    async fn accepts_honest_sender(&self, scratch: &Scratch, name: &str) -> Duration {
         let source = scratch.0.join(name);
         fs::write(&source, vec![7; 100_000]).unwrap();
         let (events, _heard) = tokio::sync::mpsc::unbounded_channel();
         let began = std::time::Instant::now();
-        let sent = timeout(PATIENCE, crate::send(self.honest(vec![source.clone()]), events)).await;
+        let sent =
+            timeout(PATIENCE, crate::send(self.honest_options(vec![source.clone()]), events)).await;
         sent.expect("it ends").expect("an honest sender gets in");
         assert_eq!(fs::read(scratch.0.join("in").join(name)).unwrap(), fs::read(source).unwrap());
         began.elapsed()

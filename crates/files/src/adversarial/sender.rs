@@ -159,7 +159,7 @@ async fn many_manifests_of_a_known_sender_do_not_fill_the_memory() {
         "{code:?}: {text}"
     );
     assert!(text.contains("fewer files at a time"), "{text}");
-    host.serves(&scratch, "honest").await;
+    host.accepts_honest_sender(&scratch, "honest").await;
 }
 
 /// Agrees on two files, a large and a small one, and gives what the receiver says to these data
@@ -306,7 +306,7 @@ async fn a_wrong_token_opens_nothing_and_uses_nothing_up() {
             "{code:?}: {text}"
         );
     }
-    host.serves(&scratch, "honest").await;
+    host.accepts_honest_sender(&scratch, "honest").await;
     // Used by the honest sender, it is good for nobody else.
     let mut conn = host.hello(&Identity::generate().unwrap()).await;
     let (_, abort) = answer(&mut conn).await.expect("it says why");
@@ -350,7 +350,7 @@ async fn a_join_is_good_for_its_sender_and_its_session_only() {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     assert!(!known, "a session that is over can be joined for good");
-    host.serves(&scratch, "second").await;
+    host.accepts_honest_sender(&scratch, "second").await;
 }
 
 /// Who asks and never listens is not answered without end: its answers wait, and so does it.
@@ -374,7 +374,7 @@ async fn a_sender_that_never_listens_is_not_heard_for_ever() {
         "a million and a half answers are kept for somebody who never reads them"
     );
     drop(conn);
-    host.serves(&scratch, "honest").await;
+    host.accepts_honest_sender(&scratch, "honest").await;
 }
 
 /// What a stranger says first may be no longer than a hello, however long it says that it is.
@@ -393,5 +393,5 @@ async fn a_stranger_that_announces_much_is_not_waited_for() {
         conn.push(&frame);
         assert!(answer(&mut conn).await.is_none(), "{}", String::from(&frame));
     }
-    host.serves(&scratch, "honest").await;
+    host.accepts_honest_sender(&scratch, "honest").await;
 }

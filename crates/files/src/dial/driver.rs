@@ -22,7 +22,7 @@ use crate::event::path_events;
 use crate::{Error, Event, Events, Summary};
 
 /// The end of a session that did not fail.
-pub(super) enum Ended {
+pub(super) enum DialEnd {
     /// Everything is complete.
     Complete(Summary),
     /// The other side does not know the session any more: it has to be agreed on again.
@@ -41,7 +41,7 @@ pub(super) struct SessionDriver<O: SessionOpener> {
     began: Time,
     rates: Rates,
     /// The last time when a path was open, or a side was reading its files.
-    alive: Time,
+    last_active: Time,
 }
 
 /// The interval of reports.
@@ -49,7 +49,7 @@ const TICK: Duration = Duration::from_millis(100);
 /// The patience with a first connection; later ones have the caller's.
 const FIRST_CONTACT: Span = Span::from_secs(15);
 /// The interval of looks for interfaces that have appeared.
-const LOOK_AROUND: Span = Span::from_secs(2);
+const INTERFACE_SCAN: Span = Span::from_secs(2);
 
 impl<O: SessionOpener> SessionDriver<O> {
     /// Starts the paths of a session that `opener` opens.
@@ -74,7 +74,7 @@ impl<O: SessionOpener> SessionDriver<O> {
             agreement: None,
             began: now,
             rates: Rates::default(),
-            alive: now,
+            last_active: now,
         }
     }
 
@@ -82,15 +82,15 @@ impl<O: SessionOpener> SessionDriver<O> {
     ///
     /// # Errors
     /// Anything of [`Error`].
-    pub(super) async fn run(mut self) -> Result<Ended, Error> {
+    pub(super) async fn run(mut self) -> Result<DialEnd, Error> {
         let ended = self.conduct().await;
         self.dialer.close().await;
         ended
     }
 
-    async fn conduct(&mut self) -> Result<Ended, Error> {
+    async fn conduct(&mut self) -> Result<DialEnd, Error> {
         let mut next_tick = Instant::now();
-        let mut next_look = self.clock.now() + LOOK_AROUND;
+        let mut next_look = self.clock.now() + INTERFACE_SCAN;
         loop {
             let deadline = self
                 .session
@@ -120,19 +120,19 @@ impl<O: SessionOpener> SessionDriver<O> {
                 self.tick(now)?;
             }
             if now >= next_look {
-                next_look = now + LOOK_AROUND;
+                next_look = now + INTERFACE_SCAN;
                 self.dialer.look_for_interfaces().await;
             }
         }
     }
 
     /// Takes a report of a path; gives the end of the session, if that is it.
-    async fn handle(&mut self, report: Report) -> Result<Option<Ended>, Error> {
+    async fn handle(&mut self, report: Report) -> Result<Option<DialEnd>, Error> {
         match report {
             Report::Established(session, agreement) => {
                 self.establish(session, agreement);
-                if self.joining.opener.is_rehearsal() {
-                    return Ok(Some(Ended::Complete(Summary {
+                if self.joining.opener.is_dry_run() {
+                    return Ok(Some(DialEnd::Complete(Summary {
                         moved: Bytes::ZERO,
                         ..self.summary(Span::ZERO)
                     })));
@@ -146,22 +146,22 @@ impl<O: SessionOpener> SessionDriver<O> {
                 // The receiver waits for it, whatever has become of the source.
                 self.dialer.say_goodbye().await;
                 self.joining.opener.check_unchanged()?;
-                return Ok(Some(Ended::Complete(summary)));
+                return Ok(Some(DialEnd::Complete(summary)));
             }
             Report::Announced(host, addresses) => self.dialer.learn(host, addresses),
-            Report::Rehearsed(agreement) => {
+            Report::DryRun(agreement) => {
                 let elapsed = self.clock.now() - self.began;
                 let Agreement { files, total, .. } = agreement;
-                self.tell_started(&agreement);
-                return Ok(Some(Ended::Complete(Summary {
+                self.report_started(&agreement);
+                return Ok(Some(DialEnd::Complete(Summary {
                     files,
                     total,
                     elapsed,
                     ..Summary::default()
                 })));
             }
-            Report::Left(host, error) => self.leave(host, error)?,
-            Report::SessionGone => return Ok(Some(Ended::SessionGone)),
+            Report::HostFailed(host, error) => self.drop_host(host, error)?,
+            Report::SessionGone => return Ok(Some(DialEnd::SessionGone)),
             Report::Fatal(error) => return Err(error),
         }
         Ok(None)
@@ -169,18 +169,18 @@ impl<O: SessionOpener> SessionDriver<O> {
 
     fn establish(&mut self, session: Arc<Session>, agreement: Agreement) {
         tracing::info!(?session, peer = %agreement.peer, "session established");
-        self.tell_started(&agreement);
+        self.report_started(&agreement);
         self.agreement = Some(agreement);
         self.session = Some(session);
     }
 
-    fn tell_started(&self, agreement: &Agreement) {
+    fn report_started(&self, agreement: &Agreement) {
         let &Agreement { peer, files, total, resumed } = agreement;
         let _ = self.events.send(Event::Started { peer, files, total, resumed });
     }
 
     /// Nothing more is taken from a host; the transfer goes on if there is another one.
-    fn leave(&mut self, host: usize, error: Error) -> Result<(), Error> {
+    fn drop_host(&mut self, host: usize, error: Error) -> Result<(), Error> {
         match self.dialer.drop_host(host) {
             Remaining::Unchanged => return Ok(()),
             Remaining::None => return Err(error),
@@ -272,7 +272,7 @@ impl<O: SessionOpener> SessionDriver<O> {
         self.rates.apply(now, &mut progress);
         let open = self.session.as_ref().is_some_and(|session| !session.paths().is_empty());
         if open || self.joining.opener.is_working() {
-            self.alive = now;
+            self.last_active = now;
         }
         let _ = self.events.send(Event::Progress(progress));
         self.dialer.follow_timetable(now);
@@ -286,7 +286,7 @@ impl<O: SessionOpener> SessionDriver<O> {
             Some(_) => patience,
             None => patience.min(FIRST_CONTACT),
         };
-        if now - self.alive > patience {
+        if now - self.last_active > patience {
             return Err(self.interrupted(now));
         }
         Ok(())
@@ -300,7 +300,8 @@ impl<O: SessionOpener> SessionDriver<O> {
 
     fn interrupted(&self, now: Time) -> Error {
         let last = [self.dialer.used_up(), vec![self.dialer.last_failure()]].concat().join("; ");
-        let why = format!("none was open for {:.0} s; {last}", (now - self.alive).as_secs_f64());
+        let why =
+            format!("none was open for {:.0} s; {last}", (now - self.last_active).as_secs_f64());
         match &self.session {
             None => peer::Error::NoPath { to: self.dialer.terms().hosts(), why }.into(),
             Some(_) => Error::Interrupted { why, done: self.done(now), total: self.total() },

@@ -47,7 +47,7 @@ pub(super) trait SessionOpener: Send + Sync + 'static {
     }
 
     /// Whether the transfer ends once both sides have agreed.
-    fn is_rehearsal(&self) -> bool {
+    fn is_dry_run(&self) -> bool {
         false
     }
 
@@ -101,6 +101,6 @@ impl<O: SessionOpener> peer::dial::Session for Joining<O> {
 
     fn reject(&self, host: usize, error: peer::Error) {
         // When nobody listens any more, the session is over anyway.
-        let _ = self.reports.send(Report::Left(host, error.into()));
+        let _ = self.reports.send(Report::HostFailed(host, error.into()));
     }
 }

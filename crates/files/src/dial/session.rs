@@ -43,9 +43,9 @@ pub(super) enum Report {
     /// A host's further addresses are known.
     Announced(usize, Vec<SocketAddr>),
     /// A dry run of a fetch ended.
-    Rehearsed(Agreement),
+    DryRun(Agreement),
     /// Nothing more is taken from this host, and the reason.
-    Left(usize, Error),
+    HostFailed(usize, Error),
     /// The other side does not know the session (any more), or has something else: it has to be
     /// agreed on again.
     SessionGone,

@@ -10,7 +10,7 @@ use super::session::SinkSession;
 use crate::Error;
 
 /// The end of a session.
-pub(crate) enum Ended {
+pub(crate) enum SinkEnd {
     /// Everything is verified and named: the time of the last byte, and the time that syncing took.
     Complete(Time, Span),
     /// The transfer failed.
@@ -29,22 +29,22 @@ const TICK: Duration = Duration::from_millis(100);
 pub(crate) async fn attend(
     session: &Arc<SinkSession>,
     mut report: impl FnMut(&SinkSession),
-) -> Ended {
+) -> SinkEnd {
     let mut next_sync = Instant::now() + SYNC_EVERY;
     loop {
         tokio::select! {
-            () = session.over.notified() => {}
-            () = session.closing.notified() => return Ended::Superseded,
+            () = session.changed.notified() => {}
+            () = session.closing.notified() => return SinkEnd::Superseded,
             () = sleep(TICK) => {}
         }
         if let Some(error) = session.failure_to_report() {
-            return Ended::Failed(error);
+            return SinkEnd::Failed(error);
         }
         report(session);
         if let Some((at, sync)) = session.completed() {
-            return Ended::Complete(at, sync);
+            return SinkEnd::Complete(at, sync);
         }
-        if Instant::now() >= next_sync || session.is_much_unsynced() {
+        if Instant::now() >= next_sync || session.sync_is_due() {
             let syncing = Arc::clone(session);
             let synced = tokio::task::spawn_blocking(move || syncing.settle()).await;
             let synced = synced.unwrap_or_else(|panic| {

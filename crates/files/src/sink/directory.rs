@@ -121,7 +121,7 @@ impl Directory {
     }
 
     /// Lets us write in the directory at `path` below, for the time being.
-    pub(crate) fn loosen(&self, path: &[u8]) -> Result<(), Errno> {
+    pub(crate) fn add_owner_write(&self, path: &[u8]) -> Result<(), Errno> {
         let fd = self.open_folder(path, OFlags::RDONLY)?;
         let mode = Mode::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode);
         fchmod(&fd, Mode::from_raw_mode(mode.bits() & 0o7777) | Mode::RWXU)

@@ -15,7 +15,7 @@ use transfer::journal::{Header, Journal, MAX_HEADER_LEN, RECORD_LEN, Record};
 use transfer::{BLOCK, Cv, Extent, Packing};
 use wire::manifest;
 
-use super::staging::{self, Staging, key};
+use super::staging::{self, Staging, name_prefix};
 use crate::Error;
 use peer::Fingerprint;
 
@@ -46,12 +46,12 @@ struct Place {
 }
 
 /// A block that an earlier attempt left whole: its index within the object, and its hash.
-pub(crate) type Held = (u64, Cv);
+pub(crate) type JournaledBlock = (u64, Cv);
 
 /// The names of the part and of the journal of the file at `path`.
-pub(crate) fn names(path: &[u8]) -> (String, String) {
-    let key = key(path);
-    (format!("{key}.part"), format!("{key}.journal"))
+pub(crate) fn part_names(path: &[u8]) -> (String, String) {
+    let prefix = name_prefix(path);
+    (format!("{prefix}.part"), format!("{prefix}.journal"))
 }
 
 impl Part {
@@ -68,20 +68,20 @@ impl Part {
         sender: Fingerprint,
         session: [u8; 16],
         restart: bool,
-    ) -> Result<(Part, Vec<Held>), Error> {
-        let (name, journal_name) = names(path);
+    ) -> Result<(Part, Vec<JournaledBlock>), Error> {
+        let (name, journal_name) = part_names(path);
         let shown = staging.shown(path);
         let failed = |action| {
             let path = &shown;
             move |source: io::Error| Error::Disk { action, path: path.clone(), source }
         };
-        let journal_file = staging.open_lasting(&journal_name).map_err(failed("begin"))?;
+        let journal_file = staging.open_durable(&journal_name).map_err(failed("begin"))?;
         flock(&journal_file, FlockOperation::NonBlockingLockExclusive)
             .map_err(|_| {
                 io::Error::new(io::ErrorKind::ResourceBusy, "another transfer is writing it")
             })
             .map_err(failed("write"))?;
-        let file = staging.open_lasting(&name).map_err(failed("begin"))?;
+        let file = staging.open_durable(&name).map_err(failed("begin"))?;
         let extent = packing.layout().object_extent(object).expect("an object of the layout");
         let place = Place { packing: Arc::clone(packing), extent };
         let header = Header {
@@ -135,7 +135,7 @@ impl Part {
 
     /// Notes a block, counted from the object's start, as whole. In the journal before anybody is
     /// told; on the disk when [`Part::sync`] says so.
-    pub(crate) fn note(&self, block: u64, cv: Cv) -> Result<(), Error> {
+    pub(crate) fn record_block(&self, block: u64, cv: Cv) -> Result<(), Error> {
         let mut journal = self.journal.lock().expect("no panic while held");
         let record = journal.format.record(Record { block, cv });
         self.dirty.store(true, Ordering::Relaxed);
@@ -155,14 +155,14 @@ impl Part {
     /// Gives the complete file its mode and times.
     pub(crate) fn finish(&self, entry: &manifest::File) -> Result<(), Error> {
         self.file.set_len(entry.size).map_err(|source| self.failed("set the length of", source))?;
-        self.empty_holes(entry).map_err(|source| self.failed("make the holes of", source))?;
+        self.punch_holes(entry).map_err(|source| self.failed("make the holes of", source))?;
         staging::finish(&self.file, entry)
             .map_err(|source| self.failed("set mode and time of", source))
     }
 
     /// Makes holes of what holds no data: nobody hashes that, and something may have been written
     /// there since an earlier attempt.
-    fn empty_holes(&self, entry: &manifest::File) -> io::Result<()> {
+    fn punch_holes(&self, entry: &manifest::File) -> io::Result<()> {
         let mut at = 0;
         for (offset, len) in entry.extents().chain([(entry.size, 0)]) {
             if offset > at {
@@ -184,7 +184,7 @@ impl Part {
     }
 
     /// Reads the whole file back from the disk and compares it with its hash.
-    pub(crate) fn is_right(&self, root: Cv) -> Result<bool, Error> {
+    pub(crate) fn matches_root(&self, root: Cv) -> Result<bool, Error> {
         let _ = rustix::fs::fadvise(self.file.as_fd(), 0, None, rustix::fs::Advice::DontNeed);
         let whole = self.place.extent;
         let mut merge = Merge::new(whole.len);
@@ -224,7 +224,7 @@ fn reopen(
     file: &File,
     wanted: &Header,
     place: &Place,
-) -> io::Result<(Option<Journal>, Vec<Held>)> {
+) -> io::Result<(Option<Journal>, Vec<JournaledBlock>)> {
     let mut bytes = vec![0; MAX_HEADER_LEN];
     let length = read_up_to(journal, &mut bytes)?;
     let Ok((header, format, used)) = Journal::open(&bytes[..length]) else {

@@ -14,7 +14,7 @@ mod survey;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use attend::{Ended, attend};
+pub(crate) use attend::{SinkEnd, attend};
 pub(crate) use directory::Directory;
 pub(crate) use session::{Mailbox, SinkSession, finish_files};
 pub(crate) use staging::Staging;

@@ -1,6 +1,8 @@
 //! One session at the receiver: the core, the files, and everybody who carries for it.
 
 mod data;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,9 +15,9 @@ use wire::Frame;
 use wire::frame::{Range, SessionId, Wishes};
 
 use super::directory::Directory;
-use super::large::{Part, names};
+use super::large::{Part, part_names};
 use super::settle::{Completed, PendingSync, Target};
-use super::staging::{Staging, key};
+use super::staging::{Staging, name_prefix};
 use super::survey::Survey;
 use crate::protocol::{code_of, want_frames};
 use crate::{Error, Event, Events};
@@ -45,13 +47,13 @@ pub(crate) struct SinkSession {
     resumed: Bytes,
     members: Mutex<Members>,
     /// Files that are whole and wait for their names.
-    whole: Mutex<Vec<Completed>>,
+    unnamed: Mutex<Vec<Completed>>,
     /// Held while files get their names.
-    settled: Mutex<PendingSync>,
+    pending_sync: Mutex<PendingSync>,
     /// Bytes that were verified and that nobody began to bring to the disk.
     unsynced: AtomicU64,
     /// Rings when the session is over, well or badly.
-    pub(crate) over: Notify,
+    pub(crate) changed: Notify,
     /// Rings when the session was superseded: everybody closes.
     pub(crate) closing: Notify,
 }
@@ -69,7 +71,7 @@ struct Members {
     /// refusal must hear it on the next.
     refused: ExtentSet,
     /// Wrong blocks that are no reason to give up: whoever sent them is gone.
-    forgiven: u64,
+    extra_refusals: u64,
     /// Whether somebody is bringing the transfer to its end.
     finishing: bool,
     /// How many objects are getting their names, and how many have them.
@@ -100,11 +102,11 @@ pub(crate) struct Carried {
 #[derive(Default)]
 pub(crate) struct Mailbox {
     frames: Mutex<Vec<u8>>,
-    pub(crate) full: Notify,
+    pub(crate) filled: Notify,
 }
 
 /// A power loss should cost no more than this, and what arrives during a sync.
-const MUCH_UNSYNCED: u64 = 8 << 20;
+const MOST_UNSYNCED: u64 = 8 << 20;
 /// Wrong blocks before the transfer is given up: a bad line is caught by TLS, so these are bad
 /// memory or a changing source.
 const MOST_REFUSALS: u64 = 16;
@@ -130,9 +132,9 @@ impl SinkSession {
         for object in 0..layout.objects() {
             let Some(Object::Large(index)) = packing.object(object) else { continue };
             let path = &tree.entries()[index].path;
-            let journal = names(path).1;
+            let journal = part_names(path).1;
             // Without a journal there is nothing to go on from: it is opened when something comes.
-            if survey.listing.get(&key(path)).is_some_and(|left| left.contains(&journal)) {
+            if survey.listing.get(&name_prefix(path)).is_some_and(|left| left.contains(&journal)) {
                 let file = tree.file(index).expect("a file of the tree");
                 let (part, held) =
                     Part::open(&staging, &packing, object, path, file, peer, id, wishes.restart)?;
@@ -150,12 +152,12 @@ impl SinkSession {
             }
         }
         let mut core = Receiver::new(layout, &have);
-        let mut whole = Vec::new();
+        let mut unnamed = Vec::new();
         for (block, cv) in hashes {
             if let Some((object, root)) =
                 core.handle_journalled(block, cv).expect("only whole blocks were named")
             {
-                whole.push(Completed::Large(object, root, Arc::clone(&parts[&object])));
+                unnamed.push(Completed::Large(object, root, Arc::clone(&parts[&object])));
             }
         }
         let mut small = survey.staged.clone();
@@ -164,7 +166,7 @@ impl SinkSession {
             small.push(staging.put(index, &tree.entries()[index].path, file, &[])?);
         }
         if !small.is_empty() {
-            whole.push(Completed::Small(None, small));
+            unnamed.push(Completed::Small(None, small));
         }
         let resumed = tree.data() - layout.total() + have.total();
         Ok(SinkSession {
@@ -180,10 +182,10 @@ impl SinkSession {
             core: Mutex::new(core),
             resumed,
             members: Mutex::default(),
-            whole: Mutex::new(whole),
-            settled: Mutex::new(PendingSync::new(staging.was_there())),
+            unnamed: Mutex::new(unnamed),
+            pending_sync: Mutex::new(PendingSync::new(staging.existed())),
             unsynced: AtomicU64::new(0),
-            over: Notify::new(),
+            changed: Notify::new(),
             closing: Notify::new(),
             target: Target { directory, staging, tree, packing, wishes },
         })
@@ -205,7 +207,7 @@ impl SinkSession {
     }
 
     /// What is verified.
-    pub(crate) fn held(&self) -> ExtentSet {
+    pub(crate) fn verified_extents(&self) -> ExtentSet {
         self.core().verified().clone()
     }
 
@@ -215,12 +217,12 @@ impl SinkSession {
     }
 
     /// Lets so many more blocks come wrong before the transfer is given up.
-    pub(crate) fn forgive(&self, refusals: u64) {
-        self.members().forgiven += refusals;
+    pub(crate) fn allow_refusals(&self, refusals: u64) {
+        self.members().extra_refusals += refusals;
     }
 
     /// What is wanted, and what of it is verified from an earlier attempt, as frames.
-    pub(crate) fn answer(&self) -> Vec<Frame<'static>> {
+    pub(crate) fn answer_frames(&self) -> Vec<Frame<'static>> {
         let core = self.core();
         let have: Vec<Range> =
             core.verified().iter().map(|e| Range { start: e.start, len: e.len }).collect();
@@ -256,19 +258,19 @@ impl SinkSession {
     /// A path leaves.
     pub(crate) fn leave(&self, number: u32) {
         self.members().mailboxes.remove(&number);
-        self.over.notify_one();
+        self.changed.notify_one();
     }
 
     /// Whether the caller is to bring the transfer to its end: everything is verified, and nobody
     /// else does it.
-    pub(crate) fn begin_to_finish(&self) -> bool {
+    pub(crate) fn try_begin_finish(&self) -> bool {
         if !self.core().is_complete() {
             return false;
         }
         // Who verified the last block may still be about to hand its files over.
         let mut members = self.members();
         let missing = self.target.packing.layout().objects() - members.named - members.naming;
-        let waiting = self.whole().iter().filter(|whole| whole.object().is_some()).count();
+        let waiting = self.unnamed().iter().filter(|whole| whole.object().is_some()).count();
         missing == waiting
             && matches!(members.outcome, Outcome::Running)
             && !std::mem::replace(&mut members.finishing, true)
@@ -280,8 +282,8 @@ impl SinkSession {
         let before = self.clock.now();
         self.settle()?;
         {
-            let mut settled = self.settled.lock().expect("no panic while held");
-            self.target.finish(&self.stale, &mut settled)?;
+            let mut pending = self.pending_sync.lock().expect("no panic while held");
+            self.target.finish(&self.stale, &mut pending)?;
         }
         let sync = self.clock.now() - before;
         {
@@ -292,25 +294,25 @@ impl SinkSession {
             members.sync = sync;
             members.outcome = Outcome::Complete(before);
         }
-        self.tell_all(&Frame::Done(sync.as_micros()), true);
-        self.over.notify_one();
+        self.broadcast(&Frame::Done(sync.as_micros()), true);
+        self.changed.notify_one();
         Ok(())
     }
 
     /// Brings what is journaled to the disk, and gives the files that are whole by now their names.
     /// Blocks for as long as the disk takes.
     pub(crate) fn settle(&self) -> Result<(), Error> {
-        let mut settled = self.settled.lock().expect("no panic while held");
+        let mut pending = self.pending_sync.lock().expect("no panic while held");
         self.unsynced.store(0, Ordering::Relaxed);
         let batch = {
             let mut members = self.members();
-            let batch = std::mem::take(&mut *self.whole());
+            let batch = std::mem::take(&mut *self.unnamed());
             members.naming = batch.iter().filter(|whole| whole.object().is_some()).count();
             batch
         };
-        self.target.settle(&batch, &mut settled)?;
+        self.target.settle(&batch, &mut pending)?;
         for whole in &batch {
-            self.tell_named(whole);
+            self.report_named(whole);
         }
         let mut members = self.members();
         members.named += std::mem::take(&mut members.naming);
@@ -322,20 +324,20 @@ impl SinkSession {
 
     /// Whether so much was verified since the last [`SinkSession::settle`] began that the next one
     /// should not wait.
-    pub(crate) fn is_much_unsynced(&self) -> bool {
-        self.unsynced.load(Ordering::Relaxed) >= MUCH_UNSYNCED
+    pub(crate) fn sync_is_due(&self) -> bool {
+        self.unsynced.load(Ordering::Relaxed) >= MOST_UNSYNCED
     }
 
     /// Notes bytes that were verified, and rings once they are many.
     fn note_unsynced(&self, bytes: u64) {
         let before = self.unsynced.fetch_add(bytes, Ordering::Relaxed);
-        if before < MUCH_UNSYNCED && before + bytes >= MUCH_UNSYNCED {
-            self.over.notify_one();
+        if before < MOST_UNSYNCED && before + bytes >= MOST_UNSYNCED {
+            self.changed.notify_one();
         }
     }
 
     /// Says that files have their names.
-    fn tell_named(&self, whole: &Completed) {
+    fn report_named(&self, whole: &Completed) {
         let tell = |index: usize, blake3: Option<String>| {
             let entry = &self.tree().entries()[index];
             let name = String::from_utf8_lossy(&entry.path).into_owned();
@@ -359,7 +361,7 @@ impl SinkSession {
             }
         }
         if let Some((object, root)) = whole.object() {
-            self.tell_all(
+            self.broadcast(
                 &Frame::ObjectDone(u32::try_from(object).expect("a layout holds fewer"), root.0),
                 true,
             );
@@ -391,13 +393,13 @@ impl SinkSession {
     /// Ends the session badly: everybody hears why, and so does whoever waits for its outcome.
     pub(crate) fn fail(&self, error: Error) -> ConnError {
         let text = error.to_string();
-        self.tell_all(&Frame::Abort(code_of(&error), text.clone()), true);
+        self.broadcast(&Frame::Abort(code_of(&error), text.clone()), true);
         let mut members = self.members();
         if matches!(members.outcome, Outcome::Running) {
             members.outcome = Outcome::Failed(Some(error));
         }
         drop(members);
-        self.over.notify_one();
+        self.changed.notify_one();
         ConnError::Io(std::io::Error::other(text))
     }
 
@@ -432,7 +434,7 @@ impl SinkSession {
 
     /// Whether the sender knows that everything is done, and has left. A path that was lost
     /// meanwhile may have taken the news with it: the sender opens another and hears it there.
-    pub(crate) fn has_parted(&self) -> bool {
+    pub(crate) fn sender_has_left(&self) -> bool {
         let members = self.members();
         members.mailboxes.is_empty() && members.goodbye
     }
@@ -448,7 +450,7 @@ impl SinkSession {
     }
 
     /// Tells every path; with `keep`, those that join later too.
-    pub(crate) fn tell_all(&self, frame: &Frame<'_>, keep: bool) {
+    pub(crate) fn broadcast(&self, frame: &Frame<'_>, keep: bool) {
         let mut bytes = Vec::new();
         frame.emit(&mut bytes);
         let mut members = self.members();
@@ -462,8 +464,8 @@ impl SinkSession {
         self.parts.lock().expect("no panic while held")
     }
 
-    fn whole(&self) -> MutexGuard<'_, Vec<Completed>> {
-        self.whole.lock().expect("no panic while held")
+    fn unnamed(&self) -> MutexGuard<'_, Vec<Completed>> {
+        self.unnamed.lock().expect("no panic while held")
     }
 
     fn core(&self) -> MutexGuard<'_, Receiver> {
@@ -479,7 +481,7 @@ impl Mailbox {
     fn put(&self, frames: &[u8]) {
         if !frames.is_empty() {
             self.frames.lock().expect("no panic while held").extend_from_slice(frames);
-            self.full.notify_one();
+            self.filled.notify_one();
         }
     }
 
@@ -514,7 +516,7 @@ fn refusal(extent: Extent) -> Frame<'static> {
 
 /// Starts finishing if everything is there, away from the paths: a disk may take its time.
 pub(crate) fn finish_files(session: &Arc<SinkSession>) {
-    if !session.begin_to_finish() {
+    if !session.try_begin_finish() {
         return;
     }
     let session = Arc::clone(session);

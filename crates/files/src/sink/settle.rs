@@ -20,8 +20,8 @@ use wire::manifest::Kind;
 
 use super::directory::{Directory, Parents, mtime_of, permissions, split, timestamps};
 use super::large::Part;
-use super::staging::{self, Staged, Staging, key};
-use super::survey::{is_one, says};
+use super::staging::{self, Staged, Staging, name_prefix};
+use super::survey::{is_symlink_to, same_inode};
 use crate::Error;
 
 /// Where a tree arrives.
@@ -85,30 +85,30 @@ impl Target {
     pub(crate) fn settle(
         &self,
         batch: &[Completed],
-        settled: &mut PendingSync,
+        pending: &mut PendingSync,
     ) -> Result<(), Error> {
         for whole in batch {
             if let Completed::Large(object, root, part) = whole {
                 part.finish(self.tree.file(self.large_file(*object)).expect("a file of the tree"))?;
                 if self.wishes.verify {
                     part.sync_all()?;
-                    self.check(part.is_right(*root)?, self.large_file(*object))?;
+                    self.check(part.matches_root(*root)?, self.large_file(*object))?;
                 }
             }
         }
         if self.sync_files(batch)? {
-            settled.folders.clear();
+            pending.folders.clear();
         }
         // The names of the batch before: a file that lost its name and its journal would be sent
         // again.
-        self.sync_folders(&std::mem::take(&mut settled.folders))?;
-        for journal in settled.journals.drain(..) {
+        self.sync_folders(&std::mem::take(&mut pending.folders))?;
+        for journal in pending.journals.drain(..) {
             self.staging.remove(&journal);
         }
         let mut parents = Parents::new(&self.directory);
         for whole in batch {
-            settled.changed = true;
-            self.staging.note_names();
+            pending.changed = true;
+            self.staging.mark_names_unsynced();
             match whole {
                 Completed::Small(_, files) => {
                     for staged in files {
@@ -121,13 +121,13 @@ impl Target {
                             )?;
                         }
                         self.name(&mut parents, staged.entry, &staged.name)?;
-                        self.note_folders(staged.entry, settled);
+                        self.note_folders(staged.entry, pending);
                     }
                 }
                 Completed::Large(object, _, part) => {
                     self.name(&mut parents, self.large_file(*object), &part.name)?;
-                    self.note_folders(self.large_file(*object), settled);
-                    settled.journals.push(part.journal_name.clone());
+                    self.note_folders(self.large_file(*object), pending);
+                    pending.journals.push(part.journal_name.clone());
                 }
             }
         }
@@ -136,10 +136,10 @@ impl Target {
 
     /// Makes the links and the directories, gives those their modes and times, and makes all of it
     /// last.
-    pub(crate) fn finish(&self, stale: &[usize], settled: &mut PendingSync) -> Result<(), Error> {
+    pub(crate) fn finish(&self, stale: &[usize], pending: &mut PendingSync) -> Result<(), Error> {
         let mut parents = Parents::new(&self.directory);
         for &index in stale {
-            settled.changed = true;
+            pending.changed = true;
             let path = &self.tree.entries()[index].path;
             let file = self
                 .directory
@@ -154,29 +154,29 @@ impl Target {
         if self.tree.entries().iter().any(|entry| matches!(entry.kind, Kind::HardLink { .. })) {
             // A second name that outlives the first would be somebody else's file to the next
             // attempt.
-            self.sync_folders(&std::mem::take(&mut settled.folders))?;
+            self.sync_folders(&std::mem::take(&mut pending.folders))?;
         }
         for (index, entry) in self.tree.entries().iter().enumerate() {
             if let Kind::HardLink { to } = entry.kind {
-                settled.changed |=
+                pending.changed |=
                     self.link(&mut parents, index, &self.tree.entries()[to as usize].path)?;
             }
         }
         for (index, entry) in self.tree.entries().iter().enumerate() {
             if let Kind::Symlink { target, mtime } = &entry.kind {
-                settled.changed |= self.symlink(&mut parents, index, target, *mtime)?;
+                pending.changed |= self.symlink(&mut parents, index, target, *mtime)?;
             }
         }
-        settled.changed |= self.folders()?;
-        if settled.changed {
+        pending.changed |= self.folders()?;
+        if pending.changed {
             self.sync_names(stale.is_empty())?;
-            self.staging.forget_names();
-            settled.folders.clear();
+            self.staging.mark_names_synced();
+            pending.folders.clear();
         }
-        for journal in settled.journals.drain(..) {
+        for journal in pending.journals.drain(..) {
             self.staging.remove(&journal);
         }
-        self.staging.leave();
+        self.staging.remove_if_empty();
         Ok(())
     }
 
@@ -209,9 +209,9 @@ impl Target {
 
     /// Notes the folders that the name of an entry changed: its own, and those above, which may
     /// have been made for it.
-    fn note_folders(&self, entry: usize, settled: &mut PendingSync) {
+    fn note_folders(&self, entry: usize, pending: &mut PendingSync) {
         let mut above = split(&self.tree.entries()[entry].path).0;
-        while settled.folders.insert(above.to_vec()) && !above.is_empty() {
+        while pending.folders.insert(above.to_vec()) && !above.is_empty() {
             above = split(above).0;
         }
     }
@@ -250,10 +250,10 @@ impl Target {
         let path = &self.tree.entries()[index].path;
         let failed = |errno| self.directory.failed("make the hard link", path, errno);
         let file = parents.stat(to).map_err(failed)?.ok_or_else(|| failed(Errno::NOENT))?;
-        if parents.stat(path).map_err(failed)?.is_some_and(|found| is_one(&found, &file)) {
+        if parents.stat(path).map_err(failed)?.is_some_and(|found| same_inode(&found, &file)) {
             return Ok(false);
         }
-        let name = format!("{}.link", key(path));
+        let name = format!("{}.link", name_prefix(path));
         self.staging.remove(&name);
         let (above, last) = split(to);
         let above = parents.folder(above, false).map_err(failed)?;
@@ -274,7 +274,7 @@ impl Target {
     ) -> Result<bool, Error> {
         let path = &self.tree.entries()[index].path;
         let failed = |errno| self.directory.failed("make the symbolic link", path, errno);
-        if says(parents, path, target) {
+        if is_symlink_to(parents, path, target) {
             if parents.stat(path).map_err(failed)?.is_some_and(|found| mtime_of(&found) == mtime) {
                 return Ok(false);
             }
@@ -288,7 +288,7 @@ impl Target {
             );
             return set.map(|()| true).map_err(failed);
         }
-        let name = format!("{}.link", key(path));
+        let name = format!("{}.link", name_prefix(path));
         self.staging.remove(&name);
         symlinkat(OsStr::from_bytes(target), self.staging.fd(), &name).map_err(failed)?;
         utimensat(self.staging.fd(), &name, &timestamps(mtime), AtFlags::SYMLINK_NOFOLLOW)
@@ -313,7 +313,8 @@ impl Target {
             if parents.stat(path).map_err(failed)?.is_none() {
                 changed = true;
                 let above = split(path).0;
-                self.willingly(above, || self.directory.make_folder(path)).map_err(failed)?;
+                self.with_owner_write(above, || self.directory.make_folder(path))
+                    .map_err(failed)?;
             }
         }
         // What is below a directory comes before it: its times move with whatever is done in it,
@@ -345,7 +346,7 @@ impl Target {
         };
         let renamed = match parents.folder(above, true).and_then(rename) {
             // Perhaps the folder is one that its owner may not write in.
-            Err(Errno::ACCESS) => self.willingly(above, || {
+            Err(Errno::ACCESS) => self.with_owner_write(above, || {
                 self.directory.make_folder(above).and_then(|above| rename(&above))
             }),
             renamed => renamed,
@@ -365,14 +366,14 @@ impl Target {
 
     /// Does something in the folder `path`; if that is forbidden there, after allowing it: modes
     /// are set in the end.
-    fn willingly<T>(
+    fn with_owner_write<T>(
         &self,
         path: &[u8],
         mut act: impl FnMut() -> Result<T, Errno>,
     ) -> Result<T, Errno> {
         match act() {
             Err(Errno::ACCESS) if !path.is_empty() => {
-                self.directory.loosen(path)?;
+                self.directory.add_owner_write(path)?;
                 act()
             }
             done => done,

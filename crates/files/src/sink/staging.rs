@@ -35,11 +35,11 @@ pub(crate) struct Staging {
     /// The directory that it is in.
     above: OwnedFd,
     /// Whether it was there before.
-    was_there: bool,
+    existed: bool,
     /// Whether names in it, or its own, may be lost with the power.
-    fresh: AtomicBool,
+    own_names_unsynced: AtomicBool,
     /// Whether names given from here may be lost with the power.
-    unsynced: AtomicBool,
+    target_names_unsynced: AtomicBool,
     spool: Mutex<Spool>,
 }
 
@@ -70,17 +70,17 @@ pub(crate) struct Staged {
     pub(crate) hash: blake3::Hash,
 }
 
-/// What is in the folder, by [`key`].
+/// What is in the folder, by [`name_prefix`].
 pub(crate) type Listing = BTreeMap<String, Vec<String>>;
 
 /// What everything here of one path begins with.
-pub(crate) fn key(path: &[u8]) -> String {
+pub(crate) fn name_prefix(path: &[u8]) -> String {
     blake3::hash(path).to_hex()[..32].to_string()
 }
 
 impl Drop for Staging {
     fn drop(&mut self) {
-        self.leave();
+        self.remove_if_empty();
     }
 }
 
@@ -88,9 +88,10 @@ impl Staging {
     /// Removes the folder if nothing is left in it and nobody else is at work there. While it is
     /// there, the next attempt knows that names may not be on the disk yet; so they are brought
     /// there first.
-    pub(crate) fn leave(&self) {
+    pub(crate) fn remove_if_empty(&self) {
         if flock(&self.fd, FlockOperation::NonBlockingLockExclusive).is_ok() {
-            if self.unsynced.swap(false, Ordering::Relaxed) && rustix::fs::syncfs(&self.fd).is_err()
+            if self.target_names_unsynced.swap(false, Ordering::Relaxed)
+                && rustix::fs::syncfs(&self.fd).is_err()
             {
                 return;
             }
@@ -101,36 +102,36 @@ impl Staging {
     /// Opens the folder, making it if it is not there.
     pub(crate) fn open(directory: &Directory) -> Result<Staging, Error> {
         loop {
-            let was_there = match mkdirat(directory.fd(), OsStr::from_bytes(RESERVED), Mode::RWXU) {
+            let existed = match mkdirat(directory.fd(), OsStr::from_bytes(RESERVED), Mode::RWXU) {
                 Ok(()) => false,
                 Err(Errno::EXIST) => true,
                 Err(errno) => return Err(directory.failed("make", RESERVED, errno)),
             };
-            if let Some(mut staging) = Staging::look(directory)? {
-                staging.was_there = was_there;
+            if let Some(mut staging) = Staging::open_existing(directory)? {
+                staging.existed = existed;
                 return Ok(staging);
             }
         }
     }
 
     /// Whether an earlier attempt left it.
-    pub(crate) fn was_there(&self) -> bool {
-        self.was_there
+    pub(crate) fn existed(&self) -> bool {
+        self.existed
     }
 
     /// Notes that names are given from here.
-    pub(crate) fn note_names(&self) {
-        self.unsynced.store(true, Ordering::Relaxed);
+    pub(crate) fn mark_names_unsynced(&self) {
+        self.target_names_unsynced.store(true, Ordering::Relaxed);
     }
 
     /// Notes that all names given from here were brought to the disk.
-    pub(crate) fn forget_names(&self) {
-        self.unsynced.store(false, Ordering::Relaxed);
+    pub(crate) fn mark_names_synced(&self) {
+        self.target_names_unsynced.store(false, Ordering::Relaxed);
     }
 
     /// Brings the names of parts and journals to the disk, and the folder's own.
     pub(crate) fn sync_names(&self) -> Result<(), Error> {
-        if !self.fresh.swap(false, Ordering::Relaxed) {
+        if !self.own_names_unsynced.swap(false, Ordering::Relaxed) {
             return Ok(());
         }
         let failed = |errno| self.failed("sync the directory", "", errno);
@@ -146,7 +147,7 @@ impl Staging {
     }
 
     /// Opens the folder if it is there.
-    pub(crate) fn look(directory: &Directory) -> Result<Option<Staging>, Error> {
+    pub(crate) fn open_existing(directory: &Directory) -> Result<Option<Staging>, Error> {
         let failed = |errno: Errno| directory.failed("open", RESERVED, errno);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
@@ -173,9 +174,9 @@ impl Staging {
             path: directory.shown(RESERVED),
             fd,
             above,
-            was_there: true,
-            fresh: AtomicBool::new(false),
-            unsynced: AtomicBool::new(false),
+            existed: true,
+            own_names_unsynced: AtomicBool::new(false),
+            target_names_unsynced: AtomicBool::new(false),
             spool: Mutex::default(),
         }))
     }
@@ -192,9 +193,9 @@ impl Staging {
         for entry in Dir::read_from(&self.fd).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             if let Ok(name) = entry.file_name().to_str()
-                && let Some(key) = name.get(..32)
+                && let Some(prefix) = name.get(..32)
             {
-                listing.entry(key.to_string()).or_default().push(name.to_string());
+                listing.entry(prefix.to_string()).or_default().push(name.to_string());
             }
         }
         Ok(listing)
@@ -209,10 +210,10 @@ impl Staging {
         data: &[u8],
     ) -> Result<Staged, Error> {
         let hash = blake3::hash(data);
-        let name = format!("{}-{}", key(path), hash.to_hex());
+        let name = format!("{}-{}", name_prefix(path), hash.to_hex());
         let failed =
             |source: io::Error| Error::Disk { action: "write", path: self.shown(path), source };
-        let out = self.open_own(&name).map_err(failed)?;
+        let out = self.open_file(&name).map_err(failed)?;
         // What an earlier attempt left is no part of it, in its holes neither.
         if out.metadata().map_err(failed)?.len() > 0 {
             out.set_len(0).map_err(failed)?;
@@ -233,7 +234,7 @@ impl Staging {
     /// What an earlier attempt left of this small file, if it is whole: of the size, the mode and
     /// the time that it is to have, and of the contents that its name says. Everything else that is
     /// there for this path is removed.
-    pub(crate) fn take_up(
+    pub(crate) fn resume(
         &self,
         listing: &Listing,
         entry: usize,
@@ -241,7 +242,7 @@ impl Staging {
         file: &manifest::File,
     ) -> Option<Staged> {
         let mut found = None;
-        for name in listing.get(&key(path))? {
+        for name in listing.get(&name_prefix(path))? {
             match name.get(33..).and_then(|hash| blake3::Hash::from_hex(hash).ok()) {
                 Some(hash) if found.is_none() && self.is_whole(name, file, hash) => {
                     found = Some(Staged { entry, name: name.clone(), hash });
@@ -329,7 +330,7 @@ impl Staging {
     }
 
     /// Bytes on disk of a file here.
-    pub(crate) fn held_bytes(&self, name: &str) -> Bytes {
+    pub(crate) fn allocated_bytes(&self, name: &str) -> Bytes {
         let stat = statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW);
         Bytes(stat.map_or(0, |stat| u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512)))
     }
@@ -341,7 +342,7 @@ impl Staging {
 
     /// Opens a file of ours for reading and writing, makes it if need be, and follows no link on
     /// the way.
-    pub(crate) fn open_own(&self, name: &str) -> io::Result<File> {
+    pub(crate) fn open_file(&self, name: &str) -> io::Result<File> {
         let flags =
             OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let file = File::from(rustix::fs::openat(&self.fd, name, flags, Mode::RUSR | Mode::WUSR)?);
@@ -356,16 +357,16 @@ impl Staging {
         Ok(file)
     }
 
-    /// As [`Staging::open_own`], for a file that the next attempt is to find after a power loss
+    /// As [`Staging::open_file`], for a file that the next attempt is to find after a power loss
     /// too.
-    pub(crate) fn open_lasting(&self, name: &str) -> io::Result<File> {
-        self.fresh.store(true, Ordering::Relaxed);
-        self.open_own(name)
+    pub(crate) fn open_durable(&self, name: &str) -> io::Result<File> {
+        self.own_names_unsynced.store(true, Ordering::Relaxed);
+        self.open_file(name)
     }
 
     /// Keeps a part of a pack, from `offset` in it, until the rest of it is there.
     pub(crate) fn spool(&self, object: usize, offset: u64, bytes: &[u8]) -> Result<(), Error> {
-        let mut spool = self.parts();
+        let mut spool = self.lock_spool();
         let at = spool.slot(object) * BLOCK + offset;
         self.spool_file(&mut spool)?
             .write_all_at(bytes, at)
@@ -373,8 +374,8 @@ impl Staging {
     }
 
     /// Gives a whole pack that was kept.
-    pub(crate) fn unspool(&self, object: usize, buffer: &mut [u8]) -> Result<(), Error> {
-        let mut spool = self.parts();
+    pub(crate) fn read_spooled(&self, object: usize, buffer: &mut [u8]) -> Result<(), Error> {
+        let mut spool = self.lock_spool();
         let at = spool.slot(object) * BLOCK;
         match self.spool_file(&mut spool)?.read_exact_at(buffer, at) {
             // Never written: whoever said that it is there was wrong, and its hash will tell.
@@ -384,14 +385,14 @@ impl Staging {
     }
 
     /// Forgets a pack that was kept; its room serves the next one.
-    pub(crate) fn unslot(&self, object: usize) {
-        let mut spool = self.parts();
+    pub(crate) fn free_slot(&self, object: usize) {
+        let mut spool = self.lock_spool();
         if let Some(slot) = spool.slots.remove(&object) {
             spool.free.push(slot);
         }
     }
 
-    fn parts(&self) -> MutexGuard<'_, Spool> {
+    fn lock_spool(&self) -> MutexGuard<'_, Spool> {
         self.spool.lock().expect("no panic while held")
     }
 
@@ -399,7 +400,8 @@ impl Staging {
         if spool.file.is_none() {
             let name = format!("{SPOOL}-{}", std::process::id());
             self.remove(&name);
-            let file = self.open_own(&name).map_err(|source| self.failed("open", &name, source))?;
+            let file =
+                self.open_file(&name).map_err(|source| self.failed("open", &name, source))?;
             self.remove(&name);
             spool.file = Some(file);
         }

@@ -13,8 +13,8 @@ use wire::frame::{Range, Wishes};
 use wire::manifest::{self, Kind};
 
 use super::directory::{Directory, Parents, kind_of, mtime_of, permissions, split};
-use super::large::names;
-use super::staging::{Listing, Staged, Staging, key};
+use super::large::part_names;
+use super::staging::{Listing, Staged, Staging, name_prefix};
 use crate::Error;
 
 /// What a survey found.
@@ -59,13 +59,15 @@ impl Survey {
                         !wishes.restart && is_same(directory, &entry.path, file, found)?
                     }
                     Kind::Directory { .. } => true,
-                    Kind::Symlink { target, .. } => says(&mut parents, &entry.path, target),
+                    Kind::Symlink { target, .. } => {
+                        is_symlink_to(&mut parents, &entry.path, target)
+                    }
                     Kind::HardLink { to } => {
                         let file = parents.stat(&tree.entries()[*to as usize].path);
-                        file.ok().flatten().is_some_and(|file| is_one(&file, found))
+                        file.ok().flatten().is_some_and(|file| same_inode(&file, found))
                     }
                 };
-                check_place(
+                check_replaceable(
                     directory,
                     &entry.path,
                     &entry.kind,
@@ -76,7 +78,7 @@ impl Survey {
                     // What a crash between a name and the end left has no use any more.
                     if let Some(staging) = staging
                         && !survey.listing.is_empty()
-                        && let Some(left) = survey.listing.get(&key(&entry.path))
+                        && let Some(left) = survey.listing.get(&name_prefix(&entry.path))
                     {
                         for name in left {
                             staging.remove(name);
@@ -99,7 +101,7 @@ impl Survey {
             let left = staging.filter(|_| !wishes.restart);
             if file.data_len() <= transfer::BLOCK
                 && let Some(staged) = left
-                    .and_then(|staging| staging.take_up(&survey.listing, index, &entry.path, file))
+                    .and_then(|staging| staging.resume(&survey.listing, index, &entry.path, file))
             {
                 survey.staged.push(staged);
                 continue;
@@ -109,7 +111,7 @@ impl Survey {
             if let Some(staging) = staging
                 && !survey.listing.is_empty()
             {
-                held += staging.held_bytes(&names(&entry.path).0);
+                held += staging.allocated_bytes(&part_names(&entry.path).0);
             }
         }
         let free = directory.free()?;
@@ -164,7 +166,7 @@ fn is_same(
 }
 
 /// Whether there is a symbolic link at `path` that says `target`.
-pub(crate) fn says(parents: &mut Parents<'_>, path: &[u8], target: &[u8]) -> bool {
+pub(crate) fn is_symlink_to(parents: &mut Parents<'_>, path: &[u8], target: &[u8]) -> bool {
     let (above, name) = split(path);
     let found = parents
         .folder(above, false)
@@ -173,12 +175,12 @@ pub(crate) fn says(parents: &mut Parents<'_>, path: &[u8], target: &[u8]) -> boo
 }
 
 /// Whether both are the same file.
-pub(crate) fn is_one(a: &Stat, b: &Stat) -> bool {
+pub(crate) fn same_inode(a: &Stat, b: &Stat) -> bool {
     (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino)
 }
 
 /// Whether an entry can take the place of what is there.
-fn check_place(
+fn check_replaceable(
     directory: &Directory,
     path: &[u8],
     kind: &Kind,

@@ -17,26 +17,26 @@ use peer::{Conn, ConnError};
 
 /// The hashes of files that were asked for of late.
 #[derive(Default)]
-pub(crate) struct HashCache(Mutex<VecDeque<(FileId, Known)>>);
+pub(crate) struct HashCache(Mutex<VecDeque<(FileId, BlockHashes)>>);
 
 /// The chaining values of a file's blocks.
-type Known = Arc<Vec<[u8; 32]>>;
+type BlockHashes = Arc<Vec<[u8; 32]>>;
 
 /// So many hashes are remembered: 64 MiB, of half a terabyte.
-const REMEMBERED: usize = 1 << 21;
+const MOST_CACHED: usize = 1 << 21;
 /// Told at once: of 64 MiB.
 const AT_ONCE: usize = 256;
 
 impl HashCache {
-    fn get(&self, file: &FileId) -> Option<Known> {
+    fn get(&self, file: &FileId) -> Option<BlockHashes> {
         let known = self.0.lock().expect("no panic while held");
         known.iter().find(|(known, _)| known == file).map(|(_, hashes)| Arc::clone(hashes))
     }
 
-    fn put(&self, file: FileId, hashes: Known) {
+    fn put(&self, file: FileId, hashes: BlockHashes) {
         let mut known = self.0.lock().expect("no panic while held");
         known.push_back((file, hashes));
-        while known.iter().map(|(_, hashes)| hashes.len()).sum::<usize>() > REMEMBERED {
+        while known.iter().map(|(_, hashes)| hashes.len()).sum::<usize>() > MOST_CACHED {
             known.pop_front();
         }
     }

@@ -14,7 +14,7 @@ use transfer::{BLOCK, Cv, Extent, Object, Packing, Tree};
 use wire::manifest::Kind;
 
 use super::root::SourceRoot;
-use super::walk::{Found, Room, walk};
+use super::walk::{Found, MemoryBudget, walk};
 use crate::{Error, Selection};
 
 /// All that is to be sent.
@@ -73,7 +73,7 @@ impl Source {
         selection: &Selection,
         with_holes: bool,
         rename: Option<&OsStr>,
-        budget: Room<'_>,
+        budget: MemoryBudget<'_>,
     ) -> Result<(Source, Vec<String>), Error> {
         let Found { mut entries, origins, notices } =
             walk(&root, paths, selection, rename, budget)?;
@@ -103,7 +103,8 @@ impl Source {
         is_large: bool,
     ) -> Result<(), Error> {
         let (path, _) = self.origin(entry);
-        let file = if is_large { self.kept(entry)? } else { Arc::new(self.open_file(entry)?) };
+        let file =
+            if is_large { self.open_cached(entry)? } else { Arc::new(self.open_file(entry)?) };
         match file.read_exact_at(buffer, offset) {
             Ok(()) => self.check_unchanged(entry, &file),
             // It was longer when it was found.
@@ -114,7 +115,7 @@ impl Source {
         }
     }
 
-    fn kept(&self, entry: usize) -> Result<Arc<File>, Error> {
+    fn open_cached(&self, entry: usize) -> Result<Arc<File>, Error> {
         let mut open = self.open.lock().expect("no panic while held");
         if let Some((_, file)) = open.iter().find(|(index, _)| *index == entry) {
             return Ok(Arc::clone(file));
@@ -256,7 +257,7 @@ impl Supply {
 
     /// The files of an object whose hash is `root`, and each one's own hash where it is known. They
     /// are forgotten.
-    pub(crate) fn files(&self, object: usize, root: Cv) -> Vec<(usize, Option<String>)> {
+    pub(crate) fn take_files(&self, object: usize, root: Cv) -> Vec<(usize, Option<String>)> {
         let whole = self.packing.whole_file(&self.source.tree, object);
         let mut hashes = self.hashes.lock().expect("no panic while held");
         let mut hash = |index: usize| {
@@ -294,7 +295,7 @@ impl Supply {
             (0..self.packing.layout().objects()).filter_map(|object| self.packing.object(object));
         for object in objects {
             if let Object::Large(entry) = object {
-                self.source.check_unchanged(entry, &*self.source.kept(entry)?)?;
+                self.source.check_unchanged(entry, &*self.source.open_cached(entry)?)?;
             }
         }
         Ok(())

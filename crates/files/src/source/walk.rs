@@ -30,7 +30,7 @@ pub(crate) struct Found {
 }
 
 /// Whether there is memory for so many bytes more; the error that it ends with if not.
-pub(crate) type Room<'a> = &'a mut dyn FnMut(usize) -> Result<(), Error>;
+pub(crate) type MemoryBudget<'a> = &'a mut dyn FnMut(usize) -> Result<(), Error>;
 
 /// Finds everything under `sources` that the selection takes; the one source arrives as `rename`,
 /// if that is given. Asks for `budget` before it keeps an entry.
@@ -39,10 +39,10 @@ pub(crate) fn walk(
     sources: &[PathBuf],
     selection: &Selection,
     rename: Option<&OsStr>,
-    budget: Room<'_>,
+    budget: MemoryBudget<'_>,
 ) -> Result<Found, Error> {
     if let Some(name) = rename {
-        may_take(name, sources, selection)?;
+        check_rename(name, sources, selection)?;
     }
     let mut walk = Walk {
         root,
@@ -68,7 +68,7 @@ pub(crate) fn walk(
 
 struct Walk<'a> {
     root: &'a SourceRoot,
-    budget: Room<'a>,
+    budget: MemoryBudget<'a>,
     found: Found,
     /// If given, only files that match are taken, and folders that lead to one.
     include: Option<Gitignore>,
@@ -81,7 +81,7 @@ struct Walk<'a> {
 }
 
 /// Where something is: here, at the receiver, and for the filters.
-struct Spot<'a> {
+struct Location<'a> {
     path: &'a Path,
     target: Vec<u8>,
     /// Below the source; empty for the source itself.
@@ -97,7 +97,7 @@ impl Walk<'_> {
             let name = source
                 .file_name()
                 .ok_or_else(|| Error::usage(format!("{} has no name", source.display())))?;
-            let spot = Spot {
+            let location = Location {
                 path: source,
                 target: rename.unwrap_or(name).as_bytes().to_vec(),
                 below: name.into(),
@@ -105,23 +105,23 @@ impl Walk<'_> {
             if !metadata.is_file() {
                 return Err(Error::usage(format!("{} is no file and no folder", source.display())));
             }
-            return self.entry(&spot, &metadata, false);
+            return self.entry(&location, &metadata, false);
         }
         let target = rename.map_or_else(|| folder_name(source), |name| name.as_bytes().to_vec());
-        let spot = Spot { path: source, target, below: PathBuf::new() };
-        if !spot.target.is_empty() {
-            self.pending.push(directory(&spot, &metadata));
+        let location = Location { path: source, target, below: PathBuf::new() };
+        if !location.target.is_empty() {
+            self.pending.push(directory(&location, &metadata));
             if self.include.is_none() {
                 self.flush()?;
             }
         }
-        self.folder(&spot, false)?;
+        self.folder(&location, false)?;
         self.pending.clear();
         Ok(())
     }
 
     /// What is in a folder; `inside` one that was included as a whole.
-    fn folder(&mut self, folder: &Spot<'_>, inside: bool) -> Result<(), Error> {
+    fn folder(&mut self, folder: &Location<'_>, inside: bool) -> Result<(), Error> {
         let names = self.root.names(folder.path).map_err(|error| failed(folder.path, error))?;
         for name in names {
             let path = folder.path.join(&name);
@@ -130,80 +130,90 @@ impl Walk<'_> {
                 target.push(b'/');
             }
             target.extend_from_slice(name.as_bytes());
-            let spot = Spot { path: &path, target, below: folder.below.join(&name) };
+            let location = Location { path: &path, target, below: folder.below.join(&name) };
             let metadata = match self.root.symlink_metadata(&path) {
                 Ok(metadata) => metadata,
                 // Gone since the folder was read.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(failed(&path, error)),
             };
-            self.entry(&spot, &metadata, inside)?;
+            self.entry(&location, &metadata, inside)?;
         }
         Ok(())
     }
 
     /// Takes one thing, unless a filter is against it.
-    fn entry(&mut self, spot: &Spot<'_>, metadata: &Metadata, inside: bool) -> Result<(), Error> {
+    fn entry(
+        &mut self,
+        location: &Location<'_>,
+        metadata: &Metadata,
+        inside: bool,
+    ) -> Result<(), Error> {
         let is_folder = metadata.is_dir();
-        let matches = |globs: &Gitignore| globs.matched(&spot.below, is_folder).is_ignore();
+        let matches = |globs: &Gitignore| globs.matched(&location.below, is_folder).is_ignore();
         if self.exclude.as_ref().is_some_and(matches) {
             return Ok(());
         }
         let inside = inside || self.include.as_ref().is_none_or(matches);
-        if spot.target == RESERVED {
-            self.found
-                .notices
-                .push(format!("{} is what a receiver left there: left out", spot.path.display()));
+        if location.target == RESERVED {
+            self.found.notices.push(format!(
+                "{} is what a receiver left there: left out",
+                location.path.display()
+            ));
             return Ok(());
         }
         if is_folder {
             let depth = self.pending.len();
-            self.pending.push(directory(spot, metadata));
+            self.pending.push(directory(location, metadata));
             if inside {
                 self.flush()?;
             }
-            self.folder(spot, inside)?;
+            self.folder(location, inside)?;
             self.pending.truncate(depth);
         } else if inside {
             self.flush()?;
-            self.leaf(spot, metadata)?;
+            self.leaf(location, metadata)?;
         }
         Ok(())
     }
 
     /// Takes what is no folder.
-    fn leaf(&mut self, spot: &Spot<'_>, metadata: &Metadata) -> Result<(), Error> {
+    fn leaf(&mut self, location: &Location<'_>, metadata: &Metadata) -> Result<(), Error> {
         let file_type = metadata.file_type();
         if file_type.is_symlink() {
             let target = self
                 .root
-                .read_link(spot.path)
-                .map_err(|error| failed(spot.path, error))?
+                .read_link(location.path)
+                .map_err(|error| failed(location.path, error))?
                 .into_os_string()
                 .into_vec();
             let kind = Kind::Symlink { mtime: mtime(metadata), target };
-            self.push(Entry { path: spot.target.clone(), kind }, None)?;
+            self.push(Entry { path: location.target.clone(), kind }, None)?;
         } else if file_type.is_file() {
             let index = u32::try_from(self.found.entries.len()).unwrap_or(u32::MAX);
             if metadata.nlink() > 1 {
                 if let Some(&to) = self.seen.get(&(metadata.dev(), metadata.ino())) {
                     return self.push(
-                        Entry { path: spot.target.clone(), kind: Kind::HardLink { to } },
+                        Entry { path: location.target.clone(), kind: Kind::HardLink { to } },
                         None,
                     );
                 }
                 self.seen.insert((metadata.dev(), metadata.ino()), index);
             }
-            let file = self.file(spot.path, metadata).map_err(|error| failed(spot.path, error))?;
-            let origin = (spot.path.to_path_buf(), Stamp::of(metadata));
-            self.push(Entry { path: spot.target.clone(), kind: Kind::File(file) }, Some(origin))?;
+            let file =
+                self.file(location.path, metadata).map_err(|error| failed(location.path, error))?;
+            let origin = (location.path.to_path_buf(), Stamp::of(metadata));
+            self.push(
+                Entry { path: location.target.clone(), kind: Kind::File(file) },
+                Some(origin),
+            )?;
         } else {
             let what = match file_type {
                 kind if kind.is_fifo() => "a pipe",
                 kind if kind.is_socket() => "a socket",
                 _ => "a device",
             };
-            self.found.notices.push(format!("{} is {what}: left out", spot.path.display()));
+            self.found.notices.push(format!("{} is {what}: left out", location.path.display()));
         }
         Ok(())
     }
@@ -273,15 +283,15 @@ impl Walk<'_> {
             {
                 continue;
             }
-            let spot = Spot {
+            let location = Location {
                 path: &path,
                 target: name.as_os_str().as_bytes().to_vec(),
                 below: PathBuf::new(),
             };
             if metadata.is_dir() {
-                self.push(directory(&spot, &metadata), None)?;
+                self.push(directory(&location, &metadata), None)?;
             } else {
-                self.leaf(&spot, &metadata)?;
+                self.leaf(&location, &metadata)?;
             }
         }
         Ok(())
@@ -302,7 +312,7 @@ impl Walk<'_> {
 }
 
 /// Whether what is sent may arrive under another name.
-fn may_take(name: &OsStr, sources: &[PathBuf], selection: &Selection) -> Result<(), Error> {
+fn check_rename(name: &OsStr, sources: &[PathBuf], selection: &Selection) -> Result<(), Error> {
     let bytes = name.as_bytes();
     if sources.len() != 1 || selection.files_from.is_some() {
         return Err(Error::usage("only one file or folder can arrive under another name"));
@@ -364,9 +374,9 @@ fn data(file: &File, size: u64) -> io::Result<Option<Vec<(u64, u64)>>> {
     Ok(Some(extents))
 }
 
-fn directory(spot: &Spot<'_>, metadata: &Metadata) -> Entry {
+fn directory(location: &Location<'_>, metadata: &Metadata) -> Entry {
     Entry {
-        path: spot.target.clone(),
+        path: location.target.clone(),
         kind: Kind::Directory { mtime: mtime(metadata), mode: mode(metadata) },
     }
 }

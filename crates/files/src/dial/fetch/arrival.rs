@@ -10,16 +10,16 @@ use transfer::Extent;
 use units::{Bytes, Span, Time};
 use wire::frame::{Data, Range, SessionId};
 
-use super::opener::Joined;
+use super::opener::ServerSession;
 use super::replicas::Replicas;
 use crate::dial::session::Report;
-use crate::sink::{self, Ended, SinkSession};
+use crate::sink::{self, SinkEnd, SinkSession};
 
 /// What is agreed on brings its data here.
 pub(in crate::dial) struct Arrival {
     session: Arc<SinkSession>,
     /// They hold the session, and so this.
-    gates: Weak<Vec<Gate<Joined>>>,
+    gates: Weak<Vec<Gate<ServerSession>>>,
     /// Of each server, when it was last waited for, and how long in all since it last sent data.
     silence: Vec<Mutex<(Time, Span)>>,
     /// What is known of the blocks, where several servers have to have the same.
@@ -29,9 +29,9 @@ pub(in crate::dial) struct Arrival {
 }
 
 /// Between two looks at a connection that waits.
-const A_MOMENT: Span = Span::from_millis(100);
+const WAIT_STEP: Span = Span::from_millis(100);
 /// A server that was found to lie may have left so many wrong blocks.
-const FORGIVEN: u64 = 256;
+const EXTRA_REFUSALS: u64 = 256;
 
 impl Drop for Arrival {
     fn drop(&mut self) {
@@ -42,7 +42,7 @@ impl Drop for Arrival {
 impl Arrival {
     pub(super) fn new(
         session: Arc<SinkSession>,
-        gates: &Arc<Vec<Gate<Joined>>>,
+        gates: &Arc<Vec<Gate<ServerSession>>>,
         replicas: Option<Replicas>,
         reports: mpsc::UnboundedSender<Report>,
     ) -> Arrival {
@@ -63,19 +63,19 @@ impl Arrival {
         path: &str,
         data: &Data<'_>,
     ) -> Result<Range, ConnError> {
-        self.note_heard(server);
+        self.reset_silence(server);
         let Some(replicas) = &self.replicas else { return self.session.handle_data(path, data) };
         let extent = Extent::new(data.position, data.payload.len() as u64);
-        let judged = replicas.judge(server, data, self.session.layout());
-        for (liar, error) in judged.liars {
-            self.session.forgive(FORGIVEN);
+        let checked = replicas.check(server, data, self.session.layout());
+        for (wrong, error) in checked.mismatches {
+            self.session.allow_refusals(EXTRA_REFUSALS);
             let text = error.to_string();
-            let _ = self.reports.send(Report::Left(liar, error));
-            if liar == server {
+            let _ = self.reports.send(Report::HostFailed(wrong, error));
+            if wrong == server {
                 return Err(ConnError::Refused(text));
             }
         }
-        let data = Data { block_hash: Some(judged.hash), ..data.clone() };
+        let data = Data { block_hash: Some(checked.expected), ..data.clone() };
         let range = self.session.handle_data(path, &data)?;
         if self.session.has_verified(extent) {
             replicas.forget(extent);
@@ -128,11 +128,11 @@ impl Arrival {
     pub(in crate::dial) fn note_waiting(&self, server: usize, now: Time) -> Span {
         let mut silence = self.silence[server].lock().expect("no panic while held");
         let (last, waited) = *silence;
-        *silence = (now, waited + (now - last).min(A_MOMENT));
+        *silence = (now, waited + (now - last).min(WAIT_STEP));
         silence.1
     }
 
-    fn note_heard(&self, server: usize) {
+    fn reset_silence(&self, server: usize) {
         *self.silence[server].lock().expect("no panic while held") =
             (self.session.clock.now(), Span::ZERO);
     }
@@ -141,9 +141,9 @@ impl Arrival {
 /// Syncs what arrives, and reports the end of the session.
 async fn attend(session: Arc<SinkSession>, reports: mpsc::UnboundedSender<Report>) {
     let report = match sink::attend(&session, |_| ()).await {
-        Ended::Complete(_, sync) => Report::Done(sync.as_micros()),
-        Ended::Failed(error) => Report::Fatal(error),
-        Ended::Superseded => return,
+        SinkEnd::Complete(_, sync) => Report::Done(sync.as_micros()),
+        SinkEnd::Failed(error) => Report::Fatal(error),
+        SinkEnd::Superseded => return,
     };
     let _ = reports.send(report);
 }

@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 pub(super) use arrival::Arrival;
 use opener::FetchOpener;
 
-use super::driver::{Ended, SessionDriver};
+use super::driver::{DialEnd, SessionDriver};
 use super::session::check_scheduler;
 use crate::sink::SinkSession;
 use crate::{Error, Event, Events, FetchOptions, Summary};
@@ -58,12 +58,12 @@ pub async fn fetch(options: FetchOptions, events: Events) -> Result<Summary, Err
         let paths = (terms.clone(), tls.clone(), plans.clone());
         let driver = SessionDriver::new(opener, paths, (sender, reports), clock, events.clone());
         match driver.run().await? {
-            Ended::Complete(summary) => return Ok(summary),
+            DialEnd::Complete(summary) => return Ok(summary),
             // The server has something else now: go on from what still is the same. What this run
             // already replaced or restarted is not to be thrown away again.
-            Ended::SessionGone => {
+            DialEnd::SessionGone => {
                 options.transfer.restart = false;
-                gone(&writing).await?;
+                wait_until_closed(&writing).await?;
                 let text =
                     "what is offered has changed: agreeing on the transfer again".to_string();
                 let _ = events.send(Event::Notice { text });
@@ -73,7 +73,7 @@ pub async fn fetch(options: FetchOptions, events: Events) -> Result<Summary, Err
 }
 
 /// Waits until the former session has let go of its files.
-async fn gone(writing: &Mutex<Weak<SinkSession>>) -> Result<(), Error> {
+async fn wait_until_closed(writing: &Mutex<Weak<SinkSession>>) -> Result<(), Error> {
     let session = writing.lock().expect("no panic while held").clone();
     for _ in 0..1_500 {
         if session.strong_count() == 0 {

@@ -33,7 +33,7 @@ pub(super) enum Refusal {
     /// The connection failed: another one may do better.
     Lost(ConnError),
     /// Nothing can be had of this server.
-    Useless(Error),
+    Unusable(Error),
 }
 
 impl From<ConnError> for Refusal {
@@ -103,7 +103,7 @@ fn plain_name(name: &Path) -> &[u8] {
 }
 
 /// Asks a server what it has of what is wanted, and hears it out.
-pub(super) async fn hear<T: Clone>(
+pub(super) async fn request_offer<T: Clone>(
     conn: &mut Conn,
     options: &FetchOptions,
     server: &Server,
@@ -160,17 +160,17 @@ pub(super) async fn hear<T: Clone>(
                 break;
             }
             Ok(Some(Ok(_))) => {
-                return Err(Refusal::Useless(Error::protocol("the manifest does not add up")));
+                return Err(Refusal::Unusable(Error::protocol("the manifest does not add up")));
             }
-            Ok(Some(Err(error))) => return Err(Refusal::Useless(error)),
+            Ok(Some(Err(error))) => return Err(Refusal::Unusable(error)),
             Err(error @ (ConnError::Wire(_) | ConnError::Unexpected(_))) => {
-                return Err(Refusal::Useless(Error::protocol(error.to_string())));
+                return Err(Refusal::Unusable(Error::protocol(error.to_string())));
             }
             Err(error) => return Err(error.into()),
         }
     }
-    was_asked_for(&entries, &options.names).map_err(Refusal::Useless)?;
-    let tree = tree(entries, options.rename.as_deref()).map_err(Refusal::Useless)?;
+    was_asked_for(&entries, &options.names).map_err(Refusal::Unusable)?;
+    let tree = tree(entries, options.rename.as_deref()).map_err(Refusal::Unusable)?;
     let hashes = if ask.hashes { Some(hashes(conn, &tree, gate).await?) } else { None };
     Ok(Offer { id, addresses, tree, hashes })
 }
@@ -216,11 +216,11 @@ async fn hashes<T: Clone>(
     tree: &Tree,
     gate: &Gate<T>,
 ) -> Result<(Vec<[u8; 32]>, Cv), Refusal> {
-    let useless = |text: &str| Refusal::Useless(Error::protocol(text));
-    let packing = Packing::new(tree, |_| true).map_err(|error| useless(&error.to_string()))?;
+    let unusable = |text: &str| Refusal::Unusable(Error::protocol(text));
+    let packing = Packing::new(tree, |_| true).map_err(|error| unusable(&error.to_string()))?;
     if tree.entries().len() != 1 || tree.file_count() != 1 {
         let text = "several servers, or a hash, are for one file, and that is none";
-        return Err(Refusal::Useless(Error::usage(text)));
+        return Err(Refusal::Unusable(Error::usage(text)));
     }
     let mut merge = Merge::new(packing.layout().total().0);
     let mut all: Vec<[u8; 32]> = Vec::new();
@@ -237,24 +237,24 @@ async fn hashes<T: Clone>(
         gate.note_working();
         match heard {
             None => {}
-            Some(Err(error)) => return Err(Refusal::Useless(error)),
+            Some(Err(error)) => return Err(Refusal::Unusable(error)),
             Some(Ok(Some(part))) => {
                 let blocks = packing.layout().blocks();
                 if part.first != all.len() as u64 || part.first + part.hashes.len() as u64 > blocks
                 {
-                    return Err(useless("it names hashes of blocks that there are not"));
+                    return Err(unusable("it names hashes of blocks that there are not"));
                 }
                 for hash in part.hashes {
                     merge
                         .insert(all.len() as u64, Cv(hash))
-                        .map_err(|error| useless(&error.to_string()))?;
+                        .map_err(|error| unusable(&error.to_string()))?;
                     all.push(hash);
                 }
             }
             Some(Ok(None)) => {
                 let root = merge
                     .root()
-                    .ok_or_else(|| useless("it named the hashes of some blocks only"))?;
+                    .ok_or_else(|| unusable("it named the hashes of some blocks only"))?;
                 return Ok((all, root));
             }
         }

@@ -18,7 +18,7 @@ use wire::manifest::Kind;
 use super::arrival::Arrival;
 use super::offer::{self, Offer, Refusal};
 use super::replicas::Replicas;
-use crate::blocking::apart;
+use crate::blocking::run_blocking;
 use crate::dial::opener::{Member, SessionOpener};
 use crate::dial::path::Incoming;
 use crate::dial::session::{Agreement, Report, Session, new_core};
@@ -28,7 +28,7 @@ use crate::{Error, Events, FetchOptions};
 
 /// What a path needs to join at a server.
 #[derive(Clone)]
-pub(super) struct Joined {
+pub(super) struct ServerSession {
     /// The session's name there.
     pub(super) id: SessionId,
     session: Arc<Session>,
@@ -43,7 +43,7 @@ pub(super) struct FetchOpener {
     reports: mpsc::UnboundedSender<Report>,
     events: Events,
     /// One for each server.
-    gates: Arc<Vec<Gate<Joined>>>,
+    gates: Arc<Vec<Gate<ServerSession>>>,
     /// What was agreed on with the first server that counted.
     agreed: tokio::sync::Mutex<Option<Agreed>>,
     /// Rings when something was.
@@ -58,13 +58,13 @@ struct Agreed {
     want: Vec<Range>,
     root: Option<Cv>,
     /// Which server that was.
-    by: String,
+    first_server: String,
 }
 
 /// How long the others wait for the server that was named first, once they could begin.
-const FIRST_NAMED: Duration = Duration::from_secs(3);
+const FIRST_SERVER_WAIT: Duration = Duration::from_secs(3);
 /// How long to wait for whoever else writes the same file here.
-const BUSY: Duration = Duration::from_secs(3);
+const LOCKED_WAIT: Duration = Duration::from_secs(3);
 
 impl SessionOpener for FetchOpener {
     type Load = Arrival;
@@ -86,9 +86,9 @@ impl SessionOpener for FetchOpener {
                     gate.release();
                     return Err(match refusal {
                         Refusal::Lost(error) => error,
-                        Refusal::Useless(error) => {
+                        Refusal::Unusable(error) => {
                             let text = error.to_string();
-                            let _ = self.reports.send(Report::Left(host, error));
+                            let _ = self.reports.send(Report::HostFailed(host, error));
                             ConnError::Refused(text)
                         }
                     });
@@ -134,18 +134,19 @@ impl FetchOpener {
     }
 
     /// Asks a server what it has, and agrees with it on what is to come.
-    async fn ask(&self, conn: &mut Conn, server: usize) -> Result<Joined, Refusal> {
+    async fn ask(&self, conn: &mut Conn, server: usize) -> Result<ServerSession, Refusal> {
         let gate = &self.gates[server];
-        let offer = offer::hear(conn, &self.options, &self.options.from[server], gate).await?;
+        let offer =
+            offer::request_offer(conn, &self.options, &self.options.from[server], gate).await?;
         if let (Some(wanted), Some((_, root))) = (self.options.blake3, &offer.hashes)
             && root.0 != wanted
         {
-            let what = name_of(&offer.tree);
+            let what = file_name(&offer.tree);
             let detail = format!("what is there has {root}, and {} is asked for", Cv(wanted));
-            return Err(Refusal::Useless(Error::Integrity { what, detail }));
+            return Err(Refusal::Unusable(Error::Integrity { what, detail }));
         }
         if server > 0 {
-            conn.ping_during(self.let_the_first_go_first()).await?;
+            conn.ping_during(self.wait_for_first_server()).await?;
         }
         let (id, addresses) = (offer.id, offer.addresses.clone());
         let (session, arrival, want) = {
@@ -166,12 +167,12 @@ impl FetchOpener {
         conn.push(&Frame::Ready);
         conn.flush().await?;
         let _ = self.reports.send(Report::Announced(server, addresses));
-        Ok(Joined { id, session, arrival })
+        Ok(ServerSession { id, session, arrival })
     }
 
     /// Waits for the server that was named first to say what it has, for a while.
-    async fn let_the_first_go_first(&self) {
-        let mut until = Instant::now() + FIRST_NAMED;
+    async fn wait_for_first_server(&self) {
+        let mut until = Instant::now() + FIRST_SERVER_WAIT;
         loop {
             let changed = self.changed.notified();
             if self.agreed.lock().await.is_some() || Instant::now() >= until {
@@ -179,7 +180,7 @@ impl FetchOpener {
             }
             // It answers: that it reads all of a file may take its time.
             if self.gates[0].is_promising() {
-                until = until.max(Instant::now() + FIRST_NAMED / 3);
+                until = until.max(Instant::now() + FIRST_SERVER_WAIT / 3);
             }
             let _ = tokio::time::timeout(Duration::from_millis(200), changed).await;
         }
@@ -193,11 +194,11 @@ impl FetchOpener {
         let (into, clock, events, tree) =
             (options.into.clone(), self.clock, self.events.clone(), offer.tree.clone());
         if wishes.dry_run {
-            return Err(self.rehearse(conn, peer, tree, wishes).await?);
+            return Err(self.dry_run(conn, peer, tree, wishes).await?);
         }
-        let opening = apart(move || {
+        let opening = run_blocking(move || {
             let directory = Arc::new(Directory::open(&into)?);
-            let until = Instant::now() + BUSY;
+            let until = Instant::now() + LOCKED_WAIT;
             loop {
                 let directory = Arc::clone(&directory);
                 match SinkSession::open(
@@ -220,17 +221,17 @@ impl FetchOpener {
             }
         });
         self.gates[server].note_working();
-        let session = match self.working(server, conn, opening).await? {
+        let session = match self.keep_alive_during(server, conn, opening).await? {
             Ok(session) => Arc::new(session),
             Err(error) => return Err(self.fail(error)),
         };
         *self.writing.lock().expect("no panic while held") = Arc::downgrade(&session);
         let (want, resumed) = (session.want().to_vec(), session.resumed());
-        let (layout, have) = (session.layout().clone(), session.held());
+        let (layout, have) = (session.layout().clone(), session.verified_extents());
         let root = offer.hashes.as_ref().map(|(_, root)| *root);
         let replicas = offer
             .hashes
-            .map(|(hashes, _)| Replicas::new(hashes, name_of(&offer.tree), self.terms.clone()));
+            .map(|(hashes, _)| Replicas::new(hashes, file_name(&offer.tree), self.terms.clone()));
         let arrival = Arrival::new(session, &self.gates, replicas, self.reports.clone());
         arrival.finish_files();
         // What an interface carries is known, but not how several servers share it.
@@ -242,13 +243,13 @@ impl FetchOpener {
         let (files, total) = (offer.tree.file_count(), offer.tree.data());
         let agreement = Agreement { peer, files, total, resumed };
         session.report(Report::Established(Arc::clone(&session), agreement));
-        let by = self.terms.label(server);
-        Ok(Agreed { session, arrival, tree: offer.tree, want, root, by })
+        let first_server = self.terms.label(server);
+        Ok(Agreed { session, arrival, tree: offer.tree, want, root, first_server })
     }
 
     /// Waits for our own disk: the server is told that we are here, and whoever waits for the
     /// transfer that it goes on.
-    async fn working<T>(
+    async fn keep_alive_during<T>(
         &self,
         server: usize,
         conn: &mut Conn,
@@ -270,7 +271,7 @@ impl FetchOpener {
     }
 
     /// Says what would come, and changes nothing.
-    async fn rehearse(
+    async fn dry_run(
         &self,
         conn: &mut Conn,
         peer: Fingerprint,
@@ -279,12 +280,12 @@ impl FetchOpener {
     ) -> Result<Refusal, ConnError> {
         let into = self.options.into.clone();
         let (files, total) = (tree.file_count(), tree.data());
-        let surveying = apart(move || {
+        let surveying = run_blocking(move || {
             if !into.exists() {
                 return Ok(total);
             }
             let directory = Directory::open(&into)?;
-            let staging = Staging::look(&directory)?;
+            let staging = Staging::open_existing(&directory)?;
             let survey = Survey::new(&directory, staging.as_ref(), &tree, wishes)?;
             let wanted = |(index, file): (usize, &wire::manifest::File)| {
                 survey.wanted.contains(&index).then(|| Bytes(file.data_len()))
@@ -295,7 +296,7 @@ impl FetchOpener {
             Ok(missing) => {
                 let resumed = total - missing;
                 let _ =
-                    self.reports.send(Report::Rehearsed(Agreement { peer, files, total, resumed }));
+                    self.reports.send(Report::DryRun(Agreement { peer, files, total, resumed }));
                 Refusal::Lost(ConnError::Closed)
             }
             Err(error) => self.fail(error),
@@ -316,19 +317,20 @@ impl FetchOpener {
                 }
             });
         if several {
-            let what = name_of(&offer.tree);
+            let what = file_name(&offer.tree);
             let size = |tree: &Tree| tree.files().next().map_or(0, |(_, file)| file.size);
             let root = offer.hashes.as_ref().map(|(_, root)| *root);
             if !same {
                 let (here, there) = (size(&offer.tree), size(&known.tree));
-                let detail = format!("it has {here} bytes there, and {there} at {}", known.by);
-                return Err(Refusal::Useless(Error::Integrity { what, detail }));
+                let detail =
+                    format!("it has {here} bytes there, and {there} at {}", known.first_server);
+                return Err(Refusal::Unusable(Error::Integrity { what, detail }));
             }
             if let (Some(here), Some(there)) = (root, known.root)
                 && here != there
             {
-                let detail = format!("it has {here} there, and {there} at {}", known.by);
-                return Err(Refusal::Useless(Error::Integrity { what, detail }));
+                let detail = format!("it has {here} there, and {there} at {}", known.first_server);
+                return Err(Refusal::Unusable(Error::Integrity { what, detail }));
             }
         } else if !same {
             let _ = self.reports.send(Report::SessionGone);
@@ -346,7 +348,7 @@ impl FetchOpener {
 }
 
 /// What the one file of a tree is called.
-fn name_of(tree: &Tree) -> String {
+fn file_name(tree: &Tree) -> String {
     tree.entries()
         .first()
         .map_or_else(String::new, |entry| String::from_utf8_lossy(&entry.path).into_owned())

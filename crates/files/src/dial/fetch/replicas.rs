@@ -20,11 +20,11 @@ pub(super) struct Replicas {
     /// What the file is called.
     name: String,
     terms: Terms,
-    state: Mutex<State>,
+    state: Mutex<Blocks>,
 }
 
 #[derive(Default)]
-struct State {
+struct Blocks {
     /// Pieces of blocks that are not verified yet, by block.
     pieces: BTreeMap<u64, Vec<Piece>>,
     /// Blocks that came wrong.
@@ -39,11 +39,11 @@ struct Piece {
 }
 
 /// What was found about data.
-pub(super) struct Judgement {
+pub(super) struct BlockCheck {
     /// What their block has to hash to.
-    pub(super) hash: [u8; 32],
+    pub(super) expected: [u8; 32],
     /// Who has sent wrong bytes, and which.
-    pub(super) liars: Vec<(usize, Error)>,
+    pub(super) mismatches: Vec<(usize, Error)>,
 }
 
 impl Replicas {
@@ -52,20 +52,20 @@ impl Replicas {
     }
 
     /// Looks at data that a server was asked for, before they are written.
-    pub(super) fn judge(&self, server: usize, data: &Data<'_>, layout: &Layout) -> Judgement {
+    pub(super) fn check(&self, server: usize, data: &Data<'_>, layout: &Layout) -> BlockCheck {
         let block = data.position / BLOCK;
         let extent = Extent::new(data.position, data.payload.len() as u64);
         let hash = usize::try_from(block).ok().and_then(|block| self.hashes.get(block)).copied();
         let hash = hash.expect("only what lies in the layout is asked for");
-        let mut liars = Vec::new();
+        let mut mismatches = Vec::new();
         if data.block_hash.is_some_and(|said| said != hash) {
-            liars.push((server, self.lie(server, block)));
-            return Judgement { hash, liars };
+            mismatches.push((server, self.mismatch(server, block)));
+            return BlockCheck { expected: hash, mismatches };
         }
         if layout.block_extent(block) == Some(extent) {
             if block_cv(layout.total().0, extent.start, data.payload) != Cv(hash) {
-                liars.push((server, self.lie(server, block)));
-                return Judgement { hash, liars };
+                mismatches.push((server, self.mismatch(server, block)));
+                return BlockCheck { expected: hash, mismatches };
             }
             let mut state = self.state();
             if state.contested.remove(&block) {
@@ -75,9 +75,10 @@ impl Replicas {
                     };
                     let right =
                         blake3::hash(&data.payload[at(piece.extent.start)..at(piece.extent.end())]);
-                    if right != piece.hash && liars.iter().all(|(known, _)| *known != piece.server)
+                    if right != piece.hash
+                        && mismatches.iter().all(|(known, _)| *known != piece.server)
                     {
-                        liars.push((piece.server, self.lie(piece.server, block)));
+                        mismatches.push((piece.server, self.mismatch(piece.server, block)));
                     }
                 }
             }
@@ -90,7 +91,7 @@ impl Replicas {
                 pieces.push(piece);
             }
         }
-        Judgement { hash, liars }
+        BlockCheck { expected: hash, mismatches }
     }
 
     /// The block of an extent came wrong.
@@ -115,12 +116,12 @@ impl Replicas {
         state.contested.remove(&(extent.start / BLOCK));
     }
 
-    fn lie(&self, server: usize, block: u64) -> Error {
+    fn mismatch(&self, server: usize, block: u64) -> Error {
         let what = format!("what {} sent of {}", self.terms.label(server), self.name);
         Error::Integrity { what, detail: format!("block {block}") }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, Blocks> {
         self.state.lock().expect("no panic while held")
     }
 }

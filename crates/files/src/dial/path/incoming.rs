@@ -47,9 +47,9 @@ const WINDOW_LEAST_TIME: Span = Span::from_millis(500);
 /// A window that no path is too slow for.
 const WINDOW_SMALL: Bytes = Bytes::kib(32);
 /// When its rate counts.
-const KNOWN_AFTER: Span = Span::from_secs(1);
+const RATE_KNOWN_AFTER: Span = Span::from_secs(1);
 /// Beyond two round trips: it covers wake-ups, the disk's too.
-const BEYOND: Span = Span::from_millis(30);
+const WINDOW_SLACK: Span = Span::from_millis(30);
 /// Asked for at once, as time at the path's rate.
 const AT_ONCE: Span = Span::from_millis(15);
 const AT_ONCE_LEAST: Bytes = Bytes::kib(16);
@@ -103,21 +103,21 @@ impl Incoming {
     }
 
     /// Nothing more is wanted from the server.
-    fn leave(&self, error: Error, session: &Session) {
-        session.report(Report::Left(self.server, error));
+    fn drop_server(&self, error: Error, session: &Session) {
+        session.report(Report::HostFailed(self.server, error));
     }
 
     /// Leaves the server if it has sent nothing by other paths either, though connections to it are
     /// open.
-    fn leave_if_silent(&self, now: Time, session: &Session) {
+    fn drop_if_silent(&self, now: Time, session: &Session) {
         if !self.requests.is_empty() && self.arrival.note_waiting(self.server, now) >= SILENCE {
             let reason = format!("it has sent nothing of what it was asked for, for {SILENCE}");
-            self.leave(Error::Stopped { reason }, session);
+            self.drop_server(Error::Stopped { reason }, session);
         }
     }
 
     /// The data that came next, if they are what was asked for.
-    fn answered(&mut self, extent: Extent) -> Result<(), ConnError> {
+    fn take_request(&mut self, extent: Extent) -> Result<(), ConnError> {
         if self.requests.front() != Some(&extent) {
             return Err(ConnError::Unexpected(format!(
                 "Data frame of {extent}, which is not what was asked for"
@@ -146,7 +146,7 @@ impl Flow for Incoming {
             while let Some(frame) = conn.next_frame()? {
                 match frame {
                     Frame::Data(data) => {
-                        self.answered(Extent::new(data.position, data.payload.len() as u64))?;
+                        self.take_request(Extent::new(data.position, data.payload.len() as u64))?;
                         heard = true;
                         match self.arrival.handle_data(self.server, &self.name, &data) {
                             Ok(range) => arrived.push(range),
@@ -164,7 +164,8 @@ impl Flow for Incoming {
                         return Err(ConnError::Refused(text));
                     }
                     Frame::Abort(code, text) => {
-                        session.report(Report::Left(self.server, error_of(code, text.clone())));
+                        session
+                            .report(Report::HostFailed(self.server, error_of(code, text.clone())));
                         return Err(ConnError::Refused(text));
                     }
                     other => return Err(ConnError::Unexpected(String::from(&other))),
@@ -189,10 +190,10 @@ impl Flow for Incoming {
     fn room(&self, io: &PathIo<'_>, now: Time) -> Result<Result<Bytes, Option<Time>>, ConnError> {
         let rate = io.rate;
         let mut least = WINDOW_LEAST;
-        if now - self.began > KNOWN_AFTER {
+        if now - self.began > RATE_KNOWN_AFTER {
             least = least.min(rate * WINDOW_LEAST_TIME).max(WINDOW_SMALL);
         }
-        let window = (rate * (self.min_rtt * 2 + BEYOND)).max(least);
+        let window = (rate * (self.min_rtt * 2 + WINDOW_SLACK)).max(least);
         let is_full = self.outstanding >= window || self.requests.len() >= MOST_REQUESTS;
         let most = (rate * AT_ONCE).clamp(AT_ONCE_LEAST, AT_ONCE_MOST);
         Ok(if is_full { Err(None) } else { Ok(most) })
@@ -215,7 +216,7 @@ impl Flow for Incoming {
     }
 
     fn sample(&mut self, session: &Session, now: Time, info: &TcpInfo) -> Moved {
-        self.leave_if_silent(now, session);
+        self.drop_if_silent(now, session);
         // Answers to the question whether anybody is there are no progress.
         let received = info.bytes_received / PROGRESS * PROGRESS;
         let rate = self.received_rate(now, info);
@@ -223,7 +224,7 @@ impl Flow for Incoming {
     }
 
     async fn notified(&self) {
-        self.mailbox.full.notified().await;
+        self.mailbox.filled.notified().await;
     }
 
     fn say_goodbye(&self, conn: &mut Conn) {
@@ -233,6 +234,6 @@ impl Flow for Incoming {
     }
 
     fn note_broken(&self, session: &Session, error: &ConnError) {
-        self.leave(Error::protocol(error.to_string()), session);
+        self.drop_server(Error::protocol(error.to_string()), session);
     }
 }

@@ -8,7 +8,7 @@ use net::Clock;
 use peer::dial::{Terms, plan};
 use tokio::sync::mpsc;
 
-use super::driver::{Ended, SessionDriver};
+use super::driver::{DialEnd, SessionDriver};
 use super::session::check_scheduler;
 use crate::source::{Source, SourceRoot};
 use crate::{Error, Event, Events, SendOptions, Summary};
@@ -59,10 +59,10 @@ pub async fn send(options: SendOptions, events: Events) -> Result<Summary, Error
         let paths = (terms.clone(), tls.clone(), plans.clone());
         let driver = SessionDriver::new(opener, paths, (sender, reports), clock, events.clone());
         match driver.run().await? {
-            Ended::Complete(summary) => return Ok(summary),
+            DialEnd::Complete(summary) => return Ok(summary),
             // The receiver was started again: agree anew, and go on from what it has. What this run
             // already replaced or restarted is not to be thrown away again.
-            Ended::SessionGone => {
+            DialEnd::SessionGone => {
                 options.transfer.restart = false;
                 let text = "the receiver was restarted: agreeing on the transfer again".to_string();
                 let _ = events.send(Event::Notice { text });

@@ -26,7 +26,7 @@ pub(super) struct SendOpener {
     clock: Clock,
     reports: mpsc::UnboundedSender<Report>,
     events: Events,
-    gate: Gate<Joined>,
+    gate: Gate<OpenSession>,
     /// The files of the open session.
     supply: Mutex<Option<Arc<Supply>>>,
     /// Objects that the receiver has complete.
@@ -35,7 +35,7 @@ pub(super) struct SendOpener {
 
 /// What a further path joins.
 #[derive(Clone)]
-struct Joined {
+struct OpenSession {
     session: Arc<Session>,
     load: Arc<Supply>,
 }
@@ -45,7 +45,7 @@ impl SessionOpener for SendOpener {
     type Flow = Outgoing;
 
     async fn enter(&self, conn: &mut Conn, _host: usize) -> Result<Member<Supply>, ConnError> {
-        let Joined { session, load } = match self.gate.enter().await {
+        let OpenSession { session, load } = match self.gate.enter().await {
             Turn::Join(joined) => {
                 conn.push(&Frame::Join(joined.session.id));
                 joined
@@ -76,7 +76,7 @@ impl SessionOpener for SendOpener {
         self.source.tree().data()
     }
 
-    fn is_rehearsal(&self) -> bool {
+    fn is_dry_run(&self) -> bool {
         self.options.transfer.dry_run
     }
 
@@ -93,7 +93,7 @@ impl SessionOpener for SendOpener {
         }
         let tree = supply.source().tree();
         let name = |file: usize| String::from_utf8_lossy(&tree.entries()[file].path).into_owned();
-        let files = supply.files(index, root);
+        let files = supply.take_files(index, root);
         let mut ours = supply.root(index);
         if ours.is_none() && self.options.transfer.verify {
             // An earlier attempt sent a part of it, as it was then: only reading all of it tells
@@ -153,7 +153,7 @@ impl SendOpener {
     }
 
     /// Says hello, sends the manifest, and takes the receiver's answer.
-    async fn ask(&self, conn: &mut Conn) -> Result<Joined, ConnError> {
+    async fn ask(&self, conn: &mut Conn) -> Result<OpenSession, ConnError> {
         self.say_hello(conn).await?;
         let (mut id, mut addresses, mut have) = ([0; 16], Vec::new(), ExtentSet::new());
         let tree = self.source.tree();
@@ -214,7 +214,7 @@ impl SendOpener {
         let agreement = Agreement { peer, files: tree.file_count(), total: tree.data(), resumed };
         session.report(Report::Established(Arc::clone(&session), agreement));
         session.report(Report::Announced(0, addresses));
-        Ok(Joined { session, load })
+        Ok(OpenSession { session, load })
     }
 
     /// Says hello and what there is, a chunk at a time: a large manifest is not to be in memory

@@ -14,7 +14,7 @@ use peer::listen::{Acceptor, listen, reachable};
 use tokio::time::timeout;
 use units::{Bytes, Span, Time};
 
-use crate::sink::{self, Ended, SinkSession};
+use crate::sink::{self, SinkEnd, SinkSession};
 use crate::{Error, Event, Events, ReceiveOptions, Summary};
 use rates::ReceiveRates;
 use service::ReceiveService;
@@ -68,15 +68,15 @@ async fn attend(service: &Arc<ReceiveService>) -> Result<Summary, Error> {
             let _ = service.events.send(Event::Progress(rates.progress(session)));
         };
         match sink::attend(&session, report).await {
-            Ended::Superseded => {}
-            Ended::Failed(error) => {
+            SinkEnd::Superseded => {}
+            SinkEnd::Failed(error) => {
                 // The sender hears why before its connections are cut.
-                let _ = timeout(LAST_WORDS, goodbye(&session)).await;
+                let _ = timeout(LAST_WORDS, paths_closed(&session)).await;
                 service.forget(&session);
                 return Err(error);
             }
-            Ended::Complete(at, sync) => {
-                let _ = timeout(GOODBYE, parting(&session)).await;
+            SinkEnd::Complete(at, sync) => {
+                let _ = timeout(GOODBYE, sender_left(&session)).await;
                 service.forget(&session);
                 return Ok(summary(&session, &mut rates, at, sync));
             }
@@ -85,17 +85,17 @@ async fn attend(service: &Arc<ReceiveService>) -> Result<Summary, Error> {
 }
 
 /// Waits until the sender has closed every path.
-async fn goodbye(session: &SinkSession) {
+async fn paths_closed(session: &SinkSession) {
     while session.open_paths() > 0 {
-        session.over.notified().await;
+        session.changed.notified().await;
     }
 }
 
 /// Waits until the sender knows that everything is done, or has begun anew.
-async fn parting(session: &SinkSession) {
-    while !session.has_parted() {
+async fn sender_left(session: &SinkSession) {
+    while !session.sender_has_left() {
         tokio::select! {
-            () = session.over.notified() => {}
+            () = session.changed.notified() => {}
             () = session.closing.notified() => return,
         }
     }

@@ -103,7 +103,7 @@ pub(super) async fn serve(
         tokio::select! {
             ready = conn.ready(), if is_heard => ready?,
             ready = conn.writable(), if !is_heard => ready?,
-            () = mailbox.full.notified() => {}
+            () = mailbox.filled.notified() => {}
             () = session.closing.notified() => {
                 conn.close();
                 return Ok(());

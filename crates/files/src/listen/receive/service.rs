@@ -18,7 +18,7 @@ use wire::Frame;
 use wire::frame::{AbortCode, Hello, Range, SessionId, VERSION, Welcome, Wishes};
 
 use super::path;
-use crate::blocking::apart;
+use crate::blocking::run_blocking;
 use crate::protocol::{MANIFEST_BYTES, code_of, footprint, want_frames};
 use crate::sink::{Directory, SinkSession, Staging, Survey, finish_files};
 use crate::{Error, Event, Events, ReceiveOptions};
@@ -183,7 +183,7 @@ impl ReceiveService {
         let mut wishes = hello.wishes;
         wishes.overwrite |= self.options.overwrite;
         if wishes.dry_run {
-            let (want, share) = self.rehearse(conn, directory, tree, wishes, share).await?;
+            let (want, share) = self.dry_run(conn, directory, tree, wishes, share).await?;
             match want {
                 Ok(want) => want_frames(&want).for_each(|frame| conn.push(&frame)),
                 Err(error) => return Err(refuse(conn, code_of(&error), error.to_string()).await),
@@ -201,7 +201,7 @@ impl ReceiveService {
             return Err(refuse(conn, AbortCode::Refused, text).await);
         }
         let (clock, events) = (self.clock, self.events.clone());
-        let opening = apart(move || {
+        let opening = run_blocking(move || {
             (SinkSession::open(id, peer, tree, wishes, directory, clock, events), share)
         });
         let (session, share) = conn.ping_during(opening).await?;
@@ -219,7 +219,7 @@ impl ReceiveService {
             resumed: session.resumed(),
         });
         *self.current() = Some(Arc::clone(&session));
-        session.answer().iter().for_each(|frame| conn.push(frame));
+        session.answer_frames().iter().for_each(|frame| conn.push(frame));
         conn.push(&Frame::Ready);
         conn.flush_to_reader().await?;
         // There is one session at a time: its tree counts for itself.
@@ -307,7 +307,7 @@ impl ReceiveService {
     }
 
     /// Says which entries would have to come, and changes nothing. The sender is pinged meanwhile.
-    async fn rehearse(
+    async fn dry_run(
         &self,
         conn: &mut Conn,
         directory: Arc<Directory>,
@@ -316,11 +316,11 @@ impl ReceiveService {
         share: Share,
     ) -> Result<(Result<Vec<Range>, Error>, Share), ConnError> {
         let work = move || {
-            let staging = Staging::look(&directory)?;
+            let staging = Staging::open_existing(&directory)?;
             let survey = Survey::new(&directory, staging.as_ref(), &tree, wishes)?;
             Ok(survey.ranges(&tree))
         };
-        conn.ping_during(apart(move || (work(), share))).await
+        conn.ping_during(run_blocking(move || (work(), share))).await
     }
 
     /// Makes room for a new session of `peer`: an older one of the same sender is what a restarted

@@ -62,7 +62,7 @@ impl FetchSession {
     }
 
     /// What to call whoever fetches.
-    pub(super) fn called(&self, from: SocketAddr) -> String {
+    pub(super) fn label(&self, from: SocketAddr) -> String {
         if self.name.is_empty() { display_address(from) } else { self.name.clone() }
     }
 

@@ -98,11 +98,11 @@ impl SinkSession {
                 let ok = found == block.expected;
                 if ok {
                     // Journaled first: what the core counts as verified must outlive this process.
-                    part.note(offset / BLOCK, block.expected)?;
+                    part.record_block(offset / BLOCK, block.expected)?;
                 }
-                let finished = self.verified(block, ok, file, offset / BLOCK)?;
+                let finished = self.handle_hashed(block, ok, file, offset / BLOCK)?;
                 if let Some((object, root)) = finished {
-                    self.whole().push(Completed::Large(object, root, part));
+                    self.unnamed().push(Completed::Large(object, root, part));
                 }
             }
             Object::Pack(files) => {
@@ -114,7 +114,7 @@ impl SinkSession {
                         usize::try_from(block.extent.len).expect("a block fits in memory"),
                         0,
                     );
-                    self.target.staging.unspool(object, &mut spooled)?;
+                    self.target.staging.read_spooled(object, &mut spooled)?;
                     &spooled
                 };
                 let found = hashed.unwrap_or_else(|| block_cv(object_extent.len, offset, bytes));
@@ -134,10 +134,10 @@ impl SinkSession {
                         )?);
                         rest = after;
                     }
-                    self.target.staging.unslot(object);
+                    self.target.staging.free_slot(object);
                 }
-                if let Some((object, root)) = self.verified(block, ok, files[0], 0)? {
-                    self.whole().push(Completed::Small(Some((object, root)), staged));
+                if let Some((object, root)) = self.handle_hashed(block, ok, files[0], 0)? {
+                    self.unnamed().push(Completed::Small(Some((object, root)), staged));
                 }
             }
         }
@@ -145,7 +145,7 @@ impl SinkSession {
     }
 
     /// A block was hashed. Returns the object that it completes, if it does, and its hash.
-    fn verified(
+    fn handle_hashed(
         &self,
         block: transfer::Block,
         ok: bool,
@@ -171,7 +171,7 @@ impl SinkSession {
                     "block {in_file} of {path} does not match its hash: asking for it again"
                 );
                 let _ = self.events.send(Event::Notice { text });
-                if refusals > MOST_REFUSALS + self.members().forgiven {
+                if refusals > MOST_REFUSALS + self.members().extra_refusals {
                     let what = path.to_string();
                     let detail = format!(
                         "{refusals} blocks came with another content than the sender hashed"
@@ -179,7 +179,7 @@ impl SinkSession {
                     return Err(Error::Integrity { what, detail });
                 }
                 self.members().refused.insert(extent);
-                self.tell_all(&refusal(extent), false);
+                self.broadcast(&refusal(extent), false);
                 Ok(None)
             }
         }
