@@ -1,6 +1,6 @@
-//! Work on files, away from the tasks of the network.
+//! File operations outside the network tasks.
 
-/// Runs work that may take long on a thread of its own.
+/// Runs blocking work on a thread of its own.
 pub(crate) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> T {

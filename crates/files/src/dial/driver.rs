@@ -1,4 +1,4 @@
-//! Conducts one session: turns the core's events into actions, and knows when it is over.
+//! The driver of one session: it turns the core's events into actions until the session ends.
 
 mod progress;
 
@@ -21,15 +21,15 @@ use super::session::{Agreement, Report, Session};
 use crate::event::path_events;
 use crate::{Error, Event, Events, Summary};
 
-/// The end of a session that did not fail.
+/// How a session ended without an error.
 pub(super) enum DialEnd {
     /// Everything is complete.
     Complete(Summary),
-    /// The other side does not know the session any more: it has to be agreed on again.
+    /// The other side no longer knows the session: both sides must agree again.
     SessionGone,
 }
 
-/// Conducts one session.
+/// Drives one session.
 pub(super) struct SessionDriver<O: SessionOpener> {
     clock: Clock,
     events: Events,
@@ -40,15 +40,15 @@ pub(super) struct SessionDriver<O: SessionOpener> {
     agreement: Option<Agreement>,
     began: Time,
     rates: Rates,
-    /// The last time when a path was open, or a side was reading its files.
+    /// The last time when a path was open, or one side was reading its files.
     last_active: Time,
 }
 
 /// The interval of reports.
 const TICK: Duration = Duration::from_millis(100);
-/// The patience with a first connection; later ones have the caller's.
+/// The patience with the first connection; later ones have the caller's.
 const FIRST_CONTACT: Span = Span::from_secs(15);
-/// The interval of looks for interfaces that have appeared.
+/// The interval of scans for new interfaces.
 const INTERFACE_SCAN: Span = Span::from_secs(2);
 
 impl<O: SessionOpener> SessionDriver<O> {
@@ -78,7 +78,7 @@ impl<O: SessionOpener> SessionDriver<O> {
         }
     }
 
-    /// Conducts the session to its end.
+    /// Drives the session to its end.
     ///
     /// # Errors
     /// Anything of [`Error`].
@@ -126,7 +126,7 @@ impl<O: SessionOpener> SessionDriver<O> {
         }
     }
 
-    /// Takes a report of a path; gives the end of the session, if that is it.
+    /// Handles a report of a path. Returns the end of the session, if the report ends it.
     async fn handle(&mut self, report: Report) -> Result<Option<DialEnd>, Error> {
         match report {
             Report::Established(session, agreement) => {
@@ -143,7 +143,7 @@ impl<O: SessionOpener> SessionDriver<O> {
             }
             Report::Done(micros) => {
                 let summary = self.summary(Span::from_micros(micros));
-                // The receiver waits for it, whatever has become of the source.
+                // The receiver waits for the goodbye, even if the source has changed.
                 self.dialer.say_goodbye().await;
                 self.joining.opener.check_unchanged()?;
                 return Ok(Some(DialEnd::Complete(summary)));
@@ -179,7 +179,7 @@ impl<O: SessionOpener> SessionDriver<O> {
         let _ = self.events.send(Event::Started { peer, files, total, resumed });
     }
 
-    /// Nothing more is taken from a host; the transfer goes on if there is another one.
+    /// Drops a host; the transfer continues if another one is left.
     fn drop_host(&mut self, host: usize, error: Error) -> Result<(), Error> {
         match self.dialer.drop_host(host) {
             Remaining::Unchanged => return Ok(()),
@@ -205,12 +205,12 @@ impl<O: SessionOpener> SessionDriver<O> {
         agreed.unwrap_or_else(|| self.joining.opener.offered())
     }
 
-    /// Bytes that were there before.
+    /// Bytes that were at the sink before the session.
     fn resumed(&self) -> Bytes {
         self.agreement.as_ref().map_or(Bytes::ZERO, |agreement| agreement.resumed)
     }
 
-    /// Tells the paths what the core decided.
+    /// Wakes paths and reports state changes as the core decided.
     fn drain_core(&mut self) {
         let Some(session) = self.session.clone() else { return };
         let now = self.clock.now();
@@ -276,7 +276,7 @@ impl<O: SessionOpener> SessionDriver<O> {
         }
         let _ = self.events.send(Event::Progress(progress));
         self.dialer.follow_timetable(now);
-        // Nobody waits for a new month if there is nothing else to carry anything.
+        // Without another path there is no point in waiting for a new month.
         if self.dialer.is_used_up() {
             let why = self.dialer.used_up().join("; ");
             return Err(Error::UsedUp { why, done: self.done(now), total: self.total() });

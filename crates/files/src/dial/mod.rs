@@ -1,8 +1,8 @@
-//! The side that dials, whichever way its data flow.
+//! The dialing side, for both directions of the data.
 //!
-//! [`SessionDriver`](driver::SessionDriver) conducts a session of [`transfer::Sender`] over the
-//! paths of a [`peer::dial::Dialer`]. What differs between [`send`] and [`fetch`] is how a session
-//! is opened ([`opener`]) and the direction in which data flow over a path ([`path`]).
+//! A [`SessionDriver`](driver::SessionDriver) drives a session of [`transfer::Sender`] over the
+//! paths of a [`peer::dial::Dialer`]. [`send`] and [`fetch`] differ in the way a session is opened
+//! ([`opener::SessionOpener`]) and in the direction of data over a path ([`path::Flow`]).
 
 mod driver;
 mod fetch;

@@ -1,4 +1,5 @@
-//! The loop beside a session of the sink: it syncs what has arrived, and waits for the end.
+//! The loop that runs beside a session of the sink: it syncs received data and returns when the
+//! session ends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,22 +10,23 @@ use units::{Span, Time};
 use super::session::SinkSession;
 use crate::Error;
 
-/// The end of a session.
+/// How a session ended.
 pub(crate) enum SinkEnd {
-    /// Everything is verified and named: the time of the last byte, and the time that syncing took.
+    /// Every file is verified and named: the time of the last verified byte, and the time that
+    /// syncing took.
     Complete(Time, Span),
     /// The transfer failed.
     Failed(Error),
-    /// Another session takes the place of this one.
+    /// Another session replaced this one.
     Superseded,
 }
 
-/// Verified and journaled data are brought to the disk at least this often.
+/// The longest time between two syncs.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
 /// The interval of reports.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Syncs what arrives once a second and every 8 MiB, calls `report` several times a second, and
+/// Syncs received data once a second and every 8 MiB, calls `report` several times a second, and
 /// returns when the session ends.
 pub(crate) async fn attend(
     session: &Arc<SinkSession>,

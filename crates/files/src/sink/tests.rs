@@ -82,7 +82,10 @@ fn part(target: &Target, sender: u8) -> Result<(Part, Vec<JournaledBlock>), Erro
 }
 
 pub(super) fn content(size: u64) -> Vec<u8> {
-    (0..size).map(|i| u8::try_from(i % 251).unwrap()).collect()
+    let size = usize::try_from(size).unwrap();
+    let mut content = (0..251).collect::<Vec<u8>>().repeat(size / 251 + 1);
+    content.truncate(size);
+    content
 }
 
 fn cv(content: &[u8], block: u64) -> Cv {

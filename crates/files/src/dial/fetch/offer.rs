@@ -1,4 +1,4 @@
-//! What a server offers: its manifest, and the hashes of its blocks where these are asked for.
+//! A server's offer: its manifest, and the hashes of its blocks if these were asked for.
 
 use std::ffi::OsStr;
 use std::net::SocketAddr;
@@ -16,23 +16,23 @@ use crate::{Error, FetchOptions, Server};
 use peer::dial::Gate;
 use peer::{Conn, ConnError};
 
-/// What a server offers.
+/// A server's offer.
 pub(super) struct Offer {
-    /// The session's name there.
+    /// The session's id at the server.
     pub(super) id: SessionId,
     /// Further addresses of the server.
     pub(super) addresses: Vec<SocketAddr>,
-    /// Everything that was asked for, under the names that it gets here.
+    /// The requested files, under their local names.
     pub(super) tree: Tree,
-    /// Chaining values of all blocks, if they were asked for, and the one file's hash.
+    /// The chaining values of all blocks and the file's hash, if they were asked for.
     pub(super) hashes: Option<(Vec<[u8; 32]>, Cv)>,
 }
 
-/// Why there is no offer.
+/// The reason for a missing offer.
 pub(super) enum Refusal {
-    /// The connection failed: another one may do better.
+    /// The connection failed; another one may succeed.
     Lost(ConnError),
-    /// Nothing can be had of this server.
+    /// The server cannot be used.
     Unusable(Error),
 }
 
@@ -42,7 +42,7 @@ impl From<ConnError> for Refusal {
     }
 }
 
-/// Checks what does not depend on any server.
+/// Checks the options, before any connection.
 ///
 /// # Errors
 /// [`Error::usage`].
@@ -86,12 +86,12 @@ pub(super) fn check(options: &FetchOptions) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether the hashes of all blocks are to come before data.
+/// Whether servers must send the hashes of all blocks before data.
 pub(super) fn wants_hashes(options: &FetchOptions) -> bool {
     options.from.len() > 1 || options.blake3.is_some()
 }
 
-/// A name as servers take it: below the root of what they offer.
+/// A name as servers expect it: relative to their root.
 fn plain_name(name: &Path) -> &[u8] {
     let bytes = name.as_os_str().as_bytes();
     let start = bytes.iter().position(|&byte| byte != b'/').unwrap_or(bytes.len());
@@ -102,7 +102,7 @@ fn plain_name(name: &Path) -> &[u8] {
     if bytes == b"." { b"" } else { bytes }
 }
 
-/// Asks a server what it has of what is wanted, and hears it out.
+/// Asks a server for its offer, and reads it.
 pub(super) async fn request_offer<T: Clone>(
     conn: &mut Conn,
     options: &FetchOptions,
@@ -175,10 +175,11 @@ pub(super) async fn request_offer<T: Clone>(
     Ok(Offer { id, addresses, tree, hashes })
 }
 
-/// A server decides what is in a folder that was asked for, but not what else comes.
+/// Checks that every entry was asked for. A server decides only on the contents of a folder that
+/// was asked for.
 fn was_asked_for(entries: &[Entry], names: &[PathBuf]) -> Result<(), Error> {
     let asked: Vec<&[u8]> = names.iter().map(|name| plain_name(name)).collect();
-    // All that is in a folder, without the folder.
+    // The contents of a folder, without the folder itself.
     if asked.iter().any(|name| name.is_empty() || name.ends_with(b"/")) {
         return Ok(());
     }
@@ -192,7 +193,7 @@ fn was_asked_for(entries: &[Entry], names: &[PathBuf]) -> Result<(), Error> {
     Ok(())
 }
 
-/// The entries as a tree, the one at the top under its new name.
+/// The tree of the entries, with its one top entry renamed.
 fn tree(mut entries: Vec<Entry>, rename: Option<&OsStr>) -> Result<Tree, Error> {
     if let Some(name) = rename {
         let top = |path: &[u8]| path.iter().position(|&byte| byte == b'/').unwrap_or(path.len());
@@ -210,7 +211,7 @@ fn tree(mut entries: Vec<Entry>, rename: Option<&OsStr>) -> Result<Tree, Error> 
     Tree::new(entries).map_err(|error| Error::protocol(error.to_string()))
 }
 
-/// Takes the hashes of the one file's blocks, and merges them to the file's.
+/// Reads the hashes of the one file's blocks, and merges them into the file's hash.
 async fn hashes<T: Clone>(
     conn: &mut Conn,
     tree: &Tree,

@@ -1,4 +1,4 @@
-//! The way in at each server, and what all of them have to agree on.
+//! Opens the sessions with the servers, and compares their offers.
 
 use std::io::ErrorKind;
 use std::sync::{Arc, Mutex, Weak};
@@ -26,16 +26,16 @@ use crate::protocol::want_frames;
 use crate::sink::{Directory, SinkSession, Staging, Survey};
 use crate::{Error, Events, FetchOptions};
 
-/// What a path needs to join at a server.
+/// An open session with a server.
 #[derive(Clone)]
 pub(super) struct ServerSession {
-    /// The session's name there.
+    /// The session's id at the server.
     pub(super) id: SessionId,
     session: Arc<Session>,
     arrival: Arc<Arrival>,
 }
 
-/// Opens a session with the servers.
+/// Opens the sessions with the servers.
 pub(super) struct FetchOpener {
     options: Arc<FetchOptions>,
     terms: Terms,
@@ -44,9 +44,9 @@ pub(super) struct FetchOpener {
     events: Events,
     /// One for each server.
     gates: Arc<Vec<Gate<ServerSession>>>,
-    /// What was agreed on with the first server that counted.
+    /// The agreement with the first server that answered.
     agreed: tokio::sync::Mutex<Option<Agreed>>,
-    /// Rings when something was.
+    /// Rings when `agreed` is set.
     changed: Notify,
     writing: Arc<Mutex<Weak<SinkSession>>>,
 }
@@ -57,13 +57,13 @@ struct Agreed {
     tree: Tree,
     want: Vec<Range>,
     root: Option<Cv>,
-    /// Which server that was.
+    /// Label of the server of the agreement, for messages.
     first_server: String,
 }
 
-/// How long the others wait for the server that was named first, once they could begin.
+/// The wait of the other servers for the first-named one, once they are ready.
 const FIRST_SERVER_WAIT: Duration = Duration::from_secs(3);
-/// How long to wait for whoever else writes the same file here.
+/// The wait for another transfer that has the same file open.
 const LOCKED_WAIT: Duration = Duration::from_secs(3);
 
 impl SessionOpener for FetchOpener {
@@ -103,7 +103,7 @@ impl SessionOpener for FetchOpener {
         Incoming::new(Arc::clone(arrival), path.plan.host, joined, name, now)
     }
 
-    /// Whether some server, or this host, is reading its files: that may take any time.
+    /// Whether some server, or this host, is reading its files, which may take any time.
     fn is_working(&self) -> bool {
         self.gates.iter().any(Gate::is_working)
     }
@@ -133,7 +133,7 @@ impl FetchOpener {
         }
     }
 
-    /// Asks a server what it has, and agrees with it on what is to come.
+    /// Asks a server for its offer, and agrees with it on the wanted entries.
     async fn ask(&self, conn: &mut Conn, server: usize) -> Result<ServerSession, Refusal> {
         let gate = &self.gates[server];
         let offer =
@@ -170,7 +170,7 @@ impl FetchOpener {
         Ok(ServerSession { id, session, arrival })
     }
 
-    /// Waits for the server that was named first to say what it has, for a while.
+    /// Waits a while for the offer of the first-named server.
     async fn wait_for_first_server(&self) {
         let mut until = Instant::now() + FIRST_SERVER_WAIT;
         loop {
@@ -178,7 +178,7 @@ impl FetchOpener {
             if self.agreed.lock().await.is_some() || Instant::now() >= until {
                 return;
             }
-            // It answers: that it reads all of a file may take its time.
+            // The first server has answered, but may take long to read all of a file.
             if self.gates[0].is_promising() {
                 until = until.max(Instant::now() + FIRST_SERVER_WAIT / 3);
             }
@@ -186,7 +186,7 @@ impl FetchOpener {
         }
     }
 
-    /// Opens the session here, with what the first server that counts has.
+    /// Opens the sink's session with the first offer.
     async fn open(&self, conn: &mut Conn, server: usize, offer: Offer) -> Result<Agreed, Refusal> {
         let peer = conn.peer().ok_or(ConnError::Closed)?;
         let options = &self.options;
@@ -210,7 +210,7 @@ impl FetchOpener {
                     clock,
                     events.clone(),
                 ) {
-                    // An attempt that was stopped a moment ago may still hold what it wrote.
+                    // An attempt that was just stopped may still hold the part.
                     Err(Error::Disk { source, .. })
                         if source.kind() == ErrorKind::ResourceBusy && Instant::now() < until =>
                     {
@@ -234,7 +234,7 @@ impl FetchOpener {
             .map(|(hashes, _)| Replicas::new(hashes, file_name(&offer.tree), self.terms.clone()));
         let arrival = Arrival::new(session, &self.gates, replicas, self.reports.clone());
         arrival.finish_files();
-        // What an interface carries is known, but not how several servers share it.
+        // The rate of an interface is known, but not its division among several servers.
         let paths =
             if self.gates.len() == 1 { options.transfer.dial.paths.as_slice() } else { &[] };
         let core = new_core(&options.transfer.scheduler, paths, &layout, &have);
@@ -247,8 +247,7 @@ impl FetchOpener {
         Ok(Agreed { session, arrival, tree: offer.tree, want, root, first_server })
     }
 
-    /// Waits for our own disk: the server is told that we are here, and whoever waits for the
-    /// transfer that it goes on.
+    /// Waits for the local disk, and keeps connection and transfer alive meanwhile.
     async fn keep_alive_during<T>(
         &self,
         server: usize,
@@ -270,7 +269,7 @@ impl FetchOpener {
         conn.ping_during(noted).await
     }
 
-    /// Says what would come, and changes nothing.
+    /// Surveys the receiving folder for a dry run, which changes nothing.
     async fn dry_run(
         &self,
         conn: &mut Conn,
@@ -303,13 +302,13 @@ impl FetchOpener {
         })
     }
 
-    /// Whether a server has what was agreed on with another one, or with itself before.
+    /// Checks that an offer is the one that was agreed on, with this or another server.
     fn compare(&self, known: &Agreed, offer: &Offer) -> Result<(), Refusal> {
         let several = self.options.from.len() > 1;
         let same = known.tree.entries().len() == offer.tree.entries().len()
             && known.tree.entries().iter().zip(offer.tree.entries()).all(|(a, b)| {
                 match (&a.kind, &b.kind) {
-                    // What is the same file on several hosts may have another time on each.
+                    // Replicas may have different names and times.
                     (Kind::File(a), Kind::File(b)) if several => {
                         (a.size, &a.data) == (b.size, &b.data)
                     }
@@ -339,7 +338,7 @@ impl FetchOpener {
         Ok(())
     }
 
-    /// Something of ours failed: no server can help.
+    /// Reports a local error, which no other server can avoid.
     fn fail(&self, error: Error) -> Refusal {
         let text = error.to_string();
         let _ = self.reports.send(Report::Fatal(error));
@@ -347,7 +346,7 @@ impl FetchOpener {
     }
 }
 
-/// What the one file of a tree is called.
+/// The path of the first entry of a tree.
 fn file_name(tree: &Tree) -> String {
     tree.entries()
         .first()

@@ -29,11 +29,11 @@ pub(super) struct SendOpener {
     gate: Gate<OpenSession>,
     /// The files of the open session.
     supply: Mutex<Option<Arc<Supply>>>,
-    /// Objects that the receiver has complete.
+    /// Objects that the receiver has completed.
     done: Mutex<BTreeSet<usize>>,
 }
 
-/// What a further path joins.
+/// An open session with the receiver.
 #[derive(Clone)]
 struct OpenSession {
     session: Arc<Session>,
@@ -96,8 +96,8 @@ impl SessionOpener for SendOpener {
         let files = supply.take_files(index, root);
         let mut ours = supply.root(index);
         if ours.is_none() && self.options.transfer.verify {
-            // An earlier attempt sent a part of it, as it was then: only reading all of it tells
-            // whether it still is.
+            // An earlier attempt sent a part of the file; only its hash shows whether that part is
+            // still the same.
             let text = format!(
                 "hashing all of {}, because a part of it was sent by an earlier attempt",
                 name(files[0].0)
@@ -152,13 +152,13 @@ impl SendOpener {
         self.supply.lock().expect("no panic while held").clone()
     }
 
-    /// Says hello, sends the manifest, and takes the receiver's answer.
+    /// Sends hello and manifest, and reads the receiver's answer.
     async fn ask(&self, conn: &mut Conn) -> Result<OpenSession, ConnError> {
         self.say_hello(conn).await?;
         let (mut id, mut addresses, mut have) = ([0; 16], Vec::new(), ExtentSet::new());
         let tree = self.source.tree();
         let mut want = Want::new(tree.entries().len());
-        // Whole blocks, and the rests of files: the receiver cannot have more pieces than that.
+        // Whole blocks and the ends of files: the receiver cannot have more pieces than that.
         let blocks = usize::try_from(tree.data().0 / transfer::BLOCK).unwrap_or(usize::MAX);
         let mut pieces = blocks.saturating_add(tree.entries().len());
         loop {
@@ -184,7 +184,7 @@ impl SendOpener {
                         }
                     }
                     Frame::Ready => return Ok(false),
-                    // The receiver is still reading what an earlier attempt left there.
+                    // The receiver is still reading the data of an earlier attempt.
                     Frame::Ping(_) => self.gate.note_working(),
                     Frame::Abort(code, text) => {
                         let _ = self.reports.send(refusal(code, text));
@@ -199,7 +199,7 @@ impl SendOpener {
             }
             self.gate.note_heard();
         }
-        // Only whole extents of this layout count: whatever else is said is sent again.
+        // Only whole blocks of this layout count; everything else is sent again.
         let packing = Packing::new(self.source.tree(), |index| want.has(index));
         let packing = packing.map_err(|error| ConnError::Unexpected(error.to_string()))?;
         let layout = packing.layout().clone();
@@ -217,8 +217,7 @@ impl SendOpener {
         Ok(OpenSession { session, load })
     }
 
-    /// Says hello and what there is, a chunk at a time: a large manifest is not to be in memory
-    /// twice.
+    /// Sends hello and the manifest, chunk by chunk: a large manifest must not be in memory twice.
     async fn say_hello(&self, conn: &mut Conn) -> Result<(), ConnError> {
         let options = &self.options;
         let wishes = options.transfer.wishes();

@@ -1,4 +1,4 @@
-//! What a session does with data: it is written, and blocks that are all there are verified.
+//! Received data of a session: written, hashed and verified by blocks.
 
 use transfer::digest::block_cv;
 use transfer::{BLOCK, Cv, Extent, Object, Verdict};
@@ -11,8 +11,8 @@ use crate::{Error, Event};
 use peer::ConnError;
 
 impl SinkSession {
-    /// Data arrived on the path called `path`. Writes what is new of it, verifies blocks that
-    /// became whole.
+    /// Handles data from the path called `path`: writes the new bytes and verifies the blocks that
+    /// they complete. Returns the range to acknowledge.
     pub(crate) fn handle_data(&self, path: &str, data: &Data<'_>) -> Result<Range, ConnError> {
         let extent = Extent::new(data.position, data.payload.len() as u64);
         let fresh = self.core().handle_data(extent).map_err(broken)?;
@@ -23,8 +23,7 @@ impl SinkSession {
             .layout()
             .block_extent(block)
             .expect("the core checked that it lies in an object");
-        // A block that comes in one piece is hashed where it lies, in the cache; and if it is a
-        // pack, it is not written before.
+        // A block in one piece is hashed in memory; if it is a pack, it is not spooled either.
         let is_whole =
             whole == extent && fresh.duplicate == Bytes::ZERO && data.block_hash.is_some();
         let object = self.object(extent);
@@ -59,7 +58,7 @@ impl SinkSession {
         Ok(Range { start: extent.start, len: extent.len })
     }
 
-    /// Writes the pieces of an extent that are new.
+    /// Writes the new pieces of an extent.
     fn write(
         &self,
         object: usize,
@@ -83,8 +82,7 @@ impl SinkSession {
         Ok(())
     }
 
-    /// Hashes a block that is all there, from memory if it is there; what is good is noted, or
-    /// staged.
+    /// Hashes a complete block, from memory if possible; journals or stages it if it is right.
     fn verify(&self, block: transfer::Block, in_memory: Option<&[u8]>) -> Result<(), Error> {
         let object = self.object(block.extent);
         let object_extent =
@@ -144,7 +142,8 @@ impl SinkSession {
         Ok(())
     }
 
-    /// A block was hashed. Returns the object that it completes, if it does, and its hash.
+    /// Handles the result of hashing a block. Returns index and hash of the object that the block
+    /// completes, if it does.
     fn handle_hashed(
         &self,
         block: transfer::Block,
