@@ -21,7 +21,7 @@ pub enum Error {
         source: io::Error,
     },
     /// A file that a server was asked for does not exist or is not readable there.
-    #[error("the server cannot give it: {reason}")]
+    #[error("the server cannot send it: {reason}")]
     Unavailable {
         /// The other side's message.
         reason: String,

@@ -36,6 +36,16 @@ pub(crate) fn code_of(error: &Error) -> AbortCode {
     }
 }
 
+/// The code and the text of the abort frame for an error of the source.
+pub(crate) fn source_abort(error: &Error) -> (AbortCode, String) {
+    let text = match error {
+        // The other side writes its own sentence about the path.
+        Error::SourceChanged { path } => path.display().to_string(),
+        error => error.to_string(),
+    };
+    (code_of(error), text)
+}
+
 /// The local error for an abort of the other side.
 pub(crate) fn error_of(code: AbortCode, text: String) -> Error {
     match code {

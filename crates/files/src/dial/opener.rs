@@ -56,6 +56,7 @@ pub(super) trait SessionOpener: Send + Sync + 'static {
     /// Handles the report that the sink completed an object with hash `root`. The default is for a
     /// fetch, whose own sink verifies and reports its files.
     ///
+    /// # Errors
     /// [`Error::Integrity`] if the source's object has another hash.
     fn object_done(
         &self,
@@ -68,6 +69,7 @@ pub(super) trait SessionOpener: Send + Sync + 'static {
     /// Checks that the source has not changed. The default is for a fetch, whose servers check
     /// their own files.
     ///
+    /// # Errors
     /// [`Error::SourceChanged`] if it has.
     fn check_unchanged(&self) -> Result<(), Error> {
         Ok(())

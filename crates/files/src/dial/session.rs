@@ -185,6 +185,7 @@ pub(super) fn new_core(
 
 /// Checks the name of the block scheduler.
 ///
+/// # Errors
 /// [`peer::Error::Usage`] with the known names.
 pub(super) fn check_scheduler(options: &TransferOptions) -> Result<(), Error> {
     if policy::sched::by_name(&options.scheduler, policy::sched::Options::default()).is_none() {

@@ -37,6 +37,7 @@ impl Survey {
     /// Compares each entry of `tree` with the directory. Changes nothing but leftovers in
     /// `staging`.
     ///
+    /// # Errors
     /// If an existing entry is in the way, or the disk is too small.
     pub(crate) fn new(
         directory: &Directory,

@@ -1,4 +1,4 @@
-//! What is to be sent: folders are walked, links kept as they are, filters obeyed.
+//! Walks the folders to be sent, keeps links as links, and applies the filters.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -19,21 +19,21 @@ use super::root::SourceRoot;
 use crate::protocol::footprint;
 use crate::{Error, Selection};
 
-/// What a walk found.
+/// The result of a walk.
 #[derive(Default)]
 pub(crate) struct Found {
     pub(crate) entries: Vec<Entry>,
-    /// For each entry, where it is here and what it was; `None` for what is no file.
+    /// For each entry, its local path and attributes; `None` if it is no file.
     pub(crate) origins: Vec<Option<(PathBuf, Stamp)>>,
-    /// What was left out, and why, as sentences.
+    /// Messages about entries that were left out.
     pub(crate) notices: Vec<String>,
 }
 
-/// Whether there is memory for so many bytes more; the error that it ends with if not.
+/// Reserves memory for a number of bytes; the error ends the walk.
 pub(crate) type MemoryBudget<'a> = &'a mut dyn FnMut(usize) -> Result<(), Error>;
 
-/// Finds everything under `sources` that the selection takes; the one source arrives as `rename`,
-/// if that is given. Asks for `budget` before it keeps an entry.
+/// Finds everything under `sources` that the selection includes; the one source arrives as
+/// `rename`, if that is given. Takes from `budget` before it keeps an entry.
 pub(crate) fn walk(
     root: &SourceRoot,
     sources: &[PathBuf],
@@ -60,7 +60,7 @@ pub(crate) fn walk(
     }
     if walk.found.entries.is_empty() {
         return Err(Error::usage(
-            "there is nothing there: no file is left by --include, --exclude and --files-from",
+            "there is nothing to send: --include, --exclude and --files-from leave no file",
         ));
     }
     Ok(walk.found)
@@ -70,27 +70,26 @@ struct Walk<'a> {
     root: &'a SourceRoot,
     budget: MemoryBudget<'a>,
     found: Found,
-    /// If given, only files that match are taken, and folders that lead to one.
+    /// If given, only matching files are included, and the folders that lead to them.
     include: Option<Gitignore>,
     exclude: Option<Gitignore>,
-    /// Folders on the way to where we are that nothing was taken from so far.
+    /// Folders above the current location of which no entry is included so far.
     pending: Vec<Entry>,
     /// Files with several names, by device and inode.
     seen: HashMap<(u64, u64), u32>,
     checksum: bool,
 }
 
-/// Where something is: here, at the receiver, and for the filters.
+/// The location of an entry: local, at the receiver, and for the filters.
 struct Location<'a> {
     path: &'a Path,
     target: Vec<u8>,
-    /// Below the source; empty for the source itself.
+    /// The path below the source; empty for the source itself.
     below: PathBuf,
 }
 
 impl Walk<'_> {
-    /// A file or a folder that the command names. A link is followed: it stands for what it leads
-    /// to.
+    /// Adds a file or folder that the command names. A link is followed.
     fn source(&mut self, source: &Path, rename: Option<&OsStr>) -> Result<(), Error> {
         let metadata = self.root.metadata(source).map_err(|error| failed(source, error))?;
         if !metadata.is_dir() {
@@ -120,7 +119,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// What is in a folder; `inside` one that was included as a whole.
+    /// Adds the contents of a folder; `inside` if the folder was included as a whole.
     fn folder(&mut self, folder: &Location<'_>, inside: bool) -> Result<(), Error> {
         let names = self.root.names(folder.path).map_err(|error| failed(folder.path, error))?;
         for name in names {
@@ -142,7 +141,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Takes one thing, unless a filter is against it.
+    /// Adds an entry, unless a filter excludes it.
     fn entry(
         &mut self,
         location: &Location<'_>,
@@ -157,7 +156,7 @@ impl Walk<'_> {
         let inside = inside || self.include.as_ref().is_none_or(matches);
         if location.target == RESERVED {
             self.found.notices.push(format!(
-                "{} is what a receiver left there: left out",
+                "{} is a receiver's staging folder: left out",
                 location.path.display()
             ));
             return Ok(());
@@ -177,7 +176,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Takes what is no folder.
+    /// Adds an entry that is no folder.
     fn leaf(&mut self, location: &Location<'_>, metadata: &Metadata) -> Result<(), Error> {
         let file_type = metadata.file_type();
         if file_type.is_symlink() {
@@ -226,7 +225,7 @@ impl Walk<'_> {
             hash: None,
             data: None,
         };
-        // What takes fewer blocks than it has bytes may have holes.
+        // A file that allocates less than its size may have holes.
         if metadata.blocks().saturating_mul(512) < metadata.len() {
             file.data = data(&self.root.open(path)?, metadata.len())?;
         }
@@ -238,7 +237,7 @@ impl Walk<'_> {
         Ok(file)
     }
 
-    /// What a list names below one folder; folders in it are taken without what is in them.
+    /// Adds the listed names below one folder; folders are added without their contents.
     fn listed(&mut self, sources: &[PathBuf], names: &[PathBuf]) -> Result<(), Error> {
         let root = match sources {
             [] => Path::new("."),
@@ -249,7 +248,7 @@ impl Walk<'_> {
                 ));
             }
         };
-        // Each folder comes before what is in it, and everything once.
+        // Each folder once, before its contents.
         let mut all = std::collections::BTreeSet::new();
         for name in names {
             let name: PathBuf =
@@ -297,7 +296,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Takes the folders that lead to where we are.
+    /// Adds the pending folders.
     fn flush(&mut self) -> Result<(), Error> {
         std::mem::take(&mut self.pending).into_iter().try_for_each(|entry| self.push(entry, None))
     }
@@ -311,27 +310,27 @@ impl Walk<'_> {
     }
 }
 
-/// Whether what is sent may arrive under another name.
+/// Checks that the selection may arrive under another name.
 fn check_rename(name: &OsStr, sources: &[PathBuf], selection: &Selection) -> Result<(), Error> {
     let bytes = name.as_bytes();
     if sources.len() != 1 || selection.files_from.is_some() {
         return Err(Error::usage("only one file or folder can arrive under another name"));
     }
     if !manifest::is_plain(bytes) || bytes.contains(&b'/') {
-        return Err(Error::usage(format!("nothing can arrive by the name {}", name.display())));
+        return Err(Error::usage(format!("{} cannot be the name of a file", name.display())));
     }
     Ok(())
 }
 
-/// The name that a folder gets at the receiver: none if only what is in it is meant, as with
-/// `folder/` and `.`.
+/// The name of a folder at the receiver: empty if only the contents are sent, as with `folder/` and
+/// `.`.
 fn folder_name(source: &Path) -> Vec<u8> {
     let bytes = source.as_os_str().as_bytes();
     let last = bytes.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
     if matches!(last, b"" | b"." | b"..") { Vec::new() } else { last.to_vec() }
 }
 
-/// Where a file has data, if it has holes; of very many holes, the largest.
+/// The extents of a file's data, if it has holes; with very many holes, only the largest count.
 fn data(file: &File, size: u64) -> io::Result<Option<Vec<(u64, u64)>>> {
     let mut extents: Vec<(u64, u64)> = Vec::new();
     let mut at = 0;
@@ -340,7 +339,7 @@ fn data(file: &File, size: u64) -> io::Result<Option<Vec<(u64, u64)>>> {
             Ok(start) => start,
             // No more data.
             Err(Errno::NXIO) => break,
-            // A file system that knows no holes.
+            // A file system without holes.
             Err(Errno::INVAL) => return Ok(None),
             Err(errno) => return Err(errno.into()),
         };
@@ -362,7 +361,7 @@ fn data(file: &File, size: u64) -> io::Result<Option<Vec<(u64, u64)>>> {
         let mut joined: Vec<(u64, u64)> = Vec::new();
         for (offset, len) in extents {
             match joined.last_mut() {
-                // Of several holes just as large some may have to go.
+                // Among holes of the same size, some may have to be filled.
                 Some(before) if offset - (before.0 + before.1) <= smallest => {
                     before.1 = offset + len - before.0;
                 }
@@ -394,7 +393,7 @@ fn globs(globs: &[String]) -> Result<Option<Gitignore>, Error> {
     builder
         .build()
         .map(Some)
-        .map_err(|error| Error::usage(format!("the patterns cannot go together: {error}")))
+        .map_err(|error| Error::usage(format!("the patterns cannot be combined: {error}")))
 }
 
 fn mtime(metadata: &Metadata) -> i64 {

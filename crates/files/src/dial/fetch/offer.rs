@@ -49,10 +49,10 @@ impl From<ConnError> for Refusal {
 pub(super) fn check(options: &FetchOptions) -> Result<(), Error> {
     let usage = |text: String| Err(Error::usage(text));
     if options.from.is_empty() {
-        return usage("there is no server to get anything from".into());
+        return usage("no server is named".into());
     }
     if options.names.is_empty() {
-        return usage("nothing is asked for".into());
+        return usage("no file is named".into());
     }
     if options.selection.files_from.is_some() {
         return usage("a list of files is for sending only".into());
@@ -201,8 +201,8 @@ fn tree(mut entries: Vec<Entry>, rename: Option<&OsStr>) -> Result<Tree, Error> 
         for entry in &mut entries {
             let end = top(&entry.path);
             if entry.path[..end] != first {
-                let text = "several things cannot have the one new name: name a folder that is \
-                            there, or end it with a slash";
+                let text = "several entries cannot share one new name: name an existing folder, \
+                            or end it with a slash";
                 return Err(Error::usage(text));
             }
             entry.path.splice(..end, name.as_bytes().iter().copied());
@@ -220,7 +220,7 @@ async fn hashes<T: Clone>(
     let unusable = |text: &str| Refusal::Unusable(Error::protocol(text));
     let packing = Packing::new(tree, |_| true).map_err(|error| unusable(&error.to_string()))?;
     if tree.entries().len() != 1 || tree.file_count() != 1 {
-        let text = "several servers, or a hash, are for one file, and that is none";
+        let text = "several servers, or a hash, are for one file, and this is not one file";
         return Err(Refusal::Unusable(Error::usage(text)));
     }
     let mut merge = Merge::new(packing.layout().total().0);
@@ -243,7 +243,7 @@ async fn hashes<T: Clone>(
                 let blocks = packing.layout().blocks();
                 if part.first != all.len() as u64 || part.first + part.hashes.len() as u64 > blocks
                 {
-                    return Err(unusable("it names hashes of blocks that there are not"));
+                    return Err(unusable("it sent hashes of blocks that do not exist"));
                 }
                 for hash in part.hashes {
                     merge
@@ -255,7 +255,7 @@ async fn hashes<T: Clone>(
             Some(Ok(None)) => {
                 let root = merge
                     .root()
-                    .ok_or_else(|| unusable("it named the hashes of some blocks only"))?;
+                    .ok_or_else(|| unusable("it sent the hashes of some blocks only"))?;
                 return Ok((all, root));
             }
         }

@@ -171,13 +171,15 @@ impl SendOpener {
                     Frame::Want(ranges) => {
                         for range in ranges {
                             want.add(range).ok_or_else(|| {
-                                ConnError::Unexpected("wish for what was not offered".into())
+                                ConnError::Unexpected(
+                                    "Want of entries that were not offered".into(),
+                                )
                             })?;
                         }
                     }
                     Frame::Have(ranges) => {
                         pieces = pieces.checked_sub(ranges.len()).ok_or_else(|| {
-                            ConnError::Unexpected("list of more pieces than there are".into())
+                            ConnError::Unexpected("Have of more pieces than there are".into())
                         })?;
                         for range in ranges {
                             have.insert(Extent::new(range.start, range.len));

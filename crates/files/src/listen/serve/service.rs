@@ -1,4 +1,4 @@
-//! Who may fetch what, and the agreement on what goes.
+//! Admits clients and agrees with them on a fetch.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use net::Clock;
 use peer::budget::{Budget, CONNECTION_BYTES, Share, Short};
 use peer::limit::Limit;
 use peer::listen::admission::{UNAUTHENTICATED_PATIENCE, refuse};
-use peer::listen::{Entry, Service, TokenCheck, TokenRefusal, display_address, further_addresses};
+use peer::listen::{Entry, Service, TokenCheck, TokenRefusal, further_addresses};
 use peer::{Conn, ConnError, Fingerprint, random};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -20,52 +20,52 @@ use wire::frame::{AbortCode, Ask, Hello, SessionId, VERSION, Welcome};
 use wire::manifest::{chunks, is_plain};
 
 use super::path;
-use super::session::FetchSession;
+use super::session::{FetchSession, label};
 use crate::blocking::run_blocking;
 use crate::protocol::{MANIFEST_BYTES, Want, code_of};
 use crate::source::hashes::{self, HashCache};
 use crate::source::{Source, SourceRoot, Supply};
 use crate::{Error, Event, Events, Selection, ServeOptions, Summary};
 
-/// Serves those who may fetch.
+/// The service that serves authorized clients.
 pub(super) struct ServeService {
     options: ServeOptions,
     events: Events,
     clock: Clock,
     token: TokenCheck,
-    /// What holders of the token see, and each peer.
+    /// The views of the token's holders and of each authorized peer.
     roots: Roots,
     hashes: Arc<HashCache>,
-    /// For all questions and the lists that answer them.
+    /// The memory of all requests and their manifests.
     memory: Arc<Budget>,
     fetches: Mutex<BTreeMap<SessionId, Arc<FetchSession>>>,
     completing: mpsc::UnboundedSender<Summary>,
     completed: tokio::sync::Mutex<mpsc::UnboundedReceiver<Summary>>,
 }
 
-/// What is view by whom.
+/// The views of the offered directory.
 struct Roots {
     default: SourceRoot,
     peers: BTreeMap<Fingerprint, PeerView>,
 }
 
-/// What one peer sees, and how fast.
+/// The view of one peer: its root and its rate limit.
 #[derive(Clone)]
 pub(super) struct PeerView {
     root: SourceRoot,
     limit: Option<Arc<Limit>>,
-    /// What the peer is called.
+    /// The peer's name; empty for the holder of a token.
     name: String,
 }
 
-/// Fetches of one peer at a time, and of all together.
+/// The most simultaneous fetches of one peer, and of all.
 const FETCHES_EACH: usize = 16;
 const FETCHES: usize = 256;
-/// The most memory that the lists of all fetches may take together; those of one peer, half of it.
+/// The most memory of the manifests of all fetches; one peer may take half of it.
 const LISTS_BYTES: usize = 4 * MANIFEST_BYTES;
-/// A fetch that has lost all its connections is remembered for so long.
+/// The time for which a fetch without connections is kept.
 const IDLE_KEPT: Duration = Duration::from_secs(600);
-/// The most names and patterns that a question has.
+/// The most names and patterns in one request.
 const MOST_NAMES: usize = 4_096;
 const MOST_FILTERS: usize = 256;
 
@@ -119,9 +119,9 @@ impl Service for ServeService {
             Entry::Join(fetch) => fetch,
             Entry::Open(_, view, peer) => match self.agree(&mut conn, &view, peer).await {
                 Ok(fetch) => fetch,
-                // Nobody wants it any more: a dry run.
+                // A dry run ends without a fetch.
                 Err(ConnError::Closed) => return,
-                Err(error) => return self.notice(&view.label(from), &error.to_string()),
+                Err(error) => return self.notice(&label(&view.name, from), &error.to_string()),
             },
         };
         match path::serve(&mut conn, &fetch, self.clock, &self.events).await {
@@ -171,12 +171,12 @@ impl ServeService {
         })
     }
 
-    /// Waits for the next fetch that is complete.
+    /// Waits for the next complete fetch.
     pub(super) async fn completed(&self) -> Summary {
         self.completed.lock().await.recv().await.expect("the service holds a sender")
     }
 
-    /// Hears what is asked for, says what there is of it, and hears what is wanted.
+    /// Reads the request, sends the manifest, and reads the wanted entries.
     async fn agree(
         self: &Arc<Self>,
         conn: &mut Conn,
@@ -192,7 +192,7 @@ impl ServeService {
             Err(text) => return Err(refuse(conn, AbortCode::Refused, text).await),
         };
         let (root, service) = (view.root.clone(), Arc::clone(self));
-        // Its share goes with the list: who hangs up does not end the walk.
+        // The share moves with the list: a walk outlives its connection.
         let walking = run_blocking(move || {
             let mut budget = |bytes| service.reserve(peer, &mut share, bytes);
             let found = Source::open(root, &names, &selection, !ask.hashes, None, &mut budget);
@@ -204,7 +204,7 @@ impl ServeService {
             Err(Error::Peer(peer::Error::Refused { reason })) => {
                 return Err(refuse(conn, AbortCode::Refused, reason).await);
             }
-            // Nothing is left by the filters, for example.
+            // For example, the filters exclude everything.
             Err(Error::Peer(peer::Error::Usage(text))) => {
                 return Err(refuse(conn, AbortCode::Source, text).await);
             }
@@ -244,8 +244,8 @@ impl ServeService {
         Ok(fetch)
     }
 
-    /// Memory for a list that grows: if there is none left, fetches that have lost all their
-    /// connections are forgotten for it.
+    /// Reserves memory for a growing list. If none is left, forgets fetches that have no
+    /// connection.
     fn reserve(&self, peer: Fingerprint, share: &mut Share, bytes: usize) -> Result<(), Error> {
         let now = self.clock.now();
         while let Err(short) = share.try_take(bytes) {
@@ -262,7 +262,8 @@ impl ServeService {
         Ok(())
     }
 
-    /// Remembers a fetch for its further paths; forgets those that nobody has come back to.
+    /// Registers a fetch for its further paths, and forgets fetches that have long had no
+    /// connection.
     fn register(&self, fetch: &Arc<FetchSession>) -> Result<(), String> {
         let now = self.clock.now();
         let mut fetches = self.fetches();
@@ -290,13 +291,7 @@ impl ServeService {
     }
 }
 
-impl PeerView {
-    fn label(&self, from: SocketAddr) -> String {
-        if self.name.is_empty() { display_address(from) } else { self.name.clone() }
-    }
-}
-
-/// Hears what is asked for; what is wrong with it, in words.
+/// Reads a request. The inner error is a message for the client.
 async fn read_request(
     conn: &mut Conn,
     share: &mut Share,
@@ -314,7 +309,7 @@ async fn read_request(
                             shown.escape_debug()
                         ))));
                     }
-                    // What is in the directory itself.
+                    // The contents of the root itself.
                     let name = if name.is_empty() { b"." } else { name };
                     let name = PathBuf::from(std::ffi::OsStr::from_bytes(name));
                     if share.try_take(size_of::<PathBuf>() + name.as_os_str().len()).is_err() {
@@ -358,7 +353,7 @@ async fn read_request(
     }
 }
 
-/// Hears which entries are wanted.
+/// Reads the wanted entries.
 async fn read_wants(conn: &mut Conn, entries: usize) -> Result<Result<Want, String>, ConnError> {
     let mut want = Want::new(entries);
     loop {
