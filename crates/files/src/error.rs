@@ -110,7 +110,10 @@ pub enum Error {
         free: Bytes,
     },
     /// The target exists already.
-    #[error("{path} exists already at the receiver; --overwrite replaces it", path = path.display())]
+    #[error(
+        "{path} exists already at the receiver; --overwrite replaces it",
+        path = path.display()
+    )]
     Exists {
         /// Path of the file.
         path: PathBuf,

@@ -60,7 +60,7 @@ pub(crate) fn walk(
     }
     if walk.found.entries.is_empty() {
         return Err(Error::usage(
-            "there is nothing to send: --include, --exclude and --files-from leave no file",
+            "there is nothing there: no file is left by --include, --exclude and --files-from",
         ));
     }
     Ok(walk.found)
