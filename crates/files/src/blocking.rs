@@ -1,6 +1,8 @@
-//! Work on files, away from the tasks of the network.
+//! File operations outside the network tasks.
 
-/// Runs work that may take long on a thread of its own.
-pub(crate) async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+/// Runs blocking work on a thread of its own.
+pub(crate) async fn run_blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> T {
     tokio::task::spawn_blocking(work).await.expect("work on files does not panic")
 }

@@ -1,35 +1,36 @@
-//! Everything that ends a transfer, sorted by who must act; each has a documented exit code.
+//! The errors that end a transfer, grouped by the party that must act; each has a documented exit
+//! code.
 
 use std::io;
 use std::path::PathBuf;
 
 use units::Bytes;
 
-/// Why a transfer ended without success. The text names the thing and says what to do.
+/// The error that ended a transfer. The text names the cause and says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is no session with the other side.
+    /// No session with the other side could be opened.
     #[error(transparent)]
     Peer(#[from] peer::Error),
-    /// A file to be sent is not there or not readable.
+    /// A file to be sent does not exist or is not readable.
     #[error("cannot read {path}: {source}", path = path.display())]
     Source {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// What the kernel said.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// What is asked of a server is not there, or not readable there.
-    #[error("the server cannot give it: {reason}")]
+    /// A file that a server was asked for does not exist or is not readable there.
+    #[error("the server cannot send it: {reason}")]
     Unavailable {
-        /// In its words.
+        /// The other side's message.
         reason: String,
     },
     /// The file to be sent changed while it was being sent.
     #[error("{path} changed while it was being sent; run the same command again to transfer it as \
              it is now", path = path.display())]
     SourceChanged {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
     },
     /// The sender gave up.
@@ -38,10 +39,10 @@ pub enum Error {
          from there"
     )]
     Stopped {
-        /// In its words.
+        /// The other side's message.
         reason: String,
     },
-    /// The network failed and stayed so; what arrived is kept.
+    /// Every path was lost for longer than the patience; received data are kept.
     #[error(
         "every path was lost ({why}); {done} of {total} are safe at the receiver: run the same \
          command again to go on from there"
@@ -49,34 +50,34 @@ pub enum Error {
     Interrupted {
         /// The last failures.
         why: String,
-        /// What is journaled.
+        /// Bytes journaled at the sink.
         done: Bytes,
-        /// Of how much.
+        /// Bytes of all files.
         total: Bytes,
     },
-    /// The caps of the paths' interfaces are reached, and no other path is left; what arrived is
-    /// kept.
+    /// The data caps of the paths' interfaces are reached, and no other path is left; received data
+    /// are kept.
     #[error(
         "no path may carry more: {why}; {done} of {total} are safe at the receiver: the same \
          command goes on from there once there is another path, a higher cap or a new month"
     )]
     UsedUp {
-        /// Which paths, and their caps.
+        /// The paths and their caps.
         why: String,
-        /// What is journaled.
+        /// Bytes journaled at the sink.
         done: Bytes,
-        /// Of how much.
+        /// Bytes of all files.
         total: Bytes,
     },
-    /// The bytes that arrived are not those that were sent, repeatedly.
+    /// Received bytes repeatedly differ from those that were sent.
     #[error("{what} does not match its BLAKE3 hash ({detail}); the target was not touched")]
     Integrity {
-        /// Which file or block.
+        /// The file or block.
         what: String,
-        /// How it was found.
+        /// How the mismatch was found.
         detail: String,
     },
-    /// The receiving disk refused.
+    /// An operation on the receiving disk failed.
     #[error(
         "cannot {action} {path}: {source}; what arrived so far is kept: {} and run the same \
          commands again to go on from there",
@@ -84,66 +85,70 @@ pub enum Error {
         path = path.display()
     )]
     Disk {
-        /// "write", "rename", …
+        /// The failed operation: "write", "rename", …
         action: &'static str,
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the kernel said.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// The receiver's disk or its contents stand in the way; seen from the sender.
+    /// The receiver's disk or existing files prevent the transfer, as the sender sees it.
     #[error("the receiver cannot take it: {reason}")]
     Receiver {
-        /// In its words.
+        /// The other side's message.
         reason: String,
     },
-    /// The receiving disk is too small.
+    /// The receiving disk has too little space.
     #[error("{need} are needed at {path} but only {free} are free; make room and run the same \
              command again", path = path.display())]
     NoSpace {
-        /// Where.
+        /// Path on the receiving side.
         path: PathBuf,
-        /// What the transfer needs.
+        /// Bytes that the transfer needs.
         need: Bytes,
-        /// What there is.
+        /// Bytes that are free.
         free: Bytes,
     },
-    /// The target is already there.
-    #[error("{path} exists already at the receiver; --overwrite replaces it", path = path.display())]
+    /// The target exists already.
+    #[error(
+        "{path} exists already at the receiver; --overwrite replaces it",
+        path = path.display()
+    )]
     Exists {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// Something of another kind is where an entry belongs.
+    /// An entry of another kind is at the target's path.
     #[error("there is {found} at {path}, where {what} belongs; nothing follows or replaces it: \
              move it away, or send to another folder", path = path.display())]
     InTheWay {
-        /// Where.
+        /// Path on the receiving side.
         path: PathBuf,
-        /// What belongs there.
+        /// The kind of the entry.
         what: &'static str,
-        /// What is there.
+        /// The kind of the existing file.
         found: &'static str,
     },
 }
 
 impl Error {
-    /// The call makes no sense as it stands.
+    /// An error in the caller's options.
     pub fn usage(text: impl Into<String>) -> Error {
         Error::Peer(peer::Error::Usage(text.into()))
     }
 
-    /// The local system refused something that everything depends on; `action` completes "cannot".
+    /// A failed operation of the local system that the whole transfer depends on; `action`
+    /// completes "cannot".
     pub fn system(action: impl Into<String>, source: io::Error) -> Error {
         Error::Peer(peer::Error::System { action: action.into(), source })
     }
 
-    /// The other side refused, or is refused.
+    /// A refusal by the other side, or of it.
     pub fn refused(reason: impl Into<String>) -> Error {
         Error::Peer(peer::Error::Refused { reason: reason.into() })
     }
 
-    /// The other side does not speak our protocol as written.
+    /// A violation of the protocol by the other side.
     pub fn protocol(text: impl Into<String>) -> Error {
         Error::Peer(peer::Error::Protocol(text.into()))
     }
@@ -166,7 +171,7 @@ impl Error {
     }
 }
 
-/// What whoever owns a disk can do about an error of it.
+/// Advice to the owner of a disk that returned `error`.
 fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "make room",

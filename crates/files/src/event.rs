@@ -1,4 +1,4 @@
-//! What a transfer tells whoever watches it: the progress display, the JSON stream, the tests.
+//! Events of a transfer for its observer: the progress display, the JSON stream, the tests.
 
 use std::net::SocketAddr;
 
@@ -6,32 +6,32 @@ use units::{Bytes, PathId, Rate, Span};
 
 use peer::{Fingerprint, PathEvent, PathState};
 
-/// Where events go. Unbounded, because a transfer never waits for its display.
+/// The channel of events. Unbounded, because a transfer never waits for its display.
 pub type Events = tokio::sync::mpsc::UnboundedSender<Event>;
 
-/// Something happened in a transfer.
+/// An event of a transfer.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// The receiver is reachable at these addresses; all of them share one port.
     Listening {
-        /// Addresses that a sender may name, most useful first.
+        /// Addresses that a sender may use, most useful first.
         addresses: Vec<SocketAddr>,
     },
-    /// Both sides know each other and what is to be sent.
+    /// Both sides are authenticated and agree on the files.
     Started {
         /// The other side's key.
         peer: Fingerprint,
-        /// Regular files in the transfer, those included that need not be sent.
+        /// Regular files in the transfer, including those that are already at the sink.
         files: usize,
-        /// Bytes of all files; holes are none.
+        /// Bytes of all files; holes do not count.
         total: Bytes,
-        /// Of these, bytes that are there already: of files that have not changed, or from an
-        /// earlier attempt.
+        /// Bytes of `total` that are at the sink already: unchanged files, and data of an earlier
+        /// attempt.
         resumed: Bytes,
     },
     /// A path changed its state.
     Path(PathEvent),
-    /// A regular report, several times a second.
+    /// A periodic report, several times a second.
     Progress(Progress),
     /// A file is complete: verified, synced and under its final name.
     FileDone {
@@ -39,50 +39,51 @@ pub enum Event {
         name: String,
         /// Its size.
         size: Bytes,
-        /// BLAKE3 of its contents, in hex; what `b3sum` prints. Not known of a file with holes.
+        /// BLAKE3 of its contents in hexadecimal, as `b3sum` prints it. `None` for a file with
+        /// holes.
         blake3: Option<String>,
     },
-    /// Something worth a line to a person that ends nothing.
+    /// A message for a person; the transfer continues.
     Notice {
-        /// The sentence.
+        /// The message.
         text: String,
     },
 }
 
-/// A transfer at one moment.
+/// A snapshot of a transfer.
 #[derive(Clone, Debug, Default)]
 pub struct Progress {
-    /// Since the first connection attempt.
+    /// Time since the first connection attempt.
     pub elapsed: Span,
-    /// Acknowledged by the receiver (at the receiver: received), earlier attempts included.
+    /// Bytes acknowledged by the receiver (at the receiver: received), earlier attempts included.
     pub done: Bytes,
-    /// All there is.
+    /// Bytes of all files.
     pub total: Bytes,
     /// Recent rate of all paths together.
     pub rate: Rate,
     /// Expected time to the end.
     pub eta: Option<Span>,
-    /// Sent more than once so far.
+    /// Bytes sent more than once so far.
     pub repeated: Bytes,
     /// Rate of all paths over the best rate that any single path would have given, where both are
     /// known.
     pub gain: Option<f64>,
-    /// Each path.
+    /// A snapshot of each path.
     pub paths: Vec<PathProgress>,
 }
 
-/// A path at one moment.
+/// A snapshot of a path.
 #[derive(Clone, Debug)]
 pub struct PathProgress {
-    /// Which.
+    /// Number of the path in its session.
     pub path: PathId,
     /// As in [`peer::PathEvent`].
     pub name: String,
-    /// What it is doing.
+    /// Its state.
     pub state: PathState,
-    /// Its ends, once connected.
+    /// Local address, once connected.
     pub local: Option<SocketAddr>,
-    /// The other end.
+    /// Remote address.
     pub remote: SocketAddr,
     /// Recent rate.
     pub rate: Rate,
@@ -98,14 +99,14 @@ pub struct PathProgress {
     pub retransmits: u64,
 }
 
-/// How a transfer ended well.
+/// The result of a successful transfer.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
     /// Files completed.
     pub files: usize,
     /// Bytes of all files.
     pub total: Bytes,
-    /// Bytes that this session moved (neither what was there before nor repeats counted).
+    /// Bytes that this session transferred, without earlier data and without repeats.
     pub moved: Bytes,
     /// Bytes sent more than once in this session.
     pub repeated: Bytes,
@@ -113,8 +114,8 @@ pub struct Summary {
     pub elapsed: Span,
     /// Time spent in the final sync to disk.
     pub sync: Span,
-    /// When each path that was used brought its last new byte, as a span from the start; for idle
-    /// time.
+    /// For each path that carried data: its name and the time of its last new byte since the start;
+    /// for idle time.
     pub finished_at: Vec<(String, Span)>,
     /// Paths at the end.
     pub paths: Vec<PathProgress>,
@@ -129,7 +130,7 @@ impl From<peer::Event> for Event {
     }
 }
 
-/// The events of paths, on their way to the observer of a transfer.
+/// Adapts the channel of a transfer's events to events of paths.
 #[must_use]
 pub fn path_events(events: &Events) -> peer::Events {
     let events = events.clone();

@@ -1,9 +1,8 @@
 //! Files and folders over many paths.
 //!
-//! A transfer has a [`source`] of files and a [`sink`], and one side dials while the other listens.
-//! All four combinations exist: [`send`] dials with a source, [`receive`] listens with a sink,
-//! [`fetch`] dials with a sink, and [`serve`] listens with a source. All tell their progress
-//! through [`Event`]s.
+//! A transfer has a source and a sink of files; one side dials and the other listens. All four
+//! combinations exist: [`send`] dials with a source, [`receive`] listens with a sink, [`fetch`]
+//! dials with a sink, and [`serve`] listens with a source. All report their progress as [`Event`]s.
 
 #[cfg(test)]
 mod adversarial;

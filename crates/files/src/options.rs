@@ -1,4 +1,4 @@
-//! What a caller asks of a transfer.
+//! Options of a transfer.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -6,44 +6,43 @@ use std::path::PathBuf;
 use peer::{Credential, DialOptions, Identity, ListenOptions, Remote};
 use wire::frame::Wishes;
 
-/// What of the sources is sent, and how it is told what has not changed.
+/// Selects the files to be sent and the test for unchanged files.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
-    /// Patterns as in `.gitignore`; if there are any, only files that match one are sent, or that
-    /// are in a folder that does.
+    /// Patterns as in `.gitignore`. If there are any, only files that match one, or lie in a folder
+    /// that matches one, are sent.
     pub include: Vec<String>,
-    /// Patterns as in `.gitignore`; what matches one is not sent, and if it is a folder, nothing in
-    /// it.
+    /// Patterns as in `.gitignore`. Files and folders that match one are not sent, nor anything in
+    /// such a folder.
     pub exclude: Vec<String>,
-    /// Names below the one source, or below the current folder; nothing else is sent. Folders among
-    /// them are sent without what is in them.
+    /// Names below the one source, or below the current folder; nothing else is sent. Folders in
+    /// the list are sent without their contents.
     pub files_from: Option<Vec<PathBuf>>,
-    /// A file is what it was if its contents hash to the same, instead of if size and time are the
-    /// same.
+    /// Compares files by the hash of their contents, instead of size and modification time.
     pub checksum: bool,
 }
 
-/// A transfer as the side that dials asks for it, whichever way its data flow.
+/// Options of the dialing side, for either direction of the data.
 #[derive(Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "one a flag of the command line")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub struct TransferOptions {
-    /// As whom, over which paths, and how fast.
+    /// Identity, paths and rate.
     pub dial: DialOptions,
     /// Block scheduler by name (`policy::sched::by_name`).
     pub scheduler: String,
-    /// Read everything back from the disk where it arrives before it gets its name, and hash what
-    /// an earlier attempt brought over.
+    /// The sink reads every file back from the disk before the file gets its name, and the source
+    /// hashes all data that an earlier attempt sent.
     pub verify: bool,
-    /// Forget what an earlier attempt brought over.
+    /// Discards the data of an earlier attempt.
     pub restart: bool,
     /// Replace targets that exist.
     pub overwrite: bool,
-    /// Agree on everything, transfer nothing.
+    /// Agrees on the transfer but transfers no data.
     pub dry_run: bool,
 }
 
 impl TransferOptions {
-    /// A transfer by the holder of this key, with the defaults of the command line.
+    /// The defaults of the command line, for the holder of this key.
     #[must_use]
     pub fn new(identity: Identity) -> TransferOptions {
         TransferOptions {
@@ -56,7 +55,7 @@ impl TransferOptions {
         }
     }
 
-    /// The part of the options that the side with the sink needs to know.
+    /// The options that the sink needs to know.
     pub(crate) fn wishes(&self) -> Wishes {
         Wishes {
             restart: self.restart,
@@ -67,76 +66,75 @@ impl TransferOptions {
     }
 }
 
-/// What `send` is asked to do.
+/// Options of [`send`](crate::send).
 #[derive(Clone, Debug)]
 pub struct SendOptions {
-    /// Files and folders. `folder` arrives as a folder of that name; of `folder/` and `.` arrives
-    /// what is in it.
+    /// Files and folders. `folder` arrives as a folder of that name; of `folder/` and `.` only the
+    /// contents arrive.
     pub sources: Vec<PathBuf>,
-    /// The name by which the one source arrives instead of its own; a folder is then sent as a
-    /// folder, with a slash at its end or not.
+    /// The name at the receiver of the one source, instead of its own; a folder is then sent as a
+    /// folder, with or without a slash at its end.
     pub rename: Option<OsString>,
-    /// What of them is sent.
+    /// The files to be sent.
     pub selection: Selection,
     /// The receiver.
     pub to: Remote,
-    /// How it is known.
+    /// The credential that authenticates it.
     pub credential: Credential,
-    /// As whom, over what, and how.
+    /// Identity, paths and behaviour.
     pub transfer: TransferOptions,
 }
 
-/// What `receive` is asked to do.
+/// Options of [`receive`](crate::receive).
 #[derive(Clone, Debug)]
 pub struct ReceiveOptions {
-    /// Where files go.
+    /// The directory that receives the files.
     pub directory: PathBuf,
-    /// Where it listens, and who may send.
+    /// The addresses to listen on, and the authorized senders.
     pub listen: ListenOptions,
-    /// Serve one transfer after the other instead of ending after the first.
+    /// Receives one transfer after another instead of ending after the first.
     pub keep: bool,
-    /// Replace targets that exist, whatever the sender asks.
+    /// Replaces existing targets, even if the sender does not ask for it.
     pub overwrite: bool,
 }
 
-/// What `serve` is asked to do.
+/// Options of [`serve`](crate::serve).
 #[derive(Clone, Debug)]
 pub struct ServeOptions {
-    /// What is offered: whoever comes sees it as the root, and nothing outside it.
+    /// The directory on offer; a client sees it as the root and nothing outside it.
     pub directory: PathBuf,
-    /// Where it listens, and who may get something: of those that need no token, the ones with
-    /// [`Peer::may_get`].
+    /// The addresses to listen on, and the authorized clients: of the peers that need no token,
+    /// those with [`Peer::may_get`](peer::Peer::may_get).
     pub listen: ListenOptions,
-    /// End after the first fetch that was completed, instead of serving until the future is
-    /// dropped.
+    /// Ends after the first complete fetch, instead of serving until the future is dropped.
     pub once: bool,
 }
 
-/// A host to get something from.
+/// A host that serves files.
 #[derive(Clone, Debug)]
 pub struct Server {
-    /// Where it is.
+    /// Its address.
     pub remote: Remote,
-    /// How it is known.
+    /// The credential that authenticates it.
     pub credential: Credential,
 }
 
-/// What `fetch` is asked to do.
+/// Options of [`fetch`](crate::fetch).
 #[derive(Clone, Debug)]
 pub struct FetchOptions {
-    /// Where from. Several are replicas: each has to have the same.
+    /// The servers. Several servers are replicas: each must have the same file.
     pub from: Vec<Server>,
-    /// Files and folders, below what the server offers. `folder` arrives as a folder of that name;
-    /// of `folder/`, and of an empty name, arrives what is in it.
+    /// Files and folders, relative to the server's root. `folder` arrives as a folder of that name;
+    /// of `folder/`, and of an empty name, only the contents arrive.
     pub names: Vec<PathBuf>,
-    /// What of them is wanted. `files_from` is for senders only.
+    /// The wanted files. `files_from` is for senders only.
     pub selection: Selection,
-    /// The folder where it goes; made if it is not there.
+    /// The directory that receives the files; created if it does not exist.
     pub into: PathBuf,
-    /// The name that the one file or folder gets there in place of its own.
+    /// The local name of the one file or folder, instead of its own.
     pub rename: Option<OsString>,
-    /// What the one file must hash to.
+    /// The expected BLAKE3 hash of the one file.
     pub blake3: Option<[u8; 32]>,
-    /// As whom, over what, and how.
+    /// Identity, paths and behaviour.
     pub transfer: TransferOptions,
 }

@@ -1,5 +1,4 @@
-//! What both sides of a transfer share of its protocol: codes of failures, lists of wanted entries,
-//! and the memory that a manifest takes.
+//! Protocol details that both sides share: abort codes, lists of wanted entries, and limits.
 
 use wire::Frame;
 use wire::frame::{AbortCode, Range};
@@ -7,11 +6,11 @@ use wire::manifest::{Entry, Kind};
 
 use crate::Error;
 
-/// The most requests that a fetching side has waiting on one path.
+/// The most outstanding requests of a fetching side on one path.
 pub(crate) const MOST_REQUESTS: usize = 1_024;
 /// The most memory that a manifest may take: some two million entries.
 pub(crate) const MANIFEST_BYTES: usize = 256 << 20;
-/// Memory that an entry takes, about.
+/// Approximate memory of an entry.
 pub(crate) fn footprint(entry: &Entry) -> usize {
     let more = match &entry.kind {
         Kind::File(file) => {
@@ -23,7 +22,7 @@ pub(crate) fn footprint(entry: &Entry) -> usize {
     size_of::<Entry>() + entry.path.len() + more
 }
 
-/// The code that the other side gets for a failure of ours.
+/// The abort code for a local error.
 pub(crate) fn code_of(error: &Error) -> AbortCode {
     match error {
         Error::Exists { .. } | Error::InTheWay { .. } => AbortCode::Exists,
@@ -37,7 +36,17 @@ pub(crate) fn code_of(error: &Error) -> AbortCode {
     }
 }
 
-/// The error here that stands for a failure of the other side.
+/// The code and the text of the abort frame for an error of the source.
+pub(crate) fn source_abort(error: &Error) -> (AbortCode, String) {
+    let text = match error {
+        // The other side writes its own sentence about the path.
+        Error::SourceChanged { path } => path.display().to_string(),
+        error => error.to_string(),
+    };
+    (code_of(error), text)
+}
+
+/// The local error for an abort of the other side.
 pub(crate) fn error_of(code: AbortCode, text: String) -> Error {
     match code {
         AbortCode::Refused => Error::refused(text),
@@ -61,12 +70,12 @@ pub(crate) fn want_frames(want: &[Range]) -> impl Iterator<Item = Frame<'static>
 pub(crate) struct Want(Vec<bool>);
 
 impl Want {
-    /// None of so many entries.
+    /// An empty selection out of `entries`.
     pub(crate) fn new(entries: usize) -> Want {
         Want(vec![false; entries])
     }
 
-    /// Adds a range; `None` if the tree has no such entries.
+    /// Adds a range; `None` if it exceeds the tree.
     pub(crate) fn add(&mut self, range: Range) -> Option<()> {
         let start = usize::try_from(range.start).ok()?;
         let end = start.checked_add(usize::try_from(range.len).ok()?)?;

@@ -78,8 +78,8 @@ async fn a_folder_arrives_with_all_that_is_in_it() {
         fs::read_link(inbox.join("photos/link")).expect("a link"),
         Path::new("../../nowhere")
     );
-    // Another time, nothing has to come; and what is in a folder can come without it, or the folder
-    // under another name.
+    // A second fetch transfers nothing. The contents of a folder can be fetched without the folder,
+    // or the folder under another name.
     let again = fetch(options.clone()).await.expect("fetched");
     assert_eq!(again.moved.0, 0);
     options.rename = Some("pictures".into());
@@ -123,7 +123,7 @@ async fn nothing_outside_is_given() {
         assert_eq!(error.exit_code(), code, "{name}: {error}");
         assert!(!scratch.inbox().join("secret").exists());
     }
-    // Below the root, an absolute name is one like any other.
+    // An absolute name is relative to the server's root.
     let file = scratch.file("offered/data", 100);
     options.names = vec!["/data".into()];
     fetch(options.clone()).await.expect("fetched");
@@ -187,10 +187,8 @@ async fn peers_see_what_is_theirs_at_their_rate() {
     assert!(error.to_string().contains("--may both"), "{error}");
     options.transfer.dial.identity = Identity::generate().expect("a key");
     let error = fetch(options.clone()).await.expect_err("nobody knows that one");
-    assert!(
-        matches!(&error, Error::Peer(peer::Error::Refused { reason }) if reason.contains("--may get")),
-        "{error}"
-    );
+    assert!(matches!(&error, Error::Peer(peer::Error::Refused { .. })), "{error}");
+    assert!(error.to_string().contains("--may get"), "{error}");
     options.transfer.dial.identity = anna;
     let got = fetch(options).await.expect("fetched");
     assert!(same(&scratch.inbox().join("data"), &file));
@@ -216,10 +214,8 @@ async fn a_receiver_keeps_peers_in_their_folders_too() {
     let receiving = Host::receive(receive.clone()).await;
     options.to.port = receiving.port;
     let error = send(options.clone()).await.expect_err("she may only get");
-    assert!(
-        matches!(&error, Error::Peer(peer::Error::Refused { reason }) if reason.contains("not send")),
-        "{error}"
-    );
+    assert!(matches!(&error, Error::Peer(peer::Error::Refused { .. })), "{error}");
+    assert!(error.to_string().contains("not send"), "{error}");
     receiving.task.abort();
     receive.listen.authorized = vec![anna];
     let receiving = Host::receive(receive).await;
@@ -341,7 +337,7 @@ async fn a_source_that_changes_is_said_to() {
     assert!(!scratch.inbox().join("data").exists());
 }
 
-/// Two servers of their own, each with a folder.
+/// Several servers, each with a folder of its own.
 async fn replicas(
     scratch: &Scratch,
     count: usize,
@@ -415,7 +411,7 @@ async fn a_replica_with_other_content_is_dropped_by_name() {
         notices.iter().any(|text| text.contains(&name) && text.contains("dropped")),
         "{notices:?}"
     );
-    // The hash that is asked for counts, whoever is named first.
+    // The requested hash decides, whichever server is named first.
     let mut options = options;
     options.blake3 = Some(*blake3::hash(&bytes).as_bytes());
     options.transfer.overwrite = true;

@@ -11,7 +11,8 @@ fn seeds(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds").join(name)
 }
 
-/// Hands all seeds of a target over, and cut off at each byte. Gives how many there were.
+/// Runs a target on each of its seeds, and on each seed cut off at every byte. Returns the number
+/// of seeds.
 fn feed(name: &str, target: fn(&[u8])) -> usize {
     let files = fs::read_dir(seeds(name))
         .expect("the folder is there")
@@ -30,7 +31,7 @@ fn seed(target: &str, name: &str) -> String {
 #[test]
 fn journals() {
     assert!(feed("journal", targets::journal) >= 3);
-    // A seed that is refused leads the fuzzer nowhere.
+    // The parser must accept the seed: a refused one teaches the fuzzer nothing.
     for (name, at_least) in [("begun", 2), ("torn", 1), ("rotten", 1)] {
         let bytes = fs::read(seeds("journal").join(name)).expect("it can be read");
         let parsed = transfer::journal::Journal::parse(&bytes).expect("a journal");

@@ -85,11 +85,9 @@ async fn a_wrong_token_is_refused() {
     let stranger = Token::generate(&Identity::generate().expect("a key")).expect("a token");
     let error =
         send(send_options(&[&file], receiving.port, &stranger)).await.expect_err("not the host");
-    assert!(
-        matches!(error, Error::Peer(peer::Error::WrongPeer { found, .. }) if found == identity.fingerprint()),
-        "{error}"
-    );
-    // The right one still gets in, and then it is used up for others.
+    let Error::Peer(peer::Error::WrongPeer { found, .. }) = error else { panic!("{error}") };
+    assert_eq!(found, identity.fingerprint());
+    // The right token is still valid, and is then used up for others.
     send(send_options(&[&file], receiving.port, &token)).await.expect("sent");
     receiving.outcome().await.expect("received");
 }
@@ -213,8 +211,8 @@ async fn a_restarted_receiver_is_found_again() {
     );
 }
 
-/// Forwards connections to `port`. Of the first one, nothing comes back any more once so many bytes
-/// went there.
+/// Forwards connections to `port`. Once `after` bytes went to the port on the first one, nothing
+/// comes back on it.
 async fn mute_line(port: u16, after: usize) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -250,8 +248,8 @@ async fn mute_line(port: u16, after: usize) -> u16 {
     address.port()
 }
 
-/// The only path dies with the word that all is done: the receiver does not leave before the sender
-/// has heard it on another.
+/// The only path is lost with the completion frame: the receiver waits until the sender gets it on
+/// another path.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_receiver_stays_until_the_sender_knows() {
     let scratch = Scratch::new("stays");
@@ -321,7 +319,7 @@ async fn a_probe_says_what_a_path_carries() {
         0,
         "nothing is left of it"
     );
-    // The same token is still good for the transfer itself.
+    // The same token is still valid for the transfer itself.
     receiving.task.abort();
 }
 
@@ -376,7 +374,7 @@ async fn nobody_there_is_said_in_time() {
     );
 }
 
-/// The bytes that the count of `lo` has for all months together.
+/// The counted bytes of `lo`, all months together.
 fn counted(usage: &Path) -> u64 {
     let text = fs::read_to_string(usage.join("lo")).expect("a count");
     let lines = text.lines().filter(|line| !line.starts_with('#'));
@@ -407,7 +405,7 @@ async fn a_cap_ends_a_transfer_that_goes_on_with_a_higher_one() {
     assert!(matches!(error, Error::UsedUp { .. }), "{error}");
     assert_eq!(counted(&usage), carried);
 
-    // The same session goes on: it is the same receiver.
+    // The same receiver continues the same session.
     options.transfer.dial.paths = vec!["lo,cap=50MB/month".parse().expect("a path")];
     let sent = send(options).await.expect("sent");
     receiving.outcome().await.expect("received");

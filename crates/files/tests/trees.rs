@@ -1,5 +1,5 @@
-//! Whole trees over real sockets on loopback: everything in them arrives as it was, only what
-//! changed is sent, and nothing leaves its folder.
+//! Whole trees over real sockets on loopback: every entry arrives unchanged, only changed files are
+//! sent, and nothing outside the folder is written.
 
 mod common;
 
@@ -17,13 +17,13 @@ use peer::Timetable;
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
 use units::Rate;
 
-/// What is at a path.
+/// The entry at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Seen {
     what: What,
     mode: u32,
     mtime: (i64, i64),
-    /// How many blocks of 512 bytes it takes; only compared where there are holes.
+    /// Allocated blocks of 512 bytes; only compared for files with holes.
     sparse: bool,
 }
 
@@ -32,7 +32,7 @@ enum What {
     File(Vec<u8>),
     Folder,
     Link(PathBuf),
-    /// The name that comes first of the same file.
+    /// The first name of the same file.
     Again(PathBuf),
 }
 
@@ -79,7 +79,7 @@ fn picture(root: &Path) -> BTreeMap<PathBuf, Seen> {
     seen
 }
 
-/// What is in a file; of one that is one large hole, its end.
+/// The contents of a file; only the end of a file that is one large hole.
 fn content(path: &Path, size: u64) -> Vec<u8> {
     if size < 1 << 28 {
         return fs::read(path).expect("a file");
@@ -96,7 +96,7 @@ fn age(path: &Path, seconds: i64, nanos: i64) {
     utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW).expect("its time is set");
 }
 
-/// A tree with everything in it.
+/// A tree with entries of every kind.
 fn everything(scratch: &Scratch) -> PathBuf {
     let root = scratch.0.join("tree");
     for folder in ["", "empty", "deep/er/est", "closed", "many"] {
@@ -119,8 +119,8 @@ fn everything(scratch: &Scratch) -> PathBuf {
     symlink("../page", root.join("deep/link")).expect("a link");
     symlink("nowhere/at/all", root.join("dangling")).expect("a link");
     symlink("/etc", root.join("etc")).expect("a link");
-    // Holes: at the start, between, at the end; a file that is one hole; one so large that nobody
-    // could send it.
+    // Holes at the start, in the middle and at the end; a file that is one hole; a hole too large
+    // to be sent.
     let sparse = File::create(root.join("sparse")).expect("a file");
     sparse.write_all_at(&[1; 10_000], 1 << 20).expect("data");
     sparse.write_all_at(&vec![2; 300_000], 3 << 20).expect("data");
@@ -168,7 +168,7 @@ async fn transfer(
     Ok(sent)
 }
 
-/// The mode bits that are carried.
+/// The picture with only the mode bits that are carried.
 fn carried(mut picture: BTreeMap<PathBuf, Seen>) -> BTreeMap<PathBuf, Seen> {
     for seen in picture.values_mut() {
         seen.mode &= 0o777;
@@ -202,7 +202,7 @@ async fn a_tree_arrives_as_it_was_and_is_not_sent_twice() {
     }
     assert_eq!(names(&scratch.inbox()), ["tree"], "nothing else is left there");
 
-    // A second run sends nothing and touches nothing, neither does one that compares by contents.
+    // A second run sends and changes nothing, nor does one that compares by contents.
     let inodes = inodes(&scratch.inbox());
     for checksum in [false, true] {
         let again = transfer(&scratch, |port, token| {
@@ -216,7 +216,7 @@ async fn a_tree_arrives_as_it_was_and_is_not_sent_twice() {
     }
     assert_eq!(self::inodes(&scratch.inbox()), inodes);
 
-    // What changed is refused unless it may be replaced; then only it is sent.
+    // A changed file is refused without --overwrite; with it, only that file is sent.
     fs::write(root.join("many/017"), "new").expect("changed");
     fs::remove_file(root.join("etc")).expect("changed");
     symlink("/usr", root.join("etc")).expect("changed");
@@ -236,7 +236,7 @@ async fn a_tree_arrives_as_it_was_and_is_not_sent_twice() {
     assert_eq!(names(&scratch.inbox()), ["tree"]);
 }
 
-/// What of a file a message may show.
+/// The attributes of an entry, for messages.
 fn brief(seen: &Seen) -> String {
     match &seen.what {
         What::File(bytes) => {
@@ -304,7 +304,7 @@ async fn the_one_source_may_arrive_under_another_name() {
         );
     }
 
-    // What is several has no one name, and not every name can be one.
+    // Several sources cannot share a name, and not every name is valid.
     let listed =
         files::Selection { files_from: Some(vec!["file".into()]), ..files::Selection::default() };
     for (sources, selection, name) in [
@@ -397,7 +397,7 @@ async fn links_at_the_receiver_lead_nowhere() {
         assert!(error.to_string().contains("symbolic link"), "{error}");
     }
     assert_eq!(fs::read_dir(&outside).expect("a folder").count(), 0);
-    // A file's name may be a link: it is replaced, not followed.
+    // A link at a file's name is replaced, not followed.
     fs::remove_file(scratch.inbox().join("tree/data")).expect("removed");
     fs::create_dir(scratch.inbox().join("tree/data")).expect("a folder");
     fs::write(outside.join("victim"), "precious").expect("a file");
@@ -438,7 +438,7 @@ async fn what_is_no_file_is_named_and_left_out() {
     assert!(told);
 }
 
-/// Small files in number, and a large one, to be interrupted.
+/// Many small files and a large one, for a transfer to be interrupted.
 fn much(scratch: &Scratch) -> (PathBuf, u64) {
     let root = scratch.0.join("tree");
     fs::create_dir_all(root.join("small")).expect("a folder");
@@ -472,7 +472,7 @@ async fn a_stopped_sender_of_a_tree_goes_on_where_it_was() {
         ended = send(options.clone()) => panic!("it was to be interrupted: {ended:?}"),
         () = receiving.has(12_000_000) => {}
     }
-    // One file changed meanwhile: the others are none the worse for it.
+    // One file changed meanwhile; the others are not affected.
     fs::write(root.join("small/1999"), "changed").expect("changed");
     options.transfer.dial.max_rate = None;
     options.transfer.overwrite = true;

@@ -1,5 +1,5 @@
-//! Strangers in numbers that say nothing, or nonsense: they are forgotten, and an honest sender
-//! gets in meanwhile.
+//! Many strangers that send nothing or garbage: they are forgotten, and an honest sender is
+//! admitted meanwhile.
 
 use std::fs;
 use std::time::Duration;
@@ -16,7 +16,7 @@ fn memory() -> u64 {
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// Many at once; bench/bars/transfer-bad-peers does it with ten thousand.
+/// Many at once; bench/bars/transfer-bad-peers runs ten thousand.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_thousand_silent_strangers_keep_nobody_out() {
     let scratch = Scratch::new("silent");
@@ -25,15 +25,15 @@ async fn two_thousand_silent_strangers_keep_nobody_out() {
     for number in 0..2_000 {
         strangers.push(TcpStream::connect(host.address).await.unwrap());
         if number % 500 == 250 {
-            host.serves(&scratch, &format!("honest-{number}")).await;
+            host.accepts_honest_sender(&scratch, &format!("honest-{number}")).await;
         }
     }
-    let took = host.serves(&scratch, "honest").await;
+    let took = host.accepts_honest_sender(&scratch, "honest").await;
     assert!(took < Duration::from_secs(10), "{took:?}");
     drop(strangers);
 }
 
-/// One after the other; the bar does it with a million.
+/// One after another; the bar runs a million.
 #[tokio::test(flavor = "multi_thread")]
 async fn five_thousand_strangers_in_succession_leave_nothing() {
     let scratch = Scratch::new("succession");
@@ -41,7 +41,7 @@ async fn five_thousand_strangers_in_succession_leave_nothing() {
     let come_and_go = async |count: usize| {
         for number in 0..count {
             let mut stranger = TcpStream::connect(host.address).await.unwrap();
-            // Some say what is no TLS, some the beginning of it, the others nothing.
+            // Some send garbage, some the beginning of a TLS record, the others nothing.
             match number % 4 {
                 0 => drop(stranger.write_all(&[0xff; 600]).await),
                 1 => drop(stranger.write_all(&[22, 3, 1, 2, 0, 1, 0, 1, 0xfc]).await),
@@ -52,7 +52,7 @@ async fn five_thousand_strangers_in_succession_leave_nothing() {
     come_and_go(1_000).await;
     let before = memory();
     come_and_go(5_000).await;
-    host.serves(&scratch, "honest").await;
+    host.accepts_honest_sender(&scratch, "honest").await;
     let grown = memory().saturating_sub(before);
     assert!(grown < 64 * 1024, "{grown} KiB more");
 }

@@ -1,4 +1,4 @@
-//! Servers that lie to who fetches, and clients that lie to a server.
+//! Hostile servers and hostile clients.
 
 use std::fs;
 use std::ops::Range as Span;
@@ -30,7 +30,7 @@ fn hashes(bytes: &[u8]) -> Vec<[u8; 32]> {
     blocks.map(|(index, block)| block_cv(bytes.len() as u64, offset(index), block).0).collect()
 }
 
-/// A server of our own that offers `folder`, and a connection to it that has said hello.
+/// A connection to a server of this crate that offers `out`, after the hello.
 async fn hello_to_server(scratch: &Scratch) -> Conn {
     let (identity, me) = (Identity::generate().unwrap(), Identity::generate().unwrap());
     let token = Token::generate(&identity).unwrap();
@@ -52,7 +52,7 @@ async fn serve(scratch: &Scratch, identity: &Identity, token: &Token) -> u16 {
     let Some(Event::Listening { addresses }) = heard.recv().await else {
         panic!("it does not listen")
     };
-    // The server goes on as long as somebody hears it.
+    // The server stops when its events are no longer received.
     tokio::spawn(async move { while heard.recv().await.is_some() {} });
     addresses[0].port()
 }
@@ -63,7 +63,7 @@ fn push_all(conn: &mut Conn, frames: &[Frame<'_>]) {
     }
 }
 
-/// What decides something of what a server says; `None` if it hangs up.
+/// Code and text of the next Abort; `None` if the connection ends.
 async fn verdict(conn: &mut Conn) -> Option<(AbortCode, String)> {
     let waiting = async {
         let _ = conn.flush().await;
@@ -153,7 +153,7 @@ async fn a_client_that_requests_what_there_is_not_is_refused() {
         let scratch = offered(&format!("requests-{name}"));
         let mut conn = hello_to_server(&scratch).await;
         want().iter().chain(&frames).for_each(|frame| conn.push(frame));
-        // Whoever floods does not read: what the server has to say may not get through.
+        // A client that floods does not read: the Abort may not get through.
         match verdict(&mut conn).await {
             Some((code, text)) => {
                 assert!(
@@ -177,48 +177,51 @@ async fn a_client_that_requests_what_there_is_not_is_refused() {
     assert!(code == AbortCode::Protocol && text.contains("not offered"), "{code:?}: {text}");
 }
 
-/// How a server lies.
+/// The behaviour of a hostile server.
 #[derive(Clone)]
-struct Lies {
-    /// What it answers a question with.
+struct Misbehaviour {
+    /// Its answer to a request for files.
     answer: Vec<Frame<'static>>,
-    /// What it has, as it says.
+    /// The contents that it claims to have.
     bytes: Vec<u8>,
-    /// What of it comes wrong.
+    /// The range of the contents that it sends wrong.
     wrong: Span<u64>,
-    /// How far what it sends is from what was requested; `None` if it sends nothing.
+    /// The offset between requested and sent positions; `None` if it sends nothing.
     shift: Option<u64>,
 }
 
-/// A server that lies; its port.
-async fn liar(identity: &Identity, lies: Lies) -> u16 {
+/// Starts a hostile server; returns its port.
+async fn hostile_server(identity: &Identity, behaviour: Misbehaviour) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let tls = ServerTls::new(identity).unwrap();
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            let (lies, connection) = (lies.clone(), tls.connection().unwrap());
-            tokio::spawn(async move { lie(Conn::new(Box::new(stream), connection), &lies).await });
+            let (behaviour, connection) = (behaviour.clone(), tls.connection().unwrap());
+            tokio::spawn(async move {
+                misbehave(Conn::new(Box::new(stream), connection), &behaviour).await
+            });
         }
     });
     port
 }
 
-async fn lie(mut conn: Conn, lies: &Lies) -> Result<(), ConnError> {
+async fn misbehave(mut conn: Conn, behaviour: &Misbehaviour) -> Result<(), ConnError> {
     conn.handshake().await?;
-    let known = hashes(&lies.bytes);
+    let known = hashes(&behaviour.bytes);
     loop {
         let mut out = Vec::new();
         conn.receive(|frame| {
             match frame {
-                Frame::Ask(_) => lies.answer.iter().for_each(|frame| frame.emit(&mut out)),
+                Frame::Ask(_) => behaviour.answer.iter().for_each(|frame| frame.emit(&mut out)),
                 Frame::Request(range) => {
-                    let Some(shift) = lies.shift else { return Ok(()) };
+                    let Some(shift) = behaviour.shift else { return Ok(()) };
                     let place = |position: u64| usize::try_from(position).unwrap();
-                    let mut payload =
-                        lies.bytes[place(range.start)..place(range.start + range.len)].to_vec();
+                    let mut payload = behaviour.bytes
+                        [place(range.start)..place(range.start + range.len)]
+                        .to_vec();
                     for (at, byte) in payload.iter_mut().enumerate() {
-                        *byte ^= u8::from(lies.wrong.contains(&(range.start + at as u64)));
+                        *byte ^= u8::from(behaviour.wrong.contains(&(range.start + at as u64)));
                     }
                     let begins = range.start % 262_144 == 0;
                     let block_hash = begins.then(|| known[place(range.start / 262_144)]);
@@ -282,9 +285,13 @@ async fn fetch(options: FetchOptions) -> (Result<Summary, Error>, Vec<String>) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_lies_gets_nothing_accepted() {
     let bytes = content(1_000_000);
-    let honest =
-        Lies { answer: answer(&bytes, false), bytes: bytes.clone(), wrong: 0..0, shift: Some(0) };
-    let saying = |frames: Vec<Frame<'static>>| Lies {
+    let honest = Misbehaviour {
+        answer: answer(&bytes, false),
+        bytes: bytes.clone(),
+        wrong: 0..0,
+        shift: Some(0),
+    };
+    let saying = |frames: Vec<Frame<'static>>| Misbehaviour {
         answer: [vec![welcome()], frames].concat(),
         ..honest.clone()
     };
@@ -293,7 +300,7 @@ async fn a_server_that_lies_gets_nothing_accepted() {
     let place = up.windows(2).position(|part| part == b"aa").unwrap();
     up[place..place + 2].copy_from_slice(b"..");
     let link = entry(b"data", Kind::Symlink { mtime: 0, target: b"/etc".to_vec() });
-    let cases: Vec<(&str, Lies, &[u8])> = vec![
+    let cases: Vec<(&str, Misbehaviour, &[u8])> = vec![
         ("up", saying(vec![Frame::Entries(Vec::leak(up)), Frame::ManifestEnd(1)]), &[9]),
         ("unasked", saying(vec![entries(&[file(b".profile", 10)]), Frame::ManifestEnd(1)]), &[9]),
         (
@@ -310,14 +317,14 @@ async fn a_server_that_lies_gets_nothing_accepted() {
         ("noise", saying(vec![Frame::Entries(&[0xff; 100]), Frame::ManifestEnd(1)]), &[9]),
         ("count", saying(vec![entries(&[file(b"data", 10)]), Frame::ManifestEnd(2)]), &[9]),
         ("done", saying(vec![Frame::Done(1)]), &[5, 9]),
-        ("shifted", Lies { shift: Some(4_096), ..honest.clone() }, &[5, 6, 9]),
-        ("mute", Lies { shift: None, ..honest.clone() }, &[6]),
-        ("wrong", Lies { wrong: 300_000..300_001, ..honest.clone() }, &[7]),
+        ("shifted", Misbehaviour { shift: Some(4_096), ..honest.clone() }, &[5, 6, 9]),
+        ("mute", Misbehaviour { shift: None, ..honest.clone() }, &[6]),
+        ("wrong", Misbehaviour { wrong: 300_000..300_001, ..honest.clone() }, &[7]),
     ];
-    for (name, lies, codes) in cases {
+    for (name, behaviour, codes) in cases {
         let scratch = Scratch::new(&format!("server-{name}"));
         let identity = Identity::generate().unwrap();
-        let port = liar(&identity, lies).await;
+        let port = hostile_server(&identity, behaviour).await;
         let options =
             fetch_options(&scratch, vec![at(port, Credential::Pinned(identity.fingerprint()))]);
         let (got, _) = fetch(options).await;
@@ -350,9 +357,9 @@ async fn a_list_of_hashes_that_lies_is_of_no_use() {
     ] {
         let scratch = Scratch::new(&format!("hashes-{name}"));
         let identity = Identity::generate().unwrap();
-        let port = liar(
+        let port = hostile_server(
             &identity,
-            Lies { answer: frames, bytes: bytes.clone(), wrong: 0..0, shift: Some(0) },
+            Misbehaviour { answer: frames, bytes: bytes.clone(), wrong: 0..0, shift: Some(0) },
         )
         .await;
         let mut options =
@@ -364,21 +371,21 @@ async fn a_list_of_hashes_that_lies_is_of_no_use() {
     }
 }
 
-/// A server that has the right hashes and sends other bytes, beside one that is honest.
-async fn beside_an_honest_one(name: &str, wrong: Span<u64>, liar_first: bool) {
+/// A server that claims the right hashes and sends other bytes, beside an honest server.
+async fn beside_an_honest_one(name: &str, wrong: Span<u64>, hostile_first: bool) {
     let scratch = offered(name);
     let bytes = content(30_000_000);
     fs::write(scratch.0.join("out/data"), &bytes).unwrap();
     let (identity, lying) = (Identity::generate().unwrap(), Identity::generate().unwrap());
     let token = Token::generate(&identity).unwrap();
     let honest = at(serve(&scratch, &identity, &token).await, Credential::Token(token));
-    let port = liar(
+    let port = hostile_server(
         &lying,
-        Lies { answer: answer(&bytes, true), bytes: bytes.clone(), wrong, shift: Some(0) },
+        Misbehaviour { answer: answer(&bytes, true), bytes: bytes.clone(), wrong, shift: Some(0) },
     )
     .await;
     let dishonest = at(port, Credential::Pinned(lying.fingerprint()));
-    let from = if liar_first { vec![dishonest, honest] } else { vec![honest, dishonest] };
+    let from = if hostile_first { vec![dishonest, honest] } else { vec![honest, dishonest] };
     let mut options = fetch_options(&scratch, from);
     options.transfer.dial.max_rate = Some(peer::Timetable::always(units::Rate::mbit(200)));
     let (got, notices) = fetch(options).await;
@@ -393,7 +400,8 @@ async fn beside_an_honest_one(name: &str, wrong: Span<u64>, liar_first: bool) {
 async fn a_replica_that_lies_is_dropped_by_name() {
     beside_an_honest_one("lies", 0..30_000_000, false).await;
     beside_an_honest_one("lies-first", 0..30_000_000, true).await;
-    // One byte in each of its blocks: whoever sends the other pieces is not to blame.
+    // Wrong bytes after the first megabyte only: servers of other pieces of a block are not to
+    // blame.
     beside_an_honest_one("lies-late", 1_000_000..30_000_000, true).await;
 }
 

@@ -1,5 +1,5 @@
-//! Somebody at work in the receiving folder while it receives: whatever is put there, nothing
-//! outside is touched.
+//! Another process changes the receiving folder during a transfer: nothing outside the folder is
+//! touched.
 
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
@@ -15,7 +15,7 @@ use super::{Host, PATIENCE, Scratch};
 use crate::{Error, Summary};
 
 async fn send(host: &Host, source: &Path, overwrite: bool) -> Result<Summary, Error> {
-    let mut options = host.honest(vec![source.to_path_buf()]);
+    let mut options = host.honest_options(vec![source.to_path_buf()]);
     options.transfer.overwrite = overwrite;
     let (events, _heard) = tokio::sync::mpsc::unbounded_channel();
     timeout(PATIENCE, crate::send(options, events)).await.expect("it ends")
@@ -28,7 +28,7 @@ fn fill(folder: &Path, count: usize) {
     }
 }
 
-/// Makes one of these at `place`. Only root makes devices.
+/// Makes a file of this kind at `place`. Only root makes devices.
 fn put_in_place(what: &str, victim: &Path, place: &Path) -> io::Result<()> {
     match what {
         "hard link" => fs::hard_link(victim, place),
@@ -44,8 +44,8 @@ fn put_in_place(what: &str, victim: &Path, place: &Path) -> io::Result<()> {
     }
 }
 
-/// A folder that is swapped for a link to elsewhere, over and over, while files get their names in
-/// it.
+/// A folder is swapped for a link to another place, over and over, while files in it get their
+/// names.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_folder_that_is_swapped_for_a_link_leads_nowhere() {
     let scratch = Scratch::new("swap");
@@ -85,7 +85,7 @@ async fn a_folder_that_is_swapped_for_a_link_leads_nowhere() {
     }
 }
 
-/// The hidden folder is no link, no file, and nobody else's.
+/// The staging folder must be a folder, neither a link nor a file.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_partial_folder_that_leads_elsewhere_is_refused() {
     let scratch = Scratch::new("partial");
@@ -106,8 +106,8 @@ async fn a_partial_folder_that_leads_elsewhere_is_refused() {
     send(&host, &source, false).await.expect("nothing is in the way");
 }
 
-/// Links, pipes and second names of others' files where a part belongs: none is written to, and
-/// nobody waits for a pipe.
+/// Links, pipes and hard links to other files in the place of a part: none is written to, and a
+/// pipe does not block the receiver.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_put_in_a_parts_place_is_not_written_to() {
     let scratch = Scratch::new("part");
@@ -120,7 +120,7 @@ async fn what_is_put_in_a_parts_place_is_not_written_to() {
         let place = partial.join(&name);
         for what in ["hard link", "symbolic link", "pipe", "device"] {
             fs::write(&victim, "precious").unwrap();
-            // The session before may still be about to remove the empty folder.
+            // The previous session may still be removing the empty folder.
             let mut put = put_in_place(what, &victim, &place);
             for _ in 0..100 {
                 if !matches!(&put, Err(error) if error.kind() == io::ErrorKind::NotFound) {
@@ -164,7 +164,8 @@ async fn what_is_under_a_files_name_is_not_written_through() {
             !fs::symlink_metadata(&place).unwrap().file_type().is_file() || what == "hard link",
             "{what}"
         );
-        // Told to replace it, the name is given to the file, and what had it is left alone.
+        // With --overwrite the file gets the name, and the other file behind that name stays as it
+        // is.
         send(&host, &source, true).await.unwrap_or_else(|error| panic!("{what}: {error}"));
         assert_eq!(fs::read(&place).unwrap(), fs::read(&source).unwrap(), "{what}");
         assert_eq!(fs::read(&victim).unwrap(), b"precious", "{what}");

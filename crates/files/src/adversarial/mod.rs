@@ -1,7 +1,8 @@
-//! Peers that lie: a clear error, nothing outside the folder, no panic and no memory without bound.
+//! Hostile peers: they get a clear error, and cause no write outside the folder, no panic and no
+//! unbounded use of memory.
 //!
-//! Those that send, those that receive, crowds of strangers, and somebody in the receiving folder
-//! at the same time.
+//! Senders, receivers, servers and clients, crowds of strangers, and another process that changes
+//! the receiving folder.
 
 mod crowd;
 mod fetch;
@@ -54,12 +55,12 @@ fn chunk(entries: &[Entry]) -> Vec<u8> {
     chunks(entries).next().unwrap()
 }
 
-/// A receiver of our own on loopback.
+/// A receiver of this crate on loopback.
 struct Host {
     address: SocketAddr,
     identity: Identity,
     token: Token,
-    /// The key of whoever the token is for.
+    /// The key of the sender that the token is for.
     sender: Identity,
 }
 
@@ -68,7 +69,7 @@ impl Host {
         Host::start_knowing(scratch, Vec::new()).await
     }
 
-    /// One that these may send to without a token.
+    /// A receiver with authorized senders, which need no token.
     async fn start_knowing(scratch: &Scratch, authorized: Vec<Peer>) -> Host {
         let identity = Identity::generate().unwrap();
         let token = Token::generate(&identity).unwrap();
@@ -83,12 +84,12 @@ impl Host {
         let Some(Event::Listening { addresses }) = heard.recv().await else {
             panic!("it does not listen")
         };
-        // The receiver goes on as long as somebody hears it.
+        // The receiver stops when its events are no longer received.
         tokio::spawn(async move { while heard.recv().await.is_some() {} });
         Host { address: addresses[0], identity, token, sender: Identity::generate().unwrap() }
     }
 
-    /// A connection of this key that has shaken hands.
+    /// A connection of the holder of `me` after the handshake.
     async fn connect(&self, me: &Identity) -> Conn {
         let tls = ClientTls::new(me, self.identity.fingerprint()).unwrap();
         let stream = TcpStream::connect(self.address).await.unwrap();
@@ -97,14 +98,14 @@ impl Host {
         conn
     }
 
-    /// One that has said hello.
+    /// A connection of the holder of `me` after the hello.
     async fn hello(&self, me: &Identity) -> Conn {
         let mut conn = self.connect(me).await;
         conn.push(&greeting(*self.token.secret()));
         conn
     }
 
-    /// One of the sender's that has agreed on this tree, and its session.
+    /// A connection of the sender after the agreement on this tree, and the session's id.
     async fn agree(&self, entries: &[Entry]) -> (Conn, SessionId) {
         let mut conn = self.hello(&self.sender).await;
         for chunk in chunks(entries) {
@@ -130,27 +131,28 @@ impl Host {
         (conn, session.expect("it was welcome"))
     }
 
-    /// What an honest sender of these files would say.
-    fn honest(&self, sources: Vec<PathBuf>) -> SendOptions {
+    /// The options of an honest sender of these files.
+    fn honest_options(&self, sources: Vec<PathBuf>) -> SendOptions {
         let mut options = send_options(sources, self.address.port(), &self.token);
         options.transfer.dial.identity = self.sender.clone();
         options
     }
 
-    /// An honest sender gets its file through; how long it took.
-    async fn serves(&self, scratch: &Scratch, name: &str) -> Duration {
+    /// Checks that an honest sender can send a file. Returns the time that it took.
+    async fn accepts_honest_sender(&self, scratch: &Scratch, name: &str) -> Duration {
         let source = scratch.0.join(name);
         fs::write(&source, vec![7; 100_000]).unwrap();
         let (events, _heard) = tokio::sync::mpsc::unbounded_channel();
         let began = std::time::Instant::now();
-        let sent = timeout(PATIENCE, crate::send(self.honest(vec![source.clone()]), events)).await;
+        let sent =
+            timeout(PATIENCE, crate::send(self.honest_options(vec![source.clone()]), events)).await;
         sent.expect("it ends").expect("an honest sender gets in");
         assert_eq!(fs::read(scratch.0.join("in").join(name)).unwrap(), fs::read(source).unwrap());
         began.elapsed()
     }
 }
 
-/// How long anything here may take.
+/// Time limit of each step.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn greeting(secret: [u8; 16]) -> Frame<'static> {
@@ -168,14 +170,14 @@ fn send_options(sources: Vec<PathBuf>, port: u16, token: &Token) -> SendOptions 
     }
 }
 
-/// How every peer here transfers, be it honest or not.
+/// The options of every dialing peer, hostile or not.
 fn short_of_patience() -> TransferOptions {
     let mut options = TransferOptions::new(Identity::generate().unwrap());
     options.dial.patience = units::Span::from_secs(2);
     options
 }
 
-/// Where every host here listens, and for whom.
+/// Listens on loopback, for the holder of a token.
 fn on_loopback(identity: &Identity, token: &Token) -> ListenOptions {
     ListenOptions {
         addresses: vec!["127.0.0.1:0".parse().unwrap()],
@@ -185,7 +187,7 @@ fn on_loopback(identity: &Identity, token: &Token) -> ListenOptions {
     }
 }
 
-/// Several connections of one sender to a receiver of our own, each of which has said hello.
+/// Several connections of one sender to a receiver of this crate, each after the hello.
 async fn hellos(scratch: &Scratch, count: usize) -> Vec<Conn> {
     let host = Host::start(scratch).await;
     let mut conns = Vec::new();
@@ -195,15 +197,16 @@ async fn hellos(scratch: &Scratch, count: usize) -> Vec<Conn> {
     conns
 }
 
-/// A connection to a receiver of our own that has said hello.
+/// A connection to a receiver of this crate, after the hello.
 async fn hello(scratch: &Scratch) -> Conn {
     hellos(scratch, 1).await.pop().unwrap()
 }
 
-/// The first frame that decides something; `None` if the connection ends.
+/// The next frame that is no acknowledgement, ping or list, with code and text of an Abort; `None`
+/// if the connection ends.
 async fn answer(conn: &mut Conn) -> Option<(String, Option<(AbortCode, String)>)> {
     let waiting = async {
-        // What comes after the receiver has hung up is not read.
+        // Data sent after the receiver has closed are not read.
         let _ = conn.flush().await;
         loop {
             let told = conn.receive(|frame| match frame {

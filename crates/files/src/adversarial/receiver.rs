@@ -1,4 +1,4 @@
-//! Receivers that lie.
+//! Hostile receivers.
 
 use std::fs;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use peer::tls::ServerTls;
 use peer::{Conn, ConnError};
 use peer::{Identity, Token};
 
-/// What our sender says of a receiver that answers its manifest with these frames.
+/// The sender's error for a receiver that answers its manifest with these frames.
 async fn answered(name: &str, pings: u32, frames: Vec<Frame<'static>>) -> Error {
     let scratch = Scratch::new(name);
     fs::write(scratch.0.join("data"), vec![7; 10_000]).unwrap();
@@ -30,7 +30,7 @@ async fn answered(name: &str, pings: u32, frames: Vec<Frame<'static>>) -> Error 
             let serve = async {
                 conn.handshake().await?;
                 let end = |frame: Frame<'_>| match frame {
-                    // It knows no session to join.
+                    // It never accepts a join.
                     Frame::Join(_) => Err(ConnError::Closed),
                     frame => Ok(matches!(frame, Frame::ManifestEnd(_))),
                 };
@@ -124,8 +124,8 @@ async fn a_receiver_that_agrees_and_says_nothing_is_left() {
     assert_eq!(error.exit_code(), 6, "{error}");
 }
 
-/// More ranges than there could be blocks: a receiver may not fill the sender's memory before the
-/// transfer begins.
+/// More ranges than blocks: a receiver must not fill the sender's memory before the transfer
+/// begins.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_receiver_that_has_endless_pieces_is_left() {
     let mut frames = vec![Frame::Want(vec![Range { start: 0, len: 1 }])];

@@ -1,4 +1,4 @@
-//! Senders that lie.
+//! Hostile senders.
 
 use std::fs;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use wire::manifest::{Entry, File, Kind, chunks};
 use super::{Host, PATIENCE, Scratch, answer, chunk, entry, file, greeting, hello, hellos};
 use peer::{Identity, Peer};
 
-/// Of sessions that a sender opens at the same time, because the first answer was long in coming,
-/// one remains, and the others are let go.
+/// A sender that opens several sessions at once, because the first answer was late, keeps one; the
+/// others are closed.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_sessions_opened_at_once_one_remains() {
     let scratch = Scratch::new("at-once");
@@ -35,7 +35,7 @@ async fn of_sessions_opened_at_once_one_remains() {
             if answer(&mut conn).await.is_none_or(|(frame, _)| frame != "Ready") {
                 return false;
             }
-            // Those that were opened after this one end it.
+            // Sessions that were opened after this one end it.
             tokio::time::sleep(Duration::from_secs(3)).await;
             conn.push(&Frame::Data(Data { position: 0, block_hash: Some(hash), payload: &bytes }));
             for expected in ["ObjectDone", "Done"] {
@@ -101,7 +101,8 @@ async fn a_manifest_that_lies_is_refused_with_a_reason() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_endless_manifest_ends() {
-    // Each chunk of 64 KiB says some thousand paths of four thousand bytes: that is what counts.
+    // Each chunk of 64 KiB holds thousands of paths of four thousand bytes; the expanded size
+    // counts.
     let long = [b"d/".repeat(1_990), b"f".to_vec()].concat();
     let mut entries = Vec::new();
     for number in 0..2_000u32 {
@@ -111,8 +112,7 @@ async fn an_endless_manifest_ends() {
     refused("endless", &vec![chunk; 40], 80_000, AbortCode::Protocol, "endless manifest").await;
 }
 
-/// Lists of files that each are small enough, but not all that one known sender brings at the same
-/// time.
+/// Manifests of one known sender that are each small enough, but not together.
 #[tokio::test(flavor = "multi_thread")]
 async fn many_manifests_of_a_known_sender_do_not_fill_the_memory() {
     let scratch = Scratch::new("many-manifests");
@@ -137,7 +137,7 @@ async fn many_manifests_of_a_known_sender_do_not_fill_the_memory() {
                 conn.push(&Frame::Entries(&chunk));
             }
             loop {
-                // It says just enough not to be taken for dead.
+                // It sends just enough to count as alive.
                 conn.push(&Frame::Entries(&[]));
                 let _ = conn.flush().await;
                 let told = conn.receive(|frame| match frame {
@@ -159,11 +159,10 @@ async fn many_manifests_of_a_known_sender_do_not_fill_the_memory() {
         "{code:?}: {text}"
     );
     assert!(text.contains("fewer files at a time"), "{text}");
-    host.serves(&scratch, "honest").await;
+    host.accepts_honest_sender(&scratch, "honest").await;
 }
 
-/// Agrees on two files, a large and a small one, and gives what the receiver says to these data
-/// frames.
+/// Agrees on a large and a small file, sends these data frames, and returns the receiver's answer.
 async fn after(name: &str, data: &[Data<'_>]) -> Option<(String, Option<(AbortCode, String)>)> {
     let scratch = Scratch::new(name);
     let mut conn = hello(&scratch).await;
@@ -205,8 +204,8 @@ async fn data_that_lie_get_no_name() {
         let (code, text) = abort.expect("an abort");
         assert!(code == AbortCode::Protocol && !text.is_empty(), "{name}: {code:?}: {text}");
     }
-    // Bytes that do not match their hash are asked for again, and not forever; overlapping ones are
-    // taken once.
+    // Bytes that do not match their hash are requested again, but not forever; overlapping bytes
+    // are taken once.
     for position in [0, small] {
         let payload = if position == 0 { &block[..] } else { &block[..5_000] };
         let again: Vec<Data<'_>> =
@@ -216,7 +215,7 @@ async fn data_that_lie_get_no_name() {
     }
 }
 
-/// Offers these entries, the last of which says where its data lie; the receiver refuses it.
+/// Offers a sparse file with invalid extents; the receiver refuses it.
 #[tokio::test(flavor = "multi_thread")]
 async fn extents_of_a_sparse_file_that_overlap_are_refused() {
     let good = chunk(&[entry(
@@ -246,8 +245,8 @@ async fn extents_of_a_sparse_file_that_overlap_are_refused() {
     }
 }
 
-/// Where extents overlap, the bytes that came first count; if they are wrong, all of the block is
-/// asked for again.
+/// Of overlapping extents, the bytes that arrive first count; if they are wrong, the whole block is
+/// requested again.
 #[tokio::test(flavor = "multi_thread")]
 async fn overlapping_data_are_verified_as_a_whole() {
     let scratch = Scratch::new("overlap");
@@ -269,7 +268,7 @@ async fn overlapping_data_are_verified_as_a_whole() {
         payload: &content[262_144..],
     }));
     conn.flush().await.unwrap();
-    // It says which block it refuses; then it comes right, and in pieces that overlap.
+    // After the refusal the block arrives right, in overlapping pieces.
     let refused = timeout(PATIENCE, async {
         while !conn.receive(|f| Ok(matches!(f, Frame::Refused(_)))).await.unwrap() {}
     });
@@ -306,8 +305,8 @@ async fn a_wrong_token_opens_nothing_and_uses_nothing_up() {
             "{code:?}: {text}"
         );
     }
-    host.serves(&scratch, "honest").await;
-    // Used by the honest sender, it is good for nobody else.
+    host.accepts_honest_sender(&scratch, "honest").await;
+    // Once the honest sender has used the token, no other key can.
     let mut conn = host.hello(&Identity::generate().unwrap()).await;
     let (_, abort) = answer(&mut conn).await.expect("it says why");
     assert!(
@@ -317,8 +316,8 @@ async fn a_wrong_token_opens_nothing_and_uses_nothing_up() {
     );
 }
 
-/// A session's id is no secret to who overheard it in a log: only the key that opened the session
-/// may join it, and only while it lasts.
+/// A session's id is not secret, for example in a log: only the key that opened the session may
+/// join it, and only while it lasts.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_join_is_good_for_its_sender_and_its_session_only() {
     let scratch = Scratch::new("join");
@@ -339,7 +338,7 @@ async fn a_join_is_good_for_its_sender_and_its_session_only() {
         assert_eq!(answer(&mut conn).await.expect("it answers").0, expected);
     }
     drop(conn);
-    // Over is over: once its paths are closed, the same join opens nothing.
+    // Once the session's paths are closed, the same join fails.
     let mut known = true;
     for _ in 0..100 {
         let (frame, _) = join(&host.sender).await;
@@ -350,10 +349,10 @@ async fn a_join_is_good_for_its_sender_and_its_session_only() {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     assert!(!known, "a session that is over can be joined for good");
-    host.serves(&scratch, "second").await;
+    host.accepts_honest_sender(&scratch, "second").await;
 }
 
-/// Who asks and never listens is not answered without end: its answers wait, and so does it.
+/// A sender that never reads its acknowledgements is not read without end.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sender_that_never_listens_is_not_heard_for_ever() {
     let scratch = Scratch::new("deaf");
@@ -362,7 +361,7 @@ async fn a_sender_that_never_listens_is_not_heard_for_ever() {
     let flood = async {
         for _ in 0..6_000 {
             for _ in 0..256 {
-                // The last byte, over and over: each is acknowledged by more than it takes to say.
+                // The last byte, over and over: each acknowledgement is longer than the data.
                 conn.push(&Frame::Data(Data { position: 4_096, block_hash: None, payload: &[7] }));
             }
             conn.flush().await.unwrap();
@@ -374,10 +373,10 @@ async fn a_sender_that_never_listens_is_not_heard_for_ever() {
         "a million and a half answers are kept for somebody who never reads them"
     );
     drop(conn);
-    host.serves(&scratch, "honest").await;
+    host.accepts_honest_sender(&scratch, "honest").await;
 }
 
-/// What a stranger says first may be no longer than a hello, however long it says that it is.
+/// The first frame of a stranger may be no longer than a hello, whatever length it announces.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stranger_that_announces_much_is_not_waited_for() {
     let scratch = Scratch::new("announces");
@@ -393,5 +392,5 @@ async fn a_stranger_that_announces_much_is_not_waited_for() {
         conn.push(&frame);
         assert!(answer(&mut conn).await.is_none(), "{}", String::from(&frame));
     }
-    host.serves(&scratch, "honest").await;
+    host.accepts_honest_sender(&scratch, "honest").await;
 }

@@ -1,4 +1,4 @@
-//! Conducts one session: turns the core's events into actions, and knows when it is over.
+//! The driver of one session: it turns the core's events into actions until the session ends.
 
 mod progress;
 
@@ -21,15 +21,15 @@ use super::session::{Agreement, Report, Session};
 use crate::event::path_events;
 use crate::{Error, Event, Events, Summary};
 
-/// The end of a session that did not fail.
-pub(super) enum Ended {
+/// How a session ended without an error.
+pub(super) enum DialEnd {
     /// Everything is complete.
     Complete(Summary),
-    /// The other side does not know the session any more: it has to be agreed on again.
+    /// The other side no longer knows the session: both sides must agree again.
     SessionGone,
 }
 
-/// Conducts one session.
+/// Drives one session.
 struct SessionDriver<O: SessionOpener> {
     clock: Clock,
     events: Events,
@@ -40,16 +40,16 @@ struct SessionDriver<O: SessionOpener> {
     agreement: Option<Agreement>,
     began: Time,
     rates: Rates,
-    /// The last time when a path was open, or a side was reading its files.
-    alive: Time,
+    /// The last time when a path was open, or one side was reading its files.
+    last_active: Time,
 }
 
 /// The interval of reports.
 const TICK: Duration = Duration::from_millis(100);
-/// The patience with a first connection; later ones have the caller's.
+/// The patience with the first connection; later ones have the caller's.
 const FIRST_CONTACT: Span = Span::from_secs(15);
-/// The interval of looks for interfaces that have appeared.
-const LOOK_AROUND: Span = Span::from_secs(2);
+/// The interval of scans for new interfaces.
+const INTERFACE_SCAN: Span = Span::from_secs(2);
 
 /// The paths of all sessions of a transfer, one session after the other.
 pub(super) struct Dialing {
@@ -78,7 +78,7 @@ impl Dialing {
     pub(super) async fn conduct<O: SessionOpener>(
         &self,
         open: impl FnOnce(mpsc::UnboundedSender<Report>, Clock) -> O,
-    ) -> Result<Ended, Error> {
+    ) -> Result<DialEnd, Error> {
         let (sender, reports) = mpsc::unbounded_channel();
         let observer = path_events(&self.events);
         let opener = open(sender.clone(), self.clock);
@@ -102,26 +102,26 @@ impl Dialing {
             agreement: None,
             began: now,
             rates: Rates::default(),
-            alive: now,
+            last_active: now,
         };
         driver.run().await
     }
 }
 
 impl<O: SessionOpener> SessionDriver<O> {
-    /// Conducts the session to its end.
+    /// Drives the session to its end.
     ///
     /// # Errors
     /// Anything of [`Error`].
-    async fn run(mut self) -> Result<Ended, Error> {
+    async fn run(mut self) -> Result<DialEnd, Error> {
         let ended = self.conduct().await;
         self.dialer.close().await;
         ended
     }
 
-    async fn conduct(&mut self) -> Result<Ended, Error> {
+    async fn conduct(&mut self) -> Result<DialEnd, Error> {
         let mut next_tick = Instant::now();
-        let mut next_look = self.clock.now() + LOOK_AROUND;
+        let mut next_look = self.clock.now() + INTERFACE_SCAN;
         loop {
             let deadline = self
                 .session
@@ -151,19 +151,19 @@ impl<O: SessionOpener> SessionDriver<O> {
                 self.tick(now)?;
             }
             if now >= next_look {
-                next_look = now + LOOK_AROUND;
+                next_look = now + INTERFACE_SCAN;
                 self.dialer.look_for_interfaces().await;
             }
         }
     }
 
-    /// Takes a report of a path; gives the end of the session, if that is it.
-    async fn handle(&mut self, report: Report) -> Result<Option<Ended>, Error> {
+    /// Handles a report of a path. Returns the end of the session, if the report ends it.
+    async fn handle(&mut self, report: Report) -> Result<Option<DialEnd>, Error> {
         match report {
             Report::Established(session, agreement) => {
                 self.establish(session, agreement);
-                if self.joining.opener.is_rehearsal() {
-                    return Ok(Some(Ended::Complete(Summary {
+                if self.joining.opener.is_dry_run() {
+                    return Ok(Some(DialEnd::Complete(Summary {
                         moved: Bytes::ZERO,
                         ..self.summary(Span::ZERO)
                     })));
@@ -174,25 +174,25 @@ impl<O: SessionOpener> SessionDriver<O> {
             }
             Report::Done(micros) => {
                 let summary = self.summary(Span::from_micros(micros));
-                // The receiver waits for it, whatever has become of the source.
+                // The receiver waits for the goodbye, even if the source has changed.
                 self.dialer.say_goodbye().await;
                 self.joining.opener.check_unchanged()?;
-                return Ok(Some(Ended::Complete(summary)));
+                return Ok(Some(DialEnd::Complete(summary)));
             }
             Report::Announced(host, addresses) => self.dialer.learn(host, addresses),
-            Report::Rehearsed(agreement) => {
+            Report::DryRun(agreement) => {
                 let elapsed = self.clock.now() - self.began;
                 let Agreement { files, total, .. } = agreement;
-                self.tell_started(&agreement);
-                return Ok(Some(Ended::Complete(Summary {
+                self.report_started(&agreement);
+                return Ok(Some(DialEnd::Complete(Summary {
                     files,
                     total,
                     elapsed,
                     ..Summary::default()
                 })));
             }
-            Report::Left(host, error) => self.leave(host, error)?,
-            Report::SessionGone => return Ok(Some(Ended::SessionGone)),
+            Report::HostFailed(host, error) => self.drop_host(host, error)?,
+            Report::SessionGone => return Ok(Some(DialEnd::SessionGone)),
             Report::Fatal(error) => return Err(error),
         }
         Ok(None)
@@ -200,18 +200,18 @@ impl<O: SessionOpener> SessionDriver<O> {
 
     fn establish(&mut self, session: Arc<Session>, agreement: Agreement) {
         tracing::info!(?session, peer = %agreement.peer, "session established");
-        self.tell_started(&agreement);
+        self.report_started(&agreement);
         self.agreement = Some(agreement);
         self.session = Some(session);
     }
 
-    fn tell_started(&self, agreement: &Agreement) {
+    fn report_started(&self, agreement: &Agreement) {
         let &Agreement { peer, files, total, resumed } = agreement;
         let _ = self.events.send(Event::Started { peer, files, total, resumed });
     }
 
-    /// Nothing more is taken from a host; the transfer goes on if there is another one.
-    fn leave(&mut self, host: usize, error: Error) -> Result<(), Error> {
+    /// Drops a host; the transfer continues if another one is left.
+    fn drop_host(&mut self, host: usize, error: Error) -> Result<(), Error> {
         match self.dialer.drop_host(host) {
             Remaining::Unchanged => return Ok(()),
             Remaining::None => return Err(error),
@@ -236,12 +236,12 @@ impl<O: SessionOpener> SessionDriver<O> {
         agreed.unwrap_or_else(|| self.joining.opener.offered())
     }
 
-    /// Bytes that were there before.
+    /// Bytes that were at the sink before the session.
     fn resumed(&self) -> Bytes {
         self.agreement.as_ref().map_or(Bytes::ZERO, |agreement| agreement.resumed)
     }
 
-    /// Tells the paths what the core decided.
+    /// Wakes paths and reports state changes as the core decided.
     fn drain_core(&mut self) {
         let Some(session) = self.session.clone() else { return };
         let now = self.clock.now();
@@ -303,11 +303,11 @@ impl<O: SessionOpener> SessionDriver<O> {
         self.rates.apply(now, &mut progress);
         let open = self.session.as_ref().is_some_and(|session| !session.paths().is_empty());
         if open || self.joining.opener.is_working() {
-            self.alive = now;
+            self.last_active = now;
         }
         let _ = self.events.send(Event::Progress(progress));
         self.dialer.follow_timetable(now);
-        // Nobody waits for a new month if there is nothing else to carry anything.
+        // Without another path there is no point in waiting for a new month.
         if self.dialer.is_used_up() {
             let why = self.dialer.used_up().join("; ");
             return Err(Error::UsedUp { why, done: self.done(now), total: self.total() });
@@ -317,7 +317,7 @@ impl<O: SessionOpener> SessionDriver<O> {
             Some(_) => patience,
             None => patience.min(FIRST_CONTACT),
         };
-        if now - self.alive > patience {
+        if now - self.last_active > patience {
             return Err(self.interrupted(now));
         }
         Ok(())
@@ -331,7 +331,8 @@ impl<O: SessionOpener> SessionDriver<O> {
 
     fn interrupted(&self, now: Time) -> Error {
         let last = [self.dialer.used_up(), vec![self.dialer.last_failure()]].concat().join("; ");
-        let why = format!("none was open for {:.0} s; {last}", (now - self.alive).as_secs_f64());
+        let why =
+            format!("none was open for {:.0} s; {last}", (now - self.last_active).as_secs_f64());
         match &self.session {
             None => peer::Error::NoPath { to: self.dialer.terms().hosts(), why }.into(),
             Some(_) => Error::Interrupted { why, done: self.done(now), total: self.total() },

@@ -1,8 +1,8 @@
-//! The side that dials, whichever way its data flow.
+//! The dialing side, for both directions of the data.
 //!
-//! [`Dialing`](driver::Dialing) conducts sessions of [`transfer::Sender`] over the
-//! paths of a [`peer::dial::Dialer`]. What differs between [`send`] and [`fetch`] is how a session
-//! is opened ([`opener`]) and the direction in which data flow over a path ([`path`]).
+//! [`Dialing`](driver::Dialing) drives sessions of [`transfer::Sender`] over the paths of a
+//! [`peer::dial::Dialer`]. [`send`] and [`fetch`] differ in the way a session is opened
+//! ([`opener::SessionOpener`]) and in the direction of data over a path ([`path::Direction`]).
 
 mod driver;
 mod fetch;

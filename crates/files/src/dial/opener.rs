@@ -1,4 +1,4 @@
-//! The way into a session, for either direction of the data.
+//! How a connection joins a session, for both directions of the data.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use tokio::sync::{Notify, mpsc};
 use units::{Bytes, Time};
 use wire::frame::SessionId;
 
-use super::path::{Flow, PathTask};
+use super::path::{Direction, PathTask};
 use super::session::{Registered, Report, Session};
 use crate::Error;
 
-/// A connection's part in a session.
+/// The session that a connection joined.
 pub(super) struct Member<L> {
     pub(super) session: Arc<Session>,
-    /// The session's name at the host of the connection.
+    /// The session's id at the host of the connection.
     pub(super) joined: SessionId,
     /// The files that the session moves.
     pub(super) load: Arc<L>,
@@ -26,9 +26,9 @@ pub(super) trait SessionOpener: Send + Sync + 'static {
     /// The files that the session moves.
     type Load: Send + Sync + 'static;
     /// The direction in which data flow over a path.
-    type Flow: Flow;
+    type Direction: Direction;
 
-    /// Brings a fresh connection to a host into the session.
+    /// Joins a fresh connection to the session, which the first connection opens.
     fn enter(
         &self,
         conn: &mut Conn,
@@ -36,25 +36,33 @@ pub(super) trait SessionOpener: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Member<Self::Load>, ConnError>> + Send;
 
     /// The data flow over a path that has joined.
-    fn flow(load: &Arc<Self::Load>, joined: SessionId, path: &Path, now: Time) -> Self::Flow;
+    fn direction(
+        load: &Arc<Self::Load>,
+        joined: SessionId,
+        path: &Path,
+        now: Time,
+    ) -> Self::Direction;
 
-    /// Whether either side is reading files before it can agree, which may take any time.
+    /// Whether either side is reading files before the agreement, which may take any time.
     fn is_working(&self) -> bool;
 
-    /// The size of the transfer, as far as it is known without a session.
+    /// The size of the transfer before a session is agreed on. The default is for a fetch, which
+    /// learns the size from a server.
     fn offered(&self) -> Bytes {
         Bytes::ZERO
     }
 
-    /// Whether the transfer ends once both sides have agreed.
-    fn is_rehearsal(&self) -> bool {
+    /// Whether the transfer ends with the agreement. The default is for a fetch, which opens no
+    /// session for a dry run and reports [`Report::DryRun`].
+    fn is_dry_run(&self) -> bool {
         false
     }
 
-    /// The sink has an object complete, under this hash.
+    /// Handles the report that the sink completed an object with hash `root`. The default is for a
+    /// fetch, whose own sink verifies and reports its files.
     ///
     /// # Errors
-    /// [`Error::Integrity`] if the source has something else.
+    /// [`Error::Integrity`] if the source's object has another hash.
     fn object_done(
         &self,
         _object: u32,
@@ -63,16 +71,17 @@ pub(super) trait SessionOpener: Send + Sync + 'static {
         async { Ok(()) }
     }
 
-    /// Checks that the source is what it was.
+    /// Checks that the source has not changed. The default is for a fetch, whose servers check
+    /// their own files.
     ///
     /// # Errors
-    /// [`Error::SourceChanged`] if it is not.
+    /// [`Error::SourceChanged`] if it has.
     fn check_unchanged(&self) -> Result<(), Error> {
         Ok(())
     }
 }
 
-/// A session as its paths see it.
+/// The session in which a dialer's paths carry data.
 pub(super) struct Joining<O> {
     pub(super) opener: O,
     pub(super) reports: mpsc::UnboundedSender<Report>,
@@ -95,12 +104,14 @@ impl<O: SessionOpener> peer::dial::Session for Joining<O> {
     ) -> Result<Parting, ConnError> {
         let Member { session, joined, load } = member;
         let registered = Registered::new(&session, &path, &conn);
-        let flow = O::flow(&load, joined, &path, session.clock.now());
-        PathTask::new(&session, registered.facts(), flow, conn, self.events.clone()).run(stop).await
+        let direction = O::direction(&load, joined, &path, session.clock.now());
+        PathTask::new(&session, registered.facts(), direction, conn, self.events.clone())
+            .run(stop)
+            .await
     }
 
     fn reject(&self, host: usize, error: peer::Error) {
-        // When nobody listens any more, the session is over anyway.
-        let _ = self.reports.send(Report::Left(host, error.into()));
+        // If the driver has gone, the session is over anyway.
+        let _ = self.reports.send(Report::HostFailed(host, error.into()));
     }
 }

@@ -1,7 +1,6 @@
-//! Recent rates for the display, from what was acknowledged between two looks.
+//! Recent rates for the display, from the bytes acknowledged between two updates.
 //!
-//! The core's own estimates are for scheduling: they say what a path can carry, also while it has
-//! nothing to carry.
+//! The core's own estimates are for scheduling: they give a path's capacity even while it is idle.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +8,14 @@ use units::{Bytes, Rate, Span, Time};
 
 use crate::Progress;
 
-/// Smoothed over about a second.
+/// Rates smoothed over about a second.
 #[derive(Debug, Default)]
 pub(super) struct Rates {
     last: Option<Time>,
     paths: BTreeMap<String, (Bytes, Smooth)>,
 }
 
-/// An exponential average that begins with its first value.
+/// An exponential average that starts at its first value.
 #[derive(Clone, Copy, Debug, Default)]
 struct Smooth(Option<f64>);
 
@@ -24,7 +23,7 @@ struct Smooth(Option<f64>);
 const MEMORY: Span = Span::from_millis(700);
 
 impl Rates {
-    /// Fills in the rates, the time to the end and the gain of `progress`, which is as of `now`.
+    /// Sets rates, remaining time and gain of `progress`, a snapshot at `now`.
     pub(super) fn apply(&mut self, now: Time, progress: &mut Progress) {
         let span = now - self.last.replace(now).unwrap_or(now);
         for path in &mut progress.paths {

@@ -1,4 +1,5 @@
-//! What all paths of one session share: the transfer core, and the way to wake each other.
+//! The state that all paths of a session share: the transfer core, and the means to wake each
+//! other.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -18,11 +19,11 @@ use crate::{Error, TransferOptions};
 
 /// One agreed session.
 pub(super) struct Session {
-    /// Its name, by which further paths join it.
+    /// The id with which further paths join.
     pub(super) id: SessionId,
-    /// The time that the core sees.
+    /// The clock of the core.
     pub(super) clock: Clock,
-    /// Reports of the paths to the driver of the session.
+    /// Reports to the driver.
     pub(super) reports: mpsc::UnboundedSender<Report>,
     /// Rings when the core's deadline or events may have changed.
     pub(super) kick: Notify,
@@ -30,24 +31,22 @@ pub(super) struct Session {
     paths: Mutex<BTreeMap<PathId, Arc<PathFacts>>>,
 }
 
-/// A report of a path to the driver.
+/// A report to the driver of a session.
 #[derive(Debug)]
 pub(super) enum Report {
     /// The session was agreed on.
     Established(Arc<Session>, Agreement),
-    /// An object is complete at the receiver, its files under their names: its index and hash.
+    /// The sink completed and named the files of an object: its index and hash.
     ObjectDone(u32, [u8; 32]),
-    /// Everything is complete and under its final name; how long the receiver's syncing took, in
-    /// microseconds.
+    /// The sink completed and named all files; the time that its syncing took, in microseconds.
     Done(u64),
-    /// A host's further addresses are known.
+    /// Further addresses of a host.
     Announced(usize, Vec<SocketAddr>),
-    /// A dry run of a fetch ended.
-    Rehearsed(Agreement),
-    /// Nothing more is taken from this host, and the reason.
-    Left(usize, Error),
-    /// The other side does not know the session (any more), or has something else: it has to be
-    /// agreed on again.
+    /// A dry run of a fetch is complete.
+    DryRun(Agreement),
+    /// A host is of no more use: its index, and the reason.
+    HostFailed(usize, Error),
+    /// The other side does not know the session, or its files changed: both sides must agree again.
     SessionGone,
     /// The transfer cannot succeed.
     Fatal(Error),
@@ -62,7 +61,7 @@ pub(super) struct Agreement {
     pub(super) files: usize,
     /// Bytes of all files.
     pub(super) total: Bytes,
-    /// Bytes that are there already.
+    /// Bytes that are at the sink already.
     pub(super) resumed: Bytes,
 }
 
@@ -104,12 +103,12 @@ impl Session {
         self.paths.lock().expect("no panic while held")
     }
 
-    /// Reports to the driver; when nobody listens any more, the session is over anyway.
+    /// Reports to the driver; if the driver has gone, the session is over anyway.
     pub(super) fn report(&self, report: Report) {
         let _ = self.reports.send(report);
     }
 
-    /// Wakes the paths that the core wants to ask again, and the driver.
+    /// Wakes the paths that the core wants to poll, and the driver.
     pub(super) fn wake(&self, core: &mut Sender) {
         let mut woken = false;
         while let Some(path) = core.poll_wake() {
@@ -124,14 +123,15 @@ impl Session {
     }
 }
 
-/// A path in the core, until it is dropped.
+/// Registers a path with the core until dropped; then its bytes are added to its plan's total and
+/// the core learns of the loss.
 pub(super) struct Registered<'a> {
     session: &'a Session,
     facts: Arc<PathFacts>,
 }
 
 impl<'a> Registered<'a> {
-    /// Makes a path known to the core.
+    /// Opens a path in the core.
     pub(super) fn new(session: &'a Session, path: &Arc<Path>, conn: &Conn) -> Registered<'a> {
         let class = match path.plan.class {
             PathClass::Primary => Class::Primary,
@@ -170,14 +170,14 @@ impl Drop for Registered<'_> {
     }
 }
 
-/// The core of a transfer over `paths`; none are named where those there are will do.
+/// The core of a transfer. `paths` is empty if the caller names none.
 pub(super) fn new_core(
     scheduler: &str,
     paths: &[PathSpec],
     layout: &Layout,
     have: &ExtentSet,
 ) -> Sender {
-    // An empty list stands for whatever paths there are: nothing is known of them.
+    // An empty list stands for all interfaces, whose rates are unknown.
     let known: Option<Rate> = paths.iter().map(|path| path.rate).sum();
     let division = policy::sched::Options {
         known_sum: known.filter(|sum| *sum > Rate::ZERO),
@@ -188,10 +188,10 @@ pub(super) fn new_core(
     Sender::new(layout, have, scheduler, SenderConfig::default())
 }
 
-/// Checks that there is a block scheduler of the name that the caller gave.
+/// Checks the name of the block scheduler.
 ///
 /// # Errors
-/// [`peer::Error::Usage`] with the names that there are.
+/// [`peer::Error::Usage`] with the known names.
 pub(super) fn check_scheduler(options: &TransferOptions) -> Result<(), Error> {
     if policy::sched::by_name(&options.scheduler, policy::sched::Options::default()).is_none() {
         let names = policy::sched::NAMES.join(", ");

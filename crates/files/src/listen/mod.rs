@@ -1,4 +1,4 @@
-//! The side that listens, whichever way its data flow.
+//! The listening side, for both directions of the data.
 //!
 //! [`receive`] has a sink, [`serve`] a source. Both are services behind a
 //! [`peer::listen::Acceptor`].

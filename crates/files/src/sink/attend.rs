@@ -1,4 +1,5 @@
-//! The loop beside a session of the sink: it syncs what has arrived, and waits for the end.
+//! The loop that runs beside a session of the sink: it syncs received data and returns when the
+//! session ends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,42 +10,43 @@ use units::{Span, Time};
 use super::session::SinkSession;
 use crate::Error;
 
-/// The end of a session.
-pub(crate) enum Ended {
-    /// Everything is verified and named: the time of the last byte, and the time that syncing took.
+/// How a session ended.
+pub(crate) enum SinkEnd {
+    /// Every file is verified and named: the time of the last verified byte, and the time that
+    /// syncing took.
     Complete(Time, Span),
     /// The transfer failed.
     Failed(Error),
-    /// Another session takes the place of this one.
+    /// Another session replaced this one.
     Superseded,
 }
 
-/// Verified and journaled data are brought to the disk at least this often.
+/// The longest time between two syncs.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
 /// The interval of reports.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Syncs what arrives once a second and every 8 MiB, calls `report` several times a second, and
+/// Syncs received data once a second and every 8 MiB, calls `report` several times a second, and
 /// returns when the session ends.
 pub(crate) async fn attend(
     session: &Arc<SinkSession>,
     mut report: impl FnMut(&SinkSession),
-) -> Ended {
+) -> SinkEnd {
     let mut next_sync = Instant::now() + SYNC_EVERY;
     loop {
         tokio::select! {
-            () = session.over.notified() => {}
-            () = session.closing.notified() => return Ended::Superseded,
+            () = session.changed.notified() => {}
+            () = session.closing.notified() => return SinkEnd::Superseded,
             () = sleep(TICK) => {}
         }
         if let Some(error) = session.failure_to_report() {
-            return Ended::Failed(error);
+            return SinkEnd::Failed(error);
         }
         report(session);
         if let Some((at, sync)) = session.completed() {
-            return Ended::Complete(at, sync);
+            return SinkEnd::Complete(at, sync);
         }
-        if Instant::now() >= next_sync || session.is_much_unsynced() {
+        if Instant::now() >= next_sync || session.sync_is_due() {
             let syncing = Arc::clone(session);
             let synced = tokio::task::spawn_blocking(move || syncing.settle()).await;
             let synced = synced.unwrap_or_else(|panic| {

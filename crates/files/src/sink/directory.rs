@@ -1,4 +1,4 @@
-//! The directory that receives. Paths are resolved below it and never through a symbolic link.
+//! The receiving directory. Paths are resolved below it and never through a symbolic link.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -23,12 +23,12 @@ pub(crate) struct Directory {
     fd: OwnedFd,
 }
 
-/// Nothing that a name says leads out of the directory, whatever somebody puts there meanwhile.
+/// No name leads out of the directory, even if another process changes the directory meanwhile.
 const BELOW: ResolveFlags =
     ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
 
 impl Directory {
-    /// Opens `path`, making it if it is not there; what is made lasts.
+    /// Opens `path`, or creates it and syncs its parents.
     pub(crate) fn open(path: &Path) -> Result<Directory, Error> {
         let failed =
             |source| Error::Disk { action: "open the directory", path: path.to_path_buf(), source };
@@ -50,14 +50,14 @@ impl Directory {
         Ok(Directory { path: path.to_path_buf(), fd })
     }
 
-    /// Bytes that the file system has left for us.
+    /// Free bytes of the file system, as available to this process.
     pub(crate) fn free(&self) -> Result<Bytes, Error> {
         let stat = rustix::fs::fstatvfs(&self.fd)
             .map_err(|errno| self.failed("ask for free space in", b"", errno))?;
         Ok(Bytes(stat.f_bavail.saturating_mul(stat.f_frsize)))
     }
 
-    /// Its own descriptor.
+    /// The directory's descriptor.
     pub(crate) fn fd(&self) -> &OwnedFd {
         &self.fd
     }
@@ -67,12 +67,13 @@ impl Directory {
         if path.is_empty() { self.path.clone() } else { self.path.join(OsStr::from_bytes(path)) }
     }
 
-    /// The directory at `path` below, or this one if that is empty; for looking names up in it.
+    /// Opens the directory at `path` below, or this one if `path` is empty, for looking up names in
+    /// it.
     pub(crate) fn folder(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
         self.open_folder(path, OFlags::PATH)
     }
 
-    /// Opens what is at `path` below for reading, if it is a regular file.
+    /// Opens the regular file at `path` below for reading; `None` if it is of another kind.
     pub(crate) fn file(&self, path: &[u8]) -> io::Result<Option<File>> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let file =
@@ -80,8 +81,8 @@ impl Directory {
         Ok(file.metadata()?.is_file().then_some(file))
     }
 
-    /// Makes the directory at `path` below and those above it that are missing, readable by nobody
-    /// else: modes come in the end.
+    /// Creates the directory at `path` below and its missing parents, accessible to the owner only:
+    /// the final modes are set at the end.
     pub(crate) fn make_folder(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
         match self.folder(path) {
             Err(Errno::NOENT) if !path.is_empty() => {}
@@ -95,8 +96,8 @@ impl Directory {
         }
     }
 
-    /// Gives the directory at `path` below this mode and time, where they differ. Returns whether
-    /// anything did.
+    /// Sets mode and time of the directory at `path` below where they differ. Returns whether
+    /// anything changed.
     pub(crate) fn set_folder(&self, path: &[u8], mode: u16, mtime: i64) -> Result<bool, Errno> {
         let fd = self.open_folder(path, OFlags::RDONLY)?;
         let stat = rustix::fs::fstat(&fd)?;
@@ -110,18 +111,19 @@ impl Directory {
         Ok(!(has_mode && has_mtime))
     }
 
-    /// Brings the names in the directory at `path` below to the disk.
+    /// Syncs the names in the directory at `path` below.
     pub(crate) fn sync_folder(&self, path: &[u8]) -> Result<(), Errno> {
         match self.open_folder(path, OFlags::RDONLY) {
             Ok(folder) => rustix::fs::fsync(folder),
-            // One that its owner may not read.
+            // A directory that its owner may not read.
             Err(Errno::ACCESS) => rustix::fs::syncfs(&self.fd),
             Err(errno) => Err(errno),
         }
     }
 
-    /// Lets us write in the directory at `path` below, for the time being.
-    pub(crate) fn loosen(&self, path: &[u8]) -> Result<(), Errno> {
+    /// Gives the owner full access to the directory at `path` below; the final mode is set at the
+    /// end.
+    pub(crate) fn add_owner_write(&self, path: &[u8]) -> Result<(), Errno> {
         let fd = self.open_folder(path, OFlags::RDONLY)?;
         let mode = Mode::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode);
         fchmod(&fd, Mode::from_raw_mode(mode.bits() & 0o7777) | Mode::RWXU)
@@ -133,7 +135,7 @@ impl Directory {
         openat2(&self.fd, OsStr::from_bytes(path), flags, Mode::empty(), BELOW)
     }
 
-    /// The error of doing that to the path below.
+    /// The error of a failed `action` on the path below.
     pub(crate) fn failed(
         &self,
         action: &'static str,
@@ -144,8 +146,8 @@ impl Directory {
     }
 }
 
-/// Looks names up, and keeps the directory of the last one open: a tree's files come directory by
-/// directory.
+/// Looks up paths and keeps the directory of the last one open: the files of a tree come directory
+/// by directory.
 pub(crate) struct Parents<'a> {
     directory: &'a Directory,
     last: Option<(Vec<u8>, OwnedFd)>,
@@ -156,7 +158,7 @@ impl<'a> Parents<'a> {
         Parents { directory, last: None }
     }
 
-    /// What is at `path`, not following it if it is a link; `None` if nothing is.
+    /// The metadata at `path`, without following a link; `None` if nothing is there.
     pub(crate) fn stat(&mut self, path: &[u8]) -> Result<Option<Stat>, Errno> {
         let (above, name) = split(path);
         let found = self.folder(above, false).and_then(|above| {
@@ -170,7 +172,7 @@ impl<'a> Parents<'a> {
         }
     }
 
-    /// The directory at `path`; with `make`, made if it is missing.
+    /// The directory at `path`; with `make`, created if it is missing.
     pub(crate) fn folder(&mut self, path: &[u8], make: bool) -> Result<&OwnedFd, Errno> {
         if self.last.as_ref().is_none_or(|(last, _)| last != path) {
             let fd = if make {
@@ -192,7 +194,7 @@ pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// What somebody calls what a stat describes.
+/// The kind of a file, for messages.
 pub(crate) fn kind_of(stat: &Stat) -> &'static str {
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => "a file",
@@ -208,12 +210,12 @@ pub(crate) fn mtime_of(stat: &Stat) -> i64 {
     stat.st_mtime.saturating_mul(1_000_000_000).saturating_add(nanos)
 }
 
-/// The permission bits that a transfer carries: nobody receives set-user-id files by surprise.
+/// The permission bits that a transfer carries: no set-user-id, set-group-id or sticky bit.
 pub(crate) fn permissions(stat: &Stat) -> u16 {
     u16::try_from(stat.st_mode & 0o777).expect("nine bits")
 }
 
-/// Both times of a file.
+/// Access and modification time, both set to `mtime`.
 pub(crate) fn timestamps(mtime: i64) -> Timestamps {
     let time = Timespec {
         tv_sec: mtime.div_euclid(1_000_000_000),

@@ -1,4 +1,4 @@
-//! A large file that is arriving: its part, and the journal of its blocks.
+//! The part of a large file, and the journal of its blocks.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -15,21 +15,21 @@ use transfer::journal::{Header, Journal, MAX_HEADER_LEN, RECORD_LEN, Record};
 use transfer::{BLOCK, Cv, Extent, Packing};
 use wire::manifest;
 
-use super::staging::{self, Staging, key};
+use super::staging::{self, Staging, name_prefix};
 use crate::Error;
 use peer::Fingerprint;
 
-/// A large file that is arriving.
+/// A large file that is being received.
 pub(crate) struct Part {
-    /// Its path as it will be, for messages.
+    /// Its final path, for messages.
     shown: PathBuf,
     file: File,
     journal: Mutex<OpenJournal>,
     place: Place,
-    /// Its name in the staging folder, and its journal's.
+    /// Names of the part and of the journal in the staging folder.
     pub(crate) name: String,
     pub(crate) journal_name: String,
-    /// Whether something was noted since it was last brought to the disk.
+    /// Whether a block was journaled since the last sync.
     dirty: AtomicBool,
 }
 
@@ -38,26 +38,26 @@ struct OpenJournal {
     format: Journal,
 }
 
-/// Where the file's data lie in the layout.
+/// The position of the file's data in the layout.
 #[derive(Clone)]
 struct Place {
     packing: Arc<Packing>,
     extent: Extent,
 }
 
-/// A block that an earlier attempt left whole: its index within the object, and its hash.
-pub(crate) type Held = (u64, Cv);
+/// A valid block of an earlier attempt: its index within the object, and its hash.
+pub(crate) type JournaledBlock = (u64, Cv);
 
-/// The names of the part and of the journal of the file at `path`.
-pub(crate) fn names(path: &[u8]) -> (String, String) {
-    let key = key(path);
-    (format!("{key}.part"), format!("{key}.journal"))
+/// The names in the staging folder of the part and of the journal of the file at `path`.
+pub(crate) fn part_names(path: &[u8]) -> (String, String) {
+    let prefix = name_prefix(path);
+    (format!("{prefix}.part"), format!("{prefix}.journal"))
 }
 
 impl Part {
-    /// Opens the part and the journal of the file at `path`, whose data is object number `object`,
-    /// and says which blocks of an earlier attempt are whole: those that are journaled for the same
-    /// source and hash right on disk. `alive` is called while that reads.
+    /// Opens the part and the journal of the file at `path`, whose data is object number `object`.
+    /// Returns the valid blocks of an earlier attempt: those that are journaled for the same source
+    /// and whose data on disk match their hash.
     #[expect(clippy::too_many_arguments, reason = "whose file, which, and of which session")]
     pub(crate) fn open(
         staging: &Staging,
@@ -68,20 +68,20 @@ impl Part {
         sender: Fingerprint,
         session: [u8; 16],
         restart: bool,
-    ) -> Result<(Part, Vec<Held>), Error> {
-        let (name, journal_name) = names(path);
+    ) -> Result<(Part, Vec<JournaledBlock>), Error> {
+        let (name, journal_name) = part_names(path);
         let shown = staging.shown(path);
         let failed = |action| {
             let path = &shown;
             move |source: io::Error| Error::Disk { action, path: path.clone(), source }
         };
-        let journal_file = staging.open_lasting(&journal_name).map_err(failed("begin"))?;
+        let journal_file = staging.open_durable(&journal_name).map_err(failed("begin"))?;
         flock(&journal_file, FlockOperation::NonBlockingLockExclusive)
             .map_err(|_| {
                 io::Error::new(io::ErrorKind::ResourceBusy, "another transfer is writing it")
             })
             .map_err(failed("write"))?;
-        let file = staging.open_lasting(&name).map_err(failed("begin"))?;
+        let file = staging.open_durable(&name).map_err(failed("begin"))?;
         let extent = packing.layout().object_extent(object).expect("an object of the layout");
         let place = Place { packing: Arc::clone(packing), extent };
         let header = Header {
@@ -133,16 +133,16 @@ impl Part {
             .map_err(|source| self.failed("read back", source))
     }
 
-    /// Notes a block, counted from the object's start, as whole. In the journal before anybody is
-    /// told; on the disk when [`Part::sync`] says so.
-    pub(crate) fn note(&self, block: u64, cv: Cv) -> Result<(), Error> {
+    /// Journals a block, counted from the object's start, as verified. [`Part::sync`] makes the
+    /// record durable.
+    pub(crate) fn record_block(&self, block: u64, cv: Cv) -> Result<(), Error> {
         let mut journal = self.journal.lock().expect("no panic while held");
         let record = journal.format.record(Record { block, cv });
         self.dirty.store(true, Ordering::Relaxed);
         journal.file.write_all(&record).map_err(|source| self.failed("journal", source))
     }
 
-    /// Brings data and journal to the disk, the data first.
+    /// Syncs data and journal, the data first.
     pub(crate) fn sync(&self) -> Result<(), Error> {
         if !self.dirty.swap(false, Ordering::Relaxed) {
             return Ok(());
@@ -152,17 +152,17 @@ impl Part {
         journal.and_then(|file| file.sync_data()).map_err(|source| self.failed("sync", source))
     }
 
-    /// Gives the complete file its mode and times.
+    /// Sets length, holes, mode and time of the complete file.
     pub(crate) fn finish(&self, entry: &manifest::File) -> Result<(), Error> {
         self.file.set_len(entry.size).map_err(|source| self.failed("set the length of", source))?;
-        self.empty_holes(entry).map_err(|source| self.failed("make the holes of", source))?;
+        self.punch_holes(entry).map_err(|source| self.failed("make the holes of", source))?;
         staging::finish(&self.file, entry)
             .map_err(|source| self.failed("set mode and time of", source))
     }
 
-    /// Makes holes of what holds no data: nobody hashes that, and something may have been written
+    /// Punches the holes of the file: no hash covers them, and another process may have written
     /// there since an earlier attempt.
-    fn empty_holes(&self, entry: &manifest::File) -> io::Result<()> {
+    fn punch_holes(&self, entry: &manifest::File) -> io::Result<()> {
         let mut at = 0;
         for (offset, len) in entry.extents().chain([(entry.size, 0)]) {
             if offset > at {
@@ -178,13 +178,13 @@ impl Part {
         Ok(())
     }
 
-    /// Brings all of the file to the disk.
+    /// Syncs the file's data and metadata.
     pub(crate) fn sync_all(&self) -> Result<(), Error> {
         self.file.sync_all().map_err(|source| self.failed("sync", source))
     }
 
     /// Reads the whole file back from the disk and compares it with its hash.
-    pub(crate) fn is_right(&self, root: Cv) -> Result<bool, Error> {
+    pub(crate) fn matches_root(&self, root: Cv) -> Result<bool, Error> {
         let _ = rustix::fs::fadvise(self.file.as_fd(), 0, None, rustix::fs::Advice::DontNeed);
         let whole = self.place.extent;
         let mut merge = Merge::new(whole.len);
@@ -218,13 +218,13 @@ impl Place {
     }
 }
 
-/// Takes up an earlier attempt, if there is one at the same source.
+/// Reads the journal of an earlier attempt, if it is of the same source.
 fn reopen(
     mut journal: &File,
     file: &File,
     wanted: &Header,
     place: &Place,
-) -> io::Result<(Option<Journal>, Vec<Held>)> {
+) -> io::Result<(Option<Journal>, Vec<JournaledBlock>)> {
     let mut bytes = vec![0; MAX_HEADER_LEN];
     let length = read_up_to(journal, &mut bytes)?;
     let Ok((header, format, used)) = Journal::open(&bytes[..length]) else {
@@ -237,7 +237,7 @@ fn reopen(
     if !same {
         return Ok((None, Vec::new()));
     }
-    // Where the next piece begins, and where the last good record ends.
+    // The start of the next chunk, and the end of the last valid record.
     let (mut position, mut end) = (used as u64, used as u64);
     let mut held = Vec::new();
     let mut buffer = Vec::new();
@@ -261,7 +261,7 @@ fn reopen(
         }
         position += length as u64;
     }
-    // A torn end is cut off, so that the next record follows a good one.
+    // A torn record at the end is cut off, so that the next record follows a valid one.
     journal.set_len(end)?;
     journal.seek(SeekFrom::Start(end))?;
     held.sort_by_key(|(block, _)| *block);
@@ -269,7 +269,7 @@ fn reopen(
     Ok((Some(format), held))
 }
 
-/// Begins a journal and an empty part of full length.
+/// Creates a journal and an empty part of full length.
 fn begin(mut journal: &File, file: &File, header: &Header, size: u64) -> io::Result<Journal> {
     file.set_len(0)?;
     file.set_len(size)?;

@@ -1,8 +1,9 @@
-//! Files that arrive: compared with what is there ([`survey`]), staged ([`staging`], [`large`]),
-//! verified ([`session`]), synced and named ([`settle`]).
+//! The receiving side of files: a tree is compared with the directory ([`survey`]); data are staged
+//! ([`staging`], [`large`]) and verified ([`session`]); complete files are synced and named
+//! ([`settle`]).
 //!
-//! Small files wait whole in a hidden folder, large ones as a part and a journal. Everything below
-//! the receiving folder is reached beneath it, through no link ([`directory`]).
+//! A small file is staged complete in a hidden folder, a large one as a part and a journal. Every
+//! path is resolved below the receiving directory and through no link ([`directory`]).
 
 mod attend;
 mod directory;
@@ -14,7 +15,7 @@ mod survey;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use attend::{Ended, attend};
+pub(crate) use attend::{SinkEnd, attend};
 pub(crate) use directory::Directory;
 pub(crate) use session::{Mailbox, SinkSession, finish_files};
 pub(crate) use staging::Staging;

@@ -1,6 +1,8 @@
-//! One session at the receiver: the core, the files, and everybody who carries for it.
+//! A session of the sink: the core, the files, and the paths that carry for it.
 
 mod data;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,9 +15,9 @@ use wire::Frame;
 use wire::frame::{Range, SessionId, Wishes};
 
 use super::directory::Directory;
-use super::large::{Part, names};
+use super::large::{Part, part_names};
 use super::settle::{Completed, PendingSync, Target};
-use super::staging::{Staging, key};
+use super::staging::{Staging, name_prefix};
 use super::survey::Survey;
 use crate::protocol::{code_of, want_frames};
 use crate::{Error, Event, Events};
@@ -24,55 +26,55 @@ use peer::ConnError;
 use peer::Fingerprint;
 use peer::limit::Limit;
 
-/// A transfer that is arriving.
+/// A transfer into a directory.
 pub(crate) struct SinkSession {
     pub(crate) id: SessionId,
     pub(crate) peer: Fingerprint,
     pub(crate) clock: Clock,
-    /// When it was agreed on.
+    /// The time of the agreement.
     pub(crate) began: Time,
     pub(crate) events: Events,
-    /// How fast it may come.
+    /// Limits the rate of received data.
     pub(crate) limit: Option<Arc<Limit>>,
     target: Target,
-    /// The entries that are wanted, as the sender is told.
+    /// The wanted entries, as sent to the source.
     want: Vec<Range>,
     /// Files of which only mode or time must be set.
     stale: Vec<usize>,
-    /// Large files that have begun to arrive, by object.
+    /// Large files with data, by object.
     parts: Mutex<BTreeMap<usize, Arc<Part>>>,
     core: Mutex<Receiver>,
     resumed: Bytes,
     members: Mutex<Members>,
-    /// Files that are whole and wait for their names.
-    whole: Mutex<Vec<Completed>>,
+    /// Complete files that wait for their names.
+    unnamed: Mutex<Vec<Completed>>,
     /// Held while files get their names.
-    settled: Mutex<PendingSync>,
-    /// Bytes that were verified and that nobody began to bring to the disk.
+    pending_sync: Mutex<PendingSync>,
+    /// Bytes verified since the last sync began.
     unsynced: AtomicU64,
-    /// Rings when the session is over, well or badly.
-    pub(crate) over: Notify,
-    /// Rings when the session was superseded: everybody closes.
+    /// Rings when the session ends, a path leaves, or a sync is due.
+    pub(crate) changed: Notify,
+    /// Rings when another session replaces this one: all paths close.
     pub(crate) closing: Notify,
 }
 
-/// Who carries, and what all of them must still be told.
+/// The paths, and the frames that all of them must send.
 #[derive(Default)]
 struct Members {
     next: u32,
     mailboxes: BTreeMap<u32, Arc<Mailbox>>,
-    /// Whether the sender closed a path in order since everything was done: then it knows.
+    /// Whether the sender closed a path in order after completion: then it knows of the completion.
     goodbye: bool,
-    /// Frames that every path, later ones included, is told.
+    /// Frames for every path, including later ones.
     announcements: Vec<u8>,
-    /// Blocks that were refused and did not come again yet: a sender that lost the path of the
-    /// refusal must hear it on the next.
+    /// Refused blocks that have not arrived again yet: a sender that lost the path of the refusal
+    /// must get it on the next.
     refused: ExtentSet,
-    /// Wrong blocks that are no reason to give up: whoever sent them is gone.
-    forgiven: u64,
-    /// Whether somebody is bringing the transfer to its end.
+    /// Refusals allowed beyond [`MOST_REFUSALS`], because their server was dropped.
+    extra_refusals: u64,
+    /// Whether finishing has begun.
     finishing: bool,
-    /// How many objects are getting their names, and how many have them.
+    /// Number of objects that are being named, and that are named.
     naming: usize,
     named: usize,
     sync: Span,
@@ -80,7 +82,7 @@ struct Members {
     carried: BTreeMap<String, Carried>,
 }
 
-/// How the session stands.
+/// The state of the session.
 #[derive(Default)]
 enum Outcome {
     #[default]
@@ -89,28 +91,29 @@ enum Outcome {
     Failed(Option<Error>),
 }
 
-/// What one path brought.
+/// Data that one path carried.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Carried {
     pub(crate) bytes: Bytes,
     pub(crate) last: Span,
 }
 
-/// Frames for one path from elsewhere in the session.
+/// Frames for one path from other parts of the session.
 #[derive(Default)]
 pub(crate) struct Mailbox {
     frames: Mutex<Vec<u8>>,
-    pub(crate) full: Notify,
+    pub(crate) filled: Notify,
 }
 
-/// A power loss should cost no more than this, and what arrives during a sync.
-const MUCH_UNSYNCED: u64 = 8 << 20;
-/// Wrong blocks before the transfer is given up: a bad line is caught by TLS, so these are bad
-/// memory or a changing source.
+/// Bytes that make a sync due. A power loss costs no more than these and the bytes that arrive
+/// during a sync.
+const MOST_UNSYNCED: u64 = 8 << 20;
+/// Refusals before the transfer fails. TLS catches line errors, so a wrong block means bad memory
+/// or a changing source.
 const MOST_REFUSALS: u64 = 16;
 
 impl SinkSession {
-    /// Compares `tree` with what is in `directory`, and opens what an earlier attempt left there.
+    /// Compares `tree` with `directory`, and opens the data of an earlier attempt.
     pub(crate) fn open(
         id: SessionId,
         peer: Fingerprint,
@@ -130,9 +133,9 @@ impl SinkSession {
         for object in 0..layout.objects() {
             let Some(Object::Large(index)) = packing.object(object) else { continue };
             let path = &tree.entries()[index].path;
-            let journal = names(path).1;
-            // Without a journal there is nothing to go on from: it is opened when something comes.
-            if survey.listing.get(&key(path)).is_some_and(|left| left.contains(&journal)) {
+            let journal = part_names(path).1;
+            // Without a journal there is nothing to resume: the part is opened when data arrive.
+            if survey.listing.get(&name_prefix(path)).is_some_and(|left| left.contains(&journal)) {
                 let file = tree.file(index).expect("a file of the tree");
                 let (part, held) =
                     Part::open(&staging, &packing, object, path, file, peer, id, wishes.restart)?;
@@ -150,12 +153,12 @@ impl SinkSession {
             }
         }
         let mut core = Receiver::new(layout, &have);
-        let mut whole = Vec::new();
+        let mut unnamed = Vec::new();
         for (block, cv) in hashes {
             if let Some((object, root)) =
                 core.handle_journalled(block, cv).expect("only whole blocks were named")
             {
-                whole.push(Completed::Large(object, root, Arc::clone(&parts[&object])));
+                unnamed.push(Completed::Large(object, root, Arc::clone(&parts[&object])));
             }
         }
         let mut small = survey.staged.clone();
@@ -164,7 +167,7 @@ impl SinkSession {
             small.push(staging.put(index, &tree.entries()[index].path, file, &[])?);
         }
         if !small.is_empty() {
-            whole.push(Completed::Small(None, small));
+            unnamed.push(Completed::Small(None, small));
         }
         let resumed = tree.data() - layout.total() + have.total();
         Ok(SinkSession {
@@ -180,47 +183,48 @@ impl SinkSession {
             core: Mutex::new(core),
             resumed,
             members: Mutex::default(),
-            whole: Mutex::new(whole),
-            settled: Mutex::new(PendingSync::new(staging.was_there())),
+            unnamed: Mutex::new(unnamed),
+            pending_sync: Mutex::new(PendingSync::new(staging.existed())),
             unsynced: AtomicU64::new(0),
-            over: Notify::new(),
+            changed: Notify::new(),
             closing: Notify::new(),
             target: Target { directory, staging, tree, packing, wishes },
         })
     }
 
-    /// What arrives.
+    /// The tree that is received.
     pub(crate) fn tree(&self) -> &Tree {
         &self.target.tree
     }
 
-    /// The entries that are wanted.
+    /// The wanted entries.
     pub(crate) fn want(&self) -> &[Range] {
         &self.want
     }
 
-    /// Where everything that is wanted lies.
+    /// The layout of the wanted files.
     pub(crate) fn layout(&self) -> &Layout {
         self.target.packing.layout()
     }
 
-    /// What is verified.
-    pub(crate) fn held(&self) -> ExtentSet {
+    /// The verified extents.
+    pub(crate) fn verified_extents(&self) -> ExtentSet {
         self.core().verified().clone()
     }
 
-    /// Whether all of that is verified.
+    /// Whether all of `extent` is verified.
     pub(crate) fn has_verified(&self, extent: Extent) -> bool {
         self.core().verified().contains(extent)
     }
 
-    /// Lets so many more blocks come wrong before the transfer is given up.
-    pub(crate) fn forgive(&self, refusals: u64) {
-        self.members().forgiven += refusals;
+    /// Allows this many more refusals before the transfer fails.
+    pub(crate) fn allow_refusals(&self, refusals: u64) {
+        self.members().extra_refusals += refusals;
     }
 
-    /// What is wanted, and what of it is verified from an earlier attempt, as frames.
-    pub(crate) fn answer(&self) -> Vec<Frame<'static>> {
+    /// The answer to a manifest: the wanted entries, and the extents of them that an earlier
+    /// attempt verified.
+    pub(crate) fn answer_frames(&self) -> Vec<Frame<'static>> {
         let core = self.core();
         let have: Vec<Range> =
             core.verified().iter().map(|e| Range { start: e.start, len: e.len }).collect();
@@ -229,7 +233,7 @@ impl SinkSession {
             .collect()
     }
 
-    /// Bytes that were there before.
+    /// Bytes that were at the sink before the session.
     pub(crate) fn resumed(&self) -> Bytes {
         self.resumed
     }
@@ -239,7 +243,8 @@ impl SinkSession {
         self.core().received()
     }
 
-    /// A path joins: its mailbox, with everything already announced in it.
+    /// Adds a path. Returns its number and its mailbox, which holds all announcements and open
+    /// refusals.
     pub(crate) fn join(&self) -> (u32, Arc<Mailbox>) {
         let mut members = self.members();
         let number = members.next;
@@ -253,35 +258,36 @@ impl SinkSession {
         (number, mailbox)
     }
 
-    /// A path leaves.
+    /// Removes a path.
     pub(crate) fn leave(&self, number: u32) {
         self.members().mailboxes.remove(&number);
-        self.over.notify_one();
+        self.changed.notify_one();
     }
 
-    /// Whether the caller is to bring the transfer to its end: everything is verified, and nobody
-    /// else does it.
-    pub(crate) fn begin_to_finish(&self) -> bool {
+    /// Whether the caller must finish the transfer: everything is verified, and no other caller
+    /// finishes it.
+    pub(crate) fn try_begin_finish(&self) -> bool {
         if !self.core().is_complete() {
             return false;
         }
-        // Who verified the last block may still be about to hand its files over.
+        // The path that verified the last block may not have queued its files yet.
         let mut members = self.members();
         let missing = self.target.packing.layout().objects() - members.named - members.naming;
-        let waiting = self.whole().iter().filter(|whole| whole.object().is_some()).count();
+        let waiting =
+            self.unnamed().iter().filter(|completed| completed.object().is_some()).count();
         missing == waiting
             && matches!(members.outcome, Outcome::Running)
             && !std::mem::replace(&mut members.finishing, true)
     }
 
-    /// Gives all files their names, makes what else the tree has, and says that everything is done.
-    /// Blocks for as long as the disk takes.
+    /// Names all files, makes the other entries of the tree, and announces completion. Blocks for
+    /// as long as the disk takes.
     pub(crate) fn finish(&self) -> Result<(), Error> {
         let before = self.clock.now();
         self.settle()?;
         {
-            let mut settled = self.settled.lock().expect("no panic while held");
-            self.target.finish(&self.stale, &mut settled)?;
+            let mut pending = self.pending_sync.lock().expect("no panic while held");
+            self.target.finish(&self.stale, &mut pending)?;
         }
         let sync = self.clock.now() - before;
         {
@@ -292,25 +298,24 @@ impl SinkSession {
             members.sync = sync;
             members.outcome = Outcome::Complete(before);
         }
-        self.tell_all(&Frame::Done(sync.as_micros()), true);
-        self.over.notify_one();
+        self.broadcast(&Frame::Done(sync.as_micros()), true);
+        self.changed.notify_one();
         Ok(())
     }
 
-    /// Brings what is journaled to the disk, and gives the files that are whole by now their names.
-    /// Blocks for as long as the disk takes.
+    /// Syncs journaled data, and names the complete files. Blocks for as long as the disk takes.
     pub(crate) fn settle(&self) -> Result<(), Error> {
-        let mut settled = self.settled.lock().expect("no panic while held");
+        let mut pending = self.pending_sync.lock().expect("no panic while held");
         self.unsynced.store(0, Ordering::Relaxed);
         let batch = {
             let mut members = self.members();
-            let batch = std::mem::take(&mut *self.whole());
-            members.naming = batch.iter().filter(|whole| whole.object().is_some()).count();
+            let batch = std::mem::take(&mut *self.unnamed());
+            members.naming = batch.iter().filter(|completed| completed.object().is_some()).count();
             batch
         };
-        self.target.settle(&batch, &mut settled)?;
-        for whole in &batch {
-            self.tell_named(whole);
+        self.target.settle(&batch, &mut pending)?;
+        for completed in &batch {
+            self.report_named(completed);
         }
         let mut members = self.members();
         members.named += std::mem::take(&mut members.naming);
@@ -320,32 +325,32 @@ impl SinkSession {
         self.target.staging.sync_names()
     }
 
-    /// Whether so much was verified since the last [`SinkSession::settle`] began that the next one
-    /// should not wait.
-    pub(crate) fn is_much_unsynced(&self) -> bool {
-        self.unsynced.load(Ordering::Relaxed) >= MUCH_UNSYNCED
+    /// Whether the bytes verified since the last [`SinkSession::settle`] began make the next one
+    /// due.
+    pub(crate) fn sync_is_due(&self) -> bool {
+        self.unsynced.load(Ordering::Relaxed) >= MOST_UNSYNCED
     }
 
-    /// Notes bytes that were verified, and rings once they are many.
+    /// Counts verified bytes, and rings once they make a sync due.
     fn note_unsynced(&self, bytes: u64) {
         let before = self.unsynced.fetch_add(bytes, Ordering::Relaxed);
-        if before < MUCH_UNSYNCED && before + bytes >= MUCH_UNSYNCED {
-            self.over.notify_one();
+        if before < MOST_UNSYNCED && before + bytes >= MOST_UNSYNCED {
+            self.changed.notify_one();
         }
     }
 
-    /// Says that files have their names.
-    fn tell_named(&self, whole: &Completed) {
+    /// Reports that files have their names.
+    fn report_named(&self, completed: &Completed) {
         let tell = |index: usize, blake3: Option<String>| {
             let entry = &self.tree().entries()[index];
             let name = String::from_utf8_lossy(&entry.path).into_owned();
             let size = Bytes(self.tree().file(index).expect("a file of the tree").size);
             let _ = self.events.send(Event::FileDone { name, size, blake3 });
         };
-        match whole {
+        match completed {
             Completed::Small(_, files) => {
                 for staged in files {
-                    // With holes, what was hashed is not the file.
+                    // The hash of a file with holes covers its data only.
                     let file = self.tree().file(staged.entry).expect("a file of the tree");
                     let is_all = file.data.is_none();
                     tell(staged.entry, is_all.then(|| staged.hash.to_hex().to_string()));
@@ -358,15 +363,15 @@ impl SinkSession {
                 tell(file, is_all.then(|| root.to_string()));
             }
         }
-        if let Some((object, root)) = whole.object() {
-            self.tell_all(
+        if let Some((object, root)) = completed.object() {
+            self.broadcast(
                 &Frame::ObjectDone(u32::try_from(object).expect("a layout holds fewer"), root.0),
                 true,
             );
         }
     }
 
-    /// The large file that is this object.
+    /// The part of the large file that is this object.
     fn part(&self, object: usize) -> Result<Arc<Part>, Error> {
         let mut parts = self.parts();
         if let Some(part) = parts.get(&object) {
@@ -388,21 +393,22 @@ impl SinkSession {
         self.target.packing.layout().locate(extent.start).expect("an extent of the layout").object
     }
 
-    /// Ends the session badly: everybody hears why, and so does whoever waits for its outcome.
+    /// Fails the session: all paths send the error, and [`SinkSession::failure_to_report`] returns
+    /// it.
     pub(crate) fn fail(&self, error: Error) -> ConnError {
         let text = error.to_string();
-        self.tell_all(&Frame::Abort(code_of(&error), text.clone()), true);
+        self.broadcast(&Frame::Abort(code_of(&error), text.clone()), true);
         let mut members = self.members();
         if matches!(members.outcome, Outcome::Running) {
             members.outcome = Outcome::Failed(Some(error));
         }
         drop(members);
-        self.over.notify_one();
+        self.changed.notify_one();
         ConnError::Io(std::io::Error::other(text))
     }
 
-    /// When the last byte was verified, if all are and every file has its name; with the time that
-    /// syncing took.
+    /// The time of the last verified byte, and the time that syncing took; `None` until every file
+    /// has its name.
     pub(crate) fn completed(&self) -> Option<(Time, Span)> {
         let members = self.members();
         match members.outcome {
@@ -411,7 +417,7 @@ impl SinkSession {
         }
     }
 
-    /// The error that ended the session, once; the sender is told too.
+    /// The error that failed the session. Returned once.
     pub(crate) fn failure_to_report(&self) -> Option<Error> {
         match &mut self.members().outcome {
             Outcome::Failed(error) => error.take(),
@@ -419,7 +425,7 @@ impl SinkSession {
         }
     }
 
-    /// Whether the session ended badly.
+    /// Whether the session failed.
     pub(crate) fn has_failed(&self) -> bool {
         matches!(self.members().outcome, Outcome::Failed(_))
     }
@@ -430,25 +436,25 @@ impl SinkSession {
         members.goodbye |= matches!(members.outcome, Outcome::Complete(_));
     }
 
-    /// Whether the sender knows that everything is done, and has left. A path that was lost
-    /// meanwhile may have taken the news with it: the sender opens another and hears it there.
-    pub(crate) fn has_parted(&self) -> bool {
+    /// Whether the sender knows of the completion and has closed all paths. If a path was lost with
+    /// the announcement, the sender opens another and gets it there.
+    pub(crate) fn sender_has_left(&self) -> bool {
         let members = self.members();
         members.mailboxes.is_empty() && members.goodbye
     }
 
-    /// How many paths are open.
+    /// Number of open paths.
     pub(crate) fn open_paths(&self) -> usize {
         self.members().mailboxes.len()
     }
 
-    /// What each path brought.
+    /// Data that each path carried, by the path's name.
     pub(crate) fn carried(&self) -> BTreeMap<String, Carried> {
         self.members().carried.clone()
     }
 
-    /// Tells every path; with `keep`, those that join later too.
-    pub(crate) fn tell_all(&self, frame: &Frame<'_>, keep: bool) {
+    /// Sends a frame on every path; with `keep`, on those that join later too.
+    pub(crate) fn broadcast(&self, frame: &Frame<'_>, keep: bool) {
         let mut bytes = Vec::new();
         frame.emit(&mut bytes);
         let mut members = self.members();
@@ -462,8 +468,8 @@ impl SinkSession {
         self.parts.lock().expect("no panic while held")
     }
 
-    fn whole(&self) -> MutexGuard<'_, Vec<Completed>> {
-        self.whole.lock().expect("no panic while held")
+    fn unnamed(&self) -> MutexGuard<'_, Vec<Completed>> {
+        self.unnamed.lock().expect("no panic while held")
     }
 
     fn core(&self) -> MutexGuard<'_, Receiver> {
@@ -479,7 +485,7 @@ impl Mailbox {
     fn put(&self, frames: &[u8]) {
         if !frames.is_empty() {
             self.frames.lock().expect("no panic while held").extend_from_slice(frames);
-            self.full.notify_one();
+            self.filled.notify_one();
         }
     }
 
@@ -489,7 +495,7 @@ impl Mailbox {
         self.put(&bytes);
     }
 
-    /// The ranges that were found wrong; whatever else was put in is for other hosts.
+    /// Takes the refused ranges; other frames are for paths to other hosts.
     pub(crate) fn refusals(&self) -> Result<Vec<Range>, ConnError> {
         let frames = self.take();
         let (mut rest, mut ranges) = (&frames[..], Vec::new());
@@ -502,7 +508,7 @@ impl Mailbox {
         Ok(ranges)
     }
 
-    /// Everything that was put in.
+    /// Takes all frames.
     pub(crate) fn take(&self) -> Vec<u8> {
         std::mem::take(&mut self.frames.lock().expect("no panic while held"))
     }
@@ -512,9 +518,9 @@ fn refusal(extent: Extent) -> Frame<'static> {
     Frame::Refused(Range { start: extent.start, len: extent.len })
 }
 
-/// Starts finishing if everything is there, away from the paths: a disk may take its time.
+/// Starts finishing on a thread of its own if everything is verified: a disk may be slow.
 pub(crate) fn finish_files(session: &Arc<SinkSession>) {
-    if !session.begin_to_finish() {
+    if !session.try_begin_finish() {
         return;
     }
     let session = Arc::clone(session);

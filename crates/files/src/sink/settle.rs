@@ -1,8 +1,8 @@
-//! Completed files get their names: synced first, in batches, so that a name never stands for what
-//! a power loss would take away.
+//! Gives complete files their names. Each file is synced first, so that a name never stands for
+//! data that a power loss could take away.
 //!
-//! One sync serves a whole batch. When all files have their names, links are made, symbolic ones
-//! last; then directories get their modes and times, and one more sync makes all names last.
+//! One sync serves a batch. When all files have their names, links are made, symbolic ones last;
+//! then directories get their modes and times, and a last sync makes all names durable.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -20,11 +20,11 @@ use wire::manifest::Kind;
 
 use super::directory::{Directory, Parents, mtime_of, permissions, split, timestamps};
 use super::large::Part;
-use super::staging::{self, Staged, Staging, key};
-use super::survey::{is_one, says};
+use super::staging::{self, Staged, Staging, name_prefix};
+use super::survey::{is_symlink_to, same_inode};
 use crate::Error;
 
-/// Where a tree arrives.
+/// The destination of a tree.
 pub(crate) struct Target {
     pub(crate) directory: Arc<Directory>,
     pub(crate) staging: Arc<Staging>,
@@ -33,16 +33,16 @@ pub(crate) struct Target {
     pub(crate) wishes: Wishes,
 }
 
-/// Files that are whole and wait for their names.
+/// Complete files that wait for their names.
 pub(crate) enum Completed {
-    /// Small ones; all of the object's, with its hash, or some that belong to none.
+    /// Small files: all of an object, with its index and hash, or some that belong to no object.
     Small(Option<(usize, Cv)>, Vec<Staged>),
-    /// A large one: the object, its hash, and its part.
+    /// A large file: its object, the object's hash, and its part.
     Large(usize, Cv, Arc<Part>),
 }
 
 impl Completed {
-    /// The object that all of it makes, if it does, and its hash.
+    /// Index and hash of the object that the files make up, if they do.
     pub(crate) fn object(&self) -> Option<(usize, Cv)> {
         match self {
             Completed::Small(object, _) => *object,
@@ -51,22 +51,22 @@ impl Completed {
     }
 }
 
-/// What is left to do once a batch was settled and the next sync is over.
+/// Work that waits for the sync after a batch.
 #[derive(Default)]
 pub(crate) struct PendingSync {
-    /// Journals of files that have their names: to be removed when these are sure to last.
+    /// Journals of named files, to be removed once the names are durable.
     journals: Vec<String>,
     /// Folders with names in them that a power loss may still take away.
     folders: BTreeSet<Vec<u8>>,
-    /// Whether anything changed in the directory.
+    /// Whether anything in the directory changed.
     changed: bool,
 }
 
 impl PendingSync {
-    /// At the beginning; `taken_up` if an earlier attempt left something: it may have ended between
-    /// names and their sync.
-    pub(crate) fn new(taken_up: bool) -> PendingSync {
-        PendingSync { changed: taken_up, ..PendingSync::default() }
+    /// The state at the start; `resumed` if an earlier attempt left a staging folder: it may have
+    /// ended between names and their sync.
+    pub(crate) fn new(resumed: bool) -> PendingSync {
+        PendingSync { changed: resumed, ..PendingSync::default() }
     }
 
     /// Folders with names in them that a power loss may still take away.
@@ -76,8 +76,8 @@ impl PendingSync {
     }
 }
 
-/// So few files are synced one by one: a sync of the whole file system waits for everybody else's
-/// data too.
+/// Up to this many files are synced one by one: a sync of the whole file system waits for the data
+/// of other programs too.
 const FEW: usize = 4;
 
 impl Target {
@@ -85,31 +85,31 @@ impl Target {
     pub(crate) fn settle(
         &self,
         batch: &[Completed],
-        settled: &mut PendingSync,
+        pending: &mut PendingSync,
     ) -> Result<(), Error> {
-        for whole in batch {
-            if let Completed::Large(object, root, part) = whole {
+        for completed in batch {
+            if let Completed::Large(object, root, part) = completed {
                 part.finish(self.tree.file(self.large_file(*object)).expect("a file of the tree"))?;
                 if self.wishes.verify {
                     part.sync_all()?;
-                    self.check(part.is_right(*root)?, self.large_file(*object))?;
+                    self.check(part.matches_root(*root)?, self.large_file(*object))?;
                 }
             }
         }
         if self.sync_files(batch)? {
-            settled.folders.clear();
+            pending.folders.clear();
         }
-        // The names of the batch before: a file that lost its name and its journal would be sent
-        // again.
-        self.sync_folders(&std::mem::take(&mut settled.folders))?;
-        for journal in settled.journals.drain(..) {
+        // The names of the previous batch come first: a file without a durable name and without a
+        // journal would be sent again.
+        self.sync_folders(&std::mem::take(&mut pending.folders))?;
+        for journal in pending.journals.drain(..) {
             self.staging.remove(&journal);
         }
         let mut parents = Parents::new(&self.directory);
-        for whole in batch {
-            settled.changed = true;
-            self.staging.note_names();
-            match whole {
+        for completed in batch {
+            pending.changed = true;
+            self.staging.mark_names_unsynced();
+            match completed {
                 Completed::Small(_, files) => {
                     for staged in files {
                         if self.wishes.verify {
@@ -121,25 +121,24 @@ impl Target {
                             )?;
                         }
                         self.name(&mut parents, staged.entry, &staged.name)?;
-                        self.note_folders(staged.entry, settled);
+                        self.note_folders(staged.entry, pending);
                     }
                 }
                 Completed::Large(object, _, part) => {
                     self.name(&mut parents, self.large_file(*object), &part.name)?;
-                    self.note_folders(self.large_file(*object), settled);
-                    settled.journals.push(part.journal_name.clone());
+                    self.note_folders(self.large_file(*object), pending);
+                    pending.journals.push(part.journal_name.clone());
                 }
             }
         }
         Ok(())
     }
 
-    /// Makes the links and the directories, gives those their modes and times, and makes all of it
-    /// last.
-    pub(crate) fn finish(&self, stale: &[usize], settled: &mut PendingSync) -> Result<(), Error> {
+    /// Makes links and directories, sets the directories' modes and times, and syncs everything.
+    pub(crate) fn finish(&self, stale: &[usize], pending: &mut PendingSync) -> Result<(), Error> {
         let mut parents = Parents::new(&self.directory);
         for &index in stale {
-            settled.changed = true;
+            pending.changed = true;
             let path = &self.tree.entries()[index].path;
             let file = self
                 .directory
@@ -152,40 +151,39 @@ impl Target {
             }
         }
         if self.tree.entries().iter().any(|entry| matches!(entry.kind, Kind::HardLink { .. })) {
-            // A second name that outlives the first would be somebody else's file to the next
-            // attempt.
-            self.sync_folders(&std::mem::take(&mut settled.folders))?;
+            // If only the second name survived a power loss, the next attempt would take it for
+            // another file.
+            self.sync_folders(&std::mem::take(&mut pending.folders))?;
         }
         for (index, entry) in self.tree.entries().iter().enumerate() {
             if let Kind::HardLink { to } = entry.kind {
-                settled.changed |=
+                pending.changed |=
                     self.link(&mut parents, index, &self.tree.entries()[to as usize].path)?;
             }
         }
         for (index, entry) in self.tree.entries().iter().enumerate() {
             if let Kind::Symlink { target, mtime } = &entry.kind {
-                settled.changed |= self.symlink(&mut parents, index, target, *mtime)?;
+                pending.changed |= self.symlink(&mut parents, index, target, *mtime)?;
             }
         }
-        settled.changed |= self.folders()?;
-        if settled.changed {
+        pending.changed |= self.folders()?;
+        if pending.changed {
             self.sync_names(stale.is_empty())?;
-            self.staging.forget_names();
-            settled.folders.clear();
+            self.staging.mark_names_synced();
+            pending.folders.clear();
         }
-        for journal in settled.journals.drain(..) {
+        for journal in pending.journals.drain(..) {
             self.staging.remove(&journal);
         }
-        self.staging.leave();
+        self.staging.remove_if_empty();
         Ok(())
     }
 
-    /// Brings the data of a batch to the disk. Returns whether everything else in the file system
-    /// was brought there too.
+    /// Syncs the data of a batch. Returns whether it synced the whole file system.
     fn sync_files(&self, batch: &[Completed]) -> Result<bool, Error> {
         let files: usize = batch
             .iter()
-            .map(|whole| match whole {
+            .map(|completed| match completed {
                 Completed::Small(_, files) => files.len(),
                 Completed::Large(..) => 1,
             })
@@ -194,29 +192,28 @@ impl Target {
             syncfs(self.staging.fd()).map_err(|errno| self.directory.failed("sync", b"", errno))?;
             return Ok(true);
         }
-        for whole in batch {
-            match whole {
+        for completed in batch {
+            match completed {
                 Completed::Small(_, files) => {
                     files.iter().try_for_each(|staged| self.staging.sync(&staged.name))?;
                 }
-                // The journal too: until the name is on the disk, the next attempt may need all of
-                // it.
+                // The journal too: until the name is durable, the next attempt may need all of it.
                 Completed::Large(_, _, part) => part.sync_all().and_then(|()| part.sync())?,
             }
         }
         Ok(false)
     }
 
-    /// Notes the folders that the name of an entry changed: its own, and those above, which may
-    /// have been made for it.
-    fn note_folders(&self, entry: usize, settled: &mut PendingSync) {
+    /// Records the folders that the name of an entry changed: its parent and all folders above,
+    /// which may have been created for it.
+    fn note_folders(&self, entry: usize, pending: &mut PendingSync) {
         let mut above = split(&self.tree.entries()[entry].path).0;
-        while settled.folders.insert(above.to_vec()) && !above.is_empty() {
+        while pending.folders.insert(above.to_vec()) && !above.is_empty() {
             above = split(above).0;
         }
     }
 
-    /// Brings the names in these folders to the disk.
+    /// Syncs the names in these folders.
     fn sync_folders(&self, folders: &BTreeSet<Vec<u8>>) -> Result<(), Error> {
         if folders.len() > FEW {
             return syncfs(self.directory.fd())
@@ -229,11 +226,10 @@ impl Target {
         Ok(())
     }
 
-    /// Brings the names to the disk, and what else changed; without `only_names` that is modes and
-    /// times of files too.
+    /// Syncs the names; without `only_names` also modes and times of files.
     fn sync_names(&self, only_names: bool) -> Result<(), Error> {
         let failed = |errno| self.directory.failed("sync the directory", b"", errno);
-        // Of a few files at the top, only that directory has changed.
+        // If the tree is a few files at the top, only that directory has changed.
         let is_flat = self.tree.entries().iter().all(|entry| !entry.path.contains(&b'/'));
         if only_names
             && self.tree.entries().len() <= FEW
@@ -245,15 +241,15 @@ impl Target {
         syncfs(self.directory.fd()).map_err(failed)
     }
 
-    /// Makes a hard link to the file at `to`, unless it is there. Returns whether it did.
+    /// Makes a hard link to the file at `to`, unless it exists. Returns whether it did.
     fn link(&self, parents: &mut Parents<'_>, index: usize, to: &[u8]) -> Result<bool, Error> {
         let path = &self.tree.entries()[index].path;
         let failed = |errno| self.directory.failed("make the hard link", path, errno);
         let file = parents.stat(to).map_err(failed)?.ok_or_else(|| failed(Errno::NOENT))?;
-        if parents.stat(path).map_err(failed)?.is_some_and(|found| is_one(&found, &file)) {
+        if parents.stat(path).map_err(failed)?.is_some_and(|found| same_inode(&found, &file)) {
             return Ok(false);
         }
-        let name = format!("{}.link", key(path));
+        let name = format!("{}.link", name_prefix(path));
         self.staging.remove(&name);
         let (above, last) = split(to);
         let above = parents.folder(above, false).map_err(failed)?;
@@ -263,7 +259,7 @@ impl Target {
         Ok(true)
     }
 
-    /// Makes a symbolic link, unless it is there, and gives it its time. Returns whether anything
+    /// Makes a symbolic link, unless it exists, and sets its time. Returns whether anything
     /// changed.
     fn symlink(
         &self,
@@ -274,7 +270,7 @@ impl Target {
     ) -> Result<bool, Error> {
         let path = &self.tree.entries()[index].path;
         let failed = |errno| self.directory.failed("make the symbolic link", path, errno);
-        if says(parents, path, target) {
+        if is_symlink_to(parents, path, target) {
             if parents.stat(path).map_err(failed)?.is_some_and(|found| mtime_of(&found) == mtime) {
                 return Ok(false);
             }
@@ -288,7 +284,7 @@ impl Target {
             );
             return set.map(|()| true).map_err(failed);
         }
-        let name = format!("{}.link", key(path));
+        let name = format!("{}.link", name_prefix(path));
         self.staging.remove(&name);
         symlinkat(OsStr::from_bytes(target), self.staging.fd(), &name).map_err(failed)?;
         utimensat(self.staging.fd(), &name, &timestamps(mtime), AtFlags::SYMLINK_NOFOLLOW)
@@ -297,8 +293,8 @@ impl Target {
         Ok(true)
     }
 
-    /// Makes the directories that are missing, and gives all of them their modes and times. Returns
-    /// whether anything changed.
+    /// Creates missing directories and sets the modes and times of all. Returns whether anything
+    /// changed.
     fn folders(&self) -> Result<bool, Error> {
         let mut folders = BTreeMap::new();
         for entry in self.tree.entries() {
@@ -313,11 +309,12 @@ impl Target {
             if parents.stat(path).map_err(failed)?.is_none() {
                 changed = true;
                 let above = split(path).0;
-                self.willingly(above, || self.directory.make_folder(path)).map_err(failed)?;
+                self.with_owner_write(above, || self.directory.make_folder(path))
+                    .map_err(failed)?;
             }
         }
-        // What is below a directory comes before it: its times move with whatever is done in it,
-        // and its mode may forbid to look inside.
+        // Children before parents: each change in a directory changes its time, and its final mode
+        // may forbid access.
         let mut parents = Parents::new(&self.directory);
         for (path, (mtime, mode)) in folders.iter().rev() {
             let failed = |errno| self.directory.failed("set mode and time of", path, errno);
@@ -331,7 +328,7 @@ impl Target {
         Ok(changed)
     }
 
-    /// Gives what is staged under `from` the path of an entry.
+    /// Renames the staged file `from` to the path of an entry.
     fn name(&self, parents: &mut Parents<'_>, index: usize, from: &str) -> Result<(), Error> {
         let path = &self.tree.entries()[index].path;
         let (above, last) = split(path);
@@ -344,8 +341,8 @@ impl Target {
             }
         };
         let renamed = match parents.folder(above, true).and_then(rename) {
-            // Perhaps the folder is one that its owner may not write in.
-            Err(Errno::ACCESS) => self.willingly(above, || {
+            // The folder's mode may forbid its owner to write.
+            Err(Errno::ACCESS) => self.with_owner_write(above, || {
                 self.directory.make_folder(above).and_then(|above| rename(&above))
             }),
             renamed => renamed,
@@ -363,16 +360,16 @@ impl Target {
         })
     }
 
-    /// Does something in the folder `path`; if that is forbidden there, after allowing it: modes
-    /// are set in the end.
-    fn willingly<T>(
+    /// Calls `act`, which works in the folder `path`; if access is denied, calls it again after
+    /// giving the owner access. The final modes are set at the end.
+    fn with_owner_write<T>(
         &self,
         path: &[u8],
         mut act: impl FnMut() -> Result<T, Errno>,
     ) -> Result<T, Errno> {
         match act() {
             Err(Errno::ACCESS) if !path.is_empty() => {
-                self.directory.loosen(path)?;
+                self.directory.add_owner_write(path)?;
                 act()
             }
             done => done,

@@ -1,9 +1,9 @@
-//! Where files wait for their names: a hidden folder in the directory that receives.
+//! The hidden folder in the receiving directory in which files wait for their names.
 //!
-//! A small file is written here in one go, once it is verified, under a name that says which path
-//! it is for and what its data hash to. So the folder is its own journal: whatever a crash leaves
-//! is taken up again if it is what its name says, and nothing else is. A large file has a part and
-//! a journal of its blocks here ([`super::large`]).
+//! A small file is written here in one go once it is verified. Its staged name contains a hash of
+//! its path and the hash of its data, so the folder is its own journal: the next attempt reuses a
+//! file that matches its name and removes every other one. A large file has a part and a journal of
+//! its blocks here ([`super::large`]).
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -28,25 +28,25 @@ use wire::manifest::{self, RESERVED};
 use super::directory::{Directory, mtime_of, permissions, timestamps};
 use crate::Error;
 
-/// The hidden folder.
+/// The open staging folder.
 pub(crate) struct Staging {
     path: PathBuf,
     fd: OwnedFd,
-    /// The directory that it is in.
+    /// The receiving directory.
     above: OwnedFd,
-    /// Whether it was there before.
-    was_there: bool,
-    /// Whether names in it, or its own, may be lost with the power.
-    fresh: AtomicBool,
-    /// Whether names given from here may be lost with the power.
-    unsynced: AtomicBool,
+    /// Whether it existed before.
+    existed: bool,
+    /// Whether a power loss may take away names in the folder, or its own name.
+    own_names_unsynced: AtomicBool,
+    /// Whether a power loss may take away target names that were given from here.
+    target_names_unsynced: AtomicBool,
     spool: Mutex<Spool>,
 }
 
-/// Packs of which only a part is there, each in a slot of its own.
+/// Incomplete packs, each in a slot of its own.
 #[derive(Default)]
 struct Spool {
-    /// Has no name, and goes with its descriptor.
+    /// An unlinked file, freed with its descriptor.
     file: Option<File>,
     slots: BTreeMap<usize, u64>,
     free: Vec<u64>,
@@ -59,38 +59,38 @@ impl Spool {
     }
 }
 
-/// A small file that is whole and waits for its name.
+/// A complete small file that waits for its name.
 #[derive(Clone, Debug)]
 pub(crate) struct Staged {
     /// Its index in the tree.
     pub(crate) entry: usize,
-    /// Its name here.
+    /// Its name in the staging folder.
     pub(crate) name: String,
     /// BLAKE3 of its data.
     pub(crate) hash: blake3::Hash,
 }
 
-/// What is in the folder, by [`key`].
+/// The names in the folder, by [`name_prefix`].
 pub(crate) type Listing = BTreeMap<String, Vec<String>>;
 
-/// What everything here of one path begins with.
-pub(crate) fn key(path: &[u8]) -> String {
+/// The prefix of all staged names of one path.
+pub(crate) fn name_prefix(path: &[u8]) -> String {
     blake3::hash(path).to_hex()[..32].to_string()
 }
 
 impl Drop for Staging {
     fn drop(&mut self) {
-        self.leave();
+        self.remove_if_empty();
     }
 }
 
 impl Staging {
-    /// Removes the folder if nothing is left in it and nobody else is at work there. While it is
-    /// there, the next attempt knows that names may not be on the disk yet; so they are brought
-    /// there first.
-    pub(crate) fn leave(&self) {
+    /// Removes the folder if it is empty and no other session uses it. An existing folder tells the
+    /// next attempt that target names may not be durable, so they are synced first.
+    pub(crate) fn remove_if_empty(&self) {
         if flock(&self.fd, FlockOperation::NonBlockingLockExclusive).is_ok() {
-            if self.unsynced.swap(false, Ordering::Relaxed) && rustix::fs::syncfs(&self.fd).is_err()
+            if self.target_names_unsynced.swap(false, Ordering::Relaxed)
+                && rustix::fs::syncfs(&self.fd).is_err()
             {
                 return;
             }
@@ -98,39 +98,39 @@ impl Staging {
         }
     }
 
-    /// Opens the folder, making it if it is not there.
+    /// Opens the folder, or creates it.
     pub(crate) fn open(directory: &Directory) -> Result<Staging, Error> {
         loop {
-            let was_there = match mkdirat(directory.fd(), OsStr::from_bytes(RESERVED), Mode::RWXU) {
+            let existed = match mkdirat(directory.fd(), OsStr::from_bytes(RESERVED), Mode::RWXU) {
                 Ok(()) => false,
                 Err(Errno::EXIST) => true,
                 Err(errno) => return Err(directory.failed("make", RESERVED, errno)),
             };
-            if let Some(mut staging) = Staging::look(directory)? {
-                staging.was_there = was_there;
+            if let Some(mut staging) = Staging::open_existing(directory)? {
+                staging.existed = existed;
                 return Ok(staging);
             }
         }
     }
 
-    /// Whether an earlier attempt left it.
-    pub(crate) fn was_there(&self) -> bool {
-        self.was_there
+    /// Whether an earlier attempt left the folder.
+    pub(crate) fn existed(&self) -> bool {
+        self.existed
     }
 
-    /// Notes that names are given from here.
-    pub(crate) fn note_names(&self) {
-        self.unsynced.store(true, Ordering::Relaxed);
+    /// Records that files get target names from here.
+    pub(crate) fn mark_names_unsynced(&self) {
+        self.target_names_unsynced.store(true, Ordering::Relaxed);
     }
 
-    /// Notes that all names given from here were brought to the disk.
-    pub(crate) fn forget_names(&self) {
-        self.unsynced.store(false, Ordering::Relaxed);
+    /// Records that all target names given from here are synced.
+    pub(crate) fn mark_names_synced(&self) {
+        self.target_names_unsynced.store(false, Ordering::Relaxed);
     }
 
-    /// Brings the names of parts and journals to the disk, and the folder's own.
+    /// Syncs the names of parts and journals, and the folder's own name.
     pub(crate) fn sync_names(&self) -> Result<(), Error> {
-        if !self.fresh.swap(false, Ordering::Relaxed) {
+        if !self.own_names_unsynced.swap(false, Ordering::Relaxed) {
             return Ok(());
         }
         let failed = |errno| self.failed("sync the directory", "", errno);
@@ -145,8 +145,8 @@ impl Staging {
         above.and_then(rustix::fs::fsync).map_err(failed)
     }
 
-    /// Opens the folder if it is there.
-    pub(crate) fn look(directory: &Directory) -> Result<Option<Staging>, Error> {
+    /// Opens the folder if it exists.
+    pub(crate) fn open_existing(directory: &Directory) -> Result<Option<Staging>, Error> {
         let failed = |errno: Errno| directory.failed("open", RESERVED, errno);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
@@ -161,8 +161,8 @@ impl Staging {
             Err(Errno::NOENT) => return Ok(None),
             Err(errno) => return Err(failed(errno)),
         };
-        // Whoever is done removes the folder if nobody else holds it; it may be gone before we hold
-        // it.
+        // A session that ends removes the folder unless another session locks it, so it may be
+        // removed before the lock is taken here.
         flock(&fd, FlockOperation::LockShared).map_err(failed)?;
         let is_gone = fstat(&fd).map_err(failed)?.st_nlink == 0;
         if is_gone {
@@ -173,34 +173,34 @@ impl Staging {
             path: directory.shown(RESERVED),
             fd,
             above,
-            was_there: true,
-            fresh: AtomicBool::new(false),
-            unsynced: AtomicBool::new(false),
+            existed: true,
+            own_names_unsynced: AtomicBool::new(false),
+            target_names_unsynced: AtomicBool::new(false),
             spool: Mutex::default(),
         }))
     }
 
-    /// Its descriptor, to rename from.
+    /// The folder's descriptor, to rename from.
     pub(crate) fn fd(&self) -> &OwnedFd {
         &self.fd
     }
 
-    /// What earlier attempts left.
+    /// The names that earlier attempts left.
     pub(crate) fn listing(&self) -> Result<Listing, Error> {
         let failed = |errno: Errno| self.failed("list", "", errno);
         let mut listing = Listing::new();
         for entry in Dir::read_from(&self.fd).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             if let Ok(name) = entry.file_name().to_str()
-                && let Some(key) = name.get(..32)
+                && let Some(prefix) = name.get(..32)
             {
-                listing.entry(key.to_string()).or_default().push(name.to_string());
+                listing.entry(prefix.to_string()).or_default().push(name.to_string());
             }
         }
         Ok(listing)
     }
 
-    /// Writes a small file whole: `data` is that of its extents, one behind the other.
+    /// Writes a complete small file; `data` are those of its extents, concatenated.
     pub(crate) fn put(
         &self,
         entry: usize,
@@ -209,11 +209,11 @@ impl Staging {
         data: &[u8],
     ) -> Result<Staged, Error> {
         let hash = blake3::hash(data);
-        let name = format!("{}-{}", key(path), hash.to_hex());
+        let name = format!("{}-{}", name_prefix(path), hash.to_hex());
         let failed =
             |source: io::Error| Error::Disk { action: "write", path: self.shown(path), source };
-        let out = self.open_own(&name).map_err(failed)?;
-        // What an earlier attempt left is no part of it, in its holes neither.
+        let out = self.open_file(&name).map_err(failed)?;
+        // Nothing of an earlier attempt may remain, in the holes either.
         if out.metadata().map_err(failed)?.len() > 0 {
             out.set_len(0).map_err(failed)?;
         }
@@ -230,10 +230,9 @@ impl Staging {
         Ok(Staged { entry, name, hash })
     }
 
-    /// What an earlier attempt left of this small file, if it is whole: of the size, the mode and
-    /// the time that it is to have, and of the contents that its name says. Everything else that is
-    /// there for this path is removed.
-    pub(crate) fn take_up(
+    /// The staged small file of an earlier attempt, if it has the expected size, mode and time, and
+    /// the contents whose hash is in its name. Every other staged file of this path is removed.
+    pub(crate) fn resume(
         &self,
         listing: &Listing,
         entry: usize,
@@ -241,7 +240,7 @@ impl Staging {
         file: &manifest::File,
     ) -> Option<Staged> {
         let mut found = None;
-        for name in listing.get(&key(path))? {
+        for name in listing.get(&name_prefix(path))? {
             match name.get(33..).and_then(|hash| blake3::Hash::from_hex(hash).ok()) {
                 Some(hash) if found.is_none() && self.is_whole(name, file, hash) => {
                     found = Some(Staged { entry, name: name.clone(), hash });
@@ -261,7 +260,7 @@ impl Staging {
             && self.has_empty_holes(name, file).unwrap_or(false)
     }
 
-    /// Whether there is nothing but zeros where a file is to have holes: no hash says that.
+    /// Whether the holes of a file contain only zeros: no hash covers them.
     fn has_empty_holes(&self, name: &str, file: &manifest::File) -> io::Result<bool> {
         if file.data.is_none() {
             return Ok(true);
@@ -275,7 +274,7 @@ impl Staging {
                     Ok(data) => hole = data.min(offset),
                     // No data up to the end.
                     Err(Errno::NXIO) => break,
-                    // A file system that knows no holes: all of it is read.
+                    // A file system without holes: everything is read.
                     Err(Errno::INVAL) => {}
                     Err(errno) => return Err(errno.into()),
                 }
@@ -292,14 +291,14 @@ impl Staging {
         Ok(true)
     }
 
-    /// Reads a small file's data back from the disk and hashes them.
+    /// Hashes a small file's data, read from the disk and not from the page cache.
     pub(crate) fn hash_cold(&self, name: &str, file: &manifest::File) -> io::Result<blake3::Hash> {
         let input = self.open_to_read(name)?;
         let _ = rustix::fs::fadvise(&input, 0, None, rustix::fs::Advice::DontNeed);
         self.hash(name, file)
     }
 
-    /// Reads a small file's data back and hashes them.
+    /// Hashes a small file's data.
     fn hash(&self, name: &str, file: &manifest::File) -> io::Result<blake3::Hash> {
         let input = self.open_to_read(name)?;
         let mut hasher = blake3::Hasher::new();
@@ -317,31 +316,30 @@ impl Staging {
         rustix::fs::openat(&self.fd, name, flags, Mode::empty()).map(File::from)
     }
 
-    /// Brings a file here to the disk.
+    /// Syncs a staged file.
     pub(crate) fn sync(&self, name: &str) -> Result<(), Error> {
         match self.open_to_read(name) {
             Ok(file) => rustix::fs::fsync(&file),
-            // A file that nobody may read.
+            // A file whose mode forbids reading.
             Err(Errno::ACCESS) => rustix::fs::syncfs(&self.fd),
             Err(errno) => Err(errno),
         }
         .map_err(|errno| self.failed("sync", name, errno))
     }
 
-    /// Bytes on disk of a file here.
-    pub(crate) fn held_bytes(&self, name: &str) -> Bytes {
+    /// Allocated bytes of a staged file.
+    pub(crate) fn allocated_bytes(&self, name: &str) -> Bytes {
         let stat = statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW);
         Bytes(stat.map_or(0, |stat| u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512)))
     }
 
-    /// Removes a file here, if it is there.
+    /// Removes a staged file, if it exists.
     pub(crate) fn remove(&self, name: &str) {
         let _ = unlinkat(&self.fd, name, AtFlags::empty());
     }
 
-    /// Opens a file of ours for reading and writing, makes it if need be, and follows no link on
-    /// the way.
-    pub(crate) fn open_own(&self, name: &str) -> io::Result<File> {
+    /// Opens or creates a staged file for reading and writing, through no link.
+    pub(crate) fn open_file(&self, name: &str) -> io::Result<File> {
         let flags =
             OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let file = File::from(rustix::fs::openat(&self.fd, name, flags, Mode::RUSR | Mode::WUSR)?);
@@ -349,49 +347,48 @@ impl Staging {
         if !metadata.is_file() {
             return Err(io::Error::other("what is staged for it is no regular file"));
         }
-        // We give what is here no second name: whatever has one is somebody else's file.
+        // Staged files have one name: a file with another name belongs to another program.
         if metadata.nlink() > 1 {
             return Err(io::Error::other("what is staged for it is a hard link to another file"));
         }
         Ok(file)
     }
 
-    /// As [`Staging::open_own`], for a file that the next attempt is to find after a power loss
-    /// too.
-    pub(crate) fn open_lasting(&self, name: &str) -> io::Result<File> {
-        self.fresh.store(true, Ordering::Relaxed);
-        self.open_own(name)
+    /// As [`Staging::open_file`], for a file that must survive a power loss.
+    pub(crate) fn open_durable(&self, name: &str) -> io::Result<File> {
+        self.own_names_unsynced.store(true, Ordering::Relaxed);
+        self.open_file(name)
     }
 
-    /// Keeps a part of a pack, from `offset` in it, until the rest of it is there.
+    /// Stores a part of a pack, `offset` bytes into it, until the rest arrives.
     pub(crate) fn spool(&self, object: usize, offset: u64, bytes: &[u8]) -> Result<(), Error> {
-        let mut spool = self.parts();
+        let mut spool = self.lock_spool();
         let at = spool.slot(object) * BLOCK + offset;
         self.spool_file(&mut spool)?
             .write_all_at(bytes, at)
             .map_err(|source| self.failed("write", SPOOL, source))
     }
 
-    /// Gives a whole pack that was kept.
-    pub(crate) fn unspool(&self, object: usize, buffer: &mut [u8]) -> Result<(), Error> {
-        let mut spool = self.parts();
+    /// Reads a complete pack that was stored in parts.
+    pub(crate) fn read_spooled(&self, object: usize, buffer: &mut [u8]) -> Result<(), Error> {
+        let mut spool = self.lock_spool();
         let at = spool.slot(object) * BLOCK;
         match self.spool_file(&mut spool)?.read_exact_at(buffer, at) {
-            // Never written: whoever said that it is there was wrong, and its hash will tell.
+            // Never written, although the core counted it as received: its hash will not match.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(()),
             read => read.map_err(|source| self.failed("read back", SPOOL, source)),
         }
     }
 
-    /// Forgets a pack that was kept; its room serves the next one.
-    pub(crate) fn unslot(&self, object: usize) {
-        let mut spool = self.parts();
+    /// Frees the slot of a pack for the next one.
+    pub(crate) fn free_slot(&self, object: usize) {
+        let mut spool = self.lock_spool();
         if let Some(slot) = spool.slots.remove(&object) {
             spool.free.push(slot);
         }
     }
 
-    fn parts(&self) -> MutexGuard<'_, Spool> {
+    fn lock_spool(&self) -> MutexGuard<'_, Spool> {
         self.spool.lock().expect("no panic while held")
     }
 
@@ -399,14 +396,15 @@ impl Staging {
         if spool.file.is_none() {
             let name = format!("{SPOOL}-{}", std::process::id());
             self.remove(&name);
-            let file = self.open_own(&name).map_err(|source| self.failed("open", &name, source))?;
+            let file =
+                self.open_file(&name).map_err(|source| self.failed("open", &name, source))?;
             self.remove(&name);
             spool.file = Some(file);
         }
         Ok(spool.file.as_ref().expect("it was just opened"))
     }
 
-    /// A path below the directory that receives, for messages.
+    /// A path below the receiving directory, for messages.
     pub(crate) fn shown(&self, path: &[u8]) -> PathBuf {
         self.path.with_file_name(OsStr::from_bytes(path))
     }
@@ -418,7 +416,7 @@ impl Staging {
 
 const SPOOL: &str = "spool";
 
-/// Gives a complete file its mode and, last, its time.
+/// Sets mode and then time of a complete file.
 pub(crate) fn finish(file: &File, entry: &manifest::File) -> io::Result<()> {
     fchmod(file, Mode::from_raw_mode((entry.mode & 0o777).into()))?;
     futimens(file, &timestamps(entry.mtime))?;

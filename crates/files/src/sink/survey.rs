@@ -1,4 +1,5 @@
-//! Compares a tree with what is there already: what must come, and what stands in the way.
+//! Compares a tree with the receiving directory: the files that must be sent, and the entries that
+//! are in the way.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -13,30 +14,31 @@ use wire::frame::{Range, Wishes};
 use wire::manifest::{self, Kind};
 
 use super::directory::{Directory, Parents, kind_of, mtime_of, permissions, split};
-use super::large::names;
-use super::staging::{Listing, Staged, Staging, key};
+use super::large::part_names;
+use super::staging::{Listing, Staged, Staging, name_prefix};
 use crate::Error;
 
-/// What a survey found.
+/// The result of the comparison.
 #[derive(Debug, Default)]
 pub(crate) struct Survey {
-    /// The files that must come, by their indices.
+    /// Indices of the files that must be sent.
     pub(crate) wanted: BTreeSet<usize>,
-    /// Small files that an earlier attempt left whole.
+    /// Small files that an earlier attempt staged completely.
     pub(crate) staged: Vec<Staged>,
-    /// What is to be staged without a byte of data: empty files, and files that are one hole.
+    /// Files to be staged without any data: empty files, and files that are one hole.
     pub(crate) empty: Vec<usize>,
-    /// Files whose contents are there, but with another mode or time.
+    /// Files whose contents are up to date, but not their mode or time.
     pub(crate) stale: Vec<usize>,
-    /// Names in the staging folder of what an earlier attempt left, by path.
+    /// Names in the staging folder that an earlier attempt left.
     pub(crate) listing: Listing,
 }
 
 impl Survey {
-    /// Looks at what is there for each entry of `tree`. Changes nothing but leftovers in `staging`.
+    /// Compares each entry of `tree` with the directory. Changes nothing but leftovers in
+    /// `staging`.
     ///
     /// # Errors
-    /// If something stands in the way, or the disk is too small.
+    /// If an existing entry is in the way, or the disk is too small.
     pub(crate) fn new(
         directory: &Directory,
         staging: Option<&Staging>,
@@ -59,13 +61,15 @@ impl Survey {
                         !wishes.restart && is_same(directory, &entry.path, file, found)?
                     }
                     Kind::Directory { .. } => true,
-                    Kind::Symlink { target, .. } => says(&mut parents, &entry.path, target),
+                    Kind::Symlink { target, .. } => {
+                        is_symlink_to(&mut parents, &entry.path, target)
+                    }
                     Kind::HardLink { to } => {
                         let file = parents.stat(&tree.entries()[*to as usize].path);
-                        file.ok().flatten().is_some_and(|file| is_one(&file, found))
+                        file.ok().flatten().is_some_and(|file| same_inode(&file, found))
                     }
                 };
-                check_place(
+                check_replaceable(
                     directory,
                     &entry.path,
                     &entry.kind,
@@ -73,10 +77,10 @@ impl Survey {
                     is_there || wishes.overwrite,
                 )?;
                 if is_there {
-                    // What a crash between a name and the end left has no use any more.
+                    // Leftovers of a crash after the file got its name are of no use.
                     if let Some(staging) = staging
                         && !survey.listing.is_empty()
-                        && let Some(left) = survey.listing.get(&key(&entry.path))
+                        && let Some(left) = survey.listing.get(&name_prefix(&entry.path))
                     {
                         for name in left {
                             staging.remove(name);
@@ -99,7 +103,7 @@ impl Survey {
             let left = staging.filter(|_| !wishes.restart);
             if file.data_len() <= transfer::BLOCK
                 && let Some(staged) = left
-                    .and_then(|staging| staging.take_up(&survey.listing, index, &entry.path, file))
+                    .and_then(|staging| staging.resume(&survey.listing, index, &entry.path, file))
             {
                 survey.staged.push(staged);
                 continue;
@@ -109,7 +113,7 @@ impl Survey {
             if let Some(staging) = staging
                 && !survey.listing.is_empty()
             {
-                held += staging.held_bytes(&names(&entry.path).0);
+                held += staging.allocated_bytes(&part_names(&entry.path).0);
             }
         }
         let free = directory.free()?;
@@ -119,8 +123,8 @@ impl Survey {
         Ok(survey)
     }
 
-    /// What is wanted, as ranges of entries; what lies between two wanted files and is none belongs
-    /// to the range.
+    /// The wanted files as ranges of entries. Entries between two wanted files that are no files
+    /// belong to the range.
     pub(crate) fn ranges(&self, tree: &Tree) -> Vec<Range> {
         let mut ranges: Vec<Range> = Vec::new();
         let mut open = false;
@@ -137,8 +141,8 @@ impl Survey {
     }
 }
 
-/// Whether what is at `path` is the file that is to be sent: of the same size and time, or of the
-/// same contents where the sender says their hash.
+/// Whether the file at `path` is the one to be sent: of the same size and time, or of the same
+/// contents if the sender gives a hash.
 fn is_same(
     directory: &Directory,
     path: &[u8],
@@ -163,8 +167,8 @@ fn is_same(
     }
 }
 
-/// Whether there is a symbolic link at `path` that says `target`.
-pub(crate) fn says(parents: &mut Parents<'_>, path: &[u8], target: &[u8]) -> bool {
+/// Whether there is a symbolic link to `target` at `path`.
+pub(crate) fn is_symlink_to(parents: &mut Parents<'_>, path: &[u8], target: &[u8]) -> bool {
     let (above, name) = split(path);
     let found = parents
         .folder(above, false)
@@ -172,13 +176,13 @@ pub(crate) fn says(parents: &mut Parents<'_>, path: &[u8], target: &[u8]) -> boo
     found.is_ok_and(|found| found.as_bytes() == target)
 }
 
-/// Whether both are the same file.
-pub(crate) fn is_one(a: &Stat, b: &Stat) -> bool {
+/// Whether both are names of the same file.
+pub(crate) fn same_inode(a: &Stat, b: &Stat) -> bool {
     (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino)
 }
 
-/// Whether an entry can take the place of what is there.
-fn check_place(
+/// Checks that an entry may replace the existing one.
+fn check_replaceable(
     directory: &Directory,
     path: &[u8],
     kind: &Kind,
@@ -194,7 +198,7 @@ fn check_place(
     if may_replace { Ok(()) } else { Err(Error::Exists { path: directory.shown(path) }) }
 }
 
-/// What it means that a path cannot be looked up.
+/// The error for a path that cannot be looked up.
 pub(crate) fn in_the_way(directory: &Directory, path: &[u8], errno: Errno) -> Error {
     let (above, _) = split(path);
     match errno {

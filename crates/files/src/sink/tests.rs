@@ -10,17 +10,17 @@ use wire::frame::Wishes;
 use wire::manifest::{Entry, File, Kind};
 
 use super::directory::Directory;
-use super::large::{Held, Part};
+use super::large::{JournaledBlock, Part};
 use super::settle::{Completed, PendingSync, Target};
-use super::staging::{Staging, key};
+use super::staging::{Staging, name_prefix};
 use super::survey::Survey;
 use crate::Error;
 use peer::Fingerprint;
 
-struct Scratch(PathBuf);
+pub(super) struct Scratch(pub(super) PathBuf);
 
 impl Scratch {
-    fn new(name: &str) -> Scratch {
+    pub(super) fn new(name: &str) -> Scratch {
         let path =
             std::env::temp_dir().join(format!("anabranch-target-{name}-{}", std::process::id()));
         fs::create_dir_all(&path).unwrap();
@@ -44,11 +44,11 @@ impl Drop for Scratch {
     }
 }
 
-fn file(size: u64) -> File {
+pub(super) fn file(size: u64) -> File {
     File { size, mtime: 1_500_000_000, mode: 0o640, hash: None, data: None }
 }
 
-fn tree(files: &[(&str, File)]) -> Tree {
+pub(super) fn tree(files: &[(&str, File)]) -> Tree {
     let entry = |(name, file): &(&str, File)| Entry {
         path: name.as_bytes().to_vec(),
         kind: Kind::File(file.clone()),
@@ -67,7 +67,7 @@ fn target(scratch: &Scratch, tree: &Tree, overwrite: bool) -> Target {
     }
 }
 
-fn part(target: &Target, sender: u8) -> Result<(Part, Vec<Held>), Error> {
+fn part(target: &Target, sender: u8) -> Result<(Part, Vec<JournaledBlock>), Error> {
     let (path, file) = (&target.tree.entries()[0].path, target.tree.file(0).unwrap());
     Part::open(
         &target.staging,
@@ -81,8 +81,11 @@ fn part(target: &Target, sender: u8) -> Result<(Part, Vec<Held>), Error> {
     )
 }
 
-fn content(size: u64) -> Vec<u8> {
-    (0..size).map(|i| u8::try_from(i % 251).unwrap()).collect()
+pub(super) fn content(size: u64) -> Vec<u8> {
+    let size = usize::try_from(size).unwrap();
+    let mut content = (0..251).collect::<Vec<u8>>().repeat(size / 251 + 1);
+    content.truncate(size);
+    content
 }
 
 fn cv(content: &[u8], block: u64) -> Cv {
@@ -101,7 +104,7 @@ fn only_blocks_that_hash_right_are_taken_up_again() {
         let (part, held) = part(&target, 1).unwrap();
         assert!(held.is_empty());
         part.write(0, &content).unwrap();
-        (0..3).for_each(|block| part.note(block, cv(&content, block)).unwrap());
+        (0..3).for_each(|block| part.record_block(block, cv(&content, block)).unwrap());
         // Block 1 rots on disk behind its journal entry.
         part.write(BLOCK, b"rot").unwrap();
         // The last record is torn.
@@ -113,7 +116,7 @@ fn only_blocks_that_hash_right_are_taken_up_again() {
     let (part, held) = part(&target, 1).unwrap();
     assert_eq!(held, [(0, cv(&content, 0))]);
     part.write(BLOCK, &content[usize::try_from(BLOCK).unwrap()..]).unwrap();
-    (1..3).for_each(|block| part.note(block, cv(&content, block)).unwrap());
+    (1..3).for_each(|block| part.record_block(block, cv(&content, block)).unwrap());
     let root = Cv(*blake3::hash(&content).as_bytes());
     let mut settled = PendingSync::default();
     target.settle(&[Completed::Large(0, root, Arc::new(part))], &mut settled).unwrap();
@@ -133,7 +136,7 @@ fn a_changed_source_begins_anew() {
         let target = target(&scratch, &tree(&[("disk.img", file(BLOCK + 1))]), false);
         let (part, _) = part(&target, 1).unwrap();
         part.write(0, &content).unwrap();
-        part.note(0, cv(&content, 0)).unwrap();
+        part.record_block(0, cv(&content, 0)).unwrap();
     }
     let newer = tree(&[("disk.img", File { mtime: 2_500_000_000, ..file(BLOCK + 1) })]);
     assert!(part(&target(&scratch, &newer, false), 1).unwrap().1.is_empty());
@@ -147,7 +150,7 @@ fn what_another_sender_began_is_not_taken_up() {
     {
         let (part, _) = part(&target(&scratch, &tree, false), 1).unwrap();
         part.write(0, &content).unwrap();
-        part.note(0, cv(&content, 0)).unwrap();
+        part.record_block(0, cv(&content, 0)).unwrap();
     }
     assert_eq!(part(&target(&scratch, &tree, false), 1).unwrap().1.len(), 1);
     assert!(part(&target(&scratch, &tree, false), 2).unwrap().1.is_empty());
@@ -167,7 +170,7 @@ fn a_corrupt_journal_record_costs_its_block_only() {
         for block in (0..blocks).step_by(50).chain([1_023, 1_024, 1_025]) {
             part.write(block * BLOCK, &content).unwrap();
         }
-        (0..blocks).for_each(|block| part.note(block, hash(block)).unwrap());
+        (0..blocks).for_each(|block| part.record_block(block, hash(block)).unwrap());
         let journal = scratch.0.join(".anabranch-partial").join(&part.journal_name);
         let length = fs::metadata(&journal).unwrap().len();
         let journal = fs::OpenOptions::new().write(true).open(journal).unwrap();
@@ -223,7 +226,7 @@ fn a_journal_outlives_the_sync_of_its_files_name() {
     let target = target(&scratch, &tree, false);
     let (part, _) = part(&target, 1).unwrap();
     part.write(0, &content).unwrap();
-    (0..2).for_each(|block| part.note(block, cv(&content, block)).unwrap());
+    (0..2).for_each(|block| part.record_block(block, cv(&content, block)).unwrap());
     let journal = part.journal_name.clone();
     let root = Cv(*blake3::hash(&content).as_bytes());
     let mut settled = PendingSync::default();
@@ -242,9 +245,9 @@ fn the_folder_of_an_earlier_attempt_says_that_names_may_not_be_synced() {
     let scratch = Scratch::new("unsynced");
     let directory = Directory::open(&scratch.0).unwrap();
     let staging = Staging::open(&directory).unwrap();
-    assert!(!staging.was_there());
+    assert!(!staging.existed());
     std::mem::forget(staging);
-    assert!(Staging::open(&directory).unwrap().was_there());
+    assert!(Staging::open(&directory).unwrap().existed());
 }
 
 #[test]
@@ -307,7 +310,11 @@ fn small_files_are_taken_up_if_they_are_what_their_names_say() {
         target.staging.put(3, b"older", &File { mtime: 7, ..file(5) }, b"hello").unwrap();
         target.staging.put(4, b"holes", &holes, b"helloworld").unwrap();
         let find = |name: &str| {
-            scratch.left().into_iter().find(|left| left.starts_with(&key(name.as_bytes()))).unwrap()
+            scratch
+                .left()
+                .into_iter()
+                .find(|left| left.starts_with(&name_prefix(name.as_bytes())))
+                .unwrap()
         };
         let folder = scratch.0.join(".anabranch-partial");
         for (name, bytes) in [("rotten", "hellO"), ("torn", "hell")] {
@@ -428,15 +435,15 @@ fn a_pack_that_comes_in_parts_is_put_together() {
     let scratch = Scratch::new("spool");
     let target = target(&scratch, &tree(&[("a", file(5))]), false);
     let mut buffer = [0; 5];
-    target.staging.unspool(7, &mut buffer).unwrap();
+    target.staging.read_spooled(7, &mut buffer).unwrap();
     for (object, bytes) in [(7, b"hello"), (3, b"world")] {
         target.staging.spool(object, 3, &bytes[3..]).unwrap();
         target.staging.spool(object, 0, &bytes[..3]).unwrap();
     }
     for (object, bytes) in [(7, b"hello"), (3, b"world")] {
-        target.staging.unspool(object, &mut buffer).unwrap();
+        target.staging.read_spooled(object, &mut buffer).unwrap();
         assert_eq!(&buffer, bytes);
-        target.staging.unslot(object);
+        target.staging.free_slot(object);
     }
     assert_eq!(scratch.left(), Vec::<String>::new(), "it has no name");
 }

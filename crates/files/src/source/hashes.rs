@@ -1,5 +1,4 @@
-//! The hashes of a file's blocks, told before its data are asked for, and remembered as long as the
-//! file does not change.
+//! The hashes of a file's blocks, sent before its data, and cached until the file changes.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -7,42 +6,42 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::mpsc;
 use transfer::Packing;
 use wire::Frame;
-use wire::frame::{AbortCode, Hashes};
+use wire::frame::Hashes;
 
 use super::read::{FileId, Source, Supply};
 use crate::Error;
-use crate::protocol::code_of;
+use crate::protocol::source_abort;
 use peer::listen::admission::refuse;
 use peer::{Conn, ConnError};
 
-/// The hashes of files that were asked for of late.
+/// The block hashes of recently requested files.
 #[derive(Default)]
-pub(crate) struct HashCache(Mutex<VecDeque<(FileId, Known)>>);
+pub(crate) struct HashCache(Mutex<VecDeque<(FileId, BlockHashes)>>);
 
 /// The chaining values of a file's blocks.
-type Known = Arc<Vec<[u8; 32]>>;
+type BlockHashes = Arc<Vec<[u8; 32]>>;
 
-/// So many hashes are remembered: 64 MiB, of half a terabyte.
-const REMEMBERED: usize = 1 << 21;
-/// Told at once: of 64 MiB.
+/// Capacity of the cache in hashes: 64 MiB, for half a terabyte of data.
+const MOST_CACHED: usize = 1 << 21;
+/// Hashes per frame: those of 64 MiB.
 const AT_ONCE: usize = 256;
 
 impl HashCache {
-    fn get(&self, file: &FileId) -> Option<Known> {
+    fn get(&self, file: &FileId) -> Option<BlockHashes> {
         let known = self.0.lock().expect("no panic while held");
         known.iter().find(|(known, _)| known == file).map(|(_, hashes)| Arc::clone(hashes))
     }
 
-    fn put(&self, file: FileId, hashes: Known) {
+    fn put(&self, file: FileId, hashes: BlockHashes) {
         let mut known = self.0.lock().expect("no panic while held");
         known.push_back((file, hashes));
-        while known.iter().map(|(_, hashes)| hashes.len()).sum::<usize>() > REMEMBERED {
+        while known.iter().map(|(_, hashes)| hashes.len()).sum::<usize>() > MOST_CACHED {
             known.pop_front();
         }
     }
 }
 
-/// Says what the blocks of the one file of `source` hash to.
+/// Sends the hashes of the blocks of the one file of `source`.
 pub(crate) async fn send(
     conn: &mut Conn,
     cache: &Arc<HashCache>,
@@ -65,12 +64,7 @@ pub(crate) async fn send(
                 first = next;
             }
             Err(error) => {
-                let (code, text) = match &error {
-                    Error::SourceChanged { path } => {
-                        (AbortCode::Changed, path.display().to_string())
-                    }
-                    error => (code_of(error), error.to_string()),
-                };
+                let (code, text) = source_abort(&error);
                 return Err(refuse(conn, code, text).await);
             }
         }
@@ -79,7 +73,7 @@ pub(crate) async fn send(
     conn.flush().await
 }
 
-/// Hashes the file block by block, unless that is known.
+/// Hashes the file block by block, unless the hashes are cached.
 fn hash(
     cache: &HashCache,
     source: &Arc<Source>,
@@ -88,7 +82,9 @@ fn hash(
     let packing =
         Packing::new(source.tree(), |_| true).map_err(|error| Error::usage(error.to_string()))?;
     let [entry] = source.tree().entries() else {
-        return Err(Error::usage("hashes are told of one file, and several things were asked for"));
+        return Err(Error::usage(
+            "hashes are sent for one file only, and several entries were requested",
+        ));
     };
     if source.tree().file(0).is_none() {
         return Err(Error::usage(format!("{} is no file", String::from_utf8_lossy(&entry.path))));

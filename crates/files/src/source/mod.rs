@@ -1,5 +1,6 @@
-//! Files to be sent: found ([`walk`]), filtered, and read by blocks ([`read`]), from anywhere or
-//! from below one directory ([`root`]). [`hashes`] tells a fetching side the hashes of all blocks.
+//! The sending side of files: found and filtered ([`walk`]), and read by blocks ([`read`]), from
+//! anywhere or from below one directory ([`root`]). [`hashes`] sends a fetching side the hashes of
+//! all blocks.
 
 pub(crate) mod hashes;
 mod read;

@@ -1,4 +1,4 @@
-//! The files to be sent: read by blocks, watched for change.
+//! The files to be sent: read by blocks, checked for changes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsStr;
@@ -14,29 +14,30 @@ use transfer::{BLOCK, Cv, Extent, Object, Packing, Tree};
 use wire::manifest::Kind;
 
 use super::root::SourceRoot;
-use super::walk::{Found, Room, walk};
+use super::walk::{Found, MemoryBudget, walk};
 use crate::{Error, Selection};
 
-/// All that is to be sent.
+/// All files to be sent.
 pub(crate) struct Source {
     root: SourceRoot,
     tree: Tree,
     origins: Vec<Option<(PathBuf, Stamp)>>,
-    /// Large files that are being read, the latest last.
+    /// Open large files, the latest last.
     open: Mutex<VecDeque<(usize, Arc<File>)>>,
 }
 
-/// What of a source a session sends.
+/// The part of a source that a session sends.
 pub(crate) struct Supply {
     source: Arc<Source>,
     packing: Packing,
-    /// Hashes of the blocks that were read, on their way to the whole object's.
+    /// Hashes of read blocks, to be merged into the hash of their object.
     merges: Mutex<BTreeMap<usize, Merge>>,
     /// Hashes of files in packs that were read.
     hashes: Mutex<BTreeMap<usize, blake3::Hash>>,
 }
 
-/// A file as it is at a moment: its place on the disk, and everything that changes when it does.
+/// The identity of a file's contents: device, inode, and the attributes that change with the
+/// contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileId {
     device: u64,
@@ -45,35 +46,35 @@ pub(crate) struct FileId {
     changed: (i64, i64),
 }
 
-/// What changes when a file changes.
+/// Attributes that change when a file's contents change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
     size: u64,
     mtime: (i64, i64),
 }
 
-/// A block that was read, kept for what of it comes next.
+/// The last block that was read; later extents often lie in it.
 #[derive(Default)]
 pub(crate) struct Buffer {
     bytes: Vec<u8>,
-    /// Which positions it has.
+    /// The positions of the bytes in the layout.
     extent: Option<Extent>,
 }
 
-/// So many large files are kept open.
+/// The most large files that are kept open.
 const MOST_OPEN: usize = 32;
 
 impl Source {
-    /// Finds what is under `paths`, as far as there is `budget` for the list; also what was left
-    /// out, as sentences. Unless `with_holes`, holes are data like any other. The one path arrives
-    /// as `rename`, if that is given.
+    /// Finds the files under `paths`, as far as `budget` allows for the list. Also returns notices
+    /// about entries that were left out. Unless `with_holes`, holes are sent as data. The one path
+    /// arrives as `rename`, if that is given.
     pub(crate) fn open(
         root: SourceRoot,
         paths: &[PathBuf],
         selection: &Selection,
         with_holes: bool,
         rename: Option<&OsStr>,
-        budget: Room<'_>,
+        budget: MemoryBudget<'_>,
     ) -> Result<(Source, Vec<String>), Error> {
         let Found { mut entries, origins, notices } =
             walk(&root, paths, selection, rename, budget)?;
@@ -84,17 +85,19 @@ impl Source {
                 }
             }
         }
-        let tree = Tree::new(entries)
-            .map_err(|error| Error::usage(format!("this cannot go together: {error}")))?;
+        let tree = Tree::new(entries).map_err(|error| {
+            Error::usage(format!("these sources cannot be sent together: {error}"))
+        })?;
         Ok((Source { root, tree, origins, open: Mutex::default() }, notices))
     }
 
-    /// Everything that there is to send.
+    /// The tree of the files.
     pub(crate) fn tree(&self) -> &Tree {
         &self.tree
     }
 
-    /// Reads exactly this part of a file. A small one is opened for it, a large one is kept open.
+    /// Fills `buffer` from `offset` of a file. A small file is opened for it, a large one is kept
+    /// open.
     fn fill(
         &self,
         entry: usize,
@@ -103,10 +106,11 @@ impl Source {
         is_large: bool,
     ) -> Result<(), Error> {
         let (path, _) = self.origin(entry);
-        let file = if is_large { self.kept(entry)? } else { Arc::new(self.open_file(entry)?) };
+        let file =
+            if is_large { self.open_cached(entry)? } else { Arc::new(self.open_file(entry)?) };
         match file.read_exact_at(buffer, offset) {
             Ok(()) => self.check_unchanged(entry, &file),
-            // It was longer when it was found.
+            // The file was longer during the walk.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 Err(Error::SourceChanged { path: path.clone() })
             }
@@ -114,7 +118,7 @@ impl Source {
         }
     }
 
-    fn kept(&self, entry: usize) -> Result<Arc<File>, Error> {
+    fn open_cached(&self, entry: usize) -> Result<Arc<File>, Error> {
         let mut open = self.open.lock().expect("no panic while held");
         if let Some((_, file)) = open.iter().find(|(index, _)| *index == entry) {
             return Ok(Arc::clone(file));
@@ -146,7 +150,7 @@ impl Source {
         }
     }
 
-    /// A file as it is, if it has not changed since it was found.
+    /// The identity of a file that has not changed since the walk.
     pub(crate) fn file_id(&self, entry: usize) -> Result<FileId, Error> {
         let file = self.open_file(entry)?;
         self.check_unchanged(entry, &file)?;
@@ -167,26 +171,26 @@ impl Source {
 }
 
 impl Supply {
-    /// What a packing has of a source.
+    /// The files of `source` that are in `packing`.
     pub(crate) fn new(source: Arc<Source>, packing: Packing) -> Supply {
         Supply { source, packing, merges: Mutex::default(), hashes: Mutex::default() }
     }
 
-    /// Everything that there is.
+    /// All files, also those that are not sent.
     pub(crate) fn source(&self) -> &Source {
         &self.source
     }
 
-    /// Where everything lies.
+    /// The layout of the files that are sent.
     pub(crate) fn packing(&self) -> &Packing {
         &self.packing
     }
 
-    /// Reads `extent`, which lies within one block, into `buffer`; returns where in the buffer it
-    /// is and, if a block begins with it, that block's chaining value.
+    /// Reads `extent`, which lies within one block, into `buffer`. Returns its range in the buffer
+    /// and, if the extent starts a block, that block's chaining value.
     ///
     /// # Errors
-    /// [`Error::Source`] if the disk fails, [`Error::SourceChanged`] if a file is not what it was.
+    /// [`Error::Source`] if reading fails, [`Error::SourceChanged`] if a file has changed.
     pub(crate) fn read(
         &self,
         extent: Extent,
@@ -201,7 +205,7 @@ impl Supply {
             let object = layout.locate(block.start).expect("a block lies in an object").object;
             return Ok((0..length(extent.len), Some(self.note(object, block, &buffer.bytes))));
         }
-        // The rest of a block follows its beginning on the same path, mostly.
+        // The rest of a block mostly follows its first extent on the same path.
         if buffer.extent.is_none_or(|has| has.intersection(extent) != extent) {
             self.fill(extent, buffer)?;
         }
@@ -222,13 +226,13 @@ impl Supply {
         Ok(block_cv(whole.len, place.offset, &buffer.bytes))
     }
 
-    /// Hashes a block that was read.
+    /// Hashes a block that was read, and merges the hash into its object's.
     fn note(&self, object: usize, block: Extent, bytes: &[u8]) -> Cv {
         let whole = self.packing.layout().object_extent(object).expect("an object of the layout");
         let offset = block.start - whole.start;
         let cv = block_cv(whole.len, offset, bytes);
         let mut merges = self.merges.lock().expect("no panic while held");
-        // A block that is read again was merged before.
+        // A block that is read again was merged the first time.
         let _ = merges
             .entry(object)
             .or_insert_with(|| Merge::new(whole.len))
@@ -254,9 +258,8 @@ impl Supply {
         self.merges.lock().expect("no panic while held").get(&object)?.root()
     }
 
-    /// The files of an object whose hash is `root`, and each one's own hash where it is known. They
-    /// are forgotten.
-    pub(crate) fn files(&self, object: usize, root: Cv) -> Vec<(usize, Option<String>)> {
+    /// Takes the files of an object with hash `root`, each with its own hash where it is known.
+    pub(crate) fn take_files(&self, object: usize, root: Cv) -> Vec<(usize, Option<String>)> {
         let whole = self.packing.whole_file(&self.source.tree, object);
         let mut hashes = self.hashes.lock().expect("no panic while held");
         let mut hash = |index: usize| {
@@ -287,20 +290,20 @@ impl Supply {
         Ok(merge.root().expect("every block was merged"))
     }
 
-    /// Checks that no large file changed since it was found. A small one is read in one go: what
-    /// was sent of it is what it was.
+    /// Checks that no large file changed since the walk. A small file needs no check: it is read in
+    /// one go.
     pub(crate) fn check_unchanged(&self) -> Result<(), Error> {
         let objects =
             (0..self.packing.layout().objects()).filter_map(|object| self.packing.object(object));
         for object in objects {
             if let Object::Large(entry) = object {
-                self.source.check_unchanged(entry, &*self.source.kept(entry)?)?;
+                self.source.check_unchanged(entry, &*self.source.open_cached(entry)?)?;
             }
         }
         Ok(())
     }
 
-    /// Reads an extent, all of it or nothing.
+    /// Reads an extent completely, or leaves the buffer without a valid extent.
     fn fill(&self, extent: Extent, buffer: &mut Buffer) -> Result<(), Error> {
         buffer.extent = None;
         buffer.bytes.resize(length(extent.len), 0);
@@ -325,12 +328,12 @@ impl Buffer {
 
 impl Stamp {
     pub(crate) fn of(metadata: &Metadata) -> Stamp {
-        // Not the change time: it moves with renames, links and reads of access times too.
+        // Not the change time: renames and links change it too.
         Stamp { size: metadata.len(), mtime: (metadata.mtime(), metadata.mtime_nsec()) }
     }
 }
 
-/// A length within a block, in memory.
+/// A length within a block as an index.
 fn length(bytes: u64) -> usize {
     usize::try_from(bytes).expect("within a block")
 }

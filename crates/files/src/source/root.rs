@@ -1,4 +1,4 @@
-//! Where files are looked for: anywhere, or below one directory and nowhere else.
+//! The root of source paths: the whole file system, or one directory.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -12,18 +12,18 @@ use std::sync::Arc;
 use rustix::fs::{Dir, Mode, OFlags, ResolveFlags, openat2, readlinkat};
 use rustix::io::Errno;
 
-/// Where files are looked for.
+/// The root of source paths.
 #[derive(Clone, Debug)]
 pub(crate) enum SourceRoot {
-    /// Wherever this process may.
+    /// The whole file system, as far as this process has access.
     Anywhere,
-    /// Below this directory: neither a name nor a link leads out of it, whatever somebody puts
-    /// there meanwhile.
+    /// Below this directory: no name and no link leads out of it, even if another process changes
+    /// the directory meanwhile.
     Below(Arc<OwnedFd>),
 }
 
 const BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
-/// How often a lookup is repeated that a rename came in the way of.
+/// Attempts at a lookup that a concurrent rename disturbs.
 const ATTEMPTS: usize = 32;
 
 impl SourceRoot {
@@ -33,7 +33,7 @@ impl SourceRoot {
         Ok(SourceRoot::Below(Arc::new(rustix::fs::open(directory, flags, Mode::empty())?)))
     }
 
-    /// What is at `path`, where a link stands for what it leads to.
+    /// The metadata at `path`, following links.
     pub(crate) fn metadata(&self, path: &Path) -> io::Result<Metadata> {
         match self {
             SourceRoot::Anywhere => fs::metadata(path),
@@ -41,7 +41,7 @@ impl SourceRoot {
         }
     }
 
-    /// What is at `path`, be it a link.
+    /// The metadata at `path`, without following a link.
     pub(crate) fn symlink_metadata(&self, path: &Path) -> io::Result<Metadata> {
         match self {
             SourceRoot::Anywhere => fs::symlink_metadata(path),
@@ -74,7 +74,7 @@ impl SourceRoot {
         Ok(names)
     }
 
-    /// What a link says.
+    /// The target of a link.
     pub(crate) fn read_link(&self, path: &Path) -> io::Result<PathBuf> {
         match self {
             SourceRoot::Anywhere => fs::read_link(path),
@@ -86,7 +86,7 @@ impl SourceRoot {
         }
     }
 
-    /// Opens a file for reading. A pipe that took its place must not hold us up.
+    /// Opens a file for reading, without blocking on a pipe that took its place.
     pub(crate) fn open(&self, path: &Path) -> io::Result<File> {
         match self {
             SourceRoot::Anywhere => {

@@ -1,4 +1,4 @@
-//! What is to be sent: folders are walked, links kept as they are, filters obeyed.
+//! Walks the folders to be sent, keeps links as links, and applies the filters.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -19,30 +19,30 @@ use super::root::SourceRoot;
 use crate::protocol::footprint;
 use crate::{Error, Selection};
 
-/// What a walk found.
+/// The result of a walk.
 #[derive(Default)]
 pub(crate) struct Found {
     pub(crate) entries: Vec<Entry>,
-    /// For each entry, where it is here and what it was; `None` for what is no file.
+    /// For each entry, its local path and attributes; `None` if it is no file.
     pub(crate) origins: Vec<Option<(PathBuf, Stamp)>>,
-    /// What was left out, and why, as sentences.
+    /// Messages about entries that were left out.
     pub(crate) notices: Vec<String>,
 }
 
-/// Whether there is memory for so many bytes more; the error that it ends with if not.
-pub(crate) type Room<'a> = &'a mut dyn FnMut(usize) -> Result<(), Error>;
+/// Reserves memory for a number of bytes; the error ends the walk.
+pub(crate) type MemoryBudget<'a> = &'a mut dyn FnMut(usize) -> Result<(), Error>;
 
-/// Finds everything under `sources` that the selection takes; the one source arrives as `rename`,
-/// if that is given. Asks for `budget` before it keeps an entry.
+/// Finds everything under `sources` that the selection includes; the one source arrives as
+/// `rename`, if that is given. Takes from `budget` before it keeps an entry.
 pub(crate) fn walk(
     root: &SourceRoot,
     sources: &[PathBuf],
     selection: &Selection,
     rename: Option<&OsStr>,
-    budget: Room<'_>,
+    budget: MemoryBudget<'_>,
 ) -> Result<Found, Error> {
     if let Some(name) = rename {
-        may_take(name, sources, selection)?;
+        check_rename(name, sources, selection)?;
     }
     let mut walk = Walk {
         root,
@@ -68,36 +68,35 @@ pub(crate) fn walk(
 
 struct Walk<'a> {
     root: &'a SourceRoot,
-    budget: Room<'a>,
+    budget: MemoryBudget<'a>,
     found: Found,
-    /// If given, only files that match are taken, and folders that lead to one.
+    /// If given, only matching files are included, and the folders that lead to them.
     include: Option<Gitignore>,
     exclude: Option<Gitignore>,
-    /// Folders on the way to where we are that nothing was taken from so far.
+    /// Folders above the current location of which no entry is included so far.
     pending: Vec<Entry>,
     /// Files with several names, by device and inode.
     seen: HashMap<(u64, u64), u32>,
     checksum: bool,
 }
 
-/// Where something is: here, at the receiver, and for the filters.
-struct Spot<'a> {
+/// The location of an entry: local, at the receiver, and for the filters.
+struct Location<'a> {
     path: &'a Path,
     target: Vec<u8>,
-    /// Below the source; empty for the source itself.
+    /// The path below the source; empty for the source itself.
     below: PathBuf,
 }
 
 impl Walk<'_> {
-    /// A file or a folder that the command names. A link is followed: it stands for what it leads
-    /// to.
+    /// Adds a file or folder that the command names. A link is followed.
     fn source(&mut self, source: &Path, rename: Option<&OsStr>) -> Result<(), Error> {
         let metadata = self.root.metadata(source).map_err(|error| failed(source, error))?;
         if !metadata.is_dir() {
             let name = source
                 .file_name()
                 .ok_or_else(|| Error::usage(format!("{} has no name", source.display())))?;
-            let spot = Spot {
+            let location = Location {
                 path: source,
                 target: rename.unwrap_or(name).as_bytes().to_vec(),
                 below: name.into(),
@@ -105,23 +104,23 @@ impl Walk<'_> {
             if !metadata.is_file() {
                 return Err(Error::usage(format!("{} is no file and no folder", source.display())));
             }
-            return self.entry(&spot, &metadata, false);
+            return self.entry(&location, &metadata, false);
         }
         let target = rename.map_or_else(|| folder_name(source), |name| name.as_bytes().to_vec());
-        let spot = Spot { path: source, target, below: PathBuf::new() };
-        if !spot.target.is_empty() {
-            self.pending.push(directory(&spot, &metadata));
+        let location = Location { path: source, target, below: PathBuf::new() };
+        if !location.target.is_empty() {
+            self.pending.push(directory(&location, &metadata));
             if self.include.is_none() {
                 self.flush()?;
             }
         }
-        self.folder(&spot, false)?;
+        self.folder(&location, false)?;
         self.pending.clear();
         Ok(())
     }
 
-    /// What is in a folder; `inside` one that was included as a whole.
-    fn folder(&mut self, folder: &Spot<'_>, inside: bool) -> Result<(), Error> {
+    /// Adds the contents of a folder; `inside` if the folder was included as a whole.
+    fn folder(&mut self, folder: &Location<'_>, inside: bool) -> Result<(), Error> {
         let names = self.root.names(folder.path).map_err(|error| failed(folder.path, error))?;
         for name in names {
             let path = folder.path.join(&name);
@@ -130,80 +129,90 @@ impl Walk<'_> {
                 target.push(b'/');
             }
             target.extend_from_slice(name.as_bytes());
-            let spot = Spot { path: &path, target, below: folder.below.join(&name) };
+            let location = Location { path: &path, target, below: folder.below.join(&name) };
             let metadata = match self.root.symlink_metadata(&path) {
                 Ok(metadata) => metadata,
                 // Gone since the folder was read.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(failed(&path, error)),
             };
-            self.entry(&spot, &metadata, inside)?;
+            self.entry(&location, &metadata, inside)?;
         }
         Ok(())
     }
 
-    /// Takes one thing, unless a filter is against it.
-    fn entry(&mut self, spot: &Spot<'_>, metadata: &Metadata, inside: bool) -> Result<(), Error> {
+    /// Adds an entry, unless a filter excludes it.
+    fn entry(
+        &mut self,
+        location: &Location<'_>,
+        metadata: &Metadata,
+        inside: bool,
+    ) -> Result<(), Error> {
         let is_folder = metadata.is_dir();
-        let matches = |globs: &Gitignore| globs.matched(&spot.below, is_folder).is_ignore();
+        let matches = |globs: &Gitignore| globs.matched(&location.below, is_folder).is_ignore();
         if self.exclude.as_ref().is_some_and(matches) {
             return Ok(());
         }
         let inside = inside || self.include.as_ref().is_none_or(matches);
-        if spot.target == RESERVED {
-            self.found
-                .notices
-                .push(format!("{} is what a receiver left there: left out", spot.path.display()));
+        if location.target == RESERVED {
+            self.found.notices.push(format!(
+                "{} is a receiver's staging folder: left out",
+                location.path.display()
+            ));
             return Ok(());
         }
         if is_folder {
             let depth = self.pending.len();
-            self.pending.push(directory(spot, metadata));
+            self.pending.push(directory(location, metadata));
             if inside {
                 self.flush()?;
             }
-            self.folder(spot, inside)?;
+            self.folder(location, inside)?;
             self.pending.truncate(depth);
         } else if inside {
             self.flush()?;
-            self.leaf(spot, metadata)?;
+            self.leaf(location, metadata)?;
         }
         Ok(())
     }
 
-    /// Takes what is no folder.
-    fn leaf(&mut self, spot: &Spot<'_>, metadata: &Metadata) -> Result<(), Error> {
+    /// Adds an entry that is no folder.
+    fn leaf(&mut self, location: &Location<'_>, metadata: &Metadata) -> Result<(), Error> {
         let file_type = metadata.file_type();
         if file_type.is_symlink() {
             let target = self
                 .root
-                .read_link(spot.path)
-                .map_err(|error| failed(spot.path, error))?
+                .read_link(location.path)
+                .map_err(|error| failed(location.path, error))?
                 .into_os_string()
                 .into_vec();
             let kind = Kind::Symlink { mtime: mtime(metadata), target };
-            self.push(Entry { path: spot.target.clone(), kind }, None)?;
+            self.push(Entry { path: location.target.clone(), kind }, None)?;
         } else if file_type.is_file() {
             let index = u32::try_from(self.found.entries.len()).unwrap_or(u32::MAX);
             if metadata.nlink() > 1 {
                 if let Some(&to) = self.seen.get(&(metadata.dev(), metadata.ino())) {
                     return self.push(
-                        Entry { path: spot.target.clone(), kind: Kind::HardLink { to } },
+                        Entry { path: location.target.clone(), kind: Kind::HardLink { to } },
                         None,
                     );
                 }
                 self.seen.insert((metadata.dev(), metadata.ino()), index);
             }
-            let file = self.file(spot.path, metadata).map_err(|error| failed(spot.path, error))?;
-            let origin = (spot.path.to_path_buf(), Stamp::of(metadata));
-            self.push(Entry { path: spot.target.clone(), kind: Kind::File(file) }, Some(origin))?;
+            let file =
+                self.file(location.path, metadata).map_err(|error| failed(location.path, error))?;
+            let origin = (location.path.to_path_buf(), Stamp::of(metadata));
+            self.push(
+                Entry { path: location.target.clone(), kind: Kind::File(file) },
+                Some(origin),
+            )?;
         } else {
             let what = match file_type {
                 kind if kind.is_fifo() => "a pipe",
                 kind if kind.is_socket() => "a socket",
                 _ => "a device",
             };
-            self.found.notices.push(format!("{} is {what}: left out", spot.path.display()));
+            self.found.notices.push(format!("{} is {what}: left out", location.path.display()));
         }
         Ok(())
     }
@@ -216,7 +225,7 @@ impl Walk<'_> {
             hash: None,
             data: None,
         };
-        // What takes fewer blocks than it has bytes may have holes.
+        // A file that allocates less than its size may have holes.
         if metadata.blocks().saturating_mul(512) < metadata.len() {
             file.data = data(&self.root.open(path)?, metadata.len())?;
         }
@@ -228,7 +237,7 @@ impl Walk<'_> {
         Ok(file)
     }
 
-    /// What a list names below one folder; folders in it are taken without what is in them.
+    /// Adds the listed names below one folder; folders are added without their contents.
     fn listed(&mut self, sources: &[PathBuf], names: &[PathBuf]) -> Result<(), Error> {
         let root = match sources {
             [] => Path::new("."),
@@ -239,7 +248,7 @@ impl Walk<'_> {
                 ));
             }
         };
-        // Each folder comes before what is in it, and everything once.
+        // Each folder once, before its contents.
         let mut all = std::collections::BTreeSet::new();
         for name in names {
             let name: PathBuf =
@@ -273,21 +282,21 @@ impl Walk<'_> {
             {
                 continue;
             }
-            let spot = Spot {
+            let location = Location {
                 path: &path,
                 target: name.as_os_str().as_bytes().to_vec(),
                 below: PathBuf::new(),
             };
             if metadata.is_dir() {
-                self.push(directory(&spot, &metadata), None)?;
+                self.push(directory(&location, &metadata), None)?;
             } else {
-                self.leaf(&spot, &metadata)?;
+                self.leaf(&location, &metadata)?;
             }
         }
         Ok(())
     }
 
-    /// Takes the folders that lead to where we are.
+    /// Adds the pending folders.
     fn flush(&mut self) -> Result<(), Error> {
         std::mem::take(&mut self.pending).into_iter().try_for_each(|entry| self.push(entry, None))
     }
@@ -301,27 +310,27 @@ impl Walk<'_> {
     }
 }
 
-/// Whether what is sent may arrive under another name.
-fn may_take(name: &OsStr, sources: &[PathBuf], selection: &Selection) -> Result<(), Error> {
+/// Checks that the selection may arrive under another name.
+fn check_rename(name: &OsStr, sources: &[PathBuf], selection: &Selection) -> Result<(), Error> {
     let bytes = name.as_bytes();
     if sources.len() != 1 || selection.files_from.is_some() {
         return Err(Error::usage("only one file or folder can arrive under another name"));
     }
     if !manifest::is_plain(bytes) || bytes.contains(&b'/') {
-        return Err(Error::usage(format!("nothing can arrive by the name {}", name.display())));
+        return Err(Error::usage(format!("{} cannot be the name of a file", name.display())));
     }
     Ok(())
 }
 
-/// The name that a folder gets at the receiver: none if only what is in it is meant, as with
-/// `folder/` and `.`.
+/// The name of a folder at the receiver: empty if only the contents are sent, as with `folder/` and
+/// `.`.
 fn folder_name(source: &Path) -> Vec<u8> {
     let bytes = source.as_os_str().as_bytes();
     let last = bytes.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
     if matches!(last, b"" | b"." | b"..") { Vec::new() } else { last.to_vec() }
 }
 
-/// Where a file has data, if it has holes; of very many holes, the largest.
+/// The extents of a file's data, if it has holes; with very many holes, only the largest count.
 fn data(file: &File, size: u64) -> io::Result<Option<Vec<(u64, u64)>>> {
     let mut extents: Vec<(u64, u64)> = Vec::new();
     let mut at = 0;
@@ -330,7 +339,7 @@ fn data(file: &File, size: u64) -> io::Result<Option<Vec<(u64, u64)>>> {
             Ok(start) => start,
             // No more data.
             Err(Errno::NXIO) => break,
-            // A file system that knows no holes.
+            // A file system without holes.
             Err(Errno::INVAL) => return Ok(None),
             Err(errno) => return Err(errno.into()),
         };
@@ -352,7 +361,7 @@ fn data(file: &File, size: u64) -> io::Result<Option<Vec<(u64, u64)>>> {
         let mut joined: Vec<(u64, u64)> = Vec::new();
         for (offset, len) in extents {
             match joined.last_mut() {
-                // Of several holes just as large some may have to go.
+                // Among holes of the same size, some may have to be filled.
                 Some(before) if offset - (before.0 + before.1) <= smallest => {
                     before.1 = offset + len - before.0;
                 }
@@ -364,9 +373,9 @@ fn data(file: &File, size: u64) -> io::Result<Option<Vec<(u64, u64)>>> {
     Ok(Some(extents))
 }
 
-fn directory(spot: &Spot<'_>, metadata: &Metadata) -> Entry {
+fn directory(location: &Location<'_>, metadata: &Metadata) -> Entry {
     Entry {
-        path: spot.target.clone(),
+        path: location.target.clone(),
         kind: Kind::Directory { mtime: mtime(metadata), mode: mode(metadata) },
     }
 }
@@ -384,7 +393,7 @@ fn globs(globs: &[String]) -> Result<Option<Gitignore>, Error> {
     builder
         .build()
         .map(Some)
-        .map_err(|error| Error::usage(format!("the patterns cannot go together: {error}")))
+        .map_err(|error| Error::usage(format!("the patterns cannot be combined: {error}")))
 }
 
 fn mtime(metadata: &Metadata) -> i64 {

@@ -51,7 +51,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Where every host here listens, and for whom.
+/// Listens on loopback, for the holder of a token.
 fn on_loopback(identity: &Identity, token: &Token) -> ListenOptions {
     ListenOptions {
         addresses: vec!["127.0.0.1:0".parse().expect("an address")],
@@ -61,7 +61,7 @@ fn on_loopback(identity: &Identity, token: &Token) -> ListenOptions {
     }
 }
 
-/// How everybody here transfers, unless a test has it otherwise.
+/// The default options of transfers in tests.
 fn short_of_patience() -> TransferOptions {
     let mut options = TransferOptions::new(Identity::generate().expect("a key"));
     options.dial.patience = Span::from_secs(5);
@@ -88,7 +88,7 @@ pub fn send_options(sources: &[&Path], port: u16, token: &Token) -> SendOptions 
     }
 }
 
-/// A receiver or a server that runs: its port, its outcome, what it told.
+/// A running receiver or server: its port, its outcome, and its events.
 pub struct Host {
     pub port: u16,
     pub task: tokio::task::JoinHandle<Result<Summary, Error>>,
@@ -100,7 +100,7 @@ impl Host {
         Host::start(|events| files::receive(options, events)).await
     }
 
-    /// A receiver that can be killed as a program can.
+    /// A receiver with a runtime of its own, which can be killed like a process.
     pub async fn receive_apart(options: ReceiveOptions) -> (Host, Apart) {
         let runtime = Runtime::new().expect("a runtime");
         let host = runtime.spawn(Host::receive(options)).await.expect("it listens");
@@ -123,8 +123,8 @@ impl Host {
         Host { port: addresses[0].port(), task, events }
     }
 
-    /// Waits until so many bytes are there: a moment that does not depend on how busy the machine
-    /// is.
+    /// Waits until `bytes` bytes are done: a moment that does not depend on the load of the
+    /// machine.
     pub async fn has(&mut self, bytes: u64) {
         let there = async {
             loop {
@@ -146,12 +146,12 @@ impl Host {
     }
 }
 
-/// A host's own runtime, as a program has one.
+/// The runtime of one host, as a process has one.
 pub struct Apart(Option<Runtime>);
 
 impl Apart {
-    /// Nothing of the host goes on afterwards: what it has begun to do on the disk is done. A task
-    /// alone, aborted, leaves that to go on beside the host that comes after it.
+    /// Ends all tasks of the host and waits for its operations on the disk. An aborted task alone
+    /// would leave these running beside the next host.
     pub async fn kill(mut self) {
         let runtime = self.0.take();
         tokio::task::spawn_blocking(move || drop(runtime)).await.expect("it ends");
@@ -160,7 +160,7 @@ impl Apart {
 
 impl Drop for Apart {
     fn drop(&mut self) {
-        // Of a test that failed before: here nobody may wait.
+        // After a failed test: blocking is not allowed here.
         if let Some(runtime) = self.0.take() {
             runtime.shutdown_background();
         }
@@ -190,7 +190,7 @@ pub fn serve_options(directory: &Path, identity: &Identity, token: &Token) -> Se
     }
 }
 
-/// From one server; several are added to `from`.
+/// Fetches from one server; others can be added to `from`.
 pub fn fetch_options(scratch: &Scratch, names: &[&str], port: u16, token: &Token) -> FetchOptions {
     let remote = Remote { host: "127.0.0.1".into(), port };
     FetchOptions {

@@ -1,4 +1,4 @@
-//! How far a session is, and what it came to.
+//! Progress and summary of a session.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -55,7 +55,7 @@ impl<O: SessionOpener> SessionDriver<O> {
         }
     }
 
-    /// When each path brought its last new byte.
+    /// The time of each path's last new byte.
     fn finished_at(&self) -> Vec<(String, Span)> {
         let last = |plan: &Arc<Plan>| Time::from_nanos(plan.last_new.load(Ordering::Relaxed));
         let used = self.dialer.plans().filter(|plan| last(plan) > Time::ZERO);

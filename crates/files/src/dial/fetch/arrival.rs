@@ -1,4 +1,4 @@
-//! Where the data of all servers go.
+//! The one sink of the data of all servers.
 
 use std::sync::{Arc, Mutex, Weak};
 
@@ -10,28 +10,29 @@ use transfer::Extent;
 use units::{Bytes, Span, Time};
 use wire::frame::{Data, Range, SessionId};
 
-use super::opener::Joined;
+use super::opener::ServerSession;
 use super::replicas::Replicas;
 use crate::dial::session::Report;
-use crate::sink::{self, Ended, SinkSession};
+use crate::sink::{self, SinkEnd, SinkSession};
 
-/// What is agreed on brings its data here.
+/// Hands the data of all servers to the session of the sink.
 pub(in crate::dial) struct Arrival {
     session: Arc<SinkSession>,
-    /// They hold the session, and so this.
-    gates: Weak<Vec<Gate<Joined>>>,
-    /// Of each server, when it was last waited for, and how long in all since it last sent data.
+    /// Weak, because the gates own the sessions, which own this.
+    gates: Weak<Vec<Gate<ServerSession>>>,
+    /// For each server: the last time when a path waited for it, and the total wait since its last
+    /// data.
     silence: Vec<Mutex<(Time, Span)>>,
-    /// What is known of the blocks, where several servers have to have the same.
+    /// The expected hashes of all blocks, if they were asked for.
     replicas: Option<Replicas>,
     reports: mpsc::UnboundedSender<Report>,
     attending: JoinHandle<()>,
 }
 
-/// Between two looks at a connection that waits.
-const A_MOMENT: Span = Span::from_millis(100);
-/// A server that was found to lie may have left so many wrong blocks.
-const FORGIVEN: u64 = 256;
+/// The longest wait counted between two samples of a path.
+const WAIT_STEP: Span = Span::from_millis(100);
+/// Wrong blocks that a dropped server may have left.
+const EXTRA_REFUSALS: u64 = 256;
 
 impl Drop for Arrival {
     fn drop(&mut self) {
@@ -42,7 +43,7 @@ impl Drop for Arrival {
 impl Arrival {
     pub(super) fn new(
         session: Arc<SinkSession>,
-        gates: &Arc<Vec<Gate<Joined>>>,
+        gates: &Arc<Vec<Gate<ServerSession>>>,
         replicas: Option<Replicas>,
         reports: mpsc::UnboundedSender<Report>,
     ) -> Arrival {
@@ -51,31 +52,31 @@ impl Arrival {
         Arrival { session, gates: Arc::downgrade(gates), silence, replicas, reports, attending }
     }
 
-    /// What is written here.
+    /// The session of the sink.
     pub(in crate::dial) fn session(&self) -> &Arc<SinkSession> {
         &self.session
     }
 
-    /// Data arrived from a server, by the path called `path`. Gives the range that is written.
+    /// Handles data from a server on the path called `path`. Returns the range that was written.
     pub(in crate::dial) fn handle_data(
         &self,
         server: usize,
         path: &str,
         data: &Data<'_>,
     ) -> Result<Range, ConnError> {
-        self.note_heard(server);
+        self.reset_silence(server);
         let Some(replicas) = &self.replicas else { return self.session.handle_data(path, data) };
         let extent = Extent::new(data.position, data.payload.len() as u64);
-        let judged = replicas.judge(server, data, self.session.layout());
-        for (liar, error) in judged.liars {
-            self.session.forgive(FORGIVEN);
+        let checked = replicas.check(server, data, self.session.layout());
+        for (wrong, error) in checked.mismatches {
+            self.session.allow_refusals(EXTRA_REFUSALS);
             let text = error.to_string();
-            let _ = self.reports.send(Report::Left(liar, error));
-            if liar == server {
+            let _ = self.reports.send(Report::HostFailed(wrong, error));
+            if wrong == server {
                 return Err(ConnError::Refused(text));
             }
         }
-        let data = Data { block_hash: Some(judged.hash), ..data.clone() };
+        let data = Data { block_hash: Some(checked.expected), ..data.clone() };
         let range = self.session.handle_data(path, &data)?;
         if self.session.has_verified(extent) {
             replicas.forget(extent);
@@ -83,8 +84,8 @@ impl Arrival {
         Ok(range)
     }
 
-    /// What to ask for where the core wants `extent`: all of a block that came wrong in pieces, so
-    /// that it is seen who sends it.
+    /// The extent to request where the core transmits `extent`: the whole block if pieces of it
+    /// came wrong, so that one server answers for it.
     pub(in crate::dial) fn widened(&self, extent: Extent) -> Extent {
         match &self.replicas {
             Some(replicas) if replicas.is_contested(extent) => {
@@ -95,13 +96,13 @@ impl Arrival {
         }
     }
 
-    /// The most that [`Arrival::widened`] may make of `most`.
+    /// The largest extent that [`Arrival::widened`] makes of `most` bytes.
     pub(in crate::dial) fn widest(&self, most: Bytes) -> Bytes {
         let may_widen = self.replicas.as_ref().is_some_and(Replicas::has_contested);
         if may_widen { most.max(Bytes(transfer::BLOCK)) } else { most }
     }
 
-    /// A block came wrong.
+    /// Records that a block came wrong.
     pub(in crate::dial) fn contest(&self, range: Range) {
         let extent = Extent::new(range.start, range.len);
         if let Some(replicas) = &self.replicas
@@ -111,39 +112,39 @@ impl Arrival {
         }
     }
 
-    /// A server says that it does not know the session of that name: it has to be asked anew.
+    /// Forgets the session with a server that no longer knows it: the next path opens another.
     pub(in crate::dial) fn forget(&self, server: usize, joined: SessionId) {
         if let Some(gates) = self.gates.upgrade() {
             gates[server].forget(|known| known.id == joined);
         }
     }
 
-    /// Starts finishing if everything is there.
+    /// Starts finishing if everything is verified.
     pub(in crate::dial) fn finish_files(&self) {
         sink::finish_files(&self.session);
     }
 
-    /// A connection to a server is open, and waits for data; is told now and then. Gives for how
-    /// long the server has been waited for, by whatever path, since it last sent data.
+    /// Counts the time that an open path waits for data of a server; each path calls it at every
+    /// sample. Returns the total wait, over all paths, since the server last sent data.
     pub(in crate::dial) fn note_waiting(&self, server: usize, now: Time) -> Span {
         let mut silence = self.silence[server].lock().expect("no panic while held");
         let (last, waited) = *silence;
-        *silence = (now, waited + (now - last).min(A_MOMENT));
+        *silence = (now, waited + (now - last).min(WAIT_STEP));
         silence.1
     }
 
-    fn note_heard(&self, server: usize) {
+    fn reset_silence(&self, server: usize) {
         *self.silence[server].lock().expect("no panic while held") =
             (self.session.clock.now(), Span::ZERO);
     }
 }
 
-/// Syncs what arrives, and reports the end of the session.
+/// Syncs received data, and reports the end of the session.
 async fn attend(session: Arc<SinkSession>, reports: mpsc::UnboundedSender<Report>) {
     let report = match sink::attend(&session, |_| ()).await {
-        Ended::Complete(_, sync) => Report::Done(sync.as_micros()),
-        Ended::Failed(error) => Report::Fatal(error),
-        Ended::Superseded => return,
+        SinkEnd::Complete(_, sync) => Report::Done(sync.as_micros()),
+        SinkEnd::Failed(error) => Report::Fatal(error),
+        SinkEnd::Superseded => return,
     };
     let _ = reports.send(report);
 }

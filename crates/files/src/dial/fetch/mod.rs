@@ -1,8 +1,8 @@
 //! The sink dials: files come from servers.
 //!
 //! [`fetch`] connects to the servers over every path and lets the core of a sender divide the work:
-//! an extent that the core tells a path to transmit is requested over it. Each server has a session
-//! of its own there ([`opener`]); the data of all of them go to one [`Arrival`].
+//! a path requests each extent that the core tells it to transmit. Each server has a session of its
+//! own ([`opener`]); the data of all go to one [`Arrival`].
 
 mod arrival;
 mod offer;
@@ -17,18 +17,18 @@ use peer::dial::Terms;
 pub(super) use arrival::Arrival;
 use opener::FetchOpener;
 
-use super::driver::{Dialing, Ended};
+use super::driver::{DialEnd, Dialing};
 use super::session::check_scheduler;
 use crate::sink::SinkSession;
 use crate::{Error, Event, Events, FetchOptions, Summary};
 
-/// Fetches what `options` name over every path; `events` hears what happens. Dropping the future
-/// stops the transfer; what is verified stays journaled in the folder where it goes.
+/// Fetches the files of `options` over every path, and reports to `events`. Dropping the future
+/// stops the transfer; verified data stay journaled in the receiving folder.
 ///
-/// With several servers each (interface, server) pair is a path. They have to have the same one
-/// file: before data come, each gives the hashes of all its blocks; what does not match the
-/// first-named server's, or [`FetchOptions::blake3`], is not asked, and a server that sends a block
-/// that does not match is dropped by name.
+/// With several servers, each pair of interface and server is a path. All servers must have the
+/// same file. Before any data, each sends the hashes of all its blocks; a server whose hashes
+/// differ from the first server's, or from [`FetchOptions::blake3`], is not used, and one that
+/// sends a wrong block is dropped with a notice that names it.
 ///
 /// # Errors
 /// Anything of [`Error`].
@@ -40,19 +40,19 @@ pub async fn fetch(options: FetchOptions, events: Events) -> Result<Summary, Err
     let dialing = Dialing::plan(terms.clone(), events.clone()).await?;
     let mut options = options;
     loop {
-        // The session that writes here must be gone before another one begins.
+        // The old session must be closed before a new one writes the same files.
         let writing = Arc::new(Mutex::new(Weak::new()));
         let (asked, writes) = (Arc::new(options.clone()), Arc::clone(&writing));
         let opener = |reports, clock| {
             FetchOpener::new(asked, terms.clone(), clock, reports, events.clone(), writes)
         };
         match dialing.conduct(opener).await? {
-            Ended::Complete(summary) => return Ok(summary),
-            // The server has something else now: go on from what still is the same. What this run
-            // already replaced or restarted is not to be thrown away again.
-            Ended::SessionGone => {
+            DialEnd::Complete(summary) => return Ok(summary),
+            // The server's files changed: keep those that are still the same. Files that this run
+            // restarted or replaced are not discarded again.
+            DialEnd::SessionGone => {
                 options.transfer.restart = false;
-                gone(&writing).await?;
+                wait_until_closed(&writing).await?;
                 let text =
                     "what is offered has changed: agreeing on the transfer again".to_string();
                 let _ = events.send(Event::Notice { text });
@@ -61,8 +61,8 @@ pub async fn fetch(options: FetchOptions, events: Events) -> Result<Summary, Err
     }
 }
 
-/// Waits until the former session has let go of its files.
-async fn gone(writing: &Mutex<Weak<SinkSession>>) -> Result<(), Error> {
+/// Waits until the old session has released its files.
+async fn wait_until_closed(writing: &Mutex<Weak<SinkSession>>) -> Result<(), Error> {
     let session = writing.lock().expect("no panic while held").clone();
     for _ in 0..1_500 {
         if session.strong_count() == 0 {

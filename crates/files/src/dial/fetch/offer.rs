@@ -1,4 +1,4 @@
-//! What a server offers: its manifest, and the hashes of its blocks where these are asked for.
+//! A server's offer: its manifest, and the hashes of its blocks if these were asked for.
 
 use std::ffi::OsStr;
 use std::net::SocketAddr;
@@ -16,24 +16,24 @@ use crate::{Error, FetchOptions, Server};
 use peer::dial::Gate;
 use peer::{Conn, ConnError};
 
-/// What a server offers.
+/// A server's offer.
 pub(super) struct Offer {
-    /// The session's name there.
+    /// The session's id at the server.
     pub(super) id: SessionId,
     /// Further addresses of the server.
     pub(super) addresses: Vec<SocketAddr>,
-    /// Everything that was asked for, under the names that it gets here.
+    /// The requested files, under their local names.
     pub(super) tree: Tree,
-    /// Chaining values of all blocks, if they were asked for, and the one file's hash.
+    /// The chaining values of all blocks and the file's hash, if they were asked for.
     pub(super) hashes: Option<(Vec<[u8; 32]>, Cv)>,
 }
 
-/// Why there is no offer.
+/// The reason for a missing offer.
 pub(super) enum Refusal {
-    /// The connection failed: another one may do better.
+    /// The connection failed; another one may succeed.
     Lost(ConnError),
-    /// Nothing can be had of this server.
-    Useless(Error),
+    /// The server cannot be used.
+    Unusable(Error),
 }
 
 impl From<ConnError> for Refusal {
@@ -42,17 +42,17 @@ impl From<ConnError> for Refusal {
     }
 }
 
-/// Checks what does not depend on any server.
+/// Checks the options, before any connection.
 ///
 /// # Errors
 /// [`Error::usage`].
 pub(super) fn check(options: &FetchOptions) -> Result<(), Error> {
     let usage = |text: String| Err(Error::usage(text));
     if options.from.is_empty() {
-        return usage("there is no server to get anything from".into());
+        return usage("no server is named".into());
     }
     if options.names.is_empty() {
-        return usage("nothing is asked for".into());
+        return usage("no file is named".into());
     }
     if options.selection.files_from.is_some() {
         return usage("a list of files is for sending only".into());
@@ -86,12 +86,12 @@ pub(super) fn check(options: &FetchOptions) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether the hashes of all blocks are to come before data.
+/// Whether servers must send the hashes of all blocks before data.
 pub(super) fn wants_hashes(options: &FetchOptions) -> bool {
     options.from.len() > 1 || options.blake3.is_some()
 }
 
-/// A name as servers take it: below the root of what they offer.
+/// A name as servers expect it: relative to their root.
 fn plain_name(name: &Path) -> &[u8] {
     let bytes = name.as_os_str().as_bytes();
     let start = bytes.iter().position(|&byte| byte != b'/').unwrap_or(bytes.len());
@@ -102,8 +102,8 @@ fn plain_name(name: &Path) -> &[u8] {
     if bytes == b"." { b"" } else { bytes }
 }
 
-/// Asks a server what it has of what is wanted, and hears it out.
-pub(super) async fn hear<T: Clone>(
+/// Asks a server for its offer, and reads it.
+pub(super) async fn request_offer<T: Clone>(
     conn: &mut Conn,
     options: &FetchOptions,
     server: &Server,
@@ -160,25 +160,26 @@ pub(super) async fn hear<T: Clone>(
                 break;
             }
             Ok(Some(Ok(_))) => {
-                return Err(Refusal::Useless(Error::protocol("the manifest does not add up")));
+                return Err(Refusal::Unusable(Error::protocol("the manifest does not add up")));
             }
-            Ok(Some(Err(error))) => return Err(Refusal::Useless(error)),
+            Ok(Some(Err(error))) => return Err(Refusal::Unusable(error)),
             Err(error @ (ConnError::Wire(_) | ConnError::Unexpected(_))) => {
-                return Err(Refusal::Useless(Error::protocol(error.to_string())));
+                return Err(Refusal::Unusable(Error::protocol(error.to_string())));
             }
             Err(error) => return Err(error.into()),
         }
     }
-    was_asked_for(&entries, &options.names).map_err(Refusal::Useless)?;
-    let tree = tree(entries, options.rename.as_deref()).map_err(Refusal::Useless)?;
+    was_asked_for(&entries, &options.names).map_err(Refusal::Unusable)?;
+    let tree = tree(entries, options.rename.as_deref()).map_err(Refusal::Unusable)?;
     let hashes = if ask.hashes { Some(hashes(conn, &tree, gate).await?) } else { None };
     Ok(Offer { id, addresses, tree, hashes })
 }
 
-/// A server decides what is in a folder that was asked for, but not what else comes.
+/// Checks that every entry was asked for. A server decides only on the contents of a folder that
+/// was asked for.
 fn was_asked_for(entries: &[Entry], names: &[PathBuf]) -> Result<(), Error> {
     let asked: Vec<&[u8]> = names.iter().map(|name| plain_name(name)).collect();
-    // All that is in a folder, without the folder.
+    // The contents of a folder, without the folder itself.
     if asked.iter().any(|name| name.is_empty() || name.ends_with(b"/")) {
         return Ok(());
     }
@@ -192,7 +193,7 @@ fn was_asked_for(entries: &[Entry], names: &[PathBuf]) -> Result<(), Error> {
     Ok(())
 }
 
-/// The entries as a tree, the one at the top under its new name.
+/// The tree of the entries, with its one top entry renamed.
 fn tree(mut entries: Vec<Entry>, rename: Option<&OsStr>) -> Result<Tree, Error> {
     if let Some(name) = rename {
         let top = |path: &[u8]| path.iter().position(|&byte| byte == b'/').unwrap_or(path.len());
@@ -200,8 +201,8 @@ fn tree(mut entries: Vec<Entry>, rename: Option<&OsStr>) -> Result<Tree, Error> 
         for entry in &mut entries {
             let end = top(&entry.path);
             if entry.path[..end] != first {
-                let text = "several things cannot have the one new name: name a folder that is \
-                            there, or end it with a slash";
+                let text = "several entries cannot share one new name: name an existing folder, \
+                            or end it with a slash";
                 return Err(Error::usage(text));
             }
             entry.path.splice(..end, name.as_bytes().iter().copied());
@@ -210,17 +211,17 @@ fn tree(mut entries: Vec<Entry>, rename: Option<&OsStr>) -> Result<Tree, Error> 
     Tree::new(entries).map_err(|error| Error::protocol(error.to_string()))
 }
 
-/// Takes the hashes of the one file's blocks, and merges them to the file's.
+/// Reads the hashes of the one file's blocks, and merges them into the file's hash.
 async fn hashes<T: Clone>(
     conn: &mut Conn,
     tree: &Tree,
     gate: &Gate<T>,
 ) -> Result<(Vec<[u8; 32]>, Cv), Refusal> {
-    let useless = |text: &str| Refusal::Useless(Error::protocol(text));
-    let packing = Packing::new(tree, |_| true).map_err(|error| useless(&error.to_string()))?;
+    let unusable = |text: &str| Refusal::Unusable(Error::protocol(text));
+    let packing = Packing::new(tree, |_| true).map_err(|error| unusable(&error.to_string()))?;
     if tree.entries().len() != 1 || tree.file_count() != 1 {
-        let text = "several servers, or a hash, are for one file, and that is none";
-        return Err(Refusal::Useless(Error::usage(text)));
+        let text = "several servers, or a hash, are for one file, and this is not one file";
+        return Err(Refusal::Unusable(Error::usage(text)));
     }
     let mut merge = Merge::new(packing.layout().total().0);
     let mut all: Vec<[u8; 32]> = Vec::new();
@@ -237,24 +238,24 @@ async fn hashes<T: Clone>(
         gate.note_working();
         match heard {
             None => {}
-            Some(Err(error)) => return Err(Refusal::Useless(error)),
+            Some(Err(error)) => return Err(Refusal::Unusable(error)),
             Some(Ok(Some(part))) => {
                 let blocks = packing.layout().blocks();
                 if part.first != all.len() as u64 || part.first + part.hashes.len() as u64 > blocks
                 {
-                    return Err(useless("it names hashes of blocks that there are not"));
+                    return Err(unusable("it sent hashes of blocks that do not exist"));
                 }
                 for hash in part.hashes {
                     merge
                         .insert(all.len() as u64, Cv(hash))
-                        .map_err(|error| useless(&error.to_string()))?;
+                        .map_err(|error| unusable(&error.to_string()))?;
                     all.push(hash);
                 }
             }
             Some(Ok(None)) => {
                 let root = merge
                     .root()
-                    .ok_or_else(|| useless("it named the hashes of some blocks only"))?;
+                    .ok_or_else(|| unusable("it sent the hashes of some blocks only"))?;
                 return Ok((all, root));
             }
         }

@@ -1,4 +1,4 @@
-//! The way in at each server, and what all of them have to agree on.
+//! Opens the sessions with the servers, and compares their offers.
 
 use std::io::ErrorKind;
 use std::sync::{Arc, Mutex, Weak};
@@ -18,7 +18,7 @@ use wire::manifest::Kind;
 use super::arrival::Arrival;
 use super::offer::{self, Offer, Refusal};
 use super::replicas::Replicas;
-use crate::blocking::apart;
+use crate::blocking::run_blocking;
 use crate::dial::opener::{Member, SessionOpener};
 use crate::dial::path::Incoming;
 use crate::dial::session::{Agreement, Report, Session, new_core};
@@ -26,16 +26,16 @@ use crate::protocol::want_frames;
 use crate::sink::{Directory, SinkSession, Staging, Survey};
 use crate::{Error, Events, FetchOptions};
 
-/// What a path needs to join at a server.
+/// An open session with a server.
 #[derive(Clone)]
-pub(super) struct Joined {
-    /// The session's name there.
+pub(super) struct ServerSession {
+    /// The session's id at the server.
     pub(super) id: SessionId,
     session: Arc<Session>,
     arrival: Arc<Arrival>,
 }
 
-/// Opens a session with the servers.
+/// Opens the sessions with the servers.
 pub(super) struct FetchOpener {
     options: Arc<FetchOptions>,
     terms: Terms,
@@ -43,10 +43,10 @@ pub(super) struct FetchOpener {
     reports: mpsc::UnboundedSender<Report>,
     events: Events,
     /// One for each server.
-    gates: Arc<Vec<Gate<Joined>>>,
-    /// What was agreed on with the first server that counted.
+    gates: Arc<Vec<Gate<ServerSession>>>,
+    /// The agreement with the first server that answered.
     agreed: tokio::sync::Mutex<Option<Agreed>>,
-    /// Rings when something was.
+    /// Rings when `agreed` is set.
     changed: Notify,
     writing: Arc<Mutex<Weak<SinkSession>>>,
 }
@@ -57,18 +57,18 @@ struct Agreed {
     tree: Tree,
     want: Vec<Range>,
     root: Option<Cv>,
-    /// Which server that was.
-    by: String,
+    /// Label of the server of the agreement, for messages.
+    first_server: String,
 }
 
-/// How long the others wait for the server that was named first, once they could begin.
-const FIRST_NAMED: Duration = Duration::from_secs(3);
-/// How long to wait for whoever else writes the same file here.
-const BUSY: Duration = Duration::from_secs(3);
+/// The wait of the other servers for the first-named one, once they are ready.
+const FIRST_SERVER_WAIT: Duration = Duration::from_secs(3);
+/// The wait for another transfer that has the same file open.
+const LOCKED_WAIT: Duration = Duration::from_secs(3);
 
 impl SessionOpener for FetchOpener {
     type Load = Arrival;
-    type Flow = Incoming;
+    type Direction = Incoming;
 
     async fn enter(&self, conn: &mut Conn, host: usize) -> Result<Member<Arrival>, ConnError> {
         let gate = &self.gates[host];
@@ -86,9 +86,9 @@ impl SessionOpener for FetchOpener {
                     gate.release();
                     return Err(match refusal {
                         Refusal::Lost(error) => error,
-                        Refusal::Useless(error) => {
+                        Refusal::Unusable(error) => {
                             let text = error.to_string();
-                            let _ = self.reports.send(Report::Left(host, error));
+                            let _ = self.reports.send(Report::HostFailed(host, error));
                             ConnError::Refused(text)
                         }
                     });
@@ -98,12 +98,12 @@ impl SessionOpener for FetchOpener {
         Ok(Member { session: joined.session, joined: joined.id, load: joined.arrival })
     }
 
-    fn flow(arrival: &Arc<Arrival>, joined: SessionId, path: &Path, now: Time) -> Incoming {
+    fn direction(arrival: &Arc<Arrival>, joined: SessionId, path: &Path, now: Time) -> Incoming {
         let name = path.plan.name.clone();
         Incoming::new(Arc::clone(arrival), path.plan.host, joined, name, now)
     }
 
-    /// Whether some server, or this host, is reading its files: that may take any time.
+    /// Whether some server, or this host, is reading its files, which may take any time.
     fn is_working(&self) -> bool {
         self.gates.iter().any(Gate::is_working)
     }
@@ -133,19 +133,20 @@ impl FetchOpener {
         }
     }
 
-    /// Asks a server what it has, and agrees with it on what is to come.
-    async fn ask(&self, conn: &mut Conn, server: usize) -> Result<Joined, Refusal> {
+    /// Asks a server for its offer, and agrees with it on the wanted entries.
+    async fn ask(&self, conn: &mut Conn, server: usize) -> Result<ServerSession, Refusal> {
         let gate = &self.gates[server];
-        let offer = offer::hear(conn, &self.options, &self.options.from[server], gate).await?;
+        let offer =
+            offer::request_offer(conn, &self.options, &self.options.from[server], gate).await?;
         if let (Some(wanted), Some((_, root))) = (self.options.blake3, &offer.hashes)
             && root.0 != wanted
         {
-            let what = name_of(&offer.tree);
+            let what = file_name(&offer.tree);
             let detail = format!("what is there has {root}, and {} is asked for", Cv(wanted));
-            return Err(Refusal::Useless(Error::Integrity { what, detail }));
+            return Err(Refusal::Unusable(Error::Integrity { what, detail }));
         }
         if server > 0 {
-            conn.ping_during(self.let_the_first_go_first()).await?;
+            conn.ping_during(self.wait_for_first_server()).await?;
         }
         let (id, addresses) = (offer.id, offer.addresses.clone());
         let (session, arrival, want) = {
@@ -166,26 +167,26 @@ impl FetchOpener {
         conn.push(&Frame::Ready);
         conn.flush().await?;
         let _ = self.reports.send(Report::Announced(server, addresses));
-        Ok(Joined { id, session, arrival })
+        Ok(ServerSession { id, session, arrival })
     }
 
-    /// Waits for the server that was named first to say what it has, for a while.
-    async fn let_the_first_go_first(&self) {
-        let mut until = Instant::now() + FIRST_NAMED;
+    /// Waits a while for the offer of the first-named server.
+    async fn wait_for_first_server(&self) {
+        let mut until = Instant::now() + FIRST_SERVER_WAIT;
         loop {
             let changed = self.changed.notified();
             if self.agreed.lock().await.is_some() || Instant::now() >= until {
                 return;
             }
-            // It answers: that it reads all of a file may take its time.
+            // The first server has answered, but may take long to read all of a file.
             if self.gates[0].is_promising() {
-                until = until.max(Instant::now() + FIRST_NAMED / 3);
+                until = until.max(Instant::now() + FIRST_SERVER_WAIT / 3);
             }
             let _ = tokio::time::timeout(Duration::from_millis(200), changed).await;
         }
     }
 
-    /// Opens the session here, with what the first server that counts has.
+    /// Opens the sink's session with the first offer.
     async fn open(&self, conn: &mut Conn, server: usize, offer: Offer) -> Result<Agreed, Refusal> {
         let peer = conn.peer().ok_or(ConnError::Closed)?;
         let options = &self.options;
@@ -193,11 +194,11 @@ impl FetchOpener {
         let (into, clock, events, tree) =
             (options.into.clone(), self.clock, self.events.clone(), offer.tree.clone());
         if wishes.dry_run {
-            return Err(self.rehearse(conn, peer, tree, wishes).await?);
+            return Err(self.dry_run(conn, peer, tree, wishes).await?);
         }
-        let opening = apart(move || {
+        let opening = run_blocking(move || {
             let directory = Arc::new(Directory::open(&into)?);
-            let until = Instant::now() + BUSY;
+            let until = Instant::now() + LOCKED_WAIT;
             loop {
                 let directory = Arc::clone(&directory);
                 match SinkSession::open(
@@ -209,7 +210,7 @@ impl FetchOpener {
                     clock,
                     events.clone(),
                 ) {
-                    // An attempt that was stopped a moment ago may still hold what it wrote.
+                    // An attempt that was just stopped may still hold the part.
                     Err(Error::Disk { source, .. })
                         if source.kind() == ErrorKind::ResourceBusy && Instant::now() < until =>
                     {
@@ -220,20 +221,20 @@ impl FetchOpener {
             }
         });
         self.gates[server].note_working();
-        let session = match self.working(server, conn, opening).await? {
+        let session = match self.keep_alive_during(server, conn, opening).await? {
             Ok(session) => Arc::new(session),
             Err(error) => return Err(self.fail(error)),
         };
         *self.writing.lock().expect("no panic while held") = Arc::downgrade(&session);
         let (want, resumed) = (session.want().to_vec(), session.resumed());
-        let (layout, have) = (session.layout().clone(), session.held());
+        let (layout, have) = (session.layout().clone(), session.verified_extents());
         let root = offer.hashes.as_ref().map(|(_, root)| *root);
         let replicas = offer
             .hashes
-            .map(|(hashes, _)| Replicas::new(hashes, name_of(&offer.tree), self.terms.clone()));
+            .map(|(hashes, _)| Replicas::new(hashes, file_name(&offer.tree), self.terms.clone()));
         let arrival = Arrival::new(session, &self.gates, replicas, self.reports.clone());
         arrival.finish_files();
-        // What an interface carries is known, but not how several servers share it.
+        // The rate of an interface is known, but not its division among several servers.
         let paths =
             if self.gates.len() == 1 { options.transfer.dial.paths.as_slice() } else { &[] };
         let core = new_core(&options.transfer.scheduler, paths, &layout, &have);
@@ -242,13 +243,12 @@ impl FetchOpener {
         let (files, total) = (offer.tree.file_count(), offer.tree.data());
         let agreement = Agreement { peer, files, total, resumed };
         session.report(Report::Established(Arc::clone(&session), agreement));
-        let by = self.terms.label(server);
-        Ok(Agreed { session, arrival, tree: offer.tree, want, root, by })
+        let first_server = self.terms.label(server);
+        Ok(Agreed { session, arrival, tree: offer.tree, want, root, first_server })
     }
 
-    /// Waits for our own disk: the server is told that we are here, and whoever waits for the
-    /// transfer that it goes on.
-    async fn working<T>(
+    /// Waits for the local disk, and keeps connection and transfer alive meanwhile.
+    async fn keep_alive_during<T>(
         &self,
         server: usize,
         conn: &mut Conn,
@@ -269,8 +269,8 @@ impl FetchOpener {
         conn.ping_during(noted).await
     }
 
-    /// Says what would come, and changes nothing.
-    async fn rehearse(
+    /// Surveys the receiving folder for a dry run, which changes nothing.
+    async fn dry_run(
         &self,
         conn: &mut Conn,
         peer: Fingerprint,
@@ -279,12 +279,12 @@ impl FetchOpener {
     ) -> Result<Refusal, ConnError> {
         let into = self.options.into.clone();
         let (files, total) = (tree.file_count(), tree.data());
-        let surveying = apart(move || {
+        let surveying = run_blocking(move || {
             if !into.exists() {
                 return Ok(total);
             }
             let directory = Directory::open(&into)?;
-            let staging = Staging::look(&directory)?;
+            let staging = Staging::open_existing(&directory)?;
             let survey = Survey::new(&directory, staging.as_ref(), &tree, wishes)?;
             let wanted = |(index, file): (usize, &wire::manifest::File)| {
                 survey.wanted.contains(&index).then(|| Bytes(file.data_len()))
@@ -295,20 +295,20 @@ impl FetchOpener {
             Ok(missing) => {
                 let resumed = total - missing;
                 let _ =
-                    self.reports.send(Report::Rehearsed(Agreement { peer, files, total, resumed }));
+                    self.reports.send(Report::DryRun(Agreement { peer, files, total, resumed }));
                 Refusal::Lost(ConnError::Closed)
             }
             Err(error) => self.fail(error),
         })
     }
 
-    /// Whether a server has what was agreed on with another one, or with itself before.
+    /// Checks that an offer is the one that was agreed on, with this or another server.
     fn compare(&self, known: &Agreed, offer: &Offer) -> Result<(), Refusal> {
         let several = self.options.from.len() > 1;
         let same = known.tree.entries().len() == offer.tree.entries().len()
             && known.tree.entries().iter().zip(offer.tree.entries()).all(|(a, b)| {
                 match (&a.kind, &b.kind) {
-                    // What is the same file on several hosts may have another time on each.
+                    // Replicas may have different names and times.
                     (Kind::File(a), Kind::File(b)) if several => {
                         (a.size, &a.data) == (b.size, &b.data)
                     }
@@ -316,19 +316,20 @@ impl FetchOpener {
                 }
             });
         if several {
-            let what = name_of(&offer.tree);
+            let what = file_name(&offer.tree);
             let size = |tree: &Tree| tree.files().next().map_or(0, |(_, file)| file.size);
             let root = offer.hashes.as_ref().map(|(_, root)| *root);
             if !same {
                 let (here, there) = (size(&offer.tree), size(&known.tree));
-                let detail = format!("it has {here} bytes there, and {there} at {}", known.by);
-                return Err(Refusal::Useless(Error::Integrity { what, detail }));
+                let detail =
+                    format!("it has {here} bytes there, and {there} at {}", known.first_server);
+                return Err(Refusal::Unusable(Error::Integrity { what, detail }));
             }
             if let (Some(here), Some(there)) = (root, known.root)
                 && here != there
             {
-                let detail = format!("it has {here} there, and {there} at {}", known.by);
-                return Err(Refusal::Useless(Error::Integrity { what, detail }));
+                let detail = format!("it has {here} there, and {there} at {}", known.first_server);
+                return Err(Refusal::Unusable(Error::Integrity { what, detail }));
             }
         } else if !same {
             let _ = self.reports.send(Report::SessionGone);
@@ -337,7 +338,7 @@ impl FetchOpener {
         Ok(())
     }
 
-    /// Something of ours failed: no server can help.
+    /// Reports a local error, which no other server can avoid.
     fn fail(&self, error: Error) -> Refusal {
         let text = error.to_string();
         let _ = self.reports.send(Report::Fatal(error));
@@ -345,8 +346,8 @@ impl FetchOpener {
     }
 }
 
-/// What the one file of a tree is called.
-fn name_of(tree: &Tree) -> String {
+/// The path of the first entry of a tree.
+fn file_name(tree: &Tree) -> String {
     tree.entries()
         .first()
         .map_or_else(String::new, |entry| String::from_utf8_lossy(&entry.path).into_owned())

@@ -1,8 +1,9 @@
-//! Several servers of one file: what each block has to hash to, and who sent what else.
+//! Several servers of one file: the expected hash of each block, and the servers whose data do not
+//! match it.
 //!
-//! A block that comes in one piece is judged before it is written. One that comes in pieces of
-//! several servers and turns out wrong does not say whose fault that is: from then on it is asked
-//! for in one piece, and what the right content is tells which pieces were wrong.
+//! A block in one piece is checked before it is written. A block in pieces of several servers that
+//! turns out wrong does not show which server is to blame: such a block is contested and requested
+//! again in one piece, and the right content then shows which pieces were wrong.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};
@@ -14,36 +15,36 @@ use wire::frame::Data;
 
 use crate::Error;
 
-/// What is known of the blocks.
+/// The expected hashes, and the blocks that are being received.
 pub(super) struct Replicas {
     hashes: Vec<[u8; 32]>,
-    /// What the file is called.
+    /// Name of the file, for messages.
     name: String,
     terms: Terms,
-    state: Mutex<State>,
+    state: Mutex<Blocks>,
 }
 
 #[derive(Default)]
-struct State {
-    /// Pieces of blocks that are not verified yet, by block.
+struct Blocks {
+    /// Pieces of unverified blocks, by block.
     pieces: BTreeMap<u64, Vec<Piece>>,
-    /// Blocks that came wrong.
+    /// Blocks whose pieces came wrong.
     contested: BTreeSet<u64>,
 }
 
-/// A piece of a block as it came.
+/// A received piece of a block.
 struct Piece {
     server: usize,
     extent: Extent,
     hash: blake3::Hash,
 }
 
-/// What was found about data.
-pub(super) struct Judgement {
-    /// What their block has to hash to.
-    pub(super) hash: [u8; 32],
-    /// Who has sent wrong bytes, and which.
-    pub(super) liars: Vec<(usize, Error)>,
+/// The result of checking data.
+pub(super) struct BlockCheck {
+    /// The expected hash of their block.
+    pub(super) expected: [u8; 32],
+    /// The servers that sent wrong bytes, and the error for each.
+    pub(super) mismatches: Vec<(usize, Error)>,
 }
 
 impl Replicas {
@@ -51,21 +52,21 @@ impl Replicas {
         Replicas { hashes, name, terms, state: Mutex::default() }
     }
 
-    /// Looks at data that a server was asked for, before they are written.
-    pub(super) fn judge(&self, server: usize, data: &Data<'_>, layout: &Layout) -> Judgement {
+    /// Checks requested data of a server before they are written.
+    pub(super) fn check(&self, server: usize, data: &Data<'_>, layout: &Layout) -> BlockCheck {
         let block = data.position / BLOCK;
         let extent = Extent::new(data.position, data.payload.len() as u64);
         let hash = usize::try_from(block).ok().and_then(|block| self.hashes.get(block)).copied();
         let hash = hash.expect("only what lies in the layout is asked for");
-        let mut liars = Vec::new();
+        let mut mismatches = Vec::new();
         if data.block_hash.is_some_and(|said| said != hash) {
-            liars.push((server, self.lie(server, block)));
-            return Judgement { hash, liars };
+            mismatches.push((server, self.mismatch(server, block)));
+            return BlockCheck { expected: hash, mismatches };
         }
         if layout.block_extent(block) == Some(extent) {
             if block_cv(layout.total().0, extent.start, data.payload) != Cv(hash) {
-                liars.push((server, self.lie(server, block)));
-                return Judgement { hash, liars };
+                mismatches.push((server, self.mismatch(server, block)));
+                return BlockCheck { expected: hash, mismatches };
             }
             let mut state = self.state();
             if state.contested.remove(&block) {
@@ -75,9 +76,10 @@ impl Replicas {
                     };
                     let right =
                         blake3::hash(&data.payload[at(piece.extent.start)..at(piece.extent.end())]);
-                    if right != piece.hash && liars.iter().all(|(known, _)| *known != piece.server)
+                    if right != piece.hash
+                        && mismatches.iter().all(|(known, _)| *known != piece.server)
                     {
-                        liars.push((piece.server, self.lie(piece.server, block)));
+                        mismatches.push((piece.server, self.mismatch(piece.server, block)));
                     }
                 }
             }
@@ -85,42 +87,42 @@ impl Replicas {
             let piece = Piece { server, extent, hash: blake3::hash(data.payload) };
             let mut state = self.state();
             let pieces = state.pieces.entry(block).or_default();
-            // As many as a block can be cut into, and as many again.
+            // Twice the number of pieces that a block can be cut into.
             if pieces.len() < 128 {
                 pieces.push(piece);
             }
         }
-        Judgement { hash, liars }
+        BlockCheck { expected: hash, mismatches }
     }
 
-    /// The block of an extent came wrong.
+    /// Marks the block of an extent as contested.
     pub(super) fn contest(&self, extent: Extent) {
         self.state().contested.insert(extent.start / BLOCK);
     }
 
-    /// Whether some block did.
+    /// Whether any block is contested.
     pub(super) fn has_contested(&self) -> bool {
         !self.state().contested.is_empty()
     }
 
-    /// Whether this one did.
+    /// Whether the block of an extent is contested.
     pub(super) fn is_contested(&self, extent: Extent) -> bool {
         self.state().contested.contains(&(extent.start / BLOCK))
     }
 
-    /// The block of an extent is right.
+    /// Forgets the pieces of a verified block.
     pub(super) fn forget(&self, extent: Extent) {
         let mut state = self.state();
         state.pieces.remove(&(extent.start / BLOCK));
         state.contested.remove(&(extent.start / BLOCK));
     }
 
-    fn lie(&self, server: usize, block: u64) -> Error {
+    fn mismatch(&self, server: usize, block: u64) -> Error {
         let what = format!("what {} sent of {}", self.terms.label(server), self.name);
         Error::Integrity { what, detail: format!("block {block}") }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, Blocks> {
         self.state.lock().expect("no panic while held")
     }
 }

@@ -1,8 +1,7 @@
-//! A path by which requests go out and data come in.
+//! A path over which requests go out and data come in.
 //!
-//! What is asked for and has not come yet is bounded like a window: by the path's rate and
-//! round-trip time, so that the path stays full and what hangs in it can still be asked of another
-//! one.
+//! The outstanding requests are bounded by a window, from the path's rate and round-trip time: the
+//! path stays full, and little is lost with it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,51 +13,51 @@ use units::{Bytes, Rate, Span, Time};
 use wire::Frame;
 use wire::frame::{AbortCode, Range, SessionId};
 
-use super::{Flow, Moved, PathIo, SILENCE, acknowledge, refuse};
+use super::{Direction, Moved, PathIo, SILENCE, acknowledge, refuse};
 use crate::Error;
 use crate::dial::fetch::Arrival;
 use crate::dial::session::{Report, Session};
 use crate::protocol::{MOST_REQUESTS, error_of};
 use crate::sink::Mailbox;
 
-/// Data come in.
+/// The flow of data towards this host.
 pub(in crate::dial) struct Incoming {
     arrival: Arc<Arrival>,
     server: usize,
-    /// The name of the session at that server.
+    /// The session's id at that server.
     joined: SessionId,
     /// The name of the path.
     name: String,
     number: u32,
     mailbox: Arc<Mailbox>,
-    /// What was asked for and has not come, in the order in which it has to.
+    /// The outstanding requests, in the order of their answers.
     requests: VecDeque<Extent>,
     outstanding: Bytes,
-    /// What the kernel had received, a few samples back.
+    /// The kernel's counts of received bytes at the last samples.
     received: VecDeque<(Time, u64)>,
     min_rtt: Span,
     began: Time,
 }
 
-/// Outstanding at least, while nothing is known of the path.
+/// The least window while the path's rate is unknown.
 const WINDOW_LEAST: Bytes = Bytes::kib(256);
-/// ... and at the most so much of what it carries, once it is.
+/// The least window, as time at the path's rate, once the rate is known.
 const WINDOW_LEAST_TIME: Span = Span::from_millis(500);
-/// A window that no path is too slow for.
+/// The least window of the slowest path.
 const WINDOW_SMALL: Bytes = Bytes::kib(32);
-/// When its rate counts.
-const KNOWN_AFTER: Span = Span::from_secs(1);
-/// Beyond two round trips: it covers wake-ups, the disk's too.
-const BEYOND: Span = Span::from_millis(30);
-/// Asked for at once, as time at the path's rate.
+/// The age from which a path's rate counts as known.
+const RATE_KNOWN_AFTER: Span = Span::from_secs(1);
+/// Window beyond two round trips: it covers wake-ups, also those of the disk.
+const WINDOW_SLACK: Span = Span::from_millis(30);
+/// Size of a request, as time at the path's rate, and its bounds.
 const AT_ONCE: Span = Span::from_millis(15);
 const AT_ONCE_LEAST: Bytes = Bytes::kib(16);
 const AT_ONCE_MOST: Bytes = Bytes(transfer::BLOCK);
-/// The rate is that of so many samples.
+/// The rate is measured over this many samples.
 const SAMPLES: usize = 5;
-/// Less than so many bytes received are no progress.
+/// Fewer received bytes count as no progress.
 const PROGRESS: u64 = 1_024;
-/// Frames read before requests get a turn.
+/// Frames read before requests are sent.
 const FRAMES_A_TURN: usize = 4;
 
 impl Drop for Incoming {
@@ -91,7 +90,7 @@ impl Incoming {
         }
     }
 
-    /// What the kernel received of late, as a rate.
+    /// The rate of received bytes over the last samples.
     fn received_rate(&mut self, now: Time, info: &TcpInfo) -> Option<Rate> {
         self.min_rtt = Span::from(info.min_rtt);
         if self.received.len() == SAMPLES {
@@ -102,22 +101,21 @@ impl Incoming {
         (now > since).then(|| Bytes(info.bytes_received - before) / (now - since))
     }
 
-    /// Nothing more is wanted from the server.
-    fn leave(&self, error: Error, session: &Session) {
-        session.report(Report::Left(self.server, error));
+    /// Reports that the server is of no more use.
+    fn drop_server(&self, error: Error, session: &Session) {
+        session.report(Report::HostFailed(self.server, error));
     }
 
-    /// Leaves the server if it has sent nothing by other paths either, though connections to it are
-    /// open.
-    fn leave_if_silent(&self, now: Time, session: &Session) {
+    /// Drops the server if it is silent on all its paths although connections to it are open.
+    fn drop_if_silent(&self, now: Time, session: &Session) {
         if !self.requests.is_empty() && self.arrival.note_waiting(self.server, now) >= SILENCE {
             let reason = format!("it has sent nothing of what it was asked for, for {SILENCE}");
-            self.leave(Error::Stopped { reason }, session);
+            self.drop_server(Error::Stopped { reason }, session);
         }
     }
 
-    /// The data that came next, if they are what was asked for.
-    fn answered(&mut self, extent: Extent) -> Result<(), ConnError> {
+    /// Removes the first request, which `extent` must answer.
+    fn take_request(&mut self, extent: Extent) -> Result<(), ConnError> {
         if self.requests.front() != Some(&extent) {
             return Err(ConnError::Unexpected(format!(
                 "Data frame of {extent}, which is not what was asked for"
@@ -129,7 +127,7 @@ impl Incoming {
     }
 }
 
-impl Flow for Incoming {
+impl Direction for Incoming {
     const SENDS: bool = false;
 
     fn take_in(&mut self, io: &mut PathIo<'_>) -> Result<bool, ConnError> {
@@ -137,7 +135,7 @@ impl Flow for Incoming {
         let mut heard = false;
         let mut pong = None;
         let mut arrived = Vec::new();
-        // One frame at a time: what is read beyond it would have to be moved.
+        // One frame at a time: bytes read beyond it would have to be copied.
         for _ in 0..FRAMES_A_TURN {
             if conn.try_fill(conn.missing()?)? == 0 {
                 break;
@@ -146,11 +144,11 @@ impl Flow for Incoming {
             while let Some(frame) = conn.next_frame()? {
                 match frame {
                     Frame::Data(data) => {
-                        self.answered(Extent::new(data.position, data.payload.len() as u64))?;
+                        self.take_request(Extent::new(data.position, data.payload.len() as u64))?;
                         heard = true;
                         match self.arrival.handle_data(self.server, &self.name, &data) {
                             Ok(range) => arrived.push(range),
-                            // Whoever waits for the session's end says why.
+                            // The end of the session reports the error.
                             Err(_) if self.arrival.session().has_failed() => {
                                 return Err(ConnError::Closed);
                             }
@@ -164,14 +162,15 @@ impl Flow for Incoming {
                         return Err(ConnError::Refused(text));
                     }
                     Frame::Abort(code, text) => {
-                        session.report(Report::Left(self.server, error_of(code, text.clone())));
+                        session
+                            .report(Report::HostFailed(self.server, error_of(code, text.clone())));
                         return Err(ConnError::Refused(text));
                     }
                     other => return Err(ConnError::Unexpected(String::from(&other))),
                 }
             }
         }
-        // A refusal comes behind what was acknowledged before it.
+        // A refusal follows the acknowledgements of the same data.
         if !arrived.is_empty() {
             acknowledge(session, facts, &arrived)?;
             self.arrival.finish_files();
@@ -189,10 +188,10 @@ impl Flow for Incoming {
     fn room(&self, io: &PathIo<'_>, now: Time) -> Result<Result<Bytes, Option<Time>>, ConnError> {
         let rate = io.rate;
         let mut least = WINDOW_LEAST;
-        if now - self.began > KNOWN_AFTER {
+        if now - self.began > RATE_KNOWN_AFTER {
             least = least.min(rate * WINDOW_LEAST_TIME).max(WINDOW_SMALL);
         }
-        let window = (rate * (self.min_rtt * 2 + BEYOND)).max(least);
+        let window = (rate * (self.min_rtt * 2 + WINDOW_SLACK)).max(least);
         let is_full = self.outstanding >= window || self.requests.len() >= MOST_REQUESTS;
         let most = (rate * AT_ONCE).clamp(AT_ONCE_LEAST, AT_ONCE_MOST);
         Ok(if is_full { Err(None) } else { Ok(most) })
@@ -215,15 +214,15 @@ impl Flow for Incoming {
     }
 
     fn sample(&mut self, session: &Session, now: Time, info: &TcpInfo) -> Moved {
-        self.leave_if_silent(now, session);
-        // Answers to the question whether anybody is there are no progress.
+        self.drop_if_silent(now, session);
+        // Answers to pings are no progress.
         let received = info.bytes_received / PROGRESS * PROGRESS;
         let rate = self.received_rate(now, info);
         Moved { bytes: Bytes(received), unsent: Bytes::ZERO, rate }
     }
 
     async fn notified(&self) {
-        self.mailbox.full.notified().await;
+        self.mailbox.filled.notified().await;
     }
 
     fn say_goodbye(&self, conn: &mut Conn) {
@@ -233,6 +232,6 @@ impl Flow for Incoming {
     }
 
     fn note_broken(&self, session: &Session, error: &ConnError) {
-        self.leave(Error::protocol(error.to_string()), session);
+        self.drop_server(Error::protocol(error.to_string()), session);
     }
 }

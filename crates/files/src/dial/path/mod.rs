@@ -1,8 +1,8 @@
-//! One open path: what goes over it, and what the kernel counts on it.
+//! One open path: its frames, and the kernel's counters of its connection.
 //!
-//! Data go out and acknowledgements come in ([`outgoing`]); or requests go out and data come in
-//! ([`incoming`]). To the core both are the same: an extent that it tells a path to transmit is in
-//! flight until it was written at the receiver.
+//! Data go out and acknowledgements come in ([`outgoing`]), or requests go out and data come in
+//! ([`incoming`]). The core treats both alike: an extent that it tells a path to transmit is in
+//! flight until it is written at the sink.
 
 mod incoming;
 mod outgoing;
@@ -28,10 +28,10 @@ pub(super) use outgoing::{Outgoing, refusal};
 
 use super::session::Session;
 
-/// What is known of an open path from outside the core.
+/// Facts about an open path outside the core.
 pub(super) struct PathFacts {
     pub(super) path: Arc<Path>,
-    /// Rings when the core may have something for this path.
+    /// Rings when the core may have work for this path.
     pub(super) wake: Notify,
     /// The kernel's latest counters, for the display.
     pub(super) kernel: Mutex<KernelFacts>,
@@ -52,71 +52,74 @@ impl PathFacts {
 }
 
 /// The direction in which data flow over a path.
-pub(super) trait Flow: Send {
+pub(super) trait Direction: Send {
     /// Whether data leave this host, so that its congestion control matters.
     const SENDS: bool;
 
-    /// Takes in what the peer sent. Returns whether it sent anything that it was waited for.
+    /// Handles the frames that have arrived. Returns whether the peer gave a sign of life that
+    /// resets [`SILENCE`].
     ///
     /// # Errors
     /// Those of the connection, or of a peer that breaks the protocol.
     fn take_in(&mut self, io: &mut PathIo<'_>) -> Result<bool, ConnError>;
 
-    /// How much may be transmitted at once; or when to look again, if that is known.
+    /// The bytes that may be transmitted at once; or, if none, the time to try again, if it is
+    /// known.
     ///
     /// # Errors
     /// Those of the connection.
     fn room(&self, io: &PathIo<'_>, now: Time) -> Result<Result<Bytes, Option<Time>>, ConnError>;
 
-    /// Sends an extent, or asks for it. Returns the payload that will move.
+    /// Sends an extent, or requests it. Returns the payload that will move.
     ///
     /// # Errors
     /// Those of the connection or the source.
     fn transmit(&mut self, io: &mut PathIo<'_>, extent: Extent) -> Result<Bytes, ConnError>;
 
-    /// The most that moves if the core says that `most` is to be transmitted.
+    /// The largest payload that moves if the core transmits `most`.
     fn widest(&self, most: Bytes) -> Bytes {
         most
     }
 
-    /// Payload that the peer was asked for and that is not here yet.
+    /// Payload that was requested and has not arrived.
     fn outstanding(&self) -> Bytes {
         Bytes::ZERO
     }
 
-    /// The kernel's counters as the core takes them.
+    /// The progress that the kernel's counters show.
     fn sample(&mut self, session: &Session, now: Time, info: &TcpInfo) -> Moved;
 
-    /// Waits until the session itself has something to say to the path.
+    /// Waits until the session has frames for the path.
     fn notified(&self) -> impl Future<Output = ()> + Send;
 
-    /// The last frames to a peer that is left in order.
+    /// Queues the last frames before the connection is closed in order.
     fn say_goodbye(&self, _conn: &mut Conn) {}
 
-    /// The peer broke the protocol, and the connection ends.
+    /// Handles a violation of the protocol, which ended the connection.
     fn note_broken(&self, _session: &Session, _error: &ConnError) {}
 }
 
 /// The progress of a connection.
 pub(super) struct Moved {
-    /// Bytes that arrived at the side where data go.
+    /// Bytes that arrived at the receiving side.
     pub(super) bytes: Bytes,
-    /// Bytes that wait in the kernel here.
+    /// Unsent bytes in the kernel of this host.
     pub(super) unsent: Bytes,
-    /// The rate at which data arrive, if it is known.
+    /// The rate of arriving data, if it is known.
     pub(super) rate: Option<Rate>,
 }
 
-/// The interval of looks at the kernel's counters: cheap, and a stall is noticed within a blink.
+/// The interval of samples of the kernel's counters: cheap, and short enough to notice a stall at
+/// once.
 const SAMPLE_EVERY: Span = Span::from_millis(25);
-/// A silent path is asked for a sign of life this often.
+/// The interval of pings on a silent path.
 const PING_EVERY: Span = Span::from_secs(1);
-/// A receiver that says nothing for so long, though its host acknowledges what we ask, does not
-/// want to: longer than what a narrow path may have queued before the question.
+/// A peer that is silent for this long does not respond, though its host acknowledges: longer than
+/// a slow path takes to drain its queue before the ping.
 const SILENCE: Span = Span::from_secs(if cfg!(test) { 4 } else { 120 });
-/// The time that data in flight have to be acknowledged once a cap is reached.
-const LAST_WORDS: Span = Span::from_secs(10);
-/// Transmissions before acknowledgements get a turn.
+/// The time for data in flight to be acknowledged once a cap is reached.
+const DRAIN_TIME: Span = Span::from_secs(10);
+/// Transmissions before acknowledgements are read.
 const TRANSMISSIONS_A_TURN: usize = 8;
 
 /// A connection and the session that it belongs to.
@@ -129,9 +132,9 @@ pub(super) struct PathIo<'a> {
 }
 
 /// Carries data over one connection until it ends.
-pub(super) struct PathTask<'a, F: Flow> {
+pub(super) struct PathTask<'a, F: Direction> {
     io: PathIo<'a>,
-    flow: F,
+    direction: F,
     control: ControlChoice,
     events: peer::Events,
     account: Option<Account>,
@@ -142,11 +145,11 @@ pub(super) struct PathTask<'a, F: Flow> {
     last_heard: Time,
 }
 
-impl<'a, F: Flow> PathTask<'a, F> {
+impl<'a, F: Direction> PathTask<'a, F> {
     pub(super) fn new(
         session: &'a Session,
         facts: &'a PathFacts,
-        flow: F,
+        direction: F,
         conn: Conn,
         events: peer::Events,
     ) -> PathTask<'a, F> {
@@ -157,7 +160,7 @@ impl<'a, F: Flow> PathTask<'a, F> {
         PathTask {
             control: ControlChoice::new(&path.congestion_control),
             io: PathIo { session, facts, conn, rate: Rate::ZERO },
-            flow,
+            direction,
             events,
             account,
             used_up: None,
@@ -167,12 +170,12 @@ impl<'a, F: Flow> PathTask<'a, F> {
         }
     }
 
-    /// Runs until the connection fails, the interface may not carry more, or `stop` rings: then the
-    /// peer is told goodbye.
+    /// Runs until the connection fails, the interface's cap is reached, or `stop` rings: then the
+    /// path says goodbye.
     pub(super) async fn run(mut self, stop: &Notify) -> Result<Parting, ConnError> {
         let ended = self.carry(stop).await;
         if let Err(error @ (ConnError::Wire(_) | ConnError::Unexpected(_))) = &ended {
-            self.flow.note_broken(self.io.session, error);
+            self.direction.note_broken(self.io.session, error);
         }
         ended
     }
@@ -201,10 +204,10 @@ impl<'a, F: Flow> PathTask<'a, F> {
             tokio::select! {
                 ready = self.io.conn.ready() => ready?,
                 () = self.io.facts.wake.notified() => {}
-                () = self.flow.notified() => {}
+                () = self.direction.notified() => {}
                 () = sleep_until(self.io.session.clock.instant(until)) => {}
                 () = stop.notified() => {
-                    self.flow.say_goodbye(&mut self.io.conn);
+                    self.direction.say_goodbye(&mut self.io.conn);
                     self.io.conn.close();
                     return Ok(Parting::Stopped);
                 }
@@ -216,17 +219,17 @@ impl<'a, F: Flow> PathTask<'a, F> {
         self.io.session.clock.now()
     }
 
-    /// Takes in what arrived.
+    /// Handles the frames that have arrived.
     fn take_in(&mut self) -> Result<(), ConnError> {
-        if self.flow.take_in(&mut self.io)? {
+        if self.direction.take_in(&mut self.io)? {
             self.last_heard = self.now();
             self.next_ping = self.last_heard + PING_EVERY;
         }
         if self.io.conn.is_closed() { Err(ConnError::Closed) } else { Ok(()) }
     }
 
-    /// Sends as long as the core has something and the kernel takes it. Returns when to try again
-    /// if neither socket nor core will say.
+    /// Transmits as long as the core has extents and the kernel takes them. Returns the time to try
+    /// again if neither socket nor core will wake the path.
     fn send(&mut self) -> Result<Option<Time>, ConnError> {
         let (session, path) = (self.io.session, &self.io.facts.path);
         let class = path.plan.class;
@@ -240,11 +243,11 @@ impl<'a, F: Flow> PathTask<'a, F> {
             {
                 return Ok(Some(until));
             }
-            let most = match self.flow.room(&self.io, now)? {
+            let most = match self.direction.room(&self.io, now)? {
                 Ok(most) => most,
                 Err(until) => return Ok(until),
             };
-            let room = |account: &Account| account.room(self.flow.widest(most));
+            let room = |account: &Account| account.room(self.direction.widest(most));
             match self.account.as_ref().map_or(Room::Yes, room) {
                 Room::Yes => {}
                 Room::Later => return Ok(Some(self.next_sample)),
@@ -261,7 +264,7 @@ impl<'a, F: Flow> PathTask<'a, F> {
             };
             match transmit {
                 Transmit::Data(extent) => {
-                    let payload = self.flow.transmit(&mut self.io, extent)?;
+                    let payload = self.direction.transmit(&mut self.io, extent)?;
                     let now = session.clock.now();
                     path.limits.iter().for_each(|limit| limit.spend(now, class, payload));
                     if let Some(account) = &mut self.account {
@@ -275,8 +278,7 @@ impl<'a, F: Flow> PathTask<'a, F> {
         Ok(Some(session.clock.now()))
     }
 
-    /// Whether the interface's cap is reached, and all that was sent before is acknowledged, or
-    /// will not be.
+    /// Whether the interface's cap is reached and the data in flight are acknowledged, or given up.
     fn has_ended(&self, now: Time) -> bool {
         let Some(since) = self.used_up else { return false };
         let reports = self.io.session.core().paths(now);
@@ -284,14 +286,14 @@ impl<'a, F: Flow> PathTask<'a, F> {
             .iter()
             .find(|report| report.id == self.io.facts.path.id)
             .map_or(Bytes::ZERO, |report| report.in_flight);
-        in_flight == Bytes::ZERO || now - since > LAST_WORDS
+        in_flight == Bytes::ZERO || now - since > DRAIN_TIME
     }
 
-    /// Looks at the kernel's counters and tells the core.
+    /// Samples the kernel's counters for the core.
     fn sample(&mut self, now: Time) -> Result<(), ConnError> {
         let (session, path) = (self.io.session, &self.io.facts.path);
         let info = self.io.conn.counters()?;
-        let moved = self.flow.sample(session, now, &info);
+        let moved = self.direction.sample(session, now, &info);
         let sample = Sample {
             rtt: Span::from(info.rtt),
             min_rtt: Span::from(info.min_rtt),
@@ -316,7 +318,7 @@ impl<'a, F: Flow> PathTask<'a, F> {
             }
         }
         if let Some(account) = &mut self.account {
-            account.count(&info, self.flow.outstanding());
+            account.count(&info, self.direction.outstanding());
             account.keep_ahead(self.io.rate);
         }
         let mut kernel = self.io.facts.kernel.lock().expect("no panic while held");
@@ -330,8 +332,8 @@ impl<'a, F: Flow> PathTask<'a, F> {
     }
 }
 
-/// However the connection ends, the bytes that it moved are counted; nothing more will come.
-impl<F: Flow> Drop for PathTask<'_, F> {
+/// Counts the bytes of the connection however it ends; nothing outstanding will arrive.
+impl<F: Direction> Drop for PathTask<'_, F> {
     fn drop(&mut self) {
         if let Some(account) = &mut self.account
             && let Ok(info) = self.io.conn.counters()
@@ -341,7 +343,7 @@ impl<F: Flow> Drop for PathTask<'_, F> {
     }
 }
 
-/// The receiver has these ranges, by way of this path.
+/// Acknowledges ranges that were written at the sink by way of this path.
 fn acknowledge(session: &Session, facts: &PathFacts, ranges: &[Range]) -> Result<(), ConnError> {
     let now = session.clock.now();
     let mut core = session.core();
@@ -360,7 +362,7 @@ fn acknowledge(session: &Session, facts: &PathFacts, ranges: &[Range]) -> Result
     Ok(())
 }
 
-/// The receiver found a range wrong.
+/// Refuses a range that the sink found wrong.
 fn refuse(session: &Session, range: Range) -> Result<(), ConnError> {
     let now = session.clock.now();
     let mut core = session.core();

@@ -1,4 +1,4 @@
-//! A path by which data go out and acknowledgements come in.
+//! A path over which data go out and acknowledgements come in.
 
 use std::sync::Arc;
 
@@ -9,20 +9,20 @@ use units::{Bytes, Rate, Span, Time};
 use wire::Frame;
 use wire::frame::{AbortCode, DataHeader};
 
-use super::{Flow, Moved, PathIo, acknowledge, refuse};
+use super::{Direction, Moved, PathIo, acknowledge, refuse};
 use crate::Error;
 use crate::dial::session::{Report, Session};
 use crate::protocol::error_of;
 use crate::source::{Buffer, Supply};
 
-/// How much unsent data a socket may hold, as time at the path's rate: it covers our wake-ups, and
-/// no more, since what the kernel holds can't be given to another path.
+/// Unsent data in a socket, as time at the path's rate: enough to cover wake-ups and no more,
+/// because data in the kernel cannot move to another path.
 const UNSENT: Span = Span::from_millis(30);
 /// Bounds of that amount.
 const UNSENT_LEAST: Bytes = Bytes::kib(8);
 const UNSENT_MOST: Bytes = Bytes::mib(1);
 
-/// Data go out.
+/// The flow of data away from this host.
 pub(in crate::dial) struct Outgoing {
     supply: Arc<Supply>,
     buffer: Buffer,
@@ -35,7 +35,7 @@ impl Outgoing {
     }
 }
 
-impl Flow for Outgoing {
+impl Direction for Outgoing {
     const SENDS: bool = true;
 
     fn take_in(&mut self, io: &mut PathIo<'_>) -> Result<bool, ConnError> {
@@ -105,7 +105,7 @@ impl Flow for Outgoing {
     }
 }
 
-/// The report that a receiver's [`Frame::Abort`] is for the driver.
+/// The report to the driver for a receiver's [`Frame::Abort`].
 pub(in crate::dial) fn refusal(code: AbortCode, text: String) -> Report {
     match code {
         AbortCode::NoSession => Report::SessionGone,

@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use peer::dial::Terms;
 
-use super::driver::{Dialing, Ended};
+use super::driver::{DialEnd, Dialing};
 use super::session::check_scheduler;
 use crate::source::{Source, SourceRoot};
 use crate::{Error, Event, Events, SendOptions, Summary};
 use opener::SendOpener;
 
-/// Sends the files and folders of `options` over every path; `events` hears of the progress.
-/// Dropping the future stops the transfer; what the receiver has verified stays journaled there.
+/// Sends the files and folders of `options` over every path, and reports to `events`. Dropping the
+/// future stops the transfer; data that the receiver has verified stay journaled there.
 ///
 /// # Errors
 /// Anything of [`Error`].
@@ -24,7 +24,7 @@ pub async fn send(options: SendOptions, events: Events) -> Result<Summary, Error
     let mut options = options;
     let (sources, selection, rename) =
         (options.sources.clone(), options.selection.clone(), options.rename.clone());
-    // A large tree takes its time, the more so if it is hashed.
+    // Walking a large tree takes long, with hashes even longer.
     let walk = move || {
         Source::open(
             SourceRoot::Anywhere,
@@ -48,10 +48,10 @@ pub async fn send(options: SendOptions, events: Events) -> Result<Summary, Error
         let opener =
             |reports, clock| SendOpener::new(asked, source, clock, reports, events.clone());
         match dialing.conduct(opener).await? {
-            Ended::Complete(summary) => return Ok(summary),
-            // The receiver was started again: agree anew, and go on from what it has. What this run
-            // already replaced or restarted is not to be thrown away again.
-            Ended::SessionGone => {
+            DialEnd::Complete(summary) => return Ok(summary),
+            // The receiver was restarted: keep the files that it has. Files that this run restarted
+            // or replaced are not discarded again.
+            DialEnd::SessionGone => {
                 options.transfer.restart = false;
                 let text = "the receiver was restarted: agreeing on the transfer again".to_string();
                 let _ = events.send(Event::Notice { text });

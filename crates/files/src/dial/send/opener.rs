@@ -26,26 +26,26 @@ pub(super) struct SendOpener {
     clock: Clock,
     reports: mpsc::UnboundedSender<Report>,
     events: Events,
-    gate: Gate<Joined>,
+    gate: Gate<OpenSession>,
     /// The files of the open session.
     supply: Mutex<Option<Arc<Supply>>>,
-    /// Objects that the receiver has complete.
+    /// Objects that the receiver has completed.
     done: Mutex<BTreeSet<usize>>,
 }
 
-/// What a further path joins.
+/// An open session with the receiver.
 #[derive(Clone)]
-struct Joined {
+struct OpenSession {
     session: Arc<Session>,
     load: Arc<Supply>,
 }
 
 impl SessionOpener for SendOpener {
     type Load = Supply;
-    type Flow = Outgoing;
+    type Direction = Outgoing;
 
     async fn enter(&self, conn: &mut Conn, _host: usize) -> Result<Member<Supply>, ConnError> {
-        let Joined { session, load } = match self.gate.enter().await {
+        let OpenSession { session, load } = match self.gate.enter().await {
             Turn::Join(joined) => {
                 conn.push(&Frame::Join(joined.session.id));
                 joined
@@ -64,7 +64,7 @@ impl SessionOpener for SendOpener {
         Ok(Member { joined: session.id, session, load })
     }
 
-    fn flow(load: &Arc<Supply>, _joined: SessionId, _path: &Path, _now: Time) -> Outgoing {
+    fn direction(load: &Arc<Supply>, _joined: SessionId, _path: &Path, _now: Time) -> Outgoing {
         Outgoing::new(Arc::clone(load))
     }
 
@@ -76,7 +76,7 @@ impl SessionOpener for SendOpener {
         self.source.tree().data()
     }
 
-    fn is_rehearsal(&self) -> bool {
+    fn is_dry_run(&self) -> bool {
         self.options.transfer.dry_run
     }
 
@@ -93,11 +93,11 @@ impl SessionOpener for SendOpener {
         }
         let tree = supply.source().tree();
         let name = |file: usize| String::from_utf8_lossy(&tree.entries()[file].path).into_owned();
-        let files = supply.files(index, root);
+        let files = supply.take_files(index, root);
         let mut ours = supply.root(index);
         if ours.is_none() && self.options.transfer.verify {
-            // An earlier attempt sent a part of it, as it was then: only reading all of it tells
-            // whether it still is.
+            // An earlier attempt sent a part of the file; only its hash shows whether that part is
+            // still the same.
             let text = format!(
                 "hashing all of {}, because a part of it was sent by an earlier attempt",
                 name(files[0].0)
@@ -152,13 +152,13 @@ impl SendOpener {
         self.supply.lock().expect("no panic while held").clone()
     }
 
-    /// Says hello, sends the manifest, and takes the receiver's answer.
-    async fn ask(&self, conn: &mut Conn) -> Result<Joined, ConnError> {
+    /// Sends hello and manifest, and reads the receiver's answer.
+    async fn ask(&self, conn: &mut Conn) -> Result<OpenSession, ConnError> {
         self.say_hello(conn).await?;
         let (mut id, mut addresses, mut have) = ([0; 16], Vec::new(), ExtentSet::new());
         let tree = self.source.tree();
         let mut want = Want::new(tree.entries().len());
-        // Whole blocks, and the rests of files: the receiver cannot have more pieces than that.
+        // Whole blocks and the ends of files: the receiver cannot have more pieces than that.
         let blocks = usize::try_from(tree.data().0 / transfer::BLOCK).unwrap_or(usize::MAX);
         let mut pieces = blocks.saturating_add(tree.entries().len());
         loop {
@@ -171,20 +171,22 @@ impl SendOpener {
                     Frame::Want(ranges) => {
                         for range in ranges {
                             want.add(range).ok_or_else(|| {
-                                ConnError::Unexpected("wish for what was not offered".into())
+                                ConnError::Unexpected(
+                                    "Want of entries that were not offered".into(),
+                                )
                             })?;
                         }
                     }
                     Frame::Have(ranges) => {
                         pieces = pieces.checked_sub(ranges.len()).ok_or_else(|| {
-                            ConnError::Unexpected("list of more pieces than there are".into())
+                            ConnError::Unexpected("Have of more pieces than there are".into())
                         })?;
                         for range in ranges {
                             have.insert(Extent::new(range.start, range.len));
                         }
                     }
                     Frame::Ready => return Ok(false),
-                    // The receiver is still reading what an earlier attempt left there.
+                    // The receiver is still reading the data of an earlier attempt.
                     Frame::Ping(_) => self.gate.note_working(),
                     Frame::Abort(code, text) => {
                         let _ = self.reports.send(refusal(code, text));
@@ -199,7 +201,7 @@ impl SendOpener {
             }
             self.gate.note_heard();
         }
-        // Only whole extents of this layout count: whatever else is said is sent again.
+        // Only whole blocks of this layout count; everything else is sent again.
         let packing = Packing::new(self.source.tree(), |index| want.has(index));
         let packing = packing.map_err(|error| ConnError::Unexpected(error.to_string()))?;
         let layout = packing.layout().clone();
@@ -214,11 +216,10 @@ impl SendOpener {
         let agreement = Agreement { peer, files: tree.file_count(), total: tree.data(), resumed };
         session.report(Report::Established(Arc::clone(&session), agreement));
         session.report(Report::Announced(0, addresses));
-        Ok(Joined { session, load })
+        Ok(OpenSession { session, load })
     }
 
-    /// Says hello and what there is, a chunk at a time: a large manifest is not to be in memory
-    /// twice.
+    /// Sends hello and the manifest, chunk by chunk: a large manifest must not be in memory twice.
     async fn say_hello(&self, conn: &mut Conn) -> Result<(), ConnError> {
         let options = &self.options;
         let wishes = options.transfer.wishes();

@@ -1,7 +1,7 @@
 //! The sink listens: files come from a sender.
 //!
-//! [`receive`] lets senders in ([`service`]) and waits for the end of their sessions. Each path has
-//! a task ([`path`]) that hands what arrives to the [`SinkSession`].
+//! [`receive`] admits senders ([`service`]) and waits for the end of their sessions. Each path has
+//! a task ([`path`]) that hands received data to the [`SinkSession`].
 
 mod path;
 mod rates;
@@ -14,19 +14,19 @@ use peer::listen::{Acceptor, listen, reachable};
 use tokio::time::timeout;
 use units::{Bytes, Span, Time};
 
-use crate::sink::{self, Ended, SinkSession};
+use crate::sink::{self, SinkEnd, SinkSession};
 use crate::{Error, Event, Events, ReceiveOptions, Summary};
 use rates::ReceiveRates;
 use service::ReceiveService;
 
-/// The time that the sender may take to hear why its transfer failed.
-const LAST_WORDS: Duration = Duration::from_secs(1);
-/// The time to wait for the sender's goodbye after everything is done. It comes at once unless
-/// every path was lost just then: the sender then notices, and opens another.
+/// The time for the error of a failed transfer to reach the sender.
+const ABORT_DELIVERY: Duration = Duration::from_secs(1);
+/// The wait for the sender's goodbye after completion. It comes at once unless every path was lost
+/// just then: the sender then opens another.
 const GOODBYE: Duration = Duration::from_secs(10);
 
-/// Receives one transfer (or, with `keep`, one after the other) into the directory of `options`;
-/// `events` hears of the progress.
+/// Receives one transfer, or with `keep` one after another, into the directory of `options`, and
+/// reports to `events`.
 ///
 /// # Errors
 /// Anything of [`Error`].
@@ -56,7 +56,7 @@ pub async fn receive(options: ReceiveOptions, events: Events) -> Result<Summary,
     }
 }
 
-/// Waits for a session and its end.
+/// Waits for a session, and for its end.
 async fn attend(service: &Arc<ReceiveService>) -> Result<Summary, Error> {
     let mut rates = ReceiveRates::default();
     loop {
@@ -68,15 +68,15 @@ async fn attend(service: &Arc<ReceiveService>) -> Result<Summary, Error> {
             let _ = service.events.send(Event::Progress(rates.progress(session)));
         };
         match sink::attend(&session, report).await {
-            Ended::Superseded => {}
-            Ended::Failed(error) => {
-                // The sender hears why before its connections are cut.
-                let _ = timeout(LAST_WORDS, goodbye(&session)).await;
+            SinkEnd::Superseded => {}
+            SinkEnd::Failed(error) => {
+                // The error reaches the sender before its connections are closed.
+                let _ = timeout(ABORT_DELIVERY, paths_closed(&session)).await;
                 service.forget(&session);
                 return Err(error);
             }
-            Ended::Complete(at, sync) => {
-                let _ = timeout(GOODBYE, parting(&session)).await;
+            SinkEnd::Complete(at, sync) => {
+                let _ = timeout(GOODBYE, sender_left(&session)).await;
                 service.forget(&session);
                 return Ok(summary(&session, &mut rates, at, sync));
             }
@@ -85,17 +85,17 @@ async fn attend(service: &Arc<ReceiveService>) -> Result<Summary, Error> {
 }
 
 /// Waits until the sender has closed every path.
-async fn goodbye(session: &SinkSession) {
+async fn paths_closed(session: &SinkSession) {
     while session.open_paths() > 0 {
-        session.over.notified().await;
+        session.changed.notified().await;
     }
 }
 
-/// Waits until the sender knows that everything is done, or has begun anew.
-async fn parting(session: &SinkSession) {
-    while !session.has_parted() {
+/// Waits until the sender knows of the completion, or has opened another session.
+async fn sender_left(session: &SinkSession) {
+    while !session.sender_has_left() {
         tokio::select! {
-            () = session.over.notified() => {}
+            () = session.changed.notified() => {}
             () = session.closing.notified() => return,
         }
     }

@@ -11,17 +11,16 @@ use wire::Frame;
 use crate::Error;
 use crate::sink::{SinkSession, finish_files};
 
-/// A sender that says nothing for this long is gone: it pings every second.
+/// A sender that is silent for this long is gone: it pings every second.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// A sender that does not read its acknowledgements is not read either, once so many bytes of them
-/// wait.
+/// Frames of a sender are not read while this many bytes of acknowledgements wait for it to read.
 const MOST_BACKLOG: usize = 1 << 20;
 
-/// Frames read before the acknowledgements leave.
+/// Frames read before the acknowledgements are sent.
 const FRAMES_A_TURN: usize = 4;
 
-/// Serves one path of `session` until it closes; `name` is what the path is called in reports.
+/// Serves one path of `session` until it closes; `name` is the path's name in reports.
 pub(super) async fn serve(
     conn: &mut Conn,
     session: &Arc<SinkSession>,
@@ -33,7 +32,7 @@ pub(super) async fn serve(
     let mut acks = Vec::new();
     loop {
         let mut pong = None;
-        // What is not read fills the sender's window.
+        // The rate limit delays reading, which fills the sender's window.
         if let Some(limit) = &session.limit
             && let Some(until) = limit.until(session.clock.now(), PathClass::Primary)
         {
@@ -45,7 +44,7 @@ pub(super) async fn serve(
                 }
             }
         }
-        // One frame at a time: what is read beyond it would have to be moved.
+        // One frame at a time: bytes read beyond it would have to be copied.
         let is_heard = conn.backlog() <= MOST_BACKLOG;
         for _ in 0..if is_heard { FRAMES_A_TURN } else { 0 } {
             if conn.try_fill(conn.missing()?)? == 0 {
@@ -80,7 +79,7 @@ pub(super) async fn serve(
                 }
             }
         }
-        // Before anything is written, which may fail by now.
+        // Before any write, which may fail once the sender has closed.
         if conn.has_said_goodbye() {
             session.note_goodbye();
         }
@@ -103,7 +102,7 @@ pub(super) async fn serve(
         tokio::select! {
             ready = conn.ready(), if is_heard => ready?,
             ready = conn.writable(), if !is_heard => ready?,
-            () = mailbox.full.notified() => {}
+            () = mailbox.filled.notified() => {}
             () = session.closing.notified() => {
                 conn.close();
                 return Ok(());
@@ -113,7 +112,7 @@ pub(super) async fn serve(
     }
 }
 
-/// Leaves the session however the path ends.
+/// Removes the path from the session however it ends.
 struct PathMember<'a> {
     session: &'a SinkSession,
     number: u32,

@@ -1,4 +1,4 @@
-//! Counts of what arrives, as rates for the display.
+//! Rates of received data for the display.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -10,7 +10,7 @@ use wire::frame::SessionId;
 use crate::sink::SinkSession;
 use crate::{PathProgress, Progress};
 
-/// Turns counts into rates for the display.
+/// Derives rates from byte counts.
 #[derive(Default)]
 pub(super) struct ReceiveRates {
     session: Option<SessionId>,

@@ -1,4 +1,4 @@
-//! Who may send here, and the agreement on what comes.
+//! Admits senders and agrees with them on a session.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -18,12 +18,12 @@ use wire::Frame;
 use wire::frame::{AbortCode, Hello, Range, SessionId, VERSION, Welcome, Wishes};
 
 use super::path;
-use crate::blocking::apart;
+use crate::blocking::run_blocking;
 use crate::protocol::{MANIFEST_BYTES, code_of, footprint, want_frames};
 use crate::sink::{Directory, SinkSession, Staging, Survey, finish_files};
 use crate::{Error, Event, Events, ReceiveOptions};
 
-/// Receives from those who may send.
+/// The service that receives from authorized senders.
 pub(super) struct ReceiveService {
     options: ReceiveOptions,
     directory: Arc<Directory>,
@@ -34,14 +34,14 @@ pub(super) struct ReceiveService {
     session: Mutex<Option<Arc<SinkSession>>>,
     /// Held while a session is opened.
     agreeing: tokio::sync::Mutex<()>,
-    /// For all manifests that are being agreed on.
+    /// The memory of all manifests before their sessions open.
     memory: Arc<Budget>,
     /// Rings when a session was opened.
     pub(super) opened: tokio::sync::Notify,
 }
 
-/// The most memory that all manifests may take together that are being agreed on: that of the
-/// transfer that goes on comes to it.
+/// The most memory of all manifests before their sessions open. The manifest of the session in
+/// progress is not included.
 const MANIFESTS_BYTES: usize = 2 * MANIFEST_BYTES;
 
 impl Service for ReceiveService {
@@ -143,7 +143,7 @@ impl ReceiveService {
         }
     }
 
-    /// Where what the holder of key `peer` sends goes, and how fast it may come.
+    /// The directory and the rate limit for data of the holder of key `peer`.
     fn place(&self, peer: Fingerprint) -> Result<(Arc<Directory>, Option<Arc<Limit>>), Error> {
         let known = self
             .options
@@ -159,14 +159,14 @@ impl ReceiveService {
         Ok((directory, known.max.map(|rate| Arc::new(Limit::new(Some(rate))))))
     }
 
-    /// Reads the manifest and opens the session. `None` when nothing is to be carried (a dry run).
+    /// Reads the manifest and opens the session. `None` after a dry run.
     async fn agree(
         self: &Arc<Self>,
         conn: &mut Conn,
         hello: &Hello,
         peer: Fingerprint,
     ) -> Result<Option<Arc<SinkSession>>, ConnError> {
-        // Whatever takes the tree over takes its share with it: who hangs up ends neither at once.
+        // The share moves with the tree, also to a thread that outlives the connection.
         let mut share = self.memory.share(peer);
         let tree = match self.manifest(conn, &mut share).await? {
             Ok(tree) => tree,
@@ -183,7 +183,7 @@ impl ReceiveService {
         let mut wishes = hello.wishes;
         wishes.overwrite |= self.options.overwrite;
         if wishes.dry_run {
-            let (want, share) = self.rehearse(conn, directory, tree, wishes, share).await?;
+            let (want, share) = self.dry_run(conn, directory, tree, wishes, share).await?;
             match want {
                 Ok(want) => want_frames(&want).for_each(|frame| conn.push(&frame)),
                 Err(error) => return Err(refuse(conn, code_of(&error), error.to_string()).await),
@@ -194,14 +194,13 @@ impl ReceiveService {
             answer_probes(conn).await?;
             return Ok(None);
         }
-        // One after the other: of two that a sender opens at the same time, the later one is to
-        // find the earlier one.
+        // One after another: the later of two sessions of a sender must find the earlier one.
         let _turn = conn.ping_during(self.agreeing.lock()).await?;
         if let Err(text) = conn.ping_during(self.supersede(peer)).await? {
             return Err(refuse(conn, AbortCode::Refused, text).await);
         }
         let (clock, events) = (self.clock, self.events.clone());
-        let opening = apart(move || {
+        let opening = run_blocking(move || {
             (SinkSession::open(id, peer, tree, wishes, directory, clock, events), share)
         });
         let (session, share) = conn.ping_during(opening).await?;
@@ -219,17 +218,17 @@ impl ReceiveService {
             resumed: session.resumed(),
         });
         *self.current() = Some(Arc::clone(&session));
-        session.answer().iter().for_each(|frame| conn.push(frame));
+        session.answer_frames().iter().for_each(|frame| conn.push(frame));
         conn.push(&Frame::Ready);
         conn.flush_to_reader().await?;
-        // There is one session at a time: its tree counts for itself.
+        // There is only one open session: its tree is not part of the budget.
         drop(share);
         self.opened.notify_one();
         finish_files(&session);
         Ok(Some(session))
     }
 
-    /// Reads the manifest; if it is of no use, says as what and why in words for the sender.
+    /// Reads the manifest; if it is invalid, returns the abort code and a message for the sender.
     async fn manifest(
         &self,
         conn: &mut Conn,
@@ -250,7 +249,8 @@ impl ReceiveService {
             }
             let end = conn.receive(|frame| match frame {
                 Frame::Entries(part) => {
-                    // It says its paths in few bytes: it is read as there is room for them.
+                    // Paths are compressed: the entries are parsed only as memory for them is
+                    // reserved.
                     chunk.clear();
                     chunk.extend_from_slice(part);
                     Ok(None)
@@ -300,14 +300,14 @@ impl ReceiveService {
                     return busy(share);
                 }
                 entries.push(entry);
-                // A long list comes as fast as it is read: others get their turn meanwhile.
+                // A long list never blocks on the socket: other tasks must get their turn.
                 tokio::task::consume_budget().await;
             }
         }
     }
 
-    /// Says which entries would have to come, and changes nothing. The sender is pinged meanwhile.
-    async fn rehearse(
+    /// Surveys the directory for a dry run, which changes nothing. The sender is pinged meanwhile.
+    async fn dry_run(
         &self,
         conn: &mut Conn,
         directory: Arc<Directory>,
@@ -316,23 +316,22 @@ impl ReceiveService {
         share: Share,
     ) -> Result<(Result<Vec<Range>, Error>, Share), ConnError> {
         let work = move || {
-            let staging = Staging::look(&directory)?;
+            let staging = Staging::open_existing(&directory)?;
             let survey = Survey::new(&directory, staging.as_ref(), &tree, wishes)?;
             Ok(survey.ranges(&tree))
         };
-        conn.ping_during(apart(move || (work(), share))).await
+        conn.ping_during(run_blocking(move || (work(), share))).await
     }
 
-    /// Makes room for a new session of `peer`: an older one of the same sender is what a restarted
-    /// sender left behind.
+    /// Closes the session in progress for a new one of `peer`. An older session of the same sender
+    /// is left over from a restart.
     async fn supersede(&self, peer: Fingerprint) -> Result<(), String> {
         let Some(old) = self.session() else { return Ok(()) };
         if old.peer != peer && old.completed().is_none() && old.open_paths() > 0 {
             return Err("it is busy with another sender's transfer".into());
         }
         *self.current() = None;
-        // Every path of the old session lets go of its files within a moment; a sync may take
-        // longer.
+        // The paths of the old session release its files at once; a sync may take longer.
         for _ in 0..1_500 {
             old.closing.notify_waiters();
             if Arc::strong_count(&old) == 1 {
@@ -353,7 +352,7 @@ impl ReceiveService {
     }
 }
 
-/// Counts what a dry run sends to measure its path, until it closes.
+/// Acknowledges the data that a dry run sends to measure its path, until the path closes.
 async fn answer_probes(conn: &mut Conn) -> Result<(), ConnError> {
     let mut bytes = 0;
     loop {

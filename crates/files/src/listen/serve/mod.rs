@@ -1,8 +1,8 @@
-//! The source listens: files are offered to peers that fetch them.
+//! The source listens: clients fetch files.
 //!
-//! [`serve`] lets in those who may fetch ([`service`]). A peer asks by name; the answer is the
-//! manifest, and then whatever range of it is requested ([`path`]). All that is known of a fetch is
-//! a [`FetchSession`](session::FetchSession); many go on at the same time.
+//! [`serve`] admits clients ([`service`]). A client asks for names and gets the manifest, and then
+//! any range that it requests ([`path`]). The state of a fetch is a
+//! [`FetchSession`](session::FetchSession); many run at the same time.
 
 mod path;
 mod service;
@@ -15,11 +15,11 @@ use peer::listen::{Acceptor, listen, reachable};
 use crate::{Error, Event, Events, ServeOptions, Summary};
 use service::ServeService;
 
-/// Offers the directory of `options` to whoever may get it; `events` hears what happens. Goes on
-/// until it is dropped, or with [`ServeOptions::once`] until the first fetch is complete.
+/// Offers the directory of `options` to authorized clients, and reports to `events`. Runs until it
+/// is dropped, or with [`ServeOptions::once`] until the first fetch is complete.
 ///
 /// # Errors
-/// Those of opening the directories and listening; what goes wrong with one fetch is told as an
+/// Errors of opening the directories and of listening. An error of one fetch is reported as an
 /// event.
 pub async fn serve(options: ServeOptions, events: Events) -> Result<Summary, Error> {
     let listeners =

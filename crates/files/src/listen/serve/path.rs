@@ -11,20 +11,21 @@ use tokio::time::{Instant, sleep_until};
 use transfer::Extent;
 use units::{Bytes, Span, Time};
 use wire::Frame;
-use wire::frame::{AbortCode, DataHeader};
+use wire::frame::DataHeader;
 
 use super::session::FetchSession;
-use crate::protocol::{self, code_of};
+use crate::protocol::{self, source_abort};
 use crate::source::Buffer;
-use crate::{Error, Event, Events};
+use crate::{Event, Events};
 
-/// A client that says nothing for this long is gone: it pings every second.
+/// A client that is silent for this long is gone: it pings every second.
 pub(super) const SILENCE: Duration = Duration::from_secs(30);
-/// Requests that wait for their turn on one path, at most.
+/// The most unanswered requests on one path.
 const MOST_REQUESTS: usize = 2 * protocol::MOST_REQUESTS;
-/// Looking at the kernel's counters this often shows whether a line loses packets.
+/// The interval of samples of the kernel's counters, from which the congestion control learns of
+/// losses.
 const SAMPLE_EVERY: Span = Span::from_millis(100);
-/// Answers that leave before requests get a turn.
+/// Answers sent before requests are read.
 const ANSWERS_A_TURN: usize = 8;
 
 /// Serves one path of a fetch until it closes.
@@ -36,7 +37,7 @@ pub(super) async fn serve(
 ) -> Result<(), ConnError> {
     let _path = fetch.join(clock);
     let mut control = ControlChoice::new(&CongestionControl::Auto);
-    // Where it is not allowed, the system's own will do.
+    // If the kernel refuses, the system's default stays.
     let _ = conn.stream().set_congestion_control(control.name());
     let name = conn
         .stream()
@@ -104,7 +105,7 @@ pub(super) async fn serve(
                 let _ = events.send(Event::Notice { text });
             }
         }
-        // More can go out at once: others get a turn, but nothing is waited for.
+        // More answers can be sent at once: yield to other tasks without a wait.
         if answered == ANSWERS_A_TURN && !requests.is_empty() {
             wait = Some(Time::ZERO);
         }
@@ -122,7 +123,7 @@ pub(super) async fn serve(
     }
 }
 
-/// Sends what was requested.
+/// Sends the data of a request.
 async fn answer(
     conn: &mut Conn,
     fetch: &FetchSession,
@@ -133,10 +134,7 @@ async fn answer(
     let (range, cv) = match fetch.supply.read(extent, buffer) {
         Ok(read) => read,
         Err(error) => {
-            let (code, text) = match &error {
-                Error::SourceChanged { path } => (AbortCode::Changed, path.display().to_string()),
-                error => (code_of(error), error.to_string()),
-            };
+            let (code, text) = source_abort(&error);
             let _ = refuse(conn, code, text).await;
             return Err(ConnError::Refused(error.to_string()));
         }

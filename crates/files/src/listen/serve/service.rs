@@ -1,4 +1,4 @@
-//! Who may fetch what, and the agreement on what goes.
+//! Admits clients and agrees with them on a fetch.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use net::Clock;
 use peer::budget::{Budget, CONNECTION_BYTES, Share, Short};
 use peer::limit::Limit;
 use peer::listen::admission::{UNAUTHENTICATED_PATIENCE, refuse};
-use peer::listen::{Entry, Service, TokenCheck, TokenRefusal, display_address, further_addresses};
+use peer::listen::{Entry, Service, TokenCheck, TokenRefusal, further_addresses};
 use peer::{Conn, ConnError, Fingerprint, random};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -20,58 +20,58 @@ use wire::frame::{AbortCode, Ask, Hello, SessionId, VERSION, Welcome};
 use wire::manifest::{chunks, is_plain};
 
 use super::path;
-use super::session::FetchSession;
-use crate::blocking::apart;
+use super::session::{FetchSession, label};
+use crate::blocking::run_blocking;
 use crate::protocol::{MANIFEST_BYTES, Want, code_of};
 use crate::source::hashes::{self, HashCache};
 use crate::source::{Source, SourceRoot, Supply};
 use crate::{Error, Event, Events, Selection, ServeOptions, Summary};
 
-/// Serves those who may fetch.
+/// The service that serves authorized clients.
 pub(super) struct ServeService {
     options: ServeOptions,
     events: Events,
     clock: Clock,
     token: TokenCheck,
-    /// What holders of the token see, and each peer.
+    /// The views of the token's holders and of each authorized peer.
     roots: Roots,
     hashes: Arc<HashCache>,
-    /// For all questions and the lists that answer them.
+    /// The memory of all requests and their manifests.
     memory: Arc<Budget>,
     fetches: Mutex<BTreeMap<SessionId, Arc<FetchSession>>>,
     completing: mpsc::UnboundedSender<Summary>,
     completed: tokio::sync::Mutex<mpsc::UnboundedReceiver<Summary>>,
 }
 
-/// What is seen by whom.
+/// The views of the offered directory.
 struct Roots {
     default: SourceRoot,
-    peers: BTreeMap<Fingerprint, Seen>,
+    peers: BTreeMap<Fingerprint, PeerView>,
 }
 
-/// What one peer sees, and how fast.
+/// The view of one peer: its root and its rate limit.
 #[derive(Clone)]
-pub(super) struct Seen {
+pub(super) struct PeerView {
     root: SourceRoot,
     limit: Option<Arc<Limit>>,
-    /// What the peer is called.
+    /// The peer's name; empty for the holder of a token.
     name: String,
 }
 
-/// Fetches of one peer at a time, and of all together.
+/// The most simultaneous fetches of one peer, and of all.
 const FETCHES_EACH: usize = 16;
 const FETCHES: usize = 256;
-/// The most memory that the lists of all fetches may take together; those of one peer, half of it.
+/// The most memory of the manifests of all fetches; one peer may take half of it.
 const LISTS_BYTES: usize = 4 * MANIFEST_BYTES;
-/// A fetch that has lost all its connections is remembered for so long.
-const MEMORY: Duration = Duration::from_secs(600);
-/// The most names and patterns that a question has.
+/// The time for which a fetch without connections is kept.
+const IDLE_KEPT: Duration = Duration::from_secs(600);
+/// The most names and patterns in one request.
 const MOST_NAMES: usize = 4_096;
 const MOST_FILTERS: usize = 256;
 
 impl Service for ServeService {
     type Session = Arc<FetchSession>;
-    type Grant = Seen;
+    type Grant = PeerView;
 
     fn find(&self, id: SessionId, peer: Fingerprint) -> Option<Arc<FetchSession>> {
         self.fetches().get(&id).filter(|fetch| fetch.peer == peer).cloned()
@@ -81,21 +81,21 @@ impl Service for ServeService {
         "this server knows no such session".into()
     }
 
-    fn authorize(&self, hello: &Hello, peer: Fingerprint) -> Result<Seen, String> {
+    fn authorize(&self, hello: &Hello, peer: Fingerprint) -> Result<PeerView, String> {
         if hello.version != VERSION {
             return Err(format!(
                 "it speaks protocol version {VERSION}, this side {}",
                 hello.version
             ));
         }
-        if let Some(seen) = self.roots.peers.get(&peer) {
-            return Ok(seen.clone());
+        if let Some(view) = self.roots.peers.get(&peer) {
+            return Ok(view.clone());
         }
         let known = self.options.listen.authorized.iter().any(|known| known.fingerprint == peer);
         match self.token.admit(hello, peer) {
             Ok(()) => {
                 let root = self.roots.default.clone();
-                Ok(Seen { root, limit: None, name: String::new() })
+                Ok(PeerView { root, limit: None, name: String::new() })
             }
             Err(TokenRefusal::NotShown) if known => Err(format!(
                 "the key {peer} may send to that host, but not get from it: 'anabranch keys trust \
@@ -117,27 +117,27 @@ impl Service for ServeService {
     async fn serve(self: Arc<Self>, mut conn: Conn, entry: Entry<Self>, from: SocketAddr) {
         let fetch = match entry {
             Entry::Join(fetch) => fetch,
-            Entry::Open(_, seen, peer) => match self.agree(&mut conn, &seen, peer).await {
+            Entry::Open(_, view, peer) => match self.agree(&mut conn, &view, peer).await {
                 Ok(fetch) => fetch,
-                // Nobody wants it any more: a dry run.
+                // A dry run ends without a fetch.
                 Err(ConnError::Closed) => return,
-                Err(error) => return self.notice(&seen.called(from), &error.to_string()),
+                Err(error) => return self.notice(&label(&view.name, from), &error.to_string()),
             },
         };
         match path::serve(&mut conn, &fetch, self.clock, &self.events).await {
             Err(error @ (ConnError::Wire(_) | ConnError::Unexpected(_))) => {
                 let text = error.to_string();
                 let _ = refuse(&mut conn, AbortCode::Protocol, text.clone()).await;
-                self.notice(&fetch.called(from), &text);
+                self.notice(&fetch.label(from), &text);
             }
-            Err(ConnError::Refused(text)) => self.notice(&fetch.called(from), &text),
+            Err(ConnError::Refused(text)) => self.notice(&fetch.label(from), &text),
             Ok(()) | Err(_) => {}
         }
         if let Some(summary) = fetch.take_completion(self.clock.now()) {
             self.fetches().remove(&fetch.id);
             let Summary { total, moved, elapsed, .. } = &summary;
             let text = format!("has everything, {total}; {moved} were sent in {elapsed}");
-            self.notice(&fetch.called(from), &text);
+            self.notice(&fetch.label(from), &text);
             let _ = self.completing.send(summary);
         }
     }
@@ -153,7 +153,7 @@ impl ServeService {
         for peer in options.listen.authorized.iter().filter(|peer| peer.may_get()) {
             let root = open(&peer.directory_below(&options.directory))?;
             let limit = peer.max.map(|rate| Arc::new(Limit::new(Some(rate))));
-            peers.insert(peer.fingerprint, Seen { root, limit, name: peer.name.clone() });
+            peers.insert(peer.fingerprint, PeerView { root, limit, name: peer.name.clone() });
         }
         let roots = Roots { default: open(&options.directory)?, peers };
         let (completing, completed) = mpsc::unbounded_channel();
@@ -171,30 +171,30 @@ impl ServeService {
         })
     }
 
-    /// Waits for the next fetch that is complete.
+    /// Waits for the next complete fetch.
     pub(super) async fn completed(&self) -> Summary {
         self.completed.lock().await.recv().await.expect("the service holds a sender")
     }
 
-    /// Hears what is asked for, says what there is of it, and hears what is wanted.
+    /// Reads the request, sends the manifest, and reads the wanted entries.
     async fn agree(
         self: &Arc<Self>,
         conn: &mut Conn,
-        seen: &Seen,
+        view: &PeerView,
         peer: Fingerprint,
     ) -> Result<Arc<FetchSession>, ConnError> {
         let mut share = self.memory.share(peer);
         if !share.take(conn, CONNECTION_BYTES).await? {
             return Err(refuse(conn, AbortCode::Refused, share.why_not()).await);
         }
-        let (names, selection, ask) = match question(conn, &mut share).await? {
+        let (names, selection, ask) = match read_request(conn, &mut share).await? {
             Ok(asked) => asked,
             Err(text) => return Err(refuse(conn, AbortCode::Refused, text).await),
         };
-        let (root, service) = (seen.root.clone(), Arc::clone(self));
-        // Its share goes with the list: who hangs up does not end the walk.
-        let walking = apart(move || {
-            let mut budget = |bytes| service.room(peer, &mut share, bytes);
+        let (root, service) = (view.root.clone(), Arc::clone(self));
+        // The share moves with the list: a walk outlives its connection.
+        let walking = run_blocking(move || {
+            let mut budget = |bytes| service.reserve(peer, &mut share, bytes);
             let found = Source::open(root, &names, &selection, !ask.hashes, None, &mut budget);
             (found, share)
         });
@@ -204,7 +204,7 @@ impl ServeService {
             Err(Error::Peer(peer::Error::Refused { reason })) => {
                 return Err(refuse(conn, AbortCode::Refused, reason).await);
             }
-            // Nothing is left by the filters, for example.
+            // For example, the filters exclude everything.
             Err(Error::Peer(peer::Error::Usage(text))) => {
                 return Err(refuse(conn, AbortCode::Source, text).await);
             }
@@ -227,26 +227,26 @@ impl ServeService {
         if ask.hashes {
             hashes::send(conn, &self.hashes, &source).await?;
         }
-        let want = match wishes(conn, entries.len()).await? {
+        let want = match read_wants(conn, entries.len()).await? {
             Ok(want) => want,
             Err(text) => return Err(refuse(conn, AbortCode::Protocol, text).await),
         };
         let packing = transfer::Packing::new(source.tree(), |index| want.has(index));
         let packing = packing.map_err(|error| ConnError::Unexpected(error.to_string()))?;
-        let limit = seen.limit.clone();
-        let (name, supply) = (seen.name.clone(), Supply::new(source, packing));
+        let limit = view.limit.clone();
+        let (name, supply) = (view.name.clone(), Supply::new(source, packing));
         let fetch = FetchSession::new(id, peer, name, supply, share, limit, self.clock.now());
         let fetch = Arc::new(fetch);
-        if let Err(text) = self.remember(&fetch) {
+        if let Err(text) = self.register(&fetch) {
             return Err(refuse(conn, AbortCode::Refused, text).await);
         }
         let _ = self.events.send(Event::Notice { text: fetch.introduction() });
         Ok(fetch)
     }
 
-    /// Memory for a list that grows: if there is none left, fetches that have lost all their
-    /// connections are forgotten for it.
-    fn room(&self, peer: Fingerprint, share: &mut Share, bytes: usize) -> Result<(), Error> {
+    /// Reserves memory for a growing list. If none is left, forgets fetches that have no
+    /// connection.
+    fn reserve(&self, peer: Fingerprint, share: &mut Share, bytes: usize) -> Result<(), Error> {
         let now = self.clock.now();
         while let Err(short) = share.try_take(bytes) {
             let mut fetches = self.fetches();
@@ -262,11 +262,12 @@ impl ServeService {
         Ok(())
     }
 
-    /// Remembers a fetch for its further paths; forgets those that nobody has come back to.
-    fn remember(&self, fetch: &Arc<FetchSession>) -> Result<(), String> {
+    /// Registers a fetch for its further paths, and forgets fetches that have long had no
+    /// connection.
+    fn register(&self, fetch: &Arc<FetchSession>) -> Result<(), String> {
         let now = self.clock.now();
         let mut fetches = self.fetches();
-        fetches.retain(|_, known| known.idle(now).is_none_or(|idle| idle < MEMORY.into()));
+        fetches.retain(|_, known| known.idle(now).is_none_or(|idle| idle < IDLE_KEPT.into()));
         let of_peer = fetches.values().filter(|known| known.peer == fetch.peer).count();
         if of_peer >= FETCHES_EACH || fetches.len() >= FETCHES {
             let of_whom = |known: &FetchSession| of_peer < FETCHES_EACH || known.peer == fetch.peer;
@@ -290,14 +291,8 @@ impl ServeService {
     }
 }
 
-impl Seen {
-    fn called(&self, from: SocketAddr) -> String {
-        if self.name.is_empty() { display_address(from) } else { self.name.clone() }
-    }
-}
-
-/// Hears what is asked for; what is wrong with it, in words.
-async fn question(
+/// Reads a request. The inner error is a message for the client.
+async fn read_request(
     conn: &mut Conn,
     share: &mut Share,
 ) -> Result<Result<(Vec<PathBuf>, Selection, Ask), String>, ConnError> {
@@ -314,7 +309,7 @@ async fn question(
                             shown.escape_debug()
                         ))));
                     }
-                    // What is in the directory itself.
+                    // The contents of the root itself.
                     let name = if name.is_empty() { b"." } else { name };
                     let name = PathBuf::from(std::ffi::OsStr::from_bytes(name));
                     if share.try_take(size_of::<PathBuf>() + name.as_os_str().len()).is_err() {
@@ -358,8 +353,8 @@ async fn question(
     }
 }
 
-/// Hears which entries are wanted.
-async fn wishes(conn: &mut Conn, entries: usize) -> Result<Result<Want, String>, ConnError> {
+/// Reads the wanted entries.
+async fn read_wants(conn: &mut Conn, entries: usize) -> Result<Result<Want, String>, ConnError> {
     let mut want = Want::new(entries);
     loop {
         let heard = conn.receive(|frame| match frame {

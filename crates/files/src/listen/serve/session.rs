@@ -1,4 +1,4 @@
-//! One fetch, as the server knows it.
+//! The state of one fetch at the server.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,20 +15,20 @@ use wire::frame::SessionId;
 use crate::Summary;
 use crate::source::Supply;
 
-/// One fetch.
+/// The state of one fetch.
 pub(super) struct FetchSession {
     pub(super) id: SessionId,
     pub(super) peer: Fingerprint,
-    /// What the peer is called; may be empty.
+    /// The peer's name; may be empty.
     name: String,
     pub(super) supply: Supply,
-    /// What the list of its files takes of the server's memory.
+    /// The share of the server's memory for its manifest.
     _share: Share,
-    /// What all fetches of the peer have to keep.
+    /// The rate limit that all fetches of the peer share.
     pub(super) limit: Option<Arc<Limit>>,
     began: Time,
     sent: AtomicU64,
-    /// How many connections there are, and since when there is none.
+    /// Number of connections, and the time since which there is none.
     paths: Mutex<(usize, Time)>,
     done: AtomicBool,
     told: AtomicBool,
@@ -61,12 +61,12 @@ impl FetchSession {
         }
     }
 
-    /// What to call whoever fetches.
-    pub(super) fn called(&self, from: SocketAddr) -> String {
-        if self.name.is_empty() { display_address(from) } else { self.name.clone() }
+    /// The client's name, or its address.
+    pub(super) fn label(&self, from: SocketAddr) -> String {
+        label(&self.name, from)
     }
 
-    /// Who gets what, as a sentence.
+    /// A message about the client and the files that it gets.
     pub(super) fn introduction(&self) -> String {
         let tree = self.supply.source().tree();
         let who = if self.name.is_empty() { self.peer.to_string() } else { self.name.clone() };
@@ -79,29 +79,29 @@ impl FetchSession {
         format!("{who} gets {files}, {}, of which {wanted} are to be sent", tree.data())
     }
 
-    /// A connection carries for it, until what is returned is dropped.
+    /// Counts a connection until the returned value is dropped.
     pub(super) fn join(&self, clock: Clock) -> FetchPath<'_> {
         self.paths.lock().expect("no panic while held").0 += 1;
         FetchPath { fetch: self, clock }
     }
 
-    /// For how long nobody has been there; `None` if somebody is.
+    /// The time without a connection; `None` if there is one.
     pub(super) fn idle(&self, now: Time) -> Option<Span> {
         let (paths, since) = *self.paths.lock().expect("no panic while held");
         (paths == 0).then(|| now - since)
     }
 
-    /// Bytes were sent.
+    /// Counts sent bytes.
     pub(super) fn count(&self, bytes: Bytes) {
         self.sent.fetch_add(bytes.0, Ordering::Relaxed);
     }
 
-    /// Whoever fetches has everything.
+    /// Marks the fetch as complete.
     pub(super) fn finish(&self) {
         self.done.store(true, Ordering::Relaxed);
     }
 
-    /// How it ended, once, when whoever fetches has everything.
+    /// The summary of a complete fetch, once.
     pub(super) fn take_completion(&self, now: Time) -> Option<Summary> {
         if !self.done.load(Ordering::Relaxed) || self.told.swap(true, Ordering::Relaxed) {
             return None;
@@ -117,7 +117,12 @@ impl FetchSession {
     }
 }
 
-/// A connection's part in a fetch.
+/// The name of a client, or its address if it has none.
+pub(super) fn label(name: &str, from: SocketAddr) -> String {
+    if name.is_empty() { display_address(from) } else { name.to_string() }
+}
+
+/// Counts a connection of a fetch until dropped.
 pub(super) struct FetchPath<'a> {
     fetch: &'a FetchSession,
     clock: Clock,

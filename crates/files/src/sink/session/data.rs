@@ -1,4 +1,4 @@
-//! What a session does with data: it is written, and blocks that are all there are verified.
+//! Received data of a session: written, hashed and verified by blocks.
 
 use transfer::digest::block_cv;
 use transfer::{BLOCK, Cv, Extent, Object, Verdict};
@@ -11,8 +11,8 @@ use crate::{Error, Event};
 use peer::ConnError;
 
 impl SinkSession {
-    /// Data arrived on the path called `path`. Writes what is new of it, verifies blocks that
-    /// became whole.
+    /// Handles data from the path called `path`: writes the new bytes and verifies the blocks that
+    /// they complete. Returns the range to acknowledge.
     pub(crate) fn handle_data(&self, path: &str, data: &Data<'_>) -> Result<Range, ConnError> {
         let extent = Extent::new(data.position, data.payload.len() as u64);
         let fresh = self.core().handle_data(extent).map_err(broken)?;
@@ -23,8 +23,7 @@ impl SinkSession {
             .layout()
             .block_extent(block)
             .expect("the core checked that it lies in an object");
-        // A block that comes in one piece is hashed where it lies, in the cache; and if it is a
-        // pack, it is not written before.
+        // A block in one piece is hashed in memory; if it is a pack, it is not spooled either.
         let is_whole =
             whole == extent && fresh.duplicate == Bytes::ZERO && data.block_hash.is_some();
         let object = self.object(extent);
@@ -59,7 +58,7 @@ impl SinkSession {
         Ok(Range { start: extent.start, len: extent.len })
     }
 
-    /// Writes the pieces of an extent that are new.
+    /// Writes the new pieces of an extent.
     fn write(
         &self,
         object: usize,
@@ -83,8 +82,7 @@ impl SinkSession {
         Ok(())
     }
 
-    /// Hashes a block that is all there, from memory if it is there; what is good is noted, or
-    /// staged.
+    /// Hashes a complete block, from memory if possible; journals or stages it if it is right.
     fn verify(&self, block: transfer::Block, in_memory: Option<&[u8]>) -> Result<(), Error> {
         let object = self.object(block.extent);
         let object_extent =
@@ -98,11 +96,11 @@ impl SinkSession {
                 let ok = found == block.expected;
                 if ok {
                     // Journaled first: what the core counts as verified must outlive this process.
-                    part.note(offset / BLOCK, block.expected)?;
+                    part.record_block(offset / BLOCK, block.expected)?;
                 }
-                let finished = self.verified(block, ok, file, offset / BLOCK)?;
+                let finished = self.handle_hashed(block, ok, file, offset / BLOCK)?;
                 if let Some((object, root)) = finished {
-                    self.whole().push(Completed::Large(object, root, part));
+                    self.unnamed().push(Completed::Large(object, root, part));
                 }
             }
             Object::Pack(files) => {
@@ -114,7 +112,7 @@ impl SinkSession {
                         usize::try_from(block.extent.len).expect("a block fits in memory"),
                         0,
                     );
-                    self.target.staging.unspool(object, &mut spooled)?;
+                    self.target.staging.read_spooled(object, &mut spooled)?;
                     &spooled
                 };
                 let found = hashed.unwrap_or_else(|| block_cv(object_extent.len, offset, bytes));
@@ -134,18 +132,19 @@ impl SinkSession {
                         )?);
                         rest = after;
                     }
-                    self.target.staging.unslot(object);
+                    self.target.staging.free_slot(object);
                 }
-                if let Some((object, root)) = self.verified(block, ok, files[0], 0)? {
-                    self.whole().push(Completed::Small(Some((object, root)), staged));
+                if let Some((object, root)) = self.handle_hashed(block, ok, files[0], 0)? {
+                    self.unnamed().push(Completed::Small(Some((object, root)), staged));
                 }
             }
         }
         Ok(())
     }
 
-    /// A block was hashed. Returns the object that it completes, if it does, and its hash.
-    fn verified(
+    /// Handles the result of hashing a block. Returns index and hash of the object that the block
+    /// completes, if it does.
+    fn handle_hashed(
         &self,
         block: transfer::Block,
         ok: bool,
@@ -171,7 +170,7 @@ impl SinkSession {
                     "block {in_file} of {path} does not match its hash: asking for it again"
                 );
                 let _ = self.events.send(Event::Notice { text });
-                if refusals > MOST_REFUSALS + self.members().forgiven {
+                if refusals > MOST_REFUSALS + self.members().extra_refusals {
                     let what = path.to_string();
                     let detail = format!(
                         "{refusals} blocks came with another content than the sender hashed"
@@ -179,7 +178,7 @@ impl SinkSession {
                     return Err(Error::Integrity { what, detail });
                 }
                 self.members().refused.insert(extent);
-                self.tell_all(&refusal(extent), false);
+                self.broadcast(&refusal(extent), false);
                 Ok(None)
             }
         }
