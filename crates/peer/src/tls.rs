@@ -1,8 +1,8 @@
 //! TLS 1.3 between two raw public keys (RFC 7250): the client pins the server's key, the server
 //! learns the client's.
 //!
-//! TLS itself proves the possession of the keys. The permissions of a client's key are checked after
-//! the handshake ([`listen`](crate::listen)).
+//! TLS itself proves the possession of the keys. The permissions of a client's key are checked
+//! after the handshake ([`listen`](crate::listen)).
 
 use std::sync::Arc;
 

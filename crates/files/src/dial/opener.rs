@@ -35,7 +35,7 @@ pub(super) trait SessionOpener: Send + Sync + 'static {
         host: usize,
     ) -> impl Future<Output = Result<Member<Self::Load>, ConnError>> + Send;
 
-    /// The data flow over a path that has joined.
+    /// The direction of the data over a path that has joined.
     fn direction(
         load: &Arc<Self::Load>,
         joined: SessionId,
