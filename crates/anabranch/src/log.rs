@@ -37,16 +37,19 @@ pub(crate) fn parse_filter(text: &str) -> Result<Targets, String> {
 /// Standard error, without the control characters that a peer may have put into a text.
 struct Clean;
 
+/// The lines of a record without control characters.
+fn cleaned(record: &str) -> String {
+    let lines = record.split_inclusive('\n').map(|line| {
+        let (body, end) = line.strip_suffix('\n').map_or((line, ""), |body| (body, "\n"));
+        sanitize::clean(body).into_owned() + end
+    });
+    lines.collect()
+}
+
 impl Write for Clean {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let text = String::from_utf8_lossy(bytes);
-        let mut cleaned = String::with_capacity(text.len());
-        for line in text.split_inclusive('\n') {
-            let (body, end) = line.strip_suffix('\n').map_or((line, ""), |body| (body, "\n"));
-            cleaned.push_str(&sanitize::clean(body));
-            cleaned.push_str(end);
-        }
-        io::stderr().lock().write_all(cleaned.as_bytes())?;
+        let text = cleaned(&String::from_utf8_lossy(bytes));
+        io::stderr().lock().write_all(text.as_bytes())?;
         Ok(bytes.len())
     }
 
@@ -66,5 +69,13 @@ mod tests {
         }
         let error = parse_filter("peer=loud").expect_err("there is no such level");
         assert!(error.contains("peer=debug,files=info"), "{error}");
+    }
+
+    #[test]
+    fn what_a_peer_says_cannot_steer_the_terminal() {
+        let record = "0.1s  INFO peer: refused reason=\u{1b}[2Jgone\rover\n";
+        let shown = cleaned(record);
+        assert!(shown.ends_with("over\n") && shown.matches('\n').count() == 1, "{shown:?}");
+        assert!(!shown.contains(['\u{1b}', '\r']), "{shown:?}");
     }
 }
