@@ -93,7 +93,8 @@ fn measure(
                 ["-".into(), format!("nothing: {}", without_error_numbers(&clean(why))), "-".into()]
             }
         };
-        table.row([probe.name.clone(), from, probe.remote.to_string()].into_iter().chain(found));
+        let to = probe.remote.map_or_else(String::new, |remote| remote.to_string());
+        table.row([probe.name.clone(), from, to].into_iter().chain(found));
     }
     print!("{table}");
     if probes.iter().any(|probe| probe.carries.is_ok()) {

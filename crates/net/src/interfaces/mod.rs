@@ -39,6 +39,8 @@ pub struct LocalPath {
     pub index: u32,
     /// The source address, of the target's family.
     pub address: IpAddr,
+    /// The length of the prefix of its subnet, in bits.
+    pub prefix: u8,
     /// Whether data over it probably costs money: a modem, or a telephone on USB.
     pub metered: bool,
     /// The link's nominal speed, where its driver knows one.
@@ -83,6 +85,7 @@ pub fn discover(target: IpAddr) -> Result<Discovery, Error> {
                 found.usable.extend(sources.into_iter().map(|address| LocalPath {
                     interface: link.name.clone(),
                     index: link.index,
+                    prefix: prefix(addresses, address),
                     address,
                     metered,
                     speed,
@@ -138,7 +141,7 @@ pub fn own_addresses() -> Vec<IpAddr> {
         let links = netlink.links()?;
         let mut own = Vec::new();
         for family in [IpAddr::from([0; 4]), IpAddr::from([0; 16])] {
-            for Address { index, ip, deprecated } in netlink.addresses(family)? {
+            for Address { index, ip, deprecated, .. } in netlink.addresses(family)? {
                 let link = links.iter().find(|link| link.index == index);
                 let reachable = link.is_some_and(|link| excluded(link, &links, None).is_none());
                 if reachable && !deprecated && !is_link_local(ip) {
@@ -149,6 +152,12 @@ pub fn own_addresses() -> Vec<IpAddr> {
         Ok(own)
     };
     ask().unwrap_or_default()
+}
+
+/// The length of the prefix of an address's subnet; of the loopback's target, all of its bits.
+fn prefix(addresses: &[Address], ip: IpAddr) -> u8 {
+    let own = addresses.iter().find(|address| address.ip == ip);
+    own.map_or(if ip.is_ipv4() { 32 } else { 128 }, |address| address.prefix)
 }
 
 /// The source addresses of `link`, one for each gateway; or the reason why there is none.
