@@ -147,3 +147,68 @@ pub(super) fn common_prefix(a: IpAddr, b: IpAddr) -> u32 {
         _ => 0,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn over(address: &str, prefix: u8) -> LocalPath {
+        LocalPath {
+            interface: "wan0".into(),
+            index: 2,
+            address: address.parse().unwrap(),
+            prefix,
+            metered: false,
+            speed: None,
+        }
+    }
+
+    fn target(address: &str, named: bool) -> Target {
+        Target { address: address.parse().unwrap(), named }
+    }
+
+    fn order(pairs: Vec<(LocalPath, Target)>) -> Vec<String> {
+        ranked(pairs).iter().map(|candidate| candidate.remote.to_string()).collect()
+    }
+
+    #[test]
+    fn the_other_end_of_the_same_line_comes_first() {
+        let (v4, v6) = (over("10.77.2.1", 24), over("fd77:2::1", 64));
+        let pairs = vec![
+            (v4.clone(), target("10.77.1.2:1", true)),
+            (v4.clone(), target("10.77.3.2:1", false)),
+            (v4, target("10.77.2.2:1", false)),
+            (v6.clone(), target("[fd77:1::2]:1", false)),
+            (v6, target("[fd77:2::2]:1", false)),
+        ];
+        let expected =
+            ["10.77.2.2:1", "[fd77:2::2]:1", "10.77.1.2:1", "10.77.3.2:1", "[fd77:1::2]:1"];
+        assert_eq!(order(pairs), expected);
+    }
+
+    #[test]
+    fn families_take_turns_from_the_first_of_the_resolver() {
+        let (v4, v6) = (over("192.0.2.1", 24), over("2001:db8::1", 64));
+        let pairs = vec![
+            (v6.clone(), target("[2001:db8:1::2]:1", true)),
+            (v6.clone(), target("[2001:db8:2::2]:1", true)),
+            (v4.clone(), target("198.51.100.2:1", true)),
+            (v4, target("203.0.113.2:1", true)),
+        ];
+        let expected =
+            ["[2001:db8:1::2]:1", "198.51.100.2:1", "[2001:db8:2::2]:1", "203.0.113.2:1"];
+        assert_eq!(order(pairs), expected);
+    }
+
+    #[test]
+    fn an_address_that_is_named_and_announced_is_one_candidate() {
+        let local = over("192.0.2.1", 24);
+        let pairs = vec![
+            (local.clone(), target("192.0.2.2:1", true)),
+            (local, target("192.0.2.2:1", false)),
+        ];
+        let candidates = ranked(pairs);
+        assert_eq!(candidates.len(), 1);
+        assert!(candidates[0].named);
+    }
+}

@@ -100,8 +100,8 @@ impl Connector {
                     if tried.total > BRISK {
                         stagger = (stagger * 5 / 4).min(LONGEST_STAGGER);
                     }
-                    let wait = if tried.has_untried(&candidates) { BETWEEN_CANDIDATES } else { stagger };
-                    next = Instant::now() + wait;
+                    let more = tried.has_untried(&candidates);
+                    next = Instant::now() + if more { BETWEEN_CANDIDATES } else { stagger };
                 }
                 // A better guess does not wait for the others.
                 () = changed => if tried.has_untried(&plan.candidates()) {
@@ -113,7 +113,8 @@ impl Connector {
                         return Ok(opened);
                     }
                     Err((candidate, error)) => {
-                        tracing::debug!(path = plan.name, remote = %candidate.remote, %error, "attempt failed");
+                        let remote = candidate.remote;
+                        tracing::debug!(path = plan.name, %remote, %error, "attempt failed");
                         failed(&error);
                         failures += 1;
                         if let Some(wrong) = wrong_peer(candidate, &error) {
@@ -123,7 +124,7 @@ impl Connector {
                             }
                         }
                         if most.is_some_and(|most| failures >= most) {
-                            return Err(failed_at(candidate.remote, &error));
+                            return Err(failed_at(remote, &error));
                         }
                         if tried.has_untried(&candidates) {
                             next = Instant::now();

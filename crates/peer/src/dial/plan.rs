@@ -440,3 +440,30 @@ fn distinguish(plans: &mut [Plan]) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair(octet: u8) -> Candidate {
+        let remote = SocketAddr::from(([192, 0, 2, octet], 7707));
+        Candidate { local: [192, 0, 2, 1].into(), remote, named: true }
+    }
+
+    #[test]
+    fn the_addresses_that_opened_are_the_first_to_try_again() {
+        let plan = Plan {
+            pairs: Mutex::new(Pairs::of(vec![pair(2), pair(3), pair(4)])),
+            ..Plan::over("a")
+        };
+        plan.prefer(pair(4));
+        assert_eq!(plan.candidates(), [pair(4), pair(2), pair(3)]);
+    }
+
+    #[test]
+    fn a_survey_without_the_interface_leaves_the_candidates() {
+        let plan = Plan { pairs: Mutex::new(Pairs::of(vec![pair(2)])), ..Plan::over("a") };
+        plan.follow(&Survey::default());
+        assert_eq!(plan.candidates(), [pair(2)]);
+    }
+}

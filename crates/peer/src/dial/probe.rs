@@ -12,6 +12,7 @@ use wire::Frame;
 use wire::frame::{Hello, VERSION, Wishes};
 use wire::manifest::{Entry, File, Kind, chunks};
 
+use super::candidate::Candidate;
 use super::connect::{Connector, Opened};
 use super::plan::{Plan, plan};
 use super::terms::Terms;
@@ -30,6 +31,9 @@ pub struct PathProbe {
     pub interface: String,
     /// The remote end; `None` if its interface reaches no known address of the host.
     pub remote: Option<SocketAddr>,
+    /// The addresses between which the path may open, best guess first; those that the host
+    /// announced are among them if any path carried data.
+    pub candidates: Vec<Candidate>,
     /// Whether data passed in small segments only: larger packets are dropped without an ICMP
     /// message. Only [`examine`](crate::doctor::examine) checks it.
     pub small_segments_only: bool,
@@ -84,6 +88,8 @@ pub async fn probe(terms: &Terms) -> Result<Vec<PathProbe>, Error> {
         if found.carries.is_err() && !announced.is_empty() {
             *found = probe_path(plan, &connector, terms, &mut announced).await?;
         }
+        plan.learn(&announced);
+        found.candidates = plan.candidates();
     }
     Ok(probes)
 }
@@ -127,6 +133,7 @@ fn unmeasured(plan: &Plan) -> PathProbe {
         interface: plan.interface.clone(),
         local: None,
         remote: plan.best().map(|best| best.remote),
+        candidates: plan.candidates(),
         small_segments_only: false,
         used_up: plan.used_up().is_some(),
         carries: Err(plan.used_up().unwrap_or_else(|| {

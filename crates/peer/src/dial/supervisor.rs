@@ -304,6 +304,11 @@ impl<S: Session> PathSupervisor<S> {
     }
 
     fn report(&self, path: Option<PathId>, state: PathState, why: &str) {
+        // Most guesses lead nowhere, which is no news for people.
+        if path.is_none() && self.plan.guessed {
+            tracing::debug!(path = self.plan.name, ?state, why, "guessed path");
+            return;
+        }
         if state == PathState::Lost {
             *self.shared.last_failure.lock().expect("no panic while held") =
                 format!("{}: {why}", self.plan.name);
