@@ -1,51 +1,12 @@
 //! Path discovery in a network of the test's own: a user namespace if there is no privilege.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::env;
+mod own_network;
+
 use std::net::IpAddr;
-use std::process::Command;
 
 use net::interfaces::{Discovery, LocalPath, discover};
-
-/// Set in the copy of this program that runs inside the namespace.
-const INSIDE: &str = "ANABRANCH_TEST_INSIDE";
-
-/// Runs `test` again inside a fresh network that `setup` (a shell script) made; there, returns
-/// true.
-fn in_own_network(test: &str, setup: &str) -> bool {
-    if env::var_os(INSIDE).is_some() {
-        return true;
-    }
-    let unshare = |program: &str, arguments: &[&str]| {
-        let mut command = Command::new("unshare");
-        command
-            .args(["--user", "--map-root-user", "--net", program])
-            .args(arguments)
-            .env(INSIDE, "1");
-        command.output()
-    };
-    let possible = unshare("ip", &["link", "show"]).is_ok_and(|output| output.status.success());
-    if !possible {
-        assert!(
-            env::var("CI").as_deref() != Ok("true"),
-            "skipped where CI=true: no network namespace can be made"
-        );
-        println!("SKIPPED: {test}: no network namespace can be made");
-        return false;
-    }
-    let program = env::current_exe().unwrap();
-    let script =
-        format!("set -e\nip link set lo up\n{setup}\nexec \"$0\" --exact {test} --nocapture");
-    let output = unshare("sh", &["-c", &script, program.to_str().unwrap()]).unwrap();
-    let said = format!(
-        "{}{}",
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    );
-    assert!(output.status.success(), "inside the namespace:\n{said}");
-    assert!(said.contains("1 passed"), "the test did not run inside:\n{said}");
-    false
-}
+use own_network::in_own_network;
 
 fn found(target: &str) -> Discovery {
     discover(target.parse().unwrap()).unwrap()
