@@ -164,7 +164,7 @@ fn send_options(sources: Vec<PathBuf>, port: u16, token: &Token) -> SendOptions 
         sources,
         rename: None,
         selection: Selection::default(),
-        to: Remote { host: "127.0.0.1".into(), port },
+        to: Remote { host: "127.0.0.1".into(), zone: None, port },
         credential: Credential::Token(token.clone()),
         transfer: short_of_patience(),
     }

@@ -45,6 +45,20 @@ pub struct LocalPath {
     pub speed: Option<Rate>,
 }
 
+/// The number of the loopback, the first interface of every network namespace (in the kernel,
+/// `LOOPBACK_IFINDEX`).
+const LOOPBACK: u32 = 1;
+
+impl LocalPath {
+    /// The device that a socket of the path binds to; `None` for the loopback. A socket bound to
+    /// the loopback reaches 127.0.0.0/8 and ::1 alone, not the host's other addresses, which the
+    /// kernel keeps with their interfaces.
+    #[must_use]
+    pub fn device(&self) -> Option<&str> {
+        (self.index != LOOPBACK).then_some(&self.interface)
+    }
+}
+
 /// An interface that is no path to the target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unusable {
@@ -149,6 +163,37 @@ pub fn own_addresses() -> Vec<IpAddr> {
         Ok(own)
     };
     ask().unwrap_or_default()
+}
+
+/// The number of the interface that a zone of a link-local address names (RFC 4007, 11.2), by its
+/// name or by its number.
+///
+/// # Errors
+/// [`Error`] of the kind [`io::ErrorKind::NotFound`], which names the interfaces that there are; or
+/// if the kernel can't be asked.
+pub fn interface_index(zone: &str) -> Result<u32, Error> {
+    let find = || -> io::Result<u32> {
+        let links = Netlink::open()?.links()?;
+        let number = zone.parse().ok();
+        let by_name = links.iter().find(|link| link.name == zone);
+        let found = by_name.or_else(|| links.iter().find(|link| Some(link.index) == number));
+        found.map(|link| link.index).ok_or_else(|| {
+            let names: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();
+            let why = format!("the interfaces are {}", names.join(", "));
+            io::Error::new(io::ErrorKind::NotFound, why)
+        })
+    };
+    find().map_err(|source| Error { action: format!("find the interface '{zone}'"), source })
+}
+
+/// The number of leading bits that two addresses share; zero for different families.
+#[must_use]
+pub fn common_prefix(a: IpAddr, b: IpAddr) -> u32 {
+    match (a, b) {
+        (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
+        (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
+        _ => 0,
+    }
 }
 
 /// The source addresses of `link`, one for each gateway; or the reason why there is none.

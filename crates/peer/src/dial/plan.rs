@@ -285,11 +285,14 @@ pub(super) fn guessed_plans(all: &[Arc<Plan>], host: usize, announced: &[SocketA
     guesses
 }
 
-/// The addresses of a host, as the system resolves them.
+/// The addresses of a host, as the system resolves them; one with a zone has its scope.
 ///
 /// # Errors
-/// [`Error::NoPath`] if the name has no address.
+/// [`Error::NoPath`] if the name has no address, [`Error::Usage`] if there is no such zone.
 pub(crate) async fn resolve(remote: &Remote) -> Result<Vec<SocketAddr>, Error> {
+    if let Some(address) = remote.in_zone()? {
+        return Ok(vec![address]);
+    }
     let unreachable = |why: String| Error::NoPath { to: remote.to_string(), why };
     let found = tokio::net::lookup_host((remote.host.as_str(), remote.port)).await;
     let found: Vec<SocketAddr> = found
