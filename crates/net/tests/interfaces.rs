@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use net::CongestionControl;
 use net::interfaces::{
-    Discovery, LocalPath, connect_time, discover, interface_index, own_addresses,
+    Discovery, LocalPath, connect_time, discover, discover_remote, interface_index, own_addresses,
 };
 use net::socket::{Attempt, connect, listen};
 use own_network::in_own_network;
@@ -149,6 +149,16 @@ fn ipv6_global_and_link_local() {
         expected.map(|(name, address)| (name, address.to_string())),
         "{neighbour:#?}"
     );
+    // With a zone, the address is at the end of one interface.
+    let zone = interface_index("p2").unwrap();
+    let remote = |ip: &str| SocketAddrV6::new(ip.parse().unwrap(), 80, 0, zone).into();
+    for elsewhere in ["fe80::77", "fe80::1"] {
+        let in_zone = discover_remote(remote(elsewhere)).unwrap();
+        assert_eq!(paths(&in_zone), [("p2", "fe80::2".to_string())], "{in_zone:#?}");
+        assert_eq!(why(&in_zone, "p1"), format!("is not p2, where {elsewhere} is"));
+    }
+    let own = discover_remote(remote("fe80::2")).unwrap();
+    assert_eq!(paths(&own), [("lo", "fe80::2".to_string())], "{own:#?}");
 }
 
 #[test]
@@ -208,7 +218,7 @@ fn a_socket_to_this_host_binds_to_no_device() {
         let targets = ["127.0.0.1:7707", "[::1]:7707", "10.1.0.1:7707", "[2001:db8:1::1]:7707"];
         let targets = targets.map(|to| to.parse().unwrap());
         for remote in targets.into_iter().chain([SocketAddr::from(link_local)]) {
-            let path = found(&remote.ip().to_string()).usable.remove(0);
+            let path = discover_remote(remote).unwrap().usable.remove(0);
             assert_eq!((path.interface.as_str(), path.device()), ("lo", None), "{remote}");
             let attempt = Attempt {
                 device: path.device().map(String::from),

@@ -100,6 +100,8 @@ fn link_local_addresses_with_a_zone() {
     {
         let sent = near.send(&far.receive(), to, SHORT, &[]);
         sent.assert_carried(&["fe80::1 > fe80::2"]);
+        let stray = sent.stdout.lines().find(|line| line.contains("\"name\":\"wan1\""));
+        assert_eq!(stray, None, "{to}: {}", sent.said());
     }
 }
 

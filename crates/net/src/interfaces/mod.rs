@@ -13,11 +13,12 @@ pub use probe::connect_time;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use units::Rate;
 
 use crate::Error;
+use crate::socket::scope;
 use kind::Traits;
 use netlink::{Address, Link, Netlink, Route, Unreachable};
 
@@ -51,7 +52,7 @@ const LOOPBACK: u32 = 1;
 
 impl LocalPath {
     /// The device that a socket of the path binds to; `None` for the loopback. A socket bound to
-    /// the loopback reaches 127.0.0.0/8 and ::1 alone, not the host's other addresses, which the
+    /// the loopback reaches `127.0.0.0/8` and `::1` alone, not the host's other addresses, which the
     /// kernel keeps with their interfaces.
     #[must_use]
     pub fn device(&self) -> Option<&str> {
@@ -75,7 +76,23 @@ pub struct Unusable {
 /// # Errors
 /// [`Error`] if the kernel can't be asked.
 pub fn discover(target: IpAddr) -> Result<Discovery, Error> {
-    let target = target.to_canonical();
+    in_zone(target.to_canonical(), None)
+}
+
+/// As [`discover`], towards the address of a connection. A link-local IPv6 address with a scope is
+/// reached by the interface of that number alone, and is an address of this machine only if that
+/// interface has it.
+///
+/// # Errors
+/// [`Error`] if the kernel can't be asked.
+pub fn discover_remote(remote: SocketAddr) -> Result<Discovery, Error> {
+    let target = remote.ip().to_canonical();
+    let zone = Some(scope(remote)).filter(|index| *index != 0 && is_link_local(target));
+    in_zone(target, zone)
+}
+
+/// The local paths towards `target`, a link-local address if it is in the zone of an interface.
+fn in_zone(target: IpAddr, zone: Option<u32>) -> Result<Discovery, Error> {
     let failed =
         |source| Error { action: "ask the kernel for its network interfaces".into(), source };
     let mut netlink = Netlink::open().map_err(failed)?;
@@ -85,12 +102,20 @@ pub fn discover(target: IpAddr) -> Result<Discovery, Error> {
         addresses.entry(address.index).or_default().push(address);
     }
     // The kernel's own route to the target.
-    let natural = netlink.route(target, None, None).map_err(failed)?.ok();
+    let natural = netlink.route(target, None, zone).map_err(failed)?.ok();
+    let is_local = natural.as_ref().is_some_and(|route| route.local);
     let mut found = Discovery::default();
     for link in &links {
         let addresses = addresses.get(&link.index).map_or(&[][..], Vec::as_slice);
-        let judged = judge(&mut netlink, link, &links, addresses, target, natural.as_ref())
-            .map_err(failed)?;
+        let judged = match zone {
+            Some(zone) if zone != link.index && !is_local => {
+                let name = links.iter().find(|link| link.index == zone).map(|link| &link.name);
+                let name = name.map_or("an interface that is gone", |name| name);
+                Err(format!("is not {name}, where {target} is"))
+            }
+            _ => judge(&mut netlink, link, &links, addresses, target, natural.as_ref())
+                .map_err(failed)?,
+        };
         match judged {
             Ok(sources) => {
                 let Traits { metered, speed } = Traits::of(&link.name);
