@@ -57,7 +57,7 @@ async fn several_paths_share_one_file() {
     options.transfer.dial.paths = (1..=3)
         .map(|i| PathSpec {
             max: Some(Rate::mbit(50)),
-            to: Some(Remote { host: format!("127.0.7.{i}"), port: receiving.port }),
+            to: Some(Remote { host: format!("127.0.7.{i}"), zone: None, port: receiving.port }),
             ..PathSpec::over("lo")
         })
         .collect();

@@ -1,51 +1,17 @@
 //! Path discovery in a network of the test's own: a user namespace if there is no privilege.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::env;
-use std::net::IpAddr;
-use std::process::Command;
+mod own_network;
 
-use net::interfaces::{Discovery, LocalPath, discover};
+use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+use std::time::Duration;
 
-/// Set in the copy of this program that runs inside the namespace.
-const INSIDE: &str = "ANABRANCH_TEST_INSIDE";
-
-/// Runs `test` again inside a fresh network that `setup` (a shell script) made; there, returns
-/// true.
-fn in_own_network(test: &str, setup: &str) -> bool {
-    if env::var_os(INSIDE).is_some() {
-        return true;
-    }
-    let unshare = |program: &str, arguments: &[&str]| {
-        let mut command = Command::new("unshare");
-        command
-            .args(["--user", "--map-root-user", "--net", program])
-            .args(arguments)
-            .env(INSIDE, "1");
-        command.output()
-    };
-    let possible = unshare("ip", &["link", "show"]).is_ok_and(|output| output.status.success());
-    if !possible {
-        assert!(
-            env::var("CI").as_deref() != Ok("true"),
-            "skipped where CI=true: no network namespace can be made"
-        );
-        println!("SKIPPED: {test}: no network namespace can be made");
-        return false;
-    }
-    let program = env::current_exe().unwrap();
-    let script =
-        format!("set -e\nip link set lo up\n{setup}\nexec \"$0\" --exact {test} --nocapture");
-    let output = unshare("sh", &["-c", &script, program.to_str().unwrap()]).unwrap();
-    let said = format!(
-        "{}{}",
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    );
-    assert!(output.status.success(), "inside the namespace:\n{said}");
-    assert!(said.contains("1 passed"), "the test did not run inside:\n{said}");
-    false
-}
+use net::CongestionControl;
+use net::interfaces::{
+    Discovery, LocalPath, connect_time, discover, discover_remote, interface_index, own_addresses,
+};
+use net::socket::{Attempt, connect, listen};
+use own_network::in_own_network;
 
 fn found(target: &str) -> Discovery {
     discover(target.parse().unwrap()).unwrap()
@@ -183,4 +149,89 @@ fn ipv6_global_and_link_local() {
         expected.map(|(name, address)| (name, address.to_string())),
         "{neighbour:#?}"
     );
+    // With a zone, the address is at the end of one interface.
+    let zone = interface_index("p2").unwrap();
+    let remote = |ip: &str| SocketAddrV6::new(ip.parse().unwrap(), 80, 0, zone).into();
+    for elsewhere in ["fe80::77", "fe80::1"] {
+        let in_zone = discover_remote(remote(elsewhere)).unwrap();
+        assert_eq!(paths(&in_zone), [("p2", "fe80::2".to_string())], "{in_zone:#?}");
+        assert_eq!(why(&in_zone, "p1"), format!("is not p2, where {elsewhere} is"));
+    }
+    let own = discover_remote(remote("fe80::2")).unwrap();
+    assert_eq!(paths(&own), [("lo", "fe80::2".to_string())], "{own:#?}");
+}
+
+#[test]
+fn own_addresses_are_those_of_every_interface_that_is_up() {
+    if !in_own_network(
+        "own_addresses_are_those_of_every_interface_that_is_up",
+        "
+        for i in wan0 cable0 down0 lost0; do
+            ip link add $i type veth peer name peer-$i; ip link set $i addrgenmode none up
+            case $i in lost0) ;; *) ip link set peer-$i addrgenmode none up;; esac
+        done
+        ip link add docker0 type bridge; ip link set docker0 addrgenmode none up
+        ip addr add 10.1.0.1/24 dev wan0; ip addr add 2001:db8:1::1/64 dev wan0 nodad
+        ip addr add 2001:db8:1::9/64 dev wan0 nodad preferred_lft 0
+        ip route add default via 10.1.0.254
+        ip addr add 192.168.5.1/24 dev cable0; ip addr add fd00:5::1/64 dev cable0 nodad
+        ip addr add fe80::1/64 dev cable0 nodad; ip addr add 169.254.7.7/16 dev cable0
+        ip addr add 10.2.0.1/24 dev down0; ip link set down0 down
+        ip addr add 10.3.0.1/24 dev lost0; ip addr add 172.17.0.1/16 dev docker0
+        ",
+    ) {
+        return;
+    }
+    let mut own: Vec<String> = own_addresses().iter().map(ToString::to_string).collect();
+    own.sort();
+    // No zone is needed for 169.254.0.0/16: two hosts on one cable without DHCP have nothing else.
+    let expected = ["10.1.0.1", "169.254.7.7", "192.168.5.1", "2001:db8:1::1", "fd00:5::1"];
+    assert_eq!(own, expected);
+    let number = interface_index("cable0").unwrap();
+    assert_eq!(interface_index(&number.to_string()).unwrap(), number);
+    let unknown = interface_index("cable9").unwrap_err();
+    assert_eq!(unknown.source.kind(), std::io::ErrorKind::NotFound);
+    let unknown = unknown.to_string();
+    assert!(unknown.contains("'cable9'") && unknown.contains("lo, "), "{unknown}");
+    assert!(unknown.contains("cable0"), "{unknown}");
+}
+
+#[test]
+fn a_socket_to_this_host_binds_to_no_device() {
+    if !in_own_network(
+        "a_socket_to_this_host_binds_to_no_device",
+        "
+        ip link add wan0 type veth peer name wan1; ip link set wan0 addrgenmode none up
+        ip link set wan1 addrgenmode none up; ip addr add 10.1.0.1/24 dev wan0
+        ip addr add 2001:db8:1::1/64 dev wan0 nodad; ip addr add fe80::1/64 dev wan0 nodad
+        ip route add default via 10.1.0.254
+        ",
+    ) {
+        return;
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let port = 7_707;
+        let _listening = listen(&[], port).unwrap();
+        let scope = interface_index("wan0").unwrap();
+        let link_local = SocketAddrV6::new("fe80::1".parse().unwrap(), port, 0, scope);
+        let targets = ["127.0.0.1:7707", "[::1]:7707", "10.1.0.1:7707", "[2001:db8:1::1]:7707"];
+        let targets = targets.map(|to| to.parse().unwrap());
+        for remote in targets.into_iter().chain([SocketAddr::from(link_local)]) {
+            let path = discover_remote(remote).unwrap().usable.remove(0);
+            assert_eq!((path.interface.as_str(), path.device()), ("lo", None), "{remote}");
+            let attempt = Attempt {
+                device: path.device().map(String::from),
+                local: path.address,
+                remote,
+                congestion_control: CongestionControl::default(),
+                small_segments: false,
+            };
+            let opened = tokio::time::timeout(Duration::from_secs(10), connect(&attempt)).await;
+            opened.expect("an answer").unwrap_or_else(|error| panic!("{remote}: {error}"));
+            let patience = Duration::from_secs(10);
+            let time = connect_time(&path, remote, patience).await;
+            time.unwrap_or_else(|error| panic!("{remote}: {error}"));
+        }
+    });
 }

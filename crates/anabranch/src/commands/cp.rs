@@ -126,7 +126,7 @@ impl Copy {
         let token: Token = ready.token.parse().map_err(Error::protocol)?;
         let port = ready.addresses.first().map_or(DEFAULT_PORT, SocketAddr::port);
         let mut options = self.prepared.to(
-            Remote { host: String::new(), port },
+            Remote { host: String::new(), zone: None, port },
             Credential::Token(token),
             identity,
         );
@@ -201,7 +201,7 @@ async fn data_address(
             ));
         }
     };
-    Ok(Remote { host: address.ip().to_string(), port: address.port() })
+    Ok(address.into())
 }
 
 /// The failure if no connection to the data port opens, with the remedies.

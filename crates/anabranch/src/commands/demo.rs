@@ -125,11 +125,7 @@ async fn transfer_once(
         return Err(Error::usage("the receiver ended before it listened"));
     };
     let links = Loopback::start(network, address, Protocol::Tcp).map_err(|e| emulation(&e))?;
-    let remotes: Vec<Remote> = links
-        .addresses()
-        .iter()
-        .map(|at| Remote { host: at.ip().to_string(), port: at.port() })
-        .collect();
+    let remotes: Vec<Remote> = links.addresses().iter().map(|at| Remote::from(*at)).collect();
     let path = |to: &Remote| PathSpec { to: Some(to.clone()), ..PathSpec::over("lo") };
     let mut transfer = TransferOptions::new(Identity::generate()?);
     transfer.scheduler = scheduler.name().into();

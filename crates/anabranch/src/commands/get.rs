@@ -72,7 +72,7 @@ fn servers(remotes: Vec<Remote>, source: &TokenSource, dirs: &Dirs) -> Result<Ve
     let mut servers = Vec::new();
     for remote in remotes {
         let pinned =
-            known.iter().find(|peer| peer.name == remote.host).map(|peer| peer.fingerprint);
+            known.iter().find(|peer| peer.name == remote.name()).map(|peer| peer.fingerprint);
         let credential = match (
             pinned,
             if alone || pinned.is_none() { tokens.next() } else { None },
@@ -84,7 +84,7 @@ fn servers(remotes: Vec<Remote>, source: &TokenSource, dirs: &Dirs) -> Result<Ve
                 let text = format!(
                     "the key of {remote} is unknown, and it has no token: 'anabranch keys trust \
                      receiver {host} FINGERPRINT' adds a key; tokens are read one on each line",
-                    host = remote.host
+                    host = remote.name()
                 );
                 return Err(Error::usage(text));
             }

@@ -154,6 +154,6 @@ pub(super) fn known_credential(
     if let Some(token) = source.given()? {
         return Ok(Some(Credential::Token(token)));
     }
-    let known = List::Receivers.load(dirs)?.into_iter().find(|peer| peer.name == to.host);
+    let known = List::Receivers.load(dirs)?.into_iter().find(|peer| peer.name == to.name());
     Ok(known.map(|peer| Credential::Pinned(peer.fingerprint)))
 }

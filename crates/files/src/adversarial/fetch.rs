@@ -267,7 +267,7 @@ fn fetch_options(scratch: &Scratch, from: Vec<Server>) -> FetchOptions {
 }
 
 fn at(port: u16, credential: Credential) -> Server {
-    Server { remote: Remote { host: "127.0.0.1".into(), port }, credential }
+    Server { remote: Remote { host: "127.0.0.1".into(), zone: None, port }, credential }
 }
 
 async fn fetch(options: FetchOptions) -> (Result<Summary, Error>, Vec<String>) {

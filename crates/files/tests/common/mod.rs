@@ -82,7 +82,7 @@ pub fn send_options(sources: &[&Path], port: u16, token: &Token) -> SendOptions 
         sources: sources.iter().map(|path| path.to_path_buf()).collect(),
         rename: None,
         selection: Selection::default(),
-        to: Remote { host: "127.0.0.1".into(), port },
+        to: Remote { host: "127.0.0.1".into(), zone: None, port },
         credential: Credential::Token(token.clone()),
         transfer: short_of_patience(),
     }
@@ -192,7 +192,7 @@ pub fn serve_options(directory: &Path, identity: &Identity, token: &Token) -> Se
 
 /// Fetches from one server; others can be added to `from`.
 pub fn fetch_options(scratch: &Scratch, names: &[&str], port: u16, token: &Token) -> FetchOptions {
-    let remote = Remote { host: "127.0.0.1".into(), port };
+    let remote = Remote { host: "127.0.0.1".into(), zone: None, port };
     FetchOptions {
         from: vec![Server { remote, credential: Credential::Token(token.clone()) }],
         names: names.iter().map(PathBuf::from).collect(),

@@ -13,11 +13,12 @@ pub use probe::connect_time;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use units::Rate;
 
 use crate::Error;
+use crate::socket::scope;
 use kind::Traits;
 use netlink::{Address, Link, Netlink, Route, Unreachable};
 
@@ -47,6 +48,20 @@ pub struct LocalPath {
     pub speed: Option<Rate>,
 }
 
+/// The number of the loopback, the first interface of every network namespace (in the kernel,
+/// `LOOPBACK_IFINDEX`).
+const LOOPBACK: u32 = 1;
+
+impl LocalPath {
+    /// The device that a socket of the path binds to; `None` for the loopback. A socket bound to
+    /// the loopback reaches `127.0.0.0/8` and `::1` alone, not the host's other addresses, which
+    /// the kernel keeps with their interfaces.
+    #[must_use]
+    pub fn device(&self) -> Option<&str> {
+        (self.index != LOOPBACK).then_some(&self.interface)
+    }
+}
+
 /// An interface that is no path to the target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unusable {
@@ -63,7 +78,23 @@ pub struct Unusable {
 /// # Errors
 /// [`Error`] if the kernel can't be asked.
 pub fn discover(target: IpAddr) -> Result<Discovery, Error> {
-    let target = target.to_canonical();
+    in_zone(target.to_canonical(), None)
+}
+
+/// As [`discover`], towards the address of a connection. A link-local IPv6 address with a scope is
+/// reached by the interface of that number alone, and is an address of this machine only if that
+/// interface has it.
+///
+/// # Errors
+/// [`Error`] if the kernel can't be asked.
+pub fn discover_remote(remote: SocketAddr) -> Result<Discovery, Error> {
+    let target = remote.ip().to_canonical();
+    let zone = Some(scope(remote)).filter(|index| *index != 0 && is_link_local(target));
+    in_zone(target, zone)
+}
+
+/// The local paths towards `target`, a link-local address if it is in the zone of an interface.
+fn in_zone(target: IpAddr, zone: Option<u32>) -> Result<Discovery, Error> {
     let failed =
         |source| Error { action: "ask the kernel for its network interfaces".into(), source };
     let mut netlink = Netlink::open().map_err(failed)?;
@@ -73,12 +104,20 @@ pub fn discover(target: IpAddr) -> Result<Discovery, Error> {
         addresses.entry(address.index).or_default().push(address);
     }
     // The kernel's own route to the target.
-    let natural = netlink.route(target, None, None).map_err(failed)?.ok();
+    let natural = netlink.route(target, None, zone).map_err(failed)?.ok();
+    let is_local = natural.as_ref().is_some_and(|route| route.local);
     let mut found = Discovery::default();
     for link in &links {
         let addresses = addresses.get(&link.index).map_or(&[][..], Vec::as_slice);
-        let judged = judge(&mut netlink, link, &links, addresses, target, natural.as_ref())
-            .map_err(failed)?;
+        let judged = match zone {
+            Some(zone) if zone != link.index && !is_local => {
+                let name = links.iter().find(|link| link.index == zone).map(|link| &link.name);
+                let name = name.map_or("an interface that is gone", |name| name);
+                Err(format!("is not {name}, where {target} is"))
+            }
+            _ => judge(&mut netlink, link, &links, addresses, target, natural.as_ref())
+                .map_err(failed)?,
+        };
         match judged {
             Ok(sources) => {
                 let Traits { metered, speed } = Traits::of(&link.name);
@@ -158,6 +197,37 @@ pub fn own_addresses() -> Vec<IpAddr> {
 fn prefix(addresses: &[Address], ip: IpAddr) -> u8 {
     let own = addresses.iter().find(|address| address.ip == ip);
     own.map_or(if ip.is_ipv4() { 32 } else { 128 }, |address| address.prefix)
+}
+
+/// The number of the interface that a zone of a link-local address names (RFC 4007, 11.2), by its
+/// name or by its number.
+///
+/// # Errors
+/// [`Error`] of the kind [`io::ErrorKind::NotFound`], which names the interfaces that there are; or
+/// if the kernel can't be asked.
+pub fn interface_index(zone: &str) -> Result<u32, Error> {
+    let find = || -> io::Result<u32> {
+        let links = Netlink::open()?.links()?;
+        let number = zone.parse().ok();
+        let by_name = links.iter().find(|link| link.name == zone);
+        let found = by_name.or_else(|| links.iter().find(|link| Some(link.index) == number));
+        found.map(|link| link.index).ok_or_else(|| {
+            let names: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();
+            let why = format!("the interfaces are {}", names.join(", "));
+            io::Error::new(io::ErrorKind::NotFound, why)
+        })
+    };
+    find().map_err(|source| Error { action: format!("find the interface '{zone}'"), source })
+}
+
+/// The number of leading bits that two addresses share; zero for different families.
+#[must_use]
+pub fn common_prefix(a: IpAddr, b: IpAddr) -> u32 {
+    match (a, b) {
+        (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
+        (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
+        _ => 0,
+    }
 }
 
 /// The source addresses of `link`, one for each gateway; or the reason why there is none.

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
-use net::interfaces::{LocalPath, Unusable, discover};
+use net::interfaces::{LocalPath, Unusable, common_prefix, discover};
 
 use crate::Error;
 
@@ -137,15 +137,6 @@ fn ranked(mut pairs: Vec<(LocalPath, Target)>) -> Vec<Candidate> {
     }
     candidates.truncate(CANDIDATES);
     candidates
-}
-
-/// The number of leading bits that two addresses share; zero for different families.
-pub(super) fn common_prefix(a: IpAddr, b: IpAddr) -> u32 {
-    match (a, b) {
-        (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
-        (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
-        _ => 0,
-    }
 }
 
 #[cfg(test)]

@@ -66,8 +66,8 @@ impl Connector {
         Connector { tls, carrier: Arc::clone(&terms.carrier), congestion_control }
     }
 
-    /// Tries to open `plan` until it succeeds; calls `failed` with each failure. Candidates that the
-    /// plan learns of meanwhile are tried at once.
+    /// Tries to open `plan` until it succeeds; calls `failed` with each failure. Candidates that
+    /// the plan learns of meanwhile are tried at once.
     ///
     /// # Errors
     /// [`Error::WrongPeer`] when hosts with another key answer at all candidates; otherwise this
@@ -211,6 +211,8 @@ fn wrong_peer(candidate: Candidate, error: &ConnError) -> Option<Error> {
 #[derive(Default)]
 struct Tried {
     counts: Vec<(Candidate, usize)>,
+    /// The candidate of the last attempt.
+    last: Option<Candidate>,
     /// All attempts.
     total: usize,
     /// Candidates at which another host answers.
@@ -236,17 +238,22 @@ impl Tried {
         self.possible(all).any(|candidate| self.count(candidate) == 0)
     }
 
-    /// The candidate of the next attempt, and the number of attempts at it before: of those with
-    /// the fewest attempts, the best guess.
+    /// The candidate of the next attempt, and the number of attempts at it before. Once every
+    /// candidate was tried, every second attempt is at the best guess: it is the pair that worked,
+    /// if any did, and its line may be restored.
     ///
     /// # Panics
     /// Without a candidate to try.
     fn next(&mut self, all: &[Candidate]) -> (Candidate, usize) {
+        let best = self.possible(all).next();
         let fewest = self.possible(all).min_by_key(|candidate| self.count(candidate));
-        let candidate = *fewest.expect("the caller has checked that there is one");
+        let is_best = !self.has_untried(all) && self.last.as_ref() != best;
+        let candidate = if is_best { best } else { fewest };
+        let candidate = *candidate.expect("the caller has checked that there is one");
         let number = self.count(&candidate);
         self.counts.retain(|(known, _)| *known != candidate);
         self.counts.push((candidate, number + 1));
+        self.last = Some(candidate);
         self.total += 1;
         (candidate, number)
     }
@@ -263,11 +270,10 @@ mod tests {
 
     #[test]
     fn every_candidate_is_tried_before_one_is_tried_again() {
-        let all = [2, 3, 4].map(|octet| candidate(octet, true));
+        let all @ [a, b, c] = [2, 3, 4].map(|octet| candidate(octet, true));
         let mut tried = Tried::default();
-        let order: Vec<_> = (0..6).map(|_| tried.next(&all)).collect();
-        let expected = [0, 1].map(|number| all.map(|candidate| (candidate, number))).concat();
-        assert_eq!(order, expected);
+        let order: Vec<_> = (0..7).map(|_| tried.next(&all)).collect();
+        assert_eq!(order, [(a, 0), (b, 0), (c, 0), (a, 1), (b, 1), (a, 2), (c, 1)]);
         assert!(!tried.has_untried(&all));
     }
 
@@ -277,9 +283,10 @@ mod tests {
         let mut tried = Tried::default();
         assert_eq!(tried.next(&[guess]), (guess, 0));
         assert_eq!(tried.next(&[better, guess]), (better, 0));
+        assert_eq!(tried.next(&[better, guess]), (guess, 1));
         assert_eq!(tried.next(&[better, guess]), (better, 1));
         tried.wrong.push(better);
-        assert_eq!(tried.next(&[better, guess]), (guess, 1));
+        assert_eq!(tried.next(&[better, guess]), (guess, 2));
         tried.wrong.push(guess);
         assert!(!tried.has_any(&[better, guess]));
     }

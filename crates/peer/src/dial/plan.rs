@@ -5,12 +5,12 @@ use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use net::interfaces::LocalPath;
+use net::interfaces::{LocalPath, common_prefix};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use units::Rate;
 
-use super::candidate::{Candidate, Survey, Target, common_prefix};
+use super::candidate::{Candidate, Survey, Target};
 use super::terms::Terms;
 use crate::caps::{Allowance, Ledger};
 use crate::limit::Limit;
@@ -378,11 +378,14 @@ fn no_path(terms: &Terms, host: usize, survey: &Survey) -> Error {
     Error::NoPath { to: terms.to[host].0.to_string(), why }
 }
 
-/// The addresses of a host, as the system resolves them.
+/// The addresses of a host, as the system resolves them; one with a zone has its scope.
 ///
 /// # Errors
-/// [`Error::NoPath`] if the name has no address.
+/// [`Error::NoPath`] if the name has no address, [`Error::Usage`] if there is no such zone.
 pub(crate) async fn resolve(remote: &Remote) -> Result<Vec<SocketAddr>, Error> {
+    if let Some(address) = remote.in_zone()? {
+        return Ok(vec![address]);
+    }
     let unreachable = |why: String| Error::NoPath { to: remote.to_string(), why };
     let found = tokio::net::lookup_host((remote.host.as_str(), remote.port)).await;
     let found: Vec<SocketAddr> = found

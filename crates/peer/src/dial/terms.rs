@@ -35,8 +35,8 @@ impl Terms {
     #[must_use]
     pub fn label(&self, host: usize) -> String {
         let remote = &self.to[host].0;
-        let alone = self.to.iter().filter(|(other, _)| other.host == remote.host).count() == 1;
-        if alone { remote.host.clone() } else { remote.to_string() }
+        let alone = self.to.iter().filter(|(other, _)| other.name() == remote.name()).count() == 1;
+        if alone { remote.name().into_owned() } else { remote.to_string() }
     }
 
     /// The names of all hosts with their ports, separated by commas.

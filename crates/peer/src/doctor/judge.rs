@@ -283,6 +283,7 @@ mod tests {
             interface,
             local: None,
             remote: Some(remote()),
+            candidates: Vec::new(),
             carries,
             small_segments_only: false,
             used_up: false,

@@ -229,7 +229,7 @@ mod tests {
         assert_eq!(read("usb0,cap=10GB/month").cap, Some(Cap { bytes: Bytes(10_000_000_000) }));
         assert_eq!(read("usb0,cap=1 GiB / Month").cap, Some(Cap { bytes: Bytes::mib(1_024) }));
         let to = read("eth0,backup,max=5 Mbit/s,to=[2001:db8::1]:9000").to;
-        assert_eq!(to, Some(Remote { host: "2001:db8::1".into(), port: 9_000 }));
+        assert_eq!(to, Some(Remote { host: "2001:db8::1".into(), zone: None, port: 9_000 }));
     }
 
     #[test]

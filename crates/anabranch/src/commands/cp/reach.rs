@@ -17,17 +17,18 @@ const STAGGER: Duration = Duration::from_millis(250);
 /// The addresses to try, best first: the host that ssh connects to (`name`), the address at which
 /// the remote side saw that connection arrive, and its public addresses.
 pub(super) async fn candidates(name: Option<&str>, ready: &Ready) -> Vec<SocketAddr> {
-    let mut found: Vec<IpAddr> = Vec::new();
+    let mut found: Vec<SocketAddr> = Vec::new();
     if let Some(name) = name
         && let Ok(resolved) = lookup_host((name, 0)).await
     {
-        found.extend(resolved.map(|address| address.ip()));
+        // A link-local address has its zone here.
+        found.extend(resolved);
     }
-    found.extend(ready.reached);
-    found.extend(ready.addresses.iter().map(SocketAddr::ip).filter(|address| is_public(*address)));
+    let others = ready.addresses.iter().map(SocketAddr::ip).filter(|address| is_public(*address));
+    found.extend(ready.reached.into_iter().chain(others).map(|ip| SocketAddr::new(ip, 0)));
     let mut candidates = Vec::new();
-    for address in found {
-        let candidate = SocketAddr::new(address, port(ready, address));
+    for mut candidate in found {
+        candidate.set_port(port(ready, candidate.ip()));
         if !candidates.contains(&candidate) {
             candidates.push(candidate);
         }

@@ -32,8 +32,8 @@ pub async fn send(options: SendOptions, events: Events) -> Result<Summary, Error
     }
 }
 
-/// Looks at the files to send, and hands them over in `found`. Walking a large tree takes long, with
-/// hashes even longer; the walk ends early if the future is dropped.
+/// Looks at the files to send, and hands them over in `found`. Walking a large tree takes long,
+/// with hashes even longer; the walk ends early if the future is dropped.
 async fn find(
     options: &SendOptions,
     found: &SetOnce<Arc<Source>>,

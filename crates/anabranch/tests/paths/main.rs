@@ -1,0 +1,250 @@
+//! Paths that nobody named: hosts with several interfaces, addresses and families, and the program
+//! between them without `--path`.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod hosts;
+#[path = "../../../net/tests/own_network/mod.rs"]
+mod own_network;
+
+use hosts::{Host, Scratch};
+use own_network::in_own_network;
+
+/// Content of a transfer that is over as soon as it can be.
+const SHORT: u32 = 2_000_000;
+/// Content that takes three seconds with [`SLOWLY`], a hundred times what a path needs to open, so
+/// that every path carries some on a slow machine too.
+const LONG: u32 = 6_000_000;
+const SLOWLY: &[&str] = &["--max-rate", "16mbit"];
+
+/// Two hosts without a network, inside namespaces of the test's own; `None` outside.
+fn two_hosts(test: &str) -> Option<(Scratch, Host, Host)> {
+    if !in_own_network(test, "") {
+        return None;
+    }
+    let scratch = Scratch::new();
+    let (near, far) = (Host::new(&scratch, "near"), Host::new(&scratch, "far"));
+    Some((scratch, near, far))
+}
+
+/// Both hosts have an uplink to each other with the default route, 10.1.0.1 and 10.1.0.2.
+fn uplink(near: &Host, far: &Host) {
+    near.cable(far, "wan0");
+    near.address("wan0", &["10.1.0.1/24"]);
+    far.address("wan0", &["10.1.0.2/24"]);
+    near.sh("ip route add default via 10.1.0.2");
+    far.sh("ip route add default via 10.1.0.1");
+}
+
+#[test]
+fn interfaces_joined_by_cable_without_a_default_route_carry() {
+    let test = "interfaces_joined_by_cable_without_a_default_route_carry";
+    let Some((_scratch, near, far)) = two_hosts(test) else { return };
+    uplink(&near, &far);
+    near.cable(&far, "cable0");
+    near.address("cable0", &["192.168.5.1/24"]);
+    far.address("cable0", &["192.168.5.2/24"]);
+    let sent = near.send(&far.receive(), "10.1.0.2", LONG, SLOWLY);
+    sent.assert_carried(&["10.1.0.1 > 10.1.0.2", "192.168.5.1 > 192.168.5.2"]);
+}
+
+/// The route to each address of the far host leaves by the right uplink only if it is looked up for
+/// that uplink's source address; every other pair of addresses has a route, and no answer.
+#[test]
+fn two_uplinks_each_reach_their_own_far_address() {
+    let Some((_scratch, near, far)) = two_hosts("two_uplinks_each_reach_their_own_far_address")
+    else {
+        return;
+    };
+    for i in [1, 2] {
+        let name = format!("wan{i}");
+        near.cable(&far, &name);
+        for (host, own) in [(&near, format!("10.{i}.0.1")), (&far, format!("10.{i}.0.2"))] {
+            host.address(&name, &[&format!("{own}/32")]);
+            host.sh(&format!(
+                "ip rule add from {own} lookup {i}; ip route add default dev {name} table {i}"
+            ));
+        }
+    }
+    near.sh("ip route add default dev wan1");
+    far.sh("ip route add default dev wan1");
+    let sent = near.send(&far.receive(), "10.1.0.2", LONG, SLOWLY);
+    sent.assert_carried(&["10.1.0.1 > 10.1.0.2", "10.2.0.1 > 10.2.0.2"]);
+}
+
+#[test]
+fn ipv6_only_hosts() {
+    let Some((_scratch, near, far)) = two_hosts("ipv6_only_hosts") else { return };
+    for i in [1, 2] {
+        let name = format!("wan{i}");
+        near.cable(&far, &name);
+        near.address(&name, &[&format!("2001:db8:{i}::1/64")]);
+        far.address(&name, &[&format!("2001:db8:{i}::2/64")]);
+    }
+    let sent = near.send(&far.receive(), "[2001:db8:1::2]:7707", LONG, SLOWLY);
+    sent.assert_carried(&["2001:db8:1::1 > 2001:db8:1::2", "2001:db8:2::1 > 2001:db8:2::2"]);
+}
+
+#[test]
+fn link_local_addresses_with_a_zone() {
+    let Some((_scratch, near, far)) = two_hosts("link_local_addresses_with_a_zone") else {
+        return;
+    };
+    // The zone alone tells the two cables apart: fe80::2 is at the end of both.
+    for name in ["wan0", "wan1"] {
+        near.cable(&far, name);
+        near.address(name, &["fe80::1/64"]);
+    }
+    far.address("wan0", &["fe80::2/64"]);
+    let index = near.index("wan0");
+    for to in ["[fe80::2%wan0]:7707", "[fe80::2%wan0]", "fe80::2%wan0", &format!("fe80::2%{index}")]
+    {
+        let sent = near.send(&far.receive(), to, SHORT, &[]);
+        sent.assert_carried(&["fe80::1 > fe80::2"]);
+        let stray = sent.stdout.lines().find(|line| line.contains("\"name\":\"wan1\""));
+        assert_eq!(stray, None, "{to}: {}", sent.said());
+    }
+}
+
+#[test]
+fn an_unknown_zone_is_refused_with_the_names_of_the_interfaces() {
+    let test = "an_unknown_zone_is_refused_with_the_names_of_the_interfaces";
+    let Some((_scratch, near, far)) = two_hosts(test) else { return };
+    near.cable(&far, "wan0");
+    near.address("wan0", &["fe80::1/64"]);
+    far.address("wan0", &["fe80::2/64"]);
+    let sent = near.send(&far.receive(), "fe80::2%wan9", SHORT, &[]);
+    assert_eq!(sent.code, Some(2), "{}", sent.said());
+    let error = sent.stdout.lines().find(|line| line.contains("\"error\""));
+    let error = error.unwrap_or_else(|| panic!("no error: {}", sent.said()));
+    assert!(error.contains("'wan9'") && error.contains("wan0"), "{error}");
+}
+
+/// The far host's IPv6 address comes first among those of its name, and never answers.
+#[test]
+fn one_family_is_dead() {
+    let Some((scratch, near, far)) = two_hosts("one_family_is_dead") else { return };
+    uplink(&near, &far);
+    near.address("wan0", &["2001:db8:1::1/64"]);
+    far.address("wan0", &["2001:db8:1::2/64"]);
+    far.sh("ip -6 route add blackhole 2001:db8:1::1/128");
+    scratch.names("2001:db8:1::2 far.test\n10.1.0.2 far.test\n");
+    let sent = near.send(&far.receive(), "far.test", SHORT, &[]);
+    sent.assert_carried(&["10.1.0.1 > 10.1.0.2"]);
+    assert!(sent.stderr.contains("[2001:db8:1::2]:7707"), "{}", sent.said());
+}
+
+#[test]
+fn several_addresses_of_a_name_are_tried() {
+    let Some((scratch, near, far)) = two_hosts("several_addresses_of_a_name_are_tried") else {
+        return;
+    };
+    near.cable(&far, "wan0");
+    // Nobody has 10.1.0.5. The resolver puts it first even where it sorts by prefixes (RFC 6724,
+    // rule 9), because it shares 31 bits with 10.1.0.4.
+    near.address("wan0", &["10.1.0.4/24"]);
+    far.address("wan0", &["10.1.0.2/24"]);
+    scratch.names("10.1.0.5 far.test\n10.1.0.2 far.test\n");
+    let sent = near.send(&far.receive(), "far.test", SHORT, &[]);
+    sent.assert_carried(&["10.1.0.4 > 10.1.0.2"]);
+    assert!(sent.stderr.contains("10.1.0.5:7707"), "{}", sent.said());
+}
+
+/// Sends from a host to each of `targets`, which are names and addresses of its own, and asserts
+/// that only the loopback carried.
+fn to_itself(test: &str, targets: &[&str]) {
+    let Some((scratch, near, far)) = two_hosts(test) else { return };
+    uplink(&near, &far);
+    near.address("wan0", &["2001:db8:1::1/64", "fe80::1/64"]);
+    // As Debian and as nss-myhostname have the own host's name.
+    scratch.names("127.0.1.1 debian\n2001:db8:1::1 systemd\n10.1.0.1 systemd\n");
+    for to in targets {
+        let sent = near.send(&near.receive(), to, SHORT, &[]);
+        for path in sent.carried() {
+            let (local, remote) = path.split_once(" > ").unwrap();
+            let own = |ip: &str| {
+                ip.starts_with("127.")
+                    || ["::1", "10.1.0.1", "2001:db8:1::1", "fe80::1"].contains(&ip)
+            };
+            assert!(own(local) && own(remote), "{to}: {path}: {}", sent.said());
+        }
+        let other =
+            |line: &&str| line.contains("\"event\":\"path\"") && !line.contains("\"name\":\"lo");
+        let strays: Vec<&str> = sent.stdout.lines().filter(other).collect();
+        assert!(strays.is_empty(), "{to}: {strays:?}");
+    }
+}
+
+#[test]
+fn sending_to_the_own_host_at_its_loopback_addresses() {
+    to_itself("sending_to_the_own_host_at_its_loopback_addresses", &["127.0.0.1", "::1"]);
+}
+
+#[test]
+fn sending_to_the_own_host_at_its_addresses_in_the_network() {
+    let test = "sending_to_the_own_host_at_its_addresses_in_the_network";
+    to_itself(test, &["10.1.0.1", "2001:db8:1::1", "fe80::1%wan0"]);
+}
+
+#[test]
+fn sending_to_the_own_host_by_its_name() {
+    to_itself("sending_to_the_own_host_by_its_name", &["debian", "systemd"]);
+}
+
+/// 192.168.7.2 is a receiver at the end of the near host's other cable, and an address of the far
+/// host in a network that the near host is not in.
+#[test]
+fn a_wrong_host_behind_an_announced_address_is_no_error() {
+    let Some((scratch, near, far)) =
+        two_hosts("a_wrong_host_behind_an_announced_address_is_no_error")
+    else {
+        return;
+    };
+    let (stranger, other) = (Host::new(&scratch, "stranger"), Host::new(&scratch, "other"));
+    uplink(&near, &far);
+    near.cable(&stranger, "lan0");
+    near.address("lan0", &["192.168.7.1/24"]);
+    stranger.address("lan0", &["192.168.7.2/24"]);
+    far.cable(&other, "lan0");
+    far.address("lan0", &["192.168.7.2/24"]);
+    let _stranger = stranger.receive();
+    let sent = near.send(&far.receive(), "10.1.0.2", LONG, SLOWLY);
+    sent.assert_carried(&["10.1.0.1 > 10.1.0.2"]);
+    assert!(sent.stderr.contains("192.168.7.2:7707"), "never tried: {}", sent.said());
+}
+
+#[test]
+fn paths_host_explains_each_pair() {
+    let Some((scratch, near, far)) = two_hosts("paths_host_explains_each_pair") else { return };
+    uplink(&near, &far);
+    near.cable(&far, "cable0");
+    near.address("cable0", &["192.168.5.1/24"]);
+    far.address("cable0", &["192.168.5.2/24"]);
+    near.cable(&far, "bare0");
+    near.cable(&far, "down0");
+    near.address("down0", &["10.3.0.1/24"]);
+    near.sh("ip link set down0 down");
+    scratch.names("10.1.0.2 far.test\n192.168.5.2 far.test\n");
+    let _receiver = far.receive();
+    let shown = near.anabranch(&["paths", "far.test"]);
+    assert_eq!(shown.code, Some(0), "{}", shown.said());
+    // Each pair has a line of its own that says why it is or is not usable.
+    for (interface, address, why) in [
+        ("wan0", "10.1.0.2", "ms"),
+        ("wan0", "192.168.5.2", ""),
+        ("cable0", "192.168.5.2", "ms"),
+        ("cable0", "10.1.0.2", "no route"),
+        ("bare0", "10.1.0.2", "no IPv4 address"),
+        ("bare0", "192.168.5.2", "no IPv4 address"),
+        ("down0", "10.1.0.2", "is down"),
+        ("down0", "192.168.5.2", "is down"),
+    ] {
+        let explains = |line: &str| {
+            let words = || line.split(|c: char| c.is_whitespace() || c == ':' || c == ',');
+            words().any(|word| word == interface)
+                && words().any(|word| word == address)
+                && line.contains(why)
+        };
+        let found = shown.stdout.lines().any(explains);
+        assert!(found, "{interface} to {address}: {why}\n{}", shown.said());
+    }
+}
