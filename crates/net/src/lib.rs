@@ -10,6 +10,7 @@ pub mod congestion;
 pub mod counters;
 mod error;
 pub mod interfaces;
+mod scope;
 pub mod socket;
 
 pub use clock::Clock;

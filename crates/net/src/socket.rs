@@ -1,7 +1,7 @@
 //! TCP sockets of both ends: their device and address, their options, listening.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use crate::interfaces::own_addresses;
+use crate::scope::{in_scope, scope};
 use crate::{CongestionControl, Error};
 
 /// The parameters of one attempt to connect.
@@ -137,25 +138,6 @@ pub fn reachable(listeners: &[TcpListener]) -> Vec<SocketAddr> {
 #[must_use]
 pub fn unmapped(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
-}
-
-/// A link-local IPv6 address with the number of its interface, without which it means nothing,
-/// unless it has one; any other address unchanged.
-pub(crate) fn in_scope(address: SocketAddr, index: u32) -> SocketAddr {
-    match address {
-        SocketAddr::V6(v6) if v6.scope_id() == 0 && v6.ip().is_unicast_link_local() => {
-            SocketAddrV6::new(*v6.ip(), v6.port(), v6.flowinfo(), index).into()
-        }
-        _ => address,
-    }
-}
-
-/// The interface's number in an IPv6 address; zero if there is none.
-pub(crate) fn scope(address: SocketAddr) -> u32 {
-    match address {
-        SocketAddr::V4(_) => 0,
-        SocketAddr::V6(v6) => v6.scope_id(),
-    }
 }
 
 /// Ends the direction towards the peer, which then reads the end of the stream.

@@ -74,7 +74,7 @@ impl Host {
         Host { process, home }
     }
 
-    /// A command in the namespace.
+    /// A command in the namespace, which has 40 s.
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new("nsenter");
         command
@@ -132,17 +132,14 @@ impl Host {
         let process = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let receiver = Receiver { process, token, inbox: self.home.join("inbox") };
         // The token is written before the port is open.
-        let listens = || {
-            let table = format!("/proc/{}/net/tcp6", self.process.id());
-            let ipv4 = format!("/proc/{}/net/tcp", self.process.id());
+        let listens = |table: &str| {
+            let path = format!("/proc/{}/net/{table}", self.process.id());
             let port = format!(":{PORT:04X} ");
-            let has = |path: &str| {
-                let text = fs::read_to_string(path).unwrap_or_default();
-                text.lines().any(|line| line.contains(&port) && line.contains(" 0A "))
-            };
-            has(&table) || has(&ipv4)
+            let is_listener = |line: &str| line.contains(&port) && line.contains(" 0A ");
+            fs::read_to_string(path).unwrap_or_default().lines().any(is_listener)
         };
-        until("the receiver listens", || receiver.token.exists() && listens());
+        let has_opened = || receiver.token.exists() && (listens("tcp6") || listens("tcp"));
+        until("the receiver listens", has_opened);
         receiver
     }
 
@@ -156,14 +153,14 @@ impl Host {
         command.arg("send").arg(&data).args(["--to", to, "--json", "--log", "debug"]);
         command.args(["--patience", "20 s", "--token-file"]).arg(&receiver.token).args(more);
         let mut outcome = Outcome::of(&mut command);
-        let received = receiver.inbox.join("data");
-        outcome.arrived = fs::read(&received).is_ok_and(|got| got == fs::read(&data).unwrap());
-        let _ = fs::remove_file(received);
+        let copy = receiver.inbox.join("data");
+        outcome.arrived = fs::read(&copy).is_ok_and(|got| got == fs::read(&data).unwrap());
+        let _ = fs::remove_file(copy);
         outcome
     }
 }
 
-/// A receiver, killed on drop.
+/// A receiver, terminated on drop.
 pub(crate) struct Receiver {
     process: Child,
     token: PathBuf,
@@ -172,7 +169,8 @@ pub(crate) struct Receiver {
 
 impl Drop for Receiver {
     fn drop(&mut self) {
-        let _ = self.process.kill();
+        // timeout(1), which this is, passes a SIGTERM on; a SIGKILL would leave its child behind.
+        let _ = Command::new("kill").arg(self.process.id().to_string()).status();
         let _ = self.process.wait();
     }
 }
@@ -209,10 +207,9 @@ impl Outcome {
     /// succeeded.
     pub(crate) fn carried(&self) -> BTreeSet<String> {
         assert!(self.code == Some(0) && self.arrived, "{}", self.said());
-        let events = self.stdout.lines().map(|line| serde_json::from_str(line).unwrap());
+        let mut events = self.stdout.lines().map(|line| serde_json::from_str(line).unwrap());
         let summary: Value = events
-            .filter(|event: &Value| event["event"] == "summary")
-            .last()
+            .find(|event: &Value| event["event"] == "summary")
             .unwrap_or_else(|| panic!("no summary: {}", self.said()));
         let paths = summary["paths"].as_array().expect("a list").iter();
         let ends = |path: &Value| {

@@ -13,12 +13,12 @@ pub use probe::connect_time;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 
 use units::Rate;
 
 use crate::Error;
-use crate::socket::scope;
+use crate::scope::{is_link_local, scope};
 use kind::Traits;
 use netlink::{Address, Link, Netlink, Route, Unreachable};
 
@@ -310,11 +310,4 @@ fn excluded(link: &Link, links: &[Link], natural: Option<&Route>) -> Option<Stri
     let way_there = natural.is_some_and(|route| route.interface == Some(link.index));
     (!way_there && kind::is_container_bridge(link, members))
         .then(|| "is a bridge for containers or virtual machines".into())
-}
-
-fn is_link_local(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(_) => false,
-        IpAddr::V6(address) => Ipv6Addr::is_unicast_link_local(&address),
-    }
 }

@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout};
 use units::Span;
 
 use super::LocalPath;
-use crate::socket::{in_scope, scope};
+use crate::scope::{in_scope, scope};
 
 /// Opens a TCP connection to `to` over `path` and closes it. Returns the time until it was open,
 /// about a round trip. No data is sent.

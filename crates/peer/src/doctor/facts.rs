@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::{Connection, Scope};
 use crate::dial::resolve;
 use crate::{Error, PathSpec};
-use net::interfaces::{LocalPath, Reversal, connect_time, discover, reversal};
+use net::interfaces::{LocalPath, Reversal, connect_time, discover_remote, reversal};
 
 /// Settings of this host that concern every path; `None` for those that can't be read.
 #[derive(Clone, Debug, Default)]
@@ -121,7 +121,8 @@ fn ways(
     remote: Option<SocketAddr>,
     wanted: &dyn Fn(&LocalPath) -> bool,
 ) -> Result<Vec<LocalEnd>, Error> {
-    let usable = discover(target)?.usable.into_iter().filter(|local| wanted(local));
+    let found = discover_remote(remote.unwrap_or(SocketAddr::new(target, 0)))?;
+    let usable = found.usable.into_iter().filter(|local| wanted(local));
     usable
         .map(|local| {
             let rp_filter =

@@ -109,6 +109,9 @@ mod tests {
         assert_eq!(found, expected.map(|address| address.parse().unwrap()));
         let behind_a_jump = candidates(None, &ready).await;
         assert_eq!(behind_a_jump, found[1..]);
+        let in_zone = candidates(Some("fe80::1%lo"), &ready).await;
+        let SocketAddr::V6(first) = in_zone[0] else { panic!("{in_zone:?}") };
+        assert_eq!((first.scope_id(), first.port()), (1, 7_707));
     }
 
     #[tokio::test]
