@@ -1,12 +1,12 @@
 //! `paths`: the usable local paths, and why the other devices have none.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use files::Error;
-use net::interfaces::{Discovery, LocalPath, connect_time, discover};
-use peer::dial::{PathProbe, Terms};
+use net::interfaces::{Discovery, LocalPath, connect_time, discover, discover_remote};
+use peer::dial::{PathProbe, Terms, resolve};
 use peer::{Credential, DialOptions, Identity, PathClass, PathSpec, Remote};
 use report::{Align, Table};
 use units::Span;
@@ -168,8 +168,8 @@ fn show(found: &[Discovery]) {
     }
     if found.iter().all(|discovery| discovery.usable.is_empty()) {
         println!(
-            "No interface has a default route; --probe HOST shows the paths to a host on a local \
-             network."
+            "No interface has a default route; 'anabranch paths HOST' shows the paths to a host on \
+             a local network."
         );
     } else {
         print!("{table}");
@@ -177,52 +177,55 @@ fn show(found: &[Discovery]) {
     print_unusable(found);
 }
 
-/// Prints the paths to one host, with connect times.
+/// Prints each pair of an interface and an address of the host, with its connect time or the reason
+/// why it is no path.
 fn probe(remote: &Remote) -> Result<(), Error> {
-    let action = format!("resolve {}", remote.host);
-    let resolved = (remote.host.as_str(), remote.port).to_socket_addrs();
-    let addresses: Vec<SocketAddr> =
-        resolved.map_err(|source| Error::system(action, source))?.collect();
-    let found = addresses.iter().map(|to| discover(to.ip())).collect::<Result<Vec<_>, _>>();
-    let found = found.map_err(peer::Error::from)?;
     let runtime = runtime()?;
-    let mut table = Table::new([
-        ("interface", Align::Left),
-        ("address", Align::Left),
-        ("use", Align::Left),
-        ("link speed", Align::Left),
-        ("to", Align::Left),
-        ("connects in", Align::Right),
-    ]);
+    let addresses = runtime.block_on(resolve(remote))?;
+    let found = addresses.iter().map(|to| discover_remote(*to)).collect::<Result<Vec<_>, _>>();
+    let found = found.map_err(peer::Error::from)?;
+    let pairs = addresses.iter().zip(&found);
+    let usable = pairs.clone().flat_map(|(to, all)| all.usable.iter().map(move |path| (path, *to)));
+    let times = runtime.block_on(connect_times(usable.map(|(path, to)| (path.clone(), to))));
+    let mut times = times.into_iter();
+    let columns = ["interface", "address", "use", "link speed", "to", "result"];
+    let mut table = Table::new(columns.map(|title| (title, Align::Left)));
     let mut reached = false;
-    let has_path =
-        |name: &str| found.iter().flat_map(|all| &all.usable).any(|path| path.interface == name);
-    for (to, discovery) in addresses.iter().zip(&found) {
-        for path in &discovery.usable {
-            let time = runtime.block_on(fastest_connect(path, *to));
+    for (to, discovery) in pairs {
+        for (path, time) in discovery.usable.iter().zip(&mut times) {
             reached |= time.is_ok();
-            let time = time.map_or_else(
-                |e| error_cell(&e),
-                |time| format!("{:.1} ms", time.as_secs_f64() * 1e3),
+            let result = time.map_or_else(
+                |error| error_cell(&error),
+                |time| format!("connects in {:.1} ms", time.as_secs_f64() * 1e3),
             );
-            table.row(cells(path).into_iter().chain([to.to_string(), time]));
+            table.row(cells(path).into_iter().chain([to.to_string(), result]));
         }
-        // An interface that reaches another address of the host.
-        for device in discovery.unusable.iter().filter(|device| has_path(&device.interface)) {
-            let name = device.interface.clone();
+        for device in &discovery.unusable {
             let none = ["-", "-", "-"].map(String::from);
-            table.row([name].into_iter().chain(none).chain([to.to_string(), device.why.clone()]));
+            let pair = [to.to_string(), device.why.clone()];
+            table.row([device.interface.clone()].into_iter().chain(none).chain(pair));
         }
     }
-    if found.iter().any(|discovery| !discovery.usable.is_empty()) {
-        print!("{table}");
-    }
-    print_unusable(&found);
-    let why = "no connection opened; is a receiver running there, and its port open?";
+    print!("{table}");
     if reached {
         return Ok(());
     }
+    let why = "no connection opened; is a receiver running there, and its port open?";
     Err(peer::Error::NoPath { to: remote.to_string(), why: why.into() }.into())
+}
+
+/// The fastest connect time of each pair, in their order; all are measured at once.
+async fn connect_times(
+    pairs: impl Iterator<Item = (LocalPath, SocketAddr)>,
+) -> Vec<io::Result<Span>> {
+    let measuring: Vec<_> = pairs
+        .map(|(path, to)| tokio::spawn(async move { fastest_connect(&path, to).await }))
+        .collect();
+    let mut times = Vec::new();
+    for measured in measuring {
+        times.push(measured.await.expect("measuring does not panic"));
+    }
+    times
 }
 
 async fn fastest_connect(path: &LocalPath, to: SocketAddr) -> io::Result<Span> {

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
-use net::interfaces::{LocalPath, Unusable, common_prefix, discover};
+use net::interfaces::{LocalPath, Unusable, common_prefix, discover_remote};
 
 use crate::Error;
 
@@ -54,18 +54,9 @@ impl Survey {
         let mut over: BTreeMap<String, Vec<(LocalPath, Target)>> = BTreeMap::new();
         let mut survey = Survey::default();
         for target in targets.iter().take(TARGETS) {
-            let found = discover(target.address.ip())?;
-            let zone = match target.address {
-                SocketAddr::V6(address) if address.scope_id() != 0 => Some(address.scope_id()),
-                _ => None,
-            };
+            let found = discover_remote(target.address)?;
             survey.unusable.extend(found.unusable);
             for local in found.usable {
-                if zone.is_some_and(|zone| zone != local.index) {
-                    let why = format!("is not the zone of {}", target.address);
-                    survey.unusable.push(Unusable { interface: local.interface, why });
-                    continue;
-                }
                 if !over.contains_key(&local.interface) {
                     survey.interfaces.push(local.clone());
                 }

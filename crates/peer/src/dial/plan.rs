@@ -105,7 +105,7 @@ impl Plan {
     /// A path over the interface of `local` between any of `candidates`.
     fn between(local: &LocalPath, candidates: Vec<Candidate>) -> Plan {
         Plan {
-            device: (!local.address.is_loopback()).then(|| local.interface.clone()),
+            device: local.device().map(String::from),
             pairs: Mutex::new(Pairs::of(candidates)),
             ..Plan::over(&local.interface)
         }
@@ -382,7 +382,7 @@ fn no_path(terms: &Terms, host: usize, survey: &Survey) -> Error {
 ///
 /// # Errors
 /// [`Error::NoPath`] if the name has no address, [`Error::Usage`] if there is no such zone.
-pub(crate) async fn resolve(remote: &Remote) -> Result<Vec<SocketAddr>, Error> {
+pub async fn resolve(remote: &Remote) -> Result<Vec<SocketAddr>, Error> {
     if let Some(address) = remote.in_zone()? {
         return Ok(vec![address]);
     }
