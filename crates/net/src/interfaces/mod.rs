@@ -52,8 +52,8 @@ const LOOPBACK: u32 = 1;
 
 impl LocalPath {
     /// The device that a socket of the path binds to; `None` for the loopback. A socket bound to
-    /// the loopback reaches `127.0.0.0/8` and `::1` alone, not the host's other addresses, which the
-    /// kernel keeps with their interfaces.
+    /// the loopback reaches `127.0.0.0/8` and `::1` alone: the kernel has the host's other
+    /// addresses at their own interfaces.
     #[must_use]
     pub fn device(&self) -> Option<&str> {
         (self.index != LOOPBACK).then_some(&self.interface)
